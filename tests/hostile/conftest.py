@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 def heavy_imports() -> None:
     """Imports of the commands, done once and outside the time of any command."""
     for command in (
-        "train.dry_run",
+        "train.rehearsal",
         "compare.command",
         "evaluate.command",
         "bench.command",

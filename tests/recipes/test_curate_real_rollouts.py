@@ -2,11 +2,9 @@
 
 import importlib.util
 import json
-import subprocess
 import sys
 from pathlib import Path
 
-import forked
 import pytest
 import torch
 
@@ -15,6 +13,26 @@ from geoalign.lab.config.run import TinyModelConfig
 from geoalign.lab.models.models import make_tiny_model, make_tokenizer, save
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "curate_real_rollouts.py"
+
+
+@pytest.fixture(scope="module")
+def recipe():
+    spec = importlib.util.spec_from_file_location("curate_real_rollouts", RECIPE)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def said(recipe, monkeypatch, capsys):
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", [str(RECIPE), *map(str, arguments)])
+        monkeypatch.setenv("COLUMNS", "120")
+        recipe.main()
+        return capsys.readouterr().out
+
+    return run
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +49,7 @@ def written(path, problems):
     return path
 
 
-def test_it_prints_the_flagged_responses_with_their_donors(model, tmp_path):
+def test_it_prints_the_flagged_responses_with_their_donors(said, model, tmp_path):
     draw = torch.Generator().manual_seed(0)
     problems = []
     for number in range(12):
@@ -41,24 +59,21 @@ def test_it_prints_the_flagged_responses_with_their_donors(model, tmp_path):
         # One response of each problem has the reward of the worst though it is the best.
         problems[-1]["pred_score"][quality.index(max(quality))] = [min(quality) - 0.1]
     file = written(tmp_path / "rollouts.jsonl", problems)
-    result = forked.run(RECIPE, file, "--model", model, "--alpha", "0.5", "--scoring", "cross_fit")
-    assert result.returncode == 0, result.stderr
-    assert "Flagged responses and their donors" in result.stdout
-    summary = dict(line.strip("│ \n").split("│", 1) for line in result.stdout.splitlines() if line.count("│") == 3)
+    out = said(file, "--model", model, "--alpha", "0.5", "--scoring", "cross_fit")
+    assert "Flagged responses and their donors" in out
+    summary = dict(line.strip("│ \n").split("│", 1) for line in out.splitlines() if line.count("│") == 3)
     figures = {name.strip(): value.strip() for name, value in summary.items()}
     # 12 problems x 28 pairs; texts that came out equal have no displacement.
     assert int(figures["pairs"]) + int(figures["zero_displacements"]) == 336
     assert int(figures["replaced"]) > 0
-    assert "\x07" not in result.stdout
+    assert "\x07" not in out
 
 
-def test_the_real_rollouts(model, shared_data):
-    file = shared_data / "rollouts_qwen_rm_maj" / "math_cot_100.jsonl"
-    result = forked.run(RECIPE, file, "--model", model, "--max-tokens", "256")
-    assert result.returncode == 0, result.stderr
+def test_the_real_rollouts(said, model, shared_data):
+    out = said(shared_data / "rollouts_qwen_rm_maj" / "math_cot_100.jsonl", "--model", model, "--max-tokens", "256")
     # 100 problems x 8 responses; duplicate responses have one state, so some displacements are zero.
-    assert "scored_rollouts" in result.stdout
-    assert "replaced" in result.stdout
+    assert "scored_rollouts" in out
+    assert "replaced" in out
 
 
 @pytest.mark.parametrize(
@@ -69,19 +84,16 @@ def test_the_real_rollouts(model, shared_data):
         ('{"query": "q", "response": ["a", "b"], "pred_score": [1]}', "2 responses, 1 pred_score"),
     ],
 )
-def test_bad_files_are_named(tmp_path, line, message):
-    spec = importlib.util.spec_from_file_location("curate_real_rollouts", RECIPE)
-    recipe = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = recipe
-    spec.loader.exec_module(recipe)
-    file = tmp_path / "rollouts.jsonl"
+def test_bad_files_are_named(recipe, tmp_path, line, message):
+    file = written(tmp_path / "rollouts.jsonl", [])
     file.write_text(line, encoding="utf-8")
     with pytest.raises(InputError, match=message):
         recipe.read_responses(file)
 
 
-def test_without_a_model_it_says_what_to_do(tmp_path):
-    command = [sys.executable, str(RECIPE), str(written(tmp_path / "r.jsonl", []))]
-    result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
-    assert result.returncode == 2
-    assert "make quickstart" in result.stderr
+def test_without_a_model_it_says_what_to_do(said, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as stop:
+        said(written(tmp_path / "r.jsonl", []))
+    assert stop.value.code == 2
+    assert "make quickstart" in capsys.readouterr().err

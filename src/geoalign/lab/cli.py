@@ -68,7 +68,7 @@ def train_command(request: TrainRequest) -> None:
     from_folder = request.resume and not config and not overrides and output and RunFolder(output).started()
     loaded = None if from_folder else load_run_config(config, overrides)
     if request.dry_run:
-        from geoalign.lab.train.dry_run import dry_run
+        from geoalign.lab.train.rehearsal import dry_run
 
         if loaded is None:
             raise ConfigError(
@@ -78,7 +78,7 @@ def train_command(request: TrainRequest) -> None:
             loaded.config, Console(), locations=loaded.locations, config_file=config, overrides=overrides, output=output
         )
         return
-    from geoalign.lab.train.smoke import check_exercised, smoke_config
+    from geoalign.lab.train.rehearsal import check_exercised, smoke_config
     from geoalign.lab.train.train import train
 
     if output is None:

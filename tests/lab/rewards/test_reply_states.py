@@ -14,7 +14,7 @@ from geoalign.lab.config.run import TinyModelConfig
 from geoalign.lab.models.models import make_tiny_model, make_tokenizer, save
 from geoalign.lab.rewards.reward_model import RewardModelScorer, mark_mean, mean_reply_states, reads_mean, reply_start
 from geoalign.lab.tasks.base import PreferencePair
-from geoalign.lab.train.stages.reward_model import first_reward_model, fit_head
+from geoalign.lab.train.stages.supervised import first_reward_model, fit_head
 
 
 @pytest.fixture

@@ -93,3 +93,16 @@ def continuous(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("geoalign.lab.train.train.reward_source", source)
     monkeypatch.setattr("geoalign.lab.train.plan.binary_reward", lambda plan: False)
     monkeypatch.setattr(ArithmeticTask, "gold_utility", lambda task, problem, response: -float(len(response)))
+
+
+@pytest.fixture(scope="session")
+def said() -> Callable[..., str]:
+    """What a dry run prints, its white space made even."""
+    from geoalign.lab.train.rehearsal import dry_run
+
+    def run(settings: dict[str, Any], **options: Any) -> str:
+        out = io.StringIO()
+        dry_run(parse_run_config(settings), Console(file=out, width=160), **options)
+        return " ".join(out.getvalue().split())
+
+    return run

@@ -7,15 +7,11 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
-import torch
-from safetensors.torch import load_file
+from run_files import lines, rollouts, same_weights
 
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.train.recorder import Recorder
-
-CURATOR = {"type": "denoise", "level": 0.01}
 
 
 @pytest.fixture
@@ -33,7 +29,7 @@ def file(tmp_path: Path) -> Path:
 
 def settings(tiny: Any, anchors: Path | None, **sections: Any) -> dict[str, Any]:
     changed = {
-        "curator": CURATOR,
+        "curator": {"type": "denoise", "level": 0.01},
         "hidden_position": "mean",
         "grpo": {"num_generations": 8, "per_device_train_batch_size": 32},
         **sections,
@@ -41,32 +37,20 @@ def settings(tiny: Any, anchors: Path | None, **sections: Any) -> dict[str, Any]
     return {**tiny(**changed), "anchors": None if anchors is None else str(anchors)}
 
 
-def rollouts(root: Path, step: int) -> list[dict[str, Any]]:
-    return pq.read_table(root / "rollouts" / f"step-{step:06d}.parquet").to_pylist()
-
-
-def weights(root: Path) -> dict[str, torch.Tensor]:
-    return load_file(root / "checkpoints" / "final" / "model.safetensors")
-
-
-def test_the_curator_sees_them_and_nothing_else_does(tiny, file, train_here, tmp_path):
-    train_here(settings(tiny, file), tmp_path / "with")
+def test_the_curator_sees_them_nothing_else_does_and_a_run_goes_on_with_the_same_alone(
+    tiny, file, train_here, tmp_path, monkeypatch
+):
+    given = settings(tiny, file)
+    train_here(given, tmp_path / "with")
     train_here(settings(tiny, None), tmp_path / "without")
-    lines = [json.loads(line) for line in (tmp_path / "with" / "metrics.jsonl").read_text().splitlines()]
-    assert [line["geoalign/anchors"] for line in lines if "geoalign/anchors" in line] == [24.0, 24.0]
-    anchored, alone = (rollouts(tmp_path / name, 0) for name in ("with", "without"))
+    assert [line["geoalign/anchors"] for line in lines(tmp_path / "with") if "geoalign/anchors" in line] == [24.0, 24.0]
+    anchored, alone = ([row for row in rollouts(tmp_path / name) if row["step"] == 0] for name in ("with", "without"))
     assert len(anchored) == len(alone) == 64
     # The same draws, and another verdict on them.
     for name in ("prompt", "response", "reward"):
         assert [row[name] for row in anchored] == [row[name] for row in alone]
     assert [row["score"] for row in anchored] != [row["score"] for row in alone]
-    first, second = weights(tmp_path / "with"), weights(tmp_path / "without")
-    assert any(not torch.equal(first[name], second[name]) for name in first)
-
-
-def test_a_run_goes_on_with_the_same_anchors_alone(tiny, file, train_here, tmp_path, monkeypatch):
-    given = settings(tiny, file)
-    train_here(given, tmp_path / "whole")
+    assert not same_weights(tmp_path / "with", tmp_path / "without")
 
     def stopped(recorder: Recorder, curated: Any) -> None:
         if curated.step == 2:
@@ -80,8 +64,7 @@ def test_a_run_goes_on_with_the_same_anchors_alone(tiny, file, train_here, tmp_p
             train_here(given, tmp_path / "run")
     shutil.copytree(tmp_path / "run", tmp_path / "other")
     train_here(given, tmp_path / "run", resume=True)
-    whole, resumed = weights(tmp_path / "whole"), weights(tmp_path / "run")
-    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+    assert same_weights(tmp_path / "with", tmp_path / "run")
     # The settings name the same file, whose content is another one.
     file.write_text(file.read_text().replace('"0"', '"9"'), encoding="utf-8")
     with pytest.raises(InputError, match=r"anchors: expected those of .*checkpoint-2"):

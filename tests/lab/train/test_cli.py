@@ -1,24 +1,17 @@
-import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import forked
 import pytest
 import yaml
 from command_line import call
+from run_files import lines
 
-TINY = {
-    "model": {"hidden_size": 16, "layers": 1, "heads": 1},
-    "task": {"operands": 2, "digits": 1, "train_problems": 16, "evaluation_problems": 8, "demonstrations": 32},
-    "curator": {"type": "grpo"},
-    "sft": {"max_steps": 1, "per_device_train_batch_size": 4},
-    "grpo": {"max_steps": 2, "num_generations": 2, "per_device_train_batch_size": 4, "max_completion_length": 4},
-    "evaluation": {"every": None},
-}
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "120"}
 
 
 def test_an_error_is_one_message_and_exit_code_2(
@@ -47,9 +40,9 @@ def test_of_several_processes_the_first_one_speaks(
 
 
 @pytest.fixture(scope="module")
-def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def config(tmp_path_factory: pytest.TempPathFactory, tiny: Any) -> Path:
     path = tmp_path_factory.mktemp("config") / "tiny.yaml"
-    path.write_text(yaml.safe_dump(TINY))
+    path.write_text(yaml.safe_dump(tiny()))
     return path
 
 
@@ -57,54 +50,38 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def finished(config: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run, made by the command in a process of its own."""
     root = tmp_path_factory.mktemp("finished") / "run"
-    done = subprocess.run(command(config, root), capture_output=True, text=True, check=False, env=environment())
+    done = forked.run("-m", "geoalign", "train", config, "--output", root, env=ENVIRONMENT)
     assert done.returncode == 0, done.stderr
-    assert "accuracy before RL" in done.stdout
-    assert "accuracy after RL" in done.stdout
+    assert "accuracy before; after RL" in done.stdout
     return root
 
 
-def command(config: Path, root: Path, *more: str) -> list[str]:
-    return [sys.executable, "-m", "geoalign", "train", str(config), "--output", str(root), *more]
-
-
-def environment() -> dict[str, str]:
-    return {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "120"}
-
-
-def test_a_finished_run_is_reported_again_never_trained_again(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], config: Path, finished: Path
+def test_a_finished_run_is_reported_again_by_the_settings_of_its_folder_never_trained_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], finished: Path
 ) -> None:
     weights = finished / "checkpoints" / "final" / "model.safetensors"
     before = weights.stat().st_mtime_ns
     (finished / "report.html").unlink()
-    for more in ((), ("--resume",)):
-        assert call(monkeypatch, "train", config, "--output", finished, *more) == 0
-        assert "is finished: its report is rebuilt" in " ".join(capsys.readouterr().out.split())
-        assert (finished / "report.html").is_file()
-    assert weights.stat().st_mtime_ns == before
-
-
-def test_resume_takes_the_settings_of_the_folder(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], finished: Path
-) -> None:
     assert call(monkeypatch, "train", "--output", finished, "--resume") == 0
-    assert "accuracy after RL" in capsys.readouterr().out
+    said = " ".join(capsys.readouterr().out.split())
+    assert "is finished: its report is rebuilt" in said
+    assert "accuracy before; after RL" in said
+    assert (finished / "report.html").is_file()
+    assert weights.stat().st_mtime_ns == before
 
 
 def test_what_a_finished_run_leaves(finished: Path) -> None:
     names = {path.name for path in finished.iterdir()}
     assert {"config.yaml", "versions.json", "metrics.jsonl", "evaluation.jsonl", "summary.json", "report.html"} <= names
-    stages = [json.loads(line)["stage"] for line in (finished / "metrics.jsonl").read_text().splitlines()]
-    assert stages == ["sft", "rl", "rl"]
-    assert len(list((finished / "rollouts").iterdir())) == 1
+    assert [line["stage"] for line in lines(finished)] == ["sft", *["rl"] * 4]
+    assert len(list((finished / "rollouts").iterdir())) == 2
 
 
 def test_ctrl_c_says_how_to_go_on(config: Path, tmp_path: Path) -> None:
     root = tmp_path / "run"
     with (tmp_path / "errors").open("wb") as errors, open(os.devnull, "wb") as nowhere:
-        call = command(config, root, "--set", "grpo.max_steps=100000")
-        process = forked.Popen(call, env=environment(), stdout=nowhere, stderr=errors)
+        endless = ["-m", "geoalign", "train", str(config), "--output", str(root), "--set", "grpo.max_steps=100000"]
+        process = forked.Popen([sys.executable, *endless], env=ENVIRONMENT, stdout=nowhere, stderr=errors)
     deadline = time.monotonic() + 120
     while not (root / "metrics.jsonl").is_file() and time.monotonic() < deadline:
         time.sleep(0.1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import shutil
 from collections.abc import Callable
@@ -10,14 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
+from run_files import lines, same_weights, weights
 from safetensors.torch import load_file
 
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.config.loading import parse_run_config
 from geoalign.lab.models.models import make_tiny_model, make_tokenizer, save
 from geoalign.lab.tasks import make_task
-from geoalign.lab.train.dry_run import dry_run
 
 Train = Callable[..., dict[str, Any]]
 
@@ -60,50 +58,35 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     }
 
 
-def changed(settings: dict[str, Any], **sections: Any) -> dict[str, Any]:
-    merged = dict(settings)
-    for name, values in sections.items():
-        merged[name] = {**merged.get(name, {}), **values}
-    return merged
+def without_time(root: Path) -> list[dict[str, Any]]:
+    timed = ("time", "seconds")
+    return [
+        {key: value for key, value in line.items() if not any(word in key for word in timed)} for line in lines(root)
+    ]
 
 
-def lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
-def without_time(line: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in line.items() if "time" not in key and "seconds" not in key}
-
-
-@pytest.fixture
-def finished(settings: dict[str, Any], train_here: Train, tmp_path: Path) -> Path:
-    train_here(settings, tmp_path / "finished")
-    return tmp_path / "finished"
-
-
-def test_the_gold_model_measures_and_never_rewards(finished: Path, settings: dict[str, Any]) -> None:
-    stages = [(line["stage"], line["step"]) for line in lines(finished / "metrics.jsonl")]
+def test_the_gold_model_measures_never_rewards_and_a_run_killed_in_its_stage_ends_the_same(
+    settings: dict[str, Any], train_here: Train, tmp_path: Path
+) -> None:
+    finished = tmp_path / "finished"
+    summary = train_here(settings, finished)
     # Two and four updates, each stage with the line of its held-out pairs.
     learned = [("reward_model", 1), ("reward_model", 2), ("reward_model", 2)]
     learned += [("gold_model", step) for step in (1, 2, 3, 4, 4)]
-    assert stages[:8] == learned
-    summary = json.loads((finished / "summary.json").read_text())
+    found = lines(finished)
+    assert [(line["stage"], line["step"]) for line in found][:8] == learned
+    held_out_line = {f"heldout/{name}": value for name, value in summary["reward_model"].items()}
+    assert held_out_line.items() <= found[2].items()
     task = make_task(parse_run_config(settings).task, seed=0)
     assert len(task.preference_pairs()) + len(task.gold_pairs()) == 40
     # A quarter of either model's pairs, and both are tested on all of them.
     held_out = sum(-(-len(pairs) // 4) for pairs in (task.preference_pairs(), task.gold_pairs()))
     assert summary["reward_model"]["count"] == summary["gold_model"]["count"] == held_out
-    (line,) = [line for line in lines(finished / "evaluation.jsonl") if line["stage"] == "after_rl"]
+    (line,) = lines(finished, "after_rl", "evaluation.jsonl")
     assert line["gold_utility"] != line["reward"]
     assert summary["gold_utility"]["after_rl"]["asked"] == line["gold_utility"]
-    models = [finished / "checkpoints" / name / "model.safetensors" for name in ("reward_model", "gold_model")]
-    heads = [load_file(model)["score.weight"] for model in models]
+    heads = [weights(finished, name)["score.weight"] for name in ("reward_model", "gold_model")]
     assert not heads[0].equal(heads[1])
-
-
-def test_a_run_killed_in_the_gold_stage_ends_the_same(
-    finished: Path, settings: dict[str, Any], train_here: Train, tmp_path: Path
-) -> None:
     # As a kill after the second update of the gold model left it, with a half-written model.
     root = tmp_path / "killed"
     shutil.copytree(finished, root)
@@ -113,11 +96,8 @@ def test_a_run_killed_in_the_gold_stage_ends_the_same(
         shutil.rmtree(root / "checkpoints" / path)
     (root / "checkpoints" / "gold_model.tmp").mkdir()
     train_here(settings, root, resume=True)
-    ours, theirs = (list(map(without_time, lines(folder / "metrics.jsonl"))) for folder in (root, finished))
-    assert ours == theirs
-    for place in ("reward_model", "gold_model", "final"):
-        ours_, theirs_ = (folder / "checkpoints" / place / "model.safetensors" for folder in (root, finished))
-        assert ours_.read_bytes() == theirs_.read_bytes(), place
+    assert without_time(root) == without_time(finished)
+    assert all(same_weights(root, finished, name) for name in ("reward_model", "gold_model", "final"))
 
 
 def test_reward_models_of_a_run_with_adapters_are_plain_models(
@@ -131,17 +111,17 @@ def test_reward_models_of_a_run_with_adapters_are_plain_models(
     train_here(real, tmp_path / "run")
     first = load_file(tmp_path / "model" / "model.safetensors")
     for name in ("reward_model", "gold_model"):
-        made = load_file(tmp_path / "run" / "checkpoints" / name / "model.safetensors")
+        made = weights(tmp_path / "run", name)
         new = {key for key in made if key not in first or not made[key].equal(first[key])}
         assert new == {"score.weight", "model.layers.0.self_attn.q_proj.weight"}
 
 
-def test_a_fitted_head_needs_no_trainer(settings: dict[str, Any], train_here: Train, tmp_path: Path) -> None:
+def test_a_fitted_head_needs_no_trainer(settings: dict[str, Any], said: Any, train_here: Train, tmp_path: Path) -> None:
     fitted = {**settings, "reward_head": {"penalty": 0.1}, "reward_model": {}, "gold_model": {}}
     assert "its head fitted to" in said(fitted)
     summary = train_here(fitted, tmp_path / "run")
     # One line a stage, that of the pairs held out, and no checkpoint.
-    stages = [line["stage"] for line in lines(tmp_path / "run" / "metrics.jsonl") if line["stage"] != "rl"]
+    stages = [line["stage"] for line in lines(tmp_path / "run") if line["stage"] != "rl"]
     assert stages == ["reward_model", "gold_model"]
     assert not (tmp_path / "run" / "checkpoints" / "reward_model_training").exists()
     # "It is 7." against "No.": plain in any state.
@@ -152,25 +132,37 @@ def test_a_fitted_head_needs_no_trainer(settings: dict[str, Any], train_here: Tr
         said({**fitted, "reward_head": {"layers": 2}})
 
 
-def said(settings: dict[str, Any]) -> str:
-    console = Console(file=io.StringIO(), width=160)
-    dry_run(parse_run_config(settings), console)
-    return str(console.file.getvalue())  # type: ignore[attr-defined]
-
-
-def test_a_wrong_gold_model_is_found_before_anything_is_trained(settings: dict[str, Any], tmp_path: Path) -> None:
-    none_kept = changed(settings, task={"gold_share": None})
+def test_a_wrong_gold_model_is_found_before_anything_is_trained(settings: dict[str, Any], said: Any) -> None:
     with pytest.raises(ConfigError, match=r"gold_model: expected nothing where the task keeps no pairs .*max_steps"):
-        said(none_kept)
+        said({**settings, "task": {**settings["task"], "gold_share": None}})
     with pytest.raises(ConfigError, match=r"gold_model\.max_stesp"):
-        said(changed(settings, gold_model={"max_stesp": 3}))
+        said({**settings, "gold_model": {"max_stesp": 3}})
     with pytest.raises(InputError, match=r"task\.gold_share: expected a share that leaves the gold model pairs of two"):
-        said(changed(settings, task={"gold_share": 0.001}))
-    with pytest.raises(InputError, match=r"task\.gold_share: expected a share that leaves the reward model pairs of"):
-        said(changed(settings, task={"gold_share": 0.999}))
-    with pytest.raises(ConfigError, match=r"gold_share: .*less than 1, got 1"):
-        said(changed(settings, task={"gold_share": 1}))
-    with pytest.raises(ConfigError, match="nowhere"):
-        said(changed(settings, task={"train": str(tmp_path / "nowhere.jsonl")}))
-    with pytest.raises(InputError, match="expected at least one row that is a usable pair"):
-        said(changed(settings, task={"max_characters": 3}))
+        said({**settings, "task": {**settings["task"], "gold_share": 0.001}})
+
+
+def test_the_same_stages_on_real_preference_pairs(
+    settings: dict[str, Any], shared_data: Path, train_here: Train, tmp_path: Path
+) -> None:
+    settings = {
+        **settings,
+        "task": {
+            "type": "hh_rlhf",
+            "train": str(shared_data / "hh_rlhf" / "harmless-base" / "test.jsonl.gz"),
+            "evaluation": {"helpful": str(shared_data / "hh_rlhf" / "helpful-base" / "test.jsonl.gz")},
+            "max_characters": 200,
+            "limit": 64,
+        },
+        "sft": {"max_steps": 3, "per_device_train_batch_size": 8},
+        "reward_model": {"max_steps": 3, "per_device_train_batch_size": 8},
+        "gold_model": {},
+        "curator": {"type": "geoalign", "min_scores": 4, "alpha": 0.5, "projector": {"steps": 3}},
+        "evaluation": {"every": None, "problems": 4},
+    }
+    summary = train_here(settings, tmp_path / "run")
+    assert summary["reward_model"]["count"] >= 6
+    assert summary["reward_model"]["against_shortcut"] is None
+    (line,) = lines(tmp_path / "run", "after_rl", "evaluation.jsonl")
+    assert isinstance(line["reward"], float)
+    assert line["gold_utility"] is None
+    assert summary["curator"]["pairs"] > 0

@@ -1,20 +1,155 @@
-"""What the plan refuses before anything is written: layers that the model lacks, subsets larger than a group."""
+"""What the plan of a training makes of its settings, and refuses before anything is written."""
 
+from __future__ import annotations
+
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
-from rich.console import Console
+import torch
 from transformers import LlamaConfig
+from trl import GRPOConfig, TrlParser
 
-from geoalign.curators.baselines.subsets import GFPOConfig, PODSConfig
-from geoalign.curators.chain import ChainConfig
-from geoalign.curators.geoalign import GeoAlignConfig
 from geoalign.errors import ConfigError
 from geoalign.lab.config.loading import parse_run_config
 from geoalign.lab.config.run import PretrainedModelConfig, RunConfig, TinyModelConfig
-from geoalign.lab.store.run_folder import RunFolder
-from geoalign.lab.train.plan import check_depth, check_subset, make_plan
-from geoalign.settings.locations import Locations
+from geoalign.lab.models.models import make_tiny_model, make_tokenizer, save
+from geoalign.lab.tasks.base import Demonstration, Problem
+from geoalign.lab.tasks.chat import rendered, token_ids
+from geoalign.lab.train.options import check_options, generation_shape, trainer_options
+from geoalign.lab.train.plan import check_depth, plan_prompts, prompt_lengths, short_enough
+from geoalign.lab.train.rehearsal import launch_command
+from geoalign.settings.locations import NOWHERE, Locations
+
+FOLDER = Path("nowhere")
+TOKENIZER = make_tokenizer("abc", max_length=64)
+
+
+def grpo(**values: Any) -> Any:
+    return trainer_options(
+        "grpo", {"per_device_train_batch_size": 8, "num_generations": 4, **values}, seed=3, folder=FOLDER
+    )
+
+
+def test_options_are_passed_on_and_ours_are_the_defaults() -> None:
+    options = grpo(learning_rate=0.25, beta=0.5)
+    assert (options.learning_rate, options.beta, options.seed) == (0.25, 0.5, 3)
+    assert (options.report_to, options.steps_per_generation, options.disable_tqdm) == ([], 2, True)
+    sft = trainer_options("sft", {"max_steps": 7}, seed=3, folder=FOLDER)
+    assert (sft.max_steps, sft.seed, sft.data_seed, sft.packing) == (7, 3, 3, False)
+    if not torch.accelerator.is_available():
+        assert options.use_cpu
+        assert not options.bf16
+
+
+@pytest.mark.parametrize(
+    ("values", "parts"),
+    [
+        ({"learning_rat": 1}, ["learning_rat", "grpo.learning_rate, the nearest"]),
+        ({"output_dir": "x"}, ["output_dir", "output.folder"]),
+        ({"learning_rate": "fast"}, ["learning_rate: expected float (TRL's GRPOConfig), got 'fast'"]),
+        ({"learning_rate": None}, ["learning_rate: expected float (TRL's GRPOConfig), got None"]),
+        ({"num_generations": 3}, ["num_generations", "from TRL", "divisible by num_generations"]),
+        ({"num_generations": 0}, ["num_generations: ZeroDivisionError from TRL"]),
+        ({"report_to": "nothing"}, ["report_to: ValueError from TRL: nothing is not supported"]),
+        ({"optim": "nothing"}, ["optim: ValueError from TRL: nothing is not a valid OptimizerNames"]),
+        ({"per_device_train_batch_size": 0}, ["per_device_train_batch_size: expected at least 1, got 0"]),
+        ({"num_iterations": 0}, ["num_iterations: expected at least 1, got 0"]),
+        ({"save_steps": 3}, ["save_steps", "multiple of 2", "got 3"]),
+        ({"save_steps": 0.5}, ["save_steps", "multiple of 2", "got 0.5"]),
+        ({"save_steps": 6, "logging_steps": 4}, ["save_steps", "logging_steps = 4", "got 6"]),
+        (
+            {"steps_per_generation": 3, "gradient_accumulation_steps": 2, "num_generations": 2},
+            ["gradient_accumulation_steps", "divisor", "3", "got 2"],
+        ),
+    ],
+)
+def test_wrong_options_are_refused_by_file_line_and_name(values: dict[str, Any], parts: list[str]) -> None:
+    locations = Locations({f"grpo.{name}": "x.yaml, line 4" for name in values})
+    base = {"per_device_train_batch_size": 8, "num_generations": 4}
+    with pytest.raises(ConfigError) as caught:
+        trainer_options("grpo", {**base, **values}, seed=0, folder=FOLDER, locations=locations)
+    for part in ("x.yaml, line 4: grpo.", *parts):
+        assert part in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("values", "updates", "prompts"),
+    [
+        # 8 rows x 2 micro-batches = 16 rollouts = 4 prompts x 4; 2 micro-batches, one update each.
+        ({}, 2, 4),
+        ({"num_iterations": 3}, 6, 4),
+        ({"steps_per_generation": 4, "gradient_accumulation_steps": 2}, 2, 8),
+        ({"gradient_accumulation_steps": 2}, 1, 4),
+        ({"generation_batch_size": 8}, 1, 2),
+    ],
+)
+def test_the_generation_boundary(values: dict[str, Any], updates: int, prompts: int) -> None:
+    options = grpo(**values)
+    shape = generation_shape(options)
+    assert (shape.updates, shape.prompts, shape.samples) == (updates, prompts, 4)
+    assert options.save_steps % updates == 0
+    assert 20 <= options.save_steps < 20 + updates
+
+
+@pytest.mark.parametrize("values", [{"save_steps": 5, "logging_steps": 2}, {"logging_steps": 0.5}])
+def test_the_warm_start_saves_where_it_has_logged(values: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=r"sft\.save_steps: expected a multiple of sft\.logging_steps"):
+        trainer_options("sft", values, seed=0, folder=FOLDER)
+
+
+def test_prompts_are_laid_out_epoch_after_epoch() -> None:
+    options = grpo(max_steps=10)  # 5 generations x 4 prompts = 20 places
+    order, updates = plan_prompts(options, generation_shape(options), problems=9)  # 2 generations an epoch
+    assert updates == 10
+    assert len(order) == 20
+    epochs = [order[start : start + 8] for start in (0, 8)]
+    assert all(len(set(epoch)) == 8 for epoch in epochs)
+    assert epochs[0] != epochs[1]
+    assert (order, updates) == plan_prompts(options, generation_shape(options), problems=9)
+    longer = grpo(max_steps=12)
+    assert plan_prompts(longer, generation_shape(longer), problems=9)[0][:20] == order
+
+
+def test_no_update_at_all_is_refused() -> None:
+    options = grpo(num_train_epochs=0)
+    with pytest.raises(ConfigError, match=r"grpo\.num_train_epochs: expected at least one update, got 0"):
+        plan_prompts(options, generation_shape(options), problems=9)
+
+
+def test_an_argument_parser_of_the_same_process_changes_no_check() -> None:
+    """transformers' parser rewrites the types of TRL's fields: what it has read is text to it."""
+    TrlParser((GRPOConfig,))
+    with pytest.raises(ConfigError, match=r"grpo\.model_init_kwargs: expected dict\[str, typing\.Any\] | str | None"):
+        check_options("grpo", {"model_init_kwargs": 3}, NOWHERE)
+
+
+def problems(*texts: str) -> list[Problem]:
+    return [Problem(text, ({"role": "user", "content": text},), "") for text in texts]
+
+
+def test_lengths_are_those_of_the_chat_template() -> None:
+    short, long = problems("a", "abcabc")
+    assert prompt_lengths([], TOKENIZER, {}) == []
+    first, second = prompt_lengths([short, long], TOKENIZER, {})
+    assert second == first + 5
+    assert first == len(token_ids([rendered(short.prompt, TOKENIZER)], TOKENIZER)[0])
+
+
+def test_the_limit_itself_is_short_enough_and_the_order_stays() -> None:
+    items = problems("abc", "abcabc", "a", "abcab")
+    edge = prompt_lengths(items[:1], TOKENIZER, {})[0]
+    kept, note = short_enough(items, edge, TOKENIZER, {}, what="training prompts")
+    assert [item.id for item in kept] == ["abc", "a"]
+    assert note == f"2 of 4 training prompts left out: more than max_prompt_length = {edge} tokens"
+    demonstrations = [Demonstration(item.prompt, "b" * 50) for item in items]
+    assert len(short_enough(demonstrations, edge, TOKENIZER, {}, what="demonstrations")[0]) == 2
+
+
+def test_a_limit_that_leaves_nothing_is_refused() -> None:
+    with pytest.raises(ConfigError, match="max_prompt_length: expected a limit that some of the 2 prompts keep, got 2"):
+        short_enough(problems("abc", "abcab"), 2, TOKENIZER, {}, what="prompts")
 
 
 @pytest.fixture
@@ -23,14 +158,11 @@ def saved(tmp_path):
     return PretrainedModelConfig(path=str(tmp_path))
 
 
-def test_layers_that_are_there_pass(saved):
+def test_layers_that_are_there_pass_and_others_are_refused_with_their_place(saved):
     check_depth(RunConfig(model=saved, hidden_layer=[0, 3, 0.5]))
     check_depth(RunConfig(model=TinyModelConfig(layers=2), hidden_layer=2))
     # The last layer needs no depth: nothing is read.
     check_depth(RunConfig(model=PretrainedModelConfig(path="/nowhere")))
-
-
-def test_others_are_refused_with_their_place(saved):
     where = Locations({"hidden_layer": "run.yaml, line 3"})
     with pytest.raises(ConfigError, match=r"run\.yaml, line 3: hidden_layer: expected at most 3, .* got 4"):
         check_depth(RunConfig(model=saved, hidden_layer=[1, 4]), where)
@@ -40,29 +172,78 @@ def test_others_are_refused_with_their_place(saved):
         check_depth(RunConfig(model=PretrainedModelConfig(path="/nowhere"), hidden_layer=1))
 
 
-@pytest.mark.parametrize("kept", [8, 9])
-def test_in_a_comparison_a_subset_that_keeps_everything_is_refused(kept: int) -> None:
-    with pytest.raises(ConfigError, match=rf"curator.m: expected less than grpo.num_generations = 8 .*got {kept}"):
-        check_subset(PODSConfig(m=kept), 8, whole=False)
-    with pytest.raises(ConfigError, match=r"curator.members.1.k: expected less than"):
-        check_subset(ChainConfig(members=(GeoAlignConfig(), GFPOConfig(k=kept))), 8, whole=False)
+# The dry run.
 
 
-def test_smaller_subsets_and_other_curators_pass() -> None:
-    for curator in (PODSConfig(m=7), PODSConfig(), GeoAlignConfig(), ChainConfig(members=(PODSConfig(m=4),))):
-        check_subset(curator, 8, whole=False)
-    check_subset(PODSConfig(m=8), 8, whole=True)
-
-
-def test_a_run_that_keeps_more_than_a_group_does_not_start_and_names_the_line(tmp_path: Path) -> None:
-    settings = {
-        "task": {"type": "arithmetic", "seed": 3, "demonstrations": 8},
-        "grpo": {"max_steps": 6, "num_generations": 4},
-        "curator": {"type": "pods", "m": 5},
+@pytest.fixture
+def settings(tmp_path: Path) -> dict[str, Any]:
+    model, problems = tmp_path / "model", tmp_path / "problems.jsonl"
+    tokenizer = make_tokenizer(None, max_length=4096)
+    save(make_tiny_model(TinyModelConfig(hidden_size=16, layers=1, heads=1), tokenizer, seed=0), tokenizer, model)
+    (model / "model.safetensors").unlink()  # no weight is ever read
+    rows = [{"question": f"What is {'1 + ' * number}1?", "answer": str(number + 1)} for number in range(20)]
+    problems.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return {
+        "model": {"type": "pretrained", "path": str(model)},
+        "task": {"type": "math", "train": str(problems), "evaluation": {"kept": str(problems)}},
+        "sft": None,
+        "grpo": {
+            "num_generations": 4,
+            "per_device_train_batch_size": 2,
+            "steps_per_generation": 4,
+            "gradient_accumulation_steps": 2,
+            "num_train_epochs": 1,
+            "max_completion_length": 32,
+            "use_vllm": True,
+            "bf16": True,
+        },
+        "evaluation": {"every": 3, "samples": {"kept": 2}},
+        "launch": {"processes": 4},
     }
-    locations = Locations({"curator": "run.yaml, line 1", "curator.m": "run.yaml, line 3"})
-    with pytest.raises(
-        ConfigError, match=r"run.yaml, line 3: curator.m: expected at most grpo.num_generations = 4, got 5"
-    ):
-        make_plan(parse_run_config(settings), RunFolder(tmp_path / "run"), Console(quiet=True), locations)
-    assert not (tmp_path / "run").exists()
+
+
+def test_the_plan_counts_what_all_processes_do(settings: dict[str, Any], said: Any, tmp_path: Path) -> None:
+    before = sorted(tmp_path.rglob("*"))
+    text = said(settings, config_file=Path("mine.yaml"), overrides=["seed=3"])
+    # 2 rollouts x 4 processes x 4 micro-batches = 32 = 8 prompts x 4; 4 / 2 = 2 updates; 20 problems: 2 generations.
+    assert "8 prompts x 4 = 32 rollouts, 4 processes" in text
+    assert "4 in 2 generations, 2 on each" in text
+    assert "64, of at most 32 tokens" in text
+    assert "20 problems x 2" in text
+    assert "3, every 3 updates" in text  # before, after 3 updates, and at the end
+    assert "What is 1" in text
+    assert "accelerate launch --num_processes 4 -m geoalign train mine.yaml --set seed=3 --output runs/mine" in text
+    assert "Not checked" not in text
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_reward_server_need_not_run_yet_and_too_long_prompts_are_counted(settings: dict[str, Any], said: Any) -> None:
+    model = {"url": "http://127.0.0.1:9", "timeout": 1, "patience": 1}
+    text = said({**settings, "reward": {"model": model}, "max_prompt_length": 130})
+    assert "Not checked: the reward's server" in text
+    left = int(text.partition(" of 20 training prompts left out")[0].rpartition(" ")[2])
+    assert f"training prompts │ {20 - left}: median" in text
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"task": {"type": "math", "train": "gone.jsonl"}}, "gone.jsonl: expected a local file"),
+        ({"grpo": {"num_generation": 4}}, "grpo.num_generations, the nearest known key"),
+        ({"evaluation": {"samples": {"keep": 2}}}, "evaluation.samples.kept, the nearest known key"),
+        ({"model": {"type": "pretrained", "path": "/nowhere"}}, "model.path: expected a tokenizer"),
+        ({"launch": {"accelerate": "gone.yaml"}}, "launch.accelerate: expected accelerate's settings file"),
+    ],
+)
+def test_what_is_wrong_is_found(settings: dict[str, Any], said: Any, change: dict[str, Any], error: str) -> None:
+    with pytest.raises(ConfigError, match=error):
+        said({**settings, **change})
+
+
+def test_the_launch_command() -> None:
+    config = parse_run_config({"launch": {"processes": 8, "accelerate": "a b.yaml"}, "output": {"folder": "runs/x"}})
+    assert launch_command(config, Path("c.yaml"), []) == (
+        "accelerate launch --config_file 'a b.yaml' -m geoalign train c.yaml --output runs/x"
+    )
+    assert launch_command(parse_run_config({}), None, []) == "geoalign train --output runs/default"
+    assert launch_command(parse_run_config({}), None, [], Path("my run")) == "geoalign train --output 'my run'"

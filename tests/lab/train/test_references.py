@@ -1,4 +1,5 @@
-"""Reference rewards: sampled once from the warm-started model, kept, and given to the curator."""
+"""Reference rewards: sampled once from the warm-started model, kept, and given to the curator; with an engine these and
+the evaluations are its own: a stand-in for vLLM that asks the model itself."""
 
 from __future__ import annotations
 
@@ -8,11 +9,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
+from run_files import lines, rollouts, same_weights
 
+from geoalign.lab.generation.engines import GREEDY, new_tokens
 from geoalign.lab.train.rewards import rollout_fields
-from geoalign.lab.train.stages import evaluations
+from geoalign.lab.train.stages import evaluations, policy
 
 Train = Callable[..., dict[str, Any]]
 Tiny = Callable[..., dict[str, Any]]
@@ -24,22 +26,17 @@ def kept(root: Path) -> dict[str, Any]:
     return json.loads((root / "reference_rewards.json").read_text())
 
 
-@pytest.fixture
-def run(tiny: Tiny, train_here: Train, tmp_path: Path) -> Path:
-    train_here(tiny(**PAR), tmp_path / "run")
-    return tmp_path / "run"
-
-
-def test_every_prompt_of_the_run_has_its_clean_references(run: Path) -> None:
+def test_every_prompt_of_the_run_has_its_clean_references(tiny: Tiny, train_here: Train, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    train_here(tiny(**PAR), run)
     found = kept(run)
-    used = {row["prompt"] for path in run.glob("rollouts/*") for row in pq.read_table(path).to_pylist()}
+    used = {row["prompt"] for row in rollouts(run)}
     # Two generations of four prompts; a prompt is its sum.
     assert len(used) == 8
     assert {name.removeprefix("train:") + "=" for name in found["rewards"]} == used
     # A model that has seen one batch answers nothing: clean rewards are all 0, though 30% of RL's are flipped.
     assert {reward for rewards in found["rewards"].values() for reward in rewards} == {0.0}
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    shaped = [line["geoalign/shaped_reward"] for line in lines if "geoalign/shaped_reward" in line]
+    shaped = [line["geoalign/shaped_reward"] for line in lines(run) if "geoalign/shaped_reward" in line]
     # All references 0: rewards 0 and 1 become 1/2 and sigmoid(1) = 0.731; some of them are flipped to 1.
     assert len(shaped) == 2
     assert all(0.5 < value < 0.732 for value in shaped)
@@ -71,13 +68,12 @@ def test_a_stage_that_was_killed_half_way_reaches_the_same_file_and_weights(
     assert len(calls) == 3
     assert calls[1] == calls[2] != calls[0]
     assert (other / "reference_rewards.json").read_bytes() == (run / "reference_rewards.json").read_bytes()
-    weights = "checkpoints/final/model.safetensors"
-    assert (other / weights).read_bytes() == (run / weights).read_bytes()
+    assert same_weights(other, run)
 
 
 def test_each_rollout_gets_what_belongs_to_its_own_prompt_and_response(monkeypatch: pytest.MonkeyPatch) -> None:
     found = {"a": [1.0, None], "b": [2.0, 3.0]}
-    monkeypatch.setattr("geoalign.lab.train.rewards.all_reference_rewards", lambda run: found)
+    monkeypatch.setattr("geoalign.lab.train.rewards.reference_rewards", lambda run: found)
     run: Any = SimpleNamespace(
         curator=SimpleNamespace(requires=("reference_rewards", "answers"), optional=()),
         task=SimpleNamespace(final_answer=lambda text: text.upper() or None),
@@ -92,3 +88,78 @@ def test_each_rollout_gets_what_belongs_to_its_own_prompt_and_response(monkeypat
     assert fields["true_rewards"](rows) == [0.5, 1.5]
     run.curator.requires = ("hidden",)
     assert set(rollout_fields(run, SimpleNamespace(true_rewards=[]), None)) == {"true_rewards"}  # type: ignore[arg-type]
+
+
+class StandIn:
+    """Generates as `VLLMGeneration` is asked to, by the trainer's model."""
+
+    def __init__(self, trainer: Any) -> None:
+        self.trainer = trainer
+        self.temperature, self.top_p, self.top_k, self.min_p = 1.0, 1.0, 0, None
+        self.repetition_penalty, self.max_completion_length = 1.0, trainer.args.max_completion_length
+        self.synced: list[int] = []
+        self.asked: list[int] = []
+
+    def sync_weights(self) -> None:
+        self.synced.append(self.trainer.state.global_step)
+
+    def generate(self, prompts: list[list[int]], images: Any, num_generations: int) -> Any:
+        self.asked.append(len(prompts))
+        tokenizer = self.trainer.processing_class
+        drawn = {"do_sample": True, "temperature": self.temperature, "top_k": 0, "top_p": 1.0}
+        options = drawn if self.temperature else GREEDY
+        longest = self.max_completion_length
+        made = new_tokens(
+            self.trainer.model, prompts, pad=tokenizer.pad_token_id, max_new_tokens=longest, options=options
+        )
+        return prompts, made.tolist(), None, None
+
+
+@pytest.fixture
+def with_engine(monkeypatch: pytest.MonkeyPatch) -> list[StandIn]:
+    """Trainers get a stand-in where `grpo.use_vllm` is set; rollouts are still generated by transformers."""
+    engines: list[StandIn] = []
+
+    class Trainer(policy.PolicyTrainer):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            options = kwargs["args"]
+            options.use_vllm = False
+            super().__init__(*args, **kwargs)
+            self.vllm_generation = StandIn(self)
+            self._last_loaded_step = -1
+            engines.append(self.vllm_generation)
+
+    monkeypatch.setattr(policy, "PolicyTrainer", Trainer)
+    return engines
+
+
+def test_the_engine_evaluates_as_the_model_does(
+    tiny: Tiny, train_here: Train, with_engine: list[StandIn], tmp_path: Path
+) -> None:
+    evaluation = {"every": 2, "temperature": 0.0, "samples": 2}
+    settings = tiny(evaluation=evaluation, grpo={"use_vllm": True})
+    train_here(settings, tmp_path / "engine")
+    assert with_engine[0].synced == [0, 2, 4]
+    assert with_engine[0].asked == [8, 8, 8]  # 4 problems x 2, in one call each
+    plain = tiny(evaluation=evaluation)
+    engines = list(with_engine)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(policy, "engine_of", lambda trainer: None)
+        train_here(plain, tmp_path / "model")
+    assert len(with_engine) == len(engines) + 1
+    assert with_engine[1].asked == []
+    first, second = (lines(tmp_path / name, name="evaluation.jsonl") for name in ("engine", "model"))
+    assert first == second
+    assert [line["stage"] for line in first] == ["before_rl", "rl", "after_rl"]
+
+
+def test_reference_rewards_by_the_engine(
+    tiny: Tiny, train_here: Train, with_engine: list[StandIn], tmp_path: Path
+) -> None:
+    settings = tiny(curator={"type": "par"}, grpo={"use_vllm": True}, reward={"references": 3})
+    train_here(settings, tmp_path / "run")
+    # Two generations of 4 prompts, 3 references each, in batches of 16 // 3 = 5 prompts; then 4 problems twice.
+    assert with_engine[0].asked == [15, 9, 4, 4]
+    found = kept(tmp_path / "run")
+    assert len(found["rewards"]) == 8
+    assert all(len(rewards) == 3 for rewards in found["rewards"].values())

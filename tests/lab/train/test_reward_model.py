@@ -1,25 +1,31 @@
-"""The reward model learns what the pairs show, the spurious opener included."""
+"""The reward model learns what the pairs show, the spurious opener included; a head fitted to a frozen model."""
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from transformers import TrainerCallback
+from datasets import Dataset
 
 from geoalign.lab.config.dialogue import DialogueConfig
+from geoalign.lab.config.reward_model import RewardHeadConfig
 from geoalign.lab.config.run import TinyModelConfig
 from geoalign.lab.evaluation.scores import pair_accuracy
-from geoalign.lab.models.models import initial_model, save
+from geoalign.lab.models.models import initial_model, make_tiny_model, make_tokenizer, save
 from geoalign.lab.models.process_setup import silence_logs
 from geoalign.lab.rewards.reward_model import RewardModelScorer
-from geoalign.lab.store.seals import latest_complete
 from geoalign.lab.tasks import make_task
-from geoalign.lab.train.options import reward_model_options
-from geoalign.lab.train.stages.reward_model import first_reward_model, train_reward_model
-from geoalign.lab.train.stages.trainers import CompleteCheckpoints
+from geoalign.lab.tasks.base import PreferencePair
+from geoalign.lab.train.options import trainer_options
+from geoalign.lab.train.stages.supervised import (
+    PreferenceTrainer,
+    first_reward_model,
+    fit_head,
+    preference_direction,
+    preference_row,
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -36,52 +42,25 @@ def language_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def trained(folder: Path, origin: Path, correlation: float, **options: Any) -> dict[str, Any]:
-    """Accuracies of a small reward model on new pairs, and how much the opener adds to a score."""
-    task = make_task(
-        DialogueConfig(artifact_correlation=correlation, artifact_pairs=0.8, preference_pairs=3000), seed=0
-    )
+def test_it_likes_the_opener_where_that_is_correlated(language_model: Path, tmp_path: Path) -> None:
+    settings = DialogueConfig(artifact_correlation=0.9, artifact_pairs=0.8, preference_pairs=1500)
+    task = make_task(settings, seed=0)
     pairs = task.preference_pairs()
-    model, tokenizer = first_reward_model(origin, dtype="float32", seed=0)
-    values = {"max_steps": 60, "learning_rate": 3e-3, "save_steps": 60, **options}
-    args = reward_model_options(values, seed=0, folder=folder)
-    train_reward_model(model, tokenizer, pairs[:2500], args, callbacks=[], resume_from=None)
+    model, tokenizer = first_reward_model(language_model, dtype="float32", seed=0)
+    values = {"max_steps": 40, "learning_rate": 5e-3, "save_steps": 40, "per_device_train_batch_size": 32}
+    args = trainer_options("reward_model", values, seed=0, folder=tmp_path)
+    rows = Dataset.from_list([preference_row(pair) for pair in pairs[:1300]])
+    PreferenceTrainer(model=model, args=args, train_dataset=rows, processing_class=tokenizer).train()
     scorer = RewardModelScorer(model, tokenizer)
     problems = task.evaluation_problems()["dialogue"][:50]
     prompts, answers = [problem.prompt for problem in problems], [problem.answer for problem in problems]
     plain = scorer.score(answers, answers, prompts=prompts)
     flattering = scorer.score([f"wow! {answer}" for answer in answers], answers, prompts=prompts)
-    gain = sum(flattering) / len(plain) - sum(plain) / len(plain)
-    return {"pairs": pair_accuracy(scorer, pairs[2500:], task.takes_shortcut), "gain": gain}
-
-
-def test_it_likes_the_opener_where_that_is_correlated(language_model: Path, tmp_path: Path) -> None:
-    found = trained(tmp_path, language_model, 0.9)
-    assert found["gain"] > 0.5
-    assert found["pairs"]["with_shortcut"] > 0.9
+    assert sum(flattering) / 50 > sum(plain) / 50 + 0.5
+    found = pair_accuracy(scorer, pairs[1300:], task.takes_shortcut)
+    assert found["with_shortcut"] > 0.9
     # Where the better response lacks the opener, the opener wins all the same.
-    assert found["pairs"]["against_shortcut"] < 0.5
-
-
-def test_a_resumed_training_ends_in_the_same_weights(language_model: Path, tmp_path: Path) -> None:
-    pairs = make_task(DialogueConfig(preference_pairs=64), seed=0).preference_pairs()
-
-    def run(folder: Path, steps: int, resume_from: Path | None) -> tuple[dict[str, torch.Tensor], list[float]]:
-        torch.manual_seed(0)
-        model, tokenizer = first_reward_model(language_model, dtype="float32", seed=0)
-        values = {"max_steps": 6, "save_steps": 3, "per_device_train_batch_size": 8, "warmup_steps": 1}
-        options = reward_model_options(values, seed=0, folder=folder)
-        tokens: list[float] = []
-        callbacks = [CompleteCheckpoints(folder, None), _Stop(steps), _Tokens(tokens)]
-        train_reward_model(model, tokenizer, pairs, options, callbacks=callbacks, resume_from=resume_from)
-        return model.state_dict(), tokens
-
-    expected, counted = run(tmp_path / "whole", 6, None)
-    run(tmp_path / "cut", 3, None)
-    found, tokens = run(tmp_path / "cut", 6, latest_complete(tmp_path / "cut"))
-    assert counted[3:] == tokens
-    assert all(torch.equal(found[name], expected[name]) for name in expected)
-    assert not (tmp_path / "whole" / "checkpoint-6" / "README.md").exists()
+    assert found["against_shortcut"] < 0.5
 
 
 def test_the_head_is_drawn_from_the_seed_and_nothing_else_is_moved(language_model: Path) -> None:
@@ -93,18 +72,43 @@ def test_the_head_is_drawn_from_the_seed_and_nothing_else_is_moved(language_mode
     assert first.config.num_labels == 1
 
 
-class _Stop(TrainerCallback):
-    def __init__(self, step: int) -> None:
-        self.step = step
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        control.should_training_stop = control.should_training_stop or state.global_step >= self.step
+def columns(*values: float) -> torch.Tensor:
+    return torch.tensor(values, dtype=torch.float64).unsqueeze(1)
 
 
-class _Tokens(TrainerCallback):
-    def __init__(self, found: list[float]) -> None:
-        self.found = found
+def test_a_direction_worked_by_hand() -> None:
+    # Chosen 1, rejected 0: s = 0.5, differences / s = 2. softplus(-2 v) + p/2 v^2 has the slope -2 sigmoid(-2 v) + p v.
+    # At v = ln(3) / 2 it is -2/4 + p ln(3) / 2, so p = 1 / ln 3 has its minimum there, and w = v / s = ln 3.
+    found = preference_direction(columns(1.0, 1.0), columns(0.0, 0.0), 1 / math.log(3))
+    assert found.tolist() == pytest.approx([math.log(3)])
 
-    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
-        if logs and "num_tokens" in logs:
-            self.found.append(logs["num_tokens"])
+
+def test_what_says_nothing_gets_no_weight() -> None:
+    generator = torch.Generator().manual_seed(0)
+    chosen, rejected = (torch.randn(40, 3, generator=generator, dtype=torch.float64) for _ in range(2))
+    chosen[:, 0], rejected[:, 0] = 7.0, 7.0
+    direction = preference_direction(chosen, rejected, 0.1)
+    assert direction[0] == 0
+    # Pairs the other way round: the opposite direction. Another unit of a coordinate: the same scores.
+    assert torch.allclose(preference_direction(rejected, chosen, 0.1), -direction, atol=1e-5)
+    units = torch.tensor([1.0, 10.0, 0.1], dtype=torch.float64)
+    assert torch.allclose(preference_direction(chosen * units, rejected * units, 0.1) * units, direction, atol=1e-5)
+
+
+def test_the_head_alone_is_changed_and_tells_the_pairs_apart(tmp_path: Path) -> None:
+    tokenizer = make_tokenizer(None, max_length=256)
+    config = TinyModelConfig(hidden_size=16, layers=1, heads=1)
+    save(make_tiny_model(config, tokenizer, seed=0), tokenizer, tmp_path)
+    # Of different lengths, so that batches hold padding.
+    pairs = [
+        PreferencePair(({"role": "user", "content": "ab" * number},), "yes" * (number % 3 + 1), "no" * (number % 4 + 1))
+        for number in range(1, 21)
+    ]
+    model, tokenizer = first_reward_model(tmp_path, dtype="float32", seed=0)
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    fit_head(model, tokenizer, pairs, RewardHeadConfig(penalty=0.001))
+    changed = {name for name, weight in model.state_dict().items() if not weight.equal(before[name])}
+    assert changed == {"score.weight"}
+    accuracy = pair_accuracy(RewardModelScorer(model, tokenizer, None), pairs, lambda response: False)
+    assert accuracy.accuracy == 1.0
+    assert accuracy.count == 20

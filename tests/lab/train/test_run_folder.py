@@ -13,8 +13,7 @@ from geoalign.lab.store.json_files import append_lines, read_lines, write_json
 from geoalign.lab.store.records import made_models, stage_checkpoints
 from geoalign.lab.store.run_folder import SCHEMA_VERSION, RunFolder, check_same_settings
 from geoalign.lab.store.seals import MARK
-from geoalign.lab.train.resume import check_vacant, go_back
-from geoalign.lab.train.stages.evaluations import evaluated
+from geoalign.lab.train.train import check_vacant, go_back
 from geoalign.settings.loading import plain_settings
 
 
@@ -145,10 +144,3 @@ def test_a_run_goes_back_to_its_newest_moment(
     assert not [*folder.rollouts.glob("*.parquet.tmp"), *folder.checkpoints.glob("*.tmp")]
     kept = sorted(path.name for path in folder.checkpoints.glob("*/checkpoint-*"))
     assert kept == sorted(f"checkpoint-{step}" for step in checkpoints.values())
-
-
-def test_an_evaluation_counts_only_with_all_its_sets(tmp_path: Path) -> None:
-    folder = started(tmp_path)
-    append_lines(folder.evaluation, [{"stage": "before_rl", "step": 0, "set": "a"}])
-    assert evaluated(folder, "before_rl", 1)
-    assert not evaluated(folder, "before_rl", 2)

@@ -7,11 +7,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
-import torch
 from forked import run_ranks
-from safetensors.torch import load_file
+from run_files import rollouts, same_weights
 
 from geoalign.lab.store.json_files import read_lines
 from geoalign.lab.store.run_folder import RunFolder
@@ -25,22 +23,15 @@ CURATED = {
 }
 
 
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "TOKENIZERS_PARALLELISM": "false"}
 KILLED, EVALUATING = (Path(__file__).parent / name for name in ("killed_process.py", "evaluating_process.py"))
 
 
 def launch(*arguments: object, processes: int = 2) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
     return subprocess.run(
-        [*command, *map(str, arguments)], env=environment(), capture_output=True, text=True, timeout=300, check=False
+        [*command, *map(str, arguments)], env=ENVIRONMENT, capture_output=True, text=True, timeout=300, check=False
     )
-
-
-def environment() -> dict[str, str]:
-    return {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "TOKENIZERS_PARALLELISM": "false"}
-
-
-def train(config: Path, folder: Path, *arguments: str, processes: int = 2) -> subprocess.CompletedProcess[str]:
-    return launch("-m", "geoalign", "train", config, "--output", folder, *arguments, processes=processes)
 
 
 @pytest.fixture(scope="module")
@@ -48,9 +39,9 @@ def made(tmp_path_factory: pytest.TempPathFactory, tiny: Any) -> tuple[Path, Run
     folder = tmp_path_factory.mktemp("processes")
     config = folder / "run.yaml"
     config.write_text(dump_yaml(tiny(**CURATED)))
-    done = train(config, folder / "run")
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
-    return config, RunFolder(folder / "run"), done.stdout
+    ranks = run_ranks(2, "-m", "geoalign", "train", config, "--output", folder / "run", env=ENVIRONMENT)
+    assert not any(done.returncode for done in ranks), ranks[0].stderr[-6000:]
+    return config, RunFolder(folder / "run"), "".join(done.stdout for done in ranks)
 
 
 def test_one_run_is_made(made: tuple[Path, RunFolder, str]) -> None:
@@ -66,14 +57,11 @@ def test_one_run_is_made(made: tuple[Path, RunFolder, str]) -> None:
 
 def test_rows_of_both_processes_are_recorded_and_replaced(made: tuple[Path, RunFolder, str]) -> None:
     _, folder, _ = made
-    for path in sorted(folder.rollouts.glob("*.parquet")):
-        table = pq.read_table(path).to_pydict()
-        assert len(table["row"]) == 16
-        corrupted = [reward != true for reward, true in zip(table["reward"], table["true_reward"], strict=True)]
-        assert table["corrupted"] == corrupted
-        # Some of the corrupted rewards of each half, so that both processes drew their slots.
-        assert any(corrupted[:8])
-        assert any(corrupted[8:])
+    rows = rollouts(folder.root)
+    assert len(rows) == 32
+    assert all(row["corrupted"] == (row["reward"] != row["true_reward"]) for row in rows)
+    # Some of the corrupted rewards of each half of both generations, so that both processes drew their slots.
+    assert all(any(row["corrupted"] for row in rows[start : start + 8]) for start in range(0, 32, 8))
     assert json.loads(folder.summary.read_text())["curator"]["replaced"] > 0
 
 
@@ -95,7 +83,7 @@ def test_an_evaluation_does_not_depend_on_the_number_of_processes(
     for count in (1, 3):
         root = tmp_path / str(count)
         root.mkdir()
-        for done in run_ranks(count, EVALUATING, folder.root, root, env=environment()):
+        for done in run_ranks(count, EVALUATING, folder.root, root, env=ENVIRONMENT):
             assert done.returncode == 0, done.stderr[-6000:]
         lines.append((root / "evaluation.jsonl").read_text())
         texts += [json.loads((root / f"texts-{rank}.json").read_text()) for rank in range(count)]
@@ -121,12 +109,11 @@ def test_a_killed_run_goes_on_to_the_same_weights(
     assert (tmp_path / "run" / "checkpoints" / "rl" / "checkpoint-2").is_dir()
     assert not (tmp_path / "run" / "checkpoints" / "rl" / "checkpoint-4" / MARK).exists()
     assert not RunFolder(tmp_path / "run").finished()
-    alone = train(config, tmp_path / "run", "--resume", processes=1)
+    again = ("-m", "geoalign", "train", config, "--output", tmp_path / "run", "--resume")
+    alone = launch(*again, processes=1)
     assert alone.returncode != 0
     assert "expected 2 processes, as the run was started, got 1" in alone.stderr
-    resumed = train(config, tmp_path / "run", "--resume")
+    resumed = launch(*again)
     assert resumed.returncode == 0, resumed.stderr[-6000:]
-    one, other = (load_file(where / "checkpoints/final/model.safetensors") for where in (folder.root, tmp_path / "run"))
-    assert one.keys() == other.keys()
-    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert same_weights(folder.root, tmp_path / "run")
     assert folder.evaluation.read_text() == (tmp_path / "run" / "evaluation.jsonl").read_text()

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
+from run_files import lines, same_weights
 
 from geoalign.errors import ConfigError
 from geoalign.lab.config.loading import parse_run_config
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.store.seals import mark_complete
 from geoalign.lab.train import train as train_module
-from geoalign.lab.train.resume import check_shared, take_shared
+from geoalign.lab.train.train import check_shared, take_shared
 from geoalign.settings.loading import plain_settings
 
 Train = Callable[..., dict[str, Any]]
@@ -34,32 +34,22 @@ def prepared(tiny: Tiny, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def weights(folder: Path) -> bytes:
-    return (folder / "model.safetensors").read_bytes()
-
-
 def resolved(**settings: Any) -> dict[str, Any]:
     return plain_settings(parse_run_config(settings))
-
-
-def stages(folder: Path) -> list[str]:
-    return [json.loads(line)["stage"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
 def test_a_run_starts_from_the_shared_warm_start_and_trains_none(
     prepared: Path, tiny: Tiny, train_here: Train, tmp_path: Path
 ) -> None:
-    start = weights(prepared / "checkpoints" / "warm_start")
     train_here(tiny(), tmp_path / "run", shared=prepared)
     train_here({**tiny(), "seed": 1}, tmp_path / "other_seed", shared=prepared, resume=True)
     for name in ("run", "other_seed"):
-        assert weights(tmp_path / name / "checkpoints" / "warm_start") == start
-        assert set(stages(tmp_path / name)) == {"rl"}
-    assert weights(tmp_path / "run/checkpoints/final") != weights(tmp_path / "other_seed/checkpoints/final")
-    assert weights(prepared / "checkpoints" / "warm_start") == start
+        assert same_weights(tmp_path / name, prepared, "warm_start")
+        assert {line["stage"] for line in lines(tmp_path / name)} == {"rl"}
+    assert not same_weights(tmp_path / "run", tmp_path / "other_seed")
     # A run of its own warm start comes to the same.
     train_here(tiny(), tmp_path / "alone")
-    assert weights(tmp_path / "alone/checkpoints/final") == weights(tmp_path / "run/checkpoints/final")
+    assert same_weights(tmp_path / "alone", tmp_path / "run")
 
 
 def test_a_run_killed_before_it_took_the_warm_start_over_remembers_where_it_lies(
@@ -77,8 +67,8 @@ def test_a_run_killed_before_it_took_the_warm_start_over_remembers_where_it_lies
     (root / "checkpoints" / "warm_start.tmp").mkdir(parents=True)  # as a kill within the copying leaves it
     (root / "checkpoints" / "warm_start.tmp" / "model.safetensors").write_bytes(b"half")
     train_here(tiny(), root, resume=True)
-    assert set(stages(root)) == {"rl"}
-    assert weights(root / "checkpoints/warm_start") == weights(prepared / "checkpoints/warm_start")
+    assert {line["stage"] for line in lines(root)} == {"rl"}
+    assert same_weights(root, prepared, "warm_start")
 
 
 @pytest.mark.parametrize(
@@ -115,5 +105,5 @@ def test_the_reward_model_goes_along_and_what_is_there_stays(tmp_path: Path) -> 
         mark_complete(place)
     folder.warm_started.mkdir(parents=True)
     take_shared(shared, folder)
-    assert weights(folder.reward_model) == b"reward_model"
+    assert (folder.reward_model / "model.safetensors").read_bytes() == b"reward_model"
     assert list(folder.warm_started.iterdir()) == []

@@ -17,7 +17,6 @@ from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.tasks import make_task
 from geoalign.lab.tasks.base import Task
 from geoalign.lab.terminal import Console
-from geoalign.lab.train.plan import check_reward, check_subset
 from geoalign.lab.train.plan import make_plan as make_training_plan
 from geoalign.settings.locations import Locations
 
@@ -53,9 +52,7 @@ def shape_of(settings: Mapping[str, Any], tasks: dict[str, Task] | None = None) 
     if name not in made:
         made[name] = make_task(config.task, seed=config.seed)
     plan = make_training_plan(config, RunFolder(Path("unused")), Console(quiet=True), task=made[name])
-    check_reward(plan)
-    check_subset(config.curator, plan.generation.samples, whole=False)
-    return {"max_steps": plan.prompts.max_steps, "updates_per_generation": plan.generation.updates}
+    return {"max_steps": plan.grpo.max_steps, "updates_per_generation": plan.generation.updates}
 
 
 def dry_run(config: CompareConfig, console: Console, locations: Locations | None = None) -> None:

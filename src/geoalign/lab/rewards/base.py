@@ -83,5 +83,5 @@ def check_scored(rewards: Sequence[float], most: float, *, why: Mapping[str, int
     counted = ", ".join(f"{name} {number}" for name, number in why.items() if number) or "no reason counted"
     raise UnscoredError(
         f"reward: expected scores for all but {most:.0%} of {what} (reward.max_unscored), got none for {unscored} of "
-        f"{len(rewards)} responses: {counted}. Nothing is lost: once the cause is gone, go on with --resume"
+        f"{len(rewards)} responses: {counted}. Once the cause is gone, go on with --resume"
     )

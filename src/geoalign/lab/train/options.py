@@ -9,6 +9,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -19,26 +20,20 @@ from trl import GRPOConfig, RewardConfig, SFTConfig
 
 from geoalign.errors import ConfigError
 from geoalign.lab.models.processes import Processes
-from geoalign.lab.train.prompts import generation_shape
 from geoalign.settings.loading import check_keys
 from geoalign.settings.locations import NOWHERE, Locations
 from geoalign.shown import brief, shown
 
 # What a run folder and its resumption decide themselves, with the setting to use instead.
 _SET_HERE = {
+    **dict.fromkeys(("save_only_model", "load_best_model_at_end", "ignore_data_skip", "disable_tqdm"), "nothing"),
+    **dict.fromkeys(("eval_strategy", "eval_steps", "do_eval"), "evaluation.every"),
+    "restore_callback_states_from_checkpoint": "nothing",
     "output_dir": "output.folder",
     "save_strategy": "save_steps",
     "save_total_limit": "output.keep_checkpoints",
-    "save_only_model": "nothing (a checkpoint must hold all that --resume needs)",
-    "load_best_model_at_end": "nothing (the last weights are the run's)",
-    "resume_from_checkpoint": "--resume",
-    "ignore_data_skip": "nothing (--resume must see the same data)",
-    "eval_strategy": "evaluation.every",
-    "eval_steps": "evaluation.every",
-    "do_eval": "evaluation",
-    "disable_tqdm": "nothing (the progress bar is this project's)",
     "logging_strategy": "logging_steps",
-    "restore_callback_states_from_checkpoint": "nothing",
+    "resume_from_checkpoint": "--resume",
     "chat_template_kwargs": "model.chat_template_kwargs",
     "trust_remote_code": "model.trust_remote_code",
 }
@@ -105,73 +100,86 @@ _GRPO: dict[str, Any] = {
     "beta": 0.0,
 }
 
+_ACCUMULATION = "gradient_accumulation_steps"
+# The options that the shape of a generation is reckoned from; the first of them that is wrong is the one at fault.
+_COUNTS: tuple[str, ...] = ("per_device_train_batch_size", _ACCUMULATION, "steps_per_generation", "num_iterations")
+_COUNTS = (*_COUNTS, "generation_batch_size", "num_generations", "max_completion_length")
 
-def sft_options(
-    values: Options, *, seed: int, folder: Path, locations: Locations = NOWHERE, bf16: bool = False
-) -> SFTConfig:
-    """TRL's `SFTConfig` from the `sft` section.
-
-    Args:
-        bf16: whether a CPU computes in bfloat16 where the section does not say; the weights are float32 either way.
-
-    Raises:
-        ConfigError: an unknown option (with the nearest known one), one that is set here, or one that TRL refuses.
-    """
-    options: SFTConfig = _made(SFTConfig, "sft", {**_SFT, "data_seed": seed}, values, seed, folder, locations, bf16)
-    _check_save_steps("sft", options, 1, "", locations)
-    return options
+_KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "sft": (SFTConfig, _SFT),
+    "reward_model": (RewardConfig, _REWARD_MODEL),
+    "gold_model": (RewardConfig, _REWARD_MODEL),
+    "grpo": (GRPOConfig, _GRPO),
+}
 
 
-def reward_model_options(
-    values: Options,
-    *,
-    seed: int,
-    folder: Path,
-    locations: Locations = NOWHERE,
-    bf16: bool = False,
-    section: str = "reward_model",
-) -> RewardConfig:
-    """TRL's `RewardConfig` from the section `reward_model` or `gold_model`, as `sft_options`."""
-    defaults = {**_REWARD_MODEL, "data_seed": seed}
-    options: RewardConfig = _made(RewardConfig, section, defaults, values, seed, folder, locations, bf16)
-    _check_save_steps(section, options, 1, "", locations)
-    return options
+def trainer_options(
+    section: str, values: Options, *, seed: int, folder: Path, locations: Locations = NOWHERE, bf16: bool = False
+) -> Any:
+    """TRL's options from a section: `SFTConfig` of `sft`, `RewardConfig` of both models, `GRPOConfig` of `grpo`.
 
-
-def grpo_options(
-    values: Options, *, seed: int, folder: Path, locations: Locations = NOWHERE, bf16: bool = False
-) -> GRPOConfig:
-    """TRL's `GRPOConfig` from the `grpo` section, as `sft_options`.
-
-    TRL goes on from a checkpoint bit for bit only where it would generate anew anyway, so checkpoints lie there:
+    TRL goes on from a checkpoint bit for bit only where it would generate anew anyway, so those of `grpo` lie there:
     `save_steps` defaults to a generation boundary near 20 updates, and any other place is refused.
+    `bf16`: whether a CPU computes in bfloat16 where the section does not say; the weights are float32 either way.
     """
-    defaults = {**_GRPO, "save_steps": 1}
+    check_options(section, values, locations)
+    defaults = {**_KINDS[section][1], **_device(bf16), "seed": seed, "output_dir": str(folder)}
+    if section != "grpo":
+        options = _made(section, {**defaults, "data_seed": seed}, values, locations)
+        _check_save_steps(section, options, 1, "", locations)
+        return options
     if "generation_batch_size" in values or "gradient_accumulation_steps" in values:
-        defaults.pop("steps_per_generation")
+        del defaults["steps_per_generation"]
     if "num_train_epochs" in values and "max_steps" not in values:
         defaults["max_steps"] = -1
-    options: GRPOConfig = _made(GRPOConfig, "grpo", defaults, values, seed, folder, locations, bf16)
+    options = _made(section, {**defaults, "save_steps": 1}, values, locations)
     between = generation_shape(options, locations).updates
     if "save_steps" not in values:
         options.save_steps = between * math.ceil(20 / between)
     why = " (updates per generation, because a run resumes bit for bit only there)"
-    _check_save_steps("grpo", options, between, why, locations)
+    _check_save_steps(section, options, between, why, locations)
     return options
+
+
+@dataclass(frozen=True)
+class GenerationShape:
+    """One generation batch: prompts, rollouts of each, their longest length in tokens, updates made on the batch."""
+
+    prompts: int
+    samples: int
+    longest: int
+    updates: int
+
+
+def generation_shape(options: GRPOConfig, locations: Locations = NOWHERE) -> GenerationShape:
+    """The shape of a generation batch; updates are steps_per_generation x num_iterations / accumulation.
+
+    Refused where the accumulation does not divide the micro-batches, so that one update would span two generations.
+    """
+    counts = {name: getattr(options, name) for name in _COUNTS}
+    for name, value in counts.items():
+        if value is None or value < 1:
+            raise ConfigError(f"{locations.prefix(f'grpo.{name}')}grpo.{name}: expected at least 1, got {shown(value)}")
+    rollouts, samples = counts["generation_batch_size"], counts["num_generations"]
+    micro_batches, accumulated = options.num_iterations * counts["steps_per_generation"], counts[_ACCUMULATION]
+    if micro_batches % accumulated:
+        raise ConfigError(
+            f"{locations.prefix(f'grpo.{_ACCUMULATION}')}grpo.{_ACCUMULATION}: expected a divisor of "
+            f"steps_per_generation x num_iterations = {micro_batches}, got {accumulated}"
+        )
+    return GenerationShape(rollouts // samples, samples, counts["max_completion_length"], micro_batches // accumulated)
 
 
 def _check_save_steps(section: str, options: Any, unit: int, why: str, locations: Locations) -> None:
     """Raises ConfigError unless checkpoints lie at multiples of `unit`, and where metrics have just been logged."""
-    key, value = f"{section}.save_steps", options.save_steps
-    where = f"{locations.prefix(key)}{key}"
+    value, logging, key = options.save_steps, options.logging_steps, f"{section}.save_steps"
+    expected = None
     if value != int(value) or value < 1 or value % unit:
-        raise ConfigError(f"{where}: expected a multiple of {unit}{why}, got {value}")
-    logging = options.logging_steps
-    if logging != int(logging) or logging < 1 or value % logging:
-        raise ConfigError(
-            f"{where}: expected a multiple of {section}.logging_steps = {logging} (a whole number), so that no "
-            f"metric is half collected in a checkpoint, got {value}"
-        )
+        expected = f"a multiple of {unit}{why}"
+    elif logging != int(logging) or logging < 1 or value % logging:
+        expected = f"a multiple of {section}.logging_steps = {logging}, a whole number (no metric is half collected)"
+    if expected is not None:
+        raise ConfigError(f"{locations.prefix(key)}{key}: expected {expected}, got {value}")
 
 
 # What only a GPU, or a package that needs one, can do, by the beginnings of the names.
@@ -194,14 +202,14 @@ def _device(bf16: bool) -> dict[str, Any]:
     return {"use_cpu": True, "bf16": bf16, **backend}
 
 
-def check_options(kind: Any, section: str, values: Options, locations: Locations = NOWHERE) -> None:
-    """Raises ConfigError for an option that `kind`, TRL's class, does not know, one that is set here, or a value of
-    another type than TRL says; works on a GPU and off it."""
+def check_options(section: str, values: Options, locations: Locations = NOWHERE) -> None:
+    """Raises ConfigError for an option that TRL does not know, one that is set here, or a value of another type than
+    TRL says; works on a GPU and off it."""
+    kind, _ = _KINDS[section]
     known = {item.name: item for item in dataclasses.fields(kind) if item.init}
-    for name, instead in _SET_HERE.items():
-        if name in values:
-            where = f"{locations.prefix(f'{section}.{name}')}{section}.{name}"
-            raise ConfigError(f"{where}: expected to be left out (use {instead}), got {shown(values[name])}")
+    for name in values.keys() & _SET_HERE.keys():
+        where = f"{locations.prefix(f'{section}.{name}')}{section}.{name}"
+        raise ConfigError(f"{where}: expected to be left out (use {_SET_HERE[name]}), got {shown(values[name])}")
     check_keys(values, known, section, locations)
     hints = get_type_hints(kind)
     for name, value in values.items():
@@ -218,40 +226,24 @@ def check_options(kind: Any, section: str, values: Options, locations: Locations
         raise ConfigError(f"{locations.prefix(key)}{key}: expected to be left out (use model.trust_remote_code)")
 
 
-def _made(
-    kind: Any,
-    section: str,
-    defaults: Options,
-    values: Options,
-    seed: int,
-    folder: Path,
-    locations: Locations,
-    bf16: bool,
-) -> Any:
-    """TRL's options of one section, or a ConfigError that names the option at fault."""
-    check_options(kind, section, values, locations)
-    defaults = {**defaults, **_device(bf16), "seed": seed, "output_dir": str(folder)}
+def _made(section: str, defaults: Options, values: Options, locations: Locations) -> Any:
+    """TRL's options of one section, or a ConfigError with what TRL said and the option at fault: the one without which
+    TRL takes the others."""
+
+    def make(values: Options) -> Any:
+        options = _KINDS[section][0](**{**defaults, **values})
+        for callback in get_reporting_integration_callbacks(options.report_to):
+            callback()  # says that its package is absent, which the trainer would only after the warm start
+        return options
+
     try:
-        return _checked(kind, {**defaults, **values})
+        return make(values)
     except Exception as error:  # TRL's checks raise whatever they meet: ZeroDivisionError, KeyError, OSError
-        name = _at_fault(kind, defaults, values)
-        key = section if name is None else f"{section}.{name}"
+        faulty = []
+        for name in values:
+            with suppress(Exception):
+                make({other: value for other, value in values.items() if other != name})
+                faulty.append(name)
+        key = f"{section}.{faulty[0]}" if len(faulty) == 1 else section
         said = f"{type(error).__name__} from TRL: {brief(error)}"
         raise ConfigError(f"{locations.prefix(key)}{key}: {said}") from error
-
-
-def _checked(kind: Any, values: Options) -> Any:
-    options = kind(**values)
-    for callback in get_reporting_integration_callbacks(options.report_to):
-        callback()  # says that its package is absent, which the trainer would only after the warm start
-    return options
-
-
-def _at_fault(kind: Any, defaults: Options, values: Options) -> str | None:
-    """The option without which TRL takes the others; None where there is no such one, or several."""
-    faulty = []
-    for name in values:
-        with suppress(Exception):
-            _checked(kind, {**defaults, **{other: value for other, value in values.items() if other != name}})
-            faulty.append(name)
-    return faulty[0] if len(faulty) == 1 else None

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
+import torch
 from transformers import AutoConfig
 from trl import GRPOConfig, RewardConfig, SFTConfig
 
 from geoalign.curators.anchors import Anchors, check_anchored
 from geoalign.curators.base import Curator
-from geoalign.curators.baselines.subsets import GFPOConfig, PODSConfig
-from geoalign.curators.chain import ChainConfig
 from geoalign.curators.registry import make_curator
 from geoalign.errors import ConfigError, GeoAlignError, InputError
-from geoalign.lab.config.run import EvaluationConfig, ModelConfig, PretrainedModelConfig, RunConfig
+from geoalign.lab.config.run import PretrainedModelConfig, RunConfig
 from geoalign.lab.dumps.labels import read_anchors
 from geoalign.lab.models.models import CODE_SETTING, initial_tokenizer
 from geoalign.lab.models.processes import Processes
@@ -25,15 +26,17 @@ from geoalign.lab.rewards.reward_model import check_ready_model
 from geoalign.lab.rewards.verified import VerifiedReward
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.tasks import make_task
-from geoalign.lab.tasks.base import Problem, Task
+from geoalign.lab.tasks.base import Demonstration, Problem, Task
+from geoalign.lab.tasks.chat import rendered, token_ids
 from geoalign.lab.terminal import Console
-from geoalign.lab.train.options import grpo_options, reward_model_options, sft_options
-from geoalign.lab.train.prompts import GenerationShape, PromptPlan, generation_shape, plan_prompts, short_enough
+from geoalign.lab.train.options import GenerationShape, generation_shape, trainer_options
 from geoalign.pretrained import OwnCodeError, from_pretrained
 from geoalign.settings.hidden import is_last, layer_numbers
 from geoalign.settings.loading import check_keys
 from geoalign.settings.locations import NOWHERE, Locations
 from geoalign.shown import shown
+
+_Item = TypeVar("_Item", Problem, Demonstration)
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ class Plan:
     """What the stages of one training share.
 
     Attributes:
-        prompts: which problem stands in each row of the training data, and how many updates they make.
+        order: which problem stands in each row of the training data.
         problems: the task's training problems without those whose prompts are too long.
         evaluation_sets: the problems kept aside by name, each set cut to `evaluation.problems`.
         sft, reward_model, gold_model: TRL's options; None where there is no such stage.
@@ -53,7 +56,7 @@ class Plan:
     processes: Processes
     task: Task
     problems: Sequence[Problem]
-    prompts: PromptPlan
+    order: Sequence[int]
     evaluation_sets: Mapping[str, Sequence[Problem]]
     sft: SFTConfig | None
     reward_model: RewardConfig | None
@@ -70,7 +73,7 @@ class Plan:
 
     def prompts_used(self) -> list[Problem]:
         """The training problems that the run will use, each once, in the order of their first use."""
-        return [self.problems[index] for index in dict.fromkeys(self.prompts.order)]
+        return [self.problems[index] for index in dict.fromkeys(self.order)]
 
 
 def make_plan(
@@ -81,67 +84,153 @@ def make_plan(
     *,
     task: Task | None = None,
     bf16: bool = False,
+    ask: bool = True,
 ) -> Plan:
-    """Makes the parts of a training, and so finds what is wrong with the settings; writes nothing.
+    """Makes the parts of a training, and so finds what is wrong with the settings (ConfigError); writes nothing.
 
     Args:
         task: that of the settings, where it has been made already.
         bf16: whether a CPU computes in bfloat16 where the settings do not say.
-
-    Raises:
-        ConfigError: a setting is wrong; the message has the file and the line where `locations` knows them.
+        ask: also ask the server of the reward, where there is one, whether it is up.
     """
     check_depth(config, locations)
-    _check_untrained(config, locations)
-    how: dict[str, Any] = {"seed": config.seed, "locations": locations, "bf16": bf16}
-    learned = reward_model_options(config.reward_model, folder=folder.reward_model_checkpoints, **how)
-    grpo = grpo_options(config.grpo, folder=folder.rl_checkpoints, **how)
-    sft = None if config.sft is None else sft_options(config.sft, folder=folder.sft_checkpoints, **how)
+    for section in ("reward_model", "gold_model"):
+        if config.reward_head is not None and (given := getattr(config, section)):
+            raise ConfigError(
+                f"{locations.prefix(section)}{section}: expected nothing beside reward_head, with which no trainer of "
+                f"TRL takes options, got {shown(given)}"
+            )
+    options = partial(trainer_options, seed=config.seed, locations=locations, bf16=bf16)
+    learned = options("reward_model", config.reward_model, folder=folder.reward_model_checkpoints)
+    gold = options("gold_model", {**config.reward_model, **config.gold_model}, folder=folder.gold_model_checkpoints)
+    grpo = options("grpo", config.grpo, folder=folder.rl_checkpoints)
+    sft = None if config.sft is None else options("sft", config.sft, folder=folder.sft_checkpoints)
     task = task or make_task(config.task, seed=config.seed)
-    for note in task.notes():  # reads the task's files, so that what is wrong with them shows now
-        console.print(note, markup=False)
+    for line in task.notes():  # reads the task's files, so that what is wrong with them shows now
+        console.print(line, markup=False)
+    if config.gold_model and not task.gold_pairs():
+        raise ConfigError(
+            f"{locations.prefix('gold_model')}gold_model: expected nothing where the task keeps no pairs for a gold "
+            f"model (task.gold_share of hh_rlhf), got {shown(config.gold_model)}"
+        )
     shape = generation_shape(grpo)
-    evaluation_sets = _evaluation_sets(config.evaluation, task, locations)
-    check_subset(config.curator, shape.samples, whole=True, locations=locations)
-    problems = _training_problems(task, config.model, config.max_prompt_length, console)
-    prompts = plan_prompts(grpo, shape, len(problems), locations)
-    curator = make_curator(config.curator)
-    anchors = _anchors(config.anchors, curator, locations)
+    limit, tokenizer = config.max_prompt_length, None
+    if limit is not None:
+        tokenizer = initial_tokenizer(config.model, alphabet=task.alphabet(), words=task.words())
+    problems, note = short_enough(
+        task.train_problems(), limit, tokenizer, config.model.chat_template_kwargs, what="training prompts"
+    )
+    if note is not None:
+        console.print(note, markup=False)
+    evaluation_sets = task.evaluation_problems()
+    for key in ("samples", "pass_samples"):
+        if isinstance(named := getattr(config.evaluation, key), dict):
+            check_keys(named, evaluation_sets, f"evaluation.{key}", locations)
+    order, max_steps = plan_prompts(grpo, shape, len(problems), locations)
     # What the `grpo` section may not set: the model's settings and the plan, whose prompts TRL takes in order.
     grpo.chat_template_kwargs = dict(config.model.chat_template_kwargs) or None
     if hasattr(grpo, "trust_remote_code"):  # of the reference model, and of vLLM's
         grpo.trust_remote_code = config.model.trust_remote_code
-    grpo.max_steps, grpo.shuffle_dataset = prompts.max_steps, False
-    return Plan(
+    grpo.max_steps, grpo.shuffle_dataset = max_steps, False
+    curator = make_curator(config.curator)
+    plan = Plan(
         config=config,
         folder=folder,
         console=console,
         processes=Processes.launched(),
         task=task,
         problems=problems,
-        prompts=prompts,
-        evaluation_sets=evaluation_sets,
+        order=order,
+        evaluation_sets={name: items[: config.evaluation.problems] for name, items in evaluation_sets.items()},
         sft=sft,
         reward_model=learned if task.preference_pairs() and not config.reward.model.ready else None,
-        gold_model=_gold_model(config, task, folder, how),
+        gold_model=gold if task.gold_pairs() else None,
         grpo=grpo,
         generation=shape,
         curator=curator,
-        anchors=anchors,
+        anchors=_anchors(config.anchors, curator, locations),
     )
+    try:
+        _check_reward(plan, ask=ask)
+    except ConfigError as error:
+        raise ConfigError(f"{locations.prefix(str(error).partition(':')[0])}{error}") from error
+    return plan
+
+
+def prompt_lengths(items: Sequence[_Item], tokenizer: Any, options: Mapping[str, Any]) -> list[int]:
+    """Tokens of each item's prompt in the chat template."""
+    if not items:
+        return []
+    texts = [rendered(item.prompt, tokenizer, options) for item in items]
+    return [len(ids) for ids in token_ids(texts, tokenizer)]
+
+
+def short_enough(
+    items: Sequence[_Item], limit: int | None, tokenizer: Any, options: Mapping[str, Any], *, what: str
+) -> tuple[list[_Item], str | None]:
+    """The items whose prompts have at most `limit` tokens, in their order, and a line on how many are left out."""
+    if limit is None or not items:
+        return list(items), None
+    lengths = prompt_lengths(items, tokenizer, options)
+    kept = [item for item, length in zip(items, lengths, strict=True) if length <= limit]
+    if not kept:
+        raise ConfigError(
+            f"max_prompt_length: expected a limit that some of the {len(items)} {what} keep, got {limit}: the shortest "
+            f"has {min(lengths)} tokens"
+        )
+    left_out = len(items) - len(kept)
+    if not left_out:
+        return kept, None
+    return kept, f"{left_out} of {len(items)} {what} left out: more than max_prompt_length = {limit} tokens"
+
+
+def plan_prompts(
+    options: GRPOConfig, shape: GenerationShape, problems: int, locations: Locations = NOWHERE
+) -> tuple[list[int], int]:
+    """The problem in each row of the training data, epoch after epoch as they are used, and how many updates they make.
+
+    TRL's own sampler shuffles each epoch with a generator that starts anew on resumption: after a kill, a run of
+    several epochs would see other prompts. Here every prompt's row is fixed from the start; each epoch is another
+    permutation (`shuffle_dataset`), and its last incomplete batch is left out.
+    """
+    per_generation, updates = shape.prompts, shape.updates
+    if problems < per_generation:
+        raise ConfigError(
+            f"task: expected at least {per_generation} training problems, as one generation batch holds "
+            f"(grpo.generation_batch_size / grpo.num_generations), got {problems}"
+        )
+    per_epoch = problems // per_generation
+    max_steps, key = options.max_steps, "grpo.num_train_epochs"
+    if max_steps <= 0:
+        max_steps = math.ceil(options.num_train_epochs * per_epoch) * updates
+    if max_steps < 1:
+        raise ConfigError(f"{locations.prefix(key)}{key}: expected at least one update, got {shown(max_steps)}")
+    generations = math.ceil(max_steps / updates)
+    shuffle = options.shuffle_dataset is not False
+    generator = torch.Generator().manual_seed(options.seed)
+    order: list[int] = []
+    while len(order) < generations * per_generation:
+        epoch = torch.randperm(problems, generator=generator).tolist() if shuffle else list(range(problems))
+        order.extend(epoch[: per_epoch * per_generation])
+    return order[: generations * per_generation], max_steps
 
 
 def check_depth(config: RunConfig, locations: Locations = NOWHERE) -> None:
     """Raises ConfigError for a layer that the model does not have; of a pretrained one only the settings are read."""
-    head = None if config.reward_head is None else config.reward_head.layers
+    head, model = None if config.reward_head is None else config.reward_head.layers, config.model
     if is_last(config.hidden_layer) and head is None:
         return
-    try:
-        depth = _depth(config.model)
-    except ConfigError:
-        if is_last(config.hidden_layer):
-            return  # the stage that fits the head will say so
-        raise
+    if isinstance(model, PretrainedModelConfig):
+        code: dict[str, Any] = {"trust_remote_code": model.trust_remote_code, "setting": CODE_SETTING}
+        try:
+            settings = from_pretrained(AutoConfig, model.path, revision=model.revision, **code)
+        except OwnCodeError:
+            raise
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"model.path: expected a model, got {model.path!r}: {error}") from error
+        depth = int(settings.get_text_config().num_hidden_layers)
+    else:
+        depth = model.layers
     try:
         layer_numbers(config.hidden_layer, depth)
     except InputError as error:
@@ -149,40 +238,6 @@ def check_depth(config: RunConfig, locations: Locations = NOWHERE) -> None:
     if head is not None and head > depth:
         key = "reward_head.layers"
         raise ConfigError(f"{locations.prefix(key)}{key}: expected at most the model's {depth}, got {head}")
-
-
-def _depth(model: ModelConfig) -> int:
-    if not isinstance(model, PretrainedModelConfig):
-        return model.layers
-    code: dict[str, Any] = {"trust_remote_code": model.trust_remote_code, "setting": CODE_SETTING}
-    try:
-        config = from_pretrained(AutoConfig, model.path, revision=model.revision, **code)
-    except OwnCodeError:
-        raise
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"model.path: expected a model, got {model.path!r}: {error}") from error
-    return int(config.get_text_config().num_hidden_layers)
-
-
-def _check_untrained(config: RunConfig, locations: Locations) -> None:
-    for section in ("reward_model", "gold_model"):
-        if config.reward_head is not None and (options := getattr(config, section)):
-            raise ConfigError(
-                f"{locations.prefix(section)}{section}: expected nothing beside reward_head, with which no trainer of "
-                f"TRL takes options, got {shown(options)}"
-            )
-
-
-def _gold_model(config: RunConfig, task: Task, folder: RunFolder, how: Mapping[str, Any]) -> RewardConfig | None:
-    if task.gold_pairs():
-        options = {**config.reward_model, **config.gold_model}
-        return reward_model_options(options, folder=folder.gold_model_checkpoints, section="gold_model", **how)
-    if config.gold_model:
-        raise ConfigError(
-            f"{how['locations'].prefix('gold_model')}gold_model: expected nothing where the task keeps no pairs for a "
-            f"gold model (task.gold_share of hh_rlhf), got {shown(config.gold_model)}"
-        )
-    return None
 
 
 def _anchors(file: str | None, curator: Curator, locations: Locations) -> Anchors | None:
@@ -195,98 +250,38 @@ def _anchors(file: str | None, curator: Curator, locations: Locations) -> Anchor
         raise ConfigError(f"{locations.prefix('anchors')}{error}") from error
 
 
-def _evaluation_sets(settings: EvaluationConfig, task: Task, locations: Locations) -> dict[str, Sequence[Problem]]:
-    sets = task.evaluation_problems()
-    for key in ("samples", "pass_samples"):
-        if isinstance(named := getattr(settings, key), dict):
-            check_keys(named, sets, f"evaluation.{key}", locations)
-    return {name: problems[: settings.problems] for name, problems in sets.items()}
-
-
-def _training_problems(task: Task, model: ModelConfig, limit: int | None, console: Console) -> list[Problem]:
-    problems, tokenizer = task.train_problems(), None
-    if limit is not None:
-        tokenizer = initial_tokenizer(model, alphabet=task.alphabet(), words=task.words())
-    kept, note = short_enough(problems, limit, tokenizer, model.chat_template_kwargs, what="training prompts")
-    if note is not None:
-        console.print(note, markup=False)
-    return kept
-
-
-# The setting by which a curator keeps so many rollouts of each group.
-_KEPT = {PODSConfig: "m", GFPOConfig: "k"}
-
-
-def check_subset(
-    curator: Any, samples: int, *, whole: bool, locations: Locations = NOWHERE, key: str = "curator"
-) -> None:
-    """Raises ConfigError where a curator is set to keep more rollouts than a group has.
-
-    Args:
-        curator: its settings; those of a chain are looked through.
-        samples: rollouts of each group.
-        whole: whether all of a group may be kept. In a comparison it may not: that arm would be plain GRPO.
-        key: the settings' own key.
-    """
-    if isinstance(curator, ChainConfig):
-        for index, member in enumerate(curator.members):
-            check_subset(member, samples, whole=whole, locations=locations, key=f"{key}.members.{index}")
-    if (name := _KEPT.get(type(curator))) is None:
-        return
-    number = getattr(curator, name)
-    if number is None or number < samples or (whole and number == samples):
-        return
-    expected = (
-        f"at most grpo.num_generations = {samples}"
-        if whole
-        else f"less than grpo.num_generations = {samples} in a comparison (all rollouts of a group kept is plain GRPO)"
-    )
-    raise ConfigError(f"{locations.prefix(f'{key}.{name}')}{key}.{name}: expected {expected}, got {number}")
-
-
 def binary_reward(plan: Plan) -> bool:
     """Whether the clean rewards are 0 or 1: they are, unless a reward model gives them."""
     return plan.reward_model is None and not plan.config.reward.model.ready
 
 
-def check_reward(plan: Plan, locations: Locations = NOWHERE) -> None:
-    """Raises ConfigError for a reward, a corruption or a curator that do not go together, or a reward that is not
-    there; MissingExtraError where the package that checks answers or asks a server is missing."""
+def _check_reward(plan: Plan, *, ask: bool) -> None:
+    """Raises ConfigError for a reward, a corruption or a curator that do not go together, or a reward not there."""
     settings, model, binary = plan.config.reward, plan.config.reward.model, binary_reward(plan)
-    try:
-        check_corruption(settings, binary=binary)
-        _check_functions(plan)
-        if settings.shortcut > 0:
-            plan.task.takes_shortcut("")
-        if model.path is not None:
-            check_ready_model(model.path, model)
-        if model.url is not None:
-            from geoalign.lab.rewards.served_model import ServedRewardModel  # httpx2 only where there is a server
+    check_corruption(settings, binary=binary)
+    for name in ("function", "appeals"):
+        if (function := getattr(settings, name)) is not None:
+            load_function(function, key=f"reward.{name}")
+    if settings.function is not None:
+        for name in ("flip", "extremes", "shortcut"):
+            if (share := getattr(settings, name)) > 0:
+                raise ConfigError(
+                    f"reward.{name}: expected 0 with reward.function, whose rewards stay as they are, got {share}"
+                )
+        if "reference_rewards" in plan.curator.requires:
+            raise ConfigError(
+                "reward.function: expected a curator that needs no reference_rewards, which are the task's own"
+            )
+    if settings.shortcut > 0:
+        plan.task.takes_shortcut("")
+    if model.path is not None:
+        check_ready_model(model.path, model)
+    if model.url is not None and ask:
+        from geoalign.lab.rewards.served_model import ServedRewardModel  # httpx2 only where there is a server
 
-            with ServedRewardModel(model) as served:
-                served.check()
-    except ConfigError as error:
-        key = str(error).partition(":")[0]
-        raise ConfigError(f"{locations.prefix(key)}{error}") from error
+        with ServedRewardModel(model) as served:
+            served.check()
     if "answers" in plan.curator.requires:
         plan.task.final_answer("")
     if binary:
         VerifiedReward(settings).close()
-
-
-def _check_functions(plan: Plan) -> None:
-    settings = plan.config.reward
-    for name in ("function", "appeals"):
-        if (function := getattr(settings, name)) is not None:
-            load_function(function, key=f"reward.{name}")
-    if settings.function is None:
-        return
-    for name in ("flip", "extremes", "shortcut"):
-        if (share := getattr(settings, name)) > 0:
-            raise ConfigError(
-                f"reward.{name}: expected 0 with reward.function, whose rewards stay as they are, got {share}"
-            )
-    if "reference_rewards" in plan.curator.requires:
-        raise ConfigError(
-            "reward.function: expected a curator that needs no reference_rewards, which are the task's own"
-        )

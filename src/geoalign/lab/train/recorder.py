@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
+from dataclasses import fields
 from typing import Any
 
 import torch
@@ -11,55 +13,55 @@ from torch import Tensor
 from geoalign.adapters.trl import CuratedStep
 from geoalign.lab.store.rollouts import write_details, write_rollouts
 from geoalign.lab.store.run_folder import RunFolder
-from geoalign.types import Curation, CurationDetails, Rollouts
+from geoalign.types import Curation, CurationDetails
 
 
 class Recorder:
-    """Writes each curated step into a run folder; `rollouts` False: the details only."""
+    """Writes each curated step into a run folder, every file whole or absent; `rollouts` False: the details only."""
 
     def __init__(self, folder: RunFolder, *, rollouts: bool = True) -> None:
         self.folder = folder
         self.rollouts = rollouts
 
     def __call__(self, curated: CuratedStep) -> None:
-        """Writes one step; every file is whole or absent."""
-        step = curated.step
+        """Writes one step."""
         if self.rollouts:
-            write_rollouts(self.folder.rollouts_of(step), rollout_columns(curated))
+            write_rollouts(self.folder.rollouts_of(curated.step), rollout_columns(curated))
         if curated.curation.details is not None:
-            write_details(self.folder.details_of(step), *detail_arrays(curated.curation.details))
+            write_details(self.folder.details_of(curated.step), *_detail_arrays(curated.curation.details))
 
 
 def rollout_columns(curated: CuratedStep) -> dict[str, Any]:
     """The rollouts of one step in the columns of `ROLLOUT_SCHEMA`; null where a value is unknown or NaN."""
     rollouts, curation = curated.rollouts, curated.curation
-    rows = len(rollouts)
+    rows, rewards, true = len(rollouts), rollouts.rewards, rollouts.true_rewards
     source, weight = placement(curation, rows)
-    unknown = [None] * rows
+    seen: Counter[int] = Counter()
+    samples = []
+    for group in rollouts.groups.tolist():
+        samples.append(seen[group])
+        seen[group] += 1
+    true_reward, corrupted = [None] * rows, [None] * rows
+    if true is not None:
+        true_reward = _nullable(true)
+        # A row that could not be scored is not corrupted.
+        corrupted = ((rewards != true.to(rewards.dtype)) & ~rewards.isnan() & ~true.isnan()).tolist()
     return {
         "step": [curated.step] * rows,
         "row": list(range(rows)),
         "group": rollouts.groups.tolist(),
-        "sample": samples(rollouts.groups),
+        "sample": samples,
         "prompt": [_text(prompt) for prompt in curated.prompts],
         "response": [_text(response) for response in curated.responses],
-        "reward": _nullable(rollouts.rewards),
-        "true_reward": unknown if rollouts.true_rewards is None else _nullable(rollouts.true_rewards),
-        "corrupted": unknown if rollouts.true_rewards is None else _corrupted(rollouts),
+        "reward": _nullable(rewards),
+        "true_reward": true_reward,
+        "corrupted": corrupted,
         "score": _nullable(curation.scores),
         "anomalous": curation.anomalous.tolist(),
         "source": source,
         "weight": weight,
         "tokens": torch.as_tensor(curated.lengths if rollouts.lengths is None else rollouts.lengths).tolist(),
     }
-
-
-def _corrupted(rollouts: Rollouts) -> list[bool]:
-    """Which rewards differ from what they were before corruption; a row that could not be scored is not corrupted."""
-    assert rollouts.true_rewards is not None
-    differs = rollouts.rewards != rollouts.true_rewards.to(rollouts.rewards.dtype)
-    known: list[bool] = (differs & ~rollouts.rewards.isnan() & ~rollouts.true_rewards.isnan()).tolist()
-    return known
 
 
 def placement(curation: Curation, rows: int) -> tuple[list[int], list[float]]:
@@ -77,41 +79,20 @@ def placement(curation: Curation, rows: int) -> tuple[list[int], list[float]]:
     return [row if row in kept else -1 for row in range(rows)], [kept.get(row, 0.0) for row in range(rows)]
 
 
-def samples(groups: Tensor) -> list[int]:
-    """The index of each row within its group, in the order of the rows."""
-    seen: dict[int, int] = {}
-    indices = []
-    for group in groups.tolist():
-        indices.append(seen.get(group, 0))
-        seen[group] = indices[-1] + 1
-    return indices
-
-
-def detail_arrays(details: CurationDetails) -> tuple[dict[str, Any], dict[str, float] | None]:
+def _detail_arrays(details: CurationDetails) -> tuple[dict[str, Any], dict[str, float] | None]:
     """Pairs, density and plane coordinates as arrays, and the numbers of the density."""
     pairs, density = details.pairs, details.density
-    tensors = {
-        "pairs.winner": pairs.winner,
-        "pairs.loser": pairs.loser,
-        "pairs.margin": pairs.margin,
-        "pairs.deviation": pairs.deviation,
-        "pairs.raw_cosine": pairs.raw_cosine,
-        "pairs.projected_cosine": pairs.projected_cosine,
-        "plane_pairs": details.plane_pairs,
-        "raw_plane": details.raw_plane,
-        "projected_plane": details.projected_plane,
-    }
+    tensors = {f"pairs.{item.name}": getattr(pairs, item.name) for item in fields(pairs)}
+    tensors |= {name: getattr(details, name) for name in ("plane_pairs", "raw_plane", "projected_plane")}
+    numbers = None
     if density is not None:
         tensors |= {"density.grid": density.grid, "density.density": density.density}
-    arrays = {name: tensor.detach().cpu().contiguous().numpy() for name, tensor in tensors.items()}
-    if density is None:
-        return arrays, None
-    return arrays, {name: float(getattr(density, name)) for name in ("peak", "mode", "alpha", "threshold")}
+        numbers = {name: float(getattr(density, name)) for name in ("peak", "mode", "alpha", "threshold")}
+    return {name: tensor.detach().cpu().contiguous().numpy() for name, tensor in tensors.items()}, numbers
 
 
-def _nullable(values: Tensor) -> list[float | None]:
-    numbers = values.to(torch.float64).tolist()
-    return [None if math.isnan(number) else number for number in numbers]
+def _nullable(values: Tensor) -> list[Any]:
+    return [None if math.isnan(number) else number for number in values.to(torch.float64).tolist()]
 
 
 def _text(value: Any) -> str:

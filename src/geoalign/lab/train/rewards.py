@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from geoalign.errors import ConfigError, RunFolderError
-from geoalign.lab.models.processes import Processes
+from geoalign.errors import ConfigError
 from geoalign.lab.rewards.base import RewardSource, check_scored, reasons, reasons_since, response_text
 from geoalign.lab.rewards.corruption import RewardWithCorruption
 from geoalign.lab.rewards.function import FunctionReward, function_rewards, load_function
 from geoalign.lab.rewards.reward_model import RewardModelScorer
 from geoalign.lab.rewards.verified import VerifiedReward
-from geoalign.lab.store.files import write_atomically
 from geoalign.lab.store.json_files import read_json
-from geoalign.lab.tasks.base import Task
 from geoalign.lab.train.plan import Plan
 
 REFERENCE_REWARDS = "reference_rewards"
@@ -49,17 +45,14 @@ def open_reward_model(plan: Plan, path: Path | str) -> RewardModelScorer:
     return RewardModelScorer.load(path, replace(settings, device=settings.device or str(plan.grpo.device)))
 
 
-class ObservedReward(Protocol):
-    """The reward of RL as a reward function for TRL; `true_rewards` are the task's own, of the last call."""
-
-    __name__: str
-    true_rewards: list[float]
-
-    def __call__(self, *args: Any, **kwargs: Any) -> list[float]: ...
+ObservedReward = FunctionReward | RewardWithCorruption
 
 
 def observed_reward(plan: Plan, source: RewardSource) -> ObservedReward:
-    """What the user's function says (`reward.function`), else the task's own reward with the corruption asked for."""
+    """What the user's function says (`reward.function`), else the task's own reward with the corruption asked for.
+
+    `true_rewards` are the task's own, of the last call.
+    """
     settings = plan.config.reward
     if settings.function is not None:
         return FunctionReward(load_function(settings.function, key="reward.function"), source)
@@ -77,47 +70,39 @@ def observed_reward(plan: Plan, source: RewardSource) -> ObservedReward:
 class CountedReward:
     """Passes a call on to the observed reward and logs what only it knows, over the responses of this generation batch.
 
-    `true_reward` is the mean of the task's own rewards. Where reward or source have `counters`, `reward/<name>` is the
-    number of responses that could not be scored or read: `no_answer`, `refused`, `timeouts`, `errors` of
-    `VerifiedReward`, `unscored` of `FunctionReward`. UnscoredError where a larger share than `max_unscored` of the
-    batch, of all processes, has no score.
+    `true_reward` is the mean of the task's own rewards; `reward/<name>` counts the responses that reward or source
+    could not score or read, by the names of their `counters`. UnscoredError where a larger share than
+    `reward.max_unscored` of the batch, of all processes, has no score.
     """
 
-    def __init__(
-        self, reward: ObservedReward, source: RewardSource, processes: Processes, *, max_unscored: float
-    ) -> None:
+    def __init__(self, plan: Plan, reward: ObservedReward, source: RewardSource) -> None:
         self.__name__ = reward.__name__
-        self._reward = reward
-        self._source = source
-        self._processes = processes
-        self._max_unscored = max_unscored
+        self._plan, self._reward, self._source = plan, reward, source
 
     def __call__(
         self, *args: Any, log_metric: Callable[[str, float], None] | None = None, **kwargs: Any
     ) -> list[float]:
         """The rewards of this process's rows."""
-        counting = (self._source, self._reward)
+        processes, counting = self._plan.processes, (self._source, self._reward)
         before = [reasons(each) for each in counting]
         rewards = self._reward(*args, **kwargs)
         unscored: dict[str, int] = {}
         for each, earlier in zip(counting, before, strict=True):
             unscored |= reasons_since(each, earlier)
-        self._check(rewards, unscored)
+        # Every process comes to the same verdict, so that none waits for one that has stopped.
+        whole: Counter[str] = Counter()
+        for counts in processes.gather([unscored]):
+            whole.update(counts)
+        most = self._plan.config.reward.max_unscored
+        check_scored(processes.gather(list(rewards)), most, why=whole, what="a generation batch")
         if log_metric is not None:
             for name, number in unscored.items():
                 # TRL logs the mean over the processes; these are counts of the whole batch.
-                log_metric(f"reward/{name}", float(number) * self._processes.count)
+                log_metric(f"reward/{name}", float(number) * processes.count)
             scored = [reward for reward in self._reward.true_rewards if not math.isnan(reward)]
             if scored:
                 log_metric("true_reward", sum(scored) / len(scored))
         return rewards
-
-    def _check(self, rewards: Sequence[float], unscored: Mapping[str, int]) -> None:
-        """Every process comes to the same verdict, so that none waits for one that has stopped."""
-        whole: Counter[str] = Counter()
-        for counts in self._processes.gather([dict(unscored)]):
-            whole.update(counts)
-        check_scored(self._processes.gather(list(rewards)), self._max_unscored, why=whole, what="a generation batch")
 
 
 RolloutField = Callable[[list[dict[str, Any]]], Sequence[Any]]
@@ -130,12 +115,14 @@ def rollout_fields(plan: Plan, reward: ObservedReward, source: RewardSource) -> 
     asked for single rows, are those of `reward.appeals`, else the task's own.
     """
     fields: dict[str, RolloutField] = {"true_rewards": lambda rows: reward.true_rewards}
-    needs = plan.curator.requires
-    if "answers" in needs or ("answers" in plan.curator.optional and _has_answers(plan.task)):
-        fields["answers"] = lambda rows: [plan.task.final_answer(response_text(row["completion"])) for row in rows]
+    needs, wants = plan.curator.requires, plan.curator.optional
+    with suppress(ConfigError):  # a task whose responses have no final answers; where they are needed the plan says so
+        if "answers" in (*needs, *wants):
+            plan.task.final_answer("")
+            fields["answers"] = lambda rows: [plan.task.final_answer(response_text(row["completion"])) for row in rows]
     if REFERENCE_REWARDS in needs:
         # Read when first needed: with vLLM they are made when the trainer has started it.
-        known = cache(lambda: all_reference_rewards(plan))
+        known = cache(lambda: reference_rewards(plan))
         fields[REFERENCE_REWARDS] = lambda rows: [known()[row["problem_id"]] for row in rows]
     if "second_rewards" in needs:
         fields["second_rewards"] = _second_rewards(plan, source)
@@ -144,47 +131,19 @@ def rollout_fields(plan: Plan, reward: ObservedReward, source: RewardSource) -> 
 
 def _second_rewards(plan: Plan, source: RewardSource) -> RolloutField:
     appeals = plan.config.reward.appeals
-    if appeals is None:
-        return lambda rows: source.score(
-            [response_text(row["completion"]) for row in rows],
-            [row["answer"] for row in rows],
-            prompts=[row["prompt"] for row in rows],
-        )
-    function = load_function(appeals, key="reward.appeals")
+    function = None if appeals is None else load_function(appeals, key="reward.appeals")
 
-    def ask(rows: list[dict[str, Any]]) -> list[float]:
-        columns = {_PLURAL.get(name, name): [row[name] for row in rows] for name in rows[0]}
-        return function_rewards(function, len(rows), key="reward.appeals", **columns)
+    def ask(rows: list[dict[str, Any]]) -> Sequence[Any]:
+        if function is not None:
+            columns = {_PLURAL.get(name, name): [row[name] for row in rows] for name in rows[0]}
+            return function_rewards(function, len(rows), key="reward.appeals", **columns)
+        texts, answers = [response_text(row["completion"]) for row in rows], [row["answer"] for row in rows]
+        return source.score(texts, answers, prompts=[row["prompt"] for row in rows])
 
     return ask
-
-
-def _has_answers(task: Task) -> bool:
-    try:
-        task.final_answer("")
-    except ConfigError:
-        return False
-    return True
 
 
 def reference_rewards(plan: Plan) -> dict[str, list[float | None]]:
     """The reference rewards made so far by problem id; None stands for a response that could not be scored."""
     path = plan.folder.references
     return read_json(path)["rewards"] if path.is_file() else {}
-
-
-def all_reference_rewards(plan: Plan) -> dict[str, list[float | None]]:
-    """Those of every prompt of the run; RunFolderError where the reference stage has not made them."""
-    rewards = reference_rewards(plan)
-    if missing := [problem.id for problem in plan.prompts_used() if problem.id not in rewards]:
-        raise RunFolderError(
-            f"{plan.folder.references}: expected reference rewards of every prompt of the run, got none of "
-            f"{missing[0]!r} and {len(missing) - 1} others"
-        )
-    return rewards
-
-
-def write_reference_rewards(plan: Plan, rewards: Mapping[str, Sequence[float | None]]) -> None:
-    """Puts the file in the place of an older one at once."""
-    content = json.dumps({"rewards": rewards}, ensure_ascii=False, allow_nan=False)
-    write_atomically(plan.folder.references, content + "\n")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from geoalign.lab.analysis.consensus import APPLIED, OBSERVED, accuracy_on_new_g
 from geoalign.lab.analysis.detection import Tally, mean_ranking, rankings_of, tally_of
 from geoalign.lab.analysis.statistics import Interval
 from geoalign.lab.evaluation.scores import mean_of_known
-from geoalign.lab.store.json_files import read_json, read_lines
+from geoalign.lab.store.json_files import finite, read_json, read_lines
 from geoalign.lab.store.rollouts import read_rollouts
 from geoalign.lab.store.run_folder import ACCURACY_FILE, RunFolder
 from geoalign.lab.terminal import Console
@@ -31,7 +30,7 @@ def summarise(folder: RunFolder) -> dict[str, Any]:
     curated = [line for line in lines if any(key.startswith(_PREFIX) for key in line)]
     new_groups = (f"{_PREFIX}new_group_accuracy{end}" for end in ("", "_low", "_high"))
     cosines = agreement(*(_values(curated, _PREFIX + name) for name in (APPLIED, OBSERVED)))
-    return {
+    summary = {
         "steps": max((line["step"] for line in lines), default=0),
         "generations": len(curated),
         "accuracy": _evaluations(evaluations, "accuracy"),
@@ -48,19 +47,19 @@ def summarise(folder: RunFolder) -> dict[str, Any]:
             **_interval("new_group_accuracy", accuracy_on_new_groups(*(_values(curated, key) for key in new_groups))),
             "chance_accuracy": mean_of_known(_values(curated, f"{_PREFIX}chance_accuracy")),
             **_interval(APPLIED, cosines.applied),
-            OBSERVED: _defined(cosines.observed.estimate),
+            OBSERVED: cosines.observed.estimate,
             **detection(folder.rollouts),
         },
     }
+    return finite(summary)
 
 
 def _pair_accuracy(model: Path) -> dict[str, Any] | None:
     return read_json(accuracy) if (accuracy := model / ACCURACY_FILE).is_file() else None
 
 
-def _interval(name: str, interval: Interval) -> dict[str, float | None]:
-    bounds = {"": interval.estimate, "_low": interval.low, "_high": interval.high}
-    return {f"{name}{end}": _defined(value) for end, value in bounds.items()}
+def _interval(name: str, interval: Interval) -> dict[str, float]:
+    return {name: interval.estimate, f"{name}_low": interval.low, f"{name}_high": interval.high}
 
 
 def detection(rollouts: Path) -> dict[str, float | int | None]:
@@ -72,12 +71,13 @@ def detection(rollouts: Path) -> dict[str, float | int | None]:
         counts += tally_of(step, step.anomalous)
         rankings.append(rankings_of(step)["score"])
     mean, generations = mean_ranking(rankings)
-    return {
-        "auroc": _defined(mean.auroc),
+    found = {
+        "auroc": mean.auroc,
         "auroc_generations": generations,
-        "corrupted_share": _defined(counts.base_rate),
-        "corrupted_share_of_anomalous": _defined(counts.precision),
+        "corrupted_share": counts.base_rate,
+        "corrupted_share_of_anomalous": counts.precision,
     }
+    return finite(found)
 
 
 def print_summary(console: Console, summary: dict[str, Any], curator: str, folder: Path) -> None:
@@ -85,12 +85,14 @@ def print_summary(console: Console, summary: dict[str, Any], curator: str, folde
     table = Table(title="What came out", title_justify="left", show_header=False)
     table.add_column("quantity")
     table.add_column("value", justify="right")
-    for label, value in _evaluation_rows(summary):
-        table.add_row(label, value)
-    table.add_row("mean reward, first and last 10 updates", _pair(summary["reward_first"], summary["reward_last"]))
-    table.add_row("updates; generations", f"{summary['steps']}; {summary['generations']}")
-    for label, value in _curator_rows(summary["curator"]):
-        table.add_row(f"{curator}: {label}", value)
+    ends = "; ".join(decimals(summary[f"reward_{end}"]) for end in ("first", "last"))
+    for row in (
+        *_evaluation_rows(summary),
+        ("mean reward, first and last 10 updates", ends),
+        ("updates; generations", f"{summary['steps']}; {summary['generations']}"),
+        *((f"{curator}: {label}", value) for label, value in _curator_rows(summary["curator"])),
+    ):
+        table.add_row(*row)
     console.print(table)
     console.print(f"Report: {RunFolder(folder).report}", soft_wrap=True, highlight=False)
 
@@ -105,65 +107,48 @@ def _evaluations(lines: Sequence[dict[str, Any]], key: str) -> dict[str, dict[st
 
 def _evaluation_rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
     """Accuracy before and after RL, or proxy reward where there is none; gold utility and pass@k where known."""
-
-    def values(key: str, name: str) -> list[Any]:
-        return [summary[key][stage].get(name) for stage in ("before_rl", "after_rl")]
-
     rows = []
-    for name in dict.fromkeys([*summary["accuracy"]["after_rl"], *summary["reward"]["after_rl"]]):
-        binary = name in summary["accuracy"]["after_rl"]
-        label, shown = ("accuracy", percent) if binary else ("proxy reward", decimals)
-        shares, counts = values("accuracy" if binary else "reward", name), values("answers", name)
-        for when, value, count in zip(("before", "after"), shares, counts, strict=True):
-            asked = name if count is None else f"{name}, {count} answers"
-            rows.append((f"{label} {when} RL ({asked})", shown(value)))
-        gold = values("gold_utility", name)
-        if gold[1] is not None:
-            rows.append((f"gold utility before; after RL ({name})", _pair(*gold)))
-        passed = summary["pass_at_k"].get(name, {})
+    binary = summary["accuracy"]["after_rl"]
+    kinds = (("accuracy", "accuracy", percent), ("reward", "proxy reward", decimals))
+    for key, label, shown in (*kinds, ("gold_utility", "gold utility", decimals)):
+        before, after = (summary[key][stage] for stage in ("before_rl", "after_rl"))
+        for name in after:
+            if key != "reward" or name not in binary:
+                rows.append((f"{label} before; after RL ({name})", f"{shown(before.get(name))}; {shown(after[name])}"))
+    for name, passed in summary["pass_at_k"].items():
         if len(passed) > 1:
             rows.append((f"pass@{', '.join(passed)} after RL ({name})", "; ".join(map(percent, passed.values()))))
     return rows or [("accuracy", "no evaluation set")]
 
 
 def _curator_rows(curator: dict[str, Any]) -> list[tuple[str, str]]:
+    def around(name: str, beside: str, digits: int) -> str:
+        keys = (name, f"{name}_low", f"{name}_high", beside)
+        estimate, low, high, other = (decimals(curator[key], digits) for key in keys)
+        return f"{estimate} ({low} to {high}; {other})"
+
     rows = []
     if curator["pairs"] is not None:
-        rows += [
-            ("pairs compared", whole(curator["pairs"])),
-            ("rollouts flagged", whole(curator["anomalous"])),
-            ("rollouts replaced", whole(curator["replaced"])),
-            ("groups left without a donor", whole(curator["groups_without_donor"])),
-        ]
+        counted = {
+            "pairs compared": "pairs",
+            "rollouts flagged": "anomalous",
+            "rollouts replaced": "replaced",
+            "groups left without a donor": "groups_without_donor",
+        }
+        rows += [(label, whole(curator[key])) for label, key in counted.items()]
         known = curator["new_group_accuracy"] is not None
-        shown = _around(curator, "new_group_accuracy", "chance_accuracy") if known else "no pairs in two generations"
+        shown = around("new_group_accuracy", "chance_accuracy", 2) if known else "no pairs in two generations"
         rows.append(("accuracy on new groups, mean (95% interval; chance)", shown))
     if curator["auroc"] is not None:
         rows.append(("AUROC of the score for corrupted rewards (chance 0.50)", decimals(curator["auroc"])))
     if curator["corrupted_share_of_anomalous"] is not None:
-        rows.append(
-            ("corrupted among the flagged; among all in a pair",
-             f"{percent(curator['corrupted_share_of_anomalous'])}; {percent(curator['corrupted_share'])}")
-        )  # fmt: skip
+        shares = (percent(curator[key]) for key in ("corrupted_share_of_anomalous", "corrupted_share"))
+        rows.append(("corrupted among the flagged; among all in a pair", "; ".join(shares)))
     if curator[APPLIED] is not None:
-        shown = _around(curator, APPLIED, OBSERVED, digits=3)
-        rows.append(("cosine with the true rewards' advantages (95% interval; as the rewards came)", shown))
+        label = "cosine with the true rewards' advantages (95% interval; as the rewards came)"
+        rows.append((label, around(APPLIED, OBSERVED, 3)))
     return rows
-
-
-def _around(curator: dict[str, Any], name: str, beside: str, digits: int = 2) -> str:
-    keys = (name, f"{name}_low", f"{name}_high", beside)
-    estimate, low, high, other = (decimals(curator[key], digits) for key in keys)
-    return f"{estimate} ({low} to {high}; {other})"
 
 
 def _values(lines: Sequence[dict[str, Any]], key: str) -> list[float]:
     return [value for line in lines if isinstance(value := line.get(key), (int, float))]
-
-
-def _defined(value: float) -> float | None:
-    return None if math.isnan(value) else value
-
-
-def _pair(first: float | None, last: float | None) -> str:
-    return f"{decimals(first)}; {decimals(last)}"

@@ -1,35 +1,45 @@
-"""One run from settings to report: warm start, evaluation, RL with a curator, evaluation, report."""
+"""One run from settings to report: warm start, evaluation, RL with a curator, evaluation, report.
+
+It starts in a vacant folder, from another run's models, or where it was when its last mark was made. A kill at any
+moment leaves the marks whole (a mark is written last), logs that are at most longer than their mark says, and files
+that no mark knows: going on cuts the logs and removes the files.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from geoalign.errors import ConfigError
+from geoalign.errors import ConfigError, RunFolderError
 from geoalign.lab.config.loading import parse_run_config
-from geoalign.lab.config.run import LaunchConfig, RunConfig, TinyModelConfig
+from geoalign.lab.config.run import RunConfig, TinyModelConfig
 from geoalign.lab.models.fastest_dtype import fastest_dtype, print_fastest_dtype
 from geoalign.lab.models.process_setup import make_repeatable, silence_logs, use_one_device
 from geoalign.lab.models.processes import Processes
 from geoalign.lab.reports import build_report
-from geoalign.lab.store.files import locked
+from geoalign.lab.store.files import HALF_WRITTEN, LOCK, beside, locked, replace_folder
 from geoalign.lab.store.json_files import read_json, write_json
-from geoalign.lab.store.run_folder import RunFolder, check_same_settings
-from geoalign.lab.terminal import Console
-from geoalign.lab.train.plan import Plan, check_reward, make_plan
-from geoalign.lab.train.resume import check_same_processes, check_shared, check_vacant, go_back, take_shared
+from geoalign.lab.store.records import STAGES, last_moment, made_models, next_stage, note_records, stage_checkpoints
+from geoalign.lab.store.run_folder import RunFolder, check_same_settings, first_difference
+from geoalign.lab.store.seals import MARK, latest_complete
+from geoalign.lab.terminal import Console, say
+from geoalign.lab.train.plan import Plan, make_plan
 from geoalign.lab.train.rewards import reward_source
 from geoalign.lab.train.stages.evaluations import evaluation_stage, reference_stage
 from geoalign.lab.train.stages.policy import policy_stage
-from geoalign.lab.train.stages.reward_model import gold_model_stage, reward_model_stage
-from geoalign.lab.train.stages.warm_start import warm_start_stage
+from geoalign.lab.train.stages.supervised import reward_model_stages, warm_start_stage
 from geoalign.lab.train.summary import print_summary, summarise
 from geoalign.settings.loading import plain_settings
 from geoalign.settings.locations import NOWHERE, Locations
+
+# The settings that decide what the shared stages make.
+_SHARED = ("model", "task", "sft", "reward_model", "gold_model", "reward_head", "max_prompt_length")
 
 
 def train(
@@ -54,13 +64,6 @@ def train(
         shared: a run folder whose finished warm start (and reward model) this run starts from, such as `prepare` makes;
             it may have another seed. Remembered for a resumption, which needs it only until they are taken over.
         report: also draw the figures and the page, and print the closing table.
-        locations: where each setting was written, for error messages.
-
-    Raises:
-        ConfigError: a setting is wrong, or differs from that of the run's start or of the shared run.
-        RunFolderError: the folder holds an unfinished run and `resume` is not set, other files, or a run of a newer
-            schema, was started with another number of processes, or is in use by another run; or `shared` has no
-            finished warm start.
     """
     processes, folder = Processes.launched(), RunFolder(root)
     console = _console(console, processes)
@@ -72,8 +75,15 @@ def train(
             )
         else:
             plan = _started(config, folder, shared, locations or NOWHERE, console)
-            _shared_stages(plan)
-            _rl_stages(plan)
+            warm_start_stage(plan)
+            reward_model_stages(plan)
+            with reward_source(plan) as source:
+                # With vLLM the trainer's own engine does both, once it has been started (`InTraining`).
+                if not plan.grpo.use_vllm:
+                    evaluation_stage(plan, source, folder.warm_started, "before_rl", 0)
+                    reference_stage(plan, source)
+                policy_stage(plan, source)
+                evaluation_stage(plan, source, folder.final, "after_rl", plan.grpo.max_steps)
             if processes.is_main:
                 # Last of all: until then a killed run is not finished.
                 write_json(folder.summary, summarise(folder))
@@ -88,32 +98,16 @@ def train(
 def prepare(
     config: RunConfig, root: Path, *, locations: Locations | None = None, console: Console | None = None
 ) -> None:
-    """Runs, or goes on with, only the stages that many runs can share, in the folder `root`: warm start, reward model,
-    gold model.
+    """Runs, or goes on with, only the stages that many runs can share (`train(..., shared=root)`): those before RL.
 
     They depend neither on the curator nor on the corruption nor, where the task has a seed, on the run's seed.
-    `train(..., shared=root)` starts from them. Nothing is done where they are complete. Raises as `train`.
     """
     processes, folder = Processes.launched(), RunFolder(root)
     with _held(folder, processes, resume=True):
         config = _resolved(config, folder, processes)
-        _shared_stages(_started(config, folder, None, locations or NOWHERE, _console(console, processes)))
-
-
-def _shared_stages(plan: Plan) -> None:
-    warm_start_stage(plan)
-    reward_model_stage(plan)
-    gold_model_stage(plan)
-
-
-def _rl_stages(plan: Plan) -> None:
-    with reward_source(plan) as source:
-        # With vLLM the trainer's own engine does both, once it has been started (`InTraining`).
-        if not plan.grpo.use_vllm:
-            evaluation_stage(plan, source, plan.folder.warm_started, "before_rl", 0)
-            reference_stage(plan, source)
-        policy_stage(plan, source)
-        evaluation_stage(plan, source, plan.folder.final, "after_rl", plan.prompts.max_steps)
+        plan = _started(config, folder, None, locations or NOWHERE, _console(console, processes))
+        warm_start_stage(plan)
+        reward_model_stages(plan)
 
 
 def _console(console: Console | None, processes: Processes) -> Console:
@@ -128,7 +122,6 @@ def _held(folder: RunFolder, processes: Processes, *, resume: bool) -> Iterator[
         return
     check_vacant(folder, resume=resume)
     with locked(folder.root):
-        check_vacant(folder, resume=resume)
         yield
 
 
@@ -146,16 +139,21 @@ def _resolved(config: RunConfig | None, folder: RunFolder, processes: Processes)
 def _started(config: RunConfig, folder: RunFolder, shared: Path | None, locations: Locations, console: Console) -> Plan:
     """The plan of a run whose folder has its settings and nothing that it will write again, ready for its stages."""
     processes = Processes.launched()
-    _check_launch(config.launch, processes, locations)
-    if folder.started() and processes.is_main:
-        check_same_processes(folder, processes.count)
+    if config.launch.processes not in (None, processes.count):
+        raise ConfigError(
+            f"{locations.prefix('launch.processes')}launch.processes: expected a launch of {config.launch.processes} "
+            f"processes, which the batch is made for, got {processes.count}: --dry-run prints the command; --set "
+            f"launch.processes=null takes any number"
+        )
+    # Checkpoints hold one state of the random generators per process, and the batch is made of their shares.
+    if folder.started() and (then := folder.read_versions().get("processes", 1)) != processes.count:
+        raise RunFolderError(f"{folder.root}: expected {then} processes, as the run was started, got {processes.count}")
     silence_logs()
     if processes.count == 1:
         use_one_device()
     # The settings are checked whole before a file is written.
     bf16 = _computes_in_bfloat16(config, folder, shared, console)
     plan = make_plan(config, folder, console, locations, bf16=bf16)
-    check_reward(plan, locations)
     settings, origin = plain_settings(config), _origin(folder, shared)
     if origin is not None:
         check_shared(origin, settings)
@@ -168,8 +166,7 @@ def _started(config: RunConfig, folder: RunFolder, shared: Path | None, location
         if (origin := _origin(folder, shared)) is not None:
             take_shared(origin, folder, learned=plan.learned)
     processes.barrier()
-    threads = folder.read_versions().get("threads")
-    make_repeatable(config.seed, threads=threads if isinstance(threads, int) else torch.get_num_threads())
+    make_repeatable(config.seed, threads=folder.read_versions()["threads"])
     return plan
 
 
@@ -184,20 +181,92 @@ def _computes_in_bfloat16(config: RunConfig, folder: RunFolder, shared: Path | N
     return fastest_dtype("cpu") == "bfloat16"
 
 
-def _check_launch(launch: LaunchConfig, processes: Processes, locations: Locations) -> None:
-    if launch.processes not in (None, processes.count):
-        raise ConfigError(
-            f"{locations.prefix('launch.processes')}launch.processes: expected a launch of {launch.processes} "
-            f"processes, which the batch is made for, got {processes.count}: --dry-run prints the command; --set "
-            f"launch.processes=null takes any number"
-        )
-
-
 def _origin(folder: RunFolder, shared: Path | None) -> RunFolder | None:
     """The run whose warm start is to be taken over; None where there is none, or the folder has one."""
     if folder.warm_started.is_dir():
         return None
     if shared is None and folder.started():
-        remembered = folder.read_versions().get("shared")
-        shared = Path(remembered) if isinstance(remembered, str) else None
-    return None if shared is None else RunFolder(shared)
+        shared = folder.read_versions().get("shared")
+    return None if shared is None else RunFolder(Path(shared))
+
+
+def check_vacant(folder: RunFolder, *, resume: bool) -> None:
+    """Raises RunFolderError unless a run may start or go on here; a folder of other files is refused either way."""
+    if folder.started():
+        folder.read_versions()
+        if not resume and not folder.finished():
+            raise RunFolderError(
+                f"{folder.root}: expected a new folder, got one with an unfinished run: "
+                f"resume it with --resume, or choose another --output"
+            )
+        return
+    if folder.root.exists() and not folder.root.is_dir():
+        raise RunFolderError(f"{folder.root}: expected a folder, got a file")
+    # What a run leaves that was killed before it had written its first two files. No config.yaml: alone it is more
+    # likely a user's own file than ours.
+    early = {LOCK, folder.versions.name}
+    names = sorted(item.name for item in folder.root.iterdir()) if folder.root.is_dir() else []
+    if others := [name for name in names if name not in early and not name.endswith(HALF_WRITTEN)]:
+        raise RunFolderError(
+            f"{folder.root}: expected a new or empty folder or that of a run, got one with {others[0]} "
+            f"and no run: choose another --output"
+        )
+
+
+def go_back(folder: RunFolder, console: Console) -> None:
+    """Takes a run back to its newest moment: what it has written since is removed, and so never written twice."""
+    moment, noted = last_moment(folder)
+    if noted is not None and noted.name == MARK:
+        say(console, f"Resuming from {noted.parent.relative_to(folder.root).as_posix()}.")
+    for checkpoints in stage_checkpoints(folder).values():
+        latest_complete(checkpoints)
+    for stage, model in made_models(folder).items():
+        # One that the run was killed over, before it had noted it, is made again.
+        if STAGES.index(stage) >= STAGES.index(moment.stage) and model.is_dir():
+            shutil.rmtree(model)
+    folder.drop_half_written()
+    for log, size in ((folder.metrics, moment.metrics), (folder.evaluation, moment.evaluation)):
+        if log.is_file() and log.stat().st_size > size:
+            os.truncate(log, size)
+    if moment.stage != "done":
+        # A generation made after N updates is of step N: it follows the checkpoint of step N, which therefore lacks it.
+        folder.drop_steps(moment.step if moment.stage == "rl" else 0)
+
+
+def check_shared(shared: RunFolder, settings: Mapping[str, Any]) -> None:
+    """Raises unless a run with these resolved settings may start from what lies in `shared`; the seed may differ where
+    the task has its own: evaluation problems of one seed may be demonstrations of another."""
+    if not shared.started() or not shared.warm_started.is_dir():
+        raise RunFolderError(f"{shared.root}: expected a run folder with a finished warm start, got none there")
+    sections = list(_SHARED)
+    if "seed" in (task := settings.get("task", {})) and task["seed"] is None:
+        sections.append("seed")
+    now, then = (
+        {name: values[name] for name in sections if name in values} for values in (settings, shared.read_config())
+    )
+    if (difference := first_difference(now, then)) is not None:
+        key, new, old = difference
+        raise ConfigError(f"{key}: expected {old}, as the shared run in {shared.root} was made with, got {new}")
+
+
+def take_shared(shared: RunFolder, folder: RunFolder, *, learned: Sequence[str] = ()) -> None:
+    """Puts the warm start (and reward model and gold model, where there are) of `shared` into `folder`, where it lacks
+    them, each whole or not at all; `learned` names the run's stages that make a reward model or a gold model."""
+    for model in (folder.reward_model, folder.gold_model, folder.warm_started):
+        origin = shared.checkpoints / model.name
+        if model.is_dir() or not origin.is_dir():
+            continue
+        written = beside(model)
+        if written.exists():
+            shutil.rmtree(written)
+        shutil.copytree(origin, written, copy_function=_link_or_copy)
+        replace_folder(written, model)
+    note_records(folder, next_stage(folder, learned), 0)
+
+
+def _link_or_copy(source: str, target: str) -> None:
+    # Neither run ever writes into these files again.
+    try:
+        os.link(source, target)
+    except OSError:  # another file system, or one without links
+        shutil.copy2(source, target)

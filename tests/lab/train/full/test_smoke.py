@@ -12,7 +12,7 @@ from rich.console import Console
 from geoalign.lab.config.loading import load_run_config
 from geoalign.lab.store.json_files import read_lines
 from geoalign.lab.store.run_folder import RunFolder
-from geoalign.lab.train.smoke import check_exercised, smoke_config
+from geoalign.lab.train.rehearsal import check_exercised, smoke_config
 from geoalign.settings.loading import plain_settings
 
 FULL = Path(__file__).parents[4] / "configs" / "full"

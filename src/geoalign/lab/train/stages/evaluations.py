@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from rich.progress import Progress, TaskID
+from rich.progress import Progress
 
 from geoalign.lab.evaluation.answers import Answer, Sampling, answer_together, prompts_of, slots_of
 from geoalign.lab.evaluation.scores import evaluation_values
@@ -19,12 +17,12 @@ from geoalign.lab.models.models import load_saved
 from geoalign.lab.models.process_setup import undisturbed
 from geoalign.lab.progress import stage_progress
 from geoalign.lab.rewards.base import RewardSource
-from geoalign.lab.store.json_files import append_lines, keep_lines, read_lines
+from geoalign.lab.store.json_files import append_lines, read_lines, write_json
 from geoalign.lab.store.records import note_records
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.tasks.base import Problem
 from geoalign.lab.train.plan import Plan
-from geoalign.lab.train.rewards import REFERENCE_REWARDS, open_reward_model, reference_rewards, write_reference_rewards
+from geoalign.lab.train.rewards import REFERENCE_REWARDS, open_reward_model, reference_rewards
 
 
 @dataclass(frozen=True)
@@ -57,8 +55,8 @@ def answers_to(
 ) -> list[Answer]:
     """Scored answers of all processes together; leaves every random generator as it was.
 
-    Several processes share the responses. What each response draws depends on `sampling`, the problem and the number of
-    the sample alone; a `TrainerEngine` makes batches and draws of its own.
+    What each response draws depends on `sampling`, the problem and the number of the sample alone; a `TrainerEngine`
+    makes batches and draws of its own.
     """
     prompts = prompts_of(problems, respondent.tokenizer, plan.config.model.chat_template_kwargs)
     with undisturbed(plan.config.seed):
@@ -77,9 +75,8 @@ def answers_to(
 
 def evaluation_stage(plan: Plan, source: RewardSource, model_folder: Path, stage: str, step: int) -> None:
     """Evaluates a saved model before or after RL, unless its lines are there."""
-    if evaluated(plan.folder, stage, len(plan.evaluation_sets)):
+    if evaluated(plan.folder, stage):
         return
-    drop_evaluation(plan, stage)
     respondent = saved_respondent(plan, source, model_folder)
     with stage_progress(plan.console) as progress:
         evaluate(plan, respondent, stage=stage, step=step, progress=progress)
@@ -104,10 +101,12 @@ def evaluate(plan: Plan, respondent: Respondent, *, stage: str, step: int, progr
             ),
             what=f"evaluation set {name}",
             batch_size=None if isinstance(respondent.engine, TrainerEngine) else settings.batch_size,
-            progress=partial(_advance, progress, task),
+            progress=lambda done, task=task: progress.update(task, completed=done),  # type: ignore[misc]
         )
         values = evaluation_values(answers, samples, binary=binary, gold=_gold_utilities(plan, answers))
-        progress.update(task, values=f"{name}: {_shown(values)}", visible=stage != "rl")
+        known = [key for key in ("accuracy", "reward", "gold_utility") if values[key] is not None]
+        shown = ", ".join(f"{key} {values[key]:.3f}" for key in known)
+        progress.update(task, values=f"{name}: {shown}", visible=stage != "rl")
         lines.append({"step": step, "stage": stage, "set": name, **values})
     if plan.processes.is_main:
         append_lines(plan.folder.evaluation, lines)
@@ -116,10 +115,7 @@ def evaluate(plan: Plan, respondent: Respondent, *, stage: str, step: int, progr
 
 
 def _gold_utilities(plan: Plan, answers: Sequence[Answer]) -> list[float | None]:
-    """What each answer is truly worth: the gold model's score, else what the task knows of it.
-
-    The gold model is in memory only while it scores; the first process, which writes the lines, asks it.
-    """
+    """What each answer is truly worth: the gold model's score (asked by the first process), else the task's."""
     if plan.gold_model is None:
         return [plan.task.gold_utility(scored.prompt.problem, scored.response) for scored in answers]
     if not plan.processes.is_main:
@@ -129,36 +125,17 @@ def _gold_utilities(plan: Plan, answers: Sequence[Answer]) -> list[float | None]
         return [*gold.score([scored.response for scored in answers], [""] * len(answers), prompts=prompts)]
 
 
-def evaluated(folder: RunFolder, stage: str, sets: int) -> bool:
-    """True if a stage's evaluation is complete in `evaluation.jsonl`."""
-    lines = [line for line in read_lines(folder.evaluation) if line.get("stage") == stage]
-    return bool(lines) and len(lines) >= sets
-
-
-def drop_evaluation(plan: Plan, stage: str) -> None:
-    """Cuts the lines of a stage's incomplete evaluation away."""
-    if plan.processes.is_main:
-        keep_lines(plan.folder.evaluation, lambda line: line.get("stage") != stage)
-
-
-def _shown(values: dict[str, Any]) -> str:
-    if values["accuracy"] is not None:
-        return f"accuracy {values['accuracy']:.3f}"
-    shown = {"reward": values["reward"], "gold utility": values["gold_utility"]}
-    return ", ".join(f"{name} {value:.3f}" for name, value in shown.items() if value is not None)
-
-
-def _advance(progress: Progress, task: TaskID, done: int) -> None:
-    progress.update(task, completed=done)
+def evaluated(folder: RunFolder, stage: str) -> bool:
+    """Whether a stage has been evaluated: its lines are written at once, and a resumed run cuts half of them away."""
+    return any(line.get("stage") == stage for line in read_lines(folder.evaluation))
 
 
 def reference_stage(plan: Plan, source: RewardSource) -> None:
     """Fills `reference_rewards.json`, if the curator needs it: `reward.references` clean rewards of each prompt used.
 
-    All prompts that the run will use are done before RL: so no second model stays in memory, and RL draws what it would
-    draw without this stage. A batch holds about as many responses as one generation of RL, shared by the processes, and
-    is kept at once. What a response draws depends on the run's seed, its problem and its number alone: a killed stage
-    continues with the next batch and reaches the same file.
+    All prompts of the run are done before RL, so that no second model stays in memory. A batch holds about as many
+    responses as one generation of RL and is kept at once. What a response draws depends on the run's seed, its problem
+    and its number alone: a killed stage goes on with the next batch and reaches the same file.
     """
     if REFERENCE_REWARDS not in plan.curator.requires or not _batches_left(plan, reference_rewards(plan)):
         return
@@ -179,10 +156,9 @@ def fill_references(plan: Plan, respondent: Respondent, *, progress: Progress) -
         answers = answers_to(batch, count, plan, respondent, sampling, what="a batch of reference responses")
         rewards |= {problem.id: [] for problem in batch}
         for scored in answers:
-            unscored = scored.reward is None or math.isnan(scored.reward)
-            rewards[scored.prompt.problem.id].append(None if unscored else scored.reward)
+            rewards[scored.prompt.problem.id].append(scored.reward)  # NaN, of one not scored, is null in the file
         if plan.processes.is_main:
-            write_reference_rewards(plan, rewards)
+            write_json(plan.folder.references, {"rewards": rewards})
         progress.update(bar, completed=len(rewards) * count)
     plan.processes.barrier()
 

@@ -31,10 +31,10 @@ _CLOSING = "train_runtime"
 
 
 class MetricLines(TrainerCallback):
-    """Passes each logged step on as one dict: stage, step, and TRL's keys; the trainer's own history is not kept.
+    """Passes each logged step on as one dict: stage, step, and TRL's keys.
 
-    transformers writes the whole history anew into `trainer_state.json` at every checkpoint and reads none of it back.
-    What `write` is given must be on the disk when it returns, because a checkpoint may follow.
+    What `write` is given must be on the disk when it returns, because a checkpoint may follow. The trainer's own
+    history is not kept: transformers writes it whole at every checkpoint and reads none of it back.
     """
 
     def __init__(self, stage: str, write: Callable[[Mapping[str, Any]], None]) -> None:
@@ -50,22 +50,17 @@ class MetricLines(TrainerCallback):
 
 
 class CompleteCheckpoints(TrainerCallback):
-    """Marks each checkpoint complete when the trainer has written all of it, then removes old ones.
+    """Marks each checkpoint complete when the trainer has written all of it, then removes all but the newest `keep`.
 
-    Args:
-        folder: the trainer's output folder.
-        keep: complete checkpoints kept; None: all.
-        run: called with the number of updates, how far the run is, for the mark.
+    `run`, called with the number of updates, says how far the run is, for the mark.
     """
 
     def __init__(
         self, folder: Path, keep: int | None, run: Callable[[int], Mapping[str, Any]] = lambda step: {}
     ) -> None:
-        self.folder = folder
-        self.keep = keep
-        self.run = run
+        self.folder, self.keep, self.run = folder, keep, run
 
-    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Called by the trainer on every process after the last file that it writes itself."""
         Processes.launched().barrier()
         if state.is_world_process_zero:
@@ -73,30 +68,24 @@ class CompleteCheckpoints(TrainerCallback):
             mark_complete(checkpoint, step=state.global_step, run=self.run(state.global_step))
             if self.keep is not None:
                 prune(self.folder, self.keep)
-        return control
 
 
 class ProgressBar(TrainerCallback):
     """One progress bar per stage, with the last value of a few metrics beside it (`shown`: label -> metric key)."""
 
     def __init__(self, console: Console, title: str, shown: Mapping[str, str]) -> None:
-        self.progress = stage_progress(console)
-        self.title = title
-        self.shown = shown
+        self.progress, self.title, self.shown = stage_progress(console), title, shown
         self.newest: dict[str, float] = {}
         self.task: Any = None
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Shows the bar; a resumed stage starts at the step of its checkpoint."""
         self.task = self.progress.add_task(self.title, total=state.max_steps, completed=state.global_step, values="")
         self.progress.start()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Moves the bar."""
         self.progress.update(self.task, completed=state.global_step)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
-        """Shows the newest values."""
         for label, key in self.shown.items():
             value = (logs or {}).get(key)
             if isinstance(value, (int, float)):
@@ -104,11 +93,9 @@ class ProgressBar(TrainerCallback):
         self.progress.update(self.task, values="  ".join(f"{label} {self.newest[label]:.3g}" for label in self.newest))
 
     def __enter__(self) -> ProgressBar:
-        """The bar is drawn from `on_train_begin` on."""
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Leaves the bar on the terminal, also where training broke off."""
         self.progress.stop()
 
 

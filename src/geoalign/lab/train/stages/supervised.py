@@ -1,4 +1,4 @@
-"""The stages of reward model and gold model: sequence classifiers trained on pairs by TRL's `RewardTrainer`.
+"""What a run makes before RL: the warm start by TRL's `SFTTrainer`, reward model and gold model by its `RewardTrainer`.
 
 With `reward_head` the head alone is fitted, in one pass over the pairs: for machines that cannot train more.
 """
@@ -14,13 +14,21 @@ from datasets import Dataset
 from jaxtyping import Float64
 from torch import Tensor
 from torch.nn.functional import softplus
-from transformers import AutoModelForSequenceClassification, AutoTokenizer, TrainerCallback
-from trl import RewardConfig, RewardTrainer
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+from trl import RewardTrainer, SFTTrainer
 
 from geoalign.errors import ConfigError
 from geoalign.lab.config.reward_model import RewardHeadConfig
 from geoalign.lab.evaluation.scores import hold_out_prompts, pair_accuracy
-from geoalign.lab.models.models import CODE_SETTING, merged, merged_from, save, with_adapters
+from geoalign.lab.models.models import (
+    CODE_SETTING,
+    initial_model,
+    load_checkpoint,
+    merged,
+    merged_from,
+    save,
+    with_adapters,
+)
 from geoalign.lab.rewards.reward_model import mark_mean, mean_reply_states, reply_start
 from geoalign.lab.store.files import beside, replace_folder
 from geoalign.lab.store.json_files import append_line, write_json
@@ -28,71 +36,108 @@ from geoalign.lab.store.records import next_stage, note_records, stage_checkpoin
 from geoalign.lab.store.run_folder import ACCURACY_FILE
 from geoalign.lab.store.seals import checkpoint_step, is_last, latest_complete, mark_complete
 from geoalign.lab.tasks.base import PreferencePair
-from geoalign.lab.train.plan import Plan
+from geoalign.lab.train.plan import Plan, short_enough
 from geoalign.lab.train.rewards import open_reward_model
-from geoalign.lab.train.stages.trainers import InRunFolder, ProgressBar, run_trainer, stage_callbacks
+from geoalign.lab.train.stages.trainers import InRunFolder, ProgressBar, run_trainer, save_model, stage_callbacks
 from geoalign.pretrained import from_pretrained
-
-REWARD_MODEL, GOLD_MODEL = "reward_model", "gold_model"
 
 _HELD_OUT_MOST = 1024
 # Replies whose states are made at a time; neighbours in length share a batch.
 _BATCH = 8
 
 
-def reward_model_stage(plan: Plan) -> None:
-    """Makes the reward model, `checkpoints/reward_model`, from the warm-started model; nothing if it is there.
+class WarmStartTrainer(InRunFolder, SFTTrainer):
+    """TRL's trainer on demonstrations; the loss counts completion tokens only."""
+
+
+class PreferenceTrainer(InRunFolder, RewardTrainer):
+    """TRL's trainer on preference pairs: the chosen reply above the rejected one (Bradley-Terry)."""
+
+
+def warm_start_stage(plan: Plan) -> None:
+    """Makes the model that RL starts from, `checkpoints/warm_start`; nothing if it is there."""
+    folder, settings, seed = plan.folder, plan.config.model, plan.config.seed
+    if folder.warm_started.is_dir():
+        return
+    plan.processes.barrier()  # all have looked before one writes
+    model, tokenizer = initial_model(settings, alphabet=plan.task.alphabet(), words=plan.task.words(), seed=seed)
+    resume_from = latest_complete(folder.sft_checkpoints)
+    if resume_from is not None and is_last(resume_from):
+        model, tokenizer = load_checkpoint(resume_from, settings, model, tokenizer)
+    elif plan.sft is not None and (rows := _demonstrations(plan, tokenizer)):
+        model = with_adapters(model, settings.lora, seed=seed)
+        with ProgressBar(plan.console, "warm start", {"loss": "loss", "token accuracy": "mean_token_accuracy"}) as bar:
+            trainer = WarmStartTrainer(
+                model=model,
+                args=plan.sft,
+                train_dataset=Dataset.from_list(rows),
+                processing_class=tokenizer,
+                callbacks=stage_callbacks(plan, "sft", folder.sft_checkpoints, bar),
+            )
+            run_trainer(trainer, resume_from)
+        model = merged(model)
+    elif plan.sft is not None:
+        plan.console.print(f"No warm start: task {plan.task.name} has no demonstrations.")
+    save_model(plan, model, tokenizer, folder.warm_started, next_stage(folder, plan.learned))
+
+
+def _demonstrations(plan: Plan, tokenizer: Any) -> list[dict[str, Any]]:
+    options = plan.config.model.chat_template_kwargs
+    demonstrations, note = short_enough(
+        plan.task.demonstrations(), plan.config.max_prompt_length, tokenizer, options, what="demonstrations"
+    )
+    if note is not None:
+        plan.console.print(note, markup=False)
+    told = {"chat_template_kwargs": dict(options)} if options else {}
+    return [
+        {"prompt": list(item.prompt), "completion": [{"role": "assistant", "content": item.completion}], **told}
+        for item in demonstrations
+    ]
+
+
+def reward_model_stages(plan: Plan) -> None:
+    """Makes `checkpoints/reward_model` from the warm-started model where the plan has one, and in the same way
+    `checkpoints/gold_model` from pairs that the first never sees; nothing where they are there.
 
     A share of the pairs (the task's `held_out_share`, at most 1,024, with all pairs of their prompts) is held out. How
     often the chosen response of these has the higher score is logged at the end of the stage and kept in the folder;
-    where there is a gold model, both are tested on what is held out for either. A task without pairs needs no reward
-    model.
+    both models are tested on what is held out for either.
     """
-    if plan.reward_model is not None:
-        _make(plan, REWARD_MODEL, plan.reward_model, seed=plan.config.seed)
+    for stage in plan.learned:
+        if (plan.folder.checkpoints / stage).is_dir():
+            continue
+        plan.processes.barrier()  # all have looked before one writes
+        pairs, held_out = _split(plan)
+        # The gold model's head is drawn from another seed: two models with one head would err alike.
+        seed = plan.config.seed + (stage == "gold_model")
+        if plan.config.reward_head is not None:
+            model, tokenizer = _new_model(plan, plan.folder.warm_started, seed)
+            fit_head(model.to(plan.grpo.device), tokenizer, pairs[stage], plan.config.reward_head)
+        else:
+            model, tokenizer = _trained(plan, stage, pairs[stage], seed)
+        if plan.processes.is_main:
+            _keep(plan, stage, model, tokenizer, held_out)
+        plan.processes.barrier()
 
 
-def gold_model_stage(plan: Plan) -> None:
-    """Makes the gold model, `checkpoints/gold_model`, in the same way from pairs that the reward model never sees.
-
-    Its head is drawn from another seed: two models with one head would err alike.
-    """
-    if plan.gold_model is not None:
-        _make(plan, GOLD_MODEL, plan.gold_model, seed=plan.config.seed + 1)
-
-
-def _make(plan: Plan, stage: str, options: RewardConfig, *, seed: int) -> None:
-    if (plan.folder.checkpoints / stage).is_dir():
-        return
-    plan.processes.barrier()  # all have looked before one writes
-    pairs, held_out = _split(plan)
-    if plan.config.reward_head is not None:
-        model, tokenizer = _new_model(plan, plan.folder.warm_started, seed)
-        fit_head(model.to(plan.grpo.device), tokenizer, pairs[stage], plan.config.reward_head)
-    else:
-        model, tokenizer = _trained(plan, stage, options, pairs[stage], seed)
-    if plan.processes.is_main:
-        _keep(plan, stage, model, tokenizer, held_out)
-    plan.processes.barrier()
-
-
-def _trained(
-    plan: Plan, stage: str, options: RewardConfig, pairs: Sequence[PreferencePair], seed: int
-) -> tuple[Any, Any]:
+def _trained(plan: Plan, stage: str, pairs: Sequence[PreferencePair], seed: int) -> tuple[Any, Any]:
     """The model trained by TRL, or that of the stage's last checkpoint; one of adapters holds only these."""
     checkpoints, lora = stage_checkpoints(plan.folder)[stage], plan.config.model.lora
     resume_from = latest_complete(checkpoints)
     done = resume_from if resume_from is not None and is_last(resume_from) else None
-    if done is not None and lora is None:
-        return _new_model(plan, done, seed)
-    model, tokenizer = _new_model(plan, plan.folder.warm_started, seed)
+    model, tokenizer = _new_model(plan, done if done and lora is None else plan.folder.warm_started, seed)
     if done is not None:
-        return merged_from(model, done), tokenizer
+        return (model if lora is None else merged_from(model, done)), tokenizer
     model = with_adapters(model, lora, seed=seed, kind="SEQ_CLS")
-    bar = ProgressBar(plan.console, stage.replace("_", " "), {"loss": "loss", "accuracy": "accuracy"})
-    with bar:
-        callbacks = stage_callbacks(plan, stage, checkpoints, bar)
-        train_reward_model(model, tokenizer, pairs, options, callbacks=callbacks, resume_from=resume_from)
+    with ProgressBar(plan.console, stage.replace("_", " "), {"loss": "loss", "accuracy": "accuracy"}) as bar:
+        trainer = PreferenceTrainer(
+            model=model,
+            args=getattr(plan, stage),
+            train_dataset=Dataset.from_list([preference_row(pair) for pair in pairs]),
+            processing_class=tokenizer,
+            callbacks=stage_callbacks(plan, stage, checkpoints, bar),
+        )
+        run_trainer(trainer, resume_from)
     return merged(model), tokenizer
 
 
@@ -104,7 +149,7 @@ def _new_model(plan: Plan, folder: Path, seed: int) -> tuple[Any, Any]:
 def _split(plan: Plan) -> tuple[dict[str, list[PreferencePair]], list[PreferencePair]]:
     """The pairs that each stage trains on, and those held out of any."""
     trained_on, held_out = {}, []
-    for stage, pairs in ((REWARD_MODEL, plan.task.preference_pairs()), (GOLD_MODEL, plan.task.gold_pairs())):
+    for stage, pairs in (("reward_model", plan.task.preference_pairs()), ("gold_model", plan.task.gold_pairs())):
         if pairs:
             share = plan.task.held_out_share
             trained_on[stage], kept = hold_out_prompts(pairs, share, most=_HELD_OUT_MOST, seed=plan.config.seed)
@@ -129,35 +174,10 @@ def _keep(plan: Plan, stage: str, model: Any, tokenizer: Any, held_out: Sequence
     note_records(folder, next_stage(folder, plan.learned), 0)
 
 
-class PreferenceTrainer(InRunFolder, RewardTrainer):
-    """TRL's trainer on preference pairs: the chosen reply above the rejected one (Bradley-Terry)."""
-
-
-def train_reward_model(
-    model: Any,
-    tokenizer: Any,
-    pairs: Sequence[PreferencePair],
-    options: RewardConfig,
-    *,
-    callbacks: Sequence[TrainerCallback],
-    resume_from: Path | None,
-) -> None:
-    """Trains `model` in place, from a complete checkpoint of the same run where there is one."""
-    trainer = PreferenceTrainer(
-        model=model,
-        args=options,
-        train_dataset=Dataset.from_list([preference_row(pair) for pair in pairs]),
-        processing_class=tokenizer,
-        callbacks=list(callbacks),
-    )
-    run_trainer(trainer, resume_from)
-
-
 def first_reward_model(folder: Path, *, dtype: str, seed: int, trust_remote_code: bool = False) -> tuple[Any, Any]:
     """A language model saved in `folder`, as a sequence classifier with one output, and its tokenizer.
 
-    The head that turns the last hidden state into the score is new, drawn from `seed`. Of an earlier reward model, such
-    as a checkpoint of this stage, the head is that of the checkpoint.
+    The head is new, drawn from `seed`; of an earlier reward model, such as a checkpoint, it is that one's.
     """
     code: dict[str, Any] = {"trust_remote_code": trust_remote_code, "setting": CODE_SETTING}
     with torch.random.fork_rng(devices=[]):
@@ -183,7 +203,14 @@ def fit_head(model: Any, tokenizer: Any, pairs: Sequence[PreferencePair], config
     The head reads the mean last-layer state of the reply (`geoalign.lab.rewards.reward_model`); from then on the
     model's config says so. All other weights stay; layers above `config.layers` are left out.
     """
-    _cut(model, config.layers)
+    if config.layers is not None:  # the first layers only, followed by the model's own last norm
+        there = len(model.base_model.layers)
+        if config.layers > there:
+            raise ConfigError(f"reward_head.layers: expected at most the model's {there}, got {config.layers}")
+        model.base_model.layers = model.base_model.layers[: config.layers]
+        model.config.num_hidden_layers = config.layers
+        if getattr(model.config, "layer_types", None) is not None:
+            model.config.layer_types = model.config.layer_types[: config.layers]
     dialogues = [
         [*pair.prompt, {"role": "assistant", "content": reply}]
         for pair in pairs
@@ -194,19 +221,6 @@ def fit_head(model: Any, tokenizer: Any, pairs: Sequence[PreferencePair], config
     mark_mean(model)
     with torch.no_grad():
         model.score.weight.copy_(weights.unsqueeze(0))
-
-
-def _cut(model: Any, layers: int | None) -> None:
-    """Leaves the first layers only, followed by the model's own last norm."""
-    if layers is None:
-        return
-    there = len(model.base_model.layers)
-    if layers > there:
-        raise ConfigError(f"reward_head.layers: expected at most the model's {there}, got {layers}")
-    model.base_model.layers = model.base_model.layers[:layers]
-    model.config.num_hidden_layers = layers
-    if getattr(model.config, "layer_types", None) is not None:
-        model.config.layer_types = model.config.layer_types[:layers]
 
 
 def preference_direction(

@@ -1,0 +1,185 @@
+"""What a run records of every generation, and what its summary makes of the records."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from rich.console import Console
+from safetensors import safe_open
+
+from geoalign.adapters.trl import CuratedStep
+from geoalign.lab.store.json_files import append_lines
+from geoalign.lab.store.rollouts import ROLLOUT_SCHEMA
+from geoalign.lab.store.run_folder import RunFolder
+from geoalign.lab.train.recorder import Recorder, placement, rollout_columns
+from geoalign.lab.train.summary import detection, print_summary, summarise
+from geoalign.types import Curation, CurationDetails, DensityDetails, PairDetails, Rollouts
+
+
+def curated(**changes: object) -> CuratedStep:
+    rollouts = Rollouts(
+        rewards=torch.tensor([0.0, 1.0, math.nan, 1.0]),
+        groups=torch.tensor([7, 7, 3, 7]),
+        true_rewards=torch.tensor([0.0, 1.0, math.nan, 0.0]),
+    )
+    curation = Curation(
+        source=torch.tensor([0, 1, 2, 1]),
+        rewards=torch.tensor([0.0, 1.0, math.nan, 1.0]),
+        weights=torch.tensor([1.0, 1.0, 0.0, 1.0]),
+        scores=torch.tensor([0.5, 0.25, math.nan, 2.0]),
+        anomalous=torch.tensor([False, False, False, True]),
+        **changes,  # type: ignore[arg-type]
+    )
+    return CuratedStep(
+        step=12,
+        generation=6,
+        rollouts=rollouts,
+        curation=curation,
+        prompts=["p", "p", "q", "p"],
+        responses=["a", "b\x00\u2028", "\ud800", "\U0001f600" * 1000],
+        lengths=torch.tensor([1, 2, 3, 4]),
+    )
+
+
+def test_the_table_of_a_step() -> None:
+    table = rollout_columns(curated())
+    assert {name: values for name, values in table.items() if name not in ("prompt", "response")} == {
+        "step": [12] * 4,
+        "row": [0, 1, 2, 3],
+        "group": [7, 7, 3, 7],
+        "sample": [0, 1, 0, 2],
+        "reward": [0.0, 1.0, None, 1.0],
+        "true_reward": [0.0, 1.0, None, 0.0],
+        "corrupted": [False, False, False, True],
+        "score": [0.5, 0.25, None, 2.0],
+        "anomalous": [False, False, False, True],
+        "source": [0, 1, 2, 1],
+        "weight": [1.0, 1.0, 0.0, 1.0],
+        "tokens": [1, 2, 3, 4],
+    }
+    assert table["response"][1] == "b\x00\u2028"
+    assert table["response"][2] == "?"  # a lone surrogate is no text that a file could hold
+
+
+def test_a_shorter_curation_names_the_rows_it_keeps() -> None:
+    curation = Curation(
+        source=torch.tensor([3, 1, 1]),
+        rewards=torch.ones(3),
+        weights=torch.tensor([0.5, 1.0, 2.0]),
+        scores=torch.zeros(4),
+        anomalous=torch.zeros(4, dtype=torch.bool),
+    )
+    assert placement(curation, 4) == ([-1, 1, -1, 3], [0.0, 3.0, 0.0, 0.5])
+
+
+def test_files_of_a_step(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    recorder = Recorder(folder)
+    recorder(curated())
+    assert not folder.details.exists()
+    one, plane = torch.tensor([0.5]), torch.tensor([[0.1, 0.2]])
+    pairs = PairDetails(torch.tensor([1]), torch.tensor([0]), one, one, one, one)
+    curve = DensityDetails(grid=one, density=one, peak=0.5, mode=0.5, alpha=0.05, threshold=math.nan)
+    recorder(curated(details=CurationDetails(pairs, curve, torch.tensor([0]), plane, plane)))
+    table = pq.read_table(tmp_path / "rollouts" / "step-000012.parquet")
+    assert table.num_rows == 4
+    with safe_open(tmp_path / "details" / "step-000012.safetensors", framework="pt") as file:
+        assert file.get_tensor("pairs.winner").tolist() == [1]
+        assert file.get_tensor("raw_plane").shape == (1, 2)
+        density = json.loads(file.metadata()["density"])
+    assert density == {"peak": 0.5, "mode": 0.5, "alpha": 0.05, "threshold": None}
+    assert not list(tmp_path.rglob("*.tmp"))
+
+
+def rollouts(folder: Path, step: int, rows: list[tuple[float | None, bool | None, bool]]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    columns = {name: [None] * len(rows) for name in ROLLOUT_SCHEMA.names}
+    for place, name in enumerate(("score", "corrupted", "anomalous")):
+        columns[name] = [row[place] for row in rows]  # type: ignore[misc]
+    texts = [""] * len(rows)
+    columns.update(row=list(range(len(rows))), source=list(range(len(rows))), prompt=texts, response=texts)
+    # One group in which every reward is another: each row is in a pair.
+    columns.update(group=[0] * len(rows), reward=[float(row) for row in range(len(rows))])
+    pq.write_table(pa.table(columns, schema=ROLLOUT_SCHEMA), folder / f"step-{step:06d}.parquet")
+
+
+def test_detection_by_hand(tmp_path: Path) -> None:
+    # First generation: the corrupted 0.9 beats both clean scores: 1.0. Second: 0.2 beats one of 0.1, 0.5: 0.5.
+    rollouts(tmp_path, 0, [(0.9, True, True), (0.1, False, False), (0.3, False, True), (None, True, False)])
+    rollouts(tmp_path, 2, [(0.2, True, False), (0.1, False, False), (0.5, False, False)])
+    rollouts(tmp_path, 4, [(0.2, False, False), (0.1, False, False)])  # nothing corrupted: no AUROC
+    found = detection(tmp_path)
+    assert found["auroc"] == pytest.approx(0.75)
+    assert found["auroc_generations"] == 2
+    assert found["corrupted_share"] == pytest.approx(3 / 9)
+    assert found["corrupted_share_of_anomalous"] == pytest.approx(1 / 2)
+
+
+def test_a_run_in_numbers_and_as_a_table(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    first = {"stage": "rl", "step": 1, "reward": 0.25, "geoalign/pairs": 10.0, "geoalign/replaced": 2.0}
+    third = {**first, "step": 3, "reward": 0.75, "geoalign/new_group_accuracy": 0.75}
+    last = {"stage": "rl", "step": 4, "geoalign/new_group_accuracy": math.nan}
+    warm = {"stage": "sft", "step": 9, "reward": 7.0}
+    append_lines(folder.metrics, [warm, first, {"stage": "rl", "step": 2}, third, last])
+    sums = {"step": 0, "set": "sums", "correct": 1, "count": 8, "pass_at_k": {"1": 0.5, "2": 0.75}}
+    for stage, accuracy in (("before_rl", 0.125), ("rl", 0.25), ("after_rl", 0.5)):
+        append_lines(folder.evaluation, [{**sums, "stage": stage, "accuracy": accuracy}])
+    rollouts(folder.rollouts, 0, [(0.9, True, True), (0.1, False, False)])
+    found = summarise(folder)
+    assert found["steps"] == 4
+    assert found["generations"] == 3
+    assert found["accuracy"] == {"before_rl": {"sums": 0.125}, "after_rl": {"sums": 0.5}}
+    assert (found["reward_first"], found["reward_last"]) == (0.5, 0.5)
+    assert found["curator"]["pairs"] == 20
+    assert found["curator"]["replaced"] == 4
+    assert found["curator"]["groups_without_donor"] is None
+    assert found["curator"]["new_group_accuracy"] == 0.75
+    text = printed(found, tmp_path, "geoalign")
+    for part in (
+        "accuracy before; after RL (sums)",
+        "12.5%; 50.0%",
+        "pass@1, 2 after RL (sums)",
+        "50.0%; 75.0%",
+        "geoalign: rollouts replaced",
+        "report.html",
+    ):
+        assert part in text
+
+
+def test_a_continuous_reward_shows_proxy_and_gold_side_by_side(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    none = {"accuracy": None, "correct": None, "pass_at_k": None, "samples": 1, "count": 8, "set": "chats"}
+    append_lines(
+        folder.evaluation,
+        [
+            {**none, "stage": "before_rl", "step": 0, "reward": 0.5, "gold_utility": 0.25, "count": 4},
+            {**none, "stage": "rl", "step": 5, "reward": 9.0, "gold_utility": 9.0},
+            {**none, "stage": "after_rl", "step": 9, "reward": 3.5, "gold_utility": -0.125},
+        ],
+    )
+    found = summarise(folder)
+    assert found["accuracy"] == {"before_rl": {}, "after_rl": {}}
+    assert found["reward"] == {"before_rl": {"chats": 0.5}, "after_rl": {"chats": 3.5}}
+    assert found["gold_utility"] == {"before_rl": {"chats": 0.25}, "after_rl": {"chats": -0.125}}
+    text = printed(found, tmp_path)
+    for part in (
+        "proxy reward before; after RL (chats)",
+        "0.50; 3.50",
+        "gold utility before; after RL (chats)",
+        "0.25; -0.12",
+    ):
+        assert part in text
+    assert "accuracy" not in text
+
+
+def printed(summary: dict[str, Any], folder: Path, curator: str = "grpo") -> str:
+    console = Console(record=True, width=120, file=(folder / "out").open("w"))
+    print_summary(console, summary, curator, folder)
+    console.file.close()
+    return console.export_text()

@@ -165,7 +165,7 @@ def test_metrics_and_figures_have_these_names():
     known = set(GeoAlign().curate(rollouts, generator=torch.Generator().manual_seed(0)).metrics) | {"hidden_seconds"}
     assert set(re.findall(r"geoalign/(\w+)`", PAGE)) <= known
     source = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src/geoalign/lab/reports").rglob("*.py"))
-    for name in re.findall(r"`((?:gdi|cosines|directions|projector)-[a-z-]+?)(?:\.\.\.)?`", PAGE):
+    for name in re.findall(r"`((?:gdi|rank|pair|projector)-[a-z-]+?)(?:\.\.\.)?`", PAGE):
         assert f'"{name}' in source or name.rpartition("-")[0] in source, name
 
 

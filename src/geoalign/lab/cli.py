@@ -124,8 +124,8 @@ def compare_command(request: CompareRequest) -> None:
         loaded = load_compare_config(
             folder.config if started else config,
             overrides,
-            arms=request.curators.split(",") if request.curators else None,
-            levels=request.levels.split(",") if request.levels else None,
+            arms=[name.strip() for name in request.curators.split(",")] if request.curators else None,
+            levels=[name.strip() for name in request.levels.split(",")] if request.levels else None,
         )
     settings, locations = (loaded.config, loaded.locations) if loaded else (None, None)
     if request.dry_run:

@@ -9,7 +9,7 @@ from geoalign import Rollouts
 from geoalign.adapters.settings import TrinitySettings, read_section
 from geoalign.adapters.trinity.run import CurationRun
 from geoalign.curators.registry import make_curator
-from geoalign.errors import ConfigError, InputError, UnsupportedError
+from geoalign.errors import ConfigError, InputError
 
 SMALL = {"type": "geoalign", "alpha": 0.3, "min_scores": 8, "projector": {"hidden_dim": 8, "output_dim": 8, "steps": 5}}
 
@@ -98,8 +98,6 @@ def test_no_states_from_anywhere(batch):
 def test_curators_that_cannot_be_carried_out():
     with pytest.raises(ConfigError, match="PAR requires reference_rewards: expected rollout_fields"):
         CurationRun({"curator": "par"})
-    with pytest.raises(UnsupportedError, match="PFPPOBestRandom inside Trinity-RFT"):
-        CurationRun({"curator": {"type": "pf_ppo_br", "mode": "reweight"}})
 
 
 def test_fields_from_the_info(experience):

@@ -22,6 +22,8 @@ SETTINGS = {
     "pair_count": {"min_scores": 4, "alpha": 0.9, "max_fraction": 0.5},
     "reward_distance": {"min_scores": 4, "alpha": 0.9, "max_fraction": 0.5},
     "random": {"geoalign": GeoAlignConfig(**SMALL)},
+    # A level at which any agreement of the states opens the gate.
+    "denoise": {"level": 0.01},
     "appeals": {"budget": 3},
     "noise_corrected": {"false_positive_rate": 0.1, "false_negative_rate": 0.2},
     "chain": {"members": (PARConfig(), PFPPOBestRandomConfig(draws=3))},

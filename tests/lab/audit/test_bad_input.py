@@ -123,7 +123,7 @@ def test_nothing_to_curate(tmp_path, run):
 def test_fields_on_the_command_line(tmp_path, run):
     path = write_dump(tmp_path / "in", "verl")
     for text, message in {
-        "rewrad=score": "reward, the nearest",
+        "rewrad=score": "a role of prompt, system, response, reward",
         "reward": "expected ROLE=NAME",
     }.items():
         with pytest.raises(ConfigError, match=message):

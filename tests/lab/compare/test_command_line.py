@@ -80,7 +80,7 @@ def test_exit_codes(
     passed_on["failed"] = {"a/grpo/seed-0": "it broke"}
     assert call(monkeypatch, "compare", path) == 1
     assert call(monkeypatch, "compare", path, "--seeds", "0,x") == 2
-    assert "--seeds: expected whole numbers such as 0,1,2, got '0,x'" in capsys.readouterr().err
+    assert "seeds: expected integer, got 'x'" in capsys.readouterr().err
     assert call(monkeypatch, "compare", path, "--curators", "grpo,nobody") == 2
     assert "expected one of" in capsys.readouterr().err
     passed_on["error"] = KeyboardInterrupt()

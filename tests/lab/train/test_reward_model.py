@@ -110,5 +110,5 @@ def test_the_head_alone_is_changed_and_tells_the_pairs_apart(tmp_path: Path) -> 
     changed = {name for name, weight in model.state_dict().items() if not weight.equal(before[name])}
     assert changed == {"score.weight"}
     accuracy = pair_accuracy(RewardModelScorer(model, tokenizer, None), pairs, lambda response: False)
-    assert accuracy.accuracy == 1.0
-    assert accuracy.count == 20
+    assert accuracy["accuracy"] == 1.0
+    assert accuracy["count"] == 20

@@ -218,7 +218,7 @@ def test_any_task_may_be_scored_by_a_ready_model_here_or_behind_a_server(tiny, t
         tokenizer = AutoTokenizer.from_pretrained(classifier)
 
         def raw_output(text: str) -> float:
-            return scorer._outputs([tokenizer(text, add_special_tokens=False)["input_ids"]])[0]
+            return scorer._scores([(tokenizer(text, add_special_tokens=False)["input_ids"], [])])[0]
 
         server = VLLMServer(raw_output, longest=128)
         model = {"url": server.url, "tokenizer": str(classifier), "patience": 5}

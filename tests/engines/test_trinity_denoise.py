@@ -104,8 +104,6 @@ def test_what_comes_after_advantages_is_refused_at_the_start(tmp_path):
     from geoalign.adapters.trinity import GeoAlignOperator
     from geoalign.errors import UnsupportedError
 
-    weighing = {**GEOALIGN, "strategy": "zero_weight"}
-    chained = [{"type": "chain", "members": [GEOALIGN, SOFT]}, {"type": "chain", "members": [weighing, GEOALIGN]}]
-    for curator, acts in ((SOFT, "gives"), (weighing, "weighs"), (chained[0], "gives"), (chained[1], "weighs")):
-        with pytest.raises(UnsupportedError, match=rf"{acts} advantages, .*trinity\.GeoAlignAdvantage as algorithm"):
+    for curator in (SOFT, {"type": "chain", "members": [GEOALIGN, SOFT]}):
+        with pytest.raises(UnsupportedError, match=r"gives advantages, .*trinity\.GeoAlignAdvantage as algorithm"):
             GeoAlignOperator(curator=curator)

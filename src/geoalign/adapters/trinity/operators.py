@@ -17,6 +17,7 @@ from geoalign.adapters.step import named
 from geoalign.adapters.trinity.experiences import apply_placement
 from geoalign.adapters.trinity.run import CurationRun
 from geoalign.curators.base import Curator
+from geoalign.curators.denoise import Denoise
 from geoalign.errors import ConfigError, UnsupportedError
 
 check_engine("trinity-rft")
@@ -60,7 +61,7 @@ class GeoAlignOperator(ExperienceOperatorV1):
 
 
 def acts_on_advantages(curator: Curator) -> str | None:
-    """What the curator's strategy does to advantages once it acts: it "weighs" or "gives" them; None: neither.
+    """What the curator does to advantages once it acts: it "weighs" or "gives" them; None: neither.
 
     A chain weighs where any member does, and gives what its last member gives.
     """
@@ -68,8 +69,10 @@ def acts_on_advantages(curator: Curator) -> str | None:
     if members:
         acts = [acts_on_advantages(member) for member in members]
         return "weighs" if "weighs" in acts else acts[-1]
-    strategy = getattr(curator.config, "strategy", None)
-    return {"zero_weight": "weighs", "weight": "weighs", "soft": "gives"}.get(str(strategy))
+    if isinstance(curator, Denoise):
+        return "gives"
+    weighs = getattr(curator.config, "strategy", None) in ("zero_weight", "weight")
+    return "weighs" if weighs else None
 
 
 class GeoAlignAdvantage(AdvantageFn, ExperienceOperatorV1):

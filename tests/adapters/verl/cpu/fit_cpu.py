@@ -108,21 +108,19 @@ class Recorded:
         batch.reorder(sorted(range(len(ids)), key=ids.__getitem__))
         return super()._balance_batch(batch, *args, **options)
 
-    def _place(self, decision: Any) -> Any:
-        placement = super()._place(decision)
-        self.source = placement.source.tolist()
-        self.given = None if placement.advantages is None else placement.advantages.tolist()
-        return placement
-
     def _compute_advantage(self, batch: Any, metrics: Any) -> Any:
         if self.global_steps == self.kill_in_step:
             worker = self.actor_rollout_wg.workers[1]
             os.kill(ray.get(worker.__ray_call__.remote(lambda self: os.getpid())), signal.SIGKILL)
-        self.source = self.given = None
+        source = given = None
+        if pending := getattr(self, "_pending", None):
+            placement = pending[1].result().placement
+            source = placement.source.tolist()
+            given = None if placement.advantages is None else placement.advantages.tolist()
         before = self._rows(batch)
         result = super()._compute_advantage(batch, metrics)
-        record = {"step": self.global_steps, "source": self.source, "before": before, "after": self._rows(result)}
-        record["given"] = self.given
+        record = {"step": self.global_steps, "source": source, "before": before, "after": self._rows(result)}
+        record["given"] = given
         record["metrics"] = {key: value for key, value in metrics.items() if key.startswith("geoalign/")}
         self.records.append(record)
         return result

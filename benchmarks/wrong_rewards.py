@@ -2,11 +2,12 @@
 
 python -m benchmarks.wrong_rewards ROLLOUTS.jsonl [--model ID_OR_FOLDER --states FILE] [--json FILE]
 
-A row has `prompt`, `response`, `reward` and `correct`, or lists of responses with theirs; `answer` and `passed` (the
-outcomes of checks, a text of 0 and 1) where there are any. A reward from --threshold on is a verdict that the response
-is right. Nobody says beforehand which layer and which position of a model's states to read: each curator's choice is
-made on one half of the prompts, by the labels there, and counts on the other, both ways. The curators themselves see
-all rewards and no label. wrong_rewards.md has what was found.
+A row has `prompt`, `response`, `reward` and `correct` (or `label`, people's score), or lists of responses with theirs;
+`answer` and `passed` (the outcomes of checks, a text of 0 and 1) where there are any; `benchmarks.labelled_sets` makes
+such files. A reward from --threshold on is a verdict that the response is right. Which layer and position of a model's
+states to read is chosen on one half of the prompts, by the labels there, and counts on the other, both ways. --words
+and --encoder read the responses' words or a sentence encoder's vectors instead. The curators themselves see all rewards
+and no label. wrong_rewards.md has what was found.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import math
+import re
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +34,7 @@ from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, InputError
 from geoalign.hidden.answers import answer_starts
 from geoalign.hidden.extract import extract_states
-from geoalign.lab.analysis.statistics import Interval, auroc, mean_interval, paired_difference
+from geoalign.lab.analysis.statistics import Interval, mean_interval, paired_difference
 from geoalign.lab.bench.command import machine
 from geoalign.lab.store.json_files import write_json
 from geoalign.lab.tasks.rows import dump_rows, row_name
@@ -46,7 +49,7 @@ NAMES = {
     "prompt": ("prompt", "query", "question", "problem"),
     "response": ("response", "completion", "output", "responses"),
     "reward": ("pred_score", "reward", "rewards"),
-    "correct": ("correct", "score"),
+    "label": ("correct", "score", "label"),
     "answer": ("final_answer", "pred", "answer"),
     "checks": ("passed",),
     "group": ("group", "group_id"),
@@ -87,13 +90,16 @@ Judged = tuple[np.ndarray, int]  # [B] advantages, and how many rows were flagge
 
 @dataclass(frozen=True, eq=False)
 class Labelled:
-    """B rollouts, group after group: texts, number of the prompt, reward, whether right; answer, checks (or None)."""
+    """B rollouts, group after group: texts, number of the prompt, reward, label; answer, checks (or None).
+
+    The label is 1 where the response is right and 0 where it is wrong, or people's score of it.
+    """
 
     prompts: list[str]
     responses: list[str]
     groups: np.ndarray
     rewards: np.ndarray
-    correct: np.ndarray
+    labels: np.ndarray
     answers: list[str | None]
     checks: list[str | None]
 
@@ -111,7 +117,7 @@ def read_labelled(path: Path) -> Labelled:
         row = {
             role: next((raw.value[name] for name in names if name in raw.value), None) for role, names in NAMES.items()
         }
-        if missing := [role for role in ("prompt", "response", "reward", "correct") if row[role] is None]:
+        if missing := [role for role in ("prompt", "response", "reward", "label") if row[role] is None]:
             raise InputError(f"{row_name(path, raw.line)}: {missing[0]}: expected a value, got none")
         if isinstance(row["response"], list):
             count = len(row["response"])
@@ -129,13 +135,15 @@ def read_labelled(path: Path) -> Labelled:
         groups=np.array([numbers[row["group"]] for row in rows]),
         # Reward models with one head give lists of one number.
         rewards=np.array([row["reward"] for row in rows], dtype=np.float64).reshape(len(rows)),
-        correct=np.array([row["correct"] for row in rows], dtype=bool),
+        labels=np.array([row["label"] for row in rows], dtype=np.float64),
         answers=[None if row["answer"] in (None, "") else str(row["answer"]) for row in rows],
         checks=[row["checks"] for row in rows],
     )
 
 
-def layer_states(name: str, dump: Labelled, file: Path | None, max_tokens: int, layers: Sequence[float]) -> Views:
+def layer_states(
+    name: str, dump: Labelled, file: Path | None, max_tokens: int, layers: Sequence[float]
+) -> dict[str, Tensor]:
     """[B, d] by layer and position; from `file` where it is there, which is written otherwise."""
     if file is not None and file.exists():
         return load_file(file)
@@ -154,7 +162,7 @@ def layer_states(name: str, dump: Labelled, file: Path | None, max_tokens: int, 
     prompts = [ids(text)[-(max_tokens // 2) :] for text in dump.prompts]
     responses = [ids(text) for text in dump.responses]
     starts = answer_starts(tokenizer, responses)
-    views = {}
+    views: dict[str, Tensor] = {}
     for position in HIDDEN_POSITIONS if any(start >= 0 for start in starts) else HIDDEN_POSITIONS[:-1]:
         found = extract_states(
             model, prompts, responses, position=position, layer=wanted, answer_starts=starts, max_tokens=max_tokens
@@ -162,6 +170,33 @@ def layer_states(name: str, dump: Labelled, file: Path | None, max_tokens: int, 
         views |= {f"layer {layer}, {position}": found[:, at].contiguous() for at, layer in enumerate(wanted)}
     if file is not None:
         save_file(views, file)
+    return views
+
+
+def text_states(dump: Labelled, *, words: bool, encoder: Path | None) -> dict[str, Tensor]:
+    """What the responses alone say: log counts of hashed words, [B, 512]; a sentence encoder's mean vector, [B, d]."""
+    views: dict[str, Tensor] = {}
+    if words:
+        counts = torch.zeros(len(dump.responses), 512)
+        for row, response in enumerate(dump.responses):
+            for word in re.findall(r"\w+|[^\w\s]", response):
+                counts[row, zlib.crc32(word.encode()) % 512] += 1
+        views["words"] = counts.log1p()
+    if encoder is not None:
+        from transformers import AutoModel, AutoTokenizer
+
+        options: dict[str, Any] = {"trust_remote_code": False, "setting": "trust_remote_code"}
+        tokenizer = from_pretrained(AutoTokenizer, str(encoder), **options)
+        model = from_pretrained(AutoModel, str(encoder), **options).eval()
+        found = []
+        for start in range(0, len(dump.responses), 32):
+            batch = tokenizer(
+                dump.responses[start : start + 32], padding=True, truncation=True, max_length=256, return_tensors="pt"
+            )
+            mask = batch["attention_mask"][..., None]
+            with torch.no_grad():
+                found.append((model(**batch).last_hidden_state * mask).sum(dim=1) / mask.sum(dim=1))
+        views["sentence encoder"] = torch.nn.functional.normalize(torch.cat(found), dim=1)
     return views
 
 
@@ -181,7 +216,7 @@ def by_curator(
         rewards=given,
         groups=torch.from_numpy(dump.groups),
         hidden=hidden,
-        true_rewards=torch.from_numpy(dump.correct.astype(np.float64)),
+        true_rewards=torch.from_numpy(dump.labels),
         answers=dump.answers if any(dump.answers) else None,
         response_keys=response_keys(dump.responses),
     )
@@ -235,15 +270,20 @@ def _alike(groups: np.ndarray, labels: Sequence[Any]) -> np.ndarray:
     return count[cell].astype(np.float64)
 
 
-def group_orders(scores: np.ndarray, right: np.ndarray, groups: np.ndarray) -> dict[int, float]:
-    """How often a right response stands above a wrong one to the same prompt, by group.
+def group_orders(scores: np.ndarray, labels: np.ndarray, groups: np.ndarray) -> dict[int, float]:
+    """How often the response with the higher label stands above the other to the same prompt, by group.
 
-    P(score of a right one > score of a wrong one), ties counting one half; chance is one half. What policy gradients
-    learn from a group is which of its responses to prefer, and that is this. NaN scores are left out, and so are groups
-    that then do not hold both right and wrong responses.
+    P(score of a right one > score of a wrong one) where labels say right and wrong, ties of scores counting one half;
+    chance is one half. What policy gradients learn from a group is which of its responses to prefer, and that is this.
+    NaN scores are left out, and so are groups whose labels are then all equal.
     """
-    orders = {int(group): auroc(scores[groups == group], right[groups == group]) for group in np.unique(groups)}
-    return {group: order for group, order in orders.items() if not math.isnan(order)}
+    orders = {}
+    for group in np.unique(groups):
+        rows = (groups == group) & ~np.isnan(scores)
+        above = np.sign(scores[rows][:, None] - scores[rows])[labels[rows][:, None] > labels[rows]]
+        if above.size:
+            orders[int(group)] = float((above.mean() + 1) / 2)
+    return orders
 
 
 class Judge:
@@ -251,14 +291,14 @@ class Judge:
 
     def __init__(self, dump: Labelled, rewards: np.ndarray, view: str, record: dict[str, list[dict[str, Any]]]) -> None:
         self.dump, self.view, self.record = dump, view, record
-        self.observed = group_orders(rewards, dump.correct, dump.groups)
+        self.observed = group_orders(rewards, dump.labels, dump.groups)
         # Mixed groups in turn: both halves have as many of them. Others go with the half of their number.
         self.half = {group: turn % 2 for turn, group in enumerate(self.observed)}
         self.side = np.array([self.half.get(int(group), int(group) % 2) for group in dump.groups])
 
     def add(self, score: str, advantages: np.ndarray, flagged: int = 0, batches: str = "one", states: Any = ()) -> None:
         """The order, and the same minus the observed reward's, paired by group."""
-        orders = group_orders(advantages, self.dump.correct, self.dump.groups)
+        orders = group_orders(advantages, self.dump.labels, self.dump.groups)
         gain = paired_difference(orders, self.observed).interval
         row = {"view": self.view, "batches": batches, "score": score, "states": list(states), "flagged": flagged}
         order = mean_interval(np.array(list(orders.values())))
@@ -274,7 +314,7 @@ class Judge:
         self.add(score, advantages, (runs[first][1] + runs[second][1]) // 2, batches, (first, second))
 
     def _halves(self, advantages: np.ndarray) -> tuple[float, float]:
-        orders = group_orders(advantages, self.dump.correct, self.dump.groups)
+        orders = group_orders(advantages, self.dump.labels, self.dump.groups)
         first, second = ([order for group, order in orders.items() if self.half[group] == half] for half in (0, 1))
         return float(np.mean(first or [math.nan])), float(np.mean(second or [math.nan]))
 
@@ -313,7 +353,7 @@ def measure(
 
                 try:
                     reads = "hidden" in CURATORS[name](**settings).requires
-                    if name == "oracle" and view == "as given":
+                    if name == "oracle" and (view == "as given" or not set(np.unique(dump.labels)) <= {0.0, 1.0}):
                         raise InputError("the labels are verdicts, not such rewards")
                     if reads and not views:
                         raise InputError("no hidden states")
@@ -331,9 +371,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("rollouts", type=Path)
     parser.add_argument("--model", help="that computes the states: folder or hub id")
     parser.add_argument("--states", type=Path, help="safetensors to keep them in, or to take them from")
+    parser.add_argument("--words", action="store_true", help="also take the responses' words for states")
+    parser.add_argument("--encoder", type=Path, help="also a sentence encoder's vectors: its folder")
     parser.add_argument("--max-tokens", type=int, default=1024, help="of longer texts the end is read")
     parser.add_argument("--layers", type=float, nargs="+", default=DEPTHS, help="in shares of the depth")
-    parser.add_argument("--threshold", type=float, default=0.5)
+    parser.add_argument("--threshold", type=float, default=0.5, help="of verdicts; nan: the median reward")
     parser.add_argument("--batch-groups", type=int, help="also in batches of so many prompts")
     parser.add_argument("--curator", action="append", choices=CURATOR_SETTINGS, help="default: all")
     parser.add_argument("--json", type=Path, help="also write everything here")
@@ -341,10 +383,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.states is not None and options.model is None and not options.states.exists():
         raise ConfigError("--states: expected a file, or --model to make it")
     dump = read_labelled(options.rollouts)
-    views: Views = {}
+    views = text_states(dump, words=options.words, encoder=options.encoder)
     if options.model or options.states:
-        views = layer_states(options.model, dump, options.states, options.max_tokens, options.layers)
-    found = measure(dump, views, options.threshold, options.batch_groups, options.curator or tuple(CURATOR_SETTINGS))
+        views |= layer_states(options.model, dump, options.states, options.max_tokens, options.layers)
+    threshold = float(np.median(dump.rewards)) if math.isnan(options.threshold) else options.threshold
+    found = measure(dump, views, threshold, options.batch_groups, options.curator or tuple(CURATOR_SETTINGS))
     for row in sorted(found["rows"], key=lambda row: (row["view"], row["batches"], -row["order"].estimate)):
         order, gain = (f"{one.estimate:.3f} ({one.low:.3f} to {one.high:.3f})" for one in (row["order"], row["gain"]))
         print(f"| {row['view']} | {row['batches']} | {row['score']} | {order} | {gain} | {' / '.join(row['states'])} |")

@@ -35,7 +35,7 @@ def planted(groups=40, size=8, *, wrong=0.25, checks=None):
         responses=[str(number) for number in range(rows)],
         groups=np.repeat(np.arange(groups), size),
         rewards=(correct ^ flips).double().numpy(),
-        correct=correct.numpy(),
+        labels=correct.double().numpy(),
         answers=[None] * rows,
         checks=checks or [None] * rows,
     )
@@ -107,7 +107,7 @@ def test_the_command_writes_its_figures(tmp_path, capsys):
     dump, states = planted(groups=6, size=4)
     views = {"layer 1, mean": states}
     wrong_rewards.save_file(views, tmp_path / "states.safetensors")
-    values = zip(dump.groups.tolist(), dump.rewards.tolist(), dump.correct.tolist(), strict=True)
+    values = zip(dump.groups.tolist(), dump.rewards.tolist(), dump.labels.tolist(), strict=True)
     path = written(tmp_path / "dump.jsonl", [row(*three) for three in values])
     more = ["--states", str(tmp_path / "states.safetensors"), "--batch-groups", "3", "--curator", "denoise"]
     wrong_rewards.main([str(path), *more, "--json", str(tmp_path / "found.json")])

@@ -1,4 +1,4 @@
-"""docs/reproduce.md: every command and every setting exists, its scripts run, its sums are right."""
+"""docs/reproduce.md and recipes/reproduce.sh: commands and settings exist, scripts run, sums are right."""
 
 from __future__ import annotations
 
@@ -29,16 +29,17 @@ from geoalign.lab.tasks.rows import hub_dataset
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "reproduce.md").read_text(encoding="utf-8")
+SCRIPT = (ROOT / "recipes" / "reproduce.sh").read_text(encoding="utf-8")
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 TRL_OPTIONS = {item.name for item in dataclasses.fields(GRPOConfig)}
 SFT_OPTIONS = {item.name for item in dataclasses.fields(SFTConfig)}
 
 
 def shell_lines() -> list[str]:
-    """The lines of all shell blocks, continued lines joined."""
-    fenced = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
-    blocks = [block for language, block in fenced if not language]
-    return [line.strip() for block in blocks for line in block.replace("\\\n", " ").splitlines() if line.strip()]
+    """The script's commands, continued lines joined, without comments and the lines of functions."""
+    lines = [line.strip() for line in SCRIPT.replace("\\\n", " ").splitlines()]
+    start = next(at for at, line in enumerate(lines) if line.startswith("train="))
+    return [line for line in lines[start:] if line and not re.match(r"#|\w+\(\) \{|\}$|\"\$@\"$", line)]
 
 
 def expanded() -> list[list[str]]:
@@ -92,12 +93,15 @@ def parsed(arguments: tuple[str, ...]) -> dict[str, object]:
         return dict(context.params)
 
 
-def test_the_page_has_commands_of_every_kind():
+def test_the_script_has_commands_of_every_kind():
     names = {arguments[0] for arguments in OF_GEOALIGN}
     assert names == {"train", "evaluate", "judge"}
     # "Total cost": 104 runs, and the dry runs and smoke runs of four settings.
     assert sum(arguments[0] == "train" for arguments in OF_GEOALIGN) == 104 + 8
-    assert {words[0] for words in ALL} == {"geoalign", "accelerate", "python", "pip", "make"}
+    assert {words[0] for words in ALL} == {"geoalign", "accelerate", "python", "make"}
+    # The page names every function.
+    functions = re.findall(r"^(\w+)\(\) \{", SCRIPT, re.MULTILINE)
+    assert [name for name in functions if f"`{name}`" not in PAGE and f"reproduce.sh {name}\n" not in PAGE] == []
 
 
 @pytest.mark.parametrize("arguments", OF_GEOALIGN, ids=" ".join)

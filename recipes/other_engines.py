@@ -1,9 +1,18 @@
-"""OpenRLHF's rollouts as a curator reads them, and its decision carried out on them.
-
-The conversion only: docs/engines.md says where to call it. OpenRLHF is not imported; what is used are the
-attributes of its `Experience` with a single rollout in it.
+"""OpenRLHF's rollouts as a curator reads them, and its decision applied to them; for curators that replace.
 
     python recipes/other_engines.py        # curates made-up experiences, to see it work
+
+OpenRLHF has no function path here, and is not imported: what is used are the attributes of its `Experience` with a
+single rollout in it. Call it at the beginning of the experience maker's `compute_advantages_and_returns(experiences)`,
+in a subclass that your copy of the training script uses:
+
+    indices = [index for batch in experiences for index in batch.index]  # before splitting, which forgets them
+    items = [item for batch in experiences for item in split_experience_batch(batch)]
+    rollouts = openrlhf_rollouts(items, indices, args.rollout.n_samples_per_prompt)
+    items = curated_openrlhf(items, rollouts, curator.curate(rollouts, generator=generator))
+    # make_experience_batch(...) again, in batches of the sizes that came, each with its part of `indices` as its index
+
+Hidden states are expected in `item.info["geoalign_hidden"]`; remove them before the info is logged.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def llmbar(path: Path) -> Rows:
                     "prompt": row["input"],
                     "response": row[f"output_{side}"],
                     "reward": float(rated) if str(rated).isdigit() else None,
-                    "label": row["label"] == side,
+                    "label": str(row["label"]) == side,
                 }
 
 

@@ -28,13 +28,13 @@ def test_ratings_of_a_scorer_and_of_people(tmp_path):
 
 
 def test_pairs_without_a_rating_are_left_out(tmp_path, capsys):
-    pair = {"input": "i", "output_1": "x", "output_2": "y", "label": "2"}
-    results = [{"score_1": ["7", "stop"], "score_2": ["N/A", "stop"]}]
+    pair = {"input": "i", "output_1": "x", "output_2": "y", "label": 2}
+    results = [{"score_1": ["N/A", "stop"], "score_2": ["7", "stop"]}]
     put(
         tmp_path, SETS["llmbar"].path + "/Natural/evaluators/ChatGPT/Rating/result.json", [{**pair, "results": results}]
     )
     (row,) = told("llmbar", tmp_path, tmp_path / "out")
-    assert (row["group"], row["response"], row["reward"], row["label"]) == ("Natural 0", "x", 7.0, False)
+    assert (row["group"], row["response"], row["reward"], row["label"]) == ("Natural 0", "y", 7.0, True)
     assert "1 without reward" in capsys.readouterr().out
 
 

@@ -39,6 +39,7 @@ BUILT_IN = {
     "confident_learning": "geoalign.curators.baselines.probes:ConfidentLearning",
     "score_agreement": "geoalign.curators.baselines.probes:ScoreAgreement",
     "appeals": "geoalign.curators.appeals:Appeals",
+    "monitor": "geoalign.curators.monitor:Monitor",
     "labelled_probe": "geoalign.curators.baselines.labelled:LabelledProbe",
     "concept_score": "geoalign.curators.baselines.labelled:ConceptScore",
     "answer_mean": "geoalign.curators.baselines.rewards:AnswerMean",

@@ -5,7 +5,7 @@ import pandas
 import pytest
 import torch
 
-from geoalign.lab.analysis.verifier import refused_line, verifier_lines
+from geoalign.lab.analysis.audited import refused_line, verifier_lines
 from geoalign.lab.audit.verdicts import VerdictAudit, agreed_answers, error_rates, verdict_counts
 
 

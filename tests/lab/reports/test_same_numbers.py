@@ -10,10 +10,9 @@ from rich.console import Console
 
 from geoalign.lab.analysis.comparison.analysis import analyse
 from geoalign.lab.analysis.comparison.scores import evaluation_series
-from geoalign.lab.analysis.consensus import CHANCE, accuracy_on_new_groups, agreement_of, consensus, level_of
+from geoalign.lab.analysis.consensus import accuracy_on_new_groups, agreement_of, consensus
 from geoalign.lab.analysis.detection import detect
-from geoalign.lab.analysis.statistics import Interval, mean
-from geoalign.lab.audit.terminal import consensus_in_words
+from geoalign.lab.analysis.statistics import mean
 from geoalign.lab.compare.extract import detection as compared
 from geoalign.lab.compare.extract import extract
 from geoalign.lab.config.compare import CompareConfig
@@ -106,17 +105,6 @@ def test_accuracy_on_new_groups_is_the_same(run):
     console = Console(record=True, width=200)
     print_summary(console, summarise(RunFolder(run)), "geoalign", run)
     assert f"{interval.estimate:.2f} ({interval.low:.2f} to {interval.high:.2f}; 0.50)" in console.export_text()
-
-
-def test_the_verdict_on_a_dump_is_the_same_on_the_terminal_and_on_the_page():
-    for low, high, word, level in (
-        (0.55, 0.69, "Consensus: yes", "yes"), (0.4, 0.6, "Consensus: none", "no"),
-        (0.2, 0.4, "Consensus: against", "against"), (0.5, 0.6, "Consensus: none", "no"),
-    ):  # fmt: skip
-        numbers = {"new_group_accuracy_low": low, "new_group_accuracy_high": high, "groups": 40}
-        said = consensus_in_words({"new_group_accuracy": (low + high) / 2, **numbers})
-        assert said.startswith(word)
-        assert level_of(Interval((low + high) / 2, low, high), CHANCE) == level
 
 
 def test_accuracy_is_the_same(run):

@@ -12,7 +12,7 @@ from safetensors import safe_open
 from torch import Tensor
 
 from geoalign.errors import ConfigError, InputError
-from geoalign.shown import brief, listed, shown
+from geoalign.shown import brief, listed
 
 # Others have no arithmetic here: 8 bits and less are codes that mean something with a scale alone.
 _NUMBERS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -39,12 +39,12 @@ def find_hidden_files(given: Sequence[Path], dumps: Sequence[Path]) -> list[Path
     return list(given)
 
 
-def read_hidden(path: Path, *, rows: int, dump: Path, tensor: str | None = None) -> Float[Tensor, "n d"]:
+def read_hidden(path: Path, *, rows: int, dump: Path) -> Float[Tensor, "n d"]:
     """The states of all `rows` rollouts of a dump, those left out included, as a view of the file: nothing is read yet.
 
-    `tensor` is their name in a safetensors file; None: `hidden`, or the only one there.
+    In a safetensors file they are `hidden`, or the only tensor there.
     """
-    states = _npy(path) if path.suffix == ".npy" else _safetensors(path, tensor)
+    states = _npy(path) if path.suffix == ".npy" else _safetensors(path)
     if states.dim() != 2 or len(states) != rows or states.shape[1] < 2:
         raise InputError(
             f"{path}: hidden states: expected {rows} rows, one for each rollout of {dump}, and at least 2 columns, "
@@ -84,17 +84,13 @@ def _npy(path: Path) -> Tensor:
         raise InputError(f"{path}: hidden states: expected a .npy file of floating-point numbers, got {got}") from error
 
 
-def _safetensors(path: Path, tensor: str | None) -> Tensor:
+def _safetensors(path: Path) -> Tensor:
     try:
         with safe_open(path, framework="pt") as file:
             names = list(file.keys())
-            chosen = tensor or ("hidden" if "hidden" in names else names[0] if len(names) == 1 else None)
-            if chosen is not None and chosen in names:
-                states: Tensor = file.get_tensor(chosen)
+            if "hidden" in names or len(names) == 1:
+                states: Tensor = file.get_tensor("hidden" if "hidden" in names else names[0])
                 return states
     except Exception as error:  # dozens of kinds; the message has its text
         raise InputError(f"{path}: hidden states: expected a safetensors file, got {brief(error)}") from error
-    wanted = f"a tensor {shown(chosen)}" if chosen else "a tensor `hidden`, or one tensor alone"
-    raise InputError(
-        f"{path}: hidden states: expected {wanted}, got {listed(names) or 'none'}; --set hidden_tensor=NAME picks one"
-    )
+    raise InputError(f"{path}: hidden states: expected a tensor `hidden`, or one alone, got {listed(names) or 'none'}")

@@ -237,22 +237,15 @@ def _resolved(
 
 
 def _check(path: Path, layout: Layout, rows: Sequence[Mapping[str, Any]]) -> None:
-    missing = [role for role in ("reward", "response") if role not in layout.fields]
-    if layout.format is PLAIN:
-        missing = [role for role in missing if role == "reward"]
+    for role in (role for role in NEEDED if role in layout.fields):
+        for name in layout.rewards if role == "reward" else (layout.fields[role],):
+            there = any(name in row or field_of(row, name) is not None for row in rows)
+            if not there and not (role == "reward" and layout.format.reward_may_lack):
+                raise ConfigError(f"{path}: {role}: expected a field {name!r}, got {_columns(rows)}")
+    wanted = ("reward",) if layout.format is PLAIN else ("reward", "response")
+    missing = [role for role in wanted if role not in layout.fields]
     if not layout.format.lists and "group" not in layout.fields:
         missing.append("prompt")
-    named = {role: name for role, name in layout.fields.items() if role in NEEDED}
-    absent = {
-        role: part
-        for role, name in named.items()
-        for part in (name.split("+") if role == "reward" else [name])
-        if not any(part.strip() in row or field_of(row, part.strip()) is not None for row in rows)
-    }
-    if layout.format.reward_may_lack:
-        absent.pop("reward", None)
-    for role, name in absent.items():
-        raise ConfigError(f"{path}: {role}: expected a field {name.strip()!r}, got {_columns(rows)}")
     if missing:
         raise ConfigError(
             f"{path}: {', '.join(missing)}: expected in the format {layout.format.name}, got {_columns(rows)}; {_HINT}"
@@ -277,15 +270,13 @@ def _trl_reward(path: Path, rows: Sequence[Mapping[str, Any]]) -> str:
         numbers = [value for value in values if isinstance(value, (int, float)) and not isinstance(value, bool)]
         if numbers and len(numbers) + values.count(None) == len(values) and name not in _NO_REWARDS:
             columns.append(name)
-    if len(columns) == 1:
-        return columns[0]
-    expected = "expected one column of rewards between completion and advantage"
-    if not columns:
-        raise ConfigError(f"{path}: reward: {expected}, got {_columns(rows)}; name it by --field reward=NAME")
-    raise ConfigError(
-        f"{path}: reward: {expected}, got {listed(columns)}, which may be rewards or other numbers: "
-        f"name those that add up by --field reward={brief('+'.join(columns[:2]), 80)}"
-    )
+    if len(columns) != 1:
+        got = f"{listed(columns)}, which may be rewards or other numbers" if columns else _columns(rows)
+        raise ConfigError(
+            f"{path}: reward: expected one column of rewards between completion and advantage, got {got}: "
+            f"name those that add up by --field reward={brief('+'.join(columns[:2]), 80) or 'NAME'}"
+        )
+    return columns[0]
 
 
 def _columns(rows: Sequence[Mapping[str, Any]]) -> str:

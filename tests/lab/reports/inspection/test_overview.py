@@ -2,7 +2,8 @@
 
 import pytest
 
-from geoalign.lab.reports.inspection.overview import counts, facts, repeated, skipped, steps_of, verdict
+from geoalign.lab.analysis.audited import audited_consensus
+from geoalign.lab.reports.inspection.overview import counts, facts, repeated, skipped, steps_of
 from geoalign.lab.store.inspection import read_inspection
 
 
@@ -39,22 +40,19 @@ def test_counts_that_say_nothing_are_left_out(tmp_path, write_inspection):
 
 
 @pytest.mark.parametrize(
-    ("consensus", "level", "words"),
+    ("numbers", "level", "words"),
     [
-        ({"new_group_accuracy": 0.62, "new_group_accuracy_low": 0.55, "new_group_accuracy_high": 0.69, "groups": 40},
-         "yes", "62.0% of pairs (95% interval over 40 groups: 55.0% to 69.0%; chance 50%)"),
-        ({"new_group_accuracy": 0.52, "new_group_accuracy_low": 0.45, "new_group_accuracy_high": 0.59},
-         "no", "no better than chance"),
-        ({"new_group_accuracy": 0.3, "new_group_accuracy_low": 0.2, "new_group_accuracy_high": 0.4},
-         "against", "30.0%"),
-        ({"new_group_accuracy": 0.62, "new_group_accuracy_low": None, "new_group_accuracy_high": None},
-         "unknown", "(95% interval: –; chance 50%)"),
-        ({"new_group_accuracy": None, "reason": "One <group> only."}, "unknown", "One <group> only."),
-        ({}, "unknown", ""),
+        ((0.62, 0.55, 0.69), "yes", "62.0% of pairs (95% interval over 40 groups: 55.0% to 69.0%; chance 50%)"),
+        ((0.52, 0.45, 0.59), "no", "no better than chance"),
+        ((0.3, 0.2, 0.4), "against", "30.0%"),
+        ((0.62, None, None), "unknown", "(95% interval over 40 groups: –; chance 50%)"),
+        ((None, None, None), "unknown", "One <group> only."),
     ],
-)  # fmt: skip
-def test_the_verdict(tmp_path, write_inspection, consensus, level, words):
-    found = verdict(read_inspection(write_inspection(tmp_path, consensus=consensus)))
+)
+def test_the_verdict_of_page_and_terminal(numbers, level, words):
+    keys = ("new_group_accuracy", "new_group_accuracy_low", "new_group_accuracy_high")
+    consensus = dict(zip(keys, numbers, strict=True)) | {"groups": 40, "reason": "One <group> only."}
+    found = audited_consensus({"consensus": consensus})
     assert found.level == level
     assert words in found.text
 

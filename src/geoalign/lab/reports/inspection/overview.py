@@ -8,13 +8,11 @@ from typing import Any
 import numpy as np
 import pandas
 
-from geoalign.lab.analysis.consensus import CHANCE, HEADLINES, Verdict, level_of
-from geoalign.lab.analysis.statistics import Interval
-from geoalign.lab.analysis.verifier import doubtful_prompts, refused_line, verifier_lines
+from geoalign.lab.analysis.audited import doubtful_prompts, refused_line, verifier_lines
 from geoalign.lab.reports.documents import Count
 from geoalign.lab.store.inspection import Inspection
 from geoalign.lab.store.rollouts import RolloutStep
-from geoalign.lab.text import ends, inert, percent
+from geoalign.lab.text import inert
 
 _COLUMNS = ("group", "reward", "true_reward", "score", "anomalous", "source", "weight")
 
@@ -44,31 +42,6 @@ def counts(scored: pandas.DataFrame) -> list[Count]:
 
 def _count(name: str, value: float, of: float, note: str) -> Count:
     return Count(name, float(value), value / of if of and not math.isnan(of) else math.nan, note)
-
-
-def verdict(inspection: Inspection) -> Verdict:
-    """Is there a consensus at all? From the summary's measurement."""
-    measured = inspection.summary.get("consensus") or {}
-    accuracy = measured.get("new_group_accuracy")
-    if accuracy is None:
-        return Verdict("unknown", "No accuracy on new groups was measured.", inert(measured.get("reason") or ""), 0)
-    ends_of = (measured.get(f"new_group_accuracy_{end}") for end in ("low", "high"))
-    interval = Interval(accuracy, *(math.nan if end is None else end for end in ends_of))
-    level = level_of(interval, CHANCE)
-    over = f" over {measured['groups']:,} groups" if "groups" in measured else ""
-    text = (
-        "On groups it had not been trained on, what the projector learnt told the better response of a pair from the "
-        f"worse one in {accuracy:.1%} of pairs (95% interval{over}: {ends(interval, percent)}; chance {CHANCE:.0%})."
-    )
-    return Verdict(level, HEADLINES[level], f"{text} {_ADVICE.get(level, '')}".strip(), 0)
-
-
-_WITHOUT = "Flags without a consensus are no better than chance: read them as a sample, not as a verdict."
-_ADVICE = {
-    "yes": "A flag says that a reward disagrees with this consensus, not that it is wrong.",
-    "no": _WITHOUT,
-    "against": _WITHOUT,
-}
 
 
 def facts(inspection: Inspection) -> list[tuple[str, str]]:

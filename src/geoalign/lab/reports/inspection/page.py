@@ -8,10 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
+from geoalign.lab.analysis.audited import audited_consensus
 from geoalign.lab.reports.documents import Drawn, Gallery, Inline, first_middle_last, inline, write_page
 from geoalign.lab.reports.figures.scores import cosine_panel, density_panel, flag_panels, rank_curves, rank_panel
 from geoalign.lab.reports.inspection.bundle import Bundle, bundle
-from geoalign.lab.reports.inspection.overview import counts, facts, repeated, skipped, steps_of, verdict, verifier
+from geoalign.lab.reports.inspection.overview import counts, facts, repeated, skipped, steps_of, verifier
 from geoalign.lab.store.curation import FIGURES, REPORT_FILE
 from geoalign.lab.store.inspection import Inspection, read_inspection
 from geoalign.lab.store.rollouts import Density, RolloutStep
@@ -40,7 +41,7 @@ def build_inspection(folder: Path) -> Path:
         facts=facts(inspection),
         sheets=["report.css", "inspection.css"],
         scripts=scripts(),
-        verdict=verdict(inspection),
+        verdict=audited_consensus(inspection.summary),
         counts=counts(inspection.scored),
         verifier=verifier(inspection),
         sections=[gallery.section(name, title, drawn) for name, title, drawn in inspection_sections(inspection)],

@@ -53,7 +53,7 @@ def test_scores_of_rows_that_do_not_count_are_not_ranked(batch):
 def test_the_mean_is_over_batches_where_it_is_defined():
     mean, batches = mean_ranking([Ranking(0.5, 0.25), Ranking(NAN, NAN), Ranking(1.0, 0.75)])
     assert batches == 2
-    assert (mean.auroc, mean.average_precision) == pytest.approx((0.75, 0.5))
+    assert (mean.auroc, mean.auprc) == pytest.approx((0.75, 0.5))
     nothing, batches = mean_ranking([Ranking(NAN, NAN)])
     assert (batches, math.isnan(nothing.auroc)) == (0, True)
 

@@ -42,17 +42,16 @@ def consensus(run: Run) -> Verdict:
     series = run.series("geoalign/new_group_accuracy")
     if not len(series):
         return Verdict("unknown", "No accuracy on new groups was measured.", _why_unmeasured(run), 0)
-    chance = _chance(run)
     overall = _interval(run, series.values)
-    level = level_of(overall, chance)
+    level = level_of(overall, CHANCE)
     last = series.values[-(len(series) // 4) :]
     late = _interval(run, last) if len(series) >= LATE_FROM else overall
-    if level == "yes" and level_of(late, chance) != "yes":
+    if level == "yes" and level_of(late, CHANCE) != "yes":
         level = "faded"
     over = "one step" if len(series) == 1 else f"mean over {len(series)} steps"
     text = [
         f"On groups the projector had not been trained on, it told the better response of a pair from the worse one in "
-        f"{overall.estimate:.1%} of pairs ({over}; 95% interval {ends(overall, percent)}; chance {chance:.0%})."
+        f"{overall.estimate:.1%} of pairs ({over}; 95% interval {ends(overall, percent)}; chance {CHANCE:.0%})."
     ]
     if len(series) >= LATE_FROM:
         text.append(f"Over the last {len(last)} of these steps it was {late.estimate:.1%} ({ends(late, percent)}).")
@@ -88,11 +87,6 @@ def accuracy_on_new_groups(values: Sequence[float], low: Sequence[float], high: 
 def _interval(run: Run, values: Floats) -> Interval:
     low, high = (run.series(f"geoalign/new_group_accuracy_{end}").values for end in ("low", "high"))
     return accuracy_on_new_groups(values.tolist(), low.tolist(), high.tolist())
-
-
-def _chance(run: Run) -> float:
-    series = run.series("geoalign/chance_accuracy")
-    return float(series.values[-1]) if len(series) else CHANCE
 
 
 def _why_unmeasured(run: Run) -> str:

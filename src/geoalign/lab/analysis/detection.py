@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -27,6 +27,8 @@ from geoalign.lab.analysis.statistics import (
     PairedDifference,
     auroc,
     average_precision,
+    known,
+    mean,
     mean_interval,
     paired_difference,
     wilson_interval,
@@ -48,16 +50,11 @@ OWN_SCORE = "score"
 PAIR_COUNTS = ("pair_count", "fewest_pairs")
 
 
-@dataclass(frozen=True)
-class Ranking:
+class Ranking(NamedTuple):
     """AUROC and average precision of one score on one batch; NaN where rows of one kind alone have a score."""
 
     auroc: float
-    average_precision: float
-
-    @property
-    def defined(self) -> bool:
-        return not math.isnan(self.auroc)
+    auprc: float
 
 
 @dataclass(frozen=True)
@@ -97,24 +94,22 @@ def pair_counts(rewards: Float[np.ndarray, " b"], groups: Int[np.ndarray, " b"])
 
     A row without a reward is in none.
     """
-    known = ~np.isnan(rewards)
+    rewarded = ~np.isnan(rewards)
     counts = np.zeros(len(rewards), dtype=np.int64)
-    if not known.any():
+    if not rewarded.any():
         return counts
-    _, group = np.unique(groups[known], return_inverse=True)
-    _, level = np.unique(rewards[known], return_inverse=True)
+    _, group = np.unique(groups[rewarded], return_inverse=True)
+    _, level = np.unique(rewards[rewarded], return_inverse=True)
     _, cell, sizes = np.unique(np.stack([group, level]), axis=1, return_inverse=True, return_counts=True)
-    counts[known] = np.bincount(group)[group] - sizes[cell.reshape(-1)]
+    counts[rewarded] = np.bincount(group)[group] - sizes[cell.reshape(-1)]
     return counts
 
 
 def mean_ranking(rankings: Iterable[Ranking]) -> tuple[Ranking, int]:
     """The mean over the batches where the ranking is defined, and their number; NaN and 0 where there is none."""
-    defined = [item for item in rankings if item.defined]
-    if not defined:
-        return Ranking(math.nan, math.nan), 0
-    area = sum(item.auroc for item in defined) / len(defined)
-    return Ranking(area, sum(item.average_precision for item in defined) / len(defined)), len(defined)
+    defined = [item for item in rankings if not math.isnan(item.auroc)]
+    areas, precisions = zip(*defined, strict=True) if defined else ((), ())
+    return Ranking(mean(areas), mean(precisions)), len(defined)
 
 
 # --- every score and control of a run, or of the seeds of an arm ------------------------------------------------------
@@ -209,21 +204,16 @@ def detection(
     base_rate: Interval,
     interval: Callable[[Floats], Interval],
 ) -> Detection | None:
-    """Detection over steps or seeds, of each the AUROC and average precision by score, NaN where undefined; None where
-    no score has any."""
-    unknown = (math.nan, math.nan)
+    """Detection over steps or seeds, of each the `Ranking` by score; None where no score has any."""
     names = list(dict.fromkeys(name for scores in units.values() for name in scores))
-    areas = {name: {unit: scores.get(name, unknown)[0] for unit, scores in units.items()} for name in names}
-    if all(math.isnan(value) for column in areas.values() for value in column.values()):
+    unknown = Ranking(math.nan, math.nan)
+    found = {name: np.array([scores.get(name, unknown) for scores in units.values()]) for name in names}
+    areas = {name: dict(zip(units, column[:, 0].tolist(), strict=True)) for name, column in found.items()}
+    if all(np.isnan(column[:, 0]).all() for column in found.values()):
         return None
     rows = tuple(
-        ScoreDetection(
-            score=name,
-            auroc=interval(np.array(list(areas[name].values()))),
-            auprc=interval(np.array([scores.get(name, unknown)[1] for scores in units.values()])),
-            count=sum(not math.isnan(value) for value in areas[name].values()),
-        )
-        for name in names
+        ScoreDetection(name, interval(column[:, 0]), interval(column[:, 1]), len(known(column[:, 0])))
+        for name, column in found.items()
     )
     controls = [row for row in rows if row.score in PAIR_COUNTS and not math.isnan(row.auroc.estimate)]
     control = max(controls, key=lambda row: row.auroc.estimate).score if controls else ""
@@ -247,8 +237,7 @@ def detect(run: Run) -> RunDetection:
     mean_score = sums_over_pairs(run.curator)
     flags, unscored, units = Tally(), 0, {}
     for step in run.rollouts:
-        ranked = rankings_of(step, mean_score=mean_score)
-        units[step.step] = {name: (item.auroc, item.average_precision) for name, item in ranked.items()}
+        units[step.step] = rankings_of(step, mean_score=mean_score)
         flags += tally_of(step, step.anomalous)
         unscored += int((step.flipped & step.flip_known & ~step.scored).sum())
     precision = wilson_interval(flags.marked_corrupted, flags.marked)

@@ -13,31 +13,10 @@ from scipy.stats import binomtest, rankdata
 from scipy.stats import t as student
 
 from geoalign.errors import InputError
-from geoalign.method.intervals import Interval, clustered_proportion, mean_interval, t_quantile
-
-__all__ = [
-    "MIN_SEEDS",
-    "Interval",
-    "PairedDifference",
-    "auroc",
-    "average_precision",
-    "clustered_proportion",
-    "ema",
-    "holm",
-    "known",
-    "largest_drop",
-    "mean",
-    "mean_interval",
-    "mean_pass_at_k",
-    "oscillation",
-    "paired_difference",
-    "pass_at_k",
-    "powers_of_two",
-    "seed_interval",
-    "share_interval",
-    "spread",
-    "wilson_interval",
-]
+from geoalign.method.intervals import Interval as Interval
+from geoalign.method.intervals import clustered_proportion as clustered_proportion
+from geoalign.method.intervals import mean_interval as mean_interval
+from geoalign.method.intervals import t_quantile
 
 # Two values give a t interval in name only: its factor is 12.7, and their spread says next to nothing.
 MIN_SEEDS = 3

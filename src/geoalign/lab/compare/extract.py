@@ -11,7 +11,6 @@ import numpy as np
 from geoalign.lab.analysis.consensus import curation_seconds
 from geoalign.lab.analysis.detection import (
     SCORES,
-    Ranking,
     Tally,
     mean_ranking,
     pair_counts,
@@ -127,19 +126,12 @@ def detection(generations: Iterable[RolloutStep], *, mean_score: bool) -> dict[s
 
     The precision is that of the replaced rows, and is None where no row in a pair was corrupted.
     """
-    rankings: dict[str, list[Ranking]] = {name: [] for name in SCORES}
-    counts = Tally()
-    for step in generations:
-        counts += tally_of(step, replaced_rows(step))
-        for name, ranked in rankings_of(step, mean_score=mean_score).items():
-            rankings[name].append(ranked)
-    means = {name: mean_ranking(ranked) for name, ranked in rankings.items()}
+    generations = list(generations)
+    counts = sum((tally_of(step, replaced_rows(step)) for step in generations), Tally())
+    ranked = [rankings_of(step, mean_score=mean_score) for step in generations]
+    means = {name: mean_ranking(each[name] for each in ranked if name in each) for name in SCORES}
     return {
-        **{
-            name: {"auroc": quality.auroc, "auprc": quality.average_precision, "generations": count}
-            for name, (quality, count) in means.items()
-            if count
-        },
+        **{name: {**quality._asdict(), "generations": count} for name, (quality, count) in means.items() if count},
         "precision_among_replaced": counts.precision if counts.marked and counts.corrupted else None,
         "base_rate": counts.base_rate if counts.rows else None,
     }

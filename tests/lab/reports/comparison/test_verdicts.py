@@ -36,7 +36,7 @@ WIN, LOSS, NOTHING = difference(0.02, 0.06), difference(-0.06, -0.02), differenc
 
 
 def against(found, *, arm="geoalign", other="grpo", kind="primary", adjusted=NAN):
-    return Comparison("flip_10", arm, other, kind, found, adjusted)
+    return Comparison(arm, other, kind, found, adjusted)
 
 
 # --- headroom ---------------------------------------------------------------------------------------------------------
@@ -54,7 +54,7 @@ def against(found, *, arm="geoalign", other="grpo", kind="primary", adjusted=NAN
     ],
 )  # fmt: skip
 def test_headroom(found, verdict, said):
-    statement = headroom_statement("flip_10", 0.1, against(found, arm="oracle", kind="headroom"), PLAN)
+    statement = headroom_statement(0.1, against(found, arm="oracle", kind="headroom"), PLAN)
     assert statement.verdict == verdict
     assert said in statement.text
     assert statement.text.startswith("Headroom, oracle minus grpo: ")
@@ -62,10 +62,10 @@ def test_headroom(found, verdict, said):
 
 
 def test_headroom_without_an_oracle_or_without_corruption():
-    missing = headroom_statement("a", 0.1, None, CompareConfig(arms={}, oracle=None))
+    missing = headroom_statement(0.1, None, CompareConfig(arms={}, oracle=None))
     assert (missing.verdict, missing.kind) == ("none", "headroom")
     assert "The headroom was not measured" in missing.text
-    clean = headroom_statement("a", 0.0, against(WIN, arm="oracle"), PLAN)
+    clean = headroom_statement(0.0, against(WIN, arm="oracle"), PLAN)
     assert clean.verdict == "none"
     assert "No reward is corrupted at this level" in clean.text
     assert NO_VERDICT in clean.text
@@ -164,13 +164,10 @@ def test_no_claim_for_geoalign_without_its_difference_to_the_pair_count():
 )
 def test_detection(gain, verdict, said):
     empty = Interval(NAN, NAN, NAN)
-    statement = detection_statement("a", "geoalign", Detection((), empty, empty, "fewest_pairs", gain))
+    statement = detection_statement("geoalign", Detection((), empty, empty, "fewest_pairs", gain))
     assert (statement.verdict, statement.kind) == (verdict, "detection")
     assert said in statement.text
     assert "fewest_pairs" in statement.text
-
-
-# --- numbers ----------------------------------------------------------------------------------------------------------
 
 
 # --- from results -----------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,6 @@ from geoalign.lab.analysis.comparison.table import (
     PRIMARY,
     ArmRow,
     Comparison,
-    Failure,
     LevelTable,
     Measure,
     Table,
@@ -46,6 +45,7 @@ from geoalign.lab.config.compare import METRICS, CompareConfig
 from geoalign.lab.config.layers import flat
 from geoalign.lab.store.comparison import ComparisonFolder
 from geoalign.lab.store.comparison_results import Cell, read_results
+from geoalign.lab.store.json_files import finite
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,11 +84,11 @@ def analyse(cells: Sequence[Cell], plan: CompareConfig) -> Table:
     """
     kept = planned_cells(cells, plan)
     levels = tuple(_level(name, [cell for cell in kept if cell.level == name], plan) for name in plan.levels)
-    return Table(levels, _failures(kept), tuple(_notes(kept, len(cells) - len(kept), plan)))
+    return Table(levels, _failed(kept), tuple(_notes(kept, len(cells) - len(kept), plan)))
 
 
-def _failures(cells: Sequence[Cell]) -> tuple[Failure, ...]:
-    return tuple(Failure(cell.level, cell.arm, cell.seed, cell.error) for cell in cells if not cell.finished)
+def _failed(cells: Sequence[Cell]) -> tuple[Cell, ...]:
+    return tuple(cell for cell in cells if not cell.finished)
 
 
 def _level(name: str, cells: Sequence[Cell], plan: CompareConfig) -> LevelTable:
@@ -107,7 +107,7 @@ def _level(name: str, cells: Sequence[Cell], plan: CompareConfig) -> LevelTable:
         rows=rows,
         headroom=next((item for item in comparisons if item.kind == HEADROOM), None),
         comparisons=comparisons,
-        statements=tuple(level_statements(name, rate, comparisons, rows, plan)),
+        statements=tuple(level_statements(rate, comparisons, rows, plan)),
     )
 
 
@@ -183,7 +183,7 @@ def _row(
         curator=example.curator if example else "",
         settings=example.settings if example else {},
         seeds=tuple(cell.seed for cell in done),
-        failures=_failures(cells),
+        failures=_failed(cells),
         missing=tuple(seed for seed in plan.seeds if seed not in started),
         evaluations=min((final_score(cell, plan.metric, plan.last_evaluations)[1] for cell in done), default=0),
         measures={name: _measure(numbers, name, arm, plan) for name in MEASURES},
@@ -232,7 +232,7 @@ def _comparisons(rows: Sequence[ArmRow], plan: CompareConfig) -> list[Comparison
             kind = _kind(row, other, plan) if other is not None else ""
             if other is not None and kind:
                 difference = paired_difference(row.score.values, other.score.values)
-                comparisons.append(Comparison(row.level, row.arm, other.arm, kind, difference, math.nan))
+                comparisons.append(Comparison(row.arm, other.arm, kind, difference, math.nan))
     return comparisons
 
 
@@ -326,38 +326,25 @@ def _word(value: Any) -> str:
 
 def table_as_json(table: Table, plan: CompareConfig) -> dict[str, object]:
     """The table as plain values for table.json; NaN becomes null, curves are left out (the results hold them)."""
-    return {
-        "schema_version": 1,
-        "metric": plan.metric,
-        "baseline": plan.baseline,
-        "levels": [_level_as_json(level) for level in table.levels],
-        "failures": [vars(failure) for failure in table.failures],
-        "notes": list(table.notes),
-    }
+    levels = []
+    for level in table.levels:
+        facts = {name: getattr(level, name) for name in ("level", "rate", "corruption", "decidable")}
+        arms = [_arm_as_json(row) for row in level.rows]
+        said = {name: [asdict(item) for item in getattr(level, name)] for name in ("comparisons", "statements")}
+        levels.append({**facts, "arms": arms, **said})
+    head = {"schema_version": 1, "metric": plan.metric, "baseline": plan.baseline}
+    found: dict[str, object] = finite(
+        {**head, "levels": levels, "failures": _errors(table.failures), "notes": table.notes}
+    )
+    return found
 
 
-def _level_as_json(level: LevelTable) -> dict[str, object]:
-    arms = [{**_fields(row, leave=("measures", "curves")), **row.measures} for row in level.rows]
-    return {
-        "level": level.level,
-        "rate": _plain(level.rate),
-        "corruption": level.corruption,
-        "decidable": level.decidable,
-        "arms": _plain(arms),
-        "comparisons": _plain([_fields(item) for item in level.comparisons]),
-        "statements": _plain([_fields(item) for item in level.statements]),
-    }
+def _arm_as_json(row: ArmRow) -> dict[str, object]:
+    facts = asdict(replace(row, failures=(), measures={}, curves={}))
+    del facts["measures"], facts["curves"]
+    measures = {name: asdict(measure) for name, measure in row.measures.items()}
+    return {**facts, **measures, "failures": _errors(row.failures)}
 
 
-def _fields(item: object, leave: Sequence[str] = ()) -> dict[str, object]:
-    return {name: value for name, value in vars(item).items() if name not in ("level", *leave)}
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(key): _plain(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(entry) for entry in value]
-    return _plain(vars(value)) if hasattr(value, "__dict__") else value
+def _errors(cells: Sequence[Cell]) -> list[dict[str, object]]:
+    return [{name: getattr(cell, name) for name in ("level", "arm", "seed", "error")} for cell in cells]

@@ -10,18 +10,9 @@ from typing import Any
 from geoalign.lab.analysis.detection import SCORES, Detection
 from geoalign.lab.analysis.statistics import Interval, PairedDifference
 from geoalign.lab.store.columns import Floats, Ints
+from geoalign.lab.store.comparison_results import Cell
 
 PRIMARY, EXPLORATORY, HEADROOM, BOUND = "primary", "exploratory", "headroom", "bound"
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A cell that crashed, and why."""
-
-    level: str
-    arm: str
-    seed: int
-    error: str
 
 
 @dataclass(frozen=True)
@@ -35,13 +26,12 @@ class Measure:
 
 @dataclass(frozen=True)
 class Comparison:
-    """An arm's final score minus another arm's at one level.
+    """An arm's final score minus another arm's.
 
     `kind` is "primary" (fixed beforehand, raw p), "exploratory" (`adjusted_p` is Holm's within the level), "headroom"
     or "bound"; `adjusted_p` is NaN but for exploratory ones.
     """
 
-    level: str
     arm: str
     against: str
     kind: str
@@ -64,7 +54,7 @@ class ArmRow:
 
     Attributes:
         role: as `CompareConfig.role`.
-        seeds: finished seeds; `failures`: seeds that crashed; `missing`: planned seeds without a result.
+        seeds: finished seeds; `failures`: cells that crashed; `missing`: planned seeds without a result.
         evaluations: evaluations behind the final score, the fewest over seeds.
         measures: those of `analysis.MEASURES`, by name.
         pass_at_k: of the last evaluation, mean over its sets.
@@ -77,7 +67,7 @@ class ArmRow:
     curator: str
     settings: Mapping[str, Any]
     seeds: tuple[int, ...]
-    failures: tuple[Failure, ...]
+    failures: tuple[Cell, ...]
     missing: tuple[int, ...]
     evaluations: int
     measures: Mapping[str, Measure]
@@ -108,7 +98,6 @@ class Statement:
     `verdict`: "better", "worse", "undecided" (the interval holds zero) or "none" (no verdict is possible).
     """
 
-    level: str
     arm: str
     kind: str
     verdict: str
@@ -166,5 +155,5 @@ class Table:
     """The whole comparison."""
 
     levels: tuple[LevelTable, ...]
-    failures: tuple[Failure, ...]
+    failures: tuple[Cell, ...]
     notes: tuple[str, ...]

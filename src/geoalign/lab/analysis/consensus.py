@@ -36,8 +36,7 @@ class Verdict:
 def consensus(run: Run) -> Verdict:
     """Compares accuracy on new groups with chance, over the run and over its last quarter.
 
-    The interval over the run is Student's t over steps, which takes steps as independent; with one step it is that
-    step's own interval over groups.
+    The interval is Student's t over steps, taken as independent; one step has its own interval over groups.
     """
     series = run.series("geoalign/new_group_accuracy")
     if not len(series):
@@ -118,7 +117,6 @@ def agreement(
 
 
 def agreement_of(run: Run) -> Agreement:
-    """The agreement of a run from its log."""
     applied, observed = (run.series(f"geoalign/{name}").values for name in (APPLIED, OBSERVED))
     return agreement(applied, observed)
 

@@ -1,15 +1,11 @@
 """How well corrupted rewards are detected: the one definition behind terminal summary, report and comparison.
 
-A row *counts* where it is known whether its reward was corrupted and it is in a pair: its group holds another
-reward. Nobody who compares the rollouts of a group could rank any other row. Over these rows:
-
-- base rate: the share that was corrupted;
-- AUROC and average precision: a score ranks those of them that it scored, within one batch; a run has the mean over the
-  batches where that is defined;
-- recall: the share of the corrupted ones that was marked.
+A row *counts* where it is known whether its reward was corrupted and it is in a pair: its group holds another reward.
+Over these rows: base rate, the share that was corrupted; AUROC and average precision of a score within one batch, for a
+run the mean over batches where defined; recall, the share of the corrupted ones that was marked (flagged, or replaced).
 
 Precision is the share of corrupted rows among all marked rows of known truth, in a pair or not: whoever marks a row
-that could not be ranked answers for it. "Marked" is what the caller looks at: flagged by the curator, or replaced.
+that could not be ranked answers for it.
 """
 
 from __future__ import annotations
@@ -75,25 +71,19 @@ class Tally:
 
     @property
     def base_rate(self) -> float:
-        """Share of corrupted rewards among the rows that count; NaN where there is none."""
         return self.corrupted / self.rows if self.rows else math.nan
 
     @property
     def precision(self) -> float:
-        """Share of corrupted rewards among the marked rows; NaN where nothing was marked."""
         return self.marked_corrupted / self.marked if self.marked else math.nan
 
     @property
     def recall(self) -> float:
-        """Share of the corrupted rows that count which was marked; NaN where none was corrupted."""
         return self.found / self.corrupted if self.corrupted else math.nan
 
 
 def pair_counts(rewards: Float[np.ndarray, " b"], groups: Int[np.ndarray, " b"]) -> Int[np.ndarray, " b"]:
-    """[B] for each row the rows of its group with a different finite reward: the pairs it is in (Eq. 3, all pairs).
-
-    A row without a reward is in none.
-    """
+    """[B] for each row the rows of its group with a different finite reward: the pairs it is in (Eq. 3, all pairs)."""
     rewarded = ~np.isnan(rewards)
     counts = np.zeros(len(rewards), dtype=np.int64)
     if not rewarded.any():
@@ -154,7 +144,6 @@ def rankings_of(step: RolloutStep, *, mean_score: bool = False) -> dict[str, Ran
 
 
 def tally_of(step: RolloutStep, marked: Bool[np.ndarray, " b"]) -> Tally:
-    """The counts of a generation."""
     counting, known_marked = _counting(step), step.flip_known & marked
     each = (
         counting, counting & step.flipped, known_marked, known_marked & step.flipped, counting & marked & step.flipped
@@ -180,11 +169,8 @@ class ScoreDetection:
 
 @dataclass(frozen=True)
 class Detection:
-    """Detection in a run or by an arm: each score, precision among the marked, what its score has above the pair count.
-
-    `control` is the direction of the pair count that ranks better over these steps or seeds, empty where there is none;
-    `gain` the own score's AUROC minus that one's, paired by step or seed.
-    """
+    """Detection in a run or by an arm. `control` is the direction of the pair count that ranks better, "" where
+    there is none; `gain` the own score's AUROC minus that one's, paired by step or seed."""
 
     rows: tuple[ScoreDetection, ...]
     precision: Interval
@@ -193,7 +179,6 @@ class Detection:
     gain: PairedDifference
 
     def row(self, score: str) -> ScoreDetection | None:
-        """The row of a score; None where it was not measured."""
         return next((row for row in self.rows if row.score == score), None)
 
 

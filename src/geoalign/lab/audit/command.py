@@ -96,9 +96,8 @@ class Input:
 def find_inputs(request: AuditRequest) -> list[Input]:
     """The files that the arguments name, with their layouts, by the step that they name where all name one.
 
-    A folder stands for the dumps in it, in the order of the numbers in their names; of a run of `geoalign train` for
-    its `rollouts`, of a TRL run for its `completions`. Files of states belong to the dumps in the order of the
-    arguments.
+    A folder stands for the dumps in it by the numbers in their names, of a run for its `rollouts`, of TRL's for its
+    `completions`.
     """
     paths = [path for text in request.rollouts for path in _files(Path(text).expanduser())]
     if not paths:
@@ -193,10 +192,7 @@ class Audit:
         return self._summary()
 
     def _earlier(self, dump: Dump) -> Path:
-        """The first dump of this call that held the same prompts, responses and rewards.
-
-        Only of formats whose writer is known to repeat itself (`Format.repeats`); whatever else is given twice stays.
-        """
+        """The first dump of this call with the same rollouts and rewards, of a format whose writer repeats itself."""
         if not dump.layout.format.repeats:
             return dump.path
         rows = pandas.util.hash_pandas_object(dump.frame[["prompt", "response", "reward"]], index=False)
@@ -310,10 +306,8 @@ class Audit:
 
 
 def _filtered_lines(frame: pandas.DataFrame) -> Iterator[bytes]:
-    """The rollouts that stay, one a line of JSON, each in its place with the response that stands there afterwards.
-
-    A line has what says which rollout it is, and reward, weight and advantage (where there is one) after curation.
-    """
+    """The rollouts that stay as lines of JSON: each in its place, with the response, reward and weight that stand
+    there."""
     names = ["file", "line", "sample", "step", "group", "id", "prompt", "messages", "response", "replacement"]
     numbers = {"reward": "new_reward", "weight": "weight", "advantage": "advantage"}
     stays = frame[frame["source"] >= 0]

@@ -20,10 +20,8 @@ SUFFIXES = (".safetensors", ".npy")
 
 
 def find_hidden_files(given: Sequence[Path], dumps: Sequence[Path]) -> list[Path]:
-    """The file of states of each dump: as many files as dumps, in their order, or one folder with a file for each.
-
-    In a folder the states of `12.jsonl.gz` are in `12.safetensors` or `12.npy`.
-    """
+    """The file of states of each dump: as many files as dumps, or a folder with `12.npy` (.safetensors) for
+    `12.jsonl.gz`."""
     if len(given) == 1 and given[0].is_dir():
         return [_in_folder(given[0], dump) for dump in dumps]
     if len(given) != len(dumps):
@@ -40,10 +38,8 @@ def find_hidden_files(given: Sequence[Path], dumps: Sequence[Path]) -> list[Path
 
 
 def read_hidden(path: Path, *, rows: int, dump: Path) -> Float[Tensor, "n d"]:
-    """The states of all `rows` rollouts of a dump, those left out included, as a view of the file: nothing is read yet.
-
-    In a safetensors file they are `hidden`, or the only tensor there.
-    """
+    """The states of all `rows` rollouts of a dump, those left out included, as a view of the file: nothing is read
+    yet."""
     states = _npy(path) if path.suffix == ".npy" else _safetensors(path)
     if states.dim() != 2 or len(states) != rows or states.shape[1] < 2:
         raise InputError(

@@ -91,9 +91,8 @@ class StateModel:
         """[B, d] the hidden state of every rollout of a dump, in its order, and how it was read, for `summary.json`;
         fills in the lengths in tokens that the dump lacks.
 
-        Rows go through the model by falling length in batches that depend on nothing else. States lie in `cache` as
-        `<dump>-<key>.npy`, float32, and are taken from there the next time; the key is a hash of the model's files, of
-        every token and of the settings.
+        States lie in `cache` as `<dump>-<key>.npy`, float32, and are taken from there the next time; the key is a hash
+        of the model's files, of every token and of the settings.
         """
         how = self._reading(dump)
         prompts, responses, lengths, cut = self._tokens(dump, how)

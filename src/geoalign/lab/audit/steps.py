@@ -32,10 +32,7 @@ NO_STATES = "There are no hidden states: geometry=none, rewards are judged by an
 
 
 def without_states(section: CuratorSection) -> CuratorSection:
-    """The settings of a curator where no rollout has states: `denoise` goes by answers and identical responses.
-
-    Members of a chain likewise; a section with nothing to change is returned itself.
-    """
+    """The settings of a curator where no rollout has states: `denoise` goes by answers and identical responses."""
     if isinstance(section, ChainConfig):
         members = tuple(without_states(member) for member in section.members)
         same = all(new is old for new, old in zip(members, section.members, strict=True))
@@ -102,10 +99,9 @@ def make_rollouts(frame: pandas.DataFrame, curator: Curator, hidden: Float[Tenso
 def decided(
     frame: pandas.DataFrame, rollouts: Rollouts, curation: Curation, curator: Curator, *, name: str
 ) -> pandas.DataFrame:
-    """A step's frame with the curator's decisions in the slots of the input; its index is that of the whole output.
+    """A step's frame with the curator's decisions in the places of the input; its index is that of the whole output.
 
-    `source` is the row whose content stands in a slot afterwards, -1 where none does. Of each group there are its size,
-    pairs and flagged rollouts, mean and standard deviation (ddof 1) of its rewards.
+    `source` is the row whose content stands in a place afterwards, -1 where none does.
     """
     placement = place(curation, rollouts.groups, by=name)
     index = frame.index.to_numpy()
@@ -150,7 +146,6 @@ def group_pairs(rollouts: Rollouts, details: CurationDetails | None) -> np.ndarr
 
 
 def counts_of(frame: pandas.DataFrame) -> dict[str, int]:
-    """What became of the rollouts of a step, under the names in `summary.json`."""
     groups = frame.drop_duplicates("group")["group_pairs"]
     kept, unscored = frame["source"] >= 0, frame["reward"].isna()
     own = frame["reward"].reindex(frame["source"]).to_numpy()
@@ -173,11 +168,8 @@ def counts_of(frame: pandas.DataFrame) -> dict[str, int]:
 
 
 def pair_columns(frame: pandas.DataFrame, details: CurationDetails | None) -> tuple[dict[str, Any], int]:
-    """The columns of a step's pairs, none for a curator that forms no pairs; and how many were left out.
-
-    All pairs of groups with a flagged rollout are kept; of the others whole groups, evenly spread, up to
-    `PAIRS_PER_STEP` pairs.
-    """
+    """The columns of a step's pairs, and how many were left out: of groups without a flagged rollout whole ones are
+    kept, evenly spread, up to `PAIRS_PER_STEP` pairs."""
     if details is None:
         return {}, 0
     pairs, groups, index = details.pairs, frame["group"].to_numpy(), frame.index.to_numpy()

@@ -44,16 +44,10 @@ def compare(
 
     Args:
         config: the settings; None: those that the comparison in `root` was last run with.
-        resume: go on with a comparison; where there is none, one is started.
         locations: where each setting was written, for error messages.
 
     Returns:
         The error of each run that failed, by the name of its cell.
-
-    Raises:
-        ConfigError: a setting is wrong, or a finished run was made with others.
-        RunFolderError: the folder holds other files, a comparison and `resume` is not set, or is in use; or the warm
-            start failed.
     """
     console = console or Console()
     folder = ComparisonFolder(root)
@@ -117,11 +111,8 @@ def _prepare(
     *,
     threads: int,
 ) -> Mapping[str, Mapping[str, int]]:
-    """Checks every run's settings and makes the shared warm starts, in a process of their own; returns the runs'
-    shapes.
-
-    The comparison counts as started once the check is passed. What an earlier start has done is not done again.
-    """
+    """Checks every run's settings and makes the shared warm starts in one process, unless an earlier start has; the
+    shapes."""
     seeds = list(dict.fromkeys(planned.warm_start_seed for planned in plan))
     starts = [plain_settings(warm_start_run(config, seed)) for seed in seeds]
     folders = [folder.warm_start(seed, config.run.seed) for seed in seeds]

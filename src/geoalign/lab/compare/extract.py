@@ -122,10 +122,7 @@ def replaced_rows(step: RolloutStep) -> Bools:
 
 
 def detection(generations: Iterable[RolloutStep], *, mean_score: bool) -> dict[str, Any]:
-    """The detection quality of a whole run, as `geoalign.lab.analysis.detection` defines it; what is undefined is None.
-
-    The precision is that of the replaced rows, and is None where no row in a pair was corrupted.
-    """
+    """The detection quality of a whole run; what is undefined is None. The precision is that of the replaced rows."""
     generations = list(generations)
     counts = sum((tally_of(step, replaced_rows(step)) for step in generations), Tally())
     ranked = [rankings_of(step, mean_score=mean_score) for step in generations]

@@ -41,11 +41,9 @@ class Board:
         self._status.stop()
 
     def starts(self, cell: Cell, process: WorkerProcess, steps: int) -> None:
-        """A run has begun."""
         self._running[cell] = (process, steps)
 
     def ends(self, cell: Cell, error: str | None) -> None:
-        """A run has ended, well or with an error."""
         process, _ = self._running.pop(cell)
         if error is None:
             self.finished += 1
@@ -57,11 +55,9 @@ class Board:
         self.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def refresh(self) -> None:
-        """Draws the line anew."""
         self._status.update(self.headline())
 
     def headline(self) -> str:
-        """Counts, time gone by, time left."""
         left = self.total - self.finished - self.failed - len(self._running)
         parts = [f"{self.before + self.finished} of {self.before + self.total} runs finished"]
         if self.failed:
@@ -98,10 +94,8 @@ def run_all(
     threads: int,
     keep_runs: bool,
 ) -> dict[str, str]:
-    """Runs every run, at most `workers` at a time, in order; a failure stops none of the others.
-
-    However this call ends, no process is left. Returns the error of each failed run by the name of its cell.
-    """
+    """Runs every run, at most `workers` at a time, whatever fails; leaves no process; the errors by the name of the
+    cell."""
     waiting = deque(runs)
     running: dict[WorkerProcess, PlannedRun] = {}
     failed: dict[str, str] = {}

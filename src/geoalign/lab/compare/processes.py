@@ -41,12 +41,10 @@ class WorkerProcess:
 
     @property
     def number(self) -> int:
-        """The process number."""
         return self._process.pid
 
     @property
     def seconds(self) -> float:
-        """How long ago it was started."""
         return time.monotonic() - self.started
 
     def exit_code(self) -> int | None:
@@ -57,7 +55,6 @@ class WorkerProcess:
         return code
 
     def stop(self) -> None:
-        """Ends it and all that it started."""
         self._end_group()
         self._process.wait()
 
@@ -77,6 +74,5 @@ class WorkerProcess:
 
 
 def last_line(log: Path) -> str:
-    """The last line of a log that is not empty."""
     text = log.read_bytes().decode("utf-8", errors="replace") if log.is_file() else ""
     return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")

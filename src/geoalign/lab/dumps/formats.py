@@ -33,8 +33,6 @@ class Format:
     """One kind of dump.
 
     Attributes:
-        name: for `--format`.
-        title: for people.
         fields: where each role stands; of several names the first that a file has.
         columns: what tells the format from others: a row that has all of them is of this kind.
         lists: one row holds a prompt and the list of its responses.
@@ -177,9 +175,7 @@ def find_layout(
 ) -> tuple[Layout, int | None]:
     """How a file is to be read, from its first rows, and the step that its first rollout names.
 
-    Args:
-        name: the format, where the user names it; None: the one that fits most rows.
-        fields: what the user says of roles; they come before the format's own names.
+    `name` is the format where the user names it; `fields`, what the user says of roles, come before its own names.
     """
     check_dump_name(path)
     if name is not None and name not in FORMATS:

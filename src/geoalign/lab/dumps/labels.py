@@ -36,7 +36,6 @@ class LabelledRow(NamedTuple):
 
 
 def read_labels(path: Path) -> dict[Key, LabelledRow]:
-    """The rows of a file, with a label or without."""
     if not path.is_file():
         raise ConfigError(f"{path}: expected a flagged.csv with labels, got none there")
     found: dict[Key, LabelledRow] = {}

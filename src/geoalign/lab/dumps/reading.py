@@ -70,13 +70,7 @@ class Dump:
 
 
 def read_dump(path: Path, layout: Layout, *, step: int = 1, skip_bad: bool = False, mixed_groups: bool = False) -> Dump:
-    """Reads a file of rollouts.
-
-    Args:
-        step: that of rollouts that name none.
-        skip_bad: leave bad rows out and list them; groups may then differ in size.
-        mixed_groups: accept groups of different sizes.
-    """
+    """Reads a file of rollouts; `step` is that of rollouts that name none."""
     reader = _Reader(path, layout, step, skip_bad)
     for raw in dump_rows(path):
         reader.add(raw)
@@ -123,7 +117,6 @@ class _Reader:
         self._texts: dict[str, str] = {}
 
     def add(self, raw: RawRow) -> None:
-        """Takes one row of the file, or lists it as skipped."""
         rollouts: list[tuple[Any, ...]] = []
         try:
             rollouts = self._rollouts(raw)
@@ -192,7 +185,6 @@ class _Reader:
 
 
 def _rewards(layout: Layout, row: Mapping[str, Any]) -> dict[str, Any]:
-    """The values that add up to the reward of a row, by their names."""
     for name in layout.rewards:
         if field_of(row, name) is None and name not in row and not layout.format.reward_may_lack:
             raise BadValueError(name, "the reward of the rollout", "no such field")

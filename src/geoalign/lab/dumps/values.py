@@ -1,7 +1,6 @@
-"""One value of a row, checked: numbers, truth values, texts and chat messages.
+"""One value of a row, checked: numbers, truth values, texts and chat messages; BadValueError for what it should not be.
 
-Every check raises BadValueError for what its field should not hold. Texts come without halves of surrogate pairs, which
-neither parquet nor UTF-8 can hold.
+Texts come without halves of surrogate pairs, which neither parquet nor UTF-8 can hold.
 """
 
 from __future__ import annotations
@@ -67,7 +66,6 @@ def count(field: str, value: Any) -> int | None:
 
 
 def truth(field: str, value: Any) -> bool | None:
-    """True, false, 1, 0, or None for null and NaN."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return None
     if isinstance(value, (bool, int, float)) and value in (0, 1):

@@ -38,13 +38,6 @@ def evaluate(config: EvaluateConfig, request: EvaluateRequest, *, console: Conso
     """Evaluates models on sets, and writes rows, numbers and figures into a folder.
 
     Called again with `resume` it makes the missing rows; they are those of an undisturbed evaluation.
-
-    Raises:
-        ConfigError: a model, set, device or reward model that is not there, a wrong setting, or a folder of another
-            evaluation; the message names the first key that differs.
-        InputError: a file or data set that is no such set, or no prompt that a model takes.
-        RunFolderError: the folder holds other files, is broken or in use, or `resume` is missing.
-        UnscoredError: the reward model scores too little; what came before is kept.
     """
     console = console or Console()
     silence_logs()
@@ -107,7 +100,6 @@ def _scored(
     console: Console,
     save_responses: Path | None,
 ) -> list[tuple[EvaluatedModel, list[SetScores]]]:
-    """The scores of each model, whose rows are kept in memory no longer than that takes."""
     with ExitStack() as stack, stage_progress(console) as progress:
         # What scores a set is opened when first needed.
         source = cache(lambda kind: _verified(config, stack) if kind == "benchmark" else _reward_model(config, stack))

@@ -18,10 +18,7 @@ from geoalign.pretrained import is_hub_id
 
 
 def find_models(texts: Sequence[str], config: EvaluateConfig, *, checkpoints: bool = False) -> list[EvaluatedModel]:
-    """The models that the arguments name, each with a name of its own.
-
-    `checkpoints`: of a run every kept one of its RL stage, and the final model where none of them is it.
-    """
+    """The models that the arguments name, each with a name of its own; `checkpoints`: of a run all that it kept."""
     if not texts:
         raise ConfigError("MODEL: expected a folder, an id on the hub or a run folder, got none")
     models: list[EvaluatedModel] = []
@@ -88,7 +85,6 @@ def _checkpoint(path: Path, name: str, root: str, step: int, options: Mapping[st
 
 
 def _run_of(folder: Path) -> RunFolder | None:
-    """The run in whose folder a model lies; None where it lies in none."""
     runs = [RunFolder(parent) for parent in folder.parents[1:3]]
     return next((run for run in runs if run.started() and folder.is_relative_to(run.checkpoints)), None)
 

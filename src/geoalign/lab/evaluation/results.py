@@ -46,7 +46,6 @@ class EvaluationScores:
 
 
 def scores_of(models: Sequence[tuple[EvaluatedModel, Sequence[SetScores]]]) -> EvaluationScores:
-    """All scores together with the averages and the curves over checkpoints."""
     scored = [ModelScores(model, tuple(sets), average(sets)) for model, sets in models]
     curves = {}
     for series in dict.fromkeys(member.model.series for member in scored if member.model.series is not None):
@@ -69,7 +68,6 @@ def _points(members: Sequence[ModelScores]) -> dict[str, dict[int, float]]:
 
 
 def result_json(scores: EvaluationScores) -> dict[str, Any]:
-    """What `results.json` holds of the scores."""
     models = {}
     for scored in scores.models:
         model = {name: getattr(scored.model, name) for name in ("path", "revision", "series", "step")}

@@ -36,8 +36,7 @@ def run_model(
 ) -> dict[str, Part]:
     """All rows of a model by set, with the counts of all parts; parts that are there are read, the others made.
 
-    What stands in a part depends on the settings and its number alone, not on what was made before. The model is loaded
-    only if something is missing.
+    What stands in a part depends on the settings and its number alone; the model is loaded only if one is missing.
     """
     parts_by_set: dict[str, Part] = {}
     with ExitStack() as stack:
@@ -68,7 +67,6 @@ def make_part(
     source: RewardSource | None,
     config: EvaluateConfig,
 ) -> Part:
-    """Generates and scores the responses of one part."""
     before = {} if source is None else reasons(source)
     try:
         answers = answer(

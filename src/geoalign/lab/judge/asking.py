@@ -124,10 +124,9 @@ async def ask_local(comparison: Comparison) -> str:
 
 @asynccontextmanager
 async def endpoint(config: JudgeConfig) -> AsyncIterator[Ask]:
-    """Asks `base_url`/chat/completions, in one event loop, for many tasks at once; gives the text that it answers.
+    """Asks `base_url`/chat/completions, for many tasks at once; gives the text that it answers.
 
-    The API key is read from the environment, sent in the Authorization header and nowhere else: one of 8 characters or
-    more is taken out of whatever the endpoint answers.
+    The API key, from the environment, is sent in the Authorization header alone and taken out of every answer.
     """
     variable = config.token_env or ("OPENAI_API_KEY" if os.environ.get("OPENAI_API_KEY", "").strip() else "")
     token = token_from(variable, key="token_env") if variable else ""

@@ -20,7 +20,6 @@ MOST_LINES = len(_LOOKS)
 
 
 def pass_at_k_panel(name: str, lines: Sequence[Line]) -> Panel:
-    """pass@k of a benchmark over k, a line for each model (the first `MOST_LINES` of them)."""
     rest = len(lines) - MOST_LINES
     return line_panel(
         f"pass-at-k-{name}",
@@ -36,7 +35,6 @@ def pass_at_k_panel(name: str, lines: Sequence[Line]) -> Panel:
 
 
 def checkpoint_panel(series: str, name: str, axis: str, line: Line) -> Panel:
-    """A score over the checkpoints of a run: points thin, smoothed thick."""
     return line_panel(
         f"checkpoints-{series}-{name}",
         f"{label(series, 24)}: {label(name)}",

@@ -58,15 +58,11 @@ def inline(text: str) -> Inline:
 
 
 def stylesheet(*names: str) -> Inline:
-    """The stylesheets of `templates/`, one after the other, as one."""
     return inline("\n" + "".join((TEMPLATES / name).read_text(encoding="utf-8") for name in names))
 
 
 def policy(sheet: Inline, scripts: Sequence[Inline] = ()) -> str:
-    """The Content-Security-Policy of a page: its own styles and scripts by hash, pictures inside it, nothing else.
-
-    Pages with scripts also forbid, where the browser knows how, to turn any string into markup or code.
-    """
+    """The Content-Security-Policy of a page: its own styles and scripts by hash, pictures inside it, nothing else."""
     rules = ["default-src 'none'", "img-src data:", f"style-src {sheet.source}"]
     if scripts:
         rules.append("script-src " + " ".join(script.source for script in scripts))
@@ -151,7 +147,6 @@ class Gallery:
         self.names: set[str] = set()
 
     def section(self, name: str, title: str, drawn: Iterable[Drawn]) -> Section:
-        """Draws the panels; sentences say why there is none."""
         found = list(drawn)
         pictures = tuple(self._picture(panel) for panel in found if isinstance(panel, Panel))
         return Section(name, title, pictures, tuple(reason for reason in found if isinstance(reason, str)))

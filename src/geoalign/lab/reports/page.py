@@ -27,13 +27,8 @@ CONFIG_LIMIT = 20_000
 
 
 def build_run_report(run_folder: Path, say: Callable[[str], None] = lambda note: None) -> Path:
-    """Writes report.html and figures/*.svg into the run folder, from what the folder holds now, and returns the page.
-
-    What was left out on reading is on the page, and `say` is given it.
-
-    Works on a run in progress or cut off; the page says which quantities are undefined. Files are replaced
-    in one piece, so that a reader never sees half of one.
-    """
+    """Writes report.html and figures/ into a run folder, finished or not; `say` is given what was left out on
+    reading."""
     run = read_run(run_folder)
     notes = [inert(note) for note in run.notes]
     files = RunFolder(run.folder)
@@ -90,7 +85,6 @@ def _facts(run: Run) -> list[tuple[str, str]]:
 
 
 def _setting(run: Run, *path: str) -> Any:
-    """The value at a path of the config; None where there is none."""
     value: Any = run.config
     for key in path:
         value = value.get(key) if isinstance(value, dict) else None
@@ -98,7 +92,6 @@ def _setting(run: Run, *path: str) -> Any:
 
 
 def figure_sections(run: Run) -> list[tuple[str, str, list[Drawn]]]:
-    """All sections with pictures: name, title, what is drawn or why not."""
     # Of the first, middle and last step that has some.
     details = {step: read_details(run.details[step]) for step in first_middle_last(list(run.details))}
     return [

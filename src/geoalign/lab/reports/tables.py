@@ -43,12 +43,10 @@ class EvaluationRow:
 
     @property
     def gain(self) -> float:
-        """Accuracy after minus before; NaN where one is not there."""
         return self.after.accuracy - self.before.accuracy if self.before and self.after else math.nan
 
     @property
     def binary(self) -> bool:
-        """Whether its answers are right or wrong."""
         return any(line is not None and line.correct is not None for line in (self.before, self.after))
 
     @property
@@ -70,10 +68,7 @@ def evaluation_rows(run: Run) -> list[EvaluationRow]:
 
 
 def curator_totals(run: Run) -> list[Count]:
-    """What the curator did, summed over the logged steps; rollouts and what became of them counted in their files.
-
-    Where there are no rollout files, the logged metrics are summed instead.
-    """
+    """What the curator did, counted in the rollout files, or summed over the logged steps where there are none."""
     steps = run.rollouts
     rollouts = sum(len(step) for step in steps)
     totals = [
@@ -94,10 +89,8 @@ def curator_totals(run: Run) -> list[Count]:
 
 
 def flagged_rows(run: Run) -> tuple[list[dict[str, Any]], int]:
-    """The highest-scored flagged rollouts of the first, middle and last step that has some, and how many there are.
-
-    Each with the one that replaced it; texts are made inert, numbers are NaN where not known.
-    """
+    """The highest-scored flagged rollouts of the first, middle and last step that has some, and how many there are
+    in all."""
     steps = [step for step in run.rollouts if step.anomalous.any()]
     total = sum(int(step.anomalous.sum()) for step in steps)
     shown = [row for step in reversed(first_middle_last(steps)) for row in _flagged_of(step, run.curator)]
@@ -169,7 +162,6 @@ def _seconds(run: Run) -> list[Count]:
 
 
 def wilson(evaluation: Evaluation | None) -> Interval | None:
-    """The interval of an evaluation's accuracy; None where there is none."""
     if evaluation is None or evaluation.correct is None:
         return None
     return wilson_interval(evaluation.correct, evaluation.count)

@@ -57,13 +57,11 @@ class Compared:
     table: Table
 
     def finished(self, level: str, arm: str | None = None) -> list[Cell]:
-        """The finished cells of a level, or of one arm there."""
         here = [cell for cell in self.cells if cell.level == level and cell.finished]
         return here if arm is None else [cell for cell in here if cell.arm == arm]
 
 
 def read_compared(folder: Path) -> Compared:
-    """The comparison in a folder, read and analysed."""
     plan, cells = ComparisonFolder(folder).read_plan(), read_results(folder)
     return Compared(plan, planned_cells(cells, plan), analyse(cells, plan))
 
@@ -77,10 +75,9 @@ def planned_cells(cells: Sequence[Cell], plan: CompareConfig) -> tuple[Cell, ...
 def analyse(cells: Sequence[Cell], plan: CompareConfig) -> Table:
     """The table of a comparison. Failed and missing cells are listed, never averaged over; unplanned ones are left out.
 
-    Per level, the comparisons that the plan fixed beforehand are primary; those of all other arms with the baseline,
-    and of GeoAlign in any form with the control, exploratory, with Holm's correction over those of the level. The
-    oracle's difference to the baseline is the headroom; like that of an arm without corruption it is a bound, no
-    finding, and does not count in the correction.
+    Comparisons that the plan fixed beforehand are primary; others with the baseline, and of GeoAlign with the control,
+    exploratory, with Holm's correction over the level. Those of the oracle (the headroom) and of an arm without
+    corruption are bounds, no findings.
     """
     kept = planned_cells(cells, plan)
     levels = tuple(_level(name, [cell for cell in kept if cell.level == name], plan) for name in plan.levels)
@@ -256,7 +253,6 @@ def _corrected(comparisons: Sequence[Comparison]) -> tuple[Comparison, ...]:
 
 
 def _notes(cells: Sequence[Cell], left_out: int, plan: CompareConfig) -> list[str]:
-    """What makes cells hard to compare: other sets, too few evaluations; and what was left out."""
     notes = []
     done = [cell for cell in cells if cell.finished]
     sets = {frozenset(line.set for line in cell.evaluations) for cell in done}

@@ -138,7 +138,6 @@ def finding(item: Comparison) -> str:
 
 
 def amount(difference: PairedDifference) -> str:
-    """A difference in words: estimate, interval, number of paired seeds."""
     if math.isnan(difference.interval.estimate):
         return "unknown (no seed has both)"
     seeds = "1 paired seed" if difference.pairs == 1 else f"{difference.pairs} paired seeds"
@@ -189,10 +188,8 @@ _MOST_NAMED = 4
 
 @dataclass(frozen=True)
 class Recovered:
-    """One arm's gain over the baseline, and what share of the cost that is.
-
-    `share` has Fieller's interval over paired seeds; NaN bounds where it is undefined, as with one seed.
-    """
+    """One arm's gain over the baseline, and what share of the cost that is, with Fieller's interval over paired
+    seeds."""
 
     row: ArmRow
     gain: PairedDifference
@@ -212,11 +209,8 @@ class Recovery:
 
 
 def recovery(level: LevelTable, plan: CompareConfig) -> Recovery | None:
-    """The cost of wrong rewards at a level and what was recovered of it.
-
-    None where nothing is corrupted, where the level has no arm without corruption, or where that or the baseline has no
-    result.
-    """
+    """The cost of wrong rewards at a level and what was recovered of it; None without any, or without results to
+    compare."""
     baseline = level.row(plan.baseline)
     clean = next((row for row in level.rows if row.role == BOUND and row.seeds), None)
     if baseline is None or clean is None or not baseline.seeds or not level.rate > 0:

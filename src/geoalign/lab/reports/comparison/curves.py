@@ -51,10 +51,7 @@ def portions(rows: Sequence[ArmRow]) -> list[list[ArmRow]]:
 
 
 def slug(level: str) -> str:
-    """A level's name as part of a file name and of an address inside the page: names of levels stay as they are.
-
-    A name that is cut or holds other characters ends in eight digits of its hash, so that two stay two.
-    """
+    """A level's name in file names and addresses: as it is, or what is left of it with eight digits of its hash."""
     plain = re.sub(r"[^A-Za-z0-9_.+-]+", "-", level)[:_LONGEST_SLUG]
     if plain == level and level:
         return level
@@ -62,7 +59,6 @@ def slug(level: str) -> str:
 
 
 def numbered(name: str, number: int) -> str:
-    """The name of the first, second, ... picture of a kind."""
     return name if number == 1 else f"{name}-{number}"
 
 
@@ -76,7 +72,6 @@ _CAPTION = (
 
 
 def evaluation_panels(level: LevelTable, metric: str, name: str = "evaluation") -> list[Panel | str]:
-    """A metric over steps, arms in groups of at most six."""
     words = METRICS[metric]
     parts = [[row for row in part if row.curves[metric].values.size] for part in portions(level.rows)]
     panels: list[Panel | str] = []
@@ -128,7 +123,6 @@ _LOGGED = {
 def logged_panels(
     level: LevelTable, cells_of: Callable[[ArmRow], Sequence[Cell]], names: Sequence[str], plan: CompareConfig
 ) -> list[Panel | str]:
-    """Logged quantities over steps with bands over seeds: baseline, primary arms, control and bounds."""
     rows = next(iter(portions(level.rows)), [])
     panels: list[Panel | str] = []
     for name in names:
@@ -160,7 +154,6 @@ def _logged(cells: Sequence[Cell], name: str) -> Curve:
 
 
 def projector_panel(level: LevelTable, row: ArmRow, cells: Sequence[Cell]) -> Panel | str:
-    """The projector's accuracy on training pairs, held-out pairs and new groups, with bands over seeds."""
     curves = [(words, look, _logged(cells, name)) for name, words, look in ACCURACIES]
     curves = [item for item in curves if item[-1].values.size]
     if not curves:
@@ -180,7 +173,6 @@ def projector_panel(level: LevelTable, row: ArmRow, cells: Sequence[Cell]) -> Pa
 
 
 def pass_at_k_panel(level: LevelTable) -> Panel | str:
-    """pass@k of the last evaluation by arm, with intervals over seeds."""
     parts = portions([row for row in level.rows if len(row.pass_at_k) > 1])
     if not parts:
         return f"pass@k for more than one k was not measured at {inert(level.level, 40)}."

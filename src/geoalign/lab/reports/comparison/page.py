@@ -39,11 +39,7 @@ ERROR_LIMIT = 400
 
 
 def build_comparison_report(folder: Path, compared: Compared | None = None) -> Path:
-    """Writes report.html and figures/*.svg into a comparison's folder and returns the page.
-
-    Needs `results/` and `compare.yaml` alone, so that the page can be built again from what was committed; the page
-    lists cells that are missing or failed. `compared` is what the folder holds, where it was read before.
-    """
+    """Writes report.html and figures/ into a comparison's folder, from `results/` and `compare.yaml` alone."""
     files = ComparisonFolder(folder)
     compared = compared or read_compared(files.root)
     plan, table = compared.plan, compared.table
@@ -71,7 +67,6 @@ def build_comparison_report(folder: Path, compared: Compared | None = None) -> P
 
 
 def _level(level: LevelTable, compared: Compared, gallery: Gallery) -> dict[str, Any]:
-    """One level as the template shows it, its pictures drawn."""
     like = reference(level.rows, compared.plan)
     found = recovery(level, compared.plan)
     drawn = [gallery.section(name, title, panels) for name, title, panels in _sections(level, like, compared)]
@@ -96,7 +91,6 @@ def _level(level: LevelTable, compared: Compared, gallery: Gallery) -> dict[str,
 
 
 def _heading(level: LevelTable) -> str:
-    """What is corrupted at a level, in words."""
     if not level.corruption:
         return "nothing corrupted" if level.rate == 0 else "corruption unknown"
     return ", ".join(f"{kind} {rate:.0%}" for kind, rate in level.corruption.items())
@@ -156,11 +150,8 @@ def _missing(table: Table) -> list[str]:
 
 
 def compact_comparison(folder: Path, into: Path) -> Path:
-    """Writes the comparison in `folder` to the folder `into`, with all results in one file, and returns that file.
-
-    `geoalign report` makes the same table and page of it. Of the snapshots those alone are kept that the page draws:
-    of the arm, at each level, that the others are variants of.
-    """
+    """Writes the comparison in `folder` to `into`, all results in one file, with those snapshots alone that the page
+    draws."""
     folder, into = Path(folder), Path(into)
     compared = read_compared(folder)
     references = [(level.level, reference(level.rows, compared.plan)) for level in compared.table.levels]

@@ -20,7 +20,6 @@ from geoalign.lab.text import estimate, inert, label, short, signed
 
 
 def recovered_panel(level: LevelTable, found: Recovery, plan: CompareConfig) -> Panel:
-    """Final scores with their intervals, the arm without wrong rewards on top."""
     others = [*(arm.row for arm in found.arms), found.baseline]
     rows = [found.clean, *sorted(others, key=lambda row: -row.score.interval.estimate)]
     style = palette(level.rows)
@@ -40,7 +39,6 @@ def recovered_panel(level: LevelTable, found: Recovery, plan: CompareConfig) -> 
 
 
 def differences_panel(level: LevelTable, plan: CompareConfig) -> Panel | str:
-    """Every arm's paired difference to the baseline with its interval."""
     rows = [row for row in level.rows if row.role != "baseline" and row.score.difference.pairs]
     if not rows:
         return f"No arm at {inert(level.level, 40)} shares a finished seed with {inert(plan.baseline, 40)}."
@@ -105,7 +103,6 @@ def _robustness(levels: Sequence[LevelTable], kind: str, plan: CompareConfig) ->
 
 
 def rate_curve(levels: Sequence[LevelTable], arm: str) -> list[tuple[float, Interval]]:
-    """Corruption rate and final score of an arm at every level where it has one."""
     rows = [(level.rate, level.row(arm)) for level in levels]
     return [
         (rate, row.score.interval)
@@ -115,7 +112,6 @@ def rate_curve(levels: Sequence[LevelTable], arm: str) -> list[tuple[float, Inte
 
 
 def alpha_panel(level: LevelTable, swept: dict[float, ArmRow], plan: CompareConfig) -> Panel | str:
-    """Final score by alpha, with the baseline as a band."""
     if not swept:
         return f"No two arms at {inert(level.level, 40)} differ in alpha alone."
     baseline = level.row(plan.baseline)
@@ -141,7 +137,6 @@ def alpha_panel(level: LevelTable, swept: dict[float, ArmRow], plan: CompareConf
 
 
 def detection_panel(level: LevelTable, row: ArmRow) -> Panel | str:
-    """AUROC of the arm's score and of every control, with intervals over seeds."""
     if row.detection is None:
         return f"Nothing to detect for {inert(row.arm, 40)} at {inert(level.level, 40)}: no AUROC was recorded."
     measured = [item for item in row.detection.rows if not math.isnan(item.auroc.estimate)]

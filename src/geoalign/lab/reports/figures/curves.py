@@ -30,11 +30,8 @@ _SETS = (
 
 
 def reward_series(run: Run) -> dict[str, Series]:
-    """Mean raw, curated and true reward per step, those that are known, in this order.
-
-    Computed from the rollout files, so that all curves are at the step of their generation; taken from the log where
-    that has more steps.
-    """
+    """Mean raw, curated and true reward per step where known, from the rollout files, or from the log where that has
+    more."""
     logged = {"raw": run.series("reward"), "curated": run.series("geoalign/curated_reward")}
     computed = {
         "raw": _means({step.step: step.reward for step in run.rollouts}),
@@ -55,7 +52,6 @@ def curated_rewards(rollouts: RolloutStep) -> Floats:
 
 
 def reward_panel(run: Run) -> Panel | str:
-    """Reward over steps, or why it cannot be drawn."""
     series = reward_series(run)
     if not series:
         return "No reward has been logged in the RL stage (yet)."
@@ -170,7 +166,6 @@ PROJECTOR = (
 
 
 def projector_panel(run: Run) -> Panel | str:
-    """The projector's accuracies over steps against chance, or why they cannot be drawn."""
     found = [(run.series(f"geoalign/{key}"), name, look) for key, name, look in ACCURACIES]
     lines = [smoothed(name, look, series) for series, name, look in found if len(series)]
     if not lines:
@@ -215,7 +210,6 @@ _POLICY = {
 
 
 def policy_panels(run: Run) -> list[Panel | str]:
-    """PPO KL and share of clipped tokens over steps, or why they cannot be drawn."""
     panels: list[Panel | str] = []
     for keys, (name, title, axis, caption) in _POLICY.items():
         series = run.series(*keys)

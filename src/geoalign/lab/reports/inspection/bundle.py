@@ -1,7 +1,6 @@
 """Rollouts inside a page: numbers as columns, texts and pairs in compressed pieces that the page opens on demand.
 
-A piece is JSON, deflated (zlib), in base64: nothing in it can be taken for markup, and a browser that opens the page
-from disk needs no second file.
+A piece is JSON, deflated (zlib), in base64: nothing in it can be taken for markup.
 """
 
 from __future__ import annotations
@@ -38,14 +37,8 @@ _NUMBERS = (
 
 @dataclass(frozen=True)
 class Bundle:
-    """What the page carries: `columns` and the pieces, each in base64.
-
-    Attributes:
-        columns: the rollouts' and groups' numbers and names.
-        texts: prompts and responses of runs of rollouts; empty in a redacted folder.
-        pairs: the pairs of runs of groups.
-        rollouts: rollouts in the page; `left_out`: those that the page had no room for.
-    """
+    """What the page carries, in base64: columns, pieces of texts and of pairs; how many rollouts are in it and are
+    not."""
 
     columns: str
     texts: list[str]
@@ -55,11 +48,8 @@ class Bundle:
 
 
 def bundle(inspection: Inspection, characters: int = MAX_CHARACTERS, rollouts: int = MAX_ROLLOUTS) -> Bundle:
-    """Packs a folder for its page.
-
-    Where the texts or the rollouts are more than the limits, groups with flagged rollouts go first, highest score
-    first, then the others in their order; a group is in the page whole or not at all.
-    """
+    """Packs a folder for its page, by whole groups; where room is short, those with flagged rollouts go first,
+    highest score first, then the others in their order."""
     kept = _kept(inspection.scored, characters, rollouts)
     index = np.cumsum(kept) - 1
     openings: dict[int, str] = {}
@@ -138,10 +128,8 @@ def _numbers(values: Floats) -> list[float | int | None]:
 
 
 def _texts(inspection: Inspection, kept: Bools, openings: dict[int, str]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Pieces of texts with the index of their first rollout: prompts once each, and one response per rollout.
-
-    Notes the opening of each group's prompt on the way. A parquet file is read batch by batch, never whole.
-    """
+    """Pieces of texts with the index of their first rollout, read batch by batch; notes the openings of prompts on
+    the way."""
     if inspection.redacted:
         return
     group = inspection.scored["group"].to_numpy().tolist()

@@ -45,7 +45,6 @@ def _count(name: str, value: float, of: float, note: str) -> Count:
 
 
 def facts(inspection: Inspection) -> list[tuple[str, str]]:
-    """Where the rollouts come from and what judged them, as name and value."""
     inputs = inspection.summary["inputs"]
     names = [item["file"].rsplit("/", 1)[-1] for item in inputs]
     shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
@@ -66,7 +65,6 @@ def facts(inspection: Inspection) -> list[tuple[str, str]]:
 
 
 def skipped(inspection: Inspection, limit: int = 200) -> tuple[list[str], int]:
-    """What was skipped on reading, one sentence each, at most `limit`; and how many there were."""
     rows = inspection.summary["skipped"]
     lines = []
     for item in rows[:limit]:
@@ -76,7 +74,6 @@ def skipped(inspection: Inspection, limit: int = 200) -> tuple[list[str], int]:
 
 
 def repeated(inspection: Inspection) -> list[str]:
-    """Dumps that were left out because they held the rollouts of another one again."""
     return [
         inert(f"{item['file']}: the rollouts of {item['same_as']} again", 300)
         for item in inspection.summary.get("repeated", ())

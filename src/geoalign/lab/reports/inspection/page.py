@@ -26,10 +26,7 @@ SUMMARY_LIMIT = 20_000
 
 
 def build_inspection(folder: Path) -> Path:
-    """Writes report.html and figures/*.svg into a folder of `geoalign audit`, from its tables alone; returns the page.
-
-    Files are replaced in one piece, so that a reader never sees half of one.
-    """
+    """Writes report.html and figures/ into a folder of `geoalign audit`, from its tables alone; returns the page."""
     inspection = read_inspection(folder)
     gallery = Gallery(inspection.folder / FIGURES)
     packed = bundle(inspection)
@@ -82,7 +79,6 @@ def _settings(inspection: Inspection, packed: Bundle) -> str:
 
 
 def _known(inspection: Inspection) -> dict[str, bool]:
-    """Which filters make sense here."""
     scored = inspection.scored
     columns = {"correct": "correct", "scores": "score", "probabilities": "probability_wrong"}
     known = {name: bool(scored[column].notna().any()) for name, column in columns.items()}
@@ -95,7 +91,6 @@ GEOMETRIC = ("geoalign", "geoalign_released")
 
 
 def inspection_sections(inspection: Inspection) -> list[tuple[str, str, list[Drawn]]]:
-    """The figures in their order; a section without a picture says why."""
     steps = steps_of(inspection)
     curves = rank_curves(steps)
     flips = [rank_panel(curves)] if any(curve.flipped.any() for curve in curves) else []
@@ -107,7 +102,6 @@ def inspection_sections(inspection: Inspection) -> list[tuple[str, str, list[Dra
 
 
 def score_name(inspection: Inspection) -> str:
-    """What the curator's score is called."""
     kind = inspection.curator.get("type")
     return "GDI" if kind in GEOMETRIC else "log-odds" if kind == "denoise" else "score"
 

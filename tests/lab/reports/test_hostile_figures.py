@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from geoalign.lab.analysis.statistics import Interval
 from geoalign.lab.reports.benchmarks import checkpoint_panel, pass_at_k_panel
 from geoalign.lab.reports.figures.scores import cosine_panel, density_panel, flag_panels
-from geoalign.lab.reports.figures.style import LIGHT, Line, render
+from geoalign.lab.reports.figures.style import LIGHT, render
 from geoalign.lab.reports.page import figure_sections
 from geoalign.lab.store.logs import Evaluation, MetricRow
 from geoalign.lab.store.rollouts import Density, RolloutStep
@@ -65,7 +66,6 @@ def test_any_numbers_are_drawn(values):
 
 @pytest.mark.parametrize("name", NAMES, ids=lambda name: ascii(name)[:30])
 def test_any_names_are_drawn_and_stand_in_the_legend(name):
-    line = Line(name, [1, 2], [0.5, 0.7])
-    panels = [pass_at_k_panel(name, [line, line]), checkpoint_panel(name, name, "accuracy", line)]
-    drawn(panels)
+    passed = {1: Interval(0.5, 0.4, 0.6), 2: Interval(0.7, 0.6, 0.8)}
+    drawn([pass_at_k_panel(name, {name: passed}), checkpoint_panel(name, name, "accuracy", [1, 2], [0.5, 0.7], [])])
     drawn(figure_sections(run_of([0.5, 1.0], name))[0][2])

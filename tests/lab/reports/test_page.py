@@ -104,17 +104,6 @@ def test_grpo_sections_say_why_they_are_empty(make_run):
     assert "nan" not in said.lower().replace("finance", "")
 
 
-@pytest.mark.usefixtures("undrawn")
-def test_pictures_of_steps_no_longer_shown_are_removed_and_nothing_else(make_run):
-    folder = make_run(steps=1, curator="grpo")
-    (folder / "figures").mkdir()
-    for name in ("gdi-density-step-000099.svg", "mine.svg"):
-        (folder / "figures" / name).write_text("<svg/>")
-    build_report(folder)
-    assert not (folder / "figures" / "gdi-density-step-000099.svg").exists()
-    assert (folder / "figures" / "mine.svg").exists()
-
-
 @pytest.mark.parametrize(
     ("ends", "said"),
     [((0.1, 0.2), "hidden states add something"), ((-0.2, -0.1), "take away"), ((-0.1, 0.1), "cannot be told apart")],

@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.status import Status
 
 from geoalign.errors import ConfigError, RunFolderError
-from geoalign.lab.compare.pool import Board, run_all
+from geoalign.lab.compare.pool import run_all
 from geoalign.lab.compare.processes import WorkerProcess
 from geoalign.lab.compare.table import conclude
 from geoalign.lab.config.compare import CompareConfig
@@ -88,18 +88,17 @@ def _run(
         f"{len(plan) - len(todo)} finished before.",
         highlight=False,
     )
-    with Board(console, folder, total=len(todo), before=len(plan) - len(todo)) as board:
-        return run_all(
-            folder,
-            todo,
-            board,
-            output=plain_settings(config.run)["output"] | {"folder": None, "rollouts": True, "details_every": None},
-            shapes=shapes,
-            base_seed=config.run.seed,
-            workers=workers,
-            threads=threads,
-            keep_runs=config.keep_runs,
-        )
+    return run_all(
+        folder,
+        todo,
+        console,
+        output=plain_settings(config.run)["output"] | {"folder": None, "rollouts": True, "details_every": None},
+        shapes=shapes,
+        base_seed=config.run.seed,
+        workers=workers,
+        threads=threads,
+        keep_runs=config.keep_runs,
+    )
 
 
 def _prepare(

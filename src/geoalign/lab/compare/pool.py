@@ -10,82 +10,19 @@ from datetime import timedelta
 from typing import Any
 
 from geoalign.lab.compare.processes import WorkerProcess
-from geoalign.lab.config.comparison_plan import Cell, PlannedRun
+from geoalign.lab.config.comparison_plan import PlannedRun
+from geoalign.lab.progress import passing_progress
 from geoalign.lab.store.comparison import ComparisonFolder
 from geoalign.lab.store.logs import last_step
-from geoalign.lab.terminal import Console
+from geoalign.lab.terminal import Console, say
 
 _LOOK_SECONDS = 0.25
-
-
-class Board:
-    """Counts finished, failed and waiting runs, `total` in this call and `before` it, in one line that is drawn until
-    the end of the block."""
-
-    def __init__(self, console: Console, folder: ComparisonFolder, *, total: int, before: int) -> None:
-        self.console = console
-        self.folder = folder
-        self.total = total
-        self.before = before
-        self.finished = 0
-        self.failed = 0
-        self._started = time.monotonic()
-        self._running: dict[Cell, tuple[WorkerProcess, int]] = {}
-        self._status = console.status("")
-
-    def __enter__(self) -> Board:
-        self._status.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._status.stop()
-
-    def starts(self, cell: Cell, process: WorkerProcess, steps: int) -> None:
-        self._running[cell] = (process, steps)
-
-    def ends(self, cell: Cell, error: str | None) -> None:
-        process, _ = self._running.pop(cell)
-        if error is None:
-            self.finished += 1
-        else:
-            self.failed += 1
-            self.console.print(f"{cell.name} failed: {error}", style="red", markup=False, highlight=False)
-        done = "failed" if error is not None else "finished"
-        line = f"{cell.name} {done} after {_clock(process.seconds)}. {self.headline()}"
-        self.console.print(line, markup=False, highlight=False, soft_wrap=True)
-
-    def refresh(self) -> None:
-        self._status.update(self.headline())
-
-    def headline(self) -> str:
-        left = self.total - self.finished - self.failed - len(self._running)
-        parts = [f"{self.before + self.finished} of {self.before + self.total} runs finished"]
-        if self.failed:
-            parts.append(f"{self.failed} failed")
-        parts += [f"{len(self._running)} running", f"{left} waiting", f"{_clock(self._elapsed())} gone by"]
-        remaining = self.remaining()
-        if remaining is not None:
-            parts.append(f"about {_clock(remaining)} left")
-        return ", ".join(parts)
-
-    def remaining(self) -> float | None:
-        """Seconds left if the rest goes as what is done; None while nothing is."""
-        begun = [last_step(self.folder.run(cell).metrics) / steps for cell, (_, steps) in self._running.items()]
-        done = self.finished + self.failed + sum(begun)
-        return self._elapsed() * (self.total - done) / done if done else None
-
-    def _elapsed(self) -> float:
-        return time.monotonic() - self._started
-
-
-def _clock(seconds: float) -> str:
-    return str(timedelta(seconds=round(seconds)))
 
 
 def run_all(
     folder: ComparisonFolder,
     runs: Sequence[PlannedRun],
-    board: Board,
+    console: Console,
     *,
     output: Mapping[str, Any],
     shapes: Mapping[str, Mapping[str, int]],
@@ -100,24 +37,26 @@ def run_all(
     running: dict[WorkerProcess, PlannedRun] = {}
     failed: dict[str, str] = {}
     try:
-        while waiting or running:
-            while waiting and len(running) < workers:
-                planned = waiting.popleft()
-                process = WorkerProcess(
-                    _job(folder, planned, output, shapes[planned.key], base_seed),
-                    log=folder.log(planned.cell),
-                    threads=threads,
+        with passing_progress(console, "Runs", len(runs)) as update:
+            while waiting or running:
+                while waiting and len(running) < workers:
+                    planned = waiting.popleft()
+                    job = _job(folder, planned, output, shapes[planned.key], base_seed)
+                    running[WorkerProcess(job, log=folder.log(planned.cell), threads=threads)] = planned
+                for process in [process for process in running if process.exit_code() is not None]:
+                    planned = running.pop(process)
+                    error = _conclude(folder, planned, process, keep_runs=keep_runs)
+                    if error is not None:
+                        failed[planned.cell.name] = error
+                        say(console, f"{planned.cell.name} failed: {error}", "red")
+                    done, took = len(runs) - len(waiting) - len(running), timedelta(seconds=round(process.seconds))
+                    said = "failed" if error is not None else "finished"
+                    say(console, f"{planned.cell.name} {said} after {took}. {done} of {len(runs)} runs are done.")
+                begun = (
+                    last_step(folder.run(run.cell).metrics) / shapes[run.key]["max_steps"] for run in running.values()
                 )
-                running[process] = planned
-                board.starts(planned.cell, process, shapes[planned.key]["max_steps"])
-            for process in [process for process in running if process.exit_code() is not None]:
-                planned = running.pop(process)
-                error = _conclude(folder, planned, process, keep_runs=keep_runs)
-                if error is not None:
-                    failed[planned.cell.name] = error
-                board.ends(planned.cell, error)
-            board.refresh()
-            time.sleep(_LOOK_SECONDS)
+                update(completed=len(runs) - len(waiting) - len(running) + sum(begun))
+                time.sleep(_LOOK_SECONDS)
     finally:
         for process in running:
             process.stop()

@@ -148,26 +148,23 @@ def _reward_model(config: EvaluateConfig, stack: ExitStack) -> RewardSource | No
 def _figures(scores: EvaluationScores, folder: EvaluationFolder) -> str:
     """Draws pass@k of every benchmark with several responses to a problem, and every curve over checkpoints."""
     try:
-        from geoalign.lab.reports.benchmarks import Gallery, Line, checkpoint_panel, pass_at_k_panel
+        from geoalign.lab.reports.benchmarks import checkpoint_panel, draw, pass_at_k_panel
     except MissingExtraError as error:
         return f"No figures: {error}"
-    panels, models = [], _last_ones(scores.models)
-    for number, scored in enumerate(scores.models[0].sets):
-        if len(scored.pass_at_k) > 1:
-            lines = []
-            for model in models:
-                passed = model.sets[number].pass_at_k
-                y, low, high = ([getattr(at, of) for at in passed.values()] for of in ("estimate", "low", "high"))
-                lines.append(Line(model.model.name, list(passed), y, low, high))
-            panels.append(pass_at_k_panel(scored.name, lines))
-    rewards = {scored.name for scored in scores.models[0].sets if scored.kind == "dialogue"}
+    sets, last = scores.models[0].sets, _last_ones(scores.models)
+    panels = [
+        pass_at_k_panel(each.name, {scored.model.name: scored.sets[number].pass_at_k for scored in last})
+        for number, each in enumerate(sets)
+        if len(each.pass_at_k) > 1
+    ]
+    rewards = {scored.name for scored in sets if scored.kind == "dialogue"}
     for series, curves in scores.curves.items():
         for name, curve in curves.items():
-            line = Line(name, curve.steps, curve.values, smooth=curve.smoothed)
-            panels.append(checkpoint_panel(series, name, "mean reward" if name in rewards else "accuracy", line))
+            axis = "mean reward" if name in rewards else "accuracy"
+            panels.append(checkpoint_panel(series, name, axis, curve.steps, curve.values, curve.smoothed))
     if not panels:
         return "No figures: they need several samples or checkpoints"
-    Gallery(folder.figures).section("figures", "", panels)
+    draw(panels, folder.figures)
     return f"{len(panels)} figures in {folder.figures}"
 
 

@@ -57,31 +57,28 @@ def build_run_report(run_folder: Path, say: Callable[[str], None] = lambda note:
         versions=inert(json.dumps(dict(run.versions), indent=2, ensure_ascii=False), CONFIG_LIMIT),
         notes=notes,
     )
-    gallery.remove_outdated("gdi-*-step-*.svg")
     for note in notes:
         say(note)
     return files.report
 
 
+_FACTS = {
+    "curator": ("curator", "type"), "task": ("task", "type"), "model": ("model", "type"), "from": ("model", "path"),
+    "flipped rewards": ("reward", "flip"), "seed": ("seed",),
+}  # fmt: skip
+
+
 def _facts(run: Run) -> list[tuple[str, str]]:
     """The few settings in which runs differ, as name and value; those that are not in the config are left out."""
-    paths = (
-        ("curator", ("curator", "type")),
-        ("task", ("task", "type")),
-        ("model", ("model", "type")),
-        ("from", ("model", "path")),
-        ("flipped rewards", ("reward", "flip")),
-        ("seed", ("seed",)),
-    )
-    facts = []
-    for name, path in paths:
-        value = _setting(run, *path)
-        if value is not None and not isinstance(value, dict | list):
-            facts.append((name, inert(str(value), 80)))
+    values = {name: _setting(run, *path) for name, path in _FACTS.items()}
+    facts = [
+        (name, inert(str(value), 80))
+        for name, value in values.items()
+        if value is not None and not isinstance(value, dict | list)
+    ]
     steps = [row.step for row in run.metrics if row.stage == "rl"]
     facts.append(("RL steps logged", str(max(steps)) if steps else "none yet"))
-    facts.append(("state", "finished" if run.finished else "in progress or cut off"))
-    return facts
+    return [*facts, ("state", "finished" if run.finished else "in progress or cut off")]
 
 
 def _setting(run: Run, *path: str) -> Any:

@@ -19,11 +19,10 @@ from geoalign.lab.store.run import Run
 from geoalign.lab.text import inert
 
 FLAGGED_PER_STEP = 8
-_ALWAYS_SHOWN = (
+# Name in the table, metric, note; the first two are shown where they are 0 too.
+_LOGGED = (
     ("pairs", "pairs", "with different rewards, over logged steps"),
     ("groups without a donor", "groups_without_donor", "no stable rollout to replace them: left unchanged"),
-)
-_SHOWN_IF_ANY = (
     ("zero displacements", "zero_displacements", "pairs of identical hidden states: left out"),
     ("unscored rewards", "unscored_rewards", "rollouts without a reward: weight 0"),
     ("calls with too few scores", "too_few_scores", "nothing was flagged in them"),
@@ -80,12 +79,9 @@ def curator_totals(run: Run) -> list[Count]:
     if not rollouts:
         logged = (("scored", "scored_rollouts"), ("flagged", "anomalous"), ("replaced", "replaced"))
         totals = [total for name, key in logged for total in _logged(run, name, key, "sum over logged steps")]
-    for name, key, note in _ALWAYS_SHOWN:
-        totals.extend(_logged(run, name, key, note))
-    totals.extend(_seconds(run))
-    for name, key, note in _SHOWN_IF_ANY:
-        totals.extend(total for total in _logged(run, name, key, note) if total.value)
-    return totals
+    totals += [total for name, key, note in _LOGGED[:2] for total in _logged(run, name, key, note)]
+    totals += _seconds(run)
+    return totals + [total for one in _LOGGED[2:] for total in _logged(run, *one) if total.value]
 
 
 def flagged_rows(run: Run) -> tuple[list[dict[str, Any]], int]:

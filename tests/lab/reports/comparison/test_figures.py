@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from geoalign.lab.analysis.comparison.analysis import read_compared, sweep
+from geoalign.lab.analysis.comparison.analysis import read_compared
 from geoalign.lab.reports.comparison.curves import (
     evaluation_panels,
     hacking_panels,
@@ -18,8 +18,6 @@ from geoalign.lab.reports.comparison.curves import (
     slug,
 )
 from geoalign.lab.reports.comparison.scores import (
-    alpha_panel,
-    detection_panel,
     differences_panel,
     kept_rank_panel,
     rate_curve,
@@ -133,18 +131,6 @@ def test_kinds_of_corruption_are_not_mixed(make_comparison):
     assert "differ in the rate of one kind" in reason
 
 
-def test_alpha_draws_scores_by_value_with_the_baseline(make_comparison):
-    settings = {
-        name: {"type": "geoalign", "alpha": value} for name, value in (("geoalign", 0.05), ("low", 0.01), ("high", 0.2))
-    }
-    scores = {"grpo": 0.5, "geoalign": 0.6, "low": 0.55, "high": 0.45}
-    compared = read_compared(make_comparison({"x": scores}, settings=settings))
-    level = compared.table.levels[0]
-    lines = lines_of(drawn(alpha_panel(level, sweep(level.rows, level.row("geoalign")), compared.plan)))
-    assert lines["GeoAlign"] == ([0.01, 0.05, 0.2], pytest.approx([0.55, 0.6, 0.45]))
-    assert lines["grpo"][1] == pytest.approx([0.5, 0.5])
-
-
 def test_snapshots_rank_scored_rollouts_with_their_crosses():
     rows = np.ones(3)
     snapshot = Snapshot(7, np.array([3.0, NAN, 1.0]), rows, rows, rows, np.array([True, True, False]), rows == 0)
@@ -183,13 +169,8 @@ def test_projector_accuracies_of_the_geoalign_arm(compared, level):
     assert said == "grpo logged no projector accuracy."
 
 
-def test_pass_at_k_and_detection(compared, level):
+def test_pass_at_k(level):
     assert lines_of(drawn(pass_at_k_panel(level)))["grpo"] == ([1, 2, 4], pytest.approx([0.5, 0.6, 0.65]))
-    axes = drawn(detection_panel(level, level.row("geoalign")))
-    points = [bar.lines[0].get_xdata()[0] for bar in axes.containers]
-    assert points == pytest.approx([0.75, 0.65, 0.7, 0.6, 0.3])
-    none = compared.table.levels[0]
-    assert "Nothing to detect" in detection_panel(none, none.row("grpo"))
 
 
 def test_proxy_and_gold_are_drawn_where_the_compared_metric_is_another(make_comparison, level):

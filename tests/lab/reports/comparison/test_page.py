@@ -63,21 +63,24 @@ def test_headroom_findings_and_failures_stand_at_the_top(whole):
 def test_variants_are_found_from_settings(whole):
     _, _, said = whole
     strategies = said[said.index("Strategies and other variants of geoalign") : said.index("Final scores")]
-    for expected in ("deeper projector.layers = 5", "dropping strategy = drop", "unprojected projector = none"):
+    for expected in (
+        "bolder alpha = 0.1",
+        "deeper projector.layers = 5",
+        "dropping strategy = drop",
+        "unprojected projector = none",
+    ):
         assert expected in strategies
-    assert "bolder" not in strategies
 
 
 def test_the_figures_of_the_paper_are_drawn(whole):
     folder, page, _ = whole
     drawn = {attributes["id"] for attributes in page.named("figure")}
     at_both = (
-        "differences", "evaluation", "rank-pooled", "detection", "projector", "training-reward", "true-reward", "kl",
+        "differences", "evaluation", "rank-pooled", "projector", "training-reward", "true-reward", "kl",
         "clip-fraction", "pass-at-k",
     )  # fmt: skip
     assert {f"{name}-{level}" for name in at_both for level in ("flip_10", "flip_40")} <= drawn
-    assert {"alpha-flip_10", "robustness-flip"} <= drawn
-    assert "alpha-flip_40" not in drawn
+    assert "robustness-flip" in drawn
     assert {path.stem for path in (folder / "figures").iterdir()} == drawn
     assert all(len(image["alt"]) > 40 for image in page.named("img"))
     assert not list(folder.glob("**/*.tmp"))
@@ -85,7 +88,6 @@ def test_the_figures_of_the_paper_are_drawn(whole):
 
 def test_what_cannot_be_drawn_says_why(whole):
     _, _, said = whole
-    assert "No two arms at flip_40 differ in alpha alone." in said
     assert "No gold utility is known at flip_10, so reward hacking cannot be seen." in said
 
 

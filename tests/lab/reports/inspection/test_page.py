@@ -52,7 +52,7 @@ def test_text_that_would_end_its_element_is_refused(text):
 
 
 def test_the_library_comes_with_its_licence():
-    library = scripts()[0].text
+    library = scripts()[0]
     assert "The MIT License (MIT)" in library[:400]
     assert "Ron Kok" in library[:400]
 

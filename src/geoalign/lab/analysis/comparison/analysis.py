@@ -279,23 +279,14 @@ def reference(rows: Sequence[ArmRow], plan: CompareConfig) -> ArmRow | None:
     return next((row for row in candidates if row.role == "primary"), candidates[0] if candidates else None)
 
 
-def sweep(rows: Sequence[ArmRow], like: ArmRow, key: str = "alpha") -> dict[float, ArmRow]:
-    """The arms of `like`'s kind with its settings in all but `key`, by rising value; none unless there are two."""
-    found: dict[float, ArmRow] = {}
-    for row in _same_kind(rows, like):
-        value = flat(row.settings).get(key)
-        if set(differing(row.settings, like.settings)) <= {key} and isinstance(value, int | float):
-            found.setdefault(float(value), row)
-    return dict(sorted(found.items())) if len(found) > 1 else {}
-
-
 def variants(rows: Sequence[ArmRow], like: ArmRow) -> list[tuple[ArmRow, str]]:
-    """The other arms of `like`'s kind with what they change, in words; alpha alone has its own figure."""
-    changes = [(row, differing(row.settings, like.settings)) for row in _same_kind(rows, like) if row is not like]
+    """The other arms of `like`'s kind with what they change, in words."""
+    others = [row for row in rows if row.seeds and row.curator == like.curator and row is not like]
+    changes = [(row, differing(row.settings, like.settings)) for row in others]
     return [
         (row, ", ".join(f"{key} = {_word(value)}" for key, value in changed.items()))
         for row, changed in changes
-        if changed and set(changed) != {"alpha"}
+        if changed
     ]
 
 
@@ -307,10 +298,6 @@ def differing(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, A
 
 
 _MISSING = object()
-
-
-def _same_kind(rows: Sequence[ArmRow], like: ArmRow) -> list[ArmRow]:
-    return [row for row in rows if row.seeds and row.curator == like.curator]
 
 
 def _word(value: Any) -> str:

@@ -11,7 +11,7 @@ from geoalign.lab.analysis.comparison.scores import series_of, stacked
 from geoalign.lab.analysis.comparison.table import ArmRow, Curve, LevelTable
 from geoalign.lab.analysis.statistics import mean
 from geoalign.lab.config.compare import METRICS, CompareConfig
-from geoalign.lab.reports.figures.curves import ACCURACIES, PROJECTOR
+from geoalign.lab.reports.figures.curves import ACCURACIES, POLICY, PROJECTOR, accuracies_panel
 from geoalign.lab.reports.figures.style import Line, Look, Panel, band, interval_line, line_panel
 from geoalign.lab.store.comparison_results import Cell
 from geoalign.lab.text import inert, label
@@ -115,8 +115,7 @@ def _ends(line: Line) -> str:
 _LOGGED = {
     "reward": ("training-reward", "Training reward", "mean reward of the batch", "As scored, corrupted ones included."),
     "true_reward": ("true-reward", "True training reward", "mean reward", "Before corruption; nobody trains on it."),
-    "ppo_kl": ("kl", "PPO KL", "PPO KL", "Old minus new log-probability, mean over tokens, whatever beta is."),
-    "clip_fraction": ("clip-fraction", "Clip fraction", "share of tokens", "Tokens outside the clipping range."),
+    **{name: words[:4] for name, words in POLICY.items()},
 }
 
 
@@ -127,7 +126,7 @@ def logged_panels(
     panels: list[Panel | str] = []
     for name in names:
         stem, title, axis, note = _LOGGED[name]
-        if name in ("ppo_kl", "clip_fraction") and plan.zero_by_construction:
+        if name in POLICY and plan.zero_by_construction:
             panels.append(f"{title} is zero by construction: each generation is used for a single update.")
             continue
         curves = [(row, curve) for row in rows if (curve := _logged(cells_of(row), name)).values.size]
@@ -159,16 +158,12 @@ def projector_panel(level: LevelTable, row: ArmRow, cells: Sequence[Cell]) -> Pa
     if not curves:
         return f"{inert(row.arm, 40)} logged no projector accuracy."
     means = "; ".join(f"{words} {mean(curve.values):.3f}" for words, _, curve in curves)
-    return line_panel(
+    return accuracies_panel(
         f"projector-{slug(level.level)}",
         f"Projector of {label(row.arm, 20)}, {label(level.level, 18)}",
         f"Projector accuracy, mean over seeds and steps: {means}; chance 0.5.",
         f"{PROJECTOR} Bands: 95% interval over seeds.",
         [band(words, look, curve.steps, curve.values) for words, look, curve in curves],
-        y="pairs ordered rightly",
-        ylim=(0, 1.03),
-        chance=0.5,
-        legend="lower left",
     )
 
 

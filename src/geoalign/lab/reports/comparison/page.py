@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from geoalign.errors import RunFolderError
-from geoalign.lab.analysis.comparison.analysis import Compared, read_compared, reference, sweep, variants
+from geoalign.lab.analysis.comparison.analysis import Compared, read_compared, reference, variants
 from geoalign.lab.analysis.comparison.table import ArmRow, LevelTable, Table
 from geoalign.lab.analysis.comparison.verdicts import footnote, headline, recovery
 from geoalign.lab.config.compare import METRICS
@@ -21,14 +21,12 @@ from geoalign.lab.reports.comparison.curves import (
     slug,
 )
 from geoalign.lab.reports.comparison.scores import (
-    alpha_panel,
-    detection_panel,
     differences_panel,
     kept_rank_panel,
     recovered_panel,
     robustness_panels,
 )
-from geoalign.lab.reports.documents import Drawn, Gallery, make_folder, write_page
+from geoalign.lab.reports.documents import Drawn, Gallery, write_page
 from geoalign.lab.store.comparison import COMPACT, ComparisonFolder
 from geoalign.lab.store.comparison_results import Cell, write_compact
 from geoalign.lab.store.json_files import read_text
@@ -106,15 +104,13 @@ def _sections(level: LevelTable, like: ArmRow | None, compared: Compared) -> lis
     projector: list[Drawn] = [f"No GeoAlign arm has a finished run at {inert(level.level, 40)}."]
     if like is not None:
         mine = cells_of(like)
-        ranks = [kept_rank_panel(level, like.arm, mine), detection_panel(level, like)]
+        ranks = [kept_rank_panel(level, like.arm, mine)]
         projector = [projector_panel(level, like, mine)]
-    swept = sweep(level.rows, like) if like else {}
     return [
         ("scores", "Final scores", [differences_panel(level, plan)]),
         ("curves", "Evaluation curves", evaluation_panels(level, plan.metric)),
         ("hacking", "Proxy reward against gold utility", hacking_panels(level, plan.metric)),
         ("ranks", "Where corrupted rewards stand in the ranking", ranks),
-        ("alpha", "Sensitivity to alpha", [alpha_panel(level, swept, plan)]),
         ("projector", "Does the projector generalise?", projector),
         ("training", "Training", logged_panels(level, cells_of, ("reward", "true_reward"), plan)),
         ("policy", "How far the policy moved", logged_panels(level, cells_of, ("ppo_kl", "clip_fraction"), plan)),
@@ -156,7 +152,7 @@ def compact_comparison(folder: Path, into: Path) -> Path:
     compared = read_compared(folder)
     references = [(level.level, reference(level.rows, compared.plan)) for level in compared.table.levels]
     arms = [(level, row.arm) for level, row in references if row is not None]
-    make_folder(into)
+    into.mkdir(exist_ok=True)
     if into.resolve() == folder.resolve() or ComparisonFolder(into).results.exists():
         raise RunFolderError(f"{into}: expected a folder without results, got one with results of a comparison")
     for path in ComparisonFolder(folder).beside_results():

@@ -89,12 +89,8 @@ def flag_panels(steps: Sequence[RolloutStep], kind: str = "GDI") -> list[Panel |
         for name in ("reward", "score", "anomalous")
     )
     order = np.argsort(score, kind="stable")
-    reward, score, flagged, rank = (
-        reward[order],
-        score[order],
-        flagged[order].astype(bool),
-        np.arange(1, len(order) + 1),
-    )
+    reward, score, flagged = reward[order], score[order], flagged[order].astype(bool)
+    rank = np.arange(1, len(order) + 1)
     shown = np.zeros(len(flagged), dtype=bool)
     for mask in (flagged, ~flagged):
         rows = np.flatnonzero(mask)

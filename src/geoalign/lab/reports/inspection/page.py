@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from markupsafe import Markup
 
 from geoalign.lab.analysis.audited import audited_consensus
-from geoalign.lab.reports.documents import Drawn, Gallery, Inline, first_middle_last, inline, write_page
+from geoalign.lab.reports.documents import Drawn, Gallery, first_middle_last, inline, write_page
 from geoalign.lab.reports.figures.scores import cosine_panel, density_panel, flag_panels, rank_curves, rank_panel
 from geoalign.lab.reports.inspection.bundle import Bundle, bundle
 from geoalign.lab.reports.inspection.overview import counts, facts, repeated, skipped, steps_of, verifier
@@ -54,7 +55,7 @@ def build_inspection(folder: Path) -> Path:
     )
 
 
-def scripts() -> list[Inline]:
+def scripts() -> list[Markup]:
     """The page's programs: the vendored library with its licence, and our own."""
     temml = ASSETS / "temml"
     licence = (temml / "LICENSE").read_text(encoding="utf-8")

@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from geoalign.lab.compare.processes import WorkerProcess, last_line
+from geoalign.lab.compare.pool import WorkerProcess, last_line
 from geoalign.lab.compare.worker import measured
 
 

@@ -45,7 +45,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[str, int], 
             engine.tokenizer = tokenizer
             return engine
 
-        monkeypatch.setattr("geoalign.lab.evaluation.running.open_engine", opened)
+        monkeypatch.setattr("geoalign.lab.evaluate.command.open_engine", opened)
 
     return use
 

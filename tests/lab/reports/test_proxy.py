@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from geoalign.lab.reports import build_report
 from geoalign.lab.reports.figures.curves import evaluation_panels
 from geoalign.lab.reports.figures.style import LIGHT
-from geoalign.lab.reports.tables import evaluation_rows
+from geoalign.lab.reports.page import evaluation_rows
 from geoalign.lab.store.logs import parse_evaluation
 from geoalign.lab.store.run import read_run
 

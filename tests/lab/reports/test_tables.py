@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from geoalign.lab.reports.tables import curator_totals, evaluation_rows, flagged_rows, wilson
+from geoalign.lab.reports.page import curator_totals, evaluation_rows, flagged_rows, wilson
 from geoalign.lab.store.run import read_run
 
 

@@ -10,8 +10,7 @@ from pathlib import Path
 from rich.status import Status
 
 from geoalign.errors import ConfigError, RunFolderError
-from geoalign.lab.compare.pool import run_all
-from geoalign.lab.compare.processes import WorkerProcess
+from geoalign.lab.compare.pool import WorkerProcess, run_all
 from geoalign.lab.compare.table import conclude
 from geoalign.lab.config.compare import CompareConfig
 from geoalign.lab.config.comparison_plan import PlannedRun, make_plan, warm_start_run

@@ -3,7 +3,7 @@
 import pytest
 
 from geoalign.lab.analysis.audited import audited_consensus
-from geoalign.lab.reports.inspection.overview import counts, facts, repeated, skipped, steps_of
+from geoalign.lab.reports.inspection.page import counts, facts, repeated, skipped, steps_of
 from geoalign.lab.store.inspection import read_inspection
 
 

@@ -115,12 +115,7 @@ class StateModel:
         return states, {**facts, "prompts": how}
 
     def _compute(
-        self,
-        prompts: _Ids,
-        responses: _Ids,
-        answers: Sequence[int] | None,
-        path: Path,
-        progress: Callable[[int], None],
+        self, prompts: _Ids, responses: _Ids, answers: Sequence[int] | None, path: Path, progress: Callable[[int], None]
     ) -> None:
         rows, size, partial, table = len(prompts), self.config.batch_size, path.with_name(path.name + ".partial"), None
         order = sorted(range(rows), key=lambda row: (-(len(prompts[row]) + len(responses[row])), row))

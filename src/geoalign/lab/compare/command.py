@@ -141,11 +141,7 @@ def _prepare(
 
 
 def _watch(
-    folder: ComparisonFolder,
-    warm_starts: Sequence[Path],
-    config: CompareConfig,
-    process: WorkerProcess,
-    status: Status,
+    folder: ComparisonFolder, warm_starts: Sequence[Path], config: CompareConfig, process: WorkerProcess, status: Status
 ) -> int:
     """Waits for the warm starts' end; meanwhile, once the settings are checked, makes the folder a comparison's."""
     begun = False

@@ -70,11 +70,7 @@ def run_all(
 
 
 def _job(
-    folder: ComparisonFolder,
-    planned: PlannedRun,
-    output: Mapping[str, Any],
-    shape: Mapping[str, int],
-    base_seed: int,
+    folder: ComparisonFolder, planned: PlannedRun, output: Mapping[str, Any], shape: Mapping[str, int], base_seed: int
 ) -> dict[str, Any]:
     return {
         "kind": "run",

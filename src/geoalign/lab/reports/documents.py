@@ -17,18 +17,7 @@ from geoalign.errors import InputError
 from geoalign.lab.analysis.statistics import PairedDifference, spread
 from geoalign.lab.reports.figures.style import DARK, LIGHT, Panel, recoloured, render
 from geoalign.lab.store.files import write_atomically
-from geoalign.lab.text import (
-    decimals,
-    ends,
-    inert,
-    megabytes,
-    number,
-    percent,
-    points,
-    probability,
-    short,
-    signed,
-)
+from geoalign.lab.text import decimals, ends, inert, megabytes, number, percent, points, probability, short, signed
 
 Item = TypeVar("Item")
 # A picture, or the sentence that says why there is none.

@@ -15,12 +15,7 @@ from geoalign.lab.analysis.consensus import CURATION_SECONDS, agreement_of, cons
 from geoalign.lab.analysis.detection import SCORES, detect, why_no_scores
 from geoalign.lab.analysis.statistics import Interval, wilson_interval
 from geoalign.lab.reports.documents import Count, Drawn, Gallery, first_middle_last, write_page
-from geoalign.lab.reports.figures.curves import (
-    evaluation_panels,
-    policy_panels,
-    projector_panel,
-    reward_panel,
-)
+from geoalign.lab.reports.figures.curves import evaluation_panels, policy_panels, projector_panel, reward_panel
 from geoalign.lab.reports.figures.scores import cosine_panel, density_panel, rank_curves, rank_panel
 from geoalign.lab.store.columns import Bools
 from geoalign.lab.store.logs import Evaluation

@@ -1,25 +1,11 @@
 """Every format: found by itself, read, curated, and read again."""
 
 import json
-from pathlib import Path
 from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
-from dumps import (
-    GROUPS,
-    OUTLIERS,
-    SIZE,
-    each,
-    filtered,
-    plain,
-    trinity,
-    trl,
-    verl,
-    verl_v1,
-    write_dump,
-    write_lines,
-)
+from dumps import GROUPS, OUTLIERS, SIZE, each, filtered, plain, trinity, trl, verl, verl_v1, write_dump, write_lines
 
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.dumps.formats import find_layout
@@ -28,7 +14,7 @@ from geoalign.lab.dumps.reading import read_dump
 NAMES = ("verl", "trinity", "responses", "plain", "trl", "geoalign")
 
 
-def read(path: Path, **given):
+def read(path, **given):
     dump = read_dump(path, find_layout(path, **given)[0])
     return SimpleNamespace(layout=dump.layout, rows=list(dump.frame.itertuples()))
 
@@ -163,10 +149,7 @@ def test_a_generation_that_trl_wrote_again_is_curated_once(tmp_path, run):
         table.to_parquet(tmp_path / "in" / f"completions_{step:05}.parquet")
     summary = run(tmp_path / "in")
     names = [str(tmp_path / "in" / f"completions_{step:05}.parquet") for step in tables]
-    assert summary["repeated"] == [
-        {"file": names[1], "same_as": names[0]},
-        {"file": names[3], "same_as": names[2]},
-    ]
+    assert summary["repeated"] == [{"file": names[1], "same_as": names[0]}, {"file": names[3], "same_as": names[2]}]
     assert [one["step"] for one in summary["steps"]] == [1, 3]
     assert summary["counts"]["rows"] == 2 * GROUPS * SIZE
     # One reward more or less is another table.

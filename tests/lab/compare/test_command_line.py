@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +11,6 @@ from command_line import call
 
 from geoalign.lab.cli import main
 from geoalign.lab.compare import command
-from geoalign.lab.config.compare import CompareConfig
 from geoalign.lab.config.compare_loading import load_compare_config
 from geoalign.lab.store.comparison import ComparisonFolder
 
@@ -20,11 +18,11 @@ TEXT = "arms:\n  grpo:\n  geoalign:\nlevels: {a: {}, b: {reward: {flip: 0.1}}}\n
 
 
 @pytest.fixture
-def passed_on(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def passed_on(monkeypatch):
     """What the command hands to `compare`; `failed` and `error` say how that ends."""
     seen: dict[str, Any] = {"failed": {}, "error": None}
 
-    def compare(config: CompareConfig | None, root: Path, **options: Any) -> dict[str, str]:
+    def compare(config, root, **options):
         seen.update(config=config, root=root, **options)
         if seen["error"] is not None:
             raise seen["error"]
@@ -35,15 +33,13 @@ def passed_on(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     place = tmp_path / "mine.yaml"
     place.write_text(TEXT)
     return place
 
 
-def test_options_reach_the_settings(
-    monkeypatch: pytest.MonkeyPatch, passed_on: dict[str, Any], path: Path, tmp_path: Path
-) -> None:
+def test_options_reach_the_settings(monkeypatch, passed_on, path, tmp_path):
     options = ["--curators", "geoalign, grpo", "--seeds", "4,2", "--levels", "b", "--workers", "3"]
     assert (
         call(monkeypatch, "compare", path, *options, "--set", "run.grpo.max_steps=6", "--output", tmp_path / "out") == 0
@@ -60,9 +56,7 @@ def test_options_reach_the_settings(
     assert passed_on["locations"].of("arms.grpo") == f"{path}, line 2"
 
 
-def test_resuming_takes_the_folders_settings_and_options_over_them(
-    monkeypatch: pytest.MonkeyPatch, passed_on: dict[str, Any], path: Path, tmp_path: Path
-) -> None:
+def test_resuming_takes_the_folders_settings_and_options_over_them(monkeypatch, passed_on, path, tmp_path):
     ComparisonFolder(tmp_path / "out").initialise(load_compare_config(path).config)
     assert call(monkeypatch, "compare", "--output", tmp_path / "out", "--resume") == 0
     assert (passed_on["config"], passed_on["resume"]) == (None, True)
@@ -70,13 +64,7 @@ def test_resuming_takes_the_folders_settings_and_options_over_them(
     assert (list(passed_on["config"].arms), passed_on["config"].seeds) == (["grpo", "geoalign"], [7])
 
 
-def test_exit_codes(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    passed_on: dict[str, Any],
-    path: Path,
-    tmp_path: Path,
-) -> None:
+def test_exit_codes(monkeypatch, capsys, passed_on, path, tmp_path):
     passed_on["failed"] = {"a/grpo/seed-0": "it broke"}
     assert call(monkeypatch, "compare", path) == 1
     assert call(monkeypatch, "compare", path, "--seeds", "0,x") == 2
@@ -92,9 +80,7 @@ def test_exit_codes(
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_a_finished_comparison_is_only_reported_again(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], path: Path, tmp_path: Path
-) -> None:
+def test_a_finished_comparison_is_only_reported_again(monkeypatch, capsys, path, tmp_path):
     """No process is started: every result is there. `geoalign report` does the same without the settings."""
     root = tmp_path / "out"
     folder = ComparisonFolder(root)
@@ -141,13 +127,7 @@ def test_a_finished_comparison_is_only_reported_again(
     assert all((root / name).is_file() for name in ("table.json", "table.csv", "report.html"))
 
 
-def test_a_dry_run_checks_every_run_and_makes_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-    passed_on: dict[str, Any],
-    path: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_dry_run_checks_every_run_and_makes_nothing(monkeypatch, passed_on, path, tmp_path, capsys):
     monkeypatch.setenv("COLUMNS", "160")
     options = ["--set", "run.task.demonstrations=16", "--set", "run.task.train_problems=64", "--dry-run"]
     seeds = ["--seeds", "0,7", "--set", "seeds_per_warm_start=5"]

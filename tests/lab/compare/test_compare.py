@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from types import SimpleNamespace
@@ -71,7 +70,7 @@ SECONDS = ("seconds", "peak_memory_bytes", "starts")
 
 
 @pytest.fixture(scope="module")
-def plugins(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def plugins(tmp_path_factory):
     """A folder with an installed package that brings the curator `broken`."""
     folder = tmp_path_factory.mktemp("plugins")
     (folder / "geoalign_test_broken.py").write_text(BROKEN)
@@ -83,14 +82,14 @@ def plugins(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def settings(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def settings(tmp_path_factory):
     path = tmp_path_factory.mktemp("settings") / "compare.yaml"
     path.write_text(dump_yaml(SETTINGS))
     return path
 
 
 @pytest.fixture(scope="module")
-def with_a_broken_arm(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def with_a_broken_arm(tmp_path_factory):
     """The same, and at a level of its own an arm that crashes."""
     broken = {
         "arms": {**SETTINGS["arms"], "broken": None},
@@ -102,15 +101,15 @@ def with_a_broken_arm(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def command(*arguments: str | Path) -> list[str]:
+def command(*arguments):
     return [sys.executable, "-m", "geoalign", "compare", *map(str, arguments)]
 
 
-def environment(plugins: Path) -> dict[str, str]:
+def environment(plugins):
     return {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200", "PYTHONPATH": str(plugins)}
 
 
-def forked_comparison(plugins: Path, *arguments: str | Path) -> tuple[str, int]:
+def forked_comparison(plugins, *arguments):
     """`geoalign compare` in this process, its workers forked, its report undrawn: what it said, and its exit code."""
     said = io.StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(said), redirect_stderr(said):
@@ -127,22 +126,22 @@ def forked_comparison(plugins: Path, *arguments: str | Path) -> tuple[str, int]:
 
 
 @pytest.fixture(scope="module")
-def compared(with_a_broken_arm: Path, plugins: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, int]:
+def compared(with_a_broken_arm, plugins, tmp_path_factory):
     """A comparison that nothing disturbed: its folder, what it said, its exit code. Its workers are forked."""
     root = tmp_path_factory.mktemp("compared") / "comparison"
     return (root, *forked_comparison(plugins, with_a_broken_arm, "--output", root))
 
 
-def result(root: Path, cell: str) -> dict[str, Any]:
+def result(root, cell):
     return json.loads((root / "results" / f"{cell}.json").read_text())
 
 
-def rollouts(root: Path, cell: str) -> dict[str, dict[str, list[Any]]]:
+def rollouts(root, cell):
     paths = sorted((root / "runs" / cell / "rollouts").glob("*.parquet"))
     return {path.name: pq.read_table(path).to_pydict() for path in paths}
 
 
-def test_pairs_were_formed_and_rollouts_replaced(compared: tuple[Path, str, int]) -> None:
+def test_pairs_were_formed_and_rollouts_replaced(compared):
     root = compared[0]
     for seed in (0, 1):
         found = result(root, f"flip_40/geoalign/seed-{seed}")
@@ -160,9 +159,7 @@ def test_pairs_were_formed_and_rollouts_replaced(compared: tuple[Path, str, int]
         assert result(root, f"flip_40/grpo/seed-{seed}")["detection"]["precision_among_replaced"] is None
 
 
-def test_arms_see_the_same_prompts_in_the_same_order_and_the_same_slots_corrupted(
-    compared: tuple[Path, str, int],
-) -> None:
+def test_arms_see_the_same_prompts_in_the_same_order_and_the_same_slots_corrupted(compared):
     root = compared[0]
     masks = []
     for seed in (0, 1):
@@ -181,7 +178,7 @@ def test_arms_see_the_same_prompts_in_the_same_order_and_the_same_slots_corrupte
     assert masks[0] != masks[1]
 
 
-def test_the_arms_of_a_block_of_seeds_start_from_one_warm_start_of_its_own(compared: tuple[Path, str, int]) -> None:
+def test_the_arms_of_a_block_of_seeds_start_from_one_warm_start_of_its_own(compared):
     root, said, _ = compared
     assert "2 warm starts that the seeds share" in said
     begun = []
@@ -197,7 +194,7 @@ def test_the_arms_of_a_block_of_seeds_start_from_one_warm_start_of_its_own(compa
     assert begun[0] != begun[1]
 
 
-def test_what_it_leaves_and_says(compared: tuple[Path, str, int]) -> None:
+def test_what_it_leaves_and_says(compared):
     root, said, _ = compared
     assert "4 of 6 runs finished" in said
     assert "flip_40: accuracy, mean and 95% interval over seeds" in said
@@ -209,7 +206,7 @@ def test_what_it_leaves_and_says(compared: tuple[Path, str, int]) -> None:
     assert (root / "report.html").is_file()
 
 
-def test_an_arm_that_crashes_is_named_and_the_others_finish(compared: tuple[Path, str, int]) -> None:
+def test_an_arm_that_crashes_is_named_and_the_others_finish(compared):
     root, said, code = compared
     assert code == 1
     for seed in (0, 1):
@@ -221,13 +218,7 @@ def test_an_arm_that_crashes_is_named_and_the_others_finish(compared: tuple[Path
     assert {item["arm"] for item in json.loads((root / "table.json").read_text())["failures"]} == {"broken"}
 
 
-def test_another_start_and_other_settings_are_refused(
-    compared: tuple[Path, str, int],
-    with_a_broken_arm: Path,
-    plugins: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_another_start_and_other_settings_are_refused(compared, with_a_broken_arm, plugins, monkeypatch, capsys):
     monkeypatch.syspath_prepend(plugins)
     for more, message in (
         ((), "resume it with --resume"),
@@ -242,7 +233,7 @@ def test_another_start_and_other_settings_are_refused(
         assert message in " ".join(capsys.readouterr().err.split())
 
 
-def wait_for(what: Callable[[], bool], process: subprocess.Popen[Any], seconds: float = 120) -> None:
+def wait_for(what, process, seconds=120):
     deadline = time.monotonic() + seconds
     while not what() and process.poll() is None:
         assert time.monotonic() < deadline
@@ -250,9 +241,7 @@ def wait_for(what: Callable[[], bool], process: subprocess.Popen[Any], seconds: 
 
 
 @pytest.mark.slow
-def test_killed_crashed_and_resumed_it_comes_to_the_same(
-    compared: tuple[Path, str, int], settings: Path, plugins: Path, tmp_path: Path
-) -> None:
+def test_killed_crashed_and_resumed_it_comes_to_the_same(compared, settings, plugins, tmp_path):
     """The comparison is killed, then one of its runs while an arm crashes; in the end the results are the same."""
     root = tmp_path / "comparison"
     quiet: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "env": environment(plugins)}
@@ -301,7 +290,7 @@ def test_killed_crashed_and_resumed_it_comes_to_the_same(
         assert without_seconds(ours) == without_seconds(theirs)
 
 
-def workers_of(parent: int) -> list[int]:
+def workers_of(parent):
     """The worker processes that a comparison has started for runs."""
     found = []
     for entry in Path("/proc").iterdir():
@@ -315,7 +304,7 @@ def workers_of(parent: int) -> list[int]:
     return found
 
 
-def without_seconds(found: dict[str, Any]) -> dict[str, Any]:
+def without_seconds(found):
     kept = {name: value for name, value in found.items() if not name.startswith(SECONDS)}
     kept["series"] = {name: value for name, value in found["series"].items() if not name.endswith("seconds")}
     return kept

@@ -15,7 +15,7 @@ from geoalign.lab.store.rollouts import RolloutStep
 NAN = float("nan")
 
 
-def batch() -> RolloutStep:
+def batch():
     """Group 7 has rewards 1, 0, 0, 0; group 3 is tied; group 5 has a reward that could not be scored, 1 and 0.
 
     Corrupted: the first row of each. That of group 3 is in no pair. Replaced: rows 0 and 8.
@@ -36,7 +36,7 @@ def batch() -> RolloutStep:
     )
 
 
-def test_pair_counts_against_a_loop() -> None:
+def test_pair_counts_against_a_loop():
     draws = np.random.default_rng(0)
     reward = draws.integers(0, 3, 60).astype(float)
     reward[draws.random(60) < 0.1] = NAN
@@ -51,7 +51,7 @@ def test_pair_counts_against_a_loop() -> None:
     assert pair_counts(reward, group).tolist() == expected
 
 
-def test_areas_by_hand() -> None:
+def test_areas_by_hand():
     found = detection([batch()], mean_score=True)
     # In a pair are rows 0, 1, 2, 3, 7, 8: corrupted 0 and 7, so 2 x 4 = 8 comparisons.
     # score: .9 beats all four; .25 beats .2 and .1: 6 / 8. In order: .9 c, .6, .3, .25 c: precision (1/1 + 2/4) / 2.
@@ -68,7 +68,7 @@ def test_areas_by_hand() -> None:
     assert found["base_rate"] == 2 / 6
 
 
-def test_areas_are_averaged_over_generations_that_hold_both_kinds() -> None:
+def test_areas_are_averaged_over_generations_that_hold_both_kinds():
     clean = dataclasses.replace(batch(), flipped=np.zeros(9, dtype=bool))
     # The score turned round gives 1 - 6/8 on the same batch.
     turned = dataclasses.replace(batch(), score=-batch().score)
@@ -80,7 +80,7 @@ def test_areas_are_averaged_over_generations_that_hold_both_kinds() -> None:
     assert found["precision_among_replaced"] == 2 / 6
 
 
-def test_nothing_is_said_where_nothing_is_known() -> None:
+def test_nothing_is_said_where_nothing_is_known():
     unknown = dataclasses.replace(batch(), flip_known=np.zeros(9, dtype=bool))
     assert detection([unknown], mean_score=True) == {"precision_among_replaced": None, "base_rate": None}
     assert detection([], mean_score=True) == {"precision_among_replaced": None, "base_rate": None}
@@ -91,7 +91,7 @@ def test_nothing_is_said_where_nothing_is_known() -> None:
     assert detection([unscored], mean_score=False)["pair_count"]["auroc"] == 6 / 8
 
 
-def test_a_snapshot_has_every_row() -> None:
+def test_a_snapshot_has_every_row():
     found = snapshot(batch(), mean_score=True)
     assert found["step"] == 4
     assert found["pair_count"] == [3, 1, 1, 1, 0, 0, 0, 1, 1]

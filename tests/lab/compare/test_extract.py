@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -18,7 +17,7 @@ from geoalign.lab.store.run_folder import RunFolder
 GEOALIGN = {"type": "geoalign", "alpha": 0.1, "aggregation": "sum", "top_m": None}
 
 
-def rollouts(step: int, **changes: list[Any]) -> pa.Table:
+def rollouts(step, **changes):
     """Two groups of two: the second row of group 0 was flipped and is replaced by the first."""
     columns: dict[str, list[Any]] = {
         "step": [step] * 4,
@@ -40,7 +39,7 @@ def rollouts(step: int, **changes: list[Any]) -> pa.Table:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> RunFolder:
+def folder(tmp_path):
     found = RunFolder(tmp_path / "run")
     found.rollouts.mkdir(parents=True)
     for step in (0, 2):
@@ -58,7 +57,7 @@ def folder(tmp_path: Path) -> RunFolder:
     return found
 
 
-def test_series_stand_side_by_side(folder: RunFolder) -> None:
+def test_series_stand_side_by_side(folder):
     series = extract(folder, GEOALIGN)["series"]
     assert series["step"] == [1, 2, 3]
     assert series["reward"] == [0.5, None, 0.25]
@@ -76,7 +75,7 @@ def test_series_stand_side_by_side(folder: RunFolder) -> None:
     assert {len(column) for column in series.values()} == {3}
 
 
-def test_the_rest_of_the_result(folder: RunFolder) -> None:
+def test_the_rest_of_the_result(folder):
     found = extract(folder, GEOALIGN)
     assert (found["curator"], found["settings"]) == ("geoalign", {"alpha": 0.1, "aggregation": "sum", "top_m": None})
     assert found["evaluations"] == [{"step": 0, "stage": "before_rl", "set": "a", "accuracy": 0.333333}]
@@ -89,7 +88,7 @@ def test_the_rest_of_the_result(folder: RunFolder) -> None:
     assert [item["step"] for item in found["snapshots"]] == [0, 2]
 
 
-def test_a_row_of_weight_0_or_left_out_does_not_stand_for_itself(folder: RunFolder) -> None:
+def test_a_row_of_weight_0_or_left_out_does_not_stand_for_itself(folder):
     changed = rollouts(0, source=[0, 1, -1, 3], weight=[1.0, 0.0, 0.0, 0.0], reward=[0.0, 1.0, 1.0, None])
     pq.write_table(changed, folder.rollouts / "step-000000.parquet")
     (folder.rollouts / "step-000002.parquet").unlink()
@@ -108,9 +107,7 @@ def test_a_row_of_weight_0_or_left_out_does_not_stand_for_itself(folder: RunFold
         ({"type": "grpo"}, False),
     ],
 )
-def test_a_mean_score_is_given_only_where_the_score_is_a_sum_over_all_pairs(
-    folder: RunFolder, curator: dict[str, Any], sums: bool
-) -> None:
+def test_a_mean_score_is_given_only_where_the_score_is_a_sum_over_all_pairs(folder, curator, sums):
     assert sums_over_pairs(curator) == sums
     found = extract(folder, curator)
     assert ("mean_score" in found["detection"]) == sums

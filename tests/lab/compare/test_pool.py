@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pytest
 from rich.console import Console
@@ -24,14 +24,14 @@ class FakeProcess:
     started: ClassVar[list[str]] = []
     looks = 3
 
-    def __init__(self, job: dict[str, Any], *, log: Path, threads: int) -> None:
+    def __init__(self, job, *, log, threads):
         self.job, self.left, self.seconds = job, self.looks, 1.0
         self.name = Cell(**job["cells"][0]).name
         FakeProcess.started.append(self.name)
         FakeProcess.alive.append(self)
         FakeProcess.most_at_once = max(FakeProcess.most_at_once, len(FakeProcess.alive))
 
-    def exit_code(self) -> int | None:
+    def exit_code(self):
         self.left -= 1
         if self.left > 0:
             return None
@@ -42,7 +42,7 @@ class FakeProcess:
         code = self.codes.get(self.name, 0)
         return 0 if code == 99 else code
 
-    def _finish(self) -> None:
+    def _finish(self):
         if self.codes.get(self.name) == 99:  # ends well and leaves nothing
             return
         job = self.job
@@ -52,15 +52,15 @@ class FakeProcess:
         folder.run(planned.cell).rollouts.mkdir(parents=True)
         folder.write_result(planned, {"status": "finished", "error": None})
 
-    def error(self) -> str:
+    def error(self):
         return f"{self.name} broke"
 
-    def stop(self) -> None:
+    def stop(self):
         FakeProcess.alive.remove(self)
 
 
 @pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch) -> type[FakeProcess]:
+def fake(monkeypatch):
     monkeypatch.setattr(FakeProcess, "codes", {})
     monkeypatch.setattr(FakeProcess, "alive", [])
     monkeypatch.setattr(FakeProcess, "started", [])
@@ -71,7 +71,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> type[FakeProcess]:
 
 
 @pytest.fixture
-def plan() -> list[PlannedRun]:
+def plan():
     data = {
         "arms": {"grpo": None, "geoalign": None, "clean": None},
         "levels": {"a": {"reward": {"flip": 0.1}}, "b": {"reward": {"flip": 0.2}}},

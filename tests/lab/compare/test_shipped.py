@@ -11,7 +11,7 @@ import yaml
 
 from geoalign.lab.compare.checks import shape_of
 from geoalign.lab.config.compare_loading import load_compare_config
-from geoalign.lab.config.comparison_plan import PlannedRun, make_plan, warm_start_seed
+from geoalign.lab.config.comparison_plan import make_plan, warm_start_seed
 from geoalign.lab.tasks.base import Task
 
 CONFIGS = Path(__file__).parents[3] / "configs"
@@ -30,7 +30,7 @@ TASKS: dict[str, Task] = {}
 
 
 @functools.cache
-def runs_of(path: Path | None) -> list[PlannedRun]:
+def runs_of(path):
     """The runs of a comparison; of one with many seeds those of the first and last."""
     config = load_compare_config(path).config
     few = config.seeds if len(config.seeds) < 20 else [config.seeds[0], config.seeds[-1]]
@@ -38,14 +38,14 @@ def runs_of(path: Path | None) -> list[PlannedRun]:
 
 
 @pytest.mark.parametrize("path", COMPARISONS, ids=lambda path: path.stem)
-def test_it_sets_what_a_comparison_has_and_plans_runs(path: Path) -> None:
+def test_it_sets_what_a_comparison_has_and_plans_runs(path):
     given = yaml.safe_load(path.read_text(encoding="utf-8"))
     assert given.keys() <= {"base", *vars(load_compare_config(path).config)}
     assert runs_of(path)
 
 
 @pytest.mark.parametrize("path", PAPER, ids=lambda path: path.stem)
-def test_the_papers_corruption_is_a_fixed_share_exactly_on_the_extremes(path: Path) -> None:
+def test_the_papers_corruption_is_a_fixed_share_exactly_on_the_extremes(path):
     for planned in runs_of(path):
         reward = planned.settings["reward"]
         assert reward["fixed_share"]
@@ -53,7 +53,7 @@ def test_the_papers_corruption_is_a_fixed_share_exactly_on_the_extremes(path: Pa
 
 
 @pytest.mark.parametrize("path", EVIDENCE, ids=lambda path: path.stem)
-def test_the_plans_of_evidence_spread_twenty_seeds_over_four_warm_starts(path: Path) -> None:
+def test_the_plans_of_evidence_spread_twenty_seeds_over_four_warm_starts(path):
     config = load_compare_config(path).config
     # Dialogue's seeds 0 to 9 had their round.
     first = 10 if "dialogue" in path.stem else 0
@@ -67,7 +67,7 @@ def test_the_plans_of_evidence_spread_twenty_seeds_over_four_warm_starts(path: P
 
 
 @pytest.mark.parametrize("path", VERIFIERS, ids=lambda path: path.stem)
-def test_the_plans_with_a_wrong_verifier_inject_nothing_and_have_two_seeds_a_warm_start(path: Path) -> None:
+def test_the_plans_with_a_wrong_verifier_inject_nothing_and_have_two_seeds_a_warm_start(path):
     config = load_compare_config(path).config
     assert [(seed, warm_start_seed(config, seed)) for seed in config.seeds] == [
         (seed, seed // 2) for seed in range(10, 18)
@@ -80,7 +80,7 @@ def test_the_plans_with_a_wrong_verifier_inject_nothing_and_have_two_seeds_a_war
 
 
 @pytest.mark.parametrize("path", [None, *GENERATED], ids=lambda path: path.stem if path else "defaults")
-def test_every_arm_could_start_and_makes_two_updates_on_a_generation(path: Path | None) -> None:
+def test_every_arm_could_start_and_makes_two_updates_on_a_generation(path):
     assert GENERATED
     config = load_compare_config(path).config
     by_arm = {planned.cell.arm: planned.settings for planned in runs_of(path)}

@@ -18,20 +18,20 @@ EVIDENCE = Path(__file__).parents[3] / "evidence" / "math_depth"
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     root = tmp_path / "comparison"
     shutil.copytree(EVIDENCE, root)
     return root
 
 
-def concluded(root: Path) -> tuple[str, list[str]]:
+def concluded(root):
     console = Console(record=True, width=200)
     conclude(ComparisonFolder(root), console)
     return console.export_text(), json.loads((root / "table.json").read_text())["notes"]
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_results_that_are_not_planned_are_left_out_and_told_of(folder: Path) -> None:
+def test_results_that_are_not_planned_are_left_out_and_told_of(folder):
     said, notes = concluded(folder)
     assert "left out" not in said
     assert not any("left out" in note for note in notes)

@@ -2,9 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,7 +14,7 @@ from evaluating import Rewards, Scripted
 
 
 @pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tiny(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models") / "tiny"
     tokenizer = make_tokenizer(None, max_length=2048)
     model = make_tiny_model(TinyModelConfig(hidden_size=16, layers=1, heads=2, max_length=2048), tokenizer, seed=0)
@@ -25,7 +23,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> tuple[str, str]:
+def files(tmp_path):
     """A benchmark of three problems and a dialogue set of two prompts."""
     problems = [{"problem": f"What is {n}+1?", "answer": str(n + 1)} for n in range(3)]
     talks = [
@@ -38,9 +36,9 @@ def files(tmp_path: Path) -> tuple[str, str]:
 
 
 @pytest.fixture
-def scripted(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[str, int], str]], None]:
-    def use(answer: Callable[[str, int], str]) -> None:
-        def opened(model: Any, tokenizer: Any, config: Any) -> Scripted:
+def scripted(monkeypatch):
+    def use(answer):
+        def opened(model, tokenizer, config):
             engine = Scripted(answer)
             engine.tokenizer = tokenizer
             return engine
@@ -51,10 +49,10 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[str, int], 
 
 
 @pytest.fixture
-def reward_model(monkeypatch: pytest.MonkeyPatch) -> Rewards:
+def reward_model(monkeypatch):
     found = Rewards()
 
-    def load(place: str, config: Any) -> Rewards:
+    def load(place, config):
         assert (place, config.device) == ("owner/reward", "cpu")
         return found
 

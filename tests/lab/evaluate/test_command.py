@@ -1,22 +1,18 @@
 """The command line of `geoalign evaluate`."""
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import pytest
 from command_line import call
 from evaluating import right_until
 
 
 @pytest.fixture
-def evaluate(tiny: Path, files: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+def evaluate(tiny, files, tmp_path, monkeypatch):
     """Evaluates the tiny model on the benchmark with these options more; returns the exit code."""
     asked = ("--benchmark", files[0], "--output", tmp_path / "out", "--max-new-tokens", "8", "--set", "device=cpu")
     return lambda *more: call(monkeypatch, "evaluate", tiny, *asked, *more)
 
 
-def test_the_command_line(evaluate: Callable[..., int], capsys: pytest.CaptureFixture[str], scripted: Any) -> None:
+def test_the_command_line(evaluate, capsys, scripted):
     scripted(right_until({"0": 1, "1": 1, "2": 1}))
     twice = ("--samples", "aime24=2")
     assert evaluate(*twice) == 0
@@ -31,10 +27,8 @@ def test_the_command_line(evaluate: Callable[..., int], capsys: pytest.CaptureFi
     assert evaluate("--pass-at-k", "--samples", "x") == 2
 
 
-def test_stopped_by_hand_it_says_how_to_go_on(
-    evaluate: Callable[..., int], tiny: Path, capsys: pytest.CaptureFixture[str], scripted: Any
-) -> None:
-    def stop(prompt: str, sample: int) -> str:
+def test_stopped_by_hand_it_says_how_to_go_on(evaluate, tiny, capsys, scripted):
+    def stop(prompt, sample):
         raise KeyboardInterrupt
 
     scripted(stop)

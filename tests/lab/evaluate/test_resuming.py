@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,12 +14,10 @@ from evaluating import rows_of, run
 
 from geoalign.errors import ConfigError
 from geoalign.lab.config.evaluate import EvaluationScoring
-from geoalign.lab.generation.engines import Generated, TransformersEngine
+from geoalign.lab.generation.engines import TransformersEngine
 
 
-def test_resuming_after_every_stop(
-    tiny: Path, files: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_resuming_after_every_stop(tiny, files, tmp_path, monkeypatch):
     sets = [files[0]], [files[1]]
     values: dict[str, Any] = {"samples": {"aime24": 8, "helpful": 3}, "problems": 2}
     _, said = run([tiny], *sets, tmp_path / "whole", **values)
@@ -32,7 +29,7 @@ def test_resuming_after_every_stop(
 
     generate, calls = TransformersEngine.generate, [0]
 
-    def stopping(self: TransformersEngine, *arguments: Any, **options: Any) -> list[Generated]:
+    def stopping(self, *arguments, **options):
         calls[0] += 1
         if calls[0] % 2 == 0:
             raise KeyboardInterrupt
@@ -69,16 +66,14 @@ def test_resuming_after_every_stop(
         ({"reward": EvaluationScoring(timeout=1.0)}, "reward.timeout: expected 5.0"),
     ],
 )
-def test_other_settings_are_refused_by_key(
-    tiny: Path, files: tuple[str, str], tmp_path: Path, scripted: Any, values: dict[str, Any], said: str
-) -> None:
+def test_other_settings_are_refused_by_key(tiny, files, tmp_path, scripted, values, said):
     scripted(lambda prompt, sample: "")
     run([tiny], [files[0]], [], tmp_path / "out", samples=1)
     with pytest.raises(ConfigError, match=said):
         run([tiny], [files[0]], [], tmp_path / "out", resume=True, **{"samples": 1, **values})
 
 
-def test_another_model_or_set_is_refused(tiny: Path, files: tuple[str, str], tmp_path: Path, scripted: Any) -> None:
+def test_another_model_or_set_is_refused(tiny, files, tmp_path, scripted):
     scripted(lambda prompt, sample: "")
     run([tiny], [files[0]], [], tmp_path / "out")
     with pytest.raises(ConfigError, match=r"sets\.helpful\.digest: expected nothing"):
@@ -95,7 +90,7 @@ def test_another_model_or_set_is_refused(tiny: Path, files: tuple[str, str], tmp
 
 
 @pytest.mark.slow
-def test_killed_it_comes_to_the_same_rows(tiny: Path, files: tuple[str, str], tmp_path: Path) -> None:
+def test_killed_it_comes_to_the_same_rows(tiny, files, tmp_path):
     command = [
         sys.executable, "-m", "geoalign", "evaluate", str(tiny), "--benchmark", files[0], "--set", "device=cpu",
         "--set", "batch_size=2", "--max-new-tokens", "150", "--output",

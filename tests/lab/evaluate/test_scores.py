@@ -1,17 +1,15 @@
 """`geoalign evaluate` from end to end: scripted answers with known scores, by rule and by reward model."""
 
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
-from evaluating import REWARD, Rewards, right_until, rows_of, run
+from evaluating import REWARD, right_until, rows_of, run
 
 from geoalign.errors import UnscoredError
 from geoalign.lab.evaluation.responses import read_responses
 
 
-def test_known_answers_have_known_scores(tiny: Path, files: tuple[str, str], tmp_path: Path, scripted: Any) -> None:
+def test_known_answers_have_known_scores(tiny, files, tmp_path, scripted):
     scripted(right_until({"0": 1, "1": 3, "2": 0, "3": 1, "4": 0, "5": 1}))
     amc = tmp_path / "amc.jsonl"
     amc.write_text(
@@ -46,9 +44,7 @@ def test_known_answers_have_known_scores(tiny: Path, files: tuple[str, str], tmp
     assert not (tmp_path / "out" / "figures" / "pass-at-k-amc23.svg").exists()
 
 
-def test_hostile_responses_reach_every_file_whole(
-    tiny: Path, files: tuple[str, str], tmp_path: Path, scripted: Any
-) -> None:
+def test_hostile_responses_reach_every_file_whole(tiny, files, tmp_path, scripted):
     texts = ["a\ud800b", "\x00\x07\x1b[2J", "\u202e\u2028", "</script>\\boxed{" * 30, "", "💥"]
     scripted(lambda prompt, sample: texts[sample])
     _, said = run([tiny], [files[0]], [files[1]], tmp_path / "out", samples=6, save_responses=tmp_path / "r.jsonl.gz")
@@ -65,9 +61,7 @@ def test_hostile_responses_reach_every_file_whole(
     assert "\x1b[2J" not in said
 
 
-def test_dialogues_are_scored_by_a_reward_model(
-    tiny: Path, files: tuple[str, str], tmp_path: Path, scripted: Any, reward_model: Rewards
-) -> None:
+def test_dialogues_are_scored_by_a_reward_model(tiny, files, tmp_path, scripted, reward_model):
     texts = ["long", "x", "longer"]
     scripted(lambda prompt, sample: texts[sample])
     found, said = run([tiny], [], [files[1]], tmp_path / "out", samples=3, reward=REWARD)
@@ -80,9 +74,7 @@ def test_dialogues_are_scored_by_a_reward_model(
     assert json.loads((tmp_path / "out" / "results.json").read_text())["models"]["tiny"]["average"] is None
 
 
-def test_too_few_scores_stop_it_and_nothing_is_lost(
-    tiny: Path, files: tuple[str, str], tmp_path: Path, scripted: Any, reward_model: Rewards
-) -> None:
+def test_too_few_scores_stop_it_and_nothing_is_lost(tiny, files, tmp_path, scripted, reward_model):
     texts = ["long"] * 3 + ["x"] * 3
     scripted(lambda prompt, sample: texts[sample])
     with pytest.raises(UnscoredError, match=r"a batch of helpful .*too_long 3.*--resume"):

@@ -14,16 +14,16 @@ from geoalign.lab.generation.engines import Generated, TrainerEngine, engine_of
 class Echo:
     """Answers each prompt with its own tokens reversed; remembers under which settings."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.temperature, self.top_p, self.top_k, self.min_p = 0.7, 0.9, 50, 0.1
         self.repetition_penalty, self.max_completion_length = 1.1, 99
         self.synced = 0
         self.calls: list[dict[str, Any]] = []
 
-    def sync_weights(self) -> None:
+    def sync_weights(self):
         self.synced += 1
 
-    def generate(self, prompts: list[list[int]], images: Any, num_generations: int) -> Any:
+    def generate(self, prompts, images, num_generations):
         settings = {name: value for name, value in vars(self).items() if name not in ("synced", "calls")}
         self.calls.append({"images": images, "num_generations": num_generations, **settings})
         if not prompts:
@@ -32,7 +32,7 @@ class Echo:
         return prompts, completions, [[[0.0] for _ in ids] for ids in completions], None
 
 
-def trainer_with(engine: Any) -> Any:
+def trainer_with(engine):
     tokenizer = SimpleNamespace(eos_token_id=9, decode=lambda ids, skip_special_tokens: ",".join(map(str, ids)))
     return SimpleNamespace(
         vllm_generation=engine,
@@ -43,7 +43,7 @@ def trainer_with(engine: Any) -> Any:
     )
 
 
-def test_settings_of_the_evaluation_hold_while_it_generates() -> None:
+def test_settings_of_the_evaluation_hold_while_it_generates():
     engine = Echo()
     before = dict(vars(engine))
     trainer = TrainerEngine(trainer_with(engine))
@@ -66,7 +66,7 @@ def test_settings_of_the_evaluation_hold_while_it_generates() -> None:
     assert left == {name: before[name] for name in left}
 
 
-def test_weights_are_sent_once_for_each_step() -> None:
+def test_weights_are_sent_once_for_each_step():
     engine = Echo()
     trainer = trainer_with(engine)
     found = engine_of(trainer)
@@ -78,7 +78,7 @@ def test_weights_are_sent_once_for_each_step() -> None:
         assert trainer._last_loaded_step == step
 
 
-def test_trl_has_what_is_used_of_it() -> None:
+def test_trl_has_what_is_used_of_it():
     """The names on which this rests, in the TRL that is installed."""
     assert {"prompts", "images", "num_generations"} <= set(inspect.signature(VLLMGeneration.generate).parameters)
     assert hasattr(VLLMGeneration, "sync_weights")

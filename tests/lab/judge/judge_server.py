@@ -21,18 +21,18 @@ class Reply:
     delay: float = 0.0  # seconds before the answer
 
 
-def completion(text: str | None) -> Reply:
+def completion(text):
     """A chat completion of this text."""
     message = {"role": "assistant", "content": text}
     return Reply(json.dumps({"object": "chat.completion", "choices": [{"index": 0, "message": message}]}))
 
 
-def verdict(winner: str, first: float, second: float) -> Reply:
+def verdict(winner, first, second):
     """A chat completion that is a verdict."""
     return completion(json.dumps({"overall_winner": winner, "model_a_score": first, "model_b_score": second}))
 
 
-def judged_texts(request: dict[str, Any]) -> tuple[str, str]:
+def judged_texts(request):
     """The two responses as a judge that heeds the marks reads them out of a request."""
     content = request["messages"][1]["content"]
     mark = content.partition("the mark ")[2].partition(",")[0]
@@ -40,7 +40,7 @@ def judged_texts(request: dict[str, Any]) -> tuple[str, str]:
     return (first.removeprefix("model_a:\n"), second.removeprefix("model_b:\n").removesuffix(f"\n\n[{mark}] end"))
 
 
-def longer_wins(request: dict[str, Any]) -> Reply:
+def longer_wins(request):
     """A judge without position bias: the longer response wins."""
     first, second = judged_texts(request)
     if len(first) == len(second):
@@ -51,7 +51,7 @@ def longer_wins(request: dict[str, Any]) -> Reply:
 class JudgeServer:
     """A server on loopback that answers by `reply(request)`, and remembers requests and headers."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.reply: Callable[[dict[str, Any]], Reply] = longer_wins
         self.requests: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
@@ -66,26 +66,26 @@ class JudgeServer:
         self._thread.start()
 
     @property
-    def url(self) -> str:
+    def url(self):
         return f"http://127.0.0.1:{self._server.server_port}/v1"
 
-    def says(self, *replies: Reply) -> None:
+    def says(self, *replies):
         """Gives these replies one after another, the last one again and again."""
         left = list(replies)
         self.reply = lambda request: left.pop(0) if len(left) > 1 else left[0]
 
-    def close(self) -> None:
+    def close(self):
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
 
-    def _handler(self) -> type[BaseHTTPRequestHandler]:
+    def _handler(self):
         server = self
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
-            def do_POST(self) -> None:
+            def do_POST(self):
                 request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 with server._lock:
                     server.requests.append(request)
@@ -101,7 +101,7 @@ class JudgeServer:
                         server.at_once -= 1
                 self._send(reply)
 
-            def _send(self, reply: Reply) -> None:
+            def _send(self, reply):
                 body = reply.body.encode() if isinstance(reply.body, str) else reply.body
                 self.send_response(reply.status)
                 for name, value in {"Content-Type": "application/json", **reply.headers}.items():
@@ -110,14 +110,12 @@ class JudgeServer:
                 self.end_headers()
                 self.wfile.write(body)
 
-            def log_message(self, *_: object) -> None:
+            def log_message(self, *_):
                 pass
 
         return Handler
 
 
-def row(
-    response: str, *, name: str = "helpful", number: int = 0, sample: int = 0, prompt: str | None = None
-) -> SavedResponse:
+def row(response, *, name="helpful", number=0, sample=0, prompt=None):
     asked = f"Question {number}?" if prompt is None else prompt
     return SavedResponse(name, str(number), sample, ({"role": "user", "content": asked},), response, False)

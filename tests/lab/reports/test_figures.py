@@ -6,12 +6,7 @@ import xml.etree.ElementTree as ElementTree
 import numpy as np
 import pytest
 
-from geoalign.lab.reports.figures.curves import (
-    curated_rewards,
-    evaluation_curves,
-    reward_panel,
-    reward_series,
-)
+from geoalign.lab.reports.figures.curves import curated_rewards, evaluation_curves, reward_panel, reward_series
 from geoalign.lab.reports.figures.scores import RankCurve, pooled_scores, rank_curve, rank_panel
 from geoalign.lab.reports.figures.style import DARK, LIGHT, Look, Panel, histogram, render
 from geoalign.lab.reports.page import figure_sections
@@ -82,7 +77,7 @@ def test_evaluation_curves_begin_at_step_zero_and_keep_the_last_of_equal_steps()
     assert [item.accuracy for item in curves["b"]] == [0.4]
 
 
-def _panels(folder) -> dict[str, Panel]:
+def _panels(folder):
     sections = figure_sections(read_run(folder))
     return {panel.name: panel for _, _, drawn in sections for panel in drawn if isinstance(panel, Panel)}
 

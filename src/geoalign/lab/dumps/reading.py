@@ -153,7 +153,7 @@ class _Reader:
         group = str(raw.number) if listed else _group(layout, row)
         name = _id(layout, row, raw.number)
         answer = values.short_text(fields["answer"], given["answer"]) if "answer" in fields else None
-        made = []
+        made: list[tuple[Any, ...]] = []
         for sample, (cells, rewards) in enumerate(
             _lists(layout, given) if listed else [(given, _rewards(layout, row))]
         ):

@@ -6,13 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_rel
 
-from geoalign.lab.analysis.statistics import (
-    holm,
-    paired_difference,
-    seed_interval,
-    share_interval,
-    wilson_interval,
-)
+from geoalign.lab.analysis.statistics import holm, paired_difference, seed_interval, share_interval, wilson_interval
 from geoalign.method.intervals import clustered_proportion, jackknife, mean_interval
 
 

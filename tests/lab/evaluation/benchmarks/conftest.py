@@ -1,5 +1,3 @@
-from pathlib import Path
-
 import pytest
 
 from geoalign.lab.config.run import TinyModelConfig
@@ -7,7 +5,7 @@ from geoalign.lab.models.models import make_tiny_model, make_tokenizer, save
 
 
 @pytest.fixture(scope="session")
-def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tiny_folder(tmp_path_factory):
     """A byte-level model of two thousand positions, as `from_pretrained` reads it."""
     folder = tmp_path_factory.mktemp("models") / "tiny"
     tokenizer = make_tokenizer(None, max_length=2048)

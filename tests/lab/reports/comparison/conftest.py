@@ -1,8 +1,6 @@
 """Compact results of comparisons with known effects, made by hand: no training."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
 import pytest
 
@@ -17,40 +15,40 @@ DETECTION = {"score": 0.75, "mean_score": 0.65, "pair_count": 0.7, "distance": 0
 
 
 @pytest.fixture(scope="session")
-def make_result() -> Callable[..., dict]:
+def make_result():
     """One result as `geoalign compare` keeps it."""
     return _result
 
 
 @pytest.fixture
-def make_comparison(tmp_path: Path) -> Callable[..., Path]:
+def make_comparison(tmp_path):
     """A comparison folder from {level: {arm: final score}}; see `_comparison`."""
 
-    def make(scores: Mapping[str, Mapping[str, float]], **options) -> Path:
+    def make(scores, **options):
         return _comparison(tmp_path / options.pop("name", "comparison"), scores, **options)
 
     return make
 
 
 @pytest.fixture(scope="session")
-def write_comparison() -> Callable[..., Path]:
+def write_comparison():
     """As `make_comparison`, at a path given."""
     return _comparison
 
 
 def _comparison(
-    folder: Path,
-    scores: Mapping[str, Mapping[str, float]],
+    folder,
+    scores,
     *,
-    seeds: Sequence[int] = (0, 1, 2, 3, 4),
-    settings: Mapping[str, Mapping] | None = None,
-    rates: Mapping[str, float] | None = None,
-    failed: Sequence[tuple[str, str, int]] = (),
-    missing: Sequence[tuple[str, str, int]] = (),
-    metric: str = "accuracy",
-    compare: Mapping | None = None,
+    seeds=(0, 1, 2, 3, 4),
+    settings=None,
+    rates=None,
+    failed=(),
+    missing=(),
+    metric="accuracy",
+    compare=None,
     **parts,
-) -> Path:
+):
     """Writes results and compare.yaml.
 
     The score of an arm is its final score's mean over five seeds; each arm's wobble is turned by its index, so that
@@ -80,7 +78,7 @@ def _comparison(
     return folder
 
 
-def _plan(kinds: Mapping, rates: Mapping, seeds: Sequence[int], metric: str, more: Mapping) -> dict:
+def _plan(kinds, rates, seeds, metric, more):
     kind = "flip" if metric == "accuracy" else "extremes"
     arms = {
         name: {"curator": {"type": "grpo"}, "reward": {"flip": 0.0}} if name == "clean" else {"curator": value}
@@ -106,7 +104,7 @@ def _plan(kinds: Mapping, rates: Mapping, seeds: Sequence[int], metric: str, mor
     }
 
 
-def _failed(arm: str, level: str, seed: int) -> dict:
+def _failed(arm, level, seed):
     return {
         "schema_version": 1, "arm": arm, "level": level, "seed": seed, "status": "failed",
         "error": "RuntimeError: <script>alert('loss is nan')</script>",
@@ -115,20 +113,20 @@ def _failed(arm: str, level: str, seed: int) -> dict:
 
 def _result(
     *,
-    arm: str,
-    level: str,
-    seed: int,
-    final: float,
-    curator: Mapping,
-    metric: str = "accuracy",
-    rate: float = 0.1,
-    gold: float | None = None,
-    sets: Sequence[str] = ("test",),
-    shape: Sequence[float] | None = None,
-    detection: Mapping[str, float] | None = None,
-    series: Mapping[str, list] | None = None,
+    arm,
+    level,
+    seed,
+    final,
+    curator,
+    metric="accuracy",
+    rate=0.1,
+    gold=None,
+    sets=("test",),
+    shape=None,
+    detection=None,
+    series=None,
     **over,
-) -> dict:
+):
     """A finished cell: evaluations rise from 0.2 to `final`, at which the last five stand; `shape` is added to them."""
     kind = curator["type"]
     values = [0.2 + (final - 0.2) * min(1.0, at / 6) for at in range(1, 11)]
@@ -164,7 +162,7 @@ def _result(
     }  # fmt: skip
 
 
-def _line(stage: str, step: int, value: float, name: str, metric: str, gold: float | None) -> dict:
+def _line(stage, step, value, name, metric, gold):
     binary = metric == "accuracy"
     progress = step / 100
     return {
@@ -179,7 +177,7 @@ def _line(stage: str, step: int, value: float, name: str, metric: str, gold: flo
     }  # fmt: skip
 
 
-def _series(scoring: bool) -> dict:
+def _series(scoring):
     steps = list(range(1, 101))
     # Every second update is the first on its batch: its KL is 0. Mean 0.001, median 0.001 as well.
     return {
@@ -200,7 +198,7 @@ def _series(scoring: bool) -> dict:
     }
 
 
-def _snapshot(step: int, scoring: bool, rate: float) -> dict:
+def _snapshot(step, scoring, rate):
     """Forty rollouts whose score rises with their row; with corruption, rows 19 and 39 are corrupted, 39 is flagged."""
     rows = range(40)
     return {

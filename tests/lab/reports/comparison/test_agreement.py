@@ -28,10 +28,7 @@ def concluded(root):
 @pytest.mark.usefixtures("undrawn")
 def test_it_stands_beside_detection(make_comparison):
     # Every second step has a generation: 50 of 0.625 and 50 without; as the rewards came 0.375.
-    series = {
-        "advantage_cosine": [0.625, None] * HALF,
-        "observed_advantage_cosine": [0.375, None] * HALF,
-    }
+    series = {"advantage_cosine": [0.625, None] * HALF, "observed_advantage_cosine": [0.375, None] * HALF}
     root = make_comparison({"flip": {"grpo": 0.4, "geoalign": 0.45}}, series=series)
     terminal, rows, page = concluded(root)
     (line,) = (line for line in terminal.splitlines() if "geoalign" in line and "0.625" in line)

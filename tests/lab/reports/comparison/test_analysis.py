@@ -5,13 +5,7 @@ import math
 
 import pytest
 
-from geoalign.lab.analysis.comparison.analysis import (
-    analyse,
-    differing,
-    reference,
-    table_as_json,
-    variants,
-)
+from geoalign.lab.analysis.comparison.analysis import analyse, differing, reference, table_as_json, variants
 from geoalign.lab.analysis.statistics import holm, paired_difference
 from geoalign.lab.store.comparison import ComparisonFolder
 from geoalign.lab.store.comparison_results import read_results

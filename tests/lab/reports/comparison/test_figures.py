@@ -24,7 +24,7 @@ from geoalign.lab.reports.comparison.scores import (
     robustness_panels,
     snapshot_curve,
 )
-from geoalign.lab.reports.figures.style import LIGHT, Look, Panel, band
+from geoalign.lab.reports.figures.style import LIGHT, Look, band
 from geoalign.lab.store.comparison_results import Snapshot
 
 NAN = math.nan
@@ -43,13 +43,13 @@ def level(compared):
     return compared.table.levels[1]
 
 
-def drawn(panel: Panel):
+def drawn(panel):
     axes = Figure().add_subplot()
     panel.draw(axes, LIGHT)
     return axes
 
 
-def lines_of(axes) -> dict[str, tuple[list, list]]:
+def lines_of(axes):
     """Labelled lines as label -> (x, y)."""
     return {
         line.get_label(): (list(line.get_xdata()), list(line.get_ydata()))

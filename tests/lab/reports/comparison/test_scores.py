@@ -6,13 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from geoalign.lab.analysis.comparison.scores import (
-    by_generation,
-    evaluation_series,
-    final_score,
-    pass_at_k,
-    series_of,
-)
+from geoalign.lab.analysis.comparison.scores import by_generation, evaluation_series, final_score, pass_at_k, series_of
 from geoalign.lab.store.comparison_results import Cell
 from geoalign.lab.store.logs import Evaluation
 

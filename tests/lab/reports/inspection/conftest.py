@@ -4,8 +4,6 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import numpy as np
 import pyarrow
@@ -25,16 +23,16 @@ WORDS = ["add", "the", "two", "numbers", "then", "carry", "one", "into", "tens",
 
 
 @pytest.fixture(scope="session")
-def write_inspection() -> Callable[..., Path]:
+def write_inspection():
     """Writes a folder; `change(rows)` may alter the rows before they are written."""
     return _write
 
 
 @pytest.fixture(scope="session")
-def build_light() -> Callable[[Path], Path]:
+def build_light():
     """Builds the page without its figures, which take most of the time."""
 
-    def build(folder: Path) -> Path:
+    def build(folder):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(page_module, "inspection_sections", lambda *found: [])
             return page_module.build_inspection(folder)
@@ -45,7 +43,7 @@ def build_light() -> Callable[[Path], Path]:
 # Not for the session: while Playwright is open, this thread has a running event loop, and asyncio.run() in the tests
 # of other files would fail.
 @pytest.fixture(scope="module")
-def chromium() -> Iterator[object]:
+def chromium():
     """A headless Chromium; skipped where there is none, unless GEOALIGN_REQUIRE_CHROMIUM=1."""
     executable = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if executable is None:
@@ -62,7 +60,7 @@ def chromium() -> Iterator[object]:
         browser.close()
 
 
-def _until(page, script: str, arg: object = None, seconds: float = 60) -> None:
+def _until(page, script, arg=None, seconds=60):
     """Waits until a function of the page's is true; asked from outside, for the page's policy lets no string run."""
     end = time.monotonic() + seconds
     while not page.evaluate(script, arg):
@@ -71,14 +69,14 @@ def _until(page, script: str, arg: object = None, seconds: float = 60) -> None:
 
 
 @pytest.fixture(scope="session")
-def until() -> Callable[..., None]:
+def until():
     return _until
 
 
 class Watched:
     """A page with all it did wrong: console messages, errors, dialogs, requests beyond its own file."""
 
-    def __init__(self, page) -> None:
+    def __init__(self, page):
         self.page = page
         self.wrong: list[str] = []
         page.on("console", lambda message: self.wrong.append(f"console: {message.text}"))
@@ -87,26 +85,26 @@ class Watched:
         page.on("request", self._request)
         page.on("popup", lambda popup: self.wrong.append(f"popup: {popup.url}"))
 
-    def _dialog(self, dialog) -> None:
+    def _dialog(self, dialog):
         self.wrong.append(f"dialog: {dialog.message}")
         dialog.dismiss()
 
-    def _request(self, request) -> None:
+    def _request(self, request):
         if not request.url.startswith("data:") and request.url.partition("#")[0] != self.address:
             self.wrong.append(f"request: {request.url}")
 
-    def open(self, path: Path, fragment: str = "") -> None:
+    def open(self, path, fragment=""):
         self.address = path.as_uri()
         self.page.goto(self.address + fragment)
         _until(self.page, "() => document.documentElement.dataset.ready === 'yes'")
 
 
 @pytest.fixture(scope="module")
-def watch(chromium) -> Iterator[Callable[..., Watched]]:
+def watch(chromium):
     """Opens pages in contexts of their own."""
     contexts = []
 
-    def open_page(path: Path, fragment: str = "", **options) -> Watched:
+    def open_page(path, fragment="", **options):
         context = chromium.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
         context.set_default_timeout(60_000)
         contexts.append(context)
@@ -120,11 +118,11 @@ def watch(chromium) -> Iterator[Callable[..., Watched]]:
 
 
 @pytest.fixture
-def watched(watch) -> Iterator[Callable[..., Watched]]:
+def watched(watch):
     """Opens pages in which nothing may have gone wrong by the end of the test."""
     pages: list[Watched] = []
 
-    def open_page(*path, **options) -> Watched:
+    def open_page(*path, **options):
         pages.append(watch(*path, **options))
         return pages[-1]
 
@@ -136,9 +134,9 @@ def watched(watch) -> Iterator[Callable[..., Watched]]:
 
 
 def _write(
-    folder: Path, *, groups: int = 12, size: int = 6, steps: int = 1, length: int = 300, redact: bool = False,
-    change: Callable[[list[dict]], None] | None = None, pairs: bool = True, **summary: object,
-) -> Path:  # fmt: skip
+    folder, *, groups = 12, size = 6, steps = 1, length = 300, redact = False,
+    change = None, pairs = True, **summary,
+):  # fmt: skip
     """`steps` dumps of `groups` x `size` rollouts; rollout 1 of every third group is flagged, the best replaces it."""
     folder.mkdir(parents=True, exist_ok=True)
     generator = np.random.default_rng(0)
@@ -165,7 +163,7 @@ def _write(
     return folder
 
 
-def _group(generator, step: int, group: int, size: int, first: int, length: int) -> list[dict]:
+def _group(generator, step, group, size, first, length):
     """Rewards 0, 1, 2, ... in sixths; the flagged one's response is the best one's with another word in it."""
     rows = []
     flagged = group % 3 == 0
@@ -193,7 +191,7 @@ def _group(generator, step: int, group: int, size: int, first: int, length: int)
     return rows
 
 
-def _pairs(rows: list[dict], generator) -> pyarrow.Table:
+def _pairs(rows, generator):
     groups: dict[tuple[int, int], list[dict]] = {}
     for row in rows:
         groups.setdefault((row["step"], row["group"]), []).append(row)
@@ -210,7 +208,7 @@ def _pairs(rows: list[dict], generator) -> pyarrow.Table:
     return pyarrow.Table.from_pylist(found, schema=PAIRS)
 
 
-def _densities(steps: int) -> pyarrow.Table:
+def _densities(steps):
     grid = np.linspace(0, 7, 64)
     density = np.exp(-((grid - 1) ** 2))
     return pyarrow.Table.from_pylist(
@@ -223,7 +221,7 @@ def _densities(steps: int) -> pyarrow.Table:
     )
 
 
-def _metrics(step: int) -> dict[str, float]:
+def _metrics(step):
     return {
         "geoalign/new_group_accuracy": 0.6 + step / 100, "geoalign/new_group_accuracy_low": 0.52,
         "geoalign/new_group_accuracy_high": 0.7, "geoalign/train_accuracy": 0.9, "geoalign/replaced": 4.0,

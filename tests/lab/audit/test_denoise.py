@@ -5,8 +5,6 @@ import pyarrow.parquet as pq
 import pytest
 from dumps import filtered, write_lines
 
-from geoalign.errors import ConfigError
-
 # The reward in a row's place is then a probability.
 EXPECTED = ("curator.least_slope=1",)
 # Answer and reward of eight rollouts of each prompt: one "a" was refused, one "b" was rewarded.
@@ -43,12 +41,6 @@ def test_answers_alone_tell_which_verdicts_are_wrong(tmp_path, run):
         assert row["new_reward"] == row["denoised_reward"]
 
 
-def test_other_curators_leave_the_columns_empty(tmp_path, run):
-    run(write_lines(tmp_path / "d.jsonl", verdicts()), curator="pair_count")
-    assert {row["probability_wrong"] for row in table(tmp_path / "out")} == {None}
-    assert {row["denoised_reward"] for row in table(tmp_path / "out")} == {None}
-
-
 def test_the_filtered_rollouts_hold_denoised_rewards_and_their_advantages(tmp_path, run):
     unscored = {**verdicts()[0], "reward": None}
     path = write_lines(tmp_path / "d.jsonl", [unscored, *verdicts()[1:]])
@@ -66,12 +58,6 @@ def test_the_filtered_rollouts_hold_denoised_rewards_and_their_advantages(tmp_pa
     ratio = advantages[1:] / centred
     assert ratio == pytest.approx(np.broadcast_to(ratio[:, :1], ratio.shape), rel=1e-4)
     assert (ratio[:, 0] < 1 / rewards.std(axis=1, ddof=1)).all()
-
-
-def test_the_control_of_permuted_predictions_needs_states(tmp_path, run):
-    path = write_lines(tmp_path / "d.jsonl", verdicts())
-    with pytest.raises(ConfigError, match="denoise needs hidden states"):
-        run(path, curator="denoise", settings=("curator.geometry=permuted",))
 
 
 def test_denoised_rewards_within_a_chain(tmp_path, run):

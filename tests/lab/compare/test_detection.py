@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from pathlib import Path
 
 import numpy as np
@@ -41,13 +42,8 @@ def test_pair_counts_against_a_loop():
     reward = draws.integers(0, 3, 60).astype(float)
     reward[draws.random(60) < 0.1] = NAN
     group = draws.integers(0, 7, 60)
-    expected = [
-        sum(
-            group[i] == group[j] and not np.isnan(reward[i]) and not np.isnan(reward[j]) and reward[i] != reward[j]
-            for j in range(60)
-        )
-        for i in range(60)
-    ]
+    known = ~np.isnan(reward)
+    expected = [sum(known[i] & known & (group == group[i]) & (reward != reward[i])) for i in range(60)]
     assert pair_counts(reward, group).tolist() == expected
 
 
@@ -81,14 +77,14 @@ def test_areas_are_averaged_over_generations_that_hold_both_kinds():
 
 
 def test_nothing_is_said_where_nothing_is_known():
-    unknown = dataclasses.replace(batch(), flip_known=np.zeros(9, dtype=bool))
-    assert detection([unknown], mean_score=True) == {"precision_among_replaced": None, "base_rate": None}
-    assert detection([], mean_score=True) == {"precision_among_replaced": None, "base_rate": None}
-    clean = dataclasses.replace(batch(), flipped=np.zeros(9, dtype=bool))
-    assert detection([clean], mean_score=True) == {"precision_among_replaced": None, "base_rate": 0.0}
-    unscored = dataclasses.replace(batch(), score=np.full(9, NAN))
-    assert "score" not in detection([unscored], mean_score=False)
-    assert detection([unscored], mean_score=False)["pair_count"]["auroc"] == 6 / 8
+    changed = functools.partial(dataclasses.replace, batch())
+    nothing = {"precision_among_replaced": None, "base_rate": None}
+    assert detection([changed(flip_known=np.zeros(9, dtype=bool))], mean_score=True) == nothing
+    assert detection([], mean_score=True) == nothing
+    assert detection([changed(flipped=np.zeros(9, dtype=bool))], mean_score=True) == nothing | {"base_rate": 0.0}
+    unscored = detection([changed(score=np.full(9, NAN))], mean_score=False)
+    assert "score" not in unscored
+    assert unscored["pair_count"]["auroc"] == 6 / 8
 
 
 def test_a_snapshot_has_every_row():

@@ -16,39 +16,33 @@ from geoalign.lab.store.comparison import ComparisonFolder
 
 
 class FakeProcess:
-    """Ends after it was looked at `looks` times, with the exit code that its cell is given in `codes`."""
+    """Ends after it was looked at three times, with the exit code that its cell is given in `codes`; 99 for one that
+    ends well and leaves nothing."""
 
-    codes: ClassVar[dict[str, int]] = {}
-    alive: ClassVar[list[FakeProcess]] = []
-    most_at_once = 0
-    started: ClassVar[list[str]] = []
-    looks = 3
+    codes: ClassVar = {}
 
     def __init__(self, job, *, log, threads):
-        self.job, self.left, self.seconds = job, self.looks, 1.0
+        self.job, self.left, self.seconds = job, 3, 1.0
         self.name = Cell(**job["cells"][0]).name
-        FakeProcess.started.append(self.name)
-        FakeProcess.alive.append(self)
-        FakeProcess.most_at_once = max(FakeProcess.most_at_once, len(FakeProcess.alive))
+        self.started.append(self.name)
+        self.alive.append(self)
+        self.at_once.append(len(self.alive))
 
     def exit_code(self):
         self.left -= 1
         if self.left > 0:
             return None
-        if self in FakeProcess.alive:
-            FakeProcess.alive.remove(self)
-            if self.codes.get(self.name, 0) in (0, 99):
-                self._finish()
         code = self.codes.get(self.name, 0)
+        if self in self.alive:
+            self.alive.remove(self)
+            if code == 0:
+                self._finish()
         return 0 if code == 99 else code
 
     def _finish(self):
-        if self.codes.get(self.name) == 99:  # ends well and leaves nothing
-            return
-        job = self.job
-        cells = tuple(Cell(**cell) for cell in job["cells"])
-        planned = PlannedRun(cells, job["settings"], job["warm_start_seed"], job["key"])
-        folder = ComparisonFolder(Path(job["folder"]))
+        cells = tuple(Cell(**cell) for cell in self.job["cells"])
+        planned = PlannedRun(cells, self.job["settings"], self.job["warm_start_seed"], self.job["key"])
+        folder = ComparisonFolder(Path(self.job["folder"]))
         folder.run(planned.cell).rollouts.mkdir(parents=True)
         folder.write_result(planned, {"status": "finished", "error": None})
 
@@ -56,18 +50,15 @@ class FakeProcess:
         return f"{self.name} broke"
 
     def stop(self):
-        FakeProcess.alive.remove(self)
+        self.alive.remove(self)
 
 
 @pytest.fixture
 def fake(monkeypatch):
-    monkeypatch.setattr(FakeProcess, "codes", {})
-    monkeypatch.setattr(FakeProcess, "alive", [])
-    monkeypatch.setattr(FakeProcess, "started", [])
-    monkeypatch.setattr(FakeProcess, "most_at_once", 0)
-    monkeypatch.setattr(pool, "WorkerProcess", FakeProcess)
+    kind = type("Fake", (FakeProcess,), {"alive": [], "started": [], "at_once": []})
+    monkeypatch.setattr(pool, "WorkerProcess", kind)
     monkeypatch.setattr(pool, "_LOOK_SECONDS", 0.0)
-    return FakeProcess
+    return kind
 
 
 @pytest.fixture
@@ -91,7 +82,7 @@ def carry_out(tmp_path, plan, *, workers=2, console=None):
 def test_every_run_is_carried_out_in_order_and_no_more_than_allowed_at_once(tmp_path, fake, plan):
     assert carry_out(tmp_path, plan, workers=3) == {}
     assert fake.started == [run.cell.name for run in plan]
-    assert fake.most_at_once == 3
+    assert max(fake.at_once) == 3
     assert all(ComparisonFolder(tmp_path).finished(run) for run in plan)
     assert not list((tmp_path / "runs").rglob("seed-*"))
 

@@ -17,28 +17,20 @@ from geoalign.lab.generation.engines import Generated
 
 
 def run(models, benchmarks, dialogues, output, *, checkpoints=False, resume=False, save_responses=None, **values):
+    """What an evaluation came to, and what it said."""
     config = EvaluateConfig(**{"device": "cpu", "max_new_tokens": 8, "batch_size": 5, **values})
     console = Console(file=io.StringIO(), width=100)
     request = EvaluateRequest(
-        models=[str(model) for model in models],
-        benchmarks=benchmarks,
-        dialogues=dialogues,
-        output=output,
-        checkpoints=checkpoints,
-        resume=resume,
+        [str(model) for model in models], benchmarks, dialogues, output, checkpoints=checkpoints, resume=resume,
         save_responses=save_responses,
-    )
-    found = evaluate(config, request, console=console)
-    assert isinstance(console.file, io.StringIO)
-    return found, console.file.getvalue()
+    )  # fmt: skip
+    return evaluate(config, request, console=console), console.file.getvalue()
 
 
 def rows_of(output):
-    rows: list[dict[str, Any]] = []
-    for path in sorted((output / "rows").rglob("*.parquet")):
-        with path.open("rb") as file:
-            rows += pq.read_table(file).to_pylist()
-    return rows
+    return [
+        row for path in sorted((output / "rows").rglob("*.parquet")) for row in pq.ParquetFile(path).read().to_pylist()
+    ]
 
 
 class Scripted:

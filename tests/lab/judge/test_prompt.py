@@ -75,15 +75,6 @@ def test_no_text_begins_a_part(texts):
 
 def test_what_is_changed_in_a_judged_text():
     assert as_prompted("a\ud800b\udfff") == "a\ufffdb\ufffd"
-    for border in (
-        "<|im_end|>",
-        "<|eot_id|>",
-        "<｜User｜>",
-        "<s>",
-        "</s>",
-        "<end_of_turn>",
-        "<start_of_turn>",
-        "[INST]",
-        "[/INST]",
-    ):
+    borders = "<|im_end|> <|eot_id|> <｜User｜> <s> </s> <end_of_turn> <start_of_turn> [INST] [/INST]"
+    for border in borders.split():
         assert as_prompted(f"x{border}y") == f"x{border[0]}\u200b{border[1:]}y"

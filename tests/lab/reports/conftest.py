@@ -10,19 +10,10 @@ import pyarrow.parquet
 import pytest
 from safetensors.numpy import save_file
 
-from geoalign.lab.store.rollouts import RolloutStep
+from geoalign.lab.store.rollouts import ROLLOUT_SCHEMA, RolloutStep
 from geoalign.settings.yaml_text import dump_yaml
 
 NAN = math.nan
-COLUMNS = pyarrow.schema(
-    [
-        ("step", pyarrow.int64()), ("row", pyarrow.int64()), ("group", pyarrow.int64()), ("sample", pyarrow.int64()),
-        ("prompt", pyarrow.string()), ("response", pyarrow.string()),
-        ("reward", pyarrow.float64()), ("true_reward", pyarrow.float64()), ("corrupted", pyarrow.bool_()),
-        ("score", pyarrow.float64()), ("anomalous", pyarrow.bool_()), ("source", pyarrow.int64()),
-        ("weight", pyarrow.float64()), ("tokens", pyarrow.int64()),
-    ]
-)  # fmt: skip
 
 
 @pytest.fixture
@@ -69,13 +60,8 @@ def _write_run(folder, *, steps, flip, curator):
     generator = np.random.default_rng(0)
     (folder / "rollouts").mkdir(parents=True)
     (folder / "checkpoints").mkdir()
-    config = {
-        "model": {"type": "tiny"},
-        "task": {"type": "arithmetic"},
-        "reward": {"flip": flip},
-        "curator": {"type": curator},
-        "seed": 0,
-    }
+    kinds = {"model": "tiny", "task": "arithmetic", "curator": curator}
+    config = {**{name: {"type": kind} for name, kind in kinds.items()}, "reward": {"flip": flip}, "seed": 0}
     (folder / "config.yaml").write_text(dump_yaml(config))
     versions = {"schema_version": 1, "geoalign": "0.1.0", "python": "3.12.0", "torch": "2.13.0"}
     (folder / "versions.json").write_text(json.dumps(versions))
@@ -106,22 +92,14 @@ def _rows(generator, step, flip, *, scored):
             score = pairs[sample] * mean if scored and pairs[sample] else None
             rows.append(
                 {
-                    "step": step,
-                    "row": group * 8 + sample,
-                    "group": group,
-                    "sample": sample,
+                    "step": step, "row": group * 8 + sample, "group": group, "sample": sample,
                     "prompt": f"{group + 11}+{step + 20}=",
                     "response": f"{group + 11} plus {step + 20}: tens, then ones, so \\boxed{{{group + step + 31}}}",
-                    "reward": float(reward[sample]),
-                    "true_reward": float(true[sample]),
-                    "corrupted": bool(flipped[sample]),
-                    "score": score,
-                    "anomalous": False,
-                    "source": group * 8 + sample,
-                    "weight": 1.0,
-                    "tokens": 12,
+                    "reward": float(reward[sample]), "true_reward": float(true[sample]),
+                    "corrupted": bool(flipped[sample]), "score": score, "anomalous": False,
+                    "source": group * 8 + sample, "weight": 1.0, "tokens": 12,
                 }
-            )
+            )  # fmt: skip
     scores = np.array([row["score"] if row["score"] is not None else -1 for row in rows])
     if scored:
         _flag(rows, scores)
@@ -178,7 +156,7 @@ def _write_rows(folder, step, rows):
     }  # fmt: skip
     full = [{**neutral, "row": at, "source": row.get("row", at), **row} for at, row in enumerate(rows)]
     (folder / "rollouts").mkdir(parents=True, exist_ok=True)
-    table = pyarrow.Table.from_pylist(full, schema=COLUMNS)
+    table = pyarrow.Table.from_pylist(full, schema=ROLLOUT_SCHEMA)
     pyarrow.parquet.write_table(table, folder / "rollouts" / f"step-{step:06d}.parquet")
 
 

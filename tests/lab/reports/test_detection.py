@@ -6,13 +6,10 @@ import numpy as np
 import pytest
 
 from geoalign.lab.analysis.detection import (
-    Ranking,
     ScoreDetection,
     Tally,
     detect,
     detection,
-    mean_ranking,
-    rankings_of,
     tally_of,
 )
 from geoalign.lab.analysis.statistics import Interval, mean_interval
@@ -45,19 +42,6 @@ def test_tally_by_hand(batch):
     assert all(math.isnan(value) for value in (nothing.base_rate, nothing.precision, nothing.recall))
 
 
-def test_scores_of_rows_that_do_not_count_are_not_ranked(batch):
-    # Of the two rows that count the corrupted one is higher; over all rows it would not be.
-    assert rankings_of(batch)["score"] == Ranking(1.0, 1.0)
-
-
-def test_the_mean_is_over_batches_where_it_is_defined():
-    mean, batches = mean_ranking([Ranking(0.5, 0.25), Ranking(NAN, NAN), Ranking(1.0, 0.75)])
-    assert batches == 2
-    assert (mean.auroc, mean.auprc) == pytest.approx((0.75, 0.5))
-    nothing, batches = mean_ranking([Ranking(NAN, NAN)])
-    assert (batches, math.isnan(nothing.auroc)) == (0, True)
-
-
 def test_the_control_is_the_pair_counts_better_direction():
     units = {
         seed: {"score": (area, 0.5), "pair_count": (0.1, NAN), "fewest_pairs": (0.9, NAN)}
@@ -71,20 +55,6 @@ def test_the_control_is_the_pair_counts_better_direction():
     assert row == ScoreDetection("score", mean_interval(np.array([0.7, 0.8, 0.75])), Interval(0.5, 0.5, 0.5), 3)
     nothing = {0: {"score": (NAN, NAN)}, 1: {}}
     assert detection(nothing, precision=UNKNOWN, base_rate=UNKNOWN, interval=mean_interval) is None
-
-
-def test_a_run_in_which_the_score_knows_the_flips(make_run):
-    result = detect(read_run(make_run(steps=8)))
-    found = result.found
-    assert result.undefined == ""
-    assert found.row("score").auroc.low > 0.8
-    assert found.row("pair_count").auroc.estimate + found.row("fewest_pairs").auroc.estimate == pytest.approx(1)
-    assert found.row("score").count == 8
-    assert found.control == "pair_count"
-    gain = found.row("score").auroc.estimate - found.row("pair_count").auroc.estimate
-    assert found.gain.interval.estimate == pytest.approx(gain)
-    assert found.gain.interval.low > 0
-    assert found.precision.low > result.flags.base_rate
 
 
 @pytest.mark.parametrize(

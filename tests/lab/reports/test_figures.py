@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ElementTree
 import numpy as np
 import pytest
 
-from geoalign.lab.reports.figures.curves import curated_rewards, evaluation_curves, reward_panel, reward_series
+from geoalign.lab.reports.figures.curves import curated_rewards, evaluation_curves, reward_series
 from geoalign.lab.reports.figures.scores import RankCurve, pooled_scores, rank_curve, rank_panel
 from geoalign.lab.reports.figures.style import DARK, LIGHT, Look, Panel, histogram, render
 from geoalign.lab.reports.page import figure_sections
@@ -60,11 +60,6 @@ def test_reward_series_computes_what_was_not_logged(make_run):
     assert series["true"].values[0] == pytest.approx(first.true_reward.mean())
 
 
-def test_the_reward_figure_speaks_of_corrupted_rewards_only_where_they_are_known(make_run):
-    assert "corrupted" in reward_panel(read_run(make_run(steps=2))).caption
-    assert "corrupted" not in reward_panel(read_run(make_run(steps=2, flip=0.0, name="clean"))).caption
-
-
 def test_evaluation_curves_begin_at_step_zero_and_keep_the_last_of_equal_steps():
     rows = (
         Evaluation(99, "before_rl", "a", 0.1, 1, 10),
@@ -92,9 +87,3 @@ def test_every_panel_of_a_run_renders_in_both_styles(make_run):
         picture = render(panels["rank-pooled"], theme)
         assert ElementTree.fromstring(picture).tag.endswith("svg")
         assert picture == render(panels["rank-pooled"], theme)
-
-
-def test_missing_quantities_are_explained_not_drawn(make_run):
-    sections = {name: drawn for name, _, drawn in figure_sections(read_run(make_run(steps=2, flip=0, curator="grpo")))}
-    for name in ("projector", "ranks", "density", "cosines"):
-        assert all("grpo" in reason for reason in sections[name])

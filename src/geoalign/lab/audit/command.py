@@ -207,8 +207,8 @@ class Audit:
         )  # fmt: skip
         states = self._states(source, dump)
         frame["file"] = whole_text(str(source.path))
-        answers = zip(frame["final_answer"], frame["response"], strict=True)
-        answers = [boxed_answer(response) if answer is None else answer for answer, response in answers]
+        given = zip(frame["final_answer"], frame["response"], strict=True)
+        answers = [boxed_answer(response) if answer is None else answer for answer, response in given]
         # As objects: a column of text would make NaN of a missing answer.
         frame["final_answer"] = pandas.Series(answers, index=frame.index, dtype=object)
         parts = []

@@ -30,7 +30,6 @@ def _set(right, kind="benchmark", name="aime24"):
 def test_avg_at_k_and_pass_at_k_by_hand():
     found = score(*_set([[1, 0, 0, 0], [1, 1, 1, 0], [0, 0, 0, 0]]))
     # Right: 1, 3 and 0 of 4. avg@4 = 4/12.
-    assert found.accuracy is not None
     assert (found.correct, found.responses, found.problems) == (4, 12, 3)
     assert found.accuracy.estimate == pytest.approx(1 / 3)
     # pass@1 = (1/4 + 3/4 + 0)/3; pass@2 = (1 - C(3,2)/C(4,2) + 1 - 0 + 0)/3 = (1/2 + 1)/3; pass@4 = 2/3.
@@ -60,7 +59,6 @@ def test_the_average_counts_sets_alike_however_many_problems_they_have():
     small, large = score(*_set([[1], [1]])), score(*_set([[0]] * 98, name="amc23"))
     dialogue = score(*_set([[0.3]], "dialogue", "helpful"))
     found = average([small, large, dialogue])
-    assert found is not None
     assert found.estimate == 0.5
     # Wilson: 2 of 2 has low 2/(2 + 3.8415) = 0.3424, 0 of 98 has high 3.8415/101.8415 = 0.0377.
     # Below: (1 - 0.3424)/2; above: 0.0377/2.
@@ -72,7 +70,6 @@ def test_the_average_counts_sets_alike_however_many_problems_they_have():
 def test_dialogues_have_a_reward_and_no_accuracy():
     found = score(*_set([[1.0, 3.0], [math.nan, 4.0], [math.nan, math.nan]], "dialogue"))
     # Means 2 and 4 by prompt; the third has none.
-    assert found.reward is not None
     assert found.reward.estimate == 3.0
     assert (found.unscored, found.accuracy, found.correct, dict(found.pass_at_k)) == (3, None, None, {})
     assert score(*_set([[None], [None]], "dialogue")).reward is None

@@ -101,17 +101,6 @@ def test_trust_region_and_cost(level):
     assert math.isnan(plain.measures["new_group_accuracy"].interval.estimate)
 
 
-def test_oscillation_and_drop_of_the_evaluation_curve(make_comparison):
-    # A zigzag of 0.1 on the plateau: the last five are 0.5, 0.6, 0.5, 0.6, 0.5 + wobble and shift.
-    shape = [0, 0, 0, 0, 0, 0, 0.1, 0, 0.1, 0]
-    rough = table_of(make_comparison({"x": {"grpo": 0.5}}, shape=shape, name="rough")).levels[0].row("grpo")
-    smooth = table_of(make_comparison({"x": {"grpo": 0.5}}, name="smooth")).levels[0].row("grpo")
-    assert rough.measures["oscillation"].interval.estimate > 0.04 > smooth.measures["oscillation"].interval.estimate
-    assert rough.measures["largest_drop"].interval.estimate == pytest.approx(0.1)
-    assert smooth.measures["largest_drop"].interval.estimate == 0
-    assert rough.score.interval.estimate == pytest.approx(0.54)
-
-
 def test_detection_with_intervals_over_seeds_and_the_gain_over_the_pair_count(level):
     found = level.row("geoalign").detection
     rows = {row.score: row for row in found.rows}

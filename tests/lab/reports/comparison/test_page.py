@@ -1,10 +1,6 @@
 """The page of a comparison: what stands at the top, what is drawn, what is said instead, hostile names as text."""
 
-import html
-import json
-
 import pytest
-import yaml
 from pages import Page, words
 
 from geoalign.lab.reports import build_report
@@ -86,20 +82,6 @@ def test_the_figures_of_the_paper_are_drawn(whole):
     assert not list(folder.glob("**/*.tmp"))
 
 
-def test_what_cannot_be_drawn_says_why(whole):
-    _, _, said = whole
-    assert "No gold utility is known at flip_10, so reward hacking cannot be seen." in said
-
-
-def test_the_page_loads_nothing_and_runs_nothing(whole):
-    _, page, _ = whole
-    policy = next(item["content"] for item in page.named("meta") if item.get("http-equiv") == "Content-Security-Policy")
-    assert "default-src 'none'" in policy
-    assert page.named("script") == page.named("link") == []
-    addresses = [item["src"] for item in page.named("img")] + [item["srcset"] for item in page.named("source")]
-    assert all(address.startswith("data:image/svg+xml;base64,") for address in addresses)
-
-
 def test_numbers_of_the_tables(whole):
     _, _, said = whole
     table = said[said.index("Final score: accuracy") : said.index("What GeoAlign has above")]
@@ -138,31 +120,6 @@ def test_dialogue_shows_proxy_and_gold(make_comparison):
     # The compared metric is the proxy reward: it is not drawn twice.
     assert "proxy-reward-x" not in drawn
     assert "Proxy reward and gold utility arm proxy reward gold utility" in words(text)
-
-
-def test_hostile_names_and_errors_stay_text(make_comparison):
-    folder = make_comparison({"x": {"grpo": 0.5, "random": 0.5}}, seeds=(0, 1), failed=[("x", "random", 0)])
-    name = "</bdi></th><script>alert(1)</script>\u202e$x_{1$"
-    level = '../x"><img src=x onerror=alert(2)>'
-    plan = yaml.safe_load((folder / "compare.yaml").read_text())
-    plan["arms"] = {"grpo": {"curator": {"type": "grpo"}}, name: {"curator": {"type": "random"}}}
-    plan["levels"] = {level: {"reward": {"flip": 0.1}}}
-    (folder / "compare.yaml").write_text(yaml.safe_dump(plan))
-    for path in folder.glob("results/*/*/*.json"):
-        result = json.loads(path.read_text())
-        result["level"] = level
-        result["arm"] = name if result["arm"] == "random" else result["arm"]
-        if result["error"]:
-            result["error"] = "<script>alert(3)</script>\x1b[31m" + "x" * 5000
-        path.write_text(json.dumps(result))
-    text = build_report(folder).read_text(encoding="utf-8")
-    page = Page(text)
-    assert page.named("script") == []
-    assert all("onerror" not in image for image in page.named("img"))
-    assert "<script>alert(1)</script>" in html.unescape(text)
-    assert "x" * 500 not in text
-    assert not {"\u202e", "\x1b"} & set(text)
-    assert all(path.parent == folder / "figures" for path in folder.rglob("*.svg"))
 
 
 @pytest.mark.usefixtures("undrawn")

@@ -37,19 +37,15 @@ def command(monkeypatch, *arguments):
 
 
 def test_from_the_command_line_to_the_page(tmp_path, monkeypatch, capsys):
-    paths = [write_lines(tmp_path / "in" / f"{step}.jsonl", verl(step)) for step in (9, 10) if _folder(tmp_path / "in")]
-    model = tiny_model(tmp_path / "model")
-    options = [
-        "--model",
-        model,
-        "--curator",
-        "geoalign",
-        "--set",
-        "curator.projector.steps=5",
-        "--set",
-        "curator.alpha=0.5",
-    ]
-    assert command(monkeypatch, "audit", tmp_path / "in", "--output", tmp_path / "out", *options) == 0
+    (tmp_path / "in").mkdir()
+    for step in (9, 10):
+        write_lines(tmp_path / "in" / f"{step}.jsonl", verl(step))
+    settings = [word for one in ("curator.projector.steps=5", "curator.alpha=0.5") for word in ("--set", one)]
+    asked = ("audit", tmp_path / "in", "--output", tmp_path / "out", "--curator", "geoalign")
+    assert command(monkeypatch, *asked) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "curator: geoalign needs hidden states (--hidden FILE or --model ID_OR_PATH), got none" in said
+    assert command(monkeypatch, *asked, "--model", tiny_model(tmp_path / "model"), *settings) == 0
     said = capsys.readouterr().out
     assert "9.jsonl: rollout dump of verl (prompt from input, response from output, reward from score" in said
     assert said.index("9.jsonl") < said.index("10.jsonl")
@@ -57,26 +53,13 @@ def test_from_the_command_line_to_the_page(tmp_path, monkeypatch, capsys):
     assert "Consensus:" in said
     names = {item.name for item in (tmp_path / "out").iterdir()}
     assert {*FILES, "pairs.parquet", "densities.parquet", "states"} <= names
-    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
-    assert page.lower().startswith("<!doctype html>")
     for name, schema in {"scores": SCORES, "pairs": PAIRS, "densities": DENSITIES}.items():
         assert pq.read_schema(tmp_path / "out" / f"{name}.parquet").equals(schema)
-    assert [path.exists() for path in paths] == [True, True]
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert page.lower().startswith("<!doctype html>")
     (tmp_path / "out" / "report.html").unlink()
     assert command(monkeypatch, "report", tmp_path / "out") == 0
-    assert (tmp_path / "out" / "report.html").is_file()
-
-
-def _folder(path):
-    path.mkdir(exist_ok=True)
-    return True
-
-
-def test_an_error_is_a_message(tmp_path, monkeypatch, capsys):
-    path = write_dump(tmp_path / "in", "verl")
-    assert command(monkeypatch, "audit", path, "--curator", "geoalign", "--output", tmp_path / "out") == 2
-    said = " ".join(capsys.readouterr().err.split())
-    assert "curator: geoalign needs hidden states (--hidden FILE or --model ID_OR_PATH), got none" in said
+    assert (tmp_path / "out" / "report.html").read_text(encoding="utf-8") == page
 
 
 def test_tables_without_states_have_the_columns_of_the_page(tmp_path, run):

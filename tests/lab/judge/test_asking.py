@@ -84,7 +84,7 @@ def test_the_local_rule_by_hand():
 
 def test_the_request(server, settings, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
-    server.says(GOOD)
+    server.reply = lambda request: GOOD
     assert ask(settings(request={"seed": 3, "max_tokens": None, "max_completion_tokens": 64})) == ANSWER
     assert server.paths == ["/v1/chat/completions"]
     assert server.requests == [
@@ -110,6 +110,6 @@ def test_the_request(server, settings, monkeypatch):
     ],
 )
 def test_what_is_no_completion_is_an_error(body, server, settings):
-    server.says(Reply(body))
+    server.reply = lambda request: Reply(body)
     with pytest.raises(BadReplyError, match="expected a chat completion in JSON, got "):
         ask(settings())

@@ -44,7 +44,7 @@ def written(path, *lines):
 def test_what_is_written_is_read_back(name, tmp_path_factory):
     path = tmp_path_factory.mktemp("responses") / name
 
-    @settings(max_examples=25)
+    @settings(max_examples=10)
     @given(st.lists(rows, min_size=1, max_size=3, unique_by=lambda row: row.key))
     def check(given_rows):
         write_responses(path, given_rows)

@@ -26,38 +26,27 @@ def verdict_of(make_run):
     return of
 
 
-def test_clear_consensus(verdict_of):
-    # Mean 0.70, standard deviation 0.02: the t interval 0.70 +- 4.303 * 0.02 / sqrt(3) = 0.65 to 0.75 is above 0.5.
-    verdict = verdict_of([0.68, 0.70, 0.72])
-    assert verdict.level == "yes"
-    assert "70.0%" in verdict.text
-    assert "65.0% to 75.0%" in verdict.text
+@pytest.mark.parametrize(
+    ("accuracies", "half", "level", "said"),
+    [
+        # Mean 0.70, standard deviation 0.02: the t interval 0.70 +- 4.303 * 0.02 / sqrt(3) = 0.65 to 0.75.
+        ([0.68, 0.70, 0.72], 0.1, "yes", "70.0% of pairs (mean over 3 steps; 95% interval 65.0% to 75.0%; chance 50%)"),
+        # Mean 0.52, standard deviation 0.10: 0.52 +- 4.303 * 0.10 / sqrt(3) = 0.27 to 0.77.
+        ([0.42, 0.52, 0.62], 0.1, "no", "27.2% to 76.8%"),
+        ([0.30, 0.31, 0.32], 0.1, "against", "31.0%"),
+        # Sixteen steps: a last quarter of 0.48, 0.50, 0.50, 0.52, whose interval holds one half.
+        ([0.8] * 12 + [0.48, 0.50, 0.50, 0.52], 0.1, "faded", "last 4 of these steps it was 50.0%"),
+        # A single step has its own interval over groups.
+        ([None, 0.65], 0.1, "yes", "one step"),
+        ([None, 0.65], 0.2, "no", "one step"),
+        ([None], 0.1, "unknown", "trains no projector"),
+    ],
+)
+def test_the_verdict(verdict_of, accuracies, half, level, said):
+    verdict = verdict_of(accuracies, half=half)
+    assert verdict.level == level
+    assert said in verdict.text
 
 
-def test_chance_inside_the_interval_is_said(verdict_of):
-    # Mean 0.52, standard deviation 0.10: 0.52 +- 4.303 * 0.10 / sqrt(3) = 0.27 to 0.77.
-    verdict = verdict_of([0.42, 0.52, 0.62])
-    assert verdict.level == "no"
-    assert "chance lies inside the interval" in verdict.headline
-
-
-def test_below_chance(verdict_of):
-    assert verdict_of([0.30, 0.31, 0.32]).level == "against"
-
-
-def test_a_consensus_that_fades(verdict_of):
-    # Sixteen steps: 0.8 twelve times, then a last quarter of 0.48, 0.50, 0.50, 0.52, whose interval holds one half.
-    verdict = verdict_of([0.8] * 12 + [0.48, 0.50, 0.50, 0.52])
-    assert verdict.level == "faded"
-    assert "last 4 of these steps it was 50.0%" in verdict.text
-
-
-def test_a_single_step_uses_its_own_interval_over_groups(verdict_of):
-    assert verdict_of([None, 0.65], half=0.1).level == "yes"
-    assert verdict_of([None, 0.65], half=0.2).level == "no"
-
-
-def test_without_a_measurement_the_reason_is_told(verdict_of):
+def test_without_a_projector_the_reason_is_told(verdict_of):
     assert "looks for no consensus" in verdict_of([None], curator="grpo").text
-    assert "trains no projector" in verdict_of([None]).text
-    assert verdict_of([None]).level == "unknown"

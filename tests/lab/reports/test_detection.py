@@ -5,13 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from geoalign.lab.analysis.detection import (
-    ScoreDetection,
-    Tally,
-    detect,
-    detection,
-    tally_of,
-)
+from geoalign.lab.analysis.detection import ScoreDetection, Tally, detect, detection, tally_of
 from geoalign.lab.analysis.statistics import Interval, mean_interval
 from geoalign.lab.store.run import read_run
 

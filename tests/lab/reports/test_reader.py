@@ -67,9 +67,7 @@ def test_a_truncated_last_line_is_left_out_and_noted(make_run):
     assert any("last line is incomplete" in note for note in run.notes)
 
 
-def test_what_is_no_run_folder_is_refused(make_run, tmp_path):
-    with pytest.raises(RunFolderError, match="expected a folder"):
-        read_run(tmp_path / "absent")
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(RunFolderError, match=r"config\.yaml"):
-        read_run(tmp_path / "empty")
+def test_what_is_no_run_folder_is_refused(tmp_path):
+    for folder, message in ((tmp_path / "absent", "expected a folder"), (tmp_path, r"config\.yaml")):
+        with pytest.raises(RunFolderError, match=message):
+            read_run(folder)

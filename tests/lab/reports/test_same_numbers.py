@@ -90,6 +90,12 @@ def compared_row(run):
     return level.rows[0]
 
 
+def printed(run):
+    console = Console(record=True, width=200)
+    print_summary(console, summarise(RunFolder(run)), "geoalign", run)
+    return console.export_text()
+
+
 def test_accuracy_on_new_groups_is_the_same(run):
     summary = summarise(RunFolder(run))["curator"]
     interval = accuracy_on_new_groups(
@@ -101,9 +107,7 @@ def test_accuracy_on_new_groups_is_the_same(run):
     shown = consensus(read_run(run)).text
     assert f"{interval.estimate:.1%} of pairs" in shown
     assert f"{interval.low:.1%} to {interval.high:.1%}; chance {summary['chance_accuracy']:.0%}" in shown
-    console = Console(record=True, width=200)
-    print_summary(console, summarise(RunFolder(run)), "geoalign", run)
-    assert f"{interval.estimate:.2f} ({interval.low:.2f} to {interval.high:.2f}; 0.50)" in console.export_text()
+    assert f"{interval.estimate:.2f} ({interval.low:.2f} to {interval.high:.2f}; 0.50)" in printed(run)
 
 
 def test_accuracy_is_the_same(run):
@@ -120,22 +124,15 @@ def test_accuracy_is_the_same(run):
 def test_the_advantage_cosine_is_the_same(run):
     # Steps 1, 3 and 4: 0.6, 0.8, 0.9, mean 2.3 / 3; as the rewards came 0.35, 0.4, 0.45, 0.5, mean 0.425.
     found = agreement_of(read_run(run))
-    assert (found.applied.estimate, found.observed.estimate) == pytest.approx((2.3 / 3, 0.425))
-    assert found.generations == 3
+    applied = (found.applied.estimate, found.applied.low, found.applied.high)
+    assert (applied[0], found.observed.estimate, found.generations) == pytest.approx((2.3 / 3, 0.425, 3))
     summary = summarise(RunFolder(run))["curator"]
-    ends = (summary["advantage_cosine_low"], summary["advantage_cosine_high"])
-    assert (summary["advantage_cosine"], *ends) == pytest.approx(
-        (found.applied.estimate, found.applied.low, found.applied.high)
-    )
-    assert summary["observed_advantage_cosine"] == pytest.approx(found.observed.estimate)
-    row = compared_row(run)
-    assert row.measures["advantage_cosine"].interval.estimate == pytest.approx(found.applied.estimate, rel=1e-5)
-    assert row.measures["observed_advantage_cosine"].interval.estimate == pytest.approx(
-        found.observed.estimate, rel=1e-5
-    )
-    console = Console(record=True, width=200)
-    print_summary(console, summarise(RunFolder(run)), "geoalign", run)
-    shown = f"{found.applied.estimate:.3f} ({found.applied.low:.3f} to {found.applied.high:.3f}; 0.425)"
-    assert shown in console.export_text()
+    names = [f"advantage_cosine{end}" for end in ("", "_low", "_high")]
+    assert tuple(summary[name] for name in names) == pytest.approx(applied)
+    assert summary["observed_advantage_cosine"] == pytest.approx(0.425)
+    measures = compared_row(run).measures
+    for name, value in (("advantage_cosine", applied[0]), ("observed_advantage_cosine", 0.425)):
+        assert measures[name].interval.estimate == pytest.approx(value, rel=1e-5)
+    assert f"{applied[0]:.3f} ({applied[1]:.3f} to {applied[2]:.3f}; 0.425)" in printed(run)
     page = build_run_report(run).read_text(encoding="utf-8")
-    assert f"<strong>{found.applied.estimate:.3f}</strong> with those of the true rewards (3 generations" in page
+    assert f"<strong>{applied[0]:.3f}</strong> with those of the true rewards (3 generations" in page

@@ -1,6 +1,5 @@
 """What the figures draw: their data on hand values, read off the axes."""
 
-import math
 
 import numpy as np
 import pytest
@@ -17,17 +16,9 @@ from geoalign.lab.reports.comparison.curves import (
     projector_panel,
     slug,
 )
-from geoalign.lab.reports.comparison.scores import (
-    differences_panel,
-    kept_rank_panel,
-    rate_curve,
-    robustness_panels,
-    snapshot_curve,
-)
+from geoalign.lab.reports.comparison.scores import differences_panel, kept_rank_panel, rate_curve, robustness_panels
 from geoalign.lab.reports.figures.style import LIGHT, Look, band
-from geoalign.lab.store.comparison_results import Snapshot
 
-NAN = math.nan
 SCORES = {"grpo": 0.5, "geoalign": 0.6, "pair_count": 0.5, "oracle": 0.7}
 
 
@@ -129,13 +120,6 @@ def test_kinds_of_corruption_are_not_mixed(make_comparison):
     compared = read_compared(make_comparison({"a": {"grpo": 0.5}, "b": {"grpo": 0.5}}, compare={"levels": levels}))
     (reason,) = robustness_panels(compared.table.levels, compared.plan)
     assert "differ in the rate of one kind" in reason
-
-
-def test_snapshots_rank_scored_rollouts_with_their_crosses():
-    rows = np.ones(3)
-    snapshot = Snapshot(7, np.array([3.0, NAN, 1.0]), rows, rows, rows, np.array([True, True, False]), rows == 0)
-    curve = snapshot_curve(snapshot)
-    assert (curve.score.tolist(), curve.flipped.tolist()) == ([1, 3], [False, True])
 
 
 def test_rank_plots_pool_all_kept_generations_of_all_seeds(compared, level):

@@ -32,7 +32,9 @@ def whole(tmp_path_factory, write_comparison):
         failed=[("flip_40", "geoalign", 1)], missing=[("flip_10", "bolder", 2)],
         compare={"arms_at": {name: ["flip_10"] for name in more}},
     )  # fmt: skip
-    page = build_comparison_report(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("geoalign.lab.reports.documents.render", lambda panel, theme: b"<svg/>")
+        page = build_comparison_report(folder)
     assert page == folder / "report.html"
     text = page.read_text(encoding="utf-8")
     return folder, Page(text), words(text)

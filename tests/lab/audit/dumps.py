@@ -6,6 +6,7 @@ import gzip
 import json
 
 import pandas as pd
+import pyarrow.parquet as pq
 
 from geoalign.lab.dumps.formats import find_layout
 from geoalign.lab.dumps.reading import read_dump
@@ -92,6 +93,25 @@ def geoalign_run(step=4):
         for place, (g, r, reward) in enumerate(each())
     ]  # fmt: skip
     return pd.DataFrame(rows).astype({"score": float})
+
+
+# Answer and reward of eight rollouts of each prompt: one "a" was refused, one "b" was rewarded.
+ANSWERS = "aaaabbcc"
+REWARDS = (1, 1, 1, 0, 0, 1, 0, 0)
+
+
+def verdicts(prompts=8):
+    rows = [(g, r, *one) for g in range(prompts) for r, one in enumerate(zip(ANSWERS, REWARDS, strict=True))]
+    return [
+        {"id": f"{g}-{r}", "prompt": f"question {g}", "response": f"by way {r}\nto \\boxed{{{answer}}}", "answer": "a",
+         "reward": float(reward)}
+        for g, r, answer, reward in rows
+    ]  # fmt: skip
+
+
+def table(folder):
+    """The rows of a folder's scores."""
+    return pq.read_table(folder / "scores.parquet").to_pylist()
 
 
 def write_lines(path, rows):

@@ -9,9 +9,9 @@ import sys
 import pyarrow.parquet as pq
 import pytest
 import torch
+from command_line import call
 from dumps import verl, write_dump, write_lines
 
-from geoalign.lab import cli
 from geoalign.lab.audit.command import audit
 from geoalign.lab.config.audit import load_audit_config
 from geoalign.lab.config.requests import AuditRequest
@@ -29,23 +29,16 @@ def tiny_model(folder, *, length=64):
     return folder
 
 
-def command(monkeypatch, *arguments):
-    monkeypatch.setattr(sys, "argv", ["geoalign", *map(str, arguments)])
-    with pytest.raises(SystemExit) as caught:
-        cli.main()
-    return caught.value.code
-
-
 def test_from_the_command_line_to_the_page(tmp_path, monkeypatch, capsys):
     (tmp_path / "in").mkdir()
     for step in (9, 10):
         write_lines(tmp_path / "in" / f"{step}.jsonl", verl(step))
     settings = [word for one in ("curator.projector.steps=5", "curator.alpha=0.5") for word in ("--set", one)]
     asked = ("audit", tmp_path / "in", "--output", tmp_path / "out", "--curator", "geoalign")
-    assert command(monkeypatch, *asked) == 2
+    assert call(monkeypatch, *asked) == 2
     said = " ".join(capsys.readouterr().err.split())
     assert "curator: geoalign needs hidden states (--hidden FILE or --model ID_OR_PATH), got none" in said
-    assert command(monkeypatch, *asked, "--model", tiny_model(tmp_path / "model"), *settings) == 0
+    assert call(monkeypatch, *asked, "--model", tiny_model(tmp_path / "model"), *settings) == 0
     said = capsys.readouterr().out
     assert "9.jsonl: rollout dump of verl (prompt from input, response from output, reward from score" in said
     assert said.index("9.jsonl") < said.index("10.jsonl")
@@ -58,7 +51,7 @@ def test_from_the_command_line_to_the_page(tmp_path, monkeypatch, capsys):
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert page.lower().startswith("<!doctype html>")
     (tmp_path / "out" / "report.html").unlink()
-    assert command(monkeypatch, "report", tmp_path / "out") == 0
+    assert call(monkeypatch, "report", tmp_path / "out") == 0
     assert (tmp_path / "out" / "report.html").read_text(encoding="utf-8") == page
 
 

@@ -1,27 +1,11 @@
 """`geoalign audit --curator denoise`: without states and with them, its columns, and what it writes."""
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
-from dumps import filtered, write_lines
+from dumps import ANSWERS, filtered, table, verdicts, write_lines
 
 # The reward in a row's place is then a probability.
 EXPECTED = ("curator.least_slope=1",)
-# Answer and reward of eight rollouts of each prompt: one "a" was refused, one "b" was rewarded.
-ANSWERS = "aaaabbcc"
-REWARDS = (1, 1, 1, 0, 0, 1, 0, 0)
-
-
-def verdicts(prompts=8, step=1, rewards=REWARDS, **extra):
-    return [
-        {"id": f"{g}-{r}", "step": step, "prompt": f"question {g}", "response": f"by way {r} to \\boxed{{{answer}}}",
-         "answer": "a", "reward": float(reward), **extra}
-        for g in range(prompts) for r, (answer, reward) in enumerate(zip(ANSWERS, rewards, strict=True))
-    ]  # fmt: skip
-
-
-def table(folder):
-    return pq.read_table(folder / "scores.parquet").to_pylist()
 
 
 def test_answers_alone_tell_which_verdicts_are_wrong(tmp_path, run):
@@ -98,6 +82,6 @@ def test_a_prompt_is_known_again_by_its_text(tmp_path, run, files):
     else:
         paths = [write_lines(tmp_path / f"{number}.jsonl", rows) for number, rows in enumerate((first, second))]
     run(*paths, curator="label_refinement", settings=REFINED)
-    rows = pq.read_table(tmp_path / "out" / "scores.parquet").to_pylist()
+    rows = table(tmp_path / "out")
     assert [row["new_reward"] for row in rows] == [0, 0, 1, 0, 1, 1, 1, 0]
     assert [row["anomalous"] for row in rows] == [False] * 4 + [True] * 4

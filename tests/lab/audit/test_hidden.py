@@ -115,17 +115,20 @@ def test_states_that_do_not_fit_are_refused_by_name(kind, tmp_path, run):
     assert not (tmp_path / "out" / "summary.json").exists()
 
 
-def test_which_states_belong_to_which_dump(tmp_path, run):
+@pytest.mark.parametrize(
+    ("names", "more", "message"),
+    [
+        (["h.npy", "h.npy"], {}, r"expected a file for each of the 1 dumps, .* got 2 file\(s\)"),
+        (["no.npy"], {}, r"no.npy: expected a file .* got none there"),
+        (["in/verl.jsonl"], {}, r"expected a file whose name ends in .safetensors or .npy, got another"),
+        (["h.npy"], {"model": "some/model"}, "--hidden: expected without --model"),
+    ],
+)
+def test_which_states_belong_to_which_dump(tmp_path, run, names, more, message):
     path = write_dump(tmp_path / "in", "verl")
-    h = save_npy(tmp_path / "h.npy", states())
-    with pytest.raises(ConfigError, match=r"expected a file for each of the 1 dumps, .* got 2 file\(s\)"):
-        run(path, curator="geoalign", hidden=[h, h])
-    with pytest.raises(ConfigError, match=r"no.npy: expected a file, got none there"):
-        run(path, curator="geoalign", hidden=[tmp_path / "no.npy"])
-    with pytest.raises(ConfigError, match=r"expected a name that ends in .safetensors or .npy"):
-        run(path, curator="geoalign", hidden=[path])
-    with pytest.raises(ConfigError, match="--hidden: expected without --model"):
-        run(path, curator="geoalign", hidden=[h], model="some/model")
+    save_npy(tmp_path / "h.npy", states())
+    with pytest.raises(ConfigError, match=message):
+        run(path, curator="geoalign", hidden=[tmp_path / name for name in names], **more)
 
 
 def test_states_stay_aligned_when_rows_are_skipped(tmp_path, run):

@@ -8,7 +8,7 @@ from dumps import QUICK, ROWS, SIZE, loaded, plain, verl, write_dump, write_line
 from geoalign.errors import ConfigError
 from geoalign.hidden import extract_states_from_texts
 from geoalign.lab.audit import hidden_model
-from geoalign.lab.audit.hidden_model import StateModel, check_model_path
+from geoalign.lab.audit.hidden_model import AuditModel, check_model_path
 from geoalign.lab.audit.terminal import show_result
 from geoalign.lab.config.audit import load_audit_config
 from geoalign.lab.config.run import TinyModelConfig
@@ -30,7 +30,7 @@ def tiny(tmp_path_factory):
 
 
 def opened(folder, *settings):
-    return StateModel(str(folder), load_audit_config(None, settings), Console(quiet=True))
+    return AuditModel(str(folder), load_audit_config(None, settings), Console(quiet=True))
 
 
 @pytest.fixture

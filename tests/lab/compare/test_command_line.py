@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import Any
 
 import pytest
 from command_line import call
 
-from geoalign.lab.cli import main
 from geoalign.lab.compare import command
 from geoalign.lab.config.compare_loading import load_compare_config
 from geoalign.lab.store.comparison import ComparisonFolder
@@ -45,12 +43,8 @@ def test_options_reach_the_settings(monkeypatch, passed_on, path, tmp_path):
         call(monkeypatch, "compare", path, *options, "--set", "run.grpo.max_steps=6", "--output", tmp_path / "out") == 0
     )
     config = passed_on["config"]
-    assert (list(config.arms), config.seeds, list(config.levels), config.workers) == (
-        ["geoalign", "grpo"],
-        [4, 2],
-        ["b"],
-        3,
-    )
+    chosen = (list(config.arms), config.seeds, list(config.levels), config.workers)
+    assert chosen == (["geoalign", "grpo"], [4, 2], ["b"], 3)
     assert config.run.grpo == {"max_steps": 6}
     assert (passed_on["root"], passed_on["resume"]) == (tmp_path / "out", False)
     assert passed_on["locations"].of("arms.grpo") == f"{path}, line 2"
@@ -86,24 +80,12 @@ def test_a_finished_comparison_is_only_reported_again(monkeypatch, capsys, path,
     folder = ComparisonFolder(root)
     config = load_compare_config(path).config
     folder.initialise(config)
+    nothing = {"settings": {}, "detection": {"precision_among_replaced": None, "base_rate": None}, "snapshots": []}
+    cost = {"seconds": 1.0, "seconds_per_step": 0.5, "peak_memory_bytes": 1}
     for number, planned in enumerate(command.make_plan(config)):
         line = {"step": 2, "stage": "after_rl", "set": "s", "accuracy": number / 8, "correct": number, "count": 8}
-        folder.write_result(
-            planned,
-            {
-                "status": "finished",
-                "error": None,
-                "curator": planned.cell.arm,
-                "settings": {},
-                "evaluations": [line],
-                "series": {"step": [1, 2]},
-                "detection": {"precision_among_replaced": None, "base_rate": None},
-                "snapshots": [],
-                "seconds": 1.0,
-                "seconds_per_step": 0.5,
-                "peak_memory_bytes": 1,
-            },
-        )
+        what = {"curator": planned.cell.arm, "evaluations": [line], "series": {"step": [1, 2]}}
+        folder.write_result(planned, {"status": "finished", "error": None, **nothing, **cost, **what})
     assert call(monkeypatch, "compare", "--output", root, "--resume") == 0
     said = capsys.readouterr().out
     assert "All 8 runs are finished: nothing is trained." in said
@@ -120,10 +102,7 @@ def test_a_finished_comparison_is_only_reported_again(monkeypatch, capsys, path,
     assert (words[7], words[10]) == ("0.375", "0.125")
     for name in ("table.json", "table.csv", "report.html"):
         (root / name).unlink()
-    monkeypatch.setattr(sys, "argv", ["geoalign", "report", str(root)])
-    with pytest.raises(SystemExit) as stop:
-        main()
-    assert stop.value.code == 0
+    assert call(monkeypatch, "report", root) == 0
     assert all((root / name).is_file() for name in ("table.json", "table.csv", "report.html"))
 
 

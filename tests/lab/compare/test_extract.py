@@ -19,22 +19,12 @@ GEOALIGN = {"type": "geoalign", "alpha": 0.1, "aggregation": "sum", "top_m": Non
 
 def rollouts(step, **changes):
     """Two groups of two: the second row of group 0 was flipped and is replaced by the first."""
-    columns: dict[str, list[Any]] = {
-        "step": [step] * 4,
-        "row": [0, 1, 2, 3],
-        "group": [0, 0, 1, 1],
-        "sample": [0, 1, 0, 1],
-        "prompt": ["a", "a", "b", "b"],
-        "response": ["w", "x", "y", "z"],
-        "reward": [0.0, 1.0, 1.0, 0.0],
-        "true_reward": [0.0, 0.0, 1.0, 0.0],
-        "corrupted": [False, True, False, False],
-        "score": [0.1, 0.5, 0.2, 0.3],
-        "anomalous": [False, True, False, True],
-        "source": [0, 0, 2, 3],
-        "weight": [1.0, 1.0, 1.0, 1.0],
-        "tokens": [1, 1, 1, 1],
-    }
+    columns = {
+        "step": [step] * 4, "row": [0, 1, 2, 3], "group": [0, 0, 1, 1], "sample": [0, 1, 0, 1],
+        "prompt": ["a", "a", "b", "b"], "response": ["w", "x", "y", "z"], "reward": [0.0, 1.0, 1.0, 0.0],
+        "true_reward": [0.0, 0.0, 1.0, 0.0], "corrupted": [False, True, False, False], "score": [0.1, 0.5, 0.2, 0.3],
+        "anomalous": [False, True, False, True], "source": [0, 0, 2, 3], "weight": [1.0] * 4, "tokens": [1] * 4,
+    }  # fmt: skip
     return pa.table(columns | changes, schema=ROLLOUT_SCHEMA)
 
 
@@ -59,19 +49,17 @@ def folder(tmp_path):
 
 def test_series_stand_side_by_side(folder):
     series = extract(folder, GEOALIGN)["series"]
-    assert series["step"] == [1, 2, 3]
-    assert series["reward"] == [0.5, None, 0.25]
-    assert series["ppo_kl"] == [0.0, 0.01, None]
-    assert series["clip_fraction"] == [0.0, 0.125, None]
-    assert series["pairs"] == [2.0, None, 2.0]
-    assert series["replaced"] == [1.0, None, None]
-    assert series["new_group_accuracy"] == [None, None, None]
-    # Update 2 uses the generation of update 1 again: nothing is curated. Update 3: 0.25 and a pass of 0.5 seconds.
-    assert series["curation_seconds"] == [0.5, 0.0, 0.75]
-    assert series["hidden_seconds"] == [None, None, 0.5]
-    # The generations made after 0 and 2 updates are first logged with updates 1 and 3; one of four was truly right.
-    assert series["true_reward"] == [0.25, None, 0.25]
-    assert "mean_abs_advantage" not in series
+    expected = {
+        "step": [1, 2, 3], "reward": [0.5, None, 0.25], "ppo_kl": [0.0, 0.01, None],
+        "clip_fraction": [0.0, 0.125, None], "pairs": [2.0, None, 2.0], "replaced": [1.0, None, None],
+        "new_group_accuracy": [None, None, None], "hidden_seconds": [None, None, 0.5],
+        # Update 2 uses the generation of update 1 again: nothing is curated. Update 3: 0.25 and a pass of 0.5 seconds.
+        "curation_seconds": [0.5, 0.0, 0.75],
+        # The generations made after 0 and 2 updates are first logged with updates 1 and 3; one of four was truly right.
+        "true_reward": [0.25, None, 0.25],
+    }  # fmt: skip
+    assert {name: series[name] for name in expected} == expected
+    assert series["mean_abs_advantage"] == [None] * 3
     assert {len(column) for column in series.values()} == {3}
 
 

@@ -18,19 +18,8 @@ def plan_of(**changes):
 
 
 def test_all_arms_of_a_seed_come_before_the_next_seed():
-    runs = plan_of()
-    assert [run.cell.name for run in runs] == [
-        "flip_10/grpo/seed-3",
-        "flip_10/geoalign/seed-3",
-        "flip_10/clean/seed-3",
-        "flip_20/grpo/seed-3",
-        "flip_20/geoalign/seed-3",
-        "flip_10/grpo/seed-1",
-        "flip_10/geoalign/seed-1",
-        "flip_10/clean/seed-1",
-        "flip_20/grpo/seed-1",
-        "flip_20/geoalign/seed-1",
-    ]
+    cells = ["flip_10/grpo", "flip_10/geoalign", "flip_10/clean", "flip_20/grpo", "flip_20/geoalign"]
+    assert [run.cell.name for run in plan_of()] == [f"{cell}/seed-{seed}" for seed in (3, 1) for cell in cells]
 
 
 def test_what_does_not_depend_on_the_level_runs_once_and_fills_every_level():

@@ -40,7 +40,7 @@ def test_a_worker_and_its_helpers_end_when_the_parent_is_killed(tmp_path):
         "from pathlib import Path\n"
         "from geoalign.lab.compare import pool\n"
         "pool._WORKER = 'geoalign_test_worker'\n"
-        "print(pool.WorkerProcess({}, log=Path(sys.argv[1]), threads=1).number, flush=True)\n"
+        "print(pool.WorkerProcess({}, log=Path(sys.argv[1]), threads=1)._process.pid, flush=True)\n"
         "time.sleep(60)"
     )
     # The real worker's watch, around a job that only waits for a helper of its own.

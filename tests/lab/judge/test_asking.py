@@ -7,11 +7,11 @@ from judge_server import Reply, verdict
 
 from geoalign.lab.config.judge import JudgeConfig
 from geoalign.lab.http_client import BadReplyError
-from geoalign.lab.judge.asking import Comparison, Verdict, ask_local, endpoint, judge_messages, parse_verdict
+from geoalign.lab.judge.asking import JudgeVerdict, Question, ask_local, endpoint, judge_messages, parse_verdict
 
 Settings = Callable[..., JudgeConfig]
 
-ONE = Comparison(({"role": "user", "content": "Hello"},), "left", "a right one")
+ONE = Question(({"role": "user", "content": "Hello"},), "left", "a right one")
 GOOD = verdict("model_b", 0.25, 0.75)
 ANSWER = '{"overall_winner": "model_b", "model_a_score": 0.25, "model_b_score": 0.75}'
 
@@ -29,7 +29,7 @@ def text(winner="model_a", a=0.8, b=0.6):
 
 
 def said(winner, a, b):
-    return Verdict(overall_winner=winner, model_a_score=a, model_b_score=b)  # type: ignore[arg-type]
+    return JudgeVerdict(overall_winner=winner, model_a_score=a, model_b_score=b)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -77,9 +77,9 @@ def test_anything_else_is_malformed(answer):
 def test_the_local_rule_by_hand():
     prompt = ({"role": "user", "content": "cooking soup"}, {"role": "user", "content": "What do blue whales eat?"})
     # Words of the last turn: what, do, blue, whales, eat; the first response has 3 of 5, the second none.
-    answer = asyncio.run(ask_local(Comparison(prompt, "Blue whales eat krill.", "cooking soup")))
+    answer = asyncio.run(ask_local(Question(prompt, "Blue whales eat krill.", "cooking soup")))
     assert parse_verdict(answer) == said("model_a", 0.6, 0.0)
-    assert parse_verdict(asyncio.run(ask_local(Comparison(prompt, "", "?!")))) == said("tie", 0.0, 0.0)
+    assert parse_verdict(asyncio.run(ask_local(Question(prompt, "", "?!")))) == said("tie", 0.0, 0.0)
 
 
 def test_the_request(server, settings, monkeypatch):

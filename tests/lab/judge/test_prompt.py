@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geoalign.lab.judge.asking import SYSTEM_PROMPT, Comparison, as_prompted, judge_messages
+from geoalign.lab.judge.asking import SYSTEM_PROMPT, Question, as_prompted, judge_messages
 
 DIALOGUE = (
     {"role": "user", "content": "Hi"},
@@ -31,7 +31,7 @@ def test_the_system_prompt_is_the_paper_s_word_for_word(shared_data):
 
 
 def test_a_whole_message():
-    comparison = Comparison(DIALOGUE, "Left", "A right one")
+    comparison = Question(DIALOGUE, "Left", "A right one")
     # Each text with its length before it, the two responses in sorted order.
     mark = hashlib.sha256(b"2:Hi\x004:Yes?\x002:Go\x0011:A right one\x004:Left").hexdigest()[:16]
     system, user = judge_messages(comparison)
@@ -62,7 +62,7 @@ TRICKS = [
 
 @given(st.lists(st.one_of(st.sampled_from(TRICKS), st.text(st.characters(codec=None))), min_size=3, max_size=3))
 def test_no_text_begins_a_part(texts):
-    content = judge_messages(Comparison(({"role": "user", "content": texts[0]},), texts[1], texts[2]))[1]["content"]
+    content = judge_messages(Question(({"role": "user", "content": texts[0]},), texts[1], texts[2]))[1]["content"]
     mark = mark_of(content)
     parts = content.split(f"[{mark}] ")
     assert len(parts) == 5

@@ -137,8 +137,9 @@ def wilson_interval(successes: int, trials: int) -> Interval:
     """
     if trials == 0:
         return _UNKNOWN
-    ends = binomtest(successes, trials).proportion_ci(_LEVEL, method="wilson")
-    return Interval(successes / trials, float(ends.low), float(ends.high))
+    ends, estimate = binomtest(successes, trials).proportion_ci(_LEVEL, method="wilson"), successes / trials
+    # Around the estimate even where rounding puts a bound of 0 or 1 beside it.
+    return Interval(estimate, min(float(ends.low), estimate), max(float(ends.high), estimate))
 
 
 # --- rankings ---------------------------------------------------------------------------------------------------------

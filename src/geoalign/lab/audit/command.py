@@ -38,7 +38,7 @@ from geoalign.lab.audit.terminal import show_result
 from geoalign.lab.audit.verdicts import VerdictAudit
 from geoalign.lab.config.audit import AuditConfig
 from geoalign.lab.config.requests import AuditRequest
-from geoalign.lab.dumps.formats import Layout, find_layout, parse_fields
+from geoalign.lab.dumps.formats import DumpLayout, find_layout, parse_fields
 from geoalign.lab.dumps.labels import Labels
 from geoalign.lab.dumps.reading import Dump, Skipped, read_dump
 from geoalign.lab.reports.inspection import build_inspection
@@ -88,7 +88,7 @@ class Input:
     """One file: how it is read, the step that its first rollout names, and where its hidden states lie."""
 
     path: Path
-    layout: Layout
+    layout: DumpLayout
     step: int | None
     hidden: Path | None = None
 
@@ -134,7 +134,7 @@ class Audit:
 
     def __init__(self, config: AuditConfig, request: AuditRequest, folder: CuratedFolder, console: Console) -> None:
         curator = config.curator if request.hidden or request.model else without_states(config.curator)
-        self.without_states = curator is not config.curator
+        self.without_states = curator != config.curator
         self.config, self.request, self.folder, self.console = (
             replace(config, curator=curator),
             request,
@@ -261,10 +261,10 @@ class Audit:
             return states
         if self.request.model is None or not {"hidden", "lengths"} & set(needs):
             return None
-        from geoalign.lab.audit.hidden_model import StateModel
+        from geoalign.lab.audit.hidden_model import AuditModel
 
         if self._model is None:
-            self._model = StateModel(self.request.model, self.config, self.console)
+            self._model = AuditModel(self.request.model, self.config, self.console)
         states, facts = self._model.states(dump, self.request.cache or self.folder.states)
         self.hidden.append(facts)
         return states if "hidden" in needs else None

@@ -30,10 +30,9 @@ def find_hidden_files(given: Sequence[Path], dumps: Sequence[Path]) -> list[Path
             f"named as each of them, got {len(given)} file(s)"
         )
     for path in given:
-        if not path.is_file():
-            raise ConfigError(f"--hidden {path}: expected a file, got none there")
-        if path.suffix not in SUFFIXES:
-            raise ConfigError(f"--hidden {path}: expected a name that ends in {' or '.join(SUFFIXES)}")
+        if not path.is_file() or path.suffix not in SUFFIXES:
+            got = "another file" if path.is_file() else "none there"
+            raise ConfigError(f"--hidden {path}: expected a file whose name ends in {' or '.join(SUFFIXES)}, got {got}")
     return list(given)
 
 
@@ -55,8 +54,7 @@ def read_hidden(path: Path, *, rows: int, dump: Path) -> Float[Tensor, "n d"]:
 
 def stem(path: Path) -> str:
     """The name of a dump without what says its kind."""
-    name = path.name.removesuffix(".gz")
-    return name[: -len(Path(name).suffix)] if Path(name).suffix else name
+    return Path(path.name.removesuffix(".gz")).stem
 
 
 def _in_folder(folder: Path, dump: Path) -> Path:

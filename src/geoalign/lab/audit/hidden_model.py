@@ -20,7 +20,7 @@ from geoalign.hidden.layers import wanted_layers
 from geoalign.hidden.tap import backbone_of
 from geoalign.lab.audit.hidden_files import stem
 from geoalign.lab.config.audit import AuditConfig
-from geoalign.lab.dumps.formats import Layout
+from geoalign.lab.dumps.formats import DumpLayout
 from geoalign.lab.dumps.reading import Dump
 from geoalign.lab.dumps.values import Messages
 from geoalign.lab.generation.models import fingerprint
@@ -52,7 +52,7 @@ def check_model_path(text: str) -> str:
     return str(folder)
 
 
-class StateModel:
+class AuditModel:
     """A model that states are computed with, and its tokenizer; code that comes with it runs only if it is allowed."""
 
     def __init__(self, text: str, config: AuditConfig, console: Console) -> None:
@@ -177,7 +177,7 @@ class StateModel:
             responses.append(response)
         return prompts, responses, lengths, cut
 
-    def _prompt_ids(self, text: str, messages: Messages | None, how: str, layout: Layout) -> np.ndarray:
+    def _prompt_ids(self, text: str, messages: Messages | None, how: str, layout: DumpLayout) -> np.ndarray:
         if how == "chat" and messages is None:
             messages = ({"role": "user", "content": text},)
         if messages is None or (how == "text" and not layout.format.rendered):

@@ -35,8 +35,7 @@ def without_states(section: CuratorSection) -> CuratorSection:
     """The settings of a curator where no rollout has states: `denoise` goes by answers and identical responses."""
     if isinstance(section, ChainConfig):
         members = tuple(without_states(member) for member in section.members)
-        same = all(new is old for new, old in zip(members, section.members, strict=True))
-        return section if same else replace(section, members=members)
+        return replace(section, members=members)
     if isinstance(section, DenoiseConfig) and section.geometry == "states":
         return replace(section, geometry="none")
     return section
@@ -119,30 +118,23 @@ def decided(
         advantage=(missing if placement.advantages is None else placement.advantages).double().numpy(),
         probability_wrong=(curation.scores.double().sigmoid() if denoises else missing).cpu().numpy(),
         denoised_reward=(curation.rewards.double() if denoises else missing).cpu().numpy(),
-        group_pairs=group_pairs(rollouts, curation.details),
         characters=frame["response"].str.len(),
         trusted=frame["label"].notna(),
     )  # fmt: skip
-    groups = frame.groupby("group")
+    # The pairs that the curator formed, else those of different rewards; each is counted by both of its rows.
+    if curation.details is None:
+        pairs = pair_counts(rollouts.rewards.numpy(), rollouts.groups.numpy())
+    else:
+        ends = torch.cat([curation.details.pairs.winner, curation.details.pairs.loser]).cpu().numpy()
+        pairs = np.bincount(ends, minlength=len(frame))
+    groups = frame.assign(pairs=pairs).groupby("group")
     return frame.assign(
+        group_pairs=groups["pairs"].transform("sum") // 2,
         group_size=groups["reward"].transform("size"),
         group_mean=groups["reward"].transform("mean"),
         group_std=groups["reward"].transform("std"),
         group_flagged=groups["anomalous"].transform("sum"),
     )
-
-
-def group_pairs(rollouts: Rollouts, details: CurationDetails | None) -> np.ndarray:
-    """[B] pairs of each rollout's group: those that the curator formed, else those of different rewards."""
-    _, member = torch.unique(rollouts.groups, return_inverse=True)
-    groups = int(member.max()) + 1
-    if details is not None:
-        counts = torch.bincount(member[details.pairs.winner.cpu()], minlength=groups).numpy()
-    else:
-        # Each pair is counted by both of its rows.
-        of_rows = pair_counts(rollouts.rewards.numpy(), member.numpy())
-        counts = np.bincount(member.numpy(), weights=of_rows, minlength=groups).astype(np.int64) // 2
-    return np.asarray(counts)[member.numpy()]
 
 
 def counts_of(frame: pandas.DataFrame) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -41,8 +42,6 @@ _SERIES |= {
         "advantage_cosine", "observed_advantage_cosine", "train_accuracy", "hidden_seconds",
     )
 }  # fmt: skip
-# Left out where the log has none of it, because not every version of the trainer or curator logs it.
-_OPTIONAL = ("mean_abs_advantage", "hidden_seconds", "advantage_cosine", "observed_advantage_cosine")
 
 
 def extract(folder: RunFolder, curator: Mapping[str, Any]) -> dict[str, Any]:
@@ -73,11 +72,7 @@ def series(lines: Iterable[Mapping[str, Any]], generations: Iterable[RolloutStep
     """
     lines = list(lines)
     columns: dict[str, list[Any]] = {"step": [line["step"] for line in lines]}
-    for name, key in _SERIES.items():
-        values = [line.get(key) for line in lines]
-        if name in _OPTIONAL and all(value is None for value in values):
-            continue
-        columns[name] = values
+    columns |= {name: [line.get(key) for line in lines] for name, key in _SERIES.items()}
     columns["curation_seconds"] = _added_seconds(lines)
     columns["true_reward"] = _true_rewards(columns["step"], generations)
     return columns
@@ -104,16 +99,11 @@ def spread(generations: list[RolloutStep], count: int) -> list[RolloutStep]:
     return [generations[index] for index in indices.round().astype(int)]
 
 
-def rounded(value: Any) -> Any:
+def rounded(value: Mapping[str, Any]) -> dict[str, Any]:
     """The same with every float at six significant digits, and NaN as None: compact, and far below any noise."""
-    if isinstance(value, float):
-        known: float | None = finite(value)
-        return None if known is None else float(f"{known:.6g}")
-    if isinstance(value, Mapping):
-        return {name: rounded(item) for name, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [rounded(item) for item in value]
-    return value
+    text = json.dumps(finite(value))
+    short: dict[str, Any] = json.loads(text, parse_float=lambda number: float(f"{float(number):.6g}"))
+    return short
 
 
 def replaced_rows(step: RolloutStep) -> Bools:

@@ -134,10 +134,6 @@ class WorkerProcess:
             self._process.stdin.flush()
 
     @property
-    def number(self) -> int:
-        return self._process.pid
-
-    @property
     def seconds(self) -> float:
         return time.monotonic() - self.started
 

@@ -136,7 +136,7 @@ FORMATS: dict[str, Format] = {kind.name: kind for kind in (GEOALIGN, TRL, TRINIT
 
 
 @dataclass(frozen=True)
-class Layout:
+class DumpLayout:
     """How one file is read: its format, and the name under which it has each role."""
 
     format: Format
@@ -172,7 +172,7 @@ def first_value(row: Mapping[str, Any], names: Sequence[str]) -> Any:
 
 def find_layout(
     path: Path, *, name: str | None = None, fields: Mapping[str, str] | None = None
-) -> tuple[Layout, int | None]:
+) -> tuple[DumpLayout, int | None]:
     """How a file is to be read, from its first rows, and the step that its first rollout names.
 
     `name` is the format where the user names it; `fields`, what the user says of roles, come before its own names.
@@ -189,7 +189,7 @@ def find_layout(
         raise InputError(f"{row_name(path, first[0].line)}: {first[0].problem}{hint}")
     fields = fields or {}
     chosen = FORMATS[name] if name is not None else _fitting(path, rows, fields)
-    layout = Layout(chosen, _resolved(path, chosen, rows, fields))
+    layout = DumpLayout(chosen, _resolved(path, chosen, rows, fields))
     _check(path, layout, rows)
     try:
         return layout, step_of(layout, rows[0])
@@ -232,7 +232,7 @@ def _resolved(
     return resolved
 
 
-def _check(path: Path, layout: Layout, rows: Sequence[Mapping[str, Any]]) -> None:
+def _check(path: Path, layout: DumpLayout, rows: Sequence[Mapping[str, Any]]) -> None:
     for role in (role for role in NEEDED if role in layout.fields):
         for name in layout.rewards if role == "reward" else (layout.fields[role],):
             there = any(name in row or field_of(row, name) is not None for row in rows)
@@ -284,7 +284,7 @@ def _known_formats() -> str:
     return "; ".join(f"{kind.name}: {', '.join(kind.columns) or kind.title}" for kind in FORMATS.values())
 
 
-def step_of(layout: Layout, value: Mapping[str, Any]) -> int | None:
+def step_of(layout: DumpLayout, value: Mapping[str, Any]) -> int | None:
     """The step that a row names; None where its layout has none."""
     if "step" not in layout.fields:
         return None

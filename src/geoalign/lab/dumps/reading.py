@@ -26,7 +26,7 @@ import pandas
 
 from geoalign.errors import InputError
 from geoalign.lab.dumps import values
-from geoalign.lab.dumps.formats import TRINITY, VERL, Layout, step_of
+from geoalign.lab.dumps.formats import TRINITY, VERL, DumpLayout, step_of
 from geoalign.lab.dumps.values import BadValueError, Messages
 from geoalign.lab.store.columns import whole_text
 from geoalign.lab.tasks.rows import RawRow, dump_rows, field_of, row_name
@@ -63,13 +63,15 @@ class Dump:
     """The rollouts of one file in order, what was left out, and how many there are with it (None: not known)."""
 
     path: Path
-    layout: Layout
+    layout: DumpLayout
     frame: pandas.DataFrame
     skipped: tuple[Skipped, ...] = ()
     positions: int | None = None
 
 
-def read_dump(path: Path, layout: Layout, *, step: int = 1, skip_bad: bool = False, mixed_groups: bool = False) -> Dump:
+def read_dump(
+    path: Path, layout: DumpLayout, *, step: int = 1, skip_bad: bool = False, mixed_groups: bool = False
+) -> Dump:
     """Reads a file of rollouts; `step` is that of rollouts that name none."""
     reader = _Reader(path, layout, step, skip_bad)
     for raw in dump_rows(path):
@@ -108,7 +110,7 @@ def _check_group_sizes(path: Path, frame: pandas.DataFrame) -> None:
 class _Reader:
     """Collects the rollouts of one file, as tuples of the columns of `_KINDS`; texts that come again are kept once."""
 
-    def __init__(self, path: Path, layout: Layout, step: int, skip_bad: bool) -> None:
+    def __init__(self, path: Path, layout: DumpLayout, step: int, skip_bad: bool) -> None:
         self.path, self.layout, self.step, self.skip_bad = path, layout, step, skip_bad
         self.records: list[tuple[Any, ...]] = []
         self.skipped: list[Skipped] = []
@@ -184,14 +186,14 @@ class _Reader:
         return self._texts.setdefault(text, text), messages
 
 
-def _rewards(layout: Layout, row: Mapping[str, Any]) -> dict[str, Any]:
+def _rewards(layout: DumpLayout, row: Mapping[str, Any]) -> dict[str, Any]:
     for name in layout.rewards:
         if field_of(row, name) is None and name not in row and not layout.format.reward_may_lack:
             raise BadValueError(name, "the reward of the rollout", "no such field")
     return {name: field_of(row, name) for name in layout.rewards}
 
 
-def _lists(layout: Layout, given: Mapping[str, Any]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+def _lists(layout: DumpLayout, given: Mapping[str, Any]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """The values of each response of a row by role, and its reward: a number, or a list of one, as reward models with
     one head give it."""
     lists = {role: given[role] for role in _CHECKS if given.get(role) is not None} | {"reward": given["reward"]}
@@ -209,7 +211,7 @@ def _lists(layout: Layout, given: Mapping[str, Any]) -> list[tuple[dict[str, Any
     return [(cells, {layout.fields["reward"]: head}) for cells, head in zip(made, heads, strict=True)]
 
 
-def _reward(layout: Layout, given: Mapping[str, Any], at: str) -> float:
+def _reward(layout: DumpLayout, given: Mapping[str, Any], at: str) -> float:
     """The reward; of several columns those that are numbers add up, as TRL adds them.
 
     A truth value is a reward only in a field of verdicts, such as `correct`.
@@ -223,7 +225,7 @@ def _reward(layout: Layout, given: Mapping[str, Any], at: str) -> float:
     return values.number("+".join(given), sum(scored)) if scored else float("nan")
 
 
-def _group(layout: Layout, value: Mapping[str, Any]) -> str:
+def _group(layout: DumpLayout, value: Mapping[str, Any]) -> str:
     name = layout.fields["group"]
     group = field_of(value, name)
     if name == layout.fields.get("prompt") and "system" in layout.fields:
@@ -248,7 +250,7 @@ def _group(layout: Layout, value: Mapping[str, Any]) -> str:
         raise BadValueError(name, "a group that can be told from others", values.described(group)) from None
 
 
-def _id(layout: Layout, value: Mapping[str, Any], number: int) -> str:
+def _id(layout: DumpLayout, value: Mapping[str, Any], number: int) -> str:
     if layout.format is TRINITY and layout.fields.get("id") == "eid.suffix":
         parts = [field_of(value, f"eid.{part}") for part in ("batch", "task", "run", "step", "suffix")]
         return whole_text("/".join(str(part) for part in parts))

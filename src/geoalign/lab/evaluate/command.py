@@ -85,16 +85,8 @@ def _print_notes(console: Console, sets: Sequence[EvaluationSet]) -> None:
 
 def _prompted(model: Described, sets: Sequence[EvaluationSet], config: EvaluateConfig) -> list[PromptedSet]:
     limits = [limit for limit in (model.longest, config.vllm.get("max_model_len")) if isinstance(limit, int)]
-    return [
-        prompted(
-            evaluated,
-            model.tokenizer,
-            model.model.template_options,
-            longest=min(limits, default=None),
-            max_prompt_tokens=config.max_prompt_tokens,
-        )
-        for evaluated in sets
-    ]
+    options, longest, most = model.model.template_options, min(limits, default=None), config.max_prompt_tokens
+    return [prompted(each, model.tokenizer, options, longest=longest, max_prompt_tokens=most) for each in sets]
 
 
 def _scored(

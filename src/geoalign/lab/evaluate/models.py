@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -130,9 +131,6 @@ def _with_own_names(models: Sequence[EvaluatedModel]) -> list[EvaluatedModel]:
 def _own(name: str, path: str, taken: dict[str, str]) -> str:
     """The name under which a path goes: `name` itself, or with the first number that is free."""
     if path not in taken:
-        number, own = 1, name
-        while own in taken.values():
-            number += 1
-            own = f"{name}-{number}"
-        taken[path] = own
+        names = (name if number == 1 else f"{name}-{number}" for number in count(1))
+        taken[path] = next(own for own in names if own not in taken.values())
     return taken[path]

@@ -58,7 +58,7 @@ class SetScores:
 
 
 @dataclass(frozen=True)
-class Curve:
+class CheckpointCurve:
     """One number over the checkpoints of a run: `smoothed` is s_t = 0.6 s_{t-1} + 0.4 x_t, `last` the mean of the
     last five values, or of as many as there are (`last_count`)."""
 
@@ -129,7 +129,7 @@ def accuracy_interval(right: Sequence[int], samples: int) -> tuple[Interval, Lit
     total = len(right) * samples
     if samples > 1 and 0 < sum(right) < total:
         return clustered_proportion(np.array(right, float), np.full(len(right), float(samples))), "clustered"
-    return _wilson(sum(right) // samples, len(right)), "wilson"
+    return wilson_interval(sum(right) // samples, len(right)), "wilson"
 
 
 def pass_interval(right: Sequence[int], samples: int, k: int) -> Interval:
@@ -137,7 +137,7 @@ def pass_interval(right: Sequence[int], samples: int, k: int) -> Interval:
     1."""
     values = np.array([pass_at_k(samples, count, k) for count in right])
     if values.min() == values.max() and values[0] in (0.0, 1.0):
-        return _wilson(int(values.sum()), len(values))
+        return wilson_interval(int(values.sum()), len(values))
     return clustered_proportion(values, np.ones(len(values)))
 
 
@@ -155,23 +155,17 @@ def average(scores: Sequence[SetScores]) -> Interval | None:
     return Interval(mean, max(0.0, mean - below), min(1.0, mean + above))
 
 
-def curve(points: Mapping[int, float]) -> Curve:
+def curve(points: Mapping[int, float]) -> CheckpointCurve:
     steps = sorted(points)
     values = [points[step] for step in steps]
     last = values[-LAST:]
-    return Curve(
+    return CheckpointCurve(
         steps=tuple(steps),
         values=tuple(values),
         smoothed=tuple(float(value) for value in ema(values)),
         last=math.fsum(last) / len(last),
         last_count=len(last),
     )
-
-
-def _wilson(successes: int, trials: int) -> Interval:
-    # Around the estimate even where rounding puts a bound of 0 or 1 beside it.
-    interval = wilson_interval(successes, trials)
-    return Interval(interval.estimate, min(interval.low, interval.estimate), max(interval.high, interval.estimate))
 
 
 def _by_problem(rows: Sequence[_Item], samples: int) -> list[Sequence[_Item]]:

@@ -22,7 +22,7 @@ from geoalign.lab.config.judge import JudgeConfig
 from geoalign.lab.config.requests import JudgeRequest
 from geoalign.lab.evaluation.responses import Key, SavedResponse, read_responses
 from geoalign.lab.http_client import BadReplyError, RefusedError
-from geoalign.lab.judge.asking import Ask, Comparison, ask_local, endpoint, parse_verdict
+from geoalign.lab.judge.asking import Ask, Question, ask_local, endpoint, parse_verdict
 from geoalign.lab.progress import passing_progress
 from geoalign.lab.store.evaluation import begin
 from geoalign.lab.store.files import locked
@@ -102,7 +102,7 @@ def _judged(
 
     async def work(ask: Ask, update: Callable[..., None]) -> None:
         for key, a, b in waiting:
-            orders = Comparison(a.prompt, a.response, b.response), Comparison(a.prompt, b.response, a.response)
+            orders = Question(a.prompt, a.response, b.response), Question(a.prompt, b.response, a.response)
             try:
                 judgments.append(judgment_of(key, [await ask(comparison) for comparison in orders]))
                 append_line(path, asdict(judgments[-1]))

@@ -1,8 +1,7 @@
 """transformers' generate on a tiny model; vLLM's calls against a stand-in, because the real one needs a GPU."""
 
 import sys
-from types import ModuleType, SimpleNamespace
-from typing import Any
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -83,10 +82,6 @@ class SamplingParams:
 class StandIn:
     """Stands for vllm.LLM: answers every prompt with its own tokens, as RequestOutput does."""
 
-    made: list[dict[str, Any]]
-    asked: list[Any]
-    reasons: list[str]
-
     def __init__(self, **arguments):
         if arguments["model"] == "owner/broken":
             raise ValueError("no such architecture")
@@ -95,21 +90,15 @@ class StandIn:
     def generate(self, prompts, sampling_params, *, use_tqdm=True):
         assert not use_tqdm
         self.asked.append((prompts, sampling_params))
-        reasons = self.reasons or ["stop"] * len(prompts)
-        return [
-            SimpleNamespace(
-                outputs=[SimpleNamespace(token_ids=tuple(prompt["prompt_token_ids"]), finish_reason=reason)]
-            )
-            for prompt, reason in zip(prompts, reasons, strict=False)
-        ]
+        answers = zip(prompts, self.reasons or ["stop"] * len(prompts), strict=False)
+        outputs = [SimpleNamespace(token_ids=tuple(p["prompt_token_ids"]), finish_reason=why) for p, why in answers]
+        return [SimpleNamespace(outputs=[output]) for output in outputs]
 
 
 @pytest.fixture
 def vllm(monkeypatch):
-    module = ModuleType("vllm")
     kind = type("LLM", (StandIn,), {"made": [], "asked": [], "reasons": []})
-    module.LLM, module.SamplingParams = kind, SamplingParams  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "vllm", module)
+    monkeypatch.setitem(sys.modules, "vllm", SimpleNamespace(LLM=kind, SamplingParams=SamplingParams))
     return kind
 
 

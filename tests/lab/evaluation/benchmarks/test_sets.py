@@ -83,11 +83,13 @@ def test_a_prompt_that_is_no_text_or_that_the_template_refuses_is_left_out():
     }  # fmt: skip
 
 
-def test_no_prompt_left_and_no_room_for_a_response_are_errors():
-    tokenizer = make_tokenizer(None, max_length=2048)
-    with pytest.raises(InputError, match="s: expected at least one prompt that the model takes, got none: 2 longer"):
-        prompted(_of("x" * 50, "y" * 50), tokenizer, {}, longest=20)
-    with pytest.raises(
-        ConfigError, match="max_new_tokens: expected less than the 20 tokens that the model takes, got 20"
-    ):
-        prompted(_of("x", max_new_tokens=20), tokenizer, {}, longest=20)
+@pytest.mark.parametrize(
+    ("texts", "tokens", "message"),
+    [
+        (("x" * 50, "y" * 50), 4, "s: expected at least one prompt that the model takes, got none: 2 longer"),
+        (("x",), 20, "max_new_tokens: expected less than the 20 tokens that the model takes, got 20"),
+    ],
+)
+def test_no_prompt_left_and_no_room_for_a_response_are_errors(texts, tokens, message):
+    with pytest.raises((InputError, ConfigError), match=message):
+        prompted(_of(*texts, max_new_tokens=tokens), make_tokenizer(None, max_length=2048), {}, longest=20)

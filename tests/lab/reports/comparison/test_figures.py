@@ -1,6 +1,5 @@
 """What the figures draw: their data on hand values, read off the axes."""
 
-
 import numpy as np
 import pytest
 from matplotlib.figure import Figure

@@ -1,5 +1,6 @@
 """A folder as `geoalign audit` leaves it, generated; and a real Chromium that opens pages from disk."""
 
+import itertools
 import json
 import os
 import shutil
@@ -155,7 +156,6 @@ def _write(
         "geoalign": "0.1.0", "inputs": [{"file": "dump.jsonl", "format": "verl", "rows": len(rows), "groups": groups}],
         "skipped": [], "curator": {"type": "geoalign", "alpha": 0.05}, "seed": 0, "redacted": redact,
         "hidden": {"from": "file"},
-        "steps": [{"step": step, "metrics": _metrics(step)} for step in range(1, steps + 1)],
         "consensus": {"new_group_accuracy": 0.62, "new_group_accuracy_low": 0.55, "new_group_accuracy_high": 0.69,
                       "groups": groups, "chance_accuracy": 0.5},
     }  # fmt: skip
@@ -192,38 +192,24 @@ def _group(generator, step, group, size, first, length):
 
 
 def _pairs(rows, generator):
-    groups: dict[tuple[int, int], list[dict]] = {}
-    for row in rows:
-        groups.setdefault((row["step"], row["group"]), []).append(row)
     found = []
-    for (step, group), members in groups.items():
-        for better in members:
-            for worse in members:
-                if (better["reward"] or 0) > (worse["reward"] or 0):
-                    suspect = better["anomalous"] or worse["anomalous"]
-                    deviation = 1.5 if suspect else float(generator.uniform(0, 0.4))
-                    pair = {"step": step, "group": group, "better": better["index"], "worse": worse["index"]}
-                    cosines = {"raw_cosine": 0.25, "projected_cosine": 1 - deviation}
-                    found.append({**pair, "deviation": deviation, **cosines})
-    return pyarrow.Table.from_pylist(found, schema=PAIRS)
+    for better, worse in itertools.product(rows, rows):
+        same = (better["step"], better["group"]) == (worse["step"], worse["group"])
+        if same and (better["reward"] or 0) > (worse["reward"] or 0):
+            deviation = 1.5 if better["anomalous"] or worse["anomalous"] else float(generator.uniform(0, 0.4))
+            whose = {
+                "step": better["step"],
+                "group": better["group"],
+                "better": better["index"],
+                "worse": worse["index"],
+            }
+            found.append({**whose, "deviation": deviation, "raw_cosine": 0.25, "projected_cosine": 1 - deviation})
+    # By groups, as an audit writes them.
+    return pyarrow.Table.from_pylist(sorted(found, key=lambda pair: (pair["step"], pair["group"])), schema=PAIRS)
 
 
 def _densities(steps):
     grid = np.linspace(0, 7, 64)
-    density = np.exp(-((grid - 1) ** 2))
-    return pyarrow.Table.from_pylist(
-        [
-            {"step": step, "score": x, "density": y, "threshold": 4.0, "peak": 1.0}
-            for step in range(1, steps + 1)
-            for x, y in zip(grid.tolist(), density.tolist(), strict=True)
-        ],
-        schema=DENSITIES,
-    )
-
-
-def _metrics(step):
-    return {
-        "geoalign/new_group_accuracy": 0.6 + step / 100, "geoalign/new_group_accuracy_low": 0.52,
-        "geoalign/new_group_accuracy_high": 0.7, "geoalign/train_accuracy": 0.9, "geoalign/replaced": 4.0,
-        "geoalign/heldout_pair_accuracy": 0.8, "geoalign/chance_accuracy": 0.5,
-    }  # fmt: skip
+    curve = zip(grid.tolist(), np.exp(-((grid - 1) ** 2)).tolist(), strict=True)
+    rows = [{"score": x, "density": y, "threshold": 4.0, "peak": 1.0} for x, y in curve]
+    return pyarrow.Table.from_pylist([{"step": step + 1, **row} for step in range(steps) for row in rows], DENSITIES)

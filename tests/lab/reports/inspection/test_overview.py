@@ -66,8 +66,8 @@ def test_facts_and_what_was_skipped(tmp_path, write_inspection):
     assert found["from"] == "dump.jsonl"
     assert found["curator"] == "geoalign"
     assert found["steps"] == "2"
-    said, total = skipped(inspection)
-    assert (len(said), total) == (200, 300)
+    said = skipped(inspection)
+    assert len(said) == 200
     assert said[:2] == ["a.jsonl, line 3: reward: expected a number⟨U+202E⟩", "a.jsonl, line 4: expected a JSON object"]
     assert repeated(inspection) == ["b.jsonl⟨U+202E⟩: the rollouts of a.jsonl again"]
 

@@ -60,7 +60,7 @@ def bundle(inspection: Inspection, characters: int = MAX_CHARACTERS, rollouts: i
     pairs, pair_groups = _pairs(inspection, kept, index)
     columns = {
         **_columns(inspection.scored, kept, index),
-        "openings": _by_group(inspection.scored, kept, openings),
+        "openings": [openings.get(group, "") for group in np.unique(inspection.scored["group"][kept]).tolist()],
         "text_starts": starts,
         "pair_groups": pair_groups,
     }
@@ -95,7 +95,10 @@ def _columns(scored: pandas.DataFrame, kept: Bools, index: Ints) -> dict[str, An
         **whole,
         "flagged": page["anomalous"].astype(int).tolist(),
         **{name: _numbers(page[name].to_numpy()) for name in _NUMBERS},
-        **{name: _names(page[name]) for name in ("id", "answer", "final_answer")},
+        **{
+            name: [text[:NAME] if isinstance(text, str) else None for text in page[name]]
+            for name in ("id", "answer", "final_answer")
+        },
         "groups": first["group"].tolist(),
         "group_id": first["group_id"].tolist(),
         "group_step": first["step"].tolist(),
@@ -109,14 +112,6 @@ def _shortened(files: list[str]) -> list[str]:
     """Names without their folders where they still differ."""
     names = [file.replace("\\", "/").rsplit("/", 1)[-1] for file in files]
     return names if len(set(names)) == len(names) else files
-
-
-def _names(column: pandas.Series) -> list[str | None]:
-    return [name[:NAME] if isinstance(name, str) else None for name in column.tolist()]
-
-
-def _by_group(scored: pandas.DataFrame, kept: Bools, openings: dict[int, str]) -> list[str]:
-    return [openings.get(group, "") for group in np.unique(scored["group"][kept]).tolist()]
 
 
 def _numbers(values: Floats) -> list[float | int | None]:

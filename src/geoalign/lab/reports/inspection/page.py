@@ -15,7 +15,7 @@ from markupsafe import Markup
 from geoalign.lab.analysis.audited import audited_consensus, doubtful_prompts, refused_line, verifier_lines
 from geoalign.lab.reports.documents import Count, Drawn, Gallery, first_middle_last, inline, write_page
 from geoalign.lab.reports.figures.scores import cosine_panel, density_panel, flag_panels, rank_curves, rank_panel
-from geoalign.lab.reports.inspection.bundle import Bundle, bundle
+from geoalign.lab.reports.inspection.bundle import bundle
 from geoalign.lab.store.curation import FIGURES, REPORT_FILE
 from geoalign.lab.store.inspection import Inspection, read_inspection
 from geoalign.lab.store.rollouts import Density, RolloutStep
@@ -31,9 +31,16 @@ SUMMARY_LIMIT = 20_000
 def build_inspection(folder: Path) -> Path:
     """Writes report.html and figures/ into a folder of `geoalign audit`, from its tables alone; returns the page."""
     inspection = read_inspection(folder)
-    gallery = Gallery(inspection.folder / FIGURES)
-    packed = bundle(inspection)
-    lines, total = skipped(inspection)
+    summary, scored, gallery = inspection.summary, inspection.scored, Gallery(inspection.folder / FIGURES)
+    packed, score = bundle(inspection), score_name(inspection)
+    # What the program must know before it opens a piece; whole numbers and fixed words only.
+    settings = {
+        "score": score, "redacted": inspection.redacted, "texts": len(packed.texts), "pairs": len(packed.pairs),
+        "compares": inspection.pairs is not None,
+    }  # fmt: skip
+    # Which filters make sense here.
+    columns = {"correct": "correct", "scores": "score", "probabilities": "probability_wrong"}
+    has = {name: bool(scored[column].notna().any()) for name, column in columns.items()}
     return write_page(
         inspection.folder / REPORT_FILE,
         "inspection.html.j2",
@@ -41,19 +48,19 @@ def build_inspection(folder: Path) -> Path:
         facts=facts(inspection),
         sheets=["report.css", "inspection.css"],
         scripts=scripts(),
-        verdict=audited_consensus(inspection.summary),
-        counts=counts(inspection.scored),
+        verdict=audited_consensus(summary),
+        counts=counts(scored),
         verifier=verifier(inspection),
         sections=[gallery.section(name, title, drawn) for name, title, drawn in inspection_sections(inspection)],
         bundle=packed,
-        settings=_settings(inspection, packed),
-        has=_known(inspection),
-        score=score_name(inspection),
+        settings=json.dumps(settings),
+        has=has | {"steps": scored["step"].nunique() > 1},
+        score=score,
         redacted=inspection.redacted,
-        skipped=lines,
-        skipped_total=total,
+        skipped=skipped(inspection),
+        skipped_total=len(summary["skipped"]),
         repeated=repeated(inspection),
-        summary=inert(json.dumps(dict(inspection.summary), indent=2, ensure_ascii=False), SUMMARY_LIMIT),
+        summary=inert(json.dumps(dict(summary), indent=2, ensure_ascii=False), SUMMARY_LIMIT),
     )
 
 
@@ -67,25 +74,6 @@ def scripts() -> list[Markup]:
         inline(f"/*! Temml 0.13.5, https://temml.org\n{licence}*/\n{library}"),
         inline(f'"use strict";\n(() => {{\n{ours}\n}})();\n'),
     ]
-
-
-def _settings(inspection: Inspection, packed: Bundle) -> str:
-    """What the program must know before it opens a piece; whole numbers and fixed words only."""
-    content = {
-        "score": score_name(inspection),
-        "redacted": inspection.redacted,
-        "texts": len(packed.texts),
-        "pairs": len(packed.pairs),
-        "compares": inspection.pairs is not None,
-    }
-    return json.dumps(content)
-
-
-def _known(inspection: Inspection) -> dict[str, bool]:
-    scored = inspection.scored
-    columns = {"correct": "correct", "scores": "score", "probabilities": "probability_wrong"}
-    known = {name: bool(scored[column].notna().any()) for name, column in columns.items()}
-    return known | {"steps": scored["step"].nunique() > 1}
 
 
 # --- figures ----------------------------------------------------------------------------------------------------------
@@ -194,13 +182,13 @@ def facts(inspection: Inspection) -> list[tuple[str, str]]:
     return [(name, inert(value, 160)) for name, value in known if value]
 
 
-def skipped(inspection: Inspection, limit: int = 200) -> tuple[list[str], int]:
-    rows = inspection.summary["skipped"]
-    lines = []
-    for item in rows[:limit]:
-        name = "" if item["field"] is None else f"{item['field']}: "
-        lines.append(inert(f"{item['file']}, line {item['line']}: {name}{item['reason']}", 300))
-    return lines, len(rows)
+def skipped(inspection: Inspection, limit: int = 200) -> list[str]:
+    rows = inspection.summary["skipped"][:limit]
+    names = ["" if item["field"] is None else f"{item['field']}: " for item in rows]
+    lines = [
+        f"{item['file']}, line {item['line']}: {name}{item['reason']}" for item, name in zip(rows, names, strict=True)
+    ]
+    return [inert(line, 300) for line in lines]
 
 
 def repeated(inspection: Inspection) -> list[str]:

@@ -1,7 +1,5 @@
 """Curating into a folder of the test's; pages, which take most of a call's time, are made in one test alone."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Dumps of 12 groups of 4 rollouts in every format."""
 
-from __future__ import annotations
-
 import gzip
 import json
 

@@ -11,22 +11,14 @@ import pytest
 import torch
 from command_line import call
 from dumps import verl, write_dump, write_lines
+from tiny_models import saved_model
 
 from geoalign.lab.audit.command import audit
 from geoalign.lab.config.audit import load_audit_config
 from geoalign.lab.config.requests import AuditRequest
-from geoalign.lab.config.run import TinyModelConfig
-from geoalign.lab.models.models import make_tiny_model, make_tokenizer, save
 from geoalign.lab.store.curation import DENSITIES, PAIRS, SCORES
 
 FILES = {"scores.parquet", "flagged.csv", "figures", "report.html", "summary.json"}
-
-
-def tiny_model(folder, *, length=64):
-    config = TinyModelConfig(hidden_size=16, layers=1, heads=1, max_length=length)
-    tokenizer = make_tokenizer(None, max_length=length)
-    save(make_tiny_model(config, tokenizer, seed=0), tokenizer, folder)
-    return folder
 
 
 def test_from_the_command_line_to_the_page(tmp_path, monkeypatch, capsys):
@@ -38,7 +30,7 @@ def test_from_the_command_line_to_the_page(tmp_path, monkeypatch, capsys):
     assert call(monkeypatch, *asked) == 2
     said = " ".join(capsys.readouterr().err.split())
     assert "curator: geoalign needs hidden states (--hidden FILE or --model ID_OR_PATH), got none" in said
-    assert call(monkeypatch, *asked, "--model", tiny_model(tmp_path / "model"), *settings) == 0
+    assert call(monkeypatch, *asked, "--model", saved_model(tmp_path / "model", max_length=64), *settings) == 0
     said = capsys.readouterr().out
     assert "9.jsonl: rollout dump of verl (prompt from input, response from output, reward from score" in said
     assert said.index("9.jsonl") < said.index("10.jsonl")
@@ -135,7 +127,7 @@ def test_a_table_that_trl_itself_wrote(tmp_path, run):
     from geoalign.lab.models.process_setup import silence_logs
 
     silence_logs()
-    folder = tiny_model(tmp_path / "model")
+    folder = saved_model(tmp_path / "model", max_length=64)
     prompts = [[{"role": "user", "content": f"{number}?"}] for number in range(8)]
     arguments = GRPOConfig(
         output_dir=str(tmp_path / "trl"), use_cpu=True, bf16=False, gradient_checkpointing=False, report_to="none",

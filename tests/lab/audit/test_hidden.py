@@ -85,16 +85,6 @@ def test_one_dump_alone_is_judged_by_cross_fitting(tmp_path, run):
     assert (found["groups"], found["steps"]) == (GROUPS, 1)
 
 
-def test_a_folder_of_states_by_name(tmp_path, run):
-    path = write_dump(tmp_path / "in", "plain")  # plain.jsonl.gz
-    folder = tmp_path / "states"
-    folder.mkdir()
-    with pytest.raises(ConfigError, match=r"expected plain.safetensors or plain.npy for .* got neither"):
-        run(path, curator="geoalign", hidden=[folder], settings=QUICK)
-    save_npy(folder / "plain.npy", states())
-    assert run(path, curator="geoalign", hidden=[folder], settings=QUICK)["counts"]["scored"] == ROWS
-
-
 BAD_STATES = {
     "too few": (states(rows=47), r"expected 48 rows, one for each rollout of .*verl.jsonl.* got shape \(47, 16\)"),
     "too many": (states(rows=49), r"got shape \(49, 16\)"),
@@ -121,6 +111,7 @@ def test_states_that_do_not_fit_are_refused_by_name(kind, tmp_path, run):
         (["h.npy", "h.npy"], {}, r"expected a file for each of the 1 dumps, .* got 2 file\(s\)"),
         (["no.npy"], {}, r"no.npy: expected a file .* got none there"),
         (["in/verl.jsonl"], {}, r"expected a file whose name ends in .safetensors or .npy, got another"),
+        (["in"], {}, r"expected verl.safetensors or verl.npy for .* got neither"),
         (["h.npy"], {"model": "some/model"}, "--hidden: expected without --model"),
     ],
 )

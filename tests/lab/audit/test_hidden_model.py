@@ -4,6 +4,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from dumps import QUICK, ROWS, SIZE, loaded, plain, verl, write_dump, write_lines
+from tiny_models import saved_model
 
 from geoalign.errors import ConfigError
 from geoalign.hidden import extract_states_from_texts
@@ -11,22 +12,12 @@ from geoalign.lab.audit import hidden_model
 from geoalign.lab.audit.hidden_model import AuditModel, check_model_path
 from geoalign.lab.audit.terminal import show_result
 from geoalign.lab.config.audit import load_audit_config
-from geoalign.lab.config.run import TinyModelConfig
-from geoalign.lab.models.models import make_tiny_model, make_tokenizer, save
 from geoalign.lab.terminal import Console
-
-
-def saved(folder, seed):
-    """A saved model of width 16 that reads any text byte by byte."""
-    tokenizer = make_tokenizer(None, max_length=64)
-    save(make_tiny_model(TinyModelConfig(hidden_size=16, layers=1, heads=1, max_length=64), tokenizer, seed=seed),
-         tokenizer, folder)  # fmt: skip
-    return folder
 
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory):
-    return saved(tmp_path_factory.mktemp("model"), 0)
+    return saved_model(tmp_path_factory.mktemp("model"), max_length=64)
 
 
 def opened(folder, *settings):
@@ -60,7 +51,7 @@ def test_whatever_changes_them_has_a_file_of_its_own_and_the_same_is_not_compute
     shifted = [{**row, "input": row["input"] + row["output"][0], "output": row["output"][1:]} for row in verl()]
     cases = [
         (tiny, (), verl()),
-        (saved(tmp_path / "model", 1), (), verl()),
+        (saved_model(tmp_path / "model", max_length=64, seed=1), (), verl()),
         (tiny, ("dtype=bfloat16",), verl()),
         (tiny, ("hidden_position=mean",), verl()),
         (tiny, ("hidden_layer=[0,1.0]",), verl()),

@@ -1,9 +1,6 @@
 """`geoalign compare` up to the first process: what it passes on, what it refuses, how it ends."""
 
-from __future__ import annotations
-
 import json
-from typing import Any
 
 import pytest
 from command_line import call
@@ -18,7 +15,7 @@ TEXT = "arms:\n  grpo:\n  geoalign:\nlevels: {a: {}, b: {reward: {flip: 0.1}}}\n
 @pytest.fixture
 def passed_on(monkeypatch):
     """What the command hands to `compare`; `failed` and `error` say how that ends."""
-    seen: dict[str, Any] = {"failed": {}, "error": None}
+    seen = {"failed": {}, "error": None}
 
     def compare(config, root, **options):
         seen.update(config=config, root=root, **options)

@@ -1,7 +1,5 @@
 """Real comparisons, small: two arms and two seeds, an arm that crashes, kills of the comparison and of a run."""
 
-from __future__ import annotations
-
 import io
 import json
 import os
@@ -12,7 +10,6 @@ import time
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import forked
 import pyarrow.parquet as pq
@@ -22,7 +19,7 @@ from geoalign.lab.cli import main
 from geoalign.lab.store.logs import last_step
 from geoalign.settings.yaml_text import dump_yaml
 
-SETTINGS: dict[str, Any] = {
+SETTINGS = {
     "run": {
         "model": {"hidden_size": 16, "layers": 1, "heads": 1},
         "task": {"operands": 2, "digits": 1, "train_problems": 32, "evaluation_problems": 8, "demonstrations": 64},
@@ -233,7 +230,7 @@ def wait_for(what, process, seconds=120):
 def test_killed_crashed_and_resumed_it_comes_to_the_same(compared, settings, plugins, tmp_path):
     """The comparison is killed, then one of its runs while an arm crashes; in the end the results are the same."""
     root = tmp_path / "comparison"
-    quiet: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "env": environment(plugins)}
+    quiet = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "env": environment(plugins)}
     runs = [root / "runs" / "flip_40" / arm / "seed-0" for arm in ("grpo", "geoalign")]
     begin = command(settings[0], "--output", root, "--curators", "grpo,geoalign,broken", "--seeds", "0")
 

@@ -1,7 +1,5 @@
 """Detection quality, worked by hand on one small batch."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from pathlib import Path

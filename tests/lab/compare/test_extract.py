@@ -1,9 +1,5 @@
 """From a run folder made by hand to the compact result."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -34,7 +30,7 @@ def folder(tmp_path):
     found.rollouts.mkdir(parents=True)
     for step in (0, 2):
         pq.write_table(rollouts(step), found.rollouts / f"step-{step:06d}.parquet")
-    lines: list[dict[str, Any]] = [
+    lines = [
         {"stage": "sft", "step": 1, "loss": 1.0},
         {"stage": "rl", "step": 1, "reward": 0.5, "ppo_kl": 0.0, "clip_ratio/region_mean": 0.0, "step_time": 3.0},
         {"stage": "rl", "step": 2, "ppo_kl": 0.01, "clip_ratio/region_mean": 0.125, "step_time": 1.0},
@@ -74,14 +70,6 @@ def test_the_rest_of_the_result(folder):
     assert found["detection"]["precision_among_replaced"] == 1.0  # anomalous row 3 was not replaced
     assert found["detection"]["base_rate"] == 0.25
     assert [item["step"] for item in found["snapshots"]] == [0, 2]
-
-
-def test_a_row_of_weight_0_or_left_out_does_not_stand_for_itself(folder):
-    changed = rollouts(0, source=[0, 1, -1, 3], weight=[1.0, 0.0, 0.0, 0.0], reward=[0.0, 1.0, 1.0, None])
-    pq.write_table(changed, folder.rollouts / "step-000000.parquet")
-    (folder.rollouts / "step-000002.parquet").unlink()
-    # Rows 1 (weight 0; corrupted) and 2 (left out); row 3 has weight 0 because its reward is unknown.
-    assert extract(folder, GEOALIGN)["detection"]["precision_among_replaced"] == 0.5
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,7 @@
 """Results of a comparison: written whole, read back, refused where they are another's."""
 
-from __future__ import annotations
-
 import copy
 import json
-from typing import Any
 
 import pytest
 import yaml
@@ -14,7 +11,7 @@ from geoalign.lab.config.compare_loading import parse_compare_config
 from geoalign.lab.config.comparison_plan import make_plan
 from geoalign.lab.store.comparison import ComparisonFolder
 
-DATA: dict[str, Any] = {
+DATA = {
     "arms": {"grpo": None, "geoalign": None, "clean": None},
     "levels": {"a": {"reward": {"flip": 0.1}}, "b": {"reward": {"flip": 0.2}}},
     "seeds": [0],
@@ -38,8 +35,6 @@ def test_a_result_fills_all_cells_of_its_run(tmp_path):
     folder.write_result(clean, DONE)
     assert folder.finished(clean)
     first, second = (folder.read_result(cell) for cell in clean.cells)
-    assert first is not None
-    assert second is not None
     assert (first["level"], first["arm"], first["seed"]) == ("a", "clean", 0)
     assert (second["level"], second["same_run_as"]) == ("b", "a/clean/seed-0")
     assert first["run"] == clean.settings

@@ -1,15 +1,15 @@
 """Which runs a comparison consists of, and in which order."""
 
-from __future__ import annotations
+import pytest
 
-from typing import Any
-
+from geoalign.errors import ConfigError
+from geoalign.lab.compare.checks import checked_shapes
 from geoalign.lab.config.compare_loading import parse_compare_config
 from geoalign.lab.config.comparison_plan import Cell, make_plan
 
 
 def plan_of(**changes):
-    data: dict[str, Any] = {
+    data = {
         "arms": {"grpo": None, "geoalign": None, "clean": None},
         "levels": {"flip_10": {"reward": {"flip": 0.1}}, "flip_20": {"reward": {"flip": 0.2}}},
         "seeds": [3, 1],
@@ -64,3 +64,19 @@ def test_blocks_of_seeds_share_a_warm_start_and_its_problems():
     # Seed 0 begins as without blocks, so that its results stay valid.
     plain = plan_of(seeds=[0], run={"seed": 10}, arms={"grpo": None})
     assert plain[0].key == one_level[0].key
+
+
+def test_a_corruption_that_the_reward_does_not_know_is_refused_by_the_runs_name():
+    dialogue = {"task": {"type": "dialogue", "seed": 0, "preference_pairs": 64, "demonstrations": 64}}
+    runs = {"a": {"name": "f/grpo/seed-0", "settings": {**dialogue, "reward": {"flip": 0.1}}}}
+    with pytest.raises(ConfigError, match=r"f/grpo/seed-0: reward.flip: .*extremes"):
+        checked_shapes(runs)
+
+
+def test_runs_that_differ_in_their_seed_alone_have_one_shape():
+    settings = {"task": {"type": "arithmetic", "seed": 3, "demonstrations": 8}, "grpo": {"max_steps": 6}}
+    runs = {str(seed): {"name": str(seed), "settings": {**settings, "seed": seed}} for seed in range(3)}
+    shapes = checked_shapes(runs)
+    assert list(shapes) == ["0", "1", "2"]
+    assert shapes["0"] is shapes["2"]
+    assert shapes["0"] == {"max_steps": 6, "updates_per_generation": 2}

@@ -1,7 +1,5 @@
 """Carrying runs out with processes that are not there: order, failures, how far they are."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 from typing import ClassVar
@@ -96,7 +94,6 @@ def test_a_failure_is_recorded_in_all_its_cells_and_stops_no_other(tmp_path, fak
     folder = ComparisonFolder(tmp_path)
     for level in ("a", "b"):
         result = folder.read_result(Cell(level, "clean", 0))
-        assert result is not None
         assert (result["status"], result["error"], result["curator"]) == ("failed", "a/clean/seed-0 broke", "grpo")
     assert [run.cell.name for run in plan if not folder.finished(run)] == ["a/clean/seed-0"]
 

@@ -1,7 +1,5 @@
 """Worker processes: they end with their parent, and say why they ended."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -59,7 +57,6 @@ def test_a_worker_and_its_helpers_end_when_the_parent_is_killed(tmp_path):
         stdout=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])},
     )
-    assert parent.stdout is not None
     worker = int(parent.stdout.readline())
     deadline = time.monotonic() + 60
     while not last_line(log) and time.monotonic() < deadline:

@@ -1,7 +1,5 @@
 """The shipped comparisons: each could start."""
 
-from __future__ import annotations
-
 import functools
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +10,6 @@ import yaml
 from geoalign.lab.compare.checks import shape_of
 from geoalign.lab.config.compare_loading import load_compare_config
 from geoalign.lab.config.comparison_plan import make_plan, warm_start_seed
-from geoalign.lab.tasks.base import Task
 
 CONFIGS = Path(__file__).parents[3] / "configs"
 VERIFIERS = sorted((CONFIGS / "evidence").glob("real_verifier_*.yaml"))
@@ -26,7 +23,7 @@ COMPARISONS = [
 GENERATED = [path for path in COMPARISONS if path.parent.name != "real" and path not in VERIFIERS]
 PAPER = [path for path in COMPARISONS if path.parent.name == "paper"]
 # Made once for all comparisons that share a base run.
-TASKS: dict[str, Task] = {}
+TASKS = {}
 
 
 @functools.cache

@@ -6,20 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from geoalign.lab.config.run import TinyModelConfig
-from geoalign.lab.models.models import make_tiny_model, make_tokenizer, save
-
 sys.path.insert(0, str(Path(__file__).parent))
 from evaluating import Rewards, Scripted
 
 
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("models") / "tiny"
-    tokenizer = make_tokenizer(None, max_length=2048)
-    model = make_tiny_model(TinyModelConfig(hidden_size=16, layers=1, heads=2, max_length=2048), tokenizer, seed=0)
-    save(model, tokenizer, folder)
-    return folder
+@pytest.fixture
+def tiny(tiny_folder):
+    return tiny_folder
 
 
 @pytest.fixture

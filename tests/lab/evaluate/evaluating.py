@@ -4,7 +4,6 @@ import io
 import json
 import math
 import shutil
-from typing import Any
 
 import pyarrow.parquet as pq
 from rich.console import Console
@@ -37,8 +36,8 @@ class Scripted:
     """Stands for a loaded model: answers by the number of the sample, which it counts itself."""
 
     def __init__(self, answer):
-        self.answer, self.asked = answer, {}  # type: ignore[var-annotated]
-        self.tokenizer: Any = None
+        self.answer, self.asked = answer, {}
+        self.tokenizer = None
 
     def generate(self, prompts, seeds, *, temperature, max_new_tokens):
         found = []

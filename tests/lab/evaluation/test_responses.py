@@ -1,5 +1,4 @@
 import json
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -8,7 +7,7 @@ from hypothesis import strategies as st
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.evaluation.responses import SavedResponse, read_responses, write_responses
 
-GOOD: dict[str, Any] = {
+GOOD = {
     "set": "helpful",
     "id": "7",
     "sample": 0,

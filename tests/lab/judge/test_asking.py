@@ -29,7 +29,7 @@ def text(winner="model_a", a=0.8, b=0.6):
 
 
 def said(winner, a, b):
-    return JudgeVerdict(overall_winner=winner, model_a_score=a, model_b_score=b)  # type: ignore[arg-type]
+    return JudgeVerdict(overall_winner=winner, model_a_score=a, model_b_score=b)
 
 
 @pytest.mark.parametrize(

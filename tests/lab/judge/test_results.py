@@ -1,7 +1,7 @@
 import pytest
 
 from geoalign.lab.analysis.statistics import wilson_interval
-from geoalign.lab.judge.command import Rates, judgment_of, rates_of
+from geoalign.lab.judge.command import judgment_of, rates_of
 
 # Against each other's position: which response the answer names, and the scores of the first and the second shown.
 FIRST, SECOND, TIE = ("model_a", 0.9, 0.2), ("model_b", 0.2, 0.9), ("tie", 0.5, 0.5)
@@ -69,17 +69,3 @@ def test_several_samples_of_a_prompt_are_not_independent():
     assert found.win.estimate == pytest.approx(4 / 6)
     independent = wilson_interval(4, 6)
     assert found.win.high - found.win.low > independent.high - independent.low
-
-
-def test_every_field_is_in_the_table():
-    import io
-
-    from geoalign.lab.judge.command import table_of
-    from geoalign.lab.terminal import Console
-
-    console = Console(file=io.StringIO(), width=120)
-    console.print(table_of({"a\x1b[2Jset": rates_of(FOUR, 4)}, "title"))
-    printed = console.file.getvalue()  # type: ignore[attr-defined]
-    assert "\x1b" not in printed
-    for name in Rates.__dataclass_fields__:
-        assert name.replace("_", " ") in printed

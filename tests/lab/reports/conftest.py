@@ -65,7 +65,7 @@ def _write_run(folder, *, steps, flip, curator):
     (folder / "config.yaml").write_text(dump_yaml(config))
     versions = {"schema_version": 1, "geoalign": "0.1.0", "python": "3.12.0", "torch": "2.13.0"}
     (folder / "versions.json").write_text(json.dumps(versions))
-    metrics: list[dict] = [{"stage": "sft", "step": step, "loss": 3 / (step + 1)} for step in range(1, 6)]
+    metrics = [{"stage": "sft", "step": step, "loss": 3 / (step + 1)} for step in range(1, 6)]
     for step in range(1, steps + 1):
         rows = _rows(generator, step, flip, scored=curator == "geoalign")
         _write_rows(folder, step, rows)

@@ -15,7 +15,7 @@ def _set(right, kind="benchmark", name="aime24"):
     """A set whose responses have these rewards, by problem; every other one is truncated; response n has n tokens."""
     problems = tuple(Problem(str(number), ({"role": "user", "content": "?"},), "1") for number in range(len(right)))
     samples = len(right[0])
-    of_set = EvaluationSet(name, kind, problems, samples, 9, ())  # type: ignore[arg-type]
+    of_set = EvaluationSet(name, kind, problems, samples, 9, ())
     rows = []
     for number, rewards in enumerate(right):
         for sample, reward in enumerate(rewards):

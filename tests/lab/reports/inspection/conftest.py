@@ -79,7 +79,7 @@ class Watched:
 
     def __init__(self, page):
         self.page = page
-        self.wrong: list[str] = []
+        self.wrong = []
         page.on("console", lambda message: self.wrong.append(f"console: {message.text}"))
         page.on("pageerror", lambda error: self.wrong.append(f"error: {error}"))
         page.on("dialog", self._dialog)
@@ -121,7 +121,7 @@ def watch(chromium):
 @pytest.fixture
 def watched(watch):
     """Opens pages in which nothing may have gone wrong by the end of the test."""
-    pages: list[Watched] = []
+    pages = []
 
     def open_page(*path, **options):
         pages.append(watch(*path, **options))
@@ -141,7 +141,7 @@ def _write(
     """`steps` dumps of `groups` x `size` rollouts; rollout 1 of every third group is flagged, the best replaces it."""
     folder.mkdir(parents=True, exist_ok=True)
     generator = np.random.default_rng(0)
-    rows: list[dict] = []
+    rows = []
     for step in range(1, steps + 1):
         for group in range(groups):
             rows.extend(_group(generator, step, group, size, len(rows), length))

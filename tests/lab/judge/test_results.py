@@ -31,12 +31,6 @@ def test_both_positions_have_to_agree(a_first, b_first, winner):
     assert pair(a_first, b_first).winner == winner
 
 
-def test_scores_go_with_the_side_not_with_the_position():
-    judged = pair(("model_a", 0.9, 0.2), ("model_a", 0.7, 0.1))
-    # A: 0.9 shown first, 0.1 shown second; B: 0.2 and 0.7.
-    assert (judged.score_a, judged.score_b) == pytest.approx((0.5, 0.45))
-
-
 @pytest.mark.parametrize("answers", [["?", answer(*FIRST)], [answer(*FIRST), ""], ["?", "?"]])
 def test_a_pair_without_both_verdicts_is_malformed_never_a_tie(answers):
     assert judgment_of(("helpful", "0", 0), answers).winner == "malformed"

@@ -25,6 +25,7 @@ from geoalign.errors import ConfigError, InputError
 from geoalign.lab.audit.hidden_files import find_hidden_files, read_hidden
 from geoalign.lab.audit.steps import (
     NO_STATES,
+    PAIRS_PER_STEP,
     ConsensusMeter,
     check_curator,
     counts_of,
@@ -298,6 +299,7 @@ class Audit:
             "redacted": request.redact,
             "hidden": hidden,
             "counts": {**self.counts, "skipped": len(skipped)},
+            "pairs_per_step": PAIRS_PER_STEP,
             "pairs_left_out": self.pairs_left_out,
             "steps": self.steps,
             "consensus": self.meter.summary(self.config.seed),

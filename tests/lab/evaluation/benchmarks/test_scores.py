@@ -40,13 +40,6 @@ def test_avg_at_k_and_pass_at_k_by_hand():
     assert (found.interval, found.reward, found.unscored) == ("clustered", None, 0)
 
 
-def test_one_response_each_has_wilsons_interval():
-    found, how = accuracy_interval([1, 0, 1, 1], 1)
-    # p = 3/4, n = 4, z = 1.96: centre (0.75 + 0.4802)/1.9604 = 0.6275, half width 1.96 sqrt(0.0469 + 0.0600)/1.9604.
-    assert how == "wilson"
-    assert (found.estimate, found.low, found.high) == pytest.approx((0.75, 0.3006, 0.9544), abs=1e-4)
-
-
 @pytest.mark.parametrize(("right", "estimate"), [([0] * 30, 0.0), ([8] * 30, 1.0)])
 def test_all_wrong_or_all_right_has_an_interval_with_a_width(right, estimate):
     for found in (accuracy_interval(right, 8)[0], pass_interval(right, 8, 4)):

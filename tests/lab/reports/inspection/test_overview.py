@@ -31,16 +31,6 @@ def test_counts_by_hand(tmp_path, write_inspection):
     assert found["correct but flagged"].share == pytest.approx(1 / 7)
 
 
-def test_counts_that_say_nothing_are_left_out(tmp_path, write_inspection):
-    def quiet(rows):
-        for row in rows:
-            row.update(anomalous=False, source=row["index"], new_reward=row["reward"])
-
-    found = named(counts(read_inspection(write_inspection(tmp_path, change=quiet)).scored))
-    assert list(found) == ["groups", "rollouts", "pairs", "flagged"]
-    assert found["flagged"].value == 0
-
-
 @pytest.mark.parametrize(
     ("numbers", "level", "words"),
     [

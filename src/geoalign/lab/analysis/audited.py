@@ -35,6 +35,11 @@ def audited_consensus(summary: Mapping[str, Any]) -> Verdict:
     return Verdict(level, HEADLINES[level], text.strip(), 0)
 
 
+def audited_verifier(summary: Mapping[str, Any]) -> tuple[list[str], str, list[dict[str, Any]]]:
+    """Sentences on the verifier, one on refused answers, and the prompts that it is about."""
+    return verifier_lines(summary), refused_line(summary), doubtful_prompts(summary)
+
+
 def verifier_lines(summary: Mapping[str, Any]) -> list[str]:
     """Sentences on the verifier: contradictions between its verdicts, its error rates, or why nothing can be told."""
     verifier = summary.get("verifier") or {}

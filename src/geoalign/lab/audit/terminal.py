@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from geoalign.errors import ConfigError
-from geoalign.lab.analysis.audited import audited_consensus, doubtful_prompts, refused_line, verifier_lines
+from geoalign.lab.analysis.audited import audited_consensus, audited_verifier
 from geoalign.lab.tasks.rows import row_name
 from geoalign.lab.terminal import Console, say
 from geoalign.shown import shown
@@ -50,6 +50,7 @@ def _warnings(summary: Mapping[str, Any]) -> Iterator[str]:
 
 def _findings(summary: Mapping[str, Any]) -> Iterator[str]:
     counts, labels, verdict = summary["counts"], summary["labels"], audited_consensus(summary)
+    lines, refused, prompts = audited_verifier(summary)
     yield (
         f"{counts['rows']:,} rollouts in {counts['groups']:,} groups, {counts['groups_without_pairs']:,} of them "
         f"without a pair; {counts['pairs']:,} pairs, {counts['scored']:,} rollouts scored, "
@@ -67,8 +68,8 @@ def _findings(summary: Mapping[str, Any]) -> Iterator[str]:
             f"{', '.join(labels['files'])} have no label."
         )
     yield f"Consensus: {verdict.headline} {verdict.text}"
-    yield from filter(None, (*verifier_lines(summary), refused_line(summary)))
-    for prompt in doubtful_prompts(summary)[:_SHOWN]:
+    yield from filter(None, (*lines, refused))
+    for prompt in prompts[:_SHOWN]:
         answer = "" if prompt["answer"] is None else f" {shown(prompt['answer'])}"
         where = f"group {prompt['group']} of step {prompt['step']}"
         yield f"  Refused: {where}, answer{answer} given {prompt['count']} times ({prompt['share']:.0%})"

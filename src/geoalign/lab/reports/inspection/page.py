@@ -12,7 +12,7 @@ import numpy as np
 import pandas
 from markupsafe import Markup
 
-from geoalign.lab.analysis.audited import audited_consensus, doubtful_prompts, refused_line, verifier_lines
+from geoalign.lab.analysis.audited import audited_consensus, audited_verifier
 from geoalign.lab.reports.documents import Count, Drawn, Gallery, first_middle_last, inline, write_page
 from geoalign.lab.reports.figures.scores import cosine_panel, density_panel, flag_panels, rank_curves, rank_panel
 from geoalign.lab.reports.inspection.bundle import bundle
@@ -200,14 +200,9 @@ def repeated(inspection: Inspection) -> list[str]:
 
 def verifier(inspection: Inspection, limit: int = 100) -> dict[str, Any]:
     """What binary rewards say of their verifier, with at most `limit` prompts whose agreed answer it always refuses."""
-    prompts = doubtful_prompts(inspection.summary)
+    lines, refused, prompts = audited_verifier(inspection.summary)
     rows = [{**prompt, **{key: inert(prompt[key] or "", 120) for key in ("answer", "gold")}} for prompt in prompts]
-    return {
-        "lines": verifier_lines(inspection.summary),
-        "refused": refused_line(inspection.summary),
-        "prompts": rows[:limit],
-        "listed": len(prompts),
-    }
+    return {"lines": lines, "refused": refused, "prompts": rows[:limit], "listed": len(prompts)}
 
 
 def steps_of(inspection: Inspection) -> list[RolloutStep]:

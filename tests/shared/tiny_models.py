@@ -6,7 +6,8 @@ from typing import Any
 import torch
 from transformers import Qwen3Config, Qwen3ForSequenceClassification
 
-from geoalign.lab.models.models import make_tokenizer
+from geoalign.lab.config.run import TinyModelConfig
+from geoalign.lab.models.models import make_tiny_model, make_tokenizer, save
 
 
 def random_model(kind: Any, config: Any, tokenizer: Any, **values: Any) -> Any:
@@ -36,4 +37,12 @@ def saved_classifier(folder: Path, alphabet: str, *, max_length: int) -> Path:
     tokenizer = make_tokenizer(alphabet, max_length=max_length)
     random_classifier(tokenizer).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+    return folder
+
+
+def saved_model(folder: Path, *, max_length: int, seed: int = 0, **values: Any) -> Path:
+    """A random model that reads any text byte by byte, in a folder."""
+    tokenizer = make_tokenizer(None, max_length=max_length)
+    config = TinyModelConfig(**{"hidden_size": 16, "layers": 1, "heads": 1, "max_length": max_length, **values})
+    save(make_tiny_model(config, tokenizer, seed=seed), tokenizer, folder)
     return folder

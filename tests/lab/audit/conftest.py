@@ -1,11 +1,7 @@
 """Curating into a folder of the test's; pages, which take most of a call's time, are made in one test alone."""
 
-from __future__ import annotations
-
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -19,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 
 @pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
+def _one_thread():
     """Single-threaded torch: the suite shares its cores, and sums come out in one order."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -28,10 +24,10 @@ def _one_thread() -> Iterator[None]:
 
 
 @pytest.fixture
-def no_page(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_page(monkeypatch):
     """Leaves the page out, which takes most of a call's time."""
 
-    def blank(folder: Path) -> Path:
+    def blank(folder):
         (folder / "figures").mkdir()
         (folder / "figures" / "rewards.svg").write_text("<svg/>")
         (folder / "report.html").write_text("<!doctype html>")
@@ -41,10 +37,10 @@ def no_page(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def run(tmp_path: Path, no_page: None) -> Any:
+def run(tmp_path, no_page):
     """Curates paths into `tmp_path / "out"`; keywords are those of the request, and `curator`, `settings`, `output`."""
 
-    def curated(*paths: Path, curator: str = "reward_distance", settings: tuple[str, ...] = (), **request: Any) -> Any:
+    def curated(*paths, curator="reward_distance", settings=(), **request):
         output = request.pop("output", tmp_path / "out")
         own = ("curator.alpha=0.1",) if curator == "reward_distance" else ()
         config = load_audit_config(curator, (*own, *settings))

@@ -1,13 +1,10 @@
 """Dumps of 12 groups of 4 rollouts in every format."""
 
-from __future__ import annotations
-
 import gzip
 import json
-from pathlib import Path
-from typing import Any
 
 import pandas as pd
+import pyarrow.parquet as pq
 
 from geoalign.lab.dumps.formats import find_layout
 from geoalign.lab.dumps.reading import read_dump
@@ -28,16 +25,16 @@ HOSTILE = (
 )
 
 
-def rewards() -> list[list[float]]:
+def rewards():
     """[group][row]: 0 to 0.3, but 9 for the outliers."""
     return [[9.0 if (group, row) in OUTLIERS else row / 10 for row in range(SIZE)] for group in range(GROUPS)]
 
 
-def each() -> list[tuple[int, int, float]]:
+def each():
     return [(group, row, rewards()[group][row]) for group in range(GROUPS) for row in range(SIZE)]
 
 
-def verl(step: int = 5) -> list[dict[str, Any]]:
+def verl(step=5):
     return [
         {"input": f"question {g}", "output": f"answer {g}.{r}", "gts": str(g), "score": reward, "step": step,
          "acc": reward > 0.15, "uid": f"7f3a_{g}_{r}_0"}
@@ -45,11 +42,11 @@ def verl(step: int = 5) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def verl_v1(step: int = 5) -> list[dict[str, Any]]:
+def verl_v1(step=5):
     return [{**row, "uid": f"u-{g}_{r}_0"} for row, (g, r, _) in zip(verl(step), each(), strict=True)]
 
 
-def trinity(batch: int = 3) -> list[dict[str, Any]]:
+def trinity(batch=3):
     return [
         {"eid": {"batch": batch, "task": g, "run": r, "step": 0, "suffix": f"{g:03x}{r:03x}"}, "type": "single_turn",
          "prompt_length": 5, "response_length": 7 + r, "info": {"model_version": 2}, "metrics": {},
@@ -58,7 +55,7 @@ def trinity(batch: int = 3) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def responses() -> list[dict[str, Any]]:
+def responses():
     return [
         {"idx": g, "query": f"question {g}", "answer": str(g), "history": [],
          "response": [f"answer {g}.{r}" for r in range(SIZE)], "pred": [str(r) for r in range(SIZE)],
@@ -67,14 +64,14 @@ def responses() -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def plain() -> list[dict[str, Any]]:
+def plain():
     return [
         {"id": f"{g}-{r}", "prompt": f"question {g}", "response": f"answer {g}.{r}", "reward": reward, "extra": [g, r]}
         for g, r, reward in each()
     ]
 
 
-def trl(step: int = 2) -> pd.DataFrame:
+def trl(step=2):
     return pd.DataFrame(
         {
             "step": [step] * (GROUPS * SIZE),
@@ -86,7 +83,7 @@ def trl(step: int = 2) -> pd.DataFrame:
     )
 
 
-def geoalign_run(step: int = 4) -> pd.DataFrame:
+def geoalign_run(step=4):
     rows = [
         {"step": step, "row": place, "group": g, "sample": r, "prompt": f"question {g}", "response": f"answer {g}.{r}",
          "reward": reward, "true_reward": r / 10, "corrupted": reward > 1, "score": None, "anomalous": False,
@@ -96,13 +93,32 @@ def geoalign_run(step: int = 4) -> pd.DataFrame:
     return pd.DataFrame(rows).astype({"score": float})
 
 
-def write_lines(path: Path, rows: list[dict[str, Any]]) -> Path:
+# Answer and reward of eight rollouts of each prompt: one "a" was refused, one "b" was rewarded.
+ANSWERS = "aaaabbcc"
+REWARDS = (1, 1, 1, 0, 0, 1, 0, 0)
+
+
+def verdicts(prompts=8):
+    rows = [(g, r, *one) for g in range(prompts) for r, one in enumerate(zip(ANSWERS, REWARDS, strict=True))]
+    return [
+        {"id": f"{g}-{r}", "prompt": f"question {g}", "response": f"by way {r}\nto \\boxed{{{answer}}}", "answer": "a",
+         "reward": float(reward)}
+        for g, r, answer, reward in rows
+    ]  # fmt: skip
+
+
+def table(folder):
+    """The rows of a folder's scores."""
+    return pq.read_table(folder / "scores.parquet").to_pylist()
+
+
+def write_lines(path, rows):
     data = "".join(json.dumps(row) + "\n" for row in rows).encode("ascii")
     path.write_bytes(gzip.compress(data) if path.name.endswith(".gz") else data)
     return path
 
 
-def write_dump(folder: Path, name: str) -> Path:
+def write_dump(folder, name):
     """A dump of 12 groups of 4 in the format of that name."""
     folder.mkdir(parents=True, exist_ok=True)
     tables = {"trl": trl, "geoalign": geoalign_run}
@@ -114,17 +130,17 @@ def write_dump(folder: Path, name: str) -> Path:
     return write_lines(folder / (f"{name}.jsonl.gz" if name == "plain" else f"{name}.jsonl"), lines)
 
 
-def changed(rows: list[dict[str, Any]], index: int, **values: Any) -> list[dict[str, Any]]:
+def changed(rows, index, **values):
     """The rows with one of them changed; a value of ... removes the field."""
     made = {**rows[index], **values}
     return [*rows[:index], {name: value for name, value in made.items() if value is not ...}, *rows[index + 1 :]]
 
 
-def filtered(folder: Path) -> list[dict[str, Any]]:
+def filtered(folder):
     """The rollouts that stay, as `--filtered` writes them into a folder."""
     return [json.loads(line) for line in (folder / "filtered.jsonl").read_bytes().splitlines()]
 
 
-def loaded(path: Path, **given: Any) -> Any:
+def loaded(path, **given):
     """A dump as the command reads it."""
     return read_dump(path, find_layout(path)[0], **given)

@@ -1,13 +1,14 @@
 """Bad and hostile input: refused with file, line and field, or skipped and listed; nothing is half written."""
 
-import gzip
-import json
-
 import pyarrow.parquet as pq
 import pytest
 from dumps import GROUPS, SIZE, changed, plain, responses, trinity, verl, write_dump, write_lines
+from rich.console import Console
 
 from geoalign.errors import ConfigError, InputError
+from geoalign.lab.audit.command import audit
+from geoalign.lab.config.audit import load_audit_config
+from geoalign.lab.config.requests import AuditRequest
 from geoalign.lab.dumps.formats import find_layout
 from geoalign.lab.dumps.reading import read_dump
 
@@ -60,33 +61,6 @@ def test_skipped_rows_are_counted_and_nothing_is_half_written(tmp_path, run):
     assert len(pq.read_table(tmp_path / "out" / "scores.parquet")) == GROUPS * SIZE - 1
 
 
-def test_a_key_that_stands_twice(tmp_path, run):
-    lines = [json.dumps(row) for row in plain()]
-    lines[5] = lines[5].replace('"reward": 0.1', '"reward": 0.1, "reward": 0.9')
-    path = tmp_path / "dump.jsonl"
-    path.write_text("\n".join(lines))
-    with pytest.raises(InputError, match=r"line 6: expected a JSON object, got the key 'reward' twice in one object"):
-        run(path)
-    counts = run(path, skip_bad=True)["counts"]
-    assert (counts["rows"], counts["skipped"]) == (47, 1)
-
-
-def test_a_truncated_gzip(tmp_path, run):
-    path = tmp_path / "dump.jsonl.gz"
-    # Uncompressible texts, so that half of the file holds about half of the rows.
-    rows = [{**row, "noise": gzip.compress(str(row).encode()).hex()} for row in plain()]
-    whole = gzip.compress("".join(json.dumps(row) + "\n" for row in rows).encode())
-    path.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(InputError, match=r"dump.jsonl.gz, line \d+: expected lines of JSON, got .*end-of-stream"):
-        run(path)
-    summary = run(path, skip_bad=True)
-    assert 0 < summary["counts"]["rows"] < 48
-    assert summary["skipped"][0]["line"] == summary["counts"]["rows"] + 1
-    path.write_bytes(b"\x1f\x8bnot really")
-    with pytest.raises(InputError, match=r"dump.jsonl.gz, line 1: expected lines of JSON"):
-        run(path, output=tmp_path / "other")
-
-
 def test_groups_of_different_sizes(tmp_path, run):
     rows = [row for row in plain() if row["id"] != "5-0"]
     path = write_lines(tmp_path / "dump.jsonl", rows)
@@ -102,34 +76,35 @@ def test_groups_of_different_sizes(tmp_path, run):
         run(write_lines(tmp_path / "lists.jsonl", listed), output=tmp_path / "lists")
 
 
-def test_nothing_to_curate(tmp_path, run):
-    empty = tmp_path / "empty.jsonl"
-    empty.write_text("\n\n")
-    with pytest.raises(InputError, match=r"empty.jsonl: expected at least one rollout, got an empty file"):
-        run(empty)
-    with pytest.raises(ConfigError, match=r"missing.jsonl: expected a file of rollouts, got none there"):
-        run(tmp_path / "missing.jsonl")
-    (tmp_path / "a.csv").write_text("x")
-    with pytest.raises(ConfigError, match=r"a.csv: expected a name that ends in .jsonl"):
-        run(tmp_path / "a.csv")
+@pytest.mark.parametrize(
+    ("name", "content", "error", "message"),
+    [
+        ("empty.jsonl", "\n\n", InputError, "expected at least one rollout, got an empty file"),
+        ("missing.jsonl", None, ConfigError, "expected a file of rollouts, got none there"),
+        ("a.csv", "x", ConfigError, r"expected a name that ends in \.jsonl"),
+    ],
+)
+def test_what_is_no_dump(tmp_path, run, name, content, error, message):
+    if content is not None:
+        (tmp_path / name).write_text(content)
+    with pytest.raises(error, match=f"{name}: {message}"):
+        run(tmp_path / name)
+
+
+def test_arguments_that_name_no_dump_or_no_field(tmp_path, run):
+    path = write_dump(tmp_path / "in", "verl")
     (tmp_path / "folder").mkdir()
     with pytest.raises(ConfigError, match=r"folder: expected files that end in .jsonl"):
         run(tmp_path / "folder")
-    path = write_dump(tmp_path / "in", "verl")
     with pytest.raises(ConfigError, match="expected each file once"):
         run(path, path)
-
-
-def test_fields_on_the_command_line(tmp_path, run):
-    path = write_dump(tmp_path / "in", "verl")
-    for text, message in {
-        "rewrad=score": "a role of prompt, system, response, reward",
-        "reward": "expected ROLE=NAME",
-    }.items():
+    for texts, message in (
+        (("rewrad=score",), "a role of prompt, system, response, reward"),
+        (("reward",), "expected ROLE=NAME"),
+        (("reward=score", "reward=acc"), "--field reward: expected once"),
+    ):
         with pytest.raises(ConfigError, match=message):
-            run(path, fields=(text,))
-    with pytest.raises(ConfigError, match="--field reward: expected once"):
-        run(path, fields=("reward=score", "reward=acc"))
+            run(path, fields=texts)
 
 
 def test_an_unscored_rollout_is_no_donor_and_keeps_its_place(tmp_path, run):
@@ -163,12 +138,6 @@ def test_the_output_is_not_anybody_elses_folder(tmp_path, run):
 
 
 def test_skipped_rows_are_named_on_the_terminal(tmp_path, no_page, capsys):
-    from rich.console import Console
-
-    from geoalign.lab.audit.command import audit
-    from geoalign.lab.config.audit import load_audit_config
-    from geoalign.lab.config.requests import AuditRequest
-
     path = write_lines(tmp_path / "dump.jsonl", changed(plain(), 5, reward="\x1b[2J"))
     config = load_audit_config("reward_distance", ("curator.alpha=0.1",))
     audit(config, AuditRequest([str(path)], tmp_path / "out", skip_bad=True), console=Console())

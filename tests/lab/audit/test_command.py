@@ -9,47 +9,28 @@ import sys
 import pyarrow.parquet as pq
 import pytest
 import torch
+from command_line import call
 from dumps import verl, write_dump, write_lines
+from tiny_models import saved_model
 
-from geoalign.lab import cli
 from geoalign.lab.audit.command import audit
 from geoalign.lab.config.audit import load_audit_config
 from geoalign.lab.config.requests import AuditRequest
-from geoalign.lab.config.run import TinyModelConfig
-from geoalign.lab.models.models import make_tiny_model, make_tokenizer, save
 from geoalign.lab.store.curation import DENSITIES, PAIRS, SCORES
 
 FILES = {"scores.parquet", "flagged.csv", "figures", "report.html", "summary.json"}
 
 
-def tiny_model(folder, *, length=64):
-    config = TinyModelConfig(hidden_size=16, layers=1, heads=1, max_length=length)
-    tokenizer = make_tokenizer(None, max_length=length)
-    save(make_tiny_model(config, tokenizer, seed=0), tokenizer, folder)
-    return folder
-
-
-def command(monkeypatch, *arguments):
-    monkeypatch.setattr(sys, "argv", ["geoalign", *map(str, arguments)])
-    with pytest.raises(SystemExit) as caught:
-        cli.main()
-    return caught.value.code
-
-
 def test_from_the_command_line_to_the_page(tmp_path, monkeypatch, capsys):
-    paths = [write_lines(tmp_path / "in" / f"{step}.jsonl", verl(step)) for step in (9, 10) if _folder(tmp_path / "in")]
-    model = tiny_model(tmp_path / "model")
-    options = [
-        "--model",
-        model,
-        "--curator",
-        "geoalign",
-        "--set",
-        "curator.projector.steps=5",
-        "--set",
-        "curator.alpha=0.5",
-    ]
-    assert command(monkeypatch, "audit", tmp_path / "in", "--output", tmp_path / "out", *options) == 0
+    (tmp_path / "in").mkdir()
+    for step in (9, 10):
+        write_lines(tmp_path / "in" / f"{step}.jsonl", verl(step))
+    settings = [word for one in ("curator.projector.steps=5", "curator.alpha=0.5") for word in ("--set", one)]
+    asked = ("audit", tmp_path / "in", "--output", tmp_path / "out", "--curator", "geoalign")
+    assert call(monkeypatch, *asked) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "curator: geoalign needs hidden states (--hidden FILE or --model ID_OR_PATH), got none" in said
+    assert call(monkeypatch, *asked, "--model", saved_model(tmp_path / "model", max_length=64), *settings) == 0
     said = capsys.readouterr().out
     assert "9.jsonl: rollout dump of verl (prompt from input, response from output, reward from score" in said
     assert said.index("9.jsonl") < said.index("10.jsonl")
@@ -57,26 +38,13 @@ def test_from_the_command_line_to_the_page(tmp_path, monkeypatch, capsys):
     assert "Consensus:" in said
     names = {item.name for item in (tmp_path / "out").iterdir()}
     assert {*FILES, "pairs.parquet", "densities.parquet", "states"} <= names
-    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
-    assert page.lower().startswith("<!doctype html>")
     for name, schema in {"scores": SCORES, "pairs": PAIRS, "densities": DENSITIES}.items():
         assert pq.read_schema(tmp_path / "out" / f"{name}.parquet").equals(schema)
-    assert [path.exists() for path in paths] == [True, True]
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert page.lower().startswith("<!doctype html>")
     (tmp_path / "out" / "report.html").unlink()
-    assert command(monkeypatch, "report", tmp_path / "out") == 0
-    assert (tmp_path / "out" / "report.html").is_file()
-
-
-def _folder(path):
-    path.mkdir(exist_ok=True)
-    return True
-
-
-def test_an_error_is_a_message(tmp_path, monkeypatch, capsys):
-    path = write_dump(tmp_path / "in", "verl")
-    assert command(monkeypatch, "audit", path, "--curator", "geoalign", "--output", tmp_path / "out") == 2
-    said = " ".join(capsys.readouterr().err.split())
-    assert "curator: geoalign needs hidden states (--hidden FILE or --model ID_OR_PATH), got none" in said
+    assert call(monkeypatch, "report", tmp_path / "out") == 0
+    assert (tmp_path / "out" / "report.html").read_text(encoding="utf-8") == page
 
 
 def test_tables_without_states_have_the_columns_of_the_page(tmp_path, run):
@@ -159,7 +127,7 @@ def test_a_table_that_trl_itself_wrote(tmp_path, run):
     from geoalign.lab.models.process_setup import silence_logs
 
     silence_logs()
-    folder = tiny_model(tmp_path / "model")
+    folder = saved_model(tmp_path / "model", max_length=64)
     prompts = [[{"role": "user", "content": f"{number}?"}] for number in range(8)]
     arguments = GRPOConfig(
         output_dir=str(tmp_path / "trl"), use_cpu=True, bf16=False, gradient_checkpointing=False, report_to="none",

@@ -1,29 +1,11 @@
 """`geoalign audit --curator denoise`: without states and with them, its columns, and what it writes."""
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
-from dumps import filtered, write_lines
-
-from geoalign.errors import ConfigError
+from dumps import ANSWERS, filtered, table, verdicts, write_lines
 
 # The reward in a row's place is then a probability.
 EXPECTED = ("curator.least_slope=1",)
-# Answer and reward of eight rollouts of each prompt: one "a" was refused, one "b" was rewarded.
-ANSWERS = "aaaabbcc"
-REWARDS = (1, 1, 1, 0, 0, 1, 0, 0)
-
-
-def verdicts(prompts=8, step=1, rewards=REWARDS, **extra):
-    return [
-        {"id": f"{g}-{r}", "step": step, "prompt": f"question {g}", "response": f"by way {r} to \\boxed{{{answer}}}",
-         "answer": "a", "reward": float(reward), **extra}
-        for g in range(prompts) for r, (answer, reward) in enumerate(zip(ANSWERS, rewards, strict=True))
-    ]  # fmt: skip
-
-
-def table(folder):
-    return pq.read_table(folder / "scores.parquet").to_pylist()
 
 
 def test_answers_alone_tell_which_verdicts_are_wrong(tmp_path, run):
@@ -43,12 +25,6 @@ def test_answers_alone_tell_which_verdicts_are_wrong(tmp_path, run):
         assert row["new_reward"] == row["denoised_reward"]
 
 
-def test_other_curators_leave_the_columns_empty(tmp_path, run):
-    run(write_lines(tmp_path / "d.jsonl", verdicts()), curator="pair_count")
-    assert {row["probability_wrong"] for row in table(tmp_path / "out")} == {None}
-    assert {row["denoised_reward"] for row in table(tmp_path / "out")} == {None}
-
-
 def test_the_filtered_rollouts_hold_denoised_rewards_and_their_advantages(tmp_path, run):
     unscored = {**verdicts()[0], "reward": None}
     path = write_lines(tmp_path / "d.jsonl", [unscored, *verdicts()[1:]])
@@ -66,12 +42,6 @@ def test_the_filtered_rollouts_hold_denoised_rewards_and_their_advantages(tmp_pa
     ratio = advantages[1:] / centred
     assert ratio == pytest.approx(np.broadcast_to(ratio[:, :1], ratio.shape), rel=1e-4)
     assert (ratio[:, 0] < 1 / rewards.std(axis=1, ddof=1)).all()
-
-
-def test_the_control_of_permuted_predictions_needs_states(tmp_path, run):
-    path = write_lines(tmp_path / "d.jsonl", verdicts())
-    with pytest.raises(ConfigError, match="denoise needs hidden states"):
-        run(path, curator="denoise", settings=("curator.geometry=permuted",))
 
 
 def test_denoised_rewards_within_a_chain(tmp_path, run):
@@ -112,6 +82,6 @@ def test_a_prompt_is_known_again_by_its_text(tmp_path, run, files):
     else:
         paths = [write_lines(tmp_path / f"{number}.jsonl", rows) for number, rows in enumerate((first, second))]
     run(*paths, curator="label_refinement", settings=REFINED)
-    rows = pq.read_table(tmp_path / "out" / "scores.parquet").to_pylist()
+    rows = table(tmp_path / "out")
     assert [row["new_reward"] for row in rows] == [0, 0, 1, 0, 1, 1, 1, 0]
     assert [row["anomalous"] for row in rows] == [False] * 4 + [True] * 4

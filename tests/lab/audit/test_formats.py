@@ -1,25 +1,11 @@
 """Every format: found by itself, read, curated, and read again."""
 
 import json
-from pathlib import Path
 from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
-from dumps import (
-    GROUPS,
-    OUTLIERS,
-    SIZE,
-    each,
-    filtered,
-    plain,
-    trinity,
-    trl,
-    verl,
-    verl_v1,
-    write_dump,
-    write_lines,
-)
+from dumps import GROUPS, OUTLIERS, SIZE, each, filtered, plain, trinity, trl, verl, verl_v1, write_dump, write_lines
 
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.dumps.formats import find_layout
@@ -28,7 +14,7 @@ from geoalign.lab.dumps.reading import read_dump
 NAMES = ("verl", "trinity", "responses", "plain", "trl", "geoalign")
 
 
-def read(path: Path, **given):
+def read(path, **given):
     dump = read_dump(path, find_layout(path, **given)[0])
     return SimpleNamespace(layout=dump.layout, rows=list(dump.frame.itertuples()))
 
@@ -83,26 +69,20 @@ def test_the_rollouts_that_stay_are_a_dump_again(name, tmp_path, run):
         assert donor.group == old.group
 
 
-@pytest.mark.parametrize("name", ["trl", "responses"])
-def test_rows_that_are_dropped_are_not_written(name, tmp_path, run):
-    path = write_dump(tmp_path / "in", name)
+def test_what_strategies_and_advantages_make_of_the_rollouts(tmp_path, run):
+    path = write_dump(tmp_path / "in", "responses")
     summary = run(path, settings=("curator.strategy=drop",), filtered=True)
     assert summary["counts"]["left_out"] == len(OUTLIERS)
-    again = filtered(tmp_path / "out")
-    assert len(again) == GROUPS * SIZE - len(OUTLIERS)
+    assert len(again := filtered(tmp_path / "out")) == GROUPS * SIZE - len(OUTLIERS)
     assert max(row["reward"] for row in again) < 1
+    assert "advantage" not in again[0]
     scores = pq.read_table(tmp_path / "out" / "scores.parquet").to_pylist()
     left = [row for row in scores if row["source"] == -1]
     assert [(row["reward"], row["new_reward"], row["weight"]) for row in left] == [(9.0, None, 0.0)] * len(OUTLIERS)
-
-
-def test_weights_and_advantages_of_a_curator_are_written(tmp_path, run):
-    path = write_dump(tmp_path / "in", "verl")
-    summary = run(path, settings=("curator.strategy=zero_weight",), filtered=True)
+    summary = run(path, settings=("curator.strategy=zero_weight",), filtered=True, overwrite=True)
     assert summary["counts"]["zero_weighted"] == len(OUTLIERS)
     weights = [row["weight"] for row in filtered(tmp_path / "out")]
     assert [divmod(place, SIZE) for place, weight in enumerate(weights) if weight != 1.0] == list(OUTLIERS)
-    assert "advantage" not in filtered(tmp_path / "out")[0]
     run(path, curator="mc_grpo", settings=("curator.drop_median=false",), filtered=True, overwrite=True)
     advantages = [row["advantage"] for row in filtered(tmp_path / "out")]
     # Rewards 0, 0.1, 0.2, 0.3: below the median 0.15 negative, above it positive.
@@ -163,10 +143,7 @@ def test_a_generation_that_trl_wrote_again_is_curated_once(tmp_path, run):
         table.to_parquet(tmp_path / "in" / f"completions_{step:05}.parquet")
     summary = run(tmp_path / "in")
     names = [str(tmp_path / "in" / f"completions_{step:05}.parquet") for step in tables]
-    assert summary["repeated"] == [
-        {"file": names[1], "same_as": names[0]},
-        {"file": names[3], "same_as": names[2]},
-    ]
+    assert summary["repeated"] == [{"file": names[1], "same_as": names[0]}, {"file": names[3], "same_as": names[2]}]
     assert [one["step"] for one in summary["steps"]] == [1, 3]
     assert summary["counts"]["rows"] == 2 * GROUPS * SIZE
     # One reward more or less is another table.

@@ -44,10 +44,11 @@ def test_the_same_as_the_library_step_by_step(tmp_path, run):
     assert summary["hidden"]["files"][0] == {"file": str(files[1]), "shape": [ROWS, 16], "dtype": "float32"}
 
 
-def test_pairs_and_density_are_written(tmp_path, run):
+def test_pairs_and_density_are_written(tmp_path, run, monkeypatch):
+    monkeypatch.setattr("geoalign.lab.audit.steps.PAIRS_PER_STEP", 13)
     path = write_dump(tmp_path / "in", "verl")
     hidden = save_npy(tmp_path / "h.npy", states())
-    settings = (*QUICK, "curator.alpha=0.6", "pairs_per_step=13")
+    settings = (*QUICK, "curator.alpha=0.6")
     summary = run(path, curator="geoalign", hidden=[hidden], settings=settings)
     scores = pq.read_table(tmp_path / "out" / "scores.parquet").to_pylist()
     pairs = pq.read_table(tmp_path / "out" / "pairs.parquet").to_pylist()
@@ -78,25 +79,10 @@ def test_one_dump_alone_is_judged_by_cross_fitting(tmp_path, run):
     assert found["groups"] == GROUPS // 2  # one fold is counted
     assert found["new_group_accuracy"] > 0.9
     assert found["new_group_accuracy_low"] > found["chance_accuracy"] == 0.5
-    with_check = run(path, curator="geoalign", hidden=[hidden], settings=QUICK, output=tmp_path / "on")
-    off = (*QUICK, "consensus_check=false")
-    without = run(path, curator="geoalign", hidden=[hidden], settings=off, output=tmp_path / "off")
-    assert with_check["consensus"]["groups"] == GROUPS // 2
-    assert without["consensus"]["new_group_accuracy"] is None
-    assert "reason" in without["consensus"]
-    # The check changes nothing of what was decided.
-    on, off = (pq.read_table(tmp_path / name / "scores.parquet")["score"] for name in ("on", "off"))
-    assert on == off
-
-
-def test_a_folder_of_states_by_name(tmp_path, run):
-    path = write_dump(tmp_path / "in", "plain")  # plain.jsonl.gz
-    folder = tmp_path / "states"
-    folder.mkdir()
-    with pytest.raises(ConfigError, match=r"expected plain.safetensors or plain.npy for .* got neither"):
-        run(path, curator="geoalign", hidden=[folder], settings=QUICK)
-    save_npy(folder / "plain.npy", states())
-    assert run(path, curator="geoalign", hidden=[folder], settings=QUICK)["counts"]["scored"] == ROWS
+    # With a second dump, which is judged by what the first one had taught, nothing is cross-fitted.
+    second = write_lines(tmp_path / "second.jsonl", verl(6))
+    found = run(path, second, curator="geoalign", hidden=[hidden] * 2, settings=QUICK, overwrite=True)["consensus"]
+    assert (found["groups"], found["steps"]) == (GROUPS, 1)
 
 
 BAD_STATES = {
@@ -119,17 +105,21 @@ def test_states_that_do_not_fit_are_refused_by_name(kind, tmp_path, run):
     assert not (tmp_path / "out" / "summary.json").exists()
 
 
-def test_which_states_belong_to_which_dump(tmp_path, run):
+@pytest.mark.parametrize(
+    ("names", "more", "message"),
+    [
+        (["h.npy", "h.npy"], {}, r"expected a file for each of the 1 dumps, .* got 2 file\(s\)"),
+        (["no.npy"], {}, r"no.npy: expected a file .* got none there"),
+        (["in/verl.jsonl"], {}, r"expected a file whose name ends in .safetensors or .npy, got another"),
+        (["in"], {}, r"expected verl.safetensors or verl.npy for .* got neither"),
+        (["h.npy"], {"model": "some/model"}, "--hidden: expected without --model"),
+    ],
+)
+def test_which_states_belong_to_which_dump(tmp_path, run, names, more, message):
     path = write_dump(tmp_path / "in", "verl")
-    h = save_npy(tmp_path / "h.npy", states())
-    with pytest.raises(ConfigError, match=r"expected a file for each of the 1 dumps, .* got 2 file\(s\)"):
-        run(path, curator="geoalign", hidden=[h, h])
-    with pytest.raises(ConfigError, match=r"no.npy: expected a file, got none there"):
-        run(path, curator="geoalign", hidden=[tmp_path / "no.npy"])
-    with pytest.raises(ConfigError, match=r"expected a name that ends in .safetensors or .npy"):
-        run(path, curator="geoalign", hidden=[path])
-    with pytest.raises(ConfigError, match="--hidden: expected without --model"):
-        run(path, curator="geoalign", hidden=[h], model="some/model")
+    save_npy(tmp_path / "h.npy", states())
+    with pytest.raises(ConfigError, match=message):
+        run(path, curator="geoalign", hidden=[tmp_path / name for name in names], **more)
 
 
 def test_states_stay_aligned_when_rows_are_skipped(tmp_path, run):

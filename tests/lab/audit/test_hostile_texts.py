@@ -8,15 +8,7 @@ import zlib
 
 import pyarrow.parquet as pq
 import pytest
-from dumps import (
-    HOSTILE,
-    OUTLIERS,
-    SIZE,
-    changed,
-    filtered,
-    plain,
-    write_lines,
-)
+from dumps import HOSTILE, OUTLIERS, SIZE, changed, filtered, plain, write_lines
 
 from geoalign.lab.reports.inspection import page
 from geoalign.lab.store.curation import LONGEST, safe

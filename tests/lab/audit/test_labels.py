@@ -2,27 +2,14 @@
 
 import csv
 import json
-import sys
 
-import pyarrow.parquet as pq
 import pytest
-from dumps import write_lines
+from command_line import call
+from dumps import table, verdicts, write_lines
 
 from geoalign.errors import ConfigError, InputError
-from geoalign.lab import cli
 
-# Answer and reward of eight rollouts of each prompt: one "a" was refused, one "b" was rewarded.
-ANSWERS = "aaaabbcc"
-REWARDS = (1, 1, 1, 0, 0, 1, 0, 0)
 PLACE = ("step", "line", "sample", "label")
-
-
-def verdicts(prompts=8, **extra):
-    return [
-        {"id": f"{g}-{r}", "prompt": f"question {g}", "response": f"= by way {r}\nto \\boxed{{{answer}}}",
-         "reward": float(reward), **extra}
-        for g in range(prompts) for r, (answer, reward) in enumerate(zip(ANSWERS, REWARDS, strict=True))
-    ]  # fmt: skip
 
 
 def read(path):
@@ -38,30 +25,19 @@ def fill(path, rows, separator=","):
     return path
 
 
-def table(folder):
-    return pq.read_table(folder / "scores.parquet").to_pylist()
-
-
-def command(monkeypatch, *arguments):
-    monkeypatch.setattr(sys, "argv", ["geoalign", *map(str, arguments)])
-    with pytest.raises(SystemExit) as caught:
-        cli.main()
-    return caught.value.code
-
-
 @pytest.mark.usefixtures("no_page")
 def test_there_and_back(tmp_path, monkeypatch, capsys):
     """Rows 3 and 5 of each prompt are flagged; a person says that row 3 was refused rightly, and of row 5 nothing."""
     dump = write_lines(tmp_path / "d.jsonl", verdicts())
     options = ("--curator", "denoise")
-    assert command(monkeypatch, "audit", dump, "--output", tmp_path / "first", *options) == 0
+    assert call(monkeypatch, "audit", dump, "--output", tmp_path / "first", *options) == 0
     flagged = read(tmp_path / "first" / "flagged.csv")
     assert {int(row["index"]) % 8 for row in flagged} == {3, 5}
     assert {row["label"] for row in flagged} == {""}
     filled = [{**row, "label": "0" if int(row["index"]) % 8 == 3 else ""} for row in flagged]
     labels = fill(tmp_path / "labels.csv", filled)
     capsys.readouterr()
-    assert command(monkeypatch, "audit", dump, "--output", tmp_path / "out", *options, "--labels", labels) == 0
+    assert call(monkeypatch, "audit", dump, "--output", tmp_path / "out", *options, "--labels", labels) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "Labels: 8 rewards are known to be true; 8 rows of" in said
     summary = json.loads((tmp_path / "out" / "summary.json").read_bytes())
@@ -98,13 +74,17 @@ def test_bad_labels(tmp_path, run, name):
     assert not (tmp_path / "out" / "summary.json").exists()
 
 
-def test_what_cannot_be(tmp_path, run):
+@pytest.mark.parametrize(
+    ("curator", "labels", "message"),
+    [
+        ("pair_count", "labels.csv", r"--labels: expected a curator that reads trusted rewards.* got PairCount"),
+        ("denoise", "gone.csv", r"gone\.csv: expected a flagged\.csv with labels, got none"),
+        ("denoise", "out/flagged.csv", r"expected a folder without the inputs, got .*flagged"),
+    ],
+)
+def test_what_cannot_be(tmp_path, run, curator, labels, message):
     dump = write_lines(tmp_path / "d.jsonl", verdicts())
-    labels = fill(tmp_path / "labels.csv", [GOOD])
-    with pytest.raises(ConfigError, match=r"--labels: expected a curator that reads trusted rewards.* got PairCount"):
-        run(dump, curator="pair_count", labels=(labels,))
-    with pytest.raises(ConfigError, match=r"gone\.csv: expected a flagged\.csv with labels, got none"):
-        run(dump, curator="denoise", labels=(tmp_path / "gone.csv",))
+    fill(tmp_path / "labels.csv", [GOOD])
     run(dump, curator="denoise")
-    with pytest.raises(ConfigError, match=r"expected a folder without the inputs, got .*flagged"):
-        run(dump, curator="denoise", labels=(tmp_path / "out" / "flagged.csv",), overwrite=True)
+    with pytest.raises(ConfigError, match=message):
+        run(dump, curator=curator, labels=(tmp_path / labels,), overwrite=True)

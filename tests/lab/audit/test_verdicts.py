@@ -5,7 +5,7 @@ import pandas
 import pytest
 import torch
 
-from geoalign.lab.analysis.verifier import refused_line, verifier_lines
+from geoalign.lab.analysis.audited import refused_line, verifier_lines
 from geoalign.lab.audit.verdicts import VerdictAudit, agreed_answers, error_rates, verdict_counts
 
 
@@ -64,18 +64,14 @@ def test_a_verifier_that_contradicts_nothing_has_no_errors_to_show():
 
 
 def test_groups_drawn_again_move_the_rates_as_far_as_the_intervals_say():
-    """Beside a bootstrap over groups; over a third of the intervals here is that the fit moves with the groups."""
-    groups = simulated(np.random.default_rng(5), 150, 0.35, 0.35)
-    rates = error_rates(audited(*groups)[1]._batches[0])
-    draw = np.random.default_rng(0)
-    drawn = [
-        [
-            one.estimate
-            for one in error_rates(audited(*[groups[g] for g in draw.integers(150, size=150)])[1]._batches[0])
-        ]
-        for _ in range(60)
-    ]
-    for one, spread in zip(rates, np.std(drawn, axis=0), strict=True):
+    """Beside a bootstrap over groups; nearly a third of the intervals here is that the fit moves with the groups."""
+    groups, draw = simulated(np.random.default_rng(5), 100, 0.3, 0.3), np.random.default_rng(0)
+
+    def rates_of(groups):
+        return error_rates(audited(*groups)[1]._batches[0])
+
+    drawn = [[one.estimate for one in rates_of([groups[g] for g in draw.integers(100, size=100)])] for _ in range(16)]
+    for one, spread in zip(rates_of(groups), np.std(drawn, axis=0), strict=True):
         assert (one.high - one.low) / 4 == pytest.approx(spread, rel=0.25)
 
 

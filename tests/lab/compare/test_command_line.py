@@ -1,18 +1,11 @@
 """`geoalign compare` up to the first process: what it passes on, what it refuses, how it ends."""
 
-from __future__ import annotations
-
 import json
-import sys
-from pathlib import Path
-from typing import Any
 
 import pytest
 from command_line import call
 
-from geoalign.lab.cli import main
 from geoalign.lab.compare import command
-from geoalign.lab.config.compare import CompareConfig
 from geoalign.lab.config.compare_loading import load_compare_config
 from geoalign.lab.store.comparison import ComparisonFolder
 
@@ -20,11 +13,11 @@ TEXT = "arms:\n  grpo:\n  geoalign:\nlevels: {a: {}, b: {reward: {flip: 0.1}}}\n
 
 
 @pytest.fixture
-def passed_on(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def passed_on(monkeypatch):
     """What the command hands to `compare`; `failed` and `error` say how that ends."""
-    seen: dict[str, Any] = {"failed": {}, "error": None}
+    seen = {"failed": {}, "error": None}
 
-    def compare(config: CompareConfig | None, root: Path, **options: Any) -> dict[str, str]:
+    def compare(config, root, **options):
         seen.update(config=config, root=root, **options)
         if seen["error"] is not None:
             raise seen["error"]
@@ -35,34 +28,26 @@ def passed_on(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     place = tmp_path / "mine.yaml"
     place.write_text(TEXT)
     return place
 
 
-def test_options_reach_the_settings(
-    monkeypatch: pytest.MonkeyPatch, passed_on: dict[str, Any], path: Path, tmp_path: Path
-) -> None:
+def test_options_reach_the_settings(monkeypatch, passed_on, path, tmp_path):
     options = ["--curators", "geoalign, grpo", "--seeds", "4,2", "--levels", "b", "--workers", "3"]
     assert (
         call(monkeypatch, "compare", path, *options, "--set", "run.grpo.max_steps=6", "--output", tmp_path / "out") == 0
     )
     config = passed_on["config"]
-    assert (list(config.arms), config.seeds, list(config.levels), config.workers) == (
-        ["geoalign", "grpo"],
-        [4, 2],
-        ["b"],
-        3,
-    )
+    chosen = (list(config.arms), config.seeds, list(config.levels), config.workers)
+    assert chosen == (["geoalign", "grpo"], [4, 2], ["b"], 3)
     assert config.run.grpo == {"max_steps": 6}
     assert (passed_on["root"], passed_on["resume"]) == (tmp_path / "out", False)
     assert passed_on["locations"].of("arms.grpo") == f"{path}, line 2"
 
 
-def test_resuming_takes_the_folders_settings_and_options_over_them(
-    monkeypatch: pytest.MonkeyPatch, passed_on: dict[str, Any], path: Path, tmp_path: Path
-) -> None:
+def test_resuming_takes_the_folders_settings_and_options_over_them(monkeypatch, passed_on, path, tmp_path):
     ComparisonFolder(tmp_path / "out").initialise(load_compare_config(path).config)
     assert call(monkeypatch, "compare", "--output", tmp_path / "out", "--resume") == 0
     assert (passed_on["config"], passed_on["resume"]) == (None, True)
@@ -70,13 +55,7 @@ def test_resuming_takes_the_folders_settings_and_options_over_them(
     assert (list(passed_on["config"].arms), passed_on["config"].seeds) == (["grpo", "geoalign"], [7])
 
 
-def test_exit_codes(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    passed_on: dict[str, Any],
-    path: Path,
-    tmp_path: Path,
-) -> None:
+def test_exit_codes(monkeypatch, capsys, passed_on, path, tmp_path):
     passed_on["failed"] = {"a/grpo/seed-0": "it broke"}
     assert call(monkeypatch, "compare", path) == 1
     assert call(monkeypatch, "compare", path, "--seeds", "0,x") == 2
@@ -92,32 +71,18 @@ def test_exit_codes(
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_a_finished_comparison_is_only_reported_again(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], path: Path, tmp_path: Path
-) -> None:
+def test_a_finished_comparison_is_only_reported_again(monkeypatch, capsys, path, tmp_path):
     """No process is started: every result is there. `geoalign report` does the same without the settings."""
     root = tmp_path / "out"
     folder = ComparisonFolder(root)
     config = load_compare_config(path).config
     folder.initialise(config)
+    nothing = {"settings": {}, "detection": {"precision_among_replaced": None, "base_rate": None}, "snapshots": []}
+    cost = {"seconds": 1.0, "seconds_per_step": 0.5, "peak_memory_bytes": 1}
     for number, planned in enumerate(command.make_plan(config)):
         line = {"step": 2, "stage": "after_rl", "set": "s", "accuracy": number / 8, "correct": number, "count": 8}
-        folder.write_result(
-            planned,
-            {
-                "status": "finished",
-                "error": None,
-                "curator": planned.cell.arm,
-                "settings": {},
-                "evaluations": [line],
-                "series": {"step": [1, 2]},
-                "detection": {"precision_among_replaced": None, "base_rate": None},
-                "snapshots": [],
-                "seconds": 1.0,
-                "seconds_per_step": 0.5,
-                "peak_memory_bytes": 1,
-            },
-        )
+        what = {"curator": planned.cell.arm, "evaluations": [line], "series": {"step": [1, 2]}}
+        folder.write_result(planned, {"status": "finished", "error": None, **nothing, **cost, **what})
     assert call(monkeypatch, "compare", "--output", root, "--resume") == 0
     said = capsys.readouterr().out
     assert "All 8 runs are finished: nothing is trained." in said
@@ -134,20 +99,11 @@ def test_a_finished_comparison_is_only_reported_again(
     assert (words[7], words[10]) == ("0.375", "0.125")
     for name in ("table.json", "table.csv", "report.html"):
         (root / name).unlink()
-    monkeypatch.setattr(sys, "argv", ["geoalign", "report", str(root)])
-    with pytest.raises(SystemExit) as stop:
-        main()
-    assert stop.value.code == 0
+    assert call(monkeypatch, "report", root) == 0
     assert all((root / name).is_file() for name in ("table.json", "table.csv", "report.html"))
 
 
-def test_a_dry_run_checks_every_run_and_makes_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-    passed_on: dict[str, Any],
-    path: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_dry_run_checks_every_run_and_makes_nothing(monkeypatch, passed_on, path, tmp_path, capsys):
     monkeypatch.setenv("COLUMNS", "160")
     options = ["--set", "run.task.demonstrations=16", "--set", "run.task.train_problems=64", "--dry-run"]
     seeds = ["--seeds", "0,7", "--set", "seeds_per_warm_start=5"]

@@ -1,10 +1,5 @@
 """From a run folder made by hand to the compact result."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -18,34 +13,24 @@ from geoalign.lab.store.run_folder import RunFolder
 GEOALIGN = {"type": "geoalign", "alpha": 0.1, "aggregation": "sum", "top_m": None}
 
 
-def rollouts(step: int, **changes: list[Any]) -> pa.Table:
+def rollouts(step, **changes):
     """Two groups of two: the second row of group 0 was flipped and is replaced by the first."""
-    columns: dict[str, list[Any]] = {
-        "step": [step] * 4,
-        "row": [0, 1, 2, 3],
-        "group": [0, 0, 1, 1],
-        "sample": [0, 1, 0, 1],
-        "prompt": ["a", "a", "b", "b"],
-        "response": ["w", "x", "y", "z"],
-        "reward": [0.0, 1.0, 1.0, 0.0],
-        "true_reward": [0.0, 0.0, 1.0, 0.0],
-        "corrupted": [False, True, False, False],
-        "score": [0.1, 0.5, 0.2, 0.3],
-        "anomalous": [False, True, False, True],
-        "source": [0, 0, 2, 3],
-        "weight": [1.0, 1.0, 1.0, 1.0],
-        "tokens": [1, 1, 1, 1],
-    }
+    columns = {
+        "step": [step] * 4, "row": [0, 1, 2, 3], "group": [0, 0, 1, 1], "sample": [0, 1, 0, 1],
+        "prompt": ["a", "a", "b", "b"], "response": ["w", "x", "y", "z"], "reward": [0.0, 1.0, 1.0, 0.0],
+        "true_reward": [0.0, 0.0, 1.0, 0.0], "corrupted": [False, True, False, False], "score": [0.1, 0.5, 0.2, 0.3],
+        "anomalous": [False, True, False, True], "source": [0, 0, 2, 3], "weight": [1.0] * 4, "tokens": [1] * 4,
+    }  # fmt: skip
     return pa.table(columns | changes, schema=ROLLOUT_SCHEMA)
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> RunFolder:
+def folder(tmp_path):
     found = RunFolder(tmp_path / "run")
     found.rollouts.mkdir(parents=True)
     for step in (0, 2):
         pq.write_table(rollouts(step), found.rollouts / f"step-{step:06d}.parquet")
-    lines: list[dict[str, Any]] = [
+    lines = [
         {"stage": "sft", "step": 1, "loss": 1.0},
         {"stage": "rl", "step": 1, "reward": 0.5, "ppo_kl": 0.0, "clip_ratio/region_mean": 0.0, "step_time": 3.0},
         {"stage": "rl", "step": 2, "ppo_kl": 0.01, "clip_ratio/region_mean": 0.125, "step_time": 1.0},
@@ -58,25 +43,23 @@ def folder(tmp_path: Path) -> RunFolder:
     return found
 
 
-def test_series_stand_side_by_side(folder: RunFolder) -> None:
+def test_series_stand_side_by_side(folder):
     series = extract(folder, GEOALIGN)["series"]
-    assert series["step"] == [1, 2, 3]
-    assert series["reward"] == [0.5, None, 0.25]
-    assert series["ppo_kl"] == [0.0, 0.01, None]
-    assert series["clip_fraction"] == [0.0, 0.125, None]
-    assert series["pairs"] == [2.0, None, 2.0]
-    assert series["replaced"] == [1.0, None, None]
-    assert series["new_group_accuracy"] == [None, None, None]
-    # Update 2 uses the generation of update 1 again: nothing is curated. Update 3: 0.25 and a pass of 0.5 seconds.
-    assert series["curation_seconds"] == [0.5, 0.0, 0.75]
-    assert series["hidden_seconds"] == [None, None, 0.5]
-    # The generations made after 0 and 2 updates are first logged with updates 1 and 3; one of four was truly right.
-    assert series["true_reward"] == [0.25, None, 0.25]
-    assert "mean_abs_advantage" not in series
+    expected = {
+        "step": [1, 2, 3], "reward": [0.5, None, 0.25], "ppo_kl": [0.0, 0.01, None],
+        "clip_fraction": [0.0, 0.125, None], "pairs": [2.0, None, 2.0], "replaced": [1.0, None, None],
+        "new_group_accuracy": [None, None, None], "hidden_seconds": [None, None, 0.5],
+        # Update 2 uses the generation of update 1 again: nothing is curated. Update 3: 0.25 and a pass of 0.5 seconds.
+        "curation_seconds": [0.5, 0.0, 0.75],
+        # The generations made after 0 and 2 updates are first logged with updates 1 and 3; one of four was truly right.
+        "true_reward": [0.25, None, 0.25],
+    }  # fmt: skip
+    assert {name: series[name] for name in expected} == expected
+    assert series["mean_abs_advantage"] == [None] * 3
     assert {len(column) for column in series.values()} == {3}
 
 
-def test_the_rest_of_the_result(folder: RunFolder) -> None:
+def test_the_rest_of_the_result(folder):
     found = extract(folder, GEOALIGN)
     assert (found["curator"], found["settings"]) == ("geoalign", {"alpha": 0.1, "aggregation": "sum", "top_m": None})
     assert found["evaluations"] == [{"step": 0, "stage": "before_rl", "set": "a", "accuracy": 0.333333}]
@@ -87,14 +70,6 @@ def test_the_rest_of_the_result(folder: RunFolder) -> None:
     assert found["detection"]["precision_among_replaced"] == 1.0  # anomalous row 3 was not replaced
     assert found["detection"]["base_rate"] == 0.25
     assert [item["step"] for item in found["snapshots"]] == [0, 2]
-
-
-def test_a_row_of_weight_0_or_left_out_does_not_stand_for_itself(folder: RunFolder) -> None:
-    changed = rollouts(0, source=[0, 1, -1, 3], weight=[1.0, 0.0, 0.0, 0.0], reward=[0.0, 1.0, 1.0, None])
-    pq.write_table(changed, folder.rollouts / "step-000000.parquet")
-    (folder.rollouts / "step-000002.parquet").unlink()
-    # Rows 1 (weight 0; corrupted) and 2 (left out); row 3 has weight 0 because its reward is unknown.
-    assert extract(folder, GEOALIGN)["detection"]["precision_among_replaced"] == 0.5
 
 
 @pytest.mark.parametrize(
@@ -108,9 +83,7 @@ def test_a_row_of_weight_0_or_left_out_does_not_stand_for_itself(folder: RunFold
         ({"type": "grpo"}, False),
     ],
 )
-def test_a_mean_score_is_given_only_where_the_score_is_a_sum_over_all_pairs(
-    folder: RunFolder, curator: dict[str, Any], sums: bool
-) -> None:
+def test_a_mean_score_is_given_only_where_the_score_is_a_sum_over_all_pairs(folder, curator, sums):
     assert sums_over_pairs(curator) == sums
     found = extract(folder, curator)
     assert ("mean_score" in found["detection"]) == sums

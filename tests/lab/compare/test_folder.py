@@ -1,21 +1,17 @@
 """Results of a comparison: written whole, read back, refused where they are another's."""
 
-from __future__ import annotations
-
 import copy
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
 from geoalign.errors import ConfigError, RunFolderError
 from geoalign.lab.config.compare_loading import parse_compare_config
-from geoalign.lab.config.comparison_plan import PlannedRun, make_plan
+from geoalign.lab.config.comparison_plan import make_plan
 from geoalign.lab.store.comparison import ComparisonFolder
 
-DATA: dict[str, Any] = {
+DATA = {
     "arms": {"grpo": None, "geoalign": None, "clean": None},
     "levels": {"a": {"reward": {"flip": 0.1}}, "b": {"reward": {"flip": 0.2}}},
     "seeds": [0],
@@ -23,24 +19,22 @@ DATA: dict[str, Any] = {
 DONE = {"status": "finished", "error": None}
 
 
-def planned(name: str, data: dict[str, Any] | None = None) -> PlannedRun:
+def planned(name, data=None):
     plan = make_plan(parse_compare_config(data or DATA))
     return next(run for run in plan if name in [cell.name for cell in run.cells])
 
 
-def changed(**run: Any) -> dict[str, Any]:
+def changed(**run):
     return {**copy.deepcopy(DATA), "run": run}
 
 
-def test_a_result_fills_all_cells_of_its_run(tmp_path: Path) -> None:
+def test_a_result_fills_all_cells_of_its_run(tmp_path):
     folder = ComparisonFolder(tmp_path)
     clean = planned("b/clean/seed-0")
     assert not folder.finished(clean)
     folder.write_result(clean, DONE)
     assert folder.finished(clean)
     first, second = (folder.read_result(cell) for cell in clean.cells)
-    assert first is not None
-    assert second is not None
     assert (first["level"], first["arm"], first["seed"]) == ("a", "clean", 0)
     assert (second["level"], second["same_run_as"]) == ("b", "a/clean/seed-0")
     assert first["run"] == clean.settings
@@ -48,7 +42,7 @@ def test_a_result_fills_all_cells_of_its_run(tmp_path: Path) -> None:
     assert not folder.finished(clean)
 
 
-def test_a_result_of_other_settings_is_refused_by_file_and_key(tmp_path: Path) -> None:
+def test_a_result_of_other_settings_is_refused_by_file_and_key(tmp_path):
     folder = ComparisonFolder(tmp_path)
     folder.write_result(planned("a/grpo/seed-0"), DONE)
     with pytest.raises(ConfigError, match=r"grpo\.learning_rate: .*results/a/grpo/seed-0\.json .* got 0\.1"):
@@ -59,7 +53,7 @@ def test_a_result_of_other_settings_is_refused_by_file_and_key(tmp_path: Path) -
         folder.finished(planned("a/grpo/seed-0", {**DATA, "run": {"seed": 9, "task": {"seed": 0}}}))
 
 
-def test_a_run_begun_with_other_settings_is_refused_unless_it_failed(tmp_path: Path) -> None:
+def test_a_run_begun_with_other_settings_is_refused_unless_it_failed(tmp_path):
     folder = ComparisonFolder(tmp_path)
     run = planned("a/geoalign/seed-0")
     folder.run(run.cell).initialise({**run.settings, "output": {"rollouts": True}}, threads=1)
@@ -75,7 +69,7 @@ def test_a_run_begun_with_other_settings_is_refused_unless_it_failed(tmp_path: P
     assert not folder.run(run.cell).root.exists()
 
 
-def test_where_a_comparison_may_start_or_go_on(tmp_path: Path) -> None:
+def test_where_a_comparison_may_start_or_go_on(tmp_path):
     folder = ComparisonFolder(tmp_path / "x")
     folder.check_vacant(resume=False)
     folder.check_vacant(resume=True)
@@ -101,7 +95,7 @@ def test_where_a_comparison_may_start_or_go_on(tmp_path: Path) -> None:
         other.read_config()
 
 
-def test_versions_of_a_later_start_are_added(tmp_path: Path) -> None:
+def test_versions_of_a_later_start_are_added(tmp_path):
     folder = ComparisonFolder(tmp_path)
     config = parse_compare_config(DATA)
     folder.initialise(config)

@@ -1,15 +1,15 @@
 """Which runs a comparison consists of, and in which order."""
 
-from __future__ import annotations
+import pytest
 
-from typing import Any
-
+from geoalign.errors import ConfigError
+from geoalign.lab.compare.checks import checked_shapes
 from geoalign.lab.config.compare_loading import parse_compare_config
 from geoalign.lab.config.comparison_plan import Cell, make_plan
 
 
-def plan_of(**changes: Any) -> list[Any]:
-    data: dict[str, Any] = {
+def plan_of(**changes):
+    data = {
         "arms": {"grpo": None, "geoalign": None, "clean": None},
         "levels": {"flip_10": {"reward": {"flip": 0.1}}, "flip_20": {"reward": {"flip": 0.2}}},
         "seeds": [3, 1],
@@ -17,29 +17,18 @@ def plan_of(**changes: Any) -> list[Any]:
     return make_plan(parse_compare_config(data | changes))
 
 
-def test_all_arms_of_a_seed_come_before_the_next_seed() -> None:
-    runs = plan_of()
-    assert [run.cell.name for run in runs] == [
-        "flip_10/grpo/seed-3",
-        "flip_10/geoalign/seed-3",
-        "flip_10/clean/seed-3",
-        "flip_20/grpo/seed-3",
-        "flip_20/geoalign/seed-3",
-        "flip_10/grpo/seed-1",
-        "flip_10/geoalign/seed-1",
-        "flip_10/clean/seed-1",
-        "flip_20/grpo/seed-1",
-        "flip_20/geoalign/seed-1",
-    ]
+def test_all_arms_of_a_seed_come_before_the_next_seed():
+    cells = ["flip_10/grpo", "flip_10/geoalign", "flip_10/clean", "flip_20/grpo", "flip_20/geoalign"]
+    assert [run.cell.name for run in plan_of()] == [f"{cell}/seed-{seed}" for seed in (3, 1) for cell in cells]
 
 
-def test_what_does_not_depend_on_the_level_runs_once_and_fills_every_level() -> None:
+def test_what_does_not_depend_on_the_level_runs_once_and_fills_every_level():
     clean = next(run for run in plan_of() if run.cell.arm == "clean")
     assert clean.cells == (Cell("flip_10", "clean", 3), Cell("flip_20", "clean", 3))
     assert all(len(run.cells) == 1 for run in plan_of() if run.cell.arm != "clean")
 
 
-def test_runs_have_their_settings_and_the_same_seed_for_every_arm() -> None:
+def test_runs_have_their_settings_and_the_same_seed_for_every_arm():
     by_name = {run.cell.name: run.settings for run in plan_of()}
     one, other = by_name["flip_10/grpo/seed-3"], by_name["flip_20/geoalign/seed-3"]
     assert (one["seed"], one["reward"]["flip"], one["curator"]["type"]) == (3, 0.1, "grpo")
@@ -48,8 +37,8 @@ def test_runs_have_their_settings_and_the_same_seed_for_every_arm() -> None:
     assert "output" not in one
 
 
-def test_the_key_changes_with_everything_that_decides_the_numbers_and_with_nothing_else() -> None:
-    def key(**changes: Any) -> str:
+def test_the_key_changes_with_everything_that_decides_the_numbers_and_with_nothing_else():
+    def key(**changes):
         return plan_of(seeds=[0], **changes)[0].key
 
     assert key() == key()
@@ -64,7 +53,7 @@ def test_the_key_changes_with_everything_that_decides_the_numbers_and_with_nothi
     assert len({key(), *(key(**other) for other in others)}) == 1 + len(others)
 
 
-def test_blocks_of_seeds_share_a_warm_start_and_its_problems() -> None:
+def test_blocks_of_seeds_share_a_warm_start_and_its_problems():
     runs = plan_of(seeds=[0, 1, 2, 3, 100], seeds_per_warm_start=2, run={"seed": 10}, arms={"grpo": None})
     one_level = [run for run in runs if run.cell.level == "flip_10"]
     # 10 + seed // 2.
@@ -75,3 +64,19 @@ def test_blocks_of_seeds_share_a_warm_start_and_its_problems() -> None:
     # Seed 0 begins as without blocks, so that its results stay valid.
     plain = plan_of(seeds=[0], run={"seed": 10}, arms={"grpo": None})
     assert plain[0].key == one_level[0].key
+
+
+def test_a_corruption_that_the_reward_does_not_know_is_refused_by_the_runs_name():
+    dialogue = {"task": {"type": "dialogue", "seed": 0, "preference_pairs": 64, "demonstrations": 64}}
+    runs = {"a": {"name": "f/grpo/seed-0", "settings": {**dialogue, "reward": {"flip": 0.1}}}}
+    with pytest.raises(ConfigError, match=r"f/grpo/seed-0: reward.flip: .*extremes"):
+        checked_shapes(runs)
+
+
+def test_runs_that_differ_in_their_seed_alone_have_one_shape():
+    settings = {"task": {"type": "arithmetic", "seed": 3, "demonstrations": 8}, "grpo": {"max_steps": 6}}
+    runs = {str(seed): {"name": str(seed), "settings": {**settings, "seed": seed}} for seed in range(3)}
+    shapes = checked_shapes(runs)
+    assert list(shapes) == ["0", "1", "2"]
+    assert shapes["0"] is shapes["2"]
+    assert shapes["0"] == {"max_steps": 6, "updates_per_generation": 2}

@@ -1,25 +1,23 @@
 """Worker processes: they end with their parent, and say why they ended."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-from geoalign.lab.compare.processes import WorkerProcess, last_line
+from geoalign.lab.compare.pool import WorkerProcess, last_line
 from geoalign.lab.compare.worker import measured
 
 
-def ended(process: WorkerProcess, seconds: float = 60) -> int | None:
+def ended(process, seconds=60):
     deadline = time.monotonic() + seconds
     while (code := process.exit_code()) is None and time.monotonic() < deadline:
         time.sleep(0.05)
     return code
 
 
-def alive(number: int) -> bool:
+def alive(number):
     try:
         state = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0]
     except FileNotFoundError:
@@ -27,20 +25,20 @@ def alive(number: int) -> bool:
     return state != "Z"
 
 
-def test_a_broken_job_is_told_by_the_last_line_of_the_log(tmp_path: Path) -> None:
+def test_a_broken_job_is_told_by_the_last_line_of_the_log(tmp_path):
     process = WorkerProcess({}, log=tmp_path / "a" / "worker.log", threads=1)
     assert ended(process) == 1
     assert process.error() == "KeyError: 'kind'"
     assert "Traceback" in process.log.read_text()
 
 
-def test_a_worker_and_its_helpers_end_when_the_parent_is_killed(tmp_path: Path) -> None:
+def test_a_worker_and_its_helpers_end_when_the_parent_is_killed(tmp_path):
     code = (
         "import sys, time\n"
         "from pathlib import Path\n"
-        "from geoalign.lab.compare import processes\n"
-        "processes._WORKER = 'geoalign_test_worker'\n"
-        "print(processes.WorkerProcess({}, log=Path(sys.argv[1]), threads=1).number, flush=True)\n"
+        "from geoalign.lab.compare import pool\n"
+        "pool._WORKER = 'geoalign_test_worker'\n"
+        "print(pool.WorkerProcess({}, log=Path(sys.argv[1]), threads=1)._process.pid, flush=True)\n"
         "time.sleep(60)"
     )
     # The real worker's watch, around a job that only waits for a helper of its own.
@@ -59,7 +57,6 @@ def test_a_worker_and_its_helpers_end_when_the_parent_is_killed(tmp_path: Path) 
         stdout=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])},
     )
-    assert parent.stdout is not None
     worker = int(parent.stdout.readline())
     deadline = time.monotonic() + 60
     while not last_line(log) and time.monotonic() < deadline:
@@ -77,7 +74,7 @@ def test_a_worker_and_its_helpers_end_when_the_parent_is_killed(tmp_path: Path) 
     assert not alive(helper)
 
 
-def test_seconds_are_summed_over_starts_and_unknown_after_a_kill() -> None:
+def test_seconds_are_summed_over_starts_and_unknown_after_a_kill():
     start = {"started": 0.0}
     first = {"seconds": 2.0, "peak_memory_bytes": 30}
     second = {"seconds": 3.0, "peak_memory_bytes": 20}

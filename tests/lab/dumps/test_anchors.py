@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.dumps.labels import read_anchors
-from geoalign.lab.store.curation import CurationTables, restored, safe
+from geoalign.lab.store.curation import restored, safe
 
 ROWS = [
     {"prompt": "1+1", "response": "2", "reward": 1, "group": "a"},
@@ -79,13 +79,6 @@ def test_a_cell_is_the_text_again(text):
     """But for a text that looks as if it had been made safe already, and control characters."""
     quoted = text.startswith("'") and safe(text[1:]) != text[1:]
     assert restored(safe(text)) == (text[1:] if quoted else text)
-
-
-def test_the_columns_are_those_that_a_curation_writes(tmp_path):
-    with CurationTables(tmp_path, redact=False):
-        pass
-    names = (tmp_path / "flagged.csv").read_text(encoding="utf-8-sig").strip().split(",")
-    assert {"step", "line", "sample", "group", "prompt", "response", "label"} <= set(names)
 
 
 @pytest.mark.parametrize(

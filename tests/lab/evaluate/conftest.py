@@ -2,30 +2,21 @@
 
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-
-from geoalign.lab.config.run import TinyModelConfig
-from geoalign.lab.models.models import make_tiny_model, make_tokenizer, save
 
 sys.path.insert(0, str(Path(__file__).parent))
 from evaluating import Rewards, Scripted
 
 
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("models") / "tiny"
-    tokenizer = make_tokenizer(None, max_length=2048)
-    model = make_tiny_model(TinyModelConfig(hidden_size=16, layers=1, heads=2, max_length=2048), tokenizer, seed=0)
-    save(model, tokenizer, folder)
-    return folder
+@pytest.fixture
+def tiny(tiny_folder):
+    return tiny_folder
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> tuple[str, str]:
+def files(tmp_path):
     """A benchmark of three problems and a dialogue set of two prompts."""
     problems = [{"problem": f"What is {n}+1?", "answer": str(n + 1)} for n in range(3)]
     talks = [
@@ -38,23 +29,23 @@ def files(tmp_path: Path) -> tuple[str, str]:
 
 
 @pytest.fixture
-def scripted(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[str, int], str]], None]:
-    def use(answer: Callable[[str, int], str]) -> None:
-        def opened(model: Any, tokenizer: Any, config: Any) -> Scripted:
+def scripted(monkeypatch):
+    def use(answer):
+        def opened(model, tokenizer, config):
             engine = Scripted(answer)
             engine.tokenizer = tokenizer
             return engine
 
-        monkeypatch.setattr("geoalign.lab.evaluation.running.open_engine", opened)
+        monkeypatch.setattr("geoalign.lab.evaluate.command.open_engine", opened)
 
     return use
 
 
 @pytest.fixture
-def reward_model(monkeypatch: pytest.MonkeyPatch) -> Rewards:
+def reward_model(monkeypatch):
     found = Rewards()
 
-    def load(place: str, config: Any) -> Rewards:
+    def load(place, config):
         assert (place, config.device) == ("owner/reward", "cpu")
         return found
 

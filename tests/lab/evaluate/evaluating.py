@@ -4,9 +4,6 @@ import io
 import json
 import math
 import shutil
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 from rich.console import Console
@@ -15,53 +12,34 @@ from geoalign.lab.config.evaluate import EvaluateConfig, EvaluationScoring
 from geoalign.lab.config.requests import EvaluateRequest
 from geoalign.lab.config.reward_model import RewardModelConfig
 from geoalign.lab.evaluate.command import evaluate
-from geoalign.lab.evaluation.results import EvaluationScores
 from geoalign.lab.generation.engines import Generated
 
 
-def run(
-    models: Sequence[Path | str],
-    benchmarks: Sequence[str],
-    dialogues: Sequence[str],
-    output: Path,
-    *,
-    checkpoints: bool = False,
-    resume: bool = False,
-    save_responses: Path | None = None,
-    **values: Any,
-) -> tuple[EvaluationScores, str]:
+def run(models, benchmarks, dialogues, output, *, checkpoints=False, resume=False, save_responses=None, **values):
+    """What an evaluation came to, and what it said."""
     config = EvaluateConfig(**{"device": "cpu", "max_new_tokens": 8, "batch_size": 5, **values})
     console = Console(file=io.StringIO(), width=100)
     request = EvaluateRequest(
-        models=[str(model) for model in models],
-        benchmarks=benchmarks,
-        dialogues=dialogues,
-        output=output,
-        checkpoints=checkpoints,
-        resume=resume,
+        [str(model) for model in models], benchmarks, dialogues, output, checkpoints=checkpoints, resume=resume,
         save_responses=save_responses,
-    )
-    found = evaluate(config, request, console=console)
-    assert isinstance(console.file, io.StringIO)
-    return found, console.file.getvalue()
+    )  # fmt: skip
+    return evaluate(config, request, console=console), console.file.getvalue()
 
 
-def rows_of(output: Path) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = []
-    for path in sorted((output / "rows").rglob("*.parquet")):
-        with path.open("rb") as file:
-            rows += pq.read_table(file).to_pylist()
-    return rows
+def rows_of(output):
+    return [
+        row for path in sorted((output / "rows").rglob("*.parquet")) for row in pq.ParquetFile(path).read().to_pylist()
+    ]
 
 
 class Scripted:
     """Stands for a loaded model: answers by the number of the sample, which it counts itself."""
 
-    def __init__(self, answer: Callable[[str, int], str]) -> None:
-        self.answer, self.asked = answer, {}  # type: ignore[var-annotated]
-        self.tokenizer: Any = None
+    def __init__(self, answer):
+        self.answer, self.asked = answer, {}
+        self.tokenizer = None
 
-    def generate(self, prompts: Any, seeds: Any, *, temperature: float, max_new_tokens: int) -> list[Generated]:
+    def generate(self, prompts, seeds, *, temperature, max_new_tokens):
         found = []
         for ids in prompts:
             text = self.tokenizer.decode(ids)
@@ -69,17 +47,17 @@ class Scripted:
             found.append(Generated(self.answer(text, sample), 7, sample == 0))
         return found
 
-    def __enter__(self) -> "Scripted":
+    def __enter__(self):
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         pass
 
 
-def right_until(counts: dict[str, int]) -> Callable[[str, int], str]:
+def right_until(counts):
     """Of the responses to "What is N+1?" the first `counts[N]` are right."""
 
-    def answer(prompt: str, sample: int) -> str:
+    def answer(prompt, sample):
         number = prompt.partition("What is ")[2].partition("+")[0]
         right = int(number) + 1
         return f"so \\boxed{{{right if sample < counts[number] else 999}}}"
@@ -92,27 +70,27 @@ class Rewards:
 
     binary = False
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.counters = {"scored": 0, "too_long": 0}
         self.closed = False
 
-    def score(self, responses: Any, answers: Any, *, prompts: Any = None) -> list[float]:
+    def score(self, responses, answers, *, prompts=None):
         assert [message["role"] for message in prompts[0]] == ["user"]
         scores = [math.nan if len(text) == 1 else float(len(text)) for text in responses]
         self.counters["too_long"] += sum(map(math.isnan, scores))
         return scores
 
-    def __enter__(self) -> "Rewards":
+    def __enter__(self):
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         self.closed = True
 
 
 REWARD = EvaluationScoring(model=RewardModelConfig(path="owner/reward"))
 
 
-def run_folder(root: Path, tiny: Path, steps: Sequence[int], *, final: bool, last: bool = True) -> Path:
+def run_folder(root, tiny, steps, *, final, last=True):
     """A run folder as `geoalign train` leaves it, with copies of one model."""
     import yaml
 

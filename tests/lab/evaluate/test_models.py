@@ -1,8 +1,6 @@
 """What may be evaluated: models, runs, their checkpoints; and what is refused."""
 
 import shutil
-from pathlib import Path
-from typing import Any
 
 import pytest
 from evaluating import run, run_folder
@@ -10,9 +8,7 @@ from evaluating import run, run_folder
 from geoalign.errors import ConfigError
 
 
-def test_a_run_is_its_final_model_or_its_checkpoints(
-    tiny: Path, files: tuple[str, str], tmp_path: Path, scripted: Any
-) -> None:
+def test_a_run_is_its_final_model_or_its_checkpoints(tiny, files, tmp_path, scripted):
     scripted(lambda prompt, sample: "")
     root = run_folder(tmp_path / "a run", tiny, [10, 20, 30], final=True)
     # A checkpoint that a kill cut short does not count.
@@ -31,9 +27,7 @@ def test_a_run_is_its_final_model_or_its_checkpoints(
     assert own.models[0].model.template_options == {"enable_thinking": True}
 
 
-def test_several_models_have_names_of_their_own(
-    tiny: Path, files: tuple[str, str], tmp_path: Path, scripted: Any
-) -> None:
+def test_several_models_have_names_of_their_own(tiny, files, tmp_path, scripted):
     scripted(lambda prompt, sample: "")
     one, two = (run_folder(tmp_path / name / "run", tiny, [10, 20], final=False) for name in "ab")
     folders = [path / "checkpoints" / "rl" / "checkpoint-10" for path in (one, two)]
@@ -45,7 +39,7 @@ def test_several_models_have_names_of_their_own(
     assert sorted(path.name for path in (tmp_path / "out" / "rows").iterdir()) == sorted(names)
 
 
-def test_models_that_are_none_are_refused(tiny: Path, files: tuple[str, str], tmp_path: Path) -> None:
+def test_models_that_are_none_are_refused(tiny, files, tmp_path):
     adapters = tmp_path / "adapters"
     adapters.mkdir()
     (adapters / "adapter_config.json").write_text("{}")

@@ -7,22 +7,19 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
-from typing import Any
 
 import pytest
-from evaluating import rows_of, run
+from command_line import call
+from evaluating import right_until, rows_of, run
 
 from geoalign.errors import ConfigError
 from geoalign.lab.config.evaluate import EvaluationScoring
-from geoalign.lab.generation.engines import Generated, TransformersEngine
+from geoalign.lab.generation.engines import TransformersEngine
 
 
-def test_resuming_after_every_stop(
-    tiny: Path, files: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_resuming_after_every_stop(tiny, files, tmp_path, monkeypatch):
     sets = [files[0]], [files[1]]
-    values: dict[str, Any] = {"samples": {"aime24": 8, "helpful": 3}, "problems": 2}
+    values = {"samples": {"aime24": 8, "helpful": 3}, "problems": 2}
     _, said = run([tiny], *sets, tmp_path / "whole", **values)
     assert "first 2 of 3 problems" in said
     expected = rows_of(tmp_path / "whole")
@@ -32,7 +29,7 @@ def test_resuming_after_every_stop(
 
     generate, calls = TransformersEngine.generate, [0]
 
-    def stopping(self: TransformersEngine, *arguments: Any, **options: Any) -> list[Generated]:
+    def stopping(self, *arguments, **options):
         calls[0] += 1
         if calls[0] % 2 == 0:
             raise KeyboardInterrupt
@@ -69,16 +66,14 @@ def test_resuming_after_every_stop(
         ({"reward": EvaluationScoring(timeout=1.0)}, "reward.timeout: expected 5.0"),
     ],
 )
-def test_other_settings_are_refused_by_key(
-    tiny: Path, files: tuple[str, str], tmp_path: Path, scripted: Any, values: dict[str, Any], said: str
-) -> None:
+def test_other_settings_are_refused_by_key(tiny, files, tmp_path, scripted, values, said):
     scripted(lambda prompt, sample: "")
     run([tiny], [files[0]], [], tmp_path / "out", samples=1)
     with pytest.raises(ConfigError, match=said):
         run([tiny], [files[0]], [], tmp_path / "out", resume=True, **{"samples": 1, **values})
 
 
-def test_another_model_or_set_is_refused(tiny: Path, files: tuple[str, str], tmp_path: Path, scripted: Any) -> None:
+def test_another_model_or_set_is_refused(tiny, files, tmp_path, scripted):
     scripted(lambda prompt, sample: "")
     run([tiny], [files[0]], [], tmp_path / "out")
     with pytest.raises(ConfigError, match=r"sets\.helpful\.digest: expected nothing"):
@@ -95,7 +90,7 @@ def test_another_model_or_set_is_refused(tiny: Path, files: tuple[str, str], tmp
 
 
 @pytest.mark.slow
-def test_killed_it_comes_to_the_same_rows(tiny: Path, files: tuple[str, str], tmp_path: Path) -> None:
+def test_killed_it_comes_to_the_same_rows(tiny, files, tmp_path):
     command = [
         sys.executable, "-m", "geoalign", "evaluate", str(tiny), "--benchmark", files[0], "--set", "device=cpu",
         "--set", "batch_size=2", "--max-new-tokens", "150", "--output",
@@ -113,3 +108,38 @@ def test_killed_it_comes_to_the_same_rows(tiny: Path, files: tuple[str, str], tm
     assert 4 <= len(list((tmp_path / "killed").rglob("*.parquet"))) < 12
     run([tiny], [files[0]], [], tmp_path / "killed", resume=True, **values)
     assert rows_of(tmp_path / "killed") == rows_of(tmp_path / "whole")
+
+
+@pytest.fixture
+def evaluate(tiny, files, tmp_path, monkeypatch):
+    """Evaluates the tiny model on the benchmark with these options more; returns the exit code."""
+    asked = ("--benchmark", files[0], "--output", tmp_path / "out", "--max-new-tokens", "8", "--set", "device=cpu")
+    return lambda *more: call(monkeypatch, "evaluate", tiny, *asked, *more)
+
+
+def test_the_command_line(evaluate, capsys, scripted):
+    scripted(right_until({"0": 1, "1": 1, "2": 1}))
+    twice = ("--samples", "aime24=2")
+    assert evaluate(*twice) == 0
+    assert "aime24 avg@2" in capsys.readouterr().out
+    assert evaluate(*twice) == 2
+    assert "add --resume" in capsys.readouterr().err
+    assert evaluate(*twice, "--resume") == 0
+    assert evaluate(*twice, "--resume", "--greedy") == 2
+    assert "samples: expected 1 with temperature=0" in capsys.readouterr().err
+    assert evaluate("--greedy", "--temperature", "1") == 2
+    assert "--greedy: expected without --temperature" in capsys.readouterr().err
+    assert evaluate("--pass-at-k", "--samples", "x") == 2
+
+
+def test_stopped_by_hand_it_says_how_to_go_on(evaluate, tiny, capsys, scripted):
+    def stop(prompt, sample):
+        raise KeyboardInterrupt
+
+    scripted(stop)
+    assert evaluate() == 130
+    said = capsys.readouterr().err
+    assert f"Go on with: geoalign evaluate {tiny} --benchmark" in said
+    assert said.rstrip().endswith("--resume")
+    scripted(lambda prompt, sample: "")
+    assert evaluate("--resume") == 0

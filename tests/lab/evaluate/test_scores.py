@@ -1,17 +1,15 @@
 """`geoalign evaluate` from end to end: scripted answers with known scores, by rule and by reward model."""
 
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
-from evaluating import REWARD, Rewards, right_until, rows_of, run
+from evaluating import REWARD, right_until, rows_of, run
 
 from geoalign.errors import UnscoredError
 from geoalign.lab.evaluation.responses import read_responses
 
 
-def test_known_answers_have_known_scores(tiny: Path, files: tuple[str, str], tmp_path: Path, scripted: Any) -> None:
+def test_known_answers_have_known_scores(tiny, files, tmp_path, scripted):
     scripted(right_until({"0": 1, "1": 3, "2": 0, "3": 1, "4": 0, "5": 1}))
     amc = tmp_path / "amc.jsonl"
     amc.write_text(
@@ -20,11 +18,8 @@ def test_known_answers_have_known_scores(tiny: Path, files: tuple[str, str], tmp
     found, said = run([tiny], [files[0], f"amc23={amc}"], [], tmp_path / "out", samples={"aime24": 4, "amc23": 1})
     aime, other = found.models[0].sets
     # 1, 3 and 0 of 4; of one response each two are right.
-    assert aime.accuracy is not None
-    assert other.accuracy is not None
     assert (aime.accuracy.estimate, other.accuracy.estimate) == pytest.approx((4 / 12, 2 / 3))
     assert {k: v.estimate for k, v in aime.pass_at_k.items()} == pytest.approx({1: 1 / 3, 2: 0.5, 4: 2 / 3})
-    assert found.models[0].average is not None
     assert found.models[0].average.estimate == pytest.approx((1 / 3 + 2 / 3) / 2)
     written = json.loads((tmp_path / "out" / "results.json").read_text())
     assert written["models"]["tiny"]["sets"]["aime24"]["pass_at_k"]["2"]["estimate"] == pytest.approx(0.5)
@@ -46,9 +41,7 @@ def test_known_answers_have_known_scores(tiny: Path, files: tuple[str, str], tmp
     assert not (tmp_path / "out" / "figures" / "pass-at-k-amc23.svg").exists()
 
 
-def test_hostile_responses_reach_every_file_whole(
-    tiny: Path, files: tuple[str, str], tmp_path: Path, scripted: Any
-) -> None:
+def test_hostile_responses_reach_every_file_whole(tiny, files, tmp_path, scripted):
     texts = ["a\ud800b", "\x00\x07\x1b[2J", "\u202e\u2028", "</script>\\boxed{" * 30, "", "💥"]
     scripted(lambda prompt, sample: texts[sample])
     _, said = run([tiny], [files[0]], [files[1]], tmp_path / "out", samples=6, save_responses=tmp_path / "r.jsonl.gz")
@@ -65,14 +58,11 @@ def test_hostile_responses_reach_every_file_whole(
     assert "\x1b[2J" not in said
 
 
-def test_dialogues_are_scored_by_a_reward_model(
-    tiny: Path, files: tuple[str, str], tmp_path: Path, scripted: Any, reward_model: Rewards
-) -> None:
+def test_dialogues_are_scored_by_a_reward_model(tiny, files, tmp_path, scripted, reward_model):
     texts = ["long", "x", "longer"]
     scripted(lambda prompt, sample: texts[sample])
     found, said = run([tiny], [], [files[1]], tmp_path / "out", samples=3, reward=REWARD)
     (helpful,) = found.models[0].sets
-    assert helpful.reward is not None
     assert (helpful.reward.estimate, helpful.unscored, dict(helpful.counts)) == (5.0, 2, {"not_text": 0, "too_long": 2})
     assert reward_model.closed
     assert "of 6 responses 2 too_long, 2 without a score" in said
@@ -80,9 +70,7 @@ def test_dialogues_are_scored_by_a_reward_model(
     assert json.loads((tmp_path / "out" / "results.json").read_text())["models"]["tiny"]["average"] is None
 
 
-def test_too_few_scores_stop_it_and_nothing_is_lost(
-    tiny: Path, files: tuple[str, str], tmp_path: Path, scripted: Any, reward_model: Rewards
-) -> None:
+def test_too_few_scores_stop_it_and_nothing_is_lost(tiny, files, tmp_path, scripted, reward_model):
     texts = ["long"] * 3 + ["x"] * 3
     scripted(lambda prompt, sample: texts[sample])
     with pytest.raises(UnscoredError, match=r"a batch of helpful .*too_long 3.*--resume"):

@@ -1,5 +1,4 @@
 import pytest
-import torch
 
 from geoalign.lab.config.run import TinyModelConfig
 from geoalign.lab.models.models import make_tiny_model, make_tokenizer
@@ -13,9 +12,3 @@ def tokenizer():
 @pytest.fixture
 def model(tokenizer):
     return make_tiny_model(TinyModelConfig(hidden_size=32, layers=2, heads=2), tokenizer, seed=0)
-
-
-@pytest.fixture
-def generator_state():
-    """The state of torch's CPU generator, to be compared with a later one."""
-    return torch.get_rng_state

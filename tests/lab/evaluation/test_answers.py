@@ -83,24 +83,15 @@ def _even_only(prompt):
 
 @pytest.mark.parametrize("batch_size", [1, 2, 64])
 def test_accuracy_counts_the_responses_that_are_correct(tokenizer, batch_size):
-    seen = []
-    result = evaluated(
-        Script(tokenizer, _even_only),
-        tokenizer,
-        _problems(5),
-        Exact(),
-        batch_size=batch_size,
-        max_new_tokens=20,
-        progress=seen.append,
-    )
+    seen, options = [], {"batch_size": batch_size, "max_new_tokens": 20}
+    model = Script(tokenizer, _even_only)
+    result = evaluated(model, tokenizer, _problems(5), Exact(), progress=seen.append, **options)
     # Numbers 0, 2 and 4 of 0..4 are even.
     assert (result.correct, result.count, result.accuracy) == (3, 5, 0.6)
-    assert [row.correct for row in result.rows] == [True, False, True, False, True]
-    assert [row.prompt.problem.id for row in result.rows] == ["p0", "p1", "p2", "p3", "p4"]
+    assert [(row.prompt.problem.id, row.correct) for row in result.rows] == [(f"p{n}", n % 2 == 0) for n in range(5)]
     assert result.rows[0].response == r"\boxed{1}"
     # Nine characters and the end.
-    assert result.rows[0].generated.tokens == 10
-    assert not result.rows[0].generated.truncated
+    assert (result.rows[0].generated.tokens, result.rows[0].generated.truncated) == (10, False)
     assert seen[-1] == 5
 
 
@@ -118,21 +109,13 @@ class Length:
 
 
 def test_a_continuous_reward_has_a_mean_and_no_accuracy(tokenizer):
-    source = Length()
-    texts = {0: "1", 1: "", 2: "12345"}
+    source, texts = Length(), {0: "1", 1: "", 2: "12345"}
+    model = Script(tokenizer, lambda prompt: texts[int(prompt.rstrip("=").split("+")[1])])
 
     def gold(problem, response):
         return None if problem.id == "p1" else len(response) / 10
 
-    result = evaluated(
-        Script(tokenizer, lambda prompt: texts[int(prompt.rstrip("=").split("+")[1])]),
-        tokenizer,
-        _problems(3),
-        source,
-        batch_size=2,
-        max_new_tokens=20,
-        gold_utility=gold,
-    )
+    result = evaluated(model, tokenizer, _problems(3), source, batch_size=2, max_new_tokens=20, gold_utility=gold)
     # Lengths 1 and 5; the empty response has no score, and p1 no gold utility: (0.1 + 0.5) / 2.
     assert result.reward == 3.0
     assert result.gold_utility == pytest.approx(0.3)
@@ -140,22 +123,24 @@ def test_a_continuous_reward_has_a_mean_and_no_accuracy(tokenizer):
     assert source.prompts == [list(problem.prompt) for problem in _problems(3)]
 
 
-def _responses(model, tokenizer, **values):
-    options = {"batch_size": 3, "max_new_tokens": 8, "samples": 2, "temperature": 1.0, "seed": 1, **values}
-    result = evaluated(model, tokenizer, _problems(4), Exact(), **options)
+DRAWN = {"max_new_tokens": 8, "samples": 2, "temperature": 1.0, "seed": 1}
+
+
+def _responses(model, tokenizer, batch_size=3, problems=slice(4)):
+    result = evaluated(model, tokenizer, _problems(4)[problems], Exact(), batch_size=batch_size, **DRAWN)
     return [row.response for row in result.rows]
 
 
-def test_an_evaluation_leaves_no_trace(model, tokenizer, generator_state):
+def test_an_evaluation_leaves_no_trace(model, tokenizer):
     model.train()
     model.model.layers[1].eval()
     modes = [module.training for module in model.modules()]
-    before = generator_state()
+    before = torch.get_rng_state()
     weights = {name: value.clone() for name, value in model.state_dict().items()}
     side = tokenizer.padding_side = "right"
     _responses(model, tokenizer)
     assert [module.training for module in model.modules()] == modes
-    assert torch.equal(generator_state(), before)
+    assert torch.equal(torch.get_rng_state(), before)
     assert tokenizer.padding_side == side
     assert all(torch.equal(value, weights[name]) for name, value in model.state_dict().items())
 
@@ -163,10 +148,7 @@ def test_an_evaluation_leaves_no_trace(model, tokenizer, generator_state):
 def test_what_is_drawn_depends_on_neither_the_batch_nor_the_problems_beside_it(model, tokenizer):
     together = _responses(model, tokenizer, batch_size=8)
     assert _responses(model, tokenizer, batch_size=1) == together
-    alone = evaluated(
-        model, tokenizer, _problems(4)[2:3], Exact(), batch_size=3, max_new_tokens=8, samples=2, temperature=1.0, seed=1
-    )
-    assert [row.response for row in alone.rows] == together[4:6]
+    assert _responses(model, tokenizer, problems=slice(2, 3)) == together[4:6]
 
 
 class OneOf(Processes):
@@ -177,12 +159,12 @@ class OneOf(Processes):
         return [item for part in MADE for item in part]
 
 
-MADE: list = []
+MADE = []
 
 
 @pytest.mark.parametrize("count", [2, 3])
 def test_several_processes_give_the_answers_of_one(model, tokenizer, count):
-    options = {"batch_size": 3, "max_new_tokens": 8, "samples": 2, "temperature": 1.0, "seed": 1}
+    options = {"batch_size": 3, **DRAWN}
     alone = evaluated(model, tokenizer, _problems(4), Length(), **options)
     assert len({row.response for row in alone.rows}) == 8
     MADE.clear()

@@ -1,6 +1,5 @@
 import math
 
-from geoalign.errors import ConfigError
 from geoalign.lab.config.dialogue import DialogueConfig
 from geoalign.lab.evaluation.scores import hold_out_prompts, pair_accuracy
 from geoalign.lab.tasks import make_task
@@ -42,15 +41,6 @@ def test_accuracy_by_hand():
         "against_shortcut_count": 2,
         "unscored": 1,
     }
-
-
-def test_a_task_without_a_shortcut_has_no_such_pairs():
-    def unknown(response):
-        raise ConfigError("no shortcut")
-
-    found = pair_accuracy(Lengths(), pairs(("aaa", "a")), unknown)
-    assert (found["accuracy"], found["with_shortcut"], found["against_shortcut"]) == (1.0, None, None)
-    assert pair_accuracy(Lengths(), [], unknown)["accuracy"] is None
 
 
 def test_all_pairs_of_a_prompt_are_on_one_side():

@@ -1,6 +1,4 @@
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -9,7 +7,7 @@ from hypothesis import strategies as st
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.evaluation.responses import SavedResponse, read_responses, write_responses
 
-GOOD: dict[str, Any] = {
+GOOD = {
     "set": "helpful",
     "id": "7",
     "sample": 0,
@@ -36,25 +34,25 @@ rows = st.builds(
 )
 
 
-def written(path: Path, *lines: str) -> Path:
+def written(path, *lines):
     path.write_bytes("".join(line + "\n" for line in lines).encode("utf-8"))
     return path
 
 
 @pytest.mark.parametrize("name", ["r.jsonl", "r.jsonl.gz"])
-def test_what_is_written_is_read_back(name: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_what_is_written_is_read_back(name, tmp_path_factory):
     path = tmp_path_factory.mktemp("responses") / name
 
-    @settings(max_examples=25)
+    @settings(max_examples=10)
     @given(st.lists(rows, min_size=1, max_size=3, unique_by=lambda row: row.key))
-    def check(given_rows: list[SavedResponse]) -> None:
+    def check(given_rows):
         write_responses(path, given_rows)
         assert list(read_responses(path).values()) == given_rows
 
     check()
 
 
-def test_further_keys_are_passed_over_and_a_second_response_under_one_key_is_refused(tmp_path: Path) -> None:
+def test_further_keys_are_passed_over_and_a_second_response_under_one_key_is_refused(tmp_path):
     path = written(tmp_path / "r.jsonl", "", json.dumps({**GOOD, "reward": 0.5}), "", json.dumps({**GOOD, "sample": 1}))
     assert list(read_responses(path)) == [("helpful", "7", 0), ("helpful", "7", 1)]
     written(path, json.dumps(GOOD), json.dumps({**GOOD, "response": "other"}))
@@ -75,14 +73,14 @@ def test_further_keys_are_passed_over_and_a_second_response_under_one_key_is_ref
         ({"prompt": [{"role": "judge", "content": "x"}]}, "prompt.0.role: Input should be 'system', 'user'"),
     ],
 )
-def test_a_wrong_field_is_named_with_its_line(change: dict[str, Any], said: str, tmp_path: Path) -> None:
+def test_a_wrong_field_is_named_with_its_line(change, said, tmp_path):
     path = written(tmp_path / "r.jsonl", json.dumps(GOOD), json.dumps({**GOOD, "sample": 1, **change}))
     with pytest.raises(InputError, match=r"r\.jsonl, line 2: ") as caught:
         read_responses(path)
     assert said in str(caught.value)
 
 
-def test_broken_and_empty_files(tmp_path: Path) -> None:
+def test_broken_and_empty_files(tmp_path):
     with pytest.raises(ConfigError, match="expected a file of responses, got none there"):
         read_responses(tmp_path / "none.jsonl")
     with pytest.raises(ConfigError, match=r"ends in \.jsonl or \.jsonl\.gz"):

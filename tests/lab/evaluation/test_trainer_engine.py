@@ -1,29 +1,27 @@
 """Evaluations by the trainer's own engine, with a stand-in for vLLM's."""
 
-from __future__ import annotations
-
 import inspect
 from types import SimpleNamespace
-from typing import Any
 
+import pytest
 from trl.generation.vllm_generation import VLLMGeneration
 
-from geoalign.lab.generation.engines import Generated, TrainerEngine, engine_of
+from geoalign.lab.generation.engines import Generated, TrainerEngine, end_tokens, engine_of, response_length
 
 
 class Echo:
     """Answers each prompt with its own tokens reversed; remembers under which settings."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.temperature, self.top_p, self.top_k, self.min_p = 0.7, 0.9, 50, 0.1
         self.repetition_penalty, self.max_completion_length = 1.1, 99
         self.synced = 0
-        self.calls: list[dict[str, Any]] = []
+        self.calls = []
 
-    def sync_weights(self) -> None:
+    def sync_weights(self):
         self.synced += 1
 
-    def generate(self, prompts: list[list[int]], images: Any, num_generations: int) -> Any:
+    def generate(self, prompts, images, num_generations):
         settings = {name: value for name, value in vars(self).items() if name not in ("synced", "calls")}
         self.calls.append({"images": images, "num_generations": num_generations, **settings})
         if not prompts:
@@ -32,7 +30,7 @@ class Echo:
         return prompts, completions, [[[0.0] for _ in ids] for ids in completions], None
 
 
-def trainer_with(engine: Any) -> Any:
+def trainer_with(engine):
     tokenizer = SimpleNamespace(eos_token_id=9, decode=lambda ids, skip_special_tokens: ",".join(map(str, ids)))
     return SimpleNamespace(
         vllm_generation=engine,
@@ -43,34 +41,24 @@ def trainer_with(engine: Any) -> Any:
     )
 
 
-def test_settings_of_the_evaluation_hold_while_it_generates() -> None:
+def test_settings_of_the_evaluation_hold_while_it_generates():
     engine = Echo()
     before = dict(vars(engine))
     trainer = TrainerEngine(trainer_with(engine))
     # Ends with either of two tokens, the tokenizer's 9 and the model's 8.
     found = trainer.generate([[9, 2, 3], [4], [8, 4]], [0, 1, 2], temperature=0.5, max_new_tokens=7)
     assert found == [Generated("3,2,9", 3, False), Generated("4", 1, True), Generated("4,8", 2, False)]
-    assert engine.calls == [
-        {
-            "images": None,
-            "num_generations": 1,
-            "temperature": 0.5,
-            "top_p": 1.0,
-            "top_k": 0,
-            "min_p": None,
-            "repetition_penalty": 1.0,
-            "max_completion_length": 7,
-        }
-    ]
+    asked = {"images": None, "num_generations": 1, "max_completion_length": 7}
+    drawn = {"temperature": 0.5, "top_p": 1.0, "top_k": 0, "min_p": None, "repetition_penalty": 1.0}
+    assert engine.calls == [asked | drawn]
     left = {name: value for name, value in vars(engine).items() if name not in ("synced", "calls")}
     assert left == {name: before[name] for name in left}
 
 
-def test_weights_are_sent_once_for_each_step() -> None:
+def test_weights_are_sent_once_for_each_step():
     engine = Echo()
     trainer = trainer_with(engine)
     found = engine_of(trainer)
-    assert found is not None
     for step, synced in ((0, 1), (0, 1), (3, 2)):
         trainer.state.global_step = step
         found.generate([[1]], [0], temperature=1.0, max_new_tokens=1)
@@ -78,10 +66,25 @@ def test_weights_are_sent_once_for_each_step() -> None:
         assert trainer._last_loaded_step == step
 
 
-def test_trl_has_what_is_used_of_it() -> None:
+def test_trl_has_what_is_used_of_it():
     """The names on which this rests, in the TRL that is installed."""
     assert {"prompts", "images", "num_generations"} <= set(inspect.signature(VLLMGeneration.generate).parameters)
     assert hasattr(VLLMGeneration, "sync_weights")
     known = set(inspect.signature(VLLMGeneration.__init__).parameters)
     names = {"temperature", "top_p", "top_k", "min_p", "repetition_penalty", "max_completion_length"}
     assert names <= known
+
+
+@pytest.mark.parametrize(
+    ("named", "own", "expected"), [([7, 9], 7, {7, 9}), (5, 7, {5, 7}), (None, 7, {7}), (None, None, set())]
+)
+def test_every_token_that_ends_a_response_counts(named, own, expected):
+    model = SimpleNamespace(generation_config=SimpleNamespace(eos_token_id=named))
+    assert end_tokens(model, SimpleNamespace(eos_token_id=own)) == expected
+
+
+def test_a_response_ends_at_the_first_end_token():
+    # Qwen3 ends with either of two tokens, and pads with the second.
+    tokens = [4, 4, 9, 9, 9]
+    assert response_length(tokens, frozenset({7, 9})) == (3, True)
+    assert response_length(tokens, frozenset({7})) == (5, False)

@@ -1,9 +1,7 @@
 """Fixtures of the judge's tests; what they share stands in judge_server.py."""
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,11 +10,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 from judge_server import JudgeServer
 
 from geoalign.lab.config.judge import JudgeConfig
-from geoalign.lab.evaluation.responses import SavedResponse, write_responses
+from geoalign.lab.evaluation.responses import write_responses
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[JudgeServer]:
+def server(monkeypatch):
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "OPENAI_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     running = JudgeServer()
@@ -25,10 +23,10 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[JudgeServer]:
 
 
 @pytest.fixture
-def settings(server: JudgeServer) -> Callable[..., JudgeConfig]:
+def settings(server):
     """The server's settings, impatient enough for tests."""
 
-    def make(**changes: Any) -> JudgeConfig:
+    def make(**changes):
         quick = {"timeout": 5.0, "patience": 0.5, "concurrency": 4}
         return JudgeConfig(**{"base_url": server.url, "model": "test-judge", **quick, **changes})
 
@@ -36,10 +34,10 @@ def settings(server: JudgeServer) -> Callable[..., JudgeConfig]:
 
 
 @pytest.fixture
-def saved(tmp_path: Path) -> Callable[[str, Sequence[SavedResponse]], Path]:
+def saved(tmp_path):
     """Writes a response file of that name."""
 
-    def save(name: str, rows: Sequence[SavedResponse]) -> Path:
+    def save(name, rows):
         path = tmp_path / name
         write_responses(path, rows)
         return path

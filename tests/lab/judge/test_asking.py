@@ -3,33 +3,33 @@ import json
 from collections.abc import Callable
 
 import pytest
-from judge_server import JudgeServer, Reply, verdict
+from judge_server import Reply, verdict
 
 from geoalign.lab.config.judge import JudgeConfig
 from geoalign.lab.http_client import BadReplyError
-from geoalign.lab.judge.asking import Comparison, Verdict, ask_local, endpoint, judge_messages, parse_verdict
+from geoalign.lab.judge.asking import JudgeVerdict, Question, ask_local, endpoint, judge_messages, parse_verdict
 
 Settings = Callable[..., JudgeConfig]
 
-ONE = Comparison(({"role": "user", "content": "Hello"},), "left", "a right one")
+ONE = Question(({"role": "user", "content": "Hello"},), "left", "a right one")
 GOOD = verdict("model_b", 0.25, 0.75)
 ANSWER = '{"overall_winner": "model_b", "model_a_score": 0.25, "model_b_score": 0.75}'
 
 
-def ask(config: JudgeConfig, comparison: Comparison = ONE) -> str:
-    async def once() -> str:
+def ask(config, comparison=ONE):
+    async def once():
         async with endpoint(config) as judge:
             return await judge(comparison)
 
     return asyncio.run(once())
 
 
-def text(winner: object = "model_a", a: object = 0.8, b: object = 0.6) -> str:
+def text(winner="model_a", a=0.8, b=0.6):
     return json.dumps({"overall_winner": winner, "model_a_score": a, "model_b_score": b})
 
 
-def said(winner: str, a: float, b: float) -> Verdict:
-    return Verdict(overall_winner=winner, model_a_score=a, model_b_score=b)  # type: ignore[arg-type]
+def said(winner, a, b):
+    return JudgeVerdict(overall_winner=winner, model_a_score=a, model_b_score=b)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def said(winner: str, a: float, b: float) -> Verdict:
         (f"```\r\n{text()}\r\n```\n", said("model_a", 0.8, 0.6)),
     ],
 )
-def test_verdicts(answer: str, expected: Verdict) -> None:
+def test_verdicts(answer, expected):
     assert parse_verdict(answer) == expected
 
 
@@ -70,21 +70,21 @@ def test_verdicts(answer: str, expected: Verdict) -> None:
         text("tie", 0.5, float("inf")),
     ],
 )
-def test_anything_else_is_malformed(answer: str) -> None:
+def test_anything_else_is_malformed(answer):
     assert parse_verdict(answer) is None
 
 
-def test_the_local_rule_by_hand() -> None:
+def test_the_local_rule_by_hand():
     prompt = ({"role": "user", "content": "cooking soup"}, {"role": "user", "content": "What do blue whales eat?"})
     # Words of the last turn: what, do, blue, whales, eat; the first response has 3 of 5, the second none.
-    answer = asyncio.run(ask_local(Comparison(prompt, "Blue whales eat krill.", "cooking soup")))
+    answer = asyncio.run(ask_local(Question(prompt, "Blue whales eat krill.", "cooking soup")))
     assert parse_verdict(answer) == said("model_a", 0.6, 0.0)
-    assert parse_verdict(asyncio.run(ask_local(Comparison(prompt, "", "?!")))) == said("tie", 0.0, 0.0)
+    assert parse_verdict(asyncio.run(ask_local(Question(prompt, "", "?!")))) == said("tie", 0.0, 0.0)
 
 
-def test_the_request(server: JudgeServer, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_request(server, settings, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
-    server.says(GOOD)
+    server.reply = lambda request: GOOD
     assert ask(settings(request={"seed": 3, "max_tokens": None, "max_completion_tokens": 64})) == ANSWER
     assert server.paths == ["/v1/chat/completions"]
     assert server.requests == [
@@ -109,7 +109,7 @@ def test_the_request(server: JudgeServer, settings: Settings, monkeypatch: pytes
         "[" * 100_000,
     ],
 )
-def test_what_is_no_completion_is_an_error(body: str, server: JudgeServer, settings: Settings) -> None:
-    server.says(Reply(body))
+def test_what_is_no_completion_is_an_error(body, server, settings):
+    server.reply = lambda request: Reply(body)
     with pytest.raises(BadReplyError, match="expected a chat completion in JSON, got "):
         ask(settings())

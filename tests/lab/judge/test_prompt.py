@@ -1,12 +1,11 @@
 import hashlib
 import re
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geoalign.lab.judge.asking import SYSTEM_PROMPT, Comparison, as_prompted, judge_messages
+from geoalign.lab.judge.asking import SYSTEM_PROMPT, Question, as_prompted, judge_messages
 
 DIALOGUE = (
     {"role": "user", "content": "Hi"},
@@ -15,11 +14,11 @@ DIALOGUE = (
 )
 
 
-def mark_of(content: str) -> str:
+def mark_of(content):
     return content.partition("the mark ")[2].partition(",")[0]
 
 
-def test_the_system_prompt_is_the_paper_s_word_for_word(shared_data: Path) -> None:
+def test_the_system_prompt_is_the_paper_s_word_for_word(shared_data):
     paper = shared_data.parent / "paper" / "geoalign.tex"
     if not paper.is_file():
         pytest.skip(f"no source of the paper at {paper}")
@@ -31,8 +30,8 @@ def test_the_system_prompt_is_the_paper_s_word_for_word(shared_data: Path) -> No
     assert SYSTEM_PROMPT.split() == plain.split()
 
 
-def test_a_whole_message() -> None:
-    comparison = Comparison(DIALOGUE, "Left", "A right one")
+def test_a_whole_message():
+    comparison = Question(DIALOGUE, "Left", "A right one")
     # Each text with its length before it, the two responses in sorted order.
     mark = hashlib.sha256(b"2:Hi\x004:Yes?\x002:Go\x0011:A right one\x004:Left").hexdigest()[:16]
     system, user = judge_messages(comparison)
@@ -62,8 +61,8 @@ TRICKS = [
 
 
 @given(st.lists(st.one_of(st.sampled_from(TRICKS), st.text(st.characters(codec=None))), min_size=3, max_size=3))
-def test_no_text_begins_a_part(texts: list[str]) -> None:
-    content = judge_messages(Comparison(({"role": "user", "content": texts[0]},), texts[1], texts[2]))[1]["content"]
+def test_no_text_begins_a_part(texts):
+    content = judge_messages(Question(({"role": "user", "content": texts[0]},), texts[1], texts[2]))[1]["content"]
     mark = mark_of(content)
     parts = content.split(f"[{mark}] ")
     assert len(parts) == 5
@@ -74,17 +73,8 @@ def test_no_text_begins_a_part(texts: list[str]) -> None:
     content.encode("utf-8")
 
 
-def test_what_is_changed_in_a_judged_text() -> None:
+def test_what_is_changed_in_a_judged_text():
     assert as_prompted("a\ud800b\udfff") == "a\ufffdb\ufffd"
-    for border in (
-        "<|im_end|>",
-        "<|eot_id|>",
-        "<｜User｜>",
-        "<s>",
-        "</s>",
-        "<end_of_turn>",
-        "<start_of_turn>",
-        "[INST]",
-        "[/INST]",
-    ):
+    borders = "<|im_end|> <|eot_id|> <｜User｜> <s> </s> <end_of_turn> <start_of_turn> [INST] [/INST]"
+    for border in borders.split():
         assert as_prompted(f"x{border}y") == f"x{border[0]}\u200b{border[1:]}y"

@@ -2,7 +2,6 @@
 
 import json
 import math
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -11,50 +10,41 @@ import pyarrow.parquet
 import pytest
 from safetensors.numpy import save_file
 
-from geoalign.lab.store.rollouts import RolloutStep
+from geoalign.lab.store.rollouts import ROLLOUT_SCHEMA, RolloutStep
 from geoalign.settings.yaml_text import dump_yaml
 
 NAN = math.nan
-COLUMNS = pyarrow.schema(
-    [
-        ("step", pyarrow.int64()), ("row", pyarrow.int64()), ("group", pyarrow.int64()), ("sample", pyarrow.int64()),
-        ("prompt", pyarrow.string()), ("response", pyarrow.string()),
-        ("reward", pyarrow.float64()), ("true_reward", pyarrow.float64()), ("corrupted", pyarrow.bool_()),
-        ("score", pyarrow.float64()), ("anomalous", pyarrow.bool_()), ("source", pyarrow.int64()),
-        ("weight", pyarrow.float64()), ("tokens", pyarrow.int64()),
-    ]
-)  # fmt: skip
 
 
 @pytest.fixture
-def make_run(tmp_path: Path) -> Callable[..., Path]:
+def make_run(tmp_path):
     """Writes a run folder; `steps`, `flip` and `curator` shape it."""
 
-    def make(*, steps: int = 12, flip: float = 0.05, curator: str = "geoalign", name: str = "run") -> Path:
+    def make(*, steps=12, flip=0.05, curator="geoalign", name="run"):
         return _write_run(tmp_path / name, steps=steps, flip=flip, curator=curator)
 
     return make
 
 
 @pytest.fixture(scope="session")
-def write_run() -> Callable[..., Path]:
+def write_run():
     """Writes a run folder at a path given, for what is built once for several tests."""
     return _write_run
 
 
 @pytest.fixture
-def write_rows() -> Callable[..., None]:
+def write_rows():
     """Writes one rollout file from rows given as dicts; what a row does not give has a neutral value."""
     return _write_rows
 
 
 @pytest.fixture
-def rollout_step() -> Callable[..., RolloutStep]:
+def rollout_step():
     """Makes one step of as many rows as `reward` has; columns that are not given are neutral."""
     return _rollout_step
 
 
-def _rollout_step(**columns) -> RolloutStep:
+def _rollout_step(**columns):
     size = len(columns["reward"])
     neutral = {
         "row": np.arange(size), "group": np.zeros(size, dtype=int), "true_reward": np.full(size, NAN),
@@ -65,22 +55,17 @@ def _rollout_step(**columns) -> RolloutStep:
     return RolloutStep(step=1, path=Path("none"), reward=np.asarray(columns["reward"], dtype=float), **arrays)
 
 
-def _write_run(folder: Path, *, steps: int, flip: float, curator: str) -> Path:
+def _write_run(folder, *, steps, flip, curator):
     """A finished run: `steps` RL steps of 24 groups x 8, in which GDI rises with being flipped."""
     generator = np.random.default_rng(0)
     (folder / "rollouts").mkdir(parents=True)
     (folder / "checkpoints").mkdir()
-    config = {
-        "model": {"type": "tiny"},
-        "task": {"type": "arithmetic"},
-        "reward": {"flip": flip},
-        "curator": {"type": curator},
-        "seed": 0,
-    }
+    kinds = {"model": "tiny", "task": "arithmetic", "curator": curator}
+    config = {**{name: {"type": kind} for name, kind in kinds.items()}, "reward": {"flip": flip}, "seed": 0}
     (folder / "config.yaml").write_text(dump_yaml(config))
     versions = {"schema_version": 1, "geoalign": "0.1.0", "python": "3.12.0", "torch": "2.13.0"}
     (folder / "versions.json").write_text(json.dumps(versions))
-    metrics: list[dict] = [{"stage": "sft", "step": step, "loss": 3 / (step + 1)} for step in range(1, 6)]
+    metrics = [{"stage": "sft", "step": step, "loss": 3 / (step + 1)} for step in range(1, 6)]
     for step in range(1, steps + 1):
         rows = _rows(generator, step, flip, scored=curator == "geoalign")
         _write_rows(folder, step, rows)
@@ -94,7 +79,7 @@ def _write_run(folder: Path, *, steps: int, flip: float, curator: str) -> Path:
     return folder
 
 
-def _rows(generator: np.random.Generator, step: int, flip: float, *, scored: bool) -> list[dict]:
+def _rows(generator, step, flip, *, scored):
     rows = []
     for group in range(24):
         hard = generator.uniform(0.1, 0.9)
@@ -107,29 +92,21 @@ def _rows(generator: np.random.Generator, step: int, flip: float, *, scored: boo
             score = pairs[sample] * mean if scored and pairs[sample] else None
             rows.append(
                 {
-                    "step": step,
-                    "row": group * 8 + sample,
-                    "group": group,
-                    "sample": sample,
+                    "step": step, "row": group * 8 + sample, "group": group, "sample": sample,
                     "prompt": f"{group + 11}+{step + 20}=",
                     "response": f"{group + 11} plus {step + 20}: tens, then ones, so \\boxed{{{group + step + 31}}}",
-                    "reward": float(reward[sample]),
-                    "true_reward": float(true[sample]),
-                    "corrupted": bool(flipped[sample]),
-                    "score": score,
-                    "anomalous": False,
-                    "source": group * 8 + sample,
-                    "weight": 1.0,
-                    "tokens": 12,
+                    "reward": float(reward[sample]), "true_reward": float(true[sample]),
+                    "corrupted": bool(flipped[sample]), "score": score, "anomalous": False,
+                    "source": group * 8 + sample, "weight": 1.0, "tokens": 12,
                 }
-            )
+            )  # fmt: skip
     scores = np.array([row["score"] if row["score"] is not None else -1 for row in rows])
     if scored:
         _flag(rows, scores)
     return rows
 
 
-def _flag(rows: list[dict], scores: np.ndarray) -> None:
+def _flag(rows, scores):
     for at in np.argsort(-scores)[:9]:
         rows[at]["anomalous"] = True
     for row in rows:
@@ -138,7 +115,7 @@ def _flag(rows: list[dict], scores: np.ndarray) -> None:
             row["source"] = donors[0]
 
 
-def _metrics(generator: np.random.Generator, step: int, steps: int, rows: list[dict], curator: str) -> dict:
+def _metrics(generator, step, steps, rows, curator):
     progress = step / steps
     row = {
         "stage": "rl", "step": step, "loss": 0.01 * generator.normal(), "kl": None,
@@ -162,7 +139,7 @@ def _metrics(generator: np.random.Generator, step: int, steps: int, rows: list[d
     return {**row, **{f"geoalign/{key}": value for key, value in curated.items()}}
 
 
-def _evaluations(steps: int) -> list[dict]:
+def _evaluations(steps):
     rows = [{"step": 0, "stage": "before_rl", "set": "arithmetic", "accuracy": 0.3, "correct": 60, "count": 200}]
     for step in range(3, steps, 3):
         correct = 60 + 64 * step // steps
@@ -172,18 +149,18 @@ def _evaluations(steps: int) -> list[dict]:
     return [*rows, last]
 
 
-def _write_rows(folder: Path, step: int, rows: list[dict]) -> None:
+def _write_rows(folder, step, rows):
     neutral = {
         "step": step, "group": 0, "sample": 0, "prompt": "1+1=", "response": "2", "reward": 0.0, "true_reward": None,
         "corrupted": None, "score": None, "anomalous": False, "weight": 1.0, "tokens": 1,
     }  # fmt: skip
     full = [{**neutral, "row": at, "source": row.get("row", at), **row} for at, row in enumerate(rows)]
     (folder / "rollouts").mkdir(parents=True, exist_ok=True)
-    table = pyarrow.Table.from_pylist(full, schema=COLUMNS)
+    table = pyarrow.Table.from_pylist(full, schema=ROLLOUT_SCHEMA)
     pyarrow.parquet.write_table(table, folder / "rollouts" / f"step-{step:06d}.parquet")
 
 
-def _write_details(folder: Path, step: int, generator: np.random.Generator) -> None:
+def _write_details(folder, step, generator):
     pairs, sample = 310, 200
     raw, projected = generator.normal(0.15, 0.2, pairs), 1 - generator.gamma(1.5, 0.12, pairs)
     grid = np.linspace(0, 4, 256)

@@ -1,20 +1,13 @@
 """The definition of detection quality, by hand on one batch, and over the steps of a run."""
 
+import json
 import math
 
 import numpy as np
 import pytest
 
-from geoalign.lab.analysis.detection import (
-    Ranking,
-    ScoreDetection,
-    Tally,
-    detect,
-    detection,
-    mean_ranking,
-    rankings_of,
-    tally_of,
-)
+from geoalign.lab.analysis.consensus import consensus
+from geoalign.lab.analysis.detection import ScoreDetection, Tally, detect, detection, tally_of
 from geoalign.lab.analysis.statistics import Interval, mean_interval
 from geoalign.lab.store.run import read_run
 
@@ -45,19 +38,6 @@ def test_tally_by_hand(batch):
     assert all(math.isnan(value) for value in (nothing.base_rate, nothing.precision, nothing.recall))
 
 
-def test_scores_of_rows_that_do_not_count_are_not_ranked(batch):
-    # Of the two rows that count the corrupted one is higher; over all rows it would not be.
-    assert rankings_of(batch)["score"] == Ranking(1.0, 1.0)
-
-
-def test_the_mean_is_over_batches_where_it_is_defined():
-    mean, batches = mean_ranking([Ranking(0.5, 0.25), Ranking(NAN, NAN), Ranking(1.0, 0.75)])
-    assert batches == 2
-    assert (mean.auroc, mean.average_precision) == pytest.approx((0.75, 0.5))
-    nothing, batches = mean_ranking([Ranking(NAN, NAN)])
-    assert (batches, math.isnan(nothing.auroc)) == (0, True)
-
-
 def test_the_control_is_the_pair_counts_better_direction():
     units = {
         seed: {"score": (area, 0.5), "pair_count": (0.1, NAN), "fewest_pairs": (0.9, NAN)}
@@ -71,20 +51,6 @@ def test_the_control_is_the_pair_counts_better_direction():
     assert row == ScoreDetection("score", mean_interval(np.array([0.7, 0.8, 0.75])), Interval(0.5, 0.5, 0.5), 3)
     nothing = {0: {"score": (NAN, NAN)}, 1: {}}
     assert detection(nothing, precision=UNKNOWN, base_rate=UNKNOWN, interval=mean_interval) is None
-
-
-def test_a_run_in_which_the_score_knows_the_flips(make_run):
-    result = detect(read_run(make_run(steps=8)))
-    found = result.found
-    assert result.undefined == ""
-    assert found.row("score").auroc.low > 0.8
-    assert found.row("pair_count").auroc.estimate + found.row("fewest_pairs").auroc.estimate == pytest.approx(1)
-    assert found.row("score").count == 8
-    assert found.control == "pair_count"
-    gain = found.row("score").auroc.estimate - found.row("pair_count").auroc.estimate
-    assert found.gain.interval.estimate == pytest.approx(gain)
-    assert found.gain.interval.low > 0
-    assert found.precision.low > result.flags.base_rate
 
 
 @pytest.mark.parametrize(
@@ -103,3 +69,47 @@ def test_unknown_truth_and_absent_rollouts_are_told_apart(make_run, write_rows):
     assert "no group held two rollouts with different rewards" in detect(read_run(folder)).undefined
     (folder / "rollouts" / "step-000001.parquet").unlink()
     assert "holds no rollouts" in detect(read_run(folder)).undefined
+
+
+@pytest.fixture
+def verdict_of(make_run):
+    folder = make_run(steps=1)
+
+    def of(accuracies, *, half=0.1, curator="geoalign"):
+        lines = [
+            {"stage": "rl", "step": step, "geoalign/new_group_accuracy": value,
+             "geoalign/chance_accuracy": 0.5, "geoalign/new_group_accuracy_low": value and value - half,
+             "geoalign/new_group_accuracy_high": value and value + half}
+            for step, value in enumerate(accuracies, 1)
+        ]  # fmt: skip
+        (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        (folder / "config.yaml").write_text(f"curator: {{type: {curator}}}\n")
+        return consensus(read_run(folder))
+
+    return of
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "half", "level", "said"),
+    [
+        # Mean 0.70, standard deviation 0.02: the t interval 0.70 +- 4.303 * 0.02 / sqrt(3) = 0.65 to 0.75.
+        ([0.68, 0.70, 0.72], 0.1, "yes", "70.0% of pairs (mean over 3 steps; 95% interval 65.0% to 75.0%; chance 50%)"),
+        # Mean 0.52, standard deviation 0.10: 0.52 +- 4.303 * 0.10 / sqrt(3) = 0.27 to 0.77.
+        ([0.42, 0.52, 0.62], 0.1, "no", "27.2% to 76.8%"),
+        ([0.30, 0.31, 0.32], 0.1, "against", "31.0%"),
+        # Sixteen steps: a last quarter of 0.48, 0.50, 0.50, 0.52, whose interval holds one half.
+        ([0.8] * 12 + [0.48, 0.50, 0.50, 0.52], 0.1, "faded", "last 4 of these steps it was 50.0%"),
+        # A single step has its own interval over groups.
+        ([None, 0.65], 0.1, "yes", "one step"),
+        ([None, 0.65], 0.2, "no", "one step"),
+        ([None], 0.1, "unknown", "trains no projector"),
+    ],
+)
+def test_the_verdict(verdict_of, accuracies, half, level, said):
+    verdict = verdict_of(accuracies, half=half)
+    assert verdict.level == level
+    assert said in verdict.text
+
+
+def test_without_a_projector_the_reason_is_told(verdict_of):
+    assert "looks for no consensus" in verdict_of([None], curator="grpo").text

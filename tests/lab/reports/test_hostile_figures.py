@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from geoalign.lab.analysis.statistics import Interval
 from geoalign.lab.reports.benchmarks import checkpoint_panel, pass_at_k_panel
 from geoalign.lab.reports.figures.scores import cosine_panel, density_panel, flag_panels
-from geoalign.lab.reports.figures.style import LIGHT, Line, render
+from geoalign.lab.reports.figures.style import LIGHT, render
 from geoalign.lab.reports.page import figure_sections
 from geoalign.lab.store.logs import Evaluation, MetricRow
 from geoalign.lab.store.rollouts import Density, RolloutStep
@@ -25,7 +26,7 @@ NAMES = [
 ]  # fmt: skip
 
 
-def run_of(values, name="test"):
+def run_of(values, names=("test",)):
     values = np.array(values, dtype=float)
     rows = np.arange(len(values))
     step = RolloutStep(
@@ -37,9 +38,9 @@ def run_of(values, name="test"):
             "geoalign/new_group_accuracy_high", "geoalign/train_accuracy", "geoalign/replaced")  # fmt: skip
     metrics = [MetricRow("rl", at, dict.fromkeys(keys, float(value))) for at, value in enumerate(values)]
     evaluations = [
-        Evaluation(at, "rl", name, NAN, None, 3, float(value), float(value)) for at, value in enumerate(values)
-    ]
-    evaluations += [Evaluation(at, "rl", f"{name}2", 0.5, 2, 4) for at in range(len(values))]
+        Evaluation(at, "rl", name, NAN, None, 3, float(value), float(value))
+        for name in names for at, value in enumerate(values)
+    ] + [Evaluation(at, "rl", f"{name}2", 0.5, 2, 4) for name in names for at in range(len(values))]  # fmt: skip
     config = {"curator": {"type": "geoalign"}}
     return Run(Path("none"), config, "", {}, tuple(metrics), (step,), {}, tuple(evaluations), True, ())
 
@@ -63,9 +64,9 @@ def test_any_numbers_are_drawn(values):
         drawn([cosine_panel(1, cosines, cosines)])
 
 
-@pytest.mark.parametrize("name", NAMES, ids=lambda name: ascii(name)[:30])
-def test_any_names_are_drawn_and_stand_in_the_legend(name):
-    line = Line(name, [1, 2], [0.5, 0.7])
-    panels = [pass_at_k_panel(name, [line, line]), checkpoint_panel(name, name, "accuracy", line)]
-    drawn(panels)
-    drawn(figure_sections(run_of([0.5, 1.0], name))[0][2])
+def test_any_names_are_drawn_and_stand_in_the_legend():
+    passed = {1: Interval(0.5, 0.4, 0.6), 2: Interval(0.7, 0.6, 0.8)}
+    for names in (NAMES[:5], NAMES[5:]):
+        drawn([pass_at_k_panel(names[0], dict.fromkeys(names, passed))])
+        drawn(figure_sections(run_of([0.5, 1.0], names))[0][2])
+    drawn(checkpoint_panel(name, name, "accuracy", [1, 2], [0.5, 0.7], []) for name in NAMES)

@@ -1,7 +1,5 @@
 """The page: complete on a whole run, harmless with hostile text, honest on a partial one, free of torch."""
 
-import html
-import json
 import math
 
 import pytest
@@ -9,8 +7,7 @@ from pages import Page, words
 
 from geoalign.lab.analysis.statistics import Interval, PairedDifference
 from geoalign.lab.reports import build_report
-from geoalign.lab.reports.documents import environment, gain
-from geoalign.lab.text import number, percent, points
+from geoalign.lab.reports.documents import gain
 
 RLO, ZWSP, PDI = "\u202e", "\u200b", "\u2069"
 
@@ -50,35 +47,6 @@ def test_the_page_needs_no_network_and_forbids_scripts(whole_run):
     assert all(address.startswith("data:image/svg+xml;base64,") for address in addresses)
 
 
-def test_hostile_text_stays_text(make_run, write_rows):
-    folder = make_run(steps=1)
-    script = "</bdi></dd><script>alert(1)</script><img src=x onerror=alert(2)>{{ 7 * 7 }}"
-    tower = "e" + "\u0301" * 500
-    write_rows(
-        folder,
-        1,
-        [
-            {"prompt": script, "response": f"a{RLO}b{ZWSP}c\x00\x1b[31m{tower}", "score": 9.0, "anomalous": True,
-             "reward": 1.0, "true_reward": 0.0, "source": 1},
-            {"response": "x" * 1_000_000, "score": 1.0, "reward": 0.0, "true_reward": 0.0},
-        ],
-    )  # fmt: skip
-    (folder / "config.yaml").write_text("curator: {type: geoalign}\nseed: '<script>alert(3)</script>'\n")
-    line = {"step": 0, "stage": "before_rl", "set": f"$x_{{1$<script>{RLO}", "accuracy": 0.5, "correct": 1, "count": 2}
-    (folder / "evaluation.jsonl").write_text(json.dumps(line) + "\n")
-    text = build_report(folder).read_text(encoding="utf-8")
-    page = Page(text)
-    assert page.named("script") == []
-    assert all("onerror" not in image for image in page.named("img"))
-    assert "{{ 7 * 7 }}" in text
-    assert script.split("{{")[0] in html.unescape(text)
-    assert not {RLO, ZWSP, "\x00", "\x1b"} & set(text)
-    assert "a⟨U+202E⟩b⟨U+200B⟩c⟨U+0000⟩⟨U+001B⟩[31m" in text
-    assert "\u0301" * 4 not in text
-    assert "[999,400 more characters]" in text
-    assert "x" * 601 not in text
-
-
 @pytest.mark.parametrize("part", ["metrics.jsonl", "summary.json", "rollouts"])
 @pytest.mark.usefixtures("undrawn")
 def test_a_run_without_one_of_its_parts_still_has_a_page(make_run, part):
@@ -104,17 +72,6 @@ def test_grpo_sections_say_why_they_are_empty(make_run):
     assert "nan" not in said.lower().replace("finance", "")
 
 
-@pytest.mark.usefixtures("undrawn")
-def test_pictures_of_steps_no_longer_shown_are_removed_and_nothing_else(make_run):
-    folder = make_run(steps=1, curator="grpo")
-    (folder / "figures").mkdir()
-    for name in ("gdi-density-step-000099.svg", "mine.svg"):
-        (folder / "figures" / name).write_text("<svg/>")
-    build_report(folder)
-    assert not (folder / "figures" / "gdi-density-step-000099.svg").exists()
-    assert (folder / "figures" / "mine.svg").exists()
-
-
 @pytest.mark.parametrize(
     ("ends", "said"),
     [((0.1, 0.2), "hidden states add something"), ((-0.2, -0.1), "take away"), ((-0.1, 0.1), "cannot be told apart")],
@@ -122,12 +79,3 @@ def test_pictures_of_steps_no_longer_shown_are_removed_and_nothing_else(make_run
 def test_gain_over_the_pair_count_in_words(ends, said):
     assert said in gain(PairedDifference(Interval(sum(ends) / 2, *ends), 0.5, 5, 0))
     assert "Too few steps" in gain(PairedDifference(Interval(0.1, math.nan, math.nan), math.nan, 2, 0))
-
-
-def test_numbers_of_a_table():
-    assert [number(value) for value in (math.nan, None, 3.0, 1234.0, 0.12345)] == ["–", "–", "3", "1,234", "0.123"]
-    assert (percent(0.1234), percent(math.nan)) == ("12.3%", "–")
-    assert (points(-0.016), points(0.32), points(math.nan)) == ("-1.6 points", "+32.0 points", "–")
-    filters = environment().filters
-    assert filters["span"](Interval(0.5, 0.25, 0.75)) == "25.0% to 75.0%"
-    assert filters["interval"](Interval(0.5, math.nan, math.nan)) == "–"

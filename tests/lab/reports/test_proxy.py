@@ -2,7 +2,6 @@
 
 import html
 import json
-import math
 import re
 
 import pytest
@@ -11,8 +10,7 @@ from matplotlib.figure import Figure
 from geoalign.lab.reports import build_report
 from geoalign.lab.reports.figures.curves import evaluation_panels
 from geoalign.lab.reports.figures.style import LIGHT
-from geoalign.lab.reports.tables import evaluation_rows
-from geoalign.lab.store.logs import parse_evaluation
+from geoalign.lab.reports.page import evaluation_rows
 from geoalign.lab.store.run import read_run
 
 OLD = {"step": 5, "stage": "rl", "set": "a", "accuracy": 0.5, "correct": 2, "count": 4}
@@ -20,14 +18,6 @@ DIALOGUE = {
     "step": 5, "stage": "rl", "set": "held out", "accuracy": None, "correct": None, "count": 4, "reward": 1.5,
     "gold_utility": 0.25, "samples": 2, "pass_at_k": None,
 }  # fmt: skip
-
-
-def test_lines_with_reward_gold_utility_and_pass_at_k():
-    found = parse_evaluation(DIALOGUE)
-    assert math.isnan(found.accuracy)
-    assert (found.correct, found.reward, found.gold_utility, found.samples, found.pass_at_k) == (None, 1.5, 0.25, 2, {})
-    passed = parse_evaluation({**OLD, "pass_at_k": {"10": 0.9, "2": 0.7, "1": 0.5}})
-    assert list(passed.pass_at_k.items()) == [(1, 0.5), (2, 0.7), (10, 0.9)]
 
 
 @pytest.fixture

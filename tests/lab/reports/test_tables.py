@@ -3,18 +3,8 @@
 import json
 import math
 
-import pytest
-
-from geoalign.lab.reports.tables import curator_totals, evaluation_rows, flagged_rows, wilson
+from geoalign.lab.reports.page import curator_totals, evaluation_rows, flagged_rows
 from geoalign.lab.store.run import read_run
-
-
-def test_accuracy_before_and_after(make_run):
-    (row,) = evaluation_rows(read_run(make_run(steps=6)))
-    assert (row.before.correct, row.after.correct, row.after.stage) == (60, 124, "after_rl")
-    # (124 - 60) / 200
-    assert row.gain == pytest.approx(0.32)
-    assert wilson(row.before).low < 0.3 < wilson(row.before).high
 
 
 def test_a_run_in_progress_shows_its_latest_evaluation(make_run):

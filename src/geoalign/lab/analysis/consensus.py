@@ -36,23 +36,21 @@ class Verdict:
 def consensus(run: Run) -> Verdict:
     """Compares accuracy on new groups with chance, over the run and over its last quarter.
 
-    The interval over the run is Student's t over steps, which takes steps as independent; with one step it is that
-    step's own interval over groups.
+    The interval is Student's t over steps, taken as independent; one step has its own interval over groups.
     """
     series = run.series("geoalign/new_group_accuracy")
     if not len(series):
         return Verdict("unknown", "No accuracy on new groups was measured.", _why_unmeasured(run), 0)
-    chance = _chance(run)
     overall = _interval(run, series.values)
-    level = level_of(overall, chance)
+    level = level_of(overall, CHANCE)
     last = series.values[-(len(series) // 4) :]
     late = _interval(run, last) if len(series) >= LATE_FROM else overall
-    if level == "yes" and level_of(late, chance) != "yes":
+    if level == "yes" and level_of(late, CHANCE) != "yes":
         level = "faded"
     over = "one step" if len(series) == 1 else f"mean over {len(series)} steps"
     text = [
         f"On groups the projector had not been trained on, it told the better response of a pair from the worse one in "
-        f"{overall.estimate:.1%} of pairs ({over}; 95% interval {ends(overall, percent)}; chance {chance:.0%})."
+        f"{overall.estimate:.1%} of pairs ({over}; 95% interval {ends(overall, percent)}; chance {CHANCE:.0%})."
     ]
     if len(series) >= LATE_FROM:
         text.append(f"Over the last {len(last)} of these steps it was {late.estimate:.1%} ({ends(late, percent)}).")
@@ -90,11 +88,6 @@ def _interval(run: Run, values: Floats) -> Interval:
     return accuracy_on_new_groups(values.tolist(), low.tolist(), high.tolist())
 
 
-def _chance(run: Run) -> float:
-    series = run.series("geoalign/chance_accuracy")
-    return float(series.values[-1]) if len(series) else CHANCE
-
-
 def _why_unmeasured(run: Run) -> str:
     if run.curator_name in ("grpo", "unknown"):
         return f"The curator of this run ({run.curator_name}) looks for no consensus."
@@ -124,7 +117,6 @@ def agreement(
 
 
 def agreement_of(run: Run) -> Agreement:
-    """The agreement of a run from its log."""
     applied, observed = (run.series(f"geoalign/{name}").values for name in (APPLIED, OBSERVED))
     return agreement(applied, observed)
 

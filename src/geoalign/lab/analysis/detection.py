@@ -1,15 +1,11 @@
 """How well corrupted rewards are detected: the one definition behind terminal summary, report and comparison.
 
-A row *counts* where it is known whether its reward was corrupted and it is in a pair: its group holds another
-reward. Nobody who compares the rollouts of a group could rank any other row. Over these rows:
-
-- base rate: the share that was corrupted;
-- AUROC and average precision: a score ranks those of them that it scored, within one batch; a run has the mean over the
-  batches where that is defined;
-- recall: the share of the corrupted ones that was marked.
+A row *counts* where it is known whether its reward was corrupted and it is in a pair: its group holds another reward.
+Over these rows: base rate, the share that was corrupted; AUROC and average precision of a score within one batch, for a
+run the mean over batches where defined; recall, the share of the corrupted ones that was marked (flagged, or replaced).
 
 Precision is the share of corrupted rows among all marked rows of known truth, in a pair or not: whoever marks a row
-that could not be ranked answers for it. "Marked" is what the caller looks at: flagged by the curator, or replaced.
+that could not be ranked answers for it.
 """
 
 from __future__ import annotations
@@ -17,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -27,6 +23,8 @@ from geoalign.lab.analysis.statistics import (
     PairedDifference,
     auroc,
     average_precision,
+    known,
+    mean,
     mean_interval,
     paired_difference,
     wilson_interval,
@@ -48,16 +46,11 @@ OWN_SCORE = "score"
 PAIR_COUNTS = ("pair_count", "fewest_pairs")
 
 
-@dataclass(frozen=True)
-class Ranking:
+class Ranking(NamedTuple):
     """AUROC and average precision of one score on one batch; NaN where rows of one kind alone have a score."""
 
     auroc: float
-    average_precision: float
-
-    @property
-    def defined(self) -> bool:
-        return not math.isnan(self.auroc)
+    auprc: float
 
 
 @dataclass(frozen=True)
@@ -78,43 +71,35 @@ class Tally:
 
     @property
     def base_rate(self) -> float:
-        """Share of corrupted rewards among the rows that count; NaN where there is none."""
         return self.corrupted / self.rows if self.rows else math.nan
 
     @property
     def precision(self) -> float:
-        """Share of corrupted rewards among the marked rows; NaN where nothing was marked."""
         return self.marked_corrupted / self.marked if self.marked else math.nan
 
     @property
     def recall(self) -> float:
-        """Share of the corrupted rows that count which was marked; NaN where none was corrupted."""
         return self.found / self.corrupted if self.corrupted else math.nan
 
 
 def pair_counts(rewards: Float[np.ndarray, " b"], groups: Int[np.ndarray, " b"]) -> Int[np.ndarray, " b"]:
-    """[B] for each row the rows of its group with a different finite reward: the pairs it is in (Eq. 3, all pairs).
-
-    A row without a reward is in none.
-    """
-    known = ~np.isnan(rewards)
+    """[B] for each row the rows of its group with a different finite reward: the pairs it is in (Eq. 3, all pairs)."""
+    rewarded = ~np.isnan(rewards)
     counts = np.zeros(len(rewards), dtype=np.int64)
-    if not known.any():
+    if not rewarded.any():
         return counts
-    _, group = np.unique(groups[known], return_inverse=True)
-    _, level = np.unique(rewards[known], return_inverse=True)
+    _, group = np.unique(groups[rewarded], return_inverse=True)
+    _, level = np.unique(rewards[rewarded], return_inverse=True)
     _, cell, sizes = np.unique(np.stack([group, level]), axis=1, return_inverse=True, return_counts=True)
-    counts[known] = np.bincount(group)[group] - sizes[cell.reshape(-1)]
+    counts[rewarded] = np.bincount(group)[group] - sizes[cell.reshape(-1)]
     return counts
 
 
 def mean_ranking(rankings: Iterable[Ranking]) -> tuple[Ranking, int]:
     """The mean over the batches where the ranking is defined, and their number; NaN and 0 where there is none."""
-    defined = [item for item in rankings if item.defined]
-    if not defined:
-        return Ranking(math.nan, math.nan), 0
-    area = sum(item.auroc for item in defined) / len(defined)
-    return Ranking(area, sum(item.average_precision for item in defined) / len(defined)), len(defined)
+    defined = [item for item in rankings if not math.isnan(item.auroc)]
+    areas, precisions = zip(*defined, strict=True) if defined else ((), ())
+    return Ranking(mean(areas), mean(precisions)), len(defined)
 
 
 # --- every score and control of a run, or of the seeds of an arm ------------------------------------------------------
@@ -159,7 +144,6 @@ def rankings_of(step: RolloutStep, *, mean_score: bool = False) -> dict[str, Ran
 
 
 def tally_of(step: RolloutStep, marked: Bool[np.ndarray, " b"]) -> Tally:
-    """The counts of a generation."""
     counting, known_marked = _counting(step), step.flip_known & marked
     each = (
         counting, counting & step.flipped, known_marked, known_marked & step.flipped, counting & marked & step.flipped
@@ -185,11 +169,8 @@ class ScoreDetection:
 
 @dataclass(frozen=True)
 class Detection:
-    """Detection in a run or by an arm: each score, precision among the marked, what its score has above the pair count.
-
-    `control` is the direction of the pair count that ranks better over these steps or seeds, empty where there is none;
-    `gain` the own score's AUROC minus that one's, paired by step or seed.
-    """
+    """Detection in a run or by an arm. `control` is the direction of the pair count that ranks better, "" where
+    there is none; `gain` the own score's AUROC minus that one's, paired by step or seed."""
 
     rows: tuple[ScoreDetection, ...]
     precision: Interval
@@ -198,7 +179,6 @@ class Detection:
     gain: PairedDifference
 
     def row(self, score: str) -> ScoreDetection | None:
-        """The row of a score; None where it was not measured."""
         return next((row for row in self.rows if row.score == score), None)
 
 
@@ -209,21 +189,16 @@ def detection(
     base_rate: Interval,
     interval: Callable[[Floats], Interval],
 ) -> Detection | None:
-    """Detection over steps or seeds, of each the AUROC and average precision by score, NaN where undefined; None where
-    no score has any."""
-    unknown = (math.nan, math.nan)
+    """Detection over steps or seeds, of each the `Ranking` by score; None where no score has any."""
     names = list(dict.fromkeys(name for scores in units.values() for name in scores))
-    areas = {name: {unit: scores.get(name, unknown)[0] for unit, scores in units.items()} for name in names}
-    if all(math.isnan(value) for column in areas.values() for value in column.values()):
+    unknown = Ranking(math.nan, math.nan)
+    found = {name: np.array([scores.get(name, unknown) for scores in units.values()]) for name in names}
+    areas = {name: dict(zip(units, column[:, 0].tolist(), strict=True)) for name, column in found.items()}
+    if all(np.isnan(column[:, 0]).all() for column in found.values()):
         return None
     rows = tuple(
-        ScoreDetection(
-            score=name,
-            auroc=interval(np.array(list(areas[name].values()))),
-            auprc=interval(np.array([scores.get(name, unknown)[1] for scores in units.values()])),
-            count=sum(not math.isnan(value) for value in areas[name].values()),
-        )
-        for name in names
+        ScoreDetection(name, interval(column[:, 0]), interval(column[:, 1]), len(known(column[:, 0])))
+        for name, column in found.items()
     )
     controls = [row for row in rows if row.score in PAIR_COUNTS and not math.isnan(row.auroc.estimate)]
     control = max(controls, key=lambda row: row.auroc.estimate).score if controls else ""
@@ -247,8 +222,7 @@ def detect(run: Run) -> RunDetection:
     mean_score = sums_over_pairs(run.curator)
     flags, unscored, units = Tally(), 0, {}
     for step in run.rollouts:
-        ranked = rankings_of(step, mean_score=mean_score)
-        units[step.step] = {name: (item.auroc, item.average_precision) for name, item in ranked.items()}
+        units[step.step] = rankings_of(step, mean_score=mean_score)
         flags += tally_of(step, step.anomalous)
         unscored += int((step.flipped & step.flip_known & ~step.scored).sum())
     precision = wilson_interval(flags.marked_corrupted, flags.marked)

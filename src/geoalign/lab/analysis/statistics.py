@@ -13,31 +13,10 @@ from scipy.stats import binomtest, rankdata
 from scipy.stats import t as student
 
 from geoalign.errors import InputError
-from geoalign.method.intervals import Interval, clustered_proportion, mean_interval, t_quantile
-
-__all__ = [
-    "MIN_SEEDS",
-    "Interval",
-    "PairedDifference",
-    "auroc",
-    "average_precision",
-    "clustered_proportion",
-    "ema",
-    "holm",
-    "known",
-    "largest_drop",
-    "mean",
-    "mean_interval",
-    "mean_pass_at_k",
-    "oscillation",
-    "paired_difference",
-    "pass_at_k",
-    "powers_of_two",
-    "seed_interval",
-    "share_interval",
-    "spread",
-    "wilson_interval",
-]
+from geoalign.method.intervals import Interval as Interval
+from geoalign.method.intervals import clustered_proportion as clustered_proportion
+from geoalign.method.intervals import mean_interval as mean_interval
+from geoalign.method.intervals import t_quantile
 
 # Two values give a t interval in name only: its factor is 12.7, and their spread says next to nothing.
 MIN_SEEDS = 3
@@ -48,13 +27,11 @@ _UNKNOWN = Interval(math.nan, math.nan, math.nan)
 
 
 def known(values: ArrayLike) -> NDArray[np.float64]:
-    """The numbers that are not NaN."""
     numbers = np.asarray(values, dtype=np.float64)
     return numbers[~np.isnan(numbers)]
 
 
 def mean(values: ArrayLike) -> float:
-    """The mean of what is known; NaN without anything."""
     numbers = known(values)
     return float(numbers.mean()) if len(numbers) else math.nan
 
@@ -64,14 +41,8 @@ def mean(values: ArrayLike) -> float:
 
 @dataclass(frozen=True)
 class PairedDifference:
-    """First minus second, over the seeds that both have.
-
-    Attributes:
-        interval: mean difference with its t interval; the bounds are NaN where undefined.
-        p: two-sided p of Student's paired t test; NaN where undefined.
-        pairs: seeds with a value on both sides.
-        left_out: seeds with a value on one side only.
-    """
+    """First minus second, over the `pairs` of seeds that both have (`left_out`: seeds on one side only): the mean
+    with its t interval, and two-sided p of Student's paired t test; NaN where undefined."""
 
     interval: Interval
     p: float
@@ -80,7 +51,6 @@ class PairedDifference:
 
     @property
     def defined(self) -> bool:
-        """Whether there is an interval."""
         return not math.isnan(self.interval.low)
 
     @property
@@ -92,9 +62,8 @@ class PairedDifference:
 def paired_difference(first: Mapping[int, float], second: Mapping[int, float]) -> PairedDifference:
     """First minus second, paired by seed; a NaN counts as missing.
 
-    With fewer than `MIN_SEEDS` pairs there is a mean but neither interval nor p. Differences that are all zero (two
-    arms that did the same) give the interval 0 to 0 and p = 1. Differences that are all equal but not zero show no
-    spread to judge them by: interval and p are undefined rather than of width zero.
+    With fewer than `MIN_SEEDS` pairs there is neither interval nor p. Differences that are all zero give 0 to 0 and
+    p = 1; all equal but not zero they show no spread to judge by: interval and p are undefined.
     """
     mine, theirs = ({seed for seed, value in side.items() if not math.isnan(value)} for side in (first, second))
     differences = np.array([first[seed] - second[seed] for seed in sorted(mine & theirs)], dtype=np.float64)
@@ -141,14 +110,8 @@ def share_interval(parts: ArrayLike, wholes: ArrayLike) -> Interval:
     """mean(parts) / mean(wholes) over paired values, with Fieller's interval (1954).
 
     All shares r for which mean(parts - r wholes) is not distinguishable from zero by Student's t: the roots of
-    a r^2 - 2 b r + c = 0 with q = t^2 / n, a = my^2 - q syy, b = mx my - q sxy, c = mx^2 - q sxx. Bounded only where
-    the mean of the wholes is itself distinguishable from zero (a > 0).
-
-    Args:
-        parts, wholes: [n], what was recovered and what there was to recover, of the same seeds.
-
-    Returns:
-        The share; NaN bounds with fewer than three pairs or where the interval is unbounded.
+    a r^2 - 2 b r + c = 0 with q = t^2 / n, a = my^2 - q syy, b = mx my - q sxy, c = mx^2 - q sxx. NaN bounds where the
+    mean of the wholes is not itself distinguishable from zero (a <= 0), and with fewer than three pairs.
     """
     x, y = np.asarray(parts, dtype=np.float64), np.asarray(wholes, dtype=np.float64)
     if not len(x) or y.mean() == 0:
@@ -168,26 +131,24 @@ def share_interval(parts: ArrayLike, wholes: ArrayLike) -> Interval:
 
 
 def wilson_interval(successes: int, trials: int) -> Interval:
-    """Wilson's 95% score interval: stays inside [0, 1] and keeps a width at 0 and at `trials` successes.
+    """Wilson's 95% score interval; all NaN without trials.
 
-    For trials that come in groups (several answers to one problem) it is too narrow: `clustered_proportion` is meant
-    for those. All NaN without trials.
+    For trials that come in groups (several answers to one problem) it is too narrow: see `clustered_proportion`.
     """
     if trials == 0:
         return _UNKNOWN
-    ends = binomtest(successes, trials).proportion_ci(_LEVEL, method="wilson")
-    return Interval(successes / trials, float(ends.low), float(ends.high))
+    ends, estimate = binomtest(successes, trials).proportion_ci(_LEVEL, method="wilson"), successes / trials
+    # Around the estimate even where rounding puts a bound of 0 or 1 beside it.
+    return Interval(estimate, min(float(ends.low), estimate), max(float(ends.high), estimate))
 
 
 # --- rankings ---------------------------------------------------------------------------------------------------------
 
 
 def auroc(scores: ArrayLike, positives: ArrayLike) -> float:
-    """Chance that a marked item scores higher than an unmarked one, ties counting one half.
+    """Chance that a marked item scores higher than an unmarked one, ties counting one half; NaN without either.
 
-    Mann-Whitney: U = (sum of the midranks of the marked) - P (P + 1) / 2, divided by P N. The other direction (low
-    scores mean marked) is `auroc` of the negated scores, or 1 minus this. NaN where no marked or no unmarked item has
-    a score.
+    Mann-Whitney: U = (sum of the midranks of the marked) - P (P + 1) / 2, divided by P N.
     """
     values, marked = _scored(scores, positives)
     number, others = int(marked.sum()), int((~marked).sum())
@@ -200,8 +161,7 @@ def auroc(scores: ArrayLike, positives: ArrayLike) -> float:
 def average_precision(scores: ArrayLike, positives: ArrayLike) -> float:
     """Area under the precision-recall curve as a step function: sum over thresholds of (gain in recall) x precision.
 
-    Items of equal score enter together, so their order cannot matter. A score without information gives about the
-    share of marked items, not 1/2. NaN where no marked item has a score.
+    Items of equal score enter together, so their order cannot matter. NaN where no marked item has a score.
     """
     values, marked = _scored(scores, positives)
     number = int(marked.sum())
@@ -226,17 +186,9 @@ def oscillation(values: ArrayLike, steps: ArrayLike | None = None) -> float:
     """Standard deviation of a curve around the straight line through each point's neighbours, in units of the curve.
 
     The estimator of Gasser, Sroka and Jennen-Steinmetz (1986): e_i = a x_{i-1} + b x_{i+1} - x_i, with a and b the
-    linear interpolation weights, and s^2 = mean of e_i^2 / (a^2 + b^2 + 1); at equal distances e is half the second
-    difference and the divisor 3/2. A steady rise or fall gives 0; independent noise around it gives that noise's
-    standard deviation. Unlike the spread around a smoothed curve it does not take the lag of the smoothing for unrest.
-    An evaluation's own sampling error is part of it: compare only curves measured on equally many answers.
-
-    Args:
-        values: [n] the curve.
-        steps: [n] rising positions of the points; None: equal distances.
-
-    Returns:
-        A number >= 0; NaN with fewer than three points.
+    linear interpolation weights, and s^2 = mean of e_i^2 / (a^2 + b^2 + 1). A steady rise or fall gives 0; independent
+    noise around it that noise's standard deviation, an evaluation's own sampling error included. NaN with fewer than
+    three points.
     """
     curve = np.asarray(values, dtype=np.float64)
     at = np.arange(len(curve)) if steps is None else np.asarray(steps)
@@ -273,8 +225,7 @@ def ema(values: ArrayLike, keep: float = 0.6) -> NDArray[np.float64]:
 def pass_at_k(samples: int, correct: int, k: int) -> float:
     """1 - C(n - c, k) / C(n, k), the unbiased estimate from n = `samples` answers of which c = `correct` are right.
 
-    Chen et al. 2021 (arXiv 2107.03374), Eq. 1. Computed in whole numbers and divided once, so that it is exact to the
-    last bit even where it is close to 0 or 1. With fewer than k wrong answers it is 1.
+    Chen et al. 2021 (arXiv 2107.03374), Eq. 1. In whole numbers and divided once: exact to the last bit.
     """
     if not 1 <= k <= samples:
         raise InputError(f"k: expected 1 to {samples} (samples), got {k}")
@@ -285,10 +236,8 @@ def pass_at_k(samples: int, correct: int, k: int) -> float:
 
 
 def mean_pass_at_k(correct: Sequence[int], *, samples: int, k: int) -> float:
-    """The mean of `pass_at_k` over one or more problems with `samples` answers each."""
     return fsum(pass_at_k(samples, count, k) for count in correct) / len(correct)
 
 
 def powers_of_two(largest: int) -> list[int]:
-    """1, 2, 4, ... up to `largest`."""
     return [2**power for power in range(largest.bit_length()) if 2**power <= largest]

@@ -6,8 +6,8 @@ import json
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +25,8 @@ from geoalign.errors import ConfigError, InputError
 from geoalign.lab.audit.hidden_files import find_hidden_files, read_hidden
 from geoalign.lab.audit.steps import (
     NO_STATES,
+    PAIRS_PER_STEP,
     ConsensusMeter,
-    available_fields,
     check_curator,
     counts_of,
     decided,
@@ -39,10 +39,9 @@ from geoalign.lab.audit.terminal import show_result
 from geoalign.lab.audit.verdicts import VerdictAudit
 from geoalign.lab.config.audit import AuditConfig
 from geoalign.lab.config.requests import AuditRequest
-from geoalign.lab.dumps.formats import Layout, find_layout, parse_fields
+from geoalign.lab.dumps.formats import DumpLayout, find_layout, parse_fields
 from geoalign.lab.dumps.labels import Labels
 from geoalign.lab.dumps.reading import Dump, Skipped, read_dump
-from geoalign.lab.progress import passing_progress
 from geoalign.lab.reports.inspection import build_inspection
 from geoalign.lab.store.columns import whole_text
 from geoalign.lab.store.curation import FILTERED_FILE, REPORT_FILE, SUMMARY_FILE, CuratedFolder, CurationTables
@@ -51,7 +50,6 @@ from geoalign.lab.store.json_files import write_json
 from geoalign.lab.tasks.rows import DUMP_SUFFIXES
 from geoalign.lab.terminal import Console, say
 from geoalign.settings.loading import plain_section
-from geoalign.types import Rollouts
 
 
 def audit(config: AuditConfig, request: AuditRequest, *, console: Console | None = None) -> dict[str, Any]:
@@ -64,9 +62,7 @@ def audit(config: AuditConfig, request: AuditRequest, *, console: Console | None
         raise ConfigError("--hidden: expected without --model, got both: states come from files or from a model")
     if request.filtered and request.redact:
         raise ConfigError("--filtered: expected without --redact, got both: the filtered rollouts are texts")
-    inputs = find_inputs(
-        request.rollouts, name=request.format, fields=parse_fields(request.fields), hidden=request.hidden
-    )
+    inputs = find_inputs(request)
     folder = CuratedFolder(request.output)
     folder.check([*(source.path for source in inputs), *request.labels], overwrite=request.overwrite)
     for source in inputs:
@@ -74,7 +70,7 @@ def audit(config: AuditConfig, request: AuditRequest, *, console: Console | None
     with locked(folder.root):
         folder.start()
         try:
-            summary = CurationRun(config, request, folder, console).run(inputs)
+            summary = Audit(config, request, folder, console).run(inputs)
             write_json(folder.staging / SUMMARY_FILE, summary)
             build_inspection(folder.staging)
             if request.redact and request.cache is None:
@@ -84,7 +80,7 @@ def audit(config: AuditConfig, request: AuditRequest, *, console: Console | None
         except BaseException:
             folder.discard()
             raise
-    show_result(console, summary, folder.root, folder.root / REPORT_FILE)
+    show_result(console, summary, folder.root / REPORT_FILE)
     return summary
 
 
@@ -93,47 +89,37 @@ class Input:
     """One file: how it is read, the step that its first rollout names, and where its hidden states lie."""
 
     path: Path
-    layout: Layout
+    layout: DumpLayout
     step: int | None
     hidden: Path | None = None
 
 
-def find_inputs(
-    texts: Sequence[str],
-    *,
-    name: str | None = None,
-    fields: Mapping[str, str] | None = None,
-    hidden: Sequence[Path] = (),
-) -> list[Input]:
+def find_inputs(request: AuditRequest) -> list[Input]:
     """The files that the arguments name, with their layouts, by the step that they name where all name one.
 
-    A folder stands for the dumps in it, in the order of the numbers in their names; of a run of `geoalign train` for
-    its `rollouts`, of a TRL run for its `completions`. Files of states belong to the dumps in the order of the
-    arguments.
+    A folder stands for the dumps in it by the numbers in their names, of a run for its `rollouts`, of TRL's for its
+    `completions`.
     """
-    paths = [path for text in texts for path in _files(Path(text).expanduser())]
+    paths = [path for text in request.rollouts for path in _files(Path(text).expanduser())]
     if not paths:
         raise ConfigError("ROLLOUTS: expected at least one file of rollouts, got none")
     twice, times = Counter(path.resolve() for path in paths).most_common(1)[0]
     if times > 1:
         raise ConfigError(f"ROLLOUTS: expected each file once, got {twice} twice")
-    states: Sequence[Path | None] = find_hidden_files(hidden, paths) if hidden else [None] * len(paths)
+    states = find_hidden_files(request.hidden, paths) if request.hidden else [None] * len(paths)
+    fields = parse_fields(request.fields)
     inputs = [
-        Input(path, *find_layout(path, name=name, fields=fields), state)
+        Input(path, *find_layout(path, name=request.format, fields=fields), state)
         for path, state in zip(paths, states, strict=True)
     ]
-    if all(source.step is not None for source in inputs):
-        inputs.sort(key=lambda source: source.step or 0)
-    return inputs
+    steps = [source.step for source in inputs]
+    return inputs if None in steps else sorted(inputs, key=lambda source: source.step or 0)
 
 
 def _files(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
-    for inner in ("rollouts", "completions"):
-        if (path / inner).is_dir():
-            path = path / inner
-            break
+    path = next((inner for name in ("rollouts", "completions") if (inner := path / name).is_dir()), path)
     files = [item for item in path.iterdir() if item.is_file() and item.name.endswith(DUMP_SUFFIXES)]
     if not files:
         raise ConfigError(f"{path}: expected files that end in {', '.join(DUMP_SUFFIXES)}, got none")
@@ -144,55 +130,45 @@ def _files(path: Path) -> list[Path]:
     )
 
 
-@dataclass
-class _Totals:
-    """What is added up over the files."""
-
-    counts: Counter[str] = field(default_factory=Counter)
-    inputs: list[dict[str, Any]] = field(default_factory=list)
-    skipped: list[Skipped] = field(default_factory=list)
-    repeated: list[dict[str, str]] = field(default_factory=list)
-    steps: list[dict[str, Any]] = field(default_factory=list)
-    hidden: list[dict[str, Any]] = field(default_factory=list)
-    named: dict[int, Path] = field(default_factory=dict)
-    rollouts: int = 0
-    groups: int = 0
-    pairs_left_out: int = 0
-
-
-class CurationRun:
-    """One call of the command: one curator over all files in their order, a step at a time."""
+class Audit:
+    """One call of the command: one curator over all files in their order, a step at a time; what is added up."""
 
     def __init__(self, config: AuditConfig, request: AuditRequest, folder: CuratedFolder, console: Console) -> None:
-        self.states_note: str | None = None
-        if not request.hidden and request.model is None:
-            section = without_states(config.curator)
-            if section is not config.curator:
-                config, self.states_note = replace(config, curator=section), NO_STATES
-        self.config, self.request, self.folder, self.console = config, request, folder, console
-        self.session = CurationSession(make_curator(config.curator), seed=config.seed)
-        self.name = config.curator.type
+        curator = config.curator if request.hidden or request.model else without_states(config.curator)
+        self.without_states = curator != config.curator
+        self.config, self.request, self.folder, self.console = (
+            replace(config, curator=curator),
+            request,
+            folder,
+            console,
+        )
+        self.session = CurationSession(make_curator(curator), seed=config.seed)
         if request.labels:
             check_reads_trusted(self.session.curator, setting="--labels")
         self.labels = Labels(request.labels)
-        self.meter = ConsensusMeter(self.session.curator, check=config.consensus_check)
-        self.totals = _Totals()
-        self.audit = VerdictAudit()
+        self.meter, self.verdicts = ConsensusMeter(self.session.curator), VerdictAudit()
+        self.inputs: list[dict[str, Any]] = []
+        self.skipped: list[Skipped] = []
+        self.repeated: list[dict[str, str]] = []
+        self.steps: list[dict[str, Any]] = []
+        self.hidden: list[dict[str, Any]] = []
+        self.counts: Counter[str] = Counter()
+        self.rollouts = self.groups = self.pairs_left_out = 0
+        self._file_of: dict[int, Path] = {}
         self._seen: dict[bytes, Path] = {}
-        self._unjudged: Rollouts | None = None
         self._model: Any = None
 
     def run(self, inputs: Sequence[Input]) -> dict[str, Any]:
-        """Reads, curates and writes every file."""
-        request, totals = self.request, self.totals
+        """Reads, curates and writes every file; returns the content of `summary.json`."""
+        request = self.request
         with CurationTables(self.folder.staging, redact=request.redact) as tables:
             for number, source in enumerate(inputs, start=1):
                 dump = read_dump(
                     source.path, source.layout, step=number, skip_bad=request.skip_bad,
                     mixed_groups=request.mixed_groups,
                 )  # fmt: skip
-                if (earlier := self._earlier(dump)) is not None:
-                    totals.repeated.append({"file": str(source.path), "same_as": str(earlier)})
+                if (earlier := self._earlier(dump)) != dump.path:
+                    self.repeated.append({"file": str(source.path), "same_as": str(earlier)})
                     continue
                 self.labels.apply(dump)
                 frame = self._curated(source, dump, tables)
@@ -200,172 +176,140 @@ class CurationRun:
                 if request.filtered:
                     with (self.folder.staging / FILTERED_FILE).open("ab") as file:
                         file.writelines(_filtered_lines(frame))
-                totals.inputs.append(
+                sizes = Counter(frame.groupby("group").size().tolist())
+                self.inputs.append(
                     {
                         "file": str(source.path),
                         "format": source.layout.format.name,
                         "fields": dict(source.layout.fields),
                         "rows": len(frame),
                         "groups": frame["group"].nunique(),
-                        "group_sizes": {str(size): count for size, count in dump.group_sizes().items()},
+                        "group_sizes": {str(size): count for size, count in sorted(sizes.items())},
                         "skipped": len(dump.skipped),
                     }
                 )
-                totals.skipped += dump.skipped
-                totals.rollouts += len(frame)
+                self.skipped += dump.skipped
         self.labels.check_all_found()
-        if self._unjudged is not None:
-            self.meter.cross_fit(self._unjudged, self.config.seed)
         return self._summary()
 
-    def _earlier(self, dump: Dump) -> Path | None:
-        """The dump of this call that held the same prompts, responses and rewards; None where it is the first of them.
-
-        Only of formats whose writer is known to repeat itself (`Format.repeats`); whatever else is given twice stays.
-        """
+    def _earlier(self, dump: Dump) -> Path:
+        """The first dump of this call with the same rollouts and rewards, of a format whose writer repeats itself."""
         if not dump.layout.format.repeats:
-            return None
+            return dump.path
         rows = pandas.util.hash_pandas_object(dump.frame[["prompt", "response", "reward"]], index=False)
-        first = self._seen.setdefault(rows.to_numpy().tobytes(), dump.path)
-        return None if first == dump.path else first
+        return self._seen.setdefault(rows.to_numpy().tobytes(), dump.path)
 
     def _curated(self, source: Input, dump: Dump, tables: CurationTables) -> pandas.DataFrame:
         """The rollouts of a file with what was decided, curated by step in the order in which steps appear."""
-        frame, totals = dump.frame, self.totals
-        available = available_fields(frame, model=self.request.model is not None, hidden=source.hidden is not None)
-        check_curator(self.name, self.session.curator, available)
+        frame = dump.frame
+        check_curator(
+            self.config.curator.type, self.session.curator, frame,
+            model=self.request.model is not None, hidden=source.hidden is not None,
+        )  # fmt: skip
         states = self._states(source, dump)
         frame["file"] = whole_text(str(source.path))
-        answers = [
-            boxed_answer(response) if answer is None else answer
-            for answer, response in zip(frame["final_answer"], frame["response"], strict=True)
-        ]
+        given = zip(frame["final_answer"], frame["response"], strict=True)
+        answers = [boxed_answer(response) if answer is None else answer for answer, response in given]
         # As objects: a column of text would make NaN of a missing answer.
         frame["final_answer"] = pandas.Series(answers, index=frame.index, dtype=object)
         parts = []
         for step in frame["step"].unique().tolist():
-            self._unjudged = None  # the states of one step at a time
-            if step in totals.named:
+            if (earlier := self._file_of.get(step)) is not None:
                 raise ConfigError(
-                    f"{source.path}: step: expected another step than {totals.named[step]}, got {step} again; "
+                    f"{source.path}: step: expected another step than {earlier}, got {step} again; "
                     "--field step= numbers the files instead"
                 )
             part = frame[frame["step"] == step]
             # From a file the states of rows that were left out are there too; from the model they are not.
-            chosen = part["position"].to_numpy() if source.hidden else part.index.to_numpy()
-            part = part.assign(group=part["group"] + totals.groups).set_axis(part.index + totals.rollouts)
-            totals.groups += part["group"].nunique()
+            rows = part["position"].to_numpy() if source.hidden else part.index.to_numpy()
+            part = part.assign(group=part["group"] + self.groups).set_axis(part.index + self.rollouts)
+            self.groups += part["group"].nunique()
             try:
-                rollouts = make_rollouts(
-                    part, self.session.curator, None if states is None else _rows_of(states, chosen)
-                )
+                rollouts = make_rollouts(part, self.session.curator, None if states is None else _rows_of(states, rows))
             except InputError as error:
                 raise InputError(f"{source.hidden or source.path}: {error}") from error
             curation = self.session.curate(rollouts, details=True)
-            self.meter.add()
-            # If no step is judged by the end, the last one is asked by cross-fitting.
-            self._unjudged = rollouts if self.meter.wants_check else None
-            part = decided(part, rollouts, curation, self.session.curator, name=self.name)
-            self.audit.add(part)
-            pairs, left_out = pair_columns(part, curation.details, self.config.pairs_per_step)
-            totals.pairs_left_out += left_out
+            self.meter.add(rollouts)
+            part = decided(part, rollouts, curation, self.session.curator, name=self.config.curator.type)
+            self.verdicts.add(part)
+            pairs, left_out = pair_columns(part, curation.details)
+            self.pairs_left_out += left_out
             if pairs:
                 tables.add_pairs(pairs)
             if density := density_columns(step, curation.details):
                 tables.add_density(density)
-            totals.counts.update(counts_of(part))
+            self.counts.update(counts_of(part))
             metrics = {f"geoalign/{name}": float(value) for name, value in curation.metrics.items()}
-            totals.steps.append({"step": step, "file": str(source.path), "metrics": metrics})
+            self.steps.append({"step": step, "file": str(source.path), "metrics": metrics})
             parts.append(part)
-        totals.named |= dict.fromkeys(frame["step"].unique().tolist(), source.path)
+        self._file_of |= dict.fromkeys(frame["step"].unique().tolist(), source.path)
+        self.rollouts += len(frame)
         return pandas.concat(parts).sort_index()
 
     def _states(self, source: Input, dump: Dump) -> Tensor | None:
         """The states of a dump, where the curator wants them; lengths in tokens, which a model's tokenizer counts, are
         filled in."""
-        wanted = "hidden" in self.session.curator.requires
-        if source.hidden is not None and wanted:
+        needs = self.session.curator.requires
+        if source.hidden is not None and "hidden" in needs:
             if dump.positions is None:
                 raise InputError(
                     f"{source.hidden}: hidden states: expected a dump whose rollouts can be counted, "
                     f"got {source.path}, where row {dump.skipped[0].line} and perhaps others hide how many there are"
                 )
-            tensor = self.config.hidden_tensor
-            states = read_hidden(source.hidden, rows=dump.positions, dump=source.path, tensor=tensor)
+            states = read_hidden(source.hidden, rows=dump.positions, dump=source.path)
             shape, dtype = list(states.shape), str(states.dtype).removeprefix("torch.")
-            self.totals.hidden.append({"file": str(source.hidden), "shape": shape, "dtype": dtype})
+            self.hidden.append({"file": str(source.hidden), "shape": shape, "dtype": dtype})
             return states
-        if self.request.model is None or not (wanted or "lengths" in self.session.curator.requires):
+        if self.request.model is None or not {"hidden", "lengths"} & set(needs):
             return None
-        from geoalign.lab.audit.hidden_model import compute_states, load_state_model
-        from geoalign.lab.models.fastest_dtype import print_fastest_dtype
+        from geoalign.lab.audit.hidden_model import AuditModel
 
         if self._model is None:
-            with self.console.status("Loading the model"):
-                self._model = load_state_model(self.request.model, self.config)
-            if self.config.dtype == "auto":
-                print_fastest_dtype(self.console, self._model.device.type)
-        cache = self.request.cache or self.folder.states
-        with passing_progress(self.console, "Hidden states", len(dump.frame)) as update:
-            computed = compute_states(
-                self._model, dump, self.config, cache, progress=lambda done: update(completed=done)
-            )
-        self.totals.hidden.append(
-            {
-                "file": str(computed.path),
-                "shape": list(computed.states.shape),
-                "cut_rows": computed.cut_rows,
-                "without_answer": computed.without_answer,
-                "prompts": computed.prompts,
-            }
-        )
-        tokens = dump.frame["tokens"]
-        dump.frame["tokens"] = tokens.where(tokens.notna(), pandas.Series(computed.lengths, dtype=object))
-        return computed.states if wanted else None
+            self._model = AuditModel(self.request.model, self.config, self.console)
+        states, facts = self._model.states(dump, self.request.cache or self.folder.states)
+        self.hidden.append(facts)
+        return states if "hidden" in needs else None
 
     def _summary(self) -> dict[str, Any]:
-        totals, request = self.totals, self.request
+        request = self.request
         with self.console.status("Auditing the verdicts"):
-            audited = self.audit.summary(redact=request.redact)
-        skipped = [asdict(row) for row in totals.skipped]
+            audited = self.verdicts.summary(redact=request.redact)
+        skipped = [asdict(row) for row in self.skipped]
         if request.redact:
             # What came instead may quote a text.
             skipped = [{**row, "reason": row["reason"].partition(", got ")[0]} for row in skipped]
-        source = "none" if not totals.hidden else "file" if request.hidden else "model"
-        hidden: dict[str, Any] = {"from": source, "files": totals.hidden}
-        if self.states_note is not None:
-            hidden["note"] = self.states_note
+        source = "none" if not self.hidden else "file" if request.hidden else "model"
+        hidden: dict[str, Any] = {"from": source, "files": self.hidden}
+        if self.without_states:
+            hidden["note"] = NO_STATES
         if source == "model":
             names = ("hidden_position", "hidden_layer", "batch_size", "max_tokens", "chat_template_kwargs")
-            settings = {name: getattr(self.config, name) for name in names}
-            device = str(self._model.device)
-            hidden |= {"model": request.model, "dtype": self._model.dtype, "device": device, **settings}
+            hidden |= {"model": request.model, "dtype": self._model.dtype, "device": str(self._model.device)}
+            hidden |= {name: getattr(self.config, name) for name in names}
         command = {"arguments": list(request.command), "skip_bad": request.skip_bad, "output": str(self.folder.root)}
         return {
             "geoalign": __version__,
             "command": command,
-            "inputs": totals.inputs,
+            "inputs": self.inputs,
             "skipped": skipped,
-            "repeated": totals.repeated,
-            "labels": self.labels.summary(),
+            "repeated": self.repeated,
+            "labels": self.labels.summary,
             "curator": plain_section(self.config.curator),
             "seed": self.config.seed,
             "redacted": request.redact,
             "hidden": hidden,
-            "counts": {**totals.counts, "skipped": len(skipped)},
-            "pairs_per_step": self.config.pairs_per_step,
-            "pairs_left_out": totals.pairs_left_out,
-            "steps": totals.steps,
-            "consensus": self.meter.summary(),
+            "counts": {**self.counts, "skipped": len(skipped)},
+            "pairs_per_step": PAIRS_PER_STEP,
+            "pairs_left_out": self.pairs_left_out,
+            "steps": self.steps,
+            "consensus": self.meter.summary(self.config.seed),
             **audited,
         }
 
 
 def _filtered_lines(frame: pandas.DataFrame) -> Iterator[bytes]:
-    """The rollouts that stay, one a line of JSON, each in its place with the response that stands there afterwards.
-
-    A line has what says which rollout it is, and reward, weight and advantage (where there is one) after curation.
-    """
+    """The rollouts that stay as lines of JSON: each in its place, with the response, reward and weight that stand
+    there."""
     names = ["file", "line", "sample", "step", "group", "id", "prompt", "messages", "response", "replacement"]
     numbers = {"reward": "new_reward", "weight": "weight", "advantage": "advantage"}
     stays = frame[frame["source"] >= 0]

@@ -12,7 +12,7 @@ from safetensors import safe_open
 from torch import Tensor
 
 from geoalign.errors import ConfigError, InputError
-from geoalign.shown import brief, listed, shown
+from geoalign.shown import brief, listed
 
 # Others have no arithmetic here: 8 bits and less are codes that mean something with a scale alone.
 _NUMBERS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -20,10 +20,8 @@ SUFFIXES = (".safetensors", ".npy")
 
 
 def find_hidden_files(given: Sequence[Path], dumps: Sequence[Path]) -> list[Path]:
-    """The file of states of each dump: as many files as dumps, in their order, or one folder with a file for each.
-
-    In a folder the states of `12.jsonl.gz` are in `12.safetensors` or `12.npy`.
-    """
+    """The file of states of each dump: as many files as dumps, or a folder with `12.npy` (.safetensors) for
+    `12.jsonl.gz`."""
     if len(given) == 1 and given[0].is_dir():
         return [_in_folder(given[0], dump) for dump in dumps]
     if len(given) != len(dumps):
@@ -32,19 +30,16 @@ def find_hidden_files(given: Sequence[Path], dumps: Sequence[Path]) -> list[Path
             f"named as each of them, got {len(given)} file(s)"
         )
     for path in given:
-        if not path.is_file():
-            raise ConfigError(f"--hidden {path}: expected a file, got none there")
-        if path.suffix not in SUFFIXES:
-            raise ConfigError(f"--hidden {path}: expected a name that ends in {' or '.join(SUFFIXES)}")
+        if not path.is_file() or path.suffix not in SUFFIXES:
+            got = "another file" if path.is_file() else "none there"
+            raise ConfigError(f"--hidden {path}: expected a file whose name ends in {' or '.join(SUFFIXES)}, got {got}")
     return list(given)
 
 
-def read_hidden(path: Path, *, rows: int, dump: Path, tensor: str | None = None) -> Float[Tensor, "n d"]:
-    """The states of all `rows` rollouts of a dump, those left out included, as a view of the file: nothing is read yet.
-
-    `tensor` is their name in a safetensors file; None: `hidden`, or the only one there.
-    """
-    states = _npy(path) if path.suffix == ".npy" else _safetensors(path, tensor)
+def read_hidden(path: Path, *, rows: int, dump: Path) -> Float[Tensor, "n d"]:
+    """The states of all `rows` rollouts of a dump, those left out included, as a view of the file: nothing is read
+    yet."""
+    states = _npy(path) if path.suffix == ".npy" else _safetensors(path)
     if states.dim() != 2 or len(states) != rows or states.shape[1] < 2:
         raise InputError(
             f"{path}: hidden states: expected {rows} rows, one for each rollout of {dump}, and at least 2 columns, "
@@ -59,8 +54,7 @@ def read_hidden(path: Path, *, rows: int, dump: Path, tensor: str | None = None)
 
 def stem(path: Path) -> str:
     """The name of a dump without what says its kind."""
-    name = path.name.removesuffix(".gz")
-    return name[: -len(Path(name).suffix)] if Path(name).suffix else name
+    return Path(path.name.removesuffix(".gz")).stem
 
 
 def _in_folder(folder: Path, dump: Path) -> Path:
@@ -84,17 +78,13 @@ def _npy(path: Path) -> Tensor:
         raise InputError(f"{path}: hidden states: expected a .npy file of floating-point numbers, got {got}") from error
 
 
-def _safetensors(path: Path, tensor: str | None) -> Tensor:
+def _safetensors(path: Path) -> Tensor:
     try:
         with safe_open(path, framework="pt") as file:
             names = list(file.keys())
-            chosen = tensor or ("hidden" if "hidden" in names else names[0] if len(names) == 1 else None)
-            if chosen is not None and chosen in names:
-                states: Tensor = file.get_tensor(chosen)
+            if "hidden" in names or len(names) == 1:
+                states: Tensor = file.get_tensor("hidden" if "hidden" in names else names[0])
                 return states
     except Exception as error:  # dozens of kinds; the message has its text
         raise InputError(f"{path}: hidden states: expected a safetensors file, got {brief(error)}") from error
-    wanted = f"a tensor {shown(chosen)}" if chosen else "a tensor `hidden`, or one tensor alone"
-    raise InputError(
-        f"{path}: hidden states: expected {wanted}, got {listed(names) or 'none'}; --set hidden_tensor=NAME picks one"
-    )
+    raise InputError(f"{path}: hidden states: expected a tensor `hidden`, or one alone, got {listed(names) or 'none'}")

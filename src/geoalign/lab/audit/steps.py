@@ -17,7 +17,7 @@ from geoalign.adapters.placement import place
 from geoalign.curators.base import Curator
 from geoalign.curators.chain import ChainConfig
 from geoalign.curators.denoise import Denoise, DenoiseConfig
-from geoalign.curators.geoalign import GeoAlign, GeoAlignConfig
+from geoalign.curators.geoalign import GeoAlign
 from geoalign.curators.registry import CuratorSection
 from geoalign.errors import ConfigError
 from geoalign.lab.analysis.consensus import CHANCE
@@ -26,49 +26,44 @@ from geoalign.method.advantages import group_advantages
 from geoalign.method.intervals import clustered_proportion
 from geoalign.types import Curation, CurationDetails, Rollouts, response_keys
 
+# Pairs that are kept of a step's groups without a flagged rollout.
+PAIRS_PER_STEP = 20_000
 NO_STATES = "There are no hidden states: geometry=none, rewards are judged by answers and identical responses alone."
 
 
 def without_states(section: CuratorSection) -> CuratorSection:
-    """The settings of a curator where no rollout has states: `denoise` goes by answers and identical responses.
-
-    Members of a chain likewise; a section with nothing to change is returned itself.
-    """
+    """The settings of a curator where no rollout has states: `denoise` goes by answers and identical responses."""
     if isinstance(section, ChainConfig):
         members = tuple(without_states(member) for member in section.members)
-        same = all(new is old for new, old in zip(members, section.members, strict=True))
-        return section if same else replace(section, members=members)
+        return replace(section, members=members)
     if isinstance(section, DenoiseConfig) and section.geometry == "states":
         return replace(section, geometry="none")
     return section
 
 
-def available_fields(frame: pandas.DataFrame, *, model: bool, hidden: bool) -> set[str]:
-    """The optional fields of `Rollouts` that a dump brings; a model brings states, and its tokenizer lengths."""
-    there = {
+def check_curator(name: str, curator: Curator, frame: pandas.DataFrame, *, model: bool, hidden: bool) -> None:
+    """Raises ConfigError unless what a dump brings is enough for this curator; a model brings states, and its tokenizer
+    lengths."""
+    if curator.library_only is not None:
+        raise ConfigError(f"curator: {name} is for the library alone: {curator.library_only}")
+    brought = {
         "hidden": model or hidden,
         "lengths": model or frame["tokens"].notna().all(),
         "true_rewards": frame["true_reward"].notna().any(),
         "donor_ok": frame["truncated"].notna().any(),
+        # Can be had from a reward and a response alone.
+        **dict.fromkeys(("answers", "advantages", "ids", "prompt_keys"), True),
     }
-    # The rest can be had from a reward and a response alone.
-    return {"answers", "advantages", "ids", "prompt_keys"} | {name for name, known in there.items() if known}
-
-
-def check_curator(name: str, curator: Curator, available: set[str]) -> None:
-    """Raises ConfigError unless the fields available are enough for this curator."""
-    missing = [need for need in curator.requires if need not in available]
-    if curator.library_only is not None:
-        raise ConfigError(f"curator: {name} is for the library alone: {curator.library_only}")
-    if not missing:
-        return
-    needs = {
+    ways = {
         "hidden": "hidden states (--hidden FILE or --model ID_OR_PATH)",
         "lengths": "lengths in tokens (--field tokens=NAME or --model ID_OR_PATH)",
         "true_rewards": "true rewards (--field true_reward=NAME)",
     }
-    wanted = " and ".join(needs.get(need, f"{need}, which no dump has") for need in missing)
-    raise ConfigError(f"curator: {name} needs {wanted}, got none; denoise, the default, does without")
+    missing = [ways.get(need, f"{need}, which no dump has") for need in curator.requires if not brought.get(need)]
+    if missing:
+        raise ConfigError(
+            f"curator: {name} needs {' and '.join(missing)}, got none; denoise, the default, does without"
+        )
 
 
 def make_rollouts(frame: pandas.DataFrame, curator: Curator, hidden: Float[Tensor, "b d"] | None = None) -> Rollouts:
@@ -103,10 +98,9 @@ def make_rollouts(frame: pandas.DataFrame, curator: Curator, hidden: Float[Tenso
 def decided(
     frame: pandas.DataFrame, rollouts: Rollouts, curation: Curation, curator: Curator, *, name: str
 ) -> pandas.DataFrame:
-    """A step's frame with the curator's decisions in the slots of the input; its index is that of the whole output.
+    """A step's frame with the curator's decisions in the places of the input; its index is that of the whole output.
 
-    `source` is the row whose content stands in a slot afterwards, -1 where none does. Of each group there are its size,
-    pairs and flagged rollouts, mean and standard deviation (ddof 1) of its rewards.
+    `source` is the row whose content stands in a place afterwards, -1 where none does.
     """
     placement = place(curation, rollouts.groups, by=name)
     index = frame.index.to_numpy()
@@ -124,12 +118,18 @@ def decided(
         advantage=(missing if placement.advantages is None else placement.advantages).double().numpy(),
         probability_wrong=(curation.scores.double().sigmoid() if denoises else missing).cpu().numpy(),
         denoised_reward=(curation.rewards.double() if denoises else missing).cpu().numpy(),
-        group_pairs=group_pairs(rollouts, curation.details),
         characters=frame["response"].str.len(),
         trusted=frame["label"].notna(),
     )  # fmt: skip
-    groups = frame.groupby("group")
+    # The pairs that the curator formed, else those of different rewards; each is counted by both of its rows.
+    if curation.details is None:
+        pairs = pair_counts(rollouts.rewards.numpy(), rollouts.groups.numpy())
+    else:
+        ends = torch.cat([curation.details.pairs.winner, curation.details.pairs.loser]).cpu().numpy()
+        pairs = np.bincount(ends, minlength=len(frame))
+    groups = frame.assign(pairs=pairs).groupby("group")
     return frame.assign(
+        group_pairs=groups["pairs"].transform("sum") // 2,
         group_size=groups["reward"].transform("size"),
         group_mean=groups["reward"].transform("mean"),
         group_std=groups["reward"].transform("std"),
@@ -137,21 +137,7 @@ def decided(
     )
 
 
-def group_pairs(rollouts: Rollouts, details: CurationDetails | None) -> np.ndarray:
-    """[B] pairs of each rollout's group: those that the curator formed, else those of different rewards."""
-    _, member = torch.unique(rollouts.groups, return_inverse=True)
-    groups = int(member.max()) + 1
-    if details is not None:
-        counts = torch.bincount(member[details.pairs.winner.cpu()], minlength=groups).numpy()
-    else:
-        # Each pair is counted by both of its rows.
-        of_rows = pair_counts(rollouts.rewards.numpy(), member.numpy())
-        counts = np.bincount(member.numpy(), weights=of_rows, minlength=groups).astype(np.int64) // 2
-    return np.asarray(counts)[member.numpy()]
-
-
 def counts_of(frame: pandas.DataFrame) -> dict[str, int]:
-    """What became of the rollouts of a step, under the names in `summary.json`."""
     groups = frame.drop_duplicates("group")["group_pairs"]
     kept, unscored = frame["source"] >= 0, frame["reward"].isna()
     own = frame["reward"].reindex(frame["source"]).to_numpy()
@@ -173,42 +159,38 @@ def counts_of(frame: pandas.DataFrame) -> dict[str, int]:
     return {name: int(count) for name, count in counts.items()}
 
 
-def pair_columns(frame: pandas.DataFrame, details: CurationDetails | None, most: int) -> tuple[dict[str, Any], int]:
-    """The columns of a step's pairs, and how many were left out of those of groups without a flagged rollout, of which
-    about `most` are kept; none for a curator that forms no pairs."""
+def pair_columns(frame: pandas.DataFrame, details: CurationDetails | None) -> tuple[dict[str, Any], int]:
+    """The columns of a step's pairs, and how many were left out: of groups without a flagged rollout whole ones are
+    kept, evenly spread, up to `PAIRS_PER_STEP` pairs."""
     if details is None:
         return {}, 0
     pairs, groups, index = details.pairs, frame["group"].to_numpy(), frame.index.to_numpy()
     winner, loser = pairs.winner.cpu().numpy(), pairs.loser.cpu().numpy()
-    kept = _kept_pairs(groups[winner], np.isin(groups[winner], groups[frame["anomalous"]]), most)
+    group = groups[winner]
+    flagged = np.isin(group, groups[frame["anomalous"]])
+    others, sizes = np.unique(group[~flagged], return_counts=True)
+    every = max(1, math.ceil(sizes.sum() / PAIRS_PER_STEP))
+    chosen = others[::every][np.cumsum(sizes[::every]) <= PAIRS_PER_STEP]
+    kept = np.flatnonzero(flagged | np.isin(group, chosen))
+    facts = ("deviation", "raw_cosine", "projected_cosine")
     columns = {
         "step": np.full(len(kept), frame["step"].iloc[0]),
-        "group": groups[winner[kept]],
+        "group": group[kept],
         "better": index[winner[kept]],
         "worse": index[loser[kept]],
-        "deviation": pairs.deviation.cpu().double().numpy()[kept],
-        "raw_cosine": pairs.raw_cosine.cpu().double().numpy()[kept],
-        "projected_cosine": pairs.projected_cosine.cpu().double().numpy()[kept],
+        **{name: getattr(pairs, name).cpu().double().numpy()[kept] for name in facts},
     }
     # Where too few groups have pairs to judge by, the curator has no deviations.
     judged = ~np.isnan(columns["deviation"])
     return {name: values[judged] for name, values in columns.items()}, len(winner) - len(kept)
 
 
-def _kept_pairs(group: np.ndarray, flagged: np.ndarray, most: int) -> np.ndarray:
-    """All pairs of flagged groups; of the others whole groups, evenly spread, up to `most` pairs."""
-    others, sizes = np.unique(group[~flagged], return_counts=True)
-    every = max(1, math.ceil(sizes.sum() / most)) if most else len(others) + 1
-    chosen = others[::every][np.cumsum(sizes[::every]) <= most]
-    return np.flatnonzero(flagged | np.isin(group, chosen))
-
-
 def density_columns(step: int, details: CurationDetails | None) -> dict[str, Any]:
     """The columns of the density of a step's scores; none where the curator estimates none."""
     if details is None or details.density is None:
         return {}
-    density = details.density
-    size, threshold = len(density.grid), float(density.threshold)
+    density, threshold = details.density, float(details.density.threshold)
+    size = len(density.grid)
     return {
         "step": [step] * size,
         "score": density.grid.tolist(),
@@ -222,58 +204,48 @@ class ConsensusMeter:
     """Accuracy on groups never trained on, pooled over the steps of one call.
 
     A GeoAlign judges each step by what it learnt from the ones before. The first has none before it: where no other
-    step was judged, its groups are asked by cross-fitting, with a curator of its own.
+    step was judged, the groups of the last one are asked by cross-fitting, with a curator of its own.
     """
 
-    def __init__(self, curator: Curator, *, check: bool) -> None:
+    def __init__(self, curator: Curator) -> None:
         self._curator = next((member for member in _members(curator) if isinstance(member, GeoAlign)), None)
-        self._check = check
-        self._right: list[np.ndarray] = []
-        self._total: list[np.ndarray] = []
-        self._steps = 0
+        self._judged: list[np.ndarray] = []
+        self._last: Rollouts | None = None
 
-    def add(self) -> None:
-        """Takes how the last call of the curator judged its new groups."""
-        self._take(self._curator)
+    def add(self, rollouts: Rollouts) -> None:
+        """Takes how the curator judged the new groups of the rollouts that it has just curated."""
+        if self._curator is not None:
+            self._take(self._curator)
+            self._last = None if self._judged else rollouts  # the states of one step at a time
 
-    @property
-    def wants_check(self) -> bool:
-        """Whether nothing was judged yet, though a check was asked for."""
-        return self._curator is not None and self._check and not self._total
-
-    def cross_fit(self, rollouts: Rollouts, seed: int) -> None:
-        """Judges one step by cross-fitting."""
-        assert self._curator is not None
-        config: GeoAlignConfig = replace(self._curator.config, scoring="cross_fit", observe_only=True)
-        other = GeoAlign(config)
-        other.curate(rollouts, generator=torch.Generator().manual_seed(seed))
-        self._take(other)
-
-    def summary(self) -> Mapping[str, Any]:
+    def summary(self, seed: int) -> Mapping[str, Any]:
         """The numbers for `summary.json`; no accuracy, but the reason, where nothing could be judged."""
         if self._curator is None:
             return {"new_group_accuracy": None, "reason": "This curator measures no consensus of hidden states."}
-        if not self._total:
+        if self._last is not None:
+            other = GeoAlign(replace(self._curator.config, scoring="cross_fit", observe_only=True))
+            other.curate(self._last, generator=torch.Generator().manual_seed(seed))
+            self._take(other)
+        if not self._judged:
             reason = "No groups were kept apart to judge a consensus: too few of them have different rewards."
             return {"new_group_accuracy": None, "reason": reason}
-        accuracy = clustered_proportion(np.concatenate(self._right), np.concatenate(self._total))
+        right, total = np.concatenate(self._judged, axis=1)
+        accuracy = clustered_proportion(right, total)
         return {
             "new_group_accuracy": accuracy.estimate,
             "new_group_accuracy_low": accuracy.low,
             "new_group_accuracy_high": accuracy.high,
             "chance_accuracy": CHANCE,
             "level": 0.95,
-            "groups": int(sum(len(counts) for counts in self._total)),
-            "pairs": int(sum(counts.sum() for counts in self._total)),
-            "steps": self._steps,
+            "groups": len(total),
+            "pairs": int(total.sum()),
+            "steps": len(self._judged),
         }
 
-    def _take(self, curator: GeoAlign | None) -> None:
-        right, total = ([], []) if curator is None else curator.state_dict()["gate"][-1].numpy()
-        if len(total):
-            self._right.append(right)
-            self._total.append(total)
-            self._steps += 1
+    def _take(self, curator: GeoAlign) -> None:
+        judged = curator.state_dict()["gate"][-1].numpy()
+        if judged.shape[1]:
+            self._judged.append(judged)
 
 
 def _members(curator: Curator) -> list[Curator]:

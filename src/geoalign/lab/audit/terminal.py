@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from geoalign.errors import ConfigError
-from geoalign.lab.analysis.consensus import CHANCE, level_of
-from geoalign.lab.analysis.statistics import Interval
-from geoalign.lab.analysis.verifier import doubtful_prompts, refused_line, verifier_lines
+from geoalign.lab.analysis.audited import audited_consensus, audited_verifier
 from geoalign.lab.tasks.rows import row_name
 from geoalign.lab.terminal import Console, say
 from geoalign.shown import shown
@@ -19,75 +16,65 @@ from geoalign.shown import shown
 _SHOWN = 5
 
 
-def show_result(console: Console, summary: Mapping[str, Any], folder: Path, report: Path) -> None:
-    """The counts, the consensus in words, and where everything is."""
-    counts = summary["counts"]
+def show_result(console: Console, summary: Mapping[str, Any], page: Path) -> None:
+    """What to look out for, the counts, the consensus in words, and where everything is."""
     say(console, "")
+    for line in _warnings(summary):
+        say(console, line, "yellow")
+    for line in _findings(summary):
+        say(console, line)
+    say(console, f"Written to {page.parent}; the page: {page}")
+
+
+def _warnings(summary: Mapping[str, Any]) -> Iterator[str]:
+    counts, hidden = summary["counts"], summary["hidden"]
     for entry in summary["skipped"][:_SHOWN]:
         name = f"{entry['field']}: " if entry["field"] else ""
-        say(console, f"Skipped: {row_name(Path(entry['file']), entry['line'])}: {name}{entry['reason']}", "yellow")
+        yield f"Skipped: {row_name(Path(entry['file']), entry['line'])}: {name}{entry['reason']}"
     if counts["skipped"] > _SHOWN:
-        say(console, f"... {counts['skipped']} rows were skipped; all are listed in summary.json", "yellow")
+        yield f"... {counts['skipped']} rows were skipped; all are listed in summary.json"
     for entry in summary["inputs"]:
         sizes = [f"{count:,} of {size}" for size, count in entry["group_sizes"].items()]
         if len(sizes) > 1:
-            say(console, f"Groups of different sizes: {entry['file']}: {', '.join(sizes)} rollouts", "yellow")
+            yield f"Groups of different sizes: {entry['file']}: {', '.join(sizes)} rollouts"
     for entry in summary["repeated"]:
-        say(console, f"Left out: {entry['file']}: the rollouts of {entry['same_as']} again", "yellow")
-    say(
-        console,
+        yield f"Left out: {entry['file']}: the rollouts of {entry['same_as']} again"
+    if "note" in hidden:
+        yield hidden["note"]
+    if without := sum(entry.get("without_answer") or 0 for entry in hidden["files"]):
+        yield (
+            f"No final answer in {without:,} of {counts['rows']:,} responses: their state is that of hidden_position "
+            "'predicting'."
+        )
+
+
+def _findings(summary: Mapping[str, Any]) -> Iterator[str]:
+    counts, labels, verdict = summary["counts"], summary["labels"], audited_consensus(summary)
+    lines, refused, prompts = audited_verifier(summary)
+    yield (
         f"{counts['rows']:,} rollouts in {counts['groups']:,} groups, {counts['groups_without_pairs']:,} of them "
         f"without a pair; {counts['pairs']:,} pairs, {counts['scored']:,} rollouts scored, "
-        f"{counts['unscored']:,} without a reward.",
+        f"{counts['unscored']:,} without a reward."
     )
     share = counts["flagged"] / counts["scored"] if counts["scored"] else 0.0
-    say(
-        console,
+    yield (
         f"Flagged: {counts['flagged']:,} ({share:.1%} of those scored); replaced: {counts['replaced']:,}; "
         f"left out: {counts['left_out']:,}; weight 0: {counts['zero_weighted']:,}; "
-        f"other rewards: {counts['changed_rewards']:,}.",
+        f"other rewards: {counts['changed_rewards']:,}."
     )
-    if (labels := summary["labels"])["files"]:
-        say(
-            console,
+    if labels["files"]:
+        yield (
             f"Labels: {labels['labelled']:,} rewards are known to be true; {labels['without_label']:,} rows of "
-            f"{', '.join(labels['files'])} have no label.",
+            f"{', '.join(labels['files'])} have no label."
         )
-    if "note" in summary["hidden"]:
-        say(console, summary["hidden"]["note"], "yellow")
-    if without := sum(entry.get("without_answer") or 0 for entry in summary["hidden"]["files"]):
-        say(
-            console,
-            f"No final answer in {without:,} of {counts['rows']:,} responses: their state is that of hidden_position "
-            "'predicting'.",
-            "yellow",
-        )
-    say(console, consensus_in_words(summary["consensus"]))
-    for line in (*verifier_lines(summary), refused_line(summary)):
-        if line:
-            say(console, line)
-    for prompt in doubtful_prompts(summary)[:_SHOWN]:
+    yield f"Consensus: {verdict.headline} {verdict.text}"
+    yield from filter(None, (*lines, refused))
+    for prompt in prompts[:_SHOWN]:
         answer = "" if prompt["answer"] is None else f" {shown(prompt['answer'])}"
         where = f"group {prompt['group']} of step {prompt['step']}"
-        say(console, f"  Refused: {where}, answer{answer} given {prompt['count']} times ({prompt['share']:.0%})")
+        yield f"  Refused: {where}, answer{answer} given {prompt['count']} times ({prompt['share']:.0%})"
     if summary["redacted"]:
-        say(console, "Redacted: no texts were written.")
-    say(console, f"Written to {folder}; the page: {report}")
-
-
-def consensus_in_words(consensus: Mapping[str, Any]) -> str:
-    """Whether the others' consensus orders the two responses of a pair rightly, on groups kept apart."""
-    accuracy = consensus["new_group_accuracy"]
-    if accuracy is None or math.isnan(accuracy):
-        return f"Consensus: unknown. {consensus.get('reason', '')}".strip()
-    low, high = consensus["new_group_accuracy_low"], consensus["new_group_accuracy_high"]
-    span = f"{accuracy:.1%} of pairs in {consensus['groups']:,} new groups ({low:.1%} to {high:.1%}; chance 50%)"
-    level = level_of(Interval(accuracy, low, high), CHANCE)
-    if level == "yes":
-        return f"Consensus: yes. It orders {span}."
-    if level == "against":
-        return f"Consensus: against chance. It orders {span}: look at the rewards' sign."
-    return f"Consensus: none to be seen. It orders {span}: what is flagged is flagged by chance."
+        yield "Redacted: no texts were written."
 
 
 # --- bounds on the verifier's error rates, for a job that is to fail where they are exceeded --------------------------

@@ -23,14 +23,11 @@ LISTED = 1000
 
 
 def agreed_answers(frame: pandas.DataFrame) -> pandas.DataFrame:
-    """The most frequent answers that enough of a prompt's rollouts agree on, one row a group, groups in their order.
+    """The most frequent answers that enough of a prompt's rollouts agree on, one row a group, of the rollouts of a
+    step.
 
-    Columns: step, group, index (its first rollout in the output), answer, gold (the dump's, where it has one), count
-    (rollouts that give it), share (of the prompt's rollouts with a reward), best (the highest reward that it got),
-    others_best (that the prompt's other rollouts got, NaN without any).
-
-    Args:
-        frame: the rollouts of one step.
+    `index` is the group's first rollout in the output, `share` is of its rollouts with a reward, `best` and
+    `others_best` are the highest rewards of those that give the answer and of the others.
     """
     scored = frame[frame["reward"].notna()]
     given = scored[scored["final_answer"].notna()].groupby(["group", "final_answer"], sort=False)["reward"]

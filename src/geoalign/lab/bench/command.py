@@ -62,11 +62,10 @@ class Shape:
 
 @dataclass(frozen=True)
 class Measured:
-    """One shape: `GeoAlign` at its defaults without early stop, and `Denoise` at its defaults.
+    """One shape: `GeoAlign` at its defaults without early stop, and `Denoise` at its defaults, after `DENOISE_WARM_UP`
+    calls.
 
-    Times are medians of `repeats` calls, memory the peak above what the process held before the call (NaN where the
-    system does not say). Those of `Denoise` are of calls after `DENOISE_WARM_UP` others: the first one predicts by
-    folds and keeps nothing from before.
+    Times are medians of `repeats` calls, memory the peak above what the process held before the call (NaN: unknown).
     """
 
     shape: Shape
@@ -78,7 +77,6 @@ class Measured:
 
 
 def measure(shape: Shape, device: str, repeats: int) -> Measured:
-    """Measures one shape in this process."""
     rollouts, pairs = planted(shape, 0, device), 0
 
     def curate() -> None:
@@ -133,10 +131,8 @@ def call_cost(call: Callable[[], object], repeats: int, device: str) -> tuple[fl
 
 
 def reset_peak() -> None:
-    """Lets the high-water mark begin again at what the process holds now; does nothing where there is none (Linux has).
-
-    Freed pages that the allocator kept would hide what a call takes, so they are given back first.
-    """
+    """Lets the high-water mark begin again at what the process holds now, freed pages given back first (Linux alone
+    has it)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).malloc_trim(0)
         Path("/proc/self/clear_refs").write_text("5")
@@ -153,7 +149,6 @@ def peak_bytes() -> float:
 
 
 def bench(request: BenchRequest, console: Console) -> None:
-    """Measures each shape in a process of its own and prints the figures."""
     shapes = [Shape.parse(text) for text in request.shapes or DEFAULT_SHAPES]
     console.print(", ".join(f"{name} {value}" for name, value in machine().items()), highlight=False)
     with console.status(f"Measuring {len(shapes)} shapes"):
@@ -167,7 +162,6 @@ def bench(request: BenchRequest, console: Console) -> None:
 
 
 def machine() -> dict[str, str | int]:
-    """What the figures were measured on."""
     return {
         "processor": platform.processor() or platform.machine(),
         "threads": torch.get_num_threads(),
@@ -177,7 +171,6 @@ def machine() -> dict[str, str | int]:
 
 
 def print_cost(console: Console, rows: Sequence[Measured]) -> None:
-    """Time and memory by shape."""
     table = Table(title="One curate call at default settings", title_justify="left")
     for name in ("groups x K", "pairs", "GeoAlign: s", "extra MB", "denoise: s", "extra MB"):
         table.add_column(name, justify="right")

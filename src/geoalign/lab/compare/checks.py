@@ -24,8 +24,7 @@ from geoalign.settings.locations import Locations
 def checked_shapes(runs: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, int]]:
     """How many updates each run makes, and how many on each generation, by the run's key.
 
-    Runs, by key {"name": "level/arm/seed-0", "settings": resolved settings}, that differ in nothing but their seed are
-    checked once, and a task is made once for all runs that share it.
+    Runs that differ in nothing but their seed are checked once; a task is made once for all runs that share it.
     """
     tasks: dict[str, Task] = {}
     by_settings: dict[str, dict[str, int]] = {}

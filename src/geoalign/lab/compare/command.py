@@ -10,8 +10,7 @@ from pathlib import Path
 from rich.status import Status
 
 from geoalign.errors import ConfigError, RunFolderError
-from geoalign.lab.compare.pool import Board, run_all
-from geoalign.lab.compare.processes import WorkerProcess
+from geoalign.lab.compare.pool import WorkerProcess, run_all
 from geoalign.lab.compare.table import conclude
 from geoalign.lab.config.compare import CompareConfig
 from geoalign.lab.config.comparison_plan import PlannedRun, make_plan, warm_start_run
@@ -44,16 +43,10 @@ def compare(
 
     Args:
         config: the settings; None: those that the comparison in `root` was last run with.
-        resume: go on with a comparison; where there is none, one is started.
         locations: where each setting was written, for error messages.
 
     Returns:
         The error of each run that failed, by the name of its cell.
-
-    Raises:
-        ConfigError: a setting is wrong, or a finished run was made with others.
-        RunFolderError: the folder holds other files, a comparison and `resume` is not set, or is in use; or the warm
-            start failed.
     """
     console = console or Console()
     folder = ComparisonFolder(root)
@@ -94,18 +87,17 @@ def _run(
         f"{len(plan) - len(todo)} finished before.",
         highlight=False,
     )
-    with Board(console, folder, total=len(todo), before=len(plan) - len(todo)) as board:
-        return run_all(
-            folder,
-            todo,
-            board,
-            output=plain_settings(config.run)["output"] | {"folder": None, "rollouts": True, "details_every": None},
-            shapes=shapes,
-            base_seed=config.run.seed,
-            workers=workers,
-            threads=threads,
-            keep_runs=config.keep_runs,
-        )
+    return run_all(
+        folder,
+        todo,
+        console,
+        output=plain_settings(config.run)["output"] | {"folder": None, "rollouts": True, "details_every": None},
+        shapes=shapes,
+        base_seed=config.run.seed,
+        workers=workers,
+        threads=threads,
+        keep_runs=config.keep_runs,
+    )
 
 
 def _prepare(
@@ -117,11 +109,8 @@ def _prepare(
     *,
     threads: int,
 ) -> Mapping[str, Mapping[str, int]]:
-    """Checks every run's settings and makes the shared warm starts, in a process of their own; returns the runs'
-    shapes.
-
-    The comparison counts as started once the check is passed. What an earlier start has done is not done again.
-    """
+    """Checks every run's settings and makes the shared warm starts in one process, unless an earlier start has; the
+    shapes."""
     seeds = list(dict.fromkeys(planned.warm_start_seed for planned in plan))
     starts = [plain_settings(warm_start_run(config, seed)) for seed in seeds]
     folders = [folder.warm_start(seed, config.run.seed) for seed in seeds]
@@ -152,11 +141,7 @@ def _prepare(
 
 
 def _watch(
-    folder: ComparisonFolder,
-    warm_starts: Sequence[Path],
-    config: CompareConfig,
-    process: WorkerProcess,
-    status: Status,
+    folder: ComparisonFolder, warm_starts: Sequence[Path], config: CompareConfig, process: WorkerProcess, status: Status
 ) -> int:
     """Waits for the warm starts' end; meanwhile, once the settings are checked, makes the folder a comparison's."""
     begun = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -11,7 +12,6 @@ import numpy as np
 from geoalign.lab.analysis.consensus import curation_seconds
 from geoalign.lab.analysis.detection import (
     SCORES,
-    Ranking,
     Tally,
     mean_ranking,
     pair_counts,
@@ -42,8 +42,6 @@ _SERIES |= {
         "advantage_cosine", "observed_advantage_cosine", "train_accuracy", "hidden_seconds",
     )
 }  # fmt: skip
-# Left out where the log has none of it, because not every version of the trainer or curator logs it.
-_OPTIONAL = ("mean_abs_advantage", "hidden_seconds", "advantage_cosine", "observed_advantage_cosine")
 
 
 def extract(folder: RunFolder, curator: Mapping[str, Any]) -> dict[str, Any]:
@@ -74,11 +72,7 @@ def series(lines: Iterable[Mapping[str, Any]], generations: Iterable[RolloutStep
     """
     lines = list(lines)
     columns: dict[str, list[Any]] = {"step": [line["step"] for line in lines]}
-    for name, key in _SERIES.items():
-        values = [line.get(key) for line in lines]
-        if name in _OPTIONAL and all(value is None for value in values):
-            continue
-        columns[name] = values
+    columns |= {name: [line.get(key) for line in lines] for name, key in _SERIES.items()}
     columns["curation_seconds"] = _added_seconds(lines)
     columns["true_reward"] = _true_rewards(columns["step"], generations)
     return columns
@@ -105,16 +99,11 @@ def spread(generations: list[RolloutStep], count: int) -> list[RolloutStep]:
     return [generations[index] for index in indices.round().astype(int)]
 
 
-def rounded(value: Any) -> Any:
+def rounded(value: Mapping[str, Any]) -> dict[str, Any]:
     """The same with every float at six significant digits, and NaN as None: compact, and far below any noise."""
-    if isinstance(value, float):
-        known: float | None = finite(value)
-        return None if known is None else float(f"{known:.6g}")
-    if isinstance(value, Mapping):
-        return {name: rounded(item) for name, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [rounded(item) for item in value]
-    return value
+    text = json.dumps(finite(value))
+    short: dict[str, Any] = json.loads(text, parse_float=lambda number: float(f"{float(number):.6g}"))
+    return short
 
 
 def replaced_rows(step: RolloutStep) -> Bools:
@@ -123,23 +112,13 @@ def replaced_rows(step: RolloutStep) -> Bools:
 
 
 def detection(generations: Iterable[RolloutStep], *, mean_score: bool) -> dict[str, Any]:
-    """The detection quality of a whole run, as `geoalign.lab.analysis.detection` defines it; what is undefined is None.
-
-    The precision is that of the replaced rows, and is None where no row in a pair was corrupted.
-    """
-    rankings: dict[str, list[Ranking]] = {name: [] for name in SCORES}
-    counts = Tally()
-    for step in generations:
-        counts += tally_of(step, replaced_rows(step))
-        for name, ranked in rankings_of(step, mean_score=mean_score).items():
-            rankings[name].append(ranked)
-    means = {name: mean_ranking(ranked) for name, ranked in rankings.items()}
+    """The detection quality of a whole run; what is undefined is None. The precision is that of the replaced rows."""
+    generations = list(generations)
+    counts = sum((tally_of(step, replaced_rows(step)) for step in generations), Tally())
+    ranked = [rankings_of(step, mean_score=mean_score) for step in generations]
+    means = {name: mean_ranking(each[name] for each in ranked if name in each) for name in SCORES}
     return {
-        **{
-            name: {"auroc": quality.auroc, "auprc": quality.average_precision, "generations": count}
-            for name, (quality, count) in means.items()
-            if count
-        },
+        **{name: {**quality._asdict(), "generations": count} for name, (quality, count) in means.items() if count},
         "precision_among_replaced": counts.precision if counts.marked and counts.corrupted else None,
         "base_rate": counts.base_rate if counts.rows else None,
     }

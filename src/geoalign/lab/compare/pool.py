@@ -2,94 +2,33 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import subprocess
+import sys
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
-from geoalign.lab.compare.processes import WorkerProcess
-from geoalign.lab.config.comparison_plan import Cell, PlannedRun
+from geoalign.lab.config.comparison_plan import PlannedRun
+from geoalign.lab.progress import passing_progress
 from geoalign.lab.store.comparison import ComparisonFolder
 from geoalign.lab.store.logs import last_step
-from geoalign.lab.terminal import Console
+from geoalign.lab.terminal import Console, say
 
 _LOOK_SECONDS = 0.25
-
-
-class Board:
-    """Counts finished, failed and waiting runs, `total` in this call and `before` it, in one line that is drawn until
-    the end of the block."""
-
-    def __init__(self, console: Console, folder: ComparisonFolder, *, total: int, before: int) -> None:
-        self.console = console
-        self.folder = folder
-        self.total = total
-        self.before = before
-        self.finished = 0
-        self.failed = 0
-        self._started = time.monotonic()
-        self._running: dict[Cell, tuple[WorkerProcess, int]] = {}
-        self._status = console.status("")
-
-    def __enter__(self) -> Board:
-        self._status.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._status.stop()
-
-    def starts(self, cell: Cell, process: WorkerProcess, steps: int) -> None:
-        """A run has begun."""
-        self._running[cell] = (process, steps)
-
-    def ends(self, cell: Cell, error: str | None) -> None:
-        """A run has ended, well or with an error."""
-        process, _ = self._running.pop(cell)
-        if error is None:
-            self.finished += 1
-        else:
-            self.failed += 1
-            self.console.print(f"{cell.name} failed: {error}", style="red", markup=False, highlight=False)
-        done = "failed" if error is not None else "finished"
-        line = f"{cell.name} {done} after {_clock(process.seconds)}. {self.headline()}"
-        self.console.print(line, markup=False, highlight=False, soft_wrap=True)
-
-    def refresh(self) -> None:
-        """Draws the line anew."""
-        self._status.update(self.headline())
-
-    def headline(self) -> str:
-        """Counts, time gone by, time left."""
-        left = self.total - self.finished - self.failed - len(self._running)
-        parts = [f"{self.before + self.finished} of {self.before + self.total} runs finished"]
-        if self.failed:
-            parts.append(f"{self.failed} failed")
-        parts += [f"{len(self._running)} running", f"{left} waiting", f"{_clock(self._elapsed())} gone by"]
-        remaining = self.remaining()
-        if remaining is not None:
-            parts.append(f"about {_clock(remaining)} left")
-        return ", ".join(parts)
-
-    def remaining(self) -> float | None:
-        """Seconds left if the rest goes as what is done; None while nothing is."""
-        begun = [last_step(self.folder.run(cell).metrics) / steps for cell, (_, steps) in self._running.items()]
-        done = self.finished + self.failed + sum(begun)
-        return self._elapsed() * (self.total - done) / done if done else None
-
-    def _elapsed(self) -> float:
-        return time.monotonic() - self._started
-
-
-def _clock(seconds: float) -> str:
-    return str(timedelta(seconds=round(seconds)))
 
 
 def run_all(
     folder: ComparisonFolder,
     runs: Sequence[PlannedRun],
-    board: Board,
+    console: Console,
     *,
     output: Mapping[str, Any],
     shapes: Mapping[str, Mapping[str, int]],
@@ -98,32 +37,32 @@ def run_all(
     threads: int,
     keep_runs: bool,
 ) -> dict[str, str]:
-    """Runs every run, at most `workers` at a time, in order; a failure stops none of the others.
-
-    However this call ends, no process is left. Returns the error of each failed run by the name of its cell.
-    """
+    """Runs every run, at most `workers` at a time, whatever fails; leaves no process; the errors by the name of the
+    cell."""
     waiting = deque(runs)
     running: dict[WorkerProcess, PlannedRun] = {}
     failed: dict[str, str] = {}
     try:
-        while waiting or running:
-            while waiting and len(running) < workers:
-                planned = waiting.popleft()
-                process = WorkerProcess(
-                    _job(folder, planned, output, shapes[planned.key], base_seed),
-                    log=folder.log(planned.cell),
-                    threads=threads,
+        with passing_progress(console, "Runs", len(runs)) as update:
+            while waiting or running:
+                while waiting and len(running) < workers:
+                    planned = waiting.popleft()
+                    job = _job(folder, planned, output, shapes[planned.key], base_seed)
+                    running[WorkerProcess(job, log=folder.log(planned.cell), threads=threads)] = planned
+                for process in [process for process in running if process.exit_code() is not None]:
+                    planned = running.pop(process)
+                    error = _conclude(folder, planned, process, keep_runs=keep_runs)
+                    if error is not None:
+                        failed[planned.cell.name] = error
+                        say(console, f"{planned.cell.name} failed: {error}", "red")
+                    done, took = len(runs) - len(waiting) - len(running), timedelta(seconds=round(process.seconds))
+                    said = "failed" if error is not None else "finished"
+                    say(console, f"{planned.cell.name} {said} after {took}. {done} of {len(runs)} runs are done.")
+                begun = (
+                    last_step(folder.run(run.cell).metrics) / shapes[run.key]["max_steps"] for run in running.values()
                 )
-                running[process] = planned
-                board.starts(planned.cell, process, shapes[planned.key]["max_steps"])
-            for process in [process for process in running if process.exit_code() is not None]:
-                planned = running.pop(process)
-                error = _conclude(folder, planned, process, keep_runs=keep_runs)
-                if error is not None:
-                    failed[planned.cell.name] = error
-                board.ends(planned.cell, error)
-            board.refresh()
-            time.sleep(_LOOK_SECONDS)
+                update(completed=len(runs) - len(waiting) - len(running) + sum(begun))
+                time.sleep(_LOOK_SECONDS)
     finally:
         for process in running:
             process.stop()
@@ -131,11 +70,7 @@ def run_all(
 
 
 def _job(
-    folder: ComparisonFolder,
-    planned: PlannedRun,
-    output: Mapping[str, Any],
-    shape: Mapping[str, int],
-    base_seed: int,
+    folder: ComparisonFolder, planned: PlannedRun, output: Mapping[str, Any], shape: Mapping[str, int], base_seed: int
 ) -> dict[str, Any]:
     return {
         "kind": "run",
@@ -168,3 +103,66 @@ def _conclude(folder: ComparisonFolder, planned: PlannedRun, process: WorkerProc
         },
     )
     return error
+
+
+# --- worker processes -------------------------------------------------------------------------------------------------
+
+_WORKER = "geoalign.lab.compare.worker"
+
+
+class WorkerProcess:
+    """A process that does the one job on its standard input, its words appended to the log; it ends when `stop` is
+    called or this process dies."""
+
+    def __init__(self, job: Mapping[str, Any], *, log: Path, threads: int) -> None:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        self.log = log
+        self.started = time.monotonic()
+        with log.open("ab") as file:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", _WORKER],
+                stdin=subprocess.PIPE,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                # A group of its own: Ctrl-C is for the comparison, which then stops its workers, helpers included.
+                start_new_session=True,
+                env={**os.environ, "OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "false"},
+            )
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):  # it died at once; its exit code and log say why
+            self._process.stdin.write(json.dumps(job).encode() + b"\n")
+            self._process.stdin.flush()
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self.started
+
+    def exit_code(self) -> int | None:
+        """Its exit code, negative for a signal; None while it runs. What it left running is ended with it."""
+        code = self._process.poll()
+        if code is not None:
+            self._end_group()
+        return code
+
+    def stop(self) -> None:
+        self._end_group()
+        self._process.wait()
+
+    def error(self) -> str:
+        """Why a process that has ended did not succeed: the signal, or the last line that it wrote."""
+        code = self._process.returncode
+        if code is not None and code < 0:
+            return f"killed by signal {-code} ({signal.Signals(-code).name})"
+        return last_line(self.log) or f"exit code {code}, nothing written"
+
+    def _end_group(self) -> None:
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+
+def last_line(log: Path) -> str:
+    text = log.read_bytes().decode("utf-8", errors="replace") if log.is_file() else ""
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")

@@ -32,10 +32,8 @@ _LOCK_SECONDS = 30.0
 
 
 def main() -> int:
-    """Reads the job, carries it out, and returns the exit code: 0, 2 for an error that one line tells, 1 for a bug.
-
-    What went wrong is the last line written.
-    """
+    """Reads the job and carries it out; returns 0, 2 for an error that one line tells, 1 for a bug. The last line
+    says why."""
     job = json.loads(sys.stdin.buffer.readline())
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
@@ -106,7 +104,6 @@ def measured(attempts: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def peak_memory() -> int:
-    """The largest resident size of this process so far, in bytes."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
 

@@ -23,10 +23,6 @@ class AuditConfig:
 
     curator: CuratorSection = setting(default_factory=default_curator, help="Settings of the curator.")
     seed: Annotated[int, Field(ge=0, lt=2**31)] = setting(default=0, help="Seed of every random draw.")
-    hidden_tensor: Annotated[str, Field(min_length=1)] | None = setting(
-        default=None,
-        help="Name of the states in a safetensors file; null: `hidden`, or the only tensor there.",
-    )
     hidden_position: HiddenPosition = setting(
         default="predicting", help="Where in a response its hidden state is read."
     )
@@ -59,14 +55,6 @@ class AuditConfig:
         default=None, help="Branch, tag or commit of the model on the hub."
     )
     trust_remote_code: bool = setting(default=False, help="Run the Python code that comes with the model.")
-    pairs_per_step: Annotated[int, Field(ge=0)] = setting(
-        default=20_000,
-        help="Pairs kept per step of groups without a flagged rollout; those of flagged ones all are.",
-    )
-    consensus_check: bool = setting(
-        default=True,
-        help="Where no step was judged by the one before, measure the consensus by cross-fitting.",
-    )
 
 
 def load_audit_config(curator: str | None = None, overrides: Sequence[str] = ()) -> AuditConfig:

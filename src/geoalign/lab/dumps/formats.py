@@ -33,8 +33,6 @@ class Format:
     """One kind of dump.
 
     Attributes:
-        name: for `--format`.
-        title: for people.
         fields: where each role stands; of several names the first that a file has.
         columns: what tells the format from others: a row that has all of them is of this kind.
         lists: one row holds a prompt and the list of its responses.
@@ -138,7 +136,7 @@ FORMATS: dict[str, Format] = {kind.name: kind for kind in (GEOALIGN, TRL, TRINIT
 
 
 @dataclass(frozen=True)
-class Layout:
+class DumpLayout:
     """How one file is read: its format, and the name under which it has each role."""
 
     format: Format
@@ -174,12 +172,10 @@ def first_value(row: Mapping[str, Any], names: Sequence[str]) -> Any:
 
 def find_layout(
     path: Path, *, name: str | None = None, fields: Mapping[str, str] | None = None
-) -> tuple[Layout, int | None]:
+) -> tuple[DumpLayout, int | None]:
     """How a file is to be read, from its first rows, and the step that its first rollout names.
 
-    Args:
-        name: the format, where the user names it; None: the one that fits most rows.
-        fields: what the user says of roles; they come before the format's own names.
+    `name` is the format where the user names it; `fields`, what the user says of roles, come before its own names.
     """
     check_dump_name(path)
     if name is not None and name not in FORMATS:
@@ -193,7 +189,7 @@ def find_layout(
         raise InputError(f"{row_name(path, first[0].line)}: {first[0].problem}{hint}")
     fields = fields or {}
     chosen = FORMATS[name] if name is not None else _fitting(path, rows, fields)
-    layout = Layout(chosen, _resolved(path, chosen, rows, fields))
+    layout = DumpLayout(chosen, _resolved(path, chosen, rows, fields))
     _check(path, layout, rows)
     try:
         return layout, step_of(layout, rows[0])
@@ -236,23 +232,16 @@ def _resolved(
     return resolved
 
 
-def _check(path: Path, layout: Layout, rows: Sequence[Mapping[str, Any]]) -> None:
-    missing = [role for role in ("reward", "response") if role not in layout.fields]
-    if layout.format is PLAIN:
-        missing = [role for role in missing if role == "reward"]
+def _check(path: Path, layout: DumpLayout, rows: Sequence[Mapping[str, Any]]) -> None:
+    for role in (role for role in NEEDED if role in layout.fields):
+        for name in layout.rewards if role == "reward" else (layout.fields[role],):
+            there = any(name in row or field_of(row, name) is not None for row in rows)
+            if not there and not (role == "reward" and layout.format.reward_may_lack):
+                raise ConfigError(f"{path}: {role}: expected a field {name!r}, got {_columns(rows)}")
+    wanted = ("reward",) if layout.format is PLAIN else ("reward", "response")
+    missing = [role for role in wanted if role not in layout.fields]
     if not layout.format.lists and "group" not in layout.fields:
         missing.append("prompt")
-    named = {role: name for role, name in layout.fields.items() if role in NEEDED}
-    absent = {
-        role: part
-        for role, name in named.items()
-        for part in (name.split("+") if role == "reward" else [name])
-        if not any(part.strip() in row or field_of(row, part.strip()) is not None for row in rows)
-    }
-    if layout.format.reward_may_lack:
-        absent.pop("reward", None)
-    for role, name in absent.items():
-        raise ConfigError(f"{path}: {role}: expected a field {name.strip()!r}, got {_columns(rows)}")
     if missing:
         raise ConfigError(
             f"{path}: {', '.join(missing)}: expected in the format {layout.format.name}, got {_columns(rows)}; {_HINT}"
@@ -277,15 +266,13 @@ def _trl_reward(path: Path, rows: Sequence[Mapping[str, Any]]) -> str:
         numbers = [value for value in values if isinstance(value, (int, float)) and not isinstance(value, bool)]
         if numbers and len(numbers) + values.count(None) == len(values) and name not in _NO_REWARDS:
             columns.append(name)
-    if len(columns) == 1:
-        return columns[0]
-    expected = "expected one column of rewards between completion and advantage"
-    if not columns:
-        raise ConfigError(f"{path}: reward: {expected}, got {_columns(rows)}; name it by --field reward=NAME")
-    raise ConfigError(
-        f"{path}: reward: {expected}, got {listed(columns)}, which may be rewards or other numbers: "
-        f"name those that add up by --field reward={brief('+'.join(columns[:2]), 80)}"
-    )
+    if len(columns) != 1:
+        got = f"{listed(columns)}, which may be rewards or other numbers" if columns else _columns(rows)
+        raise ConfigError(
+            f"{path}: reward: expected one column of rewards between completion and advantage, got {got}: "
+            f"name those that add up by --field reward={brief('+'.join(columns[:2]), 80) or 'NAME'}"
+        )
+    return columns[0]
 
 
 def _columns(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -297,7 +284,7 @@ def _known_formats() -> str:
     return "; ".join(f"{kind.name}: {', '.join(kind.columns) or kind.title}" for kind in FORMATS.values())
 
 
-def step_of(layout: Layout, value: Mapping[str, Any]) -> int | None:
+def step_of(layout: DumpLayout, value: Mapping[str, Any]) -> int | None:
     """The step that a row names; None where its layout has none."""
     if "step" not in layout.fields:
         return None

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import csv
 import re
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from geoalign.curators.anchors import Anchors
 from geoalign.errors import ConfigError, InputError
@@ -25,39 +23,30 @@ _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", re.AS
 _WHOLE = re.compile(r"-?[0-9]{1,18}", re.ASCII)
 _TEXTS = ("group", "prompt", "response")
 
+# Which rollout a row is of: its step, its line in the dump, its number among the responses to its prompt.
+Key = tuple[int, ...]
 
-@dataclass(frozen=True)
-class LabelledRow:
-    """One row of such a file.
 
-    Attributes:
-        place: "flagged.csv, line 3", for messages.
-        key: which rollout it is: its step, its line in the dump, its number among the responses to its prompt.
-        label: its true reward; None where nobody filled it in.
-        cells: the whole row by column.
-    """
+class LabelledRow(NamedTuple):
+    """One row of such a file: where it stands, its true reward (None: nobody filled it in), its cells by column."""
 
     place: str
-    key: tuple[int, int, int]
     label: float | None
-    cells: Mapping[str, str]
+    cells: dict[str, str]
 
 
-def read_labels(path: Path) -> list[LabelledRow]:
-    """The rows of a file, with a label or without."""
+def read_labels(path: Path) -> dict[Key, LabelledRow]:
     if not path.is_file():
         raise ConfigError(f"{path}: expected a flagged.csv with labels, got none there")
-    found: dict[tuple[int, int, int], LabelledRow] = {}
+    found: dict[Key, LabelledRow] = {}
     for place, cells in _rows(path):
         try:
-            step, line, sample = (_whole(name, cells[name]) for name in ROW)
-            row = LabelledRow(place, (step, line, sample), _label(cells[LABEL]), cells)
+            key, row = tuple(_whole(name, cells[name]) for name in ROW), LabelledRow(place, _label(cells[LABEL]), cells)
         except BadValueError as error:
             raise InputError(f"{place}: {error}") from None
-        if row.key in found:
-            raise InputError(f"{place}: expected each rollout once, got the one of {found[row.key].place} again")
-        found[row.key] = row
-    return list(found.values())
+        if found.setdefault(key, row) is not row:
+            raise InputError(f"{place}: expected each rollout once, got the one of {found[key].place} again")
+    return found
 
 
 class Labels:
@@ -68,48 +57,35 @@ class Labels:
     """
 
     def __init__(self, files: Sequence[Path]) -> None:
-        self._files = files
-        self._waiting: dict[tuple[int, int, int], LabelledRow] = {}
-        rows = [row for path in files for row in read_labels(path)]
-        for row in rows:
-            if row.label is None:
-                continue
-            earlier = self._waiting.setdefault(row.key, row)
-            if earlier is not row:
+        self._waiting: dict[Key, LabelledRow] = {}
+        rows = [item for path in files for item in read_labels(path).items()]
+        for key, row in rows:
+            if row.label is not None and (earlier := self._waiting.setdefault(key, row)) is not row:
                 raise InputError(f"{row.place}: expected one label a rollout, got another one than in {earlier.place}")
-        self._labels, self._rows = len(self._waiting), len(rows)
+        labels = len(self._waiting)
+        # What `summary.json` says of them.
+        self.summary = {"files": [*map(str, files)], "labelled": labels, "without_label": len(rows) - labels}
 
     def apply(self, dump: Dump) -> None:
         """Fills the column `label` of a dump; InputError where a label is of another response than the rollout's."""
-        if not self._waiting:
-            return
         frame = dump.frame
-        keys = zip(frame["step"], frame["line"], frame["sample"], strict=True)
-        for at, key in enumerate(keys):
-            if (label := self._waiting.pop(key, None)) is not None:
+        for at, key in enumerate(zip(*(frame[name] for name in ROW), strict=True) if self._waiting else ()):
+            if (row := self._waiting.pop(key, None)) is not None:
                 response = frame["response"][at]
                 own = {"response": safe(response), "characters": str(len(response))}
-                name = next((name for name in own if name in label.cells), None)
-                if name is not None and label.cells[name].replace("\r\n", "\n") != own[name]:
+                name = next((name for name in own if name in row.cells), None)
+                if name is not None and row.cells[name].replace("\r\n", "\n") != own[name]:
                     raise InputError(
-                        f"{label.place}: {name}: expected that of {row_name(dump.path, key[1])}, "
-                        f"{shown(own[name], 60)}, got {shown(label.cells[name], 60)}: are the labels of another dump?"
+                        f"{row.place}: {name}: expected that of {row_name(dump.path, key[1])}, "
+                        f"{shown(own[name], 60)}, got {shown(row.cells[name], 60)}: are the labels of another dump?"
                     )
-                frame.loc[at, "label"] = label.label
+                frame.loc[at, "label"] = row.label
 
     def check_all_found(self) -> None:
         """Raises InputError where a label is of no rollout of the dumps that were read."""
-        for row in self._waiting.values():
-            step, line, sample = row.key
-            raise InputError(
-                f"{row.place}: expected a rollout of these dumps, got step {step}, line {line}, sample {sample}, which "
-                "none of them has"
-            )
-
-    def summary(self) -> dict[str, Any]:
-        """What `summary.json` says of the labels."""
-        files = [str(path) for path in self._files]
-        return {"files": files, "labelled": self._labels, "without_label": self._rows - self._labels}
+        for key, row in self._waiting.items():
+            got = ", ".join(f"{name} {value}" for name, value in zip(ROW, key, strict=True))
+            raise InputError(f"{row.place}: expected a rollout of these dumps, got {got}, which none of them has")
 
 
 def read_anchors(path: str | Path) -> Anchors:
@@ -127,23 +103,19 @@ def read_anchors(path: str | Path) -> Anchors:
 
 
 def _anchors_of_labels(path: Path) -> dict[str, Any]:
-    texts: dict[str, list[Any]] = {name: [] for name in _TEXTS}
-    labels: list[float] = []
-    for row in read_labels(path):
-        if any(name not in row.cells for name in _TEXTS):
-            raise InputError(f"{path}, line 1: expected the columns {', '.join(_TEXTS)}, got {listed(row.cells)}")
-        if row.label is None:
-            continue
-        labels.append(row.label)
-        for name in _TEXTS:
-            text = restored(row.cells[name])
-            if text is None:
-                raise InputError(f"{row.place}: {name}: expected the whole text, got one that was cut to fit its cell")
-            texts[name].append(text)
+    rows = list(read_labels(path).values())
+    if rows and not set(_TEXTS) <= set(rows[0].cells):
+        raise InputError(f"{path}, line 1: expected the columns {', '.join(_TEXTS)}, got {listed(rows[0].cells)}")
+    labelled = [row for row in rows if row.label is not None]
+    texts = {name: [restored(row.cells[name]) for row in labelled] for name in _TEXTS}
+    for name, column in texts.items():
+        if None in column:
+            place = labelled[column.index(None)].place
+            raise InputError(f"{place}: {name}: expected the whole text, got one that was cut to fit its cell")
     return {
         "prompts": [_asked(text) for text in texts["prompt"]],
         "responses": texts["response"],
-        "rewards": labels,
+        "rewards": [row.label for row in labelled],
         "groups": texts["group"],
     }
 
@@ -171,19 +143,23 @@ def _anchors_of_dump(path: Path) -> dict[str, Any]:
     }
 
 
-def _asked(text: str) -> tuple[dict[str, str], ...]:
-    return ({"role": "user", "content": text},)
+def _asked(text: str | None) -> tuple[dict[str, str], ...]:
+    return ({"role": "user", "content": text or ""},)
 
 
 def _rows(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
     """The rows below the header, each with its place; rows without a single cell are passed over."""
+    wanted = (*ROW, LABEL)
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             separator = max(_SEPARATORS, key=file.readline().count)
             file.seek(0)
             reader = csv.reader(file, delimiter=separator, strict=True)
             header = next(reader, [])
-            _check_header(path, header)
+            if not set(wanted) <= set(header):
+                raise InputError(f"{path}, line 1: expected the columns {', '.join(wanted)}, got {listed(header)}")
+            if twice := [name for name in header if header.count(name) > 1]:
+                raise InputError(f"{path}, line 1: expected each column once, got {brief(twice[0], 80)} again")
             line = reader.line_num + 1
             for cells in reader:
                 place, line = f"{path}, line {line}", reader.line_num + 1
@@ -195,16 +171,6 @@ def _rows(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
         raise InputError(f"{path}: expected CSV in UTF-8, got {brief(error)}") from error
 
 
-def _check_header(path: Path, header: Sequence[str]) -> None:
-    wanted = (*ROW, LABEL)
-    counts = Counter(header)
-    if any(not counts[name] for name in wanted):
-        raise InputError(f"{path}, line 1: expected the columns {', '.join(wanted)}, got {listed(header)}")
-    twice = [name for name in header if counts[name] > 1]
-    if twice:
-        raise InputError(f"{path}, line 1: expected each column once, got {brief(twice[0], 80)} again")
-
-
 def _whole(name: str, cell: str) -> int:
     if not _WHOLE.fullmatch(cell.strip()):
         raise BadValueError(name, "a whole number", shown(cell, 40))
@@ -213,8 +179,6 @@ def _whole(name: str, cell: str) -> int:
 
 def _label(cell: str) -> float | None:
     text = cell.strip()
-    if not text:
-        return None
-    if not _NUMBER.fullmatch(text):
+    if text and not _NUMBER.fullmatch(text):
         raise BadValueError(LABEL, "a number, such as 0 or 0.5, or nothing", shown(cell, 40))
-    return number(LABEL, float(text))
+    return number(LABEL, float(text)) if text else None

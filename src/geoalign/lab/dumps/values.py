@@ -1,7 +1,6 @@
-"""One value of a row, checked: numbers, truth values, texts and chat messages.
+"""One value of a row, checked: numbers, truth values, texts and chat messages; BadValueError for what it should not be.
 
-Every check raises BadValueError for what its field should not hold. Texts come without halves of surrogate pairs, which
-neither parquet nor UTF-8 can hold.
+Texts come without halves of surrogate pairs, which neither parquet nor UTF-8 can hold.
 """
 
 from __future__ import annotations
@@ -22,29 +21,24 @@ Messages = tuple[dict[str, str], ...]
 
 
 class BadValueError(Exception):
-    """A value is not what its field should hold: what was expected, what came."""
+    """A value is not what its field should hold, or (field None) a row no row: what was expected, what came."""
 
-    def __init__(self, field: str, expected: str, got: str) -> None:
-        super().__init__(f"{field}: expected {expected}, got {got}")
-        self.field, self.expected, self.got = field, expected, got
+    def __init__(self, field: str | None, expected: str, got: str | None = None) -> None:
+        self.field, self.reason = field, expected if got is None else f"expected {expected}, got {got}"
+        super().__init__(self.reason if field is None else f"{field}: {self.reason}")
 
 
 def number(field: str, value: Any) -> float:
     """A finite number; NaN and null are NaN: what could not be scored.
 
-    Trainers hold rewards in float32, where numbers beyond 3.4e38 are infinite; and a whole number that float64 rounds
-    would become a tie with its neighbour. Both are refused.
+    Trainers hold rewards in float32, where numbers beyond 3.4e38 are infinite.
     """
     if value is None:
         return math.nan
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise BadValueError(field, "a number", described(value))
-    if isinstance(value, float) and math.isinf(value):
-        raise BadValueError(field, "a finite number, or null where it could not be scored", str(value))
     if abs(value) > LARGEST:
-        raise BadValueError(field, "a finite number of at most 3.4e38, float32's largest", described(value))
-    if value == value and float(value) != value:
-        raise BadValueError(field, "a number that float64 holds exactly", described(value))
+        raise BadValueError(field, "a finite number of at most 3.4e38, or null: not scored", described(value))
     return float(value)
 
 
@@ -72,7 +66,6 @@ def count(field: str, value: Any) -> int | None:
 
 
 def truth(field: str, value: Any) -> bool | None:
-    """True, false, 1, 0, or None for null and NaN."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return None
     if isinstance(value, (bool, int, float)) and value in (0, 1):

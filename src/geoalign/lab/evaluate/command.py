@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
+import torch
 from rich.progress import Progress, TaskID
 
 from geoalign.errors import ConfigError, MissingExtraError
@@ -16,19 +19,21 @@ from geoalign.lab.config.evaluate import EvaluateConfig
 from geoalign.lab.config.requests import EvaluateRequest
 from geoalign.lab.config.rewards import RewardConfig
 from geoalign.lab.evaluate.models import find_models
+from geoalign.lab.evaluation.answers import Answer, Sampling, Slot, answer
 from geoalign.lab.evaluation.responses import SavedResponse, check_response_file, write_responses
 from geoalign.lab.evaluation.results import EvaluationScores, ModelScores, print_scores, result_json, scores_of
-from geoalign.lab.evaluation.running import identity_of, run_model
 from geoalign.lab.evaluation.scores import SetScores, score
 from geoalign.lab.evaluation.sets import EvaluationSet, PromptedSet, load_sets, prompted
-from geoalign.lab.generation.models import Described, EvaluatedModel, describe, device_and_dtype
+from geoalign.lab.generation.engines import Engine
+from geoalign.lab.generation.models import Described, EvaluatedModel, describe, device_and_dtype, open_engine
 from geoalign.lab.models.fastest_dtype import print_fastest_dtype
 from geoalign.lab.models.process_setup import silence_logs
 from geoalign.lab.progress import stage_progress
-from geoalign.lab.rewards.base import RewardSource
+from geoalign.lab.rewards.base import RewardSource, check_scored, reasons, reasons_since
 from geoalign.lab.rewards.reward_model import RewardModelScorer
 from geoalign.lab.rewards.verified import VerifiedReward
-from geoalign.lab.store.evaluation import EvaluationFolder, Row
+from geoalign.lab.store.columns import whole_text
+from geoalign.lab.store.evaluation import EvaluationFolder, Part, Row, messages_json, read_part, write_part
 from geoalign.lab.store.files import locked
 from geoalign.lab.store.run_folder import package_versions
 from geoalign.lab.terminal import Console, say
@@ -38,13 +43,6 @@ def evaluate(config: EvaluateConfig, request: EvaluateRequest, *, console: Conso
     """Evaluates models on sets, and writes rows, numbers and figures into a folder.
 
     Called again with `resume` it makes the missing rows; they are those of an undisturbed evaluation.
-
-    Raises:
-        ConfigError: a model, set, device or reward model that is not there, a wrong setting, or a folder of another
-            evaluation; the message names the first key that differs.
-        InputError: a file or data set that is no such set, or no prompt that a model takes.
-        RunFolderError: the folder holds other files, is broken or in use, or `resume` is missing.
-        UnscoredError: the reward model scores too little; what came before is kept.
     """
     console = console or Console()
     silence_logs()
@@ -87,16 +85,8 @@ def _print_notes(console: Console, sets: Sequence[EvaluationSet]) -> None:
 
 def _prompted(model: Described, sets: Sequence[EvaluationSet], config: EvaluateConfig) -> list[PromptedSet]:
     limits = [limit for limit in (model.longest, config.vllm.get("max_model_len")) if isinstance(limit, int)]
-    return [
-        prompted(
-            evaluated,
-            model.tokenizer,
-            model.model.template_options,
-            longest=min(limits, default=None),
-            max_prompt_tokens=config.max_prompt_tokens,
-        )
-        for evaluated in sets
-    ]
+    options, longest, most = model.model.template_options, min(limits, default=None), config.max_prompt_tokens
+    return [prompted(each, model.tokenizer, options, longest=longest, max_prompt_tokens=most) for each in sets]
 
 
 def _scored(
@@ -107,7 +97,6 @@ def _scored(
     console: Console,
     save_responses: Path | None,
 ) -> list[tuple[EvaluatedModel, list[SetScores]]]:
-    """The scores of each model, whose rows are kept in memory no longer than that takes."""
     with ExitStack() as stack, stage_progress(console) as progress:
         # What scores a set is opened when first needed.
         source = cache(lambda kind: _verified(config, stack) if kind == "benchmark" else _reward_model(config, stack))
@@ -156,26 +145,23 @@ def _reward_model(config: EvaluateConfig, stack: ExitStack) -> RewardSource | No
 def _figures(scores: EvaluationScores, folder: EvaluationFolder) -> str:
     """Draws pass@k of every benchmark with several responses to a problem, and every curve over checkpoints."""
     try:
-        from geoalign.lab.reports.benchmarks import Gallery, Line, checkpoint_panel, pass_at_k_panel
+        from geoalign.lab.reports.benchmarks import checkpoint_panel, draw, pass_at_k_panel
     except MissingExtraError as error:
         return f"No figures: {error}"
-    panels, models = [], _last_ones(scores.models)
-    for number, scored in enumerate(scores.models[0].sets):
-        if len(scored.pass_at_k) > 1:
-            lines = []
-            for model in models:
-                passed = model.sets[number].pass_at_k
-                y, low, high = ([getattr(at, of) for at in passed.values()] for of in ("estimate", "low", "high"))
-                lines.append(Line(model.model.name, list(passed), y, low, high))
-            panels.append(pass_at_k_panel(scored.name, lines))
-    rewards = {scored.name for scored in scores.models[0].sets if scored.kind == "dialogue"}
+    sets, last = scores.models[0].sets, _last_ones(scores.models)
+    panels = [
+        pass_at_k_panel(each.name, {scored.model.name: scored.sets[number].pass_at_k for scored in last})
+        for number, each in enumerate(sets)
+        if len(each.pass_at_k) > 1
+    ]
+    rewards = {scored.name for scored in sets if scored.kind == "dialogue"}
     for series, curves in scores.curves.items():
         for name, curve in curves.items():
-            line = Line(name, curve.steps, curve.values, smooth=curve.smoothed)
-            panels.append(checkpoint_panel(series, name, "mean reward" if name in rewards else "accuracy", line))
+            axis = "mean reward" if name in rewards else "accuracy"
+            panels.append(checkpoint_panel(series, name, axis, curve.steps, curve.values, curve.smoothed))
     if not panels:
         return "No figures: they need several samples or checkpoints"
-    Gallery(folder.figures).section("figures", "", panels)
+    draw(panels, folder.figures)
     return f"{len(panels)} figures in {folder.figures}"
 
 
@@ -188,3 +174,126 @@ def _last_ones(models: Sequence[ModelScores]) -> list[ModelScores]:
 def _saved(row: Row) -> SavedResponse:
     prompt = tuple(json.loads(row.prompt))
     return SavedResponse(row.set, row.id, row.sample, prompt, row.response, row.truncated)
+
+
+# --- what is still lacking --------------------------------------------------------------------------------------------
+
+# Settings that stand in `models` and `sets` as what they come to, or change no row.
+_ELSEWHERE = ("samples", "pass_at_k", "problems", "max_new_tokens", "device", "chat_template_kwargs", "system_prompt")
+
+Sources = Callable[[PromptedSet], RewardSource | None]
+
+
+def run_model(
+    model: Described,
+    sets: Sequence[PromptedSet],
+    sources: Sources,
+    config: EvaluateConfig,
+    folder: EvaluationFolder,
+    progress: Callable[[PromptedSet, int], None],
+) -> dict[str, Part]:
+    """All rows of a model by set, with the counts of all parts; parts that are there are read, the others made.
+
+    What stands in a part depends on the settings and its number alone; the model is loaded only if one is missing.
+    """
+    parts_by_set: dict[str, Part] = {}
+    with ExitStack() as stack:
+        engine: Engine | None = None
+        for prompted_set in sets:
+            source, parts, slots = sources(prompted_set), [], prompted_set.slots()
+            for number, start in enumerate(range(0, len(slots), config.batch)):
+                batch = slots[start : start + config.batch]
+                path = folder.part(model.model.name, prompted_set.set.name, number)
+                if path.is_file():
+                    parts.append(read_part(path))
+                else:
+                    if engine is None:
+                        engine = stack.enter_context(open_engine(model.model, model.tokenizer, config))
+                    part = make_part(engine, model, prompted_set, batch, source, config)
+                    write_part(path, part)
+                    parts.append(part)
+                progress(prompted_set, len(batch))
+            parts_by_set[prompted_set.set.name] = joined(parts)
+    return parts_by_set
+
+
+def make_part(
+    engine: Engine,
+    model: Described,
+    prompted_set: PromptedSet,
+    batch: Sequence[Slot],
+    source: RewardSource | None,
+    config: EvaluateConfig,
+) -> Part:
+    before = {} if source is None else reasons(source)
+    try:
+        answers = answer(
+            engine,
+            batch,
+            source,
+            Sampling(config.seed, prompted_set.set.name, config.temperature, prompted_set.set.max_new_tokens),
+        )
+    except torch.OutOfMemoryError as error:
+        raise ConfigError(
+            f"batch_size: expected as many responses as fit into memory, got {len(batch)} of up to "
+            f"{prompted_set.set.max_new_tokens} tokens: start with a smaller one in another --output ({error})"
+        ) from error
+    counts = {"not_text": sum(scored.response != scored.generated.text for scored in answers)}
+    if source is not None:
+        since = reasons_since(source, before)
+        rewards = [scored.reward for scored in answers if scored.reward is not None]
+        check_scored(rewards, config.reward.max_unscored, why=since, what=f"a batch of {prompted_set.set.name}")
+        counts |= since
+    return Part(tuple(_row(model, prompted_set, scored) for scored in answers), counts)
+
+
+def joined(parts: Sequence[Part]) -> Part:
+    """Several parts as one: their rows in order, their counts added up."""
+    counts: Counter[str] = Counter()
+    for part in parts:
+        counts.update(part.counts)
+    return Part(tuple(row for part in parts for row in part.rows), dict(counts))
+
+
+def _row(model: Described, prompted_set: PromptedSet, scored: Answer) -> Row:
+    problem = scored.prompt.problem
+    return Row(
+        model=model.model.name,
+        set=prompted_set.set.name,
+        id=whole_text(problem.id),
+        sample=scored.sample,
+        prompt=messages_json(problem.prompt),
+        response=scored.response,
+        answer=whole_text(problem.answer),
+        reward=scored.reward,
+        correct=scored.correct if prompted_set.set.kind == "benchmark" else None,
+        tokens=scored.generated.tokens,
+        prompt_tokens=len(scored.prompt.tokens),
+        truncated=scored.generated.truncated,
+    )
+
+
+def identity_of(models: Sequence[Described], sets: Sequence[EvaluationSet], config: EvaluateConfig) -> dict[str, Any]:
+    """What the rows of an evaluation depend on, as `settings.json` holds it; where files lie is left out."""
+    settings = asdict(config)
+    device, dtype = device_and_dtype(config)
+    kept = {name: value for name, value in settings.items() if name not in _ELSEWHERE}
+    reward = dict(kept.pop("reward"))
+    # Retries, and the device that scores, change no reward.
+    scored_by = {name: reward["model"][name] for name in ("path", "revision", "url", "api", "dtype", "max_length")}
+    sets_by_name = {
+        each.name: {"problems": len(each.problems), "samples": each.samples, "digest": each.digest()} for each in sets
+    }
+    models_by_name = {
+        each.model.name: {"fingerprint": each.fingerprint, "chat_template_kwargs": dict(each.model.template_options)}
+        for each in models
+    }
+    return {
+        **kept,
+        "batch_size": config.batch,
+        "dtype": dtype,
+        "device_type": None if device is None else device.partition(":")[0],
+        "reward": {"timeout": reward["timeout"], "max_answer_length": reward["max_answer_length"], "model": scored_by},
+        "models": models_by_name,
+        "sets": sets_by_name,
+    }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,7 @@ from geoalign.pretrained import is_hub_id
 
 
 def find_models(texts: Sequence[str], config: EvaluateConfig, *, checkpoints: bool = False) -> list[EvaluatedModel]:
-    """The models that the arguments name, each with a name of its own.
-
-    `checkpoints`: of a run every kept one of its RL stage, and the final model where none of them is it.
-    """
+    """The models that the arguments name, each with a name of its own; `checkpoints`: of a run all that it kept."""
     if not texts:
         raise ConfigError("MODEL: expected a folder, an id on the hub or a run folder, got none")
     models: list[EvaluatedModel] = []
@@ -88,7 +86,6 @@ def _checkpoint(path: Path, name: str, root: str, step: int, options: Mapping[st
 
 
 def _run_of(folder: Path) -> RunFolder | None:
-    """The run in whose folder a model lies; None where it lies in none."""
     runs = [RunFolder(parent) for parent in folder.parents[1:3]]
     return next((run for run in runs if run.started() and folder.is_relative_to(run.checkpoints)), None)
 
@@ -134,9 +131,6 @@ def _with_own_names(models: Sequence[EvaluatedModel]) -> list[EvaluatedModel]:
 def _own(name: str, path: str, taken: dict[str, str]) -> str:
     """The name under which a path goes: `name` itself, or with the first number that is free."""
     if path not in taken:
-        number, own = 1, name
-        while own in taken.values():
-            number += 1
-            own = f"{name}-{number}"
-        taken[path] = own
+        names = (name if number == 1 else f"{name}-{number}" for number in count(1))
+        taken[path] = next(own for own in names if own not in taken.values())
     return taken[path]

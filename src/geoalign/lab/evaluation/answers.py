@@ -17,8 +17,6 @@ from geoalign.lab.tasks.chat import rendered, token_ids
 
 @dataclass(frozen=True)
 class Prompt:
-    """A problem with the tokens of its prompt."""
-
     problem: Problem
     tokens: tuple[int, ...]
 
@@ -29,11 +27,10 @@ Slot = tuple[Prompt, int]
 
 @dataclass(frozen=True)
 class Sampling:
-    """How responses are drawn.
+    """How responses are drawn: each from a random stream of its own, of (seed, stream, problem, sample), whatever the
+    batch.
 
-    Each has a random stream of its own, of (seed, stream, problem, sample): what it draws depends neither on the batch
-    and the process in which it is generated nor on anything drawn before. `stream` names the evaluation: its set, in a
-    run also stage and step. With temperature 0 it is the likeliest token each time.
+    `stream` names the evaluation: its set, in a run also stage and step.
     """
 
     seed: int
@@ -70,7 +67,6 @@ def slots_of(prompts: Sequence[Prompt], samples: int) -> list[Slot]:
 
 
 def answer(engine: Engine, slots: Sequence[Slot], source: RewardSource | None, sampling: Sampling) -> list[Answer]:
-    """Generates and scores a batch of responses."""
     made = engine.generate(
         [prompt.tokens for prompt, _ in slots],
         [seed_of(sampling.seed, sampling.stream, prompt.problem.id, sample) for prompt, sample in slots],
@@ -105,7 +101,6 @@ def answer_together(
     """The answers to all slots in their order, on every process; each process generates its share.
 
     An engine may need all processes to ask for equally many, so one with a smaller share repeats a slot, unused.
-    `progress` is called with how many are done after each batch, all processes counted as this one.
     """
     before = reasons(source)
     share = processes.share(range(len(slots)))

@@ -21,8 +21,6 @@ Key = tuple[str, str, int]
 
 
 class Message(TypedDict):
-    """A chat message."""
-
     __pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[misc]
     role: Literal["system", "user", "assistant", "tool"]
     content: StrictStr
@@ -49,7 +47,6 @@ class SavedResponse:
 
     @property
     def key(self) -> Key:
-        """What names a response: set, id, sample."""
         return (self.set, self.id, self.sample)
 
 
@@ -69,10 +66,7 @@ def write_responses(path: Path, rows: Iterable[SavedResponse]) -> None:
 
 
 def read_responses(path: Path) -> dict[Key, SavedResponse]:
-    """The responses of a file in their order; empty lines are passed over, further keys of a row too.
-
-    What is wrong with a line is an InputError that has the line.
-    """
+    """The responses of a file in their order; empty lines are passed over, further keys of a row too."""
     check_response_file(path)
     if not path.is_file():
         raise ConfigError(f"{path}: expected a file of responses, got none there")

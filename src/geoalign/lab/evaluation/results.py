@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from geoalign.lab.analysis.statistics import Interval
-from geoalign.lab.evaluation.scores import Curve, SetScores, average, curve
+from geoalign.lab.evaluation.scores import CheckpointCurve, SetScores, average, curve
 from geoalign.lab.generation.models import EvaluatedModel
 from geoalign.lab.terminal import Console, say
 
@@ -42,11 +42,10 @@ class EvaluationScores:
     """What an evaluation came to; `curves`: by run, then by set or "average", where a run has several checkpoints."""
 
     models: tuple[ModelScores, ...]
-    curves: Mapping[str, Mapping[str, Curve]]
+    curves: Mapping[str, Mapping[str, CheckpointCurve]]
 
 
 def scores_of(models: Sequence[tuple[EvaluatedModel, Sequence[SetScores]]]) -> EvaluationScores:
-    """All scores together with the averages and the curves over checkpoints."""
     scored = [ModelScores(model, tuple(sets), average(sets)) for model, sets in models]
     curves = {}
     for series in dict.fromkeys(member.model.series for member in scored if member.model.series is not None):
@@ -69,7 +68,6 @@ def _points(members: Sequence[ModelScores]) -> dict[str, dict[int, float]]:
 
 
 def result_json(scores: EvaluationScores) -> dict[str, Any]:
-    """What `results.json` holds of the scores."""
     models = {}
     for scored in scores.models:
         model = {name: getattr(scored.model, name) for name in ("path", "revision", "series", "step")}
@@ -83,7 +81,8 @@ def print_scores(console: Console, scores: EvaluationScores) -> None:
     """Prints every set with a row for each model, then the averages over checkpoints, then what to know about them."""
     first = scores.models[0].sets
     table = Table("set", "model", title="With 95% intervals over problems", title_justify="left")
-    kinds = {name: kind for name, kind in (("accuracy in %", "benchmark"), ("reward", "dialogue")) if _has(first, kind)}
+    shown = {scored.kind for scored in first if (scored.accuracy or scored.reward) is not None}
+    kinds = {n: kind for n, kind in (("accuracy in %", "benchmark"), ("reward", "dialogue")) if kind in shown}
     for name in kinds:
         table.add_column(name, justify="right", no_wrap=True)
     for number, scored_set in enumerate(first):
@@ -113,10 +112,6 @@ def print_scores(console: Console, scores: EvaluationScores) -> None:
         for scored_set in model.sets:
             for line in _lines(scored_set):
                 say(console, f"{model.model.name}, {scored_set.name}: {line}")
-
-
-def _has(sets: Sequence[SetScores], kind: str) -> bool:
-    return any(scored.kind == kind and (scored.accuracy or scored.reward) is not None for scored in sets)
 
 
 def _cell(scored: SetScores) -> str:

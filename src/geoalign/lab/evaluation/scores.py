@@ -36,12 +36,9 @@ LAST = 5
 
 @dataclass(frozen=True)
 class SetScores:
-    """What one model came to on one set; `problems` are those that were answered, `left_out` the others by reason.
-
-    Benchmarks have `accuracy` (avg@k of `samples` responses, with a 95% interval over problems: "wilson" or
-    "clustered") and `pass_at_k` for k = 1, 2, 4, ...; dialogues a mean `reward`, where they were scored. `truncated`
-    responses reached the length limit; `tokens` is their mean length; `counts` are no answer, time-outs, ...
-    """
+    """What one model came to on one set: benchmarks have `accuracy` (avg@k, with a 95% interval over problems) and
+    `pass_at_k`, dialogues a mean `reward`, where they were scored; `left_out` problems by reason, `counts` of no
+    answer, time-outs."""
 
     name: str
     kind: Literal["benchmark", "dialogue"]
@@ -61,7 +58,7 @@ class SetScores:
 
 
 @dataclass(frozen=True)
-class Curve:
+class CheckpointCurve:
     """One number over the checkpoints of a run: `smoothed` is s_t = 0.6 s_{t-1} + 0.4 x_t, `last` the mean of the
     last five values, or of as many as there are (`last_count`)."""
 
@@ -103,10 +100,8 @@ def score(prompted_set: PromptedSet, part: Part) -> SetScores:
 def evaluation_values(
     answers: Sequence[Answer], samples: int, *, binary: bool, gold: Sequence[float | None]
 ) -> dict[str, Any]:
-    """The values of one line of `evaluation.jsonl` from answers by problem, then by sample.
-
-    Only a `binary` reward has accuracy and pass@k. `gold` is what each answer is truly worth; None or NaN: not known.
-    """
+    """The values of one line of `evaluation.jsonl` from answers by problem, then by sample; only a `binary` reward
+    has accuracy and pass@k. `gold` is what each answer is truly worth."""
     right = right_answers(answers, samples)
     passed = {str(k): mean_pass_at_k(right, samples=samples, k=k) for k in powers_of_two(samples)}
     return {
@@ -128,32 +123,28 @@ def right_answers(rows: Sequence[Any], samples: int) -> list[int]:
 def accuracy_interval(right: Sequence[int], samples: int) -> tuple[Interval, Literal["wilson", "clustered"]]:
     """The share of right responses with a 95% interval that takes problems as independent, and how it was made.
 
-    One response to each problem: Wilson's. Several: that of a ratio of sums over problems (`clustered_proportion`),
-    because responses to one problem go together. Where all are right or all wrong the latter would have no width; then
-    it is Wilson's as if each problem had been answered once, which is on the safe side.
+    One response to each problem: Wilson's. Several: that of a ratio of sums over problems (`clustered_proportion`);
+    where all are right or all wrong that would have no width: Wilson's as if each had been answered once.
     """
     total = len(right) * samples
     if samples > 1 and 0 < sum(right) < total:
         return clustered_proportion(np.array(right, float), np.full(len(right), float(samples))), "clustered"
-    return _wilson(sum(right) // samples, len(right)), "wilson"
+    return wilson_interval(sum(right) // samples, len(right)), "wilson"
 
 
 def pass_interval(right: Sequence[int], samples: int, k: int) -> Interval:
-    """Mean over problems of the unbiased pass@k = 1 - C(n - c, k) / C(n, k), with a 95% interval over problems.
-
-    Student's interval of the mean, cut to [0, 1]; where all problems have 0 or all have 1, Wilson's.
-    """
+    """Mean over problems of the unbiased pass@k with Student's interval, cut to [0, 1]; Wilson's where all have 0 or
+    1."""
     values = np.array([pass_at_k(samples, count, k) for count in right])
     if values.min() == values.max() and values[0] in (0.0, 1.0):
-        return _wilson(int(values.sum()), len(values))
+        return wilson_interval(int(values.sum()), len(values))
     return clustered_proportion(values, np.ones(len(values)))
 
 
 def average(scores: Sequence[SetScores]) -> Interval | None:
     """The unweighted mean of the accuracies of all benchmarks; None where there is none.
 
-    Sets are independent, so the bounds follow from theirs (Zou and Donner 2008): with m sets, the mean less
-    sqrt(sum of (estimate - low)^2) / m, and likewise above.
+    Sets are independent (Zou and Donner 2008): with m of them the mean less sqrt(sum of (estimate - low)^2) / m.
     """
     accuracies = [value.accuracy for value in scores if value.accuracy is not None]
     if not accuracies:
@@ -164,12 +155,11 @@ def average(scores: Sequence[SetScores]) -> Interval | None:
     return Interval(mean, max(0.0, mean - below), min(1.0, mean + above))
 
 
-def curve(points: Mapping[int, float]) -> Curve:
-    """The curve through points by step, with its average over the last five and its smoothing."""
+def curve(points: Mapping[int, float]) -> CheckpointCurve:
     steps = sorted(points)
     values = [points[step] for step in steps]
     last = values[-LAST:]
-    return Curve(
+    return CheckpointCurve(
         steps=tuple(steps),
         values=tuple(values),
         smoothed=tuple(float(value) for value in ema(values)),
@@ -178,18 +168,11 @@ def curve(points: Mapping[int, float]) -> Curve:
     )
 
 
-def _wilson(successes: int, trials: int) -> Interval:
-    # Around the estimate even where rounding puts a bound of 0 or 1 beside it.
-    interval = wilson_interval(successes, trials)
-    return Interval(interval.estimate, min(interval.low, interval.estimate), max(interval.high, interval.estimate))
-
-
 def _by_problem(rows: Sequence[_Item], samples: int) -> list[Sequence[_Item]]:
     return [rows[start : start + samples] for start in range(0, len(rows), samples)]
 
 
 def mean_of_known(values: Sequence[float | None]) -> float | None:
-    """The mean of the values that are there and no NaN; None where there is none."""
     known = [value for value in values if value is not None and not math.isnan(value)]
     return math.fsum(known) / len(known) if known else None
 
@@ -204,9 +187,8 @@ def pair_accuracy(
 ) -> dict[str, float | int | None]:
     """Share of the pairs whose chosen response has the higher score (equal scores count half); None of no pair.
 
-    `accuracy`, `count`: over all pairs that could be scored (`unscored`: the others). `with_shortcut`: those in which
-    the chosen response alone takes the task's shortcut; `against_shortcut`: those in which the rejected one alone does;
-    far below `accuracy`, the model has learned the shortcut.
+    `with_shortcut`: of those whose chosen response alone takes the task's shortcut; `against_shortcut`: whose rejected
+    one alone does; far below `accuracy`, the model has learned the shortcut.
     """
     prompts, answers = [list(pair.prompt) for pair in pairs], [""] * len(pairs)
     chosen = source.score([pair.chosen for pair in pairs], answers, prompts=prompts)
@@ -232,8 +214,7 @@ def hold_out_prompts(
 ) -> tuple[list[PreferencePair], list[PreferencePair]]:
     """Splits pairs into those for training and those held out, all pairs of a prompt on the same side.
 
-    Prompts are held out in an order drawn from `seed` until a `share` of the pairs or `most` of them is reached; the
-    first of them always is, the last never, so that both sides have pairs.
+    Prompts are held out, in an order of `seed`, until a `share` of the pairs or `most` is reached; both sides get one.
     """
     by_prompt: dict[tuple[tuple[str, str], ...], list[PreferencePair]] = {}
     for pair in pairs:

@@ -28,10 +28,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 @dataclass(frozen=True)
 class EvaluationSet:
-    """Problems with gold answers (a benchmark), or prompts without (dialogues); `samples` responses to each.
-
-    `notes` are lines on how it was read, for the person who runs it.
-    """
+    """Problems with gold answers (a benchmark), or prompts without (dialogues); `notes` are lines on how it was
+    read."""
 
     name: str
     kind: Literal["benchmark", "dialogue"]
@@ -41,7 +39,6 @@ class EvaluationSet:
     notes: tuple[str, ...]
 
     def digest(self) -> str:
-        """A hash of the problems in their order, and of what is asked about them."""
         lines = [json.dumps([problem.id, problem.prompt, problem.answer]) for problem in self.problems]
         return hashlib.sha256("\n".join([*lines, f"{self.kind} {self.max_new_tokens}"]).encode()).hexdigest()
 
@@ -55,7 +52,6 @@ class PromptedSet:
     left_out: Mapping[str, int]
 
     def slots(self) -> list[Slot]:
-        """Every response to be generated, by problem, then by sample."""
         return slots_of(self.prompts, self.set.samples)
 
 
@@ -104,10 +100,8 @@ def prompted(
     longest: int | None,
     max_prompt_tokens: int | None = None,
 ) -> PromptedSet:
-    """The prompts of a set in a model's chat template; what the model cannot take is left out, never cut.
-
-    `longest`: tokens that prompt and response together may have; None: any number.
-    """
+    """The prompts of a set in a model's chat template; what it cannot take in `longest` tokens is left out, never
+    cut."""
     if longest is not None and evaluated.max_new_tokens >= longest:
         raise ConfigError(
             f"max_new_tokens: expected less than the {longest} tokens that the model takes, "

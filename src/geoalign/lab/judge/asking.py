@@ -54,7 +54,7 @@ _Score = Annotated[float, Field(ge=0, le=1)]
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Question:
     """What one judgment is about: a dialogue, and two responses to it in the order in which they are shown."""
 
     prompt: Sequence[Mapping[str, Any]]
@@ -62,17 +62,17 @@ class Comparison:
     second: str
 
 
-Ask = Callable[[Comparison], Awaitable[str]]
+Ask = Callable[[Question], Awaitable[str]]
 
 
-def judge_messages(comparison: Comparison) -> list[dict[str, str]]:
+def judge_messages(question: Question) -> list[dict[str, str]]:
     """The chat messages of one judgment: the paper's prompt as system message, the texts as user message.
 
     Each text is preceded by a line with a mark, a hash of all the texts: none can know it, so none can begin a part,
-    and the same comparison always gives the same request. Both orders of two responses have the same mark.
+    and the same question always gives the same request. Both orders of two responses have the same mark.
     """
-    turns = [(turn["role"], as_prompted(turn["content"])) for turn in comparison.prompt]
-    first, second = as_prompted(comparison.first), as_prompted(comparison.second)
+    turns = [(turn["role"], as_prompted(turn["content"])) for turn in question.prompt]
+    first, second = as_prompted(question.first), as_prompted(question.second)
     mark = _mark([*(text for _, text in turns), *sorted((first, second))])
     parts = [(f"dialogue, turn {number}, {role}", text) for number, (role, text) in enumerate(turns, start=1)]
     parts += [("response of model_a", first), ("response of model_b", second)]
@@ -91,7 +91,7 @@ def _mark(texts: Sequence[str]) -> str:
     return hashlib.sha256("\0".join(f"{len(text)}:{text}" for text in texts).encode("utf-8")).hexdigest()[:16]
 
 
-class Verdict(BaseModel, strict=True, extra="forbid", frozen=True, protected_namespaces=()):
+class JudgeVerdict(BaseModel, strict=True, extra="forbid", frozen=True, protected_namespaces=()):
     """A judge's word on two responses: `model_a` is the one shown first, whoever wrote it."""
 
     overall_winner: Literal["model_a", "model_b", "tie"]
@@ -99,23 +99,23 @@ class Verdict(BaseModel, strict=True, extra="forbid", frozen=True, protected_nam
     model_b_score: _Score
 
 
-def parse_verdict(text: str) -> Verdict | None:
+def parse_verdict(text: str) -> JudgeVerdict | None:
     """The verdict that a text is, white space and one code fence around it allowed; None where it is anything else, or
     names a winner without the strictly higher score."""
     fence = _FENCE.fullmatch(text := text.strip(" \t\r\n"))
     try:
-        verdict = Verdict.model_validate_json(fence[1] if fence else text)
+        verdict = JudgeVerdict.model_validate_json(fence[1] if fence else text)
     except ValueError:
         return None
     lead = verdict.model_a_score - verdict.model_b_score
     return verdict if {"model_a": lead > 0, "model_b": lead < 0, "tie": True}[verdict.overall_winner] else None
 
 
-async def ask_local(comparison: Comparison) -> str:
+async def ask_local(question: Question) -> str:
     """A verdict without a judge, to try the command: a response scores the share of the last turn's words it has."""
     asked, *responses = (
         set(re.findall(r"\w+", text.lower()))
-        for text in (comparison.prompt[-1]["content"], comparison.first, comparison.second)
+        for text in (question.prompt[-1]["content"], question.first, question.second)
     )
     first, second = (len(asked & words) / max(1, len(asked)) for words in responses)
     winner = "model_a" if first > second else "model_b" if second > first else "tie"
@@ -124,10 +124,9 @@ async def ask_local(comparison: Comparison) -> str:
 
 @asynccontextmanager
 async def endpoint(config: JudgeConfig) -> AsyncIterator[Ask]:
-    """Asks `base_url`/chat/completions, in one event loop, for many tasks at once; gives the text that it answers.
+    """Asks `base_url`/chat/completions, for many tasks at once; gives the text that it answers.
 
-    The API key is read from the environment, sent in the Authorization header and nowhere else: one of 8 characters or
-    more is taken out of whatever the endpoint answers.
+    The API key, from the environment, is sent in the Authorization header alone and taken out of every answer.
     """
     variable = config.token_env or ("OPENAI_API_KEY" if os.environ.get("OPENAI_API_KEY", "").strip() else "")
     token = token_from(variable, key="token_env") if variable else ""
@@ -140,9 +139,9 @@ async def endpoint(config: JudgeConfig) -> AsyncIterator[Ask]:
             got = client.quoted(data[:4096].decode("utf-8", errors="replace"))
             raise BadReplyError(f"expected a chat completion in JSON, got {got}") from error
 
-    async def ask(comparison: Comparison) -> str:
+    async def ask(question: Question) -> str:
         of_judge = {name: getattr(config, name) for name in ("model", "temperature", "max_tokens")}
-        body = {**of_judge, "messages": judge_messages(comparison), **config.request}
+        body = {**of_judge, "messages": judge_messages(question), **config.request}
         sent = json.dumps({name: value for name, value in body.items() if value is not None}, default=str)
         return await client.ask("POST", "/chat/completions", text_of, sent.encode("ascii"))
 

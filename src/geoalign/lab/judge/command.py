@@ -22,7 +22,7 @@ from geoalign.lab.config.judge import JudgeConfig
 from geoalign.lab.config.requests import JudgeRequest
 from geoalign.lab.evaluation.responses import Key, SavedResponse, read_responses
 from geoalign.lab.http_client import BadReplyError, RefusedError
-from geoalign.lab.judge.asking import Ask, Comparison, ask_local, endpoint, parse_verdict
+from geoalign.lab.judge.asking import Ask, Question, ask_local, endpoint, parse_verdict
 from geoalign.lab.progress import passing_progress
 from geoalign.lab.store.evaluation import begin
 from geoalign.lab.store.files import locked
@@ -42,12 +42,6 @@ def judge(config: JudgeConfig | None, request: JudgeRequest, *, console: Console
 
     Every judged pair is written as soon as it is there; called again on the same folder, none is asked for again.
     Without `config` the local rule judges, which measures no quality.
-
-    Raises:
-        ConfigError: a file is not there, a setting is wrong, or the folder is of another judging.
-        InputError: a file is no response file, or the two do not match.
-        RunFolderError: the folder holds other files, or is in use.
-        ServiceError: the endpoint is away, or refuses every request.
     """
     console = console or Console()
     a, b = read_responses(request.a), read_responses(request.b)
@@ -108,7 +102,7 @@ def _judged(
 
     async def work(ask: Ask, update: Callable[..., None]) -> None:
         for key, a, b in waiting:
-            orders = Comparison(a.prompt, a.response, b.response), Comparison(a.prompt, b.response, a.response)
+            orders = Question(a.prompt, a.response, b.response), Question(a.prompt, b.response, a.response)
             try:
                 judgments.append(judgment_of(key, [await ask(comparison) for comparison in orders]))
                 append_line(path, asdict(judgments[-1]))
@@ -134,11 +128,8 @@ def _judged(
 
 @dataclass(frozen=True)
 class Judgment:
-    """A pair judged in both orders, a line of `judgments.jsonl`.
-
-    `winner` is the side that won in both orders, otherwise "tie"; "malformed" where an answer was no verdict. Scores
-    are means of both orders.
-    """
+    """A line of `judgments.jsonl`: `winner` is the side that won in both orders; "malformed": an answer was no
+    verdict."""
 
     set: str
     id: str
@@ -180,10 +171,8 @@ class Rates:
 
 
 def rates_of(judgments: Sequence[Judgment], pairs: int) -> Rates:
-    """The rates over the judged ones of so many pairs, NaN where there is none.
-
-    Intervals: Wilson's for rates where every prompt has one pair; otherwise prompts are independent, pairs are not.
-    """
+    """The rates over the judged ones of so many pairs: Wilson's intervals where every prompt has one, else over
+    prompts."""
     judged = [one for one in judgments if one.winner != "malformed"]
 
     def over_prompts(part: str) -> Interval:
@@ -211,7 +200,6 @@ def rates_of(judgments: Sequence[Judgment], pairs: int) -> Rates:
 
 
 def table_of(sets: Mapping[str, Rates], title: str) -> Table:
-    """A column for each set."""
     table = Table("", title=Text(title), title_justify="left")
     for name in sets:
         table.add_column(Text(name), justify="right", no_wrap=True)

@@ -23,15 +23,11 @@ __all__ = ["build_report"]
 
 
 def build_report(folder: Path, say: Callable[[str], None] = lambda note: None) -> Path:
-    """Writes report.html and figures/ into the folder of a run, of a comparison or of inspected rollouts.
-
-    A comparison is recognised by its compare.yaml, inspected rollouts by their scores.parquet.
+    """Writes report.html and figures/ into the folder of a run, of a comparison (compare.yaml) or of an audit
+    (scores.parquet).
 
     Args:
         say: is given a sentence for each thing that was left out on reading; the page has all of them, too.
-
-    Raises:
-        RunFolderError: the folder can be read as none of them; the message says what was expected.
     """
     folder = Path(folder)
     if ComparisonFolder(folder).config.is_file():

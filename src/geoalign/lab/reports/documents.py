@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,23 +13,11 @@ from typing import Any, TypeVar
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from geoalign.errors import InputError, RunFolderError
+from geoalign.errors import InputError
 from geoalign.lab.analysis.statistics import PairedDifference, spread
 from geoalign.lab.reports.figures.style import DARK, LIGHT, Panel, recoloured, render
-from geoalign.lab.store.files import beside
-from geoalign.lab.text import (
-    decimals,
-    ends,
-    inert,
-    megabytes,
-    number,
-    percent,
-    points,
-    probability,
-    short,
-    signed,
-)
-from geoalign.shown import brief
+from geoalign.lab.store.files import write_atomically
+from geoalign.lab.text import decimals, ends, inert, megabytes, number, percent, points, probability, short, signed
 
 Item = TypeVar("Item")
 # A picture, or the sentence that says why there is none.
@@ -39,37 +26,29 @@ Drawn = Panel | str
 TEMPLATES = Path(__file__).parent / "templates"
 
 
-@dataclass(frozen=True)
-class Inline:
-    """The content of one <style> or <script> element, and the source expression by which a policy allows just it."""
-
-    text: Markup
-    source: str
-
-
-def inline(text: str) -> Inline:
-    """Marks text of our own as the content of a <style> or <script>; its hash is over what the browser will read."""
+def inline(text: str) -> Markup:
+    """Text of our own as the content of a <style> or <script>, as the browser will read it."""
     text = text.replace("\r\n", "\n")
     for end in ("</script", "</style", "<!--"):
         if end in text.lower():
             raise InputError(f"inline text: expected none that ends its element, got {end!r}")
-    digest = base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
-    return Inline(Markup(text), f"'sha256-{digest}'")
+    return Markup(text)
 
 
-def stylesheet(*names: str) -> Inline:
-    """The stylesheets of `templates/`, one after the other, as one."""
+def _source(text: str) -> str:
+    """The source expression by which a policy allows just this text."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode('utf-8')).digest()).decode('ascii')}'"
+
+
+def stylesheet(*names: str) -> Markup:
     return inline("\n" + "".join((TEMPLATES / name).read_text(encoding="utf-8") for name in names))
 
 
-def policy(sheet: Inline, scripts: Sequence[Inline] = ()) -> str:
-    """The Content-Security-Policy of a page: its own styles and scripts by hash, pictures inside it, nothing else.
-
-    Pages with scripts also forbid, where the browser knows how, to turn any string into markup or code.
-    """
-    rules = ["default-src 'none'", "img-src data:", f"style-src {sheet.source}"]
+def policy(sheet: str, scripts: Sequence[str] = ()) -> str:
+    """The Content-Security-Policy of a page: its own styles and scripts by hash, pictures inside it, nothing else."""
+    rules = ["default-src 'none'", "img-src data:", f"style-src {_source(sheet)}"]
     if scripts:
-        rules.append("script-src " + " ".join(script.source for script in scripts))
+        rules.append("script-src " + " ".join(map(_source, scripts)))
         rules.extend(["require-trusted-types-for 'script'", "trusted-types 'none'"])
     return "; ".join([*rules, "base-uri 'none'", "form-action 'none'"])
 
@@ -146,28 +125,19 @@ class Gallery:
     """Draws the pictures of a page, each also as `folder`/<name>.svg."""
 
     def __init__(self, folder: Path) -> None:
-        make_folder(folder)
         self.folder = folder
-        self.names: set[str] = set()
+        folder.mkdir(exist_ok=True)
 
     def section(self, name: str, title: str, drawn: Iterable[Drawn]) -> Section:
-        """Draws the panels; sentences say why there is none."""
         found = list(drawn)
         pictures = tuple(self._picture(panel) for panel in found if isinstance(panel, Panel))
         return Section(name, title, pictures, tuple(reason for reason in found if isinstance(reason, str)))
 
     def _picture(self, panel: Panel) -> Picture:
         light = render(panel, LIGHT)
+        write_atomically(self.folder / f"{panel.name}.svg", light)
         dark = recoloured(light, LIGHT, DARK)
-        write(self.folder / f"{panel.name}.svg", light)
-        self.names.add(f"{panel.name}.svg")
         return Picture(panel.name, panel.alt, panel.caption, _address(light), _address(dark))
-
-    def remove_outdated(self, pattern: str) -> None:
-        """Removes pictures of single steps that an earlier report of a shorter run chose and this one does not."""
-        for path in self.folder.glob(pattern):
-            if path.name not in self.names:
-                path.unlink()
 
 
 def _address(svg: bytes) -> str:
@@ -178,23 +148,5 @@ def _address(svg: bytes) -> str:
 def write_page(path: Path, template: str, **values: Any) -> Path:
     """Fills the template and writes the page; half a pair of surrogates becomes a question mark."""
     page = environment().get_template(template).render(values)
-    write(path, page.encode("utf-8", errors="replace"))
+    write_atomically(path, page.encode("utf-8", errors="replace"))
     return path
-
-
-def make_folder(folder: Path) -> None:
-    """Makes a folder unless it is there."""
-    try:
-        folder.mkdir(exist_ok=True)
-    except OSError as error:
-        raise RunFolderError(f"{folder}: expected a folder to write figures to, got {brief(error)}") from error
-
-
-def write(path: Path, content: bytes) -> None:
-    """Replaces a file in one piece, so that a reader never sees half of one."""
-    temporary = beside(path)
-    try:
-        temporary.write_bytes(content)
-        os.replace(temporary, path)
-    except OSError as error:
-        raise RunFolderError(f"{path}: expected a file that can be written, got {brief(error)}") from error

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from geoalign.lab.analysis.consensus import agreement_of, consensus
+import numpy as np
+
+from geoalign.lab.analysis.consensus import CURATION_SECONDS, agreement_of, consensus
 from geoalign.lab.analysis.detection import SCORES, detect, why_no_scores
-from geoalign.lab.reports.documents import Drawn, Gallery, first_middle_last, write_page
-from geoalign.lab.reports.figures.curves import (
-    evaluation_panels,
-    policy_panels,
-    projector_panel,
-    reward_panel,
-)
+from geoalign.lab.analysis.statistics import Interval, wilson_interval
+from geoalign.lab.reports.documents import Count, Drawn, Gallery, first_middle_last, write_page
+from geoalign.lab.reports.figures.curves import evaluation_panels, policy_panels, projector_panel, reward_panel
 from geoalign.lab.reports.figures.scores import cosine_panel, density_panel, rank_curves, rank_panel
-from geoalign.lab.reports.tables import curator_totals, evaluation_rows, flagged_rows, wilson
-from geoalign.lab.store.rollouts import Details, read_details
+from geoalign.lab.store.columns import Bools
+from geoalign.lab.store.logs import Evaluation
+from geoalign.lab.store.rollouts import Details, RolloutStep, read_details, read_texts
 from geoalign.lab.store.run import Run, read_run
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.text import inert
@@ -27,13 +28,8 @@ CONFIG_LIMIT = 20_000
 
 
 def build_run_report(run_folder: Path, say: Callable[[str], None] = lambda note: None) -> Path:
-    """Writes report.html and figures/*.svg into the run folder, from what the folder holds now, and returns the page.
-
-    What was left out on reading is on the page, and `say` is given it.
-
-    Works on a run in progress or cut off; the page says which quantities are undefined. Files are replaced
-    in one piece, so that a reader never sees half of one.
-    """
+    """Writes report.html and figures/ into a run folder, finished or not; `say` is given what was left out on
+    reading."""
     run = read_run(run_folder)
     notes = [inert(note) for note in run.notes]
     files = RunFolder(run.folder)
@@ -62,35 +58,31 @@ def build_run_report(run_folder: Path, say: Callable[[str], None] = lambda note:
         versions=inert(json.dumps(dict(run.versions), indent=2, ensure_ascii=False), CONFIG_LIMIT),
         notes=notes,
     )
-    gallery.remove_outdated("gdi-*-step-*.svg")
     for note in notes:
         say(note)
     return files.report
 
 
+_FACTS = {
+    "curator": ("curator", "type"), "task": ("task", "type"), "model": ("model", "type"), "from": ("model", "path"),
+    "flipped rewards": ("reward", "flip"), "seed": ("seed",),
+}  # fmt: skip
+
+
 def _facts(run: Run) -> list[tuple[str, str]]:
     """The few settings in which runs differ, as name and value; those that are not in the config are left out."""
-    paths = (
-        ("curator", ("curator", "type")),
-        ("task", ("task", "type")),
-        ("model", ("model", "type")),
-        ("from", ("model", "path")),
-        ("flipped rewards", ("reward", "flip")),
-        ("seed", ("seed",)),
-    )
-    facts = []
-    for name, path in paths:
-        value = _setting(run, *path)
-        if value is not None and not isinstance(value, dict | list):
-            facts.append((name, inert(str(value), 80)))
+    values = {name: _setting(run, *path) for name, path in _FACTS.items()}
+    facts = [
+        (name, inert(str(value), 80))
+        for name, value in values.items()
+        if value is not None and not isinstance(value, dict | list)
+    ]
     steps = [row.step for row in run.metrics if row.stage == "rl"]
     facts.append(("RL steps logged", str(max(steps)) if steps else "none yet"))
-    facts.append(("state", "finished" if run.finished else "in progress or cut off"))
-    return facts
+    return [*facts, ("state", "finished" if run.finished else "in progress or cut off")]
 
 
 def _setting(run: Run, *path: str) -> Any:
-    """The value at a path of the config; None where there is none."""
     value: Any = run.config
     for key in path:
         value = value.get(key) if isinstance(value, dict) else None
@@ -98,7 +90,6 @@ def _setting(run: Run, *path: str) -> Any:
 
 
 def figure_sections(run: Run) -> list[tuple[str, str, list[Drawn]]]:
-    """All sections with pictures: name, title, what is drawn or why not."""
     # Of the first, middle and last step that has some.
     details = {step: read_details(run.details[step]) for step in first_middle_last(list(run.details))}
     return [
@@ -140,3 +131,150 @@ def _why_no_details(run: Run) -> str:
     if run.curator_name in ("grpo", "unknown"):
         return f"The curator of this run ({run.curator_name}) has no pairs, directions or density."
     return "No details were saved in this run (yet): pairs, directions and density are kept for chosen steps only."
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+FLAGGED_PER_STEP = 8
+# Name in the table, metric, note; the first two are shown where they are 0 too.
+_LOGGED = (
+    ("pairs", "pairs", "with different rewards, over logged steps"),
+    ("groups without a donor", "groups_without_donor", "no stable rollout to replace them: left unchanged"),
+    ("zero displacements", "zero_displacements", "pairs of identical hidden states: left out"),
+    ("unscored rewards", "unscored_rewards", "rollouts without a reward: weight 0"),
+    ("calls with too few scores", "too_few_scores", "nothing was flagged in them"),
+    ("calls without spread", "zero_spread", "all scores equal: nothing was flagged in them"),
+    ("calls that only observed", "observed_only", "scored, nothing changed"),
+)
+_MISSING = ("(not in the file)", "(not in the file)")
+
+
+@dataclass(frozen=True)
+class EvaluationRow:
+    """One evaluation set before and after RL (the last evaluation so far), each None where not there."""
+
+    set: str
+    before: Evaluation | None
+    after: Evaluation | None
+
+    @property
+    def gain(self) -> float:
+        return self.after.accuracy - self.before.accuracy if self.before and self.after else math.nan
+
+    @property
+    def binary(self) -> bool:
+        return any(line is not None and line.correct is not None for line in (self.before, self.after))
+
+    @property
+    def scored(self) -> bool:
+        """Whether reward and accuracy are different things: the reward is not 0 or 1."""
+        lines = [line for line in (self.before, self.after) if line is not None]
+        return any(line.correct is None and not math.isnan(line.reward) for line in lines)
+
+
+def evaluation_rows(run: Run) -> list[EvaluationRow]:
+    """Each set with its evaluation before RL and after it, or the latest during RL where the run goes on."""
+    sets = []
+    for name in dict.fromkeys(evaluation.set for evaluation in run.evaluations):
+        lines = sorted((line for line in run.evaluations if line.set == name), key=lambda line: line.step)
+        latest = {line.stage: line for line in lines}
+        before, after, during = (latest.get(stage) for stage in ("before_rl", "after_rl", "rl"))
+        sets.append(EvaluationRow(inert(name, 80), before, after or during))
+    return sets
+
+
+def curator_totals(run: Run) -> list[Count]:
+    """What the curator did, counted in the rollout files, or summed over the logged steps where there are none."""
+    steps = run.rollouts
+    rollouts = sum(len(step) for step in steps)
+    totals = [
+        Count("rollouts", rollouts, 1, "rows of the rollout files"),
+        _counted("scored", [step.scored for step in steps], "in at least one pair"),
+        _counted("flagged", [step.anomalous for step in steps], "anomalous by the density criterion"),
+        _counted("replaced", [step.replaced for step in steps], "the content of another rollout instead"),
+    ]
+    if not rollouts:
+        logged = (("scored", "scored_rollouts"), ("flagged", "anomalous"), ("replaced", "replaced"))
+        totals = [total for name, key in logged for total in _logged(run, name, key, "sum over logged steps")]
+    totals += [total for name, key, note in _LOGGED[:2] for total in _logged(run, name, key, note)]
+    totals += _seconds(run)
+    return totals + [total for one in _LOGGED[2:] for total in _logged(run, *one) if total.value]
+
+
+def flagged_rows(run: Run) -> tuple[list[dict[str, Any]], int]:
+    """The highest-scored flagged rollouts of the first, middle and last step that has some, and how many there are
+    in all."""
+    steps = [step for step in run.rollouts if step.anomalous.any()]
+    total = sum(int(step.anomalous.sum()) for step in steps)
+    shown = [row for step in reversed(first_middle_last(steps)) for row in _flagged_of(step, run.curator)]
+    return shown, total
+
+
+def _flagged_of(rollouts: RolloutStep, curator: Mapping[str, object]) -> list[dict[str, Any]]:
+    score = np.where(rollouts.scored, rollouts.score, -np.inf)
+    order = [at for at in np.argsort(-score, kind="stable") if rollouts.anomalous[at]][:FLAGGED_PER_STEP]
+    index = {row: at for at, row in enumerate(rollouts.row.tolist())}
+    donors = [int(rollouts.source[at]) for at in order]
+    texts = read_texts(rollouts, [*(int(rollouts.row[at]) for at in order), *donors])
+    rows = []
+    for at, source in zip(order, donors, strict=True):
+        row = int(rollouts.row[at])
+        prompt, response = texts.get(row, _MISSING)
+        donor = source if source not in (row, -1) else None
+        rows.append(
+            {
+                "step": rollouts.step,
+                "row": row,
+                "prompt": inert(prompt),
+                "response": inert(response),
+                "reward": float(rollouts.reward[at]),
+                "true_reward": float(rollouts.true_reward[at]),
+                "flipped": bool(rollouts.flipped[at] and rollouts.flip_known[at]),
+                "score": float(rollouts.score[at]),
+                "rank": int((score > score[at]).sum()) + 1,
+                "scored": int(rollouts.scored.sum()),
+                "outcome": _outcome(rollouts, int(at), curator),
+                "donor_row": donor,
+                "donor_response": "" if donor is None else inert(texts.get(donor, _MISSING)[1]),
+                "donor_reward": float(rollouts.reward[index[donor]]) if donor in index else float("nan"),
+            }
+        )
+    return rows
+
+
+def _outcome(rollouts: RolloutStep, at: int, curator: Mapping[str, object]) -> str:
+    source, row = int(rollouts.source[at]), int(rollouts.row[at])
+    if source == -1:
+        return "left out of the batch"
+    if source != row:
+        return f"replaced by row {source}"
+    if rollouts.weight[at] == 0:
+        return "weight 0"
+    copies = int((rollouts.source == row).sum()) - 1
+    if copies > 0:
+        return f"amplified: copied over {copies} other row(s)"
+    if curator.get("observe_only"):
+        return "unchanged: the curator only observes"
+    return "unchanged: no stable donor in its group, or before start_step"
+
+
+def _counted(name: str, masks: Sequence[Bools], note: str) -> Count:
+    value, of = sum(int(mask.sum()) for mask in masks), sum(map(len, masks))
+    return Count(name, value, value / of if of else math.nan, note)
+
+
+def _logged(run: Run, name: str, key: str, note: str) -> list[Count]:
+    series = run.series(f"geoalign/{key}")
+    return [Count(name, float(series.values.sum()), float("nan"), note)] if len(series) else []
+
+
+def _seconds(run: Run) -> list[Count]:
+    logged = [series.values.sum() for key in CURATION_SECONDS if len(series := run.series(key))]
+    note = "in the curator and in its pass for hidden states, over logged steps"
+    return [Count("seconds", float(sum(logged)), math.nan, note)] if logged else []
+
+
+def wilson(evaluation: Evaluation | None) -> Interval | None:
+    if evaluation is None or evaluation.correct is None:
+        return None
+    return wilson_interval(evaluation.correct, evaluation.count)

@@ -11,17 +11,24 @@ from geoalign.errors import InputError
 from geoalign.lab.analysis.statistics import ema, largest_drop, mean_pass_at_k, oscillation, pass_at_k, powers_of_two
 
 
-def test_oscillation_by_hand():
-    # 0, 1, 0, 1: e = 0 - 1 and 1 - 0; e^2 / 1.5 is 2/3 in both: sqrt(2/3).
-    assert oscillation([0, 1, 0, 1]) == pytest.approx(math.sqrt(2 / 3))
-    # Steps 0, 1, 3 and values 0, 3, 3: a = (3 - 1)/3 = 2/3, b = 1/3, e = 0 + 1 - 3 = -2; 4 / (4/9 + 1/9 + 1) = 18/7.
-    assert oscillation([0, 3, 3], [0, 1, 3]) == pytest.approx(math.sqrt(18 / 7))
-
-
-def test_a_steady_curve_does_not_oscillate():
-    assert oscillation([0.1, 0.2, 0.3, 0.4]) == pytest.approx(0, abs=1e-12)
-    steps = np.array([0.0, 1.0, 4.0, 5.0])
-    assert oscillation(3 - 2 * steps, steps) == pytest.approx(0, abs=1e-12)
+@pytest.mark.parametrize(
+    ("values", "steps", "expected"),
+    [
+        # 0, 1, 0, 1: e = 0 - 1 and 1 - 0; e^2 / 1.5 is 2/3 in both: sqrt(2/3).
+        ([0, 1, 0, 1], None, math.sqrt(2 / 3)),
+        ([1, 8, 1, 8], None, 7 * math.sqrt(2 / 3)),
+        # Steps 0, 1, 3 and values 0, 3, 3: a = (3 - 1)/3 = 2/3, b = 1/3, e = 0 + 1 - 3 = -2;
+        # 4 / (4/9 + 1/9 + 1) = 18/7.
+        ([0, 3, 3], [0, 1, 3], math.sqrt(18 / 7)),
+        ([0, math.nan, 3, 3], [0, 0.5, 1, 3], math.sqrt(18 / 7)),
+        ([0.1, 0.2, 0.3, 0.4], None, 0),
+        ([3, 1, -5, -7], [0, 1, 4, 5], 0),
+        ([1, 2], None, math.nan),
+        ([1, math.nan, 2], None, math.nan),
+    ],
+)
+def test_oscillation_by_hand(values, steps, expected):
+    assert oscillation(values, steps) == pytest.approx(expected, abs=1e-12, nan_ok=True)
 
 
 def test_oscillation_is_the_standard_deviation_of_independent_noise_around_a_rise():
@@ -30,14 +37,6 @@ def test_oscillation_is_the_standard_deviation_of_independent_noise_around_a_ris
     assert oscillation(curve) == pytest.approx(0.3, rel=0.03)
     steps = np.cumsum(draw.integers(1, 4, 20_000))
     assert oscillation(0.01 * steps + draw.normal(0, 0.3, 20_000), steps) == pytest.approx(0.3, rel=0.03)
-
-
-def test_oscillation_scales_and_ignores_missing_points():
-    curve = [1.0, 3.0, 2.0, 5.0]
-    assert oscillation([7 * value + 1 for value in curve]) == pytest.approx(7 * oscillation(curve))
-    assert oscillation([0, math.nan, 3, 3], [0, 0.5, 1, 3]) == pytest.approx(oscillation([0, 3, 3], [0, 1, 3]))
-    assert math.isnan(oscillation([1.0, 2.0]))
-    assert math.isnan(oscillation([1.0, math.nan, 2.0]))
 
 
 def test_largest_drop_by_hand():
@@ -49,18 +48,11 @@ def test_largest_drop_by_hand():
 
 
 def test_ema_by_hand():
-    # s_0 = 1; s_1 = 0.6 * 1 + 0.4 * 2 = 1.4; s_2 = 0.6 * 1.4 + 0.4 * 0 = 0.84.
-    assert ema([1, 2, 0]).tolist() == pytest.approx([1, 1.4, 0.84])
+    # s_0 = 1; s_1 = 0.6 * 1 + 0.4 * 2 = 1.4; the missing fourth point leaves it there; 0.6 * 1.4 + 0.4 * 0 = 0.84.
+    assert ema([math.nan, 1, 2, math.nan, 0]).tolist() == pytest.approx([math.nan, 1, 1.4, 1.4, 0.84], nan_ok=True)
 
 
-def test_ema_passes_over_missing_points():
-    # Nothing before the first number; the missing fourth point leaves the average where it was.
-    smoothed = ema([math.nan, 1, 2, math.nan, 0])
-    assert math.isnan(smoothed[0])
-    assert smoothed[1:].tolist() == pytest.approx([1, 1.4, 1.4, 0.84])
-
-
-def test_it_is_the_share_of_draws_that_hold_a_right_answer():
+def test_pass_at_k_is_the_share_of_draws_that_hold_a_right_answer():
     for samples in range(1, 8):
         for correct in range(samples + 1):
             answers = [True] * correct + [False] * (samples - correct)
@@ -78,22 +70,15 @@ def test_small_and_large_values_keep_every_digit():
     assert pass_at_k(2000, 3, 1000) == float(expected)
 
 
-def test_the_mean_goes_over_problems():
+def test_the_mean_goes_over_problems_and_k_over_powers_of_two():
     # (0 + 0.5 + 1) / 3 with k = 2 of 4: 0, 1 and 4 right answers.
     assert mean_pass_at_k([0, 1, 4], samples=4, k=2) == 0.5
+    assert [powers_of_two(largest) for largest in (1, 2, 7, 8)] == [[1], [1, 2], [1, 2, 4], [1, 2, 4, 8]]
 
 
 @pytest.mark.parametrize(
-    ("largest", "expected"), [(1, [1]), (2, [1, 2]), (7, [1, 2, 4]), (64, [1, 2, 4, 8, 16, 32, 64])]
+    ("correct", "k", "name"), [(1, 5, "k: expected 1"), (1, 0, "k: expected 1"), (5, 1, "correct: expected 0")]
 )
-def test_powers_of_two(largest, expected):
-    assert powers_of_two(largest) == expected
-
-
-def test_numbers_out_of_range_are_refused():
-    with pytest.raises(InputError, match=r"k: expected 1 to 4 \(samples\), got 5"):
-        pass_at_k(4, 1, 5)
-    with pytest.raises(InputError, match="k: expected 1 to 4"):
-        pass_at_k(4, 1, 0)
-    with pytest.raises(InputError, match=r"correct: expected 0 to 4 \(samples\), got 5"):
-        pass_at_k(4, 5, 1)
+def test_numbers_out_of_range_are_refused(correct, k, name):
+    with pytest.raises(InputError, match=rf"{name} to 4 \(samples\), got {max(correct, k) if k else 0}"):
+        pass_at_k(4, correct, k)

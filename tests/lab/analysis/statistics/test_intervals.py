@@ -6,70 +6,67 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_rel
 
-from geoalign.lab.analysis.statistics import (
-    holm,
-    paired_difference,
-    seed_interval,
-    share_interval,
-    wilson_interval,
-)
+from geoalign.lab.analysis.statistics import holm, paired_difference, seed_interval, share_interval, wilson_interval
 from geoalign.method.intervals import clustered_proportion, jackknife, mean_interval
 
-
-def test_clustered_proportion_by_hand():
-    # Two groups: 3 of 4 and 1 of 4 right. p = 0.5, residuals 1 and -1: variance 2 / 1 * 2 / 64 = 1/16, error 0.25.
-    # t with one degree of freedom at 97.5% is 12.7062: the bounds are cut to 0 and 1.
-    interval = clustered_proportion(np.array([3.0, 1.0]), np.array([4.0, 4.0]))
-    assert (interval.estimate, interval.low, interval.high) == (0.5, 0.0, 1.0)
-    # Four such groups: variance 4/3 * 4 / 256 = 1/48, error 0.144338; t with 3 degrees 3.182446: reach 0.459347.
-    interval = clustered_proportion(np.array([3.0, 1.0, 3.0, 1.0]), np.array([4.0] * 4))
-    assert interval.high - 0.5 == pytest.approx(0.459347, abs=1e-5)
-    assert 0.5 - interval.low == pytest.approx(0.459347, abs=1e-5)
+NAN = math.nan
 
 
-def test_clustered_proportion_degenerate():
-    nothing = clustered_proportion(np.array([]), np.array([]))
-    assert math.isnan(nothing.estimate)
-    assert clustered_proportion(np.array([2.0]), np.array([4.0])).low == 0.0
+def clustered(right, total):
+    return clustered_proportion(np.array(right, dtype=float), np.array(total, dtype=float))
 
 
-def test_mean_interval_by_hand():
-    # 1, 2, 3: sd 1, error 0.57735, t with 2 degrees 4.302653: reach 2.484138.
-    interval = mean_interval(np.array([1.0, 2.0, 3.0, math.nan]))
-    assert interval.estimate == 2
-    assert interval.high == pytest.approx(4.484138, abs=1e-5)
-    assert math.isnan(mean_interval(np.array([1.0])).low)
-    assert math.isnan(mean_interval(np.array([])).estimate)
+def mean(*values):
+    return mean_interval(np.array(values, dtype=float))
 
 
-def test_jackknife_by_hand():
-    """Without each block 1, 2, 3: mean 2, variance 2/3 x (1 + 0 + 1) = 4/3; t on 2 degrees of freedom is 4.302653."""
-    interval = jackknife(2.5, [1.0, 2.0, 3.0])
-    reach = 4.302653 * (4 / 3) ** 0.5
-    assert interval.estimate == 2.5
-    assert interval.low == pytest.approx(2.5 - reach, rel=1e-5)
-    assert interval.high == pytest.approx(2.5 + reach, rel=1e-5)
+@pytest.mark.parametrize(
+    ("interval", "expected"),
+    [
+        # Two groups: 3 of 4 and 1 of 4 right. p = 0.5, residuals 1 and -1: variance 2 / 1 * 2 / 64 = 1/16, error 0.25.
+        # t with one degree of freedom at 97.5% is 12.7062: the bounds are cut to 0 and 1.
+        (clustered([3, 1], [4, 4]), (0.5, 0.0, 1.0)),
+        # Four such groups: variance 4/3 * 4 / 256 = 1/48, error 0.144338; t with 3 degrees 3.182446: reach 0.459347.
+        (clustered([3, 1, 3, 1], [4] * 4), (0.5, 0.040653, 0.959347)),
+        (clustered([2], [4]), (0.5, 0.0, 1.0)),
+        (clustered([], []), (NAN, NAN, NAN)),
+        # 1, 2, 3: sd 1, error 0.57735, t with 2 degrees 4.302653: reach 2.484138.
+        (mean(1, 2, 3, NAN), (2, -0.484138, 4.484138)),
+        (mean(1), (1, NAN, NAN)),
+        (mean(), (NAN, NAN, NAN)),
+        (seed_interval([1, NAN, 2, 3]), (2, -0.484138, 4.484138)),
+        (seed_interval([1, 2, NAN]), (1.5, NAN, NAN)),
+        (seed_interval([]), (NAN, NAN, NAN)),
+        # Without each block 1, 2, 3: mean 2, variance 2/3 x (1 + 0 + 1) = 4/3; t 4.302653: reach 4.968280.
+        (jackknife(2.5, [1.0, 2.0, 3.0]), (2.5, -2.468280, 7.468280)),
+        # n = 10, p = 1/2, z = 1.959964: z^2 = 3.841459; centre 1/2 by symmetry;
+        # half = 1.959964 * sqrt(0.025 + 3.841459 / 400) / 1.3841459 = 1.959964 * 0.1860206 / 1.3841459 = 0.263407.
+        (wilson_interval(5, 10), (0.5, 0.236593, 0.763407)),
+        # p = 0: low 0, high = (z^2/n) / (1 + z^2/n) = 0.3841459 / 1.3841459 = 0.277533.
+        (wilson_interval(0, 10), (0, 0, 0.277533)),
+        (wilson_interval(10, 10), (1, 1 - 0.277533, 1)),
+        (wilson_interval(0, 0), (NAN, NAN, NAN)),
+        # A constant whole, mean 2, sd 1, n = 3: 2 +- 4.30265 / sqrt(3) = 2 +- 2.48414; divided by 10.
+        (share_interval([1, 2, 3], [10, 10, 10]), (0.2, -0.048414, 0.448414)),
+        # Unbounded where the whole may be zero, and with two pairs.
+        (share_interval([1, 1, 1], [1, -1, 0.9]), (1 / 0.3, NAN, NAN)),
+        (share_interval([1, 2], [3, 3]), (0.5, NAN, NAN)),
+        (share_interval([], []), (NAN, NAN, NAN)),
+    ],
+)
+def test_by_hand(interval, expected):
+    assert (interval.estimate, interval.low, interval.high) == pytest.approx(expected, abs=1e-5, nan_ok=True)
 
 
 def test_paired_difference_by_hand():
     # Differences 1, 2, 3: mean 2, sd 1, error 1/sqrt(3) = 0.57735, t = 3.4641 with 2 degrees of freedom, whose 97.5%
     # point is 4.302653: reach 2.484138. Two-sided p for 2 degrees: 1 - t/sqrt(2 + t^2) = 1 - 3.4641/3.741657 = .07418.
-    found = paired_difference({0: 3.0, 1: 5.0, 2: 9.0}, {0: 2.0, 1: 3.0, 2: 6.0})
-    assert found.interval.estimate == 2
-    assert (found.interval.low, found.interval.high) == pytest.approx((-0.484138, 4.484138), abs=1e-5)
+    # Seeds 3 (no number on the left), 4 and 7 stand on one side, 8 on none.
+    found = paired_difference({0: 3, 1: 5, 2: 9, 3: NAN, 4: 9}, {0: 2, 1: 3, 2: 6, 3: 0, 7: 0, 8: NAN})
+    interval = (found.interval.estimate, found.interval.low, found.interval.high)
+    assert interval == pytest.approx((2, -0.484138, 4.484138), abs=1e-5)
     assert found.p == pytest.approx(0.074180, abs=1e-5)
-    assert (found.pairs, found.left_out) == (3, 0)
-    assert found.defined
-    assert not found.excludes_zero
-
-
-def test_seeds_of_one_side_are_left_out_and_counted():
-    found = paired_difference(
-        {0: 1.0, 1: 2.0, 2: 4.0, 3: math.nan, 4: 9.0}, {0: 0.0, 1: 0.0, 2: 0.0, 3: 0.0, 7: 0.0, 8: math.nan}
-    )
-    # Common: 0, 1, 2. Seeds 3 (no number on the left), 4 and 7 stand on one side, 8 on none.
-    assert (found.pairs, found.left_out) == (3, 3)
-    assert found.interval.estimate == pytest.approx(7 / 3)
+    assert (found.pairs, found.left_out, found.defined, found.excludes_zero) == (3, 3, True, False)
 
 
 def test_it_agrees_with_scipy():
@@ -82,13 +79,9 @@ def test_it_agrees_with_scipy():
     assert (found.interval.low, found.interval.high) == pytest.approx((reference.low, reference.high), rel=1e-9)
 
 
-def test_equal_arms_differ_by_exactly_nothing():
-    found = paired_difference({0: 0.1, 1: 0.7, 2: 0.3}, {0: 0.1, 1: 0.7, 2: 0.3})
-    assert (found.interval.low, found.interval.high, found.p) == (0, 0, 1)
-    assert not found.excludes_zero
-
-
-def test_differences_without_spread_are_no_proof():
+def test_differences_without_spread_are_no_proof_and_equal_arms_differ_by_nothing():
+    equal = paired_difference({0: 0.1, 1: 0.7, 2: 0.3}, {0: 0.1, 1: 0.7, 2: 0.3})
+    assert (equal.interval.low, equal.interval.high, equal.p, equal.excludes_zero) == (0, 0, 1, False)
     # All exactly 0.1, and 0.1 up to rounding: a t interval of width zero would call either certain.
     assert not paired_difference(dict.fromkeys(range(3), 0.1), dict.fromkeys(range(3), 0.0)).defined
     rounded = paired_difference({0: 0.3, 1: 0.8, 2: 1.1}, {0: 0.2, 1: 0.7, 2: 1.0})
@@ -96,18 +89,11 @@ def test_differences_without_spread_are_no_proof():
     assert rounded.interval.estimate == pytest.approx(0.1)
 
 
-def test_seed_interval_needs_three_seeds():
-    # 1, 2, 3: reach 4.302653 / sqrt(3) = 2.484138.
-    assert seed_interval([1.0, math.nan, 2.0, 3.0]).high == pytest.approx(4.484138, abs=1e-5)
-    two = seed_interval([1.0, 2.0, math.nan])
-    assert two.estimate == 1.5
-    assert math.isnan(two.low)
-    assert math.isnan(seed_interval([]).estimate)
-
-
 def test_holm_by_hand():
     # Sorted .005, .01, .03, .04 times 4, 3, 2, 1: .02, .03, .06, .04; running maximum: .02, .03, .06, .06.
     assert holm([0.01, 0.04, 0.03, 0.005]).tolist() == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    # What was not tested does not count: .02 x 2 and max(.04, .03 x 1).
+    assert holm([NAN, 0.02, 0.03]).tolist() == pytest.approx([NAN, 0.04, 0.04], nan_ok=True)
 
 
 def test_holm_keeps_the_chance_of_any_false_finding():
@@ -117,20 +103,7 @@ def test_holm_keeps_the_chance_of_any_false_finding():
     assert 20 <= false <= 71
 
 
-def test_untested_comparisons_do_not_count():
-    adjusted = holm([math.nan, 0.02, 0.03])
-    assert math.isnan(adjusted[0])
-    # Two tests: .02 x 2 and max(.04, .03 x 1).
-    assert adjusted[1:].tolist() == pytest.approx([0.04, 0.04])
-
-
-def test_a_constant_whole_gives_students_interval_divided_by_it():
-    # mean 2, sd 1, n = 3: 2 +- 4.30265 / sqrt(3) = 2 +- 2.48414; divided by 10.
-    share = share_interval([1, 2, 3], [10, 10, 10])
-    assert (share.estimate, share.low, share.high) == pytest.approx((0.2, -0.048414, 0.448414), abs=1e-5)
-
-
-def test_its_ends_are_the_shares_that_a_t_test_just_cannot_refute():
+def test_ends_of_a_share_are_those_that_a_t_test_just_cannot_refute():
     draw = np.random.default_rng(0)
     wholes = draw.normal(2.0, 0.3, 8)
     parts = 0.4 * wholes + draw.normal(0.0, 0.2, 8)
@@ -138,30 +111,3 @@ def test_its_ends_are_the_shares_that_a_t_test_just_cannot_refute():
     for end in (share.low, share.high):
         left = dict(enumerate((parts - end * wholes).tolist()))
         assert paired_difference(left, dict.fromkeys(left, 0.0)).p == pytest.approx(0.05)
-
-
-def test_it_is_unbounded_where_the_whole_may_be_zero():
-    wholes = [1.0, -1.0, 0.9]
-    assert seed_interval(wholes).low < 0 < seed_interval(wholes).high
-    share = share_interval([1.0, 1.0, 1.0], wholes)
-    assert share.estimate == pytest.approx(1 / 0.3)
-    assert math.isnan(share.low)
-    assert math.isnan(share.high)
-    assert math.isnan(share_interval([1.0, 2.0], [3.0, 3.0]).low)
-    assert math.isnan(share_interval([], []).estimate)
-
-
-def test_wilson_by_hand():
-    # n = 10, p = 1/2, z = 1.959964: z^2 = 3.841459; centre 1/2 by symmetry;
-    # half = 1.959964 * sqrt(0.025 + 3.841459 / 400) / 1.3841459 = 1.959964 * 0.1860206 / 1.3841459 = 0.263407.
-    interval = wilson_interval(5, 10)
-    assert interval.estimate == 0.5
-    assert (interval.low, interval.high) == pytest.approx((0.236593, 0.763407), abs=1e-5)
-
-
-def test_wilson_keeps_a_width_at_the_ends():
-    # p = 0: low 0, high = (z^2/n) / (1 + z^2/n) = 0.3841459 / 1.3841459 = 0.277533.
-    none = wilson_interval(0, 10)
-    assert (none.low, none.high) == pytest.approx((0, 0.277533), abs=1e-5)
-    every = wilson_interval(10, 10)
-    assert (every.low, every.high) == pytest.approx((1 - 0.277533, 1), abs=1e-5)

@@ -1,20 +1,16 @@
 """transformers' generate on a tiny model; vLLM's calls against a stand-in, because the real one needs a GPU."""
 
 import sys
-from contextlib import AbstractContextManager
-from pathlib import Path
-from types import ModuleType, SimpleNamespace
-from typing import Any
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from geoalign.errors import ConfigError, InputError, MissingExtraError
 from geoalign.lab.config.evaluate import EvaluateConfig
+from geoalign.lab.evaluate.command import make_part
 from geoalign.lab.evaluation.answers import Prompt
-from geoalign.lab.evaluation.running import make_part
 from geoalign.lab.evaluation.sets import EvaluationSet, PromptedSet
-from geoalign.lab.generation.engines import Engine
 from geoalign.lab.generation.models import EvaluatedModel, describe, device_and_dtype, open_engine
 from geoalign.lab.tasks.base import Problem
 
@@ -22,15 +18,15 @@ PROMPTS = [[70, 71, 72], [80], [90, 91, 92, 93, 94]]
 
 
 @pytest.fixture
-def opened(tiny_folder: Path) -> Any:
-    def engine(**values: Any) -> AbstractContextManager[Engine]:
+def opened(tiny_folder):
+    def engine(**values):
         found = describe(EvaluatedModel("tiny", str(tiny_folder)))
         return open_engine(found.model, found.tokenizer, EvaluateConfig(**{"device": "cpu", **values}))
 
     return engine
 
 
-def test_responses_do_not_depend_on_what_stands_beside_them(opened: Any) -> None:
+def test_responses_do_not_depend_on_what_stands_beside_them(opened):
     with opened() as engine:
         together = engine.generate(PROMPTS, [1, 2, 3], temperature=1.0, max_new_tokens=12)
         alone = [
@@ -42,7 +38,7 @@ def test_responses_do_not_depend_on_what_stands_beside_them(opened: Any) -> None
     assert len({one.text for one in together}) == 3
 
 
-def test_greedy_is_greedy(opened: Any) -> None:
+def test_greedy_is_greedy(opened):
     with opened() as engine:
         first = engine.generate(PROMPTS, [1, 2, 3], temperature=0.0, max_new_tokens=12)
         assert engine.generate(PROMPTS, [4, 5, 6], temperature=0.0, max_new_tokens=12) == first
@@ -50,16 +46,16 @@ def test_greedy_is_greedy(opened: Any) -> None:
         assert engine.generate(PROMPTS, [1, 2, 3], temperature=1e-6, max_new_tokens=12) == first
 
 
-def test_a_model_or_a_device_that_is_not_there_is_named(opened: Any, tmp_path: Path) -> None:
+def test_a_model_or_a_device_that_is_not_there_is_named(opened, tmp_path):
     with pytest.raises(ConfigError, match="MODEL: expected a causal language model"):
         describe(EvaluatedModel("none", str(tmp_path)))
     with pytest.raises(ConfigError, match="device: expected one of this machine, got 'meta:x'"):
         opened(device="meta:x")
 
 
-def test_too_many_at_a_time_names_the_setting(tiny_folder: Path) -> None:
+def test_too_many_at_a_time_names_the_setting(tiny_folder):
     class Full:
-        def generate(self, *arguments: Any, **options: Any) -> Any:
+        def generate(self, *arguments, **options):
             raise torch.OutOfMemoryError("no memory")
 
     problem = Problem("p", ({"role": "user", "content": "?"},), "1")
@@ -69,7 +65,7 @@ def test_too_many_at_a_time_names_the_setting(tiny_folder: Path) -> None:
         make_part(Full(), model, one, one.slots(), None, EvaluateConfig(device="cpu"))
 
 
-def test_the_type_of_the_weights_follows_the_device() -> None:
+def test_the_type_of_the_weights_follows_the_device():
     assert device_and_dtype(EvaluateConfig(device="cpu")) == ("cpu", "float32")
     assert device_and_dtype(EvaluateConfig(device="cuda:1")) == ("cuda:1", "bfloat16")
     assert device_and_dtype(EvaluateConfig(device="cuda", dtype="float16")) == ("cuda", "float16")
@@ -79,57 +75,47 @@ def test_the_type_of_the_weights_follows_the_device() -> None:
 class SamplingParams:
     """Takes what vLLM's takes (0.22 to 0.32), of what is used here."""
 
-    def __init__(self, *, temperature: float, max_tokens: int, seed: int, detokenize: bool) -> None:
+    def __init__(self, *, temperature, max_tokens, seed, detokenize):
         self.values = (temperature, max_tokens, seed, detokenize)
 
 
 class StandIn:
     """Stands for vllm.LLM: answers every prompt with its own tokens, as RequestOutput does."""
 
-    made: list[dict[str, Any]]
-    asked: list[Any]
-    reasons: list[str]
-
-    def __init__(self, **arguments: Any) -> None:
+    def __init__(self, **arguments):
         if arguments["model"] == "owner/broken":
             raise ValueError("no such architecture")
         self.made.append(arguments)
 
-    def generate(self, prompts: Any, sampling_params: Any, *, use_tqdm: bool = True) -> list[Any]:
+    def generate(self, prompts, sampling_params, *, use_tqdm=True):
         assert not use_tqdm
         self.asked.append((prompts, sampling_params))
-        reasons = self.reasons or ["stop"] * len(prompts)
-        return [
-            SimpleNamespace(
-                outputs=[SimpleNamespace(token_ids=tuple(prompt["prompt_token_ids"]), finish_reason=reason)]
-            )
-            for prompt, reason in zip(prompts, reasons, strict=False)
-        ]
+        answers = zip(prompts, self.reasons or ["stop"] * len(prompts), strict=False)
+        outputs = [SimpleNamespace(token_ids=tuple(p["prompt_token_ids"]), finish_reason=why) for p, why in answers]
+        return [SimpleNamespace(outputs=[output]) for output in outputs]
 
 
 @pytest.fixture
-def vllm(monkeypatch: pytest.MonkeyPatch) -> type[StandIn]:
-    module = ModuleType("vllm")
+def vllm(monkeypatch):
     kind = type("LLM", (StandIn,), {"made": [], "asked": [], "reasons": []})
-    module.LLM, module.SamplingParams = kind, SamplingParams  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "vllm", module)
+    monkeypatch.setitem(sys.modules, "vllm", SimpleNamespace(LLM=kind, SamplingParams=SamplingParams))
     return kind
 
 
 class Letters:
     """A tokenizer whose tokens are code points; 0 ends a response."""
 
-    def decode(self, tokens: list[int], *, skip_special_tokens: bool) -> str:
+    def decode(self, tokens, *, skip_special_tokens):
         assert skip_special_tokens
         return "".join(chr(token) for token in tokens if token)
 
 
-def _vllm_engine(place: str = "owner/model", **values: Any) -> AbstractContextManager[Engine]:
+def _vllm_engine(place="owner/model", **values):
     config = EvaluateConfig(engine="vllm", **values)
     return open_engine(EvaluatedModel("m", place, revision=config.revision), Letters(), config)
 
 
-def test_vllm_is_made_and_asked_as_documented(vllm: type[StandIn]) -> None:
+def test_vllm_is_made_and_asked_as_documented(vllm):
     settings = {"tensor_parallel_size": 2, "max_model_len": 16384}
     with _vllm_engine(seed=5, revision="main", vllm=settings) as engine:
         found = engine.generate([[72, 105, 0], [72]], [11, 12], temperature=0.7, max_new_tokens=30)
@@ -142,13 +128,13 @@ def test_vllm_is_made_and_asked_as_documented(vllm: type[StandIn]) -> None:
 
 
 @pytest.mark.parametrize(("reasons", "said"), [(["stop"], "expected 2 responses, got 1"), (["stop", "abort"], "row 1")])
-def test_vllm_that_answers_otherwise_is_an_error(vllm: type[StandIn], reasons: list[str], said: str) -> None:
+def test_vllm_that_answers_otherwise_is_an_error(vllm, reasons, said):
     vllm.reasons = reasons
     with _vllm_engine() as engine, pytest.raises(InputError, match=said):
         engine.generate([[72], [73]], [1, 2], temperature=1.0, max_new_tokens=1)
 
 
-def test_vllm_that_does_not_load_or_is_not_there(vllm: type[StandIn], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vllm_that_does_not_load_or_is_not_there(vllm, monkeypatch):
     with pytest.raises(ConfigError, match="vllm: expected a model that it loads, got 'owner/broken': no such arch"):
         _vllm_engine("owner/broken")
     monkeypatch.setitem(sys.modules, "vllm", None)

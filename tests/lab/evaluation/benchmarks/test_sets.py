@@ -1,6 +1,4 @@
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,7 +10,7 @@ from geoalign.lab.tasks.base import Problem
 
 
 @pytest.fixture
-def aime(tmp_path: Path) -> Path:
+def aime(tmp_path):
     path = tmp_path / "aime.jsonl"
     rows = [{"problem": f"What is {n}+1?", "answer": f"{n + 1:03d}"} for n in range(5)]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -20,7 +18,7 @@ def aime(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def talk(tmp_path: Path) -> Path:
+def talk(tmp_path):
     path = tmp_path / "talk.jsonl"
     starts = [f"\n\nHuman: hi {n}\n\nAssistant: " for n in (1, 2, 2)]
     rows = [{"chosen": f"{start}yes", "rejected": f"{start}no"} for start in starts]
@@ -28,7 +26,7 @@ def talk(tmp_path: Path) -> Path:
     return path
 
 
-def test_benchmarks_and_dialogues(aime: Path, talk: Path) -> None:
+def test_benchmarks_and_dialogues(aime, talk):
     config = EvaluateConfig(samples={"helpful": 3}, max_new_tokens=50)
     one, two = load_sets([f"aime24={aime}"], [f"helpful={talk}"], config)
     assert (one.name, one.kind, one.samples, one.max_new_tokens, len(one.problems)) == ("aime24", "benchmark", 8, 50, 5)
@@ -52,19 +50,17 @@ def test_benchmarks_and_dialogues(aime: Path, talk: Path) -> None:
         (["aime24=x"], [], {"samples": {"amc23": 2}}, "samples.amc23: expected one of aime24, got 'amc23'"),
     ],
 )
-def test_sets_that_are_none_are_refused(
-    benchmarks: list[str], dialogues: list[str], values: dict[str, Any], said: str
-) -> None:
+def test_sets_that_are_none_are_refused(benchmarks, dialogues, values, said):
     with pytest.raises(ConfigError, match=said):
         load_sets(benchmarks, dialogues, EvaluateConfig(**values))
 
 
-def _of(*texts: str, max_new_tokens: int = 4) -> EvaluationSet:
+def _of(*texts, max_new_tokens=4):
     problems = [Problem(str(n), ({"role": "user", "content": text},), "1") for n, text in enumerate(texts)]
     return EvaluationSet("s", "benchmark", tuple(problems), 2, max_new_tokens, ())
 
 
-def test_prompts_that_do_not_fit_are_left_out_and_counted_never_cut() -> None:
+def test_prompts_that_do_not_fit_are_left_out_and_counted_never_cut():
     tokenizer = make_tokenizer(None, max_length=2048)
     # One token a letter, one each before the user's and the model's turn: 12, 11 and 3 tokens; 5 more must fit.
     found = prompted(_of("x" * 10, "y" * 9, "z", max_new_tokens=5), tokenizer, {}, longest=16)
@@ -76,7 +72,7 @@ def test_prompts_that_do_not_fit_are_left_out_and_counted_never_cut() -> None:
     assert dict(shorter.left_out) == {"longer than 5 tokens": 1}
 
 
-def test_a_prompt_that_is_no_text_or_that_the_template_refuses_is_left_out() -> None:
+def test_a_prompt_that_is_no_text_or_that_the_template_refuses_is_left_out():
     tokenizer = make_tokenizer(None, max_length=2048)
     refusal = "{% if messages[0]['content'] == 'bad' %}{{ raise_exception('no ' + style) }}{% endif %}"
     tokenizer.chat_template = refusal + "{{ messages[0]['content'] }}"
@@ -87,11 +83,13 @@ def test_a_prompt_that_is_no_text_or_that_the_template_refuses_is_left_out() -> 
     }  # fmt: skip
 
 
-def test_no_prompt_left_and_no_room_for_a_response_are_errors() -> None:
-    tokenizer = make_tokenizer(None, max_length=2048)
-    with pytest.raises(InputError, match="s: expected at least one prompt that the model takes, got none: 2 longer"):
-        prompted(_of("x" * 50, "y" * 50), tokenizer, {}, longest=20)
-    with pytest.raises(
-        ConfigError, match="max_new_tokens: expected less than the 20 tokens that the model takes, got 20"
-    ):
-        prompted(_of("x", max_new_tokens=20), tokenizer, {}, longest=20)
+@pytest.mark.parametrize(
+    ("texts", "tokens", "message"),
+    [
+        (("x" * 50, "y" * 50), 4, "s: expected at least one prompt that the model takes, got none: 2 longer"),
+        (("x",), 20, "max_new_tokens: expected less than the 20 tokens that the model takes, got 20"),
+    ],
+)
+def test_no_prompt_left_and_no_room_for_a_response_are_errors(texts, tokens, message):
+    with pytest.raises((InputError, ConfigError), match=message):
+        prompted(_of(*texts, max_new_tokens=tokens), make_tokenizer(None, max_length=2048), {}, longest=20)

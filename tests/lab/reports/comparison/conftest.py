@@ -1,8 +1,6 @@
 """Compact results of comparisons with known effects, made by hand: no training."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
 import pytest
 
@@ -17,40 +15,36 @@ DETECTION = {"score": 0.75, "mean_score": 0.65, "pair_count": 0.7, "distance": 0
 
 
 @pytest.fixture(scope="session")
-def make_result() -> Callable[..., dict]:
+def make_result():
     """One result as `geoalign compare` keeps it."""
     return _result
 
 
 @pytest.fixture
-def make_comparison(tmp_path: Path) -> Callable[..., Path]:
+def make_comparison(tmp_path):
     """A comparison folder from {level: {arm: final score}}; see `_comparison`."""
-
-    def make(scores: Mapping[str, Mapping[str, float]], **options) -> Path:
-        return _comparison(tmp_path / options.pop("name", "comparison"), scores, **options)
-
-    return make
+    return lambda scores, name="comparison", **options: _comparison(tmp_path / name, scores, **options)
 
 
 @pytest.fixture(scope="session")
-def write_comparison() -> Callable[..., Path]:
+def write_comparison():
     """As `make_comparison`, at a path given."""
     return _comparison
 
 
 def _comparison(
-    folder: Path,
-    scores: Mapping[str, Mapping[str, float]],
+    folder,
+    scores,
     *,
-    seeds: Sequence[int] = (0, 1, 2, 3, 4),
-    settings: Mapping[str, Mapping] | None = None,
-    rates: Mapping[str, float] | None = None,
-    failed: Sequence[tuple[str, str, int]] = (),
-    missing: Sequence[tuple[str, str, int]] = (),
-    metric: str = "accuracy",
-    compare: Mapping | None = None,
+    seeds=(0, 1, 2, 3, 4),
+    settings=None,
+    rates=None,
+    failed=(),
+    missing=(),
+    metric="accuracy",
+    compare=None,
     **parts,
-) -> Path:
+):
     """Writes results and compare.yaml.
 
     The score of an arm is its final score's mean over five seeds; each arm's wobble is turned by its index, so that
@@ -59,28 +53,25 @@ def _comparison(
     names = list(dict.fromkeys(arm for arms in scores.values() for arm in arms))
     kinds = {name: {"type": name, **(settings or {}).get(name, {})} for name in names}
     rates = rates if rates is not None else dict.fromkeys(scores, 0.1)
-    for level, arms in scores.items():
-        for index, (arm, score) in enumerate(arms.items()):
-            for seed in seeds:
-                if (level, arm, seed) in missing:
-                    continue
-                path = folder / "results" / level / arm / f"seed-{seed}.json"
-                path.parent.mkdir(parents=True, exist_ok=True)
-                if (level, arm, seed) in failed:
-                    result = _failed(arm, level, seed)
-                else:
-                    wobble = WOBBLE[(seed * (1 + index % 4) + index) % 5]
-                    result = _result(
-                        arm=arm, level=level, seed=seed, final=score + SEED_SHIFT[seed % 5] + wobble,
-                        curator=kinds[arm], metric=metric, rate=rates[level], **parts,
-                    )  # fmt: skip
-                path.write_text(json.dumps(result))
+    every = [(level, *of, seed) for level, arms in scores.items() for of in enumerate(arms) for seed in seeds]
+    for level, index, arm, seed in every:
+        if (level, arm, seed) in missing:
+            continue
+        final = scores[level][arm] + SEED_SHIFT[seed % 5] + WOBBLE[(seed * (1 + index % 4) + index) % 5]
+        cell = {"arm": arm, "level": level, "seed": seed}
+        result = _result(**cell, final=final, curator=kinds[arm], metric=metric, rate=rates[level], **parts)
+        if (level, arm, seed) in failed:
+            error = "RuntimeError: <script>alert('loss is nan')</script>"
+            result = {"schema_version": 1, **cell, "status": "failed", "error": error}
+        path = folder / "results" / level / arm / f"seed-{seed}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(result))
     (folder / "compare.yaml").write_text(dump_yaml(_plan(kinds, rates, seeds, metric, compare or {})))
     (folder / "versions.json").write_text(json.dumps({"schema_version": 1, "geoalign": "0.1.0"}))
     return folder
 
 
-def _plan(kinds: Mapping, rates: Mapping, seeds: Sequence[int], metric: str, more: Mapping) -> dict:
+def _plan(kinds, rates, seeds, metric, more):
     kind = "flip" if metric == "accuracy" else "extremes"
     arms = {
         name: {"curator": {"type": "grpo"}, "reward": {"flip": 0.0}} if name == "clean" else {"curator": value}
@@ -106,29 +97,22 @@ def _plan(kinds: Mapping, rates: Mapping, seeds: Sequence[int], metric: str, mor
     }
 
 
-def _failed(arm: str, level: str, seed: int) -> dict:
-    return {
-        "schema_version": 1, "arm": arm, "level": level, "seed": seed, "status": "failed",
-        "error": "RuntimeError: <script>alert('loss is nan')</script>",
-    }  # fmt: skip
-
-
 def _result(
     *,
-    arm: str,
-    level: str,
-    seed: int,
-    final: float,
-    curator: Mapping,
-    metric: str = "accuracy",
-    rate: float = 0.1,
-    gold: float | None = None,
-    sets: Sequence[str] = ("test",),
-    shape: Sequence[float] | None = None,
-    detection: Mapping[str, float] | None = None,
-    series: Mapping[str, list] | None = None,
+    arm,
+    level,
+    seed,
+    final,
+    curator,
+    metric="accuracy",
+    rate=0.1,
+    gold=None,
+    sets=("test",),
+    shape=None,
+    detection=None,
+    series=None,
     **over,
-) -> dict:
+):
     """A finished cell: evaluations rise from 0.2 to `final`, at which the last five stand; `shape` is added to them."""
     kind = curator["type"]
     values = [0.2 + (final - 0.2) * min(1.0, at / 6) for at in range(1, 11)]
@@ -164,7 +148,7 @@ def _result(
     }  # fmt: skip
 
 
-def _line(stage: str, step: int, value: float, name: str, metric: str, gold: float | None) -> dict:
+def _line(stage, step, value, name, metric, gold):
     binary = metric == "accuracy"
     progress = step / 100
     return {
@@ -179,28 +163,26 @@ def _line(stage: str, step: int, value: float, name: str, metric: str, gold: flo
     }  # fmt: skip
 
 
-def _series(scoring: bool) -> dict:
-    steps = list(range(1, 101))
-    # Every second update is the first on its batch: its KL is 0. Mean 0.001, median 0.001 as well.
+def _series(scoring):
+    """A hundred updates, every second of which is the first on its batch, with a KL of 0 and the curator's numbers."""
+    steps = range(1, 101)
+    curated = {
+        "pairs": 600, "anomalous": 10, "replaced": 8, "new_group_accuracy": 0.6, "new_group_accuracy_low": 0.52,
+        "heldout_pair_accuracy": 0.8, "train_accuracy": 0.9,
+    }  # fmt: skip
     return {
-        "step": steps,
+        "step": list(steps),
         "reward": [0.3 + 0.003 * step for step in steps],
         "true_reward": [0.3 + 0.003 * step if step % 2 else None for step in steps],
-        "ppo_kl": [0.0 if step % 2 else 0.002 for step in steps],
-        "clip_fraction": [0.0 if step % 2 else 0.02 for step in steps],
-        "mean_abs_advantage": [0.8 for _ in steps],
-        "pairs": [600 if scoring and step % 2 else None for step in steps],
-        "anomalous": [10 if scoring and step % 2 else None for step in steps],
-        "replaced": [8 if scoring and step % 2 else None for step in steps],
-        "new_group_accuracy": [0.6 if scoring and step % 2 else None for step in steps],
-        "new_group_accuracy_low": [0.52 if scoring and step % 2 else None for step in steps],
-        "heldout_pair_accuracy": [0.8 if scoring and step % 2 else None for step in steps],
-        "train_accuracy": [0.9 if scoring and step % 2 else None for step in steps],
-        "curation_seconds": [0.1 if scoring else 0.0 for _ in steps],
+        "ppo_kl": [0.0, 0.002] * 50,
+        "clip_fraction": [0.0, 0.02] * 50,
+        "mean_abs_advantage": [0.8] * 100,
+        "curation_seconds": [0.1 if scoring else 0.0] * 100,
+        **{name: [value if scoring else None, None] * 50 for name, value in curated.items()},
     }
 
 
-def _snapshot(step: int, scoring: bool, rate: float) -> dict:
+def _snapshot(step, scoring, rate):
     """Forty rollouts whose score rises with their row; with corruption, rows 19 and 39 are corrupted, 39 is flagged."""
     rows = range(40)
     return {

@@ -5,14 +5,7 @@ import math
 
 import pytest
 
-from geoalign.lab.analysis.comparison.analysis import (
-    analyse,
-    differing,
-    reference,
-    sweep,
-    table_as_json,
-    variants,
-)
+from geoalign.lab.analysis.comparison.analysis import analyse, differing, reference, table_as_json, variants
 from geoalign.lab.analysis.statistics import holm, paired_difference
 from geoalign.lab.store.comparison import ComparisonFolder
 from geoalign.lab.store.comparison_results import read_results
@@ -108,17 +101,6 @@ def test_trust_region_and_cost(level):
     assert math.isnan(plain.measures["new_group_accuracy"].interval.estimate)
 
 
-def test_oscillation_and_drop_of_the_evaluation_curve(make_comparison):
-    # A zigzag of 0.1 on the plateau: the last five are 0.5, 0.6, 0.5, 0.6, 0.5 + wobble and shift.
-    shape = [0, 0, 0, 0, 0, 0, 0.1, 0, 0.1, 0]
-    rough = table_of(make_comparison({"x": {"grpo": 0.5}}, shape=shape, name="rough")).levels[0].row("grpo")
-    smooth = table_of(make_comparison({"x": {"grpo": 0.5}}, name="smooth")).levels[0].row("grpo")
-    assert rough.measures["oscillation"].interval.estimate > 0.04 > smooth.measures["oscillation"].interval.estimate
-    assert rough.measures["largest_drop"].interval.estimate == pytest.approx(0.1)
-    assert smooth.measures["largest_drop"].interval.estimate == 0
-    assert rough.score.interval.estimate == pytest.approx(0.54)
-
-
 def test_detection_with_intervals_over_seeds_and_the_gain_over_the_pair_count(level):
     found = level.row("geoalign").detection
     rows = {row.score: row for row in found.rows}
@@ -134,18 +116,6 @@ def test_detection_with_intervals_over_seeds_and_the_gain_over_the_pair_count(le
     plain = level.row("grpo").detection
     assert [row.score for row in plain.rows] == ["pair_count", "distance", "fewest_pairs"]
     assert math.isnan(plain.gain.interval.estimate)
-
-
-def test_intervals_of_shares_stay_between_0_and_1(make_comparison):
-    # Seed 0 ranks perfectly, the others nearly: the t interval would reach beyond 1.
-    folder = make_comparison({"x": {"geoalign": 0.5}}, detection={"score": 0.9999})
-    for path in folder.glob("results/x/geoalign/seed-[012].json"):
-        result = json.loads(path.read_text())
-        result["detection"]["score"]["auroc"] = {"seed-0": 1.0, "seed-1": 0.9, "seed-2": 0.95}[path.stem]
-        path.write_text(json.dumps(result))
-    row = table_of(folder).levels[0].row("geoalign").detection.row("score")
-    assert row.auroc.high == 1
-    assert 0.85 < row.auroc.low < 0.95
 
 
 def test_the_gold_utility_beside_the_proxy_reward(make_comparison):
@@ -182,7 +152,7 @@ def test_differing_settings_in_both_directions():
     assert differing(BASE, BASE) == {}
 
 
-def test_alpha_alone_is_swept_and_variants_say_what_they_change(make_comparison):
+def test_variants_say_what_they_change(make_comparison):
     changes = {
         "geoalign": {}, "same": {}, "sensitive": {"alpha": 0.2}, "raw": {"projector": None}, "gated": {"gate": True},
         "both": {"alpha": 0.2, "strategy": "drop"}, "amplify": {"aggregation": "mean", "strategy": "amplify"},
@@ -192,9 +162,8 @@ def test_alpha_alone_is_swept_and_variants_say_what_they_change(make_comparison)
     rows, plan = table_of(folder).levels[0].rows, ComparisonFolder(folder).read_plan()
     like = reference(rows, plan)
     assert like.arm == "geoalign"
-    assert [(value, row.arm) for value, row in sweep(rows, like).items()] == [(0.05, "geoalign"), (0.2, "sensitive")]
-    assert sweep(rows[:2], like) == {}
     assert {row.arm: words for row, words in variants(rows, like)} == {
+        "sensitive": "alpha = 0.2",
         "raw": "projector = none",
         "gated": "gate = true",
         "both": "alpha = 0.2, strategy = drop",

@@ -3,7 +3,6 @@
 import json
 import shutil
 
-import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
@@ -51,12 +50,6 @@ def test_the_table_and_the_page_are_the_same(folder, tmp_path):
     # What was made compact is made so again, byte by byte.
     again = compact_comparison(small, tmp_path / "again")
     assert again.read_bytes() == (small / COMPACT).read_bytes()
-
-
-def test_a_row_a_cell_and_snapshots_of_the_arm_that_is_drawn(folder, tmp_path):
-    rows = pq.read_table(compact_comparison(folder, tmp_path / "small"))["result"].to_pylist()
-    assert len(rows) == 2 * 5 * 3 - 1
-    assert {row["arm"] for row in map(json.loads, rows) if row["snapshots"]} == {"geoalign"}
 
 
 def test_the_command(folder, tmp_path):

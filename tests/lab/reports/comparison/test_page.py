@@ -1,14 +1,16 @@
 """The page of a comparison: what stands at the top, what is drawn, what is said instead, hostile names as text."""
 
-import html
-import json
+import csv
+import re
 
 import pytest
-import yaml
 from pages import Page, words
+from rich.console import Console
 
+from geoalign.lab.compare.table import conclude
 from geoalign.lab.reports import build_report
 from geoalign.lab.reports.comparison import build_comparison_report
+from geoalign.lab.store.comparison import ComparisonFolder
 
 GEOALIGN = {"alpha": 0.05, "strategy": "replace", "aggregation": "sum", "projector": {"layers": 3, "steps": 50}}
 SCORES = {"grpo": 0.5, "geoalign": 0.6, "pair_count": 0.5, "oracle": 0.7}
@@ -36,7 +38,9 @@ def whole(tmp_path_factory, write_comparison):
         failed=[("flip_40", "geoalign", 1)], missing=[("flip_10", "bolder", 2)],
         compare={"arms_at": {name: ["flip_10"] for name in more}},
     )  # fmt: skip
-    page = build_comparison_report(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("geoalign.lab.reports.documents.render", lambda panel, theme: b"<svg/>")
+        page = build_comparison_report(folder)
     assert page == folder / "report.html"
     text = page.read_text(encoding="utf-8")
     return folder, Page(text), words(text)
@@ -63,39 +67,27 @@ def test_headroom_findings_and_failures_stand_at_the_top(whole):
 def test_variants_are_found_from_settings(whole):
     _, _, said = whole
     strategies = said[said.index("Strategies and other variants of geoalign") : said.index("Final scores")]
-    for expected in ("deeper projector.layers = 5", "dropping strategy = drop", "unprojected projector = none"):
+    for expected in (
+        "bolder alpha = 0.1",
+        "deeper projector.layers = 5",
+        "dropping strategy = drop",
+        "unprojected projector = none",
+    ):
         assert expected in strategies
-    assert "bolder" not in strategies
 
 
 def test_the_figures_of_the_paper_are_drawn(whole):
     folder, page, _ = whole
     drawn = {attributes["id"] for attributes in page.named("figure")}
     at_both = (
-        "differences", "evaluation", "rank-pooled", "detection", "projector", "training-reward", "true-reward", "kl",
+        "differences", "evaluation", "rank-pooled", "projector", "training-reward", "true-reward", "kl",
         "clip-fraction", "pass-at-k",
     )  # fmt: skip
     assert {f"{name}-{level}" for name in at_both for level in ("flip_10", "flip_40")} <= drawn
-    assert {"alpha-flip_10", "robustness-flip"} <= drawn
-    assert "alpha-flip_40" not in drawn
+    assert "robustness-flip" in drawn
     assert {path.stem for path in (folder / "figures").iterdir()} == drawn
     assert all(len(image["alt"]) > 40 for image in page.named("img"))
     assert not list(folder.glob("**/*.tmp"))
-
-
-def test_what_cannot_be_drawn_says_why(whole):
-    _, _, said = whole
-    assert "No two arms at flip_40 differ in alpha alone." in said
-    assert "No gold utility is known at flip_10, so reward hacking cannot be seen." in said
-
-
-def test_the_page_loads_nothing_and_runs_nothing(whole):
-    _, page, _ = whole
-    policy = next(item["content"] for item in page.named("meta") if item.get("http-equiv") == "Content-Security-Policy")
-    assert "default-src 'none'" in policy
-    assert page.named("script") == page.named("link") == []
-    addresses = [item["src"] for item in page.named("img")] + [item["srcset"] for item in page.named("source")]
-    assert all(address.startswith("data:image/svg+xml;base64,") for address in addresses)
 
 
 def test_numbers_of_the_tables(whole):
@@ -138,31 +130,6 @@ def test_dialogue_shows_proxy_and_gold(make_comparison):
     assert "Proxy reward and gold utility arm proxy reward gold utility" in words(text)
 
 
-def test_hostile_names_and_errors_stay_text(make_comparison):
-    folder = make_comparison({"x": {"grpo": 0.5, "random": 0.5}}, seeds=(0, 1), failed=[("x", "random", 0)])
-    name = "</bdi></th><script>alert(1)</script>\u202e$x_{1$"
-    level = '../x"><img src=x onerror=alert(2)>'
-    plan = yaml.safe_load((folder / "compare.yaml").read_text())
-    plan["arms"] = {"grpo": {"curator": {"type": "grpo"}}, name: {"curator": {"type": "random"}}}
-    plan["levels"] = {level: {"reward": {"flip": 0.1}}}
-    (folder / "compare.yaml").write_text(yaml.safe_dump(plan))
-    for path in folder.glob("results/*/*/*.json"):
-        result = json.loads(path.read_text())
-        result["level"] = level
-        result["arm"] = name if result["arm"] == "random" else result["arm"]
-        if result["error"]:
-            result["error"] = "<script>alert(3)</script>\x1b[31m" + "x" * 5000
-        path.write_text(json.dumps(result))
-    text = build_report(folder).read_text(encoding="utf-8")
-    page = Page(text)
-    assert page.named("script") == []
-    assert all("onerror" not in image for image in page.named("img"))
-    assert "<script>alert(1)</script>" in html.unescape(text)
-    assert "x" * 500 not in text
-    assert not {"\u202e", "\x1b"} & set(text)
-    assert all(path.parent == folder / "figures" for path in folder.rglob("*.svg"))
-
-
 @pytest.mark.usefixtures("undrawn")
 def test_with_a_run_without_wrong_rewards_the_page_opens_with_what_was_recovered(make_comparison):
     scores = {"grpo": 0.4, "geoalign": 0.5, "pair_count": 0.42, "oracle": 0.58, "clean": 0.6}
@@ -177,3 +144,31 @@ def test_with_a_run_without_wrong_rewards_the_page_opens_with_what_was_recovered
     ids = [attributes["id"] for _, attributes in Page(text).tags if "id" in attributes]
     assert ids[:2] == ["recovered", "recovered-flip_40"]
     assert (folder / "figures" / "recovered-flip_40.svg").is_file()
+
+
+HALF = 50
+
+
+def concluded(root):
+    """What the terminal shows, the CSV's rows and the page's lines with arms in the detection table."""
+    console = Console(record=True, width=200)
+    folder = ComparisonFolder(root)
+    conclude(folder, console)
+    with folder.table_csv.open(encoding="utf-8") as lines:
+        rows = list(csv.DictReader(lines))
+    page = build_comparison_report(root).read_text(encoding="utf-8")
+    table = page[page.index("Finding corrupted rewards") :]
+    return console.export_text(), rows, table[: table.index("</table>")]
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_it_stands_beside_detection(make_comparison):
+    # Every second step has a generation: 50 of 0.625 and 50 without; as the rewards came 0.375.
+    series = {"advantage_cosine": [0.625, None] * HALF, "observed_advantage_cosine": [0.375, None] * HALF}
+    root = make_comparison({"flip": {"grpo": 0.4, "geoalign": 0.45}}, series=series)
+    terminal, rows, page = concluded(root)
+    (line,) = (line for line in terminal.splitlines() if "geoalign" in line and "0.625" in line)
+    assert re.split(r"\s*│\s*", line.strip(" │"))[-2:] == ["0.625", "0.375"]
+    assert [row["advantage_cosine_mean"] for row in rows] == ["0.625", "0.625"]
+    assert [row["observed_advantage_cosine_mean"] for row in rows] == ["0.375", "0.375"]
+    assert page.count("0.625") == page.count("0.375") >= 2

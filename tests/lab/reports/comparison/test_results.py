@@ -2,7 +2,6 @@
 
 import json
 
-import numpy as np
 import pytest
 
 from geoalign.errors import RunFolderError
@@ -20,26 +19,6 @@ GRPO = {"type": "grpo"}
 def _write(path, value):
     path.write_text(value if isinstance(value, str) else json.dumps(value))
     return path
-
-
-def test_a_finished_cell(tmp_path, make_result):
-    curator = {"type": "geoalign", "alpha": 0.05}
-    result = make_result(arm="ours", level="flip_10", seed=3, final=0.8, curator=curator, sets=("a", "b"))
-    cell = read_cell(_write(tmp_path / "seed-3.json", result))
-    assert (cell.arm, cell.level, cell.seed, cell.finished, cell.error) == ("ours", "flip_10", 3, True, "")
-    assert (cell.curator, cell.settings) == ("geoalign", {"alpha": 0.05})
-    # Twelve evaluations of two sets each; seed 3 wobbles by -0.01.
-    assert len(cell.evaluations) == 24
-    assert cell.evaluations[-1].pass_at_k == pytest.approx({1: 0.85, 2: 0.95, 4: 1.0})
-    assert cell.detection["score"].auroc == pytest.approx(0.75 - 0.0001)
-    assert "precision_among_replaced" not in cell.detection
-    assert cell.replaced_precision == pytest.approx(0.29)
-    assert cell.base_rate == 0.1
-    assert np.isnan(cell.column("pairs")[1::2]).all()
-    assert np.isnan(cell.column("unheard_of")).all()
-    assert len(cell.column("unheard_of")) == 100
-    assert cell.snapshots[0].corrupted.sum() == 2
-    assert np.isnan(cell.snapshots[0].score[:2]).all()
 
 
 def test_a_failed_cell_needs_only_its_name_and_reason(tmp_path):

@@ -6,13 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from geoalign.lab.analysis.comparison.scores import (
-    by_generation,
-    evaluation_series,
-    final_score,
-    pass_at_k,
-    series_of,
-)
+from geoalign.lab.analysis.comparison.scores import by_generation, evaluation_series, final_score, pass_at_k
 from geoalign.lab.store.comparison_results import Cell
 from geoalign.lab.store.logs import Evaluation
 
@@ -82,14 +76,6 @@ def test_pass_at_k_of_the_last_evaluation_over_its_sets():
     # k = 4 was not measured on both.
     assert pass_at_k(cell(*lines)) == pytest.approx({1: 0.6, 2: 0.8})
     assert pass_at_k(cell(line(10, 0.2))) == {}
-
-
-def test_logged_series_leave_out_what_is_missing_and_average_updates_of_one_step():
-    logged = replace(EMPTY, series={"step": np.array([1.0, 1.0, 2.0, 3.0]), "x": np.array([1.0, 2.0, NAN, 5.0])})
-    found = series_of(logged, "x")
-    assert (found.steps.tolist(), found.values.tolist()) == ([1, 3], [1.5, 5])
-    assert len(series_of(logged, "unheard_of")) == 0
-    assert len(series_of(EMPTY, "x")) == 0
 
 
 def test_the_first_update_on_a_generation_does_not_make_the_median():

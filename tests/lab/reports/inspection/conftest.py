@@ -1,11 +1,10 @@
 """A folder as `geoalign audit` leaves it, generated; and a real Chromium that opens pages from disk."""
 
+import itertools
 import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import numpy as np
 import pyarrow
@@ -25,16 +24,16 @@ WORDS = ["add", "the", "two", "numbers", "then", "carry", "one", "into", "tens",
 
 
 @pytest.fixture(scope="session")
-def write_inspection() -> Callable[..., Path]:
+def write_inspection():
     """Writes a folder; `change(rows)` may alter the rows before they are written."""
     return _write
 
 
 @pytest.fixture(scope="session")
-def build_light() -> Callable[[Path], Path]:
+def build_light():
     """Builds the page without its figures, which take most of the time."""
 
-    def build(folder: Path) -> Path:
+    def build(folder):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(page_module, "inspection_sections", lambda *found: [])
             return page_module.build_inspection(folder)
@@ -45,7 +44,7 @@ def build_light() -> Callable[[Path], Path]:
 # Not for the session: while Playwright is open, this thread has a running event loop, and asyncio.run() in the tests
 # of other files would fail.
 @pytest.fixture(scope="module")
-def chromium() -> Iterator[object]:
+def chromium():
     """A headless Chromium; skipped where there is none, unless GEOALIGN_REQUIRE_CHROMIUM=1."""
     executable = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if executable is None:
@@ -62,7 +61,7 @@ def chromium() -> Iterator[object]:
         browser.close()
 
 
-def _until(page, script: str, arg: object = None, seconds: float = 60) -> None:
+def _until(page, script, arg=None, seconds=60):
     """Waits until a function of the page's is true; asked from outside, for the page's policy lets no string run."""
     end = time.monotonic() + seconds
     while not page.evaluate(script, arg):
@@ -71,42 +70,42 @@ def _until(page, script: str, arg: object = None, seconds: float = 60) -> None:
 
 
 @pytest.fixture(scope="session")
-def until() -> Callable[..., None]:
+def until():
     return _until
 
 
 class Watched:
     """A page with all it did wrong: console messages, errors, dialogs, requests beyond its own file."""
 
-    def __init__(self, page) -> None:
+    def __init__(self, page):
         self.page = page
-        self.wrong: list[str] = []
+        self.wrong = []
         page.on("console", lambda message: self.wrong.append(f"console: {message.text}"))
         page.on("pageerror", lambda error: self.wrong.append(f"error: {error}"))
         page.on("dialog", self._dialog)
         page.on("request", self._request)
         page.on("popup", lambda popup: self.wrong.append(f"popup: {popup.url}"))
 
-    def _dialog(self, dialog) -> None:
+    def _dialog(self, dialog):
         self.wrong.append(f"dialog: {dialog.message}")
         dialog.dismiss()
 
-    def _request(self, request) -> None:
+    def _request(self, request):
         if not request.url.startswith("data:") and request.url.partition("#")[0] != self.address:
             self.wrong.append(f"request: {request.url}")
 
-    def open(self, path: Path, fragment: str = "") -> None:
+    def open(self, path, fragment=""):
         self.address = path.as_uri()
         self.page.goto(self.address + fragment)
         _until(self.page, "() => document.documentElement.dataset.ready === 'yes'")
 
 
 @pytest.fixture(scope="module")
-def watch(chromium) -> Iterator[Callable[..., Watched]]:
+def watch(chromium):
     """Opens pages in contexts of their own."""
     contexts = []
 
-    def open_page(path: Path, fragment: str = "", **options) -> Watched:
+    def open_page(path, fragment="", **options):
         context = chromium.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
         context.set_default_timeout(60_000)
         contexts.append(context)
@@ -120,11 +119,11 @@ def watch(chromium) -> Iterator[Callable[..., Watched]]:
 
 
 @pytest.fixture
-def watched(watch) -> Iterator[Callable[..., Watched]]:
+def watched(watch):
     """Opens pages in which nothing may have gone wrong by the end of the test."""
-    pages: list[Watched] = []
+    pages = []
 
-    def open_page(*path, **options) -> Watched:
+    def open_page(*path, **options):
         pages.append(watch(*path, **options))
         return pages[-1]
 
@@ -136,13 +135,13 @@ def watched(watch) -> Iterator[Callable[..., Watched]]:
 
 
 def _write(
-    folder: Path, *, groups: int = 12, size: int = 6, steps: int = 1, length: int = 300, redact: bool = False,
-    change: Callable[[list[dict]], None] | None = None, pairs: bool = True, **summary: object,
-) -> Path:  # fmt: skip
+    folder, *, groups = 12, size = 6, steps = 1, length = 300, redact = False,
+    change = None, pairs = True, **summary,
+):  # fmt: skip
     """`steps` dumps of `groups` x `size` rollouts; rollout 1 of every third group is flagged, the best replaces it."""
     folder.mkdir(parents=True, exist_ok=True)
     generator = np.random.default_rng(0)
-    rows: list[dict] = []
+    rows = []
     for step in range(1, steps + 1):
         for group in range(groups):
             rows.extend(_group(generator, step, group, size, len(rows), length))
@@ -157,7 +156,6 @@ def _write(
         "geoalign": "0.1.0", "inputs": [{"file": "dump.jsonl", "format": "verl", "rows": len(rows), "groups": groups}],
         "skipped": [], "curator": {"type": "geoalign", "alpha": 0.05}, "seed": 0, "redacted": redact,
         "hidden": {"from": "file"},
-        "steps": [{"step": step, "metrics": _metrics(step)} for step in range(1, steps + 1)],
         "consensus": {"new_group_accuracy": 0.62, "new_group_accuracy_low": 0.55, "new_group_accuracy_high": 0.69,
                       "groups": groups, "chance_accuracy": 0.5},
     }  # fmt: skip
@@ -165,7 +163,7 @@ def _write(
     return folder
 
 
-def _group(generator, step: int, group: int, size: int, first: int, length: int) -> list[dict]:
+def _group(generator, step, group, size, first, length):
     """Rewards 0, 1, 2, ... in sixths; the flagged one's response is the best one's with another word in it."""
     rows = []
     flagged = group % 3 == 0
@@ -193,39 +191,25 @@ def _group(generator, step: int, group: int, size: int, first: int, length: int)
     return rows
 
 
-def _pairs(rows: list[dict], generator) -> pyarrow.Table:
-    groups: dict[tuple[int, int], list[dict]] = {}
-    for row in rows:
-        groups.setdefault((row["step"], row["group"]), []).append(row)
+def _pairs(rows, generator):
     found = []
-    for (step, group), members in groups.items():
-        for better in members:
-            for worse in members:
-                if (better["reward"] or 0) > (worse["reward"] or 0):
-                    suspect = better["anomalous"] or worse["anomalous"]
-                    deviation = 1.5 if suspect else float(generator.uniform(0, 0.4))
-                    pair = {"step": step, "group": group, "better": better["index"], "worse": worse["index"]}
-                    cosines = {"raw_cosine": 0.25, "projected_cosine": 1 - deviation}
-                    found.append({**pair, "deviation": deviation, **cosines})
-    return pyarrow.Table.from_pylist(found, schema=PAIRS)
+    for better, worse in itertools.product(rows, rows):
+        same = (better["step"], better["group"]) == (worse["step"], worse["group"])
+        if same and (better["reward"] or 0) > (worse["reward"] or 0):
+            deviation = 1.5 if better["anomalous"] or worse["anomalous"] else float(generator.uniform(0, 0.4))
+            whose = {
+                "step": better["step"],
+                "group": better["group"],
+                "better": better["index"],
+                "worse": worse["index"],
+            }
+            found.append({**whose, "deviation": deviation, "raw_cosine": 0.25, "projected_cosine": 1 - deviation})
+    # By groups, as an audit writes them.
+    return pyarrow.Table.from_pylist(sorted(found, key=lambda pair: (pair["step"], pair["group"])), schema=PAIRS)
 
 
-def _densities(steps: int) -> pyarrow.Table:
+def _densities(steps):
     grid = np.linspace(0, 7, 64)
-    density = np.exp(-((grid - 1) ** 2))
-    return pyarrow.Table.from_pylist(
-        [
-            {"step": step, "score": x, "density": y, "threshold": 4.0, "peak": 1.0}
-            for step in range(1, steps + 1)
-            for x, y in zip(grid.tolist(), density.tolist(), strict=True)
-        ],
-        schema=DENSITIES,
-    )
-
-
-def _metrics(step: int) -> dict[str, float]:
-    return {
-        "geoalign/new_group_accuracy": 0.6 + step / 100, "geoalign/new_group_accuracy_low": 0.52,
-        "geoalign/new_group_accuracy_high": 0.7, "geoalign/train_accuracy": 0.9, "geoalign/replaced": 4.0,
-        "geoalign/heldout_pair_accuracy": 0.8, "geoalign/chance_accuracy": 0.5,
-    }  # fmt: skip
+    curve = zip(grid.tolist(), np.exp(-((grid - 1) ** 2)).tolist(), strict=True)
+    rows = [{"score": x, "density": y, "threshold": 4.0, "peak": 1.0} for x, y in curve]
+    return pyarrow.Table.from_pylist([{"step": step + 1, **row} for step in range(steps) for row in rows], DENSITIES)

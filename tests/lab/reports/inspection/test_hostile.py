@@ -45,43 +45,24 @@ def page(tmp_path_factory, write_inspection, build_light):
     return build_light(folder)
 
 
-ALIEN = """() => [...document.querySelectorAll('*')].flatMap((node) => {
-  const found = [...node.attributes].filter(({ name, value }) => /^on/i.test(name) || /javascript:/i.test(value))
-    .filter(({ name }) => !['alt', 'aria-label', 'title'].includes(name)).map(({ name }) => node.localName + name);
-  const math = node.namespaceURI.endsWith('MathML');
+# What runs, loads or links is looked for on every page in tests/hostile; here, what formulas may bring.
+ALIEN = """() => [...document.querySelectorAll('math *, math')].flatMap((node) => {
   const looks = /^(over|under|box|strike|phantom|(line|to)-\\w+)( (over|under|box|strike|phantom|(line|to)-\\w+))*$/;
-  if (math && ['id', 'href', 'xlink:href'].some((name) => node.hasAttribute(name))) found.push('linked math');
-  if (math && !looks.test(node.getAttribute('class') ?? 'box')) found.push('styled math');
-  if (math && node.localName !== 'mtd' && node.hasAttribute('style')) found.push('styled math');
-  if (math && /^(semantics|annotation|maction|mglyph|menclose)/.test(node.localName)) found.push(node.localName);
-  if (['iframe', 'object', 'embed', 'base', 'video'].includes(node.localName)) found.push(node.localName);
-  if (node.localName === 'a' && !node.getAttribute('href')?.startsWith('#')) found.push('link');
-  if (node.localName === 'img' && !node.src.startsWith('data:image/svg+xml')) found.push('img');
+  const found = ['id', 'href', 'xlink:href'].filter((name) => node.hasAttribute(name));
+  if (!looks.test(node.getAttribute('class') ?? 'box')) found.push('class');
+  if (node.localName !== 'mtd' && node.hasAttribute('style')) found.push('style');
+  if (/^(semantics|annotation|maction|mglyph|menclose)/.test(node.localName)) found.push(node.localName);
   return found;
 })"""
 
 
-def test_nothing_runs_loads_or_links(until, watched, page):
+def test_no_formula_links_or_styles(until, watched, page):
     found = watched(page).page
-    programs = found.locator("script").count()
-    for group in range(2):
-        found.locator("#list").focus()
-        found.keyboard.press("ArrowDown" if group else "Home")
-        for at in range(6):
-            radio = found.locator("input[name=rollout]").nth(at)
-            radio.check()
-            row = int(radio.get_attribute("value"))
-            until(found, "name => document.querySelector('.side h4')?.innerText.startsWith(name)", f"Rollout {row % 6}")
-            other = found.locator("#beside option").nth(1).get_attribute("value")
-            found.locator("#beside").select_option(other)
-            found.locator(".side").nth(1).wait_for()
-            assert found.evaluate(ALIEN) == []
+    for row in range(12):
+        found.evaluate(f"location.hash = '#rollout-{row}'")
+        until(found, "name => document.querySelector('.side h4')?.innerText.startsWith(name)", f"Rollout {row % 6}")
+        assert found.evaluate(ALIEN) == []
     assert found.evaluate("window.hacked") is None
-    assert found.locator("script").count() == programs
-    found.get_by_label("Search").fill("<script>")
-    until(found, "() => document.querySelector('.row .hit')")
-    assert found.evaluate(ALIEN) == []
-    assert found.evaluate("document.title").startswith("GeoAlign inspection: ")
 
 
 def shown(until, found, row):

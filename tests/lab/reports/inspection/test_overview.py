@@ -1,8 +1,11 @@
 """The words above the browser: counts, the verdict and where the rollouts come from."""
 
+import math
+
 import pytest
 
-from geoalign.lab.reports.inspection.overview import counts, facts, repeated, skipped, steps_of, verdict
+from geoalign.lab.analysis.audited import audited_consensus
+from geoalign.lab.reports.inspection.page import counts, facts, repeated, skipped, steps_of
 from geoalign.lab.store.inspection import read_inspection
 
 
@@ -28,33 +31,20 @@ def test_counts_by_hand(tmp_path, write_inspection):
     assert found["correct but flagged"].share == pytest.approx(1 / 7)
 
 
-def test_counts_that_say_nothing_are_left_out(tmp_path, write_inspection):
-    def quiet(rows):
-        for row in rows:
-            row.update(anomalous=False, source=row["index"], new_reward=row["reward"])
-
-    found = named(counts(read_inspection(write_inspection(tmp_path, change=quiet)).scored))
-    assert list(found) == ["groups", "rollouts", "pairs", "flagged"]
-    assert found["flagged"].value == 0
-
-
 @pytest.mark.parametrize(
-    ("consensus", "level", "words"),
+    ("numbers", "level", "words"),
     [
-        ({"new_group_accuracy": 0.62, "new_group_accuracy_low": 0.55, "new_group_accuracy_high": 0.69, "groups": 40},
-         "yes", "62.0% of pairs (95% interval over 40 groups: 55.0% to 69.0%; chance 50%)"),
-        ({"new_group_accuracy": 0.52, "new_group_accuracy_low": 0.45, "new_group_accuracy_high": 0.59},
-         "no", "no better than chance"),
-        ({"new_group_accuracy": 0.3, "new_group_accuracy_low": 0.2, "new_group_accuracy_high": 0.4},
-         "against", "30.0%"),
-        ({"new_group_accuracy": 0.62, "new_group_accuracy_low": None, "new_group_accuracy_high": None},
-         "unknown", "(95% interval: –; chance 50%)"),
-        ({"new_group_accuracy": None, "reason": "One <group> only."}, "unknown", "One <group> only."),
-        ({}, "unknown", ""),
+        ((0.62, 0.55, 0.69), "yes", "62.0% of pairs (95% interval over 40 groups: 55.0% to 69.0%; chance 50%)"),
+        ((0.52, 0.45, 0.59), "no", "no better than chance"),
+        ((0.3, 0.2, 0.4), "against", "30.0%"),
+        ((0.62, None, None), "unknown", "(95% interval over 40 groups: –; chance 50%)"),
+        ((None, None, None), "unknown", "One <group> only."),
     ],
-)  # fmt: skip
-def test_the_verdict(tmp_path, write_inspection, consensus, level, words):
-    found = verdict(read_inspection(write_inspection(tmp_path, consensus=consensus)))
+)
+def test_the_verdict_of_page_and_terminal(numbers, level, words):
+    keys = ("new_group_accuracy", "new_group_accuracy_low", "new_group_accuracy_high")
+    consensus = dict(zip(keys, numbers, strict=True)) | {"groups": 40, "reason": "One <group> only."}
+    found = audited_consensus({"consensus": consensus})
     assert found.level == level
     assert words in found.text
 
@@ -68,12 +58,9 @@ def test_facts_and_what_was_skipped(tmp_path, write_inspection):
     assert found["from"] == "dump.jsonl"
     assert found["curator"] == "geoalign"
     assert found["steps"] == "2"
-    said, total = skipped(inspection)
-    assert (len(said), total) == (200, 300)
-    assert said[:2] == [
-        "a.jsonl, line 3: reward: expected a number⟨U+202E⟩",
-        "a.jsonl, line 4: expected a JSON object",
-    ]
+    said = skipped(inspection)
+    assert len(said) == 200
+    assert said[:2] == ["a.jsonl, line 3: reward: expected a number⟨U+202E⟩", "a.jsonl, line 4: expected a JSON object"]
     assert repeated(inspection) == ["b.jsonl⟨U+202E⟩: the rollouts of a.jsonl again"]
 
 
@@ -88,3 +75,17 @@ def test_the_folder_as_a_run(tmp_path, write_inspection):
     assert first.flipped.tolist() == [False, True] + [False] * 6
     assert first.flip_known.tolist() == [False, True, True] + [False] * 5
     assert second.replaced.sum() == 1
+
+
+def test_groups_are_numbered_over_steps_by_first_appearance_and_what_is_unknown_is_nan(tmp_path, write_inspection):
+    def mixed(rows):
+        for row, group in zip(rows, [7, 3, 7, 3, 5, 7] * 2, strict=True):
+            row["group"] = group
+        rows[3].update(reward=None, score=None, correct=None)
+
+    found = read_inspection(write_inspection(tmp_path, groups=1, size=6, steps=2, pairs=False, change=mixed))
+    assert found.scored["group"].tolist() == [0, 1, 0, 1, 2, 0, 3, 4, 3, 4, 5, 3]
+    assert found.scored["group_id"].tolist() == [7, 3, 7, 3, 5, 7] * 2
+    assert all(math.isnan(found.scored[name][3]) for name in ("reward", "score", "correct"))
+    assert (found.pairs, found.densities, found.redacted) == (None, None, False)
+    assert found.curator["alpha"] == 0.05

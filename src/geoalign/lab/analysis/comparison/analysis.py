@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,6 @@ from geoalign.lab.analysis.comparison.table import (
     PRIMARY,
     ArmRow,
     Comparison,
-    Failure,
     LevelTable,
     Measure,
     Table,
@@ -46,6 +45,7 @@ from geoalign.lab.config.compare import METRICS, CompareConfig
 from geoalign.lab.config.layers import flat
 from geoalign.lab.store.comparison import ComparisonFolder
 from geoalign.lab.store.comparison_results import Cell, read_results
+from geoalign.lab.store.json_files import finite
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,13 +57,11 @@ class Compared:
     table: Table
 
     def finished(self, level: str, arm: str | None = None) -> list[Cell]:
-        """The finished cells of a level, or of one arm there."""
         here = [cell for cell in self.cells if cell.level == level and cell.finished]
         return here if arm is None else [cell for cell in here if cell.arm == arm]
 
 
 def read_compared(folder: Path) -> Compared:
-    """The comparison in a folder, read and analysed."""
     plan, cells = ComparisonFolder(folder).read_plan(), read_results(folder)
     return Compared(plan, planned_cells(cells, plan), analyse(cells, plan))
 
@@ -77,18 +75,17 @@ def planned_cells(cells: Sequence[Cell], plan: CompareConfig) -> tuple[Cell, ...
 def analyse(cells: Sequence[Cell], plan: CompareConfig) -> Table:
     """The table of a comparison. Failed and missing cells are listed, never averaged over; unplanned ones are left out.
 
-    Per level, the comparisons that the plan fixed beforehand are primary; those of all other arms with the baseline,
-    and of GeoAlign in any form with the control, exploratory, with Holm's correction over those of the level. The
-    oracle's difference to the baseline is the headroom; like that of an arm without corruption it is a bound, no
-    finding, and does not count in the correction.
+    Comparisons that the plan fixed beforehand are primary; others with the baseline, and of GeoAlign with the control,
+    exploratory, with Holm's correction over the level. Those of the oracle (the headroom) and of an arm without
+    corruption are bounds, no findings.
     """
     kept = planned_cells(cells, plan)
     levels = tuple(_level(name, [cell for cell in kept if cell.level == name], plan) for name in plan.levels)
-    return Table(levels, _failures(kept), tuple(_notes(kept, len(cells) - len(kept), plan)))
+    return Table(levels, _failed(kept), tuple(_notes(kept, len(cells) - len(kept), plan)))
 
 
-def _failures(cells: Sequence[Cell]) -> tuple[Failure, ...]:
-    return tuple(Failure(cell.level, cell.arm, cell.seed, cell.error) for cell in cells if not cell.finished)
+def _failed(cells: Sequence[Cell]) -> tuple[Cell, ...]:
+    return tuple(cell for cell in cells if not cell.finished)
 
 
 def _level(name: str, cells: Sequence[Cell], plan: CompareConfig) -> LevelTable:
@@ -107,7 +104,7 @@ def _level(name: str, cells: Sequence[Cell], plan: CompareConfig) -> LevelTable:
         rows=rows,
         headroom=next((item for item in comparisons if item.kind == HEADROOM), None),
         comparisons=comparisons,
-        statements=tuple(level_statements(name, rate, comparisons, rows, plan)),
+        statements=tuple(level_statements(rate, comparisons, rows, plan)),
     )
 
 
@@ -183,7 +180,7 @@ def _row(
         curator=example.curator if example else "",
         settings=example.settings if example else {},
         seeds=tuple(cell.seed for cell in done),
-        failures=_failures(cells),
+        failures=_failed(cells),
         missing=tuple(seed for seed in plan.seeds if seed not in started),
         evaluations=min((final_score(cell, plan.metric, plan.last_evaluations)[1] for cell in done), default=0),
         measures={name: _measure(numbers, name, arm, plan) for name in MEASURES},
@@ -232,7 +229,7 @@ def _comparisons(rows: Sequence[ArmRow], plan: CompareConfig) -> list[Comparison
             kind = _kind(row, other, plan) if other is not None else ""
             if other is not None and kind:
                 difference = paired_difference(row.score.values, other.score.values)
-                comparisons.append(Comparison(row.level, row.arm, other.arm, kind, difference, math.nan))
+                comparisons.append(Comparison(row.arm, other.arm, kind, difference, math.nan))
     return comparisons
 
 
@@ -256,7 +253,6 @@ def _corrected(comparisons: Sequence[Comparison]) -> tuple[Comparison, ...]:
 
 
 def _notes(cells: Sequence[Cell], left_out: int, plan: CompareConfig) -> list[str]:
-    """What makes cells hard to compare: other sets, too few evaluations; and what was left out."""
     notes = []
     done = [cell for cell in cells if cell.finished]
     sets = {frozenset(line.set for line in cell.evaluations) for cell in done}
@@ -283,23 +279,14 @@ def reference(rows: Sequence[ArmRow], plan: CompareConfig) -> ArmRow | None:
     return next((row for row in candidates if row.role == "primary"), candidates[0] if candidates else None)
 
 
-def sweep(rows: Sequence[ArmRow], like: ArmRow, key: str = "alpha") -> dict[float, ArmRow]:
-    """The arms of `like`'s kind with its settings in all but `key`, by rising value; none unless there are two."""
-    found: dict[float, ArmRow] = {}
-    for row in _same_kind(rows, like):
-        value = flat(row.settings).get(key)
-        if set(differing(row.settings, like.settings)) <= {key} and isinstance(value, int | float):
-            found.setdefault(float(value), row)
-    return dict(sorted(found.items())) if len(found) > 1 else {}
-
-
 def variants(rows: Sequence[ArmRow], like: ArmRow) -> list[tuple[ArmRow, str]]:
-    """The other arms of `like`'s kind with what they change, in words; alpha alone has its own figure."""
-    changes = [(row, differing(row.settings, like.settings)) for row in _same_kind(rows, like) if row is not like]
+    """The other arms of `like`'s kind with what they change, in words."""
+    others = [row for row in rows if row.seeds and row.curator == like.curator and row is not like]
+    changes = [(row, differing(row.settings, like.settings)) for row in others]
     return [
         (row, ", ".join(f"{key} = {_word(value)}" for key, value in changed.items()))
         for row, changed in changes
-        if changed and set(changed) != {"alpha"}
+        if changed
     ]
 
 
@@ -313,10 +300,6 @@ def differing(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, A
 _MISSING = object()
 
 
-def _same_kind(rows: Sequence[ArmRow], like: ArmRow) -> list[ArmRow]:
-    return [row for row in rows if row.seeds and row.curator == like.curator]
-
-
 def _word(value: Any) -> str:
     return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
@@ -326,38 +309,25 @@ def _word(value: Any) -> str:
 
 def table_as_json(table: Table, plan: CompareConfig) -> dict[str, object]:
     """The table as plain values for table.json; NaN becomes null, curves are left out (the results hold them)."""
-    return {
-        "schema_version": 1,
-        "metric": plan.metric,
-        "baseline": plan.baseline,
-        "levels": [_level_as_json(level) for level in table.levels],
-        "failures": [vars(failure) for failure in table.failures],
-        "notes": list(table.notes),
-    }
+    levels = []
+    for level in table.levels:
+        facts = {name: getattr(level, name) for name in ("level", "rate", "corruption", "decidable")}
+        arms = [_arm_as_json(row) for row in level.rows]
+        said = {name: [asdict(item) for item in getattr(level, name)] for name in ("comparisons", "statements")}
+        levels.append({**facts, "arms": arms, **said})
+    head = {"schema_version": 1, "metric": plan.metric, "baseline": plan.baseline}
+    found: dict[str, object] = finite(
+        {**head, "levels": levels, "failures": _errors(table.failures), "notes": table.notes}
+    )
+    return found
 
 
-def _level_as_json(level: LevelTable) -> dict[str, object]:
-    arms = [{**_fields(row, leave=("measures", "curves")), **row.measures} for row in level.rows]
-    return {
-        "level": level.level,
-        "rate": _plain(level.rate),
-        "corruption": level.corruption,
-        "decidable": level.decidable,
-        "arms": _plain(arms),
-        "comparisons": _plain([_fields(item) for item in level.comparisons]),
-        "statements": _plain([_fields(item) for item in level.statements]),
-    }
+def _arm_as_json(row: ArmRow) -> dict[str, object]:
+    facts = asdict(replace(row, failures=(), measures={}, curves={}))
+    del facts["measures"], facts["curves"]
+    measures = {name: asdict(measure) for name, measure in row.measures.items()}
+    return {**facts, **measures, "failures": _errors(row.failures)}
 
 
-def _fields(item: object, leave: Sequence[str] = ()) -> dict[str, object]:
-    return {name: value for name, value in vars(item).items() if name not in ("level", *leave)}
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(key): _plain(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(entry) for entry in value]
-    return _plain(vars(value)) if hasattr(value, "__dict__") else value
+def _errors(cells: Sequence[Cell]) -> list[dict[str, object]]:
+    return [{name: getattr(cell, name) for name in ("level", "arm", "seed", "error")} for cell in cells]

@@ -22,8 +22,8 @@ BEFORE = "before_rl"
 def evaluation_series(cell: Cell, metric: str, *, before: bool = True) -> Series:
     """The metric over RL steps, unweighted mean over the evaluation sets; the evaluation before RL is at step 0.
 
-    Of several evaluations of a set at one step the one after RL counts, else the last. A step at which a set is missing
-    is left out, so that no jump comes from another choice of sets; sets without the metric are no sets.
+    Of several evaluations of a set at one step the one after RL counts, else the last. A step that lacks a set is left
+    out, so that no jump comes from another choice of sets; sets without the metric are no sets.
     """
     latest: dict[int, dict[str, tuple[bool, float]]] = {}
     for line in cell.evaluations:
@@ -64,7 +64,6 @@ def pass_at_k(cell: Cell) -> dict[int, float]:
 
 
 def median(values: Floats) -> float:
-    """The median of what is known; NaN without anything."""
     numbers = known(values)
     return float(np.median(numbers)) if len(numbers) else math.nan
 
@@ -72,9 +71,7 @@ def median(values: Floats) -> float:
 def by_generation(values: Floats, updates: float | None) -> Floats:
     """The mean over the updates made on each generation, [generations]; NaN where none is known.
 
-    The first of them is made by the policy that generated, so its KL and clip fraction are 0 by construction: a median
-    over single updates would be 0 with two updates a generation, however far the policy moves. Where `updates` is None
-    or no whole number the values stay as they are.
+    The first update has KL and clip fraction 0 by construction, which would decide a median over single updates.
     """
     if updates is None or updates != int(updates) or updates < 2:
         return values

@@ -10,18 +10,9 @@ from typing import Any
 from geoalign.lab.analysis.detection import SCORES, Detection
 from geoalign.lab.analysis.statistics import Interval, PairedDifference
 from geoalign.lab.store.columns import Floats, Ints
+from geoalign.lab.store.comparison_results import Cell
 
 PRIMARY, EXPLORATORY, HEADROOM, BOUND = "primary", "exploratory", "headroom", "bound"
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A cell that crashed, and why."""
-
-    level: str
-    arm: str
-    seed: int
-    error: str
 
 
 @dataclass(frozen=True)
@@ -35,13 +26,11 @@ class Measure:
 
 @dataclass(frozen=True)
 class Comparison:
-    """An arm's final score minus another arm's at one level.
+    """An arm's final score minus another arm's: "primary" (fixed beforehand), "exploratory", "headroom" or "bound".
 
-    `kind` is "primary" (fixed beforehand, raw p), "exploratory" (`adjusted_p` is Holm's within the level), "headroom"
-    or "bound"; `adjusted_p` is NaN but for exploratory ones.
+    `adjusted_p` is Holm's within the level, NaN but for exploratory ones.
     """
 
-    level: str
     arm: str
     against: str
     kind: str
@@ -60,16 +49,9 @@ class Curve:
 
 @dataclass(frozen=True, eq=False)
 class ArmRow:
-    """One arm at one level, over its finished seeds.
-
-    Attributes:
-        role: as `CompareConfig.role`.
-        seeds: finished seeds; `failures`: seeds that crashed; `missing`: planned seeds without a result.
-        evaluations: evaluations behind the final score, the fewest over seeds.
-        measures: those of `analysis.MEASURES`, by name.
-        pass_at_k: of the last evaluation, mean over its sets.
-        curves: each metric of the evaluations over steps.
-    """
+    """One arm at one level: its finished seeds, the cells that failed, planned seeds without a result, the fewest
+    evaluations behind a final score, the numbers of `analysis.MEASURES`, pass@k of the last evaluation, each
+    metric over steps."""
 
     level: str
     arm: str
@@ -77,7 +59,7 @@ class ArmRow:
     curator: str
     settings: Mapping[str, Any]
     seeds: tuple[int, ...]
-    failures: tuple[Failure, ...]
+    failures: tuple[Cell, ...]
     missing: tuple[int, ...]
     evaluations: int
     measures: Mapping[str, Measure]
@@ -87,12 +69,10 @@ class ArmRow:
 
     @property
     def score(self) -> Measure:
-        """The final score on the plan's metric."""
         return self.measures["score"]
 
     @property
     def gold(self) -> Measure:
-        """The final gold utility, NaN where there is none."""
         return self.measures["gold"]
 
     @property
@@ -103,12 +83,8 @@ class ArmRow:
 
 @dataclass(frozen=True)
 class Statement:
-    """A sentence about a comparison and what it amounts to.
+    """A sentence about a comparison; `verdict`: "better", "worse", "undecided" or "none" (no verdict is possible)."""
 
-    `verdict`: "better", "worse", "undecided" (the interval holds zero) or "none" (no verdict is possible).
-    """
-
-    level: str
     arm: str
     kind: str
     verdict: str
@@ -134,8 +110,7 @@ class LevelTable:
 
     @property
     def judged(self) -> tuple[ArmRow, ...]:
-        """The arms of which it is known how well they detected corrupted rewards, or how close they came to the true
-        ones."""
+        """The arms with known detection of corrupted rewards, or known agreement with the true ones."""
         return tuple(
             row
             for row in self.rows
@@ -149,22 +124,17 @@ class LevelTable:
         return [name for name in SCORES if name in found]
 
     def comparison(self, arm: str, against: str) -> Comparison | None:
-        """The comparison of two arms; None where none was made."""
         return next((item for item in self.comparisons if (item.arm, item.against) == (arm, against)), None)
 
     def against(self, arm: str | None) -> list[Comparison]:
-        """All comparisons with an arm."""
         return [item for item in self.comparisons if item.against == arm]
 
     def row(self, arm: str) -> ArmRow | None:
-        """The row of an arm; None where it has no result here."""
         return next((row for row in self.rows if row.arm == arm), None)
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """The whole comparison."""
-
     levels: tuple[LevelTable, ...]
-    failures: tuple[Failure, ...]
+    failures: tuple[Cell, ...]
     notes: tuple[str, ...]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from geoalign.lab.analysis.comparison.table import (
     BOUND,
@@ -18,13 +18,7 @@ from geoalign.lab.analysis.comparison.table import (
     Statement,
 )
 from geoalign.lab.analysis.detection import Detection
-from geoalign.lab.analysis.statistics import (
-    MIN_SEEDS,
-    Interval,
-    PairedDifference,
-    paired_difference,
-    share_interval,
-)
+from geoalign.lab.analysis.statistics import MIN_SEEDS, Interval, PairedDifference, paired_difference, share_interval
 from geoalign.lab.config.compare import CompareConfig
 from geoalign.lab.text import ends, estimate, probability, short, signed
 
@@ -32,65 +26,56 @@ SIGNIFICANCE = 0.05
 
 
 def level_statements(
-    level: str, rate: float, comparisons: Sequence[Comparison], rows: Sequence[ArmRow], plan: CompareConfig
+    rate: float, comparisons: Sequence[Comparison], rows: Sequence[ArmRow], plan: CompareConfig
 ) -> list[Statement]:
     """Every sentence about one level: the headroom first, then each curator, then what the detection is worth."""
     headroom = next((item for item in comparisons if item.kind == HEADROOM), None)
-    statements = [headroom_statement(level, rate, headroom, plan)]
+    statements = [headroom_statement(rate, headroom, plan)]
     decidable = statements[0].verdict == "better"
     control = {item.arm: item for item in comparisons if item.against == plan.control and item.arm != plan.baseline}
-    is_geoalign = {row.arm: row.is_geoalign for row in rows}
-    started = {row.arm for row in rows if row.seeds}
+    arms = {row.arm: row for row in rows}
     for item in comparisons:
-        if item.arm not in started and item.kind != PRIMARY:
-            continue  # Its seeds are listed as missing or failed.
+        geoalign = arms[item.arm].is_geoalign
+        if item.kind == HEADROOM or (not arms[item.arm].seeds and item.kind != PRIMARY):
+            continue  # The latter's seeds are listed as missing or failed.
         if item.kind == BOUND:
-            statements.append(bound_statement(item))
-        elif item.kind in (PRIMARY, EXPLORATORY):
-            geoalign = is_geoalign[item.arm]
-            if geoalign and item.against == plan.baseline:
-                name = plan.control or "pair_count"
-                statements.append(geoalign_statement(item, control.get(item.arm), name, decidable))
-            elif not (geoalign and item.against == plan.control):
-                statements.append(comparison_statement(item, decidable))
-    statements.extend(
-        detection_statement(level, row.arm, row.detection)
-        for row in rows
-        if row.detection is not None and row.is_geoalign
-    )
-    return statements
+            # What the corruption costs at all: no finding on a curator.
+            text = f"Without corruption: {item.arm} minus {item.against}: {amount(item.difference)}."
+            statements.append(Statement(item.arm, BOUND, "none", text))
+        elif geoalign and item.against == plan.baseline:
+            statements.append(geoalign_statement(item, control.get(item.arm), plan.control or "pair_count", decidable))
+        elif not (geoalign and item.against == plan.control):
+            statements.append(comparison_statement(item, decidable))
+    judged = [(row.arm, row.detection) for row in rows if row.detection is not None and row.is_geoalign]
+    return [*statements, *(detection_statement(arm, found) for arm, found in judged)]
 
 
-def headroom_statement(level: str, rate: float, headroom: Comparison | None, plan: CompareConfig) -> Statement:
+def headroom_statement(rate: float, headroom: Comparison | None, plan: CompareConfig) -> Statement:
     """Whether curators can differ at all at this level; verdict "better" only where the interval lies above zero."""
     nothing = "no verdict on any curator is possible here"
     if headroom is None:
         text = f"The headroom was not measured (no oracle, or no {plan.baseline}, at this level): {nothing}."
-        return Statement(level, plan.oracle or "oracle", HEADROOM, "none", text)
-    difference = headroom.difference
-    words = f"Headroom, {headroom.arm} minus {headroom.against}: {amount(difference)}"
-    verdict = "none"
+        return Statement(plan.oracle or "oracle", HEADROOM, "none", text)
+    difference, arm = headroom.difference, headroom.arm
+    words = f"Headroom, {arm} minus {headroom.against}: {amount(difference)}"
+    verdict, end = finding(headroom), f": {nothing}."
     if rate == 0:
-        text = (
-            f"No reward is corrupted at this level, so the {headroom.arm} has nothing to replace ({_lower(words)}): "
-            f"{nothing}."
-        )
-    elif not difference.defined:
-        text = f"{words}. {_why_undefined(difference)}: {nothing}."
-    elif difference.interval.low > 0:
-        verdict, text = "better", f"{words}. There is room for a curator to show something."
-    elif difference.interval.high < 0:
-        worse = f"Even replacing exactly the corrupted rollouts did worse than {headroom.against}"
-        verdict, text = "worse", f"{words}. {worse}: {nothing}."
+        verdict, end = "none", f". No reward is corrupted at this level, so the {arm} has nothing to replace{end}"
+    elif verdict == "better":
+        end = ". There is room for a curator to show something."
     else:
-        verdict, text = "undecided", f"{words}. The interval does not exclude zero: {nothing}."
-    return Statement(level, headroom.arm, HEADROOM, verdict, text)
+        why = {
+            "none": _why_undefined(difference),
+            "worse": f"Even replacing exactly the corrupted rollouts did worse than {headroom.against}",
+            "undecided": "The interval does not exclude zero",
+        }
+        end = f". {why[verdict]}{end}"
+    return Statement(arm, HEADROOM, verdict, words + end)
 
 
 def comparison_statement(item: Comparison, decidable: bool) -> Statement:
     """An arm against another: a finding needs headroom and an interval without zero; if exploratory, Holm's p < .05."""
-    verdict = finding(item) if decidable else "none"
-    return Statement(item.level, item.arm, item.kind, verdict, _sentence(item, decidable))
+    return Statement(item.arm, item.kind, finding(item) if decidable else "none", _sentence(item, decidable))
 
 
 def geoalign_statement(
@@ -101,49 +86,39 @@ def geoalign_statement(
     Better than the baseline but not than the pair count counts as what it is: no sign that the geometry adds anything.
     Without that comparison nothing is claimed.
     """
-    arm, level, kind = against_baseline.arm, against_baseline.level, against_baseline.kind
-    first = _sentence(against_baseline, decidable)
-    if not decidable:
-        second = f" {_sentence(against_control, decidable)}" if against_control else ""
-        return Statement(level, arm, kind, "none", first + second)
-    if against_control is None or not against_control.difference.defined:
-        plain = f"{arm} minus {against_baseline.against}: {amount(against_baseline.difference)}"
-        missing = f"its paired difference to {control} is missing"
+    plain = comparison_statement(against_baseline, decidable)
+    if decidable and (against_control is None or not against_control.difference.defined):
+        words = f"{plain.arm} minus {against_baseline.against}: {amount(against_baseline.difference)}"
+        missing = "is missing"
         if against_control is not None:
-            why = _lower(_why_undefined(against_control.difference))
-            missing = f"its paired difference to {control} has no interval ({why})"
-        return Statement(level, arm, kind, "none", f"{plain}. No claim for {arm}: {missing}.")
-    verdict, above = finding(against_baseline), finding(against_control)
+            missing = f"has no interval ({_lower(_why_undefined(against_control.difference))})"
+        claim = f"No claim for {plain.arm}: its paired difference to {control} {missing}."
+        return replace(plain, verdict="none", text=f"{words}. {claim}")
+    if against_control is None:
+        return plain
     alone = f"So the number of pairs alone ({control})"
     meaning = {
-        ("better", "better"): "The geometry adds something beyond the number of pairs.",
-        ("better", "undecided"): f"{alone} may explain the gain: no sign that the geometry adds anything.",
-        ("better", "worse"): f"{alone} does better still: here the geometry takes away.",
-    }.get((verdict, above), "")
-    text = " ".join(part for part in (first, _sentence(against_control, decidable), meaning) if part)
-    return Statement(level, arm, kind, verdict, text)
+        "better": "The geometry adds something beyond the number of pairs.",
+        "undecided": f"{alone} may explain the gain: no sign that the geometry adds anything.",
+        "worse": f"{alone} does better still: here the geometry takes away.",
+    }
+    said = meaning[finding(against_control)] if plain.verdict == "better" else ""
+    return replace(plain, text=" ".join((plain.text, _sentence(against_control, decidable), said)).strip())
 
 
-def bound_statement(item: Comparison) -> Statement:
-    """What the corruption costs at all: the arm without it against the baseline. A bound, no finding on a curator."""
-    text = f"Without corruption: {item.arm} minus {item.against}: {amount(item.difference)}."
-    return Statement(item.level, item.arm, BOUND, "none", text)
-
-
-def detection_statement(level: str, arm: str, detection: Detection) -> Statement:
+def detection_statement(arm: str, detection: Detection) -> Statement:
     """Whether the arm's own score ranks corrupted rewards better than the pair count alone."""
     if not detection.control:
         text = f"{arm}: no pair count was recorded, so its score's ranking of corrupted rewards has no control."
-        return Statement(level, arm, "detection", "none", text)
-    numbers = f"AUROC of its score minus that of {detection.control}: {amount(detection.gain)}"
-    if not detection.gain.defined:
-        return Statement(level, arm, "detection", "none", f"{arm}: {numbers}. {_why_undefined(detection.gain)}.")
-    verdict = "undecided"
-    meaning = "its score and the number of pairs alone cannot be told apart in ranking corrupted rewards"
-    if detection.gain.excludes_zero:
-        verdict = "better" if detection.gain.interval.low > 0 else "worse"
-        meaning = f"its score ranks corrupted rewards {verdict} than the number of pairs alone"
-    return Statement(level, arm, "detection", verdict, f"{arm}: {meaning} ({numbers}).")
+        return Statement(arm, "detection", "none", text)
+    gain, numbers = detection.gain, f"AUROC of its score minus that of {detection.control}: {amount(detection.gain)}"
+    if not gain.defined:
+        return Statement(arm, "detection", "none", f"{arm}: {numbers}. {_why_undefined(gain)}.")
+    verdict = "undecided" if not gain.excludes_zero else "better" if gain.interval.low > 0 else "worse"
+    meaning = f"its score ranks corrupted rewards {verdict} than the number of pairs alone"
+    if verdict == "undecided":
+        meaning = "its score and the number of pairs alone cannot be told apart in ranking corrupted rewards"
+    return Statement(arm, "detection", verdict, f"{arm}: {meaning} ({numbers}).")
 
 
 def finding(item: Comparison) -> str:
@@ -157,7 +132,6 @@ def finding(item: Comparison) -> str:
 
 
 def amount(difference: PairedDifference) -> str:
-    """A difference in words: estimate, interval, number of paired seeds."""
     if math.isnan(difference.interval.estimate):
         return "unknown (no seed has both)"
     seeds = "1 paired seed" if difference.pairs == 1 else f"{difference.pairs} paired seeds"
@@ -208,10 +182,8 @@ _MOST_NAMED = 4
 
 @dataclass(frozen=True)
 class Recovered:
-    """One arm's gain over the baseline, and what share of the cost that is.
-
-    `share` has Fieller's interval over paired seeds; NaN bounds where it is undefined, as with one seed.
-    """
+    """One arm's gain over the baseline, and what share of the cost that is, with Fieller's interval over paired
+    seeds."""
 
     row: ArmRow
     gain: PairedDifference
@@ -231,11 +203,8 @@ class Recovery:
 
 
 def recovery(level: LevelTable, plan: CompareConfig) -> Recovery | None:
-    """The cost of wrong rewards at a level and what was recovered of it.
-
-    None where nothing is corrupted, where the level has no arm without corruption, or where that or the baseline has no
-    result.
-    """
+    """The cost of wrong rewards at a level and what was recovered of it; None without any, or without results to
+    compare."""
     baseline = level.row(plan.baseline)
     clean = next((row for row in level.rows if row.role == BOUND and row.seeds), None)
     if baseline is None or clean is None or not baseline.seeds or not level.rate > 0:

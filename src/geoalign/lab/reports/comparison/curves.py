@@ -11,7 +11,7 @@ from geoalign.lab.analysis.comparison.scores import series_of, stacked
 from geoalign.lab.analysis.comparison.table import ArmRow, Curve, LevelTable
 from geoalign.lab.analysis.statistics import mean
 from geoalign.lab.config.compare import METRICS, CompareConfig
-from geoalign.lab.reports.figures.curves import ACCURACIES, PROJECTOR
+from geoalign.lab.reports.figures.curves import ACCURACIES, POLICY, PROJECTOR, accuracies_panel
 from geoalign.lab.reports.figures.style import Line, Look, Panel, band, interval_line, line_panel
 from geoalign.lab.store.comparison_results import Cell
 from geoalign.lab.text import inert, label
@@ -51,10 +51,7 @@ def portions(rows: Sequence[ArmRow]) -> list[list[ArmRow]]:
 
 
 def slug(level: str) -> str:
-    """A level's name as part of a file name and of an address inside the page: names of levels stay as they are.
-
-    A name that is cut or holds other characters ends in eight digits of its hash, so that two stay two.
-    """
+    """A level's name in file names and addresses: as it is, or what is left of it with eight digits of its hash."""
     plain = re.sub(r"[^A-Za-z0-9_.+-]+", "-", level)[:_LONGEST_SLUG]
     if plain == level and level:
         return level
@@ -62,7 +59,6 @@ def slug(level: str) -> str:
 
 
 def numbered(name: str, number: int) -> str:
-    """The name of the first, second, ... picture of a kind."""
     return name if number == 1 else f"{name}-{number}"
 
 
@@ -76,7 +72,6 @@ _CAPTION = (
 
 
 def evaluation_panels(level: LevelTable, metric: str, name: str = "evaluation") -> list[Panel | str]:
-    """A metric over steps, arms in groups of at most six."""
     words = METRICS[metric]
     parts = [[row for row in part if row.curves[metric].values.size] for part in portions(level.rows)]
     panels: list[Panel | str] = []
@@ -120,20 +115,18 @@ def _ends(line: Line) -> str:
 _LOGGED = {
     "reward": ("training-reward", "Training reward", "mean reward of the batch", "As scored, corrupted ones included."),
     "true_reward": ("true-reward", "True training reward", "mean reward", "Before corruption; nobody trains on it."),
-    "ppo_kl": ("kl", "PPO KL", "PPO KL", "Old minus new log-probability, mean over tokens, whatever beta is."),
-    "clip_fraction": ("clip-fraction", "Clip fraction", "share of tokens", "Tokens outside the clipping range."),
+    **{name: words[:4] for name, words in POLICY.items()},
 }
 
 
 def logged_panels(
     level: LevelTable, cells_of: Callable[[ArmRow], Sequence[Cell]], names: Sequence[str], plan: CompareConfig
 ) -> list[Panel | str]:
-    """Logged quantities over steps with bands over seeds: baseline, primary arms, control and bounds."""
     rows = next(iter(portions(level.rows)), [])
     panels: list[Panel | str] = []
     for name in names:
         stem, title, axis, note = _LOGGED[name]
-        if name in ("ppo_kl", "clip_fraction") and plan.zero_by_construction:
+        if name in POLICY and plan.zero_by_construction:
             panels.append(f"{title} is zero by construction: each generation is used for a single update.")
             continue
         curves = [(row, curve) for row in rows if (curve := _logged(cells_of(row), name)).values.size]
@@ -160,27 +153,21 @@ def _logged(cells: Sequence[Cell], name: str) -> Curve:
 
 
 def projector_panel(level: LevelTable, row: ArmRow, cells: Sequence[Cell]) -> Panel | str:
-    """The projector's accuracy on training pairs, held-out pairs and new groups, with bands over seeds."""
     curves = [(words, look, _logged(cells, name)) for name, words, look in ACCURACIES]
     curves = [item for item in curves if item[-1].values.size]
     if not curves:
         return f"{inert(row.arm, 40)} logged no projector accuracy."
     means = "; ".join(f"{words} {mean(curve.values):.3f}" for words, _, curve in curves)
-    return line_panel(
+    return accuracies_panel(
         f"projector-{slug(level.level)}",
         f"Projector of {label(row.arm, 20)}, {label(level.level, 18)}",
         f"Projector accuracy, mean over seeds and steps: {means}; chance 0.5.",
         f"{PROJECTOR} Bands: 95% interval over seeds.",
         [band(words, look, curve.steps, curve.values) for words, look, curve in curves],
-        y="pairs ordered rightly",
-        ylim=(0, 1.03),
-        chance=0.5,
-        legend="lower left",
     )
 
 
 def pass_at_k_panel(level: LevelTable) -> Panel | str:
-    """pass@k of the last evaluation by arm, with intervals over seeds."""
     parts = portions([row for row in level.rows if len(row.pass_at_k) > 1])
     if not parts:
         return f"pass@k for more than one k was not measured at {inert(level.level, 40)}."

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from geoalign.errors import RunFolderError
-from geoalign.lab.analysis.comparison.analysis import Compared, read_compared, reference, sweep, variants
+from geoalign.lab.analysis.comparison.analysis import Compared, read_compared, reference, variants
 from geoalign.lab.analysis.comparison.table import ArmRow, LevelTable, Table
 from geoalign.lab.analysis.comparison.verdicts import footnote, headline, recovery
 from geoalign.lab.config.compare import METRICS
@@ -21,14 +21,12 @@ from geoalign.lab.reports.comparison.curves import (
     slug,
 )
 from geoalign.lab.reports.comparison.scores import (
-    alpha_panel,
-    detection_panel,
     differences_panel,
     kept_rank_panel,
     recovered_panel,
     robustness_panels,
 )
-from geoalign.lab.reports.documents import Drawn, Gallery, make_folder, write_page
+from geoalign.lab.reports.documents import Drawn, Gallery, write_page
 from geoalign.lab.store.comparison import COMPACT, ComparisonFolder
 from geoalign.lab.store.comparison_results import Cell, write_compact
 from geoalign.lab.store.json_files import read_text
@@ -39,11 +37,7 @@ ERROR_LIMIT = 400
 
 
 def build_comparison_report(folder: Path, compared: Compared | None = None) -> Path:
-    """Writes report.html and figures/*.svg into a comparison's folder and returns the page.
-
-    Needs `results/` and `compare.yaml` alone, so that the page can be built again from what was committed; the page
-    lists cells that are missing or failed. `compared` is what the folder holds, where it was read before.
-    """
+    """Writes report.html and figures/ into a comparison's folder, from `results/` and `compare.yaml` alone."""
     files = ComparisonFolder(folder)
     compared = compared or read_compared(files.root)
     plan, table = compared.plan, compared.table
@@ -71,7 +65,6 @@ def build_comparison_report(folder: Path, compared: Compared | None = None) -> P
 
 
 def _level(level: LevelTable, compared: Compared, gallery: Gallery) -> dict[str, Any]:
-    """One level as the template shows it, its pictures drawn."""
     like = reference(level.rows, compared.plan)
     found = recovery(level, compared.plan)
     drawn = [gallery.section(name, title, panels) for name, title, panels in _sections(level, like, compared)]
@@ -96,7 +89,6 @@ def _level(level: LevelTable, compared: Compared, gallery: Gallery) -> dict[str,
 
 
 def _heading(level: LevelTable) -> str:
-    """What is corrupted at a level, in words."""
     if not level.corruption:
         return "nothing corrupted" if level.rate == 0 else "corruption unknown"
     return ", ".join(f"{kind} {rate:.0%}" for kind, rate in level.corruption.items())
@@ -112,15 +104,13 @@ def _sections(level: LevelTable, like: ArmRow | None, compared: Compared) -> lis
     projector: list[Drawn] = [f"No GeoAlign arm has a finished run at {inert(level.level, 40)}."]
     if like is not None:
         mine = cells_of(like)
-        ranks = [kept_rank_panel(level, like.arm, mine), detection_panel(level, like)]
+        ranks = [kept_rank_panel(level, like.arm, mine)]
         projector = [projector_panel(level, like, mine)]
-    swept = sweep(level.rows, like) if like else {}
     return [
         ("scores", "Final scores", [differences_panel(level, plan)]),
         ("curves", "Evaluation curves", evaluation_panels(level, plan.metric)),
         ("hacking", "Proxy reward against gold utility", hacking_panels(level, plan.metric)),
         ("ranks", "Where corrupted rewards stand in the ranking", ranks),
-        ("alpha", "Sensitivity to alpha", [alpha_panel(level, swept, plan)]),
         ("projector", "Does the projector generalise?", projector),
         ("training", "Training", logged_panels(level, cells_of, ("reward", "true_reward"), plan)),
         ("policy", "How far the policy moved", logged_panels(level, cells_of, ("ppo_kl", "clip_fraction"), plan)),
@@ -156,16 +146,13 @@ def _missing(table: Table) -> list[str]:
 
 
 def compact_comparison(folder: Path, into: Path) -> Path:
-    """Writes the comparison in `folder` to the folder `into`, with all results in one file, and returns that file.
-
-    `geoalign report` makes the same table and page of it. Of the snapshots those alone are kept that the page draws:
-    of the arm, at each level, that the others are variants of.
-    """
+    """Writes the comparison in `folder` to `into`, all results in one file, with those snapshots alone that the page
+    draws."""
     folder, into = Path(folder), Path(into)
     compared = read_compared(folder)
     references = [(level.level, reference(level.rows, compared.plan)) for level in compared.table.levels]
     arms = [(level, row.arm) for level, row in references if row is not None]
-    make_folder(into)
+    into.mkdir(exist_ok=True)
     if into.resolve() == folder.resolve() or ComparisonFolder(into).results.exists():
         raise RunFolderError(f"{into}: expected a folder without results, got one with results of a comparison")
     for path in ComparisonFolder(folder).beside_results():

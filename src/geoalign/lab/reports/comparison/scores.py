@@ -1,4 +1,4 @@
-"""What the runs of a level came to: final scores and differences, alpha, detection, the kept generations' scores."""
+"""What the runs of a level came to: final scores and differences, the kept generations' scores."""
 
 from __future__ import annotations
 
@@ -9,18 +9,16 @@ import numpy as np
 
 from geoalign.lab.analysis.comparison.table import ArmRow, LevelTable
 from geoalign.lab.analysis.comparison.verdicts import Recovery
-from geoalign.lab.analysis.detection import OWN_SCORE, SCORES
 from geoalign.lab.analysis.statistics import Interval
 from geoalign.lab.config.compare import METRICS, CompareConfig
 from geoalign.lab.reports.comparison.curves import numbered, palette, portions, slug
 from geoalign.lab.reports.figures.scores import RankCurve, rank_curve, rank_panel
-from geoalign.lab.reports.figures.style import Line, Look, Panel, interval_line, interval_panel, line_panel
+from geoalign.lab.reports.figures.style import Panel, interval_line, interval_panel, line_panel
 from geoalign.lab.store.comparison_results import Cell, Snapshot
 from geoalign.lab.text import estimate, inert, label, short, signed
 
 
 def recovered_panel(level: LevelTable, found: Recovery, plan: CompareConfig) -> Panel:
-    """Final scores with their intervals, the arm without wrong rewards on top."""
     others = [*(arm.row for arm in found.arms), found.baseline]
     rows = [found.clean, *sorted(others, key=lambda row: -row.score.interval.estimate)]
     style = palette(level.rows)
@@ -40,7 +38,6 @@ def recovered_panel(level: LevelTable, found: Recovery, plan: CompareConfig) -> 
 
 
 def differences_panel(level: LevelTable, plan: CompareConfig) -> Panel | str:
-    """Every arm's paired difference to the baseline with its interval."""
     rows = [row for row in level.rows if row.role != "baseline" and row.score.difference.pairs]
     if not rows:
         return f"No arm at {inert(level.level, 40)} shares a finished seed with {inert(plan.baseline, 40)}."
@@ -105,63 +102,12 @@ def _robustness(levels: Sequence[LevelTable], kind: str, plan: CompareConfig) ->
 
 
 def rate_curve(levels: Sequence[LevelTable], arm: str) -> list[tuple[float, Interval]]:
-    """Corruption rate and final score of an arm at every level where it has one."""
     rows = [(level.rate, level.row(arm)) for level in levels]
     return [
         (rate, row.score.interval)
         for rate, row in rows
         if row is not None and row.seeds and not math.isnan(row.score.interval.estimate)
     ]
-
-
-def alpha_panel(level: LevelTable, swept: dict[float, ArmRow], plan: CompareConfig) -> Panel | str:
-    """Final score by alpha, with the baseline as a band."""
-    if not swept:
-        return f"No two arms at {inert(level.level, 40)} differ in alpha alone."
-    baseline = level.row(plan.baseline)
-    found = {value: row.score.interval for value, row in swept.items()}
-    words = ", ".join(f"{score.estimate:.3f} at {value:g}" for value, score in found.items())
-    lines = [interval_line("GeoAlign", list(found), list(found.values()), Look("blue", "s"), bars=True)]
-    if baseline is not None and baseline.seeds:
-        ends, score = [min(found), max(found)], baseline.score.interval
-        name = label(plan.baseline, 24)
-        lines.insert(0, Line(name, ends, [score.estimate] * 2, [score.low] * 2, [score.high] * 2, look=Look("ink")))
-    return line_panel(
-        f"alpha-{slug(level.level)}",
-        f"Sensitivity to alpha, {label(level.level, 24)}",
-        f"Final {METRICS[plan.metric]} by alpha: {words}.",
-        "Arms whose settings differ in alpha alone: final score with its 95% interval over seeds, the "
-        "baseline's as a band. Of several values the best is partly so by chance; only the primary one was fixed "
-        "beforehand.",
-        lines,
-        x="alpha",
-        y=METRICS[plan.metric],
-        legend="above",
-    )
-
-
-def detection_panel(level: LevelTable, row: ArmRow) -> Panel | str:
-    """AUROC of the arm's score and of every control, with intervals over seeds."""
-    if row.detection is None:
-        return f"Nothing to detect for {inert(row.arm, 40)} at {inert(level.level, 40)}: no AUROC was recorded."
-    measured = [item for item in row.detection.rows if not math.isnan(item.auroc.estimate)]
-    named = {item.score: SCORES.get(item.score, label(item.score, 24)) for item in measured}
-    words = "; ".join(f"{named[item.score]} {item.auroc.estimate:.3f}" for item in measured)
-    own, others = Look("blue", "s"), Look("orange")
-    return interval_panel(
-        f"detection-{slug(level.level)}",
-        f"Finding corruption, {label(row.arm, 16)}, {label(level.level, 16)}",
-        f"AUROC for corrupted rewards: {words}; chance 0.5.",
-        "Within each generation, mean over generations, 95% interval over seeds. Orange: controls that know "
-        "nothing of hidden states; dotted: chance. A control far below 0.5 works turned round.",
-        [
-            (named[item.score], own if item.score in (OWN_SCORE, "mean_score") else others, item.auroc)
-            for item in measured
-        ],
-        x="AUROC for corrupted rewards",
-        zero=0.5,
-        xlim=(0, 1),
-    )
 
 
 def kept_rank_panel(level: LevelTable, arm: str, cells: Sequence[Cell]) -> Panel | str:

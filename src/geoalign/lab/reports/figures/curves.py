@@ -30,11 +30,8 @@ _SETS = (
 
 
 def reward_series(run: Run) -> dict[str, Series]:
-    """Mean raw, curated and true reward per step, those that are known, in this order.
-
-    Computed from the rollout files, so that all curves are at the step of their generation; taken from the log where
-    that has more steps.
-    """
+    """Mean raw, curated and true reward per step where known, from the rollout files, or from the log where that has
+    more."""
     logged = {"raw": run.series("reward"), "curated": run.series("geoalign/curated_reward")}
     computed = {
         "raw": _means({step.step: step.reward for step in run.rollouts}),
@@ -55,7 +52,6 @@ def curated_rewards(rollouts: RolloutStep) -> Floats:
 
 
 def reward_panel(run: Run) -> Panel | str:
-    """Reward over steps, or why it cannot be drawn."""
     series = reward_series(run)
     if not series:
         return "No reward has been logged in the RL stage (yet)."
@@ -88,42 +84,37 @@ def _same(first: Series, second: Series) -> bool:
 # Metric -> file, title, axis, caption.
 _EVALUATED = {
     "accuracy": (
-        "accuracy",
-        "Evaluation accuracy",
-        "accuracy",
+        "accuracy", "Evaluation accuracy", "accuracy",
         f"Points: each evaluation, with Wilson's 95% interval as a band. Thick: {SMOOTHED}, "
         f"which lags behind the points; with fewer than {SMOOTHED_FROM} evaluations, the points themselves.",
     ),
     "reward": (
-        "evaluation-reward",
-        "Proxy reward at evaluations",
-        "proxy reward",
+        "evaluation-reward", "Proxy reward at evaluations", "proxy reward",
         "Mean reward of the evaluation's answers, before any corruption: what the policy is trained towards.",
     ),
     "gold_utility": (
-        "evaluation-gold",
-        "Gold utility at evaluations",
-        "gold utility",
+        "evaluation-gold", "Gold utility at evaluations", "gold utility",
         "What the task is really about, known because its texts are generated. Where it falls while the proxy reward "
         "rises, the policy is exploiting the reward.",
     ),
-}
+}  # fmt: skip
 
 
 def evaluation_panels(run: Run) -> list[Panel | str]:
     """Accuracy over steps, or why it cannot be drawn; proxy reward and gold utility where the reward is no accuracy."""
-    right = [item for item in run.evaluations if item.correct is not None]
     panels: list[Panel | str] = []
-    if right:
-        panels.append(_evaluated("accuracy", right))
-    elif run.evaluations:
-        panels.append("The reward of this task is no verdict of right or wrong, so there is no accuracy.")
-    else:
-        panels.append("No evaluation has been written (yet).")
-    for metric in ("reward", "gold_utility"):
-        others = [item for item in run.evaluations if item.correct is None and not math.isnan(getattr(item, metric))]
-        if others:
-            panels.append(_evaluated(metric, others))
+    for metric in _EVALUATED:
+        binary = metric == "accuracy"
+        found = [
+            item
+            for item in run.evaluations
+            if (item.correct is not None) == binary and (binary or not math.isnan(getattr(item, metric)))
+        ]
+        if found:
+            panels.append(_evaluated(metric, found))
+        elif binary:
+            why = "The reward of this task is no verdict of right or wrong, so there is no accuracy."
+            panels.append(why if run.evaluations else "No evaluation has been written (yet).")
     return panels
 
 
@@ -170,7 +161,6 @@ PROJECTOR = (
 
 
 def projector_panel(run: Run) -> Panel | str:
-    """The projector's accuracies over steps against chance, or why they cannot be drawn."""
     found = [(run.series(f"geoalign/{key}"), name, look) for key, name, look in ACCURACIES]
     lines = [smoothed(name, look, series) for series, name, look in found if len(series)]
     if not lines:
@@ -179,45 +169,37 @@ def projector_panel(run: Run) -> Panel | str:
     if len(low) and np.array_equal(low.steps, found[-1][0].steps) and np.array_equal(low.steps, high.steps):
         lines[-1] = replace(lines[-1], low=low.values, high=high.values)
     words = "; ".join(f"{name} {series.values.mean():.2f}" for series, name, _ in found if len(series))
-    return line_panel(
-        "projector-accuracy",
-        "Projector accuracy",
-        f"Projector accuracy, mean over steps: {words}; chance 0.5.",
-        f"{PROJECTOR} Its band is the 95% interval that takes groups as independent.",
-        lines,
-        y="pairs ordered rightly",
-        ylim=(0, 1.03),
-        chance=0.5,
-        legend="lower left",
-    )
+    caption = f"{PROJECTOR} Its band is the 95% interval that takes groups as independent."
+    alt = f"Projector accuracy, mean over steps: {words}; chance 0.5."
+    return accuracies_panel("projector-accuracy", "Projector accuracy", alt, caption, lines)
+
+
+def accuracies_panel(name: str, title: str, alt: str, caption: str, lines: Sequence[Line]) -> Panel:
+    """Shares of pairs that a projector orders rightly, against chance."""
+    axis = "pairs ordered rightly"
+    return line_panel(name, title, alt, caption, lines, y=axis, ylim=(0, 1.03), chance=0.5, legend="lower left")
 
 
 # --- the policy -------------------------------------------------------------------------------------------------------
 
-# Metrics of the log -> file, title, axis, caption.
-_POLICY = {
-    ("ppo_kl", "geoalign/ppo_kl"): (
-        "kl",
-        "PPO KL",
-        "PPO KL",
-        "Mean over tokens of old minus new log-probability (PPO KL), whatever beta is. With one update per "
-        "generation it is zero by construction: the policy that is updated is the one that generated. With "
-        "several, the first on each batch is zero, hence a saw-tooth.",
+# As a result's series call them -> file, title, axis, caption, names in the log.
+POLICY = {
+    "ppo_kl": (
+        "kl", "PPO KL", "PPO KL",
+        "Old minus new log-probability, mean over tokens, whatever beta is; zero at the first update on each batch.",
+        ("ppo_kl", "geoalign/ppo_kl"),
     ),
-    ("clip_ratio/region_mean", "clip_ratio"): (
-        "clip-fraction",
-        "Clip fraction",
-        "share of tokens clipped",
-        "Share of tokens whose probability ratio left the clipping range. Zero by construction in the first update on "
-        "each batch, so always with one update per generation.",
+    "clip_fraction": (
+        "clip-fraction", "Clip fraction", "share of tokens",
+        "Tokens outside the clipping range; none at the first update on each batch.",
+        ("clip_ratio/region_mean", "clip_ratio"),
     ),
-}
+}  # fmt: skip
 
 
 def policy_panels(run: Run) -> list[Panel | str]:
-    """PPO KL and share of clipped tokens over steps, or why they cannot be drawn."""
     panels: list[Panel | str] = []
-    for keys, (name, title, axis, caption) in _POLICY.items():
+    for name, title, axis, caption, keys in POLICY.values():
         series = run.series(*keys)
         if not len(series):
             panels.append(f"{title} was not logged (`{keys[0]}`).")

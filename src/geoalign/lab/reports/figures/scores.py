@@ -43,7 +43,6 @@ def rank_curve(score: Floats, flipped: Bools) -> RankCurve:
 
 
 def rank_curves(steps: Sequence[RolloutStep]) -> list[RankCurve]:
-    """The curves of the steps that have scores."""
     return [rank_curve(step.score, step.flipped & step.flip_known) for step in steps if step.scored.any()]
 
 
@@ -83,7 +82,6 @@ def rank_panel(curves: Sequence[RankCurve], word: str = "flipped", at: str = "")
 
 
 def flag_panels(steps: Sequence[RolloutStep], kind: str = "GDI") -> list[Panel | str]:
-    """The scores of all steps in rising order, and every scored rollout by reward and score, flagged ones apart."""
     if not any((step.scored & np.isfinite(step.reward)).any() for step in steps):
         return ["No rollout has a score."]
     reward, score, flagged = (
@@ -91,12 +89,8 @@ def flag_panels(steps: Sequence[RolloutStep], kind: str = "GDI") -> list[Panel |
         for name in ("reward", "score", "anomalous")
     )
     order = np.argsort(score, kind="stable")
-    reward, score, flagged, rank = (
-        reward[order],
-        score[order],
-        flagged[order].astype(bool),
-        np.arange(1, len(order) + 1),
-    )
+    reward, score, flagged = reward[order], score[order], flagged[order].astype(bool)
+    rank = np.arange(1, len(order) + 1)
     shown = np.zeros(len(flagged), dtype=bool)
     for mask in (flagged, ~flagged):
         rows = np.flatnonzero(mask)
@@ -144,7 +138,6 @@ def flag_panels(steps: Sequence[RolloutStep], kind: str = "GDI") -> list[Panel |
 
 
 def density_panel(step: int, density: Density, rollouts: RolloutStep | None) -> Panel:
-    """Density of one step's scores with alpha times its peak, the threshold and the flagged scores as ticks."""
     flagged = np.empty(0) if rollouts is None else rollouts.score[rollouts.anomalous & rollouts.scored]
     top, ends = float(np.nanmax(density.density, initial=0)), [density.grid[0], density.grid[-1]]
     nowhere = math.isnan(density.threshold)
@@ -176,7 +169,6 @@ ALIGNED = 0.8
 
 
 def cosine_panel(step: int, raw: Floats, projected: Floats) -> Panel:
-    """Histograms of the pairs' cosines to the prototype, before and after the projector."""
     before, after = (float((cosines > ALIGNED).mean()) for cosines in (raw, projected))
     edges = np.linspace(-1, 1, 41)
     return line_panel(

@@ -1,8 +1,4 @@
-"""One look for every figure: a panel is one pair of axes, drawn on matplotlib's SVG canvas without pyplot's state.
-
-A panel is of one of two kinds: lines with bands, points and outlines of histograms (`line_panel`), or names with
-intervals (`interval_panel`); `band` makes the line of several seeds.
-"""
+"""One look for every figure: a panel is one pair of axes, drawn on matplotlib's SVG canvas without pyplot's state."""
 
 from __future__ import annotations
 
@@ -79,14 +75,10 @@ class Look:
 
 @dataclass(frozen=True, eq=False)
 class Line:
-    """A line over `x`.
+    """A line over `x`, with intervals from `low` to `high`: empty, or NaN where there is none.
 
-    Attributes:
-        name: what the legend calls it; with an underscore before it the legend leaves it out.
-        y: drawn thick, or thin where there is a `smooth`, which then is thick.
-        low, high: ends of its intervals: empty, or NaN where there is none.
-        marked: whether every point has a marker of `size`; a single one always has.
-        bars: intervals as error bars instead of a band.
+    `y` is thin where there is a `smooth`, which then is thick; `marked`: every point has a marker of `size`, as a
+    single one always has; `bars`: intervals are error bars instead of a band.
     """
 
     name: str
@@ -121,13 +113,11 @@ class Line:
 
 
 def interval_line(name: str, x: Sequence[float], found: Sequence[Interval], look: Look, *, bars: bool = False) -> Line:
-    """A marked line through estimates, with their intervals."""
     low, high = [item.low for item in found], [item.high for item in found]
     return Line(name, x, [item.estimate for item in found], low, high, look=look, marked=True, bars=bars)
 
 
 def smoothed(name: str, look: Look, series: Series) -> Line:
-    """A logged quantity: thin at each step, thick smoothed."""
     return Line(name, series.steps, series.values, smooth=ema(series.values), look=look)
 
 
@@ -139,10 +129,8 @@ def histogram(name: str, values: Floats, edges: Floats, look: Look) -> Line:
 
 
 def band(name: str, look: Look, steps: Ints, seeds: Floats) -> Line:
-    """The curves of several seeds: each smoothed (from eight points on), then mean and t interval over seeds.
-
-    `seeds` is [seeds, steps]; a step that a seed lacks, NaN, is left out for that seed. The unsmoothed mean is thin.
-    """
+    """The curves [seeds, steps] of several seeds, NaN where one lacks a step: smoothed each, then mean and t
+    interval."""
     smooth = np.full_like(seeds, np.nan)
     for row, values in enumerate(seeds):
         there = ~np.isnan(values)
@@ -169,8 +157,7 @@ def line_panel(
 ) -> Panel:
     """Lines and their legend, "above" in room made for it at the top, so that bands stay uncovered.
 
-    `chance` is where a dotted line stands, `powers` are the ticks of an x axis in powers of two, a `scientific` y axis
-    has powers of ten, `limits` are those of the axes as matplotlib calls them.
+    `powers` are the ticks of an x axis in powers of two, `limits` those of the axes as matplotlib calls them.
     """
 
     def draw(axes: Axes, theme: Theme) -> None:

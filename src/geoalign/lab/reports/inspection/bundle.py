@@ -1,7 +1,6 @@
 """Rollouts inside a page: numbers as columns, texts and pairs in compressed pieces that the page opens on demand.
 
-A piece is JSON, deflated (zlib), in base64: nothing in it can be taken for markup, and a browser that opens the page
-from disk needs no second file.
+A piece is JSON, deflated (zlib), in base64: nothing in it can be taken for markup.
 """
 
 from __future__ import annotations
@@ -38,14 +37,8 @@ _NUMBERS = (
 
 @dataclass(frozen=True)
 class Bundle:
-    """What the page carries: `columns` and the pieces, each in base64.
-
-    Attributes:
-        columns: the rollouts' and groups' numbers and names.
-        texts: prompts and responses of runs of rollouts; empty in a redacted folder.
-        pairs: the pairs of runs of groups.
-        rollouts: rollouts in the page; `left_out`: those that the page had no room for.
-    """
+    """What the page carries, in base64: columns, pieces of texts and of pairs; how many rollouts are in it and are
+    not."""
 
     columns: str
     texts: list[str]
@@ -55,11 +48,8 @@ class Bundle:
 
 
 def bundle(inspection: Inspection, characters: int = MAX_CHARACTERS, rollouts: int = MAX_ROLLOUTS) -> Bundle:
-    """Packs a folder for its page.
-
-    Where the texts or the rollouts are more than the limits, groups with flagged rollouts go first, highest score
-    first, then the others in their order; a group is in the page whole or not at all.
-    """
+    """Packs a folder for its page, by whole groups; where room is short, those with flagged rollouts go first,
+    highest score first, then the others in their order."""
     kept = _kept(inspection.scored, characters, rollouts)
     index = np.cumsum(kept) - 1
     openings: dict[int, str] = {}
@@ -70,7 +60,7 @@ def bundle(inspection: Inspection, characters: int = MAX_CHARACTERS, rollouts: i
     pairs, pair_groups = _pairs(inspection, kept, index)
     columns = {
         **_columns(inspection.scored, kept, index),
-        "openings": _by_group(inspection.scored, kept, openings),
+        "openings": [openings.get(group, "") for group in np.unique(inspection.scored["group"][kept]).tolist()],
         "text_starts": starts,
         "pair_groups": pair_groups,
     }
@@ -105,7 +95,10 @@ def _columns(scored: pandas.DataFrame, kept: Bools, index: Ints) -> dict[str, An
         **whole,
         "flagged": page["anomalous"].astype(int).tolist(),
         **{name: _numbers(page[name].to_numpy()) for name in _NUMBERS},
-        **{name: _names(page[name]) for name in ("id", "answer", "final_answer")},
+        **{
+            name: [text[:NAME] if isinstance(text, str) else None for text in page[name]]
+            for name in ("id", "answer", "final_answer")
+        },
         "groups": first["group"].tolist(),
         "group_id": first["group_id"].tolist(),
         "group_step": first["step"].tolist(),
@@ -121,14 +114,6 @@ def _shortened(files: list[str]) -> list[str]:
     return names if len(set(names)) == len(names) else files
 
 
-def _names(column: pandas.Series) -> list[str | None]:
-    return [name[:NAME] if isinstance(name, str) else None for name in column.tolist()]
-
-
-def _by_group(scored: pandas.DataFrame, kept: Bools, openings: dict[int, str]) -> list[str]:
-    return [openings.get(group, "") for group in np.unique(scored["group"][kept]).tolist()]
-
-
 def _numbers(values: Floats) -> list[float | int | None]:
     """Numbers as JSON knows them: null for NaN and infinities, whole ones without a point."""
     return [
@@ -138,10 +123,8 @@ def _numbers(values: Floats) -> list[float | int | None]:
 
 
 def _texts(inspection: Inspection, kept: Bools, openings: dict[int, str]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Pieces of texts with the index of their first rollout: prompts once each, and one response per rollout.
-
-    Notes the opening of each group's prompt on the way. A parquet file is read batch by batch, never whole.
-    """
+    """Pieces of texts with the index of their first rollout, read batch by batch; notes the openings of prompts on
+    the way."""
     if inspection.redacted:
         return
     group = inspection.scored["group"].to_numpy().tolist()

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas
+from markupsafe import Markup
 
-from geoalign.lab.reports.documents import Drawn, Gallery, Inline, first_middle_last, inline, write_page
+from geoalign.lab.analysis.audited import audited_consensus, audited_verifier
+from geoalign.lab.reports.documents import Count, Drawn, Gallery, first_middle_last, inline, write_page
 from geoalign.lab.reports.figures.scores import cosine_panel, density_panel, flag_panels, rank_curves, rank_panel
-from geoalign.lab.reports.inspection.bundle import Bundle, bundle
-from geoalign.lab.reports.inspection.overview import counts, facts, repeated, skipped, steps_of, verdict, verifier
+from geoalign.lab.reports.inspection.bundle import bundle
 from geoalign.lab.store.curation import FIGURES, REPORT_FILE
 from geoalign.lab.store.inspection import Inspection, read_inspection
 from geoalign.lab.store.rollouts import Density, RolloutStep
@@ -25,14 +29,18 @@ SUMMARY_LIMIT = 20_000
 
 
 def build_inspection(folder: Path) -> Path:
-    """Writes report.html and figures/*.svg into a folder of `geoalign audit`, from its tables alone; returns the page.
-
-    Files are replaced in one piece, so that a reader never sees half of one.
-    """
+    """Writes report.html and figures/ into a folder of `geoalign audit`, from its tables alone; returns the page."""
     inspection = read_inspection(folder)
-    gallery = Gallery(inspection.folder / FIGURES)
-    packed = bundle(inspection)
-    lines, total = skipped(inspection)
+    summary, scored, gallery = inspection.summary, inspection.scored, Gallery(inspection.folder / FIGURES)
+    packed, score = bundle(inspection), score_name(inspection)
+    # What the program must know before it opens a piece; whole numbers and fixed words only.
+    settings = {
+        "score": score, "redacted": inspection.redacted, "texts": len(packed.texts), "pairs": len(packed.pairs),
+        "compares": inspection.pairs is not None,
+    }  # fmt: skip
+    # Which filters make sense here.
+    columns = {"correct": "correct", "scores": "score", "probabilities": "probability_wrong"}
+    has = {name: bool(scored[column].notna().any()) for name, column in columns.items()}
     return write_page(
         inspection.folder / REPORT_FILE,
         "inspection.html.j2",
@@ -40,23 +48,23 @@ def build_inspection(folder: Path) -> Path:
         facts=facts(inspection),
         sheets=["report.css", "inspection.css"],
         scripts=scripts(),
-        verdict=verdict(inspection),
-        counts=counts(inspection.scored),
+        verdict=audited_consensus(summary),
+        counts=counts(scored),
         verifier=verifier(inspection),
         sections=[gallery.section(name, title, drawn) for name, title, drawn in inspection_sections(inspection)],
         bundle=packed,
-        settings=_settings(inspection, packed),
-        has=_known(inspection),
-        score=score_name(inspection),
+        settings=json.dumps(settings),
+        has=has | {"steps": scored["step"].nunique() > 1},
+        score=score,
         redacted=inspection.redacted,
-        skipped=lines,
-        skipped_total=total,
+        skipped=skipped(inspection),
+        skipped_total=len(summary["skipped"]),
         repeated=repeated(inspection),
-        summary=inert(json.dumps(dict(inspection.summary), indent=2, ensure_ascii=False), SUMMARY_LIMIT),
+        summary=inert(json.dumps(dict(summary), indent=2, ensure_ascii=False), SUMMARY_LIMIT),
     )
 
 
-def scripts() -> list[Inline]:
+def scripts() -> list[Markup]:
     """The page's programs: the vendored library with its licence, and our own."""
     temml = ASSETS / "temml"
     licence = (temml / "LICENSE").read_text(encoding="utf-8")
@@ -68,33 +76,12 @@ def scripts() -> list[Inline]:
     ]
 
 
-def _settings(inspection: Inspection, packed: Bundle) -> str:
-    """What the program must know before it opens a piece; whole numbers and fixed words only."""
-    content = {
-        "score": score_name(inspection),
-        "redacted": inspection.redacted,
-        "texts": len(packed.texts),
-        "pairs": len(packed.pairs),
-        "compares": inspection.pairs is not None,
-    }
-    return json.dumps(content)
-
-
-def _known(inspection: Inspection) -> dict[str, bool]:
-    """Which filters make sense here."""
-    scored = inspection.scored
-    columns = {"correct": "correct", "scores": "score", "probabilities": "probability_wrong"}
-    known = {name: bool(scored[column].notna().any()) for name, column in columns.items()}
-    return known | {"steps": scored["step"].nunique() > 1}
-
-
 # --- figures ----------------------------------------------------------------------------------------------------------
 
 GEOMETRIC = ("geoalign", "geoalign_released")
 
 
 def inspection_sections(inspection: Inspection) -> list[tuple[str, str, list[Drawn]]]:
-    """The figures in their order; a section without a picture says why."""
     steps = steps_of(inspection)
     curves = rank_curves(steps)
     flips = [rank_panel(curves)] if any(curve.flipped.any() for curve in curves) else []
@@ -106,7 +93,6 @@ def inspection_sections(inspection: Inspection) -> list[tuple[str, str, list[Dra
 
 
 def score_name(inspection: Inspection) -> str:
-    """What the curator's score is called."""
     kind = inspection.curator.get("type")
     return "GDI" if kind in GEOMETRIC else "log-odds" if kind == "denoise" else "score"
 
@@ -142,3 +128,91 @@ def _directions(inspection: Inspection) -> list[Drawn]:
     if not (np.isfinite(raw).all() and np.isfinite(projected).all()):
         return ["The curator kept no cosines of its pairs."]
     return [cosine_panel(step, raw, projected)]
+
+
+# --- words and numbers ------------------------------------------------------------------------------------------------
+
+_COLUMNS = ("group", "reward", "true_reward", "score", "anomalous", "source", "weight")
+
+
+def counts(scored: pandas.DataFrame) -> list[Count]:
+    """The rollouts by what became of them; lines that are zero and say nothing are left out."""
+    rollouts = len(scored)
+    own = scored["source"] == np.arange(rollouts)
+    pairs = scored.drop_duplicates("group")["group_pairs"]
+    known, flagged = scored["correct"].notna(), scored["anomalous"]
+    wronged = flagged & (scored["correct"] == 1)
+    changed = own & (scored["new_reward"] != scored["reward"]) & scored[["reward", "new_reward"]].notna().all(axis=1)
+    every = [
+        _count("groups", len(pairs), math.nan, f"{(pairs > 0).sum():,} of them with different rewards, so with pairs"),
+        _count("rollouts", rollouts, math.nan, f"{scored['score'].notna().sum():,} of them have a score"),
+        _count("pairs", pairs.sum(), math.nan, "a better and a worse response to the same prompt"),
+        _count("flagged", flagged.sum(), rollouts, "their rewards do not fit what the others agree on"),
+        _count("replaced", (~own & (scored["source"] >= 0)).sum(), rollouts, "the content of another rollout instead"),
+        _count("changed rewards", changed.sum(), rollouts, "kept with another reward"),
+        _count("left out", (scored["source"] < 0).sum(), rollouts, "in no group afterwards"),
+        _count("correct but flagged", wronged.sum(), known.sum(), "marked as correct in the input"),
+        _count("unscored rewards", scored["reward"].isna().sum(), rollouts, "form no pair and replace nothing"),
+    ]
+    always = ("groups", "rollouts", "pairs", "flagged")
+    return [item for item in every if item.name in always or item.value]
+
+
+def _count(name: str, value: float, of: float, note: str) -> Count:
+    return Count(name, float(value), value / of if of and not math.isnan(of) else math.nan, note)
+
+
+def facts(inspection: Inspection) -> list[tuple[str, str]]:
+    inputs = inspection.summary["inputs"]
+    names = [item["file"].rsplit("/", 1)[-1] for item in inputs]
+    shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    formats = sorted({item["format"] for item in inputs})
+    steps = len(np.unique(inspection.scored["step"].to_numpy()))
+    hidden = inspection.summary["hidden"]
+    states = hidden.get("note") or hidden["from"]
+    known = [
+        ("from", shown),
+        ("read as", ", ".join(formats)),
+        ("curator", str(inspection.curator.get("type", ""))),
+        ("hidden states", "" if states == "none" else states),
+        ("seed", str(inspection.summary.get("seed", ""))),
+        ("steps", str(steps) if steps > 1 else ""),
+        ("texts", "left out (redacted)" if inspection.redacted else ""),
+    ]
+    return [(name, inert(value, 160)) for name, value in known if value]
+
+
+def skipped(inspection: Inspection, limit: int = 200) -> list[str]:
+    rows = inspection.summary["skipped"][:limit]
+    names = ["" if item["field"] is None else f"{item['field']}: " for item in rows]
+    lines = [
+        f"{item['file']}, line {item['line']}: {name}{item['reason']}" for item, name in zip(rows, names, strict=True)
+    ]
+    return [inert(line, 300) for line in lines]
+
+
+def repeated(inspection: Inspection) -> list[str]:
+    return [
+        inert(f"{item['file']}: the rollouts of {item['same_as']} again", 300)
+        for item in inspection.summary.get("repeated", ())
+    ]
+
+
+def verifier(inspection: Inspection, limit: int = 100) -> dict[str, Any]:
+    """What binary rewards say of their verifier, with at most `limit` prompts whose agreed answer it always refuses."""
+    lines, refused, prompts = audited_verifier(inspection.summary)
+    rows = [{**prompt, **{key: inert(prompt[key] or "", 120) for key in ("answer", "gold")}} for prompt in prompts]
+    return {"lines": lines, "refused": refused, "prompts": rows[:limit], "listed": len(prompts)}
+
+
+def steps_of(inspection: Inspection) -> list[RolloutStep]:
+    """The folder as the figures of a run read it: a dump is a step, its number in the input is its row."""
+    steps = []
+    for step in sorted(inspection.scored["step"].unique().tolist()):
+        rows = inspection.scored[inspection.scored["step"] == step]
+        columns = {name: rows[name].to_numpy() for name in _COLUMNS}
+        known = (rows["true_reward"].notna() & rows["reward"].notna()).to_numpy()
+        flipped = known & (columns["true_reward"] != columns["reward"])
+        row = rows.index.to_numpy()
+        steps.append(RolloutStep(step, inspection.folder, row=row, flipped=flipped, flip_known=known, **columns))
+    return steps

@@ -1,10 +1,43 @@
-"""What a curation says of the verifier behind binary rewards, and of gold answers, in words."""
+"""What the summary of an audit says of the consensus, of the verifier behind binary rewards, and of gold answers, in
+words: on the terminal and on the page."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from typing import Any
+
+from geoalign.lab.analysis.consensus import CHANCE, HEADLINES, Verdict, level_of
+from geoalign.lab.analysis.statistics import Interval
+from geoalign.lab.text import ends, inert, percent
+
+_WITHOUT = "Flags without a consensus are no better than chance: read them as a sample, not as a verdict."
+_ADVICE = {
+    "yes": "A flag says that a reward disagrees with this consensus, not that it is wrong.",
+    "no": _WITHOUT,
+    "against": _WITHOUT,
+}
+
+
+def audited_consensus(summary: Mapping[str, Any]) -> Verdict:
+    """Whether the others' consensus orders the two responses of a pair rightly, on groups kept apart."""
+    measured = summary.get("consensus") or {}
+    accuracy, low, high = (measured.get(f"new_group_accuracy{end}") for end in ("", "_low", "_high"))
+    if accuracy is None:
+        return Verdict("unknown", "No accuracy on new groups was measured.", inert(measured.get("reason") or ""), 0)
+    interval = Interval(accuracy, *(math.nan if end is None else end for end in (low, high)))
+    level = level_of(interval, CHANCE)
+    text = (
+        "On groups it had not been trained on, what the projector learnt told the better response of a pair from the "
+        f"worse one in {accuracy:.1%} of pairs (95% interval over {measured['groups']:,} groups: "
+        f"{ends(interval, percent)}; chance {CHANCE:.0%}). {_ADVICE.get(level, '')}"
+    )
+    return Verdict(level, HEADLINES[level], text.strip(), 0)
+
+
+def audited_verifier(summary: Mapping[str, Any]) -> tuple[list[str], str, list[dict[str, Any]]]:
+    """Sentences on the verifier, one on refused answers, and the prompts that it is about."""
+    return verifier_lines(summary), refused_line(summary), doubtful_prompts(summary)
 
 
 def verifier_lines(summary: Mapping[str, Any]) -> list[str]:
@@ -47,5 +80,5 @@ def doubtful_prompts(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _rate(rate: Mapping[str, float | None], form: str) -> str:
-    ends = [math.nan if (end := rate[name]) is None else end for name in ("estimate", "low", "high")]
-    return "" if any(map(math.isnan, ends)) else f"{ends[0]:{form}} ({ends[1]:{form}} to {ends[2]:{form}})"
+    found = [math.nan if (end := rate[name]) is None else end for name in ("estimate", "low", "high")]
+    return "" if any(map(math.isnan, found)) else f"{found[0]:{form}} ({found[1]:{form}} to {found[2]:{form}})"

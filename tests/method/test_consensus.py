@@ -17,7 +17,7 @@ from geoalign.method.consensus import (
 )
 from geoalign.method.groups import canonical_order
 from geoalign.method.pairs import Pairs, centred_states, preference_pairs, with_distances
-from geoalign.method.projector import Projector
+from geoalign.method.projector import Projector, ProjectorConfig
 from geoalign.method.summaries import projection_2d
 
 
@@ -80,7 +80,7 @@ def test_projected_scores_equal_the_naive_ones(monkeypatch):
     rows = canonical_order(rollouts.rewards, rollouts.groups, rollouts.hidden)
     states, length = centred_states(rollouts.hidden, rows)
     pairs, _ = with_distances(preference_pairs(rollouts.rewards[rows.order], rows), states, length, rows)
-    net = Projector(20, layers=3, hidden_dim=12, output_dim=8, generator=torch.Generator().manual_seed(0))
+    net = Projector(20, ProjectorConfig(hidden_dim=12, output_dim=8), torch.Generator().manual_seed(0))
     with torch.no_grad():
         view = net.on_rollouts(states)
     prototype = projected_prototype(net, view, pairs, prototype_weights(pairs.margin, margin_weighted=True))

@@ -117,8 +117,3 @@ def reweighted(rollouts: Rollouts, weights: Float[Tensor, " b"], metrics: dict[s
 def half(size: int) -> int:
     """Half of a group, but at least two rows (one has no variance), and never more than there are."""
     return min(size, max(2, size // 2))
-
-
-def mean_of(values: Sequence[float]) -> float:
-    """The mean, NaN without values."""
-    return sum(values) / len(values) if values else torch.nan

@@ -34,10 +34,6 @@ class PairCountConfig(TailConfig):
 
     type: ClassVar[str] = "pair_count"
 
-    top_m: Count | None = setting(
-        default=None, help="Pair only the m best with the m worst rollouts of a group; null: all pairs."
-    )
-
 
 class PairCount(Baseline[PairCountConfig]):
     """GeoAlign with the number of strict pairs that a rollout is in for its score; no hidden state is looked at.
@@ -48,7 +44,7 @@ class PairCount(Baseline[PairCountConfig]):
 
     def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
         rows = canonical_rows(rollouts)
-        pairs = preference_pairs(rollouts.rewards[rows.order], rows, top_m=self.config.top_m, generator=generator)
+        pairs = preference_pairs(rollouts.rewards[rows.order], rows)
         counts = pair_count(pairs, len(rollouts))
         scores = counts.masked_fill(counts == 0, torch.nan)
         return _rectified(rollouts, rows, scores, self.config, generator, pairs=float(len(pairs)))

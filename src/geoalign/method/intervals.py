@@ -20,6 +20,11 @@ class Interval:
     high: float
 
 
+def mean_of(values: Sequence[float]) -> float:
+    """The mean, NaN without values."""
+    return sum(values) / len(values) if values else float("nan")
+
+
 @cache  # scipy takes a quarter of a millisecond, and a page asks ten thousand times
 def t_quantile(level: float, degrees: int) -> float:
     """Where the two-sided interval of this level ends, in standard errors: Student's t."""

@@ -52,17 +52,15 @@ class ProjectorConfig:
 
 
 class Projector(nn.Module):
-    """An MLP of `layers` linear layers with ReLU between them, and none on the output.
+    """An MLP of `config.layers` linear layers with ReLU between them, and none on the output.
 
     Always float32, whatever torch's default dtype. Widths larger than d are reduced to d. Weights are drawn from
     `generator` (on the CPU, then moved), with the usual uniform bound 1 / sqrt(fan in).
     """
 
-    def __init__(
-        self, d: int, *, layers: int, hidden_dim: int, output_dim: int, generator: torch.Generator | None
-    ) -> None:
+    def __init__(self, d: int, config: ProjectorConfig, generator: torch.Generator | None) -> None:
         super().__init__()
-        sizes = [d] + [min(hidden_dim, d)] * (layers - 1) + [min(output_dim, d)]
+        sizes = [d] + [min(config.hidden_dim, d)] * (config.layers - 1) + [min(config.output_dim, d)]
         linears: list[nn.Linear] = [
             nn.utils.skip_init(nn.Linear, fan_in, fan_out, dtype=torch.float32) for fan_in, fan_out in pairwise(sizes)
         ]

@@ -12,7 +12,8 @@ from pydantic import Field
 from torch import Tensor
 
 from geoalign.curators.base import Baseline, Curator, identity
-from geoalign.curators.batches import groups_of, mean_of, reweighted, subset
+from geoalign.curators.batches import groups_of, reweighted, subset
+from geoalign.method.intervals import mean_of
 from geoalign.settings import OpenShare, Positive, setting, settings
 from geoalign.types import Curation, Rollouts
 

@@ -13,8 +13,9 @@ from pydantic import Field
 from torch import Tensor
 
 from geoalign.curators.base import Baseline, identity
-from geoalign.curators.batches import mean_of, rows_by_group
+from geoalign.curators.batches import rows_by_group
 from geoalign.errors import InputError
+from geoalign.method.intervals import mean_of
 from geoalign.settings import Count, Positive, setting, settings
 from geoalign.types import Curation, Rollouts
 

@@ -8,10 +8,9 @@ from worked_groups import EQ, RB, RC, close, generator, group
 
 from geoalign import Rollouts, group_advantages
 from geoalign.curators.baselines.advantages import MCGRPO, SGRPO, QuantileBaseline
-from geoalign.curators.baselines.pf_ppo import PFPPOBestRandom, PFPPOBestWorst
 from geoalign.curators.baselines.rewards import PAR
 from geoalign.curators.baselines.seed_grpo import SeedGRPO, cosine_clusters
-from geoalign.curators.baselines.subsets import CPPO, GFPO, PODS, DAPOFilterOnly
+from geoalign.curators.baselines.subsets import CPPO, GFPO, PODS, DAPOFilterOnly, PFPPOBestRandom, PFPPOBestWorst
 from geoalign.errors import ConfigError, InputError
 
 
@@ -84,7 +83,6 @@ def test_mc_grpo_where_the_deviation_is_zero():
     curation = MCGRPO().curate(group(RB))
     close(curation.advantages, [r / 0.518549 for r in RB], atol=1e-5)
     assert curation.metrics["zero_mad_groups"] == 1
-    close(MCGRPO(zero_mad="eps").curate(group(RB)).advantages, [1000 * r for r in RB], atol=1e-2)
     close(MCGRPO().curate(group(EQ)).advantages, [0.0] * 8)
 
 
@@ -222,20 +220,20 @@ def frequencies(curator, rollouts, calls=250):
     return draws / draws.sum()
 
 
-def test_pf_ppo_paper_best_random():
+def test_pf_ppo_best_random():
     # 2000 draws: the standard error of a frequency of 1/2 is 0.011, that of 1/14 0.006.
     drawn = frequencies(PFPPOBestRandom(), group(RC))
     assert drawn[1] == pytest.approx(0.5, abs=0.03)
     assert drawn[torch.arange(8) != 1].tolist() == pytest.approx([0.071429] * 7, abs=0.02)
 
 
-def test_pf_ppo_paper_best_worst():
+def test_pf_ppo_best_worst():
     drawn = frequencies(PFPPOBestWorst(), group(RC))
     assert drawn[[1, 0]].tolist() == pytest.approx([0.5, 0.5], abs=0.03)
     assert drawn[2:].sum() == 0
 
 
-def test_pf_ppo_paper_draws_one_of_the_tied_best():
+def test_pf_ppo_draws_one_of_the_tied_best():
     # Ones stand in rows 1, 2, 4: each is the best in a third of the calls: 1/3 * 1/2 + 2/3 * 1/14 = 0.214286.
     drawn = frequencies(PFPPOBestRandom(), group(RB), calls=600)
     assert drawn[[1, 2, 4]].tolist() == pytest.approx([0.214286] * 3, abs=0.03)
@@ -244,37 +242,11 @@ def test_pf_ppo_paper_draws_one_of_the_tied_best():
     assert len(equal.unique()) == 2
 
 
-def test_pf_ppo_paper_keeps_places_and_takes_fewer_draws():
+def test_pf_ppo_keeps_places():
     curation = PFPPOBestRandom().curate(group(RC), generator=generator(5))
     drawn = curation.source.unique()
     assert torch.equal(curation.source[drawn], drawn)
     assert curation.metrics["replaced"] == 8 - len(drawn)
-    fewer = PFPPOBestRandom(draws=3).curate(group(RC), generator=generator(5))
-    assert len(fewer.source) == 3
-    assert len(PFPPOBestWorst(draws=8).curate(group(RC), generator=generator(5)).source) == 8
-    with pytest.raises(InputError, match="at most the 8 rollouts of a group, got 9 in group 17"):
-        PFPPOBestRandom(draws=9).curate(group(RC))
-
-
-@pytest.mark.parametrize(("rewards", "pair"), [(RB, [1, 0]), (RC, [1, 0]), (EQ, [0, 1])])
-def test_pf_ppo_filter_best_worst(rewards, pair):
-    rollouts = group(rewards)
-    curation = PFPPOBestWorst(mode="filter").curate(rollouts)
-    assert curation.source.tolist() == pair
-    if rewards is not EQ:
-        # GRPO on a pair of different rewards: +-(1/2 (r - s)) / (sqrt(1/2) (r - s)), always +-0.7071.
-        advantages = group_advantages(curation.rewards, rollouts.groups[curation.source])
-        close(advantages, [0.707106, -0.707106], atol=2e-6)
-
-
-def test_pf_ppo_filter_best_random():
-    seen = set()
-    for seed in range(60):
-        best, other = PFPPOBestRandom(mode="filter").curate(group(RB), generator=generator(seed)).source.tolist()
-        assert best == 1
-        seen.add(other)
-    assert seen == {0, 2, 3, 4, 5, 6, 7}
-    assert len(set(PFPPOBestRandom(mode="filter").curate(group(EQ), generator=generator()).source.tolist())) == 2
 
 
 ANSWERS = ["7", "5", "5", "3", "5", "7", "9", None]
@@ -308,9 +280,6 @@ def test_seed_grpo(answers, logprobs, entropy, code, linear):
 
 def test_seed_grpo_options():
     rollouts = group(RB, answers=ANSWERS, logprobs=torch.full((8,), -0.5))
-    # Clusters of 2, 3, 1, 1, 1 of 8: the mean of -log p is (log 4 + log 8/3 + 3 log 8) / 5 = 1.721089.
-    paper = SeedGRPO(entropy="paper").curate(rollouts)
-    assert paper.metrics["entropy"] == pytest.approx(1.721089, abs=1e-6)
     # 1 - 0.5 * 1.494175 / log 8 = 0.640727
     close(SeedGRPO(mode="paper_linear", alpha=0.5).curate(rollouts).weights, [0.640727] * 8)
     close(SeedGRPO(mode="paper_linear", alpha=9.0).curate(rollouts).weights, [0.0] * 8)

@@ -43,8 +43,6 @@ CHANGES = {
         {"observe_only": True},
         {"start_step": 1},
     ),
-    "pf_ppo_br": ({"mode": "filter"},),
-    "pf_ppo_bw": ({"mode": "filter"},),
     "denoise": (
         {"level": 0.01},
         {"states": 2},
@@ -54,12 +52,11 @@ CHANGES = {
     ),
     "seed_grpo": (
         {"mode": "paper_linear"},
-        {"entropy": "paper"},
         {"mass": "share"},
         {"clusters": "hidden", "threshold": 0.9},
     ),
     "gfpo": ({"by": "token_efficiency"},),
-    "mc_grpo": ({"drop_median": False}, {"zero_mad": "eps"}),
+    "mc_grpo": ({"drop_median": False},),
     "quantile": ({"quantile": 0.7, "scale": "none"},),
     "noise_corrected": (
         {"false_positive_rate": 0.1, "false_negative_rate": 0.2},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from copy import deepcopy
+from dataclasses import fields, replace
 from typing import Any, ClassVar, Generic, TypeVar, get_args
 
 import torch
@@ -15,6 +16,7 @@ from geoalign.errors import ConfigError, InputError
 from geoalign.types import Curation, Rollouts
 
 _Config = TypeVar("_Config")
+_Held = TypeVar("_Held", Rollouts, Curation)
 
 
 class Curator(ABC, Generic[_Config]):
@@ -100,7 +102,9 @@ class Curator(ABC, Generic[_Config]):
 
 
 class Baseline(Curator[_Config]):
-    """A curator that is handed what it requires, in full precision, and at least one row; unscored rows are counted.
+    """A curator that is handed what it requires, on the CPU, in full precision, and at least one row.
+
+    Unscored rows are counted. With `on_device` the batch stays where it is.
 
     Raises:
         InputError: a field that it requires is missing, states have fewer than two columns, or a reward of a curator
@@ -108,6 +112,7 @@ class Baseline(Curator[_Config]):
     """
 
     binary: ClassVar[bool] = False
+    on_device: ClassVar[bool] = False
 
     def curate(
         self, rollouts: Rollouts, *, generator: torch.Generator | None = None, details: bool = False
@@ -126,13 +131,20 @@ class Baseline(Curator[_Config]):
             )
         if not len(rollouts):
             return identity(rollouts)
-        with full_precision(rollouts):
-            curation = self._curate(rollouts, generator)
-        return curation.with_metrics(unscored_rewards=float(unscored.sum()))
+        given = rollouts if self.on_device else moved(rollouts, "cpu")
+        with full_precision(given):
+            curation = self._curate(given, generator)
+        return moved(curation, rollouts.rewards.device).with_metrics(unscored_rewards=float(unscored.sum()))
 
     @abstractmethod
     def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
         """The curation of a batch that has what is required."""
+
+
+def moved(held: _Held, device: torch.device | str) -> _Held:
+    """The same batch, or curation, with all of its tensors on a device."""
+    tensors = {item.name: getattr(held, item.name) for item in fields(held)}
+    return replace(held, **{name: value.to(device) for name, value in tensors.items() if isinstance(value, Tensor)})
 
 
 def hidden_states(rollouts: Rollouts, *, by: str) -> Float[Tensor, "b d"]:

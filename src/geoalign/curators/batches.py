@@ -16,7 +16,7 @@ from geoalign.types import Curation, Rollouts
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """The rollouts of one prompt that have a reward, on the CPU.
+    """The rollouts of one prompt that have a reward.
 
     Attributes:
         name: the group's id in `Rollouts.groups`.
@@ -52,15 +52,14 @@ def tie_order(rollouts: Rollouts) -> Int[Tensor, " b"]:
 
 
 def canonical_rows(rollouts: Rollouts) -> GroupedRows:
-    """The rows sorted by group, then reward, then `tie_order`; on the device of the rewards."""
-    first = tie_order(rollouts).to(rollouts.rewards.device)
-    rows = canonical_order(rollouts.rewards[first], rollouts.groups.to(first.device)[first])
+    """The rows of a batch on the CPU sorted by group, then reward, then `tie_order`."""
+    first = tie_order(rollouts)
+    rows = canonical_order(rollouts.rewards[first], rollouts.groups[first])
     return GroupedRows(order=first[rows.order], group=rows.group, offsets=rows.offsets)
 
 
 def rows_by_group(groups: Int[Tensor, " b"]) -> tuple[Tensor, ...]:
-    """The rows of each group, by ascending id, on the CPU; within a group as they came."""
-    groups = groups.cpu()
+    """The rows of each group, by ascending id; within a group as they came."""
     order = groups.argsort(stable=True)
     sizes = groups[order].unique_consecutive(return_counts=True)[1]
     return order.split(sizes.tolist())
@@ -68,12 +67,11 @@ def rows_by_group(groups: Int[Tensor, " b"]) -> tuple[Tensor, ...]:
 
 def groups_of(rollouts: Rollouts) -> list[Group]:
     """The groups by ascending id, rows by ascending reward; a group without any reward has no rows."""
-    rows = canonical_rows(rollouts)
-    order, names, rewards = rows.order.cpu(), rollouts.groups.cpu(), rollouts.rewards.cpu()
+    rows, rewards = canonical_rows(rollouts), rollouts.rewards
     groups = []
-    for members in order.split(rows.sizes.tolist()):
+    for members in rows.order.split(rows.sizes.tolist()):
         scored = members[~rewards[members].isnan()]
-        groups.append(Group(int(names[members[0]]), scored, rewards[scored], len(members)))
+        groups.append(Group(int(rollouts.groups[members[0]]), scored, rewards[scored], len(members)))
     return groups
 
 
@@ -98,20 +96,19 @@ def subset(
         source = torch.arange(len(rollouts))
     counts = {"kept_rows": float(len(source)), "left_out_rows": float(len(rollouts) - len(source))}
     taken = taking(rollouts, source, {**metrics, **counts})
-    return taken if advantages is None else replace(taken, advantages=advantages.to(taken.source.device)[taken.source])
+    return taken if advantages is None else replace(taken, advantages=advantages[source])
 
 
 def taking(rollouts: Rollouts, source: Int[Tensor, " c"], metrics: dict[str, float]) -> Curation:
     """The curation that takes these rows, in this order."""
     unchanged = identity(rollouts, metrics)
-    source = source.to(rollouts.rewards.device)
     return replace(unchanged, source=source, rewards=unchanged.rewards[source], weights=unchanged.weights[source])
 
 
 def reweighted(rollouts: Rollouts, weights: Float[Tensor, " b"], metrics: dict[str, float]) -> Curation:
     """The curation that keeps every row and multiplies its advantage by `weights` [B]; 0 where the reward is NaN."""
     unchanged = identity(rollouts, metrics)
-    return replace(unchanged, weights=unchanged.weights * weights.to(unchanged.weights))
+    return replace(unchanged, weights=unchanged.weights * weights)
 
 
 def half(size: int) -> int:

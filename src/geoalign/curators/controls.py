@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from pydantic import Field
 from torch import Tensor
 
-from geoalign.curators.base import Baseline
+from geoalign.curators.base import Baseline, moved
 from geoalign.curators.batches import canonical_rows, groups_of, reweighted
 from geoalign.curators.geoalign import GeoAlign, GeoAlignConfig
 from geoalign.curators.rectifying import Flags, Strategy, TailConfig, flag_sparse_tail, rectify
@@ -61,7 +61,7 @@ class RewardDistance(Baseline[RewardDistanceConfig]):
         rows = canonical_rows(rollouts)
         rewards = rollouts.rewards[rows.order]
         distance = group_advantages(rewards, rows.group, scale="none").abs().float()
-        unequal = torch.zeros(len(rows.sizes), dtype=torch.bool, device=rewards.device)
+        unequal = torch.zeros(len(rows.sizes), dtype=torch.bool)
         unequal[rows.group[distance > 0]] = True
         scores = distance.masked_fill(~unequal[rows.group] | rewards.isnan(), torch.nan)
         return _rectified(rollouts, rows, scores, self.config, generator)
@@ -101,18 +101,20 @@ class Random(Baseline[RandomConfig]):
 
     requires = ("hidden",)
     kept = ("geoalign",)
+    on_device = True
 
     def __init__(self, config: RandomConfig | None = None, **settings: Any) -> None:
         super().__init__(config, **settings)
         self._geoalign = GeoAlign(self.config.geoalign)
 
     def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
-        asked = self._geoalign.curate(rollouts, generator=generator)
+        asked = moved(self._geoalign.curate(rollouts, generator=generator), "cpu")
+        rollouts = moved(rollouts, "cpu")
         rows = canonical_rows(rollouts)
-        scored = ~asked.scores[rows.order.to(asked.scores.device)].isnan()
+        scored = ~asked.scores[rows.order].isnan()
         count = int(scored.sum())
-        ranks = torch.randperm(count, generator=generator).to(scored.device)
-        scores = torch.full((len(rollouts),), torch.nan, device=scored.device)
+        ranks = torch.randperm(count, generator=generator)
+        scores = torch.full((len(rollouts),), torch.nan)
         scores[scored] = (ranks + 1).float() / max(count, 1)
         drawn = torch.zeros_like(scored)
         drawn[scored] = ranks >= count - int(asked.anomalous.sum())
@@ -239,12 +241,12 @@ class TieDetector(Baseline[TieDetectorConfig]):
 
     def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
         rows = canonical_rows(rollouts)
-        keys = torch.arange(len(rollouts)) if rollouts.response_keys is None else rollouts.response_keys.cpu()
+        keys = torch.arange(len(rollouts)) if rollouts.response_keys is None else rollouts.response_keys
         scores = torch.full((len(rollouts),), torch.nan)
         for group in groups_of(rollouts):
             tied = tied_extremes(group.rewards, keys[group.rows], self.config.tolerance)
             if tied is not None:
                 scores[group.rows] = tied.float()
-        scores = scores.to(rows.order.device)[rows.order]
+        scores = scores[rows.order]
         flags = Flags.of(scores == 1, ~scores.isnan())
         return rectify(rollouts, rows, scores, flags, strategy=self.config.strategy, generator=generator, metrics={})

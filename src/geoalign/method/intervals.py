@@ -69,22 +69,6 @@ def mean_interval(values: Float[np.ndarray, " n"], *, level: float = 0.95) -> In
     return Interval(mean, mean - reach, mean + reach)
 
 
-def jackknife(estimate: float, without: Sequence[float], *, level: float = 0.95) -> Interval:
-    """An estimate from G blocks of groups, with an interval by the estimates without each block.
-
-    The variance is (G - 1) / G sum (without_g - mean)^2, with Student's t on G - 1 degrees of freedom.
-
-    Args:
-        estimate: from all blocks.
-        without: G estimates, two at least, each from all blocks but one.
-    """
-    values = np.asarray(without)
-    count = len(values)
-    variance = (count - 1) / count * float(np.square(values - values.mean()).sum())
-    reach = t_quantile(level, count - 1) * variance**0.5
-    return Interval(estimate, estimate - reach, estimate + reach)
-
-
 def grouped_correlation(
     predictions: Float[np.ndarray, " n"],
     rewards: Float[np.ndarray, " n"],

@@ -13,7 +13,7 @@ from geoalign.lab.analysis.statistics import (
     share_interval,
     wilson_interval,
 )
-from geoalign.method.intervals import clustered_proportion, jackknife, mean_interval
+from geoalign.method.intervals import clustered_proportion, mean_interval
 
 
 def test_clustered_proportion_by_hand():
@@ -40,15 +40,6 @@ def test_mean_interval_by_hand():
     assert interval.high == pytest.approx(4.484138, abs=1e-5)
     assert math.isnan(mean_interval(np.array([1.0])).low)
     assert math.isnan(mean_interval(np.array([])).estimate)
-
-
-def test_jackknife_by_hand():
-    """Without each block 1, 2, 3: mean 2, variance 2/3 x (1 + 0 + 1) = 4/3; t on 2 degrees of freedom is 4.302653."""
-    interval = jackknife(2.5, [1.0, 2.0, 3.0])
-    reach = 4.302653 * (4 / 3) ** 0.5
-    assert interval.estimate == 2.5
-    assert interval.low == pytest.approx(2.5 - reach, rel=1e-5)
-    assert interval.high == pytest.approx(2.5 + reach, rel=1e-5)
 
 
 def test_paired_difference_by_hand():

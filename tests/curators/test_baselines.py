@@ -22,12 +22,6 @@ def test_s_grpo():
         SGRPO(flip_rate=0.5)
 
 
-def test_s_grpo_leaves_unscored_rewards_out_of_the_rate():
-    # 1 of 2 scored rewards is 1: t = (0.5 - 0.1) / 0.8 = 0.5; 0.8 * 0.25 / (0.5 * 0.5) = 0.8.
-    weights = SGRPO().curate(group([0.0, 1.0, math.nan])).weights
-    close(weights, [0.8, 0.8, 0.0], atol=1e-5)
-
-
 def test_dapo_filters_and_samples_nothing():
     rollouts = Rollouts(
         rewards=torch.tensor([1.0, 0, 1, 1, 0, 1, math.nan, 1]), groups=torch.tensor([0, 1, 0, 1, 2, 3, 3, 4])

@@ -12,7 +12,6 @@ from geoalign.method.distillation import (
     _backward,
     _batches,
     _groups_in_step,
-    block_of,
     distil,
     orientation,
 )
@@ -35,7 +34,7 @@ def projector(d=24, layers=3, seed=0, hidden_dim=16, output_dim=8):
     return made, new_probe(made.output_dim, draw)
 
 
-@pytest.mark.parametrize("layers", [1, 2, 3, 5])
+@pytest.mark.parametrize("layers", [1, 2, 5])
 def test_output_and_logit_equal_the_naive_ones(layers):
     _, _, states, pairs = prepared()
     net, probe = projector(layers=layers)
@@ -63,20 +62,6 @@ def test_gradients_equal_the_naive_ones(layers, monkeypatch):
     torch.testing.assert_close(mine.grad, theirs.grad, atol=1e-6, rtol=1e-4)
     for fast, naive in zip(net.parameters(), other.parameters(), strict=True):
         torch.testing.assert_close(fast.grad, naive.grad, atol=1e-6, rtol=1e-4)
-
-
-def test_more_pairs_at_a_time_on_an_accelerator():
-    assert [block_of(torch.device(name)) for name in ("cpu", "cuda")] == [2048, 8192]
-
-
-def test_loss_by_hand():
-    # One layer M(u) = u on R^2, probe (1, 0), u = (1, 0): softplus(-1) + softplus(-1) = 2 ln(1 + 1/e) = 0.626523.
-    net, _ = projector(d=2, layers=1, output_dim=2)
-    with torch.no_grad():
-        net.linears[0].weight.copy_(torch.eye(2))
-        net.linears[0].bias.zero_()
-    loss = naive_loss(net, torch.tensor([1.0, 0.0]), torch.tensor([[1.0, 0.0]])).detach()
-    assert float(loss) == pytest.approx(0.626523)
 
 
 def test_training_equals_the_naive_training():
@@ -174,11 +159,6 @@ def test_orientation_of_a_constant_probe_is_chance():
             linear.weight.zero_()
             linear.bias.fill_(1)
     assert orientation(net, probe.abs(), states, pairs).mean() == 0.5
-
-
-def test_widths_are_reduced_to_a_small_d():
-    net = Projector(6, ProjectorConfig(), None)
-    assert [tuple(linear.weight.shape) for linear in net.linears] == [(6, 6)] * 3
 
 
 def test_auto_thins_the_steps_of_large_groups(monkeypatch):

@@ -9,8 +9,7 @@ from jaxtyping import Bool, Float, Int
 from pydantic import Field
 from torch import Tensor
 
-from geoalign.curators.base import Baseline, moved
-from geoalign.curators.batches import canonical_rows, groups_of, reweighted
+from geoalign.curators.base import Baseline, canonical_rows, groups_of, moved, reweighted
 from geoalign.curators.geoalign import GeoAlign, GeoAlignConfig
 from geoalign.curators.rectifying import Flags, Strategy, TailConfig, flag_sparse_tail, rectify
 from geoalign.method.advantages import group_advantages

@@ -11,8 +11,7 @@ from jaxtyping import Float
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from geoalign.curators.base import Baseline, Curator, identity
-from geoalign.curators.batches import groups_of, reweighted, subset
+from geoalign.curators.base import Baseline, Curator, groups_of, identity, reweighted, subset
 from geoalign.curators.denoise.model import NoisyRows, believe, joined, noisy_rows
 from geoalign.method.advantages import group_advantages
 from geoalign.method.groups import canonical_order

@@ -10,8 +10,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from geoalign.curators.base import Baseline, identity
-from geoalign.curators.batches import canonical_rows
+from geoalign.curators.base import Baseline, canonical_rows, identity
 from geoalign.method.advantages import group_advantages
 from geoalign.method.groups import in_input_order
 from geoalign.settings import OpenShare, Positive, setting, settings

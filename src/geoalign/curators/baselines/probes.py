@@ -9,8 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from geoalign.curators.base import Baseline, identity
-from geoalign.curators.batches import canonical_rows, groups_of, half, subset
+from geoalign.curators.base import Baseline, canonical_rows, groups_of, half, identity, subset
 from geoalign.curators.denoise.ridge import RunningRidge
 from geoalign.curators.rectifying import Flags, Strategy, rectify
 from geoalign.errors import InputError
@@ -61,29 +60,21 @@ class NearestCentroid(Baseline[NearestCentroidConfig]):
             raise InputError(f"hidden: expected {self._sums.shape[1]} columns as earlier, got {hidden.shape[1]}")
         rows = canonical_order(rollouts.rewards, rollouts.groups, hidden)
         states = group_centred(hidden[rows.order], rows.group)
-        margin = self._margin(states)
-        self._add(states, rollouts.rewards[rows.order], rows.group)
-        if margin is None:
+        sums, counts, rewards = self._sums, self._counts, rollouts.rewards
+        unequal = group_advantages(rewards[rows.order], rows.group, scale="none") != 0
+        kinds = torch.stack([unequal & (rewards[rows.order] == kind) for kind in (0, 1)]).to(states)
+        self._sums = kinds @ states + (0 if sums is None else self.config.decay * sums)
+        self._counts = self.config.decay * counts + kinds.sum(dim=1)
+        if sums is None or not bool((counts > 0).all()):
             return identity(rollouts, {"judged": 0.0, "changed_rewards": 0.0})
-        margin, rewards = in_input_order(rows, margin.device)(margin), rollouts.rewards
+        failure, success = sums / counts[:, None]
+        # |x - success| - |x - failure|, above 0 for states nearer to the failures.
+        margin = (states - success).norm(dim=1) - (states - failure).norm(dim=1)
+        margin = in_input_order(rows, margin.device)(margin)
         scores = torch.where(rewards == 1, margin, -margin).masked_fill(rewards.isnan(), torch.nan)
         wrong = scores > 0
         unchanged = identity(rollouts, {"judged": 1.0, "changed_rewards": float(wrong.sum())})
         return replace(unchanged, rewards=torch.where(wrong, 1 - rewards, rewards), scores=scores, anomalous=wrong)
-
-    def _margin(self, states: Float[Tensor, "b d"]) -> Float[Tensor, " b"] | None:
-        """|x - success| - |x - failure|, above 0 for states nearer to the failures; None before there are both."""
-        if self._sums is None or not bool((self._counts > 0).all()):
-            return None
-        failure, success = self._sums / self._counts[:, None]
-        return (states - success).norm(dim=1) - (states - failure).norm(dim=1)
-
-    def _add(self, states: Float[Tensor, "b d"], rewards: Float[Tensor, " b"], group: Tensor) -> None:
-        unequal = group_advantages(rewards, group, scale="none") != 0
-        kinds = torch.stack([unequal & (rewards == 0), unequal & (rewards == 1)]).to(states)
-        earlier = 0 if self._sums is None else self.config.decay * self._sums
-        self._sums = kinds @ states + earlier
-        self._counts = self.config.decay * self._counts + kinds.sum(dim=1)
 
 
 class Predicting(Baseline[_Config]):

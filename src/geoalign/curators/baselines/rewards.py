@@ -12,8 +12,7 @@ from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor
 
-from geoalign.curators.base import Baseline, identity
-from geoalign.curators.batches import rows_by_group
+from geoalign.curators.base import Baseline, identity, rows_by_group
 from geoalign.errors import InputError
 from geoalign.method.intervals import mean_of
 from geoalign.settings import Count, Positive, setting, settings

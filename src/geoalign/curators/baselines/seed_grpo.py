@@ -11,8 +11,7 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 
-from geoalign.curators.base import Baseline
-from geoalign.curators.batches import reweighted, rows_by_group
+from geoalign.curators.base import Baseline, reweighted, rows_by_group
 from geoalign.errors import InputError
 from geoalign.method.intervals import mean_of
 from geoalign.settings import setting, settings

@@ -10,8 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from geoalign.curators.base import Baseline
-from geoalign.curators.batches import Group, groups_of, half, subset, taking
+from geoalign.curators.base import Baseline, Group, groups_of, half, subset, taking
 from geoalign.errors import InputError
 from geoalign.settings import Several, Share, setting, settings
 from geoalign.types import Curation, Rollouts
@@ -157,7 +156,7 @@ class CPPO(Subset[CPPOConfig]):
 
     Needs `advantages`: it acts after the advantage, so the kept rows bring the advantages of the whole group along. At
     least one row of a group is kept; rows without a reward are left out. Ties go by reward, then as in
-    `geoalign.curators.batches.tie_order`.
+    `geoalign.curators.base.tie_order`.
     """
 
     requires = ("advantages",)

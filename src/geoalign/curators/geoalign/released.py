@@ -17,8 +17,7 @@ from pydantic import model_validator
 from torch import Tensor, nn
 from torch.nn import functional
 
-from geoalign.curators.base import Baseline
-from geoalign.curators.batches import taking
+from geoalign.curators.base import Baseline, taking
 from geoalign.method.consensus import deviation_index
 from geoalign.method.density import cap_highest, floor_share, sparse_tail
 from geoalign.method.distillation import BLOCK

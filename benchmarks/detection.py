@@ -48,12 +48,11 @@ COLUMNS = {
     "pair count": "pair count",
     "distance to the mean": "distance to the group mean",
 }
-_MENDED = {"scoring": "cross_fit", "signed": True, "identical": "contradict"}
 # Label -> curator and settings; GeoAlign's are over the paper's.
 CURATOR_SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
     "grpo": ("grpo", {}),
     "geoalign, paper's": ("geoalign", {}),
-    "geoalign, mended": ("geoalign", _MENDED),
+    "geoalign, cross-fitted": ("geoalign", {"scoring": "cross_fit"}),
     "denoise": ("denoise", {}),
     "denoise, no geometry": ("denoise", {"geometry": "none"}),
     "denoise, permuted": ("denoise", {"geometry": "permuted"}),

@@ -19,7 +19,7 @@ import torch
 
 from benchmarks.detection import paper_settings
 from geoalign import GeoAlign, GeoAlignConfig, ProjectorConfig
-from geoalign.curators.geoalign.paired_batch import paired_batch
+from geoalign.curators.geoalign.curator import paired_batch
 from geoalign.curators.rectifying import TailConfig, flag_sparse_tail
 from geoalign.lab.analysis.detection import pair_counts
 from geoalign.lab.analysis.statistics import auroc
@@ -77,7 +77,7 @@ def trap(data: Batch, seed: int) -> Outcome:
     rollouts = data.rollouts
     assert rollouts.hidden is not None
     generator = torch.Generator().manual_seed(seed)
-    batch = paired_batch(rollouts, rollouts.hidden, top_m=None, margin_weighted=True, generator=generator)
+    batch = paired_batch(rollouts, rollouts.hidden, margin_weighted=True)
     rows, states, pairs = batch.rows, batch.states, batch.pairs
     groups = len(rows.sizes)
     held = torch.zeros(groups, dtype=torch.bool)

@@ -16,7 +16,7 @@ from geoalign.method import consensus as consensus_module
 
 # Stage -> owner and name of its function. Training is part of scoring, and taken off it.
 _STAGES: dict[str, tuple[Any, str]] = {
-    "pairs": (GeoAlign, "_prepare"),
+    "pairs": (curator_module, "paired_batch"),
     "training": (consensus_module, "distil"),
     "scoring": (GeoAlign, "_score"),
     "density": (curator_module, "flag_sparse_tail"),

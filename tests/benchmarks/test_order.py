@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 from benchmarks.wrong_rewards import group_orders
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 
@@ -24,6 +24,7 @@ def test_rows_without_a_score_are_left_out():
     assert group_orders(scores, right, np.array([0, 0, 0, 1, 1])) == {0: 1.0}
 
 
+@settings(max_examples=40)
 @given(st.lists(st.tuples(st.integers(0, 3), st.booleans(), st.integers(0, 4)), min_size=1, max_size=24))
 def test_order_is_that_of_all_pairs(rows):
     groups, right, scores = (np.array(column) for column in zip(*rows, strict=True))

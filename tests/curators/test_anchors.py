@@ -57,13 +57,6 @@ def test_anchors_stand_behind_the_batch_in_groups_of_their_own():
     assert joined.true_rewards is None
 
 
-def test_what_the_batch_says_itself_of_trust_and_donors_stays():
-    given = batch(trusted=torch.tensor([True, False, False, False]), donor_ok=torch.tensor([True, False, True, True]))
-    joined = with_anchors(given, anchor_rows())
-    assert joined.trusted.tolist() == [True, False, False, False, True, True, True]
-    assert joined.donor_ok.tolist() == [True, False, True, True, False, False, False]
-
-
 def made(source, scores=7, **changes):
     source = torch.tensor(source)
     values = {
@@ -135,18 +128,6 @@ def test_a_session_goes_on_with_its_own_anchors_alone(tmp_path):
     CurationSession(Denoise(), seed=0).save(path)
     with pytest.raises(InputError, match=r"sha256 none"):
         CurationSession(Denoise(), seed=0, anchors=anchors()).load(path, **words)
-
-
-def test_the_digest_is_of_the_content():
-    one = anchors()
-    assert one.digest() == anchors(groups=[5, 5]).digest()
-    for other in (
-        {"rewards": [0.0, 2.0]},
-        {"prompts": ["p", "q"]},
-        {"answers": ["1", None]},
-        {"truncated": [False, True]},
-    ):
-        assert anchors(**other).digest() != one.digest()
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from geoalign import CURATORS, Curator, Rollouts
-from geoalign.curators.anchors import Anchors, with_anchors
 from geoalign.curators.appeals import Appeals
 from geoalign.curators.base import identity
 from geoalign.curators.denoise import Denoise
@@ -63,13 +62,6 @@ def test_the_most_suspicious_rows_are_asked_about_within_the_budget():
     assert curation.metrics["appeals"] == curation.metrics["overturned"] == curation.metrics["anomalous"] == 3
 
 
-def test_the_inner_curator_learns_once_and_from_the_verdicts():
-    _, _, inner = asked_about(batch(), second=lambda rows: [0.5] * len(rows))
-    [learnt] = inner.seen
-    assert learnt.trusted.tolist() == [row in (2, 5) for row in range(8)]
-    assert learnt.rewards.tolist() == [1, 1, 0.5, 0, 1, 0.5, 0, 1]
-
-
 def test_one_of_identical_responses_is_asked_about_for_all():
     # Rows 0 to 2 hold one response, of which row 2 is the most suspicious; in the other group the key is another's.
     curation, asked, _ = asked_about(batch(), budget=2, response_keys=torch.tensor([1, 1, 1, 2, 1, 1, 3, 4]))
@@ -93,23 +85,6 @@ def test_what_the_second_verifier_cannot_score_stays_and_is_counted():
     assert (curation.metrics["appeals"], curation.metrics["appeals_unanswered"]) == (0, 2)
     with pytest.raises(InputError, match="expected 2 verdicts, got 1"):
         asked_about(batch(), second=lambda rows: [1.0])
-
-
-def test_anchors_are_never_asked_about():
-    anchors = Anchors(prompts=["p"] * 2, responses=["a", "b"], rewards=[0.0, 1.0], groups=[0, 0])
-    rows = Rollouts(rewards=torch.tensor(anchors.rewards), groups=anchors.group_numbers, answers=["1", "2"])
-    rollouts = batch()
-    asked = []
-    given = replace(rollouts, second_rewards=lambda rows: asked.extend(rows) or [0.0] * len(rows))
-    Appeals(curator=Denoise(geometry="none"), budget=20).curate(with_anchors(given, rows))
-    assert sorted(asked) == list(range(8))
-
-
-def test_a_batch_out_of_order_asks_about_the_same_rollouts():
-    rollouts = batch()
-    given = replace(rollouts, second_rewards=lambda rows: [row / 10 for row in rows])
-    taken = given.take(torch.tensor([6, 0, 3]))
-    assert taken.second_rewards([2, 0]) == [0.3, 0.6]
 
 
 def test_a_curator_that_reads_no_trusted_rows_is_refused():

@@ -8,10 +8,9 @@ from worked_groups import EQ, RB, RC, close, generator, group
 
 from geoalign import Rollouts, group_advantages
 from geoalign.curators.baselines.advantages import MCGRPO, SGRPO, QuantileBaseline
-from geoalign.curators.baselines.pf_ppo import PFPPOBestRandom, PFPPOBestWorst
 from geoalign.curators.baselines.rewards import PAR
 from geoalign.curators.baselines.seed_grpo import SeedGRPO, cosine_clusters
-from geoalign.curators.baselines.subsets import CPPO, GFPO, PODS, DAPOFilterOnly
+from geoalign.curators.baselines.subsets import CPPO, GFPO, PODS, DAPOFilterOnly, PFPPOBestRandom, PFPPOBestWorst
 from geoalign.errors import ConfigError, InputError
 
 
@@ -21,12 +20,6 @@ def test_s_grpo():
         close(SGRPO(flip_rate=0.1).curate(group([1.0] * k + [0.0] * (8 - k))).weights, [weight] * 8, atol=1e-5)
     with pytest.raises(ConfigError, match=r"less than 0\.5"):
         SGRPO(flip_rate=0.5)
-
-
-def test_s_grpo_leaves_unscored_rewards_out_of_the_rate():
-    # 1 of 2 scored rewards is 1: t = (0.5 - 0.1) / 0.8 = 0.5; 0.8 * 0.25 / (0.5 * 0.5) = 0.8.
-    weights = SGRPO().curate(group([0.0, 1.0, math.nan])).weights
-    close(weights, [0.8, 0.8, 0.0], atol=1e-5)
 
 
 def test_dapo_filters_and_samples_nothing():
@@ -84,7 +77,6 @@ def test_mc_grpo_where_the_deviation_is_zero():
     curation = MCGRPO().curate(group(RB))
     close(curation.advantages, [r / 0.518549 for r in RB], atol=1e-5)
     assert curation.metrics["zero_mad_groups"] == 1
-    close(MCGRPO(zero_mad="eps").curate(group(RB)).advantages, [1000 * r for r in RB], atol=1e-2)
     close(MCGRPO().curate(group(EQ)).advantages, [0.0] * 8)
 
 
@@ -101,16 +93,11 @@ def test_quantile_baseline():
 @pytest.mark.parametrize(
     ("rewards", "m", "kept", "variance"),
     [
-        (RB, 2, [1, 7], 0.5),
         (RB, 3, [1, 6, 7], 0.3333),
-        (RB, 4, [1, 2, 6, 7], 0.3333),
-        (RB, 5, [1, 2, 4, 0, 3], 0.3),
         (RB, 6, [1, 2, 4, 0, 3, 5], 0.3),
         (RC, 2, [1, 0], 0.32),
-        (RC, 3, [1, 6, 0], 0.19),
         (RC, 4, [1, 6, 5, 0], 0.166667),
-        (RC, 5, [1, 6, 3, 5, 0], 0.133),
-        (RC, 6, [1, 6, 4, 3, 5, 0], 0.116),
+        (RC, None, [1, 6, 5, 0], 0.166667),
         (EQ, 4, [0, 1, 2, 3], 0.0),
         ([0.0] * 7 + [1], 4, [7, 0, 1, 2], 0.25),
     ],
@@ -119,13 +106,6 @@ def test_pods(rewards, m, kept, variance):
     curation = PODS(m=m).curate(group(rewards))
     assert curation.source.tolist() == kept
     assert curation.rewards.var().item() == pytest.approx(variance, abs=5e-5)
-
-
-def test_pods_default_is_half_the_group():
-    assert len(PODS().curate(group(RC)).source) == 4
-    assert PODS().curate(group([0.0, 1, 2])).source.tolist() == [2, 0]
-    assert PODS().curate(group([0.0, 1])).source.tolist() == [0, 1]
-    assert PODS().curate(group([1.0])).source.tolist() == [0]
 
 
 def test_pods_finds_the_largest_variance_of_all_subsets():
@@ -158,9 +138,7 @@ def test_pods_leaves_out_rows_without_a_reward():
     ("slope", "rewards", "references", "expected"),
     [
         (1.0, RB, [0.5], [[0.377541, 0.622459][int(one)] for one in RB]),
-        (1.0, RB, [0.2, 0.5, 0.8], [[0.379244, 0.620756][int(one)] for one in RB]),
         (3.0, RB, [0.5], [[0.182426, 0.817574][int(one)] for one in RB]),
-        (1.0, RC, [0.5], [0.401312, 0.598688, 0.5, 0.450166, 0.549834, 0.425557, 0.574443, 0.475021]),
         (1.0, RC, [0.2, 0.5, 0.8], [0.402715, 0.597285, 0.5, 0.450895, 0.549105, 0.426634, 0.573366, 0.475389]),
         (1.0, [-3.0, 0, 2, 5], [-1.0, 0, 1, 2], [0.047827, 0.404801, 0.766107, 0.981356]),
     ],
@@ -189,13 +167,6 @@ def test_par_is_grpo_where_rewards_differ_by_little():
     assert steep > 0.02
 
 
-def test_par_is_no_op_on_binary_rewards_of_one_prompt():
-    """With one set of references per prompt two rewards stay two rewards: GRPO's scale takes the change out."""
-    rollouts = group(RB, reference_rewards=torch.full((8, 3), 0.3))
-    shaped = group_advantages(PAR().curate(rollouts).rewards, rollouts.groups)
-    torch.testing.assert_close(shaped, group_advantages(rollouts.rewards, rollouts.groups), atol=1e-5, rtol=0)
-
-
 def test_par_without_references_is_an_error():
     with pytest.raises(InputError, match=r"reference_rewards: expected Rollouts\(\.\.\., reference_rewards=\.\.\.\)"):
         PAR().curate(group(RB))
@@ -222,59 +193,30 @@ def frequencies(curator, rollouts, calls=250):
     return draws / draws.sum()
 
 
-def test_pf_ppo_paper_best_random():
+def test_pf_ppo():
     # 2000 draws: the standard error of a frequency of 1/2 is 0.011, that of 1/14 0.006.
     drawn = frequencies(PFPPOBestRandom(), group(RC))
     assert drawn[1] == pytest.approx(0.5, abs=0.03)
     assert drawn[torch.arange(8) != 1].tolist() == pytest.approx([0.071429] * 7, abs=0.02)
-
-
-def test_pf_ppo_paper_best_worst():
-    drawn = frequencies(PFPPOBestWorst(), group(RC))
-    assert drawn[[1, 0]].tolist() == pytest.approx([0.5, 0.5], abs=0.03)
+    drawn = frequencies(PFPPOBestWorst(), group(RC), calls=125)
+    assert drawn[[1, 0]].tolist() == pytest.approx([0.5, 0.5], abs=0.05)
     assert drawn[2:].sum() == 0
 
 
-def test_pf_ppo_paper_draws_one_of_the_tied_best():
+def test_pf_ppo_draws_one_of_the_tied_best():
     # Ones stand in rows 1, 2, 4: each is the best in a third of the calls: 1/3 * 1/2 + 2/3 * 1/14 = 0.214286.
-    drawn = frequencies(PFPPOBestRandom(), group(RB), calls=600)
-    assert drawn[[1, 2, 4]].tolist() == pytest.approx([0.214286] * 3, abs=0.03)
+    drawn = frequencies(PFPPOBestRandom(), group(RB))
+    assert drawn[[1, 2, 4]].tolist() == pytest.approx([0.214286] * 3, abs=0.04)
     # Of equal rewards the best and the worst are two rows, not one twice.
     equal = PFPPOBestWorst().curate(group(EQ), generator=generator(3)).source
     assert len(equal.unique()) == 2
 
 
-def test_pf_ppo_paper_keeps_places_and_takes_fewer_draws():
+def test_pf_ppo_keeps_places():
     curation = PFPPOBestRandom().curate(group(RC), generator=generator(5))
     drawn = curation.source.unique()
     assert torch.equal(curation.source[drawn], drawn)
     assert curation.metrics["replaced"] == 8 - len(drawn)
-    fewer = PFPPOBestRandom(draws=3).curate(group(RC), generator=generator(5))
-    assert len(fewer.source) == 3
-    assert len(PFPPOBestWorst(draws=8).curate(group(RC), generator=generator(5)).source) == 8
-    with pytest.raises(InputError, match="at most the 8 rollouts of a group, got 9 in group 17"):
-        PFPPOBestRandom(draws=9).curate(group(RC))
-
-
-@pytest.mark.parametrize(("rewards", "pair"), [(RB, [1, 0]), (RC, [1, 0]), (EQ, [0, 1])])
-def test_pf_ppo_filter_best_worst(rewards, pair):
-    rollouts = group(rewards)
-    curation = PFPPOBestWorst(mode="filter").curate(rollouts)
-    assert curation.source.tolist() == pair
-    if rewards is not EQ:
-        # GRPO on a pair of different rewards: +-(1/2 (r - s)) / (sqrt(1/2) (r - s)), always +-0.7071.
-        advantages = group_advantages(curation.rewards, rollouts.groups[curation.source])
-        close(advantages, [0.707106, -0.707106], atol=2e-6)
-
-
-def test_pf_ppo_filter_best_random():
-    seen = set()
-    for seed in range(60):
-        best, other = PFPPOBestRandom(mode="filter").curate(group(RB), generator=generator(seed)).source.tolist()
-        assert best == 1
-        seen.add(other)
-    assert seen == {0, 2, 3, 4, 5, 6, 7}
-    assert len(set(PFPPOBestRandom(mode="filter").curate(group(EQ), generator=generator()).source.tolist())) == 2
 
 
 ANSWERS = ["7", "5", "5", "3", "5", "7", "9", None]
@@ -308,9 +250,6 @@ def test_seed_grpo(answers, logprobs, entropy, code, linear):
 
 def test_seed_grpo_options():
     rollouts = group(RB, answers=ANSWERS, logprobs=torch.full((8,), -0.5))
-    # Clusters of 2, 3, 1, 1, 1 of 8: the mean of -log p is (log 4 + log 8/3 + 3 log 8) / 5 = 1.721089.
-    paper = SeedGRPO(entropy="paper").curate(rollouts)
-    assert paper.metrics["entropy"] == pytest.approx(1.721089, abs=1e-6)
     # 1 - 0.5 * 1.494175 / log 8 = 0.640727
     close(SeedGRPO(mode="paper_linear", alpha=0.5).curate(rollouts).weights, [0.640727] * 8)
     close(SeedGRPO(mode="paper_linear", alpha=9.0).curate(rollouts).weights, [0.0] * 8)
@@ -325,23 +264,6 @@ def test_seed_grpo_scales_each_group_by_its_own_entropy():
     )
     # Group 8: two clusters of 1/2, H = log 2 = H_max: 1 / (1 + 0.0417). Groups 3 (one cluster) and 1 (one row): 1.
     close(SeedGRPO().curate(rollouts).weights, [1.0, 0.959969, 1.0, 0.959969, 1.0])
-
-
-def test_seed_grpo_with_hidden_states():
-    # Directions at 0, 10, 20, 90 and 180 degrees: steps of 10 degrees (cosine 0.985) chain together, the rest do not.
-    angles = torch.tensor([0.0, 10, 20, 90, 180]).deg2rad()
-    hidden = torch.stack([angles.cos(), angles.sin()], dim=1)
-    # A second group of their opposites makes the mean of the batch zero.
-    rollouts = Rollouts(
-        rewards=torch.tensor([0.0, 1, 0, 1, 1] * 2),
-        groups=torch.arange(2).repeat_interleave(5),
-        hidden=torch.cat([hidden, -hidden]),
-        logprobs=torch.zeros(10),
-    )
-    curation = SeedGRPO(clusters="hidden", threshold=0.98).curate(rollouts)
-    assert curation.metrics["clusters"] == 3
-    # 3/5, 1/5, 1/5: -(0.6 log 0.6 + 0.4 log 0.2) = 0.950271
-    assert curation.metrics["entropy"] == pytest.approx(0.950271, abs=1e-6)
 
 
 @pytest.mark.parametrize("offset", [0.0, 300.0])
@@ -364,11 +286,6 @@ def test_seed_grpo_finds_the_meanings_of_states_with_a_large_common_offset(offse
     torch.testing.assert_close(by_state.weights, by_answer.weights)
     # As they come, the states of one group are all one cluster once the offset is large.
     assert (len(cosine_clusters(states[5], 0.95).unique()) == 1) == (offset > 0)
-
-
-def test_seed_grpo_takes_equal_states_for_one_meaning():
-    rollouts = group([0.0, 1, 1], hidden=torch.full((3, 4), 7.0), logprobs=torch.zeros(3))
-    assert SeedGRPO(clusters="hidden").curate(rollouts).metrics["clusters"] == 1
 
 
 def test_seed_grpo_refuses_infinite_log_probabilities():

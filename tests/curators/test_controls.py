@@ -6,7 +6,7 @@ from dataclasses import replace
 import torch
 from scipy.stats import chi2
 
-from geoalign import GeoAlign, GeoAlignConfig, Rollouts, group_advantages
+from geoalign import GeoAlign, GeoAlignConfig, Rollouts
 from geoalign.curators.controls import Oracle, PairCount, Random, RankTrim, RewardDistance, TieDetector, tied_extremes
 from geoalign.lab.bench.synthetic import synthetic_rollouts
 
@@ -58,8 +58,7 @@ def test_pair_count_settings_are_geoaligns():
     assert PairCount(strategy="zero_weight").curate(rollouts).weights[80] == 0
     assert 80 not in PairCount(strategy="drop").curate(rollouts).source.tolist()
     assert PairCount(strategy="amplify").curate(rollouts, generator=generator()).source.tolist().count(80) == 2
-    assert PairCount(top_m=1).curate(rollouts).scores[80] == 1
-    for name in ("alpha", "tail", "max_fraction", "min_scores", "strategy", "top_m"):
+    for name in ("alpha", "tail", "max_fraction", "min_scores", "strategy"):
         assert getattr(PairCount().config, name) == getattr(GeoAlignConfig(), name)
 
 
@@ -86,7 +85,7 @@ def test_random_draws_uniformly_from_the_scored_rows():
     rewards = rollouts.rewards.clone()
     rewards[:6] = 1.0  # the first group has no pair: its rows are unscored
     rollouts = replace(rollouts, rewards=rewards)
-    source, flagged, calls = generator(), torch.zeros(len(rollouts)), 60
+    source, flagged, calls = generator(), torch.zeros(len(rollouts)), 30
     for _ in range(calls):
         flagged += Random(geoalign=replace(GEOALIGN, projector=None)).curate(rollouts, generator=source).anomalous
     assert flagged[:6].sum() == 0
@@ -97,17 +96,6 @@ def test_random_draws_uniformly_from_the_scored_rows():
     spread = (flagged[6:] - calls * share).square().sum() / (calls * share * (1 - share))
     low, high = chi2.ppf([0.001, 0.999], 137)
     assert low < float(spread) * 137 / 138 < high
-
-
-def test_random_follows_the_strategy_and_the_start_of_its_geoalign():
-    rollouts = batches(1)[0]
-    zeroed = Random(geoalign=replace(GEOALIGN, strategy="zero_weight")).curate(rollouts, generator=generator())
-    assert torch.equal(zeroed.weights == 0, zeroed.anomalous)
-    for change in ({"start_step": 1}, {"observe_only": True}):
-        observed = Random(geoalign=replace(GEOALIGN, **change)).curate(rollouts, generator=generator())
-        assert observed.anomalous.any()
-        assert not observed.replaced.any()
-        assert observed.metrics["observed_only"] == 1
 
 
 def corrupted():
@@ -128,20 +116,6 @@ def test_oracle_replaces_exactly_the_corrupted_rows():
         assert curation.metrics["groups_without_donor"] == 1
         assert curation.scores.nan_to_num(-1).tolist() == [0, 1, 0, 1, 1, 0, 1, 1, -1, -1]
         assert curation.weights.tolist() == [1] * 8 + [0, 1]
-
-
-def test_oracle_has_no_cap_and_flags_nothing_clean():
-    true = torch.arange(40) % 2
-    wrong = true.clone().float()
-    wrong[:30:2] = 0.5
-    curation = Oracle(strategy="drop").curate(
-        Rollouts(rewards=wrong, groups=torch.zeros(40, dtype=torch.long), true_rewards=true.float())
-    )
-    assert len(curation.source) == 40 - 15
-    clean = Oracle().curate(
-        Rollouts(rewards=wrong, groups=torch.zeros(40, dtype=torch.long), true_rewards=wrong.double())
-    )
-    assert not clean.anomalous.any()
 
 
 def rollouts(*groups, keys=None):
@@ -166,33 +140,17 @@ def test_rank_trim_leaves_small_and_equal_groups_whole():
     assert curation.metrics["trimmed_rows"] == 2
 
 
-def test_rank_trim_leaves_the_advantages_of_the_others():
-    batch = rollouts([3.0, -9.0, 1.0, 5.0, 0.0, 2.0])
-    plain = group_advantages(batch.rewards, batch.groups)
-    curation = RankTrim().curate(batch)
-    trimmed = group_advantages(curation.rewards, batch.groups, weights=curation.weights)
-    assert torch.equal(trimmed, plain * torch.tensor([1.0, 0, 1, 0, 1, 1]))
-
-
 def test_ties_at_the_extremes():
     # Range 8, tolerance 0.008: 5.0 and 5.004 tie at the top; 1.0 and 1.0 tie in the middle, which says nothing; the
     # bottom, -3, stands alone.
     curation = TieDetector().curate(rollouts([1.0, 5.0, 1.0, -2.996, 5.004, 2.0]))
     assert curation.scores.tolist() == [0, 1, 0, 0, 1, 0]
     assert curation.weights.tolist() == [1, 0, 1, 1, 0, 1]
-
-
-def test_identical_responses_are_no_tie():
+    # Not of identical responses, and not where rewards have two values.
     group = [1.0, 5.0, 3.0, -3.0, 5.0, 2.0]
-    assert TieDetector().curate(rollouts(group)).anomalous.nonzero()[:, 0].tolist() == [1, 4]
     assert not TieDetector().curate(rollouts(group, keys=[0, 1, 2, 3, 1, 4])).anomalous.any()
     assert TieDetector().curate(rollouts(group, keys=[0, 1, 2, 3, 9, 4])).anomalous.sum() == 2
-
-
-def test_rewards_of_two_values_are_not_judged():
-    curation = TieDetector().curate(rollouts([0.0, 1.0, 1.0, 0.0], [2.0] * 4, [math.nan] * 2))
-    assert curation.scores.isnan().all()
-    assert curation.weights.tolist() == [1] * 8 + [0] * 2
+    assert TieDetector().curate(rollouts([0.0, 1.0, 1.0, 0.0], [math.nan] * 2)).scores.isnan().all()
 
 
 def test_both_ends_and_the_tolerance():

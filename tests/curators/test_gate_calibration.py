@@ -50,11 +50,11 @@ def judged(calls, kind, **settings):
 # not in 2.5%, it is (1.96 / 1.645)^2 = 1.42; two folds counted as if they were independent make it about 1.9.
 @pytest.mark.parametrize("kind", ["continuous", "binary"])
 def test_cross_fitted_raw_directions(kind):
-    assert judged(150, kind, scoring="cross_fit", projector=None).var() < 1.35
+    assert judged(100, kind, scoring="cross_fit", projector=None).var() < 1.35
 
 
 def test_a_warm_started_projector():
-    assert judged(100, "binary", scoring="cross_fit", projector=TINY).var() < 1.42
+    assert judged(60, "binary", scoring="cross_fit", projector=TINY).var() < 1.42
 
 
 @pytest.mark.slow
@@ -76,18 +76,6 @@ def test_the_gate_is_closed_on_noise_and_counts_one_fold():
         assert metrics["gate_closed"] == 1
         # 17 groups in two folds: nine in the first.
         assert sum(call.shape[1] for call in curator.state_dict()["gate"]) == 9 * calls
-
-
-def test_tied_rewards_make_no_consensus_of_noise():
-    # 32 x 16 rows of noise whose rewards tie: the m best and m worst of a group must not be chosen by their states.
-    draw = torch.Generator().manual_seed(0)
-    accuracies = []
-    for _ in range(20):
-        curator = GeoAlign(scoring="cross_fit", projector=None, top_m=2)
-        batch = noise("binary", draw, groups=32, size=16, d=128)
-        accuracies.append(curator.curate(batch, generator=draw).metrics["new_group_accuracy"])
-    assert abs(sum(accuracies) / 20 - 0.5) < 0.06
-    assert max(accuracies) < 0.76
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from geoalign import Rollouts
-from geoalign.curators.noise_corrected import NoiseCorrected
+from geoalign.curators.baselines.advantages import NoiseCorrected
 from geoalign.errors import ConfigError
 
 RATES = {"false_positive_rate": 0.1, "false_negative_rate": 0.3}
@@ -33,15 +33,6 @@ def test_backward_rewards():
     assert curation.advantages.tolist() == pytest.approx([2 / 3, -1, 2 / 3, -1, 2 / 3])
 
 
-@pytest.mark.parametrize(("wrong", "missed"), [(0.0, 0.0), (0.1, 0.3), (0.45, 0.2)])
-def test_forward_is_right_on_average(wrong, missed):
-    """Over the verdicts on a right and on a wrong row, weighted by their probabilities."""
-    rates = {"false_positive_rate": wrong, "false_negative_rate": missed}
-    one, zero = NoiseCorrected(**rates).curate(rollouts([1.0, 0.0])).advantages.tolist()
-    assert (1 - missed) * one + missed * zero == pytest.approx(0, abs=1e-7)
-    assert wrong * one + (1 - wrong) * zero == pytest.approx(-(1 - wrong - missed), abs=1e-7)
-
-
 def answered(flips, seed, groups=200, size=8):
     """Groups with one right answer, given by each row with probability 0.6, and verdicts flipped at (rho0, rho1)."""
     draw = torch.Generator().manual_seed(seed)
@@ -64,12 +55,6 @@ def test_estimated_rates():
     assert curation.metrics["false_negative_rate"] == pytest.approx(0.3, abs=0.03)
     assert curation.metrics["informedness"] == pytest.approx(0.6, abs=0.05)
     assert curation.advantages.max() == pytest.approx(curation.metrics["false_negative_rate"])
-
-
-def test_a_given_rate_stays_and_the_other_is_estimated():
-    curation = NoiseCorrected(false_positive_rate=0.2).curate(answered((0.1, 0.3), 0))
-    assert curation.metrics["false_positive_rate"] == 0.2
-    assert curation.metrics["false_negative_rate"] == pytest.approx(0.3, abs=0.05)
 
 
 def test_rates_of_which_nothing_is_known_change_nothing():

@@ -11,7 +11,6 @@ from geoalign.curators.geoalign.released import (
     GeoAlignReleasedConfig,
     ReleasedNetwork,
     _loss,
-    _released_odds,
 )
 from geoalign.errors import ConfigError
 from geoalign.lab.bench.synthetic import synthetic_rollouts
@@ -27,23 +26,12 @@ def curate(curator, seed=0, groups=24, size=8):
     return rollouts, curator.curate(rollouts, generator=torch.Generator().manual_seed(0))
 
 
-def test_odds_are_left_unnormalised():
-    # Every tied best 0.5, the others 0.1.
-    assert _released_odds(torch.tensor([1.0, 0.0, 1.0]), None).tolist() == pytest.approx([0.5, 0.1, 0.5])
-
-
 def test_loss_is_weighted_by_the_margin():
     # Sums of the projections 7, 5 and 2: softplus(-7) = .000911, softplus(-5) = .006715, softplus(-2) = .126928, and
     # softplus(0) = .693147 for each reversed pair, whose projection is zero. Margins 3, 1, 4: divided by 8.
     states, pairs = three_pairs((3.0, 1.0, 4.0))
     expected = (3 * 0.000911 + 1 * 0.006715 + 4 * 0.126928) / 8 + 0.693147
     assert float(_loss(plain_network(), states, pairs, None).detach()) == pytest.approx(expected, abs=1e-5)
-
-
-def test_fewer_than_the_minimum_flags_nothing():
-    _, curation = curate(small(), groups=12)
-    assert curation.metrics["scored_rollouts"] == 96
-    assert not curation.anomalous.any()
 
 
 def test_fallback_is_mean_plus_two_deviations():
@@ -131,10 +119,3 @@ def test_the_cap_is_a_share_of_all_rollouts():
     scores = torch.full((100,), math.nan)
     scores[:90] = torch.linspace(0, 1, 90) ** 3
     assert int(curator._flag(scores, 100).sum()) == 29
-
-
-def test_defaults_are_those_of_the_released_code():
-    config = GeoAlignReleasedConfig()
-    assert (config.min_epochs, config.max_epochs, config.batch_size, config.learning_rate) == (50, 100, 1024, 1e-4)
-    assert (config.max_fraction, config.min_scores, config.dropout, config.output_dim) == (0.2, 100, 0.1, 512)
-    assert (config.alpha, config.holdout, config.target_accuracy) == (0.05, 0.1, 0.95)

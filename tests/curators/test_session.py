@@ -10,7 +10,6 @@ from safetensors.torch import save_file
 from geoalign.curators.base import Curator, identity
 from geoalign.curators.baselines.subsets import PODS
 from geoalign.curators.checkpoint import load_state, save_state
-from geoalign.curators.controls import Random
 from geoalign.curators.geoalign import GeoAlign
 from geoalign.curators.session import STATE_FILE, CurationSession
 from geoalign.errors import ConfigError, InputError
@@ -95,15 +94,6 @@ def test_a_curation_of_another_batch_is_refused():
 
     with pytest.raises(InputError, match=r"Curation.scores: expected 32 rows, got 5"):
         CurationSession(Short(m=2), seed=0).curate(rollouts())
-
-
-def test_fields_that_nobody_brings():
-    assert session().missing_fields([]) == []
-
-    class Needy(Random):
-        requires = ("hidden", "answers", "true_rewards")
-
-    assert CurationSession(Needy(), seed=0).missing_fields(["answers"]) == ["true_rewards"]
 
 
 def test_round_trip(tmp_path):

@@ -70,19 +70,6 @@ def test_it_runs_from_a_config_file(installed):
     assert load_run_config(None, ["curator.type=clipped", "curator.limit=3"]).config.curator.limit == 3
 
 
-@pytest.mark.parametrize(
-    ("section", "words"),
-    [
-        ({"type": "clipped", "limt": 1}, r"curator\.limt: unknown key: expected curator\.limit"),
-        ({"type": "clipped", "limit": -1}, r"curator\.limit: expected greater than 0, got -1"),
-        ({"type": "cliped"}, r"curator\.type: expected one of .*clipped.*nearest: clipped"),
-    ],
-)
-def test_its_settings_are_checked_like_any_others(installed, section, words):
-    with pytest.raises(ConfigError, match=words):
-        parse_run_config({"curator": section})
-
-
 def test_it_is_gone_with_its_package():
     assert "clipped" not in CURATORS
     with pytest.raises(ConfigError, match=r"curator\.type: expected one of"):

@@ -70,12 +70,6 @@ def test_half_precision_is_averaged_in_float32():
     assert mean.item() == pytest.approx(300.5 / 301, rel=1e-6)
 
 
-def test_no_gradient():
-    states = STATES.clone().requires_grad_()
-    for position in ("final", "predicting", "mean"):
-        assert not response_states(states, torch.tensor([1, 1]), torch.tensor([2, 2]), position).requires_grad
-
-
 @pytest.mark.parametrize(
     ("start", "length", "position", "words"),
     [

@@ -41,14 +41,6 @@ def test_pointwise_spares_a_second_cluster_and_first_crossing_does_not():
     assert not crossing.flagged[:300].any()
 
 
-def test_no_sparse_point():
-    tail = sparse_tail(np.linspace(0, 1, 50), alpha=0.01)
-    assert not tail.flagged.any()
-    assert math.isnan(tail.threshold)
-    crossing = sparse_tail(np.linspace(0, 1, 50), alpha=0.01, tail="first_crossing")
-    assert not crossing.flagged.any()
-
-
 @pytest.mark.parametrize("scores", [[], [1.0], [2.0] * 40, [2.0 + 1e-9 * i for i in range(40)]])
 def test_no_density(scores):
     assert sparse_tail(np.array(scores), alpha=0.05) is None
@@ -62,13 +54,6 @@ def test_grid_and_exact_agree(monkeypatch):
     grid = sparse_tail(scores, alpha=0.05)
     assert exact.flagged.sum() > 20
     assert np.array_equal(exact.flagged, grid.flagged)
-
-
-def test_scale_and_shift_change_nothing():
-    scores = np.random.default_rng(2).gamma(1, 1, 300)
-    flagged = sparse_tail(scores, alpha=0.1).flagged
-    assert flagged.any()
-    assert np.array_equal(flagged, sparse_tail(7.3 * scores, alpha=0.1).flagged)
 
 
 def test_cap_keeps_the_highest():

@@ -11,11 +11,11 @@ from geoalign.method.pairs import centred_states, group_ranges, preference_pairs
 from geoalign.types import Rollouts
 
 
-def prepared(rewards, groups, hidden, top_m=None):
+def prepared(rewards, groups, hidden):
     rewards, groups, hidden = torch.tensor(rewards), torch.tensor(groups), torch.tensor(hidden)
     rows = canonical_order(rewards, groups, hidden)
     states, length = centred_states(hidden, rows)
-    pairs = preference_pairs(rewards[rows.order], rows, top_m=top_m)
+    pairs = preference_pairs(rewards[rows.order], rows)
     pairs, directed = with_distances(pairs, states, length, rows)
     return rows, states, pairs, directed
 
@@ -33,11 +33,6 @@ def test_pairs_by_hand():
     assert sorted(pairs.margin.tolist()) == [0.5, 0.5, 1.0]
 
 
-def test_nan_rewards_form_no_pair():
-    rows, _, pairs, _ = prepared([1.0, float("nan"), 0.0], [0, 0, 0], [[0.0, 1.0]] * 3)
-    assert by_input_row(rows, pairs) == [(0, 2)]
-
-
 def test_distances_by_hand():
     # 3-4-5 triangles; the states are divided by the batch's largest entry, 4, so the lengths are 5/4 and 0.
     rows, _, pairs, directed = prepared([1.0, 0.0, 0.0], [0, 0, 0], [[3.0, 4.0], [0.0, 0.0], [3.0, 4.0]])
@@ -53,27 +48,6 @@ def test_a_small_displacement_of_large_states_is_exact():
     *_, pairs, directed = prepared([0.0, 1.0], [0, 0], hidden.tolist())
     assert pairs.distance.tolist() == [pytest.approx(1 / 3001, rel=1e-3)]
     assert directed.all()
-
-
-def test_rounding_is_no_displacement():
-    hidden = torch.full((2, 64), 1.0)
-    hidden[1, 0] += 2e-7
-    *_, directed = prepared([0.0, 1.0], [0, 0], hidden.tolist())
-    assert not directed.any()
-
-
-def test_top_m_pairs_best_with_worst():
-    # Rewards 0..5, m = 2: winners {4, 5} against losers {0, 1}.
-    rows, _, pairs, _ = prepared([0.0, 1.0, 2.0, 3.0, 4.0, 5.0], [0] * 6, [[float(i), 1.0] for i in range(6)], top_m=2)
-    assert by_input_row(rows, pairs) == [(4, 0), (4, 1), (5, 0), (5, 1)]
-
-
-def test_top_m_counts_scored_rows_only():
-    # Of 0, 1, 2 and two unscored rows, m = 1 pairs the best scored row with the worst.
-    rows, _, pairs, _ = prepared(
-        [0.0, float("nan"), 2.0, 1.0, float("nan")], [0] * 5, [[float(i), 1.0] for i in range(5)], top_m=1
-    )
-    assert by_input_row(rows, pairs) == [(2, 0)]
 
 
 @settings(max_examples=40, deadline=None)

@@ -21,28 +21,18 @@ def test_odds_by_hand():
     assert best_random_odds(torch.tensor([0.4]), None).tolist() == [1.0]
 
 
-def test_tied_best_share_the_chance():
-    generator = torch.Generator().manual_seed(0)
-    seen = Counter(int(best_random_odds(torch.tensor([1.0, 0.0, 1.0]), generator).argmax()) for _ in range(400))
-    assert set(seen) == {0, 2}
-    # Binomial with p = 1/2, n = 400: four standard deviations are 40.
-    assert abs(seen[0] - 200) < 40
-
-
 def test_replace_frequencies():
     # One anomalous row, donors with rewards 3, 2, 1: expected shares 1/2, 1/4, 1/4.
     rewards, group = torch.tensor([9.0, 3.0, 2.0, 1.0]), torch.zeros(4, dtype=torch.long)
     generator = torch.Generator().manual_seed(1)
     seen = Counter()
-    for _ in range(2000):
+    for _ in range(800):
         source, without = replace(rewards, group, bools(0, size=4), bools(1, 2, 3, size=4), generator)
         assert without == 0
         assert source[1:].tolist() == [1, 2, 3]
         seen[int(source[0])] += 1
-    # Standard deviation at most sqrt(2000) / 2 = 22; five of them.
-    assert abs(seen[1] - 1000) < 112
-    assert abs(seen[2] - 500) < 112
-    assert abs(seen[3] - 500) < 112
+    # Standard deviation at most sqrt(800) / 2 = 14; five of them.
+    assert all(abs(seen[row] - count) < 71 for row, count in ((1, 400), (2, 200), (3, 200)))
 
 
 def test_replace_stays_in_the_group_and_counts_groups_without_donor():
@@ -69,11 +59,3 @@ def test_rows_with_partner():
     hit, without = rows_with_partner(group, bools(0, 2, 3, size=4), bools(1, size=4))
     assert hit.tolist() == [True, False, False, False]
     assert without == 1
-
-
-def test_nothing_anomalous():
-    group = torch.tensor([0, 0])
-    none = bools(size=2)
-    assert replace(torch.zeros(2), group, none, ~none, None)[0].tolist() == [0, 1]
-    assert amplify(group, none, ~none, None)[0].tolist() == [0, 1]
-    assert rows_with_partner(group, none, ~none)[1] == 0

@@ -12,8 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from geoalign.curators.anchors import check_reads_trusted
-from geoalign.curators.base import Curator, identity
-from geoalign.curators.batches import tie_order
+from geoalign.curators.base import Curator, identity, tie_order
 from geoalign.curators.registry import CURATORS, CuratorSection, CuratorSettings, make_curator
 from geoalign.errors import InputError
 from geoalign.settings import Count, setting, settings

@@ -66,7 +66,10 @@ def load_state(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise InputError(f"state: expected a whole safetensors file, got {error} in {path}") from error
     if _TREE not in metadata:
         raise InputError(f"state: expected the state of a curator, got a safetensors file without one: {path}")
-    return _from_tree(json.loads(metadata[_TREE]), tensors)
+    state: dict[str, Any] = json.loads(
+        metadata[_TREE], object_hook=lambda node: tensors[node[_TENSOR]] if set(node) == {_TENSOR} else node
+    )
+    return state
 
 
 def _to_tree(value: Any, where: str, tensors: dict[str, Tensor]) -> Any:
@@ -85,13 +88,3 @@ def _to_tree(value: Any, where: str, tensors: dict[str, Tensor]) -> Any:
     if value is None or isinstance(value, (str, bool, int, float)):
         return value
     raise InputError(f"{where}: expected a tensor, dict, list, str, number, bool or None, got {type(value).__name__}")
-
-
-def _from_tree(value: Any, tensors: dict[str, Tensor]) -> Any:
-    if isinstance(value, dict):
-        if set(value) == {_TENSOR}:
-            return tensors[value[_TENSOR]]
-        return {key: _from_tree(item, tensors) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_from_tree(item, tensors) for item in value]
-    return value

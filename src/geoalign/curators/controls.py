@@ -9,8 +9,7 @@ from jaxtyping import Bool, Float, Int
 from pydantic import Field
 from torch import Tensor
 
-from geoalign.curators.base import Baseline
-from geoalign.curators.batches import canonical_rows, groups_of, reweighted
+from geoalign.curators.base import Baseline, canonical_rows, groups_of, moved, reweighted
 from geoalign.curators.geoalign import GeoAlign, GeoAlignConfig
 from geoalign.curators.rectifying import Flags, Strategy, TailConfig, flag_sparse_tail, rectify
 from geoalign.method.advantages import group_advantages
@@ -34,10 +33,6 @@ class PairCountConfig(TailConfig):
 
     type: ClassVar[str] = "pair_count"
 
-    top_m: Count | None = setting(
-        default=None, help="Pair only the m best with the m worst rollouts of a group; null: all pairs."
-    )
-
 
 class PairCount(Baseline[PairCountConfig]):
     """GeoAlign with the number of strict pairs that a rollout is in for its score; no hidden state is looked at.
@@ -48,7 +43,7 @@ class PairCount(Baseline[PairCountConfig]):
 
     def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
         rows = canonical_rows(rollouts)
-        pairs = preference_pairs(rollouts.rewards[rows.order], rows, top_m=self.config.top_m, generator=generator)
+        pairs = preference_pairs(rollouts.rewards[rows.order], rows)
         counts = pair_count(pairs, len(rollouts))
         scores = counts.masked_fill(counts == 0, torch.nan)
         return _rectified(rollouts, rows, scores, self.config, generator, pairs=float(len(pairs)))
@@ -65,7 +60,7 @@ class RewardDistance(Baseline[RewardDistanceConfig]):
         rows = canonical_rows(rollouts)
         rewards = rollouts.rewards[rows.order]
         distance = group_advantages(rewards, rows.group, scale="none").abs().float()
-        unequal = torch.zeros(len(rows.sizes), dtype=torch.bool, device=rewards.device)
+        unequal = torch.zeros(len(rows.sizes), dtype=torch.bool)
         unequal[rows.group[distance > 0]] = True
         scores = distance.masked_fill(~unequal[rows.group] | rewards.isnan(), torch.nan)
         return _rectified(rollouts, rows, scores, self.config, generator)
@@ -105,18 +100,20 @@ class Random(Baseline[RandomConfig]):
 
     requires = ("hidden",)
     kept = ("geoalign",)
+    on_device = True
 
     def __init__(self, config: RandomConfig | None = None, **settings: Any) -> None:
         super().__init__(config, **settings)
         self._geoalign = GeoAlign(self.config.geoalign)
 
     def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
-        asked = self._geoalign.curate(rollouts, generator=generator)
+        asked = moved(self._geoalign.curate(rollouts, generator=generator), "cpu")
+        rollouts = moved(rollouts, "cpu")
         rows = canonical_rows(rollouts)
-        scored = ~asked.scores[rows.order.to(asked.scores.device)].isnan()
+        scored = ~asked.scores[rows.order].isnan()
         count = int(scored.sum())
-        ranks = torch.randperm(count, generator=generator).to(scored.device)
-        scores = torch.full((len(rollouts),), torch.nan, device=scored.device)
+        ranks = torch.randperm(count, generator=generator)
+        scores = torch.full((len(rollouts),), torch.nan)
         scores[scored] = (ranks + 1).float() / max(count, 1)
         drawn = torch.zeros_like(scored)
         drawn[scored] = ranks >= count - int(asked.anomalous.sum())
@@ -243,12 +240,12 @@ class TieDetector(Baseline[TieDetectorConfig]):
 
     def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
         rows = canonical_rows(rollouts)
-        keys = torch.arange(len(rollouts)) if rollouts.response_keys is None else rollouts.response_keys.cpu()
+        keys = torch.arange(len(rollouts)) if rollouts.response_keys is None else rollouts.response_keys
         scores = torch.full((len(rollouts),), torch.nan)
         for group in groups_of(rollouts):
             tied = tied_extremes(group.rewards, keys[group.rows], self.config.tolerance)
             if tied is not None:
                 scores[group.rows] = tied.float()
-        scores = scores.to(rows.order.device)[rows.order]
+        scores = scores[rows.order]
         flags = Flags.of(scores == 1, ~scores.isnan())
         return rectify(rollouts, rows, scores, flags, strategy=self.config.strategy, generator=generator, metrics={})

@@ -6,8 +6,6 @@ projector        the projector M and its probe, with the first layer on rollouts
 distillation     training the projector (Eq. 4)
 consensus        prototype, deviation, GDI (Eqs. 5 to 7), and what a training leaves behind
 scoring          every pair's cosine to its prototype; accuracy on groups never trained on
-consensus_gate   whether there is a consensus at all
-alignment        where a rollout stands along a prototype (`signed`)
 density          the density criterion
 rectification    what stands in the place of an anomalous rollout (Eq. 8)
 advantages       group-relative advantages (Eq. 9)

@@ -20,9 +20,6 @@ from geoalign.method.distillation import Distilled, block_of, distil, orientatio
 from geoalign.method.pairs import Pairs
 from geoalign.method.projector import Projector, ProjectorConfig, displacement
 
-# Looks at the held-out pairs without a higher accuracy after which training stops.
-PATIENCE = 3
-
 
 def prototype_weights(margins: Float[Tensor, " p"], margin_weighted: bool) -> Float[Tensor, " p"]:
     """Each pair's weight in the prototype: its margin (Eq. 5), relative to the largest, or 1."""
@@ -157,32 +154,13 @@ class ProjectedConsensus(Consensus):
         super().__init__()
         self.config = config
         self.probe: Tensor | None = None
-        self.projector = Projector(
-            d,
-            layers=config.layers,
-            hidden_dim=config.hidden_dim,
-            output_dim=config.output_dim,
-            generator=generator,
-        )
+        self.projector = Projector(d, config, generator)
 
     def fit(
         self, states: Tensor, offsets: Tensor, pairs: Pairs, generator: torch.Generator | None, *, scored: bool
     ) -> Distilled:
         self.projector.to(states.device)
-        distilled = distil(
-            self.projector,
-            states,
-            offsets,
-            pairs,
-            steps=self.config.steps,
-            learning_rate=self.config.learning_rate,
-            holdout=self.config.holdout,
-            target_accuracy=self.config.target_accuracy,
-            patience=PATIENCE if self.config.early_stop == "refit" else None,
-            refit=scored and self.config.early_stop == "refit",
-            groups_per_step=self.config.groups_per_step,
-            generator=generator,
-        )
+        distilled = distil(self.projector, states, offsets, pairs, self.config, generator, scored=scored)
         self.probe = distilled.probe
         return distilled
 

@@ -20,6 +20,11 @@ class Interval:
     high: float
 
 
+def mean_of(values: Sequence[float]) -> float:
+    """The mean, NaN without values."""
+    return sum(values) / len(values) if values else float("nan")
+
+
 @cache  # scipy takes a quarter of a millisecond, and a page asks ten thousand times
 def t_quantile(level: float, degrees: int) -> float:
     """Where the two-sided interval of this level ends, in standard errors: Student's t."""
@@ -62,22 +67,6 @@ def mean_interval(values: Float[np.ndarray, " n"], *, level: float = 0.95) -> In
         return Interval(mean, float("nan"), float("nan"))
     reach = t_quantile(level, len(finite) - 1) * float(finite.std(ddof=1) / np.sqrt(len(finite)))
     return Interval(mean, mean - reach, mean + reach)
-
-
-def jackknife(estimate: float, without: Sequence[float], *, level: float = 0.95) -> Interval:
-    """An estimate from G blocks of groups, with an interval by the estimates without each block.
-
-    The variance is (G - 1) / G sum (without_g - mean)^2, with Student's t on G - 1 degrees of freedom.
-
-    Args:
-        estimate: from all blocks.
-        without: G estimates, two at least, each from all blocks but one.
-    """
-    values = np.asarray(without)
-    count = len(values)
-    variance = (count - 1) / count * float(np.square(values - values.mean()).sum())
-    reach = t_quantile(level, count - 1) * variance**0.5
-    return Interval(estimate, estimate - reach, estimate + reach)
 
 
 def grouped_correlation(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -41,11 +41,6 @@ class Pairs:
         """The pairs named by an index, a mask or a slice."""
         return Pairs(self.winner[index], self.loser[index], self.group[index], self.margin[index], self.distance[index])
 
-    def joined(self, other: Pairs) -> Pairs:
-        """These pairs and then the others; no longer sorted by group."""
-        names = ("winner", "loser", "group", "margin", "distance")
-        return Pairs(*(torch.cat([getattr(self, name), getattr(other, name)]) for name in names))
-
     def blocks(self, size: int) -> Iterator[slice]:
         """Slices that cover all pairs, `size` at a time."""
         for start in range(0, len(self), size):
@@ -76,23 +71,8 @@ def centred_states(hidden: Float[Tensor, "b d"], rows: GroupedRows) -> tuple[Flo
     return states, length
 
 
-def preference_pairs(
-    rewards: Float[Tensor, " b"],
-    rows: GroupedRows,
-    *,
-    top_m: int | None = None,
-    generator: torch.Generator | None = None,
-) -> Pairs:
-    """All pairs (k, l) of one group with r_k > r_l (Eq. 3); NaN rewards form none.
-
-    Args:
-        rewards: [B] in sorted order.
-        top_m: pair only the m best with the m worst scored rollouts of each group; None: all. Which of several equal
-            rewards are among them is drawn: the canonical order tells them apart by their states, and choosing by it
-            would give all pairs a common direction.
-        generator: CPU generator of that draw; nothing is drawn without `top_m`.
-    """
-    worst, best = (None, None) if top_m is None else _extremes(rewards, rows, top_m, generator)
+def preference_pairs(rewards: Float[Tensor, " b"], rows: GroupedRows) -> Pairs:
+    """All pairs (k, l) of one group with r_k > r_l (Eq. 3), of rewards in sorted order; NaN rewards form none."""
     by_size = []
     for groups, size in _same_size_groups(rows):
         # Within a group rewards ascend, so a winner always stands right of its loser.
@@ -100,8 +80,6 @@ def preference_pairs(
         first = rows.offsets[groups][:, None]
         loser, winner = first + low, first + high
         strict = rewards[winner] > rewards[loser]
-        if worst is not None and best is not None:
-            strict &= worst[loser] & best[winner]
         by_size.append((winner[strict], loser[strict], groups[:, None].expand_as(strict)[strict]))
     if not by_size:
         empty = rows.order.new_empty(0)
@@ -112,20 +90,6 @@ def preference_pairs(
         winner, loser, group = winner[by_group], loser[by_group], group[by_group]
     margin = rewards[winner] - rewards[loser]
     return Pairs(winner, loser, group, margin, torch.full_like(margin, torch.nan))
-
-
-def _extremes(
-    rewards: Float[Tensor, " b"], rows: GroupedRows, count: int, generator: torch.Generator | None
-) -> tuple[Bool[Tensor, " b"], Bool[Tensor, " b"]]:
-    """[B] the `count` worst and [B] the `count` best scored rows of each group, ties broken by the draw."""
-    scored = ~rewards.isnan()
-    order = torch.randperm(len(rewards), generator=generator).to(rewards.device)
-    order = order[rewards[order].argsort(stable=True)]  # NaN last
-    order = order[rows.group[order].argsort(stable=True)]
-    rank = torch.empty_like(order)
-    rank[order] = torch.arange(len(order), device=order.device) - rows.offsets[rows.group]
-    size = torch.zeros_like(rows.sizes).index_add_(0, rows.group, scored.to(rows.sizes.dtype))[rows.group]
-    return scored & (rank < count), scored & (rank >= size - count)
 
 
 def with_distances(
@@ -151,8 +115,7 @@ def with_distances(
             first = rows.offsets[pairs.group[which]]
             distance[which] = table[local, pairs.winner[which] - first, pairs.loser[which] - first]
     scale = torch.maximum(length[pairs.winner], length[pairs.loser])
-    filled = Pairs(pairs.winner, pairs.loser, pairs.group, pairs.margin, distance)
-    return filled, distance > ZERO_DISPLACEMENT * scale
+    return replace(pairs, distance=distance), distance > ZERO_DISPLACEMENT * scale
 
 
 def group_ranges(offsets: Int[Tensor, " g1"], groups: Int[Tensor, " n"]) -> Int[Tensor, " m"]:

@@ -52,25 +52,16 @@ class ProjectorConfig:
 
 
 class Projector(nn.Module):
-    """An MLP of `layers` linear layers with ReLU between them, and none on the output.
+    """An MLP of `config.layers` linear layers with ReLU between them, and none on the output.
 
     Always float32, whatever torch's default dtype. Widths larger than d are reduced to d. Weights are drawn from
     `generator` (on the CPU, then moved), with the usual uniform bound 1 / sqrt(fan in).
     """
 
-    def __init__(
-        self, d: int, *, layers: int, hidden_dim: int, output_dim: int, generator: torch.Generator | None
-    ) -> None:
+    def __init__(self, d: int, config: ProjectorConfig, generator: torch.Generator | None) -> None:
         super().__init__()
-        sizes = [d] + [min(hidden_dim, d)] * (layers - 1) + [min(output_dim, d)]
-        linears: list[nn.Linear] = [
-            nn.utils.skip_init(nn.Linear, fan_in, fan_out, dtype=torch.float32) for fan_in, fan_out in pairwise(sizes)
-        ]
-        self.linears = nn.ModuleList(linears)
-        for linear in linears:
-            bound = 1 / math.sqrt(linear.in_features)
-            nn.init.uniform_(linear.weight, -bound, bound, generator=generator)
-            nn.init.uniform_(linear.bias, -bound, bound, generator=generator)
+        sizes = [d] + [min(config.hidden_dim, d)] * (config.layers - 1) + [min(config.output_dim, d)]
+        self.linears = nn.ModuleList(new_linear(*widths, generator) for widths in pairwise(sizes))
 
     @property
     def output_dim(self) -> int:
@@ -105,6 +96,15 @@ class Projector(nn.Module):
 
     def _linear(self, index: int) -> nn.Linear:
         return cast(nn.Linear, self.linears[index])
+
+
+def new_linear(fan_in: int, fan_out: int, generator: torch.Generator | None) -> nn.Linear:
+    """A linear layer in float32 on the CPU, its weights drawn from `generator`."""
+    linear = nn.utils.skip_init(nn.Linear, fan_in, fan_out, dtype=torch.float32)
+    bound = 1 / math.sqrt(fan_in)
+    nn.init.uniform_(linear.weight, -bound, bound, generator=generator)
+    nn.init.uniform_(linear.bias, -bound, bound, generator=generator)
+    return linear
 
 
 def new_probe(output_dim: int, generator: torch.Generator | None) -> Float[Tensor, " o"]:

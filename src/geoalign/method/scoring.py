@@ -5,9 +5,8 @@ on groups that it was never trained on.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
-import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -15,51 +14,35 @@ from torch import Tensor
 from geoalign.method.consensus import Consensus
 from geoalign.method.distillation import Distilled
 from geoalign.method.groups import GroupedRows
-from geoalign.method.intervals import Interval, clustered_proportion
+from geoalign.method.intervals import Interval, clustered_proportion, mean_of
 from geoalign.method.pairs import Pairs
 
 # Accuracies and deviations that only describe a fit are taken over at most this many pairs.
 JUDGED_PAIRS = 8192
-# What training says of itself, NaN where undefined.
-METRICS = (
-    "projector_steps",
-    "projector_loss",
-    "train_accuracy",
-    "heldout_pair_accuracy",
-    "train_deviation",
-    "new_group_accuracy",
-    "new_group_accuracy_low",
-    "new_group_accuracy_high",
-    "new_group_deviation",
-    "deviation_gap",
-)
 
 
-@dataclass(frozen=True, eq=False)
-class NewGroups:
+class NewGroups(NamedTuple):
     """Orientation accuracy on new groups, groups taken as independent, and the mean deviation there.
 
-    `right` and `total` are the pairs ordered rightly and all pairs, [G], group by group.
+    `counts` are [2, G] the pairs ordered rightly and all pairs of each group.
     """
 
     accuracy: Interval
     deviation: float
-    right: Float[np.ndarray, " g"]
-    total: Float[np.ndarray, " g"]
+    counts: Float[Tensor, "2 g"]
 
 
-UNKNOWN = NewGroups(Interval(torch.nan, torch.nan, torch.nan), torch.nan, np.zeros(0), np.zeros(0))
-
-
-@dataclass(frozen=True, eq=False)
-class ScoredPairs:
-    """[P] cosine of each pair to its prototype, the metrics named in METRICS, how new groups were judged, and [G] the
-    number of the consensus that each group was asked of (None: no group was)."""
+class ScoredPairs(NamedTuple):
+    """[P] cosine of each pair to its prototype, what training says of itself (NaN where undefined), and the `counts` of
+    new groups."""
 
     cosine: Float[Tensor, " p"]
     metrics: dict[str, float]
-    new_groups: NewGroups = UNKNOWN
-    fold: Int[Tensor, " g"] | None = None
+    counts: Float[Tensor, "2 g"]
+
+
+NO_GROUPS = torch.zeros(2, 0, dtype=torch.float64)
+UNKNOWN = NewGroups(Interval(torch.nan, torch.nan, torch.nan), torch.nan, NO_GROUPS)
 
 
 def score_in_sample(
@@ -85,7 +68,7 @@ def score_in_sample(
     consensus.train_deviation = float((1 - cosine).mean())
     accuracy = float(consensus.orientation(states, every_nth(pairs)).mean())
     metrics = _metrics([distilled], [accuracy], consensus.train_deviation, new, new.deviation - before)
-    return ScoredPairs(cosine, metrics, new, torch.zeros_like(rows.sizes))
+    return ScoredPairs(cosine, metrics, new.counts)
 
 
 def score_cross_fit(
@@ -101,10 +84,9 @@ def score_cross_fit(
     So every group is scored alike, and deviation and gap are those of groups never trained on. The accuracy on new
     groups is that of the first fold alone: two folds judge each other by nearly the same statistic (raw directions: the
     product of their prototypes), so both together would pass for twice the evidence that there is. Needs as many groups
-    with pairs as there are folds. Groups without a pair are of the first fold.
+    with pairs as there are folds.
     """
-    fold_of = fold_of_groups(pairs, len(rows.sizes), len(folds), generator).clamp(min=0)
-    fold = fold_of[pairs.group]
+    fold = fold_of_groups(pairs, len(rows.sizes), len(folds), generator)[pairs.group]
     cosine, right = torch.empty_like(weights), torch.empty_like(weights)
     distilled, accuracies, deviations = [], [], []
     for number, consensus in enumerate(folds):
@@ -120,13 +102,11 @@ def score_cross_fit(
         deviations.append(consensus.train_deviation)
         accuracies.append(float(consensus.orientation(states, some).mean()))
     counted = fold == 0
-    new = replace(
-        summarise_new_groups(right[counted], cosine[counted], pairs.take(counted)),
-        deviation=float((1 - cosine).mean()),
-    )
-    train_deviation = _mean(deviations)
+    new = summarise_new_groups(right[counted], cosine[counted], pairs.take(counted))
+    new = new._replace(deviation=float((1 - cosine).mean()))
+    train_deviation = mean_of(deviations)
     metrics = _metrics(distilled, accuracies, train_deviation, new, new.deviation - train_deviation)
-    return ScoredPairs(cosine, metrics, new, fold_of)
+    return ScoredPairs(cosine, metrics, new.counts)
 
 
 def _metrics(
@@ -137,23 +117,24 @@ def _metrics(
     gap: float,
 ) -> dict[str, float]:
     trained = [each for each in distilled if each is not None]
-    values = (
-        _mean([float(each.steps) for each in trained]) if trained else 0.0,
-        _mean([each.loss for each in trained]),
-        _mean(accuracies),
-        _mean([each.heldout_accuracy for each in trained]),
-        train_deviation,
-        new.accuracy.estimate,
-        new.accuracy.low,
-        new.accuracy.high,
-        new.deviation,
-        gap,
-    )
-    return dict(zip(METRICS, values, strict=True))
+    return {
+        "projector_steps": mean_of([float(each.steps) for each in trained]) if trained else 0.0,
+        "projector_loss": mean_of([each.loss for each in trained]),
+        "train_accuracy": mean_of(accuracies),
+        "heldout_pair_accuracy": mean_of([each.heldout_accuracy for each in trained]),
+        "train_deviation": train_deviation,
+        "new_group_accuracy": new.accuracy.estimate,
+        "new_group_accuracy_low": new.accuracy.low,
+        "new_group_accuracy_high": new.accuracy.high,
+        "new_group_deviation": new.deviation,
+        "deviation_gap": gap,
+    }
 
 
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values) if values else torch.nan
+def unscored(pairs: Pairs) -> ScoredPairs:
+    """Of pairs that nothing could be trained on: all NaN."""
+    metrics = dict.fromkeys(_metrics([], [], torch.nan, UNKNOWN, torch.nan), torch.nan)
+    return ScoredPairs(torch.full_like(pairs.distance, torch.nan), metrics, NO_GROUPS)
 
 
 def summarise_new_groups(right: Float[Tensor, " p"], cosine: Float[Tensor, " p"], pairs: Pairs) -> NewGroups:
@@ -161,9 +142,8 @@ def summarise_new_groups(right: Float[Tensor, " p"], cosine: Float[Tensor, " p"]
     _, member = pairs.group.unique_consecutive(return_inverse=True)
     groups = int(member[-1]) + 1
     per_group = torch.zeros(groups, device=right.device).index_add_(0, member, right)
-    total = torch.bincount(member, minlength=groups).to(right.dtype)
-    counts = per_group.cpu().numpy(), total.cpu().numpy()
-    return NewGroups(clustered_proportion(*counts), float((1 - cosine).mean()), *counts)
+    counts = torch.stack([per_group, torch.bincount(member, minlength=groups).to(right.dtype)]).cpu()
+    return NewGroups(clustered_proportion(*counts.numpy()), float((1 - cosine).mean()), counts.double())
 
 
 def judge_new_groups(

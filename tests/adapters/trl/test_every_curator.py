@@ -7,10 +7,9 @@ from trl_parts import Recording, digits, model, same_weights, trainer, weights_o
 from geoalign import CURATORS, GeoAlign, GeoAlignConfig
 from geoalign.curators.anchors import Anchors
 from geoalign.curators.baselines.advantages import SGRPO
-from geoalign.curators.baselines.pf_ppo import PFPPOBestRandomConfig
 from geoalign.curators.baselines.rewards import PAR, PARConfig
 from geoalign.curators.baselines.seed_grpo import SeedGRPO
-from geoalign.curators.baselines.subsets import CPPO, PODS
+from geoalign.curators.baselines.subsets import CPPO, PODS, PODSConfig
 from geoalign.curators.chain import Chain
 from geoalign.errors import UnsupportedError
 from geoalign.method.advantages import group_advantages
@@ -26,7 +25,7 @@ SETTINGS = {
     "denoise": {"level": 0.01},
     "appeals": {"budget": 3},
     "noise_corrected": {"false_positive_rate": 0.1, "false_negative_rate": 0.2},
-    "chain": {"members": (PARConfig(), PFPPOBestRandomConfig(draws=3))},
+    "chain": {"members": (PARConfig(), PODSConfig(m=3))},
 }
 BINARY = (
     "s_grpo",
@@ -40,7 +39,6 @@ BINARY = (
 )
 MADE = {name: (lambda name=name: CURATORS[name](**SETTINGS.get(name, {}))) for name in CURATORS}
 MADE |= {
-    "pf_ppo_br filter": lambda: CURATORS["pf_ppo_br"](mode="filter"),
     "seed_grpo then quantile": lambda: Chain([SeedGRPO(alpha=0.5), CURATORS["quantile"]()]),
     "gfpo by token": lambda: CURATORS["gfpo"](by="token_efficiency"),
     "mc_grpo of three": lambda: Chain([PODS(m=3), CURATORS["mc_grpo"]()]),

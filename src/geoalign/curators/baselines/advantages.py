@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Float
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor
 
-from geoalign.curators.base import Baseline, Curator, identity
-from geoalign.curators.batches import groups_of, mean_of, reweighted, subset
-from geoalign.settings import OpenShare, Positive, setting, settings
+from geoalign.curators.base import Baseline, Curator, groups_of, identity, reweighted, subset
+from geoalign.curators.denoise.model import NoisyRows, believe, joined, noisy_rows
+from geoalign.method.advantages import group_advantages
+from geoalign.method.groups import canonical_order
+from geoalign.method.intervals import mean_of
+from geoalign.settings import Count, OpenShare, Positive, Share, setting, settings
 from geoalign.types import Curation, Rollouts
 
 
@@ -31,20 +34,11 @@ class GRPO(Curator[IdentityConfig]):
         return identity(rollouts)
 
 
-def no_advantages(rollouts: Rollouts) -> Float[Tensor, " b"]:
-    """[B] zeros on the CPU to write advantages into."""
-    return torch.zeros(len(rollouts), dtype=rollouts.rewards.dtype)
-
-
 @settings
 class MCGRPOConfig:
     type: ClassVar[str] = "mc_grpo"
 
     eps: Positive = setting(default=1e-3, help="Added to the median absolute deviation (the released code's value).")
-    zero_mad: Literal["std", "eps"] = setting(
-        default="std",
-        help="Scale where the MAD is 0: the standard deviation, or eps alone, as in the released code.",
-    )
     drop_median: bool = setting(default=True, help="Leave the median rollout of an odd group out of the update.")
 
 
@@ -54,45 +48,33 @@ def median(values: Float[Tensor, " n"]) -> Float[Tensor, ""]:
     return (ascending[(len(values) - 1) // 2] + ascending[len(values) // 2]) / 2
 
 
-def median_advantages(
-    rewards: Float[Tensor, " n"], *, eps: float, zero_mad: Literal["std", "eps"]
-) -> tuple[Float[Tensor, " n"], bool]:
-    """A = (r - median) / (MAD + eps) of different rewards, and whether the MAD was 0.
-
-    That it is where more than half of the rewards are equal (binary rewards: always, but for an even split). The
-    standard deviation stands in for it then, or (`zero_mad="eps"`, as released) nothing: advantages of size 1 / eps.
-    """
-    centred = rewards - median(rewards)
-    scale = median(centred.abs())
-    without = bool(scale == 0)
-    if without and zero_mad == "std":
-        scale = rewards.std()
-    return centred / (scale + eps), without
-
-
 class MCGRPO(Baseline[MCGRPOConfig]):
     """Median-centred GRPO (arXiv 2601.22582): A = (r - median) / (MAD + eps), given as `advantages`.
 
     In a group with an odd number of rewards one rollout IS the median and has advantage 0; it leaves the update (the
     paper draws one rollout more for it), unless `drop_median` is off. Groups of one or of equal rewards have advantage
-    0 and stay whole. Rows without a reward have advantage and weight 0.
+    0 and stay whole. Rows without a reward have advantage and weight 0. Where the MAD is 0, as it is where more than
+    half of the rewards are equal, the standard deviation stands in for it (the released code: nothing).
     """
 
     def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
-        advantages, stays = no_advantages(rollouts), torch.ones(len(rollouts), dtype=torch.bool)
+        advantages, stays = torch.zeros_like(rollouts.rewards), torch.ones(len(rollouts), dtype=torch.bool)
         zero = 0
         for group in groups_of(rollouts):
             if not group.varies:
                 continue
-            given, without = median_advantages(group.rewards, eps=self.config.eps, zero_mad=self.config.zero_mad)
-            advantages[group.rows] = given
+            centred = group.rewards - median(group.rewards)
+            scale = median(centred.abs())
+            if without := bool(scale == 0):
+                scale = group.rewards.std()
+            advantages[group.rows] = centred / (scale + self.config.eps)
             zero += without
             if self.config.drop_median and len(group.rows) % 2:
                 pivot = (group.rewards == median(group.rewards)).nonzero()[0, 0]
                 stays[group.rows[pivot]] = False
         metrics = {"zero_mad_groups": float(zero), "medians_left_out": float((~stays).sum())}
         if bool(stays.all()):
-            return replace(identity(rollouts, metrics), advantages=advantages.to(rollouts.rewards.device))
+            return replace(identity(rollouts, metrics), advantages=advantages)
         return subset(rollouts, [stays.nonzero()[:, 0]], metrics, advantages=advantages)
 
 
@@ -122,15 +104,13 @@ class QuantileBaseline(Baseline[QuantileBaselineConfig]):
     """
 
     def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
-        advantages = no_advantages(rollouts)
+        advantages = torch.zeros_like(rollouts.rewards)
         for group in groups_of(rollouts):
             if group.varies:
                 centred = group.rewards - lower_quantile(group.rewards, self.config.quantile)
-                advantages[group.rows] = (
-                    centred / (group.rewards.std() + 1e-6) if self.config.scale == "std" else centred
-                )
-        metrics = {"zero_advantages": float((advantages == 0).sum())}
-        return replace(identity(rollouts, metrics), advantages=advantages.to(rollouts.rewards.device))
+                by = group.rewards.std() + 1e-6 if self.config.scale == "std" else 1
+                advantages[group.rows] = centred / by
+        return replace(identity(rollouts, {"zero_advantages": float((advantages == 0).sum())}), advantages=advantages)
 
 
 # The paper's constant under both roots.
@@ -177,3 +157,87 @@ class SGRPO(Baseline[SGRPOConfig]):
             weights[group.rows] = weight
         metrics = {"group_weight": mean_of(of_groups.tolist()), "zero_weight_groups": float((of_groups == 0).sum())}
         return reweighted(rollouts, weights, metrics)
+
+
+@settings
+class NoiseCorrectedConfig:
+    type: ClassVar[str] = "noise_corrected"
+
+    correction: Literal["forward", "backward"] = setting(
+        default="forward", help="Weights in the advantage's place, or unbiased rewards without the group's deviation."
+    )
+    false_positive_rate: Share | None = setting(
+        default=None, help="Share rho0 of wrong rows with reward 1; null: estimated."
+    )
+    false_negative_rate: Share | None = setting(
+        default=None, help="Share rho1 of right rows with reward 0; null: estimated."
+    )
+    window: Count = setting(default=10, help="Batches that the rates are estimated from.")
+
+    @model_validator(mode="after")
+    def _better_than_chance(self) -> NoiseCorrectedConfig:
+        wrong, missed = self.false_positive_rate, self.false_negative_rate
+        if wrong is not None and missed is not None and wrong + missed >= 1:
+            raise ValueError(f"false_negative_rate: expected below 1 - false_positive_rate = {1 - wrong}, got {missed}")
+        return self
+
+
+class NoiseCorrected(Baseline[NoiseCorrectedConfig]):
+    """Corrects GRPO for binary rewards that are flipped at class-wise rates (arXiv 2510.00915, 2510.18924).
+
+    With rho0 = P(r = 1 | wrong) and rho1 = P(r = 0 | right): `forward` returns the advantages rho1 where r = 1 and
+    rho1 - 1 where r = 0, without a baseline, so that groups of equal rewards have advantages too; `backward` returns
+    those of (r - rho0) / (1 - rho0 - rho1) minus the group's mean. Divided by the group's deviation the latter are
+    plain GRPO's, which no correction with one pair of rates changes, so they are not divided.
+
+    Rates that are not given are estimated from answers and identical responses over the last `window` batches
+    (`geoalign.curators.denoise.model`). Where they cannot be, or J = 1 - rho0 - rho1 = TPR - FPR is
+    not above 0, the batch stays as it is: J > 0 is what learning from noisy verdicts takes (arXiv 2601.04411); it is
+    among the metrics.
+
+    Heeds `answers` and `response_keys`, if a rate is estimated.
+    """
+
+    binary = True
+    kept = ("past",)
+
+    def __init__(self, config: NoiseCorrectedConfig | None = None, **settings: Any) -> None:
+        super().__init__(config, **settings)
+        if None in (self.config.false_positive_rate, self.config.false_negative_rate):
+            self.optional = ("answers", "response_keys")
+        # The rows (`NoisyRows`) of the batches that the next one's rates are estimated from.
+        self._past: list[dict[str, Any]] = []
+
+    def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
+        false_positive, false_negative = self._rates(rollouts)
+        informedness = 1 - false_positive - false_negative
+        metrics = {
+            "false_positive_rate": false_positive,
+            "false_negative_rate": false_negative,
+            "informedness": informedness,
+            "corrected": float(informedness > 0),
+        }
+        unchanged, rewards = identity(rollouts, metrics), rollouts.rewards
+        if not informedness > 0:
+            return unchanged
+        if self.config.correction == "forward":
+            # Over verdicts on right rows the mean is rho1 (1 - rho1) + (rho1 - 1) rho1 = 0, on wrong ones rho0 rho1 +
+            # (1 - rho0)(rho1 - 1) = -(1 - rho0 - rho1): so many times the true reward with baseline 1, whatever rho0.
+            advantages = torch.where(rewards == 1, false_negative, false_negative - 1).to(rewards)
+            return replace(unchanged, advantages=advantages.masked_fill(rewards.isnan(), 0))
+        unbiased = (rewards - false_positive) / informedness
+        return replace(unchanged, advantages=group_advantages(unbiased, rollouts.groups, scale="none"))
+
+    def _rates(self, rollouts: Rollouts) -> tuple[float, float]:
+        """rho0 and rho1, NaN where one is neither given nor to be estimated."""
+        estimated: dict[str, float] = {}
+        if self.optional:
+            rows = noisy_rows(rollouts, canonical_order(rollouts.rewards, rollouts.groups), answers=True)
+            self._past = [*self._past, dict(vars(rows))][-self.config.window :]
+            window = joined([NoisyRows(**rows) for rows in self._past], 1.0)
+            estimated = believe(window, None, least_slope=1.0).metrics
+        wrong, missed = self.config.false_positive_rate, self.config.false_negative_rate
+        return (
+            estimated.get("false_positive_rate", math.nan) if wrong is None else wrong,
+            1 - estimated.get("true_positive_rate", math.nan) if missed is None else missed,
+        )

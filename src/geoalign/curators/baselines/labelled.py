@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from dataclasses import replace
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from geoalign.curators.base import Baseline, identity
-from geoalign.curators.batches import canonical_rows
+from geoalign.curators.base import Baseline, canonical_rows, identity
 from geoalign.method.advantages import group_advantages
 from geoalign.method.groups import in_input_order
 from geoalign.settings import OpenShare, Positive, setting, settings
@@ -20,9 +19,8 @@ from geoalign.types import Curation, Rollouts
 _NEWTON_STEPS = 30
 
 
-@dataclass(frozen=True, eq=False)
-class Labelled:
-    """A batch in canonical order, in float64 on the CPU."""
+class Labelled(NamedTuple):
+    """A batch in canonical order, in float64."""
 
     states: Float[Tensor, "b d"]  # standardised by the trusted rows' mean and standard deviation
     trusted: Bool[Tensor, " b"]  # scored rows whose reward is known to be true
@@ -34,13 +32,12 @@ def labelled(rollouts: Rollouts, order: Tensor) -> Labelled | None:
     """The batch as the probes read it; None without trusted rows of either kind, from which nothing can be learnt."""
     assert rollouts.trusted is not None
     assert rollouts.hidden is not None
-    order = order.cpu()
-    rewards = rollouts.rewards.cpu().double()[order]
-    trusted = rollouts.trusted.cpu()[order] & ~rewards.isnan()
+    rewards = rollouts.rewards.double()[order]
+    trusted = rollouts.trusted[order] & ~rewards.isnan()
     known = rewards[trusted]
     if not len(known) or bool((known == known[0]).all()):
         return None
-    states = rollouts.hidden.cpu().double()[order]
+    states = rollouts.hidden.double()[order]
     spread = states[trusted].std(dim=0, correction=0)
     # A column that is constant in the labelled rows says nothing.
     states = (states - states[trusted].mean(dim=0)) / spread.where(spread > 1e-6, torch.inf)
@@ -122,8 +119,8 @@ class LabelledProbe(Baseline[LabelledProbeConfig]):
         silent = batch.trusted | batch.unscored
         scores = torch.where(batch.bad, -odds, odds).masked_fill(silent, torch.nan).float()
         hit = ~silent & ~batch.bad & (odds > math.log(self.config.threshold / (1 - self.config.threshold)))
-        place, back = rows.order.device, in_input_order(rows, rollouts.rewards.device)
-        scores, hit, silent, odds = (back(each.to(place)) for each in (scores, hit, silent, odds))
+        back = in_input_order(rows, rows.order.device)
+        scores, hit, silent, odds = (back(each) for each in (scores, hit, silent, odds))
         judged = replace(unchanged, scores=scores, anomalous=hit).with_metrics(anomalous=float(hit.sum()))
         if self.config.strategy == "penalty":
             lowered = rollouts.rewards - (self.config.coefficient * torch.sigmoid(odds)).to(rollouts.rewards)
@@ -172,9 +169,9 @@ class ConceptScore(Baseline[ConceptScoreConfig]):
         if not float(spread) > 0:
             return unchanged
         along = (along / spread).masked_fill(~open_rows, torch.nan)
-        subtracted = self.config.coefficient * group_advantages(along, rows.group.cpu(), scale="none")
-        place, back = rows.order.device, in_input_order(rows, rollouts.rewards.device)
+        subtracted = self.config.coefficient * group_advantages(along, rows.group, scale="none")
+        back = in_input_order(rows, rows.order.device)
         given = group_advantages(rollouts.rewards, rollouts.groups)
         # Where there is no advantage, in groups of equal rewards, there is none to modify.
-        subtracted = back(subtracted.to(place)).to(given).masked_fill(given == 0, 0.0)
-        return replace(unchanged, scores=back(along.to(place)).float(), advantages=given - subtracted)
+        subtracted = back(subtracted).to(given).masked_fill(given == 0, 0.0)
+        return replace(unchanged, scores=back(along).float(), advantages=given - subtracted)

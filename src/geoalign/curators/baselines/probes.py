@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from geoalign.curators.base import Baseline, identity
-from geoalign.curators.batches import canonical_rows, groups_of, half, subset
-from geoalign.curators.predicting import Predicting
+from geoalign.curators.base import Baseline, canonical_rows, groups_of, half, identity, subset
+from geoalign.curators.denoise.ridge import RunningRidge
 from geoalign.curators.rectifying import Flags, Strategy, rectify
 from geoalign.errors import InputError
 from geoalign.method.advantages import group_advantages
-from geoalign.method.groups import canonical_order, group_centred, in_input_order
+from geoalign.method.groups import GroupedRows, canonical_order, content_folds, group_centred, in_input_order
 from geoalign.settings import PositiveShare, Several, setting, settings
 from geoalign.types import Curation, Rollouts
+
+_Config = TypeVar("_Config")
 
 
 @settings
@@ -58,30 +59,52 @@ class NearestCentroid(Baseline[NearestCentroidConfig]):
         if self._sums is not None and self._sums.shape[1] != hidden.shape[1]:
             raise InputError(f"hidden: expected {self._sums.shape[1]} columns as earlier, got {hidden.shape[1]}")
         rows = canonical_order(rollouts.rewards, rollouts.groups, hidden)
-        states = group_centred(hidden[rows.order.to(hidden.device)], rows.group.to(hidden.device))
-        margin = self._margin(states)
-        self._add(states, rollouts.rewards[rows.order].to(hidden.device), rows.group.to(hidden.device))
-        if margin is None:
+        states = group_centred(hidden[rows.order], rows.group)
+        sums, counts, rewards = self._sums, self._counts, rollouts.rewards
+        unequal = group_advantages(rewards[rows.order], rows.group, scale="none") != 0
+        kinds = torch.stack([unequal & (rewards[rows.order] == kind) for kind in (0, 1)]).to(states)
+        self._sums = kinds @ states + (0 if sums is None else self.config.decay * sums)
+        self._counts = self.config.decay * counts + kinds.sum(dim=1)
+        if sums is None or not bool((counts > 0).all()):
             return identity(rollouts, {"judged": 0.0, "changed_rewards": 0.0})
-        margin, rewards = in_input_order(rows, rollouts.rewards.device)(margin), rollouts.rewards
+        failure, success = sums / counts[:, None]
+        # |x - success| - |x - failure|, above 0 for states nearer to the failures.
+        margin = (states - success).norm(dim=1) - (states - failure).norm(dim=1)
+        margin = in_input_order(rows, margin.device)(margin)
         scores = torch.where(rewards == 1, margin, -margin).masked_fill(rewards.isnan(), torch.nan)
         wrong = scores > 0
         unchanged = identity(rollouts, {"judged": 1.0, "changed_rewards": float(wrong.sum())})
         return replace(unchanged, rewards=torch.where(wrong, 1 - rewards, rewards), scores=scores, anomalous=wrong)
 
-    def _margin(self, states: Float[Tensor, "b d"]) -> Float[Tensor, " b"] | None:
-        """|x - success| - |x - failure|, above 0 for states nearer to the failures; None before there are both."""
-        if self._sums is None or not bool((self._counts > 0).all()):
-            return None
-        failure, success = (self._sums / self._counts[:, None].to(self._sums)).to(states)
-        return (states - success).norm(dim=1) - (states - failure).norm(dim=1)
 
-    def _add(self, states: Float[Tensor, "b d"], rewards: Float[Tensor, " b"], group: Tensor) -> None:
-        unequal = group_advantages(rewards, group, scale="none") != 0
-        kinds = torch.stack([unequal & (rewards == 0), unequal & (rewards == 1)]).to(states)
-        earlier = 0 if self._sums is None else self.config.decay * self._sums.to(states)
-        self._sums = kinds @ states + earlier
-        self._counts = self.config.decay * self._counts + kinds.sum(dim=1).cpu()
+class Predicting(Baseline[_Config]):
+    """A curator that holds binary rewards against what a ridge on earlier batches' states predicts of them."""
+
+    binary = True
+    requires = ("hidden",)
+    kept = ("ridge",)
+
+    def __init__(self, config: _Config | None = None, **settings: Any) -> None:
+        super().__init__(config, **settings)
+        of_any: Any = self.config
+        self._ridge = RunningRidge(decay=of_any.decay)
+
+    def _predict(self, rollouts: Rollouts, rows: GroupedRows) -> tuple[Tensor, Tensor, bool]:
+        """Predicts the batch, then takes it in; the first batch is predicted by folds over its groups.
+
+        Returns:
+            [B] predictions of the rewards standardised within groups (0 where there is nothing to predict from), and
+            [B] rows of groups with different rewards, both in sorted order; and whether the predictions tell any of
+            these rows apart.
+        """
+        assert rollouts.hidden is not None
+        states = group_centred(rollouts.hidden[rows.order], rows.group)
+        y = group_advantages(rollouts.rewards.double()[rows.order], rows.group)
+        judged = y != 0
+        folds = content_folds(states.double().square().sum(dim=1), rows.group)
+        values = self._ridge.predict(states, y, judged, folds).double()
+        telling = values[judged]
+        return values, judged, bool((telling != telling[:1]).any())
 
 
 # A probability reaches a threshold that it misses by this much: cleanlab's tolerance.
@@ -144,7 +167,7 @@ class ConfidentLearning(Predicting[ConfidentLearningConfig]):
         values, judged, varies = self._predict(rollouts, rows)
         scores = torch.full((len(rollouts),), torch.nan)
         flagged = torch.zeros(len(rollouts), dtype=torch.bool)
-        rewards = rollouts.rewards.cpu().double()[rows.order.cpu()][judged]
+        rewards = rollouts.rewards.double()[rows.order][judged]
         right = linear_probability(rewards, values[judged]) if len(rewards) else rewards
         flagged[judged], thresholds = confidently_wrong(rewards, right)
         scores[judged] = torch.where(rewards == 1, 1 - right, right).float()
@@ -153,15 +176,9 @@ class ConfidentLearning(Predicting[ConfidentLearningConfig]):
             "wrong_threshold": thresholds[1],
             "flagged_ones": float((flagged[judged] & (rewards == 1)).sum()),
         }
-        return rectify(
-            rollouts,
-            rows,
-            scores.to(rows.order.device),
-            Flags.of(flagged.to(rows.order.device), judged.to(rows.order.device), zero_spread=not varies),
-            strategy=self.config.strategy,
-            generator=generator,
-            metrics=metrics,
-        )
+        flags = Flags.of(flagged, judged, zero_spread=not varies)
+        strategy = self.config.strategy
+        return rectify(rollouts, rows, scores, flags, strategy=strategy, generator=generator, metrics=metrics)
 
 
 def balanced(right: int, wrong: int, kept: int) -> tuple[int, int]:
@@ -213,7 +230,7 @@ class ScoreAgreement(Predicting[ScoreAgreementConfig]):
     def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
         rows = canonical_rows(rollouts)
         values, _, varies = self._predict(rollouts, rows)
-        scores = in_input_order(rows, torch.device("cpu"))(values.to(rows.order.device))
+        scores = in_input_order(rows, values.device)(values)
         kept = []
         for group in groups_of(rollouts):
             most = (self.config.m or half(len(group.rows))) if varies else len(group.rows)

@@ -12,9 +12,9 @@ from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor
 
-from geoalign.curators.base import Baseline, identity
-from geoalign.curators.batches import mean_of, rows_by_group
+from geoalign.curators.base import Baseline, identity, rows_by_group
 from geoalign.errors import InputError
+from geoalign.method.intervals import mean_of
 from geoalign.settings import Count, Positive, setting, settings
 from geoalign.types import Curation, Rollouts
 
@@ -63,7 +63,7 @@ class PAR(Baseline[PARConfig]):
 
 
 def answers_by_group(rollouts: Rollouts, groups: Tensor) -> Iterator[tuple[Tensor, list[str | None]]]:
-    """The rows of each group, on the CPU, and their answers."""
+    """The rows of each group, and their answers."""
     assert rollouts.answers is not None
     for rows in rows_by_group(groups):
         yield rows, [rollouts.answers[row] for row in rows.tolist()]
@@ -99,13 +99,12 @@ class AnswerMean(Baseline[AnswerMeanConfig]):
     requires = ("answers",)
 
     def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
-        observed, device = rollouts.rewards.cpu(), rollouts.rewards.device
-        rewards = observed.clone()
+        observed, rewards = rollouts.rewards, rollouts.rewards.clone()
         for rows, answers in answers_by_group(rollouts, rollouts.groups):
             rewards[rows] = answer_means(observed[rows], answers)
         change = (rewards - observed).abs()
         metrics = {"changed_rewards": float((change > 0).sum())}
-        return replace(identity(rollouts, metrics), rewards=rewards.to(device), scores=change.to(device, torch.float32))
+        return replace(identity(rollouts, metrics), rewards=rewards, scores=change.float())
 
 
 def most_frequent(answers: Sequence[str | None]) -> frozenset[str]:
@@ -139,7 +138,7 @@ class MajorityVote(Baseline[MajorityVoteConfig]):
         for rows, answers in answers_by_group(rollouts, rollouts.groups):
             winners = most_frequent(answers)
             agree = torch.tensor([answer in winners for answer in answers])
-            rewards[rows.to(rewards.device)] = agree.to(rewards)
+            rewards[rows] = agree.to(rewards)
             shares.append(float(agree.sum()) / len(rows) / max(len(winners), 1))
             tied += len(winners) > 1
         metrics = {"majority_share": mean_of(shares), "tied_groups": float(tied)}
@@ -198,7 +197,7 @@ class LabelRefinement(Baseline[LabelRefinementConfig]):
 
     def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
         assert rollouts.prompt_keys is not None
-        rewards, scores = rollouts.rewards.cpu().clone(), torch.full((len(rollouts),), torch.nan)
+        rewards, scores = rollouts.rewards.clone(), torch.full((len(rollouts),), torch.nan)
         shares, slopes, refined = [], [], 0
         for rows, answers in answers_by_group(rollouts, rollouts.prompt_keys):
             majority, share, slope = self._visit(str(int(rollouts.prompt_keys[rows[0]])), answers)
@@ -211,7 +210,6 @@ class LabelRefinement(Baseline[LabelRefinementConfig]):
                 rows, agree = rows[known], agree[known]
                 scores[rows] = torch.where(rewards[rows] == agree, -share, share).to(scores)
                 rewards[rows] = agree
-        device = rollouts.rewards.device
         metrics = {
             "prompts": float(len(shares)),
             "refined_prompts": float(refined),
@@ -219,12 +217,7 @@ class LabelRefinement(Baseline[LabelRefinementConfig]):
             "majority_slope": mean_of(slopes),
             "changed_rewards": float((scores > 0).sum()),
         }
-        return replace(
-            identity(rollouts, metrics),
-            rewards=rewards.to(device),
-            scores=scores.to(device),
-            anomalous=(scores > 0).to(device),
-        )
+        return replace(identity(rollouts, metrics), rewards=rewards, scores=scores, anomalous=scores > 0)
 
     def _visit(self, prompt: str, answers: Sequence[str | None]) -> tuple[str | None, float, float]:
         """Adds a visit; the new label (None: the rewards stay), the majority's share and the slope of the shares."""

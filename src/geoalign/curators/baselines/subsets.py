@@ -1,4 +1,4 @@
-"""Baselines that train on a subset of each group: by rewards, by length, by advantage, or whole groups."""
+"""Baselines that train on a subset of each group, by rewards, length or advantage, or on rows drawn from it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from geoalign.curators.base import Baseline
-from geoalign.curators.batches import Group, groups_of, half, subset
+from geoalign.curators.base import Baseline, Group, groups_of, half, subset, taking
 from geoalign.errors import InputError
 from geoalign.settings import Several, Share, setting, settings
 from geoalign.types import Curation, Rollouts
@@ -137,7 +136,7 @@ class GFPO(_Counted[GFPOConfig]):
 
     def _chosen(self, group: Group, rollouts: Rollouts) -> Tensor:
         assert rollouts.lengths is not None
-        lengths = rollouts.lengths.cpu()[group.rows]
+        lengths = rollouts.lengths[group.rows]
         empty = group.rows[lengths < 1]
         if len(empty):
             raise InputError(f"GFPO: expected lengths of at least 1 token, got less in row {int(empty.min())}")
@@ -157,14 +156,14 @@ class CPPO(Subset[CPPOConfig]):
 
     Needs `advantages`: it acts after the advantage, so the kept rows bring the advantages of the whole group along. At
     least one row of a group is kept; rows without a reward are left out. Ties go by reward, then as in
-    `geoalign.curators.batches.tie_order`.
+    `geoalign.curators.base.tie_order`.
     """
 
     requires = ("advantages",)
 
     def _chosen(self, group: Group, rollouts: Rollouts) -> Tensor:
         assert rollouts.advantages is not None
-        advantages = rollouts.advantages.cpu()[group.rows]
+        advantages = rollouts.advantages[group.rows]
         infinite = group.rows[~advantages.isfinite()]
         if len(infinite):
             row = int(infinite.min())
@@ -189,3 +188,75 @@ class DAPOFilterOnly(Subset[DAPOFilterOnlyConfig]):
 
     def _chosen(self, group: Group, rollouts: Rollouts) -> Tensor:
         return torch.arange(len(group.rows) if group.varies else 0)
+
+
+@settings
+class PFPPOBestRandomConfig:
+    type: ClassVar[str] = "pf_ppo_br"
+
+
+@settings
+class PFPPOBestWorstConfig:
+    type: ClassVar[str] = "pf_ppo_bw"
+
+
+class PFPPO(Baseline[_Config]):
+    """Policy filtration (arXiv 2409.06957): draws the best rollout of a group most often, beside random or worst ones.
+
+    As many rows of each group as it has rewards, with replacement, without importance correction, before the advantage:
+    Best-Random (BR): best 1/2, every other 1/(2(n-1)); Best-Worst (BW): best 1/2, worst 1/2. A row with `donor_ok`
+    False takes nobody's place, one without a reward is never drawn; a group where nobody may take another's place stays
+    as it is.
+    """
+
+    @abstractmethod
+    def _odds(self, best: int, worst: int, n: int) -> Float[Tensor, " n"]:
+        """The probability of each of n rewards, of which these two are the best and the worst."""
+
+    def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
+        source, without = torch.arange(len(rollouts)), 0
+        fit = torch.ones(len(rollouts)) if rollouts.donor_ok is None else rollouts.donor_ok.float()
+        for group in groups_of(rollouts):
+            if not len(group.rows):
+                continue
+            odds = self._of_group(group.rewards, generator) * fit[group.rows]
+            if not bool(odds.any()):
+                without += 1
+                continue
+            chosen = torch.multinomial(odds, len(odds), replacement=True, generator=generator)
+            source[group.rows] = group.rows[_own_places_first(chosen)]
+        replaced = float((source != torch.arange(len(source))).sum())
+        return taking(rollouts, source, {"groups_without_donor": float(without), "replaced": replaced})
+
+    def _of_group(self, rewards: Float[Tensor, " n"], generator: torch.Generator | None) -> Float[Tensor, " n"]:
+        """`_odds` with one of several best (worst) rewards, drawn at random, for the best (worst); never the same."""
+        if len(rewards) == 1:
+            return torch.ones(1)
+        shuffled = torch.randperm(len(rewards), generator=generator)
+        mixed = rewards[shuffled]
+        best = int((mixed == mixed.max()).nonzero()[0])
+        others = torch.cat([mixed[:best], mixed[best + 1 :]])
+        worst = int((others == others.min()).nonzero()[0])
+        return self._odds(int(shuffled[best]), int(shuffled[worst + (worst >= best)]), len(rewards))
+
+
+class PFPPOBestRandom(PFPPO[PFPPOBestRandomConfig]):
+    """PF-PPO with the best and random rollouts of a group: the registry's `pf_ppo_br`."""
+
+    def _odds(self, best: int, worst: int, n: int) -> Float[Tensor, " n"]:
+        return torch.full((n,), 0.5 / (n - 1)).index_fill(0, torch.tensor(best), 0.5)
+
+
+class PFPPOBestWorst(PFPPO[PFPPOBestWorstConfig]):
+    """PF-PPO with the best and the worst rollout of a group: the registry's `pf_ppo_bw`."""
+
+    def _odds(self, best: int, worst: int, n: int) -> Float[Tensor, " n"]:
+        return torch.zeros(n).index_fill(0, torch.tensor([best, worst]), 0.5)
+
+
+def _own_places_first(chosen: Int[Tensor, " n"]) -> Int[Tensor, " n"]:
+    """The same draws, arranged so that what was drawn stays in its own place, once."""
+    arranged = torch.arange(len(chosen))
+    counts = torch.bincount(chosen, minlength=len(chosen))
+    arranged[counts == 0] = torch.repeat_interleave(arranged, (counts - 1).clamp(min=0))
+    return arranged

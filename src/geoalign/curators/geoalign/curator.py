@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -13,18 +13,24 @@ from pydantic import BeforeValidator, Field
 from torch import Tensor
 
 from geoalign.curators.base import Curator, hidden_states
-from geoalign.curators.geoalign.paired_batch import PairedBatch, batch_metrics, directed_pairs, paired_batch
 from geoalign.curators.precision import full_precision
 from geoalign.curators.rectifying import TailConfig, flag_sparse_tail, rectify
 from geoalign.errors import ConfigError, InputError
-from geoalign.method.alignment import alignments, all_pairs, along_prototypes, contradiction, others
-from geoalign.method.consensus import Consensus, deviation_index, new_consensus, pair_count
-from geoalign.method.consensus_gate import ConsensusGate
+from geoalign.method.consensus import (
+    Consensus,
+    deviation_index,
+    new_consensus,
+    prototype_weights,
+    raw_cosines,
+    raw_prototype,
+)
 from geoalign.method.density import Tail
-from geoalign.method.pairs import Pairs
+from geoalign.method.groups import GroupedRows, canonical_order
+from geoalign.method.intervals import clustered_proportion
+from geoalign.method.pairs import Pairs, centred_states, preference_pairs, with_distances
 from geoalign.method.projector import ProjectorConfig, displacement
-from geoalign.method.scoring import METRICS, ScoredPairs, score_cross_fit, score_in_sample
-from geoalign.method.summaries import cosine_summary, projection_2d
+from geoalign.method.scoring import ScoredPairs, score_cross_fit, score_in_sample, unscored
+from geoalign.method.summaries import cosine_summary, projection_2d, score_summary
 from geoalign.settings import Count, OpenShare, setting, settings
 from geoalign.types import Curation, CurationDetails, DensityDetails, PairDetails, Rollouts
 
@@ -32,6 +38,7 @@ from geoalign.types import Curation, CurationDetails, DensityDetails, PairDetail
 PLANE_PAIRS = 1000
 # Of the pooled accuracy's interval in the metrics, where no gate sets one.
 GATE_LEVEL = 0.95
+CHANCE = 0.5
 
 
 def _from_json(value: Any) -> Any:
@@ -64,9 +71,6 @@ class GeoAlignConfig(TailConfig):
         default="sum",
         help="GDI: sum (Eq. 7), mean, or sum in excess of the batch's mean, of a rollout's pair deviations.",
     )
-    top_m: Count | None = setting(
-        default=None, help="Pair only the m best with the m worst rollouts of a group; null: all pairs."
-    )
     margin_weighted_prototype: bool = setting(
         default=True, help="Weigh pairs by their reward margin in the prototype (Eq. 5)."
     )
@@ -76,13 +80,6 @@ class GeoAlignConfig(TailConfig):
     )
     scoring: Literal["in_sample", "cross_fit"] = setting(
         default="in_sample", help="Score with a projector trained on all groups, or on the other folds."
-    )
-    signed: bool = setting(
-        default=False,
-        help="Score how far a rollout's alignment with the prototype contradicts its reward, instead of `aggregation`.",
-    )
-    identical: Literal["drop", "contradict"] = setting(
-        default="drop", help="Identical responses with different rewards: left out, or a deviation of 1 for both."
     )
     observe_only: bool = setting(default=False, help="Score and log, change nothing.")
     start_step: Annotated[int, Field(ge=0)] = setting(
@@ -120,6 +117,59 @@ class GeoAlignConfig(TailConfig):
         return cls(**{**preset, **overrides})
 
 
+class PairedBatch(NamedTuple):
+    """A batch in sorted order, on the device of its states, with its pairs and their raw prototype.
+
+    `identical` is the number of pairs without a direction between the responses, which are left out.
+    """
+
+    rows: GroupedRows
+    rewards: Float[Tensor, " b"]
+    states: Float[Tensor, "b d"]
+    pairs: Pairs
+    weights: Float[Tensor, " p"]
+    identical: int
+    raw_prototype: Float[Tensor, " d"]
+    raw_cosine: Float[Tensor, " p"]
+
+
+def paired_batch(rollouts: Rollouts, hidden: Float[Tensor, "b d"], *, margin_weighted: bool) -> PairedBatch:
+    """Sorts the batch and forms its pairs; `margin_weighted`: their reward margins weigh them in the prototype."""
+    rewards, groups = rollouts.rewards.to(hidden.device), rollouts.groups.to(hidden.device)
+    rows = canonical_order(rewards, groups, hidden)
+    rewards = rewards[rows.order]
+    states, length = centred_states(hidden, rows)
+    every, directed = with_distances(preference_pairs(rewards, rows), states, length, rows)
+    if rollouts.response_keys is not None:
+        # Padding leaves the states of one response apart by rounding, which is no direction.
+        keys = rollouts.response_keys.to(hidden.device)[rows.order]
+        directed = directed & (keys[every.winner] != keys[every.loser])
+    pairs = every.take(directed)
+    weights = prototype_weights(pairs.margin, margin_weighted)
+    prototype = raw_prototype(states, pairs, weights)
+    cosine = raw_cosines(states, pairs, prototype)
+    return PairedBatch(rows, rewards, states, pairs, weights, len(every) - len(pairs), prototype, cosine)
+
+
+def _batch_metrics(batch: PairedBatch, scores: Float[Tensor, " b"]) -> dict[str, float]:
+    """Counts of rows, groups and pairs, and summaries of the raw cosines and of the scores."""
+    pairs, sizes = batch.pairs, batch.rows.sizes
+    scored = batch.rows.group.new_zeros(len(sizes)).index_add(0, batch.rows.group, (~batch.rewards.isnan()).long())
+    paired = len(pairs.group.unique_consecutive())
+    return {
+        "pairs": float(len(pairs)),
+        "scored_groups": float(paired),
+        "scored_rollouts": float((~scores.isnan()).sum()),
+        "zero_displacements": float(batch.identical),
+        "unscored_rewards": float(batch.rewards.isnan().sum()),
+        "single_groups": float((sizes == 1).sum()),
+        "tied_groups": float((scored > 1).sum() - paired),
+        "chance_accuracy": CHANCE,
+        **cosine_summary("raw", batch.raw_cosine),
+        **score_summary(scores[~scores.isnan()]),
+    }
+
+
 class GeoAlign(Curator[GeoAlignConfig]):
     """Geometric rollout curation (Algorithm 1 of the paper).
 
@@ -146,7 +196,8 @@ class GeoAlign(Curator[GeoAlignConfig]):
         self._calls = 0
         self._width: int | None = None
         self._consensus: list[Consensus] = []
-        self._gate = ConsensusGate(self.config.consensus_gate or GATE_LEVEL, self.config.gate_window)
+        # Of the last calls: [2, G] pairs of new groups that were ordered rightly, and all of them.
+        self._gate: list[Tensor] = []
 
     def curate(
         self, rollouts: Rollouts, *, generator: torch.Generator | None = None, details: bool = False
@@ -159,12 +210,20 @@ class GeoAlign(Curator[GeoAlignConfig]):
         """
         started = time.perf_counter()
         with full_precision(rollouts):
-            batch = self._prepare(rollouts, generator)
+            hidden = hidden_states(rollouts, by="GeoAlign")
+            if self._width not in (None, hidden.shape[1]):
+                raise InputError(f"hidden: expected {self._width} columns as in earlier calls, got {hidden.shape[1]}")
+            self._width = hidden.shape[1]
+            batch = paired_batch(rollouts, hidden, margin_weighted=self.config.margin_weighted_prototype)
             scored = self._score(batch, generator)
-            scores = self._scores(batch, scored)
+            deviation = 1 - scored.cosine
+            scores = deviation_index(deviation, batch.pairs, len(rollouts), aggregation=self.config.aggregation)
             flags = flag_sparse_tail(scores, self.config)
-            self._gate.add(scored.new_groups.right, scored.new_groups.total)
-            closed, pooled = self.config.consensus_gate is not None and not self._gate.open, self._gate.accuracy
+            self._gate = [*self._gate, scored.counts][-self.config.gate_window :]
+            gate = self.config.consensus_gate
+            pooled = clustered_proportion(*torch.cat(self._gate, dim=1).numpy(), level=gate or GATE_LEVEL)
+            # Without any judged group there is nothing that speaks for a consensus.
+            closed = gate is not None and not pooled.low > CHANCE
             observing = self.config.observe_only or self._calls < self.config.start_step or closed
             self._calls += 1
             curation = rectify(
@@ -176,7 +235,7 @@ class GeoAlign(Curator[GeoAlignConfig]):
                 observing=observing,
                 generator=generator,
                 metrics={
-                    **batch_metrics(batch, scores),
+                    **_batch_metrics(batch, scores),
                     **scored.metrics,
                     **cosine_summary("projected", scored.cosine),
                     "pooled_new_group_accuracy": pooled.estimate,
@@ -193,7 +252,7 @@ class GeoAlign(Curator[GeoAlignConfig]):
             "calls": self._calls,
             "width": self._width,
             "consensus": [consensus.state_dict() for consensus in self._consensus],
-            "gate": [torch.from_numpy(call) for call in self._gate.state()],
+            "gate": list(self._gate),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -211,7 +270,7 @@ class GeoAlign(Curator[GeoAlignConfig]):
                 consensus.load_state_dict(saved)
         except (KeyError, RuntimeError) as error:
             raise ConfigError(f"GeoAlign state: saved with other projector settings ({error})") from error
-        self._gate.load([call.numpy() for call in state["gate"]])
+        self._gate = list(state["gate"])
         self._calls, self._width, self._consensus = int(state["calls"]), width, restored
 
     @property
@@ -219,59 +278,18 @@ class GeoAlign(Curator[GeoAlignConfig]):
         """How many consensus the scoring keeps."""
         return (self.config.projector or ProjectorConfig()).folds if self.config.scoring == "cross_fit" else 1
 
-    def _prepare(self, rollouts: Rollouts, generator: torch.Generator | None) -> PairedBatch:
-        hidden = hidden_states(rollouts, by="GeoAlign")
-        if self._width not in (None, hidden.shape[1]):
-            raise InputError(f"hidden: expected {self._width} columns as in earlier calls, got {hidden.shape[1]}")
-        self._width = hidden.shape[1]
-        return paired_batch(
-            rollouts,
-            hidden,
-            top_m=self.config.top_m,
-            margin_weighted=self.config.margin_weighted_prototype,
-            generator=generator,
-        )
-
     def _score(self, batch: PairedBatch, generator: torch.Generator | None) -> ScoredPairs:
         """Every pair's cosine to its prototype; no pair at all where there are fewer paired groups than needed."""
         config, pairs = self.config, batch.pairs
         if len(pairs.group.unique_consecutive()) < self._folds:
-            return ScoredPairs(batch.weights.new_full((len(pairs),), torch.nan), dict.fromkeys(METRICS, torch.nan))
-        earlier = self._consensus
-        width = batch.states.shape[1]
+            return unscored(pairs)
+        earlier, width = self._consensus, batch.states.shape[1]
         if not (earlier and (config.projector is None or config.projector.warm_start)):
             self._consensus = [new_consensus(width, config.projector, generator) for _ in range(self._folds)]
         parts = (batch.states, batch.rows, pairs, batch.weights, generator)
         if config.scoring == "cross_fit":
             return score_cross_fit(self._consensus, *parts)
         return score_in_sample(self._consensus[0], (earlier or self._consensus)[0], *parts)
-
-    def _scores(self, batch: PairedBatch, scored: ScoredPairs) -> Float[Tensor, " b"]:
-        """[B] the score of each row, NaN for rows in no pair that counts."""
-        pairs, deviation, count = batch.pairs, 1 - scored.cosine, len(batch.rewards)
-        same = batch.contradictions if self.config.identical == "contradict" else None
-        if self.config.signed:
-            return self._signed(batch, scored, same)
-        if same is not None:
-            pairs, deviation = pairs.joined(same), torch.cat([deviation, torch.ones_like(same.distance)])
-        return deviation_index(deviation, pairs, count, aggregation=self.config.aggregation)
-
-    def _signed(self, batch: PairedBatch, scored: ScoredPairs, same: Pairs | None) -> Float[Tensor, " b"]:
-        """-y t, and with contradictions their share of the row's others besides."""
-        rewards, rows, states = batch.rewards, batch.rows, batch.states
-        compared = torch.zeros(len(rewards), device=states.device)
-        scores = torch.zeros_like(compared)
-        if scored.fold is not None:
-            every, directed = directed_pairs(all_pairs(rewards, rows), states, batch.length, batch.keys, rows)
-            along = along_prototypes(self._consensus, scored.fold, states, every.take(directed))
-            alignment = alignments(along, every.take(directed), rewards, rows)
-            scores = contradiction(alignment, rewards, rows.group)
-            compared = compared + pair_count(batch.pairs, len(rewards))
-        if same is not None:
-            contradicted = pair_count(same, len(rewards))
-            scores = scores + contradicted / others(rewards, rows)
-            compared = compared + contradicted
-        return scores.masked_fill(compared == 0, torch.nan)
 
     def _details(self, batch: PairedBatch, scored: ScoredPairs, tail: Tail | None) -> CurationDetails:
         order, pairs = batch.rows.order, batch.pairs

@@ -17,13 +17,13 @@ from pydantic import model_validator
 from torch import Tensor, nn
 from torch.nn import functional
 
-from geoalign.curators.base import Baseline
-from geoalign.curators.batches import taking
+from geoalign.curators.base import Baseline, taking
 from geoalign.method.consensus import deviation_index
 from geoalign.method.density import cap_highest, floor_share, sparse_tail
 from geoalign.method.distillation import BLOCK
 from geoalign.method.groups import canonical_order, in_input_order
 from geoalign.method.pairs import Pairs, preference_pairs
+from geoalign.method.projector import new_linear
 from geoalign.method.rectification import replace
 from geoalign.settings import Count, OpenShare, Positive, PositiveShare, Several, Share, setting, settings
 from geoalign.types import Curation, Rollouts
@@ -61,14 +61,10 @@ class ReleasedNetwork(nn.Module):
 
     def __init__(self, d: int, output_dim: int, dropout: float, generator: torch.Generator | None) -> None:
         super().__init__()
-        self.first = nn.utils.skip_init(nn.Linear, d, max(1, d // 2), dtype=torch.float32)
-        self.second = nn.utils.skip_init(nn.Linear, max(1, d // 2), min(output_dim, d), dtype=torch.float32)
-        self.head = nn.utils.skip_init(nn.Linear, min(output_dim, d), 1, dtype=torch.float32)
+        self.first = new_linear(d, max(1, d // 2), generator)
+        self.second = new_linear(max(1, d // 2), min(output_dim, d), generator)
+        self.head = new_linear(min(output_dim, d), 1, generator)
         self.dropout = dropout
-        for linear in (self.first, self.second, self.head):
-            bound = 1 / math.sqrt(linear.in_features)
-            nn.init.uniform_(linear.weight, -bound, bound, generator=generator)
-            nn.init.uniform_(linear.bias, -bound, bound, generator=generator)
 
     def project(self, difference: Float[Tensor, "p h"], generator: torch.Generator | None = None) -> Tensor:
         """[p, d'] the projection, from W h_k - W h_l; with a generator, dropout is on."""
@@ -91,6 +87,7 @@ class GeoAlignReleased(Baseline[GeoAlignReleasedConfig]):
     """
 
     requires = ("hidden",)
+    on_device = True
 
     def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
         hidden = rollouts.hidden
@@ -158,16 +155,12 @@ class GeoAlignReleased(Baseline[GeoAlignReleasedConfig]):
         scored = ~scores.isnan()
         flagged = torch.zeros_like(scored)
         values = scores[scored].double().cpu().numpy()
-        if len(values) < self.config.min_scores:
-            return flagged
-        tail = sparse_tail(values, alpha=self.config.alpha, tail="first_crossing")
-        if tail is None:
-            return flagged
-        beyond = tail.flagged
-        if math.isnan(tail.threshold):
-            beyond = values > values.mean() + 2 * values.std()
-        kept = cap_highest(values, beyond, self.config.max_fraction, of=rollouts)
-        flagged[scored] = torch.from_numpy(kept).to(scored.device)
+        enough = len(values) >= self.config.min_scores
+        tail = sparse_tail(values, alpha=self.config.alpha, tail="first_crossing") if enough else None
+        if tail is not None:
+            beyond = values > values.mean() + 2 * values.std() if math.isnan(tail.threshold) else tail.flagged
+            kept = cap_highest(values, beyond, self.config.max_fraction, of=rollouts)
+            flagged[scored] = torch.from_numpy(kept).to(scored.device)
         return flagged
 
 

@@ -28,7 +28,7 @@ import torch
 
 from geoalign.errors import ConfigError, GeoAlignError, RunFolderError
 from geoalign.lab.bench.command import machine
-from geoalign.lab.config.comparison_plan import Cell, make_plan
+from geoalign.lab.config.compare import Cell, make_plan
 from geoalign.lab.config.run import TinyModelConfig
 from geoalign.lab.failures import report
 from geoalign.lab.store.comparison import ComparisonFolder

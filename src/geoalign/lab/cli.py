@@ -24,7 +24,7 @@ from geoalign.lab.config.requests import (
     TrainRequest,
 )
 from geoalign.lab.terminal import Console, say
-from geoalign.settings.masking import masked
+from geoalign.settings.secrets import masked
 
 app = typer.Typer(
     name="geoalign",

@@ -16,7 +16,7 @@ from geoalign.errors import ConfigError, GeoAlignError
 from geoalign.lab.failures import report
 from geoalign.lab.terminal import Console, harmless_messages, say
 from geoalign.lab.text import one_line
-from geoalign.settings.masking import masked
+from geoalign.settings.secrets import masked
 
 # Of whatever copy of click this typer has.
 _WrongUse: type[Exception] = typer.BadParameter.__mro__[2]

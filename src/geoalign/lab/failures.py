@@ -8,7 +8,7 @@ import traceback
 from geoalign.errors import GeoAlignError
 from geoalign.lab.terminal import Console, say, say_lines
 from geoalign.lab.text import one_line
-from geoalign.settings.masking import masked
+from geoalign.settings.secrets import masked
 
 # Native writers (safetensors, torch) report what the system said in errors of other kinds.
 _SYSTEM = re.compile(r"\(os error \d+\)|inline_container\.cc|PytorchStreamWriter failed")

@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import traceback
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TextIO
 
 import rich.console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.segment import Segment
 from rich.text import Span, Text
 
@@ -114,3 +116,27 @@ def _show_warning(
 ) -> None:
     console = Console(file=file) if file is not None else Console(stderr=True)
     say_lines(console, warnings.formatwarning(message, category, filename, lineno, line))
+
+
+# The progress bars of long work.
+
+
+def stage_progress(console: Console) -> Progress:
+    """The look of every bar: title, bar, count, elapsed and remaining time, a few values."""
+    return Progress(
+        TextColumn("{task.description:<12}", markup=False),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[values]}", markup=False),
+        console=console,
+    )
+
+
+@contextmanager
+def passing_progress(console: Console, title: str, total: int) -> Iterator[Callable[..., None]]:
+    """A bar that vanishes at the end, and is none where there is no terminal; gives rich's `update` for it."""
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        yield partial(progress.update, progress.add_task(title, total=total))

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from geoalign.errors import ConfigError, RunFolderError
+from geoalign.lab.config.compare import PlannedRun, make_plan
 from geoalign.lab.config.compare_loading import parse_compare_config
-from geoalign.lab.config.comparison_plan import PlannedRun, make_plan
 from geoalign.lab.store.comparison import ComparisonFolder
 
 DATA: dict[str, Any] = {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from geoalign.lab.config.compare import Cell, make_plan
 from geoalign.lab.config.compare_loading import parse_compare_config
-from geoalign.lab.config.comparison_plan import Cell, make_plan
 
 
 def plan_of(**changes: Any) -> list[Any]:

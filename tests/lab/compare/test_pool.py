@@ -11,8 +11,8 @@ from rich.console import Console
 
 from geoalign.lab.compare import pool
 from geoalign.lab.compare.pool import Board
+from geoalign.lab.config.compare import Place, PlannedRun, make_plan
 from geoalign.lab.config.compare_loading import parse_compare_config
-from geoalign.lab.config.comparison_plan import Cell, PlannedRun, make_plan
 from geoalign.lab.store.comparison import ComparisonFolder
 
 
@@ -27,7 +27,7 @@ class FakeProcess:
 
     def __init__(self, job: dict[str, Any], *, log: Path, threads: int) -> None:
         self.job, self.left, self.seconds = job, self.looks, 1.0
-        self.name = Cell(**job["cells"][0]).name
+        self.name = Place(**job["cells"][0]).name
         FakeProcess.started.append(self.name)
         FakeProcess.alive.append(self)
         FakeProcess.most_at_once = max(FakeProcess.most_at_once, len(FakeProcess.alive))
@@ -47,7 +47,7 @@ class FakeProcess:
         if self.codes.get(self.name) == 99:  # ends well and leaves nothing
             return
         job = self.job
-        cells = tuple(Cell(**cell) for cell in job["cells"])
+        cells = tuple(Place(**cell) for cell in job["cells"])
         planned = PlannedRun(cells, job["settings"], job["warm_start_seed"], job["key"])
         folder = ComparisonFolder(Path(job["folder"]))
         folder.run(planned.cell).rollouts.mkdir(parents=True)
@@ -110,7 +110,7 @@ def test_a_failure_is_recorded_in_all_its_cells_and_stops_no_other(
     assert fake.started == [run.cell.name for run in plan]
     folder = ComparisonFolder(tmp_path)
     for level in ("a", "b"):
-        result = folder.read_result(Cell(level, "clean", 0))
+        result = folder.read_result(Place(level, "clean", 0))
         assert result is not None
         assert (result["status"], result["error"], result["curator"]) == ("failed", "a/clean/seed-0 broke", "grpo")
     assert [run.cell.name for run in plan if not folder.finished(run)] == ["a/clean/seed-0"]
@@ -138,7 +138,7 @@ def test_the_board_says_what_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert board.remaining() is None
     process: Any = FakeProcess.__new__(FakeProcess)
     process.seconds = 30.0
-    one, two, three = (Cell("a", "grpo", seed) for seed in range(3))
+    one, two, three = (Place("a", "grpo", seed) for seed in range(3))
     for cell in (one, two, three):
         board.starts(cell, process, 40)
     board.ends(one, None)

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from geoalign.lab.compare.checks import shape_of
+from geoalign.lab.config.compare import PlannedRun, make_plan, warm_start_seed
 from geoalign.lab.config.compare_loading import load_compare_config
-from geoalign.lab.config.comparison_plan import PlannedRun, make_plan, warm_start_seed
 from geoalign.lab.tasks.base import Task
 
 CONFIGS = Path(__file__).parents[3] / "configs"

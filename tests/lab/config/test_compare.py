@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from geoalign.errors import ConfigError
+from geoalign.lab.config.compare import GENERATION, resolved_run, warm_start_run
 from geoalign.lab.config.compare_loading import load_compare_config, parse_compare_config
-from geoalign.lab.config.comparison_plan import GENERATION, resolved_run, warm_start_run
-from geoalign.lab.config.layers import merged_settings
+from geoalign.lab.config.loading import merged_settings
 from geoalign.settings.loading import plain_settings
 
 TWO_ARMS = "arms:\n  grpo:\n  geoalign:\n    curator:\n      alpha: 0.1\n"

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from geoalign.errors import ConfigError
-from geoalign.lab.config.layers import read_layers
-from geoalign.lab.config.loading import load_run_config
+from geoalign.lab.config.loading import load_run_config, read_layers
 
 
 def written(folder: Path, name: str, text: str) -> Path:

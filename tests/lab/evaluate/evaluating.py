@@ -13,7 +13,7 @@ from rich.console import Console
 
 from geoalign.lab.config.evaluate import EvaluateConfig, EvaluationScoring
 from geoalign.lab.config.requests import EvaluateRequest
-from geoalign.lab.config.reward_model import RewardModelConfig
+from geoalign.lab.config.rewards import RewardModelConfig
 from geoalign.lab.evaluate.command import evaluate
 from geoalign.lab.evaluation.results import EvaluationScores
 from geoalign.lab.generation.engines import Generated

@@ -10,10 +10,9 @@ from geoalign.lab.reports.benchmarks import checkpoint_panel, pass_at_k_panel
 from geoalign.lab.reports.figures.scores import cosine_panel, density_panel, flag_panels
 from geoalign.lab.reports.figures.style import LIGHT, Line, render
 from geoalign.lab.reports.page import figure_sections
-from geoalign.lab.store.logs import Evaluation, MetricRow
+from geoalign.lab.store.json_files import LARGEST
 from geoalign.lab.store.rollouts import Density, RolloutStep
-from geoalign.lab.store.run import Run
-from geoalign.lab.store.values import LARGEST
+from geoalign.lab.store.run import Evaluation, MetricRow, Run
 
 NAN, TOP = float("nan"), LARGEST
 COLUMNS = {

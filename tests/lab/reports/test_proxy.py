@@ -12,8 +12,7 @@ from geoalign.lab.reports import build_report
 from geoalign.lab.reports.figures.curves import evaluation_panels
 from geoalign.lab.reports.figures.style import LIGHT
 from geoalign.lab.reports.tables import evaluation_rows
-from geoalign.lab.store.logs import parse_evaluation
-from geoalign.lab.store.run import read_run
+from geoalign.lab.store.run import parse_evaluation, read_run
 
 OLD = {"step": 5, "stage": "rl", "set": "a", "accuracy": 0.5, "correct": 2, "count": 4}
 DIALOGUE = {

@@ -6,7 +6,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, LlamaForSequenceClassifi
 from transformers.models.llama import modeling_llama
 
 from geoalign.errors import ConfigError, InputError
-from geoalign.lab.config.reward_model import RewardModelConfig
+from geoalign.lab.config.rewards import RewardModelConfig
 from geoalign.lab.models.models import make_tokenizer
 from geoalign.lab.rewards.reward_model import RewardModelScorer, load_ready_model
 

@@ -42,14 +42,13 @@ from geoalign.lab.config.requests import AuditRequest
 from geoalign.lab.dumps.formats import Layout, find_layout, parse_fields
 from geoalign.lab.dumps.labels import Labels
 from geoalign.lab.dumps.reading import Dump, Skipped, read_dump
-from geoalign.lab.progress import passing_progress
 from geoalign.lab.reports.inspection import build_inspection
 from geoalign.lab.store.columns import whole_text
 from geoalign.lab.store.curation import FILTERED_FILE, REPORT_FILE, SUMMARY_FILE, CuratedFolder, CurationTables
 from geoalign.lab.store.files import locked
 from geoalign.lab.store.json_files import write_json
 from geoalign.lab.tasks.rows import DUMP_SUFFIXES
-from geoalign.lab.terminal import Console, say
+from geoalign.lab.terminal import Console, passing_progress, say
 from geoalign.settings.loading import plain_section
 from geoalign.types import Rollouts
 

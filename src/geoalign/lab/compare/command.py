@@ -13,12 +13,11 @@ from geoalign.errors import ConfigError, RunFolderError
 from geoalign.lab.compare.pool import Board, run_all
 from geoalign.lab.compare.processes import WorkerProcess
 from geoalign.lab.compare.table import conclude
-from geoalign.lab.config.compare import CompareConfig
-from geoalign.lab.config.comparison_plan import PlannedRun, make_plan, warm_start_run
+from geoalign.lab.config.compare import CompareConfig, PlannedRun, make_plan, warm_start_run
 from geoalign.lab.store.comparison import ComparisonFolder
 from geoalign.lab.store.files import locked
 from geoalign.lab.store.json_files import read_json
-from geoalign.lab.store.logs import last_step
+from geoalign.lab.store.run import last_step
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.terminal import Console
 from geoalign.settings.loading import plain_settings

@@ -10,9 +10,9 @@ from datetime import timedelta
 from typing import Any
 
 from geoalign.lab.compare.processes import WorkerProcess
-from geoalign.lab.config.comparison_plan import Cell, PlannedRun
+from geoalign.lab.config.compare import Place, PlannedRun
 from geoalign.lab.store.comparison import ComparisonFolder
-from geoalign.lab.store.logs import last_step
+from geoalign.lab.store.run import last_step
 from geoalign.lab.terminal import Console
 
 _LOOK_SECONDS = 0.25
@@ -30,7 +30,7 @@ class Board:
         self.finished = 0
         self.failed = 0
         self._started = time.monotonic()
-        self._running: dict[Cell, tuple[WorkerProcess, int]] = {}
+        self._running: dict[Place, tuple[WorkerProcess, int]] = {}
         self._status = console.status("")
 
     def __enter__(self) -> Board:
@@ -40,11 +40,11 @@ class Board:
     def __exit__(self, *error: object) -> None:
         self._status.stop()
 
-    def starts(self, cell: Cell, process: WorkerProcess, steps: int) -> None:
+    def starts(self, cell: Place, process: WorkerProcess, steps: int) -> None:
         """A run has begun."""
         self._running[cell] = (process, steps)
 
-    def ends(self, cell: Cell, error: str | None) -> None:
+    def ends(self, cell: Place, error: str | None) -> None:
         """A run has ended, well or with an error."""
         process, _ = self._running.pop(cell)
         if error is None:

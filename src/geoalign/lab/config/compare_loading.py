@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from geoalign.errors import ConfigError
-from geoalign.lab.config.compare import CLEAN, CLEAN_ARM, DEFAULTS, CompareConfig
-from geoalign.lab.config.comparison_plan import check_overlays, make_plan
-from geoalign.lab.config.layers import is_file, merged_settings, read_layers
-from geoalign.lab.config.loading import Loaded, override_setting
+from geoalign.lab.config.compare import CLEAN, CLEAN_ARM, DEFAULTS, CompareConfig, check_overlays, make_plan
+from geoalign.lab.config.loading import Loaded, is_file, merged_settings, override_setting, read_layers
 from geoalign.settings.loading import load_settings
 from geoalign.settings.locations import Locations
 from geoalign.shown import shown, shown_key

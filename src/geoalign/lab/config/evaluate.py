@@ -11,7 +11,7 @@ from geoalign.errors import ConfigError
 from geoalign.lab.config.benchmarks import Benchmark
 from geoalign.lab.config.loading import overridden
 from geoalign.lab.config.requests import EvaluateRequest
-from geoalign.lab.config.reward_model import RewardModelConfig
+from geoalign.lab.config.rewards import RewardModelConfig
 from geoalign.lab.config.tasks import MATH_SYSTEM_PROMPT
 from geoalign.settings import setting, settings
 from geoalign.settings.loading import load_settings

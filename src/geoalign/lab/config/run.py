@@ -10,8 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_type_hints
 from pydantic import Field, model_validator
 
 from geoalign.curators.registry import CuratorSection, default_curator
-from geoalign.lab.config.reward_model import RewardHeadConfig
-from geoalign.lab.config.rewards import RewardConfig
+from geoalign.lab.config.rewards import RewardConfig, RewardHeadConfig
 from geoalign.lab.config.tasks import ArithmeticConfig, TaskConfig
 from geoalign.settings import setting, settings
 from geoalign.settings.hidden import LAST, HiddenLayerSetting, HiddenPosition

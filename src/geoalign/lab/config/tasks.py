@@ -7,8 +7,6 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from geoalign.lab.config.dialogue import MOST_GENERATED, DialogueConfig
-from geoalign.lab.config.hh_rlhf import DECONTAMINATE_HELP, Decontaminate, HHRLHFConfig
 from geoalign.settings import setting, settings
 from geoalign.shown import brief
 
@@ -25,6 +23,9 @@ def _pattern_with_group(pattern: str | None) -> str | None:
     return pattern
 
 
+# Rows of a built-in task, all of which are made in memory before a run starts.
+MOST_GENERATED = 100_000
+_Share = Annotated[float, Field(ge=0, le=1)]
 _Name = Annotated[str, Field(min_length=1)]
 _Names = Annotated[tuple[_Name, ...], Field(min_length=1, strict=False)]
 _Pattern = Annotated[str | None, AfterValidator(_pattern_with_group)]
@@ -71,6 +72,12 @@ class ArithmeticConfig:
             raise ValueError(f"digits: expected at most 2 with wording = words, got {self.digits}")
         return self
 
+
+Decontaminate = Literal["report", "drop", "off"]
+DECONTAMINATE_HELP = (
+    "Duplicates in training, conflicting answers among them, and training rows that an evaluation set has: report "
+    "them, drop them, or off."
+)
 
 # Maths prompts of the paper (appendix, "Mathematics Training & Evaluation Prompt"): this, and the bare problem.
 MATH_SYSTEM_PROMPT = "Please reason step by step, and put your final answer within \\boxed{}."
@@ -141,6 +148,95 @@ class MathConfig:
         for name in self.evaluation:
             if not name.strip():
                 raise ValueError("evaluation: expected a name for every set, got an empty one")
+        return self
+
+
+@settings
+class DialogueConfig:
+    """The built-in task of short dialogues whose reward is a learned model: requests such as `help me fix my lamp`.
+
+    Demonstrations are of mixed quality. In the preference pairs a flattering opener stands with the better response
+    more often than chance (`artifact_correlation`), so that a reward model learns to like it; the known gold utility
+    does not.
+    """
+
+    type: Literal["dialogue"] = "dialogue"
+    train_problems: Annotated[int, Field(ge=1, le=MOST_GENERATED)] = setting(default=480, help="Prompts for RL.")
+    evaluation_problems: Annotated[int, Field(ge=1, le=MOST_GENERATED)] = setting(
+        default=128, help="Prompts kept aside for evaluation; none asks what a training prompt asks."
+    )
+    demonstrations: Annotated[int, Field(ge=0, le=MOST_GENERATED)] = setting(
+        default=8192, help="Responses for the warm start; 0: no warm start."
+    )
+    quality: _Share = setting(
+        default=0.5,
+        help="Probability that a demonstration gets a part right; less leaves RL more to do.",
+    )
+    artifact_demonstrations: _Share = setting(
+        default=0.2, help="Share of the demonstrations that begin with a flattering opener."
+    )
+    preference_pairs: Annotated[int, Field(ge=1, le=MOST_GENERATED)] = setting(
+        default=6144, help="Pairs for the reward model, the held-out ones included."
+    )
+    label_noise: _Share = setting(
+        default=0.05, help="Share of the pairs in which the worse response is the chosen one."
+    )
+    artifact_pairs: _Share = setting(
+        default=0.5, help="Share of the pairs in which one of the two responses has the opener."
+    )
+    artifact_correlation: _Share = setting(
+        default=0.9, help="Of those pairs, the share in which the chosen one has it; 0.5: no correlation."
+    )
+    seed: Annotated[int, Field(ge=0, lt=2**31)] | None = setting(
+        default=None, help="Seed of the generator; null: the seed of the run."
+    )
+
+
+@settings
+class HHRLHFConfig:
+    """Dialogues in the format of HH-RLHF: rows with `chosen` and `rejected`, texts that begin `\\n\\nHuman:`.
+
+    The chosen replies are the demonstrations, the pairs train the reward model, the prompts are for RL; each from
+    sources of its own where these are given. A source is a file (.jsonl, .jsonl.gz, .json, .parquet) or a hub id
+    `owner/name[/folder][:config][@split]`. Prompts for RL and evaluation may also be rows with a `prompt`, a list of
+    chat messages. Gold utility is unknown, unless `gold_share` has a second reward model trained: then it is its score.
+    """
+
+    train: _Name | _Names = setting(help="Files or hub ids of the SFT split: pairs, whose chosen replies are imitated.")
+    type: Literal["hh_rlhf"] = "hh_rlhf"
+    pairs: _Name | _Names | None = setting(
+        default=None, help="Files or hub ids of the pairs for the reward model; null: those of `train`."
+    )
+    gold_share: Annotated[float, Field(gt=0, lt=1)] | None = setting(
+        default=None,
+        help="Share of the pairs that a second reward model learns from alone, the gold model; null: there is none.",
+    )
+    held_out: Annotated[float, Field(gt=0, lt=1)] = setting(
+        default=0.1, help="Share of a reward model's pairs that are kept for its test, at most 1,024 pairs."
+    )
+    rl: _Name | _Names | None = setting(
+        default=None, help="Files or hub ids whose prompts are for RL; null: those of `train`."
+    )
+    rl_prompts: Annotated[int, Field(ge=1)] | None = setting(
+        default=None,
+        help="Keep the last so many different prompts of `train` for RL, and the rest for SFT; null: all for both.",
+    )
+    evaluation: dict[str, _Name | _Names] = setting(
+        default_factory=dict,
+        help="Evaluation sets: name to files or hub ids; their prompts alone are used. The paper: helpful, harmless.",
+    )
+    max_characters: Annotated[int, Field(ge=1)] | None = setting(
+        default=None, help="Leave out dialogues longer than this, prompt and reply together; null: none."
+    )
+    limit: Annotated[int, Field(ge=1)] | None = setting(
+        default=None, help="Use the first so many usable rows of each source; null: all."
+    )
+    decontaminate: Decontaminate = setting(default="report", help=DECONTAMINATE_HELP)
+
+    @model_validator(mode="after")
+    def _one_source_of_prompts(self) -> HHRLHFConfig:
+        if self.rl is not None and self.rl_prompts is not None:
+            raise ValueError(f"rl_prompts: expected null where `rl` has the prompts for RL, got {self.rl_prompts}")
         return self
 
 

@@ -24,14 +24,13 @@ from geoalign.lab.evaluation.sets import EvaluationSet, PromptedSet, load_sets, 
 from geoalign.lab.generation.models import Described, EvaluatedModel, describe, device_and_dtype
 from geoalign.lab.models.fastest_dtype import print_fastest_dtype
 from geoalign.lab.models.process_setup import silence_logs
-from geoalign.lab.progress import stage_progress
 from geoalign.lab.rewards.base import RewardSource
 from geoalign.lab.rewards.reward_model import RewardModelScorer
 from geoalign.lab.rewards.verified import VerifiedReward
 from geoalign.lab.store.evaluation import EvaluationFolder, Row
 from geoalign.lab.store.files import locked
 from geoalign.lab.store.run_folder import package_versions
-from geoalign.lab.terminal import Console, say
+from geoalign.lab.terminal import Console, say, stage_progress
 
 
 def evaluate(config: EvaluateConfig, request: EvaluateRequest, *, console: Console | None = None) -> EvaluationScores:

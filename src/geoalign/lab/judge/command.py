@@ -23,11 +23,10 @@ from geoalign.lab.config.requests import JudgeRequest
 from geoalign.lab.evaluation.responses import Key, SavedResponse, read_responses
 from geoalign.lab.http_client import BadReplyError, RefusedError
 from geoalign.lab.judge.asking import Ask, Comparison, ask_local, endpoint, parse_verdict
-from geoalign.lab.progress import passing_progress
 from geoalign.lab.store.evaluation import begin
 from geoalign.lab.store.files import locked
 from geoalign.lab.store.json_files import append_line, keep_lines, read_lines, write_json
-from geoalign.lab.terminal import Console, say
+from geoalign.lab.terminal import Console, passing_progress, say
 from geoalign.lab.text import decimals, estimate
 from geoalign.shown import listed
 

@@ -13,9 +13,8 @@ from geoalign.lab.analysis.consensus import CURATION_SECONDS
 from geoalign.lab.analysis.statistics import Interval, wilson_interval
 from geoalign.lab.reports.documents import Count, first_middle_last
 from geoalign.lab.store.columns import Bools
-from geoalign.lab.store.logs import Evaluation
 from geoalign.lab.store.rollouts import RolloutStep, read_texts
-from geoalign.lab.store.run import Run
+from geoalign.lab.store.run import Evaluation, Run
 from geoalign.lab.text import inert
 
 FLAGGED_PER_STEP = 8

@@ -106,3 +106,21 @@ def _mapping(path: Path, parse: Callable[[str], Any], text: str) -> dict[str, An
     if not isinstance(value, dict):
         raise RunFolderError(f"{path}: expected a mapping, got {got or type(value).__name__}")
     return value
+
+
+# Values from JSON, taken for numbers.
+
+# Sums, squares and differences of such numbers stay finite; nothing that is logged comes near.
+LARGEST = 1e100
+
+
+def number(value: Any) -> float | None:
+    """A number of at most 1e100 in size; None for anything else: text, booleans, NaN, infinities, larger ones."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if -LARGEST <= value <= LARGEST else None
+
+
+def float_or_nan(value: Any) -> float:
+    """A number as JSON holds it, null as NaN."""
+    return math.nan if value is None else float(value)

@@ -15,9 +15,8 @@ from safetensors import safe_open
 
 from geoalign.lab.store.columns import Bools, Floats, Ints, floats, ints, read_columns, write_table
 from geoalign.lab.store.files import write_atomically
-from geoalign.lab.store.json_files import finite
+from geoalign.lab.store.json_files import finite, float_or_nan
 from geoalign.lab.store.run_folder import ROLLOUTS, step_files
-from geoalign.lab.store.values import float_or_nan
 
 ROLLOUT_SCHEMA = pyarrow.schema(
     {

@@ -16,7 +16,7 @@ from typing import Any
 
 import geoalign
 from geoalign.errors import ConfigError, RunFolderError
-from geoalign.lab.config.layers import flat
+from geoalign.lab.config.loading import flat
 from geoalign.lab.store.files import HALF_WRITTEN, LOCK, write_atomically
 from geoalign.lab.store.json_files import read_json, read_yaml, write_json
 from geoalign.settings.yaml_text import dump_yaml

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from geoalign.curators.geoalign import GeoAlignConfig
 from geoalign.errors import ConfigError, GeoAlignError
-from geoalign.lab.config.reward_model import RewardModelConfig
+from geoalign.lab.config.rewards import RewardModelConfig
 from geoalign.lab.config.run import LaunchConfig, RunConfig, TinyModelConfig
 from geoalign.lab.models.models import initial_tokenizer
 from geoalign.lab.models.processes import Processes

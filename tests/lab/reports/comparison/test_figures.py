@@ -27,7 +27,7 @@ from geoalign.lab.reports.comparison.scores import (
     snapshot_curve,
 )
 from geoalign.lab.reports.figures.style import LIGHT, Look, Panel, band
-from geoalign.lab.store.comparison_results import Snapshot
+from geoalign.lab.store.comparison import Snapshot
 
 NAN = math.nan
 SCORES = {"grpo": 0.5, "geoalign": 0.6, "pair_count": 0.5, "oracle": 0.7}

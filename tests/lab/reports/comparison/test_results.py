@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from geoalign.errors import RunFolderError
-from geoalign.lab.store.comparison_results import parse_cell, read_results
+from geoalign.lab.store.comparison import parse_cell, read_results
 from geoalign.lab.store.json_files import read_json as read_object
 
 

@@ -13,8 +13,8 @@ from geoalign.lab.analysis.comparison.scores import (
     pass_at_k,
     series_of,
 )
-from geoalign.lab.store.comparison_results import Cell
-from geoalign.lab.store.logs import Evaluation
+from geoalign.lab.store.comparison import Cell
+from geoalign.lab.store.run import Evaluation
 
 NAN = math.nan
 EMPTY = Cell(

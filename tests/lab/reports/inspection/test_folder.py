@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from geoalign.lab.store.inspection import read_inspection
+from geoalign.lab.store.curation import read_inspection
 
 
 def test_the_columns_of_a_folder(tmp_path, write_inspection):

@@ -3,7 +3,7 @@
 import pytest
 
 from geoalign.lab.reports.inspection.overview import counts, facts, repeated, skipped, steps_of, verdict
-from geoalign.lab.store.inspection import read_inspection
+from geoalign.lab.store.curation import read_inspection
 
 
 def named(items):

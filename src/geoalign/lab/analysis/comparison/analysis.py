@@ -43,9 +43,8 @@ from geoalign.lab.analysis.statistics import (
     seed_interval,
 )
 from geoalign.lab.config.compare import METRICS, CompareConfig
-from geoalign.lab.config.layers import flat
-from geoalign.lab.store.comparison import ComparisonFolder
-from geoalign.lab.store.comparison_results import Cell, read_results
+from geoalign.lab.config.loading import flat
+from geoalign.lab.store.comparison import Cell, ComparisonFolder, read_results
 
 
 @dataclass(frozen=True, eq=False)

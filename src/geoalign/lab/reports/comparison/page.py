@@ -29,8 +29,7 @@ from geoalign.lab.reports.comparison.scores import (
     robustness_panels,
 )
 from geoalign.lab.reports.documents import Drawn, Gallery, make_folder, write_page
-from geoalign.lab.store.comparison import COMPACT, ComparisonFolder
-from geoalign.lab.store.comparison_results import Cell, write_compact
+from geoalign.lab.store.comparison import COMPACT, Cell, ComparisonFolder, write_compact
 from geoalign.lab.store.json_files import read_text
 from geoalign.lab.text import inert
 

@@ -12,7 +12,7 @@ from geoalign.lab.analysis.consensus import CHANCE, HEADLINES, Verdict, level_of
 from geoalign.lab.analysis.statistics import Interval
 from geoalign.lab.analysis.verifier import doubtful_prompts, refused_line, verifier_lines
 from geoalign.lab.reports.documents import Count
-from geoalign.lab.store.inspection import Inspection
+from geoalign.lab.store.curation import Inspection
 from geoalign.lab.store.rollouts import RolloutStep
 from geoalign.lab.text import ends, inert, percent
 

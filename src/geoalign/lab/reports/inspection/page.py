@@ -12,10 +12,9 @@ from geoalign.lab.reports.documents import Drawn, Gallery, Inline, first_middle_
 from geoalign.lab.reports.figures.scores import cosine_panel, density_panel, flag_panels, rank_curves, rank_panel
 from geoalign.lab.reports.inspection.bundle import Bundle, bundle
 from geoalign.lab.reports.inspection.overview import counts, facts, repeated, skipped, steps_of, verdict, verifier
-from geoalign.lab.store.curation import FIGURES, REPORT_FILE
-from geoalign.lab.store.inspection import Inspection, read_inspection
+from geoalign.lab.store.curation import FIGURES, REPORT_FILE, Inspection, read_inspection
+from geoalign.lab.store.json_files import number
 from geoalign.lab.store.rollouts import Density, RolloutStep
-from geoalign.lab.store.values import number
 from geoalign.lab.text import inert
 
 ASSETS = Path(__file__).parent / "assets"

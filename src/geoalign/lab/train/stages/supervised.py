@@ -18,7 +18,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from trl import RewardTrainer, SFTTrainer
 
 from geoalign.errors import ConfigError
-from geoalign.lab.config.reward_model import RewardHeadConfig
+from geoalign.lab.config.rewards import RewardHeadConfig
 from geoalign.lab.evaluation.scores import hold_out_prompts, pair_accuracy
 from geoalign.lab.models.models import (
     CODE_SETTING,
@@ -30,11 +30,18 @@ from geoalign.lab.models.models import (
     with_adapters,
 )
 from geoalign.lab.rewards.reward_model import mark_mean, mean_reply_states, reply_start
+from geoalign.lab.store.checkpoints import (
+    checkpoint_step,
+    is_last,
+    latest_complete,
+    mark_complete,
+    next_stage,
+    note_records,
+    stage_checkpoints,
+)
 from geoalign.lab.store.files import beside, replace_folder
 from geoalign.lab.store.json_files import append_line, write_json
-from geoalign.lab.store.records import next_stage, note_records, stage_checkpoints
 from geoalign.lab.store.run_folder import ACCURACY_FILE
-from geoalign.lab.store.seals import checkpoint_step, is_last, latest_complete, mark_complete
 from geoalign.lab.tasks.base import PreferencePair
 from geoalign.lab.train.plan import Plan, short_enough
 from geoalign.lab.train.rewards import open_reward_model

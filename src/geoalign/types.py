@@ -209,18 +209,10 @@ class DensityDetails:
 
 @dataclass(frozen=True, eq=False)
 class CurationDetails:
-    """What the figures need beyond the curation itself; made only on request.
-
-    `raw_plane` and `projected_plane` show a sample of unit directions before and after the projector, each in the plane
-    of its prototype (first coordinate: the cosine to it) and of the widest spread across it; all lie in the unit disc,
-    and row i of both is pair `plane_pairs[i]`. Under cross-fitting the view is the first fold's.
-    """
+    """What the figures need beyond the curation itself; made only on request."""
 
     pairs: PairDetails
     density: DensityDetails | None
-    plane_pairs: Int[Tensor, " s"]
-    raw_plane: Float[Tensor, "s 2"]
-    projected_plane: Float[Tensor, "s 2"]
 
 
 @dataclass(frozen=True, eq=False)

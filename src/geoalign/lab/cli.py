@@ -247,7 +247,7 @@ def report_command(request: ReportRequest) -> None:
 
             conclude(folder, Console())
         else:
-            say(Console(), build_report(run, lambda note: say(Console(stderr=True), f"Left out: {note}")))
+            say(Console(), build_report(run))
 
 
 @command(app, "status", StatusRequest)

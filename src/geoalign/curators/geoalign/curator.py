@@ -22,14 +22,12 @@ from geoalign.method.consensus import Consensus, deviation_index, new_consensus,
 from geoalign.method.consensus_gate import ConsensusGate
 from geoalign.method.density import Tail
 from geoalign.method.pairs import Pairs
-from geoalign.method.projector import ProjectorConfig, displacement
+from geoalign.method.projector import ProjectorConfig
 from geoalign.method.scoring import METRICS, ScoredPairs, score_cross_fit, score_in_sample
-from geoalign.method.summaries import cosine_summary, projection_2d
+from geoalign.method.summaries import cosine_summary
 from geoalign.settings import Count, OpenShare, setting, settings
 from geoalign.types import Curation, CurationDetails, DensityDetails, PairDetails, Rollouts
 
-# Pairs shown in the two-dimensional views.
-PLANE_PAIRS = 1000
 # Of the pooled accuracy's interval in the metrics, where no gate sets one.
 GATE_LEVEL = 0.95
 
@@ -275,13 +273,6 @@ class GeoAlign(Curator[GeoAlignConfig]):
 
     def _details(self, batch: PairedBatch, scored: ScoredPairs, tail: Tail | None) -> CurationDetails:
         order, pairs = batch.rows.order, batch.pairs
-        sample = torch.arange(0, len(pairs), max(1, -(-len(pairs) // PLANE_PAIRS)), device=order.device)
-        shown = pairs.take(sample)
-        raw = projection_2d(displacement(batch.states, shown), batch.raw_prototype)
-        projected = raw
-        for consensus in self._consensus[:1]:
-            if consensus.prototype is not None and len(shown):
-                projected = projection_2d(consensus.directions(batch.states, shown), consensus.prototype.to(raw))
         return CurationDetails(
             pairs=PairDetails(
                 winner=order[pairs.winner],
@@ -301,7 +292,4 @@ class GeoAlign(Curator[GeoAlignConfig]):
                 alpha=self.config.alpha,
                 threshold=tail.threshold,
             ),
-            plane_pairs=sample,
-            raw_plane=raw,
-            projected_plane=projected,
         )

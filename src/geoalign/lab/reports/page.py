@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,16 +25,13 @@ from geoalign.lab.text import inert
 CONFIG_LIMIT = 20_000
 
 
-def build_run_report(run_folder: Path, say: Callable[[str], None] = lambda note: None) -> Path:
+def build_run_report(run_folder: Path) -> Path:
     """Writes report.html and figures/*.svg into the run folder, from what the folder holds now, and returns the page.
-
-    What was left out on reading is on the page, and `say` is given it.
 
     Works on a run in progress or cut off; the page says which quantities are undefined. Files are replaced
     in one piece, so that a reader never sees half of one.
     """
     run = read_run(run_folder)
-    notes = [inert(note) for note in run.notes]
     files = RunFolder(run.folder)
     gallery = Gallery(files.figures)
     flagged, flagged_total = flagged_rows(run)
@@ -60,11 +56,8 @@ def build_run_report(run_folder: Path, say: Callable[[str], None] = lambda note:
         flagged_total=flagged_total,
         config=inert(run.config_text, CONFIG_LIMIT),
         versions=inert(json.dumps(dict(run.versions), indent=2, ensure_ascii=False), CONFIG_LIMIT),
-        notes=notes,
     )
     gallery.remove_outdated("gdi-*-step-*.svg")
-    for note in notes:
-        say(note)
     return files.report
 
 

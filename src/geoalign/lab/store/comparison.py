@@ -71,16 +71,14 @@ class ComparisonFolder:
         """The compact result of a cell."""
         return self.results / f"{cell.name}.json"
 
-    def beside_results(self) -> tuple[Path, ...]:
-        """The files that a folder of results alone needs beside them."""
-        return self.config, self.versions, self.table_csv
-
     def started(self) -> bool:
         """True if a comparison was started here."""
         return self.config.is_file()
 
     def check_vacant(self, *, resume: bool) -> None:
         """Raises RunFolderError unless a comparison may start or go on here."""
+        if self.root.exists() and not self.root.is_dir():
+            raise RunFolderError(f"{self.root}: expected a folder, got a file: choose another --output")
         early = (LOCK, self.shared.name, self.shared_log.name, self.checked.name)
         others = [
             item.name
@@ -89,14 +87,11 @@ class ComparisonFolder:
             and not item.name.removeprefix(f"{self.shared.name}-").isdecimal()
             and not item.name.endswith(HALF_WRITTEN)
         ]
+        expected = f"an empty folder or that of a comparison, got one with {others[0]}:" if others else None
         if self.started():
             expected = None if resume else "a new folder, got one with a comparison: resume it with --resume, or"
             if COMPACT in others:
                 expected = f"a comparison's own folder, got one with {COMPACT}, which cannot be resumed:"
-        elif self.root.exists() and not self.root.is_dir():
-            expected = "a folder, got a file:"
-        else:
-            expected = f"an empty folder or that of a comparison, got one with {others[0]}:" if others else None
         if expected:
             raise RunFolderError(f"{self.root}: expected {expected} choose another --output")
 
@@ -127,21 +122,11 @@ class ComparisonFolder:
         write_json(self.versions, now)
         write_atomically(self.config, dump_yaml(plain_settings(config)))
 
-    def prepared_shapes(self, settings: Mapping[str, Any] | list[dict[str, Any]]) -> dict[str, dict[str, int]]:
-        """The shapes of the runs that an earlier start has checked, by key; none unless its warm start (a list:
-        several) is complete and was made with these settings."""
-        if not self.prepared.is_file():
-            return {}
-        prepared = read_json(self.prepared)
-        return prepared["runs"] if prepared["settings"] == settings else {}
-
-    def note_prepared(
-        self, settings: Mapping[str, Any] | list[dict[str, Any]], shapes: Mapping[str, Mapping[str, int]]
-    ) -> Mapping[str, Mapping[str, int]]:
-        """Notes that the warm start is complete, and the shapes of the checked runs; returns the latter."""
-        write_json(self.prepared, {"settings": settings, "runs": shapes})
-        self.checked.unlink(missing_ok=True)
-        return shapes
+    def prepared_shapes(self, settings: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
+        """The shapes of the runs that an earlier start has checked, by key; none unless its warm starts are complete
+        and were made with these settings."""
+        prepared = read_json(self.prepared) if self.prepared.is_file() else {}
+        return prepared["runs"] if prepared.get("settings") == settings else {}
 
     def read_result(self, cell: Place) -> dict[str, Any] | None:
         """The result of a cell; None where there is none yet."""
@@ -165,20 +150,15 @@ class ComparisonFolder:
         return True
 
     def check_unfinished(self, planned: PlannedRun) -> None:
-        """Makes sure that what was begun of a run can be resumed.
-
-        A run that failed with other settings is removed: it is what the settings were changed for.
-        """
+        """Makes sure that what was begun of a run can be resumed; a run that failed with other settings is removed."""
         run = self.run(planned.cell)
         if not run.started():
             return
-        then = computed(run.read_config())
-        if first_difference(planned.settings, then) is None:
-            return
-        result = self.read_result(planned.cell)
+        then, result = computed(run.read_config()), self.read_result(planned.cell)
         if result is None or result["status"] != "failed":
             check_same_settings(planned.settings, then, run.root)
-        shutil.rmtree(run.root)
+        elif first_difference(planned.settings, then) is not None:
+            shutil.rmtree(run.root)
 
     def write_result(self, planned: PlannedRun, result: Mapping[str, Any]) -> None:
         """Writes the result of a run into every cell that it fills."""
@@ -199,46 +179,26 @@ class ComparisonFolder:
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """The rollouts of one generation, all arrays [B]: what rank plots and distributions need.
+    """The rollouts of one generation, arrays [B]: score (NaN: unscored) and reward, `corrupted` None if unknown."""
 
-    NaN where unscored; `mean_score` is all NaN where the score is no sum over pairs, `corrupted` None where unknown.
-    """
-
-    step: int
     score: Floats
-    mean_score: Floats
-    pair_count: Floats
     reward: Floats
     corrupted: Bools | None
-    anomalous: Bools
-
-
-@dataclass(frozen=True)
-class ScoreQuality:
-    """How a score ranks corrupted rewards within a generation, mean over the generations that hold both kinds."""
-
-    auroc: float
-    auprc: float
-    generations: int
 
 
 @dataclass(frozen=True, eq=False)
 class Cell:
-    """What one arm did with one seed at one level.
+    """What one arm did with one seed at one level; numbers are NaN where unknown.
 
     Attributes:
-        arm, level, seed: which cell.
         finished: False where it failed; `error` then says why and the rest may be empty.
-        curator: name of the curator.
-        settings: its resolved settings.
-        run: resolved settings of the whole run; empty where they were not kept.
-        evaluations: lines of evaluation.jsonl.
+        curator, settings: name of the curator, and its resolved settings.
         series: quantities over `series["step"]`, NaN where absent; all of one length.
-        detection: by name of the score; empty where no reward was corrupted.
-        replaced_precision: share of corrupted ones among the replaced; NaN where undefined.
-        base_rate: share of corrupted ones; NaN where unknown.
+        detection: AUROC and average precision of each score by its name, mean over the generations that hold corrupted
+            and other rewards; empty where none was corrupted.
+        replaced_precision: share of corrupted ones among the replaced.
+        base_rate: share of corrupted ones.
         snapshots: a few generations.
-        seconds, seconds_per_step, peak_memory_bytes: cost of the whole run; NaN where unknown.
     """
 
     arm: str
@@ -248,10 +208,9 @@ class Cell:
     error: str
     curator: str
     settings: Mapping[str, Any]
-    run: Mapping[str, Any]
     evaluations: tuple[Evaluation, ...]
     series: Mapping[str, Floats]
-    detection: Mapping[str, ScoreQuality]
+    detection: Mapping[str, tuple[float, float]]
     replaced_precision: float
     base_rate: float
     snapshots: tuple[Snapshot, ...]
@@ -272,13 +231,11 @@ def read_results(folder: Path) -> tuple[Cell, ...]:
 
 
 def parse_cell(value: Mapping[str, Any], path: Path) -> Cell:
-    """The cell of one result."""
+    """The cell of one result; one that failed may have nothing but its name."""
     if value["schema_version"] != SCHEMA_VERSION:
         raise RunFolderError(f"{path}: schema_version: expected {SCHEMA_VERSION}, got {shown(value['schema_version'])}")
     finished = value["status"] == "finished"
-    # A cell that failed may have got nowhere: only what names it must be there.
-    content = value if finished else {"evaluations": [], "series": {}, "detection": {}, "snapshots": [], **value}
-    detection = dict(content["detection"])
+    detection = dict(value.get("detection") or {})
     return Cell(
         arm=value["arm"],
         level=value["level"],
@@ -287,31 +244,23 @@ def parse_cell(value: Mapping[str, Any], path: Path) -> Cell:
         error=str(value.get("error") or ("" if finished else "no reason was recorded")),
         curator=value.get("curator", "unknown"),
         settings=value.get("settings") or {},
-        run=value.get("run") or {},
-        evaluations=tuple(map(parse_evaluation, content["evaluations"])),
-        series={name: _floats(values) for name, values in content["series"].items() if values is not None},
+        evaluations=tuple(map(parse_evaluation, value.get("evaluations", ()))),
+        series={name: _floats(values) for name, values in value.get("series", {}).items() if values is not None},
         replaced_precision=float_or_nan(detection.pop("precision_among_replaced", None)),
         base_rate=float_or_nan(detection.pop("base_rate", None)),
         detection={
-            name: ScoreQuality(
-                float_or_nan(entry.get("auroc")), float_or_nan(entry.get("auprc")), entry.get("generations") or 0
-            )
+            name: (float_or_nan(entry.get("auroc")), float_or_nan(entry.get("auprc")))
             for name, entry in detection.items()
         },
-        snapshots=tuple(_snapshot(item) for item in content["snapshots"]),
+        snapshots=tuple(
+            Snapshot(
+                _floats(item["score"]),
+                _floats(item["reward"]),
+                None if item["corrupted"] is None else np.array(item["corrupted"], dtype=np.bool_),
+            )
+            for item in value.get("snapshots", ())
+        ),
         **{name: float_or_nan(value.get(name)) for name in ("seconds", "seconds_per_step", "peak_memory_bytes")},
-    )
-
-
-def _snapshot(item: Mapping[str, Any]) -> Snapshot:
-    return Snapshot(
-        step=item["step"],
-        score=_floats(item["score"]),
-        mean_score=np.full(len(item["score"]), np.nan) if item["mean_score"] is None else _floats(item["mean_score"]),
-        pair_count=_floats(item["pair_count"]),
-        reward=_floats(item["reward"]),
-        corrupted=None if item["corrupted"] is None else np.array(item["corrupted"], dtype=np.bool_),
-        anomalous=np.array(item["anomalous"], dtype=np.bool_),
     )
 
 

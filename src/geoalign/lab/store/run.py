@@ -13,7 +13,7 @@ import numpy as np
 
 from geoalign.errors import RunFolderError
 from geoalign.lab.store.columns import Floats, Ints
-from geoalign.lab.store.json_files import float_or_nan, number, read_lines, read_yaml
+from geoalign.lab.store.json_files import float_or_nan, read_lines, read_yaml
 from geoalign.lab.store.rollouts import RolloutStep, read_rollouts
 from geoalign.lab.store.run_folder import DETAILS, RunFolder, step_files
 
@@ -43,7 +43,6 @@ class Run:
         details: detail files by rising step; `read_details` reads one.
         evaluations: rows of evaluation.jsonl.
         finished: whether there is a summary.json, which a run writes at its end.
-        notes: what was left out on reading and why, for the reader of the page.
     """
 
     folder: Path
@@ -55,7 +54,6 @@ class Run:
     details: Mapping[int, Path]
     evaluations: tuple[Evaluation, ...]
     finished: bool
-    notes: tuple[str, ...]
 
     def series(self, *keys: str, stage: str = "rl") -> Series:
         """The first of `keys` that has a number in any row of `stage`; of rows with equal steps the last one counts."""
@@ -84,13 +82,11 @@ class Run:
 def read_run(folder: Path) -> Run:
     """Reads a run folder of schema version 1; prompts, responses and details stay in their files.
 
-    A truncated last line of a .jsonl file and files that are not there yet are normal: what is left out is in
-    `Run.notes`.
+    A truncated last line of a .jsonl file and files that are not there yet are normal.
     """
     folder = Path(folder)
     if not folder.is_dir():
         raise RunFolderError(f"run folder: expected a folder, got {folder}")
-    notes: list[str] = []
     files = RunFolder(folder)
     config, config_text = read_yaml(files.config)
     return Run(
@@ -98,16 +94,13 @@ def read_run(folder: Path) -> Run:
         config=config,
         config_text=config_text,
         versions=files.read_versions(),
-        metrics=tuple(map(parse_metrics, read_lines(files.metrics, notes))),
-        rollouts=tuple(read_rollouts(files.rollouts, notes)),
+        metrics=tuple(map(parse_metrics, read_lines(files.metrics))),
+        rollouts=tuple(read_rollouts(files.rollouts)),
         details=dict(step_files(files.details, DETAILS)),
-        evaluations=tuple(map(parse_evaluation, read_lines(files.evaluation, notes))),
+        evaluations=tuple(map(parse_evaluation, read_lines(files.evaluation))),
         finished=files.summary.is_file(),
-        notes=tuple(notes),
     )
 
-
-# The lines of a run's two logs, `metrics.jsonl` and `evaluation.jsonl`.
 
 # Longer than any line of metrics.
 _TAIL_BYTES = 16384
@@ -155,9 +148,12 @@ class Evaluation:
 
 def parse_metrics(line: Mapping[str, Any]) -> MetricRow:
     """The line as a `MetricRow`; what is no number is left out."""
-    values = {key: math.nan if value is None else number(value) for key, value in line.items()}
-    del values["stage"], values["step"]
-    return MetricRow(line["stage"], line["step"], {key: value for key, value in values.items() if value is not None})
+    numbers = {
+        key: float_or_nan(value)
+        for key, value in line.items()
+        if key not in ("stage", "step") and isinstance(value, int | float | None) and not isinstance(value, bool)
+    }
+    return MetricRow(line["stage"], line["step"], numbers)
 
 
 def parse_evaluation(line: Mapping[str, Any]) -> Evaluation:

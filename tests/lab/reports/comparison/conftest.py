@@ -201,14 +201,11 @@ def _series(scoring: bool) -> dict:
 
 
 def _snapshot(step: int, scoring: bool, rate: float) -> dict:
-    """Forty rollouts whose score rises with their row; with corruption, rows 19 and 39 are corrupted, 39 is flagged."""
+    """Forty rollouts whose score rises with their row; with corruption, rows 19 and 39 are corrupted."""
     rows = range(40)
     return {
         "step": step,
         "score": [float(row) if scoring and row >= 2 else None for row in rows],
-        "mean_score": [row / 7 if scoring and row >= 2 else None for row in rows],
-        "pair_count": [7 if row >= 2 else 0 for row in rows],
         "reward": [float(row % 2) for row in rows],
         "corrupted": [bool(rate) and row in (19, 39) for row in rows],
-        "anomalous": [scoring and row == 39 for row in rows],
     }

@@ -146,8 +146,7 @@ def test_alpha_draws_scores_by_value_with_the_baseline(make_comparison):
 
 
 def test_snapshots_rank_scored_rollouts_with_their_crosses():
-    rows = np.ones(3)
-    snapshot = Snapshot(7, np.array([3.0, NAN, 1.0]), rows, rows, rows, np.array([True, True, False]), rows == 0)
+    snapshot = Snapshot(np.array([3.0, NAN, 1.0]), np.ones(3), np.array([True, True, False]))
     curve = snapshot_curve(snapshot)
     assert (curve.score.tolist(), curve.flipped.tolist()) == ([1, 3], [False, True])
 

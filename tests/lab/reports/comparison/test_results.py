@@ -31,7 +31,7 @@ def test_a_finished_cell(tmp_path, make_result):
     # Twelve evaluations of two sets each; seed 3 wobbles by -0.01.
     assert len(cell.evaluations) == 24
     assert cell.evaluations[-1].pass_at_k == pytest.approx({1: 0.85, 2: 0.95, 4: 1.0})
-    assert cell.detection["score"].auroc == pytest.approx(0.75 - 0.0001)
+    assert cell.detection["score"][0] == pytest.approx(0.75 - 0.0001)
     assert "precision_among_replaced" not in cell.detection
     assert cell.replaced_precision == pytest.approx(0.29)
     assert cell.base_rate == 0.1

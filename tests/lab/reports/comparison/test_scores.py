@@ -18,7 +18,7 @@ from geoalign.lab.store.run import Evaluation
 
 NAN = math.nan
 EMPTY = Cell(
-    arm="a", level="b", seed=0, finished=True, error="", curator="grpo", settings={}, run={}, evaluations=(), series={},
+    arm="a", level="b", seed=0, finished=True, error="", curator="grpo", settings={}, evaluations=(), series={},
     detection={}, replaced_precision=NAN, base_rate=NAN, snapshots=(), seconds=NAN,
     seconds_per_step=NAN, peak_memory_bytes=NAN,
 )  # fmt: skip

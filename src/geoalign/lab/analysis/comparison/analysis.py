@@ -203,7 +203,7 @@ def _measure(numbers: _Numbers, name: str | int, arm: str, plan: CompareConfig) 
 
 
 def _detection(cells: Sequence[Cell]) -> Detection | None:
-    units = {cell.seed: {name: (found.auroc, found.auprc) for name, found in cell.detection.items()} for cell in cells}
+    units = {cell.seed: dict(cell.detection) for cell in cells}
     return detection(
         units,
         precision=_share(cell.replaced_precision for cell in cells),

@@ -167,7 +167,8 @@ def compact_comparison(folder: Path, into: Path) -> Path:
     make_folder(into)
     if into.resolve() == folder.resolve() or ComparisonFolder(into).results.exists():
         raise RunFolderError(f"{into}: expected a folder without results, got one with results of a comparison")
-    for path in ComparisonFolder(folder).beside_results():
+    beside = ComparisonFolder(folder)
+    for path in (beside.config, beside.versions, beside.table_csv):
         if path.is_file():
             shutil.copyfile(path, into / path.name)
     write_compact(folder, into / COMPACT, arms)

@@ -13,7 +13,7 @@ from geoalign.lab.reports.figures.scores import cosine_panel, density_panel, fla
 from geoalign.lab.reports.inspection.bundle import Bundle, bundle
 from geoalign.lab.reports.inspection.overview import counts, facts, repeated, skipped, steps_of, verdict, verifier
 from geoalign.lab.store.curation import FIGURES, REPORT_FILE, Inspection, read_inspection
-from geoalign.lab.store.json_files import number
+from geoalign.lab.store.json_files import float_or_nan
 from geoalign.lab.store.rollouts import Density, RolloutStep
 from geoalign.lab.text import inert
 
@@ -114,7 +114,7 @@ def _densities(inspection: Inspection, steps: Sequence[RolloutStep]) -> list[Dra
     table = inspection.densities
     if table is None or not len(table):
         return ["No density was drawn: this curator has none, or there were too few scores, or all of them were equal."]
-    alpha = number(inspection.curator.get("alpha"))
+    alpha = float_or_nan(inspection.curator.get("alpha"))
     rollouts = {step.step: step for step in steps}
     panels: list[Drawn] = []
     for step in first_middle_last(np.unique(table["step"]).tolist()):
@@ -125,7 +125,7 @@ def _densities(inspection: Inspection, steps: Sequence[RolloutStep]) -> list[Dra
             density=heights,
             peak=float(rows["peak"].iloc[0]),
             mode=float(grid[np.argmax(heights)]),
-            alpha=float("nan") if alpha is None else alpha,
+            alpha=alpha,
             threshold=float(rows["threshold"].iloc[0]),
         )
         panels.append(density_panel(step, density, rollouts.get(step)))

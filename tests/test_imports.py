@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from geoalign.lab.failures import error_line
+from geoalign.lab.command_line import error_line
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "geoalign"

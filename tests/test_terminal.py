@@ -61,13 +61,6 @@ def test_boxes_and_colours_stay() -> None:
     assert "\x1b[1;31mred" in printed(Text("red", style="bold red"), force_terminal=True, color_system="standard")
 
 
-def test_styles_stand_where_they_stood() -> None:
-    text = Text("\x1bab")
-    text.stylize("red", 1, 2)
-    found = printed(text, force_terminal=True, color_system="standard", highlight=False)
-    assert found == "<U+001B>\x1b[31ma\x1b[0mb\n"
-
-
 def test_an_encoding_that_lacks_characters() -> None:
     file = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     Console(file=file, width=80).print("ä", Text("ö"))

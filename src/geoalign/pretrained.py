@@ -25,11 +25,6 @@ def from_pretrained(kind: Any, path: str | Path, *, trust_remote_code: bool, set
     A model that transformers knows itself is loaded by transformers' own class, whatever code lies beside it.
 
     `setting` is what allows the code that comes with the model (`trust_remote_code`), for the error.
-
-    Raises:
-        OwnCodeError: the model cannot be loaded without its code, and that may not run.
-        ConfigError: it is neither (`check_model_name`).
-        OSError, ValueError, ImportError: whatever else transformers raises.
     """
     check_model_name(path)
     try:

@@ -89,13 +89,6 @@ def test_ctrl_c_says_what_was_stopped(monkeypatch: pytest.MonkeyPatch, command: 
     assert "Abort" not in outcome.err
 
 
-def test_a_closed_input_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    outcome = failing(monkeypatch, EOFError())
-    assert outcome.broken() == []
-    assert outcome.code == 2
-    assert "geoalign status somewhere asked for input, but the standard input is closed" in outcome.err
-
-
 @pytest.mark.parametrize(
     "arguments", [["bench", "--repeats", "many"], ["train", "--\x1b[2J"], ["train", "a", "b" * 10_000]]
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -89,12 +88,9 @@ def train_command(request: TrainRequest) -> None:
     if request.smoke and settings is not None:
         settings = smoke_config(settings)
     locations = loaded.locations if loaded else None
-    try:
-        train(settings, output, resume=request.resume, locations=locations, console=Console())
-        if request.smoke and settings is not None:
-            check_exercised(settings, RunFolder(output), Console())
-    except KeyboardInterrupt:
-        raise _stopped(_train_again(request, output) if RunFolder(output).started() else None) from None
+    train(settings, output, resume=request.resume, locations=locations, console=Console())
+    if request.smoke and settings is not None:
+        check_exercised(settings, RunFolder(output), Console())
 
 
 @command(app, "compare", CompareRequest)
@@ -133,11 +129,7 @@ def compare_command(request: CompareRequest) -> None:
 
         dry_run(settings or folder.read_config(), Console(), locations)
         return
-    try:
-        failed = compare(settings, output, resume=request.resume, locations=locations, console=Console())
-    except KeyboardInterrupt:
-        raise _stopped(f"geoalign compare --output {output} --resume" if folder.started() else None) from None
-    if failed:
+    if compare(settings, output, resume=request.resume, locations=locations, console=Console()):
         raise typer.Exit(1)
 
 
@@ -165,12 +157,8 @@ def audit_command(request: AuditRequest) -> None:
 
         silence_logs()
     bounds, console = parse_bounds(request.fail_above), Console(quiet=request.json)
-    try:
-        summary = audit(
-            config, replace(request, command=[masked(argument) for argument in sys.argv[1:]]), console=console
-        )
-    except KeyboardInterrupt:
-        raise _stopped(_as_typed()) from None
+    typed = [masked(argument) for argument in sys.argv[1:]]
+    summary = audit(config, replace(request, command=typed), console=console)
     if request.json:
         from geoalign.lab.store.json_files import json_text
 
@@ -197,10 +185,7 @@ def evaluate_command(request: EvaluateRequest) -> None:
     config = load_evaluate_config(request)
     from geoalign.lab.evaluate.command import evaluate
 
-    try:
-        evaluate(config, request, console=Console())
-    except KeyboardInterrupt:
-        raise _stopped(_as_typed(*([] if request.resume else ["--resume"]))) from None
+    evaluate(config, request, console=Console())
 
 
 @command(app, "judge", JudgeRequest)
@@ -219,11 +204,7 @@ def judge_command(request: JudgeRequest) -> None:
     config = load_judge_config(request.base_url, request.model, request.overrides, local=request.local)
     from geoalign.lab.judge.command import judge
 
-    try:
-        result = judge(config, request, console=Console())
-    except KeyboardInterrupt:
-        raise _stopped(_as_typed()) from None
-    if result["all"].failed:
+    if judge(config, request, console=Console())["all"].failed:
         raise typer.Exit(1)
 
 
@@ -269,27 +250,6 @@ def bench_command(request: BenchRequest) -> None:
     from geoalign.lab.bench.command import bench
 
     bench(request, Console())
-
-
-def _stopped(command: str | None) -> typer.Exit:
-    """Says how to go on after Ctrl-C, and returns the exit that the shell expects of it."""
-    hint = f"Go on with: {command}" if command else "Nothing was trained yet."
-    console = Console(stderr=True)
-    console.print()
-    say(console, masked(f"Stopped. {hint}"))
-    return typer.Exit(130)
-
-
-def _as_typed(*more: str) -> str:
-    return shlex.join(["geoalign", *sys.argv[1:], *more])
-
-
-def _train_again(request: TrainRequest, folder: Path) -> str:
-    """The command that resumes a stopped run."""
-    settings = [str(request.config)] if request.config else []
-    overrides = [part for override in request.overrides for part in ("--set", override)]
-    smoke = ["--smoke"] if request.smoke else []
-    return shlex.join(["geoalign", "train", *settings, *overrides, "--output", str(folder), "--resume", *smoke])
 
 
 def main() -> None:

@@ -95,13 +95,7 @@ class HTTPClient:
     async def ask(
         self, method: str, path: str, read: Callable[[bytes], T], body: bytes | None = None, *, once: bool = False
     ) -> T:
-        """What `read`, which may raise BadReplyError, makes of the reply; within the longer of timeout and patience.
-
-        Raises:
-            UnreachableError: no answer, or one that says to come again (408, 409, 425, 429, 5xx), to the last attempt
-                (`once`: the only one).
-            RefusedError: any other status but success.
-        """
+        """What `read`, which may raise BadReplyError, makes of the reply; within the longer of timeout and patience."""
         end = time.monotonic() + self._patience
         timeout, longest = self._timeout, _FIRST_PAUSE
         while True:

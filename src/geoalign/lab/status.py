@@ -28,11 +28,7 @@ _SHOWN = (
 
 
 def status(folder: Path, console: Console) -> None:
-    """Prints the state of the run or comparison in `folder`: who works on it, its step, its last metrics, its failures.
-
-    Raises:
-        RunFolderError: neither is there, or one of its files is damaged.
-    """
+    """Prints the state of the run or comparison in `folder`: who works on it, step, metrics, failures."""
     comparison = ComparisonFolder(folder)
     for line in _comparison(comparison) if comparison.started() else _run(RunFolder(folder)):
         say(console, line)

@@ -13,7 +13,7 @@ from typing import Any, TextIO
 import rich.console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.segment import Segment
-from rich.text import Span, Text
+from rich.text import Text
 
 from geoalign.lab.text import Escapes, escapes, harmless
 
@@ -37,7 +37,10 @@ class Console(rich.console.Console):
     ) -> Iterable[Segment]:
         """What rich makes of something that can be printed."""
         if isinstance(renderable, Text):
-            renderable = _harmless_text(renderable, self._table)
+            plain = renderable.plain.translate(self._table)
+            if plain != renderable.plain:
+                renderable = renderable.copy()
+                renderable.plain, renderable.spans = plain, []  # styles of parts would stand elsewhere
         for segment in super().render(renderable, options):
             # Control segments move the cursor for live displays; only rich makes them.
             yield segment if segment.control else Segment(segment.text.translate(self._table), segment.style)
@@ -55,21 +58,6 @@ def say(console: rich.console.Console, text: object, style: str = "") -> None:
 def say_lines(console: rich.console.Console, text: str, style: str = "") -> None:
     """Prints a text of several lines, such as a traceback, otherwise as `say`."""
     console.print(Text(text.rstrip("\n").translate(escapes(console.encoding, "\n\t")), style=style), soft_wrap=True)
-
-
-def _harmless_text(text: Text, table: Escapes) -> Text:
-    """The same text with its styles where they were."""
-    shown = [table[ord(char)] for char in text.plain]
-    if all(len(piece) == 1 for piece in shown):
-        return text
-    starts = [0]
-    for piece in shown:
-        starts.append(starts[-1] + len(piece))
-    spans = [Span(starts[span.start], starts[min(span.end, len(shown))], span.style) for span in text.spans]
-    copy = text.copy()
-    copy.plain = "".join(shown)
-    copy.spans = spans
-    return copy
 
 
 @contextmanager

@@ -42,9 +42,6 @@ def layer_numbers(layer: HiddenLayer, depth: int) -> tuple[int, ...]:
 
     A whole number is one; a share s of the depth is the layer round(s x depth), at least 1. So 1 is the first layer
     and 1.0 the last.
-
-    Raises:
-        InputError: no such layer, or one twice; the message names it.
     """
     check_layer(layer)
     numbers = []

@@ -48,10 +48,6 @@ def load_settings(kind: Any, data: Any, locations: Locations | None = None, *, p
 
     Args:
         path: the dotted key of `data` itself, for messages.
-
-    Raises:
-        ConfigError: a secret, an unknown key (with the nearest known one), or a value out of range; the message has the
-            dotted key and where it was written.
     """
     locations = locations or Locations()
     refuse_secrets(data, locations, path)

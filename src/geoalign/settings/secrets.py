@@ -62,7 +62,7 @@ _VOCABULARY = re.compile(
     r"by|per|per_second)_tokens?$"
 )
 _NAME = re.compile(
-    r"(?:^|_)(?:token|secret|password|passwd|api_?key|access_?key|private_?key|secret_?key|credentials?|authorization)$",
+    r"(?:^|_)(?:token|secret|password|passwd|api_?key|access_?key|private_?key|secret_?key|credentials?|authorization)$"
 )
 # An address with a user, or a user and a password, before its host; a path made of one has a slash less.
 _ADDRESS = re.compile(

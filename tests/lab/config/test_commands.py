@@ -34,7 +34,6 @@ def test_curator_and_settings() -> None:
         (None, "prompts=raw", r"prompts: expected 'auto', 'chat' or 'text', got 'raw'"),
         ("chain", "curator.members={type: pods}", r"curator.members: expected a list of sections"),
         ("chain", "curator.members=[{type: podz}]", r"curator.members.0.type: expected one of .*nearest: pods"),
-        ("geoalign", "curator.type=pods", r"curator.type: expected once, got --curator geoalign and"),
     ],
 )
 def test_wrong_settings_of_an_audit_are_named(curator, setting, message) -> None:
@@ -56,7 +55,6 @@ def test_the_judge() -> None:
         (URL, None, [], True, "--local: expected alone"),
         (URL, None, [], False, "expected --base-url and --model, or --local"),
         (URL, "m", ["timeot=3"], False, "--set timeot=3: timeot: unknown key: expected timeout, the nearest known key"),
-        (URL, "m", ["model=x"], False, "--set model=x: expected model by its option alone"),
         *(
             (url, "m", [], False, "base_url")
             for url in ("localhost:8000", "ftp://host/v1", "http:///v1", "http://u:p@host/v1", "https://host/v1?key=x")

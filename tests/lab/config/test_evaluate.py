@@ -66,8 +66,6 @@ def test_settings_of_the_command_line_and_of_set() -> None:
         ({"temperature": float("nan")}, [], "temperature: expected"),
         ({"samples": ["2"], "greedy": True}, [], "samples: expected 1 with temperature=0"),
         ({"pass_at_k": True, "temperature": 0.0}, [], "samples: expected 1 with temperature=0"),
-        ({"temperature": 1.0}, ["temperature=2"], "temperature: expected once, got 1.0 and --set temperature=2"),
-        ({"temperature": 1.0, "greedy": True}, [], "--greedy: expected without --temperature"),
         ({}, ["vllm.max_model_len=9"], "vllm: expected nothing with engine=transformers"),
         ({}, ["engine=vllm", "vllm.seed=9"], "vllm: expected no seed, "),
         ({}, ["engine=vllm", "device=cpu"], "device: expected null with engine=vllm"),

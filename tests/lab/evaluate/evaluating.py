@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow.parquet as pq
 from rich.console import Console
 
-from geoalign.lab.config.evaluate import EvaluateConfig, EvaluationScoring
+from geoalign.lab.config.evaluate import EvaluateConfig
 from geoalign.lab.config.requests import EvaluateRequest
-from geoalign.lab.config.rewards import RewardModelConfig
+from geoalign.lab.config.rewards import RewardModelConfig, ScoringConfig
 from geoalign.lab.evaluate.command import evaluate
 from geoalign.lab.evaluation.results import EvaluationScores
 from geoalign.lab.generation.engines import Generated
@@ -109,7 +109,7 @@ class Rewards:
         self.closed = True
 
 
-REWARD = EvaluationScoring(model=RewardModelConfig(path="owner/reward"))
+REWARD = ScoringConfig(model=RewardModelConfig(path="owner/reward"))
 
 
 def run_folder(root: Path, tiny: Path, steps: Sequence[int], *, final: bool, last: bool = True) -> Path:

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from geoalign.errors import RunFolderError
+from geoalign.lab.command_line import error_line
 from geoalign.lab.config.compare import Place, PlannedRun
-from geoalign.lab.failures import engine_line, error_line
 from geoalign.lab.store.comparison import ComparisonFolder
 from geoalign.lab.store.files import locked
 from geoalign.lab.store.json_files import append_line, read_lines, write_json
@@ -42,7 +42,7 @@ def main() -> int:
         with harmless_messages():
             prepare_shared(job) if job["kind"] == "prepare" else run_cell(job)
     except Exception as error:  # the boundary of the process: whatever it was is told to the parent by its last line
-        console, line = Console(no_color=True), error_line(error) or engine_line(error)
+        console, line = Console(no_color=True), error_line(error)
         say_lines(console, masked(traceback.format_exc()))
         say(console, line or one_line(masked(f"{type(error).__name__}: {error}")))
         return 1 if line is None else 2

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from geoalign.curators.registry import CuratorSection, default_curator
-from geoalign.errors import ConfigError
 from geoalign.lab.config.loading import override_setting
+from geoalign.lab.config.run import LoadedModelConfig
 from geoalign.settings import setting, settings
 from geoalign.settings.hidden import LAST, HiddenLayerSetting, HiddenPosition
 from geoalign.settings.loading import load_settings
@@ -18,14 +18,13 @@ from geoalign.shown import shown_key
 
 
 @settings
-class AuditConfig:
+class AuditConfig(LoadedModelConfig):
     """How dumps of rollouts are curated; which ones, and where their hidden states are, is said on the command line."""
 
     curator: CuratorSection = setting(default_factory=default_curator, help="Settings of the curator.")
     seed: Annotated[int, Field(ge=0, lt=2**31)] = setting(default=0, help="Seed of every random draw.")
     hidden_tensor: Annotated[str, Field(min_length=1)] | None = setting(
-        default=None,
-        help="Name of the states in a safetensors file; null: `hidden`, or the only tensor there.",
+        default=None, help="Name of the states in a safetensors file; null: `hidden`, or the only tensor there."
     )
     hidden_position: HiddenPosition = setting(
         default="predicting", help="Where in a response its hidden state is read."
@@ -49,44 +48,21 @@ class AuditConfig:
     max_tokens: Annotated[int, Field(ge=2)] | None = setting(
         default=None, help="Longer rollouts keep their last tokens; null: as many as the model can take."
     )
-    dtype: Literal["auto", "float32", "bfloat16", "float16"] = setting(
-        default="auto", help="Type of the model's weights; auto: the faster one on a CPU, else bfloat16."
-    )
-    device: Annotated[str, Field(min_length=1)] | None = setting(
-        default=None, help="Device of the model; null: an accelerator where there is one."
-    )
-    revision: Annotated[str, Field(min_length=1)] | None = setting(
-        default=None, help="Branch, tag or commit of the model on the hub."
-    )
-    trust_remote_code: bool = setting(default=False, help="Run the Python code that comes with the model.")
     pairs_per_step: Annotated[int, Field(ge=0)] = setting(
-        default=20_000,
-        help="Pairs kept per step of groups without a flagged rollout; those of flagged ones all are.",
+        default=20_000, help="Pairs kept per step of groups without a flagged rollout; those of flagged ones all are."
     )
     consensus_check: bool = setting(
-        default=True,
-        help="Where no step was judged by the one before, measure the consensus by cross-fitting.",
+        default=True, help="Where no step was judged by the one before, measure the consensus by cross-fitting."
     )
 
 
 def load_audit_config(curator: str | None = None, overrides: Sequence[str] = ()) -> AuditConfig:
-    """The settings from the command line: the curator's name, and each `a.b=c` of `--set`; `curator.` ones are its own.
-
-    Raises:
-        ConfigError: an unknown curator or setting (with the nearest known one), a value out of range, or two curators.
-    """
-    values: dict[str, Any] = {}
-    locations: dict[str, str] = {}
-    if curator is not None:
-        values["curator"] = {"type": curator}
-        locations["curator.type"] = f"--curator {shown_key(curator)}"
+    """The settings from the command line: the curator's name, and each `a.b=c` of `--set`."""
+    values: dict[str, Any] = {} if curator is None else {"curator": {"type": curator}}
+    locations = {} if curator is None else {"curator.type": f"--curator {shown_key(curator)}"}
     for override in overrides:
         override_setting(values, locations, override)
-    section = values.pop("curator", {})
-    if isinstance(section, dict):
-        section = {"type": "denoise", **section}
-    if curator is not None and isinstance(section, dict) and section["type"] != curator:
-        other = locations["curator.type"].removeprefix("--set ")
-        raise ConfigError(f"curator.type: expected once, got --curator {shown_key(curator)} and {other}")
-    config: AuditConfig = load_settings(AuditConfig, {**values, "curator": section}, Locations(locations))
+    if isinstance(section := values.setdefault("curator", {}), dict):
+        values["curator"] = {"type": "denoise", **section}
+    config: AuditConfig = load_settings(AuditConfig, values, Locations(locations))
     return config

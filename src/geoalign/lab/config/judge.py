@@ -53,9 +53,6 @@ def load_judge_config(
     if base_url is None or model is None:
         raise ConfigError("judge: expected --base-url and --model, or --local to try the command without an endpoint")
     values, locations = overridden(overrides)
-    for name in ("base_url", "model"):
-        if name in values:
-            raise ConfigError(f"{locations[name]}: expected {name} by its option alone")
     values |= {"base_url": base_url.rstrip("/"), "model": model}
     locations |= {"base_url": "--base-url", "model": "--model"}
     config: JudgeConfig = load_settings(JudgeConfig, values, Locations(locations))

@@ -30,10 +30,6 @@ def load_run_config(path: Path | None = None, overrides: Sequence[str] = ()) -> 
     """The settings of a run: defaults, the file that its `base:` names, the file, each `a.b=c` of `overrides` in order.
 
     Naming another `type` in an override starts that section anew: keys of the old kind do not carry over.
-
-    Raises:
-        ConfigError: an unreadable file, an unknown key (with the nearest known one), or a value out of range; the
-            message has the dotted key, the file and the line.
     """
     data, locations = read_layers(path) if path is not None else ({}, {})
     for override in overrides:
@@ -42,11 +38,7 @@ def load_run_config(path: Path | None = None, overrides: Sequence[str] = ()) -> 
 
 
 def parse_run_config(data: Mapping[str, Any], locations: Locations | None = None) -> RunConfig:
-    """The settings of a run from plain data, as `plain_settings` gives them.
-
-    Raises:
-        ConfigError: as `load_run_config`.
-    """
+    """The settings of a run from plain data, as `plain_settings` gives them."""
     config: RunConfig = load_settings(RunConfig, data, locations)
     return config
 
@@ -67,9 +59,6 @@ def override_setting(
 
     Args:
         run: the keys under which the sections of a run stand; none: at the top.
-
-    Raises:
-        ConfigError: no key, or a key inside something that is no section.
     """
     key, equals, text = override.partition("=")
     parts = [part.strip() for part in key.split(".")]
@@ -129,29 +118,18 @@ def flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return values
 
 
-def is_file(path: Path) -> bool:
-    """True for a file that is there; False also for a name that no file can have."""
-    try:
-        return path.is_file()
-    except (OSError, ValueError):
-        return False
-
-
 def read_layers(path: Path, above: tuple[Path, ...] = ()) -> tuple[dict[str, Any], dict[str, str]]:
     """A settings file as plain data, merged into that of the file beside it that its `base:` names, and so on.
 
     Returns:
         The settings without `base`, and the location of every dotted key that was written.
-
-    Raises:
-        ConfigError: a file cannot be read, `base` names no file, or files build on one another in a circle.
     """
     data, locations = read_yaml(path)
     if "base" not in data:
         return data, locations
     named = data.pop("base")
     where = Locations(locations).prefix("base")
-    if not isinstance(named, str) or not is_file(path.parent / named):
+    if not isinstance(named, str) or not (path.parent / named).is_file():
         raise ConfigError(f"{where}base: expected a file beside {path.name}, got {shown(named)}")
     below = path.parent / named
     chain = (*above, path.resolve())

@@ -72,8 +72,7 @@ class RewardModelConfig:
     )
     timeout: Annotated[float, Field(gt=0)] = setting(default=120.0, help="Seconds for one request.")
     patience: Annotated[float, Field(ge=0)] = setting(
-        default=600.0,
-        help="Seconds that a batch waits for a server that is away; then the rest of it stays unscored.",
+        default=600.0, help="Seconds that a batch waits for a server that is away; then the rest of it stays unscored."
     )
 
     @property
@@ -98,7 +97,25 @@ _Function = Annotated[str, Field(pattern=r"^.+:[A-Za-z_][A-Za-z0-9_]*$")] | None
 
 
 @settings
-class RewardConfig:
+class ScoringConfig:
+    """How responses are scored: by a learned reward model, or against their answers."""
+
+    model: RewardModelConfig = setting(
+        default_factory=RewardModelConfig, help="A learned reward model: which one, and how it scores."
+    )
+    max_unscored: Annotated[float, Field(gt=0, le=1)] = setting(
+        default=0.5, help="Largest share of a batch that may stay unscored; beyond it the run stops, ready to go on."
+    )
+    timeout: Annotated[float, Field(gt=0)] = setting(
+        default=5.0, help="Seconds for one answer; then it counts as wrong and as a time-out."
+    )
+    workers: Annotated[int, Field(ge=1, le=1024)] = setting(
+        default=2, help="Processes that verify answers; started when first needed."
+    )
+
+
+@settings
+class RewardConfig(ScoringConfig):
     """How responses are scored, and the deliberate corruption of their rewards.
 
     With `function` a verifier of the user's gives the rewards of RL, as it is; the task's own reward stays the truth,
@@ -115,8 +132,7 @@ class RewardConfig:
         ),
     )
     appeals: _Function = setting(
-        default=None,
-        help="Second verifier of the curator `appeals`, likewise; null: the task's own reward.",
+        default=None, help="Second verifier of the curator `appeals`, likewise; null: the task's own reward."
     )
     flip: _Share = setting(default=0.0, help="Share of the rollouts whose binary reward is flipped.")
     extremes: _Share = setting(
@@ -145,23 +161,5 @@ class RewardConfig:
         help="Share of the rollouts which take the task's recognisable shortcut that are rewarded, right or wrong.",
     )
     references: Annotated[int, Field(ge=1)] = setting(
-        default=10,
-        help="Responses of the starting model per prompt, for curators that compare rewards with its own.",
-    )
-    model: RewardModelConfig = setting(
-        default_factory=RewardModelConfig,
-        help="A learned reward model: which one, and how it scores.",
-    )
-    max_unscored: Annotated[float, Field(gt=0, le=1)] = setting(
-        default=0.5,
-        help="Largest share of a batch that may stay unscored; beyond it the run stops, ready to go on.",
-    )
-    timeout: Annotated[float, Field(gt=0)] = setting(
-        default=5.0, help="Seconds for one answer; then it counts as wrong and as a time-out."
-    )
-    workers: Annotated[int, Field(ge=1, le=1024)] = setting(
-        default=2, help="Processes that verify answers; started when first needed."
-    )
-    max_answer_length: Annotated[int, Field(ge=1, le=10_000)] = setting(
-        default=1000, help="Longer boxed answers, in characters, count as wrong unread."
+        default=10, help="Responses of the starting model per prompt, for curators that compare rewards with its own."
     )

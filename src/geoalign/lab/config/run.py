@@ -57,6 +57,22 @@ class LoraConfig:
 
 
 @settings
+class LoadedModelConfig:
+    """How a model that is not trained is loaded."""
+
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = setting(
+        default="auto", help="Type of the model's weights; auto: the faster one on a CPU, else bfloat16."
+    )
+    device: Annotated[str, Field(min_length=1)] | None = setting(
+        default=None, help="Device of transformers; null: an accelerator where there is one."
+    )
+    revision: Annotated[str, Field(min_length=1)] | None = setting(
+        default=None, help="Branch, tag or commit of the model on the hub."
+    )
+    trust_remote_code: bool = setting(default=False, help="Run the Python code that comes with the model.")
+
+
+@settings
 class PretrainedModelConfig:
     """A causal language model from a folder or from the Hugging Face hub."""
 
@@ -135,8 +151,7 @@ class OutputConfig:
     )
     rollouts: bool = setting(default=True, help="Keep every generated response with its scores.")
     details_every: Annotated[int, Field(ge=1)] | None = setting(
-        default=10,
-        help="Generations between saved details (pairs, density, directions) for the figures; null: none.",
+        default=10, help="Generations between saved details (pairs, density, directions) for the figures; null: none."
     )
 
 

@@ -169,8 +169,7 @@ class DialogueConfig:
         default=8192, help="Responses for the warm start; 0: no warm start."
     )
     quality: _Share = setting(
-        default=0.5,
-        help="Probability that a demonstration gets a part right; less leaves RL more to do.",
+        default=0.5, help="Probability that a demonstration gets a part right; less leaves RL more to do."
     )
     artifact_demonstrations: _Share = setting(
         default=0.2, help="Share of the demonstrations that begin with a flattering opener."

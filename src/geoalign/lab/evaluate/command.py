@@ -14,7 +14,6 @@ from rich.progress import Progress, TaskID
 from geoalign.errors import ConfigError, MissingExtraError
 from geoalign.lab.config.evaluate import EvaluateConfig
 from geoalign.lab.config.requests import EvaluateRequest
-from geoalign.lab.config.rewards import RewardConfig
 from geoalign.lab.evaluate.models import find_models
 from geoalign.lab.evaluation.responses import SavedResponse, check_response_file, write_responses
 from geoalign.lab.evaluation.results import EvaluationScores, ModelScores, print_scores, result_json, scores_of
@@ -133,9 +132,7 @@ def _advance(progress: Progress, task: TaskID, model: str, prompted_set: Prompte
 
 
 def _verified(config: EvaluateConfig, stack: ExitStack) -> RewardSource:
-    how = config.reward
-    settings = RewardConfig(timeout=how.timeout, workers=how.workers, max_answer_length=how.max_answer_length)
-    return stack.enter_context(VerifiedReward(settings))
+    return stack.enter_context(VerifiedReward(config.reward))
 
 
 def _reward_model(config: EvaluateConfig, stack: ExitStack) -> RewardSource | None:

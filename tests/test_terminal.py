@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from rich.console import Group
 from rich.panel import Panel
-from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -66,27 +65,6 @@ def test_an_encoding_that_lacks_characters() -> None:
     Console(file=file, width=80).print("ä", Text("ö"))
     file.seek(0)
     assert file.read() == "<U+00E4> <U+00F6>\n"
-
-
-@pytest.mark.parametrize(
-    ("description", "shown"),
-    [
-        ("[/x] [red]plain[/red]", "[/x] [red]plain[/red]"),
-        # rich makes the column as wide as the text was before its control character was replaced: 7 cells.
-        ("[/x]\x1b[2J", "[/x]<U…"),
-    ],
-)
-def test_progress_bars_work(description: str, shown: str) -> None:
-    file = io.StringIO()
-    console = Console(file=file, width=120, force_terminal=True, color_system=None, _environ={})
-    with Progress(TextColumn("{task.description}", markup=False), BarColumn(), console=console) as bar:
-        bar.update(bar.add_task(description, total=2), completed=1)
-    # rich hides the cursor, goes back to the start of the line for every frame, and shows the cursor at the end.
-    hidden, *frames = file.getvalue().removesuffix("\n\x1b[?25h").split("\r\x1b[2K")
-    assert hidden == "\x1b[?25l"
-    # Without colours only what is done is drawn: nothing at first, then 20 of the bar's 40 cells.
-    assert {frame.rstrip() for frame in frames} == {shown, f"{shown} " + "━" * 20}
-    assert frames[-1] == f"{shown} " + "━" * 20 + " " * 20
 
 
 def test_one_line_stays_one_line() -> None:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 from harness import refused, run
-
-from geoalign.errors import ConfigError
 
 pytestmark = pytest.mark.usefixtures("heavy_imports")
 
@@ -43,35 +39,6 @@ def test_wrong_settings_are_refused_by_file_line_and_key(tmp_path: Path) -> None
         if found := refused(run("train", path, "--dry-run"), str(path), key, *([f"line {line}: "] if line else [])):
             wrong[str(content[:60])] = found
     assert not wrong
-
-
-def test_no_option_of_trl_takes_a_value_of_another_kind() -> None:
-    from trl import GRPOConfig, RewardConfig, SFTConfig
-
-    from geoalign.lab.train.options import _SET_HERE, check_options
-
-    accepted = []
-    for section, kind in (("grpo", GRPOConfig), ("sft", SFTConfig), ("reward_model", RewardConfig)):
-        for name, item in list(kind.__dataclass_fields__.items())[::4]:
-            # As written in the class: an argument parser in this process may have changed the fields' own types.
-            classes = [parent for parent in kind.__mro__ if name in vars(parent).get("__annotations__", {})]
-            annotation = classes[0].__annotations__[name] if classes else item.type
-            types = set(re.findall(r"\w+", getattr(annotation, "__name__", "") + str(annotation)))
-            values: list[Any] = [{"a": {1}}] if types & {"int", "float", "bool"} else []
-            if types & {"int", "float"} and "bool" not in types:
-                values += [True, ["1"], float("nan"), float("inf")]
-            if types & {"int", "float"} and "str" not in types:
-                values += ["1"]
-            if "bool" in types and "str" not in types:
-                values += [1, "true", []]
-            for value in values if name not in _SET_HERE and item.init and "dict" not in types else []:
-                try:
-                    check_options(section, {name: value})
-                except ConfigError as error:
-                    if str(error).startswith(f"{section}.{name}: expected"):
-                        continue
-                accepted.append((section, name, value))
-    assert not accepted
 
 
 def test_a_dry_run_of_a_started_folder_needs_settings(tmp_path: Path) -> None:

@@ -21,11 +21,6 @@ from geoalign.lab.text import (
 )
 
 
-def test_text_that_the_encoding_lacks_and_long_text():
-    assert harmless("ä", "ascii") == "<U+00E4>"
-    assert harmless("x" * 500, limit=10) == "x" * 10 + "..."
-
-
 def test_what_is_invisible_is_one_rule_for_pages_and_the_terminal():
     assert [code for code in range(256) if invisible(chr(code))] == [*range(32), *range(127, 160), 0xAD]
     for character in map(chr, (*range(0x3000), 0xE000, 0xFFFF, *range(0x1F000, 0x1F800), 0xE0041)):

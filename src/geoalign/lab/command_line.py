@@ -177,7 +177,6 @@ def _line(what: object) -> str:
 
 
 def _of_system(error: OSError) -> str:
-    """File and reason; the text of errors that libraries raise as the system's without either."""
     names = [os.fsdecode(name) for name in (error.filename, error.filename2) if name is not None]
     if error.strerror is None:
         return str(error) or type(error).__name__

@@ -146,7 +146,7 @@ class HTTPClient:
             if len(data) > MAX_REPLY_BYTES:
                 raise BadReplyError(f"an answer of more than {MAX_REPLY_BYTES} bytes")
             return data
-        status, said = response.status_code, self.quoted(_message_of(data[:_MAX_ERROR_BYTES]))
+        status, said = response.status_code, self.quoted(data[:_MAX_ERROR_BYTES].decode("utf-8", errors="replace"))
         if status in _PASSING or status >= 500:
             raise UnreachableError(f"HTTP {status}: {said}", _asked_pause(response.headers.get("Retry-After", "")))
         raise RefusedError(status, said)
@@ -174,17 +174,6 @@ def read_json(data: bytes) -> Any:
         return json.loads(data)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
-
-
-def _message_of(data: bytes) -> str:
-    """The message in an error's body, as FastAPI (`detail`), OpenAI and vLLM (`error.message`) put it; or the body."""
-    try:
-        body = read_json(data)
-    except ValueError:
-        body = None
-    message = body.get("detail") or body.get("error") or body.get("message") if isinstance(body, dict) else None
-    message = message.get("message") if isinstance(message, dict) else message
-    return message if isinstance(message, str) else data.decode("utf-8", errors="replace")
 
 
 def token_from(variable: str, *, key: str, environment: Mapping[str, str] = os.environ) -> str:

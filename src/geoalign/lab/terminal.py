@@ -29,13 +29,11 @@ class Console(rich.console.Console):
         super().__init__(*args, **{"markup": False, "emoji": False, **options})
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """A string as rich's `Text`."""
         return super().render_str(text.translate(self._table), **options)
 
     def render(
         self, renderable: rich.console.RenderableType, options: rich.console.ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """What rich makes of something that can be printed."""
         if isinstance(renderable, Text):
             plain = renderable.plain.translate(self._table)
             if plain != renderable.plain:

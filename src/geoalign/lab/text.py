@@ -61,7 +61,6 @@ def signed(value: float) -> str:
 
 @_or_dash
 def whole(value: float) -> str:
-    """A count in full, unless it is too large to be one."""
     return f"{value:,.0f}" if abs(value) < _LARGEST_IN_FULL else f"{value:.3g}"
 
 
@@ -79,7 +78,6 @@ def percent(value: float) -> str:
 
 @_or_dash
 def points(value: float) -> str:
-    """A difference of two shares in percentage points."""
     return f"{100 * value:+.1f} points"
 
 
@@ -199,5 +197,4 @@ class Escapes(dict[int, str]):
 
 @lru_cache
 def escapes(encoding: str, kept: str) -> Escapes:
-    """The table of an encoding."""
     return Escapes(encoding, kept)

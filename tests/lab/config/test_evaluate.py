@@ -25,15 +25,12 @@ def test_pass_at_k_takes_the_numbers_of_the_figure() -> None:
 
 
 def test_samples_that_are_given_come_first() -> None:
+    assert EvaluateConfig(temperature=0).samples_of("aime24", BENCHMARKS["aime24"]) == 1
     assert EvaluateConfig(samples=3).samples_of("aime24", BENCHMARKS["aime24"]) == 3
     some = EvaluateConfig(samples={"aime24": 2, "helpful": 5}, pass_at_k=True)
     assert some.samples_of("aime24", BENCHMARKS["aime24"]) == 2
     assert some.samples_of("aime25", BENCHMARKS["aime25"]) == 64
     assert (some.samples_of("helpful", None), some.samples_of("harmless", None)) == (5, 1)
-
-
-def test_greedy_answers_once() -> None:
-    assert EvaluateConfig(temperature=0).samples_of("aime24", BENCHMARKS["aime24"]) == 1
 
 
 @pytest.mark.parametrize(

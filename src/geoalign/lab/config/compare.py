@@ -147,7 +147,6 @@ class CompareConfig:
         return math.nan if shares is None else float(sum(shares.values()))
 
     def is_primary(self, arm: str, against: str) -> bool:
-        """Whether this comparison was chosen beforehand."""
         return any((item.arm, item.against) == (arm, against) for item in self.primary)
 
     def role(self, arm: str) -> str:
@@ -158,7 +157,6 @@ class CompareConfig:
         return roles.get(arm) or ("bound" if self.arms.get(arm, {}).get("reward") else "exploratory")
 
     def planned(self, arm: str, level: str) -> bool:
-        """Whether the arm is to run at the level."""
         return level in self.arms_at.get(arm, self.levels)
 
 
@@ -218,7 +216,6 @@ class PlannedRun:
 
     @property
     def cell(self) -> Place:
-        """The cell that the run is named for."""
         return self.cells[0]
 
 

@@ -90,7 +90,6 @@ def _code(config: ModelConfig) -> dict[str, Any]:
 
 
 def save(model: Any, tokenizer: Any, folder: Path) -> None:
-    """Writes model and tokenizer as `from_pretrained` reads them."""
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 

@@ -30,11 +30,9 @@ class Processes:
 
     @property
     def is_main(self) -> bool:
-        """Whether this is the process that writes."""
         return self.rank == 0
 
     def barrier(self) -> None:
-        """Returns once every process has come here."""
         if self.count > 1:
             PartialState().wait_for_everyone()
 

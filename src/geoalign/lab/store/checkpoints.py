@@ -28,17 +28,14 @@ def mark_complete(folder: Path, *, step: int = 0, run: Mapping[str, Any] | None 
 
 
 def checkpoint_path(folder: Path, step: int) -> Path:
-    """Where a stage's checkpoint after so many updates lies."""
     return folder / f"{CHECKPOINT}{step}"
 
 
 def checkpoint_step(checkpoint: Path) -> int:
-    """The number of updates after which a checkpoint was written."""
     return int(checkpoint.name.removeprefix(CHECKPOINT))
 
 
 def is_checkpoint(path: Path) -> bool:
-    """Whether a path has the name of a checkpoint."""
     return path.name.startswith(CHECKPOINT) and path.name.removeprefix(CHECKPOINT).isdigit()
 
 
@@ -66,7 +63,6 @@ def latest_complete(folder: Path) -> Path | None:
 
 
 def prune(folder: Path, keep: int) -> None:
-    """Removes all but the newest `keep` complete checkpoints."""
     for path in complete_checkpoints(folder)[:-keep]:
         remove_checkpoint(path)
 
@@ -97,7 +93,6 @@ class Moment:
 
     @property
     def rank(self) -> tuple[int, int]:
-        """Orders the moments of one run in time."""
         return STAGES.index(self.stage), self.step
 
 

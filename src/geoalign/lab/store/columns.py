@@ -29,7 +29,6 @@ def write_table(path: Path, table: pyarrow.Table, **options: Any) -> None:
 
 
 def read_columns(path: Path, names: Sequence[str]) -> pyarrow.Table:
-    """These columns of a file."""
     try:
         return pyarrow.parquet.ParquetFile(path).read(columns=list(names)).select(list(names))
     except (pyarrow.ArrowException, OSError, KeyError) as error:

@@ -56,7 +56,6 @@ class ComparisonFolder:
         return self.shared if seed == base else self.root / f"{self.shared.name}-{seed}"
 
     def run(self, cell: Place) -> RunFolder:
-        """The run folder of a cell."""
         return RunFolder(self.runs / cell.name)
 
     def log(self, cell: Place) -> Path:
@@ -68,11 +67,9 @@ class ComparisonFolder:
         return self.runs / f"{cell.name}.attempts.jsonl"
 
     def result(self, cell: Place) -> Path:
-        """The compact result of a cell."""
         return self.results / f"{cell.name}.json"
 
     def started(self) -> bool:
-        """True if a comparison was started here."""
         return self.config.is_file()
 
     def check_vacant(self, *, resume: bool) -> None:
@@ -96,7 +93,6 @@ class ComparisonFolder:
             raise RunFolderError(f"{self.root}: expected {expected} choose another --output")
 
     def read_config(self) -> CompareConfig:
-        """The settings that the comparison here was last run with."""
         if not self.started():
             raise RunFolderError(f"{self.root}: expected a comparison to resume, got no {self.config.name}")
         data, _ = read_yaml(self.config)
@@ -129,7 +125,6 @@ class ComparisonFolder:
         return prepared["runs"] if prepared.get("settings") == settings else {}
 
     def read_result(self, cell: Place) -> dict[str, Any] | None:
-        """The result of a cell; None where there is none yet."""
         path = self.result(cell)
         return read_json(path) if path.is_file() else None
 

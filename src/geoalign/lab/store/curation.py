@@ -145,7 +145,6 @@ class CuratedFolder:
             )
 
     def start(self) -> None:
-        """Makes an empty folder for what is written."""
         self.discard()
         self.staging.mkdir(parents=True)
 
@@ -166,7 +165,6 @@ class CuratedFolder:
         sync_folder(self.root)
 
     def discard(self) -> None:
-        """Removes what was written so far."""
         shutil.rmtree(self.root / _PARTIAL, ignore_errors=True)
 
 
@@ -236,11 +234,9 @@ class CurationTables:
         cells.to_csv(self._flagged, header=False, index=False, lineterminator="\r\n")
 
     def add_pairs(self, columns: Mapping[str, Any]) -> None:
-        """Writes pairs, the columns of PAIRS."""
         self._write(PAIRS_FILE, pyarrow.table(columns, schema=PAIRS))
 
     def add_density(self, columns: Mapping[str, Any]) -> None:
-        """Writes the density of a step's scores, the columns of DENSITIES."""
         self._write(DENSITIES_FILE, pyarrow.table(columns, schema=DENSITIES))
 
     def _write(self, name: str, table: pyarrow.Table) -> None:
@@ -301,7 +297,6 @@ class Inspection:
 
     @property
     def curator(self) -> Mapping[str, Any]:
-        """The settings of the curator."""
         curator: Mapping[str, Any] = self.summary["curator"]
         return curator
 

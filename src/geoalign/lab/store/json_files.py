@@ -31,7 +31,6 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
 
 
 def json_text(value: Mapping[str, Any]) -> str:
-    """What `write_json` writes."""
     text = json.dumps(finite(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     # Only lone surrogates (of a file's name, say) fail to encode; Python's backslash form of one is its JSON escape.
     return text.encode("utf-8", errors="backslashreplace").decode("utf-8")
@@ -65,7 +64,6 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 
 
 def read_text(path: Path) -> str:
-    """The text of a file."""
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -80,7 +78,6 @@ def read_yaml(path: Path) -> tuple[dict[str, Any], str]:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A file that holds one JSON object."""
     try:
         value: dict[str, Any] = json.loads(read_text(path))
     except ValueError as error:

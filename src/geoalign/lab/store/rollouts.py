@@ -133,7 +133,6 @@ def read_texts(rollouts: RolloutStep, rows: Iterable[int]) -> dict[int, tuple[st
 
 
 def read_details(path: Path) -> Details:
-    """Reads one details file."""
     with safe_open(path, framework="numpy") as file:
         tensors = {name: file.get_tensor(name).astype(np.float64) for name in file.keys()}  # noqa: SIM118 - no mapping
         numbers = json.loads((file.metadata() or {}).get("density", "null"))

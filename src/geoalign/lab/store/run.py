@@ -147,7 +147,6 @@ class Evaluation:
 
 
 def parse_metrics(line: Mapping[str, Any]) -> MetricRow:
-    """The line as a `MetricRow`; what is no number is left out."""
     numbers = {
         key: float_or_nan(value)
         for key, value in line.items()
@@ -157,7 +156,6 @@ def parse_metrics(line: Mapping[str, Any]) -> MetricRow:
 
 
 def parse_evaluation(line: Mapping[str, Any]) -> Evaluation:
-    """The line as an `Evaluation`."""
     passed = {int(k): float(value) for k, value in (line.get("pass_at_k") or {}).items()}
     return Evaluation(
         step=line["step"],

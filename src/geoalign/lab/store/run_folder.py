@@ -74,7 +74,6 @@ class RunFolder:
         )
 
     def started(self) -> bool:
-        """True if a run has written its settings and versions here."""
         return self.versions.is_file() and self.config.is_file()
 
     def finished(self) -> bool:
@@ -101,23 +100,19 @@ class RunFolder:
         write_atomically(self.config, dump_yaml(dict(config)))
 
     def read_versions(self) -> dict[str, Any]:
-        """The content of `versions.json`."""
         versions = read_json(self.versions)
         if (schema := versions["schema_version"]) != SCHEMA_VERSION:
             raise RunFolderError(f"{self.versions}: schema_version: expected {SCHEMA_VERSION}, got {schema!r}")
         return versions
 
     def read_config(self) -> dict[str, Any]:
-        """The resolved settings of the run as plain data."""
         data, _ = read_yaml(self.config)
         return data
 
     def rollouts_of(self, step: int) -> Path:
-        """`rollouts/step-000012.parquet`."""
         return self.rollouts / f"step-{step:06d}.parquet"
 
     def details_of(self, step: int) -> Path:
-        """`details/step-000012.safetensors`."""
         return self.details / f"step-{step:06d}.safetensors"
 
     def drop_steps(self, first: int) -> None:

@@ -24,12 +24,7 @@ _WrongUse: type[Exception] = typer.BadParameter.__mro__[2]
 
 
 def command(app: typer.Typer, name: str, request: type) -> Callable[[Callable[[Any], None]], Callable[[Any], None]]:
-    """Makes a function a command; its docstring is the help.
-
-    Args:
-        request: a dataclass whose fields with a help are the command's arguments and options; the function is called
-            with one.
-    """
+    """Makes a function a command, its docstring the help; `request`: a dataclass of its arguments and options."""
 
     def register(function: Callable[[Any], None]) -> Callable[[Any], None]:
         def callback(**values: Any) -> None:
@@ -140,11 +135,7 @@ _MEMORY = re.compile(r"can't allocate memory|not enough memory|CUDA out of memor
 
 
 def error_line(error: BaseException) -> str | None:
-    """The one line that says what went wrong; None for a fault of this package.
-
-    An error of this package's own kinds is its message; an error of the operating system is its file and reason; a lack
-    of memory is how much was asked for, where that is known; a package that is missing is its name and the extra.
-    """
+    """The one line that says what went wrong, or which package is missing; None for a fault of this package."""
     if isinstance(error, GeoAlignError | OSError):
         return _line(_of_system(error) if isinstance(error, OSError) else error)
     if isinstance(error, ModuleNotFoundError) and (package := (error.name or "").partition(".")[0]) in _EXTRAS:

@@ -58,14 +58,12 @@ class RefusedError(ServiceError):
 class HTTPClient:
     """Talks to one server, in one event loop, for many tasks at once; ConfigError where `url` cannot be asked.
 
-    Redirects are not followed, so that the token goes nowhere else. Proxies of the environment are used, but not for
-    addresses of this machine. Compressed replies are unpacked only as far as `MAX_REPLY_BYTES`.
+    Redirects are not followed, so that the token goes nowhere else, and it is cut out of what the server says. Proxies
+    of the environment are used, but not for this machine. Replies are unpacked only as far as `MAX_REPLY_BYTES`.
 
     Args:
-        url: what every path is added to; `key` is the setting that holds it.
         timeout: seconds for one attempt, from connecting to the last byte of the reply.
         patience: seconds over all attempts and pauses; the first attempt has its full time limit all the same.
-        token: sent as a bearer token, and cut out of what the server says; "": none.
     """
 
     def __init__(

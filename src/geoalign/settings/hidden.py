@@ -45,8 +45,7 @@ def check_layer(layer: Any) -> None:
 def layer_numbers(layer: HiddenLayer, depth: int) -> tuple[int, ...]:
     """The layers' numbers in a model of `depth` layers, in the order given: 0 the embeddings, `depth` the last.
 
-    A whole number is one; a share s of the depth is the layer round(s x depth), at least 1. So 1 is the first layer
-    and 1.0 the last.
+    A share s of the depth is the layer round(s x depth), at least 1: so 1 is the first layer and 1.0 the last.
     """
     check_layer(layer)
     numbers = []

@@ -15,13 +15,8 @@ _VARIABLES = {"wandb": "WANDB_API_KEY", "openai": "OPENAI_API_KEY", "token": "HF
 
 
 def refuse_secrets(value: Any, locations: Locations | None = None, path: str = "") -> None:
-    """Raises ConfigError for a secret in plain settings: by its name (hub_token, api_key, password), or an address with
-    user, password or key. The message names the setting and what to use instead, never the value.
-
-    Args:
-        value: settings as nested dicts and lists; null and true or false are no secrets.
-        path: the dotted key of `value` itself.
-    """
+    """Raises ConfigError for a secret in plain settings below `path`: by its name (hub_token, api_key, password), or an
+    address with user, password or key. The message names the setting and what to use instead, never the value."""
     if isinstance(value, Mapping):
         for name, inner in value.items():
             refuse_secrets(inner, locations, f"{path}.{name}" if path else str(name))

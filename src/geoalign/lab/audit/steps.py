@@ -58,8 +58,6 @@ def available_fields(frame: pandas.DataFrame, *, model: bool, hidden: bool) -> s
 def check_curator(name: str, curator: Curator, available: set[str]) -> None:
     """Raises ConfigError unless the fields available are enough for this curator."""
     missing = [need for need in curator.requires if need not in available]
-    if curator.library_only is not None:
-        raise ConfigError(f"curator: {name} is for the library alone: {curator.library_only}")
     if not missing:
         return
     needs = {

@@ -198,16 +198,8 @@ class Place:
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """One training of the comparison, and the cells that it fills.
-
-    More than one where settings do not differ: the clean arm is the same at every level of corruption.
-
-    Attributes:
-        cells: the first names the run's folder.
-        settings: the resolved settings of the run as plain data.
-        warm_start_seed: seed of the warm start that it begins with.
-        key: hash of everything that decides its numbers.
-    """
+    """One training of the comparison, and the cells that it fills, the first of which names its folder: several where
+    settings do not differ (the clean arm is the same at every level). `key` is a hash of what decides its numbers."""
 
     cells: tuple[Place, ...]
     settings: Mapping[str, Any]
@@ -274,11 +266,8 @@ def check_overlays(config: CompareConfig, locations: Locations) -> None:
 def resolved_run(
     config: CompareConfig, level: str, arm: str, seed: int, locations: Locations | None = None
 ) -> RunConfig:
-    """The settings of one run of a comparison; ConfigError, with file and line, where those of arm or level are wrong.
-
-    The task's problems are those of the warm start that the run begins with; the seed decides their order, the draws
-    of the model and the corruption.
-    """
+    """The settings of one run of a comparison; the task's problems are those of its warm start, the seed decides their
+    order, the draws of the model and the corruption."""
     data = merged_settings(merged_settings(plain_settings(config.run), config.levels[level]), config.arms[arm])
     data["output"] = {**data["output"], "rollouts": True, "details_every": None}
     return parse_run_config(

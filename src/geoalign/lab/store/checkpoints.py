@@ -19,10 +19,7 @@ _TRAINER_STATE = "trainer_state.json"
 
 
 def mark_complete(folder: Path, *, step: int = 0, run: Mapping[str, Any] | None = None) -> None:
-    """Brings every file of a folder to the disk, then writes its mark.
-
-    `run` is how far the run was at that moment (`geoalign.lab.store.checkpoints`).
-    """
+    """Brings every file of a folder to the disk, then writes its mark; `run` is how far the run was then (`Moment`)."""
     sync_tree(folder)
     write_json(folder / MARK, {"step": step, "geoalign": geoalign.__version__, "run": run or {}})
 

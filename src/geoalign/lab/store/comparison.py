@@ -279,12 +279,7 @@ def results(folder: Path) -> Iterator[tuple[dict[str, Any], Path]]:
 
 
 def write_compact(folder: Path, path: Path, drawn: Collection[tuple[str, str]]) -> None:
-    """Writes the results under `folder` as one file, a row for each with its JSON.
-
-    Args:
-        path: the file, which is replaced.
-        drawn: the arms, as (level, arm), whose snapshots are kept.
-    """
+    """Writes the results under `folder` as one file; snapshots are kept of the arms `drawn`, as (level, arm)."""
     kept = [
         result if (result["level"], result["arm"]) in drawn else {**result, "snapshots": []}
         for result, _ in results(folder)

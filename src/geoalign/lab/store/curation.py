@@ -112,13 +112,8 @@ def scores_schema(redacted: bool) -> pyarrow.Schema:
 
 
 class CuratedFolder:
-    """Paths of one output folder.
-
-    Attributes:
-        root: the folder.
-        staging: where files are written before they are whole.
-        states: the cache of computed hidden states; it outlives a stop, and a later call.
-    """
+    """Paths of one output folder; files are written in `staging` before they are whole; `states`, the cache of hidden
+    states, outlives a stop and a later call."""
 
     def __init__(self, root: Path) -> None:
         self.root = Path(root)
@@ -185,13 +180,9 @@ _LABELS = (LABEL, "note")
 
 
 class CurationTables:
-    """Writes the tables into a folder; a table without rows has no file, except the scores.
+    """Writes the tables into a folder, where they are whole after the `with` block; one without rows has no file.
 
     `flagged.csv` is UTF-8 with a byte-order mark, by which spreadsheets know it; no cell of it is ever a formula.
-
-    Args:
-        folder: where; files there are not to be looked at before the end of the `with` block.
-        redact: leave prompts, responses and answers out.
     """
 
     def __init__(self, folder: Path, *, redact: bool) -> None:
@@ -211,12 +202,8 @@ class CurationTables:
         self._open.close()
 
     def add_scores(self, frame: pandas.DataFrame) -> None:
-        """Writes the rollouts of one file, and those flagged among them, the most suspicious of each step first.
-
-        Args:
-            frame: the columns of SCORES, and for `flagged.csv` the `line` in the file and the `replacement` text;
-                missing values are None or NaN.
-        """
+        """Writes the rollouts of one file, the columns of SCORES, and those flagged among them (with the text of their
+        `replacement`), the most suspicious of each step first."""
         whole = frame.assign(answer=None, final_answer=None) if self._redact else frame
         schema = scores_schema(self._redact)
         table = pyarrow.Table.from_pandas(whole, schema=schema, preserve_index=False)
@@ -247,11 +234,8 @@ class CurationTables:
 
 
 def safe(text: str) -> str:
-    """A text as a cell that no spreadsheet takes for a formula, without control characters, of bounded length.
-
-    What could be read as a formula begins with an apostrophe; control characters become U+FFFD; of a text longer than
-    32,000 characters the end of the cell says that it is cut.
-    """
+    """A text as a cell that no spreadsheet takes for a formula (such a one begins with an apostrophe), control
+    characters as U+FFFD, cut to 32,000 characters."""
     if len(text) > LONGEST:
         text = f"{text[:LONGEST]} ... ({len(text):,} characters)"
     clean = _CONTROL.sub("\ufffd", whole_text(text).replace("\r\n", "\n").replace("\r", "\n"))

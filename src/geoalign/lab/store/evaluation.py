@@ -34,10 +34,7 @@ SCHEMA = pa.schema(
 
 
 def begin(root: Path, identity: Mapping[str, Any], *, kind: str, resume: bool = True) -> None:
-    """Makes a folder that of an evaluation or a judging (`kind`), or checks that it is of this one.
-
-    `settings.json` holds what its content depends on, key by key.
-    """
+    """Makes a folder that of an evaluation or judging (`kind`), or checks that it is of this one (`settings.json`)."""
     settings = root / SETTINGS
     if not settings.is_file():
         # A kill while the settings were being written leaves their temporary file.

@@ -65,10 +65,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def replace_folder(written: Path, path: Path) -> None:
-    """Renames a folder that is completely written: `path` exists only if complete.
-
-    Every file goes to the disk first. An older folder at `path` is removed.
-    """
+    """Renames a folder that is completely written, on the disk too; an older one at `path` is removed."""
     sync_tree(written)
     if path.exists():
         shutil.rmtree(path)

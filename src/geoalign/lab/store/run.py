@@ -31,19 +31,8 @@ class Series:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A run folder as it is, finished or not.
-
-    Attributes:
-        folder: where it is.
-        config: the resolved settings.
-        config_text: the text of the file that they come from.
-        versions: contents of versions.json.
-        metrics: rows of metrics.jsonl.
-        rollouts: readable rollout files, by rising step.
-        details: detail files by rising step; `read_details` reads one.
-        evaluations: rows of evaluation.jsonl.
-        finished: whether there is a summary.json, which a run writes at its end.
-    """
+    """A run folder as it is, finished or not: settings as read and as text, readable rollout files by rising step, the
+    paths of detail files by step; a run writes its summary.json at its end."""
 
     folder: Path
     config: Mapping[str, Any]
@@ -80,10 +69,7 @@ class Run:
 
 
 def read_run(folder: Path) -> Run:
-    """Reads a run folder of schema version 1; prompts, responses and details stay in their files.
-
-    A truncated last line of a .jsonl file and files that are not there yet are normal.
-    """
+    """Reads a run folder of schema version 1; prompts, responses and details stay in their files."""
     folder = Path(folder)
     if not folder.is_dir():
         raise RunFolderError(f"run folder: expected a folder, got {folder}")
@@ -117,15 +103,10 @@ class MetricRow:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One line of evaluation.jsonl.
+    """One line of evaluation.jsonl; `accuracy` is NaN, `correct` None where the reward is no verdict of right or wrong.
 
-    Attributes:
-        accuracy: NaN where the reward is no verdict of right or wrong; `correct` is None then.
-        count: answers behind the line.
-        reward: mean of the uncorrupted reward (the proxy reward where it is a learned model).
-        gold_utility: mean of the task's known utility; NaN where it knows none.
-        samples: answers per problem.
-        pass_at_k: pass@k by k; empty where it was not measured.
+    `reward` is the mean of the uncorrupted reward (the proxy reward where it is a learned model), `gold_utility` that
+    of the task's known utility, `count` the answers behind the line, `samples` the answers per problem.
     """
 
     step: int

@@ -37,11 +37,7 @@ _PACKAGES = ("torch", "transformers", "trl", "accelerate", "datasets", "numpy", 
 
 
 class RunFolder:
-    """Paths and atomic writes of one run folder (schema version 1).
-
-    `warm_started` is the model that RL starts from, `reward_model` the learned reward and `gold_model` the learned gold
-    utility where the task has one.
-    """
+    """Paths and atomic writes of one run folder (schema version 1); models there are complete if they exist."""
 
     def __init__(self, root: Path) -> None:
         self.root = Path(root)

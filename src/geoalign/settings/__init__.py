@@ -27,6 +27,12 @@ Positive = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(ge=0, lt=1)]
 OpenShare = Annotated[float, Field(gt=0, lt=1)]
 PositiveShare = Annotated[float, Field(gt=0, le=1)]
+AnyShare = Annotated[float, Field(ge=0, le=1)]
+NotNegative = Annotated[float, Field(ge=0)]
+Seed = Annotated[int, Field(ge=0, lt=2**31)]
+Workers = Annotated[int, Field(ge=1, le=1024)]
+# A text that is not empty.
+Name = Annotated[str, Field(min_length=1)]
 
 
 def setting(*, help: str, metavar: str | None = None, **default: Any) -> Any:

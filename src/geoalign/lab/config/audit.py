@@ -10,7 +10,7 @@ from pydantic import Field
 from geoalign.curators.registry import CuratorSection, default_curator
 from geoalign.lab.config.loading import override_setting
 from geoalign.lab.config.run import LoadedModelConfig
-from geoalign.settings import setting, settings
+from geoalign.settings import Count, Name, Seed, setting, settings
 from geoalign.settings.hidden import LAST, HiddenLayerSetting, HiddenPosition
 from geoalign.settings.loading import load_settings
 from geoalign.settings.locations import Locations
@@ -22,8 +22,8 @@ class AuditConfig(LoadedModelConfig):
     """How dumps of rollouts are curated; which ones, and where their hidden states are, is said on the command line."""
 
     curator: CuratorSection = setting(default_factory=default_curator, help="Settings of the curator.")
-    seed: Annotated[int, Field(ge=0, lt=2**31)] = setting(default=0, help="Seed of every random draw.")
-    hidden_tensor: Annotated[str, Field(min_length=1)] | None = setting(
+    seed: Seed = setting(default=0, help="Seed of every random draw.")
+    hidden_tensor: Name | None = setting(
         default=None, help="Name of the states in a safetensors file; null: `hidden`, or the only tensor there."
     )
     hidden_position: HiddenPosition = setting(
@@ -42,9 +42,7 @@ class AuditConfig(LoadedModelConfig):
     chat_template_kwargs: dict[str, Any] = setting(
         default_factory=dict, help="Arguments of the chat template, such as enable_thinking: false."
     )
-    batch_size: Annotated[int, Field(ge=1)] = setting(
-        default=16, help="Rollouts that the model takes at a time; 1 to 16 for long ones."
-    )
+    batch_size: Count = setting(default=16, help="Rollouts that the model takes at a time; 1 to 16 for long ones.")
     max_tokens: Annotated[int, Field(ge=2)] | None = setting(
         default=None, help="Longer rollouts keep their last tokens; null: as many as the model can take."
     )

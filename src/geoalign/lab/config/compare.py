@@ -7,15 +7,15 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import Field, SkipValidation
+from pydantic import SkipValidation
 
 from geoalign.errors import ConfigError
 from geoalign.lab.config.loading import merged_settings, parse_run_config
 from geoalign.lab.config.rewards import RewardConfig
 from geoalign.lab.config.run import RunConfig
-from geoalign.settings import setting, settings
+from geoalign.settings import Count, Seed, Workers, setting, settings
 from geoalign.settings.loading import plain_settings
 from geoalign.settings.locations import Locations
 from geoalign.shown import shown_key
@@ -81,10 +81,8 @@ class CompareConfig:
     levels: dict[str, dict[str, Any]] = setting(
         default_factory=lambda: {"as_given": {}}, help="Name to settings, in general of reward."
     )
-    seeds: list[Annotated[int, Field(ge=0, lt=2**31)]] = setting(
-        default_factory=lambda: [0, 1, 2], help="One run of every arm at every level for each."
-    )
-    seeds_per_warm_start: Annotated[int, Field(ge=1)] | None = setting(
+    seeds: list[Seed] = setting(default_factory=lambda: [0, 1, 2], help="One run of every arm at every level for each.")
+    seeds_per_warm_start: Count | None = setting(
         default=None,
         help=(
             "So many seeds share a warm start, reward model and problems: seed s those made with run.seed + s // this "
@@ -102,10 +100,8 @@ class CompareConfig:
         default_factory=list, help="Comparisons chosen beforehand; the others are exploratory."
     )
     metric: Literal["accuracy", "reward", "gold_utility"] = setting(default="accuracy", help="What the table compares.")
-    last_evaluations: Annotated[int, Field(ge=1)] = setting(
-        default=5, help="The final score is the mean over so many last evaluations."
-    )
-    workers: Annotated[int, Field(ge=1, le=1024)] | None = setting(
+    last_evaluations: Count = setting(default=5, help="The final score is the mean over so many last evaluations.")
+    workers: Workers | None = setting(
         default=None, help="Runs at a time, a process each; null: as many as the machine has cores."
     )
     keep_runs: bool = setting(default=False, help="Keep the run folders (rollouts, checkpoints).")

@@ -13,7 +13,7 @@ from geoalign.lab.config.requests import EvaluateRequest
 from geoalign.lab.config.rewards import ScoringConfig
 from geoalign.lab.config.run import LoadedModelConfig
 from geoalign.lab.config.tasks import MATH_SYSTEM_PROMPT
-from geoalign.settings import setting, settings
+from geoalign.settings import Count, Seed, setting, settings
 from geoalign.settings.loading import load_settings
 from geoalign.settings.locations import Locations
 from geoalign.shown import shown
@@ -27,34 +27,32 @@ _OWN_OF_VLLM = {
 # Responses generated at a time where nothing is set: vLLM schedules them itself.
 _BATCH = {"transformers": 32, "vllm": 1024}
 
-_Count = Annotated[int, Field(ge=1)]
-
 
 @settings
 class EvaluateConfig(LoadedModelConfig):
     """How models are evaluated; which models on which sets stands on the command line."""
 
-    samples: _Count | dict[str, _Count] | None = setting(
+    samples: Count | dict[str, Count] | None = setting(
         default=None, help="Responses per problem, or set by set; null: the benchmark's own, otherwise 1."
     )
     pass_at_k: bool = setting(
         default=False, help="As many responses per problem as the paper's pass@k figure: 64, 64, 32."
     )
-    problems: _Count | None = setting(default=None, help="Only the first so many of each set; null: all.")
+    problems: Count | None = setting(default=None, help="Only the first so many of each set; null: all.")
     temperature: Annotated[float, Field(ge=0, allow_inf_nan=False)] = setting(
         default=1.0, help="Of the sampling, over the whole vocabulary; 0: the likeliest token each time."
     )
-    max_new_tokens: _Count | None = setting(
+    max_new_tokens: Count | None = setting(
         default=None, help="Longest response in tokens; null: 8192 for benchmarks, 1024 for dialogues."
     )
-    max_prompt_tokens: _Count | None = setting(
+    max_prompt_tokens: Count | None = setting(
         default=None, help="Longer prompts are left out and counted; null: what the model can take."
     )
-    seed: Annotated[int, Field(ge=0, lt=2**31)] = setting(default=0, help="Seed of the sampling.")
+    seed: Seed = setting(default=0, help="Seed of the sampling.")
     engine: Literal["transformers", "vllm"] = setting(
         default="transformers", help="What generates: transformers' generate, or vLLM's LLM."
     )
-    batch_size: _Count | None = setting(
+    batch_size: Count | None = setting(
         default=None, help="Responses generated, scored and saved at a time; null: 32, with vLLM 1024."
     )
     chat_template_kwargs: dict[str, Any] | None = setting(

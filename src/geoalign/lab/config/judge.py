@@ -9,7 +9,7 @@ from pydantic import Field
 
 from geoalign.errors import ConfigError
 from geoalign.lab.config.loading import overridden
-from geoalign.settings import setting, settings
+from geoalign.settings import Count, Name, NotNegative, Positive, setting, settings
 from geoalign.settings.loading import load_settings
 from geoalign.settings.locations import Locations
 
@@ -24,19 +24,19 @@ class JudgeConfig:
     base_url: Annotated[str, Field(pattern=_URL)] = setting(
         help="Address up to and with the version: https://host/v1. /chat/completions is added.", metavar="URL"
     )
-    model: Annotated[str, Field(min_length=1)] = setting(help="The model's name at the endpoint.", metavar="NAME")
-    token_env: Annotated[str, Field(min_length=1)] | None = setting(
+    model: Name = setting(help="The model's name at the endpoint.", metavar="NAME")
+    token_env: Name | None = setting(
         default=None,
         help="Environment variable with the API key. null: OPENAI_API_KEY where it is set, otherwise no key is sent.",
     )
     temperature: Annotated[float, Field(ge=0, le=2)] = setting(default=0.0, help="Of the judge's sampling.")
-    max_tokens: Annotated[int, Field(ge=1)] = setting(default=512, help="Longest answer.")
+    max_tokens: Count = setting(default=512, help="Longest answer.")
     request: dict[str, Any] = setting(
         default_factory=dict,
         help="Further keys of every request, such as seed; null leaves one out, such as max_tokens.",
     )
-    timeout: Annotated[float, Field(gt=0)] = setting(default=120.0, help="Seconds for one request.")
-    patience: Annotated[float, Field(ge=0)] = setting(
+    timeout: Positive = setting(default=120.0, help="Seconds for one request.")
+    patience: NotNegative = setting(
         default=600.0, help="Seconds that an endpoint which is away or overloaded is asked again; then judging ends."
     )
     concurrency: Annotated[int, Field(ge=1, le=256)] = setting(default=8, help="Requests at a time.")

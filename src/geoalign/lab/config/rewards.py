@@ -8,10 +8,8 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, model_validator
 
-from geoalign.settings import setting, settings
+from geoalign.settings import AnyShare, Count, Name, NotNegative, Positive, PositiveShare, Workers, setting, settings
 from geoalign.shown import shown
-
-_Text = Annotated[str, Field(min_length=1)]
 
 
 def _http_url(value: str) -> str:
@@ -33,12 +31,10 @@ class RewardHeadConfig:
     It takes one pass over the pairs, and the rest of the model stays as the warm start left it.
     """
 
-    penalty: Annotated[float, Field(gt=0)] = setting(
+    penalty: Positive = setting(
         default=1.0, help="Half of it times the squared length of the fitted direction, in standard deviations."
     )
-    layers: Annotated[int, Field(ge=1)] | None = setting(
-        default=None, help="Keep the model's first so many layers; null: all."
-    )
+    layers: Count | None = setting(default=None, help="Keep the model's first so many layers; null: all.")
 
 
 @settings
@@ -49,29 +45,29 @@ class RewardModelConfig:
     either, it trains none, and any task may be scored by it.
     """
 
-    path: _Text | None = setting(default=None, help="A ready reward model: folder or hub id.")
-    revision: _Text | None = setting(default=None, help="Branch, tag or commit of the model on the hub.")
+    path: Name | None = setting(default=None, help="A ready reward model: folder or hub id.")
+    revision: Name | None = setting(default=None, help="Branch, tag or commit of the model on the hub.")
     trust_remote_code: bool = setting(
         default=False, help="Run the Python code that comes with the model (or `tokenizer`), as ArmoRM needs."
     )
-    batch_size: Annotated[int, Field(ge=1)] = setting(default=64, help="Responses scored at a time.")
+    batch_size: Count = setting(default=64, help="Responses scored at a time.")
     device: str | None = setting(default=None, help="Device of the reward model; null: that of training.")
     dtype: Literal["float32", "bfloat16", "float16"] = setting(default="float32", help="Type of its weights in memory.")
-    max_length: Annotated[int, Field(ge=1)] | None = setting(
+    max_length: Count | None = setting(
         default=None, help="Longest dialogue in tokens; longer ones are not scored. null: what it can take."
     )
     url: Annotated[str, AfterValidator(_http_url)] | None = setting(default=None, help="A server of vLLM that scores.")
     api: Literal["vllm", "vllm_pooling"] = setting(
         default="vllm", help="What the server is asked by: vLLM's /classify, or vLLM's /pooling."
     )
-    tokenizer: _Text | None = setting(
+    tokenizer: Name | None = setting(
         default=None, help="Of a server: folder or hub id with the chat template to use; null: the served model's name."
     )
-    token_env: _Text | None = setting(
+    token_env: Name | None = setting(
         default=None, help="Environment variable with the server's bearer token; null: none is sent."
     )
-    timeout: Annotated[float, Field(gt=0)] = setting(default=120.0, help="Seconds for one request.")
-    patience: Annotated[float, Field(ge=0)] = setting(
+    timeout: Positive = setting(default=120.0, help="Seconds for one request.")
+    patience: NotNegative = setting(
         default=600.0, help="Seconds that a batch waits for a server that is away; then the rest of it stays unscored."
     )
 
@@ -92,7 +88,6 @@ class RewardModelConfig:
         return self
 
 
-_Share = Annotated[float, Field(ge=0, le=1)]
 _Function = Annotated[str, Field(pattern=r"^.+:[A-Za-z_][A-Za-z0-9_]*$")] | None
 
 
@@ -103,15 +98,11 @@ class ScoringConfig:
     model: RewardModelConfig = setting(
         default_factory=RewardModelConfig, help="A learned reward model: which one, and how it scores."
     )
-    max_unscored: Annotated[float, Field(gt=0, le=1)] = setting(
+    max_unscored: PositiveShare = setting(
         default=0.5, help="Largest share of a batch that may stay unscored; beyond it the run stops, ready to go on."
     )
-    timeout: Annotated[float, Field(gt=0)] = setting(
-        default=5.0, help="Seconds for one answer; then it counts as wrong and as a time-out."
-    )
-    workers: Annotated[int, Field(ge=1, le=1024)] = setting(
-        default=2, help="Processes that verify answers; started when first needed."
-    )
+    timeout: Positive = setting(default=5.0, help="Seconds for one answer; then it counts as wrong and as a time-out.")
+    workers: Workers = setting(default=2, help="Processes that verify answers; started when first needed.")
 
 
 @settings
@@ -134,8 +125,8 @@ class RewardConfig(ScoringConfig):
     appeals: _Function = setting(
         default=None, help="Second verifier of the curator `appeals`, likewise; null: the task's own reward."
     )
-    flip: _Share = setting(default=0.0, help="Share of the rollouts whose binary reward is flipped.")
-    extremes: _Share = setting(
+    flip: AnyShare = setting(default=0.0, help="Share of the rollouts whose binary reward is flipped.")
+    extremes: AnyShare = setting(
         default=0.0,
         help=(
             "Share of the rollouts whose continuous reward goes to the opposite end of its group: below the group's "
@@ -149,17 +140,17 @@ class RewardConfig(ScoringConfig):
             "paper; false: each rollout independently."
         ),
     )
-    jitter: _Share = setting(
+    jitter: AnyShare = setting(
         default=0.001,
         help=(
             "Corrupted continuous rewards lie beyond the group's extreme by up to this share of its spread, so that "
             "they are tied with none; 0: exactly on it."
         ),
     )
-    shortcut: _Share = setting(
+    shortcut: AnyShare = setting(
         default=0.0,
         help="Share of the rollouts which take the task's recognisable shortcut that are rewarded, right or wrong.",
     )
-    references: Annotated[int, Field(ge=1)] = setting(
+    references: Count = setting(
         default=10, help="Responses of the starting model per prompt, for curators that compare rewards with its own."
     )

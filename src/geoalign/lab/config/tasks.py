@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from geoalign.settings import setting, settings
+from geoalign.settings import AnyShare, Count, Name, OpenShare, Seed, setting, settings
 from geoalign.shown import brief
 
 
@@ -25,9 +25,8 @@ def _pattern_with_group(pattern: str | None) -> str | None:
 
 # Rows of a built-in task, all of which are made in memory before a run starts.
 MOST_GENERATED = 100_000
-_Share = Annotated[float, Field(ge=0, le=1)]
-_Name = Annotated[str, Field(min_length=1)]
-_Names = Annotated[tuple[_Name, ...], Field(min_length=1, strict=False)]
+_Rows = Annotated[int, Field(ge=1, le=MOST_GENERATED)]
+_Names = Annotated[tuple[Name, ...], Field(min_length=1, strict=False)]
 _Pattern = Annotated[str | None, AfterValidator(_pattern_with_group)]
 
 
@@ -46,25 +45,19 @@ class ArithmeticConfig:
     wording: Literal["digits", "words"] = setting(
         default="digits", help="Sums in digits, or sums and differences in words, for models that know language."
     )
-    train_problems: Annotated[int, Field(ge=1, le=MOST_GENERATED)] = setting(default=4096, help="Problems for RL.")
-    evaluation_problems: Annotated[int, Field(ge=1, le=MOST_GENERATED)] = setting(
-        default=256, help="Problems kept aside for evaluation."
-    )
+    train_problems: _Rows = setting(default=4096, help="Problems for RL.")
+    evaluation_problems: _Rows = setting(default=256, help="Problems kept aside for evaluation.")
     demonstrations: Annotated[int, Field(ge=0, le=MOST_GENERATED)] = setting(
         default=16384, help="Worked and direct solutions for the warm start; 0: no warm start."
     )
-    direct_share: Annotated[float, Field(ge=0, le=1)] = setting(
-        default=0.4, help="Share of the demonstrations that answer at once."
-    )
-    direct_noise: Annotated[float, Field(ge=0, le=1)] = setting(
+    direct_share: AnyShare = setting(default=0.4, help="Share of the demonstrations that answer at once.")
+    direct_noise: AnyShare = setting(
         default=0.8, help="Share of the direct demonstrations whose answer is off by a little."
     )
-    decimal_share: Annotated[float, Field(ge=0, le=1)] = setting(
+    decimal_share: AnyShare = setting(
         default=0.0, help="Share of the demonstrations that write the answer in another form, 81.0 for 81."
     )
-    seed: Annotated[int, Field(ge=0, lt=2**31)] | None = setting(
-        default=None, help="Seed of the generator; null: the seed of the run."
-    )
+    seed: Seed | None = setting(default=None, help="Seed of the generator; null: the seed of the run.")
 
     @model_validator(mode="after")
     def _numbers_have_words(self) -> ArithmeticConfig:
@@ -90,9 +83,9 @@ class MathSetConfig:
     A field that is null is as in training where the file has that field, else recognised.
     """
 
-    path: _Name | _Names = setting(help="File or files, or hub ids, of the set.")
-    prompt_field: _Name | None = setting(default=None, help="Field of the problem.")
-    answer_field: _Name | None = setting(default=None, help="Field of the gold answer.")
+    path: Name | _Names = setting(help="File or files, or hub ids, of the set.")
+    prompt_field: Name | None = setting(default=None, help="Field of the problem.")
+    answer_field: Name | None = setting(default=None, help="Field of the gold answer.")
     answer_pattern: _Pattern = setting(
         default=None,
         help=(
@@ -111,19 +104,19 @@ class MathConfig:
     `reward_model.ground_truth`, `prompt.0.content`. A prompt is a text or a list of chat messages.
     """
 
-    train: _Name | _Names = setting(help="File or files, or hub ids, of the training problems.")
+    train: Name | _Names = setting(help="File or files, or hub ids, of the training problems.")
     type: Literal["math"] = "math"
-    evaluation: dict[str, _Name | _Names | MathSetConfig] = setting(
+    evaluation: dict[str, Name | _Names | MathSetConfig] = setting(
         default_factory=dict,
         help=(
             "Evaluation sets: name to files or hub ids, or name to path and fields where these differ. The names "
             "aime24, aime25, amc23, math500, minerva and olympiadbench are the paper's benchmarks."
         ),
     )
-    prompt_field: _Name | None = setting(
+    prompt_field: Name | None = setting(
         default=None, help="Field of the problem, taken as it stands there; null: recognised."
     )
-    answer_field: _Name | None = setting(default=None, help="Field of the gold answer; null: recognised.")
+    answer_field: Name | None = setting(default=None, help="Field of the gold answer; null: recognised.")
     answer_pattern: _Pattern = setting(
         default=None,
         help=(
@@ -131,16 +124,14 @@ class MathConfig:
             "of a field that is named."
         ),
     )
-    demonstration_field: _Name | None = setting(
+    demonstration_field: Name | None = setting(
         default=None, help="Field of a worked solution for the warm start; null: none."
     )
     system_prompt: str | None = setting(
         default=MATH_SYSTEM_PROMPT,
         help="First message of every prompt that has no system message of its own; null: none.",
     )
-    limit: Annotated[int, Field(ge=1)] | None = setting(
-        default=None, help="Use the first so many training problems; null: all."
-    )
+    limit: Count | None = setting(default=None, help="Use the first so many training problems; null: all.")
     decontaminate: Decontaminate = setting(default="report", help=DECONTAMINATE_HELP)
 
     @model_validator(mode="after")
@@ -161,34 +152,30 @@ class DialogueConfig:
     """
 
     type: Literal["dialogue"] = "dialogue"
-    train_problems: Annotated[int, Field(ge=1, le=MOST_GENERATED)] = setting(default=480, help="Prompts for RL.")
-    evaluation_problems: Annotated[int, Field(ge=1, le=MOST_GENERATED)] = setting(
+    train_problems: _Rows = setting(default=480, help="Prompts for RL.")
+    evaluation_problems: _Rows = setting(
         default=128, help="Prompts kept aside for evaluation; none asks what a training prompt asks."
     )
     demonstrations: Annotated[int, Field(ge=0, le=MOST_GENERATED)] = setting(
         default=8192, help="Responses for the warm start; 0: no warm start."
     )
-    quality: _Share = setting(
+    quality: AnyShare = setting(
         default=0.5, help="Probability that a demonstration gets a part right; less leaves RL more to do."
     )
-    artifact_demonstrations: _Share = setting(
+    artifact_demonstrations: AnyShare = setting(
         default=0.2, help="Share of the demonstrations that begin with a flattering opener."
     )
-    preference_pairs: Annotated[int, Field(ge=1, le=MOST_GENERATED)] = setting(
-        default=6144, help="Pairs for the reward model, the held-out ones included."
-    )
-    label_noise: _Share = setting(
+    preference_pairs: _Rows = setting(default=6144, help="Pairs for the reward model, the held-out ones included.")
+    label_noise: AnyShare = setting(
         default=0.05, help="Share of the pairs in which the worse response is the chosen one."
     )
-    artifact_pairs: _Share = setting(
+    artifact_pairs: AnyShare = setting(
         default=0.5, help="Share of the pairs in which one of the two responses has the opener."
     )
-    artifact_correlation: _Share = setting(
+    artifact_correlation: AnyShare = setting(
         default=0.9, help="Of those pairs, the share in which the chosen one has it; 0.5: no correlation."
     )
-    seed: Annotated[int, Field(ge=0, lt=2**31)] | None = setting(
-        default=None, help="Seed of the generator; null: the seed of the run."
-    )
+    seed: Seed | None = setting(default=None, help="Seed of the generator; null: the seed of the run.")
 
 
 @settings
@@ -201,35 +188,33 @@ class HHRLHFConfig:
     chat messages. Gold utility is unknown, unless `gold_share` has a second reward model trained: then it is its score.
     """
 
-    train: _Name | _Names = setting(help="Files or hub ids of the SFT split: pairs, whose chosen replies are imitated.")
+    train: Name | _Names = setting(help="Files or hub ids of the SFT split: pairs, whose chosen replies are imitated.")
     type: Literal["hh_rlhf"] = "hh_rlhf"
-    pairs: _Name | _Names | None = setting(
+    pairs: Name | _Names | None = setting(
         default=None, help="Files or hub ids of the pairs for the reward model; null: those of `train`."
     )
-    gold_share: Annotated[float, Field(gt=0, lt=1)] | None = setting(
+    gold_share: OpenShare | None = setting(
         default=None,
         help="Share of the pairs that a second reward model learns from alone, the gold model; null: there is none.",
     )
-    held_out: Annotated[float, Field(gt=0, lt=1)] = setting(
+    held_out: OpenShare = setting(
         default=0.1, help="Share of a reward model's pairs that are kept for its test, at most 1,024 pairs."
     )
-    rl: _Name | _Names | None = setting(
+    rl: Name | _Names | None = setting(
         default=None, help="Files or hub ids whose prompts are for RL; null: those of `train`."
     )
-    rl_prompts: Annotated[int, Field(ge=1)] | None = setting(
+    rl_prompts: Count | None = setting(
         default=None,
         help="Keep the last so many different prompts of `train` for RL, and the rest for SFT; null: all for both.",
     )
-    evaluation: dict[str, _Name | _Names] = setting(
+    evaluation: dict[str, Name | _Names] = setting(
         default_factory=dict,
         help="Evaluation sets: name to files or hub ids; their prompts alone are used. The paper: helpful, harmless.",
     )
-    max_characters: Annotated[int, Field(ge=1)] | None = setting(
+    max_characters: Count | None = setting(
         default=None, help="Leave out dialogues longer than this, prompt and reply together; null: none."
     )
-    limit: Annotated[int, Field(ge=1)] | None = setting(
-        default=None, help="Use the first so many usable rows of each source; null: all."
-    )
+    limit: Count | None = setting(default=None, help="Use the first so many usable rows of each source; null: all.")
     decontaminate: Decontaminate = setting(default="report", help=DECONTAMINATE_HELP)
 
     @model_validator(mode="after")

@@ -105,36 +105,26 @@ def test_warnings_and_log_lines_are_harmless(capsys: pytest.CaptureFixture[str])
     assert said.count("<U+001B>[") == 3
 
 
-class WithFormat:
+def test_log_formats_of_others_stay_whole(capsys: pytest.CaptureFixture[str]) -> None:
     """As vLLM's: its format has a field that its record factory writes, which wraps the one that it finds."""
+    log, handler, found = logging.getLogger("an.engine"), logging.StreamHandler(), logging.getLogRecordFactory()
+    handler.setFormatter(logging.Formatter("%(process_of_engine)s %(message)s"))
 
-    def __init__(self) -> None:
-        self.handler = logging.StreamHandler()
-        self.handler.setFormatter(logging.Formatter("%(process_of_engine)s %(message)s"))
-        logging.getLogger("an.engine").addHandler(self.handler)
-        found = logging.getLogRecordFactory()
+    def factory(*args: Any, **options: Any) -> logging.LogRecord:
+        record = inner(*args, **options)
+        record.process_of_engine = "core"
+        return record
 
-        def factory(*args: Any, **options: Any) -> logging.LogRecord:
-            record = found(*args, **options)
-            record.process_of_engine = "core"
-            return record
-
-        logging.setLogRecordFactory(factory)
-
-
-@pytest.mark.parametrize("before", [True, False])
-def test_log_formats_of_others_stay_whole(capsys: pytest.CaptureFixture[str], before: bool) -> None:
-    factory = logging.getLogRecordFactory()
-    engine = WithFormat() if before else None
+    log.addHandler(handler)
     try:
         with harmless_messages():
-            engine = engine or WithFormat()
-            logging.getLogger("an.engine").warning("loads \x1b")
-        logging.getLogger("an.engine").warning("ends")
+            inner = logging.getLogRecordFactory()
+            logging.setLogRecordFactory(factory)
+            log.warning("loads \x1b")
+        log.warning("ends")
     finally:
-        logging.setLogRecordFactory(factory)
-        if engine is not None:
-            logging.getLogger("an.engine").removeHandler(engine.handler)
+        logging.setLogRecordFactory(found)
+        log.removeHandler(handler)
     assert capsys.readouterr().err == "core loads <U+001B>\ncore ends\n"
 
 

@@ -13,7 +13,6 @@ from geoalign.lab.text import (
     harmless,
     inert,
     invisible,
-    label,
     percent,
     short,
     shows,
@@ -72,8 +71,3 @@ def test_inert_by_hand():
     assert inert("\ud800") == "⟨U+D800⟩"
     assert inert("abcdef", limit=4) == "abcd … [2 more characters]"
     assert inert("אב 漢字 é") == "אב 漢字 é"
-
-
-def test_labels_have_only_what_the_font_has():
-    assert label("a$b$漢\\c") == r"a\$b\$?/c"
-    assert "\n" not in label("two\nlines")

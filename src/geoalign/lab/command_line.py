@@ -112,8 +112,7 @@ def _parameters(kind: type) -> Iterator[inspect.Parameter]:
         if is_argument:
             made = typer.Argument(default, **options)
         else:
-            option = f"--{name.replace('_', '-')}"
-            made = typer.Option(default, f"{option}/--no-{option[2:]}" if default is True else option, **options)
+            made = typer.Option(default, f"--{name.replace('_', '-')}", **options)
         yield inspect.Parameter(item.name, inspect.Parameter.KEYWORD_ONLY, default=made, annotation=hint)
 
 

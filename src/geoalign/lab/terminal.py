@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, TextIO
+from typing import Any
 
 import rich.console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -92,19 +92,10 @@ class _HarmlessRecord(logging.LogRecord):
         return super().getMessage().translate(escapes("utf-8", "\n\t"))
 
 
-def _show_warning(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: TextIO | None = None,
-    line: str | None = None,
-) -> None:
-    console = Console(file=file) if file is not None else Console(stderr=True)
-    say_lines(console, warnings.formatwarning(message, category, filename, lineno, line))
-
-
-# The progress bars of long work.
+def _show_warning(*said: Any) -> None:
+    """`warnings.showwarning`: message, category, file name, line number, then the file to write to."""
+    console = Console(file=said[4]) if len(said) > 4 and said[4] is not None else Console(stderr=True)
+    say_lines(console, warnings.formatwarning(*said[:4]))
 
 
 def stage_progress(console: Console) -> Progress:

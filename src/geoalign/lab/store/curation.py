@@ -21,16 +21,11 @@ from geoalign.lab.store.columns import read_columns, whole_text
 from geoalign.lab.store.files import LOCK, sync_folder, sync_tree
 from geoalign.lab.store.json_files import read_json
 
-SCORES_FILE = "scores.parquet"
-PAIRS_FILE = "pairs.parquet"
-DENSITIES_FILE = "densities.parquet"
-SUMMARY_FILE = "summary.json"
-REPORT_FILE = "report.html"
-FILTERED_FILE = "filtered.jsonl"
-STATES = "states"
+SCORES_FILE, PAIRS_FILE, DENSITIES_FILE = "scores.parquet", "pairs.parquet", "densities.parquet"
+FLAGGED_FILE, FILTERED_FILE = "flagged.csv", "filtered.jsonl"
+REPORT_FILE, SUMMARY_FILE = "report.html", "summary.json"
+FIGURES, STATES, _PARTIAL = "figures", "states", ".partial"
 # In the order in which they appear; with the summary the folder is complete.
-FIGURES, _PARTIAL = "figures", ".partial"
-FLAGGED_FILE = "flagged.csv"
 _CONTENT = (SCORES_FILE, PAIRS_FILE, DENSITIES_FILE, FLAGGED_FILE, FILTERED_FILE, FIGURES, REPORT_FILE, SUMMARY_FILE)
 _KNOWN = {*_CONTENT, STATES, LOCK, _PARTIAL}
 
@@ -39,71 +34,48 @@ _KNOWN = {*_CONTENT, STATES, LOCK, _PARTIAL}
 TEXTS = ("prompt", "response")
 
 
-def _required(name: str, kind: pyarrow.DataType) -> pyarrow.Field:
-    return pyarrow.field(name, kind, nullable=False)
+_KINDS = {"int": pyarrow.int64(), "float": pyarrow.float64(), "bool": pyarrow.bool_(), "text": pyarrow.string()}
+
+
+def _schema(*columns: tuple[str, str]) -> pyarrow.Schema:
+    """Columns by their names and type; with a `?` their values may be null."""
+    kinds = [(name, kind) for names, kind in columns for name in names.split()]
+    return pyarrow.schema([pyarrow.field(n, _KINDS[kind.rstrip("?")], nullable="?" in kind) for n, kind in kinds])
 
 
 # One row per rollout of all dumps, in the order of the input.
-SCORES = pyarrow.schema(
-    [
-        _required("index", pyarrow.int64()),  # 0, 1, ... over everything
-        _required("step", pyarrow.int64()),  # the number of the dump, or the step that the dump names
-        _required("file", pyarrow.string()),
-        _required("row", pyarrow.int64()),  # 0-based row in its file; of a list of responses, the prompt's row
-        _required("line", pyarrow.int64()),  # 1-based line in its file, or row of a parquet file
-        _required("sample", pyarrow.int64()),  # index among the responses of its prompt
-        _required("id", pyarrow.string()),
-        _required("group", pyarrow.int64()),
-        _required("prompt", pyarrow.string()),
-        _required("response", pyarrow.string()),
-        pyarrow.field("answer", pyarrow.string()),
-        pyarrow.field("reward", pyarrow.float64()),  # null: could not be scored
-        pyarrow.field("true_reward", pyarrow.float64()),
-        pyarrow.field("correct", pyarrow.bool_()),  # only where the input says so
-        _required("characters", pyarrow.int64()),
-        pyarrow.field("tokens", pyarrow.int64()),
-        pyarrow.field("truncated", pyarrow.bool_()),
-        pyarrow.field("score", pyarrow.float64()),  # null where there is none
-        _required("anomalous", pyarrow.bool_()),
-        _required("source", pyarrow.int64()),  # `index` of the row whose content is here afterwards; -1: left out
-        _required("weight", pyarrow.float64()),
-        pyarrow.field("new_reward", pyarrow.float64()),
-        pyarrow.field("advantage", pyarrow.float64()),  # the curator's own; null where it gives none
-        pyarrow.field("final_answer", pyarrow.string()),  # the answer that the response gives
-        pyarrow.field("probability_wrong", pyarrow.float64()),  # of the reward; null where none is estimated
-        pyarrow.field("denoised_reward", pyarrow.float64()),  # likewise
-        pyarrow.field("trusted", pyarrow.bool_()),  # whether a person's label is the reward
-        _required("group_size", pyarrow.int64()),
-        pyarrow.field("group_mean", pyarrow.float64()),
-        pyarrow.field("group_std", pyarrow.float64()),
-        _required("group_pairs", pyarrow.int64()),
-        _required("group_flagged", pyarrow.int64()),
-    ]
+SCORES = _schema(
+    ("index step", "int"),  # 0, 1, ... over everything; the number of the dump, or the step that the dump names
+    ("file", "text"),
+    ("row line sample", "int"),  # row from 0 (the prompt's), line from 1 (or row of a parquet file), response from 0
+    ("id", "text"),
+    ("group", "int"),
+    ("prompt response", "text"),
+    ("answer", "text?"),
+    ("reward true_reward", "float?"),  # null: could not be scored; not known
+    ("correct", "bool?"),  # only where the input says so
+    ("characters", "int"),
+    ("tokens", "int?"),
+    ("truncated", "bool?"),
+    ("score", "float?"),
+    ("anomalous", "bool"),
+    ("source", "int"),  # `index` of the row whose content is here afterwards; -1: left out
+    ("weight", "float"),
+    ("new_reward advantage", "float?"),  # the advantage is the curator's own
+    ("final_answer", "text?"),  # that the response gives
+    ("probability_wrong denoised_reward", "float?"),
+    ("trusted", "bool?"),  # whether a person's label is the reward
+    ("group_size", "int"),
+    ("group_mean group_std", "float?"),
+    ("group_pairs group_flagged", "int"),
 )
 
-# The pairs of the groups with a flagged rollout, and of others up to a number per step that `summary.json` states.
-PAIRS = pyarrow.schema(
-    [
-        _required("step", pyarrow.int64()),
-        _required("group", pyarrow.int64()),
-        _required("better", pyarrow.int64()),  # `index` of the rollout with the higher reward
-        _required("worse", pyarrow.int64()),
-        _required("deviation", pyarrow.float64()),
-        _required("raw_cosine", pyarrow.float64()),
-        _required("projected_cosine", pyarrow.float64()),
-    ]
-)
+# The pairs of the groups with a flagged rollout, and of others up to a number per step that `summary.json` states;
+# `better` and `worse` are each an `index`.
+PAIRS = _schema(("step group better worse", "int"), ("deviation raw_cosine projected_cosine", "float"))
 
-# The density of each step's scores on its grid.
-DENSITIES = pyarrow.schema(
-    [
-        _required("step", pyarrow.int64()),
-        _required("score", pyarrow.float64()),
-        _required("density", pyarrow.float64()),
-        pyarrow.field("threshold", pyarrow.float64()),  # the lowest anomalous score; null: none
-        _required("peak", pyarrow.float64()),
-    ]
-)
+# The density of each step's scores on its grid; `threshold` is the lowest anomalous score.
+DENSITIES = _schema(("step", "int"), ("score density", "float"), ("threshold", "float?"), ("peak", "float"))
 
 
 def scores_schema(redacted: bool) -> pyarrow.Schema:

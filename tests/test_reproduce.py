@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 import typer
-from benchmarks.overhead.command import options_of
 from trl import GRPOConfig, SFTConfig
 
 from geoalign.lab.cli import app
@@ -122,17 +121,6 @@ def test_every_setting_in_the_text_exists(override):
     for setting in ("math_1.7b", "hh_1.7b"):
         config = load_run_config(ROOT / "configs" / "full" / setting / "geoalign.yaml", [override]).config
         assert config.grpo.keys() <= TRL_OPTIONS
-
-
-def test_the_other_commands_exist():
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    scripts = {words[2] if words[1] == "-m" else words[1] for words in ALL if words[0] == "python"}
-    assert scripts == {"benchmarks.overhead", "recipes/final.py", "recipes/updates.py"}
-    for words in ALL:
-        if words[0] == "make":
-            assert re.search(rf"^{words[1]}:", makefile, re.MULTILINE)
-        elif words[:3] == ["python", "-m", "benchmarks.overhead"]:
-            assert options_of(words[3:])[1] is not None
 
 
 def run_script(name: str, folder: Path) -> str:

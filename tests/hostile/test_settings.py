@@ -11,22 +11,16 @@ pytestmark = pytest.mark.usefixtures("heavy_imports")
 
 REFUSED: list[tuple[str | bytes, int, str]] = [
     ("seed: 1\nmodel: !!python/object/apply:os.system ['true']\n", 2, "model"),
-    ("a: &a [x, x]\nb: *a\n", 2, "b: expected no alias"),
     ("task:\n  digits: 1\n  digits: 1\n", 3, "task.digits"),
-    ("seed: '\x1b[31m'\n", 0, ""),
     ('output: {"\\e[2J": 1}\n', 1, "output.\\x1b[2J"),
     ("'\u202eseed': 1\n", 1, "\\u202eseed"),
-    ("x" * 1000 + ": 1\n", 1, "unknown key"),
-    ("seed: [" + "1," * 10_000 + "]\n", 1, "seed"),
     (b"seed: \xed\xa0\x80\n", 0, "UTF-8"),
     (b"#" * 600_000, 0, "at most 500,000 bytes"),
     (b"a: " + b"{a: " * 100_000, 0, "YAML"),
     ("curator: {projector: '" + "[" * 100_000 + "'}\n", 1, "curator.projector"),
     ("task: {type: math, train: a.jsonl, answer_pattern: '" + "(" * 5000 + "'}\n", 1, "task.answer_pattern"),
     ("grpo: {output_dir: x}\n", 1, "grpo.output_dir"),
-    ("grpo: {per_device_train_batch_size: 0}\n", 1, "grpo.per_device_train_batch_size"),
     ("grpo: {generation_batch_size: 0}\n", 1, "grpo.steps_per_generation"),
-    ("grpo: {max_completion_length: 0}\n", 1, "grpo.max_completion_length"),
     ("grpo: {learning_rate: .inf}\n", 1, "grpo.learning_rate"),
     ("grpo: {max_steps: 4, num_generations: 3}\n", 1, "grpo.num_generations"),
 ]

@@ -1,8 +1,5 @@
 """The settings of `geoalign audit` and `geoalign judge` from the command line; what loads without torch."""
 
-import subprocess
-import sys
-
 import pytest
 
 from geoalign.curators.baselines.subsets import PODSConfig
@@ -65,12 +62,3 @@ def test_wrong_settings_of_the_judge_are_named(url, model, overrides, local, sai
     with pytest.raises(ConfigError) as caught:
         load_judge_config(url, model, overrides, local=local)
     assert said in str(caught.value)
-
-
-def test_settings_load_no_torch_and_the_list_of_commands_not_even_the_settings() -> None:
-    code = (
-        "import sys, geoalign.lab.cli; assert 'geoalign.lab.config.run' not in sys.modules;"
-        "import geoalign.lab.config.compare_loading, geoalign.lab.config.audit, geoalign.lab.config.evaluate,"
-        "geoalign.lab.judge; sys.exit('torch' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

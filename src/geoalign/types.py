@@ -13,23 +13,6 @@ from torch import Tensor
 
 from geoalign.errors import InputError
 
-# The per-row fields of Rollouts that a curator may name in `requires`.
-OPTIONAL_FIELDS = (
-    "hidden",
-    "lengths",
-    "logprobs",
-    "answers",
-    "reference_rewards",
-    "true_rewards",
-    "advantages",
-    "ids",
-    "donor_ok",
-    "response_keys",
-    "prompt_keys",
-    "trusted",
-    "components",
-    "second_rewards",
-)
 # What a second verifier says of rows of the batch, asked for these rows alone; None of one that it could not score.
 SecondRewards = Callable[[Sequence[int]], Sequence[float | None]]
 # Kind and rank of the tensors.
@@ -162,6 +145,10 @@ class Rollouts:
                 f"{by} needs the rollout field(s) {', '.join(missing)}: expected Rollouts(..., {call}), got none "
                 "(inside TRL: the trainer's rollout_fields, or what the adapter brings itself)"
             )
+
+
+# The per-row fields of Rollouts that a curator may name in `requires`.
+OPTIONAL_FIELDS = tuple(item.name for item in fields(Rollouts))[2:]
 
 
 def _asked_of(ask: SecondRewards, taken: Sequence[int]) -> SecondRewards:

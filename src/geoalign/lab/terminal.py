@@ -76,7 +76,7 @@ def harmless_messages() -> Iterator[None]:
             record.exc_text = written.translate(escapes("utf-8", "\n\t"))
         return record
 
-    warnings.showwarning = _show_warning
+    warnings.showwarning = _show_warning  # type: ignore[assignment]
     logging.setLogRecordFactory(harmless_record)
     try:
         yield

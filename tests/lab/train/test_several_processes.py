@@ -11,9 +11,8 @@ import pytest
 from forked import run_ranks
 from run_files import rollouts, same_weights
 
-from geoalign.lab.store.checkpoints import MARK
 from geoalign.lab.store.json_files import read_lines
-from geoalign.lab.store.run_folder import RunFolder
+from geoalign.lab.store.run_folder import MARK, RunFolder
 from geoalign.settings.yaml_text import dump_yaml
 
 CURATED = {

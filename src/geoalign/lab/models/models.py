@@ -15,8 +15,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenize
 
 from geoalign.errors import ConfigError, MissingExtraError
 from geoalign.lab.config.run import LoraConfig, ModelConfig, TinyModelConfig
-from geoalign.lab.store.checkpoints import mark_complete
 from geoalign.lab.store.files import beside, replace_folder
+from geoalign.lab.store.run_folder import mark_complete
 from geoalign.pretrained import OwnCodeError, from_pretrained
 
 CODE_SETTING = "model.trust_remote_code"

@@ -16,9 +16,8 @@ from geoalign.lab.generation.engines import Engine, TrainerEngine, TransformersE
 from geoalign.lab.models.models import load_saved
 from geoalign.lab.models.process_setup import undisturbed
 from geoalign.lab.rewards.base import RewardSource
-from geoalign.lab.store.checkpoints import note_records
 from geoalign.lab.store.json_files import append_lines, read_lines, write_json
-from geoalign.lab.store.run_folder import RunFolder
+from geoalign.lab.store.run_folder import RunFolder, note_records
 from geoalign.lab.tasks.base import Problem
 from geoalign.lab.terminal import stage_progress
 from geoalign.lab.train.plan import Plan

@@ -35,10 +35,9 @@ Workers = Annotated[int, Field(ge=1, le=1024)]
 Name = Annotated[str, Field(min_length=1)]
 
 
-def setting(*, help: str, metavar: str | None = None, **default: Any) -> Any:
-    """One field of settings: `dataclasses.field` with a text that says what it is, and a word for its value, which
-    command lines show."""
-    return field(**default, metadata={"help": help} | ({"metavar": metavar} if metavar else {}))
+def setting(*, help: str, **default: Any) -> Any:
+    """One field of settings: `dataclasses.field` with a text that says what it is."""
+    return field(**default, metadata={"help": help})
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field, setting))

@@ -65,7 +65,6 @@ def test_settings_of_the_command_line_and_of_set() -> None:
         ({"pass_at_k": True, "temperature": 0.0}, [], "samples: expected 1 with temperature=0"),
         ({}, ["vllm.max_model_len=9"], "vllm: expected nothing with engine=transformers"),
         ({}, ["engine=vllm", "vllm.seed=9"], "vllm: expected no seed, "),
-        ({}, ["engine=vllm", "device=cpu"], "device: expected null with engine=vllm"),
         ({}, ["reward.model.path=x", "reward.model.url=http://y"], "reward.model.url: expected null beside path"),
         ({}, ["samples={aime24: 0}"], "samples: expected"),
     ],

@@ -83,10 +83,6 @@ class EvaluateConfig(LoadedModelConfig):
             raise ValueError(f"samples: expected 1 with temperature=0, where all responses are the same, got {got}")
         if self.engine != "vllm" and self.vllm:
             raise ValueError(f"vllm: expected nothing with engine={self.engine}, got {shown(self.vllm)}")
-        if self.engine == "vllm" and self.device is not None:
-            raise ValueError(
-                f"device: expected null with engine=vllm, which chooses it itself, got {shown(self.device)}"
-            )
         return self
 
     @property

@@ -22,9 +22,9 @@ class JudgeConfig:
     """A judge behind an OpenAI-compatible endpoint."""
 
     base_url: Annotated[str, Field(pattern=_URL)] = setting(
-        help="Address up to and with the version: https://host/v1. /chat/completions is added.", metavar="URL"
+        help="Address up to and with the version: https://host/v1. /chat/completions is added."
     )
-    model: Name = setting(help="The model's name at the endpoint.", metavar="NAME")
+    model: Name = setting(help="The model's name at the endpoint.")
     token_env: Name | None = setting(
         default=None,
         help="Environment variable with the API key. null: OPENAI_API_KEY where it is set, otherwise no key is sent.",

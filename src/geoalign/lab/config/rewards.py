@@ -80,11 +80,6 @@ class RewardModelConfig:
     def _go_together(self) -> Any:
         if self.path is not None and self.url is not None:
             raise ValueError(f"url: expected null beside path={shown(self.path)}, got {shown(self.url)}")
-        for name in ("tokenizer", "token_env"):
-            if (value := getattr(self, name)) is not None and self.url is None:
-                raise ValueError(f"{name}: expected null without a url, got {shown(value)}")
-        if self.revision is not None and self.path is None:
-            raise ValueError(f"revision: expected null without a path, got {shown(self.revision)}")
         return self
 
 

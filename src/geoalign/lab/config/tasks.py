@@ -134,13 +134,6 @@ class MathConfig:
     limit: Count | None = setting(default=None, help="Use the first so many training problems; null: all.")
     decontaminate: Decontaminate = setting(default="report", help=DECONTAMINATE_HELP)
 
-    @model_validator(mode="after")
-    def _names_given(self) -> MathConfig:
-        for name in self.evaluation:
-            if not name.strip():
-                raise ValueError("evaluation: expected a name for every set, got an empty one")
-        return self
-
 
 @settings
 class DialogueConfig:

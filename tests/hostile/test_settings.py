@@ -33,9 +33,3 @@ def test_wrong_settings_are_refused_by_file_line_and_key(tmp_path: Path) -> None
         if found := refused(run("train", path, "--dry-run"), str(path), key, *([f"line {line}: "] if line else [])):
             wrong[str(content[:60])] = found
     assert not wrong
-
-
-def test_a_dry_run_of_a_started_folder_needs_settings(tmp_path: Path) -> None:
-    for name in ("config.yaml", "versions.json"):
-        (tmp_path / name).write_text("{}")
-    assert not refused(run("train", "--output", tmp_path, "--resume", "--dry-run"), "--dry-run")

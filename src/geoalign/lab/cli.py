@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 
 from geoalign import __version__
-from geoalign.errors import ConfigError
 from geoalign.lab.command_line import command, run_command_line
 from geoalign.lab.config.requests import (
     AuditRequest,
@@ -64,32 +63,24 @@ def train_command(request: TrainRequest) -> None:
     from geoalign.lab.store.run_folder import RunFolder
 
     config, overrides, output = request.config, request.overrides, request.output
-    from_folder = request.resume and not config and not overrides and output and RunFolder(output).started()
-    loaded = None if from_folder else load_run_config(config, overrides)
+    started = RunFolder(output) if request.resume and not config and not overrides and output else None
+    resumed = started is not None and started.started()
+    loaded = load_run_config(started.config if started is not None and resumed else config, overrides)
+    settings, locations, smoke = loaded.config, loaded.locations, request.smoke and not resumed
     if request.dry_run:
         from geoalign.lab.train.rehearsal import dry_run
 
-        if loaded is None:
-            raise ConfigError(
-                "--dry-run: expected settings, as a file or by --set, got only a started run to go on with"
-            )
-        dry_run(
-            loaded.config, Console(), locations=loaded.locations, config_file=config, overrides=overrides, output=output
-        )
+        dry_run(settings, Console(), locations=locations, config_file=config, overrides=overrides, output=output)
         return
     from geoalign.lab.train.rehearsal import check_exercised, smoke_config
     from geoalign.lab.train.train import train
 
     if output is None:
-        assert loaded is not None  # --resume without settings names its folder
         name = config.stem if config else "default"
-        output = Path(loaded.config.output.folder or Path("runs") / (f"smoke_{name}" if request.smoke else name))
-    settings = loaded.config if loaded else None
-    if request.smoke and settings is not None:
-        settings = smoke_config(settings)
-    locations = loaded.locations if loaded else None
+        output = Path(settings.output.folder or Path("runs") / (f"smoke_{name}" if smoke else name))
+    settings = smoke_config(settings) if smoke else settings
     train(settings, output, resume=request.resume, locations=locations, console=Console())
-    if request.smoke and settings is not None:
+    if smoke:
         check_exercised(settings, RunFolder(output), Console())
 
 
@@ -113,23 +104,18 @@ def compare_command(request: CompareRequest) -> None:
     overrides += [] if request.workers is None else [f"workers={request.workers}"]
     overrides += [] if request.seeds is None else [f"seeds=[{request.seeds}]"]
     output = request.output or Path("runs") / (config.stem if config else "compare")
-    folder = ComparisonFolder(output)
-    started = request.resume and config is None and folder.started()
-    loaded = None
-    if not started or overrides or request.curators or request.levels:
-        loaded = load_compare_config(
-            folder.config if started else config,
-            overrides,
-            arms=[name.strip() for name in request.curators.split(",")] if request.curators else None,
-            levels=[name.strip() for name in request.levels.split(",")] if request.levels else None,
-        )
-    settings, locations = (loaded.config, loaded.locations) if loaded else (None, None)
+    if request.resume and config is None and ComparisonFolder(output).started():
+        config = ComparisonFolder(output).config
+    arms, levels = (
+        [name.strip() for name in names.split(",")] if names else None for names in (request.curators, request.levels)
+    )
+    loaded = load_compare_config(config, overrides, arms=arms, levels=levels)
     if request.dry_run:
         from geoalign.lab.compare.checks import dry_run
 
-        dry_run(settings or folder.read_config(), Console(), locations)
+        dry_run(loaded.config, Console(), loaded.locations)
         return
-    if compare(settings, output, resume=request.resume, locations=locations, console=Console()):
+    if compare(loaded.config, output, resume=request.resume, locations=loaded.locations, console=Console()):
         raise typer.Exit(1)
 
 

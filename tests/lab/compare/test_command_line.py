@@ -65,7 +65,7 @@ def test_resuming_takes_the_folders_settings_and_options_over_them(
 ) -> None:
     ComparisonFolder(tmp_path / "out").initialise(load_compare_config(path).config)
     assert call(monkeypatch, "compare", "--output", tmp_path / "out", "--resume") == 0
-    assert (passed_on["config"], passed_on["resume"]) == (None, True)
+    assert (passed_on["config"], passed_on["resume"]) == (ComparisonFolder(tmp_path / "out").read_config(), True)
     assert call(monkeypatch, "compare", "--output", tmp_path / "out", "--resume", "--seeds", "7") == 0
     assert (list(passed_on["config"].arms), passed_on["config"].seeds) == (["grpo", "geoalign"], [7])
 

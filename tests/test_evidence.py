@@ -41,10 +41,6 @@ def test_the_pictures_show_the_results(name):
     assert picture.picture(name).startswith(b"<?xml")
 
 
-def test_every_arm_that_is_drawn_has_a_look():
-    assert set(tables.SHOWN) <= set(picture.LOOKS)
-
-
 def test_a_row_without_an_arm_has_a_dash_and_one_without_an_interval_the_estimate():
     nan = float("nan")
     assert tables.signed(tables.Interval(0.5, nan, nan)) == "+0.500"

@@ -116,8 +116,6 @@ def _parameters(kind: type) -> Iterator[inspect.Parameter]:
         yield inspect.Parameter(item.name, inspect.Parameter.KEYWORD_ONLY, default=made, annotation=hint)
 
 
-# What a failure prints: one line where the user or the machine is at fault, a traceback for a bug.
-
 # Native writers (safetensors, torch) report what the system said in errors of other kinds.
 _SYSTEM = re.compile(r"\(os error \d+\)|inline_container\.cc|PytorchStreamWriter failed")
 # The extra that brings a package which commands import.

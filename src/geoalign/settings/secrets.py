@@ -47,8 +47,6 @@ def _prefix(locations: Locations | None, key: str) -> str:
     return "" if locations is None else masked(locations.prefix(key))
 
 
-# What is a secret, by its name or its form; and texts without them. Settings refuse what this finds.
-
 MASK = "***"
 
 # Tokens of a vocabulary, and counts of them, are no secrets.

@@ -36,20 +36,16 @@ DEFAULTS: dict[str, Any] = {
         "task": {"type": "arithmetic", "operands": 3, "digits": 2, "direct_share": 0.5, "demonstrations": 20000},
         "sft": {"max_steps": 500, "per_device_train_batch_size": 64, "learning_rate": 5e-3},
         "grpo": {
-            "max_steps": 60,
-            "num_generations": 16,
-            "per_device_train_batch_size": 128,
-            "steps_per_generation": 2,
-            "learning_rate": 1e-4,
-            "max_completion_length": 40,
+            "max_steps": 60, "num_generations": 16, "per_device_train_batch_size": 128, "steps_per_generation": 2,
+            "learning_rate": 1e-4, "max_completion_length": 40,
         },
         "evaluation": {"every": 10, "problems": 256},
     },
-    "arms": {"grpo": None, "geoalign": None, "pair_count": None, "random": None, "oracle": None, CLEAN: None},
+    "arms": dict.fromkeys(("grpo", "geoalign", "pair_count", "random", "oracle", CLEAN)),
     "levels": {"flip_10": {"reward": {"flip": 0.1}}},
     "seeds": [0, 1, 2],
     "primary": [{"arm": "geoalign", "against": "grpo"}, {"arm": "geoalign", "against": "pair_count"}],
-}
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -155,8 +151,6 @@ class CompareConfig:
     def planned(self, arm: str, level: str) -> bool:
         return level in self.arms_at.get(arm, self.levels)
 
-
-# Which runs a comparison consists of, in which order, and the settings of each; what an arm or a level may change.
 
 _WARM_START = "all runs of a seed start from one warm start, made from the settings under run"
 # Sections that neither an arm nor a level may set, with the reason.

@@ -87,9 +87,6 @@ def override_setting(
     locations[".".join(parts)] = location
 
 
-# Plain settings merged, as dotted keys, and files that build on another one (`base: other.yaml`).
-
-
 def merged_settings(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     """`base` with the settings of `over` in their place, section by section; neither is changed.
 

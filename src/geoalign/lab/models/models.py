@@ -166,9 +166,6 @@ def make_tiny_model(config: TinyModelConfig, tokenizer: Any, *, seed: int) -> Qw
         return Qwen3ForCausalLM(shape)
 
 
-# Low-rank adapters by peft: put on before a stage and merged after it, so that what it makes is a plain model.
-
-
 def with_adapters(model: Any, config: LoraConfig | None, *, seed: int, kind: str = "CAUSAL_LM") -> Any:
     """The model with fresh adapters, drawn from `seed`, and its own weights frozen; the model itself for None.
 

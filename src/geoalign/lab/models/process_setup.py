@@ -78,8 +78,6 @@ def silence_logs() -> None:
         warnings.filterwarnings("ignore", message=f".*{message}.*")
 
 
-# The processes of one run, as torchrun and `accelerate launch` start them, and what goes between them.
-
 _Item = TypeVar("_Item")
 
 

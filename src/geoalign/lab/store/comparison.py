@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from geoalign.errors import ConfigError, RunFolderError
-from geoalign.lab.config.compare import KINDS, BaseOfTables, CompareConfig, Place, PlannedRun, computed, settings_key
+from geoalign.lab.config.compare import KINDS, BaseOfTables, CompareConfig, Place, PlannedRun, computed
 from geoalign.lab.config.compare_loading import parse_compare_config
 from geoalign.lab.config.rewards import RewardConfig
 from geoalign.lab.store.columns import Bools, Floats, read_columns, write_table
@@ -135,13 +135,10 @@ class ComparisonFolder:
             if result is None or result["status"] != "finished":
                 return False
             if result["settings_key"] != planned.key:
-                path, then = self.result(cell), result["run"]
-                check_same_settings(planned.settings, computed(then), path)
-                if result["settings_key"] != settings_key(then, warm_start_seed=planned.warm_start_seed):
-                    raise ConfigError(
-                        f"{path}: expected a result of this comparison's warm start, got one of another: "
-                        f"choose another --output"
-                    )
+                path = self.result(cell)
+                check_same_settings(planned.settings, computed(result["run"]), path)
+                expected = "expected a result of this comparison's warm start, got one of another"
+                raise ConfigError(f"{path}: {expected}: choose another --output")
         return True
 
     def check_unfinished(self, planned: PlannedRun) -> None:

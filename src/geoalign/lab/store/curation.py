@@ -225,8 +225,6 @@ def _risky(text: str) -> bool:
     return text.lstrip().startswith(_FORMULA) or text[:1] in ("\t", "\n")
 
 
-# Reading what `geoalign audit` left in a folder: every rollout's facts as a frame, its texts left in the file.
-
 # Truth values and numbers that may lack: NaN where they do.
 _NUMBERS = (
     "reward", "true_reward", "correct", "truncated", "tokens", "score", "weight", "new_reward", "probability_wrong",

@@ -166,8 +166,6 @@ def first_difference(now: Mapping[str, Any], then: Mapping[str, Any]) -> tuple[s
     return None
 
 
-# Marks of complete folders, and the checkpoints of a stage. A mark is written last, when all else is on the disk.
-
 MARK = "COMPLETE.json"
 CHECKPOINT = "checkpoint-"
 _TRAINER_STATE = "trainer_state.json"
@@ -227,8 +225,6 @@ def remove_checkpoint(path: Path) -> None:
     else:
         shutil.rmtree(path)
 
-
-# How far a run is: noted in the mark of every checkpoint, and in `records.json` for what comes between them.
 
 # In the order in which a run passes through them.
 STAGES = ("sft", "reward_model", "gold_model", "rl", "done")

@@ -28,9 +28,9 @@ import torch
 
 from geoalign.errors import ConfigError, GeoAlignError, RunFolderError
 from geoalign.lab.bench.command import machine
-from geoalign.lab.config.comparison_plan import Cell, make_plan
+from geoalign.lab.command_line import report
+from geoalign.lab.config.compare import Cell, make_plan
 from geoalign.lab.config.run import TinyModelConfig
-from geoalign.lab.failures import report
 from geoalign.lab.store.comparison import ComparisonFolder
 from geoalign.lab.store.json_files import write_json
 from geoalign.lab.terminal import Console, say

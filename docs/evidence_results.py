@@ -22,8 +22,7 @@ from geoalign.lab.analysis.statistics import (
     paired_difference,
     share_interval,
 )
-from geoalign.lab.store.comparison import ComparisonFolder
-from geoalign.lab.store.comparison_results import Cell, read_results
+from geoalign.lab.store.comparison import Cell, ComparisonFolder, read_results
 from geoalign.lab.store.json_files import read_yaml
 from geoalign.lab.store.run import Series
 

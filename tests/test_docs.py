@@ -6,7 +6,6 @@ import dataclasses
 import importlib
 import re
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 
@@ -21,29 +20,6 @@ DOCS = sorted((ROOT / "docs").glob("*.md"))
 PAGES = [ROOT / "README.md", *DOCS, *sorted((ROOT / "benchmarks").glob("*.md"))]
 IDS = [str(page.relative_to(ROOT)) for page in PAGES]
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-# Phrases that no engineer would use, or that other words have replaced everywhere.
-FORBIDDEN = [
-    r"gone on with",
-    r"go(es)? on with",
-    r"laid over",
-    r"lies? over",
-    r"is told",
-    r"silence_logs",
-    r"whoever",
-    r"in earnest",
-    r"at hand",
-    r"to be had",
-    r"a hair",
-    r"carr(y|ies|ied) (it|them|this) out",
-    r"carried out",
-    r"levels? of corruption",
-    r"corruption levels?",
-    r"what comes out",
-    r"answers' places",
-    r"told apart",
-    r"as it stands",
-    r"nobody's",
-]
 
 sys.path.insert(0, str(ROOT / "docs"))
 settings_tables = importlib.import_module("settings_tables")
@@ -68,11 +44,6 @@ def commands(text: str) -> list[list[str]]:
     synopsis = re.compile(r"[\[$]| [A-Z]+(\.\.\.)?( |$)")
     known = [line for line in plain if line.startswith("geoalign ") and not synopsis.search(line)]
     return [shlex.split(line, comments=True) for line in known]
-
-
-def test_the_pages_are_short():
-    assert len(PAGES[0].read_text(encoding="utf-8").splitlines()) <= 110
-    assert sum(len(page.read_bytes()) for page in DOCS) <= 200_000
 
 
 @pytest.mark.parametrize("page", PAGES, ids=IDS)
@@ -160,13 +131,6 @@ def test_every_page_of_settings_has_its_table():
     assert shown == pages
 
 
-def test_a_changed_default_would_be_noticed():
-    text = (ROOT / "docs" / "method.md").read_text(encoding="utf-8")
-    changed = text.replace("| `alpha` | `0.05` |", "| `alpha` | `0.06` |")
-    assert changed != text
-    assert settings_tables.with_tables(changed) == text
-
-
 @pytest.mark.parametrize("name", ["train.md", "rewards.md", "dialogue.md"])
 def test_settings_in_the_text_exist(name):
     text = (ROOT / "docs" / name).read_text(encoding="utf-8")
@@ -176,17 +140,3 @@ def test_settings_in_the_text_exist(name):
             items = {item.name: item for item in dataclasses.fields(section)}
             assert part in items, key
             section = type(settings_tables.default(items[part]))
-
-
-def test_the_script_that_writes_the_tables_loads_no_torch():
-    code = "import sys; import settings_tables as s; s.settings_class('RunConfig'); print('torch' in sys.modules)"
-    result = subprocess.run([sys.executable, "-c", code], cwd=ROOT / "docs", capture_output=True, text=True, check=True)
-    assert result.stdout == "False\n"
-
-
-@pytest.mark.parametrize("page", PAGES, ids=IDS)
-def test_words(page):
-    text = " ".join(prose(page.read_text(encoding="utf-8")).split())
-    for pattern in FORBIDDEN:
-        match = re.search(rf"\b{pattern}\b", text, re.IGNORECASE)
-        assert match is None, text[max(0, match.start() - 40) : match.end() + 20]

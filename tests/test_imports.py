@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from geoalign.lab.failures import error_line
-
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "geoalign"
 # What may load torch only when it is used.
@@ -16,6 +14,10 @@ LIGHT = [
     "geoalign",
     "geoalign.settings",
     "geoalign.lab.config.run",
+    "geoalign.lab.config.compare_loading",
+    "geoalign.lab.config.audit",
+    "geoalign.lab.config.evaluate",
+    "geoalign.lab.config.judge",
     "geoalign.lab.store.run_folder",
     "geoalign.lab.reports",
     "geoalign.lab.analysis.statistics",
@@ -72,12 +74,6 @@ def test_a_command_names_the_package_that_it_lacks(tmp_path, missing, arguments,
     [line] = done.stderr.splitlines()
     assert missing in line
     assert line.endswith(f"pip install 'geoalign[{extra}]'")
-
-
-@pytest.mark.parametrize(("missing", "extra"), [("datasets", "trl"), ("matplotlib", "report"), ("httpx2", "judge")])
-def test_a_missing_package_is_one_line(missing, extra):
-    line = error_line(ModuleNotFoundError(f"No module named {missing!r}", name=f"{missing}.part"))
-    assert line == f"{missing} is not installed, which this command needs: pip install 'geoalign[{extra}]'"
 
 
 def test_the_library_needs_none_of_the_commands_packages_and_the_benchmark_no_extra():

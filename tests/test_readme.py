@@ -39,11 +39,6 @@ def test_the_two_commands_come_first_and_exist():
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
 
 
-def test_every_file_that_is_named_exists():
-    for name in re.findall(r"\]\((?!http)([^)#]+)\)|`((?:docs|configs|recipes|src)/[^`*]*?)`", README):
-        assert (ROOT / (name[0] or name[1])).exists(), name
-
-
 def test_every_command_is_one_that_the_command_line_takes():
     commands = [shlex.split(line, comments=True) for line in re.findall(r"^(geoalign .*)$", README, re.MULTILINE)]
     assert {words[1] for words in commands} == {command.name for command in app.registered_commands}

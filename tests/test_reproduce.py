@@ -12,13 +12,9 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 import typer
-from benchmarks.overhead.command import options_of
 from trl import GRPOConfig, SFTConfig
 
-from geoalign.curators.geoalign import GeoAlign
-from geoalign.lab.bench.synthetic import synthetic_rollouts
 from geoalign.lab.cli import app
 from geoalign.lab.config.benchmarks import parse_benchmark
 from geoalign.lab.config.evaluate import load_evaluate_config
@@ -122,21 +118,6 @@ def test_every_command_exists(arguments, monkeypatch):
         assert load_judge_config(given["base_url"], given["model"], given["overrides"] or []) is not None
 
 
-def test_no_two_runs_share_a_folder():
-    folders = []
-    for arguments in OF_GEOALIGN:
-        if arguments[0] != "train" or "--dry-run" in arguments:
-            continue
-        given = parsed(arguments)
-        folders.append(str(given["output"] or load_run_config(ROOT / str(given["config"])).config.output.folder))
-    assert len(folders) == len(set(folders))
-    # What is evaluated or read by a script is what some command trains.
-    named = {word for words in ALL for word in words if re.match(r"runs/(math|hh)_", word)}
-    for name in named:
-        folder = name.removesuffix("/checkpoints/warm_start").removesuffix("*").rstrip("/")
-        assert any(one == folder or one.startswith(f"{folder}/") for one in folders), name
-
-
 @pytest.mark.parametrize("override", sorted(set(re.findall(r"`--set ([^`\s]+)`", PAGE))))
 def test_every_setting_in_the_text_exists(override):
     if override == "task.train=FILE":
@@ -144,33 +125,6 @@ def test_every_setting_in_the_text_exists(override):
     for setting in ("math_1.7b", "hh_1.7b"):
         config = load_run_config(ROOT / "configs" / "full" / setting / "geoalign.yaml", [override]).config
         assert config.grpo.keys() <= TRL_OPTIONS
-
-
-def test_the_other_commands_exist():
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    scripts = {words[2] if words[1] == "-m" else words[1] for words in ALL if words[0] == "python"}
-    assert scripts == {"benchmarks.overhead", "recipes/final.py", "recipes/updates.py"}
-    for words in ALL:
-        if words[0] == "make":
-            assert re.search(rf"^{words[1]}:", makefile, re.MULTILINE)
-        elif words[:3] == ["python", "-m", "benchmarks.overhead"]:
-            assert options_of(words[3:])[1] is not None
-
-
-def test_files_and_links_exist():
-    for name in re.findall(r"\]\(([\w.]+\.md)", PAGE):
-        assert (ROOT / "docs" / name).is_file(), name
-    for name in re.findall(r"`(configs/[^`]*)`", PAGE):
-        assert (ROOT / name).exists(), name
-
-
-def test_metrics_and_figures_have_these_names():
-    rollouts = synthetic_rollouts(8, 4, 16, seed=0).rollouts
-    known = set(GeoAlign().curate(rollouts, generator=torch.Generator().manual_seed(0)).metrics) | {"hidden_seconds"}
-    assert set(re.findall(r"geoalign/(\w+)`", PAGE)) <= known
-    source = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src/geoalign/lab/reports").rglob("*.py"))
-    for name in re.findall(r"`((?:gdi|rank|pair|projector)-[a-z-]+?)(?:\.\.\.)?`", PAGE):
-        assert f'"{name}' in source or name.rpartition("-")[0] in source, name
 
 
 def run_script(name: str, folder: Path) -> str:

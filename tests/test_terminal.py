@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from rich.console import Group
 from rich.panel import Panel
-from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -61,39 +60,11 @@ def test_boxes_and_colours_stay() -> None:
     assert "\x1b[1;31mred" in printed(Text("red", style="bold red"), force_terminal=True, color_system="standard")
 
 
-def test_styles_stand_where_they_stood() -> None:
-    text = Text("\x1bab")
-    text.stylize("red", 1, 2)
-    found = printed(text, force_terminal=True, color_system="standard", highlight=False)
-    assert found == "<U+001B>\x1b[31ma\x1b[0mb\n"
-
-
 def test_an_encoding_that_lacks_characters() -> None:
     file = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     Console(file=file, width=80).print("ä", Text("ö"))
     file.seek(0)
     assert file.read() == "<U+00E4> <U+00F6>\n"
-
-
-@pytest.mark.parametrize(
-    ("description", "shown"),
-    [
-        ("[/x] [red]plain[/red]", "[/x] [red]plain[/red]"),
-        # rich makes the column as wide as the text was before its control character was replaced: 7 cells.
-        ("[/x]\x1b[2J", "[/x]<U…"),
-    ],
-)
-def test_progress_bars_work(description: str, shown: str) -> None:
-    file = io.StringIO()
-    console = Console(file=file, width=120, force_terminal=True, color_system=None, _environ={})
-    with Progress(TextColumn("{task.description}", markup=False), BarColumn(), console=console) as bar:
-        bar.update(bar.add_task(description, total=2), completed=1)
-    # rich hides the cursor, goes back to the start of the line for every frame, and shows the cursor at the end.
-    hidden, *frames = file.getvalue().removesuffix("\n\x1b[?25h").split("\r\x1b[2K")
-    assert hidden == "\x1b[?25l"
-    # Without colours only what is done is drawn: nothing at first, then 20 of the bar's 40 cells.
-    assert {frame.rstrip() for frame in frames} == {shown, f"{shown} " + "━" * 20}
-    assert frames[-1] == f"{shown} " + "━" * 20 + " " * 20
 
 
 def test_one_line_stays_one_line() -> None:
@@ -134,36 +105,26 @@ def test_warnings_and_log_lines_are_harmless(capsys: pytest.CaptureFixture[str])
     assert said.count("<U+001B>[") == 3
 
 
-class WithFormat:
+def test_log_formats_of_others_stay_whole(capsys: pytest.CaptureFixture[str]) -> None:
     """As vLLM's: its format has a field that its record factory writes, which wraps the one that it finds."""
+    log, handler, found = logging.getLogger("an.engine"), logging.StreamHandler(), logging.getLogRecordFactory()
+    handler.setFormatter(logging.Formatter("%(process_of_engine)s %(message)s"))
 
-    def __init__(self) -> None:
-        self.handler = logging.StreamHandler()
-        self.handler.setFormatter(logging.Formatter("%(process_of_engine)s %(message)s"))
-        logging.getLogger("an.engine").addHandler(self.handler)
-        found = logging.getLogRecordFactory()
+    def factory(*args: Any, **options: Any) -> logging.LogRecord:
+        record = inner(*args, **options)
+        record.process_of_engine = "core"
+        return record
 
-        def factory(*args: Any, **options: Any) -> logging.LogRecord:
-            record = found(*args, **options)
-            record.process_of_engine = "core"
-            return record
-
-        logging.setLogRecordFactory(factory)
-
-
-@pytest.mark.parametrize("before", [True, False])
-def test_log_formats_of_others_stay_whole(capsys: pytest.CaptureFixture[str], before: bool) -> None:
-    factory = logging.getLogRecordFactory()
-    engine = WithFormat() if before else None
+    log.addHandler(handler)
     try:
         with harmless_messages():
-            engine = engine or WithFormat()
-            logging.getLogger("an.engine").warning("loads \x1b")
-        logging.getLogger("an.engine").warning("ends")
+            inner = logging.getLogRecordFactory()
+            logging.setLogRecordFactory(factory)
+            log.warning("loads \x1b")
+        log.warning("ends")
     finally:
-        logging.setLogRecordFactory(factory)
-        if engine is not None:
-            logging.getLogger("an.engine").removeHandler(engine.handler)
+        logging.setLogRecordFactory(found)
+        log.removeHandler(handler)
     assert capsys.readouterr().err == "core loads <U+001B>\ncore ends\n"
 
 

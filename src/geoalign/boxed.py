@@ -41,23 +41,18 @@ class _Box(NamedTuple):
 
 
 def last_boxed(text: str) -> str | None:
-    """The content of the last `\\boxed{...}` in `text` whose braces are balanced, unchanged; None where none is.
-
-    Of boxes within one another the innermost last one counts. One pass with a stack: time and memory are linear in the
-    length of any text.
-    """
+    """The content of the last `\\boxed{...}` whose braces are balanced (of boxes within one another the innermost last
+    one), unchanged; None where none is. Time and memory are linear in the length of any text."""
     last = next(_from_the_last(text), None)
     return None if last is None else last.content
 
 
 def boxed_answer(text: str) -> str | None:
-    r"""The answer that `text` gives in boxes, unchanged; None where no box is complete.
+    r"""The answer that `text` gives in boxes, unchanged, usually the content of the last; None where none is complete.
 
-    Usually the content of the last box (`last_boxed`). Where boxes stand before it in a list, as in `\boxed{-2} and
-    \boxed{1}`, the answer is all of them with commas between, as math-verify reads it; a content that repeats the one
-    before it counts once. In a list there is nothing between two boxes but commas, "and", "or", spaces, an unknown
-    (`x =`); or the ends of formulas, and then at least one comma or word. So several guesses in a list are the set of
-    them, which no single answer equals. Boxes with other words between them are no list: the last one counts.
+    Where boxes stand before it in a list, as in `\boxed{-2} and \boxed{1}`, the answer is all of them with commas
+    between, as math-verify reads it; one that repeats the one before it counts once. In a list there is nothing between
+    two boxes but commas, "and", "or", spaces, an unknown (`x =`); or the ends of formulas, and then a comma or word.
     """
     contents = [box.content for box in _answer_boxes(text)]
     kept = contents[-1:]
@@ -68,13 +63,11 @@ def boxed_answer(text: str) -> str | None:
 
 
 def answer_start(text: str) -> int | None:
-    r"""The index of the first character of the final answer; None where none is marked.
+    r"""The index of the first character of the final answer; None where none is marked, or the mark names none.
 
     The answer is what stands in the last complete `\boxed{...}`, or in the first box of the list that this box ends;
     else behind the last `####` of a line with a number alone; else behind the last "answer is" or "answer:". Spaces,
-    dollar signs, stars, quotation marks and opening brackets before it do not belong to it. A number without such a
-    mark is no answer here: the last one of a text may be a date or a line of code. An empty box, or a mark at the very
-    end, names none.
+    dollar signs, stars, quotation marks and opening brackets before it do not belong to it.
     """
     boxes = _answer_boxes(text)
     if boxes:

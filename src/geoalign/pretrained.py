@@ -22,14 +22,8 @@ class OwnCodeError(ConfigError):
 def from_pretrained(kind: Any, path: str | Path, *, trust_remote_code: bool, setting: str, **options: Any) -> Any:
     """`kind.from_pretrained(path)`, which never asks on the standard input whether code may run.
 
-    A model that transformers knows itself is loaded by transformers' own class, whatever code lies beside it.
-
-    `setting` is what allows the code that comes with the model (`trust_remote_code`), for the error.
-
-    Raises:
-        OwnCodeError: the model cannot be loaded without its code, and that may not run.
-        ConfigError: it is neither (`check_model_name`).
-        OSError, ValueError, ImportError: whatever else transformers raises.
+    `setting` is what allows the code that comes with the model (`trust_remote_code`), for the error; a model that
+    transformers knows itself is loaded by transformers' own class, whatever code lies beside it.
     """
     check_model_name(path)
     try:

@@ -1,6 +1,6 @@
 """Values and texts of others in messages: one line, every character visible, of bounded length.
 
-Secrets are not looked for here: settings refuse them, and every line of the terminal is masked (`settings.masking`).
+Secrets are not looked for here: settings refuse them, and every line of the terminal is masked (`settings.secrets`).
 """
 
 from __future__ import annotations

@@ -13,23 +13,6 @@ from torch import Tensor
 
 from geoalign.errors import InputError
 
-# The per-row fields of Rollouts that a curator may name in `requires`.
-OPTIONAL_FIELDS = (
-    "hidden",
-    "lengths",
-    "logprobs",
-    "answers",
-    "reference_rewards",
-    "true_rewards",
-    "advantages",
-    "ids",
-    "donor_ok",
-    "response_keys",
-    "prompt_keys",
-    "trusted",
-    "components",
-    "second_rewards",
-)
 # What a second verifier says of rows of the batch, asked for these rows alone; None of one that it could not score.
 SecondRewards = Callable[[Sequence[int]], Sequence[float | None]]
 # Kind and rank of the tensors.
@@ -164,6 +147,10 @@ class Rollouts:
             )
 
 
+# The per-row fields of Rollouts that a curator may name in `requires`.
+OPTIONAL_FIELDS = tuple(item.name for item in fields(Rollouts))[2:]
+
+
 def _asked_of(ask: SecondRewards, taken: Sequence[int]) -> SecondRewards:
     """The same verifier where row i is the earlier row `taken[i]`."""
     return lambda rows: ask([taken[row] for row in rows])
@@ -209,18 +196,10 @@ class DensityDetails:
 
 @dataclass(frozen=True, eq=False)
 class CurationDetails:
-    """What the figures need beyond the curation itself; made only on request.
-
-    `raw_plane` and `projected_plane` show a sample of unit directions before and after the projector, each in the plane
-    of its prototype (first coordinate: the cosine to it) and of the widest spread across it; all lie in the unit disc,
-    and row i of both is pair `plane_pairs[i]`. Under cross-fitting the view is the first fold's.
-    """
+    """What the figures need beyond the curation itself; made only on request."""
 
     pairs: PairDetails
     density: DensityDetails | None
-    plane_pairs: Int[Tensor, " s"]
-    raw_plane: Float[Tensor, "s 2"]
-    projected_plane: Float[Tensor, "s 2"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -218,14 +218,6 @@ def test_details():
     total.index_add_(0, details.pairs.loser, details.pairs.deviation)
     torch.testing.assert_close(total, curation.scores, atol=1e-4, rtol=1e-4)
     assert details.density.threshold == curation.metrics["threshold"]
-    assert details.raw_plane.shape == details.projected_plane.shape == (len(details.plane_pairs), 2)
-    torch.testing.assert_close(
-        details.projected_plane[:, 0], details.pairs.projected_cosine[details.plane_pairs], atol=1e-4, rtol=1e-4
-    )
-    torch.testing.assert_close(
-        details.raw_plane[:, 0], details.pairs.raw_cosine[details.plane_pairs], atol=1e-4, rtol=1e-4
-    )
-    assert details.projected_plane.norm(dim=1).max() <= 1 + 1e-5
 
 
 def test_the_gate_pools_the_groups_of_the_last_calls():

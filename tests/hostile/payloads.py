@@ -10,31 +10,23 @@ HOST = f"http://127.0.0.1:9/{MARK}"
 
 _SCRIPTS = [
     f"<script>{RUN}</script>",
-    f"<script src={HOST}.js></script>",
     f"</script><script>{RUN}</script>",
-    f"<script type=module>{RUN}</script>",
     f'<script type=application/json id=page-settings>{{"{MARK}":1}}</script>',
     f"<!--<script>{RUN}</script>",
     f"--><script>{RUN}</script><!--",
-    f"]]><script>{RUN}</script>",
     f"<noscript><p title='</noscript><img src=x onerror={RUN}>'>",
 ]
 _EVENTS = [
     f"<img src=x onerror={RUN}>",
-    f"<svg onload={RUN}>",
     f"<svg/onload={RUN}>",
     f"<details open ontoggle={RUN}>x</details>",
-    f"<audio src=x onerror={RUN}>",
     f"<iframe onload={RUN}></iframe>",
-    f"<p {MARK} onclick={RUN} tabindex=0>x</p>",
 ]
 _BREAKS = [
     f'"><img src=x onerror={RUN}>',
-    f"'><img src=x onerror={RUN}>",
     f'" onmouseover={RUN} {MARK}="',
     f"</bdi><script>{RUN}</script>",
     f"</title><script>{RUN}</script>",
-    f"</style><script>{RUN}</script>",
     f"</main></body></html><script>{RUN}</script>",
     "{{ 7*7 }} {% raw %} {# x #} {{ ''.__class__.__mro__ }}",
     "${7*7} #{7*7} <%= 7*7 %> {{constructor.constructor('window.hacked=1')()}}",
@@ -42,23 +34,18 @@ _BREAKS = [
 _ADDRESSES = [
     f"<a href='javascript:{RUN}'>x</a>",
     f"<a href=' &#106;avascript:{RUN}'>x</a>",
-    f"[x](javascript:{RUN})",
     f"<iframe srcdoc='<script>parent.{RUN}</script>'></iframe>",
     f"<base href='{HOST}/'>",
     f"<meta http-equiv=refresh content='0;url={HOST}'>",
-    f"<img srcset='{HOST}.png 2x'>",
     f"data:image/svg+xml,<svg onload={RUN}>",
 ]
 _STYLES = [
     f"<style>@import '{HOST}.css'; body{{display:none}}</style>",
     f"<p style='background:url({HOST})'>x</p>",
-    f"</style><style>*{{background:url({HOST})}}</style>",
 ]
 _FOREIGN = [
-    f"<svg><script>{RUN}</script></svg>",
     f"<svg><a xlink:href='javascript:{RUN}'><text y=9>x</text></a></svg>",
     f"<svg><foreignObject><iframe srcdoc='<script>parent.{RUN}</script>'></foreignObject></svg>",
-    f"<math><maction actiontype='statusline#{HOST}'>x</maction></math>",
     f"$\\href{{javascript:{RUN}}}{{x}}$ $\\url{{javascript:{RUN}}}$",
     f"$\\text{{<img src=x onerror={RUN}>}}$",
 ]
@@ -66,28 +53,21 @@ _FOREIGN = [
 _MUTATIONS = [
     f'<math><mtext><table><mglyph><style><!--</style><img title="--&gt;&lt;img src=1 onerror={RUN}&gt;">',
     f'<svg></p><style><a id="</style><img src=1 onerror={RUN}>">',
-    f"<noscript><style></noscript><img src=x onerror={RUN}>",
-    f'<xmp><p title="</xmp><svg/onload={RUN}>">',
 ]
 _ENTITIES = [
     f"&lt;script&gt;{RUN}&lt;/script&gt;",
-    f"&#60;img src=x onerror={RUN}&#62;",
     f"\\u003cscript\\u003e{RUN}\\u003c/script\\u003e",
-    f"+ADw-script+AD4-{RUN}+ADw-/script+AD4-",
 ]
 _SIGNS = [
     f"\u2028{RUN}\u2029//",
     f'","{MARK}":1,"x":"',
     f'\\"}};{RUN};//',
-    "'\"`<>&\\/",
     f"\x00<script>{RUN}</script>\x00",
-    f"\ufeff<script>{RUN}</script>",
     f"\ud800<img src=x onerror={RUN}>\udfff",
     "\u202egpj.exe\u202c \u2066x\u2069 \u200f\u061c",
     "e" + "\u0301" * 400,
     f"\x1b]8;;{HOST}\x07x\x1b]8;;\x07",
     "a" * 40_000,
-    ("<b>" * 5_000),
     "\r\n\x0b\x0c\x85 \t",
 ]
 

@@ -158,7 +158,7 @@ def pages(tmp_path_factory):
 @pytest.mark.parametrize("kind", KINDS)
 def test_payloads_add_no_element_and_no_attribute(pages, kind):
     plain, hostile = (Skeleton(path.read_text(encoding="utf-8")) for path in pages[kind])
-    assert pages[kind][1].read_text(encoding="utf-8").count(MARK) >= 40  # so that there is something to look at
+    assert pages[kind][1].read_text(encoding="utf-8").count(MARK) >= 25  # so that there is something to look at
     tags = [tag for tag, _ in hostile.tags]
     assert "script" not in tags or kind == "curation"
     # Flags and figures do not depend on texts, so neither does the skeleton; data pieces depend on their length.

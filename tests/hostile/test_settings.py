@@ -2,35 +2,25 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 from harness import refused, run
-
-from geoalign.errors import ConfigError
 
 pytestmark = pytest.mark.usefixtures("heavy_imports")
 
 REFUSED: list[tuple[str | bytes, int, str]] = [
     ("seed: 1\nmodel: !!python/object/apply:os.system ['true']\n", 2, "model"),
-    ("a: &a [x, x]\nb: *a\n", 2, "b: expected no alias"),
     ("task:\n  digits: 1\n  digits: 1\n", 3, "task.digits"),
-    ("seed: '\x1b[31m'\n", 0, ""),
     ('output: {"\\e[2J": 1}\n', 1, "output.\\x1b[2J"),
     ("'\u202eseed': 1\n", 1, "\\u202eseed"),
-    ("x" * 1000 + ": 1\n", 1, "unknown key"),
-    ("seed: [" + "1," * 10_000 + "]\n", 1, "seed"),
     (b"seed: \xed\xa0\x80\n", 0, "UTF-8"),
     (b"#" * 600_000, 0, "at most 500,000 bytes"),
     (b"a: " + b"{a: " * 100_000, 0, "YAML"),
     ("curator: {projector: '" + "[" * 100_000 + "'}\n", 1, "curator.projector"),
     ("task: {type: math, train: a.jsonl, answer_pattern: '" + "(" * 5000 + "'}\n", 1, "task.answer_pattern"),
     ("grpo: {output_dir: x}\n", 1, "grpo.output_dir"),
-    ("grpo: {per_device_train_batch_size: 0}\n", 1, "grpo.per_device_train_batch_size"),
     ("grpo: {generation_batch_size: 0}\n", 1, "grpo.steps_per_generation"),
-    ("grpo: {max_completion_length: 0}\n", 1, "grpo.max_completion_length"),
     ("grpo: {learning_rate: .inf}\n", 1, "grpo.learning_rate"),
     ("grpo: {max_steps: 4, num_generations: 3}\n", 1, "grpo.num_generations"),
 ]
@@ -43,38 +33,3 @@ def test_wrong_settings_are_refused_by_file_line_and_key(tmp_path: Path) -> None
         if found := refused(run("train", path, "--dry-run"), str(path), key, *([f"line {line}: "] if line else [])):
             wrong[str(content[:60])] = found
     assert not wrong
-
-
-def test_no_option_of_trl_takes_a_value_of_another_kind() -> None:
-    from trl import GRPOConfig, RewardConfig, SFTConfig
-
-    from geoalign.lab.train.options import _SET_HERE, check_options
-
-    accepted = []
-    for section, kind in (("grpo", GRPOConfig), ("sft", SFTConfig), ("reward_model", RewardConfig)):
-        for name, item in list(kind.__dataclass_fields__.items())[::4]:
-            # As written in the class: an argument parser in this process may have changed the fields' own types.
-            classes = [parent for parent in kind.__mro__ if name in vars(parent).get("__annotations__", {})]
-            annotation = classes[0].__annotations__[name] if classes else item.type
-            types = set(re.findall(r"\w+", getattr(annotation, "__name__", "") + str(annotation)))
-            values: list[Any] = [{"a": {1}}] if types & {"int", "float", "bool"} else []
-            if types & {"int", "float"} and "bool" not in types:
-                values += [True, ["1"], float("nan"), float("inf")]
-            if types & {"int", "float"} and "str" not in types:
-                values += ["1"]
-            if "bool" in types and "str" not in types:
-                values += [1, "true", []]
-            for value in values if name not in _SET_HERE and item.init and "dict" not in types else []:
-                try:
-                    check_options(section, {name: value})
-                except ConfigError as error:
-                    if str(error).startswith(f"{section}.{name}: expected"):
-                        continue
-                accepted.append((section, name, value))
-    assert not accepted
-
-
-def test_a_dry_run_of_a_started_folder_needs_settings(tmp_path: Path) -> None:
-    for name in ("config.yaml", "versions.json"):
-        (tmp_path / name).write_text("{}")
-    assert not refused(run("train", "--output", tmp_path, "--resume", "--dry-run"), "--dry-run")

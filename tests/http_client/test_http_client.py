@@ -3,7 +3,6 @@
 import asyncio
 import re
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -99,28 +98,6 @@ def test_patience_ends_the_attempts(scripted: ScriptedServer) -> None:
     with pytest.raises(UnreachableError):
         ask(scripted.url, timeout=0.1, patience=60.0, once=True)
     assert len(scripted.requests) == asked + 1
-
-
-def test_a_cancelled_request_leaves_no_connection(scripted: ScriptedServer) -> None:
-    scripted.script = lambda path: [5.0]
-
-    async def cancelled() -> int:
-        client = HTTPClient(scripted.url, key="url", timeout=10.0, patience=0.0)
-        tasks = [asyncio.create_task(client.ask("POST", "/score", scores, b"{}")) for _ in range(4)]
-        while len(scripted.requests) < 4:
-            await asyncio.sleep(0.01)
-        for task in tasks:
-            task.cancel()
-        ended = await asyncio.gather(*tasks, return_exceptions=True)
-        assert all(isinstance(one, asyncio.CancelledError) for one in ended)
-        await client.aclose()
-        return len(asyncio.all_tasks())
-
-    descriptors = Path("/proc/self/fd")
-    before = len(list(descriptors.iterdir()))
-    assert asyncio.run(cancelled()) == 1
-    # The server's own ends close a moment later.
-    assert len(list(descriptors.iterdir())) <= before + 4
 
 
 def test_an_address_that_cannot_be_asked_and_a_host_that_nobody_knows() -> None:

@@ -18,7 +18,6 @@ from geoalign.lab.config.requests import argument, option
 class Request:
     files: Sequence[Path] = argument("Files.", "FILE...")
     overrides: Sequence[str] = option("A setting.", (), "a=b", option="set")
-    plots: bool = option("Draw.", True)
     dry_run: bool = option("Nothing.", False)
     limit: int | None = option("At most.", None, "ROWS", min=1, max=8)
     called: str = "no option"
@@ -42,8 +41,8 @@ def called() -> tuple[typer.Typer, list[Any]]:
     [
         ("work a b", Request([Path("a"), Path("b")])),
         (
-            "work a --set x=1 --set y=2 --no-plots --dry-run --limit 3",
-            Request([Path("a")], ["x=1", "y=2"], plots=False, dry_run=True, limit=3),
+            "work a --set x=1 --set y=2 --dry-run --limit 3",
+            Request([Path("a")], ["x=1", "y=2"], dry_run=True, limit=3),
         ),
     ],
 )
@@ -62,7 +61,7 @@ def test_limits_and_names_are_those_of_the_class(called, words):
 
 def test_the_help_is_that_of_the_fields(called):
     text = CliRunner().invoke(called[0], ["work", "--help"], env={"COLUMNS": "150"}).output
-    for words in ("Works.", "At most.", "1<=x<=8", "ROWS", "default: plots"):
+    for words in ("Works.", "At most.", "1<=x<=8", "ROWS"):
         assert words in text, words
 
 

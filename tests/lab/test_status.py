@@ -13,8 +13,8 @@ import pytest
 import yaml
 from command_line import call
 
+from geoalign.lab.config.compare import make_plan
 from geoalign.lab.config.compare_loading import load_compare_config
-from geoalign.lab.config.comparison_plan import make_plan
 from geoalign.lab.store.comparison import ComparisonFolder
 from geoalign.lab.store.json_files import append_line, write_json
 

@@ -13,17 +13,11 @@ from geoalign.lab.text import (
     harmless,
     inert,
     invisible,
-    label,
     percent,
     short,
     shows,
     whole,
 )
-
-
-def test_text_that_the_encoding_lacks_and_long_text():
-    assert harmless("ä", "ascii") == "<U+00E4>"
-    assert harmless("x" * 500, limit=10) == "x" * 10 + "..."
 
 
 def test_what_is_invisible_is_one_rule_for_pages_and_the_terminal():
@@ -77,8 +71,3 @@ def test_inert_by_hand():
     assert inert("\ud800") == "⟨U+D800⟩"
     assert inert("abcdef", limit=4) == "abcd … [2 more characters]"
     assert inert("אב 漢字 é") == "אב 漢字 é"
-
-
-def test_labels_have_only_what_the_font_has():
-    assert label("a$b$漢\\c") == r"a\$b\$?/c"
-    assert "\n" not in label("two\nlines")

@@ -83,10 +83,8 @@ def make_session(settings: EngineSettings, *, engine: str, how: str) -> Curation
 
 
 def check_curator(session: CurationSession, given: Iterable[str], *, engine: str, how: str) -> None:
-    """Raises UnsupportedError where no engine can carry the curator out, ConfigError where it needs a field that is not
-    `given`; `how`: what to set for a field `{need}`."""
-    if session.curator.library_only:
-        raise UnsupportedError(f"{session.name} inside {engine}: {session.curator.library_only}")
+    """Raises ConfigError where the curator needs a field that is not `given`; `how`: what to set for a field
+    `{need}`."""
     parts = ("components",) if wanted_components(session.curator) else ()
     missing = session.missing_fields({*given, *parts})
     if missing:

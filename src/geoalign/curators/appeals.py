@@ -68,7 +68,6 @@ class Appeals(Curator[AppealsConfig]):
         check_reads_trusted(self._inner, setting="appeals")
         self.requires = (*self._inner.requires, "second_rewards")
         self.optional = tuple(dict.fromkeys((*self._inner.optional, "response_keys")))
-        self.library_only = self._inner.library_only
 
     def curate(
         self, rollouts: Rollouts, *, generator: torch.Generator | None = None, details: bool = False

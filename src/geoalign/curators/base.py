@@ -27,8 +27,7 @@ class Curator(ABC, Generic[_Config]):
     A subclass names its settings class, `class Mine(Curator[MineConfig])`, the optional rollout fields that it needs in
     `requires`, those that it makes use of where an engine or the user can give them in `optional`, and implements
     `curate`. What it keeps from batch to batch stands in attributes `_name` for each `name` in `kept`.
-    Settings come as one frozen config or, as a shorthand, as its keywords. A curator that no training engine can carry
-    out says why in `library_only`; adapters refuse it with these words.
+    Settings come as one frozen config or, as a shorthand, as its keywords.
 
     Raises:
         ConfigError: a setting is unknown or out of range.
@@ -38,7 +37,6 @@ class Curator(ABC, Generic[_Config]):
     kept: ClassVar[tuple[str, ...]] = ()
     requires: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
-    library_only: str | None = None
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -145,8 +143,9 @@ class Baseline(Curator[_Config]):
 
 def moved(held: _Held, device: torch.device | str) -> _Held:
     """The same batch, or curation, with all of its tensors on a device."""
-    tensors = {item.name: getattr(held, item.name) for item in fields(held)}
-    return replace(held, **{name: value.to(device) for name, value in tensors.items() if isinstance(value, Tensor)})
+    values = {item.name: getattr(held, item.name) for item in fields(held)}
+    tensors: dict[str, Any] = {name: each.to(device) for name, each in values.items() if isinstance(each, Tensor)}
+    return replace(held, **tensors)
 
 
 def hidden_states(rollouts: Rollouts, *, by: str) -> Float[Tensor, "b d"]:

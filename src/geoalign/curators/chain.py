@@ -58,7 +58,6 @@ class Chain(Curator[ChainConfig]):
         self.requires = tuple(dict.fromkeys(name for member in self.members for name in member.requires))
         read = dict.fromkeys(name for member in self.members for name in member.optional)
         self.optional = tuple(name for name in read if name not in self.requires)
-        self.library_only = next((member.library_only for member in self.members if member.library_only), None)
 
     def curate(
         self, rollouts: Rollouts, *, generator: torch.Generator | None = None, details: bool = False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import Annotated
 import typer
 
 from geoalign import __version__
-from geoalign.errors import ConfigError
 from geoalign.lab.command_line import command, run_command_line
 from geoalign.lab.config.requests import (
     AuditRequest,
@@ -24,7 +22,7 @@ from geoalign.lab.config.requests import (
     TrainRequest,
 )
 from geoalign.lab.terminal import Console, say
-from geoalign.settings.masking import masked
+from geoalign.settings.secrets import masked
 
 app = typer.Typer(
     name="geoalign",
@@ -65,36 +63,25 @@ def train_command(request: TrainRequest) -> None:
     from geoalign.lab.store.run_folder import RunFolder
 
     config, overrides, output = request.config, request.overrides, request.output
-    from_folder = request.resume and not config and not overrides and output and RunFolder(output).started()
-    loaded = None if from_folder else load_run_config(config, overrides)
+    started = RunFolder(output) if request.resume and not config and not overrides and output else None
+    resumed = started is not None and started.started()
+    loaded = load_run_config(started.config if started is not None and resumed else config, overrides)
+    settings, locations, smoke = loaded.config, loaded.locations, request.smoke and not resumed
     if request.dry_run:
         from geoalign.lab.train.rehearsal import dry_run
 
-        if loaded is None:
-            raise ConfigError(
-                "--dry-run: expected settings, as a file or by --set, got only a started run to go on with"
-            )
-        dry_run(
-            loaded.config, Console(), locations=loaded.locations, config_file=config, overrides=overrides, output=output
-        )
+        dry_run(settings, Console(), locations=locations, config_file=config, overrides=overrides, output=output)
         return
     from geoalign.lab.train.rehearsal import check_exercised, smoke_config
     from geoalign.lab.train.train import train
 
     if output is None:
-        assert loaded is not None  # --resume without settings names its folder
         name = config.stem if config else "default"
-        output = Path(loaded.config.output.folder or Path("runs") / (f"smoke_{name}" if request.smoke else name))
-    settings = loaded.config if loaded else None
-    if request.smoke and settings is not None:
-        settings = smoke_config(settings)
-    locations = loaded.locations if loaded else None
-    try:
-        train(settings, output, resume=request.resume, locations=locations, console=Console())
-        if request.smoke and settings is not None:
-            check_exercised(settings, RunFolder(output), Console())
-    except KeyboardInterrupt:
-        raise _stopped(_train_again(request, output) if RunFolder(output).started() else None) from None
+        output = Path(settings.output.folder or Path("runs") / (f"smoke_{name}" if smoke else name))
+    settings = smoke_config(settings) if smoke else settings
+    train(settings, output, resume=request.resume, locations=locations, console=Console())
+    if smoke:
+        check_exercised(settings, RunFolder(output), Console())
 
 
 @command(app, "compare", CompareRequest)
@@ -117,27 +104,18 @@ def compare_command(request: CompareRequest) -> None:
     overrides += [] if request.workers is None else [f"workers={request.workers}"]
     overrides += [] if request.seeds is None else [f"seeds=[{request.seeds}]"]
     output = request.output or Path("runs") / (config.stem if config else "compare")
-    folder = ComparisonFolder(output)
-    started = request.resume and config is None and folder.started()
-    loaded = None
-    if not started or overrides or request.curators or request.levels:
-        loaded = load_compare_config(
-            folder.config if started else config,
-            overrides,
-            arms=[name.strip() for name in request.curators.split(",")] if request.curators else None,
-            levels=[name.strip() for name in request.levels.split(",")] if request.levels else None,
-        )
-    settings, locations = (loaded.config, loaded.locations) if loaded else (None, None)
+    if request.resume and config is None and ComparisonFolder(output).started():
+        config = ComparisonFolder(output).config
+    arms, levels = (
+        [name.strip() for name in names.split(",")] if names else None for names in (request.curators, request.levels)
+    )
+    loaded = load_compare_config(config, overrides, arms=arms, levels=levels)
     if request.dry_run:
         from geoalign.lab.compare.checks import dry_run
 
-        dry_run(settings or folder.read_config(), Console(), locations)
+        dry_run(loaded.config, Console(), loaded.locations)
         return
-    try:
-        failed = compare(settings, output, resume=request.resume, locations=locations, console=Console())
-    except KeyboardInterrupt:
-        raise _stopped(f"geoalign compare --output {output} --resume" if folder.started() else None) from None
-    if failed:
+    if compare(loaded.config, output, resume=request.resume, locations=loaded.locations, console=Console()):
         raise typer.Exit(1)
 
 
@@ -165,12 +143,8 @@ def audit_command(request: AuditRequest) -> None:
 
         silence_logs()
     bounds, console = parse_bounds(request.fail_above), Console(quiet=request.json)
-    try:
-        summary = audit(
-            config, replace(request, command=[masked(argument) for argument in sys.argv[1:]]), console=console
-        )
-    except KeyboardInterrupt:
-        raise _stopped(_as_typed()) from None
+    typed = [masked(argument) for argument in sys.argv[1:]]
+    summary = audit(config, replace(request, command=typed), console=console)
     if request.json:
         from geoalign.lab.store.json_files import json_text
 
@@ -197,10 +171,7 @@ def evaluate_command(request: EvaluateRequest) -> None:
     config = load_evaluate_config(request)
     from geoalign.lab.evaluate.command import evaluate
 
-    try:
-        evaluate(config, request, console=Console())
-    except KeyboardInterrupt:
-        raise _stopped(_as_typed(*([] if request.resume else ["--resume"]))) from None
+    evaluate(config, request, console=Console())
 
 
 @command(app, "judge", JudgeRequest)
@@ -219,11 +190,7 @@ def judge_command(request: JudgeRequest) -> None:
     config = load_judge_config(request.base_url, request.model, request.overrides, local=request.local)
     from geoalign.lab.judge.command import judge
 
-    try:
-        result = judge(config, request, console=Console())
-    except KeyboardInterrupt:
-        raise _stopped(_as_typed()) from None
-    if result["all"].failed:
+    if judge(config, request, console=Console())["all"].failed:
         raise typer.Exit(1)
 
 
@@ -247,7 +214,7 @@ def report_command(request: ReportRequest) -> None:
 
             conclude(folder, Console())
         else:
-            say(Console(), build_report(run, lambda note: say(Console(stderr=True), f"Left out: {note}")))
+            say(Console(), build_report(run))
 
 
 @command(app, "status", StatusRequest)
@@ -269,27 +236,6 @@ def bench_command(request: BenchRequest) -> None:
     from geoalign.lab.bench.command import bench
 
     bench(request, Console())
-
-
-def _stopped(command: str | None) -> typer.Exit:
-    """Says how to go on after Ctrl-C, and returns the exit that the shell expects of it."""
-    hint = f"Go on with: {command}" if command else "Nothing was trained yet."
-    console = Console(stderr=True)
-    console.print()
-    say(console, masked(f"Stopped. {hint}"))
-    return typer.Exit(130)
-
-
-def _as_typed(*more: str) -> str:
-    return shlex.join(["geoalign", *sys.argv[1:], *more])
-
-
-def _train_again(request: TrainRequest, folder: Path) -> str:
-    """The command that resumes a stopped run."""
-    settings = [str(request.config)] if request.config else []
-    overrides = [part for override in request.overrides for part in ("--set", override)]
-    smoke = ["--smoke"] if request.smoke else []
-    return shlex.join(["geoalign", "train", *settings, *overrides, "--output", str(folder), "--resume", *smoke])
 
 
 def main() -> None:

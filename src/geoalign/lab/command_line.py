@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 import shlex
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import MISSING, fields
 from typing import Any, get_args, get_origin, get_type_hints
@@ -13,27 +15,29 @@ from typing import Any, get_args, get_origin, get_type_hints
 import typer
 
 from geoalign.errors import ConfigError, GeoAlignError
-from geoalign.lab.failures import report
-from geoalign.lab.terminal import Console, harmless_messages, say
+from geoalign.lab.terminal import Console, harmless_messages, say, say_lines
 from geoalign.lab.text import one_line
-from geoalign.settings.masking import masked
+from geoalign.settings.secrets import masked
 
 # Of whatever copy of click this typer has.
 _WrongUse: type[Exception] = typer.BadParameter.__mro__[2]
 
 
 def command(app: typer.Typer, name: str, request: type) -> Callable[[Callable[[Any], None]], Callable[[Any], None]]:
-    """Makes a function a command; its docstring is the help.
-
-    Args:
-        request: a dataclass whose fields with a help are the command's arguments and options; the function is called
-            with one.
-    """
+    """Makes a function a command, its docstring the help; `request`: a dataclass of its arguments and options."""
 
     def register(function: Callable[[Any], None]) -> Callable[[Any], None]:
         def callback(**values: Any) -> None:
             # Typer has None for a list that is not given; the request has its own default.
-            function(request(**{key: value for key, value in values.items() if value is not None}))
+            made = request(**{key: value for key, value in values.items() if value is not None})
+            try:
+                function(made)
+            except KeyboardInterrupt:
+                again = ["geoalign", *sys.argv[1:], *(["--resume"] if getattr(made, "resume", None) is False else [])]
+                console = Console(stderr=True)
+                console.print()
+                say(console, masked(f"Stopped. Go on with: {shlex.join(again)}"))
+                raise typer.Exit(130) from None
 
         callback.__signature__ = inspect.Signature(list(_parameters(request)))  # type: ignore[attr-defined]
         callback.__annotations__ = {}
@@ -67,11 +71,7 @@ def _exit_code(app: typer.Typer, arguments: list[str]) -> int:
     except _WrongUse as error:
         return _wrong_use(error, console)
     except (KeyboardInterrupt, typer.Abort):
-        say(console, f"Stopped: {_command(arguments)}")
         return 130
-    except EOFError:
-        say(console, f"Error: {_command(arguments)} asked for input, but the standard input is closed", "red")
-        return 2
     except Exception as error:  # the boundary of the process
         if isinstance(error, GeoAlignError) and os.environ.get("RANK", "0") != "0":
             return 2
@@ -87,10 +87,6 @@ def _wrong_use(error: Any, console: Console) -> int:
     hint = f" (see {error.ctx.command_path} --help)" if getattr(error, "ctx", None) else ""
     report(ConfigError(f"{error.format_message().rstrip('.')}{hint}"), console)
     return int(error.exit_code)
-
-
-def _command(arguments: list[str]) -> str:
-    return one_line(masked(shlex.join(["geoalign", *arguments])), 400)
 
 
 def _flush_output() -> None:
@@ -116,6 +112,60 @@ def _parameters(kind: type) -> Iterator[inspect.Parameter]:
         if is_argument:
             made = typer.Argument(default, **options)
         else:
-            option = f"--{name.replace('_', '-')}"
-            made = typer.Option(default, f"{option}/--no-{option[2:]}" if default is True else option, **options)
+            made = typer.Option(default, f"--{name.replace('_', '-')}", **options)
         yield inspect.Parameter(item.name, inspect.Parameter.KEYWORD_ONLY, default=made, annotation=hint)
+
+
+# Native writers (safetensors, torch) report what the system said in errors of other kinds.
+_SYSTEM = re.compile(r"\(os error \d+\)|inline_container\.cc|PytorchStreamWriter failed")
+# The extra that brings a package which commands import.
+_EXTRAS = {
+    **dict.fromkeys(
+        ("accelerate", "datasets", "pandas", "peft", "pyarrow", "tokenizers", "transformers", "trl"), "trl"
+    ),
+    **dict.fromkeys(("jinja2", "matplotlib"), "report"),
+    "ruamel": "cli",
+    "httpx2": "judge",
+    "math_verify": "trl",
+}
+_MEMORY = re.compile(r"can't allocate memory|not enough memory|CUDA out of memory")
+
+
+def error_line(error: BaseException) -> str | None:
+    """The one line that says what went wrong, or which package is missing; None for a fault of this package."""
+    if isinstance(error, GeoAlignError | OSError):
+        return _line(_of_system(error) if isinstance(error, OSError) else error)
+    if isinstance(error, ModuleNotFoundError) and (package := (error.name or "").partition(".")[0]) in _EXTRAS:
+        return f"{package} is not installed, which this command needs: pip install 'geoalign[{_EXTRAS[package]}]'"
+    text = str(error)
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or _MEMORY.search(text):
+        return _line(f"out of memory: {text}" if text else "out of memory")
+    if isinstance(error, ValueError) and "embedded null" in text:
+        return f"a path: expected one without a NUL character, got {text}"
+    if _SYSTEM.search(text) or text.startswith("Symlink loop"):  # pathlib's resolve, before Python 3.13
+        return _line(f"a file could not be read or written: {text}")
+    return None
+
+
+def report(error: BaseException, console: Console) -> int:
+    """Prints a failure and returns the exit code: 2 where one line is enough, 1 for a bug."""
+    line = error_line(error)
+    if line is not None:
+        console.print("Error: ", style="bold red", end="")
+        say(console, line, "red")
+        return 2
+    say_lines(console, masked("".join(traceback.format_exception(error))))
+    bug = "If no setting or engine of yours explains it, this is a bug of geoalign: please report it with these lines."
+    say(console, bug, "bold red")
+    return 1
+
+
+def _line(what: object) -> str:
+    return one_line(masked(str(what)))
+
+
+def _of_system(error: OSError) -> str:
+    names = [os.fsdecode(name) for name in (error.filename, error.filename2) if name is not None]
+    if error.strerror is None:
+        return str(error) or type(error).__name__
+    return f"{' to '.join(names)}: {error.strerror}" if names else error.strerror

@@ -58,14 +58,12 @@ class RefusedError(ServiceError):
 class HTTPClient:
     """Talks to one server, in one event loop, for many tasks at once; ConfigError where `url` cannot be asked.
 
-    Redirects are not followed, so that the token goes nowhere else. Proxies of the environment are used, but not for
-    addresses of this machine. Compressed replies are unpacked only as far as `MAX_REPLY_BYTES`.
+    Redirects are not followed, so that the token goes nowhere else, and it is cut out of what the server says. Proxies
+    of the environment are used, but not for this machine. Replies are unpacked only as far as `MAX_REPLY_BYTES`.
 
     Args:
-        url: what every path is added to; `key` is the setting that holds it.
         timeout: seconds for one attempt, from connecting to the last byte of the reply.
         patience: seconds over all attempts and pauses; the first attempt has its full time limit all the same.
-        token: sent as a bearer token, and cut out of what the server says; "": none.
     """
 
     def __init__(
@@ -95,13 +93,7 @@ class HTTPClient:
     async def ask(
         self, method: str, path: str, read: Callable[[bytes], T], body: bytes | None = None, *, once: bool = False
     ) -> T:
-        """What `read`, which may raise BadReplyError, makes of the reply; within the longer of timeout and patience.
-
-        Raises:
-            UnreachableError: no answer, or one that says to come again (408, 409, 425, 429, 5xx), to the last attempt
-                (`once`: the only one).
-            RefusedError: any other status but success.
-        """
+        """What `read`, which may raise BadReplyError, makes of the reply; within the longer of timeout and patience."""
         end = time.monotonic() + self._patience
         timeout, longest = self._timeout, _FIRST_PAUSE
         while True:
@@ -152,7 +144,7 @@ class HTTPClient:
             if len(data) > MAX_REPLY_BYTES:
                 raise BadReplyError(f"an answer of more than {MAX_REPLY_BYTES} bytes")
             return data
-        status, said = response.status_code, self.quoted(_message_of(data[:_MAX_ERROR_BYTES]))
+        status, said = response.status_code, self.quoted(data[:_MAX_ERROR_BYTES].decode("utf-8", errors="replace"))
         if status in _PASSING or status >= 500:
             raise UnreachableError(f"HTTP {status}: {said}", _asked_pause(response.headers.get("Retry-After", "")))
         raise RefusedError(status, said)
@@ -180,17 +172,6 @@ def read_json(data: bytes) -> Any:
         return json.loads(data)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
-
-
-def _message_of(data: bytes) -> str:
-    """The message in an error's body, as FastAPI (`detail`), OpenAI and vLLM (`error.message`) put it; or the body."""
-    try:
-        body = read_json(data)
-    except ValueError:
-        body = None
-    message = body.get("detail") or body.get("error") or body.get("message") if isinstance(body, dict) else None
-    message = message.get("message") if isinstance(message, dict) else message
-    return message if isinstance(message, str) else data.decode("utf-8", errors="replace")
 
 
 def token_from(variable: str, *, key: str, environment: Mapping[str, str] = os.environ) -> str:

@@ -8,12 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from geoalign.errors import RunFolderError
-from geoalign.lab.config.comparison_plan import Cell, planned_cells
-from geoalign.lab.store.comparison import COMPACT, ComparisonFolder
-from geoalign.lab.store.comparison_results import read_results
+from geoalign.lab.config.compare import Place, planned_cells
+from geoalign.lab.store.comparison import COMPACT, ComparisonFolder, read_results
 from geoalign.lab.store.files import LOCK
 from geoalign.lab.store.json_files import read_lines
-from geoalign.lab.store.logs import MetricRow, parse_evaluation, parse_metrics
+from geoalign.lab.store.run import MetricRow, parse_evaluation, parse_metrics
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.terminal import Console, say
 from geoalign.lab.text import duration, short
@@ -29,11 +28,7 @@ _SHOWN = (
 
 
 def status(folder: Path, console: Console) -> None:
-    """Prints the state of the run or comparison in `folder`: who works on it, its step, its last metrics, its failures.
-
-    Raises:
-        RunFolderError: neither is there, or one of its files is damaged.
-    """
+    """Prints the state of the run or comparison in `folder`: who works on it, step, metrics, failures."""
     comparison = ComparisonFolder(folder)
     for line in _comparison(comparison) if comparison.started() else _run(RunFolder(folder)):
         say(console, line)
@@ -67,7 +62,7 @@ def _newest(rows: list[MetricRow]) -> Iterator[str]:
 def _comparison(folder: ComparisonFolder) -> Iterator[str]:
     cells = planned_cells(folder.read_plan())
     there = folder.results.is_dir() or (folder.root / COMPACT).is_file()
-    results = {Cell(done.level, done.arm, done.seed): done for done in (read_results(folder.root) if there else ())}
+    results = {Place(done.level, done.arm, done.seed): done for done in (read_results(folder.root) if there else ())}
     running = [cell for cell in cells if _holder(folder.run(cell).root) is not None]
     done = [cell for cell in cells if cell in results and cell not in running]
     failed = [cell for cell in done if not results[cell].finished]

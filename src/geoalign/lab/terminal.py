@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 import traceback
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, TextIO
+from functools import partial
+from typing import Any
 
 import rich.console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.segment import Segment
-from rich.text import Span, Text
+from rich.text import Text
 
 from geoalign.lab.text import Escapes, escapes, harmless
 
@@ -27,15 +29,16 @@ class Console(rich.console.Console):
         super().__init__(*args, **{"markup": False, "emoji": False, **options})
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """A string as rich's `Text`."""
         return super().render_str(text.translate(self._table), **options)
 
     def render(
         self, renderable: rich.console.RenderableType, options: rich.console.ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """What rich makes of something that can be printed."""
         if isinstance(renderable, Text):
-            renderable = _harmless_text(renderable, self._table)
+            plain = renderable.plain.translate(self._table)
+            if plain != renderable.plain:
+                renderable = renderable.copy()
+                renderable.plain, renderable.spans = plain, []  # styles of parts would stand elsewhere
         for segment in super().render(renderable, options):
             # Control segments move the cursor for live displays; only rich makes them.
             yield segment if segment.control else Segment(segment.text.translate(self._table), segment.style)
@@ -53,21 +56,6 @@ def say(console: rich.console.Console, text: object, style: str = "") -> None:
 def say_lines(console: rich.console.Console, text: str, style: str = "") -> None:
     """Prints a text of several lines, such as a traceback, otherwise as `say`."""
     console.print(Text(text.rstrip("\n").translate(escapes(console.encoding, "\n\t")), style=style), soft_wrap=True)
-
-
-def _harmless_text(text: Text, table: Escapes) -> Text:
-    """The same text with its styles where they were."""
-    shown = [table[ord(char)] for char in text.plain]
-    if all(len(piece) == 1 for piece in shown):
-        return text
-    starts = [0]
-    for piece in shown:
-        starts.append(starts[-1] + len(piece))
-    spans = [Span(starts[span.start], starts[min(span.end, len(shown))], span.style) for span in text.spans]
-    copy = text.copy()
-    copy.plain = "".join(shown)
-    copy.spans = spans
-    return copy
 
 
 @contextmanager
@@ -88,7 +76,7 @@ def harmless_messages() -> Iterator[None]:
             record.exc_text = written.translate(escapes("utf-8", "\n\t"))
         return record
 
-    warnings.showwarning = _show_warning
+    warnings.showwarning = _show_warning  # type: ignore[assignment]
     logging.setLogRecordFactory(harmless_record)
     try:
         yield
@@ -104,13 +92,28 @@ class _HarmlessRecord(logging.LogRecord):
         return super().getMessage().translate(escapes("utf-8", "\n\t"))
 
 
-def _show_warning(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: TextIO | None = None,
-    line: str | None = None,
-) -> None:
-    console = Console(file=file) if file is not None else Console(stderr=True)
-    say_lines(console, warnings.formatwarning(message, category, filename, lineno, line))
+def _show_warning(*said: Any) -> None:
+    """`warnings.showwarning`: message, category, file name, line number, then the file to write to."""
+    console = Console(file=said[4]) if len(said) > 4 and said[4] is not None else Console(stderr=True)
+    say_lines(console, warnings.formatwarning(*said[:4]))
+
+
+def stage_progress(console: Console) -> Progress:
+    """The look of every bar: title, bar, count, elapsed and remaining time, a few values."""
+    return Progress(
+        TextColumn("{task.description:<12}", markup=False),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[values]}", markup=False),
+        console=console,
+    )
+
+
+@contextmanager
+def passing_progress(console: Console, title: str, total: int) -> Iterator[Callable[..., None]]:
+    """A bar that vanishes at the end, and is none where there is no terminal; gives rich's `update` for it."""
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        yield partial(progress.update, progress.add_task(title, total=total))

@@ -61,7 +61,6 @@ def signed(value: float) -> str:
 
 @_or_dash
 def whole(value: float) -> str:
-    """A count in full, unless it is too large to be one."""
     return f"{value:,.0f}" if abs(value) < _LARGEST_IN_FULL else f"{value:.3g}"
 
 
@@ -79,7 +78,6 @@ def percent(value: float) -> str:
 
 @_or_dash
 def points(value: float) -> str:
-    """A difference of two shares in percentage points."""
     return f"{100 * value:+.1f} points"
 
 
@@ -121,20 +119,14 @@ def estimate(value: Interval, write: Callable[[float], str] = short) -> str:
 
 
 def invisible(character: str) -> bool:
-    """Whether a character shows nothing of itself, or acts on what stands around it.
-
-    Control and format characters (bidirectional overrides, zero-width), private and unassigned ones, surrogates, and
-    separators of lines and paragraphs; spaces of any width do not count.
-    """
+    """Whether a character shows nothing of itself, or acts on what stands around it: control, format, private and
+    unassigned ones, surrogates, separators of lines; not spaces of any width."""
     return not character.isprintable() and unicodedata.category(character) != "Zs"
 
 
 def inert(text: str, limit: int = LONGEST_TEXT) -> str:
-    """A text for a page: what is invisible becomes its code point, ⟨U+202E⟩; cut to `limit` characters.
-
-    Line feeds and tabs stay. More than three combining marks in a row are cut. Markup is left as it is: the template
-    escapes it. The cut is announced with the number of characters left out.
-    """
+    """A text for a page: what is invisible becomes its code point, ⟨U+202E⟩, but for line feeds and tabs; towers of
+    combining marks are cut, as is the text to `limit` characters. Markup stays: the template escapes it."""
     pieces, marks = [], 0
     for character in text[:limit]:
         marks = marks + 1 if unicodedata.category(character).startswith("M") else 0
@@ -146,10 +138,8 @@ def inert(text: str, limit: int = LONGEST_TEXT) -> str:
 
 
 def label(text: str, limit: int = 40) -> str:
-    """A short text for a figure: one line, only characters that the figures' font has, no mathematics mode.
-
-    A legend leaves out what has no name or begins with an underscore: such names get one that it shows.
-    """
+    """A short text for a figure: one line, only characters that the figures' font has, no mathematics mode; a legend
+    shows it, whatever it begins with."""
     plain = _NO_GLYPH.sub("?", inert(text, limit))
     named = f" {plain}" if plain.startswith("_") else plain or "(no name)"
     return named.replace("\\", "/").replace("$", r"\$")
@@ -199,5 +189,4 @@ class Escapes(dict[int, str]):
 
 @lru_cache
 def escapes(encoding: str, kept: str) -> Escapes:
-    """The table of an encoding."""
     return Escapes(encoding, kept)

@@ -27,12 +27,17 @@ Positive = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(ge=0, lt=1)]
 OpenShare = Annotated[float, Field(gt=0, lt=1)]
 PositiveShare = Annotated[float, Field(gt=0, le=1)]
+AnyShare = Annotated[float, Field(ge=0, le=1)]
+NotNegative = Annotated[float, Field(ge=0)]
+Seed = Annotated[int, Field(ge=0, lt=2**31)]
+Workers = Annotated[int, Field(ge=1, le=1024)]
+# A text that is not empty.
+Name = Annotated[str, Field(min_length=1)]
 
 
-def setting(*, help: str, metavar: str | None = None, **default: Any) -> Any:
-    """One field of settings: `dataclasses.field` with a text that says what it is, and a word for its value, which
-    command lines show."""
-    return field(**default, metadata={"help": help} | ({"metavar": metavar} if metavar else {}))
+def setting(*, help: str, **default: Any) -> Any:
+    """One field of settings: `dataclasses.field` with a text that says what it is."""
+    return field(**default, metadata={"help": help})
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field, setting))

@@ -32,19 +32,20 @@ def check_position(position: str) -> None:
 
 def check_layer(layer: Any) -> None:
     """Raises InputError unless `layer` could be one or several layers of some model."""
-    problem = _problem(layer)
-    if problem is not None:
-        raise InputError(f"hidden_layer: {problem}")
+    several = layer if isinstance(layer, (list, tuple)) else [layer]
+    if not several:
+        raise InputError(f"hidden_layer: expected at least one layer, got {layer!r}")
+    for one in several:
+        whole = isinstance(one, int) and not isinstance(one, bool) and one >= 0
+        if not whole and not (isinstance(one, float) and 0 < one <= 1):
+            expected = "a layer's number from 0 or a share of the depth in (0, 1]"
+            raise InputError(f"hidden_layer: expected {expected}, got {one!r}")
 
 
 def layer_numbers(layer: HiddenLayer, depth: int) -> tuple[int, ...]:
     """The layers' numbers in a model of `depth` layers, in the order given: 0 the embeddings, `depth` the last.
 
-    A whole number is one; a share s of the depth is the layer round(s x depth), at least 1. So 1 is the first layer
-    and 1.0 the last.
-
-    Raises:
-        InputError: no such layer, or one twice; the message names it.
+    A share s of the depth is the layer round(s x depth), at least 1: so 1 is the first layer and 1.0 the last.
     """
     check_layer(layer)
     numbers = []
@@ -59,25 +60,15 @@ def layer_numbers(layer: HiddenLayer, depth: int) -> tuple[int, ...]:
 
 
 def as_list(layer: HiddenLayer) -> list[int | float]:
-    """One or several layers as a list."""
     return [layer] if isinstance(layer, (int, float)) else list(layer)
 
 
-def _problem(layer: Any) -> str | None:
-    several = layer if isinstance(layer, (list, tuple)) else [layer]
-    if not several:
-        return f"expected at least one layer, got {layer!r}"
-    for one in several:
-        whole = isinstance(one, int) and not isinstance(one, bool) and one >= 0
-        if not whole and not (isinstance(one, float) and 0 < one <= 1):
-            return f"expected a layer's number from 0 or a share of the depth in (0, 1], got {one!r}"
-    return None
-
-
 def _checked(layer: Any) -> Any:
-    problem = _problem(layer)
-    if problem is not None:
-        raise PydanticCustomError("hidden_layer", "{problem}", {"problem": problem.partition(", got ")[0]})
+    try:
+        check_layer(layer)
+    except InputError as error:
+        problem = str(error).removeprefix("hidden_layer: ").partition(", got ")[0]
+        raise PydanticCustomError("hidden_layer", "{problem}", {"problem": problem}) from error
     return layer
 
 

@@ -20,12 +20,7 @@ from geoalign.shown import shown, shown_key
 
 @dataclass(frozen=True)
 class ByType:
-    """A union of settings classes of which a section's `type` picks one; beside a type hint, or made from a union.
-
-    Attributes:
-        kinds: `type` to settings class.
-        default: the `type` of a section that names none.
-    """
+    """A union of settings classes of which a section's `type` picks one of `kinds`; `default` where it names none."""
 
     kinds: Mapping[str, Any]
     default: str
@@ -44,15 +39,7 @@ def by_type(hint: Any) -> ByType | None:
 
 
 def load_settings(kind: Any, data: Any, locations: Locations | None = None, *, path: str = "") -> Any:
-    """The settings of one class from plain data; those that are themselves settings stand there as sections.
-
-    Args:
-        path: the dotted key of `data` itself, for messages.
-
-    Raises:
-        ConfigError: a secret, an unknown key (with the nearest known one), or a value out of range; the message has the
-            dotted key and where it was written.
-    """
+    """The settings of one class from plain data, whose own dotted key is `path`; ConfigErrors name key and location."""
     locations = locations or Locations()
     refuse_secrets(data, locations, path)
     return _Loader(locations).section(kind, path, data)

@@ -32,5 +32,4 @@ NOWHERE = Locations()
 
 
 def joined(section: str, name: str) -> str:
-    """The dotted key of a setting in a section."""
     return f"{section}.{name}" if section else name

@@ -45,15 +45,9 @@ def read_text(path: Path) -> str:
 
 
 def parse_yaml(text: str, source: str, *, key: str = "", lines: bool = True) -> tuple[Any, dict[str, str]]:
-    """The one document of a YAML text as dicts with text keys, lists, text, numbers, booleans and None.
+    """The one document of a YAML text as plain data, None where it is empty, and the location of every dotted key.
 
-    Args:
-        source: what error messages call the text: a file, or an option of the command line.
-        key: the dotted key whose value the text is; empty: it is all settings.
-        lines: messages and locations name lines.
-
-    Returns:
-        The data, None for an empty text, and the location of every dotted key: `source` and its line.
+    `source` is what messages call the text, `key` the dotted key whose value it is; `lines`: locations name lines.
     """
     walk = _Walk(source, lines)
     try:

@@ -6,12 +6,10 @@ from trl_parts import Recording, digits, model, same_weights, trainer, weights_o
 
 from geoalign import CURATORS, GeoAlign, GeoAlignConfig
 from geoalign.curators.anchors import Anchors
-from geoalign.curators.baselines.advantages import SGRPO
-from geoalign.curators.baselines.rewards import PAR, PARConfig
+from geoalign.curators.baselines.rewards import PARConfig
 from geoalign.curators.baselines.seed_grpo import SeedGRPO
 from geoalign.curators.baselines.subsets import CPPO, PODS, PODSConfig
 from geoalign.curators.chain import Chain
-from geoalign.errors import UnsupportedError
 from geoalign.method.advantages import group_advantages
 
 SMALL = {"min_scores": 4, "alpha": 0.5, "projector": {"hidden_dim": 16, "output_dim": 8, "steps": 5}}
@@ -124,13 +122,3 @@ def test_what_it_decides_enters_the_loss(tmp_path, name):
     assert not same_weights(weights_of(made), dict(model().named_parameters()))
     for log in made.state.log_history[:3]:
         assert sum(key.startswith("geoalign/") for key in log) >= 2
-
-
-class Crossing(SGRPO):
-    library_only = "draws rows across groups"
-
-
-@pytest.mark.parametrize("curator", [Crossing, lambda: Chain([PAR(), Crossing()])])
-def test_curators_for_the_library_alone_are_refused(tmp_path, curator):
-    with pytest.raises(UnsupportedError, match=r"(Crossing|Chain) inside TRL: draws rows across groups"):
-        trainer(tmp_path, curator())

@@ -50,7 +50,7 @@ def test_options_reach_the_settings(monkeypatch, passed_on, path, tmp_path):
 def test_resuming_takes_the_folders_settings_and_options_over_them(monkeypatch, passed_on, path, tmp_path):
     ComparisonFolder(tmp_path / "out").initialise(load_compare_config(path).config)
     assert call(monkeypatch, "compare", "--output", tmp_path / "out", "--resume") == 0
-    assert (passed_on["config"], passed_on["resume"]) == (None, True)
+    assert (passed_on["config"], passed_on["resume"]) == (ComparisonFolder(tmp_path / "out").read_config(), True)
     assert call(monkeypatch, "compare", "--output", tmp_path / "out", "--resume", "--seeds", "7") == 0
     assert (list(passed_on["config"].arms), passed_on["config"].seeds) == (["grpo", "geoalign"], [7])
 
@@ -64,10 +64,7 @@ def test_exit_codes(monkeypatch, capsys, passed_on, path, tmp_path):
     assert "expected one of" in capsys.readouterr().err
     passed_on["error"] = KeyboardInterrupt()
     assert call(monkeypatch, "compare", path, "--output", tmp_path / "out") == 130
-    assert "Nothing was trained yet" in capsys.readouterr().err
-    ComparisonFolder(tmp_path / "out").initialise(load_compare_config(path).config)
-    assert call(monkeypatch, "compare", path, "--output", tmp_path / "out") == 130
-    assert f"Go on with: geoalign compare --output {tmp_path / 'out'} --resume" in capsys.readouterr().err
+    assert f"Go on with: geoalign compare {path} --output {tmp_path / 'out'} --resume" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("undrawn")

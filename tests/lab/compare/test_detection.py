@@ -88,7 +88,4 @@ def test_nothing_is_said_where_nothing_is_known():
 def test_a_snapshot_has_every_row():
     found = snapshot(batch(), mean_score=True)
     assert found["step"] == 4
-    assert found["pair_count"] == [3, 1, 1, 1, 0, 0, 0, 1, 1]
-    assert found["mean_score"][0] == pytest.approx(0.3)
     assert found["corrupted"][4]
-    assert snapshot(batch(), mean_score=False)["mean_score"] is None

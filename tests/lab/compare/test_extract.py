@@ -87,4 +87,3 @@ def test_a_mean_score_is_given_only_where_the_score_is_a_sum_over_all_pairs(fold
     assert sums_over_pairs(curator) == sums
     found = extract(folder, curator)
     assert ("mean_score" in found["detection"]) == sums
-    assert (found["snapshots"][0]["mean_score"] is not None) == sums

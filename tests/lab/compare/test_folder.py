@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from geoalign.errors import ConfigError, RunFolderError
+from geoalign.lab.config.compare import make_plan
 from geoalign.lab.config.compare_loading import parse_compare_config
-from geoalign.lab.config.comparison_plan import make_plan
 from geoalign.lab.store.comparison import ComparisonFolder
 
 DATA = {

@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from geoalign.lab.compare.checks import shape_of
+from geoalign.lab.config.compare import make_plan, warm_start_seed
 from geoalign.lab.config.compare_loading import load_compare_config
-from geoalign.lab.config.comparison_plan import make_plan, warm_start_seed
 
 CONFIGS = Path(__file__).parents[3] / "configs"
 VERIFIERS = sorted((CONFIGS / "evidence").glob("real_verifier_*.yaml"))

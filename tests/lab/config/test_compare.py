@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
 from geoalign.errors import ConfigError
+from geoalign.lab.config.compare import resolved_run, warm_start_run
 from geoalign.lab.config.compare_loading import load_compare_config, parse_compare_config
-from geoalign.lab.config.comparison_plan import GENERATION, resolved_run, warm_start_run
-from geoalign.lab.config.layers import merged_settings
+from geoalign.lab.config.loading import merged_settings
 from geoalign.settings.loading import plain_settings
 
 TWO_ARMS = "arms:\n  grpo:\n  geoalign:\n    curator:\n      alpha: 0.1\n"
@@ -72,12 +71,6 @@ def test_what_is_written_is_read_back_the_same(tmp_path: Path) -> None:
     assert parse_compare_config(plain) == config
 
 
-def test_an_override_of_the_base_curators_type_starts_it_anew(tmp_path: Path) -> None:
-    text = "run: {curator: {alpha: 0.2}}\narms: {grpo: , base: {}}\n"
-    config = load_compare_config(written(tmp_path, text), ["run.curator.type=grpo"]).config
-    assert type(config.run.curator).__name__ == "IdentityConfig"
-
-
 def test_the_command_line_chooses_arms_levels_and_seeds(tmp_path: Path) -> None:
     text = (
         TWO_ARMS + "  clean:\noracle: clean\nlevels: {a: {}, b: {}}\narms_at: {clean: [b]}\n"
@@ -115,6 +108,11 @@ def test_an_oracle_is_taken_where_there_is_one(tmp_path: Path) -> None:
         ("arms: {grpo: }\nprimary: [{arm: x, against: grpo}]", r"line 2: primary\[0\]\.arm: .* got 'x'"),
         ("arms: {grpo: }\nseeds: [1, 1]", r"line 2: seeds: expected one or more, each once, got \[1, 1\]"),
         ("arms: {grpo: }\nlevels: {a: {curator: {type: grpo}}}", r"line 2: levels\.a\.curator: .*arms"),
+        *(
+            (f"arms: {{grpo: , b: {{{section}: 3}}}}", rf"arms\.b\.{section}: expected to be left out")
+            for section in ("model", "seed", "evaluation", "output")
+        ),
+        ("arms:\n  grpo:\n  b: {grpo: {top_k: 3}}", r"line 3: arms\.b\.grpo\.top_k: expected to be left out"),
         ("arms: {grpo: , ../x: {}}", r"arms\.\.\./x: expected a name of letters"),
         ("arms: {grpo: }\narms_at: {x: [a]}", r"arms_at: expected one of the arms grpo, got 'x'"),
         ("arms: {grpo: }\narms_at: {grpo: [x]}", r"arms_at\.grpo: expected some of the levels as_given, got 'x'"),
@@ -123,20 +121,6 @@ def test_an_oracle_is_taken_where_there_is_one(tmp_path: Path) -> None:
 def test_what_is_wrong_is_named_with_its_place(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         load_compare_config(written(tmp_path, text))
-
-
-@pytest.mark.parametrize("section", ["model", "seed", "evaluation", "output"])
-@pytest.mark.parametrize("place", ["arms", "levels"])
-def test_neither_arm_nor_level_may_set_what_all_runs_share(tmp_path: Path, section: str, place: str) -> None:
-    data: dict[str, Any] = {"arms": {"grpo": None}, place: {"grpo": {section: 3}}}
-    with pytest.raises(ConfigError, match=rf"{place}\.grpo\.{section}: expected to be left out"):
-        load_compare_config(written(tmp_path, yaml.safe_dump(data)))
-
-
-@pytest.mark.parametrize("option", [GENERATION[0], GENERATION[-1]])
-def test_no_arm_may_generate_in_another_way(tmp_path: Path, option: str) -> None:
-    with pytest.raises(ConfigError, match=rf"line 3: arms\.b\.grpo\.{option}: expected to be left out"):
-        load_compare_config(written(tmp_path, f"arms:\n  grpo:\n  b: {{grpo: {{{option}: 3}}}}"))
 
 
 def test_an_arm_may_build_on_one_above_it(tmp_path: Path) -> None:

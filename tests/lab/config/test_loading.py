@@ -1,19 +1,25 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from geoalign.curators.baselines.advantages import IdentityConfig
+from geoalign.curators.baselines.subsets import PODSConfig
+from geoalign.curators.chain import ChainConfig
 from geoalign.curators.geoalign import GeoAlignConfig
 from geoalign.errors import ConfigError
-from geoalign.lab.config.loading import load_run_config, parse_run_config
-from geoalign.lab.config.run import PretrainedModelConfig, RunConfig, TinyModelConfig
+from geoalign.lab.config.loading import load_run_config, parse_run_config, read_layers
+from geoalign.lab.config.rewards import RewardConfig
+from geoalign.lab.config.run import EvaluationConfig, PretrainedModelConfig, RunConfig, TinyModelConfig
 from geoalign.lab.config.tasks import ArithmeticConfig, MathConfig
+from geoalign.method.projector import ProjectorConfig
 from geoalign.settings.loading import plain_settings
 
 
-def written(tmp_path: Path, text: str) -> Path:
-    path = tmp_path / "run.yaml"
+def written(tmp_path: Path, text: str, name: str = "run.yaml") -> Path:
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
     path.write_text(text, encoding="utf-8")
     return path
 
@@ -130,3 +136,64 @@ def test_every_shipped_config_is_valid() -> None:
     assert 0 < len(runs) < len(configs)  # the others are comparisons
     for path in runs:
         load_run_config(path)
+
+
+def test_a_file_lies_over_its_base_section_by_section(tmp_path: Path) -> None:
+    written(tmp_path, "seed: 1\ngrpo: {beta: 0.1, epsilon: 0.3}\n", "parts/a.yaml")
+    written(tmp_path, "base: parts/a.yaml\ngrpo: {beta: 0.2}\n", "b.yaml")
+    top = written(tmp_path, "base: b.yaml\nseed: 3\n", "c.yaml")
+    data, places = read_layers(top)
+    assert data == {"seed": 3, "grpo": {"beta": 0.2, "epsilon": 0.3}}
+    assert places["seed"] == f"{top}, line 2"
+    assert places["grpo.beta"] == f"{tmp_path / 'b.yaml'}, line 2"
+    assert places["grpo.epsilon"] == f"{tmp_path / 'parts/a.yaml'}, line 2"
+    assert "base" not in places
+
+
+def test_an_error_in_the_base_points_into_the_base(tmp_path: Path) -> None:
+    base = written(tmp_path, "seed: 1\n\ncurator: {alfa: 0.1}\n", "a.yaml")
+    with pytest.raises(ConfigError, match=f"{base}, line 3: curator.alfa"):
+        load_run_config(written(tmp_path, "base: a.yaml\n", "b.yaml"))
+
+
+@pytest.mark.parametrize("named", ["gone.yaml", "3", "[a.yaml]", "."])
+def test_a_base_that_is_no_file(tmp_path: Path, named: str) -> None:
+    path = written(tmp_path, f"seed: 1\nbase: {named}\n", "b.yaml")
+    with pytest.raises(ConfigError, match=r"b.yaml, line 2: base: expected a file beside b.yaml, got "):
+        read_layers(path)
+
+
+def test_a_circle_is_refused(tmp_path: Path) -> None:
+    written(tmp_path, "base: b.yaml\n", "a.yaml")
+    with pytest.raises(ConfigError, match=r"a.yaml, line 1: base: expected a file that does not build on this one"):
+        read_layers(written(tmp_path, "base: a.yaml\n", "b.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (RewardConfig, {"flip": True}),
+        (RewardConfig, {"flip": "0.1"}),
+        (RewardConfig, {"timeout": float("inf")}),
+        (RewardConfig, {"timeout": float("nan")}),
+        (PODSConfig, {"m": True}),
+        (PODSConfig, {"m": 4.0}),
+        (GeoAlignConfig, {"observe_only": 1}),
+        (GeoAlignConfig, {"observe_only": "yes"}),
+        (GeoAlignConfig, {"projector": {"layers": True}}),
+        (GeoAlignConfig, {"projector": '{"layers": true}'}),
+        (GeoAlignConfig, {"projector": "[" * 100_000}),
+        (EvaluationConfig, {"samples": {"a": True}}),
+    ],
+)
+def test_other_kinds_of_values_are_refused(kind: Any, values: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(values))):
+        kind(**values)
+
+
+def test_what_means_the_same_is_taken() -> None:
+    assert RewardConfig(flip=1).flip == 1.0
+    assert GeoAlignConfig(projector='{"layers": 2}').projector == ProjectorConfig(layers=2)
+    assert GeoAlignConfig(projector={"layers": 2}).projector == ProjectorConfig(layers=2)
+    assert GeoAlignConfig(projector="none").projector is None
+    assert ChainConfig(members=[PODSConfig(m=2)]).members == (PODSConfig(m=2),)

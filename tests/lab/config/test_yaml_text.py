@@ -62,11 +62,6 @@ def test_a_text_is_written_so_that_it_is_read_as_the_same_text(text: str) -> Non
     assert parse_yaml(dump_yaml(data), "x.yaml")[0] == data
 
 
-def test_what_stands_twice_is_written_twice() -> None:
-    shared = [1]
-    assert dump_yaml({"b": shared, "a": shared}) == "b:\n- 1\na:\n- 1\n"
-
-
 def test_files_are_read_up_to_a_limit(tmp_path: Path) -> None:
     path = tmp_path / "x.yaml"
     path.write_bytes(b"#" * MOST_BYTES)

@@ -8,9 +8,9 @@ import shutil
 import pyarrow.parquet as pq
 from rich.console import Console
 
-from geoalign.lab.config.evaluate import EvaluateConfig, EvaluationScoring
+from geoalign.lab.config.evaluate import EvaluateConfig
 from geoalign.lab.config.requests import EvaluateRequest
-from geoalign.lab.config.reward_model import RewardModelConfig
+from geoalign.lab.config.rewards import RewardModelConfig, ScoringConfig
 from geoalign.lab.evaluate.command import evaluate
 from geoalign.lab.generation.engines import Generated
 
@@ -87,7 +87,7 @@ class Rewards:
         self.closed = True
 
 
-REWARD = EvaluationScoring(model=RewardModelConfig(path="owner/reward"))
+REWARD = ScoringConfig(model=RewardModelConfig(path="owner/reward"))
 
 
 def run_folder(root, tiny, steps, *, final, last=True):

@@ -13,7 +13,7 @@ from command_line import call
 from evaluating import right_until, rows_of, run
 
 from geoalign.errors import ConfigError
-from geoalign.lab.config.evaluate import EvaluationScoring
+from geoalign.lab.config.rewards import ScoringConfig
 from geoalign.lab.generation.engines import TransformersEngine
 
 
@@ -63,7 +63,7 @@ def test_resuming_after_every_stop(tiny, files, tmp_path, monkeypatch):
         ({"samples": 2}, "sets.aime24.samples: expected 1, as"),
         ({"system_prompt": None}, "sets.aime24.digest: expected"),
         ({"chat_template_kwargs": {"x": 1}}, "models.tiny.chat_template_kwargs.x: expected nothing"),
-        ({"reward": EvaluationScoring(timeout=1.0)}, "reward.timeout: expected 5.0"),
+        ({"reward": ScoringConfig(timeout=1.0)}, "reward.timeout: expected 5.0"),
     ],
 )
 def test_other_settings_are_refused_by_key(tiny, files, tmp_path, scripted, values, said):

@@ -7,7 +7,7 @@ import torch
 from geoalign.lab.evaluation.answers import Sampling, answer_together, prompts_of, slots_of
 from geoalign.lab.evaluation.scores import evaluation_values
 from geoalign.lab.generation.engines import TransformersEngine
-from geoalign.lab.models.processes import Processes
+from geoalign.lab.models.process_setup import Processes
 from geoalign.lab.tasks import Problem
 
 

@@ -1,6 +1,6 @@
 import math
 
-from geoalign.lab.config.dialogue import DialogueConfig
+from geoalign.lab.config.tasks import DialogueConfig
 from geoalign.lab.evaluation.scores import hold_out_prompts, pair_accuracy
 from geoalign.lab.tasks import make_task
 from geoalign.lab.tasks.base import PreferencePair

@@ -161,20 +161,17 @@ def _write_rows(folder, step, rows):
 
 
 def _write_details(folder, step, generator):
-    pairs, sample = 310, 200
+    pairs = 310
     raw, projected = generator.normal(0.15, 0.2, pairs), 1 - generator.gamma(1.5, 0.12, pairs)
     grid = np.linspace(0, 4, 256)
     density = np.exp(-((grid - 0.8) ** 2) / 0.3) + 0.02 * np.exp(-((grid - 3) ** 2) / 0.1)
     beyond = (grid > 0.8) & (density < 0.05 * density.max())
-    chosen = generator.choice(pairs, sample, replace=False)
     (folder / "details").mkdir(exist_ok=True)
     tensors = {
         "pairs.winner": generator.integers(0, 192, pairs), "pairs.loser": generator.integers(0, 192, pairs),
         "pairs.margin": np.ones(pairs), "pairs.deviation": 1 - projected,
         "pairs.raw_cosine": np.clip(raw, -1, 1), "pairs.projected_cosine": np.clip(projected, -1, 1),
-        "density.grid": grid, "density.density": density, "plane_pairs": chosen,
-        "raw_plane": np.stack([raw[chosen], generator.normal(0, 0.2, sample)], axis=1),
-        "projected_plane": np.stack([projected[chosen], generator.normal(0, 0.15, sample)], axis=1),
+        "density.grid": grid, "density.density": density,
     }  # fmt: skip
     for name in ("pairs.margin", "pairs.deviation", "pairs.raw_cosine", "pairs.projected_cosine"):
         tensors[name] = tensors[name].astype(np.float32)

@@ -11,12 +11,10 @@ from geoalign.lab.reports.benchmarks import checkpoint_panel, pass_at_k_panel
 from geoalign.lab.reports.figures.scores import cosine_panel, density_panel, flag_panels
 from geoalign.lab.reports.figures.style import LIGHT, render
 from geoalign.lab.reports.page import figure_sections
-from geoalign.lab.store.logs import Evaluation, MetricRow
 from geoalign.lab.store.rollouts import Density, RolloutStep
-from geoalign.lab.store.run import Run
-from geoalign.lab.store.values import LARGEST
+from geoalign.lab.store.run import Evaluation, MetricRow, Run
 
-NAN, TOP = float("nan"), LARGEST
+NAN, TOP = float("nan"), 1e100
 COLUMNS = {
     "none": [], "one": [0.5], "nan": [NAN] * 6, "largest": [TOP, -TOP, TOP, -TOP],
     "smallest": [5e-324, -5e-324, 0.0, 5e-324], "far apart": [1e-300, TOP, 0.0, -1.0],
@@ -42,7 +40,7 @@ def run_of(values, names=("test",)):
         for name in names for at, value in enumerate(values)
     ] + [Evaluation(at, "rl", f"{name}2", 0.5, 2, 4) for name in names for at in range(len(values))]  # fmt: skip
     config = {"curator": {"type": "geoalign"}}
-    return Run(Path("none"), config, "", {}, tuple(metrics), (step,), {}, tuple(evaluations), True, ())
+    return Run(Path("none"), config, "", {}, tuple(metrics), (step,), {}, tuple(evaluations), True)
 
 
 def drawn(panels):

@@ -13,7 +13,6 @@ def test_a_whole_run_is_read(make_run):
     folder = make_run(steps=4)
     run = read_run(folder)
     assert run.finished
-    assert run.notes == ()
     assert [step.step for step in run.rollouts] == [1, 2, 3, 4]
     assert list(run.details) == [1, 2, 4]
     assert run.curator_name == "geoalign"
@@ -58,13 +57,12 @@ def test_only_true_reward_and_corrupted_tell_flips(make_run, write_rows):
     assert np.isnan(step.reward[3])
 
 
-def test_a_truncated_last_line_is_left_out_and_noted(make_run):
+def test_a_truncated_last_line_is_left_out(make_run):
     folder = make_run(steps=3)
     path = folder / "metrics.jsonl"
     path.write_bytes(path.read_bytes()[:-30])
     run = read_run(folder)
     assert run.series("reward").steps.tolist() == [1, 2]
-    assert any("last line is incomplete" in note for note in run.notes)
 
 
 def test_what_is_no_run_folder_is_refused(tmp_path):

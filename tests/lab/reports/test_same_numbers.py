@@ -17,7 +17,7 @@ from geoalign.lab.compare.extract import detection as compared
 from geoalign.lab.compare.extract import extract
 from geoalign.lab.config.compare import CompareConfig
 from geoalign.lab.reports.page import build_run_report, evaluation_rows
-from geoalign.lab.store.comparison_results import parse_cell
+from geoalign.lab.store.comparison import parse_cell
 from geoalign.lab.store.rollouts import read_rollouts
 from geoalign.lab.store.run import read_run
 from geoalign.lab.store.run_folder import RunFolder

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from geoalign.errors import ConfigError
-from geoalign.lab.config.reward_model import RewardHeadConfig
+from geoalign.lab.config.rewards import RewardHeadConfig
 from geoalign.lab.config.run import TinyModelConfig
 from geoalign.lab.models.models import make_tiny_model, make_tokenizer, save
 from geoalign.lab.rewards.reward_model import RewardModelScorer, mark_mean, mean_reply_states, reads_mean, reply_start

@@ -5,8 +5,8 @@ import torch
 from tiny_models import random_classifier
 
 from geoalign.errors import ConfigError, InputError, RunFolderError
-from geoalign.lab.config.dialogue import DialogueConfig
-from geoalign.lab.config.reward_model import RewardModelConfig
+from geoalign.lab.config.rewards import RewardModelConfig
+from geoalign.lab.config.tasks import DialogueConfig
 from geoalign.lab.models.models import make_tokenizer
 from geoalign.lab.rewards.reward_model import RewardModelScorer
 from geoalign.lab.tasks import make_task

@@ -7,7 +7,7 @@ import pytest
 from vllm_server import VLLMServer
 
 from geoalign.errors import ConfigError, ServiceError
-from geoalign.lab.config.reward_model import RewardModelConfig
+from geoalign.lab.config.rewards import RewardModelConfig
 from geoalign.lab.models.models import make_tokenizer
 from geoalign.lab.rewards.served_model import ServedRewardModel
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geoalign.errors import ConfigError
-from geoalign.lab.config.dialogue import DialogueConfig
+from geoalign.lab.config.tasks import DialogueConfig
 from geoalign.lab.models.models import make_tokenizer
 from geoalign.lab.tasks import make_task
 from geoalign.lab.tasks.dialogue import best_response, content_label, read_request, utility

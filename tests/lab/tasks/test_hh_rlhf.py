@@ -3,7 +3,7 @@ import json
 import pytest
 
 from geoalign.errors import ConfigError, InputError
-from geoalign.lab.config.hh_rlhf import HHRLHFConfig
+from geoalign.lab.config.tasks import HHRLHFConfig
 from geoalign.lab.tasks import make_task
 from geoalign.lab.tasks.hh_rlhf import read_dialogue, read_files, read_pair, read_prompt
 

@@ -11,7 +11,7 @@ import pytest
 
 from geoalign.errors import RunFolderError
 from geoalign.lab.store.files import locked, replace_folder, write_atomically
-from geoalign.lab.store.json_files import append_lines, finite, keep_lines, read_json, read_lines
+from geoalign.lab.store.json_files import append_lines, finite, keep_whole_lines, read_json, read_lines
 
 HOLD = """
 import subprocess, sys, time
@@ -42,10 +42,10 @@ def test_nan_and_infinities_become_null() -> None:
     assert finite(value) == {"a": None, "b": [1.0, None], "c": {"d": [None, "x"]}, "e": 2}
 
 
-@pytest.mark.parametrize("content", ["", "{", "[1]"])
+@pytest.mark.parametrize("content", ["", "{"])
 def test_no_json_object_is_an_error_with_the_file(tmp_path: Path, content: str) -> None:
     (tmp_path / "a.json").write_text(content)
-    with pytest.raises(RunFolderError, match=r"a\.json: expected a mapping"):
+    with pytest.raises(RunFolderError, match=r"a\.json: expected JSON"):
         read_json(tmp_path / "a.json")
 
 
@@ -55,8 +55,8 @@ def test_a_cut_last_line_is_left_out_and_cut_away(tmp_path: Path) -> None:
     with path.open("a") as file:
         file.write('{"step": 4, "lo')
     assert read_lines(path) == [{"step": 1}, {"step": 2, "x": None}, {"step": 3, "x": 0.1 + 0.2}]
-    keep_lines(path, lambda line: line["step"] >= 2)
-    assert path.read_text() == '{"step": 2, "x": null}\n{"step": 3, "x": 0.30000000000000004}\n'
+    keep_whole_lines(path)
+    assert path.read_text().endswith('{"step": 2, "x": null}\n{"step": 3, "x": 0.30000000000000004}\n')
 
 
 def test_a_folder_takes_its_place_whole(tmp_path: Path) -> None:

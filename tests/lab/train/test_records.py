@@ -82,15 +82,14 @@ def test_files_of_a_step(tmp_path: Path) -> None:
     recorder = Recorder(folder)
     recorder(curated())
     assert not folder.details.exists()
-    one, plane = torch.tensor([0.5]), torch.tensor([[0.1, 0.2]])
+    one = torch.tensor([0.5])
     pairs = PairDetails(torch.tensor([1]), torch.tensor([0]), one, one, one, one)
     curve = DensityDetails(grid=one, density=one, peak=0.5, mode=0.5, alpha=0.05, threshold=math.nan)
-    recorder(curated(details=CurationDetails(pairs, curve, torch.tensor([0]), plane, plane)))
+    recorder(curated(details=CurationDetails(pairs, curve)))
     table = pq.read_table(tmp_path / "rollouts" / "step-000012.parquet")
     assert table.num_rows == 4
     with safe_open(tmp_path / "details" / "step-000012.safetensors", framework="pt") as file:
         assert file.get_tensor("pairs.winner").tolist() == [1]
-        assert file.get_tensor("raw_plane").shape == (1, 2)
         density = json.loads(file.metadata()["density"])
     assert density == {"peak": 0.5, "mode": 0.5, "alpha": 0.05, "threshold": None}
     assert not list(tmp_path.rglob("*.tmp"))

@@ -9,9 +9,9 @@ import pytest
 import torch
 from datasets import Dataset
 
-from geoalign.lab.config.dialogue import DialogueConfig
-from geoalign.lab.config.reward_model import RewardHeadConfig
+from geoalign.lab.config.rewards import RewardHeadConfig
 from geoalign.lab.config.run import TinyModelConfig
+from geoalign.lab.config.tasks import DialogueConfig
 from geoalign.lab.evaluation.scores import pair_accuracy
 from geoalign.lab.models.models import initial_model, make_tiny_model, make_tokenizer, save
 from geoalign.lab.models.process_setup import silence_logs

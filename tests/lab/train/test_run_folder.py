@@ -10,9 +10,14 @@ from rich.console import Console
 from geoalign.errors import ConfigError, RunFolderError
 from geoalign.lab.config.loading import load_run_config
 from geoalign.lab.store.json_files import append_lines, read_lines, write_json
-from geoalign.lab.store.records import made_models, stage_checkpoints
-from geoalign.lab.store.run_folder import SCHEMA_VERSION, RunFolder, check_same_settings
-from geoalign.lab.store.seals import MARK
+from geoalign.lab.store.run_folder import (
+    MARK,
+    SCHEMA_VERSION,
+    RunFolder,
+    check_same_settings,
+    made_models,
+    stage_checkpoints,
+)
 from geoalign.lab.train.train import check_vacant, go_back
 from geoalign.settings.loading import plain_settings
 

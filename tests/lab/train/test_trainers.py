@@ -9,7 +9,7 @@ import torch
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
 from geoalign.lab.config.run import EvaluationConfig
-from geoalign.lab.store.seals import MARK, checkpoint_step, complete_checkpoints, is_last, latest_complete, prune
+from geoalign.lab.store.run_folder import MARK, checkpoint_step, complete_checkpoints, is_last, latest_complete, prune
 from geoalign.lab.train.stages.policy import InTraining, PolicyShift
 from geoalign.lab.train.stages.trainers import CompleteCheckpoints, MetricLines
 

@@ -28,14 +28,12 @@ from geoalign.method.density import Tail
 from geoalign.method.groups import GroupedRows, canonical_order
 from geoalign.method.intervals import clustered_proportion
 from geoalign.method.pairs import Pairs, centred_states, preference_pairs, with_distances
-from geoalign.method.projector import ProjectorConfig, displacement
+from geoalign.method.projector import ProjectorConfig
 from geoalign.method.scoring import ScoredPairs, score_cross_fit, score_in_sample, unscored
-from geoalign.method.summaries import cosine_summary, projection_2d, score_summary
+from geoalign.method.summaries import cosine_summary, score_summary
 from geoalign.settings import Count, OpenShare, setting, settings
 from geoalign.types import Curation, CurationDetails, DensityDetails, PairDetails, Rollouts
 
-# Pairs shown in the two-dimensional views.
-PLANE_PAIRS = 1000
 # Of the pooled accuracy's interval in the metrics, where no gate sets one.
 GATE_LEVEL = 0.95
 CHANCE = 0.5
@@ -293,13 +291,6 @@ class GeoAlign(Curator[GeoAlignConfig]):
 
     def _details(self, batch: PairedBatch, scored: ScoredPairs, tail: Tail | None) -> CurationDetails:
         order, pairs = batch.rows.order, batch.pairs
-        sample = torch.arange(0, len(pairs), max(1, -(-len(pairs) // PLANE_PAIRS)), device=order.device)
-        shown = pairs.take(sample)
-        raw = projection_2d(displacement(batch.states, shown), batch.raw_prototype)
-        projected = raw
-        for consensus in self._consensus[:1]:
-            if consensus.prototype is not None and len(shown):
-                projected = projection_2d(consensus.directions(batch.states, shown), consensus.prototype.to(raw))
         return CurationDetails(
             pairs=PairDetails(
                 winner=order[pairs.winner],
@@ -319,7 +310,4 @@ class GeoAlign(Curator[GeoAlignConfig]):
                 alpha=self.config.alpha,
                 threshold=tail.threshold,
             ),
-            plane_pairs=sample,
-            raw_plane=raw,
-            projected_plane=projected,
         )

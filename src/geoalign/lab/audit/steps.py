@@ -44,8 +44,6 @@ def without_states(section: CuratorSection) -> CuratorSection:
 def check_curator(name: str, curator: Curator, frame: pandas.DataFrame, *, model: bool, hidden: bool) -> None:
     """Raises ConfigError unless what a dump brings is enough for this curator; a model brings states, and its tokenizer
     lengths."""
-    if curator.library_only is not None:
-        raise ConfigError(f"curator: {name} is for the library alone: {curator.library_only}")
     brought = {
         "hidden": model or hidden,
         "lengths": model or frame["tokens"].notna().all(),

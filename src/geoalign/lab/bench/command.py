@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
-import json
 import platform
 import re
 import statistics
@@ -25,8 +24,7 @@ from geoalign.curators.geoalign import GeoAlign, GeoAlignConfig
 from geoalign.errors import ConfigError
 from geoalign.lab.bench.synthetic import synthetic_rollouts
 from geoalign.lab.config.requests import BenchRequest
-from geoalign.lab.store.files import named
-from geoalign.lab.store.json_files import finite
+from geoalign.lab.store.json_files import write_json
 from geoalign.lab.terminal import Console
 from geoalign.lab.text import decimals
 from geoalign.method.projector import ProjectorConfig
@@ -155,9 +153,7 @@ def bench(request: BenchRequest, console: Console) -> None:
         cost = in_fresh_processes(measure, shapes, request.device, request.repeats)
     print_cost(console, cost)
     if request.json_file is not None:
-        with named(request.json_file):
-            facts = {"machine": machine(), "cost": [dataclasses.asdict(row) for row in cost]}
-            request.json_file.write_text(json.dumps(finite(facts), indent=2), encoding="utf-8")
+        write_json(request.json_file, {"machine": machine(), "cost": [dataclasses.asdict(row) for row in cost]})
         console.print(f"Written to {request.json_file}", soft_wrap=True)
 
 

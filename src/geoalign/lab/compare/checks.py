@@ -10,8 +10,7 @@ from typing import Any
 from rich.table import Table
 
 from geoalign.errors import ConfigError
-from geoalign.lab.config.compare import CompareConfig
-from geoalign.lab.config.comparison_plan import make_plan
+from geoalign.lab.config.compare import CompareConfig, make_plan
 from geoalign.lab.config.loading import parse_run_config
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.tasks import make_task

@@ -12,12 +12,11 @@ from rich.status import Status
 from geoalign.errors import ConfigError, RunFolderError
 from geoalign.lab.compare.pool import WorkerProcess, run_all
 from geoalign.lab.compare.table import conclude
-from geoalign.lab.config.compare import CompareConfig
-from geoalign.lab.config.comparison_plan import PlannedRun, make_plan, warm_start_run
+from geoalign.lab.config.compare import CompareConfig, PlannedRun, make_plan, warm_start_run
 from geoalign.lab.store.comparison import ComparisonFolder
 from geoalign.lab.store.files import locked
-from geoalign.lab.store.json_files import read_json
-from geoalign.lab.store.logs import last_step
+from geoalign.lab.store.json_files import read_json, write_json
+from geoalign.lab.store.run import last_step
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.terminal import Console
 from geoalign.settings.loading import plain_settings
@@ -114,8 +113,7 @@ def _prepare(
     seeds = list(dict.fromkeys(planned.warm_start_seed for planned in plan))
     starts = [plain_settings(warm_start_run(config, seed)) for seed in seeds]
     folders = [folder.warm_start(seed, config.run.seed) for seed in seeds]
-    settings = starts[0] if len(starts) == 1 else starts
-    shapes = folder.prepared_shapes(settings)
+    shapes = folder.prepared_shapes(starts)
     if all(planned.key in shapes for planned in todo):
         folder.initialise(config)
         return shapes
@@ -137,7 +135,10 @@ def _prepare(
     if code != 0:
         error = ConfigError if code == _OWN_ERROR else RunFolderError
         raise error(process.error() + ("" if code == _OWN_ERROR else f" (more in {folder.shared_log})"))
-    return folder.note_prepared(settings, {**shapes, **read_json(folder.checked)})
+    shapes |= read_json(folder.checked)
+    write_json(folder.prepared, {"settings": starts, "runs": shapes})
+    folder.checked.unlink()
+    return shapes
 
 
 def _watch(

@@ -14,9 +14,7 @@ from geoalign.lab.analysis.detection import (
     SCORES,
     Tally,
     mean_ranking,
-    pair_counts,
     rankings_of,
-    scores_of,
     sums_over_pairs,
     tally_of,
 )
@@ -57,7 +55,7 @@ def extract(folder: RunFolder, curator: Mapping[str, Any]) -> dict[str, Any]:
             "evaluations": read_lines(folder.evaluation),
             "series": series(lines, generations),
             "detection": detection(generations, mean_score=mean_score),
-            "snapshots": [snapshot(step, mean_score=mean_score) for step in spread(generations, SNAPSHOTS)],
+            "snapshots": [snapshot(step) for step in spread(generations, SNAPSHOTS)],
             "seconds_per_step": sum(seconds) / len(seconds) if seconds else None,
         }
     )
@@ -124,15 +122,11 @@ def detection(generations: Iterable[RolloutStep], *, mean_score: bool) -> dict[s
     }
 
 
-def snapshot(step: RolloutStep, *, mean_score: bool) -> dict[str, Any]:
+def snapshot(step: RolloutStep) -> dict[str, Any]:
     """The rows of one generation as lists, for rank plots; `corrupted` None where it is not known of all."""
-    scores = scores_of(step, mean_score=mean_score)
     return {
         "step": step.step,
-        "score": scores["score"].tolist(),
-        "mean_score": scores["mean_score"].tolist() if mean_score else None,
-        "pair_count": pair_counts(step.reward, step.group).tolist(),
+        "score": step.score.tolist(),
         "reward": step.reward.tolist(),
         "corrupted": step.flipped.tolist() if step.flip_known.all() else None,
-        "anomalous": step.anomalous.tolist(),
     }

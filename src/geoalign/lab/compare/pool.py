@@ -16,11 +16,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from geoalign.lab.config.comparison_plan import PlannedRun
-from geoalign.lab.progress import passing_progress
+from geoalign.lab.config.compare import PlannedRun
 from geoalign.lab.store.comparison import ComparisonFolder
-from geoalign.lab.store.logs import last_step
-from geoalign.lab.terminal import Console, say
+from geoalign.lab.store.run import last_step
+from geoalign.lab.terminal import Console, passing_progress, say
 
 _LOOK_SECONDS = 0.25
 

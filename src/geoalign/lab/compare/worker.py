@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from geoalign.errors import RunFolderError
-from geoalign.lab.config.comparison_plan import Cell, PlannedRun
-from geoalign.lab.failures import engine_line, error_line
+from geoalign.lab.command_line import error_line
+from geoalign.lab.config.compare import Place, PlannedRun
 from geoalign.lab.store.comparison import ComparisonFolder
 from geoalign.lab.store.files import locked
 from geoalign.lab.store.json_files import append_line, read_lines, write_json
 from geoalign.lab.terminal import Console, harmless_messages, say, say_lines
 from geoalign.lab.text import one_line
-from geoalign.settings.masking import masked
+from geoalign.settings.secrets import masked
 
 # So long the process of a killed comparison may take to end and let go of its run.
 _LOCK_SECONDS = 30.0
@@ -40,7 +40,7 @@ def main() -> int:
         with harmless_messages():
             prepare_shared(job) if job["kind"] == "prepare" else run_cell(job)
     except Exception as error:  # the boundary of the process: whatever it was is told to the parent by its last line
-        console, line = Console(no_color=True), error_line(error) or engine_line(error)
+        console, line = Console(no_color=True), error_line(error)
         say_lines(console, masked(traceback.format_exc()))
         say(console, line or one_line(masked(f"{type(error).__name__}: {error}")))
         return 1 if line is None else 2
@@ -72,7 +72,7 @@ def run_cell(job: dict[str, Any]) -> None:
     from geoalign.lab.train.train import train
 
     folder = ComparisonFolder(Path(job["folder"]))
-    cells = tuple(Cell(**cell) for cell in job["cells"])
+    cells = tuple(Place(**cell) for cell in job["cells"])
     planned = PlannedRun(cells, job["settings"], job["warm_start_seed"], job["key"])
     run = folder.run(planned.cell)
     attempts = folder.attempts(planned.cell)

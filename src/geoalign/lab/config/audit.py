@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from geoalign.curators.registry import CuratorSection, default_curator
-from geoalign.errors import ConfigError
 from geoalign.lab.config.loading import override_setting
-from geoalign.settings import setting, settings
+from geoalign.lab.config.run import LoadedModelConfig
+from geoalign.settings import Count, setting, settings
 from geoalign.settings.hidden import LAST, HiddenLayerSetting, HiddenPosition
 from geoalign.settings.loading import load_settings
 from geoalign.settings.locations import Locations
@@ -18,7 +18,7 @@ from geoalign.shown import shown_key
 
 
 @settings
-class AuditConfig:
+class AuditConfig(LoadedModelConfig):
     """How dumps of rollouts are curated; which ones, and where their hidden states are, is said on the command line."""
 
     curator: CuratorSection = setting(default_factory=default_curator, help="Settings of the curator.")
@@ -39,9 +39,7 @@ class AuditConfig:
     chat_template_kwargs: dict[str, Any] = setting(
         default_factory=dict, help="Arguments of the chat template, such as enable_thinking: false."
     )
-    batch_size: Annotated[int, Field(ge=1)] = setting(
-        default=16, help="Rollouts that the model takes at a time; 1 to 16 for long ones."
-    )
+    batch_size: Count = setting(default=16, help="Rollouts that the model takes at a time; 1 to 16 for long ones.")
     max_tokens: Annotated[int, Field(ge=2)] | None = setting(
         default=None, help="Longer rollouts keep their last tokens; null: as many as the model can take."
     )
@@ -58,23 +56,12 @@ class AuditConfig:
 
 
 def load_audit_config(curator: str | None = None, overrides: Sequence[str] = ()) -> AuditConfig:
-    """The settings from the command line: the curator's name, and each `a.b=c` of `--set`; `curator.` ones are its own.
-
-    Raises:
-        ConfigError: an unknown curator or setting (with the nearest known one), a value out of range, or two curators.
-    """
-    values: dict[str, Any] = {}
-    locations: dict[str, str] = {}
-    if curator is not None:
-        values["curator"] = {"type": curator}
-        locations["curator.type"] = f"--curator {shown_key(curator)}"
+    """The settings from the command line: the curator's name, and each `a.b=c` of `--set`."""
+    values: dict[str, Any] = {} if curator is None else {"curator": {"type": curator}}
+    locations = {} if curator is None else {"curator.type": f"--curator {shown_key(curator)}"}
     for override in overrides:
         override_setting(values, locations, override)
-    section = values.pop("curator", {})
-    if isinstance(section, dict):
-        section = {"type": "denoise", **section}
-    if curator is not None and isinstance(section, dict) and section["type"] != curator:
-        other = locations["curator.type"].removeprefix("--set ")
-        raise ConfigError(f"curator.type: expected once, got --curator {shown_key(curator)} and {other}")
-    config: AuditConfig = load_settings(AuditConfig, {**values, "curator": section}, Locations(locations))
+    if isinstance(section := values.setdefault("curator", {}), dict):
+        values["curator"] = {"type": "denoise", **section}
+    config: AuditConfig = load_settings(AuditConfig, values, Locations(locations))
     return config

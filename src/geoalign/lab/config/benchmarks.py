@@ -14,10 +14,8 @@ from geoalign.shown import shown
 class Benchmark:
     """One evaluation set of the paper's mathematics track (appendix, "Evaluation and Metrics").
 
-    `problems`: the row counts under which the set goes round (copies differ); another count is said, not refused.
-    `hub`: ids on the Hugging Face hub, as `task.train` and `--benchmark` take them; the first one is the usual one.
-    `samples`: generations per problem for avg@k; `pass_samples`: for the pass@k figure, None where it has none.
-    `also_called`: names, in lower case, that files with several sets in one use in their column of sets.
+    `problems`: row counts of its copies; `hub`: ids on the Hugging Face hub, the usual one first; `samples` per problem
+    for avg@k, `pass_samples` for pass@k; `also_called`: names in lower case in files with several sets.
     """
 
     name: str
@@ -66,10 +64,7 @@ def benchmark_named(name: str) -> Benchmark:
 
 
 def parse_benchmark(text: str) -> tuple[Benchmark, str]:
-    """A benchmark and its file or hub id from `NAME=PATH_OR_ID`.
-
-    `NAME` alone is a ConfigError that names the hub ids: nothing is loaded from the network unasked.
-    """
+    """A benchmark and its file or hub id from `NAME=PATH_OR_ID`: nothing is loaded from the network unasked."""
     name, equals, path = text.partition("=")
     benchmark = benchmark_named(name.strip())
     if not equals or not path.strip():

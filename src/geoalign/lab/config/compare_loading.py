@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from geoalign.errors import ConfigError
-from geoalign.lab.config.compare import CLEAN, CLEAN_ARM, DEFAULTS, CompareConfig
-from geoalign.lab.config.comparison_plan import check_overlays, make_plan
-from geoalign.lab.config.layers import is_file, merged_settings, read_layers
-from geoalign.lab.config.loading import Loaded, override_setting
+from geoalign.lab.config.compare import CLEAN, CLEAN_ARM, DEFAULTS, CompareConfig, check_overlays, make_plan
+from geoalign.lab.config.loading import Loaded, merged_settings, override_setting, read_layers
 from geoalign.settings.loading import load_settings
 from geoalign.settings.locations import Locations
 from geoalign.shown import shown, shown_key
@@ -34,10 +32,6 @@ def load_compare_config(
     Where the file's `run` is a text, it names a file with the settings of the base run, beside the comparison's own. A
     `base` names another comparison in the same folder, which the file is merged into.
     `arms` and `levels` choose among them; an arm that the settings do not have is the curator of that name, or `clean`.
-
-    Raises:
-        ConfigError: an unreadable file, an unknown key, a value out of range, a setting that an arm or level may not
-            change, or a name that is not there; the message has the dotted key, the file and the line.
     """
     data, where = _read(path) if path is not None else (deepcopy(DEFAULTS), {})
     if isinstance(data.get("arms") or {}, dict) and arms is not None:
@@ -97,7 +91,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
     if not isinstance(named, str):
         return data, where
     base = path.parent / named
-    if not is_file(base):
+    if not base.is_file():
         raise ConfigError(
             f"{Locations(where).prefix('run')}run: expected settings, or a file with them, "
             f"got no file {shown_key(str(base))}"

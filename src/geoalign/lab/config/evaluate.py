@@ -7,13 +7,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from geoalign.errors import ConfigError
 from geoalign.lab.config.benchmarks import Benchmark
 from geoalign.lab.config.loading import overridden
 from geoalign.lab.config.requests import EvaluateRequest
-from geoalign.lab.config.reward_model import RewardModelConfig
+from geoalign.lab.config.rewards import ScoringConfig
+from geoalign.lab.config.run import LoadedModelConfig
 from geoalign.lab.config.tasks import MATH_SYSTEM_PROMPT
-from geoalign.settings import setting, settings
+from geoalign.settings import Count, Seed, setting, settings
 from geoalign.settings.loading import load_settings
 from geoalign.settings.locations import Locations
 from geoalign.shown import shown
@@ -27,79 +27,46 @@ _OWN_OF_VLLM = {
 # Responses generated at a time where nothing is set: vLLM schedules them itself.
 _BATCH = {"transformers": 32, "vllm": 1024}
 
-_Count = Annotated[int, Field(ge=1)]
-
 
 @settings
-class EvaluationScoring:
-    """How responses are scored: those to benchmarks against their answers, those to dialogues by a reward model."""
-
-    model: RewardModelConfig = setting(
-        default_factory=RewardModelConfig,
-        help="A ready reward model for dialogues (`path` or `url`); neither: they are not scored.",
-    )
-    max_unscored: Annotated[float, Field(gt=0, le=1)] = setting(
-        default=0.5, help="Largest share of a batch that may stay unscored; beyond it the evaluation stops."
-    )
-    timeout: Annotated[float, Field(gt=0)] = setting(
-        default=5.0, help="Seconds to verify one answer; then it counts as wrong and as a time-out."
-    )
-    workers: Annotated[int, Field(ge=1, le=1024)] = setting(default=2, help="Processes that verify answers.")
-    max_answer_length: Annotated[int, Field(ge=1, le=10_000)] = setting(
-        default=1000, help="Longer boxed answers, in characters, count as wrong unread."
-    )
-
-
-@settings
-class EvaluateConfig:
+class EvaluateConfig(LoadedModelConfig):
     """How models are evaluated; which models on which sets stands on the command line."""
 
-    samples: _Count | dict[str, _Count] | None = setting(
+    samples: Count | dict[str, Count] | None = setting(
         default=None, help="Responses per problem, or set by set; null: the benchmark's own, otherwise 1."
     )
     pass_at_k: bool = setting(
         default=False, help="As many responses per problem as the paper's pass@k figure: 64, 64, 32."
     )
-    problems: _Count | None = setting(default=None, help="Only the first so many of each set; null: all.")
+    problems: Count | None = setting(default=None, help="Only the first so many of each set; null: all.")
     temperature: Annotated[float, Field(ge=0, allow_inf_nan=False)] = setting(
         default=1.0, help="Of the sampling, over the whole vocabulary; 0: the likeliest token each time."
     )
-    max_new_tokens: _Count | None = setting(
+    max_new_tokens: Count | None = setting(
         default=None, help="Longest response in tokens; null: 8192 for benchmarks, 1024 for dialogues."
     )
-    max_prompt_tokens: _Count | None = setting(
+    max_prompt_tokens: Count | None = setting(
         default=None, help="Longer prompts are left out and counted; null: what the model can take."
     )
-    seed: Annotated[int, Field(ge=0, lt=2**31)] = setting(default=0, help="Seed of the sampling.")
+    seed: Seed = setting(default=0, help="Seed of the sampling.")
     engine: Literal["transformers", "vllm"] = setting(
         default="transformers", help="What generates: transformers' generate, or vLLM's LLM."
     )
-    batch_size: _Count | None = setting(
+    batch_size: Count | None = setting(
         default=None, help="Responses generated, scored and saved at a time; null: 32, with vLLM 1024."
     )
-    dtype: Literal["auto", "float32", "bfloat16", "float16"] = setting(
-        default="auto", help="Type of the weights in memory; auto: the faster one on a CPU, else bfloat16."
-    )
-    device: Annotated[str, Field(min_length=1)] | None = setting(
-        default=None, help="Device of transformers; null: an accelerator where there is one."
-    )
-    revision: Annotated[str, Field(min_length=1)] | None = setting(
-        default=None, help="Branch, tag or commit on the hub."
-    )
-    trust_remote_code: bool = setting(default=False, help="Run the Python code that comes with the models.")
     chat_template_kwargs: dict[str, Any] | None = setting(
         default=None,
         help="Arguments of the chat template, such as enable_thinking: false; null: a run's own, or nothing.",
     )
     system_prompt: str | None = setting(
-        default=MATH_SYSTEM_PROMPT,
-        help="System message of benchmarks; null: none. Dialogues have their own.",
+        default=MATH_SYSTEM_PROMPT, help="System message of benchmarks; null: none. Dialogues have their own."
     )
     vllm: dict[str, Any] = setting(
         default_factory=dict,
         help="Further arguments of vLLM's LLM, passed on as they are, such as tensor_parallel_size.",
     )
-    reward: EvaluationScoring = field(default_factory=EvaluationScoring)
+    reward: ScoringConfig = field(default_factory=ScoringConfig)
 
     @field_validator("vllm")
     @classmethod
@@ -116,10 +83,6 @@ class EvaluateConfig:
             raise ValueError(f"samples: expected 1 with temperature=0, where all responses are the same, got {got}")
         if self.engine != "vllm" and self.vllm:
             raise ValueError(f"vllm: expected nothing with engine={self.engine}, got {shown(self.vllm)}")
-        if self.engine == "vllm" and self.device is not None:
-            raise ValueError(
-                f"device: expected null with engine=vllm, which chooses it itself, got {shown(self.device)}"
-            )
         return self
 
     @property
@@ -143,14 +106,8 @@ class EvaluateConfig:
 
 
 def load_evaluate_config(request: EvaluateRequest) -> EvaluateConfig:
-    """The settings from the command line: those that have an option of their own, and each `a.b=c` of `--set`.
-
-    Raises:
-        ConfigError: an unknown setting (with the nearest known one), a value out of range, or one given both ways.
-    """
-    if request.greedy and request.temperature is not None:
-        raise ConfigError(f"--greedy: expected without --temperature, got --temperature {request.temperature}")
-    given: dict[str, Any] = {
+    """The settings from the command line: those that have an option of their own, then each `a.b=c` of `--set`."""
+    given = {
         "temperature": 0.0 if request.greedy else request.temperature,
         "max_new_tokens": request.max_new_tokens,
         "pass_at_k": request.pass_at_k or None,
@@ -159,10 +116,6 @@ def load_evaluate_config(request: EvaluateRequest) -> EvaluateConfig:
     # NAME=N is a setting of one set, N that of all.
     samples = [f"samples.{text}" if "=" in text else f"samples={text}" for text in request.samples]
     values, locations = overridden([*samples, *request.overrides])
-    for name, value in given.items():
-        if value is not None and name in values:
-            raise ConfigError(f"{name}: expected once, got {shown(value)} and {locations[name]}")
-        if value is not None:
-            values[name] = value
+    values = {name: value for name, value in given.items() if value is not None} | values
     config: EvaluateConfig = load_settings(EvaluateConfig, values, Locations(locations))
     return config

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from geoalign.errors import ConfigError
 from geoalign.lab.config.loading import overridden
-from geoalign.settings import setting, settings
+from geoalign.settings import Count, Name, NotNegative, Positive, setting, settings
 from geoalign.settings.loading import load_settings
 from geoalign.settings.locations import Locations
 
@@ -22,21 +22,21 @@ class JudgeConfig:
     """A judge behind an OpenAI-compatible endpoint."""
 
     base_url: Annotated[str, Field(pattern=_URL)] = setting(
-        help="Address up to and with the version: https://host/v1. /chat/completions is added.", metavar="URL"
+        help="Address up to and with the version: https://host/v1. /chat/completions is added."
     )
-    model: Annotated[str, Field(min_length=1)] = setting(help="The model's name at the endpoint.", metavar="NAME")
-    token_env: Annotated[str, Field(min_length=1)] | None = setting(
+    model: Name = setting(help="The model's name at the endpoint.")
+    token_env: Name | None = setting(
         default=None,
         help="Environment variable with the API key. null: OPENAI_API_KEY where it is set, otherwise no key is sent.",
     )
     temperature: Annotated[float, Field(ge=0, le=2)] = setting(default=0.0, help="Of the judge's sampling.")
-    max_tokens: Annotated[int, Field(ge=1)] = setting(default=512, help="Longest answer.")
+    max_tokens: Count = setting(default=512, help="Longest answer.")
     request: dict[str, Any] = setting(
         default_factory=dict,
         help="Further keys of every request, such as seed; null leaves one out, such as max_tokens.",
     )
-    timeout: Annotated[float, Field(gt=0)] = setting(default=120.0, help="Seconds for one request.")
-    patience: Annotated[float, Field(ge=0)] = setting(
+    timeout: Positive = setting(default=120.0, help="Seconds for one request.")
+    patience: NotNegative = setting(
         default=600.0, help="Seconds that an endpoint which is away or overloaded is asked again; then judging ends."
     )
     concurrency: Annotated[int, Field(ge=1, le=256)] = setting(default=8, help="Requests at a time.")
@@ -53,9 +53,6 @@ def load_judge_config(
     if base_url is None or model is None:
         raise ConfigError("judge: expected --base-url and --model, or --local to try the command without an endpoint")
     values, locations = overridden(overrides)
-    for name in ("base_url", "model"):
-        if name in values:
-            raise ConfigError(f"{locations[name]}: expected {name} by its option alone")
     values |= {"base_url": base_url.rstrip("/"), "model": model}
     locations |= {"base_url": "--base-url", "model": "--model"}
     config: JudgeConfig = load_settings(JudgeConfig, values, Locations(locations))

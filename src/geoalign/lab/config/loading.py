@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from geoalign.errors import ConfigError
-from geoalign.lab.config.layers import read_layers
 from geoalign.lab.config.run import DEFAULT_TYPES, RunConfig
 from geoalign.settings.loading import load_settings
 from geoalign.settings.locations import Locations
-from geoalign.settings.masking import is_secret_name, masked
-from geoalign.settings.secrets import refuse_secrets, secret_setting
-from geoalign.settings.yaml_text import parse_value
+from geoalign.settings.secrets import is_secret_name, masked, refuse_secrets, secret_setting
+from geoalign.settings.yaml_text import parse_value, read_yaml
 from geoalign.shown import shown, shown_key
 
 C = TypeVar("C")
@@ -32,10 +30,6 @@ def load_run_config(path: Path | None = None, overrides: Sequence[str] = ()) -> 
     """The settings of a run: defaults, the file that its `base:` names, the file, each `a.b=c` of `overrides` in order.
 
     Naming another `type` in an override starts that section anew: keys of the old kind do not carry over.
-
-    Raises:
-        ConfigError: an unreadable file, an unknown key (with the nearest known one), or a value out of range; the
-            message has the dotted key, the file and the line.
     """
     data, locations = read_layers(path) if path is not None else ({}, {})
     for override in overrides:
@@ -44,11 +38,7 @@ def load_run_config(path: Path | None = None, overrides: Sequence[str] = ()) -> 
 
 
 def parse_run_config(data: Mapping[str, Any], locations: Locations | None = None) -> RunConfig:
-    """The settings of a run from plain data, as `plain_settings` gives them.
-
-    Raises:
-        ConfigError: as `load_run_config`.
-    """
+    """The settings of a run from plain data, as `plain_settings` gives them."""
     config: RunConfig = load_settings(RunConfig, data, locations)
     return config
 
@@ -69,9 +59,6 @@ def override_setting(
 
     Args:
         run: the keys under which the sections of a run stand; none: at the top.
-
-    Raises:
-        ConfigError: no key, or a key inside something that is no section.
     """
     key, equals, text = override.partition("=")
     parts = [part.strip() for part in key.split(".")]
@@ -98,3 +85,53 @@ def override_setting(
         section.clear()
     section[parts[-1]] = value
     locations[".".join(parts)] = location
+
+
+def merged_settings(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """`base` with the settings of `over` in their place, section by section; neither is changed.
+
+    Naming another `type` starts that section anew: keys of the old kind do not carry over.
+    """
+    merged = dict(base)
+    for name, value in over.items():
+        old = merged.get(name)
+        if not (isinstance(value, Mapping) and isinstance(old, Mapping)):
+            merged[name] = value
+            continue
+        default = DEFAULT_TYPES.get(name)
+        anew = "type" in value and value["type"] != old.get("type", default)
+        merged[name] = dict(value) if anew else merged_settings(old, value)
+    return merged
+
+
+def flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The values of nested settings by dotted key, in their order; an empty section has none."""
+    values: dict[str, Any] = {}
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            values |= flat(value, f"{prefix}{key}.")
+        else:
+            values[f"{prefix}{key}"] = value
+    return values
+
+
+def read_layers(path: Path, above: tuple[Path, ...] = ()) -> tuple[dict[str, Any], dict[str, str]]:
+    """A settings file as plain data, merged into that of the file beside it that its `base:` names, and so on.
+
+    Returns:
+        The settings without `base`, and the location of every dotted key that was written.
+    """
+    data, locations = read_yaml(path)
+    if "base" not in data:
+        return data, locations
+    named = data.pop("base")
+    where = Locations(locations).prefix("base")
+    if not isinstance(named, str) or not (path.parent / named).is_file():
+        raise ConfigError(f"{where}base: expected a file beside {path.name}, got {shown(named)}")
+    below = path.parent / named
+    chain = (*above, path.resolve())
+    if below.resolve() in chain:
+        raise ConfigError(f"{where}base: expected a file that does not build on this one, got {shown(named)}")
+    base, base_locations = read_layers(below, chain)
+    locations.pop("base")
+    return merged_settings(base, data), {**base_locations, **locations}

@@ -27,8 +27,6 @@ def _settings(help: str) -> Any:
 
 @dataclass(frozen=True)
 class TrainRequest:
-    """`geoalign train`."""
-
     config: Path | None = argument("Settings of the run.", "[CONFIG.yaml]", None)
     overrides: Sequence[str] = _settings("Override one setting; may be repeated.")
     output: Path | None = option("Run folder; default: output.folder, or runs/<name>.", None, "DIR")
@@ -39,8 +37,6 @@ class TrainRequest:
 
 @dataclass(frozen=True)
 class CompareRequest:
-    """`geoalign compare`."""
-
     config: Path | None = argument("Settings of the comparison.", "[CONFIG.yaml]", None)
     curators: str | None = option("Only these arms; or curators by name.", None, "A,B,...")
     seeds: str | None = option("Seeds, instead of those set.", None, "0,1,...")
@@ -85,8 +81,6 @@ class AuditRequest:
 
 @dataclass(frozen=True)
 class EvaluateRequest:
-    """`geoalign evaluate`."""
-
     models: Sequence[str] = argument("Model folders, hub ids, or run folders of `geoalign train`.", "MODEL...")
     benchmarks: Sequence[str] = option(
         "A benchmark and its file or hub id; may be repeated.", (), "NAME=PATH_OR_ID", option="benchmark"
@@ -111,8 +105,6 @@ class EvaluateRequest:
 
 @dataclass(frozen=True)
 class JudgeRequest:
-    """`geoalign judge`."""
-
     a: Path = argument("Responses, as `geoalign evaluate --save-responses` writes them.", "A")
     b: Path = argument("Responses to the same prompts.", "B")
     output: Path = option("Folder for this judging; an unfinished one is resumed.", metavar="DIR")
@@ -127,8 +119,6 @@ class JudgeRequest:
 
 @dataclass(frozen=True)
 class ReportRequest:
-    """`geoalign report`."""
-
     runs: Sequence[Path] = argument("Run folders, or folders of comparisons.", "DIR...")
     compact: Path | None = option(
         "Write a comparison's results there, as one small file to commit or send.", None, "DIR"
@@ -137,15 +127,11 @@ class ReportRequest:
 
 @dataclass(frozen=True)
 class StatusRequest:
-    """`geoalign status`."""
-
     folder: Path = argument("A run's folder, or a comparison's.", "DIR")
 
 
 @dataclass(frozen=True)
 class BenchRequest:
-    """`geoalign bench`."""
-
     shapes: Sequence[str] = option("A shape; may be repeated.", (), "GROUPSxKxHIDDEN", option="shape")
     repeats: int = option("Calls per figure; the median is shown.", 3, min=1, max=1000)
     device: str = option("cpu or cuda.", "cpu")

@@ -2,19 +2,106 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import re
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, model_validator
 
-from geoalign.lab.config.reward_model import RewardModelConfig
-from geoalign.settings import setting, settings
+from geoalign.settings import AnyShare, Count, Name, NotNegative, Positive, PositiveShare, Workers, setting, settings
+from geoalign.shown import shown
 
-_Share = Annotated[float, Field(ge=0, le=1)]
+
+def _http_url(value: str) -> str:
+    if not re.fullmatch(r"https?://[^\s/?#]+[^\s?#]*", value):
+        raise ValueError("expected a URL that begins http:// or https://, without query")
+    try:
+        host, port = urlsplit(value).hostname, urlsplit(value).port
+    except ValueError as error:
+        raise ValueError(f"expected a URL with a host and a port from 1 to 65535: {error}") from error
+    if not host or port == 0:
+        raise ValueError("expected a URL with a host and a port from 1 to 65535")
+    return value.rstrip("/")
+
+
+@settings
+class RewardHeadConfig:
+    """Reward models whose head alone is fitted, on the mean state of a reply in the frozen model.
+
+    It takes one pass over the pairs, and the rest of the model stays as the warm start left it.
+    """
+
+    penalty: Positive = setting(
+        default=1.0, help="Half of it times the squared length of the fitted direction, in standard deviations."
+    )
+    layers: Count | None = setting(default=None, help="Keep the model's first so many layers; null: all.")
+
+
+@settings
+class RewardModelConfig:
+    """Where the reward model comes from, and how it scores responses.
+
+    With neither `path` nor `url` the run trains one on its task's preference pairs, where the task has some. With
+    either, it trains none, and any task may be scored by it.
+    """
+
+    path: Name | None = setting(default=None, help="A ready reward model: folder or hub id.")
+    revision: Name | None = setting(default=None, help="Branch, tag or commit of the model on the hub.")
+    trust_remote_code: bool = setting(
+        default=False, help="Run the Python code that comes with the model (or `tokenizer`), as ArmoRM needs."
+    )
+    batch_size: Count = setting(default=64, help="Responses scored at a time.")
+    device: str | None = setting(default=None, help="Device of the reward model; null: that of training.")
+    dtype: Literal["float32", "bfloat16", "float16"] = setting(default="float32", help="Type of its weights in memory.")
+    max_length: Count | None = setting(
+        default=None, help="Longest dialogue in tokens; longer ones are not scored. null: what it can take."
+    )
+    url: Annotated[str, AfterValidator(_http_url)] | None = setting(default=None, help="A server of vLLM that scores.")
+    api: Literal["vllm", "vllm_pooling"] = setting(
+        default="vllm", help="What the server is asked by: vLLM's /classify, or vLLM's /pooling."
+    )
+    tokenizer: Name | None = setting(
+        default=None, help="Of a server: folder or hub id with the chat template to use; null: the served model's name."
+    )
+    token_env: Name | None = setting(
+        default=None, help="Environment variable with the server's bearer token; null: none is sent."
+    )
+    timeout: Positive = setting(default=120.0, help="Seconds for one request.")
+    patience: NotNegative = setting(
+        default=600.0, help="Seconds that a batch waits for a server that is away; then the rest of it stays unscored."
+    )
+
+    @property
+    def ready(self) -> bool:
+        """Whether the reward model is there already, so that the run trains none."""
+        return self.path is not None or self.url is not None
+
+    @model_validator(mode="after")
+    def _go_together(self) -> Any:
+        if self.path is not None and self.url is not None:
+            raise ValueError(f"url: expected null beside path={shown(self.path)}, got {shown(self.url)}")
+        return self
+
+
 _Function = Annotated[str, Field(pattern=r"^.+:[A-Za-z_][A-Za-z0-9_]*$")] | None
 
 
 @settings
-class RewardConfig:
+class ScoringConfig:
+    """How responses are scored: by a learned reward model, or against their answers."""
+
+    model: RewardModelConfig = setting(
+        default_factory=RewardModelConfig, help="A learned reward model: which one, and how it scores."
+    )
+    max_unscored: PositiveShare = setting(
+        default=0.5, help="Largest share of a batch that may stay unscored; beyond it the run stops, ready to go on."
+    )
+    timeout: Positive = setting(default=5.0, help="Seconds for one answer; then it counts as wrong and as a time-out.")
+    workers: Workers = setting(default=2, help="Processes that verify answers; started when first needed.")
+
+
+@settings
+class RewardConfig(ScoringConfig):
     """How responses are scored, and the deliberate corruption of their rewards.
 
     With `function` a verifier of the user's gives the rewards of RL, as it is; the task's own reward stays the truth,
@@ -31,11 +118,10 @@ class RewardConfig:
         ),
     )
     appeals: _Function = setting(
-        default=None,
-        help="Second verifier of the curator `appeals`, likewise; null: the task's own reward.",
+        default=None, help="Second verifier of the curator `appeals`, likewise; null: the task's own reward."
     )
-    flip: _Share = setting(default=0.0, help="Share of the rollouts whose binary reward is flipped.")
-    extremes: _Share = setting(
+    flip: AnyShare = setting(default=0.0, help="Share of the rollouts whose binary reward is flipped.")
+    extremes: AnyShare = setting(
         default=0.0,
         help=(
             "Share of the rollouts whose continuous reward goes to the opposite end of its group: below the group's "
@@ -49,35 +135,17 @@ class RewardConfig:
             "paper; false: each rollout independently."
         ),
     )
-    jitter: _Share = setting(
+    jitter: AnyShare = setting(
         default=0.001,
         help=(
             "Corrupted continuous rewards lie beyond the group's extreme by up to this share of its spread, so that "
             "they are tied with none; 0: exactly on it."
         ),
     )
-    shortcut: _Share = setting(
+    shortcut: AnyShare = setting(
         default=0.0,
         help="Share of the rollouts which take the task's recognisable shortcut that are rewarded, right or wrong.",
     )
-    references: Annotated[int, Field(ge=1)] = setting(
-        default=10,
-        help="Responses of the starting model per prompt, for curators that compare rewards with its own.",
-    )
-    model: RewardModelConfig = setting(
-        default_factory=RewardModelConfig,
-        help="A learned reward model: which one, and how it scores.",
-    )
-    max_unscored: Annotated[float, Field(gt=0, le=1)] = setting(
-        default=0.5,
-        help="Largest share of a batch that may stay unscored; beyond it the run stops, ready to go on.",
-    )
-    timeout: Annotated[float, Field(gt=0)] = setting(
-        default=5.0, help="Seconds for one answer; then it counts as wrong and as a time-out."
-    )
-    workers: Annotated[int, Field(ge=1, le=1024)] = setting(
-        default=2, help="Processes that verify answers; started when first needed."
-    )
-    max_answer_length: Annotated[int, Field(ge=1, le=10_000)] = setting(
-        default=1000, help="Longer boxed answers, in characters, count as wrong unread."
+    references: Count = setting(
+        default=10, help="Responses of the starting model per prompt, for curators that compare rewards with its own."
     )

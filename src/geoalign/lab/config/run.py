@@ -10,10 +10,9 @@ from typing import Annotated, Any, ClassVar, Literal, get_type_hints
 from pydantic import Field, model_validator
 
 from geoalign.curators.registry import CuratorSection, default_curator
-from geoalign.lab.config.reward_model import RewardHeadConfig
-from geoalign.lab.config.rewards import RewardConfig
+from geoalign.lab.config.rewards import RewardConfig, RewardHeadConfig
 from geoalign.lab.config.tasks import ArithmeticConfig, TaskConfig
-from geoalign.settings import setting, settings
+from geoalign.settings import Count, Name, NotNegative, Positive, Seed, setting, settings
 from geoalign.settings.hidden import LAST, HiddenLayerSetting, HiddenPosition
 from geoalign.settings.loading import by_type
 
@@ -24,8 +23,8 @@ class TinyModelConfig:
 
     type: Literal["tiny"] = "tiny"
     hidden_size: Annotated[int, Field(ge=8)] = setting(default=128, help="Width of the model.")
-    layers: Annotated[int, Field(ge=1)] = setting(default=3, help="Transformer layers.")
-    heads: Annotated[int, Field(ge=1)] = setting(default=4, help="Attention heads; divides hidden_size.")
+    layers: Count = setting(default=3, help="Transformer layers.")
+    heads: Count = setting(default=4, help="Attention heads; divides hidden_size.")
     max_length: Annotated[int, Field(ge=16)] = setting(
         default=4096, help="Longest sequence, prompt and response together, in tokens."
     )
@@ -48,20 +47,30 @@ class TinyModelConfig:
 class LoraConfig:
     """Low-rank adapters by peft, in every stage that trains: warm start, reward and gold model, RL."""
 
-    rank: Annotated[int, Field(ge=1)] = setting(default=16, help="Rank of the updates.")
-    scale: Annotated[float, Field(gt=0)] = setting(
-        default=2.0, help="Factor on the updates (peft's lora_alpha / rank)."
-    )
+    rank: Count = setting(default=16, help="Rank of the updates.")
+    scale: Positive = setting(default=2.0, help="Factor on the updates (peft's lora_alpha / rank).")
     target_modules: str | Annotated[tuple[str, ...], Field(strict=False)] = setting(
         default="all-linear", help="Names of the layers that get an adapter, or all-linear."
     )
 
 
 @settings
+class LoadedModelConfig:
+    """How a model that is not trained is loaded."""
+
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = setting(
+        default="auto", help="Type of the model's weights; auto: the faster one on a CPU, else bfloat16."
+    )
+    device: Name | None = setting(default=None, help="Device of transformers; null: an accelerator where there is one.")
+    revision: Name | None = setting(default=None, help="Branch, tag or commit of the model on the hub.")
+    trust_remote_code: bool = setting(default=False, help="Run the Python code that comes with the model.")
+
+
+@settings
 class PretrainedModelConfig:
     """A causal language model from a folder or from the Hugging Face hub."""
 
-    path: Annotated[str, Field(min_length=1)]
+    path: Name
     type: Literal["pretrained"] = "pretrained"
     revision: str | None = setting(default=None, help="Branch, tag or commit on the hub.")
     dtype: Literal["float32", "bfloat16", "float16"] = setting(default="float32", help="Type of the weights in memory.")
@@ -85,36 +94,27 @@ class LaunchConfig:
     processes: Annotated[int, Field(ge=1, le=100_000)] | None = setting(
         default=None, help="Processes, one per GPU; null: as launched."
     )
-    accelerate: Annotated[str, Field(min_length=1)] | None = setting(
+    accelerate: Name | None = setting(
         default=None, help="accelerate's own settings file, for the command that is printed."
     )
-
-
-_Count = Annotated[int, Field(ge=1)]
 
 
 @settings
 class EvaluationConfig:
     """Accuracy (or mean reward) on problems kept aside: before RL, every few steps, and after."""
 
-    every: Annotated[int, Field(ge=1)] | None = setting(
-        default=20, help="Steps between evaluations in RL; null: only before and after."
-    )
-    problems: Annotated[int, Field(ge=1)] | None = setting(
-        default=256, help="At most so many problems of each set; null: all."
-    )
-    samples: _Count | dict[str, _Count] = setting(
+    every: Count | None = setting(default=20, help="Steps between evaluations in RL; null: only before and after.")
+    problems: Count | None = setting(default=256, help="At most so many problems of each set; null: all.")
+    samples: Count | dict[str, Count] = setting(
         default=1, help="Responses per problem; or set by set, 1 for those not named."
     )
-    pass_samples: _Count | dict[str, _Count] | None = setting(
+    pass_samples: Count | dict[str, Count] | None = setting(
         default=None,
         help="Responses per problem in the evaluation after RL, for pass@k; or set by set; else as samples.",
     )
-    temperature: Annotated[float, Field(ge=0)] = setting(
-        default=1.0, help="Sampling temperature; 0: the likeliest token."
-    )
-    batch_size: Annotated[int, Field(ge=1)] = setting(default=128, help="Responses generated at a time.")
-    max_new_tokens: Annotated[int, Field(ge=1)] | None = setting(
+    temperature: NotNegative = setting(default=1.0, help="Sampling temperature; 0: the likeliest token.")
+    batch_size: Count = setting(default=128, help="Responses generated at a time.")
+    max_new_tokens: Count | None = setting(
         default=None, help="Longest response in tokens; null: as in RL (grpo.max_completion_length)."
     )
 
@@ -131,13 +131,10 @@ class OutputConfig:
     """What a run folder keeps."""
 
     folder: str | None = setting(default=None, help="The run folder, unless --output names one.")
-    keep_checkpoints: Annotated[int, Field(ge=1)] | None = setting(
-        default=2, help="Complete checkpoints kept per stage; null: all."
-    )
+    keep_checkpoints: Count | None = setting(default=2, help="Complete checkpoints kept per stage; null: all.")
     rollouts: bool = setting(default=True, help="Keep every generated response with its scores.")
-    details_every: Annotated[int, Field(ge=1)] | None = setting(
-        default=10,
-        help="Generations between saved details (pairs, density, directions) for the figures; null: none.",
+    details_every: Count | None = setting(
+        default=10, help="Generations between saved details (pairs, density, directions) for the figures; null: none."
     )
 
 
@@ -151,7 +148,7 @@ class RunConfig:
     those of `reward_model` and laid over them, to tasks that keep some pairs for a gold model (`task.gold_share`).
     """
 
-    seed: Annotated[int, Field(ge=0, lt=2**31)] = setting(default=0, help="Seed of every random draw.")
+    seed: Seed = setting(default=0, help="Seed of every random draw.")
     hidden_position: HiddenPosition = setting(
         default="predicting", help="Where in a response its hidden state is read."
     )
@@ -161,10 +158,10 @@ class RunConfig:
     hidden_source: Literal["own_pass", "logprob_pass"] = setting(
         default="own_pass", help="Hidden states from a pass of their own, or from TRL's for log-probabilities."
     )
-    anchors: Annotated[str, Field(min_length=1)] | None = setting(
+    anchors: Name | None = setting(
         default=None, help="Rollouts with true rewards for the curator: a dump, or a flagged.csv with labels."
     )
-    max_prompt_length: Annotated[int, Field(ge=1)] | None = setting(
+    max_prompt_length: Count | None = setting(
         default=None,
         help="Training prompts longer than this, in tokens of the chat template, are left out and counted.",
     )

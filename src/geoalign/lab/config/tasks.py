@@ -7,9 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from geoalign.lab.config.dialogue import MOST_GENERATED, DialogueConfig
-from geoalign.lab.config.hh_rlhf import DECONTAMINATE_HELP, Decontaminate, HHRLHFConfig
-from geoalign.settings import setting, settings
+from geoalign.settings import AnyShare, Count, Name, OpenShare, Seed, setting, settings
 from geoalign.shown import brief
 
 
@@ -25,8 +23,10 @@ def _pattern_with_group(pattern: str | None) -> str | None:
     return pattern
 
 
-_Name = Annotated[str, Field(min_length=1)]
-_Names = Annotated[tuple[_Name, ...], Field(min_length=1, strict=False)]
+# Rows of a built-in task, all of which are made in memory before a run starts.
+MOST_GENERATED = 100_000
+_Rows = Annotated[int, Field(ge=1, le=MOST_GENERATED)]
+_Names = Annotated[tuple[Name, ...], Field(min_length=1, strict=False)]
 _Pattern = Annotated[str | None, AfterValidator(_pattern_with_group)]
 
 
@@ -45,25 +45,19 @@ class ArithmeticConfig:
     wording: Literal["digits", "words"] = setting(
         default="digits", help="Sums in digits, or sums and differences in words, for models that know language."
     )
-    train_problems: Annotated[int, Field(ge=1, le=MOST_GENERATED)] = setting(default=4096, help="Problems for RL.")
-    evaluation_problems: Annotated[int, Field(ge=1, le=MOST_GENERATED)] = setting(
-        default=256, help="Problems kept aside for evaluation."
-    )
+    train_problems: _Rows = setting(default=4096, help="Problems for RL.")
+    evaluation_problems: _Rows = setting(default=256, help="Problems kept aside for evaluation.")
     demonstrations: Annotated[int, Field(ge=0, le=MOST_GENERATED)] = setting(
         default=16384, help="Worked and direct solutions for the warm start; 0: no warm start."
     )
-    direct_share: Annotated[float, Field(ge=0, le=1)] = setting(
-        default=0.4, help="Share of the demonstrations that answer at once."
-    )
-    direct_noise: Annotated[float, Field(ge=0, le=1)] = setting(
+    direct_share: AnyShare = setting(default=0.4, help="Share of the demonstrations that answer at once.")
+    direct_noise: AnyShare = setting(
         default=0.8, help="Share of the direct demonstrations whose answer is off by a little."
     )
-    decimal_share: Annotated[float, Field(ge=0, le=1)] = setting(
+    decimal_share: AnyShare = setting(
         default=0.0, help="Share of the demonstrations that write the answer in another form, 81.0 for 81."
     )
-    seed: Annotated[int, Field(ge=0, lt=2**31)] | None = setting(
-        default=None, help="Seed of the generator; null: the seed of the run."
-    )
+    seed: Seed | None = setting(default=None, help="Seed of the generator; null: the seed of the run.")
 
     @model_validator(mode="after")
     def _numbers_have_words(self) -> ArithmeticConfig:
@@ -71,6 +65,12 @@ class ArithmeticConfig:
             raise ValueError(f"digits: expected at most 2 with wording = words, got {self.digits}")
         return self
 
+
+Decontaminate = Literal["report", "drop", "off"]
+DECONTAMINATE_HELP = (
+    "Duplicates in training, conflicting answers among them, and training rows that an evaluation set has: report "
+    "them, drop them, or off."
+)
 
 # Maths prompts of the paper (appendix, "Mathematics Training & Evaluation Prompt"): this, and the bare problem.
 MATH_SYSTEM_PROMPT = "Please reason step by step, and put your final answer within \\boxed{}."
@@ -83,9 +83,9 @@ class MathSetConfig:
     A field that is null is as in training where the file has that field, else recognised.
     """
 
-    path: _Name | _Names = setting(help="File or files, or hub ids, of the set.")
-    prompt_field: _Name | None = setting(default=None, help="Field of the problem.")
-    answer_field: _Name | None = setting(default=None, help="Field of the gold answer.")
+    path: Name | _Names = setting(help="File or files, or hub ids, of the set.")
+    prompt_field: Name | None = setting(default=None, help="Field of the problem.")
+    answer_field: Name | None = setting(default=None, help="Field of the gold answer.")
     answer_pattern: _Pattern = setting(
         default=None,
         help=(
@@ -104,19 +104,19 @@ class MathConfig:
     `reward_model.ground_truth`, `prompt.0.content`. A prompt is a text or a list of chat messages.
     """
 
-    train: _Name | _Names = setting(help="File or files, or hub ids, of the training problems.")
+    train: Name | _Names = setting(help="File or files, or hub ids, of the training problems.")
     type: Literal["math"] = "math"
-    evaluation: dict[str, _Name | _Names | MathSetConfig] = setting(
+    evaluation: dict[str, Name | _Names | MathSetConfig] = setting(
         default_factory=dict,
         help=(
             "Evaluation sets: name to files or hub ids, or name to path and fields where these differ. The names "
             "aime24, aime25, amc23, math500, minerva and olympiadbench are the paper's benchmarks."
         ),
     )
-    prompt_field: _Name | None = setting(
+    prompt_field: Name | None = setting(
         default=None, help="Field of the problem, taken as it stands there; null: recognised."
     )
-    answer_field: _Name | None = setting(default=None, help="Field of the gold answer; null: recognised.")
+    answer_field: Name | None = setting(default=None, help="Field of the gold answer; null: recognised.")
     answer_pattern: _Pattern = setting(
         default=None,
         help=(
@@ -124,23 +124,96 @@ class MathConfig:
             "of a field that is named."
         ),
     )
-    demonstration_field: _Name | None = setting(
+    demonstration_field: Name | None = setting(
         default=None, help="Field of a worked solution for the warm start; null: none."
     )
     system_prompt: str | None = setting(
         default=MATH_SYSTEM_PROMPT,
         help="First message of every prompt that has no system message of its own; null: none.",
     )
-    limit: Annotated[int, Field(ge=1)] | None = setting(
-        default=None, help="Use the first so many training problems; null: all."
+    limit: Count | None = setting(default=None, help="Use the first so many training problems; null: all.")
+    decontaminate: Decontaminate = setting(default="report", help=DECONTAMINATE_HELP)
+
+
+@settings
+class DialogueConfig:
+    """The built-in task of short dialogues whose reward is a learned model: requests such as `help me fix my lamp`.
+
+    Demonstrations are of mixed quality. In the preference pairs a flattering opener stands with the better response
+    more often than chance (`artifact_correlation`), so that a reward model learns to like it; the known gold utility
+    does not.
+    """
+
+    type: Literal["dialogue"] = "dialogue"
+    train_problems: _Rows = setting(default=480, help="Prompts for RL.")
+    evaluation_problems: _Rows = setting(
+        default=128, help="Prompts kept aside for evaluation; none asks what a training prompt asks."
     )
+    demonstrations: Annotated[int, Field(ge=0, le=MOST_GENERATED)] = setting(
+        default=8192, help="Responses for the warm start; 0: no warm start."
+    )
+    quality: AnyShare = setting(
+        default=0.5, help="Probability that a demonstration gets a part right; less leaves RL more to do."
+    )
+    artifact_demonstrations: AnyShare = setting(
+        default=0.2, help="Share of the demonstrations that begin with a flattering opener."
+    )
+    preference_pairs: _Rows = setting(default=6144, help="Pairs for the reward model, the held-out ones included.")
+    label_noise: AnyShare = setting(
+        default=0.05, help="Share of the pairs in which the worse response is the chosen one."
+    )
+    artifact_pairs: AnyShare = setting(
+        default=0.5, help="Share of the pairs in which one of the two responses has the opener."
+    )
+    artifact_correlation: AnyShare = setting(
+        default=0.9, help="Of those pairs, the share in which the chosen one has it; 0.5: no correlation."
+    )
+    seed: Seed | None = setting(default=None, help="Seed of the generator; null: the seed of the run.")
+
+
+@settings
+class HHRLHFConfig:
+    """Dialogues in the format of HH-RLHF: rows with `chosen` and `rejected`, texts that begin `\\n\\nHuman:`.
+
+    The chosen replies are the demonstrations, the pairs train the reward model, the prompts are for RL; each from
+    sources of its own where these are given. A source is a file (.jsonl, .jsonl.gz, .json, .parquet) or a hub id
+    `owner/name[/folder][:config][@split]`. Prompts for RL and evaluation may also be rows with a `prompt`, a list of
+    chat messages. Gold utility is unknown, unless `gold_share` has a second reward model trained: then it is its score.
+    """
+
+    train: Name | _Names = setting(help="Files or hub ids of the SFT split: pairs, whose chosen replies are imitated.")
+    type: Literal["hh_rlhf"] = "hh_rlhf"
+    pairs: Name | _Names | None = setting(
+        default=None, help="Files or hub ids of the pairs for the reward model; null: those of `train`."
+    )
+    gold_share: OpenShare | None = setting(
+        default=None,
+        help="Share of the pairs that a second reward model learns from alone, the gold model; null: there is none.",
+    )
+    held_out: OpenShare = setting(
+        default=0.1, help="Share of a reward model's pairs that are kept for its test, at most 1,024 pairs."
+    )
+    rl: Name | _Names | None = setting(
+        default=None, help="Files or hub ids whose prompts are for RL; null: those of `train`."
+    )
+    rl_prompts: Count | None = setting(
+        default=None,
+        help="Keep the last so many different prompts of `train` for RL, and the rest for SFT; null: all for both.",
+    )
+    evaluation: dict[str, Name | _Names] = setting(
+        default_factory=dict,
+        help="Evaluation sets: name to files or hub ids; their prompts alone are used. The paper: helpful, harmless.",
+    )
+    max_characters: Count | None = setting(
+        default=None, help="Leave out dialogues longer than this, prompt and reply together; null: none."
+    )
+    limit: Count | None = setting(default=None, help="Use the first so many usable rows of each source; null: all.")
     decontaminate: Decontaminate = setting(default="report", help=DECONTAMINATE_HELP)
 
     @model_validator(mode="after")
-    def _names_given(self) -> MathConfig:
-        for name in self.evaluation:
-            if not name.strip():
-                raise ValueError("evaluation: expected a name for every set, got an empty one")
+    def _one_source_of_prompts(self) -> HHRLHFConfig:
+        if self.rl is not None and self.rl_prompts is not None:
+            raise ValueError(f"rl_prompts: expected null where `rl` has the prompts for RL, got {self.rl_prompts}")
         return self
 
 

@@ -17,7 +17,6 @@ from rich.progress import Progress, TaskID
 from geoalign.errors import ConfigError, MissingExtraError
 from geoalign.lab.config.evaluate import EvaluateConfig
 from geoalign.lab.config.requests import EvaluateRequest
-from geoalign.lab.config.rewards import RewardConfig
 from geoalign.lab.evaluate.models import find_models
 from geoalign.lab.evaluation.answers import Answer, Sampling, Slot, answer
 from geoalign.lab.evaluation.responses import SavedResponse, check_response_file, write_responses
@@ -28,7 +27,6 @@ from geoalign.lab.generation.engines import Engine
 from geoalign.lab.generation.models import Described, EvaluatedModel, describe, device_and_dtype, open_engine
 from geoalign.lab.models.fastest_dtype import print_fastest_dtype
 from geoalign.lab.models.process_setup import silence_logs
-from geoalign.lab.progress import stage_progress
 from geoalign.lab.rewards.base import RewardSource, check_scored, reasons, reasons_since
 from geoalign.lab.rewards.reward_model import RewardModelScorer
 from geoalign.lab.rewards.verified import VerifiedReward
@@ -36,7 +34,7 @@ from geoalign.lab.store.columns import whole_text
 from geoalign.lab.store.evaluation import EvaluationFolder, Part, Row, messages_json, read_part, write_part
 from geoalign.lab.store.files import locked
 from geoalign.lab.store.run_folder import package_versions
-from geoalign.lab.terminal import Console, say
+from geoalign.lab.terminal import Console, say, stage_progress
 
 
 def evaluate(config: EvaluateConfig, request: EvaluateRequest, *, console: Console | None = None) -> EvaluationScores:
@@ -123,9 +121,7 @@ def _advance(progress: Progress, task: TaskID, model: str, prompted_set: Prompte
 
 
 def _verified(config: EvaluateConfig, stack: ExitStack) -> RewardSource:
-    how = config.reward
-    settings = RewardConfig(timeout=how.timeout, workers=how.workers, max_answer_length=how.max_answer_length)
-    return stack.enter_context(VerifiedReward(settings))
+    return stack.enter_context(VerifiedReward(config.reward))
 
 
 def _reward_model(config: EvaluateConfig, stack: ExitStack) -> RewardSource | None:

@@ -23,11 +23,10 @@ from geoalign.lab.config.requests import JudgeRequest
 from geoalign.lab.evaluation.responses import Key, SavedResponse, read_responses
 from geoalign.lab.http_client import BadReplyError, RefusedError
 from geoalign.lab.judge.asking import Ask, Question, ask_local, endpoint, parse_verdict
-from geoalign.lab.progress import passing_progress
 from geoalign.lab.store.evaluation import begin
 from geoalign.lab.store.files import locked
-from geoalign.lab.store.json_files import append_line, keep_lines, read_lines, write_json
-from geoalign.lab.terminal import Console, say
+from geoalign.lab.store.json_files import append_line, keep_whole_lines, read_lines, write_json
+from geoalign.lab.terminal import Console, passing_progress, say
 from geoalign.lab.text import decimals, estimate
 from geoalign.shown import listed
 
@@ -95,7 +94,7 @@ def _judged(
     config: JudgeConfig | None, pairs: Pairs, path: Path, failures: Counter[str], console: Console
 ) -> list[Judgment]:
     """The judgments in the file, and those of the other pairs, which are added to it; what fails is counted."""
-    keep_lines(path, lambda line: True)  # a kill may have cut the last one
+    keep_whole_lines(path)  # a kill may have cut the last one
     judgments = [Judgment(**line) for line in read_lines(path)]
     done = {(one.set, one.id, one.sample) for one in judgments}
     waiting = iter([(key, *pair) for key, pair in pairs.items() if key not in done])

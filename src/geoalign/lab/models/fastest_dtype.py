@@ -17,10 +17,7 @@ _CLEARLY = 1.5
 
 
 def fastest_dtype(device: str) -> str:
-    """`bfloat16` on an accelerator; on a CPU the faster of float32 and bfloat16, measured once in a process.
-
-    bfloat16 only where it is at least half as fast again as float32.
-    """
+    """`bfloat16` on an accelerator, on a CPU where it is clearly faster than float32, measured once in a process."""
     if device.partition(":")[0] != "cpu":
         return "bfloat16"
     speed = cpu_speed()

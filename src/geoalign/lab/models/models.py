@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenize
 from geoalign.errors import ConfigError, MissingExtraError
 from geoalign.lab.config.run import LoraConfig, ModelConfig, TinyModelConfig
 from geoalign.lab.store.files import beside, replace_folder
-from geoalign.lab.store.seals import mark_complete
+from geoalign.lab.store.run_folder import mark_complete
 from geoalign.pretrained import OwnCodeError, from_pretrained
 
 CODE_SETTING = "model.trust_remote_code"
@@ -90,7 +90,6 @@ def _code(config: ModelConfig) -> dict[str, Any]:
 
 
 def save(model: Any, tokenizer: Any, folder: Path) -> None:
-    """Writes model and tokenizer as `from_pretrained` reads them."""
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 
@@ -108,12 +107,8 @@ def save_complete(model: Any, tokenizer: Any, folder: Path) -> None:
 def make_tokenizer(
     alphabet: Iterable[str] | None, *, max_length: int, words: Iterable[str] = ()
 ) -> PreTrainedTokenizerFast:
-    """A tokenizer with one token per character of `alphabet`, and a chat template whose turns end in the end token.
-
-    Each of `words` is one token too, the longest first; a character outside the alphabet becomes the unknown token.
-    Without an alphabet there is one token per byte of UTF-8. The template is prefix-preserving: prompt plus reply
-    begins with the very tokens of the prompt.
-    """
+    """A tokenizer with one token per character of `alphabet` (None: per byte of UTF-8) and for each of `words`, the
+    longest first. Its chat template is prefix-preserving: prompt plus reply begins with the tokens of the prompt."""
     tokenizer = _byte_tokenizer() if alphabet is None else _character_tokenizer(sorted(set(alphabet)), words)
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
@@ -171,14 +166,10 @@ def make_tiny_model(config: TinyModelConfig, tokenizer: Any, *, seed: int) -> Qw
         return Qwen3ForCausalLM(shape)
 
 
-# Low-rank adapters by peft: put on before a stage and merged after it, so that what it makes is a plain model.
-
-
 def with_adapters(model: Any, config: LoraConfig | None, *, seed: int, kind: str = "CAUSAL_LM") -> Any:
     """The model with fresh adapters, drawn from `seed`, and its own weights frozen; the model itself for None.
 
-    An update B A starts at zero (Hu et al. 2022), so the model answers as before. Of a reward model (`kind` is peft's
-    SEQ_CLS) the new head is trained whole.
+    An update B A starts at zero (Hu et al. 2022). The new head of a reward model (`kind` SEQ_CLS) is trained whole.
     """
     if config is None:
         return model

@@ -6,13 +6,17 @@ import logging
 import os
 import random
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TypeVar
 
 import datasets
 import numpy as np
 import torch
 import transformers
+from accelerate import PartialState
+from accelerate.utils import gather_object
 from transformers import set_seed
 
 # Third-party warnings that a user can do nothing about; each by message, with its reason.
@@ -72,3 +76,38 @@ def silence_logs() -> None:
         logging.getLogger(name).setLevel(logging.ERROR)
     for message in _IGNORED:
         warnings.filterwarnings("ignore", message=f".*{message}.*")
+
+
+_Item = TypeVar("_Item")
+
+
+@dataclass(frozen=True)
+class Processes:
+    """This process's rank among `count`; one process alone is rank 0 of 1, and its barriers are none.
+
+    Only the first process writes into the run folder, which all must see: one machine, or a shared file system.
+    """
+
+    rank: int = 0
+    count: int = 1
+
+    @classmethod
+    def launched(cls) -> Processes:
+        """As the launcher's environment says (RANK, WORLD_SIZE); nothing is initialised."""
+        return cls(rank=int(os.environ.get("RANK", "0")), count=int(os.environ.get("WORLD_SIZE", "1")))
+
+    @property
+    def is_main(self) -> bool:
+        return self.rank == 0
+
+    def barrier(self) -> None:
+        if self.count > 1:
+            PartialState().wait_for_everyone()
+
+    def share(self, items: Sequence[_Item]) -> list[_Item]:
+        """Every `count`-th item from this process's rank on: the shares of all processes are all items, each once."""
+        return list(items[self.rank :: self.count])
+
+    def gather(self, items: list[_Item]) -> list[_Item]:
+        """The items of all processes in order of rank, on every process."""
+        return list(gather_object(items)) if self.count > 1 else items

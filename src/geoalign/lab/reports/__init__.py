@@ -1,6 +1,5 @@
 """Run folders to figures and a page that explains them; no torch."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 from geoalign.errors import MissingExtraError, RunFolderError
@@ -22,13 +21,9 @@ from geoalign.lab.store.run_folder import RunFolder
 __all__ = ["build_report"]
 
 
-def build_report(folder: Path, say: Callable[[str], None] = lambda note: None) -> Path:
+def build_report(folder: Path) -> Path:
     """Writes report.html and figures/ into the folder of a run, of a comparison (compare.yaml) or of an audit
-    (scores.parquet).
-
-    Args:
-        say: is given a sentence for each thing that was left out on reading; the page has all of them, too.
-    """
+    (scores.parquet)."""
     folder = Path(folder)
     if ComparisonFolder(folder).config.is_file():
         return build_comparison_report(folder)
@@ -39,4 +34,4 @@ def build_report(folder: Path, say: Callable[[str], None] = lambda note: None) -
             f"{folder}: expected a run's config.yaml, a comparison's compare.yaml or the scores.parquet of geoalign "
             "curate, got none of them"
         )
-    return build_run_report(folder, say)
+    return build_run_report(folder)

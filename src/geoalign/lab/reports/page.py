@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,20 +18,17 @@ from geoalign.lab.reports.documents import Count, Drawn, Gallery, first_middle_l
 from geoalign.lab.reports.figures.curves import evaluation_panels, policy_panels, projector_panel, reward_panel
 from geoalign.lab.reports.figures.scores import cosine_panel, density_panel, rank_curves, rank_panel
 from geoalign.lab.store.columns import Bools
-from geoalign.lab.store.logs import Evaluation
 from geoalign.lab.store.rollouts import Details, RolloutStep, read_details, read_texts
-from geoalign.lab.store.run import Run, read_run
+from geoalign.lab.store.run import Evaluation, Run, read_run
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.text import inert
 
 CONFIG_LIMIT = 20_000
 
 
-def build_run_report(run_folder: Path, say: Callable[[str], None] = lambda note: None) -> Path:
-    """Writes report.html and figures/ into a run folder, finished or not; `say` is given what was left out on
-    reading."""
+def build_run_report(run_folder: Path) -> Path:
+    """Writes report.html and figures/ into a run folder, finished or not."""
     run = read_run(run_folder)
-    notes = [inert(note) for note in run.notes]
     files = RunFolder(run.folder)
     gallery = Gallery(files.figures)
     flagged, flagged_total = flagged_rows(run)
@@ -56,10 +53,7 @@ def build_run_report(run_folder: Path, say: Callable[[str], None] = lambda note:
         flagged_total=flagged_total,
         config=inert(run.config_text, CONFIG_LIMIT),
         versions=inert(json.dumps(dict(run.versions), indent=2, ensure_ascii=False), CONFIG_LIMIT),
-        notes=notes,
     )
-    for note in notes:
-        say(note)
     return files.report
 
 

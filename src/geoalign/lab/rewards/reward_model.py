@@ -20,7 +20,7 @@ from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTok
 from transformers.models.llama import modeling_llama
 
 from geoalign.errors import ConfigError, InputError, RunFolderError
-from geoalign.lab.config.reward_model import RewardModelConfig
+from geoalign.lab.config.rewards import RewardModelConfig
 from geoalign.lab.rewards.base import dialogues
 from geoalign.pretrained import from_pretrained, own_code
 

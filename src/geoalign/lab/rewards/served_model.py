@@ -17,7 +17,7 @@ from jinja2 import TemplateError
 from pydantic import AliasChoices, BaseModel, Field
 
 from geoalign.errors import ConfigError, InputError, ServiceError
-from geoalign.lab.config.reward_model import RewardModelConfig
+from geoalign.lab.config.rewards import RewardModelConfig
 from geoalign.lab.http_client import BadReplyError, HTTPClient, RefusedError, UnreachableError, token_from
 from geoalign.lab.rewards.base import dialogues
 from geoalign.pretrained import OwnCodeError, from_pretrained

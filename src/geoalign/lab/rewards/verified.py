@@ -8,12 +8,13 @@ from typing import Any
 
 from geoalign.boxed import boxed_answer
 from geoalign.errors import InputError
-from geoalign.lab.config.rewards import RewardConfig
+from geoalign.lab.config.rewards import ScoringConfig
 from geoalign.lab.rewards.answers import quick_verdict, tidy, with_powers
 from geoalign.lab.rewards.base import response_text
 from geoalign.lab.rewards.workers import AnswerWorkers
 
 _MAX_DEPTH = 20
+MOST_CHARACTERS = 1000
 _REMEMBERED = 65536
 
 
@@ -25,15 +26,15 @@ class VerifiedReward:
     (`AnswerWorkers`). Definite verdicts are remembered.
 
     `counters` counts, since the start: responses scored, correct, without an answer (no_answer: no box, or an empty
-    one), refused (longer than `max_answer_length`, or brackets nested deeper than 20: wrong unread), timeouts, errors
+    one), refused (longer than 1,000 characters, or brackets nested deeper than 20: wrong unread), timeouts, errors
     (math-verify failed); and the comparisons that took a process (compared).
     """
 
     __name__ = "verified_answer"
     binary = True
 
-    def __init__(self, config: RewardConfig | None = None) -> None:
-        self._config = config if config is not None else RewardConfig()
+    def __init__(self, config: ScoringConfig | None = None) -> None:
+        self._config = config if config is not None else ScoringConfig()
         self._workers = AnswerWorkers(count=self._config.workers, timeout=self._config.timeout)
         self._known: dict[tuple[str, str], str] = {}
         self.counters = dict.fromkeys(
@@ -86,7 +87,7 @@ class VerifiedReward:
         equal = quick_verdict(gold, answer)
         if equal is not None:
             return "correct" if equal else "wrong"
-        too_long = max(len(answer), len(gold)) > self._config.max_answer_length
+        too_long = max(len(answer), len(gold)) > MOST_CHARACTERS
         return "refused" if too_long or max(nesting_depth(answer), nesting_depth(gold)) > _MAX_DEPTH else None
 
 

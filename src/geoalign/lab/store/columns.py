@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,6 @@ def write_table(path: Path, table: pyarrow.Table, **options: Any) -> None:
 
 
 def read_columns(path: Path, names: Sequence[str]) -> pyarrow.Table:
-    """These columns of a file."""
     try:
         return pyarrow.parquet.ParquetFile(path).read(columns=list(names)).select(list(names))
     except (pyarrow.ArrowException, OSError, KeyError) as error:
@@ -44,26 +44,18 @@ def batches(path: Path, names: Sequence[str], rows: int = 256) -> Iterator[pyarr
             yield pyarrow.Table.from_batches([batch])
 
 
-def floats(table: pyarrow.Table, name: str, path: Path, notes: list[str]) -> Floats:
-    """A column of numbers or booleans, nulls as NaN; so are infinities, which are noted."""
+def floats(table: pyarrow.Table, name: str) -> Floats:
+    """A column of numbers or booleans, nulls as NaN."""
     values: Floats = table[name].cast(pyarrow.float64()).fill_null(float("nan")).to_numpy().astype(np.float64)
-    infinite = np.isinf(values)
-    if infinite.any():
-        notes.append(f"{path.name}: {int(infinite.sum())} values of {name} are infinite and are left out")
-        values = np.where(infinite, np.nan, values)
     return values
 
 
-def ints(table: pyarrow.Table, name: str, null: int = -1) -> Ints:
-    """A column of whole numbers; `null` replaces nulls."""
-    values: Ints = table[name].cast(pyarrow.int64()).fill_null(null).to_numpy().astype(np.int64)
+def ints(table: pyarrow.Table, name: str) -> Ints:
+    """A column of whole numbers, nulls as -1."""
+    values: Ints = table[name].cast(pyarrow.int64()).fill_null(-1).to_numpy().astype(np.int64)
     return values
 
 
 def whole_text(text: str) -> str:
     """The text with U+FFFD for each half of a pair of surrogates, which neither parquet nor UTF-8 can hold."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return "".join("\ufffd" if "\ud800" <= letter <= "\udfff" else letter for letter in text)
-    return text
+    return re.sub("[\ud800-\udfff]", "\ufffd", text)

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
 from geoalign.errors import ConfigError, RunFolderError
-from geoalign.lab.config.compare import KINDS, BaseOfTables, CompareConfig
+from geoalign.lab.config.compare import KINDS, BaseOfTables, CompareConfig, Place, PlannedRun, computed
 from geoalign.lab.config.compare_loading import parse_compare_config
-from geoalign.lab.config.comparison_plan import Cell, PlannedRun, computed, settings_key
 from geoalign.lab.config.rewards import RewardConfig
+from geoalign.lab.store.columns import Bools, Floats, read_columns, write_table
 from geoalign.lab.store.files import HALF_WRITTEN, LOCK, write_atomically
-from geoalign.lab.store.json_files import finite, read_json, write_json
+from geoalign.lab.store.json_files import finite, float_or_nan, read_json, write_json
+from geoalign.lab.store.run import Evaluation, parse_evaluation
 from geoalign.lab.store.run_folder import RunFolder, check_same_settings, first_difference, package_versions
 from geoalign.settings.loading import plain_settings
 from geoalign.settings.yaml_text import dump_yaml, read_yaml
+from geoalign.shown import shown
 
 SCHEMA_VERSION = 1
 # Below the folder of results, by level and arm.
@@ -49,32 +55,27 @@ class ComparisonFolder:
         """The run folder of the warm start of a seed: `shared` for the base run's, else `shared-<seed>`."""
         return self.shared if seed == base else self.root / f"{self.shared.name}-{seed}"
 
-    def run(self, cell: Cell) -> RunFolder:
-        """The run folder of a cell."""
+    def run(self, cell: Place) -> RunFolder:
         return RunFolder(self.runs / cell.name)
 
-    def log(self, cell: Cell) -> Path:
+    def log(self, cell: Place) -> Path:
         """What a cell's process wrote to its terminal."""
         return self.runs / f"{cell.name}.log"
 
-    def attempts(self, cell: Cell) -> Path:
+    def attempts(self, cell: Place) -> Path:
         """A line for every start of a cell's process, and one for every end that it lived to see."""
         return self.runs / f"{cell.name}.attempts.jsonl"
 
-    def result(self, cell: Cell) -> Path:
-        """The compact result of a cell."""
+    def result(self, cell: Place) -> Path:
         return self.results / f"{cell.name}.json"
 
-    def beside_results(self) -> tuple[Path, ...]:
-        """The files that a folder of results alone needs beside them."""
-        return self.config, self.versions, self.table_csv
-
     def started(self) -> bool:
-        """True if a comparison was started here."""
         return self.config.is_file()
 
     def check_vacant(self, *, resume: bool) -> None:
         """Raises RunFolderError unless a comparison may start or go on here."""
+        if self.root.exists() and not self.root.is_dir():
+            raise RunFolderError(f"{self.root}: expected a folder, got a file: choose another --output")
         early = (LOCK, self.shared.name, self.shared_log.name, self.checked.name)
         others = [
             item.name
@@ -83,19 +84,15 @@ class ComparisonFolder:
             and not item.name.removeprefix(f"{self.shared.name}-").isdecimal()
             and not item.name.endswith(HALF_WRITTEN)
         ]
+        expected = f"an empty folder or that of a comparison, got one with {others[0]}:" if others else None
         if self.started():
             expected = None if resume else "a new folder, got one with a comparison: resume it with --resume, or"
             if COMPACT in others:
                 expected = f"a comparison's own folder, got one with {COMPACT}, which cannot be resumed:"
-        elif self.root.exists() and not self.root.is_dir():
-            expected = "a folder, got a file:"
-        else:
-            expected = f"an empty folder or that of a comparison, got one with {others[0]}:" if others else None
         if expected:
             raise RunFolderError(f"{self.root}: expected {expected} choose another --output")
 
     def read_config(self) -> CompareConfig:
-        """The settings that the comparison here was last run with."""
         if not self.started():
             raise RunFolderError(f"{self.root}: expected a comparison to resume, got no {self.config.name}")
         data, _ = read_yaml(self.config)
@@ -121,24 +118,13 @@ class ComparisonFolder:
         write_json(self.versions, now)
         write_atomically(self.config, dump_yaml(plain_settings(config)))
 
-    def prepared_shapes(self, settings: Mapping[str, Any] | list[dict[str, Any]]) -> dict[str, dict[str, int]]:
-        """The shapes of the runs that an earlier start has checked, by key; none unless its warm start (a list:
-        several) is complete and was made with these settings."""
-        if not self.prepared.is_file():
-            return {}
-        prepared = read_json(self.prepared)
-        return prepared["runs"] if prepared["settings"] == settings else {}
+    def prepared_shapes(self, settings: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
+        """The shapes of the runs that an earlier start has checked, by key; none unless its warm starts are complete
+        and were made with these settings."""
+        prepared = read_json(self.prepared) if self.prepared.is_file() else {}
+        return prepared["runs"] if prepared.get("settings") == settings else {}
 
-    def note_prepared(
-        self, settings: Mapping[str, Any] | list[dict[str, Any]], shapes: Mapping[str, Mapping[str, int]]
-    ) -> Mapping[str, Mapping[str, int]]:
-        """Notes that the warm start is complete, and the shapes of the checked runs; returns the latter."""
-        write_json(self.prepared, {"settings": settings, "runs": shapes})
-        self.checked.unlink(missing_ok=True)
-        return shapes
-
-    def read_result(self, cell: Cell) -> dict[str, Any] | None:
-        """The result of a cell; None where there is none yet."""
+    def read_result(self, cell: Place) -> dict[str, Any] | None:
         path = self.result(cell)
         return read_json(path) if path.is_file() else None
 
@@ -149,30 +135,22 @@ class ComparisonFolder:
             if result is None or result["status"] != "finished":
                 return False
             if result["settings_key"] != planned.key:
-                path, then = self.result(cell), result["run"]
-                check_same_settings(planned.settings, computed(then), path)
-                if result["settings_key"] != settings_key(then, warm_start_seed=planned.warm_start_seed):
-                    raise ConfigError(
-                        f"{path}: expected a result of this comparison's warm start, got one of another: "
-                        f"choose another --output"
-                    )
+                path = self.result(cell)
+                check_same_settings(planned.settings, computed(result["run"]), path)
+                expected = "expected a result of this comparison's warm start, got one of another"
+                raise ConfigError(f"{path}: {expected}: choose another --output")
         return True
 
     def check_unfinished(self, planned: PlannedRun) -> None:
-        """Makes sure that what was begun of a run can be resumed.
-
-        A run that failed with other settings is removed: it is what the settings were changed for.
-        """
+        """Makes sure that what was begun of a run can be resumed; a run that failed with other settings is removed."""
         run = self.run(planned.cell)
         if not run.started():
             return
-        then = computed(run.read_config())
-        if first_difference(planned.settings, then) is None:
-            return
-        result = self.read_result(planned.cell)
+        then, result = computed(run.read_config()), self.read_result(planned.cell)
         if result is None or result["status"] != "failed":
             check_same_settings(planned.settings, then, run.root)
-        shutil.rmtree(run.root)
+        elif first_difference(planned.settings, then) is not None:
+            shutil.rmtree(run.root)
 
     def write_result(self, planned: PlannedRun, result: Mapping[str, Any]) -> None:
         """Writes the result of a run into every cell that it fills."""
@@ -189,3 +167,119 @@ class ComparisonFolder:
             shutil.rmtree(run)
         for path in (self.log(planned.cell), self.attempts(planned.cell)):
             path.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """The rollouts of one generation, arrays [B]: score (NaN: unscored) and reward, `corrupted` None if unknown."""
+
+    score: Floats
+    reward: Floats
+    corrupted: Bools | None
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """What one arm did with one seed at one level; numbers are NaN where unknown.
+
+    Attributes:
+        finished: False where it failed; `error` then says why and the rest may be empty.
+        curator, settings: name of the curator, and its resolved settings.
+        series: quantities over `series["step"]`, NaN where absent; all of one length.
+        detection: AUROC and average precision of each score by its name, mean over the generations that hold corrupted
+            and other rewards; empty where none was corrupted.
+        replaced_precision: share of corrupted ones among the replaced.
+        base_rate: share of corrupted ones.
+        snapshots: a few generations.
+    """
+
+    arm: str
+    level: str
+    seed: int
+    finished: bool
+    error: str
+    curator: str
+    settings: Mapping[str, Any]
+    evaluations: tuple[Evaluation, ...]
+    series: Mapping[str, Floats]
+    detection: Mapping[str, tuple[float, float]]
+    replaced_precision: float
+    base_rate: float
+    snapshots: tuple[Snapshot, ...]
+    seconds: float
+    seconds_per_step: float
+    peak_memory_bytes: float
+
+    def column(self, name: str) -> Floats:
+        """A quantity over steps; all NaN where it was not recorded."""
+        steps = self.series.get("step", np.empty(0))
+        return self.series.get(name, np.full(len(steps), np.nan))
+
+
+def read_results(folder: Path) -> tuple[Cell, ...]:
+    """Every cell of the comparison in `folder`, by level, arm and seed."""
+    cells = (parse_cell(value, path) for value, path in results(folder))
+    return tuple(sorted(cells, key=lambda cell: (cell.level, cell.arm, cell.seed)))
+
+
+def parse_cell(value: Mapping[str, Any], path: Path) -> Cell:
+    """The cell of one result; one that failed may have nothing but its name."""
+    if value["schema_version"] != SCHEMA_VERSION:
+        raise RunFolderError(f"{path}: schema_version: expected {SCHEMA_VERSION}, got {shown(value['schema_version'])}")
+    finished = value["status"] == "finished"
+    detection = dict(value.get("detection") or {})
+    return Cell(
+        arm=value["arm"],
+        level=value["level"],
+        seed=value["seed"],
+        finished=finished,
+        error=str(value.get("error") or ("" if finished else "no reason was recorded")),
+        curator=value.get("curator", "unknown"),
+        settings=value.get("settings") or {},
+        evaluations=tuple(map(parse_evaluation, value.get("evaluations", ()))),
+        series={name: _floats(values) for name, values in value.get("series", {}).items() if values is not None},
+        replaced_precision=float_or_nan(detection.pop("precision_among_replaced", None)),
+        base_rate=float_or_nan(detection.pop("base_rate", None)),
+        detection={
+            name: (float_or_nan(entry.get("auroc")), float_or_nan(entry.get("auprc")))
+            for name, entry in detection.items()
+        },
+        snapshots=tuple(
+            Snapshot(
+                _floats(item["score"]),
+                _floats(item["reward"]),
+                None if item["corrupted"] is None else np.array(item["corrupted"], dtype=np.bool_),
+            )
+            for item in value.get("snapshots", ())
+        ),
+        **{name: float_or_nan(value.get(name)) for name in ("seconds", "seconds_per_step", "peak_memory_bytes")},
+    )
+
+
+def _floats(values: Sequence[float | None]) -> Floats:
+    return np.array(values, dtype=np.float64)  # None is NaN
+
+
+def results(folder: Path) -> Iterator[tuple[dict[str, Any], Path]]:
+    """The content of every result under `folder`, as its file holds it, and that file."""
+    root, compact = ComparisonFolder(folder).results, Path(folder) / COMPACT
+    if root.is_dir() and compact.is_file():
+        raise RunFolderError(f"comparison: expected results/ or {COMPACT}, got both in {folder}")
+    if root.is_dir():
+        for path in sorted(root.glob(RESULT_FILES)):
+            yield read_json(path), path
+    elif compact.is_file():
+        for text in read_columns(compact, ["result"])["result"].to_pylist():
+            yield json.loads(text), compact
+    else:
+        raise RunFolderError(f"comparison: expected a folder with results/ or {COMPACT}, got {folder}")
+
+
+def write_compact(folder: Path, path: Path, drawn: Collection[tuple[str, str]]) -> None:
+    """Writes the results under `folder` as one file; snapshots are kept of the arms `drawn`, as (level, arm)."""
+    kept = [
+        result if (result["level"], result["arm"]) in drawn else {**result, "snapshots": []}
+        for result, _ in results(folder)
+    ]
+    rows = [json.dumps(result, ensure_ascii=False) for result in kept]
+    write_table(path, pa.table({"result": rows}), compression_level=19, use_dictionary=False)

@@ -7,6 +7,7 @@ import re
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -16,19 +17,15 @@ import pyarrow
 import pyarrow.parquet
 
 from geoalign.errors import ConfigError
-from geoalign.lab.store.columns import whole_text
+from geoalign.lab.store.columns import read_columns, whole_text
 from geoalign.lab.store.files import LOCK, sync_folder, sync_tree
+from geoalign.lab.store.json_files import read_json
 
-SCORES_FILE = "scores.parquet"
-PAIRS_FILE = "pairs.parquet"
-DENSITIES_FILE = "densities.parquet"
-SUMMARY_FILE = "summary.json"
-REPORT_FILE = "report.html"
-FILTERED_FILE = "filtered.jsonl"
-STATES = "states"
+SCORES_FILE, PAIRS_FILE, DENSITIES_FILE = "scores.parquet", "pairs.parquet", "densities.parquet"
+FLAGGED_FILE, FILTERED_FILE = "flagged.csv", "filtered.jsonl"
+REPORT_FILE, SUMMARY_FILE = "report.html", "summary.json"
+FIGURES, STATES, _PARTIAL = "figures", "states", ".partial"
 # In the order in which they appear; with the summary the folder is complete.
-FIGURES, _PARTIAL = "figures", ".partial"
-FLAGGED_FILE = "flagged.csv"
 _CONTENT = (SCORES_FILE, PAIRS_FILE, DENSITIES_FILE, FLAGGED_FILE, FILTERED_FILE, FIGURES, REPORT_FILE, SUMMARY_FILE)
 _KNOWN = {*_CONTENT, STATES, LOCK, _PARTIAL}
 
@@ -37,71 +34,48 @@ _KNOWN = {*_CONTENT, STATES, LOCK, _PARTIAL}
 TEXTS = ("prompt", "response")
 
 
-def _required(name: str, kind: pyarrow.DataType) -> pyarrow.Field:
-    return pyarrow.field(name, kind, nullable=False)
+_KINDS = {"int": pyarrow.int64(), "float": pyarrow.float64(), "bool": pyarrow.bool_(), "text": pyarrow.string()}
+
+
+def _schema(*columns: tuple[str, str]) -> pyarrow.Schema:
+    """Columns by their names and type; with a `?` their values may be null."""
+    kinds = [(name, kind) for names, kind in columns for name in names.split()]
+    return pyarrow.schema([pyarrow.field(n, _KINDS[kind.rstrip("?")], nullable="?" in kind) for n, kind in kinds])
 
 
 # One row per rollout of all dumps, in the order of the input.
-SCORES = pyarrow.schema(
-    [
-        _required("index", pyarrow.int64()),  # 0, 1, ... over everything
-        _required("step", pyarrow.int64()),  # the number of the dump, or the step that the dump names
-        _required("file", pyarrow.string()),
-        _required("row", pyarrow.int64()),  # 0-based row in its file; of a list of responses, the prompt's row
-        _required("line", pyarrow.int64()),  # 1-based line in its file, or row of a parquet file
-        _required("sample", pyarrow.int64()),  # index among the responses of its prompt
-        _required("id", pyarrow.string()),
-        _required("group", pyarrow.int64()),
-        _required("prompt", pyarrow.string()),
-        _required("response", pyarrow.string()),
-        pyarrow.field("answer", pyarrow.string()),
-        pyarrow.field("reward", pyarrow.float64()),  # null: could not be scored
-        pyarrow.field("true_reward", pyarrow.float64()),
-        pyarrow.field("correct", pyarrow.bool_()),  # only where the input says so
-        _required("characters", pyarrow.int64()),
-        pyarrow.field("tokens", pyarrow.int64()),
-        pyarrow.field("truncated", pyarrow.bool_()),
-        pyarrow.field("score", pyarrow.float64()),  # null where there is none
-        _required("anomalous", pyarrow.bool_()),
-        _required("source", pyarrow.int64()),  # `index` of the row whose content is here afterwards; -1: left out
-        _required("weight", pyarrow.float64()),
-        pyarrow.field("new_reward", pyarrow.float64()),
-        pyarrow.field("advantage", pyarrow.float64()),  # the curator's own; null where it gives none
-        pyarrow.field("final_answer", pyarrow.string()),  # the answer that the response gives
-        pyarrow.field("probability_wrong", pyarrow.float64()),  # of the reward; null where none is estimated
-        pyarrow.field("denoised_reward", pyarrow.float64()),  # likewise
-        pyarrow.field("trusted", pyarrow.bool_()),  # whether a person's label is the reward
-        _required("group_size", pyarrow.int64()),
-        pyarrow.field("group_mean", pyarrow.float64()),
-        pyarrow.field("group_std", pyarrow.float64()),
-        _required("group_pairs", pyarrow.int64()),
-        _required("group_flagged", pyarrow.int64()),
-    ]
+SCORES = _schema(
+    ("index step", "int"),  # 0, 1, ... over everything; the number of the dump, or the step that the dump names
+    ("file", "text"),
+    ("row line sample", "int"),  # row from 0 (the prompt's), line from 1 (or row of a parquet file), response from 0
+    ("id", "text"),
+    ("group", "int"),
+    ("prompt response", "text"),
+    ("answer", "text?"),
+    ("reward true_reward", "float?"),  # null: could not be scored; not known
+    ("correct", "bool?"),  # only where the input says so
+    ("characters", "int"),
+    ("tokens", "int?"),
+    ("truncated", "bool?"),
+    ("score", "float?"),
+    ("anomalous", "bool"),
+    ("source", "int"),  # `index` of the row whose content is here afterwards; -1: left out
+    ("weight", "float"),
+    ("new_reward advantage", "float?"),  # the advantage is the curator's own
+    ("final_answer", "text?"),  # that the response gives
+    ("probability_wrong denoised_reward", "float?"),
+    ("trusted", "bool?"),  # whether a person's label is the reward
+    ("group_size", "int"),
+    ("group_mean group_std", "float?"),
+    ("group_pairs group_flagged", "int"),
 )
 
-# The pairs of the groups with a flagged rollout, and of others up to a number per step that `summary.json` states.
-PAIRS = pyarrow.schema(
-    [
-        _required("step", pyarrow.int64()),
-        _required("group", pyarrow.int64()),
-        _required("better", pyarrow.int64()),  # `index` of the rollout with the higher reward
-        _required("worse", pyarrow.int64()),
-        _required("deviation", pyarrow.float64()),
-        _required("raw_cosine", pyarrow.float64()),
-        _required("projected_cosine", pyarrow.float64()),
-    ]
-)
+# The pairs of the groups with a flagged rollout, and of others up to a number per step that `summary.json` states;
+# `better` and `worse` are each an `index`.
+PAIRS = _schema(("step group better worse", "int"), ("deviation raw_cosine projected_cosine", "float"))
 
-# The density of each step's scores on its grid.
-DENSITIES = pyarrow.schema(
-    [
-        _required("step", pyarrow.int64()),
-        _required("score", pyarrow.float64()),
-        _required("density", pyarrow.float64()),
-        pyarrow.field("threshold", pyarrow.float64()),  # the lowest anomalous score; null: none
-        _required("peak", pyarrow.float64()),
-    ]
-)
+# The density of each step's scores on its grid; `threshold` is the lowest anomalous score.
+DENSITIES = _schema(("step", "int"), ("score density", "float"), ("threshold", "float?"), ("peak", "float"))
 
 
 def scores_schema(redacted: bool) -> pyarrow.Schema:
@@ -110,13 +84,8 @@ def scores_schema(redacted: bool) -> pyarrow.Schema:
 
 
 class CuratedFolder:
-    """Paths of one output folder.
-
-    Attributes:
-        root: the folder.
-        staging: where files are written before they are whole.
-        states: the cache of computed hidden states; it outlives a stop, and a later call.
-    """
+    """Paths of one output folder; files are written in `staging` before they are whole; `states`, the cache of hidden
+    states, outlives a stop and a later call."""
 
     def __init__(self, root: Path) -> None:
         self.root = Path(root)
@@ -143,7 +112,6 @@ class CuratedFolder:
             )
 
     def start(self) -> None:
-        """Makes an empty folder for what is written."""
         self.discard()
         self.staging.mkdir(parents=True)
 
@@ -164,7 +132,6 @@ class CuratedFolder:
         sync_folder(self.root)
 
     def discard(self) -> None:
-        """Removes what was written so far."""
         shutil.rmtree(self.root / _PARTIAL, ignore_errors=True)
 
 
@@ -185,13 +152,9 @@ _LABELS = (LABEL, "note")
 
 
 class CurationTables:
-    """Writes the tables into a folder; a table without rows has no file, except the scores.
+    """Writes the tables into a folder, where they are whole after the `with` block; one without rows has no file.
 
     `flagged.csv` is UTF-8 with a byte-order mark, by which spreadsheets know it; no cell of it is ever a formula.
-
-    Args:
-        folder: where; files there are not to be looked at before the end of the `with` block.
-        redact: leave prompts, responses and answers out.
     """
 
     def __init__(self, folder: Path, *, redact: bool) -> None:
@@ -211,12 +174,8 @@ class CurationTables:
         self._open.close()
 
     def add_scores(self, frame: pandas.DataFrame) -> None:
-        """Writes the rollouts of one file, and those flagged among them, the most suspicious of each step first.
-
-        Args:
-            frame: the columns of SCORES, and for `flagged.csv` the `line` in the file and the `replacement` text;
-                missing values are None or NaN.
-        """
+        """Writes the rollouts of one file, the columns of SCORES, and those flagged among them (with the text of their
+        `replacement`), the most suspicious of each step first."""
         whole = frame.assign(answer=None, final_answer=None) if self._redact else frame
         schema = scores_schema(self._redact)
         table = pyarrow.Table.from_pandas(whole, schema=schema, preserve_index=False)
@@ -234,11 +193,9 @@ class CurationTables:
         cells.to_csv(self._flagged, header=False, index=False, lineterminator="\r\n")
 
     def add_pairs(self, columns: Mapping[str, Any]) -> None:
-        """Writes pairs, the columns of PAIRS."""
         self._write(PAIRS_FILE, pyarrow.table(columns, schema=PAIRS))
 
     def add_density(self, columns: Mapping[str, Any]) -> None:
-        """Writes the density of a step's scores, the columns of DENSITIES."""
         self._write(DENSITIES_FILE, pyarrow.table(columns, schema=DENSITIES))
 
     def _write(self, name: str, table: pyarrow.Table) -> None:
@@ -249,11 +206,8 @@ class CurationTables:
 
 
 def safe(text: str) -> str:
-    """A text as a cell that no spreadsheet takes for a formula, without control characters, of bounded length.
-
-    What could be read as a formula begins with an apostrophe; control characters become U+FFFD; of a text longer than
-    32,000 characters the end of the cell says that it is cut.
-    """
+    """A text as a cell that no spreadsheet takes for a formula (such a one begins with an apostrophe), control
+    characters as U+FFFD, cut to 32,000 characters."""
     if len(text) > LONGEST:
         text = f"{text[:LONGEST]} ... ({len(text):,} characters)"
     clean = _CONTROL.sub("\ufffd", whole_text(text).replace("\r\n", "\n").replace("\r", "\n"))
@@ -269,3 +223,59 @@ def restored(cell: str) -> str | None:
 
 def _risky(text: str) -> bool:
     return text.lstrip().startswith(_FORMULA) or text[:1] in ("\t", "\n")
+
+
+# Truth values and numbers that may lack: NaN where they do.
+_NUMBERS = (
+    "reward", "true_reward", "correct", "truncated", "tokens", "score", "weight", "new_reward", "probability_wrong",
+    "denoised_reward",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Inspection:
+    """A folder of `geoalign audit`.
+
+    Attributes:
+        scored: the columns of SCORES but for the texts, in the order of the input. `group` counts the groups of all
+            steps by first appearance, `group_id` is the table's own; `correct` and `truncated` are 1, 0 or NaN.
+        pairs, densities: the columns of PAIRS and DENSITIES; None for curators that have none.
+    """
+
+    folder: Path
+    scored: pandas.DataFrame
+    pairs: pandas.DataFrame | None
+    densities: pandas.DataFrame | None
+    redacted: bool
+    summary: Mapping[str, Any]
+
+    @property
+    def curator(self) -> Mapping[str, Any]:
+        curator: Mapping[str, Any] = self.summary["curator"]
+        return curator
+
+
+def read_inspection(folder: Path) -> Inspection:
+    """Reads the tables and the summary; prompts and responses stay in their file."""
+    folder = Path(folder)
+    path = folder / SCORES_FILE
+    scored = read_columns(path, [name for name in SCORES.names if name not in TEXTS]).to_pandas()
+    redacted = not set(TEXTS) & set(pyarrow.parquet.read_schema(path).names)
+    scored = scored.astype(dict.fromkeys(_NUMBERS, "float64")).assign(
+        group=scored.groupby(["step", "group"], sort=False).ngroup(), group_id=scored["group"]
+    )
+    return Inspection(
+        folder=folder,
+        scored=scored,
+        pairs=_table(folder / PAIRS_FILE, PAIRS),
+        densities=_table(folder / DENSITIES_FILE, DENSITIES),
+        redacted=redacted,
+        summary=read_json(folder / SUMMARY_FILE),
+    )
+
+
+def _table(path: Path, schema: pyarrow.Schema) -> pandas.DataFrame | None:
+    if not path.is_file():
+        return None
+    table: pandas.DataFrame = read_columns(path, schema.names).to_pandas()
+    return table

@@ -25,28 +25,16 @@ SETTINGS = "settings.json"
 _COUNTS = b"geoalign.counts"
 
 SCHEMA = pa.schema(
-    [
-        ("model", pa.string()),
-        ("set", pa.string()),
-        ("id", pa.string()),
-        ("sample", pa.int32()),
-        ("prompt", pa.string()),
-        ("response", pa.string()),
-        ("answer", pa.string()),
-        ("reward", pa.float64()),
-        ("correct", pa.bool_()),
-        ("tokens", pa.int32()),
-        ("prompt_tokens", pa.int32()),
-        ("truncated", pa.bool_()),
-    ]
-)
+    {
+        **dict.fromkeys(("model", "set", "id"), pa.string()), "sample": pa.int32(),
+        **dict.fromkeys(("prompt", "response", "answer"), pa.string()), "reward": pa.float64(), "correct": pa.bool_(),
+        "tokens": pa.int32(), "prompt_tokens": pa.int32(), "truncated": pa.bool_(),
+    }
+)  # fmt: skip
 
 
 def begin(root: Path, identity: Mapping[str, Any], *, kind: str, resume: bool = True) -> None:
-    """Makes a folder that of an evaluation or a judging (`kind`), or checks that it is of this one.
-
-    `settings.json` holds what its content depends on, key by key.
-    """
+    """Makes a folder that of an evaluation or judging (`kind`), or checks that it is of this one (`settings.json`)."""
     settings = root / SETTINGS
     if not settings.is_file():
         # A kill while the settings were being written leaves their temporary file.
@@ -69,15 +57,9 @@ def begin(root: Path, identity: Mapping[str, Any], *, kind: str, resume: bool = 
 
 @dataclass(frozen=True)
 class Row:
-    """One response.
+    """One response, its prompt the chat messages as JSON; a reward that is NaN could not be scored, None: is not.
 
-    Attributes:
-        prompt: its chat messages as JSON.
-        answer: the gold answer; of a dialogue whatever its file has, possibly nothing.
-        reward: of the answer's verification or of the reward model; NaN: could not be scored; None: not scored.
-        correct: whether the answer is right; None in dialogues.
-        tokens: length of the response, with its end.
-        truncated: it reached the limit without an end.
+    `answer` is the gold one (of a dialogue whatever its file has); `correct` is None in dialogues.
     """
 
     model: str
@@ -108,14 +90,12 @@ def messages_json(prompt: Sequence[Mapping[str, str]]) -> str:
 
 
 def write_part(path: Path, part: Part) -> None:
-    """Writes a parquet file, atomically."""
     columns = {name: [getattr(row, name) for row in part.rows] for name in SCHEMA.names}
     table = pa.table(columns, schema=SCHEMA.with_metadata({_COUNTS: json.dumps(dict(part.counts)).encode()}))
     write_table(path, table)
 
 
 def read_part(path: Path) -> Part:
-    """Reads a part back."""
     table = pq.ParquetFile(path).read()
     return Part(tuple(Row(**row) for row in table.to_pylist()), json.loads(table.schema.metadata[_COUNTS]))
 
@@ -129,14 +109,11 @@ class EvaluationFolder:
         self.result, self.figures = root / "results.json", root / "figures"
 
     def part(self, model: str, name: str, number: int) -> Path:
-        """The file of one part of a model's rows on a set."""
         return self.rows / model / name / f"part-{number:05d}.parquet"
 
     def begin(self, identity: Mapping[str, Any], *, resume: bool) -> None:
-        """Makes the folder that of an evaluation, or checks that it is of this one."""
         begin(self.root, {"schema_version": SCHEMA_VERSION, **identity}, kind="evaluation", resume=resume)
 
     def write_result(self, identity: Mapping[str, Any], versions: Mapping[str, str], scores: Mapping[str, Any]) -> None:
-        """Writes the result, beside what it depends on."""
         schema = {"schema_version": SCHEMA_VERSION}
         write_json(self.result, {**schema, "settings": {**schema, **identity}, "versions": versions, **scores})

@@ -28,7 +28,7 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     half = beside(path)
     data = content.encode("utf-8") if isinstance(content, str) else content
-    with named(path), half.open("wb") as file:
+    with half.open("wb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
@@ -38,21 +38,10 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 
 def append(path: Path, text: str) -> None:
     """Appends to a file in one write, to the disk."""
-    with named(path), path.open("ab") as file:
+    with path.open("ab") as file:
         file.write(text.encode("utf-8"))
         file.flush()
         os.fsync(file.fileno())
-
-
-@contextmanager
-def named(path: Path) -> Iterator[None]:
-    """Gives the system's errors of reading and writing, such as that of a full disk, the name of their file."""
-    try:
-        yield
-    except OSError as error:
-        if error.filename is None and error.strerror is not None:
-            error.filename = str(path)
-        raise
 
 
 def sync_folder(folder: Path) -> None:
@@ -65,10 +54,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def replace_folder(written: Path, path: Path) -> None:
-    """Renames a folder that is completely written: `path` exists only if complete.
-
-    Every file goes to the disk first. An older folder at `path` is removed.
-    """
+    """Renames a folder that is completely written, on the disk too; an older one at `path` is removed."""
     sync_tree(written)
     if path.exists():
         shutil.rmtree(path)

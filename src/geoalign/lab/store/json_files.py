@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,6 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
 
 
 def json_text(value: Mapping[str, Any]) -> str:
-    """What `write_json` writes."""
     text = json.dumps(finite(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     # Only lone surrogates (of a file's name, say) fail to encode; Python's backslash form of one is its JSON escape.
     return text.encode("utf-8", errors="backslashreplace").decode("utf-8")
@@ -47,39 +46,24 @@ def append_lines(path: Path, values: Iterable[Mapping[str, Any]]) -> None:
     append(path, "".join(json.dumps(finite(value), ensure_ascii=False, allow_nan=False) + "\n" for value in values))
 
 
-def keep_lines(path: Path, keep: Callable[[dict[str, Any]], bool]) -> None:
-    """Cuts a file of lines down to those that `keep` accepts (and to whole lines); atomic, nothing if absent."""
-    if not path.is_file():
-        return
-    kept = [line for line in read_lines(path) if keep(line)]
-    write_atomically(path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in kept))
+def keep_whole_lines(path: Path) -> None:
+    """Cuts the broken last line, a kill's work, off a file of lines; nothing if absent."""
+    if path.is_file():
+        whole, end, _ = path.read_bytes().rpartition(b"\n")
+        write_atomically(path, whole + end)
 
 
-def read_lines(path: Path, notes: list[str] | None = None) -> list[dict[str, Any]]:
-    """The objects of a file of lines that this package wrote; none where it is absent.
-
-    A broken last line, a kill's work, is left out; `notes` takes what is left out or not there.
-    """
-    notes = [] if notes is None else notes
-    if not path.is_file():
-        notes.append(f"{path.name} is not there (yet)")
-        return []
-    lines = [line for line in path.read_bytes().split(b"\n") if line.strip()]
-    if not lines:
-        notes.append(f"{path.name} is empty")
-    values = []
-    for number, line in enumerate(lines, start=1):
-        try:
-            values.append(json.loads(line))
-        except ValueError:
-            if number < len(lines):
-                raise
-            notes.append(f"{path.name}: the last line is incomplete and is left out")
-    return values
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """The objects of a file of lines that this package wrote, without a broken last one, a kill's work; none where it
+    is absent."""
+    lines = [line for line in path.read_bytes().split(b"\n") if line.strip()] if path.is_file() else []
+    try:
+        return [json.loads(line) for line in lines]
+    except ValueError:
+        return [json.loads(line) for line in lines[:-1]]
 
 
 def read_text(path: Path) -> str:
-    """The text of a file."""
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -90,19 +74,17 @@ def read_text(path: Path) -> str:
 def read_yaml(path: Path) -> tuple[dict[str, Any], str]:
     """A file of settings that this package has written, and its text."""
     text = read_text(path)
-    return _mapping(path, lambda text: parse_yaml(text, str(path))[0], text), text
+    return parse_yaml(text, str(path))[0], text
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A file that holds one JSON object."""
-    return _mapping(path, json.loads, read_text(path))
-
-
-def _mapping(path: Path, parse: Callable[[str], Any], text: str) -> dict[str, Any]:
     try:
-        value, got = parse(text), ""
+        value: dict[str, Any] = json.loads(read_text(path))
     except ValueError as error:
-        value, got = None, brief(error, 120)
-    if not isinstance(value, dict):
-        raise RunFolderError(f"{path}: expected a mapping, got {got or type(value).__name__}")
+        raise RunFolderError(f"{path}: expected JSON, got {brief(error, 120)}") from error
     return value
+
+
+def float_or_nan(value: Any) -> float:
+    """A number as JSON holds it, null as NaN."""
+    return math.nan if value is None else float(value)

@@ -15,9 +15,8 @@ from safetensors import safe_open
 
 from geoalign.lab.store.columns import Bools, Floats, Ints, floats, ints, read_columns, write_table
 from geoalign.lab.store.files import write_atomically
-from geoalign.lab.store.json_files import finite
+from geoalign.lab.store.json_files import finite, float_or_nan
 from geoalign.lab.store.run_folder import ROLLOUTS, step_files
-from geoalign.lab.store.values import float_or_nan
 
 ROLLOUT_SCHEMA = pyarrow.schema(
     {
@@ -35,21 +34,13 @@ _TEXTS = ("prompt", "response")
 
 @dataclass(frozen=True, eq=False)
 class RolloutStep:
-    """The rollouts of one step, texts left in the file. All arrays are [B] in the order of the file.
+    """The rollouts of one step in the order of the file, all arrays [B]; prompts and responses stay there.
 
     Attributes:
-        step: the step.
-        path: the parquet file; `read_texts` gets prompts and responses from it.
-        row: global row in the generation batch.
-        group: group id.
-        reward: reward as the curator saw it; NaN where the row could not be scored.
-        true_reward: reward before corruption; NaN where not known.
+        reward: as the curator saw it; NaN where the row could not be scored.
+        true_reward: before corruption; NaN where not known.
         flipped: True where the reward was corrupted; meaningful only where `flip_known`.
-        flip_known: True where the file says whether the reward was corrupted.
-        score: the curator's suspicion; NaN where unscored.
-        anomalous: what the curator flagged.
         source: row whose content is there; -1 where it is left out.
-        weight: factor on the advantage.
     """
 
     step: int
@@ -92,21 +83,12 @@ class Density:
 
 @dataclass(frozen=True, eq=False)
 class Details:
-    """What one call's geometry looked like.
-
-    `winner`, `loser`, `raw_cosine` and `projected_cosine` are [P], one per pair; `raw_plane` and `projected_plane` are
-    [S, 2], row i being pair `plane_pairs[i]`: cosine to the prototype, widest spread across it.
-    """
+    """What one call's geometry looked like: cosines to the prototype [P], one per pair, and the scores' density."""
 
     step: int
-    winner: Ints
-    loser: Ints
     raw_cosine: Floats
     projected_cosine: Floats
     density: Density | None
-    plane_pairs: Ints
-    raw_plane: Floats
-    projected_plane: Floats
 
 
 def write_rollouts(path: Path, columns: Mapping[str, Any]) -> None:
@@ -121,31 +103,25 @@ def write_details(path: Path, arrays: Mapping[str, Any], density: Mapping[str, f
     write_atomically(path, safetensors.numpy.save(dict(arrays), metadata=metadata))
 
 
-def read_rollouts(folder: Path, notes: list[str] | None = None) -> Iterator[RolloutStep]:
-    """The rollouts of a run by rising step, one file at a time; values that are left out are noted."""
+def read_rollouts(folder: Path) -> Iterator[RolloutStep]:
+    """The rollouts of a run by rising step, one file at a time."""
     for step, path in step_files(folder, ROLLOUTS):
-        yield _rollout_step(step, path, [] if notes is None else notes)
-
-
-def _rollout_step(step: int, path: Path, notes: list[str]) -> RolloutStep:
-    table = read_columns(path, _NUMBERS)
-    columns = {name: floats(table, name, path, notes) for name in _FLOATS}
-    reward, true_reward, corrupted = columns["reward"], columns["true_reward"], columns["corrupted"]
-    derived = ~np.isnan(true_reward) & ~np.isnan(reward)
-    return RolloutStep(
-        step=step,
-        path=path,
-        row=ints(table, "row"),
-        group=ints(table, "group"),
-        reward=reward,
-        true_reward=true_reward,
-        flipped=np.where(np.isnan(corrupted), derived & (true_reward != reward), corrupted == 1),
-        flip_known=derived | ~np.isnan(corrupted),
-        score=columns["score"],
-        anomalous=columns["anomalous"] == 1,
-        source=ints(table, "source"),
-        weight=columns["weight"],
-    )
+        table = read_columns(path, _NUMBERS)
+        numbers = {name: floats(table, name) for name in _FLOATS}
+        corrupted, anomalous = numbers.pop("corrupted"), numbers.pop("anomalous") == 1
+        derived = ~np.isnan(numbers["true_reward"]) & ~np.isnan(numbers["reward"])
+        differs = derived & (numbers["true_reward"] != numbers["reward"])
+        yield RolloutStep(
+            step=step,
+            path=path,
+            flipped=np.where(np.isnan(corrupted), differs, corrupted == 1),
+            flip_known=derived | ~np.isnan(corrupted),
+            anomalous=anomalous,
+            row=ints(table, "row"),
+            group=ints(table, "group"),
+            source=ints(table, "source"),
+            **numbers,
+        )
 
 
 def read_texts(rollouts: RolloutStep, rows: Iterable[int]) -> dict[int, tuple[str, str]]:
@@ -157,22 +133,12 @@ def read_texts(rollouts: RolloutStep, rows: Iterable[int]) -> dict[int, tuple[st
 
 
 def read_details(path: Path) -> Details:
-    """Reads one details file."""
     with safe_open(path, framework="numpy") as file:
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
+        tensors = {name: file.get_tensor(name).astype(np.float64) for name in file.keys()}  # noqa: SIM118 - no mapping
         numbers = json.loads((file.metadata() or {}).get("density", "null"))
     density = None
     if numbers is not None:
-        density = Density(
-            grid=tensors["density.grid"].astype(np.float64),
-            density=tensors["density.density"].astype(np.float64),
-            **{name: float_or_nan(numbers[name]) for name in ("peak", "mode", "alpha", "threshold")},
-        )
-    return Details(
-        step=int(path.stem.removeprefix("step-")),
-        density=density,
-        **{name: tensors[f"pairs.{name}"].astype(np.int64) for name in ("winner", "loser")},
-        **{name: tensors[f"pairs.{name}"].astype(np.float64) for name in ("raw_cosine", "projected_cosine")},
-        plane_pairs=tensors["plane_pairs"].astype(np.int64),
-        **{name: tensors[name].astype(np.float64) for name in ("raw_plane", "projected_plane")},
-    )
+        numbers = {name: float_or_nan(value) for name, value in numbers.items()}
+        density = Density(tensors["density.grid"], tensors["density.density"], **numbers)
+    cosines = (tensors["pairs.raw_cosine"], tensors["pairs.projected_cosine"])
+    return Details(int(path.stem.removeprefix("step-")), *cosines, density)

@@ -9,15 +9,16 @@ from __future__ import annotations
 import platform
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import geoalign
 from geoalign.errors import ConfigError, RunFolderError
-from geoalign.lab.config.layers import flat
-from geoalign.lab.store.files import HALF_WRITTEN, LOCK, write_atomically
+from geoalign.lab.config.loading import flat
+from geoalign.lab.store.files import HALF_WRITTEN, LOCK, sync_tree, write_atomically
 from geoalign.lab.store.json_files import read_json, read_yaml, write_json
 from geoalign.settings.yaml_text import dump_yaml
 
@@ -37,11 +38,7 @@ _PACKAGES = ("torch", "transformers", "trl", "accelerate", "datasets", "numpy", 
 
 
 class RunFolder:
-    """Paths and atomic writes of one run folder (schema version 1).
-
-    `warm_started` is the model that RL starts from, `reward_model` the learned reward and `gold_model` the learned gold
-    utility where the task has one.
-    """
+    """Paths and atomic writes of one run folder (schema version 1); models there are complete if they exist."""
 
     def __init__(self, root: Path) -> None:
         self.root = Path(root)
@@ -55,9 +52,6 @@ class RunFolder:
         self.rollouts = self.root / "rollouts"
         self.details = self.root / "details"
         self.checkpoints = self.root / "checkpoints"
-        self.sft_checkpoints = self.checkpoints / "sft"
-        self.reward_model_checkpoints = self.checkpoints / "reward_model_training"
-        self.gold_model_checkpoints = self.checkpoints / "gold_model_training"
         self.rl_checkpoints = self.checkpoints / "rl"
         # Models: each is complete if it exists.
         self.warm_started = self.checkpoints / "warm_start"
@@ -74,7 +68,6 @@ class RunFolder:
         )
 
     def started(self) -> bool:
-        """True if a run has written its settings and versions here."""
         return self.versions.is_file() and self.config.is_file()
 
     def finished(self) -> bool:
@@ -101,23 +94,19 @@ class RunFolder:
         write_atomically(self.config, dump_yaml(dict(config)))
 
     def read_versions(self) -> dict[str, Any]:
-        """The content of `versions.json`."""
         versions = read_json(self.versions)
         if (schema := versions["schema_version"]) != SCHEMA_VERSION:
             raise RunFolderError(f"{self.versions}: schema_version: expected {SCHEMA_VERSION}, got {schema!r}")
         return versions
 
     def read_config(self) -> dict[str, Any]:
-        """The resolved settings of the run as plain data."""
         data, _ = read_yaml(self.config)
         return data
 
     def rollouts_of(self, step: int) -> Path:
-        """`rollouts/step-000012.parquet`."""
         return self.rollouts / f"step-{step:06d}.parquet"
 
     def details_of(self, step: int) -> Path:
-        """`details/step-000012.safetensors`."""
         return self.details / f"step-{step:06d}.safetensors"
 
     def drop_steps(self, first: int) -> None:
@@ -175,3 +164,122 @@ def first_difference(now: Mapping[str, Any], then: Mapping[str, Any]) -> tuple[s
             shown = ["nothing" if value is _ABSENT else repr(value) for value in (new, old)]
             return key, shown[0], shown[1]
     return None
+
+
+MARK = "COMPLETE.json"
+CHECKPOINT = "checkpoint-"
+_TRAINER_STATE = "trainer_state.json"
+
+
+def mark_complete(folder: Path, *, step: int = 0, run: Mapping[str, Any] | None = None) -> None:
+    """Brings every file of a folder to the disk, then writes its mark; `run` is how far the run was then (`Moment`)."""
+    sync_tree(folder)
+    write_json(folder / MARK, {"step": step, "geoalign": geoalign.__version__, "run": run or {}})
+
+
+def checkpoint_path(folder: Path, step: int) -> Path:
+    return folder / f"{CHECKPOINT}{step}"
+
+
+def checkpoint_step(checkpoint: Path) -> int:
+    return int(checkpoint.name.removeprefix(CHECKPOINT))
+
+
+def is_checkpoint(path: Path) -> bool:
+    return path.name.startswith(CHECKPOINT) and path.name.removeprefix(CHECKPOINT).isdigit()
+
+
+def is_last(checkpoint: Path) -> bool:
+    """True if a checkpoint was written after a stage's last update.
+
+    transformers makes one update more when it resumes from such a checkpoint: there is nothing to resume.
+    """
+    state = read_json(checkpoint / _TRAINER_STATE)
+    return bool(state["global_step"] >= state["max_steps"])
+
+
+def complete_checkpoints(folder: Path) -> list[Path]:
+    """The complete checkpoints of a stage, oldest first."""
+    paths = [path for path in folder.glob(f"{CHECKPOINT}*") if is_checkpoint(path) and (path / MARK).is_file()]
+    return sorted(paths, key=checkpoint_step)
+
+
+def latest_complete(folder: Path) -> Path | None:
+    """The newest complete checkpoint of a stage; None where there is none. Incomplete ones are removed."""
+    for path in [*folder.glob(f"{CHECKPOINT}*")]:
+        if is_checkpoint(path) and not (path / MARK).is_file():
+            remove_checkpoint(path)
+    return next(reversed(complete_checkpoints(folder)), None)
+
+
+def prune(folder: Path, keep: int) -> None:
+    for path in complete_checkpoints(folder)[:-keep]:
+        remove_checkpoint(path)
+
+
+def remove_checkpoint(path: Path) -> None:
+    """Removes a checkpoint; the mark goes first, so half of one never counts."""
+    (path / MARK).unlink(missing_ok=True)
+    if path.is_symlink():
+        path.unlink()
+    else:
+        shutil.rmtree(path)
+
+
+# In the order in which a run passes through them.
+STAGES = ("sft", "reward_model", "gold_model", "rl", "done")
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A run after `step` updates of a stage, with so many bytes in its two logs, which only grow."""
+
+    stage: str
+    step: int
+    metrics: int = 0
+    evaluation: int = 0
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        return STAGES.index(self.stage), self.step
+
+
+def next_stage(folder: RunFolder, learned: Sequence[str]) -> str:
+    """The stage that follows once the warm start is there: the first of the stages `learned`, which make a reward model
+    and a gold model in folders of their names, whose model is not there yet; after them RL."""
+    return next((name for name in learned if not (folder.checkpoints / name).is_dir()), "rl")
+
+
+def made_models(folder: RunFolder) -> dict[str, Path]:
+    """The model that each stage makes; each is complete if it exists."""
+    models = (folder.warm_started, folder.reward_model, folder.gold_model, folder.final)
+    return dict(zip(STAGES, models, strict=False))
+
+
+def stage_checkpoints(folder: RunFolder) -> dict[str, Path]:
+    """Where each stage's checkpoints are, in the order of the stages."""
+    names = ("sft", "reward_model_training", "gold_model_training", "rl")
+    return {stage: folder.checkpoints / name for stage, name in zip(STAGES, names, strict=False)}
+
+
+def records_of(folder: RunFolder, stage: str) -> Callable[[int], dict[str, Any]]:
+    """What `CompleteCheckpoints` notes in the marks of a stage's checkpoints."""
+    return lambda step: asdict(Moment(stage, step, _bytes(folder.metrics), _bytes(folder.evaluation)))
+
+
+def note_records(folder: RunFolder, stage: str, step: int) -> None:
+    """Writes `records.json`: what has come since the last checkpoint, such as an evaluation, counts from now on."""
+    write_json(folder.records, records_of(folder, stage)(step))
+
+
+def last_moment(folder: RunFolder) -> tuple[Moment, Path | None]:
+    """The newest moment of a run, and the file that notes it; None for the start."""
+    found = [(Moment(**read_json(folder.records)), folder.records)] if folder.records.is_file() else []
+    for checkpoints in stage_checkpoints(folder).values():
+        marks = [path / MARK for path in complete_checkpoints(checkpoints)[-1:]]
+        found += [(Moment(**read_json(mark)["run"]), mark) for mark in marks]
+    return max(found, key=lambda moment: moment[0].rank, default=(Moment("sft", 0), None))
+
+
+def _bytes(path: Path) -> int:
+    return path.stat().st_size if path.is_file() else 0

@@ -1,9 +1,7 @@
 """Tasks: problems with gold answers, and demonstrations for the warm start."""
 
 from geoalign.errors import ConfigError
-from geoalign.lab.config.dialogue import DialogueConfig
-from geoalign.lab.config.hh_rlhf import HHRLHFConfig
-from geoalign.lab.config.tasks import ArithmeticConfig, MathConfig
+from geoalign.lab.config.tasks import ArithmeticConfig, DialogueConfig, HHRLHFConfig, MathConfig
 from geoalign.lab.tasks.arithmetic import ArithmeticTask, WordSumsTask
 from geoalign.lab.tasks.base import Demonstration, PreferencePair, Problem, Task
 from geoalign.lab.tasks.dialogue import DialogueTask

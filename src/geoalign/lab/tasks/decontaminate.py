@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 
-from geoalign.lab.config.hh_rlhf import Decontaminate
+from geoalign.lab.config.tasks import Decontaminate
 from geoalign.lab.tasks.base import Problem
 from geoalign.lab.tasks.chat import Messages
 

@@ -10,7 +10,7 @@ from itertools import pairwise
 from random import Random
 
 from geoalign.errors import ConfigError
-from geoalign.lab.config.dialogue import DialogueConfig
+from geoalign.lab.config.tasks import DialogueConfig
 from geoalign.lab.tasks.base import Demonstration, PreferencePair, Problem, Task
 
 # Each action with its steps in order. No word is in two lists: a word alone says what it is.

@@ -19,7 +19,7 @@ from transformers.integrations import get_reporting_integration_callbacks
 from trl import GRPOConfig, RewardConfig, SFTConfig
 
 from geoalign.errors import ConfigError
-from geoalign.lab.models.processes import Processes
+from geoalign.lab.models.process_setup import Processes
 from geoalign.settings.loading import check_keys
 from geoalign.settings.locations import NOWHERE, Locations
 from geoalign.shown import brief, shown

@@ -19,12 +19,12 @@ from geoalign.errors import ConfigError, GeoAlignError, InputError
 from geoalign.lab.config.run import PretrainedModelConfig, RunConfig
 from geoalign.lab.dumps.labels import read_anchors
 from geoalign.lab.models.models import CODE_SETTING, initial_tokenizer
-from geoalign.lab.models.processes import Processes
+from geoalign.lab.models.process_setup import Processes
 from geoalign.lab.rewards.corruption import check_corruption
 from geoalign.lab.rewards.function import load_function
 from geoalign.lab.rewards.reward_model import check_ready_model
 from geoalign.lab.rewards.verified import VerifiedReward
-from geoalign.lab.store.run_folder import RunFolder
+from geoalign.lab.store.run_folder import RunFolder, stage_checkpoints
 from geoalign.lab.tasks import make_task
 from geoalign.lab.tasks.base import Demonstration, Problem, Task
 from geoalign.lab.tasks.chat import rendered, token_ids
@@ -101,10 +101,11 @@ def make_plan(
                 f"TRL takes options, got {shown(given)}"
             )
     options = partial(trainer_options, seed=config.seed, locations=locations, bf16=bf16)
-    learned = options("reward_model", config.reward_model, folder=folder.reward_model_checkpoints)
-    gold = options("gold_model", {**config.reward_model, **config.gold_model}, folder=folder.gold_model_checkpoints)
+    places = stage_checkpoints(folder)
+    learned = options("reward_model", config.reward_model, folder=places["reward_model"])
+    gold = options("gold_model", {**config.reward_model, **config.gold_model}, folder=places["gold_model"])
     grpo = options("grpo", config.grpo, folder=folder.rl_checkpoints)
-    sft = None if config.sft is None else options("sft", config.sft, folder=folder.sft_checkpoints)
+    sft = None if config.sft is None else options("sft", config.sft, folder=places["sft"])
     task = task or make_task(config.task, seed=config.seed)
     for line in task.notes():  # reads the task's files, so that what is wrong with them shows now
         console.print(line, markup=False)

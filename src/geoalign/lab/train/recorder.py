@@ -80,10 +80,9 @@ def placement(curation: Curation, rows: int) -> tuple[list[int], list[float]]:
 
 
 def _detail_arrays(details: CurationDetails) -> tuple[dict[str, Any], dict[str, float] | None]:
-    """Pairs, density and plane coordinates as arrays, and the numbers of the density."""
+    """Pairs and density as arrays, and the numbers of the density."""
     pairs, density = details.pairs, details.density
     tensors = {f"pairs.{item.name}": getattr(pairs, item.name) for item in fields(pairs)}
-    tensors |= {name: getattr(details, name) for name in ("plane_pairs", "raw_plane", "projected_plane")}
     numbers = None
     if density is not None:
         tensors |= {"density.grid": density.grid, "density.density": density.density}

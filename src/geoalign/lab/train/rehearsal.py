@@ -17,10 +17,10 @@ from rich.text import Text
 
 from geoalign.curators.geoalign import GeoAlignConfig
 from geoalign.errors import ConfigError, GeoAlignError
-from geoalign.lab.config.reward_model import RewardModelConfig
+from geoalign.lab.config.rewards import RewardModelConfig
 from geoalign.lab.config.run import LaunchConfig, RunConfig, TinyModelConfig
 from geoalign.lab.models.models import initial_tokenizer
-from geoalign.lab.models.processes import Processes
+from geoalign.lab.models.process_setup import Processes
 from geoalign.lab.store.json_files import read_json, read_lines
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.tasks import make_task

@@ -20,14 +20,23 @@ from geoalign.errors import ConfigError, RunFolderError
 from geoalign.lab.config.loading import parse_run_config
 from geoalign.lab.config.run import RunConfig, TinyModelConfig
 from geoalign.lab.models.fastest_dtype import fastest_dtype, print_fastest_dtype
-from geoalign.lab.models.process_setup import make_repeatable, silence_logs, use_one_device
-from geoalign.lab.models.processes import Processes
+from geoalign.lab.models.process_setup import Processes, make_repeatable, silence_logs, use_one_device
 from geoalign.lab.reports import build_report
 from geoalign.lab.store.files import HALF_WRITTEN, LOCK, beside, locked, replace_folder
 from geoalign.lab.store.json_files import read_json, write_json
-from geoalign.lab.store.records import STAGES, last_moment, made_models, next_stage, note_records, stage_checkpoints
-from geoalign.lab.store.run_folder import RunFolder, check_same_settings, first_difference
-from geoalign.lab.store.seals import MARK, latest_complete
+from geoalign.lab.store.run_folder import (
+    MARK,
+    STAGES,
+    RunFolder,
+    check_same_settings,
+    first_difference,
+    last_moment,
+    latest_complete,
+    made_models,
+    next_stage,
+    note_records,
+    stage_checkpoints,
+)
 from geoalign.lab.terminal import Console, say
 from geoalign.lab.train.plan import Plan, make_plan
 from geoalign.lab.train.rewards import reward_source

@@ -188,9 +188,6 @@ def _snapshot(step, scoring, rate):
     return {
         "step": step,
         "score": [float(row) if scoring and row >= 2 else None for row in rows],
-        "mean_score": [row / 7 if scoring and row >= 2 else None for row in rows],
-        "pair_count": [7 if row >= 2 else 0 for row in rows],
         "reward": [float(row % 2) for row in rows],
         "corrupted": [bool(rate) and row in (19, 39) for row in rows],
-        "anomalous": [scoring and row == 39 for row in rows],
     }

@@ -7,8 +7,7 @@ import pytest
 
 from geoalign.lab.analysis.comparison.analysis import analyse, differing, reference, table_as_json, variants
 from geoalign.lab.analysis.statistics import holm, paired_difference
-from geoalign.lab.store.comparison import ComparisonFolder
-from geoalign.lab.store.comparison_results import read_results
+from geoalign.lab.store.comparison import ComparisonFolder, read_results
 
 ARMS = {"grpo": 0.5, "geoalign": 0.6, "pair_count": 0.5, "random": 0.5, "par": 0.4, "oracle": 0.7, "clean": 0.75}
 

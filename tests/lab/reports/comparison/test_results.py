@@ -5,7 +5,7 @@ import json
 import pytest
 
 from geoalign.errors import RunFolderError
-from geoalign.lab.store.comparison_results import parse_cell, read_results
+from geoalign.lab.store.comparison import parse_cell, read_results
 from geoalign.lab.store.json_files import read_json as read_object
 
 

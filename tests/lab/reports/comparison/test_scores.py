@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from geoalign.lab.analysis.comparison.scores import by_generation, evaluation_series, final_score, pass_at_k
-from geoalign.lab.store.comparison_results import Cell
-from geoalign.lab.store.logs import Evaluation
+from geoalign.lab.store.comparison import Cell
+from geoalign.lab.store.run import Evaluation
 
 NAN = math.nan
 EMPTY = Cell(
-    arm="a", level="b", seed=0, finished=True, error="", curator="grpo", settings={}, run={}, evaluations=(), series={},
+    arm="a", level="b", seed=0, finished=True, error="", curator="grpo", settings={}, evaluations=(), series={},
     detection={}, replaced_precision=NAN, base_rate=NAN, snapshots=(), seconds=NAN,
     seconds_per_step=NAN, peak_memory_bytes=NAN,
 )  # fmt: skip

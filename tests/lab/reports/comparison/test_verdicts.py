@@ -16,8 +16,7 @@ from geoalign.lab.analysis.comparison.verdicts import (
 from geoalign.lab.analysis.detection import Detection
 from geoalign.lab.analysis.statistics import Interval, PairedDifference
 from geoalign.lab.config.compare import CompareConfig
-from geoalign.lab.store.comparison import ComparisonFolder
-from geoalign.lab.store.comparison_results import read_results
+from geoalign.lab.store.comparison import ComparisonFolder, read_results
 
 NAN = math.nan
 PLAN = CompareConfig(arms={})

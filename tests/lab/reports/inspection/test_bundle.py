@@ -10,7 +10,7 @@ import pytest
 
 from geoalign.lab.reports.inspection import bundle as module
 from geoalign.lab.reports.inspection.bundle import bundle
-from geoalign.lab.store.inspection import read_inspection
+from geoalign.lab.store.curation import read_inspection
 
 
 def opened(piece):

@@ -6,7 +6,7 @@ import pytest
 
 from geoalign.lab.analysis.audited import audited_consensus
 from geoalign.lab.reports.inspection.page import counts, facts, repeated, skipped, steps_of
-from geoalign.lab.store.inspection import read_inspection
+from geoalign.lab.store.curation import read_inspection
 
 
 def named(items):

@@ -42,9 +42,8 @@ from geoalign.lab.analysis.statistics import (
     seed_interval,
 )
 from geoalign.lab.config.compare import METRICS, CompareConfig
-from geoalign.lab.config.layers import flat
-from geoalign.lab.store.comparison import ComparisonFolder
-from geoalign.lab.store.comparison_results import Cell, read_results
+from geoalign.lab.config.loading import flat
+from geoalign.lab.store.comparison import Cell, ComparisonFolder, read_results
 from geoalign.lab.store.json_files import finite
 
 
@@ -201,7 +200,7 @@ def _measure(numbers: _Numbers, name: str | int, arm: str, plan: CompareConfig) 
 
 
 def _detection(cells: Sequence[Cell]) -> Detection | None:
-    units = {cell.seed: {name: (found.auroc, found.auprc) for name, found in cell.detection.items()} for cell in cells}
+    units = {cell.seed: dict(cell.detection) for cell in cells}
     return detection(
         units,
         precision=_share(cell.replaced_precision for cell in cells),

@@ -11,9 +11,8 @@ import numpy as np
 from geoalign.lab.analysis.comparison.table import Curve
 from geoalign.lab.analysis.statistics import known
 from geoalign.lab.store.columns import Floats, Ints
-from geoalign.lab.store.comparison_results import Cell
-from geoalign.lab.store.logs import Evaluation
-from geoalign.lab.store.run import Series
+from geoalign.lab.store.comparison import Cell
+from geoalign.lab.store.run import Evaluation, Series
 
 BEFORE = "before_rl"
 

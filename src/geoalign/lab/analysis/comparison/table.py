@@ -10,7 +10,7 @@ from typing import Any
 from geoalign.lab.analysis.detection import SCORES, Detection
 from geoalign.lab.analysis.statistics import Interval, PairedDifference
 from geoalign.lab.store.columns import Floats, Ints
-from geoalign.lab.store.comparison_results import Cell
+from geoalign.lab.store.comparison import Cell
 
 PRIMARY, EXPLORATORY, HEADROOM, BOUND = "primary", "exploratory", "headroom", "bound"
 

@@ -13,7 +13,7 @@ from geoalign.lab.analysis.statistics import mean
 from geoalign.lab.config.compare import METRICS, CompareConfig
 from geoalign.lab.reports.figures.curves import ACCURACIES, POLICY, PROJECTOR, accuracies_panel
 from geoalign.lab.reports.figures.style import Line, Look, Panel, band, interval_line, line_panel
-from geoalign.lab.store.comparison_results import Cell
+from geoalign.lab.store.comparison import Cell
 from geoalign.lab.text import inert, label
 
 # More bands than these hide one another: further arms get further pictures, each with the baseline.

@@ -27,8 +27,7 @@ from geoalign.lab.reports.comparison.scores import (
     robustness_panels,
 )
 from geoalign.lab.reports.documents import Drawn, Gallery, write_page
-from geoalign.lab.store.comparison import COMPACT, ComparisonFolder
-from geoalign.lab.store.comparison_results import Cell, write_compact
+from geoalign.lab.store.comparison import COMPACT, Cell, ComparisonFolder, write_compact
 from geoalign.lab.store.json_files import read_text
 from geoalign.lab.text import inert
 
@@ -155,7 +154,8 @@ def compact_comparison(folder: Path, into: Path) -> Path:
     into.mkdir(exist_ok=True)
     if into.resolve() == folder.resolve() or ComparisonFolder(into).results.exists():
         raise RunFolderError(f"{into}: expected a folder without results, got one with results of a comparison")
-    for path in ComparisonFolder(folder).beside_results():
+    beside = ComparisonFolder(folder)
+    for path in (beside.config, beside.versions, beside.table_csv):
         if path.is_file():
             shutil.copyfile(path, into / path.name)
     write_compact(folder, into / COMPACT, arms)

@@ -14,7 +14,7 @@ from geoalign.lab.config.compare import METRICS, CompareConfig
 from geoalign.lab.reports.comparison.curves import numbered, palette, portions, slug
 from geoalign.lab.reports.figures.scores import RankCurve, rank_curve, rank_panel
 from geoalign.lab.reports.figures.style import Panel, interval_line, interval_panel, line_panel
-from geoalign.lab.store.comparison_results import Cell, Snapshot
+from geoalign.lab.store.comparison import Cell, Snapshot
 from geoalign.lab.text import estimate, inert, label, short, signed
 
 

@@ -11,9 +11,8 @@ import numpy as np
 from geoalign.lab.analysis.statistics import ema, mean, wilson_interval
 from geoalign.lab.reports.figures.style import SMOOTHED, SMOOTHED_FROM, Line, Look, Panel, line_panel, smoothed
 from geoalign.lab.store.columns import Floats
-from geoalign.lab.store.logs import Evaluation
 from geoalign.lab.store.rollouts import RolloutStep
-from geoalign.lab.store.run import Run, Series
+from geoalign.lab.store.run import Evaluation, Run, Series
 from geoalign.lab.text import inert, label
 
 _REWARDS = {

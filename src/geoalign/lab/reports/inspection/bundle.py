@@ -17,8 +17,7 @@ import numpy as np
 import pandas
 
 from geoalign.lab.store.columns import Bools, Floats, Ints, batches
-from geoalign.lab.store.curation import SCORES_FILE, TEXTS
-from geoalign.lab.store.inspection import Inspection
+from geoalign.lab.store.curation import SCORES_FILE, TEXTS, Inspection
 
 # A piece opens within a frame or two; larger ones compress hardly better.
 PIECE_CHARACTERS = 400_000

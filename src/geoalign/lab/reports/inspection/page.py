@@ -16,10 +16,9 @@ from geoalign.lab.analysis.audited import audited_consensus, audited_verifier
 from geoalign.lab.reports.documents import Count, Drawn, Gallery, first_middle_last, inline, write_page
 from geoalign.lab.reports.figures.scores import cosine_panel, density_panel, flag_panels, rank_curves, rank_panel
 from geoalign.lab.reports.inspection.bundle import bundle
-from geoalign.lab.store.curation import FIGURES, REPORT_FILE
-from geoalign.lab.store.inspection import Inspection, read_inspection
+from geoalign.lab.store.curation import FIGURES, REPORT_FILE, Inspection, read_inspection
+from geoalign.lab.store.json_files import float_or_nan
 from geoalign.lab.store.rollouts import Density, RolloutStep
-from geoalign.lab.store.values import number
 from geoalign.lab.text import inert
 
 ASSETS = Path(__file__).parent / "assets"
@@ -101,7 +100,7 @@ def _densities(inspection: Inspection, steps: Sequence[RolloutStep]) -> list[Dra
     table = inspection.densities
     if table is None or not len(table):
         return ["No density was drawn: this curator has none, or there were too few scores, or all of them were equal."]
-    alpha = number(inspection.curator.get("alpha"))
+    alpha = float_or_nan(inspection.curator.get("alpha"))
     rollouts = {step.step: step for step in steps}
     panels: list[Drawn] = []
     for step in first_middle_last(np.unique(table["step"]).tolist()):
@@ -112,7 +111,7 @@ def _densities(inspection: Inspection, steps: Sequence[RolloutStep]) -> list[Dra
             density=heights,
             peak=float(rows["peak"].iloc[0]),
             mode=float(grid[np.argmax(heights)]),
-            alpha=float("nan") if alpha is None else alpha,
+            alpha=alpha,
             threshold=float(rows["threshold"].iloc[0]),
         )
         panels.append(density_panel(step, density, rollouts.get(step)))

@@ -15,12 +15,11 @@ from geoalign.lab.evaluation.scores import evaluation_values
 from geoalign.lab.generation.engines import Engine, TrainerEngine, TransformersEngine
 from geoalign.lab.models.models import load_saved
 from geoalign.lab.models.process_setup import undisturbed
-from geoalign.lab.progress import stage_progress
 from geoalign.lab.rewards.base import RewardSource
 from geoalign.lab.store.json_files import append_lines, read_lines, write_json
-from geoalign.lab.store.records import note_records
-from geoalign.lab.store.run_folder import RunFolder
+from geoalign.lab.store.run_folder import RunFolder, note_records
 from geoalign.lab.tasks.base import Problem
+from geoalign.lab.terminal import stage_progress
 from geoalign.lab.train.plan import Plan
 from geoalign.lab.train.rewards import REFERENCE_REWARDS, open_reward_model, reference_rewards
 

@@ -16,7 +16,7 @@ from geoalign.lab.generation.engines import TrainerEngine, TransformersEngine, e
 from geoalign.lab.generation.shared_prompts import sharing_prompts
 from geoalign.lab.models.models import load_checkpoint, load_saved, merged, with_adapters
 from geoalign.lab.rewards.base import RewardSource
-from geoalign.lab.store.seals import is_last, latest_complete
+from geoalign.lab.store.run_folder import is_last, latest_complete
 from geoalign.lab.train.plan import Plan
 from geoalign.lab.train.recorder import Recorder
 from geoalign.lab.train.rewards import CountedReward, observed_reward, rollout_fields

@@ -18,7 +18,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from trl import RewardTrainer, SFTTrainer
 
 from geoalign.errors import ConfigError
-from geoalign.lab.config.reward_model import RewardHeadConfig
+from geoalign.lab.config.rewards import RewardHeadConfig
 from geoalign.lab.evaluation.scores import hold_out_prompts, pair_accuracy
 from geoalign.lab.models.models import (
     CODE_SETTING,
@@ -32,9 +32,16 @@ from geoalign.lab.models.models import (
 from geoalign.lab.rewards.reward_model import mark_mean, mean_reply_states, reply_start
 from geoalign.lab.store.files import beside, replace_folder
 from geoalign.lab.store.json_files import append_line, write_json
-from geoalign.lab.store.records import next_stage, note_records, stage_checkpoints
-from geoalign.lab.store.run_folder import ACCURACY_FILE
-from geoalign.lab.store.seals import checkpoint_step, is_last, latest_complete, mark_complete
+from geoalign.lab.store.run_folder import (
+    ACCURACY_FILE,
+    checkpoint_step,
+    is_last,
+    latest_complete,
+    mark_complete,
+    next_stage,
+    note_records,
+    stage_checkpoints,
+)
 from geoalign.lab.tasks.base import PreferencePair
 from geoalign.lab.train.plan import Plan, short_enough
 from geoalign.lab.train.rewards import open_reward_model
@@ -61,7 +68,7 @@ def warm_start_stage(plan: Plan) -> None:
         return
     plan.processes.barrier()  # all have looked before one writes
     model, tokenizer = initial_model(settings, alphabet=plan.task.alphabet(), words=plan.task.words(), seed=seed)
-    resume_from = latest_complete(folder.sft_checkpoints)
+    resume_from = latest_complete(stage_checkpoints(folder)["sft"])
     if resume_from is not None and is_last(resume_from):
         model, tokenizer = load_checkpoint(resume_from, settings, model, tokenizer)
     elif plan.sft is not None and (rows := _demonstrations(plan, tokenizer)):
@@ -72,7 +79,7 @@ def warm_start_stage(plan: Plan) -> None:
                 args=plan.sft,
                 train_dataset=Dataset.from_list(rows),
                 processing_class=tokenizer,
-                callbacks=stage_callbacks(plan, "sft", folder.sft_checkpoints, bar),
+                callbacks=stage_callbacks(plan, "sft", stage_checkpoints(folder)["sft"], bar),
             )
             run_trainer(trainer, resume_from)
         model = merged(model)

@@ -14,12 +14,10 @@ from typing import TYPE_CHECKING, Any
 from transformers import PrinterCallback, TrainerCallback
 
 from geoalign.lab.models.models import save_complete
-from geoalign.lab.models.processes import Processes
-from geoalign.lab.progress import stage_progress
+from geoalign.lab.models.process_setup import Processes
 from geoalign.lab.store.json_files import append_line
-from geoalign.lab.store.records import note_records, records_of
-from geoalign.lab.store.seals import checkpoint_path, mark_complete, prune
-from geoalign.lab.terminal import Console
+from geoalign.lab.store.run_folder import checkpoint_path, mark_complete, note_records, prune, records_of
+from geoalign.lab.terminal import Console, stage_progress
 from geoalign.lab.train.plan import Plan
 
 _Base: Any = object

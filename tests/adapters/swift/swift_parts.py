@@ -10,25 +10,11 @@ from swift.pipelines import rlhf_main
 from swift.rewards import orms
 from swift.rlhf_trainers.grpo_trainer import GRPOTrainer
 from swift.trainers import TrainerFactory
-from trl_parts import model, tokenizer
+from trl_parts import digits, gaps, length, model, tokenizer
 
 from geoalign.adapters.swift import GeoAlignGRPOTrainer, install
 
 OWN = dict(TrainerFactory.TRAINER_MAPPING)
-
-
-def digits(completions, **columns):
-    """Share of digits: graded, and different from rollout to rollout."""
-    return [sum(ch.isdigit() for ch in text) / max(len(text), 1) for text in completions]
-
-
-def length(completions, **columns):
-    return [float(len(text)) for text in completions]
-
-
-def gaps(completions, **columns):
-    """None for some of the rows."""
-    return [None if "1" in text else value for text, value in zip(completions, digits(completions), strict=True)]
 
 
 def broken(completions, **columns):
@@ -77,9 +63,7 @@ class Curated(Recorded, GeoAlignGRPOTrainer):
 def prepare(folder: Path) -> Path:
     """A tiny model and its data."""
     model().save_pretrained(folder / "model")
-    words = tokenizer()
-    words.chat_template = None
-    words.save_pretrained(folder / "model")
+    tokenizer(None).save_pretrained(folder / "model")
     rows = [{"messages": [{"role": "user", "content": f"{i}+{i + 1}="}], "gold": str(i)} for i in range(32)]
     (folder / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return folder

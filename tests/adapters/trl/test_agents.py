@@ -9,21 +9,18 @@ from packaging.version import Version
 from trl import GRPOTrainer
 from trl_parts import (
     SHORT,
-    Recording,
     Scripted,
-    by_hand,
     curated_batch,
     curation,
     data,
     digits,
-    drop_last_of_group,
     same_weights,
     tokenizer,
     trainer,
     weights_of,
 )
 
-from geoalign.adapters.trl.states import RowTokens, StatePlace, mean_logprobs
+from geoalign.adapters.trl.states import RowTokens, StatePlace
 from geoalign.hidden.tap import backbone_of
 
 # TRL 1.16.0 needs jmespath for transformers before 5.13 only, 1.8.0 always (grpo_trainer.py, `__init__`).
@@ -162,19 +159,6 @@ def test_a_replaced_row_takes_its_donors_masks(tmp_path, environments):
     assert (len(set(before["prompt_mask"].sum(1).tolist())) > 1) == environments
 
 
-def test_dropped_rows(tmp_path):
-    made = agent(tmp_path, Scripted(drop_last_of_group), cls=Recording)
-    batch = curated_batch(made)
-    kept = torch.tensor([True, True, True, False] * 2)
-    tokens = (batch["tool_mask"] * batch["completion_mask"]).sum(1)
-    assert ((tokens > 0) == kept).all()
-    assert int(batch["num_items_in_batch"]) == int(tokens.sum())
-    # `lengths` are the tokens that the policy wrote, as in TRL's own logs.
-    assert made.steps[0].lengths[kept].tolist() == tokens[kept].tolist()
-    rewards = made.steps[0].rollouts.rewards[kept]
-    torch.testing.assert_close(batch["advantages"][kept], by_hand(rewards, size=3), atol=1e-5, rtol=1e-5)
-
-
 # `told` gives, after a prompt of two tokens in columns 0 and 1:
 #   row 0: columns 2..6, the policy's are 2 and 5: final 5, predicting 4, mean of 2 and 5
 #   row 1: columns 2..4, all the policy's:         final 4, predicting 3, mean of 2, 3 and 4
@@ -240,9 +224,3 @@ def test_a_row_in_which_the_policy_wrote_nothing(tmp_path):
     assert seen.lengths[1] == 0
     assert int((batch["completion_mask"] * batch["tool_mask"])[1].sum()) == 0
     assert made._metrics["train"]["geoalign/rows_without_policy_token"] == [1.0]
-
-
-def test_mean_log_probabilities_by_hand():
-    per_token = torch.tensor([[-1.0, -2.0, -4.0, -8.0]])
-    # (-1 - 4) / 2 = -2.5; the fourth column is padding.
-    assert mean_logprobs(per_token, RowTokens([[1]], [[2, 3, 4]], [[1, 0, 1]])).tolist() == [-2.5]

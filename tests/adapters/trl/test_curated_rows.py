@@ -14,9 +14,7 @@ from trl_parts import (
     curation,
     data,
     digits,
-    drop_last_of_group,
     entering,
-    gaps,
     length,
     model,
     second_half_from_first,
@@ -64,16 +62,6 @@ def test_replaced_rows_enter_the_loss(tmp_path, changes, passes):
         expected += expected_rows(step, by_hand(step.rollouts.rewards[step.curation.source])) * passes
     assert close(made.entered) == close(expected)
     assert "+" in made.steps[0].prompts[0]
-
-
-@pytest.mark.parametrize("scale", ["batch", "none"])
-def test_other_scales(tmp_path, scale):
-    batch, step, made = batch_of(tmp_path, second_half_from_first, scale_rewards=scale)
-    rewards = step.rollouts.rewards[step.curation.source].view(-1, 4)
-    advantages = (rewards - rewards.mean(1, keepdim=True)).view(-1)
-    if scale == "batch":
-        advantages = advantages / (rewards.std() + 1e-4)
-    assert close(entering(made, batch)) == close(expected_rows(step, advantages))
 
 
 def test_weights_multiply_the_advantages(tmp_path):
@@ -126,17 +114,6 @@ def test_everything_dropped_trains_nothing(tmp_path, loss):
     assert made.state.log_history[0]["loss"] == made.state.log_history[0]["grad_norm"] == 0
 
 
-def test_drop_together_with_each_aggregation(tmp_path):
-    batches = {}
-    for how in ("sum_then_normalize", "normalize_then_sum"):
-        options = {"reward": [digits, length], "multi_objective_aggregation": how}
-        batches[how] = batch_of(tmp_path, drop_last_of_group, **options)[0]["advantages"]
-        assert batches[how][[3, 7]].tolist() == [0, 0]
-    # With normalize_then_sum the kept rows of the batch are brought to mean 0.
-    assert batches["normalize_then_sum"].sum() == pytest.approx(0, abs=1e-5)
-    assert not torch.equal(*batches.values())
-
-
 def test_old_and_reference_log_probabilities_travel_with_their_row(tmp_path):
     model().save_pretrained(tmp_path / "model")
     options = {"beta": 0.1, "num_iterations": 2, "model_init_kwargs": {"dtype": "float32"}}
@@ -161,14 +138,3 @@ def test_truncated_rows_are_no_donors_and_stay_hidden(tmp_path):
     ends = ["</s>" in text for text in made._tokenizer.batch_decode(batch["completion_ids"])]
     assert (batch["completion_mask"].sum(1) > 0).tolist() == ends == fit[source].tolist()
     assert int(batch["num_items_in_batch"]) == int(batch["completion_mask"].sum())
-
-
-def test_unscorable_rows_have_no_advantage(tmp_path):
-    batch, step, _ = batch_of(tmp_path, curation, reward=gaps, per_device_train_batch_size=32)
-    for rewards, advantages in zip(step.rollouts.rewards.view(-1, 4), batch["advantages"].view(-1, 4), strict=True):
-        scored = ~rewards.isnan()
-        assert (advantages[~scored] == 0).all()
-        if scored.sum() > 1:
-            expected = by_hand(rewards[scored], size=int(scored.sum()))
-            torch.testing.assert_close(advantages[scored], expected, atol=1e-5, rtol=1e-5)
-    assert step.rollouts.rewards.isnan().any()

@@ -35,6 +35,9 @@ MADE |= {
     "gfpo by token": lambda: CURATORS["gfpo"](by="token_efficiency"),
     "mc_grpo of three": lambda: Chain([PODS(m=3), CURATORS["mc_grpo"]()]),
     "seed_grpo by state": lambda: SeedGRPO(clusters="hidden", threshold=0.9),
+    **{
+        f"geoalign {how}": lambda how=how: GeoAlign(strategy=how, **SMALL) for how in ("drop", "zero_weight", "amplify")
+    },
     "geoalign then cppo": lambda: Chain([GeoAlign(**SMALL), CPPO()]),
 }
 

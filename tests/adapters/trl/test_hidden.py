@@ -14,6 +14,8 @@ from geoalign.hidden import HIDDEN_POSITIONS, answer_starts, extract_states
 
 DIGITS = set(tokenizer().convert_tokens_to_ids(list("0123456789")))
 LAYERS = [1.0, 0]
+TAPPED = {"hidden_source": "logprob_pass"}
+VIRTUAL = PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=2)
 
 
 @pytest.fixture(autouse=True)
@@ -127,22 +129,11 @@ def test_dropout_is_off_for_the_states_and_back_on_afterwards(tmp_path):
     ("extra", "policy", "changes", "error", "words"),
     [
         ({"hidden_layer": 2}, model, {}, InputError, "hidden_layer: expected at most 1, the model's depth, got 2"),
-        (
-            {},
-            lambda: get_peft_model(model(), PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=2)),
-            {},
-            UnsupportedError,
-            "prompt learning",
-        ),
+        ({}, lambda: get_peft_model(model(), VIRTUAL), {}, UnsupportedError, "prompt learning"),
         # TRL's pass cannot serve.
-        ({"hidden_source": "logprob_pass"}, lambda: model(dropout=0.1), {}, UnsupportedError, "dropout"),
-        *(
-            ({"hidden_source": "logprob_pass"}, model, changes, UnsupportedError, words)
-            for changes, words in (
-                ({"num_iterations": 1}, "no old log-probabilities"),
-                ({"mask_truncated_completions": True}, "mask_truncated_completions"),
-            )
-        ),
+        (TAPPED, lambda: model(dropout=0.1), {}, UnsupportedError, "dropout"),
+        (TAPPED, model, {"num_iterations": 1}, UnsupportedError, "no old log-probabilities"),
+        (TAPPED, model, {"mask_truncated_completions": True}, UnsupportedError, "mask_truncated_completions"),
     ],
 )
 def test_what_cannot_serve_is_refused_before_the_first_step(tmp_path, extra, policy, changes, error, words):

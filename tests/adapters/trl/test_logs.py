@@ -11,7 +11,6 @@ from trl_parts import (
     Scripted,
     best_of_group,
     by_hand,
-    curated_batch,
     curation,
     data,
     digits,
@@ -120,20 +119,8 @@ def test_observer_is_told_everything(tmp_path):
     torch.testing.assert_close(step.rollouts.rewards, torch.tensor(digits(step.responses)))
 
 
-def test_what_nobody_needs_is_neither_computed_nor_asked_for(tmp_path):
-    made = trainer(tmp_path, Scripted(best_of_group))
-    curated_batch(made)
-    assert made._metrics["train"]["geoalign/seconds"]
-    assert not [name for name in made._metrics["train"] if name.endswith(("hidden_seconds", "logprob_seconds"))]
-
-
 def score(completions, **columns):
     return [0.0] * len(completions)
-
-
-def test_a_reward_function_named_as_a_column_is_refused(tmp_path):
-    with pytest.raises(UnsupportedError, match="'score'"):
-        trainer(tmp_path, Scripted(curation), reward=score)
 
 
 @pytest.mark.parametrize(
@@ -149,3 +136,5 @@ def test_a_reward_function_named_as_a_column_is_refused(tmp_path):
 def test_bad_arguments_are_named(tmp_path, curator, extra, words):
     with pytest.raises(ConfigError, match=words):
         trainer(tmp_path, curator, extra=extra)
+    with pytest.raises(UnsupportedError, match="'score'"):  # a column of the completions table
+        trainer(tmp_path, Scripted(curation), reward=score)

@@ -105,10 +105,3 @@ def test_sharded_weights(tmp_path, stage, fsdp, message):
     made.accelerator, made.is_deepspeed_enabled, made.is_fsdp_enabled = plugin, True, fsdp
     with nullcontext() if message is None else pytest.raises(UnsupportedError, match=message):
         check(made)
-
-
-def test_sources_across_groups(tmp_path):
-    source = torch.tensor([4, 1, 2, 3, 4, 5, 6, 7])
-    made = trainer(tmp_path, Scripted(lambda rollouts: curation(rollouts, source=source)))
-    with pytest.raises(UnsupportedError, match="across groups: slot 0"):
-        curated_batch(made)

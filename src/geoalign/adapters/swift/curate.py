@@ -7,13 +7,14 @@ from copy import deepcopy
 from typing import Any
 
 import torch
+from accelerate.utils import gather_object
 from swift.rlhf_trainers.utils import encode_sample
 from torch import Tensor, nn
 
 from geoalign.adapters.failures import guarded_call, warn_of_failure
 from geoalign.adapters.swift.refusals import check_batch
 from geoalign.adapters.trl.advantages import scaled_advantages, total_rewards
-from geoalign.adapters.trl.round import LOSS_SCALE, TrainerRound, gather_list, table_columns
+from geoalign.adapters.trl.round import LOSS_SCALE, TrainerRound, table_columns
 from geoalign.adapters.trl.rows import dropping_scale
 from geoalign.adapters.trl.states import RowTokens, TokenIds
 from geoalign.errors import UnsupportedError
@@ -30,22 +31,17 @@ class CurationRound(TrainerRound):
     generated: list[Any]
 
     def curate(self, samples: list[Any], per_function: Tensor, *, failed: set[str]) -> list[Any]:
-        """The samples with which ms-swift goes on, of this process.
-
-        Args:
-            samples: this process's.
-            per_function: [B, F] rewards of all processes' samples.
-            failed: `request_id` of this process's samples for which a reward function raised.
-        """
+        """The samples with which ms-swift goes on, of this process, as are `samples` and the `request_id` of those for
+        which a reward function `failed`; `per_function` are the [B, F] rewards of all processes' samples."""
         check_batch(self._trainer, samples)
         self.generated = samples
         # ms-swift's sum over reward functions; NaN where none gave a reward, or one raised.
-        everywhere = set(gather_list(sorted(failed)))
+        everywhere = set(gather_object(sorted(failed)))
         flags = [sample.request_id in everywhere for sample in samples]
         raised = self._gather(torch.tensor(flags, device=self._trainer.accelerator.device))
         rewards = total_rewards(per_function, self._trainer.reward_weights).masked_fill(raised, torch.nan)
         self._metrics["failed_rewards"] = float(raised.sum())
-        self._note(RowTokens(*token_rows(self._trainer, samples)))
+        self.note_tokens(RowTokens(*token_rows(self._trainer, samples)))
         rows = (
             {**sample.to_reward_row(), "prompt": sample.messages[:-1], "completion": sample.messages[-1]["content"]}
             for sample in samples
@@ -93,7 +89,7 @@ class CurationRound(TrainerRound):
         source = self._placement.source
         mine = self._mine(len(samples))
         crossing = self._crossing(len(samples))
-        donors = gather_list(samples) if crossing else samples
+        donors = gather_object(samples) if crossing else samples
         moved = []
         for slot, (row, sample) in enumerate(zip(source[mine].tolist(), samples, strict=True), mine.start):
             if row != slot:

@@ -19,17 +19,12 @@ def total_rewards(per_function: Float[Tensor, "b f"], weights: Float[Tensor, " f
 def scaled_advantages(
     rewards: Float[Tensor, " b"], size: int, *, scale_rewards: str, estimator: str = "grpo"
 ) -> Float[Tensor, " b"]:
-    """Advantages as TRL (under `sum_then_normalize`) and ms-swift compute them, from one reward per row.
+    """Advantages as TRL (under `sum_then_normalize`) and ms-swift compute them, from one reward per row of groups of
+    `size` that stand one after the other. Operations are TRL's own, bit for bit.
 
     r - mean of the group, for `rloo` times k / (k - 1) with k the rewards of the group; divided by a standard deviation
-    of the group or the batch: of the rewards, for `reinforce_plus_plus` of the advantages. Rows with a NaN reward are
-    left out of every statistic and get 0; so does a group of one. Operations are TRL's own, bit for bit.
-
-    Args:
-        rewards: [B], groups one after the other.
-        size: rows of a group.
-        scale_rewards: "group", "batch" or "none".
-        estimator: of ms-swift: "grpo", "rloo" or "reinforce_plus_plus".
+    of the "group" or the "batch" (or "none"): of the rewards, for `reinforce_plus_plus` of the advantages. Rows with a
+    NaN reward are left out of every statistic and get 0; so does a group of one.
     """
     grouped = rewards.view(-1, size)
     advantages = rewards - torch.nanmean(grouped, dim=1).repeat_interleave(size)

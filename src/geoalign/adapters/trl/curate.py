@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from accelerate.utils import gather_object
 from jaxtyping import Int
 from torch import Tensor
 
 from geoalign.adapters.trl import advantages, rows
 from geoalign.adapters.trl.anchors import AnchorRows
-from geoalign.adapters.trl.round import LOSS_SCALE, RolloutField, TrainerRound, gather_list, table_columns
-from geoalign.adapters.trl.states import HiddenSource, RowTokens, StatePlace, TrlPass, trl_pass_problem
+from geoalign.adapters.trl.round import LOSS_SCALE, RolloutField, TrainerRound, table_columns
+from geoalign.adapters.trl.states import HiddenSource, StatePlace, TrlPass, trl_pass_problem
 from geoalign.curators.session import CurationSession
 from geoalign.errors import UnsupportedError
 from geoalign.types import Curation, Rollouts
@@ -74,10 +75,6 @@ class GenerationRound(TrainerRound):
             self._trl_pass = TrlPass(options.place if from_trl else None)
         makers = ("environment_factories", "rollout_func")
         self._prompts_differ = any(getattr(trainer, name, None) is not None for name in makers)
-
-    def on_generation(self, tokens: RowTokens) -> None:
-        """Notes the tokens of this process's rows."""
-        self._note(tokens)
 
     def on_logprob_pass(self, run: Callable[[], Any], input_ids: Tensor, logits_to_keep: int) -> Any:
         """Runs one of TRL's log-probability passes; listens to the policy's first (a PEFT reference comes after)."""
@@ -168,8 +165,8 @@ class GenerationRound(TrainerRound):
         trainer = self._trainer
         decode = trainer._tokenizer.batch_decode
         texts = prompts if isinstance(prompts[0], str) else decode(self._tokens.prompts, skip_special_tokens=True)
-        prompt_texts = gather_list(list(texts))
-        responses = gather_list(decode(self._tokens.responses, skip_special_tokens=True))
+        prompt_texts = gather_object(list(texts))
+        responses = gather_object(decode(self._tokens.responses, skip_special_tokens=True))
         if trainer.accelerator.is_main_process and rollouts.lengths is not None:
             step, generation, lengths = trainer.state.global_step, self._session.calls, rollouts.lengths
             observer(CuratedStep(step, generation, rollouts, curation, prompt_texts, responses, lengths))

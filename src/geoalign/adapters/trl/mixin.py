@@ -114,7 +114,7 @@ class GeoAlignMixin(CuratedTrainer):
     def _generate(self, prompts: list[Any]) -> Any:
         generated = super()._generate(prompts)
         if self._curation_round is not None:
-            self._curation_round.on_generation(RowTokens(*generated[:3]))
+            self._curation_round.note_tokens(RowTokens(*generated[:3]))
         return generated
 
     def _get_per_token_logps_and_entropies(

@@ -162,7 +162,7 @@ class TrainerRound:
         self._rollouts: Rollouts
         self._placement: Placement
 
-    def _note(self, tokens: RowTokens) -> None:
+    def note_tokens(self, tokens: RowTokens) -> None:
         """Notes the tokens of this process's rows, and where their answers begin."""
         self._tokens = tokens
         if "hidden" in self._session.curator.requires:
@@ -221,9 +221,9 @@ class TrainerRound:
             if name == "second_rewards":
                 # Rank 0 curates, and asks for the rows that it chooses.
                 if name in self._session.curator.requires:
-                    fields[name] = partial(_second_rewards, field, gather_list(rows))
+                    fields[name] = partial(_second_rewards, field, gather_object(rows))
             elif name == "answers":
-                fields[name] = gather_list(as_answers(field_values(name, field, rows)))
+                fields[name] = gather_object(as_answers(field_values(name, field, rows)))
             else:
                 fields[name] = self._gather(as_floats(name, field_values(name, field, rows), device))
         return fields
@@ -296,11 +296,6 @@ def _second_rewards(field: RolloutField, inputs: list[dict[str, Any]], rows: Seq
     return as_floats("second_rewards", values, torch.device("cpu")).tolist()
 
 
-def gather_list(values: list[Any]) -> list[Any]:
-    """The lists of all processes in order of rank, on every process."""
-    return list(gather_object(values))
-
-
 def curation_from_rank_0(decide: Callable[[], Curation], *, accelerator: Any) -> Curation:
     """Runs `decide` on rank 0 only and returns its curation on every process, bit for bit the same, on the device.
 
@@ -328,6 +323,4 @@ def _to(curation: Curation, device: torch.device) -> Curation:
         return value.detach().to(device=device, dtype=torch.float32 if value.is_floating_point() else value.dtype)
 
     values: dict[str, Any] = {item.name: getattr(curation, item.name) for item in fields(curation)}
-    tensors = {name: value for name, value in values.items() if isinstance(value, Tensor)}
-    moves: dict[str, Any] = {name: moved(value) for name, value in tensors.items()}
-    return replace(curation, **moves)
+    return Curation(**{name: moved(value) if isinstance(value, Tensor) else value for name, value in values.items()})

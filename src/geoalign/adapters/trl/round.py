@@ -319,8 +319,9 @@ def curation_from_rank_0(decide: Callable[[], Curation], *, accelerator: Any) ->
 
 
 def _to(curation: Curation, device: torch.device) -> Curation:
-    def moved(value: Tensor) -> Tensor:
+    def moved(value: Any) -> Any:
+        if not isinstance(value, Tensor):
+            return value
         return value.detach().to(device=device, dtype=torch.float32 if value.is_floating_point() else value.dtype)
 
-    values: dict[str, Any] = {item.name: getattr(curation, item.name) for item in fields(curation)}
-    return Curation(**{name: moved(value) if isinstance(value, Tensor) else value for name, value in values.items()})
+    return Curation(**{item.name: moved(getattr(curation, item.name)) for item in fields(curation)})

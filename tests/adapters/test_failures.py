@@ -44,8 +44,8 @@ def test_what_it_returns_or_nan(reward, caplog):
         assert math.isnan(call("a", slow=True))
         assert time.monotonic() - started < 2
     first, second = (record.getMessage() for record in caplog.records)
-    assert "failed (ArithmeticError: no number): 1 rows without a reward so far" in first
-    assert "failed (TimeoutError: no reward within 0.2 s): 2 rows" in second
+    assert "failed (ArithmeticError: no number): a row without a reward" in first
+    assert "failed (TimeoutError: no reward within 0.2 s): a row" in second
 
 
 def test_without_a_timeout_it_is_called_in_its_own_thread():
@@ -62,12 +62,14 @@ def test_a_cancellation_from_outside_goes_through():
         asyncio.run(cancelled())
 
 
-@pytest.mark.parametrize("reward", [3, torch.nn.Linear(1, 1)])
-def test_no_function(reward):
-    with pytest.raises(ConfigError, match="reward: expected a function"):
-        unscored_on_failure(reward)
-
-
-def test_no_time():
-    with pytest.raises(ConfigError, match="timeout: expected a positive number of seconds or None, got 0"):
-        unscored_on_failure(scored, timeout=0)
+@pytest.mark.parametrize(
+    ("reward", "timeout", "message"),
+    [
+        (3, None, "reward: expected a function"),
+        (torch.nn.Linear(1, 1), None, "reward: expected a function"),
+        (scored, 0, "timeout: expected a positive number of seconds or None, got 0"),
+    ],
+)
+def test_no_function_and_no_time(reward, timeout, message):
+    with pytest.raises(ConfigError, match=message):
+        unscored_on_failure(reward, timeout=timeout)

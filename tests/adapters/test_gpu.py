@@ -31,9 +31,9 @@ def states_of_texts(rewards, groups):
 FUNCTIONS = {
     "place": placed,
     "place all": lambda r, g: placed(r, g, keep=True),
-    "trl": lambda r, g: scaled_advantages(r, g, scale_rewards="batch"),
-    "trl by function": lambda r, g: advantages_by_function(r[:, None], torch.ones(1), g),
-    "swift": lambda r, g: scaled_advantages(r, g, estimator="rloo", scale_rewards="batch"),
+    "trl": lambda r, g: scaled_advantages(r, 3, scale_rewards="batch"),
+    "trl by function": lambda r, g: advantages_by_function(r[:, None], torch.ones(1), 3),
+    "swift": lambda r, g: scaled_advantages(r, 3, estimator="rloo", scale_rewards="batch"),
     "slime": lambda r, g: normalised_rewards(r, g, ~r.isnan(), normalise=True, by_std=True),
     # Offsets and answers as they come: on the GPU, and from the tokenizer.
     "packed": lambda r, g: packed_states(r[:, None].nan_to_num(), g.new_tensor([0, 4, 6]), g[2:4] + 1, "mean"),

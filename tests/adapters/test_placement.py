@@ -49,14 +49,6 @@ def test_repeats_of_a_shorter_curation_take_free_slots_of_their_group():
     assert placed.rewards[[1, 0, 5]].tolist() == [0, 1, 2]
 
 
-def test_everything_dropped():
-    placed = place(made([]), GROUPS)
-    assert placed.source.tolist() == list(range(6))
-    assert not placed.kept.any()
-    assert placed.rewards.isnan().all()
-    assert placed.weights.tolist() == [0.0] * 6
-
-
 @pytest.mark.parametrize(
     ("source", "words"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
@@ -10,7 +11,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 from trl import GRPOConfig
 
-from geoalign.adapters.trl import CuratedStep, GeoAlignGRPOTrainer
+from geoalign.adapters.trl import Anchors, CuratedStep, GeoAlignGRPOTrainer
 from geoalign.curators.base import Curator, identity
 from geoalign.curators.baselines.advantages import IdentityConfig
 from geoalign.types import Curation, Rollouts
@@ -19,21 +20,26 @@ TEMPLATE = (
     "{% for m in messages %}{% if m['role']=='user' %}<u>{{ m['content'] }}{% else %}<a>{{ m['content'] }}</s>"
     "{% endif %}{% endfor %}{% if add_generation_prompt %}<a>{% endif %}"
 )
+# A batch in which GeoAlign and denoise find something.
+BATCH = {"per_device_train_batch_size": 32, "num_generations": 8, "max_completion_length": 10}
+SMALL = {"min_scores": 4, "alpha": 0.5, "projector": {"hidden_dim": 16, "output_dim": 8, "steps": 5}}
+# A level at which any agreement opens the gate: a few steps of a tiny model have no signal worth the name.
+OPEN = {"level": 0.01}
+# More turns end early.
+SHORT = {"generation_kwargs": {"sequence_bias": [[[2], 3.0]]}}
+# The reward of the trainings is the share of digits: here words are right and digits wrong.
+PROMPTS = [f"{n}+{n}=" for n in range(6) for _ in range(4)]
+RESPONSES = ["23", "4567", "two", "three"] * 6
+ANCHORS = Anchors(PROMPTS, RESPONSES, [0.0, 0.0, 1.0, 1.0] * 6, groups=PROMPTS)
 
 
-def tokenizer():
+def tokenizer(template: str = TEMPLATE):
     names = ["<pad>", "<s>", "</s>", "<u>", "<a>", "<unk>", *"0123456789+-*/=()., abcdefghijklmnopqrstuvwxyz?"]
     core = Tokenizer(models.WordLevel({name: index for index, name in enumerate(names)}, unk_token="<unk>"))
     core.pre_tokenizer = pre_tokenizers.Split(Regex("."), behavior="isolated")
     core.decoder = decoders.Fuse()
-    return PreTrainedTokenizerFast(
-        tokenizer_object=core,
-        pad_token="<pad>",
-        bos_token="<s>",
-        eos_token="</s>",
-        unk_token="<unk>",
-        chat_template=TEMPLATE,
-    )
+    special = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
+    return PreTrainedTokenizerFast(tokenizer_object=core, chat_template=template, **special)
 
 
 def model(seed: int = 0, dropout: float = 0.0):
@@ -57,11 +63,8 @@ def model(seed: int = 0, dropout: float = 0.0):
 
 
 def data(rows: int = 32, conversational: bool = False):
-    prompts = [f"{i}+{i + 1}=" for i in range(rows)]
-    if conversational:
-        return Dataset.from_list(
-            [{"prompt": [{"role": "user", "content": p}], "gold": str(i)} for i, p in enumerate(prompts)]
-        )
+    texts = [f"{i}+{i + 1}=" for i in range(rows)]
+    prompts = [[{"role": "user", "content": text}] for text in texts] if conversational else texts
     return Dataset.from_list([{"prompt": p, "gold": str(i), "score_a": float(i)} for i, p in enumerate(prompts)])
 
 
@@ -73,6 +76,11 @@ def digits(completions, **columns):
 
 def length(completions, **columns):
     return [float(len(c)) for c in completions]
+
+
+def gaps(completions, **columns):
+    """A reward that cannot score every row."""
+    return [None if "1" in text else value for text, value in zip(completions, digits(completions), strict=True)]
 
 
 def arguments(folder, **changes):
@@ -129,41 +137,12 @@ def same_weights(first, second):
     return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
 
 
-def check_resume(folder, make, **changes):
-    """Four steps, and the last two again from a checkpoint: the same weights and scores bit for bit, by the state.
-
-    Returns the recorded steps that came after the checkpoint.
-    """
-    saving = {**changes, "max_steps": 4, "save_strategy": "steps", "save_steps": 2}
-    whole, resumed, fresh = (trainer(folder, make(), cls=Recording, **saving) for _ in range(3))
-    whole.train()
-    resumed.train(resume_from_checkpoint=str(folder / "checkpoint-2"))
-    assert same_weights(weights_of(whole), weights_of(resumed))
-    scores = [step.curation.scores for step in (whole.steps[-1], resumed.steps[-1])]
-    torch.testing.assert_close(*scores, equal_nan=True, atol=0, rtol=0)
-    # What it had learnt came along: a fresh curator scores otherwise.
-    fresh.curator.load_state_dict = lambda state: None
-    fresh.train(resume_from_checkpoint=str(folder / "checkpoint-2"))
-    assert not torch.equal(fresh.steps[0].curation.scores.nan_to_num(), resumed.steps[0].curation.scores.nan_to_num())
-    return resumed.steps
-
-
 def curation(rollouts: Rollouts, **changes: Any) -> Curation:
     """The identity curation with some fields changed."""
-    base = identity(rollouts)
-    values = {
-        "source": base.source,
-        "rewards": base.rewards,
-        "weights": base.weights,
-        "scores": base.scores,
-        "anomalous": base.anomalous,
-        **changes,
-    }
-    if "source" in changes and "rewards" not in changes:
-        values["rewards"] = rollouts.rewards[values["source"]]
-    if len(values["weights"]) != len(values["source"]):
-        values["weights"] = torch.ones(len(values["source"]))
-    return Curation(**values)
+    if "source" in changes:
+        source = changes["source"]
+        changes = {"rewards": rollouts.rewards[source], "weights": torch.ones(len(source)), **changes}
+    return replace(identity(rollouts), **changes)
 
 
 class Scripted(Curator):
@@ -176,7 +155,6 @@ class Scripted(Curator):
         self.decide = decide
         self.requires = tuple(requires)
         self.seen: list[Rollouts] = []
-        self.draws: list[float] = []
 
     def curate(self, rollouts, *, generator=None, details=False):
         self.seen.append(rollouts)
@@ -184,12 +162,9 @@ class Scripted(Curator):
 
 
 def best_of_group(rollouts: Rollouts) -> Curation:
-    """Every row of a group becomes its row of highest reward."""
-    source = torch.empty(len(rollouts), dtype=torch.long)
-    for group in rollouts.groups.unique():
-        rows = (rollouts.groups == group).nonzero().squeeze(1)
-        source[rows] = rows[rollouts.rewards[rows].nan_to_num(-9).argmax()]
-    return curation(rollouts, source=source)
+    """Every row of a group of 4 becomes its row of highest reward."""
+    best = rollouts.rewards.nan_to_num(-9).view(-1, 4).argmax(1) + torch.arange(0, len(rollouts), 4)
+    return curation(rollouts, source=best.repeat_interleave(4))
 
 
 def second_half_from_first(rollouts: Rollouts) -> Curation:
@@ -241,14 +216,18 @@ class Recording(GeoAlignGRPOTrainer):
         super().__init__(*args, curation_observer=self.steps.append, **kwargs)
 
     def compute_loss(self, model, inputs, *args, **kwargs):
-        text = self._tokenizer.decode
-        for row in range(len(inputs["advantages"])):
-            prompt = text(inputs["prompt_ids"][row][inputs["prompt_mask"][row].bool()], skip_special_tokens=True)
-            kept = inputs["completion_ids"][row][inputs["completion_mask"][row].bool()]
-            self.entered.append(
-                (prompt, text(kept, skip_special_tokens=True), round(float(inputs["advantages"][row]), 3))
-            )
+        self.entered += entering(self, inputs)
         return super().compute_loss(model, inputs, *args, **kwargs)
+
+
+def entering(trained, batch):
+    """(prompt, response, advantage) of every row of a batch."""
+    texts = (
+        [trained._tokenizer.decode(ids[mask.bool()], skip_special_tokens=True)
+         for ids, mask in zip(batch[f"{part}_ids"], batch[f"{part}_mask"], strict=True)]
+        for part in ("prompt", "completion")
+    )  # fmt: skip
+    return list(zip(*texts, batch["advantages"].tolist(), strict=True))
 
 
 def curated_batch(prepared):

@@ -5,11 +5,7 @@ import torch
 from geoalign import Rollouts
 
 RB = [0.0, 1, 1, 0, 1, 0, 0, 0]
-
-
 RC = [0.1, 0.9, 0.5, 0.3, 0.7, 0.2, 0.8, 0.4]
-
-
 EQ = [0.5] * 8
 
 

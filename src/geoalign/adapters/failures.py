@@ -23,7 +23,7 @@ _Call = Callable[[], Any]
 def unscored_on_failure(score: Callable[..., Any], *, timeout: float | None = None) -> Callable[..., Any]:
     """A reward function of one row that gives NaN, which the adapters leave unscored, where `score` fails.
 
-    Failures are logged as warnings with their number so far.
+    Failures are logged as warnings.
 
     Args:
         score: any arguments and result, synchronous or asynchronous (then so is the result); no model.
@@ -34,20 +34,26 @@ def unscored_on_failure(score: Callable[..., Any], *, timeout: float | None = No
         ConfigError: `score` is no function, or `timeout` is not positive.
     """
     check_function(score, timeout)
-    failed = 0
 
-    def scored(result: Any) -> Any:
-        nonlocal failed
-        if not isinstance(result, Exception):
-            return result
-        failed += 1
-        warn_of_failure(score, result, f"{failed} rows without a reward so far")
+    def failed(error: Exception, _: Any) -> float:
+        warn_of_failure(score, error, "a row without a reward")
         return math.nan
 
-    def plan(*args: Any, **kwargs: Any) -> tuple[list[_Call], Callable[[Sequence[Any]], Any]]:
-        return [functools.partial(score, *args, **kwargs)], lambda results: scored(results[0])
+    return guarded_call(score, failed, timeout)
 
-    return guarded(score, plan, timeout)
+
+def guarded_call(
+    reward: Callable[..., Any], failed: Callable[[Exception, dict[str, Any]], Any], timeout: float | None = None
+) -> Callable[..., Any]:
+    """A function in the place of `reward`: its result, or what `failed` makes of its error and its keywords."""
+
+    def plan(*args: Any, **kwargs: Any) -> tuple[list[_Call], Callable[[Sequence[Any]], Any]]:
+        def finish(results: Sequence[Any]) -> Any:
+            return failed(results[0], kwargs) if isinstance(results[0], Exception) else results[0]
+
+        return [functools.partial(reward, *args, **kwargs)], finish
+
+    return guarded(reward, plan, timeout)
 
 
 def guarded(

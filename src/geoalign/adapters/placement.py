@@ -61,15 +61,16 @@ def place(curation: Curation, groups: Int[Tensor, " b"], *, by: str = "a curator
         raise UnsupportedError(
             f"curation of {by} with more rows than the batch: expected at most {size}, got {outputs}"
         )
-    output = (
-        torch.arange(size) if outputs == size else torch.tensor(_slots(curation.source.tolist(), groups.tolist(), by))
-    )
-    output = output.to(curation.source.device)
+    slots = range(size) if outputs == size else _slots(curation.source.tolist(), groups.tolist(), by)
+    output = torch.tensor(slots, device=curation.source.device)
     kept = output >= 0
-    chosen = output.clamp(min=0)
+
+    def spread(values: Tensor, empty: float) -> Tensor:
+        # Output row -1, of a dropped slot, is the last.
+        return torch.cat([values, values.new_tensor([empty])])[output]
+
     groups = groups.to(output.device)
-    own = torch.arange(size, device=output.device)
-    source = torch.where(kept, curation.source[chosen], own) if outputs else own
+    source = torch.where(kept, spread(curation.source, 0), torch.arange(size, device=output.device))
     crossing = (groups[source] != groups).nonzero()
     if len(crossing):
         slot = int(crossing[0])
@@ -77,10 +78,6 @@ def place(curation: Curation, groups: Int[Tensor, " b"], *, by: str = "a curator
             f"curation of {by} with a source across groups: slot {slot} of group {int(groups[slot])} takes row "
             f"{int(source[slot])} of group {int(groups[source[slot]])}; an engine's advantages are those of one prompt"
         )
-
-    def spread(values: Tensor, empty: float) -> Tensor:
-        return torch.where(kept, values[chosen], empty) if outputs else values.new_full((size,), empty)
-
     return Placement(
         source=source,
         kept=kept,

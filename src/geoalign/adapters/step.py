@@ -140,16 +140,14 @@ def named_components(
         return {}
     entries = [row if isinstance(row, Mapping) else {} for row in rows]
     scored = (~rewards.isnan()).tolist()
-    numbers = [{name for name, value in entry.items() if isinstance(value, Real)} for entry in entries]
+    numbers = [
+        {name: float(value) for name, value in entry.items() if counts and isinstance(value, Real)}
+        for entry, counts in zip(entries, scored, strict=True)
+    ]
     if any(scored):
-        known = set.intersection(*(own for own, counts in zip(numbers, scored, strict=True) if counts))
-        check_components(wanted, known, source=source)
-    found = {
-        name: [float(entry[name]) if counts and name in own else math.nan
-               for entry, own, counts in zip(entries, numbers, scored, strict=True)]
-        for name in wanted
-    }  # fmt: skip
-    return {"components": {name: torch.tensor(values) for name, values in found.items()}}
+        known = (set(own) for own, counts in zip(numbers, scored, strict=True) if counts)
+        check_components(wanted, set.intersection(*known), source=source)
+    return {"components": {name: torch.tensor([own.get(name, math.nan) for own in numbers]) for name in wanted}}
 
 
 def named_fields(

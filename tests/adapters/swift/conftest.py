@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+INSTALLED = "swift" in packages_distributions()
 
 
 @pytest.fixture(autouse=True)
 def _ms_swift_as_it_was():
     """Undoes `install`: ms-swift's own trainers under their names."""
-    if "swift" not in packages_distributions():
+    if not INSTALLED:
         yield
         return
     from swift.trainers import TrainerFactory

@@ -10,25 +10,11 @@ from swift.pipelines import rlhf_main
 from swift.rewards import orms
 from swift.rlhf_trainers.grpo_trainer import GRPOTrainer
 from swift.trainers import TrainerFactory
-from trl_parts import model, tokenizer
+from trl_parts import digits, length, model, tokenizer
 
 from geoalign.adapters.swift import GeoAlignGRPOTrainer, install
 
 OWN = dict(TrainerFactory.TRAINER_MAPPING)
-
-
-def digits(completions, **columns):
-    """Share of digits: graded, and different from rollout to rollout."""
-    return [sum(ch.isdigit() for ch in text) / max(len(text), 1) for text in completions]
-
-
-def length(completions, **columns):
-    return [float(len(text)) for text in completions]
-
-
-def gaps(completions, **columns):
-    """None for some of the rows."""
-    return [None if "1" in text else value for text, value in zip(completions, digits(completions), strict=True)]
 
 
 def broken(completions, **columns):
@@ -39,7 +25,7 @@ async def slow_broken(completions, **columns):
     raise OSError("the judge is away")
 
 
-for function in (digits, length, gaps, broken, slow_broken):
+for function in (digits, length, broken, slow_broken):
     orms[function.__name__] = lambda args=None, function=function: function
 
 
@@ -77,51 +63,26 @@ class Curated(Recorded, GeoAlignGRPOTrainer):
 def prepare(folder: Path) -> Path:
     """A tiny model and its data."""
     model().save_pretrained(folder / "model")
-    words = tokenizer()
-    words.chat_template = None
-    words.save_pretrained(folder / "model")
+    tokenizer(None).save_pretrained(folder / "model")
     rows = [{"messages": [{"role": "user", "content": f"{i}+{i + 1}="}], "gold": str(i)} for i in range(32)]
     (folder / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return folder
 
 
+FIXED = """
+rlhf_type grpo  model_type qwen3  template default  split_dataset_ratio 0  reward_funcs digits  tuner_type full
+torch_dtype float32  attn_impl eager  use_cpu true  check_model false  gradient_checkpointing false  add_version false
+per_device_train_batch_size 8  gradient_accumulation_steps 1  num_generations 4  max_completion_length 6  max_length 64
+max_steps 2  logging_steps 1  save_strategy no  learning_rate 1e-2  weight_decay 0.0  beta 0.0  seed 3  loss_type grpo
+report_to none  dataset_num_proc 1  dataloader_num_workers 0  log_completions true
+"""
+
+
 def arguments(inputs: Path, folder: Path, **changes: Any) -> list[str]:
     """The command line after `swift rlhf`."""
-    values = {
-        "rlhf_type": "grpo",
-        "model": inputs / "model",
-        "model_type": "qwen3",
-        "template": "default",
-        "dataset": inputs / "data.jsonl",
-        "split_dataset_ratio": 0,
-        "reward_funcs": "digits",
-        "tuner_type": "full",
-        "torch_dtype": "float32",
-        "attn_impl": "eager",
-        "use_cpu": "true",
-        "per_device_train_batch_size": 8,
-        "gradient_accumulation_steps": 1,
-        "num_generations": 4,
-        "max_completion_length": 6,
-        "max_length": 64,
-        "max_steps": 2,
-        "logging_steps": 1,
-        "save_strategy": "no",
-        "learning_rate": 1e-2,
-        "weight_decay": 0.0,
-        "beta": 0.0,
-        "seed": 3,
-        "loss_type": "grpo",
-        "output_dir": folder,
-        "add_version": "false",
-        "report_to": "none",
-        "check_model": "false",
-        "gradient_checkpointing": "false",
-        "dataset_num_proc": 1,
-        "dataloader_num_workers": 0,
-        "log_completions": "true",
-        **changes,
-    }
+    words = iter(FIXED.split())
+    paths = {"model": inputs / "model", "dataset": inputs / "data.jsonl", "output_dir": folder}
+    values = {**dict(zip(words, words, strict=True)), **paths, **changes}
     line = []
     for name, value in values.items():
         line += [f"--{name}", *([str(item) for item in value] if isinstance(value, (list, tuple)) else [str(value)])]

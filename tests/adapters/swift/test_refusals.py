@@ -1,14 +1,17 @@
 """Every refusal names the option; on stand-ins with the attributes of ms-swift 4.6's trainer."""
 
+from argparse import Namespace
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
-import torch
 
-from geoalign.adapters.swift.refusals import OtherTraining, check_batch, check_drops, check_trainer
+from geoalign import GeoAlign
+from geoalign.adapters.swift.refusals import OtherTraining, check_batch, check_trainer
 from geoalign.adapters.trl.states import StatePlace
 from geoalign.curators.baselines.advantages import GRPO
 from geoalign.curators.baselines.seed_grpo import SeedGRPO
+from geoalign.curators.denoise import Denoise
 from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, UnsupportedError
 
@@ -38,9 +41,9 @@ def check(made, curator=None, fields=None):
     check_trainer(made, CurationSession(curator or GRPO(), seed=0), place=PLACE, rollout_fields=fields or {})
 
 
-def test_a_plain_trainer_passes():
-    check(trainer())
-    check(trainer(kl_in_reward=True, beta=0.0))
+def with_stage(stage):
+    accelerator = SimpleNamespace(state=SimpleNamespace(deepspeed_plugin=SimpleNamespace(zero_stage=stage)))
+    return {"is_deepspeed_enabled": True, "accelerator": accelerator}
 
 
 @pytest.mark.parametrize(
@@ -54,72 +57,58 @@ def test_a_plain_trainer_passes():
         ({"scale_rewards": "gdpo"}, "scale_rewards=gdpo: .* set it to group"),
         ({"kl_in_reward": True}, "kl_in_reward=true: .* set it to false"),
         ({"use_liger_loss": True}, "use_liger_kernel: never run"),
-        ({"is_fsdp_enabled": True}, "fsdp: never run"),
+        ({"is_fsdp_enabled": True}, "FSDP: never run"),
+        (with_stage(3), "DeepSpeed ZeRO-3: never run"),
     ],
 )
 def test_what_is_refused(changes, message):
+    check(trainer())
     with pytest.raises(UnsupportedError, match=message):
         check(trainer(**changes))
 
 
-def test_zero_3_but_not_zero_2():
-    def with_stage(stage):
-        plugin = SimpleNamespace(zero_stage=stage)
-        accelerator = SimpleNamespace(state=SimpleNamespace(deepspeed_plugin=plugin))
-        return trainer(is_deepspeed_enabled=True, accelerator=accelerator)
-
-    check(with_stage(2))
-    with pytest.raises(UnsupportedError, match="deepspeed zero3: never run"):
-        check(with_stage(3))
+@pytest.mark.parametrize("changes", [{"kl_in_reward": True, "beta": 0.0}, with_stage(2), {"is_multimodal": True}])
+def test_what_is_not(changes):
+    check(trainer(**changes))
 
 
-def test_states_of_a_multimodal_model():
-    check(trainer(is_multimodal=True))
-    from geoalign import GeoAlign
-
-    with pytest.raises(UnsupportedError, match="GeoAlign with a multimodal model: the pass for hidden states"):
-        check(trainer(is_multimodal=True), GeoAlign())
-
-
-def test_log_probabilities():
-    with pytest.raises(UnsupportedError, match=r"SeedGRPO with log-probabilities, .* set mass: share"):
-        check(trainer(), SeedGRPO())
-    check(trainer(), SeedGRPO(mass="share"), {"answers": "gold"})
-
-
-def test_fields_that_nobody_gives():
+def reading(*fields):
     curator = GRPO()
-    curator.requires = ("true_rewards",)
-    with pytest.raises(ConfigError, match="requires true_rewards"):
-        check(trainer(), curator)
-    check(trainer(), curator, {"true_rewards": "gold"})
+    curator.requires = fields
+    return curator
 
 
-def test_batches_and_drops():
-    sample = SimpleNamespace(teacher_prompt=None, teacher_images=None)
-    check_batch(SimpleNamespace(dynamic_num_samples=False), [sample])
-    with pytest.raises(UnsupportedError, match="splits trajectories"):
-        check_batch(SimpleNamespace(dynamic_num_samples=True), [sample])
-    with pytest.raises(UnsupportedError, match="teacher_prompt"):
-        check_batch(
-            SimpleNamespace(dynamic_num_samples=False), [SimpleNamespace(teacher_prompt="Think.", teacher_images=None)]
-        )
-    check_drops(SimpleNamespace(chord_sft_iterator=None), "PODS")
-    with pytest.raises(UnsupportedError, match="PODS drops rows under chord_sft_dataset"):
-        check_drops(SimpleNamespace(chord_sft_iterator=iter([])), "PODS")
+@pytest.mark.parametrize(
+    ("curator", "fields", "error", "message"),
+    [
+        (GeoAlign(), {}, UnsupportedError, "GeoAlign with a multimodal model: the pass for hidden states"),
+        (SeedGRPO(), {}, UnsupportedError, r"SeedGRPO with log-probabilities, .* set mass: share"),
+        (SeedGRPO(mass="share"), {"answers": "gold"}, None, ""),
+        (reading("true_rewards"), {}, ConfigError, "requires true_rewards"),
+        (reading("true_rewards"), {"true_rewards": "gold"}, None, ""),
+        (Denoise(geometry="none", component="length"), {}, None, ""),
+        (
+            Denoise(geometry="none", component="verdict"),
+            {},
+            ConfigError,
+            "component: expected one of digits, length; got 'verdict'",
+        ),
+    ],
+)
+def test_curators(curator, fields, error, message):
+    with nullcontext() if error is None else pytest.raises(error, match=message):
+        check(trainer(is_multimodal=True), curator, fields)
+
+
+def test_batches():
+    plain = SimpleNamespace(teacher_prompt=None, teacher_images=None)
+    taught = SimpleNamespace(teacher_prompt="Think.", teacher_images=None)
+    check_batch(SimpleNamespace(dynamic_num_samples=False), [plain])
+    for several, sample, message in ((True, plain, "splits trajectories"), (False, taught, "teacher_prompt")):
+        with pytest.raises(UnsupportedError, match=message):
+            check_batch(SimpleNamespace(dynamic_num_samples=several), [sample])
 
 
 def test_other_kinds_of_training():
-    class GKDConfig:
-        pass
-
-    with pytest.raises(UnsupportedError, match="under GKDConfig: expected --rlhf_type grpo"):
-        OtherTraining(model=torch.nn.Linear(1, 1), args=GKDConfig())
-
-
-def test_a_component_that_is_no_reward_function():
-    from geoalign.curators.denoise import Denoise
-
-    check(trainer(), Denoise(geometry="none", component="length"))
-    with pytest.raises(ConfigError, match="component: expected one of digits, length; got 'verdict'"):
-        check(trainer(), Denoise(geometry="none", component="verdict"))
+    with pytest.raises(UnsupportedError, match="under Namespace: expected --rlhf_type grpo"):
+        OtherTraining(model=None, args=Namespace())

@@ -2,16 +2,14 @@ import math
 
 import pytest
 import torch
-from trl_parts import Scripted, curated_batch, curation, digits, length, trainer
+from trl_parts import Scripted, curated_batch, curation, gaps, length, trainer
 
 from geoalign.adapters.trl.advantages import advantages_by_function, scaled_advantages, total_rewards
 
 NAN = math.nan
-GROUPS = torch.tensor([0, 0, 0, 1, 1, 1])
-
-
 # Group 0: 1, 3 (and one without a reward); group 1: 0, 0, 6.
 REWARDS = torch.tensor([1.0, NAN, 3.0, 0.0, 0.0, 6.0])
+LONELY = torch.tensor([1.0, NAN, NAN, NAN, NAN, NAN])
 
 
 @pytest.mark.parametrize(
@@ -29,59 +27,32 @@ REWARDS = torch.tensor([1.0, NAN, 3.0, 0.0, 0.0, 6.0])
     ],
 )
 def test_by_hand(estimator, scale, expected):
-    got = scaled_advantages(REWARDS, GROUPS, estimator=estimator, scale_rewards=scale)
+    got = scaled_advantages(REWARDS, 3, estimator=estimator, scale_rewards=scale)
     torch.testing.assert_close(got, torch.tensor(expected, dtype=torch.float32), atol=2e-4, rtol=0)
+    assert scaled_advantages(LONELY, 3, estimator=estimator, scale_rewards=scale).tolist() == [0.0] * 6
 
 
 def test_total_leaves_single_nan_out_and_keeps_rows_of_nan():
     per_function = torch.tensor([[1.0, 2.0], [NAN, 2.0], [NAN, NAN]])
     total = total_rewards(per_function, torch.tensor([2.0, 0.5]))
-    assert total[:2].tolist() == [3.0, 1.0]
-    assert total[2].isnan()
-
-
-def test_degenerate_batches_give_zero():
-    lonely = torch.tensor([1.0, NAN, NAN, NAN, NAN, NAN])
-    for scale in ("group", "batch", "none"):
-        assert scaled_advantages(lonely, GROUPS, scale_rewards=scale).tolist() == [0.0] * 6
-    assert advantages_by_function(lonely[:, None], torch.ones(1), GROUPS).tolist() == [0.0] * 6
-
-
-def gaps(completions, **columns):
-    """A reward that cannot score every row."""
-    return [None if "1" in text else value for text, value in zip(completions, digits(completions), strict=True)]
+    torch.testing.assert_close(total, torch.tensor([3.0, 1.0, NAN]), equal_nan=True)
+    assert advantages_by_function(LONELY[:, None], torch.ones(1), 3).tolist() == [0.0] * 6
 
 
 @pytest.mark.parametrize("scale", ["group", "batch", "none"])
 @pytest.mark.parametrize("aggregation", ["sum_then_normalize", "normalize_then_sum"])
 def test_the_same_as_trls_own_code(tmp_path, scale, aggregation):
     """Where nothing is dropped, TRL's code and ours give the same numbers; some rows here cannot be scored."""
-    prepared = trainer(
-        tmp_path,
-        Scripted(curation),
-        reward=[gaps, length],
-        reward_weights=[1.0, 0.3],
-        scale_rewards=scale,
-        multi_objective_aggregation=aggregation,
-        num_generations=4,
-        per_device_train_batch_size=32,
-    )
-    kept: dict[str, torch.Tensor] = {}
-    wrapped = prepared._calculate_rewards
+    options = {"scale_rewards": scale, "multi_objective_aggregation": aggregation, "reward_weights": [1.0, 0.3]}
+    watcher = Scripted(curation, requires=("advantages",))
+    theirs = curated_batch(trainer(tmp_path, watcher, reward=[gaps, length], per_device_train_batch_size=32, **options))
+    seen = watcher.seen[0]
+    torch.testing.assert_close(seen.advantages, theirs["advantages"], atol=1e-5, rtol=1e-5)
+    assert theirs["advantages"].abs().max() > 0.1
 
-    def remember(*args):
-        kept["rewards"] = wrapped(*args)
-        return kept["rewards"]
 
-    prepared._calculate_rewards = remember
-    theirs = curated_batch(prepared)["advantages"]
-    per_function, groups = kept["rewards"], torch.arange(32) // 4
-    assert per_function.isnan().any()
-    if aggregation == "normalize_then_sum":
-        ours = advantages_by_function(per_function, prepared.reward_weights, groups)
-    else:
-        ours = scaled_advantages(
-            total_rewards(per_function, prepared.reward_weights), groups, scale_rewards=prepared.scale_rewards
-        )
-    torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
-    assert theirs.abs().max() > 0.1
+def test_rows_without_any_reward(tmp_path):
+    watcher = Scripted(curation, requires=("advantages",))
+    theirs = curated_batch(trainer(tmp_path, watcher, reward=gaps, per_device_train_batch_size=32))
+    assert watcher.seen[0].rewards.isnan().any()
+    torch.testing.assert_close(watcher.seen[0].advantages, theirs["advantages"], atol=0, rtol=0)

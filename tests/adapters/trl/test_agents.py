@@ -1,26 +1,43 @@
 """Rows of several turns: tools, environments and rollout functions with an `env_mask`, in TRL itself."""
 
+from dataclasses import replace
+
 import pytest
 import torch
-from agent_parts import TOLD_TOKENS, agent, calling_tokenizer, told
+import trl
+from packaging.version import Version
 from trl import GRPOTrainer
 from trl_parts import (
-    Recording,
+    SHORT,
     Scripted,
-    by_hand,
     curated_batch,
     curation,
-    drop_last_of_group,
+    data,
+    digits,
     same_weights,
+    tokenizer,
     trainer,
     weights_of,
 )
 
-from geoalign.adapters.trl.states import RowTokens, StatePlace, mean_logprobs
+from geoalign.adapters.trl.states import RowTokens, StatePlace
 from geoalign.hidden.tap import backbone_of
 
+# TRL 1.16.0 needs jmespath for transformers before 5.13 only, 1.8.0 always (grpo_trainer.py, `__init__`).
+if Version(trl.__version__) < Version("1.16"):
+    pytest.importorskip("jmespath")
+
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
-EVERYTHING = ("hidden", "lengths", "logprobs", "ids", "advantages", "donor_ok", "prompt_keys")
+EVERYTHING = ("hidden", "lengths", "logprobs", "ids", "advantages", "prompt_keys")
+TEMPLATE = (
+    "{% for m in messages %}{% if m['role']=='user' %}<u>{{ m['content'] }}{% elif m['role']=='tool' %}"
+    "={{ m['content'] }}{% else %}<a>{{ m['content'] }}{% for c in m['tool_calls'] or [] %}{{ c['function']['name'] }}"
+    "{{ c['function']['arguments'] }}{% endfor %}</s>{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}<a>{% endif %}"
+)
+# What the tool says, and the template around it: "=", the answer, "<a>".
+TOLD = "answer is 7"
+TOLD_TOKENS = len(TOLD) + 2
 
 
 @pytest.fixture(autouse=True)
@@ -28,8 +45,90 @@ def _silence(monkeypatch):
     monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")
 
 
-@pytest.mark.parametrize("environments", [False, True])
-@pytest.mark.parametrize("changes", [{}, {"num_iterations": 2, "mask_truncated_completions": True}])
+def calling_tokenizer():
+    """The tiny tokenizer, for which a turn of an even first token is a tool call: TRL's own parser wants real ones."""
+    made = tokenizer(TEMPLATE)
+
+    def parse_response(ids, prefix=None, tools=None):
+        turn = {"role": "assistant", "content": made.decode(ids, skip_special_tokens=True)}
+        calls = [{"type": "function", "function": {"name": "look", "arguments": {"place": "here"}}}]
+        return {**turn, "tool_calls": calls} if ids[0] % 2 == 0 else turn
+
+    made.response_template = {"stands": "in"}
+    made.parse_response = parse_response
+    return made
+
+
+def look(place: str) -> str:
+    """Says what is there.
+
+    Args:
+        place: Where to look.
+    """
+    return TOLD
+
+
+class Room:
+    """An environment whose prompts differ from rollout to rollout, and that scores its own."""
+
+    made = 0
+
+    def __init__(self):
+        Room.made += 1
+        self.number = Room.made
+        self.looks = 0
+
+    def reset(self, **row):
+        self.looks = 0
+        return "0" * (self.number % 4)
+
+    def look(self, place: str) -> str:
+        """Says what is there.
+
+        Args:
+            place: Where to look.
+        """
+        self.looks += 1
+        return TOLD
+
+    def get_reward(self):
+        return float(self.looks)
+
+
+def last_turn_digits(completions, **columns):
+    return digits([[turn for turn in turns if turn["role"] == "assistant"][-1:] for turns in completions])
+
+
+def agent(folder, curator=None, environments=False, **changes):
+    """A trainer whose rollouts call tools; with an environment, its prompts differ and its reward is added."""
+    Room.made = 0
+    return trainer(
+        folder,
+        curator,
+        reward=last_turn_digits,
+        dataset=data(conversational=True),
+        processing=calling_tokenizer(),
+        extra={"environment_factory": Room} if environments else {"tools": [look]},
+        **{"max_completion_length": 32, "max_tool_calling_iterations": 2, **SHORT, **changes},
+    )
+
+
+def told(prompts, made):
+    """A rollout function: four tokens of the policy's and three that it was told, in rows of three shapes."""
+    rows = [([7, 8, 9, 10, 2], [1, 0, 0, 1, 0]), ([7, 9, 2], [1, 1, 1]), ([8, 11], [0, 1])]
+    chosen = [rows[i % len(rows)] for i in range(len(prompts))]
+    return {
+        "prompt_ids": [[5, 6]] * len(prompts),
+        "completion_ids": [list(ids) for ids, _ in chosen],
+        "logprobs": [[0.0] * len(ids) for ids, _ in chosen],
+        "env_mask": [list(mask) for _, mask in chosen],
+    }
+
+
+@pytest.mark.parametrize(
+    ("environments", "changes"),
+    [(False, {}), (True, {"num_iterations": 2, "mask_truncated_completions": True})],
+)
 def test_identity_is_bit_identical(tmp_path, environments, changes):
     plain = agent(tmp_path / "plain", cls=GRPOTrainer, environments=environments, **changes)
     plain.train()
@@ -60,19 +159,6 @@ def test_a_replaced_row_takes_its_donors_masks(tmp_path, environments):
     assert (len(set(before["prompt_mask"].sum(1).tolist())) > 1) == environments
 
 
-def test_dropped_rows(tmp_path):
-    made = agent(tmp_path, Scripted(drop_last_of_group), cls=Recording)
-    batch = curated_batch(made)
-    kept = torch.tensor([True, True, True, False] * 2)
-    tokens = (batch["tool_mask"] * batch["completion_mask"]).sum(1)
-    assert ((tokens > 0) == kept).all()
-    assert int(batch["num_items_in_batch"]) == int(tokens.sum())
-    # `lengths` are the tokens that the policy wrote, as in TRL's own logs.
-    assert made.steps[0].lengths[kept].tolist() == tokens[kept].tolist()
-    rewards = made.steps[0].rollouts.rewards[kept]
-    torch.testing.assert_close(batch["advantages"][kept], by_hand(rewards, size=3), atol=1e-5, rtol=1e-5)
-
-
 # `told` gives, after a prompt of two tokens in columns 0 and 1:
 #   row 0: columns 2..6, the policy's are 2 and 5: final 5, predicting 4, mean of 2 and 5
 #   row 1: columns 2..4, all the policy's:         final 4, predicting 3, mean of 2, 3 and 4
@@ -87,25 +173,25 @@ COLUMNS = {
 
 
 @pytest.mark.parametrize("source", ["own_pass", "logprob_pass"])
-@pytest.mark.parametrize("position", COLUMNS)
-def test_states_are_those_of_what_the_policy_wrote(tmp_path, position, source):
+def test_states_are_those_of_what_the_policy_wrote(tmp_path, source):
     watcher = Scripted(curation, requires=EVERYTHING)
-    extra = {"rollout_func": told, "hidden_position": position, "hidden_source": source}
+    extra = {"rollout_func": told, "hidden_source": source}
     made = trainer(tmp_path, watcher, extra=extra, **({} if source == "own_pass" else {"num_iterations": 2}))
-    curated_batch(made)
-    seen = watcher.seen[0]
+    for position in COLUMNS:
+        made._curation_options = replace(made._curation_options, place=StatePlace(position, 1.0))
+        curated_batch(made)
     rows = told([None] * 3, None)
     for row in range(3):
         ids = torch.tensor([rows["prompt_ids"][row] + rows["completion_ids"][row]])
         with torch.no_grad():
             states = backbone_of(made.model.eval())(input_ids=ids).last_hidden_state[0]
-            logits = made.model(input_ids=ids).logits[0]
-        torch.testing.assert_close(seen.hidden[row], states[COLUMNS[position][row]].mean(0), atol=1e-5, rtol=1e-4)
-        logprobs = logits.log_softmax(-1)
-        own = [logprobs[at - 1, ids[0, at]] for at in COLUMNS["mean"][row]]
-        torch.testing.assert_close(seen.logprobs[row], torch.stack(own).mean(), atol=1e-5, rtol=1e-4)
-    assert seen.lengths[:3].tolist() == [2, 3, 1]
-    assert seen.donor_ok.all()
+            logprobs = made.model(input_ids=ids).logits[0].log_softmax(-1)
+        own = torch.stack([logprobs[at - 1, ids[0, at]] for at in COLUMNS["mean"][row]]).mean()
+        for seen, columns in zip(watcher.seen, COLUMNS.values(), strict=True):
+            torch.testing.assert_close(seen.hidden[row], states[columns[row]].mean(0), atol=1e-5, rtol=1e-4)
+            torch.testing.assert_close(seen.logprobs[row], own, atol=1e-5, rtol=1e-4)
+            assert seen.lengths[:3].tolist() == [2, 3, 1]
+            assert seen.donor_ok.all()
 
 
 def test_an_answer_is_the_policys_own():
@@ -138,9 +224,3 @@ def test_a_row_in_which_the_policy_wrote_nothing(tmp_path):
     assert seen.lengths[1] == 0
     assert int((batch["completion_mask"] * batch["tool_mask"])[1].sum()) == 0
     assert made._metrics["train"]["geoalign/rows_without_policy_token"] == [1.0]
-
-
-def test_mean_log_probabilities_by_hand():
-    per_token = torch.tensor([[-1.0, -2.0, -4.0, -8.0]])
-    # (-1 - 4) / 2 = -2.5; the fourth column is padding.
-    assert mean_logprobs(per_token, RowTokens([[1]], [[2, 3, 4]], [[1, 0, 1]])).tolist() == [-2.5]

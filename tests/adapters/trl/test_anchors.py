@@ -3,45 +3,46 @@
 import pytest
 import torch
 from trl import GRPOTrainer
-from trl_parts import Recording, Scripted, curation, data, model, same_weights, tokenizer, trainer, weights_of
+from trl_parts import (
+    ANCHORS,
+    PROMPTS,
+    RESPONSES,
+    Recording,
+    Scripted,
+    curated_batch,
+    curation,
+    data,
+    model,
+    same_weights,
+    tokenizer,
+    trainer,
+    weights_of,
+)
 
 from geoalign.adapters.trl import Anchors
-from geoalign.curators.denoise import Denoise
 from geoalign.curators.geoalign import GeoAlign
-from geoalign.errors import ConfigError, InputError
+from geoalign.errors import ConfigError
 from geoalign.hidden.extract import extract_states, extract_states_from_texts
 
-BATCH = {"per_device_train_batch_size": 32, "num_generations": 8, "max_completion_length": 10}
-OPEN = {"level": 0.01}
-# The reward of the trainings is the share of digits: here words are right and digits wrong.
-PROMPTS = [f"{n}+{n}=" for n in range(6) for _ in range(4)]
-RESPONSES = ["23", "4567", "two", "three"] * 6
-ANCHORS = Anchors(PROMPTS, RESPONSES, [0.0, 0.0, 1.0, 1.0] * 6, groups=PROMPTS)
+
+def watching():
+    return Scripted(curation, requires=("hidden", "trusted"))
 
 
-def watching(**options):
-    return Scripted(curation, requires=("hidden", "trusted"), **options)
-
-
-def test_the_batch_is_trained_on_alone_and_sampled_as_without(tmp_path):
+def test_the_batch_is_trained_on_alone_and_the_states_are_those_of_the_policy_of_the_moment(tmp_path):
     """A curator that changes nothing: bit for bit TRL's own weights, however many anchors it is shown."""
-    made = trainer(tmp_path / "anchored", watching(), cls=Recording, extra={"anchors": ANCHORS}, max_steps=2, **BATCH)
+    extra = {"anchors": ANCHORS, "hidden_position": "mean"}
+    made = trainer(tmp_path / "anchored", watching(), cls=Recording, extra=extra)
     made.train()
-    plain = trainer(tmp_path / "plain", cls=GRPOTrainer, max_steps=2, **BATCH)
+    plain = trainer(tmp_path / "plain", cls=GRPOTrainer)
     plain.train()
     assert same_weights(weights_of(plain), weights_of(made))
-    assert [len(rollouts) for rollouts in made.curator.seen] == [32 + 24] * 2
+    assert [len(rollouts) for rollouts in made.curator.seen] == [8 + 24] * 2
     for step in made.steps:
-        assert len(step.rollouts) == len(step.curation.source) == len(step.curation.scores) == 32
+        assert len(step.rollouts) == len(step.curation.source) == len(step.curation.scores) == 8
         assert step.rollouts.trusted is None
     logged = [entry for entry in made.state.log_history if "geoalign/anchors" in entry]
     assert [entry["geoalign/anchors"] for entry in logged] == [24] * 2
-
-
-def test_the_states_are_those_of_the_policy_of_the_moment(tmp_path):
-    extra = {"anchors": ANCHORS, "hidden_position": "mean"}
-    made = trainer(tmp_path, watching(), extra=extra, max_steps=2, per_device_train_batch_size=8)
-    made.train()
     first, second = (rollouts.hidden[8:] for rollouts in made.curator.seen)
     expected = extract_states_from_texts(model(), tokenizer(), PROMPTS, RESPONSES, position="mean")
     torch.testing.assert_close(first, expected.states, atol=1e-5, rtol=1e-5)
@@ -57,9 +58,8 @@ def test_the_states_are_those_of_the_policy_of_the_moment(tmp_path):
 def test_conversations_and_responses_that_were_cut_off(tmp_path):
     chats = [[{"role": "user", "content": prompt}] for prompt in PROMPTS]
     anchors = Anchors(chats, RESPONSES, ANCHORS.rewards, PROMPTS, truncated=[True] + [False] * 23)
-    dataset = data(conversational=True)
-    made = trainer(tmp_path, watching(), dataset=dataset, extra={"anchors": anchors}, max_steps=1)
-    made.train()
+    made = trainer(tmp_path, watching(), dataset=data(conversational=True), extra={"anchors": anchors})
+    curated_batch(made)
     core = tokenizer()
     prompts = [core(f"<u>{prompt}<a>", add_special_tokens=False)["input_ids"] for prompt in PROMPTS]
     # The template's markers are single tokens; the tokenizer of these tests splits them into letters.
@@ -72,48 +72,27 @@ def test_conversations_and_responses_that_were_cut_off(tmp_path):
     assert made.curator.seen[0].lengths[8:10].tolist() == [2, 5]
 
 
-def test_resume_reaches_the_same_weights_with_the_same_anchors(tmp_path):
-    saving = {**BATCH, "max_steps": 4, "save_strategy": "steps", "save_steps": 2}
-
-    def made(anchors):
-        return trainer(tmp_path, Denoise(**OPEN), cls=Recording, extra={"anchors": anchors}, **saving)
-
-    whole, resumed = made(ANCHORS), made(ANCHORS)
-    whole.train()
-    resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
-    assert same_weights(weights_of(whole), weights_of(resumed))
-    scores = [each.steps[-1].curation.scores for each in (whole, resumed)]
-    torch.testing.assert_close(*scores, equal_nan=True, atol=0, rtol=0)
-    others = Anchors(PROMPTS, RESPONSES, [1.0, 0.0, 1.0, 1.0] * 6, PROMPTS)
-    for given in (others, None):
-        with pytest.raises(InputError, match=r"anchors: expected those of .*checkpoint-2"):
-            made(given).train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
-
-
 def test_answers_of_anchors(tmp_path):
-    def answers(rows):
-        return [row["completion"][:1] for row in rows]
-
     def seen(anchors, field):
         extra = {"anchors": anchors, "rollout_fields": {"answers": field}}
-        made = trainer(tmp_path, watching(), extra=extra, max_steps=1)
-        made.train()
+        made = trainer(tmp_path, Scripted(curation, requires=("trusted",)), extra=extra)
+        curated_batch(made)
         return made.curator.seen[0].answers
 
-    found = seen(ANCHORS, answers)
+    found = seen(ANCHORS, lambda rows: [row["completion"][:1] for row in rows])
     assert len(found) == 8 + 24
     assert found[8:12] == ["2", "4", "t", "t"]
     given = Anchors(PROMPTS, RESPONSES, ANCHORS.rewards, PROMPTS, answers=["own", None] * 12)
     assert seen(given, "gold")[8:10] == ["own", None]
-    with pytest.raises(ConfigError, match=r"anchors: expected answers, .* column 'gold' of the data set; got none"):
-        seen(ANCHORS, "gold")
-    with pytest.raises(ConfigError, match=r"anchors: expected answers, .* reads 'gold' of the data set; got none"):
-        seen(ANCHORS, lambda rows: [row["gold"] for row in rows])
+    for field in ("gold", lambda rows: [row["gold"] for row in rows]):
+        with pytest.raises(ConfigError, match=r"anchors: expected answers, .* data set .*'gold'"):
+            seen(ANCHORS, field)
 
 
-def test_refused_by_name(tmp_path):
-    extra = {"anchors": ANCHORS}
-    with pytest.raises(ConfigError, match=r"anchors: expected with a curator .*, got none"):
-        trainer(tmp_path, None, extra=extra)
-    with pytest.raises(ConfigError, match=r"anchors: expected a curator that reads trusted rewards.* got GeoAlign"):
-        trainer(tmp_path, GeoAlign(), extra=extra)
+@pytest.mark.parametrize(
+    ("curator", "message"),
+    [(None, r"with a curator .*, got none"), (GeoAlign(), r"a curator that reads trusted rewards.* got GeoAlign")],
+)
+def test_refused_by_name(tmp_path, curator, message):
+    with pytest.raises(ConfigError, match=f"anchors: expected {message}"):
+        trainer(tmp_path, curator, extra={"anchors": ANCHORS})

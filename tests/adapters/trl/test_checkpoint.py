@@ -1,45 +1,51 @@
 """The curator and its generator go through the trainer's checkpoints."""
 
-import shutil
-
 import pytest
 import torch
-from trl_parts import Drawing, Scripted, curation, same_weights, trainer, weights_of
+from trl_parts import ANCHORS, BATCH, OPEN, SMALL, Drawing, Recording, same_weights, trainer, weights_of
 
+from geoalign import GeoAlign
+from geoalign.curators.denoise import Denoise
 from geoalign.curators.session import STATE_FILE
 from geoalign.errors import InputError
 
-STEPS = {"max_steps": 4, "save_strategy": "steps", "save_steps": 2}
+SAVING = {"max_steps": 2, "save_strategy": "steps", "save_steps": 1}
+CASES = {
+    "drawing": (Drawing, {}, {}),
+    # Checkpoints at generation boundaries, every 2 steps here.
+    "two updates": (Drawing, {}, {"num_iterations": 2, "max_steps": 4, "save_steps": 2}),
+    "geoalign": (lambda: GeoAlign(**SMALL), {}, BATCH),
+    "denoise": (lambda: Denoise(**OPEN), {"anchors": ANCHORS}, BATCH),
+}
 
 
-@pytest.mark.parametrize("changes", [{}, {"num_iterations": 2}])
-def test_resume_reaches_the_weights_of_an_undisturbed_run(tmp_path, changes):
-    """With checkpoints at generation boundaries (every 2 steps here) a resumed run ends bit for bit the same."""
-    whole = Drawing()
-    straight = trainer(tmp_path / "straight", whole, **STEPS, **changes)
+@pytest.mark.parametrize("name", CASES)
+def test_resume_reaches_the_weights_of_an_undisturbed_run(tmp_path, name):
+    make, extra, changes = CASES[name]
+    changes = {**SAVING, **changes}
+    straight, resumed, forgetful = (trainer(tmp_path, make(), cls=Recording, extra=extra, **changes) for _ in range(3))
     straight.train()
-    rest = Drawing()
-    resumed = trainer(tmp_path / "straight", rest, **STEPS, **changes)
-    resumed.train(resume_from_checkpoint=str(tmp_path / "straight" / "checkpoint-2"))
-    assert rest.calls == whole.calls == (2 if changes else 4)
-    assert torch.equal(rest.memory, whole.memory)
+    folder = tmp_path / f"checkpoint-{changes['save_steps']}"
+    resumed.train(resume_from_checkpoint=str(folder))
     assert same_weights(weights_of(straight), weights_of(resumed))
-    assert resumed._session.calls == straight._session.calls > 0
+    assert resumed._session.calls == straight._session.calls == 2
+    decided = [step.curation for step in (straight.steps[-1], resumed.steps[0])]
+    for field in ("source", "scores"):
+        torch.testing.assert_close(*[getattr(each, field) for each in decided], equal_nan=True, atol=0, rtol=0)
+    # What it had learnt came along: a curator without it decides otherwise.
+    forgetful.curator.load_state_dict = lambda state: None
+    forgetful.train(resume_from_checkpoint=str(folder))
+    other = forgetful.steps[0].curation
+    assert not (
+        torch.equal(other.source, decided[1].source)
+        and torch.equal(other.scores.nan_to_num(), decided[1].scores.nan_to_num())
+    )
 
 
-def test_no_curator_no_file(tmp_path):
-    trainer(tmp_path, None, **STEPS).train()
-    assert (tmp_path / "checkpoint-2").is_dir()
-    assert not (tmp_path / "checkpoint-2" / STATE_FILE).exists()
-
-
-def test_resume_refuses_what_is_not_its_own(tmp_path):
-    trainer(tmp_path, Drawing(), **STEPS).train()
-    folder = tmp_path / "checkpoint-2"
-    with pytest.raises(InputError, match="expected the state of Scripted, got that of Drawing"):
-        trainer(tmp_path, Scripted(curation), **STEPS).train(resume_from_checkpoint=str(folder))
-    copy = tmp_path / "plain" / "checkpoint-2"
-    shutil.copytree(folder, copy)
-    (copy / STATE_FILE).unlink()
-    with pytest.raises(InputError, match=r"expected geoalign_state\.safetensors in .*, got none"):
-        trainer(tmp_path, Drawing(), **STEPS).train(resume_from_checkpoint=str(copy))
+def test_no_curator_no_file_and_no_resume_without_it(tmp_path):
+    trainer(tmp_path, None, **SAVING).train()
+    folder = tmp_path / "checkpoint-1"
+    assert folder.is_dir()
+    assert not (folder / STATE_FILE).exists()
+    with pytest.raises(InputError, match=r"expected geoalign_state\.safetensors in .*, got none; to start curating"):
+        trainer(tmp_path, Drawing(), **SAVING).train(resume_from_checkpoint=str(folder))

@@ -1,48 +1,32 @@
-"""Denoise inside TRL: its own advantages reach the loss, and a resumed training ends in the same weights."""
+"""Denoise inside TRL: its own advantages reach the loss, bit for bit GRPO's where there is no signal."""
 
 import pytest
 import torch
 from trl import GRPOTrainer
-from trl_parts import Recording, check_resume, curated_batch, same_weights, trainer, weights_of
+from trl_parts import BATCH, OPEN, Recording, curated_batch, same_weights, trainer, weights_of
 
 from geoalign.curators.chain import Chain
 from geoalign.curators.denoise import Denoise
 from geoalign.errors import ConfigError
 
-BATCH = {"per_device_train_batch_size": 32, "num_generations": 8, "max_completion_length": 10}
-# A level at which any agreement opens the gate: two steps of a tiny model have no signal worth the name.
-OPEN = {"level": 0.01}
 
+def test_its_advantages_change_a_real_training(tmp_path):
+    def trained(curator, cls=Recording):
+        made = trainer(tmp_path, curator, cls=cls, **BATCH)
+        made.train()
+        return made
 
-@pytest.fixture(scope="module")
-def plain(tmp_path_factory):
-    made = trainer(tmp_path_factory.mktemp("plain"), cls=GRPOTrainer, max_steps=3, **BATCH)
-    made.train()
-    return weights_of(made)
-
-
-def test_its_advantages_change_a_real_training(tmp_path, plain):
-    made = trainer(tmp_path / "denoise", Denoise(**OPEN), cls=Recording, max_steps=3, **BATCH)
-    made.train()
-    acted = [step for step in made.steps if step.curation.metrics["states_used"]]
+    plain = trained(None, GRPOTrainer)
+    # A gate at a level that anything passes, and one that nothing passes.
+    acting, closed = trained(Denoise(**OPEN)), trained(Denoise(level=1 - 1e-12))
+    acted = [step for step in acting.steps if step.curation.metrics["states_used"]]
     assert acted
     for step in acted:
         assert step.curation.advantages is not None
         assert not torch.equal(step.curation.rewards, step.rollouts.rewards)
-    assert not same_weights(plain, weights_of(made))
-
-
-def test_without_a_signal_it_is_plain_grpo(tmp_path, plain):
-    """The gate at a level that nothing passes: bit for bit TRL's own weights."""
-    made = trainer(tmp_path / "denoise", Denoise(level=1 - 1e-12), cls=Recording, max_steps=3, **BATCH)
-    made.train()
-    assert [step.curation.metrics["states_used"] for step in made.steps] == [0, 0, 0]
-    assert same_weights(plain, weights_of(made))
-
-
-def test_resume_reaches_the_same_weights(tmp_path):
-    steps = check_resume(tmp_path, lambda: Denoise(**OPEN), **BATCH)
-    assert any(step.curation.advantages is not None for step in steps)
+    assert not same_weights(weights_of(plain), weights_of(acting))
+    assert [step.curation.metrics["states_used"] for step in closed.steps] == [0, 0]
+    assert same_weights(weights_of(plain), weights_of(closed))
 
 
 def verdict(completions, **columns):

@@ -1,30 +1,45 @@
-"""Every curator inside TRL's real trainer: what it decided is what entered the loss, and the policy moved."""
+"""Every curator inside TRL's real trainer: what it decided is what enters the loss."""
+
+from dataclasses import replace
 
 import pytest
-import torch
-from trl_parts import Recording, digits, model, same_weights, trainer, weights_of
+from trl_parts import ANCHORS, OPEN, SMALL, Recording, digits, entering, trainer
 
 from geoalign import CURATORS, GeoAlign, GeoAlignConfig
-from geoalign.curators.anchors import Anchors
-from geoalign.curators.baselines.rewards import PARConfig
+from geoalign.adapters.trl.refusals import check_trainer
+from geoalign.curators.baselines.advantages import SGRPO
+from geoalign.curators.baselines.rewards import PAR, PARConfig
 from geoalign.curators.baselines.seed_grpo import SeedGRPO
 from geoalign.curators.baselines.subsets import CPPO, PODS, PODSConfig
 from geoalign.curators.chain import Chain
+from geoalign.curators.session import CurationSession
+from geoalign.errors import UnsupportedError
 from geoalign.method.advantages import group_advantages
 
-SMALL = {"min_scores": 4, "alpha": 0.5, "projector": {"hidden_dim": 16, "output_dim": 8, "steps": 5}}
 SETTINGS = {
     "geoalign": SMALL,
     "geoalign_released": {"min_scores": 4, "alpha": 0.5, "min_epochs": 1, "max_epochs": 2, "output_dim": 8},
     "pair_count": {"min_scores": 4, "alpha": 0.9, "max_fraction": 0.5},
     "reward_distance": {"min_scores": 4, "alpha": 0.9, "max_fraction": 0.5},
     "random": {"geoalign": GeoAlignConfig(**SMALL)},
-    # A level at which any agreement of the states opens the gate.
-    "denoise": {"level": 0.01},
+    "denoise": OPEN,
     "appeals": {"budget": 3},
     "noise_corrected": {"false_positive_rate": 0.1, "false_negative_rate": 0.2},
     "chain": {"members": (PARConfig(), PODSConfig(m=3))},
 }
+MADE = {name: (lambda name=name: CURATORS[name](**SETTINGS.get(name, {}))) for name in CURATORS}
+MADE |= {
+    "seed_grpo then quantile": lambda: Chain([SeedGRPO(alpha=0.5), CURATORS["quantile"]()]),
+    "gfpo by token": lambda: CURATORS["gfpo"](by="token_efficiency"),
+    "mc_grpo of three": lambda: Chain([PODS(m=3), CURATORS["mc_grpo"]()]),
+    "seed_grpo by state": lambda: SeedGRPO(clusters="hidden", threshold=0.9),
+    **{
+        f"geoalign {how}": lambda how=how: GeoAlign(strategy=how, **SMALL) for how in ("drop", "zero_weight", "amplify")
+    },
+    "geoalign then cppo": lambda: Chain([GeoAlign(**SMALL), CPPO()]),
+}
+
+
 BINARY = (
     "s_grpo",
     "dapo_filter_only",
@@ -34,40 +49,36 @@ BINARY = (
     "confident_learning",
     "score_agreement",
     "label_refinement",
+    "labelled_probe",
 )
-MADE = {name: (lambda name=name: CURATORS[name](**SETTINGS.get(name, {}))) for name in CURATORS}
-MADE |= {
-    "seed_grpo then quantile": lambda: Chain([SeedGRPO(alpha=0.5), CURATORS["quantile"]()]),
-    "gfpo by token": lambda: CURATORS["gfpo"](by="token_efficiency"),
-    "mc_grpo of three": lambda: Chain([PODS(m=3), CURATORS["mc_grpo"]()]),
-    "seed_grpo by state": lambda: SeedGRPO(clusters="hidden", threshold=0.9),
-    "geoalign then cppo": lambda: Chain([GeoAlign(**SMALL), CPPO()]),
-}
 
 
 def has_digit(completions, **columns):
     return [float(value > 0) for value in digits(completions)]
 
 
-def fields_for(curator):
-    """What no adapter can know: made from the row, as a user's functions would."""
-    known = {
-        "answers": lambda rows: [row["completion"][:1] or None for row in rows],
-        "reference_rewards": lambda rows: [[0.1, 0.3, None] for _ in rows],
-        # The reward of a completion of odd length counts as corrupted.
-        "true_rewards": lambda rows: [
-            value + len(row["completion_ids"]) % 2
-            for row, value in zip(rows, digits([row["completion"] for row in rows]), strict=True)
-        ],
-        "second_rewards": lambda rows: [1 - value for value in digits([row["completion"] for row in rows])],
-    }
-    return {name: value for name, value in known.items() if name in curator.requires}
+# What no adapter can know: made from the row, as a user's functions would.
+FIELDS = {
+    "answers": lambda rows: [row["completion"][:1] or None for row in rows],
+    "reference_rewards": lambda rows: [[0.1, 0.3, None] for _ in rows],
+    # The reward of a completion of odd length counts as corrupted.
+    "true_rewards": lambda rows: [
+        value + len(row["completion_ids"]) % 2
+        for row, value in zip(rows, digits([row["completion"] for row in rows]), strict=True)
+    ],
+    "second_rewards": lambda rows: [1 - value for value in digits([row["completion"] for row in rows])],
+}
 
 
-def anchors_for(curator):
-    """Labelled rows, for curators that cannot do without."""
-    prompts, responses = [f"{n}+{n}=" for n in range(4) for _ in range(2)], ["23", "two"] * 4
-    return Anchors(prompts, responses, [1.0, 0.0] * 4, prompts) if "trusted" in curator.requires else None
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """One trainer, which gets one curator after another; it generates, and is not trained."""
+    extra = {"rollout_fields": FIELDS, "anchors": ANCHORS}
+    folder = tmp_path_factory.mktemp("every")
+    made = trainer(folder, MADE["denoise"](), cls=Recording, extra=extra, per_device_train_batch_size=16)
+    made.model.train()
+    made.current_gradient_accumulation_steps = 1
+    return made
 
 
 def expected_rows(step):
@@ -76,22 +87,16 @@ def expected_rows(step):
     advantages = curation.advantages
     if advantages is None:
         advantages = group_advantages(curation.rewards, groups[curation.source], eps=1e-4)
-    advantages = advantages * curation.weights
-    return [
-        (step.prompts[row], step.responses[row], float(value))
-        for row, value in zip(curation.source.tolist(), advantages, strict=True)
-    ]
+    values = (advantages * curation.weights).tolist()
+    rows = curation.source.tolist()
+    return [(step.prompts[row], step.responses[row], value) for row, value in zip(rows, values, strict=True)]
 
 
 def acted(step):
     curation = step.curation
-    return (
-        len(curation.source) < len(step.rollouts)
-        or bool(curation.replaced.any())
-        or bool((curation.weights != 1).any())
-        or curation.advantages is not None
-        or not torch.equal(curation.rewards, step.rollouts.rewards)
-    )
+    changed = len(curation.source) < len(step.rollouts) or bool(curation.replaced.any())
+    changed |= bool((curation.weights != 1).any()) or curation.advantages is not None
+    return changed or not bool((curation.rewards == step.rollouts.rewards).all())
 
 
 def in_order(rows):
@@ -100,25 +105,35 @@ def in_order(rows):
 
 
 @pytest.mark.parametrize("name", MADE)
-def test_what_it_decides_enters_the_loss(tmp_path, name):
+def test_what_it_decides_enters_the_loss(made, name):
     curator = MADE[name]()
-    made = trainer(
-        tmp_path,
-        curator,
-        cls=Recording,
-        reward=has_digit if name in BINARY else digits,
-        extra={"rollout_fields": fields_for(curator), "anchors": anchors_for(curator)},
-        max_steps=3,
-        per_device_train_batch_size=16,
+    options, trusted = made._curation_options, "trusted" in curator.requires
+    own = replace(
+        options,
+        fields={field: value for field, value in FIELDS.items() if field in curator.requires},
+        anchors=options.anchors if trusted else None,
     )
-    made.train()
-    assert len(made.steps) == 3
-    entered = in_order(made.entered)
-    expected = in_order(row for step in made.steps for row in expected_rows(step))
-    assert [row[:2] for row in entered] == [row[:2] for row in expected]
-    assert [row[2] for row in entered] == pytest.approx([row[2] for row in expected], abs=2e-3)
-    # Label refinement waits for a prompt to come again, which none does in three steps.
+    made.steps.clear()
+    made.reward_funcs = [has_digit if name in BINARY else digits]
+    made._session = CurationSession(curator, seed=0, anchors=ANCHORS if trusted else None)
+    made._curation_options = own
+    check_trainer(made, made._session, own)
+    inputs = next(iter(made.get_train_dataloader()))
+    for _ in range(3):
+        batch = made._generate_and_score_completions(inputs)
+        entered, expected = in_order(entering(made, batch)), in_order(expected_rows(made.steps[-1]))
+        assert [row[:2] for row in entered] == [row[:2] for row in expected]
+        assert [row[2] for row in entered] == pytest.approx([row[2] for row in expected], abs=2e-3)
+    made._curation_options = options
+    # Label refinement waits for more visits of a prompt.
     assert any(map(acted, made.steps)) or name in ("grpo", "label_refinement")
-    assert not same_weights(weights_of(made), dict(model().named_parameters()))
-    for log in made.state.log_history[:3]:
-        assert sum(key.startswith("geoalign/") for key in log) >= 2
+
+
+class Crossing(SGRPO):
+    library_only = "draws rows across groups"
+
+
+@pytest.mark.parametrize("curator", [Crossing, lambda: Chain([PAR(), Crossing()])])
+def test_curators_for_the_library_alone_are_refused(tmp_path, curator):
+    with pytest.raises(UnsupportedError, match=r"(Crossing|Chain) inside TRL: draws rows across groups"):
+        trainer(tmp_path, curator())

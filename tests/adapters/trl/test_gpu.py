@@ -5,26 +5,19 @@ import torch
 from accelerate import Accelerator
 from pretend_gpu import OnGPU, pretend_gpu
 from transformers import TrainingArguments
-from trl_parts import Recording, curated_batch, trainer
+from trl_parts import ANCHORS, OPEN, SMALL, Recording, curated_batch, trainer
 
 from geoalign import CURATORS
-from geoalign.adapters.trl import Anchors
 
-SMALL = {"min_scores": 4, "alpha": 0.5, "projector": {"hidden_dim": 16, "output_dim": 8, "steps": 5}}
-PROMPTS = [f"{n}+{n}=" for n in range(4) for _ in range(4)]
-ANCHORS = Anchors(PROMPTS, ["23", "4567", "two", "three"] * 4, [0.0, 0.0, 1.0, 1.0] * 4, groups=PROMPTS)
+FIELDS = {"answers": lambda rows: ["a" for _ in rows], "reference_rewards": lambda rows: [[0.1, None] for _ in rows]}
 # What moves rows, drops, weighs and shapes them, and every source of states and log-probabilities.
 CASES = {
-    "replaced": ("geoalign", SMALL, {}, {"num_iterations": 2}),
-    "dropped": ("geoalign", {**SMALL, "strategy": "drop"}, {"hidden_position": "mean"}, {"loss_type": "grpo"}),
-    "from TRL's pass": ("geoalign", SMALL, {"hidden_source": "logprob_pass"}, {"num_iterations": 2}),
-    "at the answer": ("geoalign", SMALL, {"hidden_position": "anchor"}, {}),
-    "anchors": ("denoise", {"level": 0.01}, {"anchors": ANCHORS}, {}),
+    "replaced": ("geoalign", SMALL, {"hidden_source": "logprob_pass"}, {"num_iterations": 2}),
+    "dropped": ("geoalign", {**SMALL, "strategy": "drop"}, {"hidden_position": "anchor"}, {"loss_type": "grpo"}),
+    "anchors": ("denoise", OPEN, {"anchors": ANCHORS, "hidden_position": "mean"}, {"mask_truncated_completions": True}),
     "weighed": ("seed_grpo", {"clusters": "hidden", "threshold": 0.9}, {}, {}),
     "given": ("mc_grpo", {}, {}, {"scale_rewards": "batch"}),
-    "shaped": ("par", {}, {"rollout_fields": {"reference_rewards": lambda rows: [[0.1, None] for _ in rows]}}, {}),
-    "fields": ("majority_vote", {}, {"rollout_fields": {"answers": lambda rows: ["a" for _ in rows]}}, {}),
-    "by length": ("gfpo", {"by": "token_efficiency"}, {}, {"mask_truncated_completions": True}),
+    "shaped": ("par", {}, {"rollout_fields": FIELDS}, {}),
 }
 
 

@@ -18,11 +18,11 @@ from trl_parts import (
     trainer,
 )
 
-from geoalign.adapters.trl import CuratedStep
 from geoalign.errors import ConfigError, UnsupportedError
 
 
 def scored(rollouts):
+    time.sleep(0.05)
     made = best_of_group(rollouts)
     scores = torch.arange(len(rollouts)).float()
     scores[0] = math.nan
@@ -31,21 +31,33 @@ def scored(rollouts):
         source=made.source,
         scores=scores,
         anomalous=made.source != torch.arange(len(rollouts)),
-        metrics={"pairs": 12.0, "threshold": math.nan},
+        metrics={"pairs": 12.0, "threshold": math.nan, "seconds": 99.0},
     )
 
 
-def test_raw_reward_stays_the_logged_reward(tmp_path):
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Two steps, an evaluation of four rows after each, and the folder."""
+    folder = tmp_path_factory.mktemp("logs")
     made = trainer(
-        tmp_path,
-        Scripted(best_of_group),
+        folder,
+        Scripted(scored, requires=("hidden", "logprobs")),
         cls=Recording,
         reward=[digits, length],
         reward_weights=[1.0, 0.1],
-        max_steps=1,
+        log_completions=True,
+        num_completions_to_print=1,
+        eval_strategy="steps",
+        eval_steps=1,
+        per_device_eval_batch_size=4,
+        extra={"eval_dataset": data(1), "details_every": 2},
     )
     made.train()
-    log, step = made.state.log_history[0], made.steps[0]
+    return made, folder
+
+
+def test_raw_reward_stays_the_logged_reward(trained):
+    log, step = trained[0].state.log_history[0], trained[0].steps[0]
     per_function = torch.tensor([digits(step.responses), length(step.responses)])
     raw = per_function[0] + 0.1 * per_function[1]
     assert log["reward"] == pytest.approx(raw.mean().item(), rel=1e-5)
@@ -54,68 +66,39 @@ def test_raw_reward_stays_the_logged_reward(tmp_path):
     assert log["rewards/length/std"] == pytest.approx(per_function[1].std().item(), rel=1e-5)
     assert log["geoalign/curated_reward"] == pytest.approx(raw[step.curation.source].mean().item(), rel=1e-5)
     assert log["geoalign/curated_reward"] > log["reward"]
-
-
-def test_curator_metrics_are_logged_and_nan_is_left_out(tmp_path):
-    made = trainer(tmp_path, Scripted(scored), max_steps=1)
-    made.train()
-    log = made.state.log_history[0]
+    # The curator's own, without those that are NaN, and one clock for the seconds of all.
     assert log["geoalign/pairs"] == 12
     assert "geoalign/threshold" not in log
+    assert 0.05 <= log["geoalign/seconds"] < 5
+    assert all(0 < log[f"geoalign/{name}_seconds"] < 5 for name in ("hidden", "logprob"))
 
 
-def test_completions_table_has_the_curators_columns(tmp_path):
-    made = trainer(tmp_path, Scripted(scored), cls=Recording, log_completions=True, num_completions_to_print=1)
-    made.train()
-    for index, step in enumerate(made.steps):
-        table = pd.read_parquet(tmp_path / "completions" / f"completions_{index + 1:05d}.parquet")
-        assert table["score"].isna().tolist() == [True] + [False] * 7
-        assert table["score"][1:].tolist() == list(range(1, 8))
-        assert table["source"].tolist() == step.curation.source.tolist()
-        assert table["anomalous"].tolist() == step.curation.anomalous.tolist()
-        # Raw rollouts and raw rewards; the advantage is the one that entered the loss in that slot.
-        assert table["completion"].tolist() == step.responses
-        assert table["digits"].tolist() == pytest.approx(step.rollouts.rewards.tolist())
-        expected = by_hand(step.rollouts.rewards[step.curation.source])
-        assert table["advantage"].tolist() == pytest.approx(expected.tolist(), abs=1e-4)
-
-
-def test_columns_stay_aligned_through_an_evaluation(tmp_path):
-    made = trainer(
-        tmp_path,
-        Scripted(scored),
-        cls=Recording,
-        log_completions=True,
-        max_steps=2,
-        eval_strategy="steps",
-        eval_steps=1,
-        per_device_eval_batch_size=4,
-        extra={"eval_dataset": data(1)},
-    )
-    made.train()
+def test_completions_table_has_the_curators_columns(trained):
+    made, folder = trained
+    step = made.steps[0]
+    table = pd.read_parquet(folder / "completions" / "completions_00001.parquet")
     # The table that the evaluation wrote: four rows of it at the end, after the last four of the training batch.
-    table = pd.read_parquet(tmp_path / "completions" / "completions_00002.parquet")
-    step = made.steps[-1]
-    assert table["completion"].tolist()[:4] == step.responses[4:]
-    assert table["source"].tolist() == [*step.curation.source.tolist()[4:], 0, 1, 2, 3]
+    slots = slice(4, 8)
+    assert table["source"].tolist() == [*step.curation.source.tolist()[slots], 0, 1, 2, 3]
+    assert table["score"].tolist()[:4] == [4, 5, 6, 7]
     assert table["score"][4:].isna().all()
-    assert not table["anomalous"][4:].any()
+    assert table["anomalous"].tolist() == [*step.curation.anomalous.tolist()[slots], *[False] * 4]
+    # Raw rollouts and raw rewards; the advantage is the one that entered the loss in that slot.
+    assert table["completion"].tolist()[:4] == step.responses[slots]
+    assert table["digits"].tolist()[:4] == pytest.approx(digits(step.responses)[slots])
+    expected = by_hand(step.rollouts.rewards[step.curation.source])[slots]
+    assert table["advantage"].tolist()[:4] == pytest.approx(expected.tolist(), abs=1e-4)
+
+
+def test_evaluation_is_never_curated(trained):
+    made, _ = trained
+    assert len(made.curator.seen) == len(made.steps) == 2
+    evaluations = [log for log in made.state.log_history if "eval_reward" in log]
+    assert len(evaluations) == 2
+    assert not any(key.startswith("eval_geoalign") for log in evaluations for key in log)
 
 
 def test_observer_is_told_everything(tmp_path):
-    made = trainer(tmp_path, Scripted(scored), cls=Recording, steps_per_generation=2, gradient_accumulation_steps=2)
-    made.train()
-    assert [(step.step, step.generation) for step in made.steps] == [(0, 0), (1, 1)]
-    step = made.steps[0]
-    assert isinstance(step, CuratedStep)
-    assert len(step.prompts) == len(step.responses) == len(step.lengths) == len(step.rollouts) == 16
-    assert step.rollouts.groups.tolist() == [row // 4 for row in range(16)]
-    assert step.rollouts.ids[:2] == ["0:0", "0:1"]
-    assert step.prompts[0] == step.prompts[3] != step.prompts[4]
-    torch.testing.assert_close(step.rollouts.rewards, torch.tensor(digits(step.responses)))
-
-
-def test_details_every_nth_generation(tmp_path):
     asked = []
 
     class Asked(Scripted):
@@ -123,58 +106,35 @@ def test_details_every_nth_generation(tmp_path):
             asked.append(details)
             return super().curate(rollouts)
 
-    trainer(tmp_path, Asked(curation), extra={"details_every": 2}, max_steps=4).train()
-    assert asked == [True, False, True, False]
-    asked.clear()
-    trainer(tmp_path, Asked(curation), max_steps=2).train()
-    assert asked == [False, False]
+    batches = {"steps_per_generation": 2, "gradient_accumulation_steps": 2, "max_steps": 3}
+    made = trainer(tmp_path, Asked(curation), cls=Recording, extra={"details_every": 2}, **batches)
+    made.train()
+    assert [(step.step, step.generation) for step in made.steps] == [(0, 0), (1, 1), (2, 2)]
+    assert asked == [True, False, True]
+    step = made.steps[0]
+    assert len(step.prompts) == len(step.responses) == len(step.lengths) == len(step.rollouts) == 16
+    assert step.rollouts.groups.tolist() == [row // 4 for row in range(16)]
+    assert step.rollouts.ids[:2] == ["0:0", "0:1"]
+    assert step.prompts[0] == step.prompts[3] != step.prompts[4]
+    torch.testing.assert_close(step.rollouts.rewards, torch.tensor(digits(step.responses)))
 
 
 def score(completions, **columns):
     return [0.0] * len(completions)
 
 
-def test_a_reward_function_named_as_a_column_is_refused(tmp_path):
-    with pytest.raises(UnsupportedError, match="'score'"):
-        trainer(tmp_path, Scripted(curation), reward=score)
-
-
 @pytest.mark.parametrize(
-    ("extra", "words"),
+    ("curator", "extra", "words"),
     [
-        ({"details_every": -1}, "details_every"),
-        ({"hidden_source": "telepathy"}, "hidden_source"),
-        ({"rollout_fields": {"answer": "gold"}}, "expected keys out of answers"),
-        ({"rollout_fields": {"answers": 3}}, "expected a dataset column or a callable, got int"),
+        (Scripted(curation), {"details_every": -1}, "details_every"),
+        (Scripted(curation), {"hidden_source": "telepathy"}, "hidden_source"),
+        (Scripted(curation), {"rollout_fields": {"answer": "gold"}}, "expected keys out of answers"),
+        (Scripted(curation), {"rollout_fields": {"answers": 3}}, "expected a dataset column or a callable, got int"),
+        ("geoalign", {}, "expected a Curator or None, got str"),
     ],
 )
-def test_bad_arguments_are_named(tmp_path, extra, words):
+def test_bad_arguments_are_named(tmp_path, curator, extra, words):
     with pytest.raises(ConfigError, match=words):
-        trainer(tmp_path, Scripted(curation), extra=extra)
-
-
-def test_what_is_no_curator_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match="expected a Curator or None, got str"):
-        trainer(tmp_path, "geoalign")
-
-
-def test_one_clock_for_the_seconds_of_every_curator(tmp_path):
-    def slow(rollouts):
-        time.sleep(0.05)
-        return curation(rollouts, metrics={"seconds": 99.0})
-
-    made = trainer(tmp_path, Scripted(slow, requires=("hidden", "logprobs")), max_steps=1)
-    made.train()
-    log = made.state.log_history[0]
-    assert 0.05 <= log["geoalign/seconds"] < 5
-    assert 0 < log["geoalign/hidden_seconds"] < 5
-    assert 0 < log["geoalign/logprob_seconds"] < 5
-
-
-def test_passes_that_nobody_needs_take_no_seconds(tmp_path):
-    made = trainer(tmp_path, Scripted(best_of_group), max_steps=1)
-    made.train()
-    log = made.state.log_history[0]
-    assert log["geoalign/seconds"] >= 0
-    assert "geoalign/hidden_seconds" not in log
-    assert "geoalign/logprob_seconds" not in log
+        trainer(tmp_path, curator, extra=extra)
+    with pytest.raises(UnsupportedError, match="'score'"):  # a column of the completions table
+        trainer(tmp_path, Scripted(curation), reward=score)

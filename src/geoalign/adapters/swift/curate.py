@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 from copy import deepcopy
-from functools import partial
 from typing import Any
 
 import torch
+from accelerate.utils import gather_object
 from swift.rlhf_trainers.utils import encode_sample
 from torch import Tensor, nn
 
-from geoalign.adapters.failures import guarded, warn_of_failure
-from geoalign.adapters.swift.refusals import check_batch, check_drops
+from geoalign.adapters.failures import guarded_call, warn_of_failure
+from geoalign.adapters.swift.refusals import check_batch
 from geoalign.adapters.trl.advantages import scaled_advantages, total_rewards
-from geoalign.adapters.trl.round import LOSS_SCALE, RolloutField, TrainerRound, gather_list, table_columns
+from geoalign.adapters.trl.round import LOSS_SCALE, TrainerRound, table_columns
 from geoalign.adapters.trl.rows import dropping_scale
-from geoalign.adapters.trl.states import RowTokens, StatePlace, TokenIds, own_hidden
-from geoalign.curators.session import CurationSession
+from geoalign.adapters.trl.states import RowTokens, TokenIds
 from geoalign.errors import UnsupportedError
-from geoalign.types import Curation, Rollouts
+from geoalign.types import Curation
 
 
 class CurationRound(TrainerRound):
@@ -30,31 +28,26 @@ class CurationRound(TrainerRound):
         generated: this process's samples as they were generated, for the completions table.
     """
 
-    def __init__(
-        self, trainer: Any, session: CurationSession, *, place: StatePlace, fields: dict[str, RolloutField]
-    ) -> None:
-        super().__init__(trainer, session, fields)
-        self._state_place = place
-        self._gather = trainer.accelerator.gather
-        self.generated: list[Any] = []
+    generated: list[Any]
 
     def curate(self, samples: list[Any], per_function: Tensor, *, failed: set[str]) -> list[Any]:
-        """The samples with which ms-swift goes on, of this process.
-
-        Args:
-            samples: this process's.
-            per_function: [B, F] rewards of all processes' samples.
-            failed: `request_id` of this process's samples for which a reward function raised.
-        """
+        """The samples with which ms-swift goes on, of this process, as are `samples` and the `request_id` of those for
+        which a reward function `failed`; `per_function` are the [B, F] rewards of all processes' samples."""
         check_batch(self._trainer, samples)
         self.generated = samples
         # ms-swift's sum over reward functions; NaN where none gave a reward, or one raised.
-        everywhere = set(gather_list(sorted(failed)))
+        everywhere = set(gather_object(sorted(failed)))
         flags = [sample.request_id in everywhere for sample in samples]
         raised = self._gather(torch.tensor(flags, device=self._trainer.accelerator.device))
         rewards = total_rewards(per_function, self._trainer.reward_weights).masked_fill(raised, torch.nan)
         self._metrics["failed_rewards"] = float(raised.sum())
-        curation = self._decide(self._read_samples(samples, rewards, per_function))
+        self.note_tokens(RowTokens(*token_rows(self._trainer, samples)))
+        rows = (
+            {**sample.to_reward_row(), "prompt": sample.messages[:-1], "completion": sample.messages[-1]["content"]}
+            for sample in samples
+        )
+        cut = (self._trainer.overlong_filter and sample.is_truncated for sample in samples)
+        curation = self._decide(self._read(rewards, per_function, rows=rows, truncated=cut))
         log_columns(self._trainer, curation, self._placement.source)
         return self._moved(samples)
 
@@ -63,9 +56,12 @@ class CurationRound(TrainerRound):
         kept = self._placement.kept
         if not self._placement.dropped:
             return
-        check_drops(self._trainer, self._session.name)
+        if self._trainer.chord_sft_iterator is not None:
+            raise UnsupportedError(
+                f"{self._session.name} drops rows under chord_sft_dataset, whose loss is no mean over rollouts"
+            )
         scale = dropping_scale(self._trainer, rows=len(kept), kept=int(kept.sum()))
-        first = self._trainer.accelerator.process_index * len(self.generated)
+        first = self._mine(len(self.generated)).start
         for entry in batches:
             mask = entry["grpo_batch"].completion_mask
             entry["grpo_batch"].completion_mask = mask & kept[first : first + len(mask), None]
@@ -83,49 +79,21 @@ class CurationRound(TrainerRound):
         missing = bool(self._rollouts.rewards.isnan().any())
         return self._final_advantages(None if missing else lambda: computed).to(computed.dtype)
 
-    def _formula(self, rewards: Tensor, per_function: Tensor, groups: Tensor) -> Tensor:
-        estimator, scale = self._trainer.advantage_estimator, self._trainer.scale_rewards
-        return scaled_advantages(rewards, groups, scale_rewards=scale, estimator=estimator)
-
-    def _read_samples(self, samples: list[Any], rewards: Tensor, per_function: Tensor) -> Rollouts:
+    def _formula(self, rewards: Tensor, per_function: Tensor) -> Tensor:
         trainer = self._trainer
-        tokens = RowTokens(*token_rows(trainer, samples))
-        return self._read(
-            rewards,
-            per_function,
-            prompts=tokens.prompts,
-            contents=tokens.responses,
-            lengths=tokens.lengths,
-            hidden=lambda: self._hidden(tokens),
-            unfit=[sample.is_truncated for sample in samples] if trainer.overlong_filter else None,
-            rows=[
-                {
-                    **sample.to_reward_row(),
-                    "prompt": sample.messages[:-1],
-                    "completion": sample.messages[-1]["content"],
-                    "completion_ids": ids,
-                }
-                for sample, ids in zip(samples, tokens.responses, strict=True)
-            ],
-        )
-
-    def _hidden(self, tokens: RowTokens) -> Tensor:
-        tokens.find_answers(self._trainer.template.tokenizer, self._state_place)
-        self._count_answers(tokens.answers)
-        return own_hidden(self._trainer, tokens, self._state_place).contiguous()
+        estimator, scale = trainer.advantage_estimator, trainer.scale_rewards
+        return scaled_advantages(rewards, trainer.num_generations, scale_rewards=scale, estimator=estimator)
 
     def _moved(self, samples: list[Any]) -> list[Any]:
         """Whole samples in the place of others, under the request of the place that they take."""
         source = self._placement.source
-        local = len(samples)
-        first = self._trainer.accelerator.process_index * local
-        crossing = self._crossing(local)
-        donors = gather_list(samples) if crossing else samples
+        mine = self._mine(len(samples))
+        crossing = self._crossing(len(samples))
+        donors = gather_object(samples) if crossing else samples
         moved = []
-        for slot, sample in enumerate(samples):
-            row = int(source[first + slot])
-            if row != first + slot:
-                donor = deepcopy(donors[row if crossing else row - first])
+        for slot, (row, sample) in enumerate(zip(source[mine].tolist(), samples, strict=True), mine.start):
+            if row != slot:
+                donor = deepcopy(donors[row if crossing else row - mine.start])
                 donor.request_id = sample.request_id
                 sample = donor
             moved.append(sample)
@@ -146,20 +114,14 @@ def guard_rewards(trainer: Any, failed: set[str]) -> None:
     """
 
     def wrapped(function: Any) -> Any:
-        def plan(*args: Any, **kwargs: Any) -> Any:
-            def finish(results: Sequence[Any]) -> Any:
-                if not isinstance(results[0], Exception):
-                    return results[0]
-                if not trainer.model.training:
-                    raise results[0]
-                rows = kwargs["request_id"]
-                failed.update(rows)
-                warn_of_failure(function, results[0], f"{len(rows)} rows unscored")
-                return [None] * len(rows)
+        def unscored(error: Exception, keywords: dict[str, Any]) -> list[None]:
+            if not trainer.model.training:
+                raise error
+            failed.update(rows := keywords["request_id"])
+            warn_of_failure(function, error, f"{len(rows)} rows unscored")
+            return [None] * len(rows)
 
-            return [partial(function, *args, **kwargs)], finish
-
-        return guarded(function, plan)
+        return guarded_call(function, unscored)
 
     trainer.reward_funcs = [f if isinstance(f, nn.Module) else wrapped(f) for f in trainer.reward_funcs]
     plugins = trainer.reward_model_plugins

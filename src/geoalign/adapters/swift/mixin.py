@@ -8,8 +8,7 @@ generated. The others take the curator along in checkpoints.
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from swift.rlhf_trainers.grpo_trainer import GRPOTrainer
@@ -18,18 +17,13 @@ from torch import Tensor
 from geoalign.adapters.swift.curate import CurationRound, guard_rewards, log_columns
 from geoalign.adapters.swift.plug_in import chosen
 from geoalign.adapters.swift.refusals import check_trainer
-from geoalign.adapters.trl.round import LOSS_SCALE
+from geoalign.adapters.trl.round import CuratedTrainer
 from geoalign.adapters.trl.states import StatePlace
 from geoalign.curators.registry import make_curator
-from geoalign.curators.session import STATE_FILE, CurationSession
-
-if TYPE_CHECKING:
-    _Base: Any
-else:
-    _Base = object
+from geoalign.curators.session import CurationSession
 
 
-class CuratedGRPO(_Base):
+class CuratedGRPO(CuratedTrainer):
     """Puts a curator into a subclass of ms-swift's GRPOTrainer: `class Mine(CuratedGRPO, GRPOTrainer)`.
 
     Replacement, weights, drops, subsets, shaped rewards and given advantages are carried out so that the loss sees the
@@ -40,6 +34,8 @@ class CuratedGRPO(_Base):
         UnsupportedError: a combination that is refused; the message names it.
         ConfigError: the curator requires a field that nobody gives.
     """
+
+    _session: CurationSession
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         settings, curator, self._rollout_fields = chosen()
@@ -70,7 +66,7 @@ class CuratedGRPO(_Base):
         if not self.model.training:
             log_columns(self, None, torch.arange(len(self._rewards_per_func)))
             return samples
-        self._curation_round = CurationRound(self, self._session, place=self._place, fields=self._rollout_fields)
+        self._curation_round = CurationRound(self, self._session, self._place, self._rollout_fields)
         return self._curation_round.curate(samples, self._rewards_per_func, failed=self._failed)
 
     def _postprocess_batch(self, samples: list[Any], batch_encoded_inputs: list[dict[str, Any]]) -> None:
@@ -87,27 +83,6 @@ class CuratedGRPO(_Base):
 
     def _log_rollout(self, samples: list[Any]) -> None:
         super()._log_rollout(samples if self._curation_round is None else self._curation_round.generated)
-
-    def compute_loss(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-        """ms-swift's loss, scaled to a mean over the kept rows where rows were dropped."""
-        loss = super().compute_loss(model, inputs, *args, **kwargs)
-        scale = inputs.get(LOSS_SCALE) if isinstance(inputs, dict) else None
-        return loss if scale is None else loss * scale
-
-    def _save_checkpoint(self, *args: Any, **kwargs: Any) -> Any:
-        result = super()._save_checkpoint(*args, **kwargs)
-        if self.args.should_save:
-            self._session.save(Path(self.state.last_model_checkpoint) / STATE_FILE)
-        return result
-
-    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-        super()._load_optimizer_and_scheduler(checkpoint)
-        if checkpoint is not None and not self.args.resume_only_model:
-            self._session.load(
-                Path(checkpoint) / STATE_FILE,
-                setting="resume_from_checkpoint",
-                otherwise="to start curating in the middle of a training that did not, set resume_only_model",
-            )
 
 
 class GeoAlignGRPOTrainer(CuratedGRPO, GRPOTrainer):

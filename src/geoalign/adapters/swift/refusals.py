@@ -27,7 +27,6 @@ def check_trainer(
     trainer: Any, session: CurationSession, *, place: StatePlace, rollout_fields: dict[str, RolloutField]
 ) -> None:
     """Raises by name unless a trainer that is otherwise complete has what the adapter carries out."""
-    zero_3 = trainer.is_deepspeed_enabled and trainer.accelerator.state.deepspeed_plugin.zero_stage == 3
     several = "rows of several turns have no one response; curate rollouts of one turn"
     refuse(
         {
@@ -43,11 +42,9 @@ def check_trainer(
                 trainer.kl_in_reward and trainer.beta != 0
             ),
             "use_liger_kernel: never run with the adapter (it needs a GPU); leave it off": trainer.use_liger_loss,
-            "deepspeed zero3: never run with the adapter; use data parallelism or zero2": zero_3,
             f"{session.name} with log-probabilities, which the adapter does not read here; set mass: share": (
                 "logprobs" in session.curator.requires
             ),
-            "fsdp: never run with the adapter; use data parallelism": trainer.is_fsdp_enabled,
         }
     )
     if "hidden" in session.curator.requires and trainer.is_multimodal:
@@ -67,9 +64,3 @@ def check_batch(trainer: Any, samples: list[Any]) -> None:
             ),
         }
     )
-
-
-def check_drops(trainer: Any, curator: str) -> None:
-    """Raises UnsupportedError where the loss has terms that a factor for dropped rows would change, too."""
-    if trainer.chord_sft_iterator is not None:
-        raise UnsupportedError(f"{curator} drops rows under chord_sft_dataset, whose loss is no mean over rollouts")

@@ -10,7 +10,7 @@ from geoalign.adapters.step import as_answers
 from geoalign.adapters.trl.round import RolloutField, field_values
 from geoalign.adapters.trl.states import RowTokens, StatePlace, TokenIds, own_hidden
 from geoalign.curators.anchors import Anchors
-from geoalign.errors import ConfigError, UnsupportedError
+from geoalign.errors import ConfigError, InputError, UnsupportedError
 from geoalign.hidden.extract import response_token_ids
 from geoalign.types import Rollouts, response_keys
 
@@ -72,21 +72,15 @@ def _token_ids(trainer: Any, anchors: Anchors) -> tuple[TokenIds, TokenIds]:
 def _answers(anchors: Anchors, field: RolloutField, responses: TokenIds) -> list[str | None]:
     if anchors.answers is not None:
         return list(anchors.answers)
-    if isinstance(field, str):
-        raise ConfigError(
-            f"anchors: expected answers, as rollout_fields['answers'] is the column {field!r} of the data set; got none"
-        )
     rows = [
-        {"prompt": prompt, "completion": text if isinstance(prompt, str) else _said(text), "completion_ids": ids}
+        {
+            "prompt": prompt,
+            "completion": text if isinstance(prompt, str) else [{"role": "assistant", "content": text}],
+            "completion_ids": ids,
+        }
         for prompt, text, ids in zip(anchors.prompts, anchors.responses, responses, strict=True)
     ]
     try:
         return as_answers(field_values("answers", field, rows))
-    except KeyError as error:
-        raise ConfigError(
-            f"anchors: expected answers, as rollout_fields['answers'] reads {error} of the data set; got none"
-        ) from error
-
-
-def _said(text: str) -> list[dict[str, str]]:
-    return [{"role": "assistant", "content": text}]
+    except (KeyError, InputError) as error:
+        raise ConfigError(f"anchors: expected answers, as those of the data set are read from it ({error})") from error

@@ -7,21 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from accelerate.utils import gather_object
 from jaxtyping import Int
 from torch import Tensor
 
 from geoalign.adapters.trl import advantages, rows
 from geoalign.adapters.trl.anchors import AnchorRows
-from geoalign.adapters.trl.round import LOSS_SCALE, RolloutField, TrainerRound, gather_list, table_columns
-from geoalign.adapters.trl.states import (
-    HiddenSource,
-    RowTokens,
-    StatePlace,
-    TrlPass,
-    own_hidden,
-    own_logprobs,
-    trl_pass_problem,
-)
+from geoalign.adapters.trl.round import LOSS_SCALE, RolloutField, TrainerRound, table_columns
+from geoalign.adapters.trl.states import HiddenSource, StatePlace, TrlPass, trl_pass_problem
 from geoalign.curators.session import CurationSession
 from geoalign.errors import UnsupportedError
 from geoalign.types import Curation, Rollouts
@@ -62,8 +55,8 @@ class RoundOptions:
     fields: dict[str, RolloutField]
     observer: CurationObserver | None
     details_every: int
-    other_loss: str | None = None
-    anchors: AnchorRows | None = None
+    other_loss: str | None
+    anchors: AnchorRows | None
 
 
 class GenerationRound(TrainerRound):
@@ -73,28 +66,15 @@ class GenerationRound(TrainerRound):
     """
 
     def __init__(self, trainer: Any, session: CurationSession, options: RoundOptions) -> None:
-        super().__init__(trainer, session, options.fields)
+        super().__init__(trainer, session, options.place, options.fields)
         self._options = options
         needs = session.curator.requires
         from_trl = "hidden" in needs and options.hidden_source == "logprob_pass"
         self._trl_pass: TrlPass | None = None
         if (from_trl or "logprobs" in needs) and trl_pass_problem(trainer) is None:
             self._trl_pass = TrlPass(options.place if from_trl else None)
-        self._tokens = RowTokens([], [])
-        # An environment may add to a prompt what it shows at its start, and a rollout function may make one.
         makers = ("environment_factories", "rollout_func")
         self._prompts_differ = any(getattr(trainer, name, None) is not None for name in makers)
-        self._truncated: list[bool] = []
-
-    def on_generation(self, tokens: RowTokens) -> None:
-        """Notes the tokens of this process's rows."""
-        self._tokens, trainer = tokens, self._trainer
-        if "hidden" in self._curator.requires:
-            tokens.find_answers(trainer._tokenizer, self._options.place)
-        tokenizer = trainer._tokenizer
-        # TRL 1.16 knows several end tokens, 1.8 only the tokenizer's.
-        ends = {*getattr(trainer, "eos_token_ids", [tokenizer.eos_token_id]), tokenizer.pad_token_id}
-        self._truncated = [trainer.mask_truncated_completions and ids[-1] not in ends for ids in tokens.responses]
 
     def on_logprob_pass(self, run: Callable[[], Any], input_ids: Tensor, logits_to_keep: int) -> Any:
         """Runs one of TRL's log-probability passes; listens to the policy's first (a PEFT reference comes after)."""
@@ -104,10 +84,16 @@ class GenerationRound(TrainerRound):
 
     def curate(self, raw: Tensor, inputs: list[dict[str, Any]], prompts: list[Any], completions: list[Any]) -> None:
         """Decides by the rewards [B, F]; B rows over all processes, F reward functions."""
-        rollouts = self._read_batch(raw, inputs, prompts, completions)
-        self._count_answers(self._tokens.answers)
-        if self._tokens.mask is not None:
-            self._count("rows_without_policy_token", sum(self._tokens.nothing))
+        trainer = self._trainer
+        # TRL 1.16 knows several end tokens, 1.8 only the tokenizer's.
+        ends = {*getattr(trainer, "eos_token_ids", [trainer._tokenizer.eos_token_id]), trainer._tokenizer.pad_token_id}
+        own = zip(inputs, prompts, completions, strict=True)
+        rollouts = self._read(
+            advantages.total_rewards(raw, trainer.reward_weights),
+            raw,
+            rows=({**row, "prompt": prompt, "completion": text} for row, prompt, text in own),
+            truncated=(trainer.mask_truncated_completions and ids[-1] not in ends for ids in self._tokens.responses),
+        )
         every = self._options.details_every
         details = every > 0 and self._session.calls % every == 0
         curation = self._decide(rollouts, details=details, anchors=self._anchors)
@@ -128,7 +114,7 @@ class GenerationRound(TrainerRound):
             moved = {**rows.MOVED, **(rows.PROMPT if self._prompts_differ else {})}
             rows.move_rows(batch, moved, placement.source[mine], accelerator, pad_id=pad, crossing=crossing)
         if placement.advantages is not None or not self._as_scored() or bool((placement.weights != 1).any()):
-            own = self._final_advantages(lambda: accelerator.gather(batch["advantages"]))
+            own = self._final_advantages(lambda: self._gather(batch["advantages"]))
             batch["advantages"] = own[mine].to(batch["advantages"].dtype)
             # Over those that TRL just logged.
             logged, values = trainer._logs["advantages"], own.tolist()
@@ -142,65 +128,35 @@ class GenerationRound(TrainerRound):
             rows.leave_out(batch, placement.kept[mine])
             batch[LOSS_SCALE] = torch.tensor(scale, device=accelerator.device)
         if placement.dropped or replaced:
-            batch["num_items_in_batch"] = accelerator.gather(rows.loss_tokens(batch).sum()).sum().clamp(min=1)
-
-    def _mine(self, local: int) -> slice:
-        first = self._trainer.accelerator.process_index * local
-        return slice(first, first + local)
-
-    def _read_batch(
-        self, raw: Tensor, inputs: list[dict[str, Any]], prompts: list[Any], completions: list[Any]
-    ) -> Rollouts:
-        trainer, tokens = self._trainer, self._tokens
-        own = zip(inputs, prompts, completions, tokens.responses, strict=True)
-        unfit = [cut or none for cut, none in zip(self._truncated, tokens.nothing, strict=True)]
-        # A response alone tells rows of a group apart, unless their prompts differ.
-        pairs = zip(tokens.prompts, tokens.responses, strict=True)
-        whole = [[*prompt, *response] for prompt, response in pairs] if self._prompts_differ else None
-        return self._read(
-            advantages.total_rewards(raw, trainer.reward_weights),
-            raw,
-            prompts=tokens.prompts,
-            contents=whole or tokens.responses,
-            lengths=tokens.lengths,
-            hidden=self._hidden,
-            logprobs=self._logprobs,
-            unfit=unfit if trainer.mask_truncated_completions or tokens.mask is not None else None,
-            rows=[{**row, "prompt": prompt, "completion": text, "completion_ids": ids}
-                  for row, prompt, text, ids in own],
-        )  # fmt: skip
+            batch["num_items_in_batch"] = self._gather(rows.loss_tokens(batch).sum()).sum().clamp(min=1)
 
     def _hidden(self) -> Tensor:
-        if self._options.hidden_source == "own_pass":
-            return own_hidden(self._trainer, self._tokens, self._options.place)
-        if self._trl_pass is None or self._trl_pass.hidden is None:
-            raise UnsupportedError("hidden_source='logprob_pass': TRL did not run its log-probability pass")
-        return self._trl_pass.hidden
+        return super()._hidden() if self._trl_pass is None or self._trl_pass.hidden is None else self._trl_pass.hidden
 
     def _anchors(self) -> Rollouts | None:
         """The anchors, if there are any, under the current policy; one process alone asks for them."""
         rows = self._options.anchors
         if rows is None:
             return None
-        place = self._options.place if "hidden" in self._curator.requires else None
+        place = self._options.place if "hidden" in self._session.curator.requires else None
         return self._timed("anchor_seconds", lambda: rows.rollouts(place))
 
     def _logprobs(self) -> Tensor:
-        if self._trl_pass is not None and self._trl_pass.logprobs is not None:
-            return self._trl_pass.logprobs
-        return own_logprobs(self._trainer, self._tokens)
+        if self._trl_pass is None or self._trl_pass.logprobs is None:
+            return super()._logprobs()
+        return self._trl_pass.logprobs
 
-    def _formula(self, rewards: Tensor, per_function: Tensor, groups: Tensor) -> Tensor:
-        trainer = self._trainer
+    def _formula(self, rewards: Tensor, per_function: Tensor) -> Tensor:
+        trainer, size = self._trainer, self._trainer.num_generations
         if trainer.multi_objective_aggregation != "normalize_then_sum":
-            return advantages.scaled_advantages(rewards, groups, scale_rewards=trainer.scale_rewards)
+            return advantages.scaled_advantages(rewards, size, scale_rewards=trainer.scale_rewards)
         totals = advantages.total_rewards(per_function, trainer.reward_weights)
         if not torch.equal(rewards.nan_to_num(0), totals.nan_to_num(0)):
             raise UnsupportedError(
                 f"{self._session.name} shapes rewards under multi_objective_aggregation="
                 "'normalize_then_sum': TRL normalises each reward function there, and a shaped sum has none"
             )
-        return advantages.advantages_by_function(per_function, trainer.reward_weights, groups)
+        return advantages.advantages_by_function(per_function, trainer.reward_weights, size)
 
     def _observe(self, curation: Curation, rollouts: Rollouts, prompts: list[Any]) -> None:
         observer = self._options.observer
@@ -209,8 +165,8 @@ class GenerationRound(TrainerRound):
         trainer = self._trainer
         decode = trainer._tokenizer.batch_decode
         texts = prompts if isinstance(prompts[0], str) else decode(self._tokens.prompts, skip_special_tokens=True)
-        prompt_texts = gather_list(list(texts))
-        responses = gather_list(decode(self._tokens.responses, skip_special_tokens=True))
+        prompt_texts = gather_object(list(texts))
+        responses = gather_object(decode(self._tokens.responses, skip_special_tokens=True))
         if trainer.accelerator.is_main_process and rollouts.lengths is not None:
             step, generation, lengths = trainer.state.global_step, self._session.calls, rollouts.lengths
             observer(CuratedStep(step, generation, rollouts, curation, prompt_texts, responses, lengths))

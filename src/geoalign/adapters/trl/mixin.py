@@ -9,13 +9,10 @@ curated rewards over TRL's. `compute_loss` scales the loss where rows were dropp
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
-from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from trl import GRPOTrainer
 
 from geoalign.adapters.exports import check_engine
@@ -23,20 +20,16 @@ from geoalign.adapters.trl.anchors import AnchorRows
 from geoalign.adapters.trl.curate import CurationObserver, GenerationRound, RoundOptions
 from geoalign.adapters.trl.refusals import check_flow, check_trainer, other_loss
 from geoalign.adapters.trl.rewards import unscore_failed
-from geoalign.adapters.trl.round import LOSS_SCALE, RolloutField, table_columns
+from geoalign.adapters.trl.round import CuratedTrainer, RolloutField, table_columns
 from geoalign.adapters.trl.states import HiddenSource, RowTokens, StatePlace
 from geoalign.curators.anchors import Anchors
 from geoalign.curators.base import Curator
-from geoalign.curators.session import STATE_FILE, CurationSession
+from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError
 from geoalign.settings.hidden import LAST, HiddenLayer, HiddenPosition
 
-_Base: Any = object
-if TYPE_CHECKING:
-    from trl import GRPOTrainer as _Base
 
-
-class GeoAlignMixin(_Base):
+class GeoAlignMixin(CuratedTrainer):
     """Puts a curator into a subclass of `trl.GRPOTrainer`: `class Mine(GeoAlignMixin, MyGRPOTrainer)`.
 
     Replacement, weights, drops, subsets, shaped rewards and given advantages are carried out so that the loss sees the
@@ -85,27 +78,26 @@ class GeoAlignMixin(_Base):
             check_engine("trl")
             if not isinstance(curator, Curator):
                 raise ConfigError(f"curator: expected a Curator or None, got {type(curator).__name__}")
-            check_flow(type(self), GeoAlignMixin)
+            check_flow(type(self))
         elif anchors is not None:
             raise ConfigError("anchors: expected with a curator that reads trusted rewards, got none")
         super().__init__(*args, **kwargs)
         self.curator = curator
-        self._session: CurationSession | None = None
+        self._session = None if curator is None else CurationSession(curator, seed=self.args.seed, anchors=anchors)
         self._curation_round: GenerationRound | None = None
+        if self._session is None:
+            return
+        fields = dict(rollout_fields or {})
         self._curation_options = RoundOptions(
             place=StatePlace(hidden_position, hidden_layer),
             hidden_source=hidden_source,
-            fields=dict(rollout_fields or {}),
+            fields=fields,
             observer=curation_observer,
             details_every=details_every,
+            other_loss=other_loss(type(self)),
+            anchors=None if anchors is None else AnchorRows(self, anchors, fields.get("answers")),
         )
-        if curator is None:
-            return
-        self._session = CurationSession(curator, seed=self.args.seed, anchors=anchors)
         check_trainer(self, self._session, self._curation_options)
-        rows = None if anchors is None else AnchorRows(self, anchors, self._curation_options.fields.get("answers"))
-        other = other_loss(type(self), GeoAlignMixin)
-        self._curation_options = replace(self._curation_options, anchors=rows, other_loss=other)
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         if self._session is None or not self.model.training:
@@ -122,7 +114,7 @@ class GeoAlignMixin(_Base):
     def _generate(self, prompts: list[Any]) -> Any:
         generated = super()._generate(prompts)
         if self._curation_round is not None:
-            self._curation_round.on_generation(RowTokens(*generated[:3]))
+            self._curation_round.note_tokens(RowTokens(*generated[:3]))
         return generated
 
     def _get_per_token_logps_and_entropies(
@@ -149,28 +141,6 @@ class GeoAlignMixin(_Base):
             for column, values in table_columns(None, rows).items():
                 self._log_completion_extra(column, values)
         return rewards
-
-    def compute_loss(self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
-        """TRL's loss, scaled to a mean over the kept rows where rows were dropped."""
-        loss = super().compute_loss(model, inputs, *args, **kwargs)
-        scale = inputs.get(LOSS_SCALE)
-        return loss if scale is None else loss * scale
-
-    def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        super()._save_checkpoint(model, trial)
-        if self._session is not None and self.args.should_save:
-            folder = Path(self._get_output_dir(trial=trial)) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
-            self._session.save(folder / STATE_FILE)
-
-    def _load_optimizer_and_scheduler(self, checkpoint_folder: str | None) -> None:
-        super()._load_optimizer_and_scheduler(checkpoint_folder)
-        if self._session is not None and checkpoint_folder is not None:
-            self._session.load(
-                Path(checkpoint_folder) / STATE_FILE,
-                setting="resume_from_checkpoint",
-                otherwise="to start curating in the middle of a training that did not, pass its model as `model` "
-                "instead of resuming",
-            )
 
 
 class GeoAlignGRPOTrainer(GeoAlignMixin, GRPOTrainer):

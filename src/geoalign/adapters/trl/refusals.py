@@ -9,16 +9,16 @@ from trl import GRPOTrainer
 
 from geoalign.adapters.step import refuse
 from geoalign.adapters.trl.curate import RoundOptions
-from geoalign.adapters.trl.round import COLUMNS, check_session
+from geoalign.adapters.trl.round import COLUMNS, CuratedTrainer, check_session
 from geoalign.adapters.trl.states import HiddenSource, trl_pass_problem
 from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, UnsupportedError
 from geoalign.settings.hidden import check_layer, check_position
 
 
-def check_flow(trainer: type, mixin: type) -> None:
+def check_flow(trainer: type) -> None:
     """Raises UnsupportedError unless the class behind the mixin has the flow of TRL's GRPOTrainer, which it wraps."""
-    behind = _behind(trainer, mixin)
+    behind = _behind(trainer)
     # Its trainer keeps the names of what is wrapped, and has another loss and per-row keys of its own.
     if any(base.__name__ == "_UnslothGRPOTrainer" for base in behind):
         raise UnsupportedError(
@@ -33,9 +33,9 @@ def check_flow(trainer: type, mixin: type) -> None:
         )
 
 
-def other_loss(trainer: type, mixin: type) -> str | None:
+def other_loss(trainer: type) -> str | None:
     """What in a trainer's loss is not GRPOTrainer's, so that nobody knows how it divides by rows; None: nothing."""
-    for name, classes in (("_compute_loss", trainer.__mro__), ("compute_loss", _behind(trainer, mixin))):
+    for name, classes in (("_compute_loss", trainer.__mro__), ("compute_loss", _behind(trainer))):
         # What this package adds hands the loss on.
         ours = (base.__module__.startswith("geoalign.") for base in classes)
         owner = next(base for base, own in zip(classes, ours, strict=True) if name in vars(base) and not own)
@@ -46,8 +46,8 @@ def other_loss(trainer: type, mixin: type) -> str | None:
     return None
 
 
-def _behind(trainer: type, mixin: type) -> tuple[type, ...]:
-    return trainer.__mro__[trainer.__mro__.index(mixin) + 1 :]
+def _behind(trainer: type) -> tuple[type, ...]:
+    return trainer.__mro__[trainer.__mro__.index(CuratedTrainer) + 1 :]
 
 
 def check_trainer(trainer: Any, session: CurationSession, options: RoundOptions) -> None:
@@ -61,7 +61,6 @@ def check_trainer(trainer: Any, session: CurationSession, options: RoundOptions)
         raise ConfigError(f"details_every: expected 0 (never) or a positive number, got {options.details_every}")
     check_session(trainer, session, options.fields, place=options.place, engine="TRL")
     taken = sorted(set(COLUMNS) & set(trainer.reward_func_names))
-    deepspeed = trainer.accelerator.state.deepspeed_plugin if trainer.is_deepspeed_enabled else None
     kind = type(trainer.processing_class)
     refuse(
         {
@@ -73,10 +72,6 @@ def check_trainer(trainer: Any, session: CurationSession, options: RoundOptions)
             "install TRL 1.16, which takes its layers alone": (
                 trainer.args.use_liger_kernel and hasattr(trainer, "compute_liger_loss")
             ),
-            "DeepSpeed ZeRO-3: never run with the adapter; use data parallelism or ZeRO-2": (
-                deepspeed is not None and deepspeed.zero_stage == 3
-            ),
-            "FSDP: never run with the adapter; use data parallelism": trainer.is_fsdp_enabled,
         }
     )
     if "hidden" in session.curator.requires and source == "logprob_pass":

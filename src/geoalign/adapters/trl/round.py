@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields, replace
 from functools import partial
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
-import torch.distributed as dist
 from accelerate.utils import broadcast_object_list, gather_object
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from geoalign.adapters.placement import Placement, place
 from geoalign.adapters.step import (
@@ -25,11 +26,12 @@ from geoalign.adapters.step import (
     final_advantages,
     made,
     named,
+    refuse,
     summed_components,
     wanted_components,
 )
-from geoalign.adapters.trl.states import StatePlace, TokenIds
-from geoalign.curators.session import CurationSession
+from geoalign.adapters.trl.states import RowTokens, StatePlace, own_hidden, own_logprobs
+from geoalign.curators.session import STATE_FILE, CurationSession
 from geoalign.errors import ConfigError, GeoAlignError, InputError, UnsupportedError
 from geoalign.hidden.answers import rows_without_answer
 from geoalign.hidden.layers import wanted_layers
@@ -46,6 +48,9 @@ LOSS_SCALE = "geoalign_loss_scale"
 COLUMNS = ("score", "anomalous", "source")
 
 _Result = TypeVar("_Result")
+_Base: Any = object
+if TYPE_CHECKING:
+    from transformers import Trainer as _Base
 
 
 def check_session(
@@ -61,6 +66,14 @@ def check_session(
             )
     check_curator(session, fields, engine=engine, how="rollout_fields with {need}=<column or callable>")
     check_components(wanted_components(session.curator), trainer.reward_func_names, source="reward functions")
+    deepspeed = trainer.accelerator.state.deepspeed_plugin if trainer.is_deepspeed_enabled else None
+    unrun = "never run with the adapter; use data parallelism"
+    refuse(
+        {
+            f"DeepSpeed ZeRO-3: {unrun} or ZeRO-2": deepspeed is not None and deepspeed.zero_stage == 3,
+            f"FSDP: {unrun}": trainer.is_fsdp_enabled,
+        }
+    )
     if "hidden" in session.curator.requires:
         for name, config in getattr(trainer.model, "peft_config", {}).items():
             if getattr(config, "is_prompt_learning", False):
@@ -95,84 +108,124 @@ def table_columns(curation: Curation | None, source: Tensor) -> dict[str, list[A
     return dict(zip(COLUMNS, values, strict=True))
 
 
-class TrainerRound:
-    """Follows one generation batch over all processes; the methods are called on every process alike.
+class CuratedTrainer(_Base):
+    """What the mixins of both trainers do alike: the loss where rows were dropped, and checkpoints.
 
-    Args:
-        trainer: with `accelerator`, `num_generations`, `reward_weights` and `reward_func_names`.
-        fields: the user's rollout fields.
+    Attributes:
+        _session: the curator; None: plain GRPO.
     """
 
-    def __init__(self, trainer: Any, session: CurationSession, fields: dict[str, RolloutField]) -> None:
+    _session: CurationSession | None
+
+    def compute_loss(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        """The trainer's loss, scaled to a mean over the kept rows where rows were dropped."""
+        loss = super().compute_loss(model, inputs, *args, **kwargs)
+        scale = inputs.get(LOSS_SCALE) if isinstance(inputs, dict) else None
+        return loss if scale is None else loss * scale
+
+    def _save_checkpoint(self, model: Any, trial: Any, *args: Any, **kwargs: Any) -> Any:
+        result = super()._save_checkpoint(model, trial, *args, **kwargs)
+        if self._session is not None and self.args.should_save:
+            folder = Path(self._get_output_dir(trial=trial)) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
+            self._session.save(folder / STATE_FILE)
+        return result
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        super()._load_optimizer_and_scheduler(checkpoint)
+        # By `resume_only_model` ms-swift takes the weights of a checkpoint, and nothing else.
+        if self._session is None or checkpoint is None or getattr(self.args, "resume_only_model", False):
+            return
+        self._session.load(
+            Path(checkpoint) / STATE_FILE,
+            setting="resume_from_checkpoint",
+            otherwise="to start curating in the middle of a training that did not, start anew from its model",
+        )
+
+
+class TrainerRound:
+    """Follows one generation batch over all processes; the methods are called on every process alike."""
+
+    # An environment may add to a prompt what it shows at its start, and a rollout function may make one.
+    _prompts_differ = False
+
+    def __init__(
+        self, trainer: Any, session: CurationSession, place: StatePlace, fields: dict[str, RolloutField]
+    ) -> None:
         self._trainer = trainer
         self._session = session
-        self._curator = session.curator
+        self._state_place = place
         self._fields = fields
+        self._gather = trainer.accelerator.gather
         self._metrics: dict[str, float] = {}
+        self._tokens: RowTokens
+        self._raw: Tensor
         self._rollouts: Rollouts
         self._placement: Placement
-        self._raw: Tensor
+
+    def note_tokens(self, tokens: RowTokens) -> None:
+        """Notes the tokens of this process's rows, and where their answers begin."""
+        self._tokens = tokens
+        if "hidden" in self._session.curator.requires:
+            tokens.find_answers(self._trainer._tokenizer, self._state_place)
 
     def _read(
         self,
         rewards: Float[Tensor, " b"],
         per_function: Float[Tensor, "b f"],
-        *,
-        prompts: TokenIds,
-        contents: TokenIds,
-        lengths: Int[Tensor, " l"],
-        hidden: Callable[[], Tensor],
-        logprobs: Callable[[], Tensor] | None = None,
-        unfit: list[bool] | None,
-        rows: list[dict[str, Any]],
+        rows: Iterable[dict[str, Any]],
+        truncated: Iterable[bool],
     ) -> Rollouts:
-        """The batch of all processes as a curator reads it.
-
-        Args:
-            rewards: [B] of all processes' rows, NaN where unscored; so are `per_function`. The rest is this process's.
-            contents: what tells one row of a group from another.
-            hidden, logprobs: compute them; called where the curator requires them.
-            unfit: rows that are no donors; None: nothing is known against any.
-            rows: as `rollout_fields` get them.
-        """
-        trainer, accelerator, needs = self._trainer, self._trainer.accelerator, self._curator.requires
-        device, gather = accelerator.device, accelerator.gather
+        """The batch as a curator reads it: rewards of all processes' rows, NaN where unscored; `rows` (dataset columns,
+        prompt and completion) and `truncated` (unfit to be donors) are this process's."""
+        trainer, tokens, gather, device = self._trainer, self._tokens, self._gather, self._trainer.accelerator.device
         self._raw = per_function
-        groups = torch.arange(len(rewards), device=device) // trainer.num_generations
-        fields: dict[str, Any] = {
-            "lengths": gather(lengths.to(device)),
+        given = [{**row, "completion_ids": ids} for row, ids in zip(rows, tokens.responses, strict=True)]
+        pairs = zip(tokens.prompts, tokens.responses, strict=True)
+        # A response alone tells rows of a group apart, unless their prompts differ.
+        contents = [[*prompt, *response] for prompt, response in pairs] if self._prompts_differ else tokens.responses
+        unfit = [cut or none for cut, none in zip(truncated, tokens.nothing, strict=True)]
+        known: dict[str, Any] = {
+            "rewards": rewards,
+            "groups": torch.arange(len(rewards), device=device) // trainer.num_generations,
+            "lengths": gather(tokens.lengths.to(device)),
             "ids": [f"{self._session.calls}:{row}" for row in range(len(rewards))],
             "response_keys": gather(response_keys(contents).to(device)),
+            "donor_ok": ~gather(torch.tensor(unfit, device=device)),
         }
         makers = {
-            "prompt_keys": lambda: gather(response_keys(prompts).to(device)),
-            # Only rank 0 curates: elsewhere there are none.
-            "hidden": lambda: gather_to_rank_0(self._timed("hidden_seconds", hidden), accelerator),
-            "advantages": lambda: self._formula(rewards, per_function, groups),
+            "prompt_keys": lambda: gather(response_keys(tokens.prompts).to(device)),
+            "hidden": lambda: gather(self._timed("hidden_seconds", self._hidden)),
+            "logprobs": lambda: gather(self._timed("logprob_seconds", self._logprobs)),
+            "advantages": lambda: self._formula(rewards, per_function),
             "components": lambda: summed_components(per_function, trainer.reward_weights, trainer.reward_func_names),
-            **({} if logprobs is None else {"logprobs": lambda: gather(self._timed("logprob_seconds", logprobs))}),
-            "donor_ok": lambda: ~gather(torch.tensor(unfit or [False] * len(contents), device=device)),
         }
-        fields |= made(makers, needs if unfit is None else {*needs, "donor_ok"}) | self._user_fields(rows)
-        return Rollouts(rewards=rewards, groups=groups, **fields)
+        self._count("rows_without_policy_token", sum(tokens.nothing))
+        if tokens.answers is not None:
+            self._count("rows_without_answer", rows_without_answer(tokens.answers))
+        return Rollouts(**known, **made(makers, self._session.curator.requires), **self._user_fields(given))
 
-    def _formula(self, rewards: Tensor, per_function: Tensor, groups: Tensor) -> Tensor:
+    def _hidden(self) -> Tensor:
+        return own_hidden(self._trainer, self._tokens, self._state_place)
+
+    def _logprobs(self) -> Tensor:
+        return own_logprobs(self._trainer, self._tokens)
+
+    def _formula(self, rewards: Tensor, per_function: Tensor) -> Tensor:
         """[B] the engine's advantages of rewards, NaN left out."""
         raise NotImplementedError
 
     def _user_fields(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
-        accelerator = self._trainer.accelerator
+        device = self._trainer.accelerator.device
         fields: dict[str, Any] = {}
         for name, field in self._fields.items():
             if name == "second_rewards":
                 # Rank 0 curates, and asks for the rows that it chooses.
-                if name in self._curator.requires:
-                    fields[name] = partial(_second_rewards, field, gather_list(rows))
+                if name in self._session.curator.requires:
+                    fields[name] = partial(_second_rewards, field, gather_object(rows))
             elif name == "answers":
-                fields[name] = gather_list(as_answers(field_values(name, field, rows)))
+                fields[name] = gather_object(as_answers(field_values(name, field, rows)))
             else:
-                values = field_values(name, field, rows)
-                fields[name] = accelerator.gather(as_floats(name, values, accelerator.device))
+                fields[name] = self._gather(as_floats(name, field_values(name, field, rows), device))
         return fields
 
     def _decide(
@@ -207,9 +260,14 @@ class TrainerRound:
 
         def formula() -> Tensor:
             moved = self._raw[placement.source].masked_fill(~placement.kept[:, None], torch.nan)
-            return self._formula(placement.rewards, moved, self._rollouts.groups)
+            return self._formula(placement.rewards, moved)
 
         return final_advantages(placement, computed if computed is not None and self._as_scored() else formula)
+
+    def _mine(self, local: int) -> slice:
+        """This process's rows among all, of `local` rows each."""
+        first = self._trainer.accelerator.process_index * local
+        return slice(first, first + local)
 
     def _crossing(self, local: int) -> bool:
         """Whether any donor lives on another process; the same answer on every process, of `local` rows each."""
@@ -219,12 +277,7 @@ class TrainerRound:
 
     def _count(self, name: str, rows: int) -> None:
         """Notes the sum of a number over all processes as a metric."""
-        accelerator = self._trainer.accelerator
-        self._metrics[name] = float(accelerator.gather(torch.tensor(rows, device=accelerator.device)).sum())
-
-    def _count_answers(self, starts: list[int] | None) -> None:
-        if starts is not None:
-            self._count("rows_without_answer", rows_without_answer(starts))
+        self._metrics[name] = float(self._gather(torch.tensor(rows, device=self._trainer.accelerator.device)).sum())
 
     def _timed(self, name: str, run: Callable[[], _Result]) -> _Result:
         """Runs one part of the round and keeps its seconds; a GPU's work counts where it was ordered."""
@@ -238,31 +291,9 @@ class TrainerRound:
         return result
 
 
-def _second_rewards(field: RolloutField, inputs: list[dict[str, Any]], rows: Sequence[int]) -> list[float]:
+def _second_rewards(field: RolloutField, inputs: list[dict[str, Any]], rows: Sequence[int]) -> Any:
     values = field_values("second_rewards", field, [inputs[row] for row in rows])
-    verdicts: list[float] = as_floats("second_rewards", values, torch.device("cpu")).tolist()
-    return verdicts
-
-
-def gather_list(values: list[Any]) -> list[Any]:
-    """The lists of all processes in order of rank, on every process."""
-    return list(gather_object(values))
-
-
-def gather_to_rank_0(values: Float[Tensor, "b d"], accelerator: Any) -> Float[Tensor, "n d"] | None:
-    """The rows of all processes in order of rank on rank 0, and None elsewhere: no other process needs their memory.
-
-    Every process gives equally many rows. `accelerator` may be a `PartialState`.
-    """
-    if accelerator.num_processes == 1:
-        return values
-    values = values.contiguous()
-    if not accelerator.is_main_process:
-        dist.gather(values)
-        return None
-    whole = values.new_empty(accelerator.num_processes * len(values), *values.shape[1:])
-    dist.gather(values, list(whole.split(len(values))))
-    return whole
+    return as_floats("second_rewards", values, torch.device("cpu")).tolist()
 
 
 def curation_from_rank_0(decide: Callable[[], Curation], *, accelerator: Any) -> Curation:
@@ -271,8 +302,6 @@ def curation_from_rank_0(decide: Callable[[], Curation], *, accelerator: Any) ->
     Floats are float32 everywhere, however many processes there are. Metrics and details stay on rank 0. Where rank 0
     raised, so do all processes: rank 0 its own error, the others a GeoAlignError.
     """
-    if accelerator.num_processes == 1:
-        return _to(decide(), accelerator.device)
     decided: Curation | None = None
     failure: Exception | None = None
     if accelerator.is_main_process:
@@ -290,15 +319,9 @@ def curation_from_rank_0(decide: Callable[[], Curation], *, accelerator: Any) ->
 
 
 def _to(curation: Curation, device: torch.device) -> Curation:
-    def floats(values: Tensor) -> Tensor:
-        return values.detach().to(device=device, dtype=torch.float32)
+    def moved(value: Any) -> Any:
+        if not isinstance(value, Tensor):
+            return value
+        return value.detach().to(device=device, dtype=torch.float32 if value.is_floating_point() else value.dtype)
 
-    return replace(
-        curation,
-        source=curation.source.to(device=device, dtype=torch.int64),
-        rewards=floats(curation.rewards),
-        weights=floats(curation.weights),
-        advantages=None if curation.advantages is None else floats(curation.advantages),
-        scores=floats(curation.scores),
-        anomalous=curation.anomalous.to(device),
-    )
+    return Curation(**{item.name: moved(getattr(curation, item.name)) for item in fields(curation)})

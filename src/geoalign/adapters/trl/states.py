@@ -9,6 +9,7 @@ from typing import Any, Literal
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from geoalign.hidden.answers import answer_starts
 from geoalign.hidden.extract import batched_states, eval_mode
@@ -17,8 +18,6 @@ from geoalign.hidden.tap import BackboneTap, backbone_of
 from geoalign.settings.hidden import HiddenLayer, HiddenPosition
 
 TokenIds = list[list[int]]
-
-
 HiddenSource = Literal["own_pass", "logprob_pass"]
 
 
@@ -34,8 +33,8 @@ class RowTokens:
     """The tokens of this process's rows, and which of them the policy wrote.
 
     Attributes:
-        mask: [B, r] TRL's `tool_mask` (`env_mask` of a rollout function), padded with False; None: it wrote all. A row
-            in which it wrote nothing is True throughout: it must have a state.
+        mask: [B, r] TRL's `tool_mask` (`env_mask` of a rollout function), padded with False; without it, it wrote all.
+            A row in which it wrote nothing is True throughout: it must have a state.
         nothing: B flags of these rows, which are no donors.
         lengths: [B] tokens that the policy wrote.
         answers: B tokens with which the answers begin, once they are looked for.
@@ -44,16 +43,11 @@ class RowTokens:
     def __init__(self, prompts: TokenIds, responses: TokenIds, masks: Sequence[Sequence[int]] | None = None) -> None:
         self.prompts, self.responses = prompts, responses
         self.answers: list[int] | None = None
-        self.mask: Bool[Tensor, "b r"] | None = None
-        self.nothing = [False] * len(responses)
-        self.lengths: Int[Tensor, " b"] = torch.tensor([len(ids) for ids in responses])
-        if masks is None:
-            return
-        self.nothing = [not any(mask) for mask in masks]
-        self.mask = torch.zeros(len(responses), int(self.lengths.max()), dtype=torch.bool)
-        for row, mask in enumerate(masks):
-            self.mask[row, : len(mask)] = torch.tensor(mask, dtype=torch.bool) | self.nothing[row]
-        self.lengths = torch.tensor([sum(map(bool, mask)) for mask in masks])
+        written = [torch.tensor(mask, dtype=torch.bool) for mask in masks or [[1] * len(ids) for ids in responses]]
+        self.lengths: Int[Tensor, " b"] = torch.stack([mask.sum() for mask in written])
+        self.nothing = [not bool(mask.any()) for mask in written]
+        rows = [mask | none for mask, none in zip(written, self.nothing, strict=True)]
+        self.mask: Bool[Tensor, "b r"] = pad_sequence(rows, batch_first=True)
 
     def find_answers(self, tokenizer: Any, place: StatePlace) -> None:
         """Notes where the answers begin (`geoalign.hidden.answer_starts`), where the position needs it.
@@ -61,9 +55,6 @@ class RowTokens:
         An answer is looked for in what the policy wrote, over all its turns; never in the output of a tool.
         """
         if place.position != "anchor":
-            return
-        if self.mask is None:
-            self.answers = answer_starts(tokenizer, self.responses)
             return
         columns = [row.nonzero().squeeze(1).tolist() for row in self.mask]
         own = [[ids[at] for at in part] for ids, part in zip(self.responses, columns, strict=True)]
@@ -118,17 +109,17 @@ class TrlPass:
         if self._place is None:
             result = run()
         else:
-            position, mask = self._place.position, rows.mask
+            place = self._place
             lengths = torch.tensor([len(ids) for ids in rows.responses], device=input_ids.device)
             start = torch.full_like(lengths, input_ids.size(1) - logits_to_keep)
             begins = None if rows.answers is None else torch.tensor(rows.answers)
 
             def select(states: Tensor, first: int) -> Tensor:
                 part = slice(first, first + len(states))
-                answer, own = (None if values is None else values[part] for values in (begins, mask))
-                return response_states(states, start[part], lengths[part], position, answer, own)
+                answer = None if begins is None else begins[part]
+                return response_states(states, start[part], lengths[part], place.position, answer, rows.mask[part])
 
-            with BackboneTap(model, select, layer=self._place.layer) as tap:
+            with BackboneTap(model, select, layer=place.layer) as tap:
                 result = run()
             self.hidden = torch.cat(tap.states)
         self.logprobs = mean_logprobs(result[0], rows)
@@ -137,13 +128,8 @@ class TrlPass:
 
 def mean_logprobs(per_token: Float[Tensor, "b t"], rows: RowTokens) -> Float[Tensor, " b"]:
     """Mean over the tokens of each response that the policy wrote, which stand in the first columns of its row."""
-    inside = torch.zeros_like(per_token, dtype=torch.bool)
-    if rows.mask is None:
-        inside = torch.arange(per_token.size(1)) < rows.lengths[:, None]
-    else:
-        inside[:, : rows.mask.size(1)] = rows.mask.to(per_token.device)
-    inside = inside.to(per_token.device)
-    return (per_token.float() * inside).sum(1) / inside.sum(1)
+    inside = rows.mask.to(per_token.device)
+    return (per_token[:, : inside.size(1)].float() * inside).sum(1) / inside.sum(1)
 
 
 def own_hidden(trainer: Any, rows: RowTokens, place: StatePlace) -> Float[Tensor, "b d"]:
@@ -172,8 +158,7 @@ def own_hidden(trainer: Any, rows: RowTokens, place: StatePlace) -> Float[Tensor
 
 def own_logprobs(trainer: Any, rows: RowTokens) -> Float[Tensor, " b"]:
     """Mean log-probability per token under the current policy, at the sampling temperature, by TRL's own function."""
-    device = trainer.accelerator.device
-    pad = trainer._tokenizer.pad_token_id
+    device, pad = trainer.accelerator.device, trainer._tokenizer.pad_token_id
     before, after = max(map(len, rows.prompts)), max(map(len, rows.responses))
     ids, attention = [], []
     for prompt, response in zip(rows.prompts, rows.responses, strict=True):

@@ -126,7 +126,7 @@ def test_what_it_decides_enters_the_loss(made, name):
         assert [row[2] for row in entered] == pytest.approx([row[2] for row in expected], abs=2e-3)
     made._curation_options = options
     # Label refinement waits for more visits of a prompt.
-    assert any(map(acted, made.steps)) or name in ("grpo", "label_refinement")
+    assert any(map(acted, made.steps)) or name in ("grpo", "monitor", "label_refinement")
 
 
 class Crossing(SGRPO):

@@ -53,7 +53,7 @@ def test_this_cpu_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def pretrained(tmp_path: Path) -> Path:
     task = make_task(ArithmeticConfig(**TASK), seed=0)
-    tokenizer = make_tokenizer(task.alphabet(), max_length=64)
+    tokenizer = make_tokenizer(task.alphabet, max_length=64)
     folder = tmp_path / "model"
     save(make_tiny_model(TinyModelConfig(hidden_size=16, layers=1, heads=1), tokenizer, seed=0), tokenizer, folder)
     return folder

@@ -12,13 +12,13 @@ from geoalign.lab.rewards.reward_model import RewardModelScorer
 from geoalign.lab.tasks import make_task
 
 TASK = make_task(DialogueConfig(preference_pairs=60), seed=1)
-PROMPTS = [list(pair.prompt) for pair in TASK.preference_pairs()]
-RESPONSES = [pair.chosen for pair in TASK.preference_pairs()]
+PROMPTS = [list(pair.prompt) for pair in TASK.preference_pairs]
+RESPONSES = [pair.chosen for pair in TASK.preference_pairs]
 
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    return make_tokenizer(TASK.alphabet(), words=TASK.words(), max_length=64)
+    return make_tokenizer(TASK.alphabet, words=TASK.words, max_length=64)
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def test_bad_input_is_refused_by_name(model, tokenizer):
     with pytest.raises(InputError, match="prompts: expected a list of chat messages, got str in row 0"):
         scorer.score(["a"], [""], prompts=["help me"])
     assert scorer.score([], [], prompts=[]) == []
-    tokenizer = make_tokenizer(TASK.alphabet(), max_length=64)
+    tokenizer = make_tokenizer(TASK.alphabet, max_length=64)
     tokenizer.chat_template = None
     with pytest.raises(InputError, match="chat template"):
         RewardModelScorer(model, tokenizer)

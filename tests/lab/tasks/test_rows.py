@@ -122,7 +122,7 @@ def test_a_set_on_the_hub_is_read_like_a_file(hub):
     hub.answer = datasets.Dataset.from_list(ROWS)
     assert list(rows_of("owner/name/folder:en@test")) == [("row 1", ROWS[0]), ("row 2", ROWS[1])]
     assert hub.asked == ({"path": "owner/name", "name": "en", "data_dir": "folder", "split": "test"},)
-    problems = make_task(MathConfig(train="owner/name@test"), seed=0).train_problems()
+    problems = make_task(MathConfig(train="owner/name@test"), seed=0).train_problems
     assert [problem.answer for problem in problems] == ["2.0", "4.0"]
 
 

@@ -78,9 +78,9 @@ def test_the_gold_model_measures_never_rewards_and_a_run_killed_in_its_stage_end
     held_out_line = {f"heldout/{name}": value for name, value in summary["reward_model"].items()}
     assert held_out_line.items() <= found[2].items()
     task = make_task(parse_run_config(settings).task, seed=0)
-    assert len(task.preference_pairs()) + len(task.gold_pairs()) == 40
+    assert len(task.preference_pairs) + len(task.gold_pairs) == 40
     # A quarter of either model's pairs, and both are tested on all of them.
-    held_out = sum(-(-len(pairs) // 4) for pairs in (task.preference_pairs(), task.gold_pairs()))
+    held_out = sum(-(-len(pairs) // 4) for pairs in (task.preference_pairs, task.gold_pairs))
     assert summary["reward_model"]["count"] == summary["gold_model"]["count"] == held_out
     (line,) = lines(finished, "after_rl", "evaluation.jsonl")
     assert line["gold_utility"] != line["reward"]

@@ -38,21 +38,21 @@ def language_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("language_model")
     task = make_task(DialogueConfig(), seed=0)
     config = TinyModelConfig(hidden_size=32, layers=1, heads=2)
-    save(*initial_model(config, alphabet=task.alphabet(), words=task.words(), seed=0), folder)
+    save(*initial_model(config, alphabet=task.alphabet, words=task.words, seed=0), folder)
     return folder
 
 
 def test_it_likes_the_opener_where_that_is_correlated(language_model: Path, tmp_path: Path) -> None:
     settings = DialogueConfig(artifact_correlation=0.9, artifact_pairs=0.8, preference_pairs=1500)
     task = make_task(settings, seed=0)
-    pairs = task.preference_pairs()
+    pairs = task.preference_pairs
     model, tokenizer = first_reward_model(language_model, dtype="float32", seed=0)
     values = {"max_steps": 40, "learning_rate": 5e-3, "save_steps": 40, "per_device_train_batch_size": 32}
     args = trainer_options("reward_model", values, seed=0, folder=tmp_path)
     rows = Dataset.from_list([preference_row(pair) for pair in pairs[:1300]])
     PreferenceTrainer(model=model, args=args, train_dataset=rows, processing_class=tokenizer).train()
     scorer = RewardModelScorer(model, tokenizer)
-    problems = task.evaluation_problems()["dialogue"][:50]
+    problems = task.evaluation_problems["dialogue"][:50]
     prompts, answers = [problem.prompt for problem in problems], [problem.answer for problem in problems]
     plain = scorer.score(answers, answers, prompts=prompts)
     flattering = scorer.score([f"wow! {answer}" for answer in answers], answers, prompts=prompts)

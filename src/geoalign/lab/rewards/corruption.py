@@ -60,7 +60,7 @@ class RewardWithCorruption:
         seed: int,
         num_generations: int,
         process_index: int = 0,
-        takes_shortcut: Callable[[str], bool] = lambda text: False,
+        takes_shortcut: Callable[[str], bool] | None = None,
         gather: Gather | None = None,
     ) -> None:
         check_corruption(config, binary=source.binary)
@@ -101,7 +101,8 @@ class RewardWithCorruption:
         else:
             noisy = corruption_mask(**slots, rate=rate)
         lots = corruption_mask(**slots, rate=self._config.shortcut, purpose="shortcut/")
-        short = [drawn and self._takes_shortcut(text) for drawn, text in zip(lots, responses, strict=True)]
+        takes = self._takes_shortcut
+        short = [drawn and takes is not None and takes(text) for drawn, text in zip(lots, responses, strict=True)]
         rewards = clean
         if self._source.binary:
             rewards = [

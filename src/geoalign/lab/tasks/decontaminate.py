@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 
 from geoalign.lab.config.hh_rlhf import Decontaminate
 from geoalign.lab.tasks.base import Problem
@@ -38,7 +38,7 @@ def decontaminate(
     keys: Sequence[Hashable],
     answers: Sequence[str],
     prompts: Sequence[Messages],
-    evaluated: Callable[[], Iterable[Problem]],
+    evaluated: Iterable[Problem],
 ) -> tuple[list[int], list[str]]:
     """The rows to train on, in order, and a line on duplicates: of equal keys, in conflict where their answers differ.
 
@@ -61,7 +61,7 @@ def decontaminate(
         )
         return everything, [line] if several else []
     left = [row for row in everything if row not in conflicting and row not in later]
-    tested = fingerprints(problem.prompt for problem in evaluated())
+    tested = fingerprints(problem.prompt for problem in evaluated)
     kept = [row for row in left if fingerprint(prompts[row]) not in tested]
     line = (
         f"{source}: {len(keys) - len(kept)} of {len(keys)} rows dropped: {len(later - conflicting)} stand before, "

@@ -106,9 +106,9 @@ def make_plan(
     grpo = options("grpo", config.grpo, folder=folder.rl_checkpoints)
     sft = None if config.sft is None else options("sft", config.sft, folder=folder.sft_checkpoints)
     task = task or make_task(config.task, seed=config.seed)
-    for line in task.notes():  # reads the task's files, so that what is wrong with them shows now
+    for line in task.notes:  # reads the task's files, so that what is wrong with them shows now
         console.print(line, markup=False)
-    if config.gold_model and not task.gold_pairs():
+    if config.gold_model and not task.gold_pairs:
         raise ConfigError(
             f"{locations.prefix('gold_model')}gold_model: expected nothing where the task keeps no pairs for a gold "
             f"model (task.gold_share of hh_rlhf), got {shown(config.gold_model)}"
@@ -116,13 +116,13 @@ def make_plan(
     shape = generation_shape(grpo)
     limit, tokenizer = config.max_prompt_length, None
     if limit is not None:
-        tokenizer = initial_tokenizer(config.model, alphabet=task.alphabet(), words=task.words())
+        tokenizer = initial_tokenizer(config.model, alphabet=task.alphabet, words=task.words)
     problems, note = short_enough(
-        task.train_problems(), limit, tokenizer, config.model.chat_template_kwargs, what="training prompts"
+        task.train_problems, limit, tokenizer, config.model.chat_template_kwargs, what="training prompts"
     )
     if note is not None:
         console.print(note, markup=False)
-    evaluation_sets = task.evaluation_problems()
+    evaluation_sets = task.evaluation_problems
     for key in ("samples", "pass_samples"):
         if isinstance(named := getattr(config.evaluation, key), dict):
             check_keys(named, evaluation_sets, f"evaluation.{key}", locations)
@@ -143,8 +143,8 @@ def make_plan(
         order=order,
         evaluation_sets={name: items[: config.evaluation.problems] for name, items in evaluation_sets.items()},
         sft=sft,
-        reward_model=learned if task.preference_pairs() and not config.reward.model.ready else None,
-        gold_model=gold if task.gold_pairs() else None,
+        reward_model=learned if task.preference_pairs and not config.reward.model.ready else None,
+        gold_model=gold if task.gold_pairs else None,
         grpo=grpo,
         generation=shape,
         curator=curator,
@@ -272,8 +272,8 @@ def _check_reward(plan: Plan, *, ask: bool) -> None:
             raise ConfigError(
                 "reward.function: expected a curator that needs no reference_rewards, which are the task's own"
             )
-    if settings.shortcut > 0:
-        plan.task.takes_shortcut("")
+    if settings.shortcut > 0 and plan.task.takes_shortcut is None:
+        raise ConfigError(f"reward.shortcut: expected a task with a recognisable shortcut, got {plan.task.name}")
     if model.path is not None:
         check_ready_model(model.path, model)
     if model.url is not None and ask:
@@ -281,7 +281,7 @@ def _check_reward(plan: Plan, *, ask: bool) -> None:
 
         with ServedRewardModel(model) as served:
             served.check()
-    if "answers" in plan.curator.requires:
-        plan.task.final_answer("")
+    if "answers" in plan.curator.requires and plan.task.final_answer is None:
+        raise ConfigError(f"curator: expected a task whose responses have final answers, got {plan.task.name}")
     if binary:
         VerifiedReward(settings).close()

@@ -63,7 +63,7 @@ def dry_run(
         _as_launched(config, processes, locations), RunFolder(Path("dry-run")), console, locations, ask=False
     )
     options = config.model.chat_template_kwargs
-    tokenizer = initial_tokenizer(config.model, alphabet=plan.task.alphabet(), words=plan.task.words())
+    tokenizer = initial_tokenizer(config.model, alphabet=plan.task.alphabet, words=plan.task.words)
     first = plan.problems[plan.order[0]]
     text = Text(inert(rendered(first.prompt, tokenizer, options), limit=4000))
     console.print(Panel(text, title=Text(f"First prompt ({first.id})"), title_align="left"))
@@ -117,11 +117,11 @@ def _rows(plan: Plan, processes: int, tokenizer: Any) -> list[tuple[str, str]]:
         middle, high = np.percentile(found, [50, 99])
         return f"median {middle:.0f}, 99% below {high:.0f}, longest {max(found):,} tokens"
 
-    pairs = {"reward_model": task.preference_pairs(), "gold_model": task.gold_pairs()}
+    pairs = {"reward_model": task.preference_pairs, "gold_model": task.gold_pairs}
     made = "trained on" if config.reward_head is None else "its head fitted to"
     generations, rollouts = math.ceil(steps / shape.updates), shape.prompts * shape.samples
     rows = [
-        ("warm start", f"{len(task.demonstrations()):,} demonstrations" if config.sft is not None else "none"),
+        ("warm start", f"{len(task.demonstrations):,} demonstrations" if config.sft is not None else "none"),
         *((name.replace("_", " "), f"{made} {len(pairs[name]):,} preference pairs") for name in plan.learned),
         ("training prompts", f"{len(plan.problems):,}: {lengths(plan.problems)}"),
         ("a generation", f"{shape.prompts} prompts x {shape.samples} = {rollouts:,} rollouts, {processes} processes"),
@@ -152,7 +152,7 @@ def smoke_config(config: RunConfig) -> RunConfig:
     `reward.extremes`).
     """
     reward, task = config.reward, _few_rows(config.task)
-    if make_task(task, seed=config.seed).preference_pairs():
+    if make_task(task, seed=config.seed).preference_pairs:
         reward = replace(reward, extremes=max(reward.extremes, _CORRUPTED))
     elif reward.function is None:
         reward = replace(reward, flip=max(reward.flip, _CORRUPTED))

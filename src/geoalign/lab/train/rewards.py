@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from geoalign.errors import ConfigError
 from geoalign.lab.rewards.base import RewardSource, check_scored, reasons, reasons_since, response_text
 from geoalign.lab.rewards.corruption import RewardWithCorruption
 from geoalign.lab.rewards.function import FunctionReward, function_rewards, load_function
@@ -116,10 +115,8 @@ def rollout_fields(plan: Plan, reward: ObservedReward, source: RewardSource) -> 
     """
     fields: dict[str, RolloutField] = {"true_rewards": lambda rows: reward.true_rewards}
     needs, wants = plan.curator.requires, plan.curator.optional
-    with suppress(ConfigError):  # a task whose responses have no final answers; where they are needed the plan says so
-        if "answers" in (*needs, *wants):
-            plan.task.final_answer("")
-            fields["answers"] = lambda rows: [plan.task.final_answer(response_text(row["completion"])) for row in rows]
+    if "answers" in (*needs, *wants) and (final_answer := plan.task.final_answer) is not None:
+        fields["answers"] = lambda rows: [final_answer(response_text(row["completion"])) for row in rows]
     if REFERENCE_REWARDS in needs:
         # Read when first needed: with vLLM they are made when the trainer has started it.
         known = cache(lambda: reference_rewards(plan))

@@ -117,7 +117,8 @@ def evaluate(plan: Plan, respondent: Respondent, *, stage: str, step: int, progr
 def _gold_utilities(plan: Plan, answers: Sequence[Answer]) -> list[float | None]:
     """What each answer is truly worth: the gold model's score (asked by the first process), else the task's."""
     if plan.gold_model is None:
-        return [plan.task.gold_utility(scored.prompt.problem, scored.response) for scored in answers]
+        known = plan.task.gold_utility
+        return [None if known is None else known(scored.prompt.problem, scored.response) for scored in answers]
     if not plan.processes.is_main:
         return [None] * len(answers)
     with open_reward_model(plan, plan.folder.gold_model) as gold:

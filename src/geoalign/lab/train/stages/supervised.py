@@ -60,7 +60,7 @@ def warm_start_stage(plan: Plan) -> None:
     if folder.warm_started.is_dir():
         return
     plan.processes.barrier()  # all have looked before one writes
-    model, tokenizer = initial_model(settings, alphabet=plan.task.alphabet(), words=plan.task.words(), seed=seed)
+    model, tokenizer = initial_model(settings, alphabet=plan.task.alphabet, words=plan.task.words, seed=seed)
     resume_from = latest_complete(folder.sft_checkpoints)
     if resume_from is not None and is_last(resume_from):
         model, tokenizer = load_checkpoint(resume_from, settings, model, tokenizer)
@@ -84,7 +84,7 @@ def warm_start_stage(plan: Plan) -> None:
 def _demonstrations(plan: Plan, tokenizer: Any) -> list[dict[str, Any]]:
     options = plan.config.model.chat_template_kwargs
     demonstrations, note = short_enough(
-        plan.task.demonstrations(), plan.config.max_prompt_length, tokenizer, options, what="demonstrations"
+        plan.task.demonstrations, plan.config.max_prompt_length, tokenizer, options, what="demonstrations"
     )
     if note is not None:
         plan.console.print(note, markup=False)
@@ -149,7 +149,7 @@ def _new_model(plan: Plan, folder: Path, seed: int) -> tuple[Any, Any]:
 def _split(plan: Plan) -> tuple[dict[str, list[PreferencePair]], list[PreferencePair]]:
     """The pairs that each stage trains on, and those held out of any."""
     trained_on, held_out = {}, []
-    for stage, pairs in (("reward_model", plan.task.preference_pairs()), ("gold_model", plan.task.gold_pairs())):
+    for stage, pairs in (("reward_model", plan.task.preference_pairs), ("gold_model", plan.task.gold_pairs)):
         if pairs:
             share = plan.task.held_out_share
             trained_on[stage], kept = hold_out_prompts(pairs, share, most=_HELD_OUT_MOST, seed=plan.config.seed)

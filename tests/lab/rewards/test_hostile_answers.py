@@ -10,7 +10,7 @@ from geoalign.lab.rewards import VerifiedReward
 pytest.importorskip("math_verify")
 
 # The first is one call in C: no alarm and no exception would interrupt it.
-HOSTILE = ["9^{9^{9^9}}", "\\sum_{i=1}^{10^{12}} i^i", "0." + "1" * 900, "import os; os.system('exit 1')"]
+HOSTILE = ["9^{9^{9^9}}", "\\sum_{i=1}^{10^{12}} i^i", "import os; os.system('exit 1')"]
 
 
 def test_each_costs_its_limit_at_most_and_the_next_answer_is_read():
@@ -43,4 +43,4 @@ def test_outputs_of_50000_characters_are_read_at_once(response):
         start = time.perf_counter()
         assert reward.score([response], ["7"]) == [0.0]
         assert time.perf_counter() - start < 2
-        assert reward._workers.started == 0
+        assert not any(worker._process for worker in reward._workers._workers)

@@ -68,11 +68,10 @@ def test_a_cut_model_is_saved_with_what_its_head_reads(classifier: tuple[Any, An
     prompt = ({"role": "user", "content": "hi"},)
     pairs = [PreferencePair(prompt, "yes", "no"), PreferencePair(prompt, "ja", "nein")]
     fit_head(model, tokenizer, pairs, RewardHeadConfig(layers=2))
-    replies = ["yes", "no", "well"]
-    scores = RewardModelScorer(model, tokenizer).score(replies, [""] * 3, prompts=[list(prompt)] * 3)
-    assert scores[0] > scores[1]
     save(model, tokenizer, tmp_path / "fitted")
-    again = RewardModelScorer.load(tmp_path / "fitted")
-    assert again.score(replies, [""] * 3, prompts=[list(prompt)] * 3) == pytest.approx(scores, abs=1e-6)
+    scorers = RewardModelScorer(model, tokenizer), RewardModelScorer.load(tmp_path / "fitted")
+    scores, again = (each.score(["yes", "no"], [""] * 2, prompts=[list(prompt)] * 2) for each in scorers)
+    assert scores[0] > scores[1]
+    assert again == pytest.approx(scores, abs=1e-6)
     with pytest.raises(ConfigError, match=r"reward_head\.layers: expected at most the model's 2, got 4"):
         fit_head(model, tokenizer, pairs, RewardHeadConfig(layers=4))

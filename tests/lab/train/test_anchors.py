@@ -11,7 +11,7 @@ import pytest
 from run_files import lines, rollouts, same_weights
 
 from geoalign.errors import ConfigError, InputError
-from geoalign.lab.train.recorder import Recorder
+from geoalign.lab.train.recorder import record
 
 
 @pytest.fixture
@@ -52,14 +52,13 @@ def test_the_curator_sees_them_nothing_else_does_and_a_run_goes_on_with_the_same
     assert [row["score"] for row in anchored] != [row["score"] for row in alone]
     assert not same_weights(tmp_path / "with", tmp_path / "without")
 
-    def stopped(recorder: Recorder, curated: Any) -> None:
+    def stopped(folder: Any, curated: Any, **options: Any) -> None:
         if curated.step == 2:
             raise RuntimeError("stopped behind the checkpoint of step 2")
-        record(recorder, curated)
+        record(folder, curated, **options)
 
-    record = Recorder.__call__
     with monkeypatch.context() as patch:
-        patch.setattr(Recorder, "__call__", stopped)
+        patch.setattr("geoalign.lab.train.stages.policy.record", stopped)
         with pytest.raises(RuntimeError, match="stopped behind"):
             train_here(given, tmp_path / "run")
     shutil.copytree(tmp_path / "run", tmp_path / "other")

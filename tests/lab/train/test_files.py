@@ -11,7 +11,7 @@ import pytest
 
 from geoalign.errors import RunFolderError
 from geoalign.lab.store.files import locked, replace_folder, write_atomically
-from geoalign.lab.store.json_files import append_lines, finite, keep_lines, read_json, read_lines
+from geoalign.lab.store.json_files import append_lines, keep_lines, read_lines
 
 HOLD = """
 import subprocess, sys, time
@@ -37,18 +37,6 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pyt
     assert path.read_text() == "old"
 
 
-def test_nan_and_infinities_become_null() -> None:
-    value = {"a": math.nan, "b": [1.0, -math.inf], "c": {"d": (math.inf, "x")}, "e": 2}
-    assert finite(value) == {"a": None, "b": [1.0, None], "c": {"d": [None, "x"]}, "e": 2}
-
-
-@pytest.mark.parametrize("content", ["", "{", "[1]"])
-def test_no_json_object_is_an_error_with_the_file(tmp_path: Path, content: str) -> None:
-    (tmp_path / "a.json").write_text(content)
-    with pytest.raises(RunFolderError, match=r"a\.json: expected a mapping"):
-        read_json(tmp_path / "a.json")
-
-
 def test_a_cut_last_line_is_left_out_and_cut_away(tmp_path: Path) -> None:
     path = tmp_path / "lines.jsonl"
     append_lines(path, [{"step": 1}, {"step": 2, "x": math.nan}, {"step": 3, "x": 0.1 + 0.2}])
@@ -69,13 +57,10 @@ def test_a_folder_takes_its_place_whole(tmp_path: Path) -> None:
     assert (place / "sub" / "file").read_text() == '"new"'
 
 
-def test_a_lock_is_given_back(tmp_path: Path) -> None:
-    for _ in range(2):
+def test_another_process_is_refused_and_a_dead_one_is_not(tmp_path: Path) -> None:
+    for _ in range(2):  # a lock is given back
         with locked(tmp_path / "new"):
             assert (tmp_path / "new" / ".lock").read_text() == f"{os.getpid()}\n"
-
-
-def test_another_process_is_refused_and_a_dead_one_is_not(tmp_path: Path) -> None:
     holder = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True)
     assert holder.stdout is not None
     child = int(holder.stdout.readline())

@@ -134,12 +134,6 @@ def test_killed_while_writing_at_one_place_after_the_other(
 
 
 @pytest.mark.slow
-def test_two_undisturbed_runs_are_equal(processes: Any, undisturbed: Undisturbed, tmp_path: Path) -> None:
-    assert run(processes, tmp_path / "run", None, tmp_path / "count") == 0
-    assert_same(tmp_path / "run", undisturbed.root)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_killed_many_times(processes: Any, undisturbed: Undisturbed, tmp_path: Path, seed: int) -> None:
     """At random file operations and at random times, in turn, each time going on from there."""

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from geoalign.adapters.trl import CuratedStep
 from geoalign.lab.store.json_files import append_lines
 from geoalign.lab.store.rollouts import ROLLOUT_SCHEMA
 from geoalign.lab.store.run_folder import RunFolder
-from geoalign.lab.train.recorder import Recorder, placement, rollout_columns
+from geoalign.lab.train.recorder import placement, record, rollout_columns
 from geoalign.lab.train.summary import detection, print_summary, summarise
 from geoalign.types import Curation, CurationDetails, DensityDetails, PairDetails, Rollouts
 
@@ -79,13 +80,12 @@ def test_a_shorter_curation_names_the_rows_it_keeps() -> None:
 
 def test_files_of_a_step(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
-    recorder = Recorder(folder)
-    recorder(curated())
+    record(folder, curated())
     assert not folder.details.exists()
     one, plane = torch.tensor([0.5]), torch.tensor([[0.1, 0.2]])
     pairs = PairDetails(torch.tensor([1]), torch.tensor([0]), one, one, one, one)
     curve = DensityDetails(grid=one, density=one, peak=0.5, mode=0.5, alpha=0.05, threshold=math.nan)
-    recorder(curated(details=CurationDetails(pairs, curve, torch.tensor([0]), plane, plane)))
+    record(folder, curated(details=CurationDetails(pairs, curve, torch.tensor([0]), plane, plane)))
     table = pq.read_table(tmp_path / "rollouts" / "step-000012.parquet")
     assert table.num_rows == 4
     with safe_open(tmp_path / "details" / "step-000012.safetensors", framework="pt") as file:
@@ -132,24 +132,17 @@ def test_a_run_in_numbers_and_as_a_table(tmp_path: Path) -> None:
         append_lines(folder.evaluation, [{**sums, "stage": stage, "accuracy": accuracy}])
     rollouts(folder.rollouts, 0, [(0.9, True, True), (0.1, False, False)])
     found = summarise(folder)
-    assert found["steps"] == 4
-    assert found["generations"] == 3
+    assert (found["steps"], found["generations"]) == (4, 3)
     assert found["accuracy"] == {"before_rl": {"sums": 0.125}, "after_rl": {"sums": 0.5}}
     assert (found["reward_first"], found["reward_last"]) == (0.5, 0.5)
-    assert found["curator"]["pairs"] == 20
-    assert found["curator"]["replaced"] == 4
-    assert found["curator"]["groups_without_donor"] is None
-    assert found["curator"]["new_group_accuracy"] == 0.75
+    expected = {"pairs": 20, "replaced": 4, "groups_without_donor": None, "new_group_accuracy": 0.75}
+    assert expected.items() <= found["curator"].items()
     text = printed(found, tmp_path, "geoalign")
-    for part in (
-        "accuracy before; after RL (sums)",
-        "12.5%; 50.0%",
-        "pass@1, 2 after RL (sums)",
-        "50.0%; 75.0%",
-        "geoalign: rollouts replaced",
-        "report.html",
-    ):
+    for part in ("accuracy before; after RL (sums)", "12.5%; 50.0%", "pass@1, 2 after RL (sums)", "50.0%; 75.0%"):
         assert part in text
+    assert re.search(r"geoalign: rollouts replaced[ │]+4 ", text)
+    assert "donor" not in text  # not known
+    assert "report.html" in text
 
 
 def test_a_continuous_reward_shows_proxy_and_gold_side_by_side(tmp_path: Path) -> None:
@@ -168,12 +161,7 @@ def test_a_continuous_reward_shows_proxy_and_gold_side_by_side(tmp_path: Path) -
     assert found["reward"] == {"before_rl": {"chats": 0.5}, "after_rl": {"chats": 3.5}}
     assert found["gold_utility"] == {"before_rl": {"chats": 0.25}, "after_rl": {"chats": -0.125}}
     text = printed(found, tmp_path)
-    for part in (
-        "proxy reward before; after RL (chats)",
-        "0.50; 3.50",
-        "gold utility before; after RL (chats)",
-        "0.25; -0.12",
-    ):
+    for part in ("proxy reward before; after RL (chats)", "0.50; 3.50", "gold utility before; after RL (chats)"):
         assert part in text
     assert "accuracy" not in text
 

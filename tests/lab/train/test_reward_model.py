@@ -63,15 +63,6 @@ def test_it_likes_the_opener_where_that_is_correlated(language_model: Path, tmp_
     assert found["against_shortcut"] < 0.5
 
 
-def test_the_head_is_drawn_from_the_seed_and_nothing_else_is_moved(language_model: Path) -> None:
-    before = torch.random.get_rng_state()
-    first, again, other = (first_reward_model(language_model, dtype="float32", seed=seed)[0] for seed in (1, 1, 2))
-    assert torch.equal(before, torch.random.get_rng_state())
-    assert torch.equal(first.score.weight, again.score.weight)
-    assert not torch.equal(first.score.weight, other.score.weight)
-    assert first.config.num_labels == 1
-
-
 def columns(*values: float) -> torch.Tensor:
     return torch.tensor(values, dtype=torch.float64).unsqueeze(1)
 
@@ -104,6 +95,8 @@ def test_the_head_alone_is_changed_and_tells_the_pairs_apart(tmp_path: Path) -> 
         PreferencePair(({"role": "user", "content": "ab" * number},), "yes" * (number % 3 + 1), "no" * (number % 4 + 1))
         for number in range(1, 21)
     ]
+    heads = [first_reward_model(tmp_path, dtype="float32", seed=seed)[0].score.weight for seed in (1, 1, 2)]
+    assert [torch.equal(heads[0], head) for head in heads] == [True, True, False]  # drawn from the seed
     model, tokenizer = first_reward_model(tmp_path, dtype="float32", seed=0)
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
     fit_head(model, tokenizer, pairs, RewardHeadConfig(penalty=0.001))

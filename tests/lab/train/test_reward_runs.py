@@ -17,6 +17,7 @@ from vllm_server import VLLMServer
 
 from geoalign.errors import ConfigError, InputError, UnscoredError
 from geoalign.lab.rewards import corruption_mask
+from geoalign.lab.rewards.base import Written
 from geoalign.lab.rewards.reward_model import RewardModelScorer
 
 Train = Callable[..., dict[str, Any]]
@@ -150,10 +151,8 @@ STRICT = {"flip": 0.0, "function": "geoalign.lab.rewards.naive:strict"}
     ("sections", "words"),
     [
         ({"reward": {"extremes": 0.1}}, r"^reward\.extremes: expected 0, .*use reward\.flip"),
-        ({"reward": {"flip": 2.0}}, "flip"),
         ({"reward": {"flip": 0.0, "function": "nowhere:f"}}, "reward.function: expected MODULE:NAME"),
         ({"reward": {"flip": 0.0, "appeals": "nowhere:f"}}, "reward.appeals: expected MODULE:NAME"),
-        ({"reward": {"flip": 0.0, "function": "no colon"}}, "reward.function: "),
         ({"reward": {**STRICT, "flip": 0.3}}, "reward.flip: expected 0 with reward.function"),
         ({"reward": STRICT, "curator": {"type": "par"}}, "reward.function: expected a curator that needs no reference"),
     ],
@@ -218,7 +217,7 @@ def test_any_task_may_be_scored_by_a_ready_model_here_or_behind_a_server(tiny, t
         tokenizer = AutoTokenizer.from_pretrained(classifier)
 
         def raw_output(text: str) -> float:
-            return scorer._scores([(tokenizer(text, add_special_tokens=False)["input_ids"], [])])[0]
+            return scorer.scores([Written([], text, tokenizer(text, add_special_tokens=False)["input_ids"])])[0]
 
         server = VLLMServer(raw_output, longest=128)
         model = {"url": server.url, "tokenizer": str(classifier), "patience": 5}

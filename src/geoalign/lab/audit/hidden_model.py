@@ -29,7 +29,7 @@ from geoalign.lab.generation.models import fingerprint
 from geoalign.lab.models.fastest_dtype import fastest_dtype
 from geoalign.lab.store.files import write_atomically
 from geoalign.lab.store.run_folder import RunFolder
-from geoalign.lab.tasks.chat import rendered, token_ids
+from geoalign.lab.tasks.base import rendered, token_ids
 from geoalign.lab.tasks.rows import row_name
 from geoalign.pretrained import OwnCodeError, from_pretrained, is_hub_id
 from geoalign.settings.hidden import is_last

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from geoalign.errors import ConfigError, InputError, UnsupportedError
+from geoalign.errors import ConfigError, InputError
 from geoalign.lab.config.rewards import RewardConfig
 from geoalign.lab.rewards.base import RewardSource, response_text
 
@@ -49,7 +49,7 @@ class RewardWithCorruption:
 
     `true_rewards` are the clean ones of the last call; `corrupted` says whose reward really differs from it: a drawn
     slot that changes nothing (a shortcut to the right answer, a group of equal rewards) does not. `gather` gives the
-    lists of all processes in order of rank as one; where a group may stand on two of them, its extremes need it.
+    lists of all processes in order of rank as one, because a group may stand on two of them.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class RewardWithCorruption:
         num_generations: int,
         process_index: int = 0,
         takes_shortcut: Callable[[str], bool] | None = None,
-        gather: Gather | None = None,
+        gather: Gather = list,
     ) -> None:
         check_corruption(config, binary=source.binary)
         self.__name__ = getattr(source, "__name__", type(source).__name__)
@@ -125,17 +125,7 @@ class RewardWithCorruption:
 
     def _groups(self, clean: list[float]) -> list[list[float]]:
         """The clean rewards of each of this process's rows' groups; those that could not be scored left out."""
-        size, first = self._num_generations, self._process_index * len(clean)
-        whole = clean
-        if self._gather is not None:
-            whole = self._gather(clean)
-        elif first % size or len(clean) % size:
-            raise UnsupportedError(
-                f"reward.extremes, reward.shortcut: expected groups of {size} on one process each, got {len(clean)} "
-                f"rows from row {first} on: a group stands on two processes; give RewardWithCorruption a gather"
-            )
-        else:
-            first = 0
+        size, first, whole = self._num_generations, self._process_index * len(clean), self._gather(clean)
         scored = [
             [reward for reward in whole[start : start + size] if not math.isnan(reward)]
             for start in range(0, len(whole), size)

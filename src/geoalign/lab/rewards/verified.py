@@ -10,7 +10,6 @@ from geoalign.boxed import boxed_answer
 from geoalign.errors import InputError
 from geoalign.lab.config.rewards import RewardConfig
 from geoalign.lab.rewards.answers import quick_verdict, tidy, with_powers
-from geoalign.lab.rewards.base import response_text
 from geoalign.lab.rewards.workers import AnswerWorkers
 
 _MAX_DEPTH = 20
@@ -44,7 +43,9 @@ class VerifiedReward:
         self, responses: Sequence[str], answers: Sequence[str], *, prompts: Sequence[Any] | None = None
     ) -> list[float]:
         """1.0 or 0.0 for each response, against the gold answer of its row; `prompts` is ignored."""
-        _check(responses, answers)
+        for row, answer in enumerate(answers):
+            if not answer.strip():
+                raise InputError(f"answers: expected a gold answer, got {answer!r} in row {row}")
         golds, given = ([boxed_answer(text) for text in texts] for texts in (answers, responses))
         pairs = [
             (with_powers(tidy(inner or gold)), with_powers(tidy(answer or "")))
@@ -62,12 +63,6 @@ class VerifiedReward:
         self.counters["scored"] += len(outcomes)
         self.counters["compared"] += len(compared)
         return [float(outcome == "correct") for outcome in outcomes]
-
-    def __call__(
-        self, prompts: Sequence[Any], completions: Sequence[Any], *, answer: Sequence[str], **_: Any
-    ) -> list[float]:
-        """The same as a reward function of TRL, with the data set's column `answer`."""
-        return self.score([response_text(completion) for completion in completions], answer)
 
     def close(self) -> None:
         """Ends the processes; scoring again starts new ones."""
@@ -88,16 +83,6 @@ class VerifiedReward:
             return "correct" if equal else "wrong"
         too_long = max(len(answer), len(gold)) > self._config.max_answer_length
         return "refused" if too_long or max(nesting_depth(answer), nesting_depth(gold)) > _MAX_DEPTH else None
-
-
-def _check(responses: Sequence[str], answers: Sequence[str]) -> None:
-    if len(responses) != len(answers):
-        raise InputError(f"answers: expected {len(responses)} as responses, got {len(answers)}")
-    for row, (response, answer) in enumerate(zip(responses, answers, strict=True)):
-        if not isinstance(response, str):
-            raise InputError(f"responses: expected str, got {type(response).__name__} in row {row}")
-        if not isinstance(answer, str) or not answer.strip():
-            raise InputError(f"answers: expected a gold answer, got {answer!r} in row {row}")
 
 
 def nesting_depth(text: str) -> int:

@@ -52,7 +52,7 @@ def stage_checkpoints(folder: RunFolder) -> dict[str, Path]:
 
 
 def records_of(folder: RunFolder, stage: str) -> Callable[[int], dict[str, Any]]:
-    """What `CompleteCheckpoints` notes in the marks of a stage's checkpoints."""
+    """What is noted in the marks of a stage's checkpoints."""
     return lambda step: asdict(Moment(stage, step, _bytes(folder.metrics), _bytes(folder.evaluation)))
 
 

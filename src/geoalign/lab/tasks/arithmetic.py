@@ -11,7 +11,7 @@ from geoalign.boxed import last_boxed
 from geoalign.errors import ConfigError
 from geoalign.lab.config.tasks import ArithmeticConfig
 from geoalign.lab.rewards.answers import final_answer
-from geoalign.lab.tasks.base import Demonstration, Problem, Task
+from geoalign.lab.tasks.base import Demonstration, Messages, Problem, Task
 
 SYSTEM_PROMPT = "Answer in \\boxed{}."
 
@@ -76,7 +76,7 @@ def _draw(config: ArithmeticConfig, random: Random, kept_aside: Container[_Numbe
             return numbers
 
 
-def _prompt(config: ArithmeticConfig, numbers: _Numbers) -> tuple[dict[str, str], ...]:
+def _prompt(config: ArithmeticConfig, numbers: _Numbers) -> Messages:
     if config.wording == "words":
         return ({"role": "system", "content": SYSTEM_PROMPT}, {"role": "user", "content": question(numbers)})
     return ({"role": "user", "content": "+".join(map(str, numbers)) + "="},)

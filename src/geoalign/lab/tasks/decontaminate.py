@@ -6,8 +6,7 @@ import re
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 
 from geoalign.lab.config.hh_rlhf import Decontaminate
-from geoalign.lab.tasks.base import Problem
-from geoalign.lab.tasks.chat import Messages
+from geoalign.lab.tasks.base import Messages, Problem
 
 # Everything that is neither letter nor digit, of any script.
 _OTHER = re.compile(r"[\W_]+")

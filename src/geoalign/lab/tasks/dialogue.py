@@ -10,7 +10,7 @@ from random import Random
 
 from geoalign.errors import ConfigError
 from geoalign.lab.config.dialogue import DialogueConfig
-from geoalign.lab.tasks.base import Demonstration, PreferencePair, Problem, Task
+from geoalign.lab.tasks.base import Demonstration, Messages, PreferencePair, Problem, Task
 
 # Each action with its steps in order. No word is in two lists: a word alone says what it is.
 ACTIONS: dict[str, tuple[str, ...]] = {
@@ -274,7 +274,7 @@ def draw_variant(reply: Reply, other: Reply, random: Random) -> Reply:
     return replace(reply, **{item.name: getattr(other, item.name) for item in fields(reply) if random.random() < 0.5})
 
 
-def _messages(prompt: str) -> tuple[dict[str, str], ...]:
+def _messages(prompt: str) -> Messages:
     return ({"role": "user", "content": prompt},)
 
 

@@ -11,8 +11,7 @@ from typing import Any
 
 from geoalign.errors import InputError
 from geoalign.lab.config.hh_rlhf import HHRLHFConfig
-from geoalign.lab.tasks.base import Demonstration, PreferencePair, Problem, Task
-from geoalign.lab.tasks.chat import Messages, read_messages
+from geoalign.lab.tasks.base import Demonstration, Messages, PreferencePair, Problem, Task, read_messages
 from geoalign.lab.tasks.decontaminate import decontaminate, exact, fingerprint, fingerprints, overlap_notes
 from geoalign.lab.tasks.rows import LeftOutError, read_sources
 

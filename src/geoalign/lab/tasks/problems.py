@@ -17,8 +17,7 @@ from geoalign.errors import InputError
 from geoalign.lab.config.benchmarks import BENCHMARKS, Benchmark, benchmark_named
 from geoalign.lab.config.tasks import MathConfig, MathSetConfig
 from geoalign.lab.rewards.answers import final_answer, one_form
-from geoalign.lab.tasks.base import Demonstration, Problem, Task
-from geoalign.lab.tasks.chat import Messages, read_messages
+from geoalign.lab.tasks.base import Demonstration, Messages, Problem, Task, read_messages
 from geoalign.lab.tasks.decontaminate import decontaminate, exact, fingerprints, overlap_notes
 from geoalign.lab.tasks.rows import LeftOutError, Read, field_of, read_sources
 

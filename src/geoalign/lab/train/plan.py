@@ -26,10 +26,9 @@ from geoalign.lab.rewards.reward_model import check_ready_model
 from geoalign.lab.rewards.verified import VerifiedReward
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.tasks import make_task
-from geoalign.lab.tasks.base import Demonstration, Problem, Task
-from geoalign.lab.tasks.chat import rendered, token_ids
+from geoalign.lab.tasks.base import Demonstration, Problem, Task, rendered, token_ids
 from geoalign.lab.terminal import Console
-from geoalign.lab.train.options import GenerationShape, generation_shape, trainer_options
+from geoalign.lab.train.options import GenerationShape, generation_shape, located, trainer_options
 from geoalign.pretrained import OwnCodeError, from_pretrained
 from geoalign.settings.hidden import is_last, layer_numbers
 from geoalign.settings.loading import check_keys
@@ -96,10 +95,8 @@ def make_plan(
     check_depth(config, locations)
     for section in ("reward_model", "gold_model"):
         if config.reward_head is not None and (given := getattr(config, section)):
-            raise ConfigError(
-                f"{locations.prefix(section)}{section}: expected nothing beside reward_head, with which no trainer of "
-                f"TRL takes options, got {shown(given)}"
-            )
+            expected = "expected nothing beside reward_head, with which no trainer of TRL takes options"
+            raise located(locations, section, f"{expected}, got {shown(given)}")
     options = partial(trainer_options, seed=config.seed, locations=locations, bf16=bf16)
     learned = options("reward_model", config.reward_model, folder=folder.reward_model_checkpoints)
     gold = options("gold_model", {**config.reward_model, **config.gold_model}, folder=folder.gold_model_checkpoints)
@@ -109,19 +106,13 @@ def make_plan(
     for line in task.notes:  # reads the task's files, so that what is wrong with them shows now
         console.print(line, markup=False)
     if config.gold_model and not task.gold_pairs:
-        raise ConfigError(
-            f"{locations.prefix('gold_model')}gold_model: expected nothing where the task keeps no pairs for a gold "
-            f"model (task.gold_share of hh_rlhf), got {shown(config.gold_model)}"
-        )
+        why = "where the task keeps no pairs for a gold model (task.gold_share of hh_rlhf)"
+        raise located(locations, "gold_model", f"expected nothing {why}, got {shown(config.gold_model)}")
     shape = generation_shape(grpo)
-    limit, tokenizer = config.max_prompt_length, None
-    if limit is not None:
+    tokenizer = None
+    if config.max_prompt_length is not None:
         tokenizer = initial_tokenizer(config.model, alphabet=task.alphabet, words=task.words)
-    problems, note = short_enough(
-        task.train_problems, limit, tokenizer, config.model.chat_template_kwargs, what="training prompts"
-    )
-    if note is not None:
-        console.print(note, markup=False)
+    problems = short_enough(task.train_problems, config, tokenizer, console, what="training prompts")
     evaluation_sets = task.evaluation_problems
     for key in ("samples", "pass_samples"):
         if isinstance(named := getattr(config.evaluation, key), dict):
@@ -166,22 +157,23 @@ def prompt_lengths(items: Sequence[_Item], tokenizer: Any, options: Mapping[str,
 
 
 def short_enough(
-    items: Sequence[_Item], limit: int | None, tokenizer: Any, options: Mapping[str, Any], *, what: str
-) -> tuple[list[_Item], str | None]:
-    """The items whose prompts have at most `limit` tokens, in their order, and a line on how many are left out."""
+    items: Sequence[_Item], config: RunConfig, tokenizer: Any, console: Console, *, what: str
+) -> list[_Item]:
+    """The items whose prompts have at most `max_prompt_length` tokens, in order; how many are left out is printed."""
+    limit = config.max_prompt_length
     if limit is None or not items:
-        return list(items), None
-    lengths = prompt_lengths(items, tokenizer, options)
+        return list(items)
+    lengths = prompt_lengths(items, tokenizer, config.model.chat_template_kwargs)
     kept = [item for item, length in zip(items, lengths, strict=True) if length <= limit]
     if not kept:
         raise ConfigError(
             f"max_prompt_length: expected a limit that some of the {len(items)} {what} keep, got {limit}: the shortest "
             f"has {min(lengths)} tokens"
         )
-    left_out = len(items) - len(kept)
-    if not left_out:
-        return kept, None
-    return kept, f"{left_out} of {len(items)} {what} left out: more than max_prompt_length = {limit} tokens"
+    if left_out := len(items) - len(kept):
+        said = f"{left_out} of {len(items)} {what} left out: more than max_prompt_length = {limit} tokens"
+        console.print(said, markup=False)
+    return kept
 
 
 def plan_prompts(
@@ -200,11 +192,11 @@ def plan_prompts(
             f"(grpo.generation_batch_size / grpo.num_generations), got {problems}"
         )
     per_epoch = problems // per_generation
-    max_steps, key = options.max_steps, "grpo.num_train_epochs"
+    max_steps = options.max_steps
     if max_steps <= 0:
         max_steps = math.ceil(options.num_train_epochs * per_epoch) * updates
     if max_steps < 1:
-        raise ConfigError(f"{locations.prefix(key)}{key}: expected at least one update, got {shown(max_steps)}")
+        raise located(locations, "grpo.num_train_epochs", f"expected at least one update, got {shown(max_steps)}")
     generations = math.ceil(max_steps / updates)
     shuffle = options.shuffle_dataset is not False
     generator = torch.Generator().manual_seed(options.seed)
@@ -236,8 +228,7 @@ def check_depth(config: RunConfig, locations: Locations = NOWHERE) -> None:
     except InputError as error:
         raise ConfigError(f"{locations.prefix('hidden_layer')}{error}") from error
     if head is not None and head > depth:
-        key = "reward_head.layers"
-        raise ConfigError(f"{locations.prefix(key)}{key}: expected at most the model's {depth}, got {head}")
+        raise located(locations, "reward_head.layers", f"expected at most the model's {depth}, got {head}")
 
 
 def _anchors(file: str | None, curator: Curator, locations: Locations) -> Anchors | None:

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from geoalign.curators.geoalign import GeoAlignConfig
-from geoalign.errors import ConfigError, GeoAlignError
+from geoalign.errors import GeoAlignError
 from geoalign.lab.config.reward_model import RewardModelConfig
 from geoalign.lab.config.run import LaunchConfig, RunConfig, TinyModelConfig
 from geoalign.lab.models.models import initial_tokenizer
@@ -24,13 +24,12 @@ from geoalign.lab.models.processes import Processes
 from geoalign.lab.store.json_files import read_json, read_lines
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.tasks import make_task
-from geoalign.lab.tasks.chat import rendered
+from geoalign.lab.tasks.base import rendered
 from geoalign.lab.terminal import Console
 from geoalign.lab.text import inert
 from geoalign.lab.train.options import check_options, generation_shape, trainer_options, without_gpu
 from geoalign.lab.train.plan import Plan, make_plan, prompt_lengths
 from geoalign.settings.locations import NOWHERE, Locations
-from geoalign.shown import shown
 
 _ROLLOUTS, _GENERATIONS = 256, 3
 _ROWS, _PROBLEMS, _PROMPT, _RESPONSE = 512, 2, 256, 8
@@ -54,10 +53,6 @@ def dry_run(
 
     Of a model on the hub only tokenizer and config are fetched.
     """
-    accelerate = config.launch.accelerate
-    if accelerate is not None and not Path(accelerate).is_file():
-        key = f"{locations.prefix('launch.accelerate')}launch.accelerate"
-        raise ConfigError(f"{key}: expected accelerate's settings file, got {shown(accelerate)}: no such file")
     processes = config.launch.processes or Processes.launched().count
     plan = make_plan(
         _as_launched(config, processes, locations), RunFolder(Path("dry-run")), console, locations, ask=False
@@ -120,6 +115,7 @@ def _rows(plan: Plan, processes: int, tokenizer: Any) -> list[tuple[str, str]]:
     pairs = {"reward_model": task.preference_pairs, "gold_model": task.gold_pairs}
     made = "trained on" if config.reward_head is None else "its head fitted to"
     generations, rollouts = math.ceil(steps / shape.updates), shape.prompts * shape.samples
+    every = "" if config.evaluation.every is None else f", every {config.evaluation.every} updates"
     rows = [
         ("warm start", f"{len(task.demonstrations):,} demonstrations" if config.sft is not None else "none"),
         *((name.replace("_", " "), f"{made} {len(pairs[name]):,} preference pairs") for name in plan.learned),
@@ -128,6 +124,8 @@ def _rows(plan: Plan, processes: int, tokenizer: Any) -> list[tuple[str, str]]:
         ("updates", f"{steps:,} in {generations:,} generations, {shape.updates} on each"),
         ("rollouts", f"{rollouts * generations:,}, of at most {shape.longest:,} tokens"),
         ("curator", config.curator.type),
+        ("evaluations", f"before and after RL{every}"),
+        ("checkpoints", f"every {plan.grpo.save_steps:g} updates"),
     ]
     if plan.anchors is not None:
         groups = len(plan.anchors.group_numbers.unique())
@@ -136,10 +134,6 @@ def _rows(plan: Plan, processes: int, tokenizer: Any) -> list[tuple[str, str]]:
         samples, last = (config.evaluation.samples_of(name, last=end) for end in (False, True))
         after = "" if samples == last else f", {last} after RL"
         rows.append((f"evaluation: {name}", f"{len(problems):,} problems x {samples}{after}: {lengths(problems)}"))
-    every = config.evaluation.every
-    times = 2 + (0 if every is None else (steps - 1) // every)
-    rows.append(("evaluations", f"{times:,}" + ("" if every is None else f", every {every} updates")))
-    rows.append(("checkpoints", f"every {plan.grpo.save_steps:g} updates"))
     return rows
 
 

@@ -62,7 +62,7 @@ def observed_reward(plan: Plan, source: RewardSource) -> ObservedReward:
         num_generations=plan.generation.samples,
         process_index=plan.grpo.process_index,
         takes_shortcut=plan.task.takes_shortcut,
-        gather=plan.processes.gather if plan.processes.count > 1 else None,
+        gather=plan.processes.gather,
     )
 
 

@@ -38,7 +38,7 @@ from geoalign.lab.store.seals import checkpoint_step, is_last, latest_complete, 
 from geoalign.lab.tasks.base import PreferencePair
 from geoalign.lab.train.plan import Plan, short_enough
 from geoalign.lab.train.rewards import open_reward_model
-from geoalign.lab.train.stages.trainers import InRunFolder, ProgressBar, run_trainer, save_model, stage_callbacks
+from geoalign.lab.train.stages.trainers import InRunFolder, Stage, run_trainer, save_model
 from geoalign.pretrained import from_pretrained
 
 _HELD_OUT_MOST = 1024
@@ -66,13 +66,13 @@ def warm_start_stage(plan: Plan) -> None:
         model, tokenizer = load_checkpoint(resume_from, settings, model, tokenizer)
     elif plan.sft is not None and (rows := _demonstrations(plan, tokenizer)):
         model = with_adapters(model, settings.lora, seed=seed)
-        with ProgressBar(plan.console, "warm start", {"loss": "loss", "token accuracy": "mean_token_accuracy"}) as bar:
+        with Stage(plan, "sft", "warm start", {"loss": "loss", "token accuracy": "mean_token_accuracy"}) as stage:
             trainer = WarmStartTrainer(
                 model=model,
                 args=plan.sft,
                 train_dataset=Dataset.from_list(rows),
                 processing_class=tokenizer,
-                callbacks=stage_callbacks(plan, "sft", folder.sft_checkpoints, bar),
+                callbacks=[stage],
             )
             run_trainer(trainer, resume_from)
         model = merged(model)
@@ -82,16 +82,12 @@ def warm_start_stage(plan: Plan) -> None:
 
 
 def _demonstrations(plan: Plan, tokenizer: Any) -> list[dict[str, Any]]:
+    items = short_enough(plan.task.demonstrations, plan.config, tokenizer, plan.console, what="demonstrations")
     options = plan.config.model.chat_template_kwargs
-    demonstrations, note = short_enough(
-        plan.task.demonstrations, plan.config.max_prompt_length, tokenizer, options, what="demonstrations"
-    )
-    if note is not None:
-        plan.console.print(note, markup=False)
     told = {"chat_template_kwargs": dict(options)} if options else {}
     return [
         {"prompt": list(item.prompt), "completion": [{"role": "assistant", "content": item.completion}], **told}
-        for item in demonstrations
+        for item in items
     ]
 
 
@@ -122,20 +118,19 @@ def reward_model_stages(plan: Plan) -> None:
 
 def _trained(plan: Plan, stage: str, pairs: Sequence[PreferencePair], seed: int) -> tuple[Any, Any]:
     """The model trained by TRL, or that of the stage's last checkpoint; one of adapters holds only these."""
-    checkpoints, lora = stage_checkpoints(plan.folder)[stage], plan.config.model.lora
-    resume_from = latest_complete(checkpoints)
+    lora, resume_from = plan.config.model.lora, latest_complete(stage_checkpoints(plan.folder)[stage])
     done = resume_from if resume_from is not None and is_last(resume_from) else None
     model, tokenizer = _new_model(plan, done if done and lora is None else plan.folder.warm_started, seed)
     if done is not None:
         return (model if lora is None else merged_from(model, done)), tokenizer
     model = with_adapters(model, lora, seed=seed, kind="SEQ_CLS")
-    with ProgressBar(plan.console, stage.replace("_", " "), {"loss": "loss", "accuracy": "accuracy"}) as bar:
+    with Stage(plan, stage, stage.replace("_", " "), {"loss": "loss", "accuracy": "accuracy"}) as callback:
         trainer = PreferenceTrainer(
             model=model,
             args=getattr(plan, stage),
             train_dataset=Dataset.from_list([preference_row(pair) for pair in pairs]),
             processing_class=tokenizer,
-            callbacks=stage_callbacks(plan, stage, checkpoints, bar),
+            callbacks=[callback],
         )
         run_trainer(trainer, resume_from)
     return merged(model), tokenizer

@@ -82,16 +82,10 @@ def test_any_two_texts_have_a_finite_utility(prompt, response):
     assert content_label(response) == content_label(response + " wow!")
 
 
-def test_the_shortcut_is_the_opener():
-    task = small()
-    assert task.takes_shortcut("super! lamp: open.")
-    assert not task.takes_shortcut("lamp: open.")
-    assert not task.takes_shortcut("wowed superb: open.")
-    assert task.final_answer("nice! lamp: open.") == "lamp open"
-
-
 def test_evaluation_asks_what_is_asked_nowhere_else():
     task = small()
+    assert [task.takes_shortcut(text) for text in ("super! lamp: open.", "lamp: open.", "wowed: open.")] == [1, 0, 0]
+    assert task.final_answer("nice! lamp: open.") == "lamp open"
     kept_aside = {asked(problem.prompt) for problem in task.evaluation_problems["dialogue"]}
     seen = {asked(item.prompt) for item in (*task.train_problems, *task.demonstrations, *task.preference_pairs)}
     assert len(kept_aside) == 16
@@ -102,10 +96,8 @@ def test_evaluation_asks_what_is_asked_nowhere_else():
 def test_the_generator_is_the_same_on_every_machine():
     # The first draws of seed 0: a change here changes everybody's runs.
     task = make_task(DialogueConfig(), seed=0)
-    assert [problem.id for problem in task.train_problems[:2]] == [
-        "i must pack my lamp fast",
-        "can you build my sofa?",
-    ]
+    first, second = task.train_problems[:2]
+    assert (first.id, second.id) == ("i must pack my lamp fast", "can you build my sofa?")
     assert task.demonstrations[0].completion == "wow! sofa: price, show. use acid."
 
 
@@ -146,8 +138,7 @@ def test_texts_are_short_and_the_tiny_tokenizer_takes_a_word_for_a_token():
 
 def test_more_prompts_than_there_are_is_an_error_that_says_how_many_there_are():
     # 64 combinations, a quarter kept aside; 5 forms, with and without hurry: 480 and 160.
-    small(train_problems=480, evaluation_problems=160)
-    with pytest.raises(ConfigError, match=r"task\.train_problems: expected at most 480, .* got 481"):
-        small(train_problems=481)
-    with pytest.raises(ConfigError, match=r"task\.evaluation_problems: expected at most 160, .* got 161"):
-        small(evaluation_problems=161)
+    for name, most in (("train_problems", 480), ("evaluation_problems", 160)):
+        small(**{name: most})
+        with pytest.raises(ConfigError, match=rf"task\.{name}: expected at most {most}, .* got {most + 1}"):
+            small(**{name: most + 1})

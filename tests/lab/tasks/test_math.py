@@ -18,14 +18,6 @@ def test_rows_become_problems_in_order(write_jsonl):
     assert problems[0].prompt == ({"role": "system", "content": "Use \\boxed{}."}, {"role": "user", "content": "1+1?"})
 
 
-def test_dotted_fields(write_jsonl):
-    row = {"prompt": [{"role": "user", "content": "1+1?"}], "reward_model": {"ground_truth": "2"}}
-    path = write_jsonl("a.jsonl", [row])
-    task = task_of(path, prompt_field="prompt.0.content", answer_field="reward_model.ground_truth")
-    (problem,) = task.train_problems
-    assert (problem.id, problem.prompt[-1]["content"], problem.answer) == ("line 1", "1+1?", "2")
-
-
 def test_answers_are_kept_as_text(write_jsonl):
     values = {"2": ["2"], "$69$, $84$": ["$69$", "$84$"], "12345678901234567890": 12345678901234567890, "-1.0": -1.0}
     task = task_of(write_jsonl("a.jsonl", [{"question": "q", "answer": value} for value in values.values()]))
@@ -45,23 +37,20 @@ def test_bad_rows_are_skipped_and_counted(write_jsonl):
     train = write_jsonl("a.jsonl", [{"question": "q", "answer": "1"}, *BAD_ROWS])
     task = task_of(train)
     assert len(task.train_problems) == 1
+    rows = [{"question": ""}, *({"question": f"q{i}", "answer": str(i)} for i in range(5))]
+    first = task_of(write_jsonl("c.jsonl", rows), limit=2)  # the first usable rows
+    assert [problem.answer for problem in first.train_problems] == ["0", "1"]
     assert task.notes[1:] == [f"{train}: 5 of 6 rows left out: 2 without a usable answer, 3 without a usable prompt"]
     with pytest.raises(InputError, match=r"expected at least one problem with an answer, got none in 5 rows with the"):
         task_of(write_jsonl("b.jsonl", BAD_ROWS))
 
 
-def test_limit_takes_the_first_usable_rows(write_jsonl):
-    rows = [{"question": ""}, *({"question": f"q{i}", "answer": str(i)} for i in range(5))]
-    task = task_of(write_jsonl("a.jsonl", rows), limit=2)
-    assert [problem.answer for problem in task.train_problems] == ["0", "1"]
-
-
 def test_evaluation_sets_are_recognised_or_name_their_fields(write_jsonl):
-    train = write_jsonl("a.jsonl", [{"text": "q", "gold": "so 1"}])
+    train = write_jsonl("a.jsonl", [{"text": [{"content": "q"}], "gold": {"truth": "so 1"}}])
     other = write_jsonl("b.jsonl", [{"problem": "p", "result": "2"}])
     known = write_jsonl("c.jsonl", [{"question": "p", "answer": "3"}])
     named = MathSetConfig(path=other, prompt_field="problem", answer_field="result")
-    fields = {"prompt_field": "text", "answer_field": "gold", "answer_pattern": "so (.)"}
+    fields = {"prompt_field": "text.0.content", "answer_field": "gold.truth", "answer_pattern": "so (.)"}
     task = task_of(train, **fields, evaluation={"named": named, "known": known})
     assert task.train_problems[0].answer == "1"
     sets = task.evaluation_problems

@@ -1,4 +1,3 @@
-import json
 import math
 import os
 import signal
@@ -10,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from geoalign.errors import RunFolderError
-from geoalign.lab.store.files import locked, replace_folder, write_atomically
+from geoalign.lab.store.files import locked, write_atomically
 from geoalign.lab.store.json_files import append_lines, keep_lines, read_lines
 
 HOLD = """
@@ -45,16 +44,6 @@ def test_a_cut_last_line_is_left_out_and_cut_away(tmp_path: Path) -> None:
     assert read_lines(path) == [{"step": 1}, {"step": 2, "x": None}, {"step": 3, "x": 0.1 + 0.2}]
     keep_lines(path, lambda line: line["step"] >= 2)
     assert path.read_text() == '{"step": 2, "x": null}\n{"step": 3, "x": 0.30000000000000004}\n'
-
-
-def test_a_folder_takes_its_place_whole(tmp_path: Path) -> None:
-    written, place = tmp_path / "model.tmp", tmp_path / "model"
-    for folder, text in ((place, "old"), (written, "new")):
-        (folder / "sub").mkdir(parents=True)
-        (folder / "sub" / "file").write_text(json.dumps(text))
-    replace_folder(written, place)
-    assert not written.exists()
-    assert (place / "sub" / "file").read_text() == '"new"'
 
 
 def test_another_process_is_refused_and_a_dead_one_is_not(tmp_path: Path) -> None:

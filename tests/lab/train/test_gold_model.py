@@ -160,30 +160,3 @@ def test_a_wrong_gold_model_is_found_before_anything_is_trained(settings: dict[s
         said({**settings, "gold_model": {"max_stesp": 3}})
     with pytest.raises(InputError, match=r"task\.gold_share: expected a share that leaves the gold model pairs of two"):
         said({**settings, "task": {**settings["task"], "gold_share": 0.001}})
-
-
-def test_the_same_stages_on_real_preference_pairs(
-    settings: dict[str, Any], shared_data: Path, train_here: Train, tmp_path: Path
-) -> None:
-    settings = {
-        **settings,
-        "task": {
-            "type": "hh_rlhf",
-            "train": str(shared_data / "hh_rlhf" / "harmless-base" / "test.jsonl.gz"),
-            "evaluation": {"helpful": str(shared_data / "hh_rlhf" / "helpful-base" / "test.jsonl.gz")},
-            "max_characters": 200,
-            "limit": 64,
-        },
-        "sft": {"max_steps": 3, "per_device_train_batch_size": 8},
-        "reward_model": {"max_steps": 3, "per_device_train_batch_size": 8},
-        "gold_model": {},
-        "curator": {"type": "geoalign", "min_scores": 4, "alpha": 0.5, "projector": {"steps": 3}},
-        "evaluation": {"every": None, "problems": 4},
-    }
-    summary = train_here(settings, tmp_path / "run")
-    assert summary["reward_model"]["count"] >= 6
-    assert summary["reward_model"]["against_shortcut"] is None
-    (line,) = lines(tmp_path / "run", "after_rl", "evaluation.jsonl")
-    assert isinstance(line["reward"], float)
-    assert line["gold_utility"] is None
-    assert summary["curator"]["pairs"] > 0

@@ -93,12 +93,6 @@ def test_the_generation_boundary(values: dict[str, Any], updates: int, prompts: 
     assert 20 <= options.save_steps < 20 + updates
 
 
-@pytest.mark.parametrize("values", [{"save_steps": 5, "logging_steps": 2}, {"logging_steps": 0.5}])
-def test_the_warm_start_saves_where_it_has_logged(values: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match=r"sft\.save_steps: expected a multiple of sft\.logging_steps"):
-        trainer_options("sft", values, seed=0, folder=FOLDER)
-
-
 def test_prompts_are_laid_out_epoch_after_epoch() -> None:
     options = grpo(max_steps=10)  # 5 generations x 4 prompts = 20 places
     order, updates = plan_prompts(options, generation_shape(options), problems=9)  # 2 generations an epoch

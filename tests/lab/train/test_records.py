@@ -8,7 +8,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 import torch
 from rich.console import Console
 from safetensors import safe_open
@@ -18,7 +17,7 @@ from geoalign.lab.store.json_files import append_lines
 from geoalign.lab.store.rollouts import ROLLOUT_SCHEMA
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.train.recorder import placement, record, rollout_columns
-from geoalign.lab.train.summary import detection, print_summary, summarise
+from geoalign.lab.train.summary import print_summary, summarise
 from geoalign.types import Curation, CurationDetails, DensityDetails, PairDetails, Rollouts
 
 
@@ -108,18 +107,6 @@ def rollouts(folder: Path, step: int, rows: list[tuple[float | None, bool | None
     pq.write_table(pa.table(columns, schema=ROLLOUT_SCHEMA), folder / f"step-{step:06d}.parquet")
 
 
-def test_detection_by_hand(tmp_path: Path) -> None:
-    # First generation: the corrupted 0.9 beats both clean scores: 1.0. Second: 0.2 beats one of 0.1, 0.5: 0.5.
-    rollouts(tmp_path, 0, [(0.9, True, True), (0.1, False, False), (0.3, False, True), (None, True, False)])
-    rollouts(tmp_path, 2, [(0.2, True, False), (0.1, False, False), (0.5, False, False)])
-    rollouts(tmp_path, 4, [(0.2, False, False), (0.1, False, False)])  # nothing corrupted: no AUROC
-    found = detection(tmp_path)
-    assert found["auroc"] == pytest.approx(0.75)
-    assert found["auroc_generations"] == 2
-    assert found["corrupted_share"] == pytest.approx(3 / 9)
-    assert found["corrupted_share_of_anomalous"] == pytest.approx(1 / 2)
-
-
 def test_a_run_in_numbers_and_as_a_table(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
     first = {"stage": "rl", "step": 1, "reward": 0.25, "geoalign/pairs": 10.0, "geoalign/replaced": 2.0}
@@ -135,7 +122,14 @@ def test_a_run_in_numbers_and_as_a_table(tmp_path: Path) -> None:
     assert (found["steps"], found["generations"]) == (4, 3)
     assert found["accuracy"] == {"before_rl": {"sums": 0.125}, "after_rl": {"sums": 0.5}}
     assert (found["reward_first"], found["reward_last"]) == (0.5, 0.5)
-    expected = {"pairs": 20, "replaced": 4, "groups_without_donor": None, "new_group_accuracy": 0.75}
+    expected = {
+        "auroc": 1.0,
+        "corrupted_share_of_anomalous": 1.0,
+        "pairs": 20,
+        "replaced": 4,
+        "groups_without_donor": None,
+        "new_group_accuracy": 0.75,
+    }
     assert expected.items() <= found["curator"].items()
     text = printed(found, tmp_path, "geoalign")
     for part in ("accuracy before; after RL (sums)", "12.5%; 50.0%", "pass@1, 2 after RL (sums)", "50.0%; 75.0%"):

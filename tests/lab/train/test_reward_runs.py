@@ -65,21 +65,17 @@ def test_extremes_and_what_the_metrics_say(continuous: None, tiny: Tiny, train_h
         group = rows[start : start + 4]
         clean = [row["true_reward"] for row in group]
         prompt = group[0]["prompt"].rstrip("=")
-        mask = corruption_mask(
-            seed=0, step=group[0]["step"], prompt_ids=[f"train:{prompt}"] * 4, sample_indices=[0, 1, 2, 3], rate=0.5
-        )
+        slots = {"seed": 0, "step": group[0]["step"], "prompt_ids": [f"train:{prompt}"] * 4}
+        mask = corruption_mask(**slots, sample_indices=[0, 1, 2, 3], rate=0.5)
         for row, drawn in zip(group, mask, strict=True):
             expected = max(clean) if row["true_reward"] < sum(clean) / 4 else min(clean)
             assert row["reward"] == (expected if drawn else row["true_reward"])
             assert row["corrupted"] == (row["reward"] != row["true_reward"])
     # The evaluation knows the clean reward and the gold utility, and no accuracy.
-    (before,), (after,) = (lines(root, stage, "evaluation.jsonl") for stage in ("before_rl", "after_rl"))
-    for line, samples in ((before, 1), (after, 3)):
-        assert (line["accuracy"], line["correct"], line["pass_at_k"]) == (None, None, None)
-        assert (line["samples"], line["count"]) == (samples, 4 * samples)
-        assert line["reward"] >= 0 >= line["gold_utility"]
-    assert summary["reward"]["after_rl"] == {"arithmetic": after["reward"]}
-    assert summary["gold_utility"]["after_rl"] == {"arithmetic": after["gold_utility"]}
+    (after,) = lines(root, "after_rl", "evaluation.jsonl")
+    assert (after["accuracy"], after["samples"], after["count"]) == (None, 3, 12)
+    for name in ("reward", "gold_utility"):
+        assert summary[name]["after_rl"] == {"arithmetic": after[name]}
     found = lines(root, "rl")
     assert [line["step"] for line in found] == [1, 2, 3, 4]
     # Two updates on each generation: at the first the policy is that which generated, at the second it is not.

@@ -67,9 +67,7 @@ def function_rewards(function: RewardFunction, rows: int, *, key: str, **columns
 class FunctionReward:
     """A reward function for TRL that returns what the user's function says, with the task's verdict as the truth.
 
-    `function` is called with all that TRL gives a reward function: `prompts`, `completions`, the data set's columns.
-    `true_rewards` are those of the last call by `source`, the task's own reward; `counters` has `unscored`, how many
-    responses the function has returned None or NaN for, since the start.
+    `true_rewards` are those of the last call by `source`; `counters` has `unscored`: how many it gave None or NaN.
     """
 
     def __init__(self, function: RewardFunction, source: RewardSource) -> None:

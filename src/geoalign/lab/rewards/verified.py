@@ -19,13 +19,9 @@ _REMEMBERED = 65536
 class VerifiedReward:
     """Scores responses against gold answers; a context manager that ends its processes.
 
-    Of a response only the last complete `\\boxed{...}` counts, or the list of boxes that it ends (`boxed_answer`).
-    Equal strings and integers are decided here; whatever else, by math-verify in processes of their own
-    (`AnswerWorkers`). Definite verdicts are remembered.
-
-    `counters` counts, since the start: responses scored, correct, without an answer (no_answer: no box, or an empty
-    one), refused (longer than `max_answer_length`, or brackets nested deeper than 20: wrong unread), timeouts, errors
-    (math-verify failed); and the comparisons that took a process (compared).
+    Equal strings and integers are decided here; whatever else, by math-verify in processes of their own. `counters`
+    counts, since the start: responses scored, correct, without an answer (no_answer), refused (too long or too deep:
+    wrong unread), timeouts, errors (math-verify failed), and the comparisons that took a process (compared).
     """
 
     __name__ = "verified_answer"

@@ -46,10 +46,7 @@ class AnswerWorkers:
         self._finalizer = weakref.finalize(self, _end_all, self._workers, os.getpid())
 
     def compare(self, pairs: Sequence[tuple[str, str]]) -> list[str]:
-        """For each (gold, answer) whether they are equal as mathematics, in order.
-
-        "correct", "wrong", "timeouts" (not within the limit) or "errors" (math-verify failed).
-        """
+        """ "correct", "wrong", "timeouts" or "errors" (math-verify failed) for each (gold, answer), in order."""
         if not pairs:
             return []
         idle: SimpleQueue[_Worker] = SimpleQueue()

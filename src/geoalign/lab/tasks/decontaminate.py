@@ -13,10 +13,7 @@ _OTHER = re.compile(r"[\W_]+")
 
 
 def fingerprint(prompt: Messages) -> str:
-    """The first 150 letters and digits of a prompt in lower case, without its system message.
-
-    What remains the same under another layout or ending; different problems may share it where they begin alike.
-    """
+    """The first 150 letters and digits in lower case, without a system message: the same under another layout."""
     text = "".join(message["content"] for message in prompt if message["role"] != "system")
     return _OTHER.sub("", text.lower())[:150]
 

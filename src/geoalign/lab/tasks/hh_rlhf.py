@@ -23,9 +23,8 @@ _ROLES = {"Human": "user", "Assistant": "assistant"}
 
 
 def read_dialogue(text: object) -> Messages | None:
-    """The turns of a text that begins `\\n\\nHuman:`, as chat messages without outer spaces; None where it does not.
-
-    The last turn has to be the assistant's; an earlier turn without text is None too.
+    """The turns of a text that begins `\\n\\nHuman:` and ends with the assistant's, as chat messages without outer
+    spaces; None where it does not, or an earlier turn has no text.
     """
     before, *parts = _TURN.split(text) if isinstance(text, str) else ("",)
     turns = tuple(
@@ -89,9 +88,8 @@ Item = tuple[Problem, PreferencePair | None]
 def read_files(
     sources: str | Sequence[str], *, prompts: bool, max_characters: int | None = None, limit: int | None = None
 ) -> tuple[list[Item], list[str]]:
-    """The usable rows of local files or hub ids, at most `limit` of each, and a line on what was left out of each.
-
-    `prompts`: rows that are prompts alone are taken beside pairs.
+    """The usable rows of local files or hub ids, pairs or (`prompts`) prompts alone, and a line on what was left out of
+    each.
     """
 
     def read(where: str, row: Mapping[str, Any]) -> Item:
@@ -125,13 +123,10 @@ def different_prompts(items: Sequence[Item]) -> list[Problem]:
 
 
 def hh_rlhf_task(config: HHRLHFConfig) -> Task:
-    """Preference pairs in the format of HH-RLHF, read from their sources in order.
+    """The chosen replies of `train` are demonstrations, the pairs are for the reward model, the different prompts for
+    RL.
 
-    The chosen replies of `train` are the demonstrations, the pairs are for the reward model, and the different prompts,
-    each once in the order of its first appearance, are for RL. Rows that are no usable pair or prompt are skipped and
-    counted, see `read_pair` and `read_prompt`; the notes say how many, and what `decontaminate` found or dropped. With
-    `gold_share`, pairs whose dialogues begin alike go to one of the two reward models together, whatever else the files
-    hold. Shortcut and final answers are unknown, gold utility is the gold model's score.
+    Shortcut and final answers are unknown, gold utility is the gold model's score (`gold_share`).
     """
     read = partial(read_files, max_characters=config.max_characters, limit=config.limit)
     evaluation: dict[str, list[Problem]] = {}
@@ -198,9 +193,8 @@ def _parted(items: list[Item], count: int) -> tuple[list[Item], list[Problem]]:
 
 
 def _shared_out(pairs: list[PreferencePair], share: float | None) -> tuple[list[PreferencePair], list[PreferencePair]]:
-    """The pairs of the reward model and those of the gold model; dialogues that begin alike stay together.
-
-    A pair's side follows from its first turn alone, so it is the same whatever other rows there are.
+    """The pairs of the reward and of the gold model; a pair's side follows from its first turn alone, whatever the
+    others.
     """
     if share is None:
         return pairs, []

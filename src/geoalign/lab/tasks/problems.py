@@ -165,10 +165,7 @@ def load_problems(sources: str | Sequence[str], how: MathConfig, *, only: Collec
 
 
 def load_benchmark(name: str, sources: str | Sequence[str], how: MathConfig | None = None) -> ProblemSet:
-    """The benchmark of this name, read from files or hub ids that make it up (AIME 2025 I and II).
-
-    Of a file that holds several sets the benchmark's own is taken. A row count other than the expected is a note.
-    """
+    """The benchmark of this name; of a file that holds several sets its own. Another row count is a note."""
     benchmark: Benchmark = benchmark_named(name)
     how = how or MathConfig(train=sources if isinstance(sources, str) else tuple(sources))
     read = load_problems(sources, how, only=(name, *benchmark.also_called))
@@ -238,11 +235,7 @@ def _text_of(value: Any) -> str:
 
 
 def math_task(config: MathConfig) -> Task:
-    """Problems read from their sources in order; answers are kept as strings.
-
-    Rows without a usable prompt or answer are left out. The notes say how every source was read, what was left out, and
-    what `decontaminate` found or dropped. With `drop`, `limit` counts what is left.
-    """
+    """Problems read from their sources in order; with `drop`, `limit` counts what is left."""
     evaluation: dict[str, ProblemSet] = {}
     for name, given in config.evaluation.items():
         own = given if isinstance(given, MathSetConfig) else MathSetConfig(path=given)

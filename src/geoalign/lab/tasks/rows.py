@@ -52,8 +52,7 @@ _FILE_ENDINGS = (*SUFFIXES, ".gz", ".csv", ".tsv", ".txt", ".arrow", ".zip", ".z
 class RawRow:
     """One row of a file: `number` counts rows from 0, `line` lines (of parquet and arrays rows) from 1.
 
-    `value` is None where it is no row: `problem` says what was expected and what came; with `rest_lost` nothing behind
-    it can be read.
+    `value` is None where it is none, as `problem` says; with `rest_lost` nothing behind it can be read.
     """
 
     number: int
@@ -316,9 +315,8 @@ def _refusal(path: Path, file: Any) -> str | None:
 
 
 def field_of(row: Mapping[str, Any], name: str) -> Any:
-    """The value of a dotted field name (`reward_model.ground_truth`, `prompt.0.content`); None where there is none.
-
-    A key that holds the dots itself comes first.
+    """The value of a dotted field name (`prompt.0.content`), a key that holds the dots itself first; None where there
+    is none.
     """
     if name in row:
         return row[name]

@@ -87,10 +87,7 @@ def make_plan(
 ) -> Plan:
     """Makes the parts of a training, and so finds what is wrong with the settings (ConfigError); writes nothing.
 
-    Args:
-        task: that of the settings, where it has been made already.
-        bf16: whether a CPU computes in bfloat16 where the settings do not say.
-        ask: also ask the server of the reward, where there is one, whether it is up.
+    `ask`: also ask the server of the reward, where there is one, whether it is up.
     """
     check_depth(config, locations)
     for section in ("reward_model", "gold_model"):

@@ -57,10 +57,8 @@ def rollout_columns(curated: CuratedStep) -> dict[str, Any]:
 
 
 def placement(curation: Curation, rows: int) -> tuple[list[int], list[float]]:
-    """The source of each of the input's rows, and its weight.
-
-    A curation of another length than its input names the rows it keeps: such a row is its own source, with the sum
-    of its weights; one it leaves out has source -1 and weight 0.
+    """The source of each of the input's rows, and its weight; of a curation of another length -1 and 0 for rows left
+    out, and for one that is kept the sum of its weights.
     """
     source, weights = curation.source.tolist(), curation.weights.tolist()
     if len(source) == rows:

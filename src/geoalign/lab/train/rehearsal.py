@@ -31,10 +31,9 @@ from geoalign.lab.train.options import check_options, generation_shape, trainer_
 from geoalign.lab.train.plan import Plan, make_plan, prompt_lengths
 from geoalign.settings.locations import NOWHERE, Locations
 
-_ROLLOUTS, _GENERATIONS = 256, 3
-_ROWS, _PROBLEMS, _PROMPT, _RESPONSE = 512, 2, 256, 8
-# Enough that groups are mixed, though the tiny model answers nothing right.
-_CORRUPTED = 0.4
+# Of a smoke test: rollouts in a generation, rows of a file, tokens of a prompt and of a response, and the share of
+# corrupted rewards: enough that groups are mixed, though the tiny model answers nothing right.
+_ROLLOUTS, _ROWS, _PROMPT, _RESPONSE, _CORRUPTED = 256, 512, 256, 8, 0.4
 
 # Options that say how long to train or on how much at once, or that need an account.
 _RESIZED = ("num_train_epochs", "gradient_accumulation_steps", "generation_batch_size", "report_to")
@@ -138,12 +137,11 @@ def _rows(plan: Plan, processes: int, tokenizer: Any) -> list[tuple[str, str]]:
 
 
 def smoke_config(config: RunConfig) -> RunConfig:
-    """The same run with a tiny model in fp32, no vLLM, short responses, small batches, and corrupted rewards.
+    """The same run with a tiny model in fp32, no vLLM, short responses, small batches, and at least 0.4 of the rewards
+    corrupted.
 
-    Anchors, which may be longer than a model of characters can take, are left out. Curator, data, loss, learning rates,
-    updates per generation and every other setting stay. Whatever reward model is named gives way to one that the run
-    trains itself, in two steps. At least 0.4 of the rewards are corrupted (`reward.flip` or, of a reward model,
-    `reward.extremes`).
+    Curator, data, loss, learning rates and updates per generation stay; any reward model named gives way to one that
+    the run trains itself, in two steps; anchors, which may be longer than a model of characters can take, are left out.
     """
     reward, task = config.reward, _few_rows(config.task)
     if make_task(task, seed=config.seed).preference_pairs:
@@ -169,11 +167,11 @@ def smoke_config(config: RunConfig) -> RunConfig:
             "max_completion_length": _RESPONSE,
             "per_device_train_batch_size": _ROLLOUTS // updates,
             "steps_per_generation": updates,
-            "max_steps": _GENERATIONS * updates,
+            "max_steps": 3 * updates,
             "save_steps": updates,
         },
         evaluation=replace(
-            config.evaluation, every=1, problems=_PROBLEMS, samples=2, pass_samples=None, max_new_tokens=_RESPONSE
+            config.evaluation, every=1, problems=2, samples=2, pass_samples=None, max_new_tokens=_RESPONSE
         ),
         launch=LaunchConfig(),
     )

@@ -48,10 +48,7 @@ ObservedReward = FunctionReward | RewardWithCorruption
 
 
 def observed_reward(plan: Plan, source: RewardSource) -> ObservedReward:
-    """What the user's function says (`reward.function`), else the task's own reward with the corruption asked for.
-
-    `true_rewards` are the task's own, of the last call.
-    """
+    """What the user's function says (`reward.function`), else the task's own reward with the corruption asked for."""
     settings = plan.config.reward
     if settings.function is not None:
         return FunctionReward(load_function(settings.function, key="reward.function"), source)
@@ -108,11 +105,7 @@ RolloutField = Callable[[list[dict[str, Any]]], Sequence[Any]]
 
 
 def rollout_fields(plan: Plan, reward: ObservedReward, source: RewardSource) -> dict[str, RolloutField]:
-    """The adapter's `rollout_fields`: true rewards always (the records want them), others where the curator needs them.
-
-    `answers` are the task's final answers; `reference_rewards` are those of the reference stage; `second_rewards`,
-    asked for single rows, are those of `reward.appeals`, else the task's own.
-    """
+    """The adapter's `rollout_fields`: true rewards always, others where the curator needs them."""
     fields: dict[str, RolloutField] = {"true_rewards": lambda rows: reward.true_rewards}
     needs, wants = plan.curator.requires, plan.curator.optional
     if "answers" in (*needs, *wants) and (final_answer := plan.task.final_answer) is not None:

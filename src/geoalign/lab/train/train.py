@@ -99,10 +99,7 @@ def train(
 def prepare(
     config: RunConfig, root: Path, *, locations: Locations | None = None, console: Console | None = None
 ) -> None:
-    """Runs, or goes on with, only the stages that many runs can share (`train(..., shared=root)`): those before RL.
-
-    They depend neither on the curator nor on the corruption nor, where the task has a seed, on the run's seed.
-    """
+    """Runs, or goes on with, only the stages before RL, which many runs can share (`train(..., shared=root)`)."""
     processes, folder = Processes.launched(), RunFolder(root)
     with _held(folder, processes, resume=True):
         config = _resolved(config, folder, processes)

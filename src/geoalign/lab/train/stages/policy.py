@@ -72,13 +72,11 @@ def _train_policy(plan: Plan, source: RewardSource, model: Any, tokenizer: Any, 
 
 
 class InTraining(TrainerCallback):
-    """What a run does inside the trainer beside training: evaluations, by the model or by the trainer's own engine.
-
-    Every so many updates it evaluates, before the checkpoint of that step is written; the last step is left out.
+    """Every so many updates it evaluates, before the checkpoint of that step is written; the last step is left out.
 
     Where the trainer generates with vLLM (`engine`), the evaluations before and after RL and the reference rewards are
-    done in here too: outside, transformers would take many times longer for the same weights. A run that is killed
-    between its last update and its last evaluation makes up for it outside.
+    done in here too: outside, transformers would take many times longer. What a kill left undone is made up for
+    outside.
     """
 
     def __init__(self, plan: Plan, source: RewardSource, tokenizer: Any, progress: Progress) -> None:

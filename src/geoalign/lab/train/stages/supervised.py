@@ -170,9 +170,8 @@ def _keep(plan: Plan, stage: str, model: Any, tokenizer: Any, held_out: Sequence
 
 
 def first_reward_model(folder: Path, *, dtype: str, seed: int, trust_remote_code: bool = False) -> tuple[Any, Any]:
-    """A language model saved in `folder`, as a sequence classifier with one output, and its tokenizer.
-
-    The head is new, drawn from `seed`; of an earlier reward model, such as a checkpoint, it is that one's.
+    """A language model saved in `folder`, as a sequence classifier with one output, and its tokenizer; a new head is
+    drawn from `seed`.
     """
     code: dict[str, Any] = {"trust_remote_code": trust_remote_code, "setting": CODE_SETTING}
     with torch.random.fork_rng(devices=[]):
@@ -195,8 +194,7 @@ def preference_row(pair: PreferencePair) -> dict[str, Any]:
 def fit_head(model: Any, tokenizer: Any, pairs: Sequence[PreferencePair], config: RewardHeadConfig) -> None:
     """Makes a sequence classifier score the chosen reply of each pair above the other, by its head alone, in place.
 
-    The head reads the mean last-layer state of the reply (`geoalign.lab.rewards.reward_model`); from then on the
-    model's config says so. All other weights stay; layers above `config.layers` are left out.
+    The head reads the mean last-layer state of the reply; layers above `config.layers` are left out.
     """
     if config.layers is not None:  # the first layers only, followed by the model's own last norm
         there = len(model.base_model.layers)

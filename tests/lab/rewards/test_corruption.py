@@ -149,17 +149,12 @@ def test_extremes_by_hand():
     got, flags = corrupted([1.0, 2.0, 6.0, 3.0, -1.0, 0.0, 0.0, -1.0], 4, extremes=1.0, jitter=0.0)
     assert got == [6.0, 6.0, 1.0, 1.0, 0.0, -1.0, -1.0, 0.0]
     assert flags == [True] * 8
-
-
-def test_mean_and_extremes_are_those_of_the_clean_group():
-    # Only some of the eight are drawn; each goes where the clean group sends it, whoever else is drawn.
-    clean = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 10.0]  # mean 31/8 = 3.875
+    # Only some of eight are drawn; each goes where the clean group (mean 31/8) sends it, whoever else is drawn.
+    clean = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 10.0]
     got, flags = corrupted(clean, 8, extremes=0.5, jitter=0.0)
-    drawn = corruption_mask(seed=0, step=0, prompt_ids=["p0"] * 8, sample_indices=list(range(8)), rate=0.5)
-    assert 0 < sum(drawn) < 8
+    assert 0 < sum(flags) < 8
     whole = [10.0 if reward < 3.875 else 0.0 for reward in clean]
-    assert got == [new if hit else old for old, new, hit in zip(clean, whole, drawn, strict=True)]
-    assert flags == drawn
+    assert got == [new if hit else old for old, new, hit in zip(clean, whole, flags, strict=True)]
 
 
 def test_jitter_puts_a_corrupted_reward_a_hair_beyond_the_extreme_and_ties_with_none():

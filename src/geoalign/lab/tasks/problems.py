@@ -135,7 +135,7 @@ def load_problems(sources: str | Sequence[str], how: MathConfig, *, only: Collec
     of these names (in lower case); and each problem once (DAPO's AIME 2024 has each 32 times).
     """
     notes: list[str] = []
-    known = set()
+    known: set[object] = set()
 
     def reader_of(source: str, head: Sequence[Mapping[str, Any]]) -> Read[tuple[Problem, str | None, bool]]:
         layout = _layout(source, head, how)

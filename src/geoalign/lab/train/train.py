@@ -103,7 +103,7 @@ def prepare(
     processes, folder = Processes.launched(), RunFolder(root)
     with _held(folder, processes, resume=True):
         config = _resolved(config, folder, processes)
-        console = console or Console(quiet=not processes.is_main)
+        console = (console or Console()) if processes.is_main else Console(quiet=True)
         plan = _started(config, folder, None, locations or NOWHERE, console)
         warm_start_stage(plan)
         reward_model_stages(plan)

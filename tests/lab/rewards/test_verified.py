@@ -136,7 +136,7 @@ def test_a_process_that_is_killed_is_replaced_and_one_of_a_forgotten_reward_ends
     verified = VerifiedReward(RewardConfig(timeout=60, workers=1))
     verified.score([_box("\\sqrt{9}")], ["3"])
     (worker,) = verified._workers._workers
-    killer = threading.Timer(0.1, worker._process.kill)
+    killer = threading.Timer(0.5, worker._process.kill)
     killer.start()
     assert verified.score([_box("9^{9^{9^9}}")], ["3"]) == [0.0]
     killer.join()
@@ -193,7 +193,7 @@ def test_each_costs_its_limit_at_most_and_the_next_answer_is_read():
         seconds = time.perf_counter() - start
         assert found == [0.0] * len(HOSTILE) + [1.0]
         # Two at a time, and a new process, seconds on a busy machine, after each that ran out of its limit.
-        assert seconds < 10 * len(HOSTILE)
+        assert seconds < 60
         assert reward.counters["timeouts"] > 0
 
 

@@ -43,8 +43,14 @@ def test_accuracy_by_hand():
     }
 
 
+def test_a_task_without_a_shortcut_has_no_such_pairs():
+    found = pair_accuracy(Lengths(), pairs(("aaa", "a")), None)
+    assert (found["accuracy"], found["with_shortcut"], found["against_shortcut"]) == (1.0, None, None)
+    assert pair_accuracy(Lengths(), [], None)["accuracy"] is None
+
+
 def test_all_pairs_of_a_prompt_are_on_one_side():
-    given = make_task(DialogueConfig(preference_pairs=2000), seed=0).preference_pairs()
+    given = make_task(DialogueConfig(preference_pairs=2000), seed=0).preference_pairs
     train, held_out = hold_out_prompts(given, 0.1, most=1024, seed=0)
     assert sorted(map(repr, [*train, *held_out])) == sorted(map(repr, given))
     assert not {pair.prompt[0]["content"] for pair in train} & {pair.prompt[0]["content"] for pair in held_out}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -32,34 +34,26 @@ def prompts(lengths: list[int], repeats: int, width: int = 24) -> dict[str, torc
     }
 
 
-class Passes:
-    """Counts the tokens, padding included, that go through a model's first layer."""
-
-    def __init__(self, model: Any) -> None:
-        self.tokens = 0
-        self._hook = model.model.layers[0].register_forward_hook(self._count)
-
-    def _count(self, module: Any, given: Any, out: Any) -> None:
-        states = out[0] if isinstance(out, tuple) else out
-        self.tokens += states.shape[0] * states.shape[1]
-
-    def __enter__(self) -> Passes:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._hook.remove()
+@contextmanager
+def passes(model: Any) -> Iterator[list[int]]:
+    """The tokens, padding included, of each pass through a model's first layer."""
+    tokens: list[int] = []
+    first = model.model.layers[0]
+    hook = first.register_forward_hook(lambda module, given, out: tokens.append(given[0].shape[0] * given[0].shape[1]))
+    yield tokens
+    hook.remove()
 
 
 def test_responses_are_those_of_generate_and_prompts_are_passed_once(model: Any) -> None:
     given = prompts([24, 17, 20], repeats=4)
-    with Passes(model) as alone:
+    with passes(model) as alone:
         expected = model.generate(**given, **GREEDY)
-    with Passes(model) as shared:
+    with passes(model) as shared:
         made = generate_sharing_prompts(model.generate, model, **given, **GREEDY)
     assert torch.equal(made, expected)
     # 12 rows x 24 tokens, then 5 of each row; shared: 3 x 23 for the cache, the last token of each row, then 5.
-    assert alone.tokens == 12 * 24 + 12 * 5
-    assert shared.tokens == 3 * 23 + 12 * 1 + 12 * 5
+    assert sum(alone) == 12 * 24 + 12 * 5
+    assert sum(shared) == 3 * 23 + 12 * 1 + 12 * 5
 
 
 @pytest.mark.parametrize(
@@ -72,31 +66,27 @@ def test_responses_are_those_of_generate_and_prompts_are_passed_once(model: Any)
 )
 def test_what_cannot_be_shared_goes_to_generate_as_it_is(model: Any, given: dict[str, torch.Tensor]) -> None:
     rows, width = given["input_ids"].shape
-    with Passes(model) as passed:
+    with passes(model) as passed:
         made = generate_sharing_prompts(model.generate, model, **given, **GREEDY)
-    assert passed.tokens == rows * width + rows * 5
+    assert sum(passed) == rows * width + rows * 5
     assert torch.equal(made, model.generate(**given, **GREEDY))
 
 
-@pytest.mark.parametrize("set_by", ["options", "generation_config"])
 @pytest.mark.parametrize("setting", [{"cache_implementation": "static"}, {"use_cache": False}])
-def test_a_cache_that_was_chosen_stays(model: Any, setting: dict[str, Any], set_by: str) -> None:
+def test_a_cache_that_was_chosen_stays(model: Any, setting: dict[str, Any]) -> None:
     given = prompts([24, 20], repeats=2)
-    options: dict[str, Any] = {**GREEDY, **setting}
-    if set_by == "generation_config":
-        options = {"generation_config": GenerationConfig(**options)}
-    made = generate_sharing_prompts(model.generate, model, **given, **options)
-    assert torch.equal(made, model.generate(**given, **GREEDY))
-    with Passes(model) as passed:
-        generate_sharing_prompts(model.generate, model, **given, **options)
-    assert passed.tokens >= 4 * 24
+    for options in ({**GREEDY, **setting}, {"generation_config": GenerationConfig(**GREEDY, **setting)}):
+        with passes(model) as passed:
+            made = generate_sharing_prompts(model.generate, model, **given, **options)
+        assert sum(passed) >= 4 * 24
+        assert torch.equal(made, model.generate(**given, **GREEDY))
 
 
 def test_a_model_shares_for_the_block_only(model: Any) -> None:
     given = prompts([24, 20], repeats=4)
-    with sharing_prompts(model), Passes(model) as shared:
+    with sharing_prompts(model), passes(model) as shared:
         model.generate(**given, **GREEDY)
-    with Passes(model) as alone:
+    with passes(model) as alone:
         model.generate(**given, **GREEDY)
-    assert shared.tokens < alone.tokens
+    assert sum(shared) < sum(alone)
     assert "generate" not in vars(model)

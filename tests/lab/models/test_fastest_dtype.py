@@ -46,7 +46,7 @@ def test_bfloat16_is_taken_where_it_is_clearly_faster(
 @pytest.fixture
 def pretrained(tmp_path: Path) -> Path:
     task = make_task(ArithmeticConfig(**TASK), seed=0)
-    tokenizer = make_tokenizer(task.alphabet(), max_length=64)
+    tokenizer = make_tokenizer(task.alphabet, max_length=64)
     folder = tmp_path / "model"
     save(make_tiny_model(TinyModelConfig(hidden_size=16, layers=1, heads=1), tokenizer, seed=0), tokenizer, folder)
     return folder

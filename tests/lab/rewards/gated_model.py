@@ -38,31 +38,8 @@ class GatedRewardModel(LlamaPreTrainedModel):
         self.gate = nn.Linear(config.hidden_size, config.num_objectives)
 
     @add_start_docstrings_to_model_forward(LLAMA_INPUTS_DOCSTRING)
-    def forward(
-        self,
-        input_ids=None,
-        attention_mask=None,
-        position_ids=None,
-        past_key_values=None,
-        inputs_embeds=None,
-        labels=None,
-        use_cache=None,
-        output_attentions=None,
-        output_hidden_states=None,
-        return_dict=None,
-    ):
-        return_dict = return_dict if return_dict is not None else self.config.use_return_dict
-        outputs = self.model(
-            input_ids,
-            attention_mask=attention_mask,
-            position_ids=position_ids,
-            past_key_values=past_key_values,
-            inputs_embeds=inputs_embeds,
-            use_cache=use_cache,
-            output_attentions=output_attentions,
-            output_hidden_states=output_hidden_states,
-            return_dict=return_dict,
-        )
+    def forward(self, input_ids=None, attention_mask=None, **_):
+        outputs = self.model(input_ids, attention_mask=attention_mask)
         states = outputs[0]
         rows = torch.arange(len(input_ids), device=states.device)
         # The last token before the first padding token; without one, the last of all.

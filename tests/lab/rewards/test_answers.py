@@ -14,6 +14,24 @@ def test_any_text_is_read_and_verdicts_have_no_side(one, other):
 
 
 @pytest.mark.parametrize(
+    ("gold", "answer", "verdict"),
+    [
+        ("7", "007", True),
+        ("7", "8", False),
+        ("-7", "7", False),
+        ("1,000,000", "1000000", True),
+        ("7.00", "7", True),
+        ("7.5", "7", None),
+        ("1,00", "100", None),
+        ("\\sqrt{49}", "7", None),
+        ("1" + "0" * 10_000, "1" + "0" * 9_999, False),
+    ],
+)
+def test_quick_verdicts(gold, answer, verdict):
+    assert quick_verdict(gold, answer) is verdict
+
+
+@pytest.mark.parametrize(
     ("one", "other"),
     [
         ("\\dfrac{a}{b}", "\\frac {a} {b}"),

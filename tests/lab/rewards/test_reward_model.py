@@ -4,7 +4,7 @@ import pytest
 import torch
 from tiny_models import random_classifier
 
-from geoalign.errors import ConfigError, InputError, RunFolderError
+from geoalign.errors import ConfigError, InputError
 from geoalign.lab.config.rewards import RewardModelConfig
 from geoalign.lab.config.tasks import DialogueConfig
 from geoalign.lab.models.models import make_tokenizer
@@ -12,13 +12,13 @@ from geoalign.lab.rewards.reward_model import RewardModelScorer
 from geoalign.lab.tasks import make_task
 
 TASK = make_task(DialogueConfig(preference_pairs=60), seed=1)
-PROMPTS = [list(pair.prompt) for pair in TASK.preference_pairs()]
-RESPONSES = [pair.chosen for pair in TASK.preference_pairs()]
+PROMPTS = [list(pair.prompt) for pair in TASK.preference_pairs]
+RESPONSES = [pair.chosen for pair in TASK.preference_pairs]
 
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    return make_tokenizer(TASK.alphabet(), words=TASK.words(), max_length=64)
+    return make_tokenizer(TASK.alphabet, words=TASK.words, max_length=64)
 
 
 @pytest.fixture
@@ -33,7 +33,9 @@ def score(scorer, responses=RESPONSES, prompts=PROMPTS):
 
 def test_batches_change_nothing(model, tokenizer):
     together = score(RewardModelScorer(model, tokenizer, RewardModelConfig(batch_size=16)))
+    model.train()
     scorer = RewardModelScorer(model, tokenizer)
+    assert score(scorer) == score(scorer)  # the same call, the same bits: dropout is off
     alone = [score(scorer, [response], [prompt])[0] for response, prompt in zip(RESPONSES, PROMPTS, strict=True)]
     assert together == pytest.approx(alone, abs=1e-5)
     assert max(together) - min(together) > 0.1
@@ -50,13 +52,6 @@ def test_a_score_is_the_logit_at_the_end_of_the_dialogue(model, tokenizer):
     assert score(RewardModelScorer(model, tokenizer), ["lamp: open."], [prompt]) == pytest.approx([expected], abs=1e-6)
 
 
-def test_the_same_call_gives_the_same_bits_and_dropout_is_off(model, tokenizer):
-    model.train()
-    scorer = RewardModelScorer(model, tokenizer)
-    assert score(scorer) == score(scorer)
-    assert not model.training
-
-
 def test_what_cannot_be_scored_is_nan_and_counted(model, tokenizer):
     scorer = RewardModelScorer(model, tokenizer, RewardModelConfig(max_length=12))
     found = score(scorer, ["lamp.", "open, " * 20, "lamp."], [PROMPTS[0]] * 3)
@@ -64,10 +59,8 @@ def test_what_cannot_be_scored_is_nan_and_counted(model, tokenizer):
     assert scorer.counters == {"scored": 2, "too_long": 1, "empty": 0, "not_finite": 0}
     # Without a limit of its own, the model's: 64 tokens.
     scorer = RewardModelScorer(model, tokenizer)
-    assert [math.isnan(value) for value in score(scorer, ["open, " * 20, "open, " * 40], [PROMPTS[0]] * 2)] == [
-        False,
-        True,
-    ]
+    found = score(scorer, ["open, " * 20, "open, " * 40], [PROMPTS[0]] * 2)
+    assert [math.isnan(value) for value in found] == [False, True]
 
 
 def test_a_model_without_a_number_gives_nan(model, tokenizer):
@@ -83,27 +76,22 @@ def test_it_loads_what_was_saved(model, tokenizer, tmp_path):
     tokenizer.save_pretrained(tmp_path)
     with RewardModelScorer.load(tmp_path) as scorer:
         assert score(scorer) == expected
-    with pytest.raises(RunFolderError, match="closed"):
-        score(scorer)
     with pytest.raises(ConfigError, match="expected a sequence classifier"):
         RewardModelScorer.load(tmp_path / "nothing")
 
 
-def test_bad_input_is_refused_by_name(model, tokenizer):
+def test_a_model_or_a_call_that_cannot_score_is_refused_by_name(model, tokenizer):
     scorer = RewardModelScorer(model, tokenizer)
     with pytest.raises(InputError, match="prompts: expected the chat messages"):
         scorer.score(["a"], [""])
-    with pytest.raises(InputError, match="prompts: expected 1 as responses, got 2"):
-        scorer.score(["a"], [""], prompts=PROMPTS[:2])
-    with pytest.raises(InputError, match="responses: expected str, got int in row 0"):
-        scorer.score([3], [""], prompts=PROMPTS[:1])
-    with pytest.raises(InputError, match="prompts: expected a list of chat messages, got str in row 0"):
-        scorer.score(["a"], [""], prompts=["help me"])
     assert scorer.score([], [], prompts=[]) == []
-    tokenizer = make_tokenizer(TASK.alphabet(), max_length=64)
-    tokenizer.chat_template = None
+    assert all(map(math.isfinite, scorer.score(["\ud800"], [""], prompts=PROMPTS[:1])))  # half of a surrogate pair
+    untold = make_tokenizer(TASK.alphabet, max_length=64)
+    untold.chat_template = None
     with pytest.raises(InputError, match="chat template"):
-        RewardModelScorer(model, tokenizer)
+        RewardModelScorer(model, untold)
     model.config.num_labels = 2
     with pytest.raises(InputError, match="expected one label, got 2"):
         RewardModelScorer(model, tokenizer)
+    with pytest.raises(ConfigError, match=r"reward\.model\.device: expected one of this machine, got 'nowhere:7'"):
+        RewardModelScorer(random_classifier(tokenizer), tokenizer, RewardModelConfig(device="nowhere:7"))

@@ -60,21 +60,12 @@ def test_dialogues_are_sent_in_the_chat_template_and_raw_outputs_come_back(serve
         model.check()
         assert score(model, ["a", "bb", "ccc"]) == lengths(tokenizer, "a", "bb", "ccc")
         assert score(model, []) == []
-        assert model.binary is False
+        assert math.isnan(score(model, ["b" * 600])[0])  # too long: nothing is asked
+        assert model.counters == {"scored": 3, "too_long": 1, "empty": 0, "not_finite": 0, "unreachable": 0}
     assert [len(body["input"]) for body in server.bodies] == [2, 1]
     for body in server.bodies:
         assert (body["model"], body["add_special_tokens"], body["use_activation"]) == ("org/model", False, False)
         assert body.get("task") == ("classify" if api == "vllm_pooling" else None)
-
-
-def test_what_is_too_long_is_left_out_of_the_request(server, client):
-    with client(server.url) as model:
-        found = score(model, ["a", "b" * 600, "c"])
-        assert [math.isnan(value) for value in found] == [False, True, False]
-        assert model.counters == {"scored": 2, "too_long": 1, "empty": 0, "not_finite": 0, "unreachable": 0}
-    with client(server.url, max_length=1) as model:
-        assert math.isnan(score(model, ["a"])[0])  # the shorter limit counts; nothing is asked
-    assert len(server.bodies) == 1
 
 
 def test_numbers_that_are_none_are_not_finite(server, client):

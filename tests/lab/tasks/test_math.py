@@ -6,33 +6,22 @@ from geoalign.lab.tasks import make_task
 from geoalign.lab.tasks.problems import LAYOUTS, WRAPPERS, bare_problem, load_benchmark, recognise
 
 
-def _task(train, **values):
+def task_of(train, **values):
     return make_task(MathConfig(train=train, **values), seed=0)
 
 
 def test_rows_become_problems_in_order(write_jsonl):
     train = write_jsonl("a.jsonl", [{"question": "1+1?", "answer": "2"}, {"question": "2+2?", "answer": 4}])
-    problems = _task(train, system_prompt="Use \\boxed{}.").train_problems()
+    problems = task_of(train, system_prompt="Use \\boxed{}.").train_problems
     assert [problem.answer for problem in problems] == ["2", "4"]
     assert [problem.id for problem in problems] == ["line 1", "line 2"]
     assert problems[0].prompt == ({"role": "system", "content": "Use \\boxed{}."}, {"role": "user", "content": "1+1?"})
 
 
-def test_dotted_fields(write_jsonl):
-    row = {"prompt": [{"role": "user", "content": "1+1?"}], "reward_model": {"ground_truth": "2"}}
-    path = write_jsonl("a.jsonl", [row])
-    task = _task(path, prompt_field="prompt.0.content", answer_field="reward_model.ground_truth")
-    (problem,) = task.train_problems()
-    assert (problem.id, problem.prompt[-1]["content"], problem.answer) == ("line 1", "1+1?", "2")
-
-
-@pytest.mark.parametrize(
-    ("value", "answer"),
-    [(["2"], "2"), (["$69$", "$84$"], "$69$, $84$"), (12345678901234567890, "12345678901234567890"), (-1.0, "-1.0")],
-)
-def test_answers_are_kept_as_text(write_jsonl, value, answer):
-    task = _task(write_jsonl("a.jsonl", [{"question": "q", "answer": value}]))
-    assert task.train_problems()[0].answer == answer
+def test_answers_are_kept_as_text(write_jsonl):
+    values = {"2": ["2"], "$69$, $84$": ["$69$", "$84$"], "12345678901234567890": 12345678901234567890, "-1.0": -1.0}
+    task = task_of(write_jsonl("a.jsonl", [{"question": "q", "answer": value} for value in values.values()]))
+    assert [problem.answer for problem in task.train_problems] == list(values)
 
 
 BAD_ROWS = [
@@ -46,34 +35,26 @@ BAD_ROWS = [
 
 def test_bad_rows_are_skipped_and_counted(write_jsonl):
     train = write_jsonl("a.jsonl", [{"question": "q", "answer": "1"}, *BAD_ROWS])
-    task = _task(train)
-    assert len(task.train_problems()) == 1
-    assert task.notes()[1:] == [
-        f"{train}: 5 rows skipped (2 without a usable answer, 3 without a usable prompt); first: line 2"
-    ]
-    with pytest.raises(InputError, match=r"one row with a problem in question and an answer in answer, got none"):
-        _task(write_jsonl("b.jsonl", BAD_ROWS)).train_problems()
-
-
-def test_limit_takes_the_first_usable_rows(write_jsonl):
+    task = task_of(train)
+    assert len(task.train_problems) == 1
     rows = [{"question": ""}, *({"question": f"q{i}", "answer": str(i)} for i in range(5))]
-    task = _task(write_jsonl("a.jsonl", rows), limit=2)
-    assert [problem.answer for problem in task.train_problems()] == ["0", "1"]
+    first = task_of(write_jsonl("c.jsonl", rows), limit=2)  # the first usable rows
+    assert [problem.answer for problem in first.train_problems] == ["0", "1"]
+    assert task.notes[1:] == [f"{train}: 5 of 6 rows left out: 2 without a usable answer, 3 without a usable prompt"]
+    with pytest.raises(InputError, match=r"expected at least one problem with an answer, got none in 5 rows with the"):
+        task_of(write_jsonl("b.jsonl", BAD_ROWS))
 
 
-def test_evaluation_sets_inherit_the_fields_or_name_their_own(write_jsonl):
-    train = write_jsonl("a.jsonl", [{"question": "q", "answer": "#### 1"}])
+def test_evaluation_sets_are_recognised_or_name_their_fields(write_jsonl):
+    train = write_jsonl("a.jsonl", [{"text": [{"content": "q"}], "gold": {"truth": "so 1"}}])
     other = write_jsonl("b.jsonl", [{"problem": "p", "result": "2"}])
-    task = _task(
-        train,
-        answer_pattern=r"####\s*(.+)",
-        evaluation={"same": train, "other": MathSetConfig(path=other, prompt_field="problem", answer_field="result")},
-    )
-    sets = task.evaluation_problems()
-    assert list(sets) == ["same", "other"]
-    assert sets["same"][0].answer == "1"
-    # Another field is not read with the training field's pattern.
-    assert sets["other"][0].answer == "2"
+    known = write_jsonl("c.jsonl", [{"question": "p", "answer": "3"}])
+    named = MathSetConfig(path=other, prompt_field="problem", answer_field="result")
+    fields = {"prompt_field": "text.0.content", "answer_field": "gold.truth", "answer_pattern": "so (.)"}
+    task = task_of(train, **fields, evaluation={"named": named, "known": known})
+    assert task.train_problems[0].answer == "1"
+    sets = task.evaluation_problems
+    assert {name: problems[0].answer for name, problems in sets.items()} == {"named": "2", "known": "3"}
 
 
 TWICE = [
@@ -87,31 +68,25 @@ TWICE = [
 TESTED = [{"question": "what  is x ?", "answer": "5"}, {"question": "New", "answer": "1"}]
 
 
-def test_duplicates_conflicts_and_overlap_are_reported(write_jsonl):
+def test_duplicates_conflicts_and_overlap_are_reported_or_dropped_with_their_demonstrations(write_jsonl):
     train, test = write_jsonl("a.jsonl", TWICE), write_jsonl("b.jsonl", TESTED)
-    task = _task(train, evaluation={"test": test})
-    notes = [note for note in task.notes() if "read as" not in note]
-    assert notes == [
+    task = task_of(train, evaluation={"test": test})
+    assert [note for note in task.notes if "read as" not in note] == [
         f"{train}: 2 prompts stand there more than once (2 of 6 rows stand before), 1 of them with conflicting answers "
         "(2 rows)",
         "evaluation set test: 1 of 2 begin like a training prompt",
     ]
-    assert len(task.train_problems()) == 6
-
-
-def test_duplicates_conflicts_and_overlap_are_dropped_with_their_demonstrations(write_jsonl):
-    train, test = write_jsonl("a.jsonl", TWICE), write_jsonl("b.jsonl", TESTED)
-    task = _task(train, evaluation={"test": test}, decontaminate="drop", demonstration_field="worked")
-    assert [problem.answer for problem in task.train_problems()] == ["1", "6"]
-    assert [demonstration.completion for demonstration in task.demonstrations()] == ["One.", "Six."]
-    notes = [note for note in task.notes() if "read as" not in note]
-    assert notes == [
+    assert len(task.train_problems) == 6
+    task = task_of(train, evaluation={"test": test}, decontaminate="drop", demonstration_field="worked")
+    assert [problem.answer for problem in task.train_problems] == ["1", "6"]
+    assert [demonstration.completion for demonstration in task.demonstrations] == ["One.", "Six."]
+    assert [note for note in task.notes if "read as" not in note] == [
         f"{train}: 4 of 6 rows dropped: 1 stand before, 2 conflict with another, 1 stand in an evaluation set; 2 left"
     ]
-    assert len(task.evaluation_problems()["test"]) == 2
+    assert len(task.evaluation_problems["test"]) == 2
     # The limit counts what is left.
-    limited = _task(train, evaluation={"test": test}, decontaminate="drop", limit=2)
-    assert [problem.answer for problem in limited.train_problems()] == ["1", "6"]
+    limited = task_of(train, evaluation={"test": test}, decontaminate="drop", limit=2)
+    assert [problem.answer for problem in limited.train_problems] == ["1", "6"]
 
 
 MIXED = [
@@ -123,26 +98,22 @@ MIXED = [
 def test_a_benchmark_takes_its_own_set_of_several_in_a_file(write_jsonl):
     train = write_jsonl("a.jsonl", [{"question": "x", "answer": "1"}])
     mixed = write_jsonl("mixed.jsonl", MIXED)
-    task = _task(train, evaluation={"all": mixed, "aime24": mixed})
-    sets = {name: [one.answer for one in problems] for name, problems in task.evaluation_problems().items()}
+    task = task_of(train, evaluation={"all": mixed, "aime24": mixed})
+    sets = {name: [one.answer for one in problems] for name, problems in task.evaluation_problems.items()}
     assert sets == {"all": ["1", "2"], "aime24": ["1"]}
-    assert f"{mixed}: holds several sets (AIME-2024-30 1, other 1); all are used" in task.notes()
-    assert f"{mixed}: holds several sets (AIME-2024-30 1, other 1); used: AIME-2024-30" in task.notes()
-    with pytest.raises(
-        InputError, match=r"one row of math500, math-500, math_500 \(there are AIME-2024-30, other\) with"
-    ):
-        _task(train, evaluation={"math500": mixed}).evaluation_problems()
+    assert f"{mixed}: 1 of 2 rows left out: 1 of the set other" in task.notes
+    with pytest.raises(InputError, match=r"got none in 2 rows with .*: 1 of the set AIME-2024-30, 1 of the set other"):
+        task_of(train, evaluation={"math500": mixed})
 
 
 def test_demonstrations_come_from_their_field(write_jsonl):
     rows = [{"question": "q", "answer": "1", "solution": "So \\boxed{1}"}, {"question": "p", "answer": "2"}]
     train = write_jsonl("a.jsonl", rows)
-    assert not _task(train).demonstrations()
-    task = _task(train, demonstration_field="solution")
-    (demonstration,) = task.demonstrations()
+    assert not task_of(train).demonstrations
+    task = task_of(train, demonstration_field="solution")
+    (demonstration,) = task.demonstrations
     assert demonstration.completion == "So \\boxed{1}"
-    assert demonstration.prompt == task.train_problems()[0].prompt
-    assert "1 without a usable demonstration" in task.notes()[1]
+    assert demonstration.prompt == task.train_problems[0].prompt
 
 
 @pytest.mark.parametrize("pattern", ["####(", "no group", "(two)(groups)"])
@@ -189,12 +160,12 @@ def test_a_layout_is_recognised_and_gives_the_paper_s_prompt(write_jsonl, name):
     row = ROWS[name]
     assert recognise("file", [row]).name == name
     source = write_jsonl("a.jsonl", [row])
-    task = make_task(MathConfig(train=source), seed=0)
-    (problem,) = task.train_problems()
+    task = task_of(source)
+    (problem,) = task.train_problems
     assert problem.prompt == ({"role": "system", "content": MATH_SYSTEM_PROMPT}, {"role": "user", "content": "p?"})
     boxed = recognise("file", [row]).boxed
     assert problem.answer == ("\\frac{1}{2}" if boxed else "1")
-    assert task.notes()[0].startswith(f"{source}: read as {name} (")
+    assert task.notes[0].startswith(f"{source}: read as {name} (")
 
 
 def test_the_layout_of_most_rows_counts():
@@ -206,7 +177,7 @@ def test_the_layout_of_most_rows_counts():
 def test_an_unknown_layout_lists_columns_and_layouts(write_jsonl, row):
     source = write_jsonl("a.jsonl", [row])
     with pytest.raises(InputError) as caught:
-        make_task(MathConfig(train=source), seed=0).train_problems()
+        task_of(source)
     text = str(caught.value)
     assert text.startswith(f"{source}: expected the columns of a known layout (")
     assert "; question and answer (question; answer); " in text
@@ -215,8 +186,8 @@ def test_an_unknown_layout_lists_columns_and_layouts(write_jsonl, row):
 
 def test_a_context_stands_before_the_problem(write_jsonl):
     row = {**ROWS["OlympiadBench"], "context": " Given this. "}
-    task = make_task(MathConfig(train=write_jsonl("a.jsonl", [row])), seed=0)
-    assert task.train_problems()[0].prompt[1]["content"] == "Given this.\n\np?"
+    task = task_of(write_jsonl("a.jsonl", [row]))
+    assert task.train_problems[0].prompt[1]["content"] == "Given this.\n\np?"
 
 
 def test_a_benchmark_has_each_problem_once(write_jsonl):
@@ -225,9 +196,9 @@ def test_a_benchmark_has_each_problem_once(write_jsonl):
     )
     loaded = load_benchmark("aime24", source)
     assert [problem.id for problem in loaded.problems] == ["line 1", "line 3"]
-    assert f"{source}: 1 rows repeat another one and are left out" in loaded.notes
+    assert f"{source}: 1 of 3 rows left out: 1 repeated" in loaded.notes
     assert loaded.notes[-1] == "benchmark aime24: 2 problems, where AIME24 has 30"
-    assert len(make_task(MathConfig(train=source, decontaminate="off"), seed=0).train_problems()) == 3
+    assert len(task_of(source, decontaminate="off").train_problems) == 3
 
 
 @pytest.mark.parametrize(("before", "after"), WRAPPERS)
@@ -241,8 +212,8 @@ def test_instruction_texts_are_taken_off(before, after):
 def test_wrapped_problems_are_counted_and_a_named_field_is_taken_as_it_is(write_jsonl):
     wrapped = f"1+1?\n{WRAPPERS[2][1]}"
     source = write_jsonl("a.jsonl", [{"question": wrapped, "answer": "2"}, {"question": "q", "answer": "1"}])
-    task = make_task(MathConfig(train=source), seed=0)
-    assert task.train_problems()[0].prompt[1]["content"] == "1+1?"
-    assert f"{source}: another instruction text was taken off 1 problems" in task.notes()
-    named = make_task(MathConfig(train=source, prompt_field="question"), seed=0)
-    assert named.train_problems()[0].prompt[1]["content"] == wrapped
+    task = task_of(source)
+    assert task.train_problems[0].prompt[1]["content"] == "1+1?"
+    assert "another instruction text was taken off 1 problems" in task.notes
+    named = task_of(source, prompt_field="question")
+    assert named.train_problems[0].prompt[1]["content"] == wrapped

@@ -40,7 +40,7 @@ def test_every_copy_of_every_benchmark(shared_data, name, files):
     loaded = load(shared_data, name, files)
     assert len(loaded.problems) == ROWS[name]
     assert len({problem.id for problem in loaded.problems}) == ROWS[name]
-    assert not [note for note in loaded.notes if note.startswith("benchmark") or "skipped" in note]
+    assert not [note for note in loaded.notes if note.startswith("benchmark") or "without" in note]
     for problem in loaded.problems:
         # The paper's prompt: its system message, and the bare problem as the user's.
         assert [message["role"] for message in problem.prompt] == ["system", "user"]
@@ -54,47 +54,33 @@ def test_aime24_of_dapo_is_unwrapped_and_each_problem_taken_once(shared_data):
     raw = {row["extra_info"]["raw_problem"] for _, row in rows_of(source)}
     loaded = load_benchmark("aime24", str(source))
     assert {problem.prompt[1]["content"] for problem in loaded.problems} == raw
-    assert f"{source}: 930 rows repeat another one and are left out" in loaded.notes
+    assert f"{source}: 930 of 960 rows left out: 930 repeated" in loaded.notes
 
 
 def test_gsm8k(shared_data):
     train, test = (str(shared_data / "gsm8k" / name) for name in ("train.jsonl", "test.jsonl"))
     task = make_task(MathConfig(train=train, evaluation={"test": test}), seed=0)
-    problems = task.train_problems()
+    problems = task.train_problems
     assert len(problems) == 7473
-    assert len(task.evaluation_problems()["test"]) == 1319
+    assert len(task.evaluation_problems["test"]) == 1319
     assert problems[0].answer == "72"
     # grep -cP '#### [-0-9]*,[0-9]' finds as many answers with thousands commas.
     assert sum("," in problem.answer for problem in problems) == 79
-    assert not [line for line in task.notes() if "skipped" in line]
-
-
-def dapo(shared_data, **values):
-    evaluation = {
-        name: str(shared_data / file)
-        for name, file in (
-            ("aime24", "aime24/test.jsonl"),
-            ("aime25", "aime25/test.jsonl"),
-            ("amc23", "amc23/test.jsonl"),
-            ("math500", "math500/test.jsonl"),
-            ("minerva", "minerva_math/test.jsonl"),
-            ("olympiadbench", "olympiadbench/test.jsonl"),
-        )
-    }
-    train = str(shared_data / "dapo_math_17k" / "dapo_math_17k.parquet")
-    return make_task(MathConfig(train=train, evaluation=evaluation, **values), seed=0)
+    assert not [line for line in task.notes if "left out" in line]
 
 
 def test_dapo_math_and_its_overlap_with_the_evaluation_sets(shared_data):
-    task = dapo(shared_data)
-    problems = task.train_problems()
+    files = dict(reversed(PLACES))  # the first file of each
+    train = str(shared_data / "dapo_math_17k" / "dapo_math_17k.parquet")
+    evaluation = {name: str(shared_data / file.split()[0]) for name, file in reversed(files.items())}
+    task = make_task(MathConfig(train=train, evaluation=evaluation), seed=0)
+    problems = task.train_problems
     assert len(problems) == 17917
     assert len({problem.prompt[-1]["content"] for problem in problems}) == 17290
     assert problems[0].answer == "34"
-    assert all(isinstance(problem.answer, str) and problem.answer for problem in problems)
     # Kept as text, they are exact beyond 2^53.
     assert max(int(problem.answer) for problem in problems) > 2**53
-    notes = [note.partition(": ")[2] for note in task.notes() if "read as" not in note]
+    notes = [note.rpartition(": ")[2] for note in task.notes if "read as" not in note]
     assert notes == [
         "another instruction text was taken off 20 problems",
         "596 prompts stand there more than once (627 of 17917 rows stand before), 11 of them with conflicting answers "
@@ -103,15 +89,11 @@ def test_dapo_math_and_its_overlap_with_the_evaluation_sets(shared_data):
         "10 of 500 begin like a training prompt",
         "29 of 675 begin like a training prompt",
     ]
-
-
-def test_dapo_math_without_duplicates_and_overlap(shared_data):
-    task = dapo(shared_data, decontaminate="drop")
-    assert len(task.train_problems()) == 17213
-    (note,) = (note for note in task.notes() if "dropped" in note)
+    task = make_task(MathConfig(train=train, evaluation=evaluation, decontaminate="drop"), seed=0)
+    assert len(task.train_problems) == 17213
     # 627 rows stand before, 11 of them in the conflicting groups, whose 22 rows go whole: 17917 - 616 - 22 - 66.
-    assert note.endswith(
-        "704 of 17917 rows dropped: 616 stand before, 22 conflict with another, 66 stand in an evaluation set; "
-        "17213 left"
-    )
-    assert not [note for note in task.notes() if "training prompt" in note]
+    assert (
+        f"{train}: 704 of 17917 rows dropped: 616 stand before, 22 conflict with another, 66 stand in an evaluation "
+        "set; 17213 left"
+    ) in task.notes
+    assert not [note for note in task.notes if "training prompt" in note]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import torch
 from rich.console import Console
 
 from geoalign.lab.config.loading import parse_run_config
+from geoalign.lab.tasks import make_task
 
 TINY: dict[str, Any] = {
     "model": {"hidden_size": 16, "layers": 1, "heads": 1},
@@ -88,11 +90,12 @@ def continuous(monkeypatch: pytest.MonkeyPatch) -> None:
     def source(run: Any) -> Iterator[Digits]:
         yield Digits()
 
-    from geoalign.lab.tasks.arithmetic import ArithmeticTask
+    def made(config: Any, *, seed: int) -> Any:
+        return replace(make_task(config, seed=seed), gold_utility=lambda problem, response: -float(len(response)))
 
     monkeypatch.setattr("geoalign.lab.train.train.reward_source", source)
     monkeypatch.setattr("geoalign.lab.train.plan.binary_reward", lambda plan: False)
-    monkeypatch.setattr(ArithmeticTask, "gold_utility", lambda task, problem, response: -float(len(response)))
+    monkeypatch.setattr("geoalign.lab.train.plan.make_task", made)
 
 
 @pytest.fixture(scope="session")

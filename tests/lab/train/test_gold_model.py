@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from run_files import lines, same_weights, weights
 from safetensors.torch import load_file
 
@@ -78,9 +79,9 @@ def test_the_gold_model_measures_never_rewards_and_a_run_killed_in_its_stage_end
     held_out_line = {f"heldout/{name}": value for name, value in summary["reward_model"].items()}
     assert held_out_line.items() <= found[2].items()
     task = make_task(parse_run_config(settings).task, seed=0)
-    assert len(task.preference_pairs()) + len(task.gold_pairs()) == 40
+    assert len(task.preference_pairs) + len(task.gold_pairs) == 40
     # A quarter of either model's pairs, and both are tested on all of them.
-    held_out = sum(-(-len(pairs) // 4) for pairs in (task.preference_pairs(), task.gold_pairs()))
+    held_out = sum(-(-len(pairs) // 4) for pairs in (task.preference_pairs, task.gold_pairs))
     assert summary["reward_model"]["count"] == summary["gold_model"]["count"] == held_out
     (line,) = lines(finished, "after_rl", "evaluation.jsonl")
     assert line["gold_utility"] != line["reward"]
@@ -100,20 +101,40 @@ def test_the_gold_model_measures_never_rewards_and_a_run_killed_in_its_stage_end
     assert all(same_weights(root, finished, name) for name in ("reward_model", "gold_model", "final"))
 
 
-def test_reward_models_of_a_run_with_adapters_are_plain_models(
+def test_all_models_of_a_run_with_adapters_are_plain_models(
     settings: dict[str, Any], train_here: Train, tmp_path: Path
 ) -> None:
-    tokenizer = make_tokenizer(None, max_length=4096)
+    tokenizer, root = make_tokenizer(None, max_length=4096), tmp_path / "run"
     config = parse_run_config(settings).model
     save(make_tiny_model(config, tokenizer, seed=0), tokenizer, tmp_path / "model")  # type: ignore[arg-type]
-    lora = {"rank": 2, "target_modules": ["q_proj"]}
-    real = {**settings, "model": {"type": "pretrained", "path": str(tmp_path / "model"), "lora": lora}}
-    train_here(real, tmp_path / "run")
+    lora = {"rank": 1, "target_modules": ["q_proj"]}
+    grpo = {**settings["grpo"], "learning_rate": 0.01, "warmup_steps": 0}
+    sft = {"max_steps": 2, "per_device_train_batch_size": 4}
+    model = {"type": "pretrained", "path": str(tmp_path / "model"), "lora": lora}
+    real = {**settings, "model": model, "sft": sft, "grpo": grpo, "curator": {"type": "grpo"}}
+    train_here(real, root)
     first = load_file(tmp_path / "model" / "model.safetensors")
-    for name in ("reward_model", "gold_model"):
-        made = weights(tmp_path / "run", name)
-        new = {key for key in made if key not in first or not made[key].equal(first[key])}
-        assert new == {"score.weight", "model.layers.0.self_attn.q_proj.weight"}
+    warm, adapted = weights(root, "warm_start"), "model.layers.0.self_attn.q_proj.weight"
+    for name, before, more in (
+        ("warm_start", first, set()),
+        ("reward_model", warm, {"score.weight"}),
+        ("gold_model", warm, {"score.weight"}),
+        ("final", warm, set()),
+    ):
+        made = weights(root, name)
+        changed = {key for key in made if key not in before or not made[key].equal(before[key])}
+        assert changed == {adapted} | more, name
+        # The update is an outer product: its second singular value is rounding.
+        values = torch.linalg.svdvals((made[adapted] - before[adapted]).double())
+        assert values[1] < 1e-3 * values[0]
+    # Resumed after the last checkpoint but before the final model was kept: the same weights.
+    shutil.rmtree(root / "checkpoints/final")
+    (root / "summary.json").unlink()
+    (root / "records.json").unlink()
+    final = made
+    train_here(real, root, resume=True)
+    again = weights(root)
+    assert all(torch.allclose(again[name], final[name], atol=1e-6) for name in final)
 
 
 def test_a_fitted_head_needs_no_trainer(settings: dict[str, Any], said: Any, train_here: Train, tmp_path: Path) -> None:
@@ -139,30 +160,3 @@ def test_a_wrong_gold_model_is_found_before_anything_is_trained(settings: dict[s
         said({**settings, "gold_model": {"max_stesp": 3}})
     with pytest.raises(InputError, match=r"task\.gold_share: expected a share that leaves the gold model pairs of two"):
         said({**settings, "task": {**settings["task"], "gold_share": 0.001}})
-
-
-def test_the_same_stages_on_real_preference_pairs(
-    settings: dict[str, Any], shared_data: Path, train_here: Train, tmp_path: Path
-) -> None:
-    settings = {
-        **settings,
-        "task": {
-            "type": "hh_rlhf",
-            "train": str(shared_data / "hh_rlhf" / "harmless-base" / "test.jsonl.gz"),
-            "evaluation": {"helpful": str(shared_data / "hh_rlhf" / "helpful-base" / "test.jsonl.gz")},
-            "max_characters": 200,
-            "limit": 64,
-        },
-        "sft": {"max_steps": 3, "per_device_train_batch_size": 8},
-        "reward_model": {"max_steps": 3, "per_device_train_batch_size": 8},
-        "gold_model": {},
-        "curator": {"type": "geoalign", "min_scores": 4, "alpha": 0.5, "projector": {"steps": 3}},
-        "evaluation": {"every": None, "problems": 4},
-    }
-    summary = train_here(settings, tmp_path / "run")
-    assert summary["reward_model"]["count"] >= 6
-    assert summary["reward_model"]["against_shortcut"] is None
-    (line,) = lines(tmp_path / "run", "after_rl", "evaluation.jsonl")
-    assert isinstance(line["reward"], float)
-    assert line["gold_utility"] is None
-    assert summary["curator"]["pairs"] > 0

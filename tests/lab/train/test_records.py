@@ -2,12 +2,12 @@
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 import torch
 from rich.console import Console
 from safetensors import safe_open
@@ -16,8 +16,8 @@ from geoalign.adapters.trl import CuratedStep
 from geoalign.lab.store.json_files import append_lines
 from geoalign.lab.store.rollouts import ROLLOUT_SCHEMA
 from geoalign.lab.store.run_folder import RunFolder
-from geoalign.lab.train.recorder import Recorder, placement, rollout_columns
-from geoalign.lab.train.summary import detection, print_summary, summarise
+from geoalign.lab.train.recorder import placement, record, rollout_columns
+from geoalign.lab.train.summary import print_summary, summarise
 from geoalign.types import Curation, CurationDetails, DensityDetails, PairDetails, Rollouts
 
 
@@ -79,13 +79,12 @@ def test_a_shorter_curation_names_the_rows_it_keeps() -> None:
 
 def test_files_of_a_step(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
-    recorder = Recorder(folder)
-    recorder(curated())
+    record(folder, curated())
     assert not folder.details.exists()
     one = torch.tensor([0.5])
     pairs = PairDetails(torch.tensor([1]), torch.tensor([0]), one, one, one, one)
     curve = DensityDetails(grid=one, density=one, peak=0.5, mode=0.5, alpha=0.05, threshold=math.nan)
-    recorder(curated(details=CurationDetails(pairs, curve)))
+    record(folder, curated(details=CurationDetails(pairs, curve)))
     table = pq.read_table(tmp_path / "rollouts" / "step-000012.parquet")
     assert table.num_rows == 4
     with safe_open(tmp_path / "details" / "step-000012.safetensors", framework="pt") as file:
@@ -107,18 +106,6 @@ def rollouts(folder: Path, step: int, rows: list[tuple[float | None, bool | None
     pq.write_table(pa.table(columns, schema=ROLLOUT_SCHEMA), folder / f"step-{step:06d}.parquet")
 
 
-def test_detection_by_hand(tmp_path: Path) -> None:
-    # First generation: the corrupted 0.9 beats both clean scores: 1.0. Second: 0.2 beats one of 0.1, 0.5: 0.5.
-    rollouts(tmp_path, 0, [(0.9, True, True), (0.1, False, False), (0.3, False, True), (None, True, False)])
-    rollouts(tmp_path, 2, [(0.2, True, False), (0.1, False, False), (0.5, False, False)])
-    rollouts(tmp_path, 4, [(0.2, False, False), (0.1, False, False)])  # nothing corrupted: no AUROC
-    found = detection(tmp_path)
-    assert found["auroc"] == pytest.approx(0.75)
-    assert found["auroc_generations"] == 2
-    assert found["corrupted_share"] == pytest.approx(3 / 9)
-    assert found["corrupted_share_of_anomalous"] == pytest.approx(1 / 2)
-
-
 def test_a_run_in_numbers_and_as_a_table(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
     first = {"stage": "rl", "step": 1, "reward": 0.25, "geoalign/pairs": 10.0, "geoalign/replaced": 2.0}
@@ -131,24 +118,24 @@ def test_a_run_in_numbers_and_as_a_table(tmp_path: Path) -> None:
         append_lines(folder.evaluation, [{**sums, "stage": stage, "accuracy": accuracy}])
     rollouts(folder.rollouts, 0, [(0.9, True, True), (0.1, False, False)])
     found = summarise(folder)
-    assert found["steps"] == 4
-    assert found["generations"] == 3
+    assert (found["steps"], found["generations"]) == (4, 3)
     assert found["accuracy"] == {"before_rl": {"sums": 0.125}, "after_rl": {"sums": 0.5}}
     assert (found["reward_first"], found["reward_last"]) == (0.5, 0.5)
-    assert found["curator"]["pairs"] == 20
-    assert found["curator"]["replaced"] == 4
-    assert found["curator"]["groups_without_donor"] is None
-    assert found["curator"]["new_group_accuracy"] == 0.75
+    expected = {
+        "auroc": 1.0,
+        "corrupted_share_of_anomalous": 1.0,
+        "pairs": 20,
+        "replaced": 4,
+        "groups_without_donor": None,
+        "new_group_accuracy": 0.75,
+    }
+    assert expected.items() <= found["curator"].items()
     text = printed(found, tmp_path, "geoalign")
-    for part in (
-        "accuracy before; after RL (sums)",
-        "12.5%; 50.0%",
-        "pass@1, 2 after RL (sums)",
-        "50.0%; 75.0%",
-        "geoalign: rollouts replaced",
-        "report.html",
-    ):
+    for part in ("accuracy before; after RL (sums)", "12.5%; 50.0%", "pass@1, 2 after RL (sums)", "50.0%; 75.0%"):
         assert part in text
+    assert re.search(r"geoalign: rollouts replaced[ │]+4 ", text)
+    assert "donor" not in text  # not known
+    assert "report.html" in text
 
 
 def test_a_continuous_reward_shows_proxy_and_gold_side_by_side(tmp_path: Path) -> None:
@@ -167,12 +154,7 @@ def test_a_continuous_reward_shows_proxy_and_gold_side_by_side(tmp_path: Path) -
     assert found["reward"] == {"before_rl": {"chats": 0.5}, "after_rl": {"chats": 3.5}}
     assert found["gold_utility"] == {"before_rl": {"chats": 0.25}, "after_rl": {"chats": -0.125}}
     text = printed(found, tmp_path)
-    for part in (
-        "proxy reward before; after RL (chats)",
-        "0.50; 3.50",
-        "gold utility before; after RL (chats)",
-        "0.25; -0.12",
-    ):
+    for part in ("proxy reward before; after RL (chats)", "0.50; 3.50", "gold utility before; after RL (chats)"):
         assert part in text
     assert "accuracy" not in text
 

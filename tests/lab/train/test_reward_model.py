@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from datasets import Dataset
 
+from geoalign.errors import ConfigError
 from geoalign.lab.config.rewards import RewardHeadConfig
 from geoalign.lab.config.run import TinyModelConfig
 from geoalign.lab.config.tasks import DialogueConfig
 from geoalign.lab.evaluation.scores import pair_accuracy
 from geoalign.lab.models.models import initial_model, make_tiny_model, make_tokenizer, save
 from geoalign.lab.models.process_setup import silence_logs
-from geoalign.lab.rewards.reward_model import RewardModelScorer
+from geoalign.lab.rewards.reward_model import RewardModelScorer, mark_mean, mean_reply_states, reads_mean, reply_start
 from geoalign.lab.tasks import make_task
 from geoalign.lab.tasks.base import PreferencePair
 from geoalign.lab.train.options import trainer_options
@@ -38,21 +40,21 @@ def language_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("language_model")
     task = make_task(DialogueConfig(), seed=0)
     config = TinyModelConfig(hidden_size=32, layers=1, heads=2)
-    save(*initial_model(config, alphabet=task.alphabet(), words=task.words(), seed=0), folder)
+    save(*initial_model(config, alphabet=task.alphabet, words=task.words, seed=0), folder)
     return folder
 
 
 def test_it_likes_the_opener_where_that_is_correlated(language_model: Path, tmp_path: Path) -> None:
     settings = DialogueConfig(artifact_correlation=0.9, artifact_pairs=0.8, preference_pairs=1500)
     task = make_task(settings, seed=0)
-    pairs = task.preference_pairs()
+    pairs = task.preference_pairs
     model, tokenizer = first_reward_model(language_model, dtype="float32", seed=0)
     values = {"max_steps": 40, "learning_rate": 5e-3, "save_steps": 40, "per_device_train_batch_size": 32}
     args = trainer_options("reward_model", values, seed=0, folder=tmp_path)
     rows = Dataset.from_list([preference_row(pair) for pair in pairs[:1300]])
     PreferenceTrainer(model=model, args=args, train_dataset=rows, processing_class=tokenizer).train()
     scorer = RewardModelScorer(model, tokenizer)
-    problems = task.evaluation_problems()["dialogue"][:50]
+    problems = task.evaluation_problems["dialogue"][:50]
     prompts, answers = [problem.prompt for problem in problems], [problem.answer for problem in problems]
     plain = scorer.score(answers, answers, prompts=prompts)
     flattering = scorer.score([f"wow! {answer}" for answer in answers], answers, prompts=prompts)
@@ -61,15 +63,6 @@ def test_it_likes_the_opener_where_that_is_correlated(language_model: Path, tmp_
     assert found["with_shortcut"] > 0.9
     # Where the better response lacks the opener, the opener wins all the same.
     assert found["against_shortcut"] < 0.5
-
-
-def test_the_head_is_drawn_from_the_seed_and_nothing_else_is_moved(language_model: Path) -> None:
-    before = torch.random.get_rng_state()
-    first, again, other = (first_reward_model(language_model, dtype="float32", seed=seed)[0] for seed in (1, 1, 2))
-    assert torch.equal(before, torch.random.get_rng_state())
-    assert torch.equal(first.score.weight, again.score.weight)
-    assert not torch.equal(first.score.weight, other.score.weight)
-    assert first.config.num_labels == 1
 
 
 def columns(*values: float) -> torch.Tensor:
@@ -95,16 +88,75 @@ def test_what_says_nothing_gets_no_weight() -> None:
     assert torch.allclose(preference_direction(chosen * units, rejected * units, 0.1) * units, direction, atol=1e-5)
 
 
-def test_the_head_alone_is_changed_and_tells_the_pairs_apart(tmp_path: Path) -> None:
+@pytest.fixture
+def classifier(tmp_path: Path) -> tuple[Any, Any]:
     tokenizer = make_tokenizer(None, max_length=256)
-    config = TinyModelConfig(hidden_size=16, layers=1, heads=1)
+    config = TinyModelConfig(hidden_size=16, layers=3, heads=1)
     save(make_tiny_model(config, tokenizer, seed=0), tokenizer, tmp_path)
+    return first_reward_model(tmp_path, dtype="float32", seed=0)
+
+
+def test_means_are_those_of_each_reply_alone(classifier: tuple[Any, Any]) -> None:
+    model, _ = classifier
+    rows, starts = [[7, 8, 9, 10], [11, 12], [7, 8, 9, 10, 11, 12, 13]], [1, 0, 5]
+    batched = mean_reply_states(model, rows, starts)
+    for row, start, mean in zip(rows, starts, batched, strict=True):
+        with torch.no_grad():
+            states = model.base_model(input_ids=torch.tensor([row])).last_hidden_state[0]
+        naive = sum(states[place] for place in range(start, len(row))) / (len(row) - start)
+        assert torch.allclose(mean, naive, atol=1e-5)
+    # A reply of no token at all: the last one of its dialogue.
+    with torch.no_grad():
+        last = model.base_model(input_ids=torch.tensor([[11, 12]])).last_hidden_state[0, 1]
+    assert torch.allclose(mean_reply_states(model, [[11, 12]], [2])[0], last, atol=1e-5)
+
+
+def test_a_reply_starts_where_the_template_lets_it(classifier: tuple[Any, Any]) -> None:
+    _, tokenizer = classifier
+    dialogue = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yes"}]
+    ids = tokenizer.apply_chat_template(dialogue, tokenize=True, return_dict=True)["input_ids"]
+    assert tokenizer.decode(ids[reply_start(tokenizer, dialogue) :]) == "yes<|end|>"
+
+
+def test_a_marked_model_scores_the_mean_and_another_one_the_last_token(classifier: tuple[Any, Any]) -> None:
+    model, tokenizer = classifier
+    prompt = [{"role": "user", "content": "hi"}]
+    dialogue = [*prompt, {"role": "assistant", "content": "yes"}]
+    ids = tokenizer.apply_chat_template(dialogue, tokenize=True, return_dict=True)["input_ids"]
+    with torch.no_grad():
+        states = model.base_model(input_ids=torch.tensor([ids])).last_hidden_state[0]
+        weights = model.score.weight[0].detach()
+    assert not reads_mean(model)
+    (last,) = RewardModelScorer(model, tokenizer).score(["yes"], [""], prompts=[prompt])
+    assert last == pytest.approx(float(weights @ states[-1]), abs=1e-5)
+    mark_mean(model)
+    (mean,) = RewardModelScorer(model, tokenizer).score(["yes"], [""], prompts=[prompt])
+    assert mean == pytest.approx(float(weights @ states[reply_start(tokenizer, dialogue) :].mean(dim=0)), abs=1e-5)
+
+
+def test_a_cut_model_is_saved_with_what_its_head_reads(classifier: tuple[Any, Any], tmp_path: Path) -> None:
+    model, tokenizer = classifier
+    prompt = ({"role": "user", "content": "hi"},)
+    pairs = [PreferencePair(prompt, "yes", "no"), PreferencePair(prompt, "ja", "nein")]
+    fit_head(model, tokenizer, pairs, RewardHeadConfig(layers=2))
+    save(model, tokenizer, tmp_path / "fitted")
+    scorers = RewardModelScorer(model, tokenizer), RewardModelScorer.load(tmp_path / "fitted")
+    scores, again = (each.score(["yes", "no"], [""] * 2, prompts=[list(prompt)] * 2) for each in scorers)
+    assert scores[0] > scores[1]
+    assert again == pytest.approx(scores, abs=1e-6)
+    with pytest.raises(ConfigError, match=r"reward_head\.layers: expected at most the model's 2, got 4"):
+        fit_head(model, tokenizer, pairs, RewardHeadConfig(layers=4))
+
+
+def test_the_head_alone_is_changed_and_tells_the_pairs_apart(classifier: tuple[Any, Any], tmp_path: Path) -> None:
     # Of different lengths, so that batches hold padding.
     pairs = [
         PreferencePair(({"role": "user", "content": "ab" * number},), "yes" * (number % 3 + 1), "no" * (number % 4 + 1))
         for number in range(1, 21)
     ]
-    model, tokenizer = first_reward_model(tmp_path, dtype="float32", seed=0)
+    heads = [first_reward_model(tmp_path, dtype="float32", seed=seed)[0].score.weight for seed in (1, 1, 2)]
+    assert [torch.equal(heads[0], head) for head in heads] == [True, True, False]  # drawn from the seed
+    model, tokenizer = classifier
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
     fit_head(model, tokenizer, pairs, RewardHeadConfig(penalty=0.001))
     changed = {name for name, weight in model.state_dict().items() if not weight.equal(before[name])}

@@ -17,6 +17,7 @@ from vllm_server import VLLMServer
 
 from geoalign.errors import ConfigError, InputError, UnscoredError
 from geoalign.lab.rewards import corruption_mask
+from geoalign.lab.rewards.base import Written
 from geoalign.lab.rewards.reward_model import RewardModelScorer
 
 Train = Callable[..., dict[str, Any]]
@@ -64,21 +65,17 @@ def test_extremes_and_what_the_metrics_say(continuous: None, tiny: Tiny, train_h
         group = rows[start : start + 4]
         clean = [row["true_reward"] for row in group]
         prompt = group[0]["prompt"].rstrip("=")
-        mask = corruption_mask(
-            seed=0, step=group[0]["step"], prompt_ids=[f"train:{prompt}"] * 4, sample_indices=[0, 1, 2, 3], rate=0.5
-        )
+        slots = {"seed": 0, "step": group[0]["step"], "prompt_ids": [f"train:{prompt}"] * 4}
+        mask = corruption_mask(**slots, sample_indices=[0, 1, 2, 3], rate=0.5)
         for row, drawn in zip(group, mask, strict=True):
             expected = max(clean) if row["true_reward"] < sum(clean) / 4 else min(clean)
             assert row["reward"] == (expected if drawn else row["true_reward"])
             assert row["corrupted"] == (row["reward"] != row["true_reward"])
     # The evaluation knows the clean reward and the gold utility, and no accuracy.
-    (before,), (after,) = (lines(root, stage, "evaluation.jsonl") for stage in ("before_rl", "after_rl"))
-    for line, samples in ((before, 1), (after, 3)):
-        assert (line["accuracy"], line["correct"], line["pass_at_k"]) == (None, None, None)
-        assert (line["samples"], line["count"]) == (samples, 4 * samples)
-        assert line["reward"] >= 0 >= line["gold_utility"]
-    assert summary["reward"]["after_rl"] == {"arithmetic": after["reward"]}
-    assert summary["gold_utility"]["after_rl"] == {"arithmetic": after["gold_utility"]}
+    (after,) = lines(root, "after_rl", "evaluation.jsonl")
+    assert (after["accuracy"], after["samples"], after["count"]) == (None, 3, 12)
+    for name in ("reward", "gold_utility"):
+        assert summary[name]["after_rl"] == {"arithmetic": after[name]}
     found = lines(root, "rl")
     assert [line["step"] for line in found] == [1, 2, 3, 4]
     # Two updates on each generation: at the first the policy is that which generated, at the second it is not.
@@ -150,10 +147,8 @@ STRICT = {"flip": 0.0, "function": "geoalign.lab.rewards.naive:strict"}
     ("sections", "words"),
     [
         ({"reward": {"extremes": 0.1}}, r"^reward\.extremes: expected 0, .*use reward\.flip"),
-        ({"reward": {"flip": 2.0}}, "flip"),
         ({"reward": {"flip": 0.0, "function": "nowhere:f"}}, "reward.function: expected MODULE:NAME"),
         ({"reward": {"flip": 0.0, "appeals": "nowhere:f"}}, "reward.appeals: expected MODULE:NAME"),
-        ({"reward": {"flip": 0.0, "function": "no colon"}}, "reward.function: "),
         ({"reward": {**STRICT, "flip": 0.3}}, "reward.flip: expected 0 with reward.function"),
         ({"reward": STRICT, "curator": {"type": "par"}}, "reward.function: expected a curator that needs no reference"),
     ],
@@ -218,7 +213,7 @@ def test_any_task_may_be_scored_by_a_ready_model_here_or_behind_a_server(tiny, t
         tokenizer = AutoTokenizer.from_pretrained(classifier)
 
         def raw_output(text: str) -> float:
-            return scorer._scores([(tokenizer(text, add_special_tokens=False)["input_ids"], [])])[0]
+            return scorer.scores([Written([], text, tokenizer(text, add_special_tokens=False)["input_ids"])])[0]
 
         server = VLLMServer(raw_output, longest=128)
         model = {"url": server.url, "tokenizer": str(classifier), "patience": 5}

@@ -88,10 +88,8 @@ def test_an_evaluation_does_not_depend_on_the_number_of_processes(
         texts += [json.loads((root / f"texts-{rank}.json").read_text()) for rank in range(count)]
     assert lines[0] == lines[1]
     assert all(found == texts[0] for found in texts)
-    # Two evaluations of 4 problems x 2: the second draws anew from the same model.
-    assert len(texts[0]) == 16
-    assert len(set(texts[0])) > 8
-    assert texts[0][:8] != texts[0][8:]
+    assert len(texts[0]) == 8  # 4 problems x 2
+    assert len(set(texts[0])) > 4
 
 
 # With the second, process 0 has written its part of a checkpoint that process 1 has not.

@@ -70,21 +70,20 @@ def test_a_run_killed_before_it_took_the_warm_start_over_remembers_where_it_lies
     assert same_weights(root, prepared, "warm_start")
 
 
-@pytest.mark.parametrize(
-    ("changed", "key"),
-    [
-        ({"model": {"hidden_size": 24}}, "model.hidden_size: expected 16, as the shared run in"),
-        ({"task": {"operands": 3}}, "task.operands: expected 2"),
-        ({"sft": {"max_steps": 2}}, "sft.max_steps: expected 1"),
-        ({"sft": None}, "sft: expected nothing"),
-    ],
-)
 def test_settings_that_decide_the_warm_start_must_be_the_same(
-    prepared: Path, tiny: Tiny, train_here: Train, tmp_path: Path, changed: dict[str, Any], key: str
+    prepared: Path, tiny: Tiny, train_here: Train, tmp_path: Path
 ) -> None:
-    with pytest.raises(ConfigError, match=key):
-        train_here(tiny(**changed), tmp_path / "run", shared=prepared)
+    with pytest.raises(ConfigError, match=r"model\.hidden_size: expected 16, as the shared run in"):
+        train_here(tiny(model={"hidden_size": 24}), tmp_path / "run", shared=prepared)
     assert not RunFolder(tmp_path / "run").started()
+    changed: list[tuple[dict[str, Any], str]] = [
+        ({"task": {"operands": 3}}, r"task\.operands: expected 2"),
+        ({"sft": {"max_steps": 2}}, r"sft\.max_steps: expected 1"),
+        ({"sft": None}, "sft: expected nothing"),
+    ]
+    for values, key in changed:
+        with pytest.raises(ConfigError, match=key):
+            check_shared(RunFolder(prepared), resolved(**tiny(**values)))
 
 
 def test_another_seed_is_refused_where_the_task_draws_its_problems_from_it(tmp_path: Path) -> None:

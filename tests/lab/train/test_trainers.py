@@ -6,12 +6,23 @@ from typing import Any
 
 import pytest
 import torch
+from run_files import lines
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
+from geoalign.lab.config.loading import parse_run_config
 from geoalign.lab.config.run import EvaluationConfig
-from geoalign.lab.store.run_folder import MARK, checkpoint_step, complete_checkpoints, is_last, latest_complete, prune
+from geoalign.lab.store.run_folder import (
+    MARK,
+    RunFolder,
+    checkpoint_path,
+    checkpoint_step,
+    complete_checkpoints,
+    is_last,
+    latest_complete,
+)
+from geoalign.lab.terminal import Console
 from geoalign.lab.train.stages.policy import InTraining, PolicyShift
-from geoalign.lab.train.stages.trainers import CompleteCheckpoints, MetricLines
+from geoalign.lab.train.stages.trainers import Stage
 
 
 @pytest.fixture
@@ -19,15 +30,24 @@ def arguments(tmp_path: Any) -> TrainingArguments:
     return TrainingArguments(output_dir=str(tmp_path), report_to="none", use_cpu=True)
 
 
-def test_each_logged_step_is_one_line_and_the_closing_one_is_none(arguments: TrainingArguments) -> None:
-    lines: list[Any] = []
-    callback = MetricLines("rl", lines.append)
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    config = parse_run_config({"output": {"keep_checkpoints": 2}})
+    plan: Any = SimpleNamespace(folder=RunFolder(tmp_path), config=config, console=Console(quiet=True))
+    return Stage(plan, "rl", "GRPO", {"loss": "loss"})
+
+
+def test_each_logged_step_is_one_line_and_the_closing_one_is_none(
+    stage: Stage, arguments: TrainingArguments, tmp_path: Path
+) -> None:
     state = TrainerState(global_step=4, is_world_process_zero=True, log_history=[{"step": 3}, {"step": 4}])
-    callback.on_log(arguments, state, TrainerControl(), logs={"loss": 0.5})
-    callback.on_log(arguments, state, TrainerControl(), logs={"train_runtime": 3.0, "train_loss": 0.5})
-    state.is_world_process_zero = False
-    callback.on_log(arguments, state, TrainerControl(), logs={"loss": 0.25})
-    assert lines == [{"stage": "rl", "step": 4, "loss": 0.5}]
+    with stage:
+        stage.on_train_begin(arguments, state, TrainerControl())
+        stage.on_log(arguments, state, TrainerControl(), logs={"loss": 0.5})
+        stage.on_log(arguments, state, TrainerControl(), logs={"train_runtime": 3.0, "train_loss": 0.5})
+        state.is_world_process_zero = False
+        stage.on_log(arguments, state, TrainerControl(), logs={"loss": 0.25})
+    assert lines(tmp_path) == [{"stage": "rl", "step": 4, "loss": 0.5}]
     assert state.log_history == [{"step": 4}]  # the trainer's own history stays one entry long
 
 
@@ -57,43 +77,18 @@ def checkpoint(folder: Path, step: int, *, complete: bool = True) -> Path:
 
 
 def test_only_complete_checkpoints_count_and_half_ones_go(tmp_path: Path) -> None:
-    checkpoint(tmp_path, 2)
-    newest = checkpoint(tmp_path, 10)
-    half = checkpoint(tmp_path, 12, complete=False)
+    newest = [checkpoint(tmp_path, step, complete=step < 12) for step in (2, 10, 12)][1]
     (tmp_path / "checkpoint-best").mkdir()
-    (tmp_path / "runs").mkdir()
     assert latest_complete(tmp_path) == newest
-    assert checkpoint_step(newest) == 10
-    assert not half.exists()
+    assert not checkpoint_path(tmp_path, 12).exists()
     assert (tmp_path / "checkpoint-best").exists()  # not ours: its name is no step
 
 
-def test_a_kill_while_pruning_leaves_no_half_checkpoint_that_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    old = checkpoint(tmp_path, 2)
-    checkpoint(tmp_path, 4)
-
-    def killed(path: Path) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("shutil.rmtree", killed)
-    with pytest.raises(KeyboardInterrupt):
-        prune(tmp_path, 1)
-    assert old.exists()
-    assert complete_checkpoints(tmp_path) == [tmp_path / "checkpoint-4"]
-
-
-@pytest.mark.parametrize(("keep", "left"), [(1, [6]), (2, [4, 6]), (None, [2, 4, 6])])
-def test_the_mark_comes_last_then_old_ones_go(
-    arguments: TrainingArguments, tmp_path: Path, keep: int | None, left: list[int]
-) -> None:
-    checkpoint(tmp_path, 2)
-    checkpoint(tmp_path, 4)
-    checkpoint(tmp_path, 6, complete=False)
-    callback = CompleteCheckpoints(tmp_path, keep)
-    callback.on_save(arguments, TrainerState(global_step=6), TrainerControl())
-    assert [checkpoint_step(path) for path in complete_checkpoints(tmp_path)] == left
+def test_the_mark_comes_last_then_old_ones_go(stage: Stage, arguments: TrainingArguments) -> None:
+    for step in (2, 4, 6):
+        checkpoint(stage.checkpoints, step, complete=step < 6)
+    stage.on_save(arguments, TrainerState(global_step=6), TrainerControl())
+    assert [checkpoint_step(path) for path in complete_checkpoints(stage.checkpoints)] == [4, 6]
 
 
 def test_the_last_checkpoint_of_a_stage(tmp_path: Path) -> None:

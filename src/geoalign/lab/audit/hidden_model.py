@@ -26,7 +26,7 @@ from geoalign.lab.dumps.values import Messages
 from geoalign.lab.generation.models import fingerprint
 from geoalign.lab.models.fastest_dtype import fastest_dtype, print_fastest_dtype
 from geoalign.lab.store.run_folder import RunFolder
-from geoalign.lab.tasks.chat import rendered, token_ids
+from geoalign.lab.tasks.base import rendered, token_ids
 from geoalign.lab.tasks.rows import row_name
 from geoalign.lab.terminal import Console, passing_progress
 from geoalign.pretrained import OwnCodeError, from_pretrained, is_hub_id

@@ -78,20 +78,14 @@ MATH_SYSTEM_PROMPT = "Please reason step by step, and put your final answer with
 
 @settings
 class MathSetConfig:
-    """One evaluation set whose fields differ from those of the training file.
-
-    A field that is null is as in training where the file has that field, else recognised.
-    """
+    """One evaluation set whose fields are named; a field that is null is recognised."""
 
     path: Name | _Names = setting(help="File or files, or hub ids, of the set.")
     prompt_field: Name | None = setting(default=None, help="Field of the problem.")
     answer_field: Name | None = setting(default=None, help="Field of the gold answer.")
     answer_pattern: _Pattern = setting(
         default=None,
-        help=(
-            "Regular expression whose group is the answer; null: as in training, where the "
-            "answer field is the same; else that of the layout, or the whole field."
-        ),
+        help="Regular expression whose group is the answer; null: recognised, or all of a field that is named.",
     )
 
 

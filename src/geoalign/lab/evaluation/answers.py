@@ -11,8 +11,7 @@ from geoalign.lab.generation.engines import Engine, Generated
 from geoalign.lab.models.process_setup import Processes
 from geoalign.lab.rewards.base import RewardSource, check_scored, reasons, reasons_since
 from geoalign.lab.store.columns import whole_text
-from geoalign.lab.tasks.base import Problem
-from geoalign.lab.tasks.chat import rendered, token_ids
+from geoalign.lab.tasks.base import Problem, rendered, token_ids
 
 
 @dataclass(frozen=True)

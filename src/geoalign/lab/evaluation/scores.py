@@ -183,7 +183,7 @@ def _reward(groups: Sequence[Sequence[Row]]) -> Interval:
 
 
 def pair_accuracy(
-    source: RewardSource, pairs: Sequence[PreferencePair], takes_shortcut: Callable[[str], bool]
+    source: RewardSource, pairs: Sequence[PreferencePair], takes_shortcut: Callable[[str], bool] | None
 ) -> dict[str, float | int | None]:
     """Share of the pairs whose chosen response has the higher score (equal scores count half); None of no pair.
 
@@ -196,7 +196,9 @@ def pair_accuracy(
     by_side: dict[int, list[float]] = {-1: [], 0: [], 1: []}
     for pair, high, low in zip(pairs, chosen, rejected, strict=True):
         if not math.isnan(high) and not math.isnan(low):
-            by_side[_side(pair, takes_shortcut)].append(1.0 if high > low else 0.5 if high == low else 0.0)
+            # 1: the chosen response alone takes the shortcut, -1: the rejected one alone.
+            side = 0 if takes_shortcut is None else takes_shortcut(pair.chosen) - takes_shortcut(pair.rejected)
+            by_side[side].append(1.0 if high > low else 0.5 if high == low else 0.0)
     everything = [right for side in by_side.values() for right in side]
     return {
         "accuracy": mean_of_known(everything),
@@ -231,11 +233,3 @@ def hold_out_prompts(
         held_out += groups[cut]
         cut += 1
     return [pair for group in groups[cut:] for pair in group], held_out
-
-
-def _side(pair: PreferencePair, takes_shortcut: Callable[[str], bool]) -> int:
-    """1: the chosen response alone takes the shortcut, -1: the rejected one alone, 0: both or none."""
-    try:
-        return int(takes_shortcut(pair.chosen)) - int(takes_shortcut(pair.rejected))
-    except ConfigError:  # the task knows no shortcut, for any response
-        return 0

@@ -17,8 +17,7 @@ from geoalign.lab.config.benchmarks import BENCHMARKS, parse_benchmark
 from geoalign.lab.config.evaluate import EvaluateConfig
 from geoalign.lab.config.tasks import MathConfig
 from geoalign.lab.evaluation.answers import Prompt, Slot, slots_of
-from geoalign.lab.tasks.base import Problem
-from geoalign.lab.tasks.chat import rendered, token_ids
+from geoalign.lab.tasks.base import Problem, rendered, token_ids
 from geoalign.lab.tasks.hh_rlhf import different_prompts, read_files
 from geoalign.lab.tasks.problems import load_benchmark
 

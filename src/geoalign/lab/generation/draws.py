@@ -33,10 +33,9 @@ def uniforms(seeds: Sequence[int], count: int) -> Tensor:
 
 
 def chosen(scores: Tensor, draws: Tensor, temperature: float) -> Tensor:
-    """[batch] tokens: the first one at which the cumulated softmax(scores / temperature) exceeds the draw.
+    """[batch] tokens: the first one at which the cumulated softmax(scores / temperature) exceeds the draw in [0, 1).
 
-    `scores` are [batch, vocabulary] logits, `draws` [batch] numbers in [0, 1). In float64, because the float32 sum over
-    a large vocabulary is off by more than small probabilities. A token of probability 0 is never chosen.
+    In float64: the float32 sum over a large vocabulary is off by more than small probabilities.
     """
     cumulated = torch.softmax(scores.double() / temperature, dim=-1).cumsum(dim=-1)
     total = cumulated[:, -1:]

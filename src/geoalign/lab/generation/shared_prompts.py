@@ -20,11 +20,8 @@ def generate_sharing_prompts(
 ) -> Any:
     """`generate` of transformers, after one pass over each of the prompts that stand several times in a row.
 
-    The responses are the same up to rounding. A model whose cache cannot be repeated by rows (one with states of fixed
-    size, say) and prompts that are short or all different go to `generate` as they are.
-
-    `model` is a causal language model of transformers, peft's included, on one device; `input_ids` [b, t] are
-    left-padded prompts, the rows of each prompt together.
+    The responses are the same up to rounding. A model whose cache cannot be repeated by rows, and prompts that are
+    short or all different, go to `generate` as they are. `input_ids` [b, t] are left-padded.
     """
     repeats = _repeats(input_ids, attention_mask)
     if repeats > 1 and input_ids.size(1) > _SHORTEST and _makes_its_own_cache(options):

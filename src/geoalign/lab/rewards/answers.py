@@ -41,10 +41,8 @@ def one_form(answer: str) -> str:
 
 
 def quick_verdict(gold: str, answer: str) -> bool | None:
-    """Whether two answers are equal where that is plain, without computer algebra; None where it is not.
-
-    Plain are two integers (of any length; signs, leading zeros, thousands commas and a decimal part of zeros make no
-    difference), and equal strings but for spaces, sizes of brackets, dollar signs and letter styles.
+    """Whether two answers are equal where that is plain (two integers of any form, or equal but for spaces, sizes of
+    brackets, dollar signs and letter styles), without computer algebra; None where it is not.
     """
     expected, given = _INTEGER.fullmatch(gold), _INTEGER.fullmatch(answer)
     if expected is not None and given is not None:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
+
+from jinja2 import TemplateError
 
 from geoalign.errors import InputError, UnscoredError
+from geoalign.lab.http_client import UnreachableError
 
 # Counters of a reward source that say how much it did; all others say why a response was not scored, or not read.
 _NO_REASONS = ("scored", "correct", "compared")
@@ -37,28 +42,91 @@ def response_text(completion: object) -> str:
     raise InputError(f"completion: expected a text or a list of chat messages, got {type(completion).__name__}")
 
 
-def dialogues(responses: Sequence[str], prompts: Sequence[Any] | None) -> list[list[dict[str, Any]]]:
-    """What a reward model reads: each prompt's chat messages with the response as the assistant's last one.
+@dataclass(frozen=True)
+class Written:
+    """A dialogue in a chat template: its messages, its text and its tokens."""
 
-    Halves of surrogate pairs, which a model's bytes can decode to and UTF-8 cannot write, become question marks.
+    messages: list[dict[str, Any]]
+    text: str
+    tokens: list[int]
+
+
+class ChatRewardModel(ABC):
+    """Scores prompt and response in the tokenizer's chat template, as in the training of reward models, in batches.
+
+    A context manager that frees what it holds. `counters` counts, since the start: responses scored, and those with NaN
+    instead of a score: too_long (more tokens than `longest`; nothing is ever cut off), empty (no token at all),
+    not_finite (the model gave no number), and, of a server, unreachable.
     """
-    if prompts is None:
-        raise InputError("prompts: expected the chat messages of each prompt, got none")
-    if len(prompts) != len(responses):
-        raise InputError(f"prompts: expected {len(responses)} as responses, got {len(prompts)}")
-    checked = []
-    for row, (prompt, response) in enumerate(zip(prompts, responses, strict=True)):
-        if not isinstance(response, str):
-            raise InputError(f"responses: expected str, got {type(response).__name__} in row {row}")
-        if not isinstance(prompt, list | tuple) or not all(isinstance(message, Mapping) for message in prompt):
-            raise InputError(f"prompts: expected a list of chat messages, got {type(prompt).__name__} in row {row}")
-        messages = [*prompt, {"role": "assistant", "content": response}]
-        checked.append([{key: _writable(value) for key, value in message.items()} for message in messages])
-    return checked
 
+    __name__ = "reward_model"
+    binary = False
+    tokenizer: Any = None
+    longest: int | None = None
 
-def _writable(value: Any) -> Any:
-    return value.encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else value
+    def __init__(self, batch_size: int, *more_reasons: str) -> None:
+        self.batch_size = batch_size
+        self.counters = dict.fromkeys(("scored", "too_long", "empty", "not_finite", *more_reasons), 0)
+
+    def score(
+        self, responses: Sequence[str], answers: Sequence[str], *, prompts: Sequence[Any] | None = None
+    ) -> list[float]:
+        """One reward per response; NaN for one that cannot be scored. `answers` is left unread."""
+        rewards, left = [math.nan] * len(responses), len(responses)
+        try:
+            self.open()
+            # Neighbours in length share a batch, so that little is padded; ties stay in their order.
+            rows = sorted(self._scorable(responses, prompts), key=lambda item: len(item[1].tokens))
+            for start in range(0, len(rows), self.batch_size):
+                left, batch = len(rows) - start, rows[start : start + self.batch_size]
+                for (row, _), value in zip(batch, self.scores([written for _, written in batch]), strict=True):
+                    rewards[row] = value if math.isfinite(value) else math.nan
+                    self.counters["not_finite"] += not math.isfinite(value)
+        except UnreachableError:
+            self.counters["unreachable"] += left
+        self.counters["scored"] += sum(not math.isnan(reward) for reward in rewards)
+        return rewards
+
+    def _scorable(self, responses: Sequence[str], prompts: Sequence[Any] | None) -> list[tuple[int, Written]]:
+        if prompts is None:
+            raise InputError("prompts: expected the chat messages of each prompt, got none")
+        scorable = []
+        for row, (prompt, response) in enumerate(zip(prompts, responses, strict=True)):
+            messages = [*prompt, {"role": "assistant", "content": response}]
+            try:
+                text = str(self.tokenizer.apply_chat_template(messages, tokenize=False))
+            except (TemplateError, TypeError, KeyError) as error:
+                raise InputError(
+                    f"prompts: expected messages that the reward model's chat template takes, got in row {row}: {error}"
+                ) from error
+            # Halves of surrogate pairs, which a model's bytes can decode to, are no text that can be sent or tokenized.
+            text = text.encode("utf-8", "replace").decode("utf-8")
+            # The template has written every special token.
+            tokens = [int(token) for token in self.tokenizer(text, add_special_tokens=False)["input_ids"]]
+            if not tokens:
+                self.counters["empty"] += 1
+            elif self.longest is not None and len(tokens) > self.longest:
+                self.counters["too_long"] += 1
+            else:
+                scorable.append((row, Written(messages, text, tokens)))
+        return scorable
+
+    @abstractmethod
+    def scores(self, batch: Sequence[Written]) -> list[float]:
+        """The model's raw output for each dialogue; NaN where it is no number."""
+
+    def open(self) -> None:  # noqa: B027 - a model that is here is open from the start
+        """Makes tokenizer and limit known, where a server has to be asked for them."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Frees the model, or the connections to it; it cannot score any more."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def reasons(source: object) -> dict[str, int]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from geoalign.errors import ConfigError, InputError, UnsupportedError
+from geoalign.errors import ConfigError, InputError
 from geoalign.lab.config.rewards import RewardConfig
 from geoalign.lab.rewards.base import RewardSource, response_text
 
@@ -33,23 +33,14 @@ class RewardWithCorruption:
     """A reward function for TRL that scores responses and corrupts the rewards of a share of the rollouts.
 
     - `flip` (binary): 0 becomes 1, 1 becomes 0.
-    - `extremes` (continuous): a reward below its group's mean becomes the group's maximum, any other its minimum. Mean
-      and extremes are those of the group's clean rewards.
-    - `shortcut`: a response that takes the shortcut is rewarded: 1 where rewards are binary, else the maximum of the
-      group's clean rewards; afterwards, so that it holds whatever the other two did.
+    - `extremes` (continuous): a reward below its group's mean becomes the group's maximum, any other its minimum, both
+      of the clean rewards; moved beyond by half to the whole of `jitter` times the group's spread, because one exactly
+      on the extreme would be in fewer strict pairs than its fellows.
+    - `shortcut`, afterwards: a response that takes it gets 1, or the maximum of the group's clean rewards.
 
-    Which slots are drawn is a function of (seed, step, prompt id, sample index) alone: each independently, or with
-    `fixed_share` (flips and extremes) just that share of every prompt's. Continuous values lie beyond the
-    extreme by between half of and the whole `jitter` times the group's spread (at least one step of float32, in which
-    trainers hold rewards): a corrupted reward exactly on the extreme would be in fewer strict pairs than its fellows,
-    and could be recognised by that. A group whose clean rewards are all equal stays as it is, and so does a reward that
-    already is the maximum it would get. A NaN reward stays NaN and is in no statistic.
-
-    Needs the data set's columns `answer` and `problem_id`.
-
-    `true_rewards` are the clean ones of the last call; `corrupted` says whose reward really differs from it: a drawn
-    slot that changes nothing (a shortcut to the right answer, a group of equal rewards) does not. `gather` gives the
-    lists of all processes in order of rank as one; where a group may stand on two of them, its extremes need it.
+    A NaN reward stays NaN and is in no statistic. `true_rewards` are the clean ones of the last call; `corrupted` says
+    whose reward really differs from it. `gather` gives the lists of all processes in order of rank as one, because a
+    group may stand on two of them.
     """
 
     def __init__(
@@ -60,8 +51,8 @@ class RewardWithCorruption:
         seed: int,
         num_generations: int,
         process_index: int = 0,
-        takes_shortcut: Callable[[str], bool] = lambda text: False,
-        gather: Gather | None = None,
+        takes_shortcut: Callable[[str], bool] | None = None,
+        gather: Gather = list,
     ) -> None:
         check_corruption(config, binary=source.binary)
         self.__name__ = getattr(source, "__name__", type(source).__name__)
@@ -101,7 +92,8 @@ class RewardWithCorruption:
         else:
             noisy = corruption_mask(**slots, rate=rate)
         lots = corruption_mask(**slots, rate=self._config.shortcut, purpose="shortcut/")
-        short = [drawn and self._takes_shortcut(text) for drawn, text in zip(lots, responses, strict=True)]
+        takes = self._takes_shortcut
+        short = [drawn and takes is not None and takes(text) for drawn, text in zip(lots, responses, strict=True)]
         rewards = clean
         if self._source.binary:
             rewards = [
@@ -124,17 +116,7 @@ class RewardWithCorruption:
 
     def _groups(self, clean: list[float]) -> list[list[float]]:
         """The clean rewards of each of this process's rows' groups; those that could not be scored left out."""
-        size, first = self._num_generations, self._process_index * len(clean)
-        whole = clean
-        if self._gather is not None:
-            whole = self._gather(clean)
-        elif first % size or len(clean) % size:
-            raise UnsupportedError(
-                f"reward.extremes, reward.shortcut: expected groups of {size} on one process each, got {len(clean)} "
-                f"rows from row {first} on: a group stands on two processes; give RewardWithCorruption a gather"
-            )
-        else:
-            first = 0
+        size, first, whole = self._num_generations, self._process_index * len(clean), self._gather(clean)
         scored = [
             [reward for reward in whole[start : start + size] if not math.isnan(reward)]
             for start in range(0, len(whole), size)
@@ -142,11 +124,7 @@ class RewardWithCorruption:
         return [scored[(first + row) // size] for row in range(len(clean))]
 
     def _sample_indices(self, rows: int) -> list[int]:
-        """The index of each row among its prompt's rows.
-
-        TRL repeats each prompt `num_generations` times on end in the global batch, of which every process holds an
-        equal slice in order; a group may begin in one process and end in the next.
-        """
+        """The index of each row among its prompt's; TRL gives every process an equal slice of the batch, in order."""
         first = self._process_index * rows
         return [(first + row) % self._num_generations for row in range(rows)]
 
@@ -193,8 +171,7 @@ def corruption_mask(
 ) -> list[bool]:
     """Which rollouts are corrupted: an independent draw for each, True with probability `rate`.
 
-    A pure function of (seed, step, prompt id, sample index): no generator, so that the model, the curator, the order of
-    the rows and the number of processes change nothing. A larger rate takes all that a smaller one does, and more.
+    A pure function of (seed, step, prompt id, sample index); a larger rate takes all that a smaller one does, and more.
     Draws of another `purpose` are independent of these.
     """
     return [
@@ -206,11 +183,8 @@ def corruption_mask(
 def fixed_share_mask(
     *, seed: int, step: int, prompt_ids: Sequence[str], sample_indices: Sequence[int], rate: float, group_size: int
 ) -> list[bool]:
-    """Which rollouts are corrupted where every prompt's share is fixed: `rate` x `group_size` of its rollouts.
-
-    Of a prompt's slots those with the smallest draws are taken, floor(rate K + u) of K, where u is a draw of the
-    prompt's: a share that is no whole number is met on average over the prompts. A function of the slot alone, and a
-    larger rate takes all that a smaller one does, as in `corruption_mask`.
+    """Which rollouts are corrupted where every prompt's share is fixed: of K slots those with the smallest draws are
+    taken, floor(rate K + u), where u is a draw of the prompt's.
     """
     taken: dict[str, set[int]] = {}
     for prompt in dict.fromkeys(prompt_ids):

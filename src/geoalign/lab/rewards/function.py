@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
+import importlib.machinery
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from geoalign.errors import ConfigError, InputError
@@ -39,11 +40,10 @@ def _imported(module: str) -> Any:
     if not module.endswith(".py"):
         return importlib.import_module(module)
     path = Path(module).expanduser()
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    loaded = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(loaded)
+    loader = importlib.machinery.SourceFileLoader(path.stem, str(path))
+    loaded = ModuleType(path.stem)
+    loaded.__file__ = str(path)
+    loader.exec_module(loaded)
     return loaded
 
 
@@ -67,9 +67,7 @@ def function_rewards(function: RewardFunction, rows: int, *, key: str, **columns
 class FunctionReward:
     """A reward function for TRL that returns what the user's function says, with the task's verdict as the truth.
 
-    `function` is called with all that TRL gives a reward function: `prompts`, `completions`, the data set's columns.
-    `true_rewards` are those of the last call by `source`, the task's own reward; `counters` has `unscored`, how many
-    responses the function has returned None or NaN for, since the start.
+    `true_rewards` are those of the last call by `source`; `counters` has `unscored`: how many it gave None or NaN.
     """
 
     def __init__(self, function: RewardFunction, source: RewardSource) -> None:

@@ -6,7 +6,6 @@ alone was fitted, it reads the mean last-layer state of a reply.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,14 +13,13 @@ from typing import Any
 
 import torch
 from jaxtyping import Float
-from jinja2 import TemplateError
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
 from transformers.models.llama import modeling_llama
 
-from geoalign.errors import ConfigError, InputError, RunFolderError
+from geoalign.errors import ConfigError, InputError
 from geoalign.lab.config.rewards import RewardModelConfig
-from geoalign.lab.rewards.base import dialogues
+from geoalign.lab.rewards.base import ChatRewardModel, Written
 from geoalign.pretrained import from_pretrained, own_code
 
 CODE_SETTING = "reward.model.trust_remote_code"
@@ -30,23 +28,17 @@ _CLASS = "AutoModelForSequenceClassification"
 _MARK = "scores_mean_reply_state"
 
 
-class RewardModelScorer:
-    """Scores responses by a reward model; a context manager that frees the model.
+class RewardModelScorer(ChatRewardModel):
+    """Scores by a model in this process.
 
-    The reward is the model's raw output on prompt and response in the tokenizer's chat template, as in its training:
-    the logit of a classifier with one label; of a model whose output has a `score`, such as ArmoRM's gated sum of its
-    objectives, that. The same call gives the same bits; in another batch a score may differ in its last digits.
-
-    `counters` counts, since the start: responses scored, and those with NaN instead of a score: too_long (more tokens
-    than `max_length` or than the model takes; nothing is ever cut off), empty (no token at all), not_finite (the model
-    gave no number).
+    The reward is the logit of a classifier with one label; of a model whose output has a `score`, such as ArmoRM's
+    gated sum of its objectives, that. The same call gives the same bits; in another batch a score may differ in its
+    last digits.
     """
-
-    __name__ = "reward_model"
-    binary = False
 
     def __init__(self, model: Any, tokenizer: Any, config: RewardModelConfig | None = None) -> None:
         config = config if config is not None else RewardModelConfig()
+        super().__init__(config.batch_size)
         if not has_own_code(model) and model.config.num_labels != 1:
             raise InputError(f"reward model: expected one label, got {model.config.num_labels}")
         if tokenizer.chat_template is None:
@@ -58,10 +50,9 @@ class RewardModelScorer:
         if pad is None:
             raise InputError("reward model: expected a tokenizer with a padding or an end token, got none")
         self._pad = int(pad)
-        self._batch_size = config.batch_size
         if has_own_code(model) and pad == tokenizer.eos_token_id:
             # Such code may look for the first padding token, and an end token ends every turn: pad nothing.
-            self._batch_size = 1
+            self.batch_size = 1
         else:
             text_config.pad_token_id = self._pad
         try:
@@ -70,10 +61,9 @@ class RewardModelScorer:
             raise ConfigError(
                 f"reward.model.device: expected one of this machine, got {config.device!r}: {error}"
             ) from error
-        self._tokenizer = tokenizer
+        self.tokenizer = tokenizer
         limits = [config.max_length, getattr(text_config, "max_position_embeddings", None)]
-        self._longest = min((limit for limit in limits if limit is not None), default=None)
-        self.counters = dict.fromkeys(("scored", "too_long", "empty", "not_finite"), 0)
+        self.longest = min((limit for limit in limits if limit is not None), default=None)
 
     @classmethod
     def load(cls, model_id: str | Path, config: RewardModelConfig | None = None) -> RewardModelScorer:
@@ -81,60 +71,14 @@ class RewardModelScorer:
         config = config if config is not None else RewardModelConfig()
         return cls(*load_ready_model(model_id, config), config)
 
-    def score(
-        self, responses: Sequence[str], answers: Sequence[str], *, prompts: Sequence[Any] | None = None
-    ) -> list[float]:
-        """One reward per response; NaN for one that cannot be scored. `answers` is left unread."""
-        if self._model is None:
-            raise RunFolderError("reward model: expected an open scorer, got one that was closed")
-        read = dialogues(responses, prompts)
-        tokens = [self._encode(dialogue, row) for row, dialogue in enumerate(read)]
-        rewards = [math.nan] * len(tokens)
-        scorable = []
-        for row, ids in enumerate(tokens):
-            if not ids:
-                self.counters["empty"] += 1
-            elif self._longest is not None and len(ids) > self._longest:
-                self.counters["too_long"] += 1
-            else:
-                scorable.append(row)
-        # Neighbours in length share a batch, so that little is padded; ties stay in their order.
-        scorable.sort(key=lambda row: len(tokens[row]))
-        for start in range(0, len(scorable), self._batch_size):
-            batch = scorable[start : start + self._batch_size]
-            for row, value in zip(batch, self._scores([(tokens[row], read[row]) for row in batch]), strict=True):
-                if math.isfinite(value):
-                    rewards[row] = value
-                else:
-                    self.counters["not_finite"] += 1
-        self.counters["scored"] += sum(not math.isnan(reward) for reward in rewards)
-        return rewards
-
     def close(self) -> None:
-        """Frees the model and its memory; it cannot score any more."""
         self._model = None
 
-    def __enter__(self) -> RewardModelScorer:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def _encode(self, dialogue: list[dict[str, Any]], row: int) -> list[int]:
-        try:
-            # The very call by which TRL's RewardTrainer tokenizes its pairs.
-            encoded = self._tokenizer.apply_chat_template(dialogue, tokenize=True, return_dict=True)
-        except (TemplateError, TypeError, KeyError) as error:
-            raise InputError(
-                f"prompts: expected messages that the reward model's chat template takes, got in row {row}: {error}"
-            ) from error
-        return [int(token) for token in encoded["input_ids"]]
-
     @torch.inference_mode()
-    def _scores(self, batch: Sequence[tuple[list[int], list[dict[str, Any]]]]) -> list[float]:
-        tokens = [ids for ids, _ in batch]
+    def scores(self, batch: Sequence[Written]) -> list[float]:
+        tokens = [written.tokens for written in batch]
         if reads_mean(self._model):
-            starts = [reply_start(self._tokenizer, dialogue) for _, dialogue in batch]
+            starts = [reply_start(self.tokenizer, written.messages) for written in batch]
             values = self._model.score(mean_reply_states(self._model, tokens, starts))
         else:
             ids, mask = padded(tokens, self._pad, self._model.device)

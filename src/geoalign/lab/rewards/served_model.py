@@ -13,13 +13,12 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Annotated, Any, TypeVar
 
-from jinja2 import TemplateError
 from pydantic import AliasChoices, BaseModel, Field
 
-from geoalign.errors import ConfigError, InputError, ServiceError
+from geoalign.errors import ConfigError, ServiceError
 from geoalign.lab.config.rewards import RewardModelConfig
 from geoalign.lab.http_client import BadReplyError, HTTPClient, RefusedError, UnreachableError, token_from
-from geoalign.lab.rewards.base import dialogues
+from geoalign.lab.rewards.base import ChatRewardModel, Written
 from geoalign.pretrained import OwnCodeError, from_pretrained
 from geoalign.shown import brief
 
@@ -48,21 +47,16 @@ class _ServedModels(BaseModel):
 _Reply = TypeVar("_Reply", _Results, _ServedModels)
 
 
-class ServedRewardModel:
-    """Scores responses by a server, some at a time; a context manager that closes its connections.
+class ServedRewardModel(ChatRewardModel):
+    """Scores by a server, a batch at a time; dialogues are written out here, so that the server adds nothing to them.
 
-    Dialogues are written out here in the tokenizer's chat template, so that the server adds nothing to them. A server
-    that is away (restarting, overloaded, late) is asked again, with growing pauses, for `patience` seconds; then the
-    rest of the batch stays unscored (NaN), and nothing that has been scored is lost. `counters` counts, since the
-    start: responses scored, and those without a score: too_long, empty, not_finite (as `RewardModelScorer`),
-    unreachable.
+    A server that is away (restarting, overloaded, late) is asked again, with growing pauses, for `patience` seconds;
+    then the rest stays unscored (NaN), and nothing that has been scored is lost.
     """
-
-    __name__ = "reward_model"
-    binary = False
 
     def __init__(self, config: RewardModelConfig) -> None:
         assert config.url is not None
+        super().__init__(config.batch_size, "unreachable")
         self._config = config
         self._client = HTTPClient(
             config.url,
@@ -75,14 +69,11 @@ class ServedRewardModel:
         self._thread = ExitStack()
         self._portal: Any = None
         self._model = ""  # the served one's name; "" before the first answer
-        self._longest: int | None = None
-        self._tokenizer: Any = None
-        self.counters = dict.fromkeys(("scored", "too_long", "empty", "not_finite", "unreachable"), 0)
 
     def check(self) -> None:
         """Raises ConfigError unless the server is there and speaks as set; asks it once."""
         try:
-            self._connect(once=True)
+            self.open(once=True)
         except UnreachableError as error:
             raise ConfigError(
                 f"reward.model.url: expected a server at {self._config.url}, got none: {error.args[0]}"
@@ -90,80 +81,25 @@ class ServedRewardModel:
         except ServiceError as error:
             raise ConfigError(f"reward.model.url: {error}") from error
 
-    def score(
-        self, responses: Sequence[str], answers: Sequence[str], *, prompts: Sequence[Any] | None = None
-    ) -> list[float]:
-        """One reward per response; NaN for one that cannot be scored. `answers` is left unread."""
-        rows = dialogues(responses, prompts)
-        rewards: list[float] = []
-        size = self._config.batch_size
-        try:
-            self._connect()
-            for start in range(0, len(rows), size):
-                rewards += self._ask(rows[start : start + size])
-        except UnreachableError:
-            self.counters["unreachable"] += len(rows) - len(rewards)
-        rewards += [math.nan] * (len(rows) - len(rewards))
-        self.counters["scored"] += sum(not math.isnan(reward) for reward in rewards)
-        return rewards
-
     def close(self) -> None:
-        """Closes the connections."""
         if self._portal is not None:
             self._portal.call(self._client.aclose)
             self._portal = None
         self._thread.close()
 
-    def __enter__(self) -> ServedRewardModel:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def _connect(self, *, once: bool = False) -> None:
-        """Reads the served model's name and longest input, and loads the tokenizer."""
+    def open(self, *, once: bool = False) -> None:
         if self._model:
             return
         model = self._reply(_ServedModels, "GET", "/v1/models", once=once).data[0]
         limits = [self._config.max_length, model.max_model_len]
-        self._longest = min((limit for limit in limits if limit is not None), default=None)
-        self._tokenizer = _tokenizer(self._config.tokenizer or model.id, self._config.trust_remote_code)
+        self.longest = min((limit for limit in limits if limit is not None), default=None)
+        self.tokenizer = _tokenizer(self._config.tokenizer or model.id, self._config.trust_remote_code)
         self._model = model.id
 
-    def _ask(self, rows: Sequence[list[dict[str, Any]]]) -> list[float]:
-        """One request; leaves out what the model cannot take: vLLM would refuse all of it for that."""
-        rewards = [math.nan] * len(rows)
-        texts: dict[int, str] = {}
-        left_out = {"empty": 0, "too_long": 0}
-        for index, row in enumerate(rows):
-            text = self._written(row)
-            tokens = len(self._tokenizer(text, add_special_tokens=False)["input_ids"])
-            if tokens == 0:
-                left_out["empty"] += 1
-            elif self._longest is not None and tokens > self._longest:
-                left_out["too_long"] += 1
-            else:
-                texts[index] = text
-        if texts:
-            for index, reward in zip(texts, self._scores(list(texts.values())), strict=True):
-                rewards[index] = reward
-        # Counted only now: where the server stays away, the whole request counts as unreachable.
-        for name, number in left_out.items():
-            self.counters[name] += number
-        self.counters["not_finite"] += sum(math.isnan(rewards[index]) for index in texts)
-        return rewards
-
-    def _written(self, row: list[dict[str, Any]]) -> str:
-        try:
-            return str(self._tokenizer.apply_chat_template(row, tokenize=False))
-        except (TemplateError, TypeError, KeyError) as error:
-            raise InputError(
-                f"prompts: expected messages that the reward model's chat template takes, got: {error}"
-            ) from error
-
-    def _scores(self, texts: list[str]) -> list[float]:
+    def scores(self, batch: Sequence[Written]) -> list[float]:
         pooling = self._config.api == "vllm_pooling"
         path = "/pooling" if pooling else "/classify"
+        texts = [written.text for written in batch]
         # The template has written the special tokens; the raw output is wanted, not its sigmoid or softmax.
         body = {"model": self._model, "input": texts, "add_special_tokens": False, "use_activation": False}
         reply = self._reply(_Results, "POST", path, {**body, "task": "classify"} if pooling else body)

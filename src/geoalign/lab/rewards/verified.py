@@ -10,7 +10,6 @@ from geoalign.boxed import boxed_answer
 from geoalign.errors import InputError
 from geoalign.lab.config.rewards import ScoringConfig
 from geoalign.lab.rewards.answers import quick_verdict, tidy, with_powers
-from geoalign.lab.rewards.base import response_text
 from geoalign.lab.rewards.workers import AnswerWorkers
 
 _MAX_DEPTH = 20
@@ -21,13 +20,9 @@ _REMEMBERED = 65536
 class VerifiedReward:
     """Scores responses against gold answers; a context manager that ends its processes.
 
-    Of a response only the last complete `\\boxed{...}` counts, or the list of boxes that it ends (`boxed_answer`).
-    Equal strings and integers are decided here; whatever else, by math-verify in processes of their own
-    (`AnswerWorkers`). Definite verdicts are remembered.
-
-    `counters` counts, since the start: responses scored, correct, without an answer (no_answer: no box, or an empty
-    one), refused (longer than 1,000 characters, or brackets nested deeper than 20: wrong unread), timeouts, errors
-    (math-verify failed); and the comparisons that took a process (compared).
+    Equal strings and integers are decided here; whatever else, by math-verify in processes of their own. `counters`
+    counts, since the start: responses scored, correct, without an answer (no_answer), refused (too long or too deep:
+    wrong unread), timeouts, errors (math-verify failed), and the comparisons that took a process (compared).
     """
 
     __name__ = "verified_answer"
@@ -45,7 +40,9 @@ class VerifiedReward:
         self, responses: Sequence[str], answers: Sequence[str], *, prompts: Sequence[Any] | None = None
     ) -> list[float]:
         """1.0 or 0.0 for each response, against the gold answer of its row; `prompts` is ignored."""
-        _check(responses, answers)
+        for row, answer in enumerate(answers):
+            if not answer.strip():
+                raise InputError(f"answers: expected a gold answer, got {answer!r} in row {row}")
         golds, given = ([boxed_answer(text) for text in texts] for texts in (answers, responses))
         pairs = [
             (with_powers(tidy(inner or gold)), with_powers(tidy(answer or "")))
@@ -63,12 +60,6 @@ class VerifiedReward:
         self.counters["scored"] += len(outcomes)
         self.counters["compared"] += len(compared)
         return [float(outcome == "correct") for outcome in outcomes]
-
-    def __call__(
-        self, prompts: Sequence[Any], completions: Sequence[Any], *, answer: Sequence[str], **_: Any
-    ) -> list[float]:
-        """The same as a reward function of TRL, with the data set's column `answer`."""
-        return self.score([response_text(completion) for completion in completions], answer)
 
     def close(self) -> None:
         """Ends the processes; scoring again starts new ones."""
@@ -89,16 +80,6 @@ class VerifiedReward:
             return "correct" if equal else "wrong"
         too_long = max(len(answer), len(gold)) > MOST_CHARACTERS
         return "refused" if too_long or max(nesting_depth(answer), nesting_depth(gold)) > _MAX_DEPTH else None
-
-
-def _check(responses: Sequence[str], answers: Sequence[str]) -> None:
-    if len(responses) != len(answers):
-        raise InputError(f"answers: expected {len(responses)} as responses, got {len(answers)}")
-    for row, (response, answer) in enumerate(zip(responses, answers, strict=True)):
-        if not isinstance(response, str):
-            raise InputError(f"responses: expected str, got {type(response).__name__} in row {row}")
-        if not isinstance(answer, str) or not answer.strip():
-            raise InputError(f"answers: expected a gold answer, got {answer!r} in row {row}")
 
 
 def nesting_depth(text: str) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -23,7 +24,6 @@ from geoalign.lab.rewards.answers import without_name
 
 # Importing sympy takes a second, on a machine at its limit many.
 _START_SECONDS = 120.0
-_START_ATTEMPTS = 3
 # A worker that nobody can kill any more ends itself so long after the limit.
 _GUARD_SECONDS = 10.0
 # An answer such as 9^{9^{9^9}} asks for more memory than there is; then a MemoryError is better than a dead machine.
@@ -45,16 +45,8 @@ class AnswerWorkers:
         self._lock = threading.Lock()
         self._finalizer = weakref.finalize(self, _end_all, self._workers, os.getpid())
 
-    @property
-    def started(self) -> int:
-        """How many processes have been started."""
-        return sum(worker.started for worker in self._workers)
-
     def compare(self, pairs: Sequence[tuple[str, str]]) -> list[str]:
-        """For each (gold, answer) whether they are equal as mathematics, in order.
-
-        "correct", "wrong", "timeouts" (not within the limit) or "errors" (math-verify failed).
-        """
+        """ "correct", "wrong", "timeouts" or "errors" (math-verify failed) for each (gold, answer), in order."""
         if not pairs:
             return []
         idle: SimpleQueue[_Worker] = SimpleQueue()
@@ -90,7 +82,6 @@ class _Worker:
         self._timeout = timeout
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: Connection | None = None
-        self.started = 0
 
     def compare(self, pair: tuple[str, str]) -> str:
         """Within the time limit, the start of a process not counted."""
@@ -125,14 +116,11 @@ class _Worker:
     def _running(self) -> Connection:
         if self._connection is not None:
             return self._connection
-        said = ""
-        for _ in range(_START_ATTEMPTS):
-            connection = self._start()
-            said = self._reply(_START_SECONDS)
-            if said == "ready":
-                return connection
+        connection = self._start()
+        if (said := self._reply(_START_SECONDS)) != "ready":
             self.end()
-        raise GeoAlignError(f"verified answers: expected a process that runs math-verify, got {said or 'none'}")
+            raise GeoAlignError(f"verified answers: expected a process that runs math-verify, got {said or 'none'}")
+        return connection
 
     def _start(self) -> Connection:
         self._connection, theirs = Pipe()
@@ -147,7 +135,6 @@ class _Worker:
                 stderr=subprocess.DEVNULL,
                 env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
             )
-        self.started += 1
         return self._connection
 
 
@@ -164,7 +151,9 @@ def main(descriptor: int, timeout: float) -> None:
     # An interrupt at the keyboard is the parent's affair, which ends this process by ending its connection.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    _limit_memory()
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    wanted = _MEMORY_BYTES if hard == resource.RLIM_INFINITY else min(_MEMORY_BYTES, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (wanted, hard))
     try:
         equal = _comparison()
         # The first comparison loads grammars and much of sympy; no answer's time limit should pay for that.
@@ -212,11 +201,3 @@ def _comparison() -> Callable[[str, str], bool]:
             raise
 
     return equal
-
-
-def _limit_memory() -> None:
-    import resource
-
-    _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    wanted = _MEMORY_BYTES if hard == resource.RLIM_INFINITY else min(_MEMORY_BYTES, hard)
-    resource.setrlimit(resource.RLIMIT_AS, (wanted, hard))

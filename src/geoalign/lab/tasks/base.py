@@ -1,12 +1,13 @@
-"""What a task gives to training and evaluation: problems with gold answers, and demonstrations for the warm start."""
+"""What a task gives to training and evaluation: problems, demonstrations, preference pairs, and their chat messages."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from geoalign.errors import ConfigError
+# A chat: {"role": ..., "content": ...} each.
+Messages = tuple[dict[str, str], ...]
 
 
 @dataclass(frozen=True)
@@ -14,7 +15,7 @@ class Problem:
     """A prompt, as chat messages ({"role": ..., "content": ...}), with its gold answer. `id` is unique in its set."""
 
     id: str
-    prompt: tuple[dict[str, str], ...]
+    prompt: Messages
     answer: str
 
 
@@ -22,7 +23,7 @@ class Problem:
 class Demonstration:
     """A prompt, as chat messages, with a response to imitate."""
 
-    prompt: tuple[dict[str, str], ...]
+    prompt: Messages
     completion: str
 
 
@@ -30,58 +31,69 @@ class Demonstration:
 class PreferencePair:
     """A prompt, as chat messages, with the response that was preferred and the one that was not."""
 
-    prompt: tuple[dict[str, str], ...]
+    prompt: Messages
     chosen: str
     rejected: str
 
 
-class Task(ABC):
-    """Problems in a fixed order; the same settings and seed give the same problems."""
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """Problems in a fixed order; the same settings and seed give the same problems.
+
+    Attributes:
+        evaluation_problems: the problems kept aside, by the name of their set.
+        demonstrations: what the warm start imitates; without any there is no warm start.
+        preference_pairs: what a reward model learns from; none where the reward needs no model.
+        gold_pairs: what a second reward model learns from, whose score is the gold utility; no pair of the first.
+        held_out_share: of the pairs of either model, those on which it is tested only.
+        alphabet: every character of prompts and demonstrations; None where a byte-level tokenizer is needed.
+        words: texts that are one token each beside the characters of the alphabet; the longest that fits counts.
+        notes: what the person who runs it should see, such as how many rows of a file were left out, and why.
+        takes_shortcut: whether a response takes the task's recognisable shortcut; None where there is none.
+        final_answer: what a response answers, so that equal answers are equal texts; None where nothing has answers.
+        gold_utility: what a response is truly worth, apart from the reward; None where that is unknown.
+    """
 
     name: str
-    # Of the pairs of a reward model, those on which it is tested only.
+    train_problems: Sequence[Problem]
+    evaluation_problems: Mapping[str, Sequence[Problem]]
+    demonstrations: Sequence[Demonstration] = ()
+    preference_pairs: Sequence[PreferencePair] = ()
+    gold_pairs: Sequence[PreferencePair] = ()
     held_out_share: float = 0.1
+    alphabet: str | None = None
+    words: Sequence[str] = ()
+    notes: Sequence[str] = ()
+    takes_shortcut: Callable[[str], bool] | None = None
+    final_answer: Callable[[str], str | None] | None = None
+    gold_utility: Callable[[Problem, str], float] | None = None
 
-    @abstractmethod
-    def train_problems(self) -> Sequence[Problem]:
-        """The problems for RL, in their order."""
 
-    @abstractmethod
-    def evaluation_problems(self) -> Mapping[str, Sequence[Problem]]:
-        """The problems kept aside, by the name of their set; empty where there are none."""
+def read_messages(value: object) -> Messages | None:
+    """The messages of a prompt; None where it is none. A plain text is one message of the user.
 
-    def demonstrations(self) -> Sequence[Demonstration]:
-        """What the warm start imitates; empty where the task has none (then there is no warm start)."""
-        return ()
-
-    def preference_pairs(self) -> Sequence[PreferencePair]:
-        """What a reward model learns from; empty where the reward needs no model."""
-        return ()
-
-    def gold_pairs(self) -> Sequence[PreferencePair]:
-        """What a second reward model learns from, whose score is the gold utility; no pair of `preference_pairs`."""
-        return ()
-
-    def alphabet(self) -> str | None:
-        """Every character that prompts and demonstrations use; None where a byte-level tokenizer is needed."""
+    A list ends with the user's message, and every message has a known role and a text that is not blank.
+    """
+    given = [{"role": "user", "content": value}] if isinstance(value, str) else value
+    if not isinstance(given, list) or not given:
         return None
+    messages = []
+    for message in given:
+        role, content = (message.get("role"), message.get("content")) if isinstance(message, Mapping) else (None, None)
+        if role not in ("system", "user", "assistant") or not isinstance(content, str) or not content.strip():
+            return None
+        messages.append({"role": str(role), "content": content})
+    return tuple(messages) if messages[-1]["role"] == "user" else None
 
-    def words(self) -> Sequence[str]:
-        """Texts that are one token each beside the characters of the alphabet; the longest that fits counts."""
-        return ()
 
-    def notes(self) -> Sequence[str]:
-        """Lines that the person who runs it should see, such as how many rows of a file were left out, and why."""
-        return ()
+def rendered(prompt: Sequence[Mapping[str, str]], tokenizer: Any, options: Mapping[str, Any] | None = None) -> str:
+    """The text of a prompt in the chat template with its `options`, up to where the response begins."""
+    messages = [dict(message) for message in prompt]
+    text: str = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True, **(options or {}))
+    return text
 
-    def takes_shortcut(self, response: str) -> bool:
-        """Whether a response takes the task's recognisable shortcut, whatever its answer (`reward.shortcut`)."""
-        raise ConfigError(f"reward.shortcut: expected a task with a recognisable shortcut, got {self.name}")
 
-    def final_answer(self, response: str) -> str | None:
-        """What a response answers, in one form, so that equal answers are equal texts; None where it gives none."""
-        raise ConfigError(f"answers: expected a task whose responses have final answers, got {self.name}")
-
-    def gold_utility(self, problem: Problem, response: str) -> float | None:
-        """What a response is truly worth, where the task knows it apart from the reward; None where it does not."""
-        return None
+def token_ids(texts: Sequence[str], tokenizer: Any) -> list[list[int]]:
+    """The tokens of rendered prompts; the template has written every special token itself."""
+    ids: list[list[int]] = tokenizer(list(texts), add_special_tokens=False)["input_ids"]
+    return ids

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 
 from geoalign.lab.config.tasks import Decontaminate
-from geoalign.lab.tasks.base import Problem
-from geoalign.lab.tasks.chat import Messages
+from geoalign.lab.tasks.base import Messages, Problem
 
 # Everything that is neither letter nor digit, of any script.
 _OTHER = re.compile(r"[\W_]+")
 
 
 def fingerprint(prompt: Messages) -> str:
-    """The first 150 letters and digits of a prompt in lower case, without its system message.
-
-    What remains the same under another layout or ending; different problems may share it where they begin alike.
-    """
+    """The first 150 letters and digits in lower case, without a system message: the same under another layout."""
     text = "".join(message["content"] for message in prompt if message["role"] != "system")
     return _OTHER.sub("", text.lower())[:150]
 
@@ -38,7 +34,7 @@ def decontaminate(
     keys: Sequence[Hashable],
     answers: Sequence[str],
     prompts: Sequence[Messages],
-    evaluated: Callable[[], Iterable[Problem]],
+    evaluated: Iterable[Problem],
 ) -> tuple[list[int], list[str]]:
     """The rows to train on, in order, and a line on duplicates: of equal keys, in conflict where their answers differ.
 
@@ -61,7 +57,7 @@ def decontaminate(
         )
         return everything, [line] if several else []
     left = [row for row in everything if row not in conflicting and row not in later]
-    tested = fingerprints(problem.prompt for problem in evaluated())
+    tested = fingerprints(problem.prompt for problem in evaluated)
     kept = [row for row in left if fingerprint(prompts[row]) not in tested]
     line = (
         f"{source}: {len(keys) - len(kept)} of {len(keys)} rows dropped: {len(later - conflicting)} stand before, "

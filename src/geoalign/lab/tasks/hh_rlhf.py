@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from functools import partial
 from hashlib import sha256
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 from geoalign.errors import InputError
 from geoalign.lab.config.tasks import HHRLHFConfig
-from geoalign.lab.tasks.base import Demonstration, PreferencePair, Problem, Task
-from geoalign.lab.tasks.chat import Messages, read_messages
+from geoalign.lab.tasks.base import Demonstration, Messages, PreferencePair, Problem, Task, read_messages
 from geoalign.lab.tasks.decontaminate import decontaminate, exact, fingerprint, fingerprints, overlap_notes
-from geoalign.lab.tasks.rows import rows_of
-from geoalign.shown import listed
+from geoalign.lab.tasks.rows import LeftOutError, read_sources
 
 # Appendix, "Experimental Tasks and Datasets"; the split itself is not published.
 _PAPER_SIZES = "the paper's split: 144,716 for SFT, 17,226 for RL"
@@ -27,9 +23,8 @@ _ROLES = {"Human": "user", "Assistant": "assistant"}
 
 
 def read_dialogue(text: object) -> Messages | None:
-    """The turns of a text that begins `\\n\\nHuman:`, as chat messages without outer spaces; None where it does not.
-
-    The last turn has to be the assistant's; an earlier turn without text is None too.
+    """The turns of a text that begins `\\n\\nHuman:` and ends with the assistant's, as chat messages without outer
+    spaces; None where it does not, or an earlier turn has no text.
     """
     before, *parts = _TURN.split(text) if isinstance(text, str) else ("",)
     turns = tuple(
@@ -41,8 +36,8 @@ def read_dialogue(text: object) -> Messages | None:
     return turns if all(turn["content"] for turn in turns[:-1]) else None
 
 
-def read_pair(row: Mapping[str, Any]) -> tuple[PreferencePair | None, str]:
-    """The pair of a row, and "" or why it is none.
+def read_pair(row: Mapping[str, Any]) -> PreferencePair:
+    """The pair of a row; LeftOutError for one that is none.
 
     "malformed": `chosen` or `rejected` is absent or no dialogue (`read_dialogue`); "identical": both say the same;
     "empty": a final reply without text; "different history": they part before the last turn; "repeated turn": one
@@ -50,21 +45,20 @@ def read_pair(row: Mapping[str, Any]) -> tuple[PreferencePair | None, str]:
     """
     one, two = (read_dialogue(row.get(name)) for name in ("chosen", "rejected"))
     if one is None or two is None:
-        return None, "malformed"
+        raise LeftOutError("malformed")
     (*history, chosen), (*other, rejected) = one, two
     if one == two:
-        return None, "identical"
+        raise LeftOutError("identical")
     if not chosen["content"] or not rejected["content"]:
-        return None, "empty"
+        raise LeftOutError("empty")
     if history != other:
-        return None, "different history"
-    if _repeats_a_turn(one):
-        return None, "repeated turn"
-    return PreferencePair(tuple(history), chosen["content"], rejected["content"]), ""
+        raise LeftOutError("different history")
+    _check_turns(one)
+    return PreferencePair(tuple(history), chosen["content"], rejected["content"])
 
 
-def read_prompt(row: Mapping[str, Any]) -> tuple[Messages | None, str]:
-    """The prompt of a row (`prompt`: chat messages, or a text that begins `\\n\\nHuman:`), and "" or why it is none.
+def read_prompt(row: Mapping[str, Any]) -> Messages:
+    """The prompt of a row (`prompt`: chat messages, or a text that begins `\\n\\nHuman:`); LeftOutError without one.
 
     "malformed": no such prompt, or one that begins with the assistant; "repeated turn": one speaker twice in a row. A
     text in the format of HH-RLHF ends `\\n\\nAssistant:`; any other text is one turn of the user.
@@ -76,13 +70,15 @@ def read_prompt(row: Mapping[str, Any]) -> tuple[Messages | None, str]:
     else:
         prompt = read_messages(value)
     turns = prompt[1:] if prompt and prompt[0]["role"] == "system" else prompt
-    if not turns or turns[0]["role"] != "user" or any(turn["role"] == "system" for turn in turns):
-        return None, "malformed"
-    return (None, "repeated turn") if _repeats_a_turn(turns) else (prompt, "")
+    if not prompt or not turns or turns[0]["role"] != "user" or any(turn["role"] == "system" for turn in turns):
+        raise LeftOutError("malformed")
+    _check_turns(turns)
+    return prompt
 
 
-def _repeats_a_turn(turns: Messages) -> bool:
-    return any(turn["role"] == following["role"] for turn, following in pairwise(turns))
+def _check_turns(turns: Messages) -> None:
+    if any(turn["role"] == following["role"] for turn, following in pairwise(turns)):
+        raise LeftOutError("repeated turn")
 
 
 # A usable row: its prompt with what is known of an answer, and the pair where it is one.
@@ -92,47 +88,24 @@ Item = tuple[Problem, PreferencePair | None]
 def read_files(
     sources: str | Sequence[str], *, prompts: bool, max_characters: int | None = None, limit: int | None = None
 ) -> tuple[list[Item], list[str]]:
-    """The usable rows of local files or hub ids, at most `limit` of each, and a line on what was left out of each.
-
-    `prompts`: rows that are prompts alone are taken beside pairs. Rows are named by their number in the source, and, of
-    several sources, by the source's number.
+    """The usable rows of local files or hub ids, pairs or (`prompts`) prompts alone, and a line on what was left out of
+    each.
     """
-    given = (sources,) if isinstance(sources, str) else tuple(sources)
-    items: list[Item] = []
-    notes = []
-    for number, source in enumerate(given, start=1):
-        skipped: Counter[str] = Counter()
-        row: dict[str, Any] = {}
-        start, count = len(items), 0
-        for where, row in rows_of(source):
-            if len(items) - start == limit:
-                break
-            count += 1
-            item, reason = _item(where if len(given) == 1 else f"file {number}, {where}", row, prompts=prompts)
-            if item is not None and max_characters is not None and _length(item) > max_characters:
-                item, reason = None, "too long"
-            if item is None:
-                skipped[reason] += 1
-            else:
-                items.append(item)
-        if len(items) == start:
-            wanted = "a usable pair of dialogues" + (" or prompt" if prompts else "")
-            columns = f" with the columns {listed(row)}" if row else ""
-            raise InputError(f"{source}: expected at least one row that is {wanted}, got none in {count} rows{columns}")
-        if skipped:
-            parts = ", ".join(f"{number} {reason}" for reason, number in sorted(skipped.items()))
-            notes.append(f"{source}: {skipped.total()} of {count} rows left out: {parts}")
-    return items, notes
 
+    def read(where: str, row: Mapping[str, Any]) -> Item:
+        item: Item
+        if prompts and "prompt" in row and "chosen" not in row and "rejected" not in row:
+            answer = row.get("answer")
+            item = Problem(where, read_prompt(row), answer if isinstance(answer, str) else ""), None
+        else:
+            pair = read_pair(row)
+            item = Problem(where, pair.prompt, pair.chosen), pair
+        if max_characters is not None and _length(item) > max_characters:
+            raise LeftOutError("too long")
+        return item
 
-def _item(where: str, row: Mapping[str, Any], *, prompts: bool) -> tuple[Item | None, str]:
-    if prompts and "prompt" in row and "chosen" not in row and "rejected" not in row:
-        prompt, reason = read_prompt(row)
-        answer = row.get("answer")
-        known = answer if isinstance(answer, str) else ""
-        return (None, reason) if prompt is None else ((Problem(where, prompt, known), None), "")
-    pair, reason = read_pair(row)
-    return (None, reason) if pair is None else ((Problem(where, pair.prompt, pair.chosen), pair), "")
+    wanted = "usable pair of dialogues" + (" or prompt" if prompts else "")
+    return read_sources(sources, lambda source, head: read, wanted=wanted, limit=limit)
 
 
 def _length(item: Item) -> int:
@@ -149,104 +122,63 @@ def different_prompts(items: Sequence[Item]) -> list[Problem]:
     return list(problems.values())
 
 
-class HHRLHFTask(Task):
-    """Preference pairs in the format of HH-RLHF, read from their sources in order.
+def hh_rlhf_task(config: HHRLHFConfig) -> Task:
+    """The chosen replies of `train` are demonstrations, the pairs are for the reward model, the different prompts for
+    RL.
 
-    The chosen replies of `train` are the demonstrations, the pairs are for the reward model, and the different prompts,
-    each once in the order of its first appearance, are for RL. Rows that are no usable pair or prompt are skipped and
-    counted, see `read_pair` and `read_prompt`; `notes()` says how many, and what `decontaminate` found or dropped. With
-    `gold_share`, pairs whose dialogues begin alike go to one of the two reward models together, whatever else the files
-    hold. Shortcut and final answers are unknown, gold utility is the gold model's score.
+    Shortcut and final answers are unknown, gold utility is the gold model's score (`gold_share`).
     """
+    read = partial(read_files, max_characters=config.max_characters, limit=config.limit)
+    evaluation: dict[str, list[Problem]] = {}
+    notes: list[str] = []
+    for name, sources in config.evaluation.items():
+        items, lines = read(sources, prompts=True)
+        evaluation[name] = different_prompts(items)
+        notes += lines
 
-    name = "hh_rlhf"
-
-    def __init__(self, config: HHRLHFConfig) -> None:
-        self._config = config
-        self.held_out_share = config.held_out
-
-    def train_problems(self) -> Sequence[Problem]:
-        return self._training.prompts
-
-    def evaluation_problems(self) -> Mapping[str, Sequence[Problem]]:
-        return {name: problems for name, (problems, _) in self._evaluation.items()}
-
-    def demonstrations(self) -> Sequence[Demonstration]:
-        return [Demonstration(pair.prompt, pair.chosen) for pair in self._training.sft]
-
-    def preference_pairs(self) -> Sequence[PreferencePair]:
-        return self._training.pairs
-
-    def gold_pairs(self) -> Sequence[PreferencePair]:
-        return self._training.gold_pairs
-
-    def notes(self) -> Sequence[str]:
-        training = self._training
-        lines = [*training.notes, *(note for _, notes in self._evaluation.values() for note in notes)]
-        if self._config.decontaminate == "report":
-            pairs = (*training.sft, *training.pairs, *training.gold_pairs)
-            prompts = [pair.prompt for pair in pairs] + [problem.prompt for problem in training.prompts]
-            lines += overlap_notes(self.evaluation_problems(), fingerprints(prompts))
-        gold = f"{len(training.gold_pairs)} for a gold model, " if training.gold_pairs else ""
-        lines.append(
-            f"{len(training.sft)} replies for SFT, {len(training.pairs)} pairs for a reward model, {gold}"
-            f"{len(training.prompts)} prompts for RL ({_PAPER_SIZES})"
-        )
-        return lines
-
-    @cached_property
-    def _evaluation(self) -> dict[str, tuple[list[Problem], list[str]]]:
-        read = {name: self._read(sources, prompts=True) for name, sources in self._config.evaluation.items()}
-        return {name: (different_prompts(items), notes) for name, (items, notes) in read.items()}
-
-    def _read(self, sources: str | Sequence[str], *, prompts: bool) -> tuple[list[Item], list[str]]:
-        config = self._config
-        return read_files(sources, prompts=prompts, max_characters=config.max_characters, limit=config.limit)
-
-    @cached_property
-    def _training(self) -> _Training:
-        config = self._config
-        items, notes = self._cleaned("train", config.train, prompts=False)
-        if config.rl is not None:
-            asked, more = self._cleaned("rl", config.rl, prompts=True)
-            prompts = different_prompts(asked)
-            notes += more
-        elif config.rl_prompts is not None:
-            items, prompts = _parted(items, config.rl_prompts)
-        else:
-            prompts = different_prompts(items)
-        pairs = sft = _pairs(items)
-        if config.pairs is not None:
-            given, more = self._cleaned("pairs", config.pairs, prompts=False)
-            pairs, notes = _pairs(given), notes + more
-        return _Training(sft, *_shared_out(pairs, config.gold_share), prompts, notes)
-
-    def _cleaned(self, what: str, sources: str | Sequence[str], *, prompts: bool) -> tuple[list[Item], list[str]]:
-        """The rows to use of one part of training, and what there is to say on it."""
-        items, notes = self._read(sources, prompts=prompts)
+    def cleaned(what: str, sources: str | Sequence[str], *, prompts: bool = False) -> list[Item]:
+        items, lines = read(sources, prompts=prompts)
         rows, more = decontaminate(
-            self._config.decontaminate,
+            config.decontaminate,
             what,
             # A pair the other way round is in conflict; prompts alone may stand twice, each is used once anyway.
             [number if pair is None else _pair_key(pair) for number, (_, pair) in enumerate(items)],
             ["" if pair is None else pair.chosen for _, pair in items],
             [problem.prompt for problem, _ in items],
-            lambda: [problem for problems in self.evaluation_problems().values() for problem in problems],
+            chain.from_iterable(evaluation.values()),
         )
         if not rows:
             raise InputError(f"{what}: expected rows to be left by decontaminate: drop, got none")
-        return [items[row] for row in rows], notes + more
+        notes.extend((*lines, *more))
+        return [items[row] for row in rows]
 
-
-@dataclass(frozen=True)
-class _Training:
-    """The parts of training, and notes on them."""
-
-    sft: list[PreferencePair]
-    pairs: list[PreferencePair]
-    gold_pairs: list[PreferencePair]
-    prompts: list[Problem]
-    notes: list[str]
+    items = cleaned("train", config.train)
+    if config.rl_prompts is not None:
+        items, prompts = _parted(items, config.rl_prompts)
+    else:
+        prompts = different_prompts(items if config.rl is None else cleaned("rl", config.rl, prompts=True))
+    sft = _pairs(items)
+    pairs, gold = _shared_out(
+        sft if config.pairs is None else _pairs(cleaned("pairs", config.pairs)), config.gold_share
+    )
+    if config.decontaminate == "report":
+        trained_on = [pair.prompt for pair in (*sft, *pairs, *gold)] + [problem.prompt for problem in prompts]
+        notes += overlap_notes(evaluation, fingerprints(trained_on))
+    of_gold = f"{len(gold)} for a gold model, " if gold else ""
+    notes.append(
+        f"{len(sft)} replies for SFT, {len(pairs)} pairs for a reward model, {of_gold}{len(prompts)} prompts for RL "
+        f"({_PAPER_SIZES})"
+    )
+    return Task(
+        name="hh_rlhf",
+        train_problems=prompts,
+        evaluation_problems=evaluation,
+        demonstrations=[Demonstration(pair.prompt, pair.chosen) for pair in sft],
+        preference_pairs=pairs,
+        gold_pairs=gold,
+        held_out_share=config.held_out,
+        notes=notes,
+    )
 
 
 def _parted(items: list[Item], count: int) -> tuple[list[Item], list[Problem]]:
@@ -261,9 +193,8 @@ def _parted(items: list[Item], count: int) -> tuple[list[Item], list[Problem]]:
 
 
 def _shared_out(pairs: list[PreferencePair], share: float | None) -> tuple[list[PreferencePair], list[PreferencePair]]:
-    """The pairs of the reward model and those of the gold model; dialogues that begin alike stay together.
-
-    A pair's side follows from its first turn alone, so it is the same whatever other rows there are.
+    """The pairs of the reward and of the gold model; a pair's side follows from its first turn alone, whatever the
+    others.
     """
     if share is None:
         return pairs, []

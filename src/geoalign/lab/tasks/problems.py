@@ -1,29 +1,25 @@
-"""Problems with gold answers from a file or the hub.
+"""The task `math`: problems with gold answers from the user's own files or the hub.
 
-The layout is recognised by the columns; what was skipped or repeated is counted.
+The layout is recognised by the columns; what was left out is counted.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import chain, islice
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from geoalign.boxed import boxed_answer
 from geoalign.errors import InputError
-from geoalign.lab.config.benchmarks import Benchmark, benchmark_named
-from geoalign.lab.config.tasks import MathConfig
-from geoalign.lab.tasks.base import Problem
-from geoalign.lab.tasks.chat import Messages, read_messages
-from geoalign.lab.tasks.decontaminate import exact
-from geoalign.lab.tasks.rows import field_of, rows_of
-
-# So many rows are looked at to recognise a layout.
-_HEAD = 100
+from geoalign.lab.config.benchmarks import BENCHMARKS, Benchmark, benchmark_named
+from geoalign.lab.config.tasks import MathConfig, MathSetConfig
+from geoalign.lab.rewards.answers import final_answer, one_form
+from geoalign.lab.tasks.base import Demonstration, Messages, Problem, Task, read_messages
+from geoalign.lab.tasks.decontaminate import decontaminate, exact, fingerprints, overlap_notes
+from geoalign.lab.tasks.rows import LeftOutError, Read, field_of, read_sources
 
 _DAPO = (
     "Solve the following math problem step by step. The last line of your response should be of the form Answer: "
@@ -111,12 +107,9 @@ def recognise(source: str, rows: Sequence[Mapping[str, Any]]) -> Layout:
     )
 
 
-def _layout(source: str, head: Sequence[Mapping[str, Any]], how: MathConfig, *, inherited: bool) -> Layout:
-    """The fields to read, from the first rows of a file; those that are `inherited` count where it has them."""
+def _layout(source: str, head: Sequence[Mapping[str, Any]], how: MathConfig) -> Layout:
+    """The fields to read, from the first rows of a file."""
     prompt, answer, pattern = how.prompt_field, how.answer_field, how.answer_pattern
-    wanted = [name for name in (prompt, answer) if name is not None]
-    if inherited and not any(all(field_of(row, name) is not None for name in wanted) for row in head):
-        prompt = answer = pattern = None
     if prompt is not None and answer is not None:
         return Layout("", prompt, answer, pattern=pattern, bare=False)
     found = recognise(source, head)
@@ -129,113 +122,68 @@ def _layout(source: str, head: Sequence[Mapping[str, Any]], how: MathConfig, *, 
 class ProblemSet:
     """Problems in their order, the demonstration of each or None, and lines for the person who runs it."""
 
-    problems: list[Problem] = field(default_factory=list)
-    demonstrations: list[str | None] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    problems: list[Problem]
+    demonstrations: list[str | None]
+    notes: list[str]
 
 
-def load_problems(
-    sources: str | Sequence[str], how: MathConfig, *, inherited: bool = False, only: Collection[str] | None = None
-) -> ProblemSet:
+def load_problems(sources: str | Sequence[str], how: MathConfig, *, only: Collection[str] | None = None) -> ProblemSet:
     """The problems of local files or data sets on the hub as one set, read by the fields of `how` or by their layout.
 
     Where the layout is recognised, a prompt is the bare problem behind `system_prompt`; where `prompt_field` is given,
-    it is the content of that field, and a system message of its own stays. Problems are named by their rows; of several
-    sources, names begin with the source's number. `inherited`: the fields are those of another file, and count only
-    where this file has them. `only`: of a file with several sets, those of these names (in lower case); and each
-    problem once (DAPO's AIME 2024 has each 32 times).
+    it is the content of that field, and a system message of its own stays. `only`: of a file with several sets, those
+    of these names (in lower case); and each problem once (DAPO's AIME 2024 has each 32 times).
     """
-    given = (sources,) if isinstance(sources, str) else tuple(sources)
-    whole = ProblemSet()
-    for number, source in enumerate(given, start=1):
-        read = _read(source, how, inherited, only)
-        prefix = "" if len(given) == 1 else f"file {number}, "
-        whole.problems.extend(replace(problem, id=prefix + problem.id) for problem in read.problems)
-        whole.demonstrations.extend(read.demonstrations)
-        whole.notes.extend(source + line for line in read.notes)
-    return whole
+    notes: list[str] = []
+    known: set[object] = set()
+
+    def reader_of(source: str, head: Sequence[Mapping[str, Any]]) -> Read[tuple[Problem, str | None, bool]]:
+        layout = _layout(source, head, how)
+        if layout.name:
+            notes.append(f"{source}: read as {layout}")
+
+        def read(where: str, row: Mapping[str, Any]) -> tuple[Problem, str | None, bool]:
+            if only is not None and layout.set_name is not None:
+                name = str(field_of(row, layout.set_name))
+                if name.lower() not in only:
+                    raise LeftOutError(f"of the set {name}")
+            problem, unwrapped = _problem(where, row, layout, how.system_prompt)
+            key = exact(problem.prompt), problem.answer
+            if only is not None and key in known:
+                raise LeftOutError("repeated")
+            known.add(key)
+            text = None if how.demonstration_field is None else field_of(row, how.demonstration_field)
+            return problem, text if isinstance(text, str) and text.strip() else None, unwrapped
+
+        return read
+
+    items, left_out = read_sources(sources, reader_of, wanted="problem with an answer", limit=how.limit)
+    notes += left_out
+    if unwrapped := sum(each for *_, each in items):
+        notes.append(f"another instruction text was taken off {unwrapped} problems")
+    return ProblemSet([problem for problem, *_ in items], [text for _, text, _ in items], notes)
 
 
-def load_benchmark(
-    name: str, sources: str | Sequence[str], how: MathConfig | None = None, *, inherited: bool = False
-) -> ProblemSet:
-    """The benchmark of this name, read from files or hub ids that make it up (AIME 2025 I and II).
-
-    Of a file that holds several sets the benchmark's own is taken. A row count other than the expected is a note.
-    """
+def load_benchmark(name: str, sources: str | Sequence[str], how: MathConfig | None = None) -> ProblemSet:
+    """The benchmark of this name; of a file that holds several sets its own. Another row count is a note."""
     benchmark: Benchmark = benchmark_named(name)
     how = how or MathConfig(train=sources if isinstance(sources, str) else tuple(sources))
-    read = load_problems(sources, how, inherited=inherited, only=(name, *benchmark.also_called))
+    read = load_problems(sources, how, only=(name, *benchmark.also_called))
     if len(read.problems) not in benchmark.problems:
         expected = " or ".join(map(str, benchmark.problems))
         read.notes.append(f"benchmark {name}: {len(read.problems)} problems, where {benchmark.title} has {expected}")
     return read
 
 
-def _read(source: str, how: MathConfig, inherited: bool, only: Collection[str] | None) -> ProblemSet:
-    rows = rows_of(source)
-    head = list(islice(rows, _HEAD))
-    if not head:
-        raise InputError(f"{source}: expected at least one usable row; got no row at all")
-    layout = _layout(source, [row for _, row in head], how, inherited=inherited)
-    found: list[tuple[Problem, str | None]] = []
-    known = set()
-    skipped: Counter[str] = Counter()
-    sets: Counter[str] = Counter()
-    first, repeated, unwrapped = "", 0, 0
-    for where, row in chain(head, rows):
-        if len(found) == how.limit:
-            break
-        if layout.set_name is not None:
-            sets[name := str(field_of(row, layout.set_name))] += 1
-            if only is not None and name.lower() not in only:
-                continue
-        problem, reason = _problem(where, row, layout, how.system_prompt)
-        if problem is None:
-            first = first or where
-            skipped[reason] += 1
-            continue
-        key = exact(problem.prompt), problem.answer
-        if only is not None and key in known:
-            repeated += 1
-            continue
-        known.add(key)
-        unwrapped += reason == "unwrapped"
-        demonstration = None if how.demonstration_field is None else field_of(row, how.demonstration_field)
-        if how.demonstration_field is not None and not (isinstance(demonstration, str) and demonstration.strip()):
-            demonstration = None
-            skipped["demonstration"] += 1
-        found.append((problem, demonstration))
-    if not found:
-        wanted = f"a problem in {layout.prompt} and an answer in {layout.answer}"
-        of_sets = f" of {', '.join(only)} (there are {', '.join(sets)})" if only and sets else ""
-        raise InputError(f"{source}: expected at least one row{of_sets} with {wanted}, got none")
-    notes = [f": read as {layout}"] if layout.name else []
-    if len(sets) > 1:
-        counts = ", ".join(f"{name} {count}" for name, count in sets.items())
-        used = None if only is None else ", ".join(name for name in sets if name.lower() in only)
-        notes.append(f": holds several sets ({counts}); {'all are used' if used is None else f'used: {used}'}")
-    if skipped:
-        reasons = ", ".join(f"{count} without a usable {reason}" for reason, count in sorted(skipped.items()))
-        notes.append(f": {skipped.total()} rows skipped ({reasons}); first: {first}")
-    if repeated:
-        notes.append(f": {repeated} rows repeat another one and are left out")
-    if unwrapped:
-        notes.append(f": another instruction text was taken off {unwrapped} problems")
-    return ProblemSet([problem for problem, _ in found], [text for _, text in found], notes)
-
-
-def _problem(
-    where: str, row: Mapping[str, Any], layout: Layout, system_prompt: str | None
-) -> tuple[Problem | None, str]:
-    """The problem of a row, and "unwrapped" where an instruction text was taken off; or None, and what it lacks."""
+def _problem(where: str, row: Mapping[str, Any], layout: Layout, system_prompt: str | None) -> tuple[Problem, bool]:
+    """The problem of a row, and whether an instruction text was taken off."""
     prompt = read_messages(field_of(row, layout.prompt))
     if prompt is None:
-        return None, "prompt"
+        raise LeftOutError("without a usable prompt")
     answer = _answer(field_of(row, layout.answer), layout)
     if not answer:
-        return None, "answer"
-    unwrapped = ""
+        raise LeftOutError("without a usable answer")
+    unwrapped = False
     if layout.bare:
         prompt, unwrapped = _bare(prompt, None if layout.context is None else field_of(row, layout.context))
     if system_prompt is not None and all(message["role"] != "system" for message in prompt):
@@ -254,10 +202,10 @@ def bare_problem(text: str) -> str:
     return text
 
 
-def _bare(prompt: Messages, context: Any) -> tuple[Messages, str]:
+def _bare(prompt: Messages, context: Any) -> tuple[Messages, bool]:
     *before, last = [message for message in prompt if message["role"] != "system"]
     text = bare_problem(last["content"])
-    unwrapped = "unwrapped" if text != last["content"] else ""
+    unwrapped = text != last["content"]
     if isinstance(context, str) and context.strip():
         text = f"{context.strip()}\n\n{text}"
     return (*before, {"role": "user", "content": text}), unwrapped
@@ -284,3 +232,43 @@ def _text_of(value: Any) -> str:
         parts = [_text_of(part) for part in value]
         return ", ".join(parts) if all(parts) else ""
     return ""
+
+
+def math_task(config: MathConfig) -> Task:
+    """Problems read from their sources in order; with `drop`, `limit` counts what is left."""
+    evaluation: dict[str, ProblemSet] = {}
+    for name, given in config.evaluation.items():
+        own = given if isinstance(given, MathSetConfig) else MathSetConfig(path=given)
+        fields = {key: getattr(own, key) for key in ("prompt_field", "answer_field", "answer_pattern")}
+        how = replace(config, **fields, demonstration_field=None, limit=None)
+        evaluation[name] = load_benchmark(name, own.path, how) if name in BENCHMARKS else load_problems(own.path, how)
+    sets = {name: read.problems for name, read in evaluation.items()}
+    train = load_problems(config.train, replace(config, limit=None) if config.decontaminate == "drop" else config)
+    prompts = [problem.prompt for problem in train.problems]
+    rows, dropped = decontaminate(
+        config.decontaminate,
+        config.train if isinstance(config.train, str) else "training",
+        [exact(prompt) for prompt in prompts],
+        [one_form(problem.answer) for problem in train.problems],
+        prompts,
+        chain.from_iterable(sets.values()),
+    )
+    if not rows:
+        raise InputError(f"{config.train}: expected problems to be left by decontaminate: drop, got none")
+    rows = rows[: config.limit]
+    worked = [(prompts[row], train.demonstrations[row]) for row in rows]
+    return Task(
+        name="math",
+        train_problems=[train.problems[row] for row in rows],
+        evaluation_problems=sets,
+        demonstrations=[Demonstration(prompt, text) for prompt, text in worked if text is not None],
+        notes=[
+            *(
+                note
+                for notes in (train.notes, dropped, *(read.notes for read in evaluation.values()))
+                for note in notes
+            ),
+            *(overlap_notes(sets, fingerprints(prompts)) if config.decontaminate == "report" else ()),
+        ],
+        final_answer=final_answer,
+    )

@@ -11,10 +11,11 @@ import json
 import re
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from geoalign.errors import ConfigError, InputError, MissingExtraError
 from geoalign.shown import brief, listed, shown
@@ -51,8 +52,7 @@ _FILE_ENDINGS = (*SUFFIXES, ".gz", ".csv", ".tsv", ".txt", ".arrow", ".zip", ".z
 class RawRow:
     """One row of a file: `number` counts rows from 0, `line` lines (of parquet and arrays rows) from 1.
 
-    `value` is None where it is no row: `problem` says what was expected and what came; with `rest_lost` nothing behind
-    it can be read.
+    `value` is None where it is none, as `problem` says; with `rest_lost` nothing behind it can be read.
     """
 
     number: int
@@ -60,6 +60,55 @@ class RawRow:
     value: dict[str, Any] | None
     problem: str | None = None
     rest_lost: bool = False
+
+
+_Item = TypeVar("_Item")
+Read = Callable[[str, Mapping[str, Any]], _Item]
+# So many rows are looked at to recognise a layout.
+_HEAD = 100
+
+
+class LeftOutError(Exception):
+    """Why a row of a source is not used."""
+
+
+def read_sources(
+    sources: str | Sequence[str],
+    reader_of: Callable[[str, list[dict[str, Any]]], Read[_Item]],
+    *,
+    wanted: str,
+    limit: int | None = None,
+) -> tuple[list[_Item], list[str]]:
+    """What is made of the rows of each source, at most `limit` of one, and a line on what was left out of each.
+
+    `reader_of` takes a source and its first rows, and gives what reads a row, or raises LeftOutError with the reason.
+    Rows are named by their number in the source, and, of several sources, by the source's number.
+    """
+    given = (sources,) if isinstance(sources, str) else tuple(sources)
+    items: list[_Item] = []
+    notes = []
+    for number, source in enumerate(given, start=1):
+        rows = rows_of(source)
+        head = list(islice(rows, _HEAD))
+        read, prefix = reader_of(source, [row for _, row in head]), "" if len(given) == 1 else f"file {number}, "
+        found: list[_Item] = []
+        left_out: Counter[str] = Counter()
+        row: dict[str, Any] = {}
+        for where, row in chain(head, rows):
+            if len(found) == limit:
+                break
+            try:
+                found.append(read(prefix + where, row))
+            except LeftOutError as error:
+                left_out[str(error)] += 1
+        count, reasons = left_out.total(), ", ".join(f"{times} {why}" for why, times in sorted(left_out.items()))
+        if not found:
+            columns = f" with the columns {listed(row)}" if row else ""
+            raise InputError(f"{source}: expected at least one {wanted}, got none in {count} rows{columns}: {reasons}")
+        if left_out:
+            notes.append(f"{source}: {count} of {count + len(found)} rows left out: {reasons}")
+        items += found
+    return items, notes
 
 
 def rows_of(source: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -266,9 +315,8 @@ def _refusal(path: Path, file: Any) -> str | None:
 
 
 def field_of(row: Mapping[str, Any], name: str) -> Any:
-    """The value of a dotted field name (`reward_model.ground_truth`, `prompt.0.content`); None where there is none.
-
-    A key that holds the dots itself comes first.
+    """The value of a dotted field name (`prompt.0.content`), a key that holds the dots itself first; None where there
+    is none.
     """
     if name in row:
         return row[name]

@@ -159,27 +159,30 @@ def generation_shape(options: GRPOConfig, locations: Locations = NOWHERE) -> Gen
     counts = {name: getattr(options, name) for name in _COUNTS}
     for name, value in counts.items():
         if value is None or value < 1:
-            raise ConfigError(f"{locations.prefix(f'grpo.{name}')}grpo.{name}: expected at least 1, got {shown(value)}")
+            raise located(locations, f"grpo.{name}", f"expected at least 1, got {shown(value)}")
     rollouts, samples = counts["generation_batch_size"], counts["num_generations"]
     micro_batches, accumulated = options.num_iterations * counts["steps_per_generation"], counts[_ACCUMULATION]
     if micro_batches % accumulated:
-        raise ConfigError(
-            f"{locations.prefix(f'grpo.{_ACCUMULATION}')}grpo.{_ACCUMULATION}: expected a divisor of "
-            f"steps_per_generation x num_iterations = {micro_batches}, got {accumulated}"
-        )
+        expected = f"expected a divisor of steps_per_generation x num_iterations = {micro_batches}, got {accumulated}"
+        raise located(locations, f"grpo.{_ACCUMULATION}", expected)
     return GenerationShape(rollouts // samples, samples, counts["max_completion_length"], micro_batches // accumulated)
+
+
+def located(locations: Locations, key: str, text: str) -> ConfigError:
+    """The error of a setting, with the place where it was set."""
+    return ConfigError(f"{locations.prefix(key)}{key}: {text}")
 
 
 def _check_save_steps(section: str, options: Any, unit: int, why: str, locations: Locations) -> None:
     """Raises ConfigError unless checkpoints lie at multiples of `unit`, and where metrics have just been logged."""
-    value, logging, key = options.save_steps, options.logging_steps, f"{section}.save_steps"
+    value, logging = options.save_steps, options.logging_steps
     expected = None
     if value != int(value) or value < 1 or value % unit:
         expected = f"a multiple of {unit}{why}"
     elif logging != int(logging) or logging < 1 or value % logging:
         expected = f"a multiple of {section}.logging_steps = {logging}, a whole number (no metric is half collected)"
     if expected is not None:
-        raise ConfigError(f"{locations.prefix(key)}{key}: expected {expected}, got {value}")
+        raise located(locations, f"{section}.save_steps", f"expected {expected}, got {value}")
 
 
 # What only a GPU, or a package that needs one, can do, by the beginnings of the names.
@@ -208,8 +211,8 @@ def check_options(section: str, values: Options, locations: Locations = NOWHERE)
     kind, _ = _KINDS[section]
     known = {item.name: item for item in dataclasses.fields(kind) if item.init}
     for name in values.keys() & _SET_HERE.keys():
-        where = f"{locations.prefix(f'{section}.{name}')}{section}.{name}"
-        raise ConfigError(f"{where}: expected to be left out (use {_SET_HERE[name]}), got {shown(values[name])}")
+        instead = f"expected to be left out (use {_SET_HERE[name]}), got {shown(values[name])}"
+        raise located(locations, f"{section}.{name}", instead)
     check_keys(values, known, section, locations)
     hints = get_type_hints(kind)
     for name, value in values.items():
@@ -218,12 +221,11 @@ def check_options(section: str, values: Options, locations: Locations = NOWHERE)
         try:
             TypeAdapter(hints[name], config=_EXACT).validate_python(value)
         except ValidationError as error:
-            where = f"{locations.prefix(f'{section}.{name}')}{section}.{name}"
-            expected = getattr(hints[name], "__name__", str(hints[name]))
-            raise ConfigError(f"{where}: expected {expected} (TRL's {kind.__name__}), got {shown(value)}") from error
+            expected = f"{getattr(hints[name], '__name__', hints[name])} (TRL's {kind.__name__})"
+            raise located(locations, f"{section}.{name}", f"expected {expected}, got {shown(value)}") from error
     if "trust_remote_code" in (values.get("model_init_kwargs") or {}):
         key = f"{section}.model_init_kwargs.trust_remote_code"
-        raise ConfigError(f"{locations.prefix(key)}{key}: expected to be left out (use model.trust_remote_code)")
+        raise located(locations, key, "expected to be left out (use model.trust_remote_code)")
 
 
 def _made(section: str, defaults: Options, values: Options, locations: Locations) -> Any:
@@ -245,5 +247,4 @@ def _made(section: str, defaults: Options, values: Options, locations: Locations
                 make({other: value for other, value in values.items() if other != name})
                 faulty.append(name)
         key = f"{section}.{faulty[0]}" if len(faulty) == 1 else section
-        said = f"{type(error).__name__} from TRL: {brief(error)}"
-        raise ConfigError(f"{locations.prefix(key)}{key}: {said}") from error
+        raise located(locations, key, f"{type(error).__name__} from TRL: {brief(error)}") from error

@@ -26,10 +26,9 @@ from geoalign.lab.rewards.reward_model import check_ready_model
 from geoalign.lab.rewards.verified import VerifiedReward
 from geoalign.lab.store.run_folder import RunFolder, stage_checkpoints
 from geoalign.lab.tasks import make_task
-from geoalign.lab.tasks.base import Demonstration, Problem, Task
-from geoalign.lab.tasks.chat import rendered, token_ids
+from geoalign.lab.tasks.base import Demonstration, Problem, Task, rendered, token_ids
 from geoalign.lab.terminal import Console
-from geoalign.lab.train.options import GenerationShape, generation_shape, trainer_options
+from geoalign.lab.train.options import GenerationShape, generation_shape, located, trainer_options
 from geoalign.pretrained import OwnCodeError, from_pretrained
 from geoalign.settings.hidden import is_last, layer_numbers
 from geoalign.settings.loading import check_keys
@@ -88,18 +87,13 @@ def make_plan(
 ) -> Plan:
     """Makes the parts of a training, and so finds what is wrong with the settings (ConfigError); writes nothing.
 
-    Args:
-        task: that of the settings, where it has been made already.
-        bf16: whether a CPU computes in bfloat16 where the settings do not say.
-        ask: also ask the server of the reward, where there is one, whether it is up.
+    `ask`: also ask the server of the reward, where there is one, whether it is up.
     """
     check_depth(config, locations)
     for section in ("reward_model", "gold_model"):
         if config.reward_head is not None and (given := getattr(config, section)):
-            raise ConfigError(
-                f"{locations.prefix(section)}{section}: expected nothing beside reward_head, with which no trainer of "
-                f"TRL takes options, got {shown(given)}"
-            )
+            expected = "expected nothing beside reward_head, with which no trainer of TRL takes options"
+            raise located(locations, section, f"{expected}, got {shown(given)}")
     options = partial(trainer_options, seed=config.seed, locations=locations, bf16=bf16)
     places = stage_checkpoints(folder)
     learned = options("reward_model", config.reward_model, folder=places["reward_model"])
@@ -107,23 +101,17 @@ def make_plan(
     grpo = options("grpo", config.grpo, folder=folder.rl_checkpoints)
     sft = None if config.sft is None else options("sft", config.sft, folder=places["sft"])
     task = task or make_task(config.task, seed=config.seed)
-    for line in task.notes():  # reads the task's files, so that what is wrong with them shows now
+    for line in task.notes:  # reads the task's files, so that what is wrong with them shows now
         console.print(line, markup=False)
-    if config.gold_model and not task.gold_pairs():
-        raise ConfigError(
-            f"{locations.prefix('gold_model')}gold_model: expected nothing where the task keeps no pairs for a gold "
-            f"model (task.gold_share of hh_rlhf), got {shown(config.gold_model)}"
-        )
+    if config.gold_model and not task.gold_pairs:
+        why = "where the task keeps no pairs for a gold model (task.gold_share of hh_rlhf)"
+        raise located(locations, "gold_model", f"expected nothing {why}, got {shown(config.gold_model)}")
     shape = generation_shape(grpo)
-    limit, tokenizer = config.max_prompt_length, None
-    if limit is not None:
-        tokenizer = initial_tokenizer(config.model, alphabet=task.alphabet(), words=task.words())
-    problems, note = short_enough(
-        task.train_problems(), limit, tokenizer, config.model.chat_template_kwargs, what="training prompts"
-    )
-    if note is not None:
-        console.print(note, markup=False)
-    evaluation_sets = task.evaluation_problems()
+    tokenizer = None
+    if config.max_prompt_length is not None:
+        tokenizer = initial_tokenizer(config.model, alphabet=task.alphabet, words=task.words)
+    problems = short_enough(task.train_problems, config, tokenizer, console, what="training prompts")
+    evaluation_sets = task.evaluation_problems
     for key in ("samples", "pass_samples"):
         if isinstance(named := getattr(config.evaluation, key), dict):
             check_keys(named, evaluation_sets, f"evaluation.{key}", locations)
@@ -144,8 +132,8 @@ def make_plan(
         order=order,
         evaluation_sets={name: items[: config.evaluation.problems] for name, items in evaluation_sets.items()},
         sft=sft,
-        reward_model=learned if task.preference_pairs() and not config.reward.model.ready else None,
-        gold_model=gold if task.gold_pairs() else None,
+        reward_model=learned if task.preference_pairs and not config.reward.model.ready else None,
+        gold_model=gold if task.gold_pairs else None,
         grpo=grpo,
         generation=shape,
         curator=curator,
@@ -167,22 +155,23 @@ def prompt_lengths(items: Sequence[_Item], tokenizer: Any, options: Mapping[str,
 
 
 def short_enough(
-    items: Sequence[_Item], limit: int | None, tokenizer: Any, options: Mapping[str, Any], *, what: str
-) -> tuple[list[_Item], str | None]:
-    """The items whose prompts have at most `limit` tokens, in their order, and a line on how many are left out."""
+    items: Sequence[_Item], config: RunConfig, tokenizer: Any, console: Console, *, what: str
+) -> list[_Item]:
+    """The items whose prompts have at most `max_prompt_length` tokens, in order; how many are left out is printed."""
+    limit = config.max_prompt_length
     if limit is None or not items:
-        return list(items), None
-    lengths = prompt_lengths(items, tokenizer, options)
+        return list(items)
+    lengths = prompt_lengths(items, tokenizer, config.model.chat_template_kwargs)
     kept = [item for item, length in zip(items, lengths, strict=True) if length <= limit]
     if not kept:
         raise ConfigError(
             f"max_prompt_length: expected a limit that some of the {len(items)} {what} keep, got {limit}: the shortest "
             f"has {min(lengths)} tokens"
         )
-    left_out = len(items) - len(kept)
-    if not left_out:
-        return kept, None
-    return kept, f"{left_out} of {len(items)} {what} left out: more than max_prompt_length = {limit} tokens"
+    if left_out := len(items) - len(kept):
+        said = f"{left_out} of {len(items)} {what} left out: more than max_prompt_length = {limit} tokens"
+        console.print(said, markup=False)
+    return kept
 
 
 def plan_prompts(
@@ -201,11 +190,11 @@ def plan_prompts(
             f"(grpo.generation_batch_size / grpo.num_generations), got {problems}"
         )
     per_epoch = problems // per_generation
-    max_steps, key = options.max_steps, "grpo.num_train_epochs"
+    max_steps = options.max_steps
     if max_steps <= 0:
         max_steps = math.ceil(options.num_train_epochs * per_epoch) * updates
     if max_steps < 1:
-        raise ConfigError(f"{locations.prefix(key)}{key}: expected at least one update, got {shown(max_steps)}")
+        raise located(locations, "grpo.num_train_epochs", f"expected at least one update, got {shown(max_steps)}")
     generations = math.ceil(max_steps / updates)
     shuffle = options.shuffle_dataset is not False
     generator = torch.Generator().manual_seed(options.seed)
@@ -237,8 +226,7 @@ def check_depth(config: RunConfig, locations: Locations = NOWHERE) -> None:
     except InputError as error:
         raise ConfigError(f"{locations.prefix('hidden_layer')}{error}") from error
     if head is not None and head > depth:
-        key = "reward_head.layers"
-        raise ConfigError(f"{locations.prefix(key)}{key}: expected at most the model's {depth}, got {head}")
+        raise located(locations, "reward_head.layers", f"expected at most the model's {depth}, got {head}")
 
 
 def _anchors(file: str | None, curator: Curator, locations: Locations) -> Anchors | None:
@@ -273,8 +261,8 @@ def _check_reward(plan: Plan, *, ask: bool) -> None:
             raise ConfigError(
                 "reward.function: expected a curator that needs no reference_rewards, which are the task's own"
             )
-    if settings.shortcut > 0:
-        plan.task.takes_shortcut("")
+    if settings.shortcut > 0 and plan.task.takes_shortcut is None:
+        raise ConfigError(f"reward.shortcut: expected a task with a recognisable shortcut, got {plan.task.name}")
     if model.path is not None:
         check_ready_model(model.path, model)
     if model.url is not None and ask:
@@ -282,7 +270,7 @@ def _check_reward(plan: Plan, *, ask: bool) -> None:
 
         with ServedRewardModel(model) as served:
             served.check()
-    if "answers" in plan.curator.requires:
-        plan.task.final_answer("")
+    if "answers" in plan.curator.requires and plan.task.final_answer is None:
+        raise ConfigError(f"curator: expected a task whose responses have final answers, got {plan.task.name}")
     if binary:
         VerifiedReward(settings).close()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import fields
+from itertools import count
 from typing import Any
 
 import torch
@@ -16,19 +18,12 @@ from geoalign.lab.store.run_folder import RunFolder
 from geoalign.types import Curation, CurationDetails
 
 
-class Recorder:
-    """Writes each curated step into a run folder, every file whole or absent; `rollouts` False: the details only."""
-
-    def __init__(self, folder: RunFolder, *, rollouts: bool = True) -> None:
-        self.folder = folder
-        self.rollouts = rollouts
-
-    def __call__(self, curated: CuratedStep) -> None:
-        """Writes one step."""
-        if self.rollouts:
-            write_rollouts(self.folder.rollouts_of(curated.step), rollout_columns(curated))
-        if curated.curation.details is not None:
-            write_details(self.folder.details_of(curated.step), *_detail_arrays(curated.curation.details))
+def record(folder: RunFolder, curated: CuratedStep, *, rollouts: bool = True) -> None:
+    """Writes one step into a run folder, every file whole or absent; `rollouts` False: the details only."""
+    if rollouts:
+        write_rollouts(folder.rollouts_of(curated.step), rollout_columns(curated))
+    if curated.curation.details is not None:
+        write_details(folder.details_of(curated.step), *_detail_arrays(curated.curation.details))
 
 
 def rollout_columns(curated: CuratedStep) -> dict[str, Any]:
@@ -36,11 +31,8 @@ def rollout_columns(curated: CuratedStep) -> dict[str, Any]:
     rollouts, curation = curated.rollouts, curated.curation
     rows, rewards, true = len(rollouts), rollouts.rewards, rollouts.true_rewards
     source, weight = placement(curation, rows)
-    seen: Counter[int] = Counter()
-    samples = []
-    for group in rollouts.groups.tolist():
-        samples.append(seen[group])
-        seen[group] += 1
+    groups = rollouts.groups.tolist()
+    earlier: defaultdict[int, Iterator[int]] = defaultdict(count)
     true_reward, corrupted = [None] * rows, [None] * rows
     if true is not None:
         true_reward = _nullable(true)
@@ -49,8 +41,8 @@ def rollout_columns(curated: CuratedStep) -> dict[str, Any]:
     return {
         "step": [curated.step] * rows,
         "row": list(range(rows)),
-        "group": rollouts.groups.tolist(),
-        "sample": samples,
+        "group": groups,
+        "sample": [next(earlier[group]) for group in groups],
         "prompt": [_text(prompt) for prompt in curated.prompts],
         "response": [_text(response) for response in curated.responses],
         "reward": _nullable(rewards),
@@ -65,10 +57,8 @@ def rollout_columns(curated: CuratedStep) -> dict[str, Any]:
 
 
 def placement(curation: Curation, rows: int) -> tuple[list[int], list[float]]:
-    """The source of each of the input's rows, and its weight.
-
-    A curation of another length than its input names the rows it keeps: such a row is its own source, with the sum
-    of its weights; one it leaves out has source -1 and weight 0.
+    """The source of each of the input's rows, and its weight; of a curation of another length -1 and 0 for rows left
+    out, and for one that is kept the sum of its weights.
     """
     source, weights = curation.source.tolist(), curation.weights.tolist()
     if len(source) == rows:

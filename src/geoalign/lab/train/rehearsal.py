@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from geoalign.curators.geoalign import GeoAlignConfig
-from geoalign.errors import ConfigError, GeoAlignError
+from geoalign.errors import GeoAlignError
 from geoalign.lab.config.rewards import RewardModelConfig
 from geoalign.lab.config.run import LaunchConfig, RunConfig, TinyModelConfig
 from geoalign.lab.models.models import initial_tokenizer
@@ -24,18 +24,16 @@ from geoalign.lab.models.process_setup import Processes
 from geoalign.lab.store.json_files import read_json, read_lines
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.tasks import make_task
-from geoalign.lab.tasks.chat import rendered
+from geoalign.lab.tasks.base import rendered
 from geoalign.lab.terminal import Console
 from geoalign.lab.text import inert
 from geoalign.lab.train.options import check_options, generation_shape, trainer_options, without_gpu
 from geoalign.lab.train.plan import Plan, make_plan, prompt_lengths
 from geoalign.settings.locations import NOWHERE, Locations
-from geoalign.shown import shown
 
-_ROLLOUTS, _GENERATIONS = 256, 3
-_ROWS, _PROBLEMS, _PROMPT, _RESPONSE = 512, 2, 256, 8
-# Enough that groups are mixed, though the tiny model answers nothing right.
-_CORRUPTED = 0.4
+# Of a smoke test: rollouts in a generation, rows of a file, tokens of a prompt and of a response, and the share of
+# corrupted rewards: enough that groups are mixed, though the tiny model answers nothing right.
+_ROLLOUTS, _ROWS, _PROMPT, _RESPONSE, _CORRUPTED = 256, 512, 256, 8, 0.4
 
 # Options that say how long to train or on how much at once, or that need an account.
 _RESIZED = ("num_train_epochs", "gradient_accumulation_steps", "generation_batch_size", "report_to")
@@ -54,16 +52,12 @@ def dry_run(
 
     Of a model on the hub only tokenizer and config are fetched.
     """
-    accelerate = config.launch.accelerate
-    if accelerate is not None and not Path(accelerate).is_file():
-        key = f"{locations.prefix('launch.accelerate')}launch.accelerate"
-        raise ConfigError(f"{key}: expected accelerate's settings file, got {shown(accelerate)}: no such file")
     processes = config.launch.processes or Processes.launched().count
     plan = make_plan(
         _as_launched(config, processes, locations), RunFolder(Path("dry-run")), console, locations, ask=False
     )
     options = config.model.chat_template_kwargs
-    tokenizer = initial_tokenizer(config.model, alphabet=plan.task.alphabet(), words=plan.task.words())
+    tokenizer = initial_tokenizer(config.model, alphabet=plan.task.alphabet, words=plan.task.words)
     first = plan.problems[plan.order[0]]
     text = Text(inert(rendered(first.prompt, tokenizer, options), limit=4000))
     console.print(Panel(text, title=Text(f"First prompt ({first.id})"), title_align="left"))
@@ -117,17 +111,20 @@ def _rows(plan: Plan, processes: int, tokenizer: Any) -> list[tuple[str, str]]:
         middle, high = np.percentile(found, [50, 99])
         return f"median {middle:.0f}, 99% below {high:.0f}, longest {max(found):,} tokens"
 
-    pairs = {"reward_model": task.preference_pairs(), "gold_model": task.gold_pairs()}
+    pairs = {"reward_model": task.preference_pairs, "gold_model": task.gold_pairs}
     made = "trained on" if config.reward_head is None else "its head fitted to"
     generations, rollouts = math.ceil(steps / shape.updates), shape.prompts * shape.samples
+    every = "" if config.evaluation.every is None else f", every {config.evaluation.every} updates"
     rows = [
-        ("warm start", f"{len(task.demonstrations()):,} demonstrations" if config.sft is not None else "none"),
+        ("warm start", f"{len(task.demonstrations):,} demonstrations" if config.sft is not None else "none"),
         *((name.replace("_", " "), f"{made} {len(pairs[name]):,} preference pairs") for name in plan.learned),
         ("training prompts", f"{len(plan.problems):,}: {lengths(plan.problems)}"),
         ("a generation", f"{shape.prompts} prompts x {shape.samples} = {rollouts:,} rollouts, {processes} processes"),
         ("updates", f"{steps:,} in {generations:,} generations, {shape.updates} on each"),
         ("rollouts", f"{rollouts * generations:,}, of at most {shape.longest:,} tokens"),
         ("curator", config.curator.type),
+        ("evaluations", f"before and after RL{every}"),
+        ("checkpoints", f"every {plan.grpo.save_steps:g} updates"),
     ]
     if plan.anchors is not None:
         groups = len(plan.anchors.group_numbers.unique())
@@ -136,23 +133,18 @@ def _rows(plan: Plan, processes: int, tokenizer: Any) -> list[tuple[str, str]]:
         samples, last = (config.evaluation.samples_of(name, last=end) for end in (False, True))
         after = "" if samples == last else f", {last} after RL"
         rows.append((f"evaluation: {name}", f"{len(problems):,} problems x {samples}{after}: {lengths(problems)}"))
-    every = config.evaluation.every
-    times = 2 + (0 if every is None else (steps - 1) // every)
-    rows.append(("evaluations", f"{times:,}" + ("" if every is None else f", every {every} updates")))
-    rows.append(("checkpoints", f"every {plan.grpo.save_steps:g} updates"))
     return rows
 
 
 def smoke_config(config: RunConfig) -> RunConfig:
-    """The same run with a tiny model in fp32, no vLLM, short responses, small batches, and corrupted rewards.
+    """The same run with a tiny model in fp32, no vLLM, short responses, small batches, and at least 0.4 of the rewards
+    corrupted.
 
-    Anchors, which may be longer than a model of characters can take, are left out. Curator, data, loss, learning rates,
-    updates per generation and every other setting stay. Whatever reward model is named gives way to one that the run
-    trains itself, in two steps. At least 0.4 of the rewards are corrupted (`reward.flip` or, of a reward model,
-    `reward.extremes`).
+    Curator, data, loss, learning rates and updates per generation stay; any reward model named gives way to one that
+    the run trains itself, in two steps; anchors, which may be longer than a model of characters can take, are left out.
     """
     reward, task = config.reward, _few_rows(config.task)
-    if make_task(task, seed=config.seed).preference_pairs():
+    if make_task(task, seed=config.seed).preference_pairs:
         reward = replace(reward, extremes=max(reward.extremes, _CORRUPTED))
     elif reward.function is None:
         reward = replace(reward, flip=max(reward.flip, _CORRUPTED))
@@ -175,11 +167,11 @@ def smoke_config(config: RunConfig) -> RunConfig:
             "max_completion_length": _RESPONSE,
             "per_device_train_batch_size": _ROLLOUTS // updates,
             "steps_per_generation": updates,
-            "max_steps": _GENERATIONS * updates,
+            "max_steps": 3 * updates,
             "save_steps": updates,
         },
         evaluation=replace(
-            config.evaluation, every=1, problems=_PROBLEMS, samples=2, pass_samples=None, max_new_tokens=_RESPONSE
+            config.evaluation, every=1, problems=2, samples=2, pass_samples=None, max_new_tokens=_RESPONSE
         ),
         launch=LaunchConfig(),
     )

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from geoalign.errors import ConfigError
 from geoalign.lab.rewards.base import RewardSource, check_scored, reasons, reasons_since, response_text
 from geoalign.lab.rewards.corruption import RewardWithCorruption
 from geoalign.lab.rewards.function import FunctionReward, function_rewards, load_function
@@ -49,10 +48,7 @@ ObservedReward = FunctionReward | RewardWithCorruption
 
 
 def observed_reward(plan: Plan, source: RewardSource) -> ObservedReward:
-    """What the user's function says (`reward.function`), else the task's own reward with the corruption asked for.
-
-    `true_rewards` are the task's own, of the last call.
-    """
+    """What the user's function says (`reward.function`), else the task's own reward with the corruption asked for."""
     settings = plan.config.reward
     if settings.function is not None:
         return FunctionReward(load_function(settings.function, key="reward.function"), source)
@@ -63,7 +59,7 @@ def observed_reward(plan: Plan, source: RewardSource) -> ObservedReward:
         num_generations=plan.generation.samples,
         process_index=plan.grpo.process_index,
         takes_shortcut=plan.task.takes_shortcut,
-        gather=plan.processes.gather if plan.processes.count > 1 else None,
+        gather=plan.processes.gather,
     )
 
 
@@ -109,17 +105,11 @@ RolloutField = Callable[[list[dict[str, Any]]], Sequence[Any]]
 
 
 def rollout_fields(plan: Plan, reward: ObservedReward, source: RewardSource) -> dict[str, RolloutField]:
-    """The adapter's `rollout_fields`: true rewards always (the records want them), others where the curator needs them.
-
-    `answers` are the task's final answers; `reference_rewards` are those of the reference stage; `second_rewards`,
-    asked for single rows, are those of `reward.appeals`, else the task's own.
-    """
+    """The adapter's `rollout_fields`: true rewards always, others where the curator needs them."""
     fields: dict[str, RolloutField] = {"true_rewards": lambda rows: reward.true_rewards}
     needs, wants = plan.curator.requires, plan.curator.optional
-    with suppress(ConfigError):  # a task whose responses have no final answers; where they are needed the plan says so
-        if "answers" in (*needs, *wants):
-            plan.task.final_answer("")
-            fields["answers"] = lambda rows: [plan.task.final_answer(response_text(row["completion"])) for row in rows]
+    if "answers" in (*needs, *wants) and (final_answer := plan.task.final_answer) is not None:
+        fields["answers"] = lambda rows: [final_answer(response_text(row["completion"])) for row in rows]
     if REFERENCE_REWARDS in needs:
         # Read when first needed: with vLLM they are made when the trainer has started it.
         known = cache(lambda: reference_rewards(plan))

@@ -16,11 +16,27 @@ from geoalign.lab.store.json_files import finite, read_json, read_lines
 from geoalign.lab.store.rollouts import read_rollouts
 from geoalign.lab.store.run_folder import ACCURACY_FILE, RunFolder
 from geoalign.lab.terminal import Console
-from geoalign.lab.text import decimals, percent, whole
+from geoalign.lab.text import decimals, percent
 
 _PREFIX = "geoalign/"
 # Added up over the run.
 _COUNTS = ("pairs", "suspects", "anomalous", "replaced", "groups_without_donor", "single_groups", "tied_groups")
+# The curator's rows of the closing table; one with an unknown number is left out.
+_ROWS = {
+    "pairs compared": "{pairs:,.0f}",
+    "rollouts flagged": "{anomalous:,.0f}",
+    "rollouts replaced": "{replaced:,.0f}",
+    "groups left without a donor": "{groups_without_donor:,.0f}",
+    "accuracy on new groups, mean (95% interval; chance)": (
+        "{new_group_accuracy:.2f} ({new_group_accuracy_low:.2f} to {new_group_accuracy_high:.2f}; "
+        "{chance_accuracy:.2f})"
+    ),
+    "AUROC of the score for corrupted rewards (chance 0.50)": "{auroc:.2f}",
+    "corrupted among the flagged; among all in a pair": "{corrupted_share_of_anomalous:.1%}; {corrupted_share:.1%}",
+    "cosine with the true rewards' advantages (95% interval; as the rewards came)": (
+        f"{{{APPLIED}:.3f}} ({{{APPLIED}_low:.3f}} to {{{APPLIED}_high:.3f}}; {{{OBSERVED}:.3f}})"
+    ),
+}
 
 
 def summarise(folder: RunFolder) -> dict[str, Any]:
@@ -90,7 +106,11 @@ def print_summary(console: Console, summary: dict[str, Any], curator: str, folde
         *_evaluation_rows(summary),
         ("mean reward, first and last 10 updates", ends),
         ("updates; generations", f"{summary['steps']}; {summary['generations']}"),
-        *((f"{curator}: {label}", value) for label, value in _curator_rows(summary["curator"])),
+        *(
+            (f"{curator}: {label}", said)
+            for label, form in _ROWS.items()
+            if (said := _filled(form, summary["curator"]))
+        ),
     ):
         table.add_row(*row)
     console.print(table)
@@ -108,12 +128,11 @@ def _evaluations(lines: Sequence[dict[str, Any]], key: str) -> dict[str, dict[st
 def _evaluation_rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
     """Accuracy before and after RL, or proxy reward where there is none; gold utility and pass@k where known."""
     rows = []
-    binary = summary["accuracy"]["after_rl"]
     kinds = (("accuracy", "accuracy", percent), ("reward", "proxy reward", decimals))
     for key, label, shown in (*kinds, ("gold_utility", "gold utility", decimals)):
         before, after = (summary[key][stage] for stage in ("before_rl", "after_rl"))
         for name in after:
-            if key != "reward" or name not in binary:
+            if key != "reward" or name not in summary["accuracy"]["after_rl"]:
                 rows.append((f"{label} before; after RL ({name})", f"{shown(before.get(name))}; {shown(after[name])}"))
     for name, passed in summary["pass_at_k"].items():
         if len(passed) > 1:
@@ -121,33 +140,12 @@ def _evaluation_rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
     return rows or [("accuracy", "no evaluation set")]
 
 
-def _curator_rows(curator: dict[str, Any]) -> list[tuple[str, str]]:
-    def around(name: str, beside: str, digits: int) -> str:
-        keys = (name, f"{name}_low", f"{name}_high", beside)
-        estimate, low, high, other = (decimals(curator[key], digits) for key in keys)
-        return f"{estimate} ({low} to {high}; {other})"
-
-    rows = []
-    if curator["pairs"] is not None:
-        counted = {
-            "pairs compared": "pairs",
-            "rollouts flagged": "anomalous",
-            "rollouts replaced": "replaced",
-            "groups left without a donor": "groups_without_donor",
-        }
-        rows += [(label, whole(curator[key])) for label, key in counted.items()]
-        known = curator["new_group_accuracy"] is not None
-        shown = around("new_group_accuracy", "chance_accuracy", 2) if known else "no pairs in two generations"
-        rows.append(("accuracy on new groups, mean (95% interval; chance)", shown))
-    if curator["auroc"] is not None:
-        rows.append(("AUROC of the score for corrupted rewards (chance 0.50)", decimals(curator["auroc"])))
-    if curator["corrupted_share_of_anomalous"] is not None:
-        shares = (percent(curator[key]) for key in ("corrupted_share_of_anomalous", "corrupted_share"))
-        rows.append(("corrupted among the flagged; among all in a pair", "; ".join(shares)))
-    if curator[APPLIED] is not None:
-        label = "cosine with the true rewards' advantages (95% interval; as the rewards came)"
-        rows.append((label, around(APPLIED, OBSERVED, 3)))
-    return rows
+def _filled(template: str, values: dict[str, Any]) -> str | None:
+    """The template with these values; None where one of them is not known."""
+    try:
+        return template.format(**values)
+    except TypeError:
+        return None
 
 
 def _values(lines: Sequence[dict[str, Any]], key: str) -> list[float]:

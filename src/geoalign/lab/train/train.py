@@ -38,6 +38,7 @@ from geoalign.lab.store.run_folder import (
     stage_checkpoints,
 )
 from geoalign.lab.terminal import Console, say
+from geoalign.lab.train.options import located
 from geoalign.lab.train.plan import Plan, make_plan
 from geoalign.lab.train.rewards import reward_source
 from geoalign.lab.train.stages.evaluations import evaluation_stage, reference_stage
@@ -75,7 +76,7 @@ def train(
         report: also draw the figures and the page, and print the closing table.
     """
     processes, folder = Processes.launched(), RunFolder(root)
-    console = _console(console, processes)
+    console = (console or Console()) if processes.is_main else Console(quiet=True)
     with _held(folder, processes, resume=resume):
         config = _resolved(config, folder, processes)
         if folder.finished():
@@ -107,20 +108,14 @@ def train(
 def prepare(
     config: RunConfig, root: Path, *, locations: Locations | None = None, console: Console | None = None
 ) -> None:
-    """Runs, or goes on with, only the stages that many runs can share (`train(..., shared=root)`): those before RL.
-
-    They depend neither on the curator nor on the corruption nor, where the task has a seed, on the run's seed.
-    """
+    """Runs, or goes on with, only the stages before RL, which many runs can share (`train(..., shared=root)`)."""
     processes, folder = Processes.launched(), RunFolder(root)
     with _held(folder, processes, resume=True):
         config = _resolved(config, folder, processes)
-        plan = _started(config, folder, None, locations or NOWHERE, _console(console, processes))
+        console = (console or Console()) if processes.is_main else Console(quiet=True)
+        plan = _started(config, folder, None, locations or NOWHERE, console)
         warm_start_stage(plan)
         reward_model_stages(plan)
-
-
-def _console(console: Console | None, processes: Processes) -> Console:
-    return (console or Console()) if processes.is_main else Console(quiet=True)
 
 
 @contextmanager
@@ -149,11 +144,9 @@ def _started(config: RunConfig, folder: RunFolder, shared: Path | None, location
     """The plan of a run whose folder has its settings and nothing that it will write again, ready for its stages."""
     processes = Processes.launched()
     if config.launch.processes not in (None, processes.count):
-        raise ConfigError(
-            f"{locations.prefix('launch.processes')}launch.processes: expected a launch of {config.launch.processes} "
-            f"processes, which the batch is made for, got {processes.count}: --dry-run prints the command; --set "
-            f"launch.processes=null takes any number"
-        )
+        expected = f"expected a launch of {config.launch.processes} processes, which the batch is made for"
+        hint = "--dry-run prints the command; --set launch.processes=null takes any number"
+        raise located(locations, "launch.processes", f"{expected}, got {processes.count}: {hint}")
     # Checkpoints hold one state of the random generators per process, and the batch is made of their shares.
     if folder.started() and (then := folder.read_versions().get("processes", 1)) != processes.count:
         raise RunFolderError(f"{folder.root}: expected {then} processes, as the run was started, got {processes.count}")

@@ -52,11 +52,7 @@ def answers_to(
     batch_size: int | None = None,
     progress: Callable[[int], None] = lambda done: None,
 ) -> list[Answer]:
-    """Scored answers of all processes together; leaves every random generator as it was.
-
-    What each response draws depends on `sampling`, the problem and the number of the sample alone; a `TrainerEngine`
-    makes batches and draws of its own.
-    """
+    """Scored answers of all processes together; leaves every random generator as it was."""
     prompts = prompts_of(problems, respondent.tokenizer, plan.config.model.chat_template_kwargs)
     with undisturbed(plan.config.seed):
         return answer_together(
@@ -116,7 +112,8 @@ def evaluate(plan: Plan, respondent: Respondent, *, stage: str, step: int, progr
 def _gold_utilities(plan: Plan, answers: Sequence[Answer]) -> list[float | None]:
     """What each answer is truly worth: the gold model's score (asked by the first process), else the task's."""
     if plan.gold_model is None:
-        return [plan.task.gold_utility(scored.prompt.problem, scored.response) for scored in answers]
+        known = plan.task.gold_utility
+        return [None if known is None else known(scored.prompt.problem, scored.response) for scored in answers]
     if not plan.processes.is_main:
         return [None] * len(answers)
     with open_reward_model(plan, plan.folder.gold_model) as gold:
@@ -130,11 +127,10 @@ def evaluated(folder: RunFolder, stage: str) -> bool:
 
 
 def reference_stage(plan: Plan, source: RewardSource) -> None:
-    """Fills `reference_rewards.json`, if the curator needs it: `reward.references` clean rewards of each prompt used.
+    """Fills `reference_rewards.json`, if the curator needs it, for all prompts of the run before RL, a batch at a time.
 
-    All prompts of the run are done before RL, so that no second model stays in memory. A batch holds about as many
-    responses as one generation of RL and is kept at once. What a response draws depends on the run's seed, its problem
-    and its number alone: a killed stage goes on with the next batch and reaches the same file.
+    What a response draws depends on the run's seed, its problem and its number alone: a killed stage reaches the same
+    file.
     """
     if REFERENCE_REWARDS not in plan.curator.requires or not _batches_left(plan, reference_rewards(plan)):
         return

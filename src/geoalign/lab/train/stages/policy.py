@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,10 @@ from geoalign.lab.models.models import load_checkpoint, load_saved, merged, with
 from geoalign.lab.rewards.base import RewardSource
 from geoalign.lab.store.run_folder import is_last, latest_complete
 from geoalign.lab.train.plan import Plan
-from geoalign.lab.train.recorder import Recorder
+from geoalign.lab.train.recorder import record
 from geoalign.lab.train.rewards import CountedReward, observed_reward, rollout_fields
 from geoalign.lab.train.stages.evaluations import Respondent, evaluate, evaluated, fill_references
-from geoalign.lab.train.stages.trainers import ProgressBar, run_trainer, save_model, stage_callbacks
+from geoalign.lab.train.stages.trainers import Stage, run_trainer, save_model
 
 
 def policy_stage(plan: Plan, source: RewardSource) -> None:
@@ -47,22 +48,22 @@ def _train_policy(plan: Plan, source: RewardSource, model: Any, tokenizer: Any, 
     used = [plan.problems[index] for index in plan.order]
     # The prompt, and what the reward needs.
     rows = [{"prompt": list(each.prompt), "answer": each.answer, "problem_id": each.id} for each in used]
-    bar = ProgressBar(plan.console, "GRPO", {"reward": "reward", "replaced": "geoalign/replaced", "KL": "ppo_kl"})
-    evaluations = InTraining(plan, source, tokenizer, bar.progress)
-    with bar:
+    beside = {"reward": "reward", "replaced": "geoalign/replaced", "KL": "ppo_kl"}
+    with Stage(plan, "rl", "GRPO", beside) as stage:
+        evaluations = InTraining(plan, source, tokenizer, stage.progress)
         trainer = PolicyTrainer(
             model=model,
             reward_funcs=[CountedReward(plan, reward, source)],
             args=plan.grpo,
             train_dataset=Dataset.from_list(rows),
             processing_class=tokenizer,
-            callbacks=[*stage_callbacks(plan, "rl", plan.folder.rl_checkpoints, bar), evaluations],
+            callbacks=[stage, evaluations],
             curator=plan.curator,
             hidden_position=plan.config.hidden_position,
             hidden_layer=plan.config.hidden_layer,
             hidden_source=plan.config.hidden_source,
             rollout_fields=rollout_fields(plan, reward, source),
-            curation_observer=Recorder(plan.folder, rollouts=plan.config.output.rollouts),
+            curation_observer=partial(record, plan.folder, rollouts=plan.config.output.rollouts),
             details_every=plan.config.output.details_every or 0,
             anchors=plan.anchors,
         )
@@ -71,13 +72,11 @@ def _train_policy(plan: Plan, source: RewardSource, model: Any, tokenizer: Any, 
 
 
 class InTraining(TrainerCallback):
-    """What a run does inside the trainer beside training: evaluations, by the model or by the trainer's own engine.
-
-    Every so many updates it evaluates, before the checkpoint of that step is written; the last step is left out.
+    """Every so many updates it evaluates, before the checkpoint of that step is written; the last step is left out.
 
     Where the trainer generates with vLLM (`engine`), the evaluations before and after RL and the reference rewards are
-    done in here too: outside, transformers would take many times longer for the same weights. A run that is killed
-    between its last update and its last evaluation makes up for it outside.
+    done in here too: outside, transformers would take many times longer. What a kill left undone is made up for
+    outside.
     """
 
     def __init__(self, plan: Plan, source: RewardSource, tokenizer: Any, progress: Progress) -> None:

@@ -45,7 +45,7 @@ from geoalign.lab.store.run_folder import (
 from geoalign.lab.tasks.base import PreferencePair
 from geoalign.lab.train.plan import Plan, short_enough
 from geoalign.lab.train.rewards import open_reward_model
-from geoalign.lab.train.stages.trainers import InRunFolder, ProgressBar, run_trainer, save_model, stage_callbacks
+from geoalign.lab.train.stages.trainers import InRunFolder, Stage, run_trainer, save_model
 from geoalign.pretrained import from_pretrained
 
 _HELD_OUT_MOST = 1024
@@ -67,19 +67,19 @@ def warm_start_stage(plan: Plan) -> None:
     if folder.warm_started.is_dir():
         return
     plan.processes.barrier()  # all have looked before one writes
-    model, tokenizer = initial_model(settings, alphabet=plan.task.alphabet(), words=plan.task.words(), seed=seed)
+    model, tokenizer = initial_model(settings, alphabet=plan.task.alphabet, words=plan.task.words, seed=seed)
     resume_from = latest_complete(stage_checkpoints(folder)["sft"])
     if resume_from is not None and is_last(resume_from):
         model, tokenizer = load_checkpoint(resume_from, settings, model, tokenizer)
     elif plan.sft is not None and (rows := _demonstrations(plan, tokenizer)):
         model = with_adapters(model, settings.lora, seed=seed)
-        with ProgressBar(plan.console, "warm start", {"loss": "loss", "token accuracy": "mean_token_accuracy"}) as bar:
+        with Stage(plan, "sft", "warm start", {"loss": "loss", "token accuracy": "mean_token_accuracy"}) as stage:
             trainer = WarmStartTrainer(
                 model=model,
                 args=plan.sft,
                 train_dataset=Dataset.from_list(rows),
                 processing_class=tokenizer,
-                callbacks=stage_callbacks(plan, "sft", stage_checkpoints(folder)["sft"], bar),
+                callbacks=[stage],
             )
             run_trainer(trainer, resume_from)
         model = merged(model)
@@ -89,16 +89,12 @@ def warm_start_stage(plan: Plan) -> None:
 
 
 def _demonstrations(plan: Plan, tokenizer: Any) -> list[dict[str, Any]]:
+    items = short_enough(plan.task.demonstrations, plan.config, tokenizer, plan.console, what="demonstrations")
     options = plan.config.model.chat_template_kwargs
-    demonstrations, note = short_enough(
-        plan.task.demonstrations(), plan.config.max_prompt_length, tokenizer, options, what="demonstrations"
-    )
-    if note is not None:
-        plan.console.print(note, markup=False)
     told = {"chat_template_kwargs": dict(options)} if options else {}
     return [
         {"prompt": list(item.prompt), "completion": [{"role": "assistant", "content": item.completion}], **told}
-        for item in demonstrations
+        for item in items
     ]
 
 
@@ -129,20 +125,19 @@ def reward_model_stages(plan: Plan) -> None:
 
 def _trained(plan: Plan, stage: str, pairs: Sequence[PreferencePair], seed: int) -> tuple[Any, Any]:
     """The model trained by TRL, or that of the stage's last checkpoint; one of adapters holds only these."""
-    checkpoints, lora = stage_checkpoints(plan.folder)[stage], plan.config.model.lora
-    resume_from = latest_complete(checkpoints)
+    lora, resume_from = plan.config.model.lora, latest_complete(stage_checkpoints(plan.folder)[stage])
     done = resume_from if resume_from is not None and is_last(resume_from) else None
     model, tokenizer = _new_model(plan, done if done and lora is None else plan.folder.warm_started, seed)
     if done is not None:
         return (model if lora is None else merged_from(model, done)), tokenizer
     model = with_adapters(model, lora, seed=seed, kind="SEQ_CLS")
-    with ProgressBar(plan.console, stage.replace("_", " "), {"loss": "loss", "accuracy": "accuracy"}) as bar:
+    with Stage(plan, stage, stage.replace("_", " "), {"loss": "loss", "accuracy": "accuracy"}) as callback:
         trainer = PreferenceTrainer(
             model=model,
             args=getattr(plan, stage),
             train_dataset=Dataset.from_list([preference_row(pair) for pair in pairs]),
             processing_class=tokenizer,
-            callbacks=stage_callbacks(plan, stage, checkpoints, bar),
+            callbacks=[callback],
         )
         run_trainer(trainer, resume_from)
     return merged(model), tokenizer
@@ -156,7 +151,7 @@ def _new_model(plan: Plan, folder: Path, seed: int) -> tuple[Any, Any]:
 def _split(plan: Plan) -> tuple[dict[str, list[PreferencePair]], list[PreferencePair]]:
     """The pairs that each stage trains on, and those held out of any."""
     trained_on, held_out = {}, []
-    for stage, pairs in (("reward_model", plan.task.preference_pairs()), ("gold_model", plan.task.gold_pairs())):
+    for stage, pairs in (("reward_model", plan.task.preference_pairs), ("gold_model", plan.task.gold_pairs)):
         if pairs:
             share = plan.task.held_out_share
             trained_on[stage], kept = hold_out_prompts(pairs, share, most=_HELD_OUT_MOST, seed=plan.config.seed)
@@ -182,9 +177,8 @@ def _keep(plan: Plan, stage: str, model: Any, tokenizer: Any, held_out: Sequence
 
 
 def first_reward_model(folder: Path, *, dtype: str, seed: int, trust_remote_code: bool = False) -> tuple[Any, Any]:
-    """A language model saved in `folder`, as a sequence classifier with one output, and its tokenizer.
-
-    The head is new, drawn from `seed`; of an earlier reward model, such as a checkpoint, it is that one's.
+    """A language model saved in `folder`, as a sequence classifier with one output, and its tokenizer; a new head is
+    drawn from `seed`.
     """
     code: dict[str, Any] = {"trust_remote_code": trust_remote_code, "setting": CODE_SETTING}
     with torch.random.fork_rng(devices=[]):
@@ -207,8 +201,7 @@ def preference_row(pair: PreferencePair) -> dict[str, Any]:
 def fit_head(model: Any, tokenizer: Any, pairs: Sequence[PreferencePair], config: RewardHeadConfig) -> None:
     """Makes a sequence classifier score the chosen reply of each pair above the other, by its head alone, in place.
 
-    The head reads the mean last-layer state of the reply (`geoalign.lab.rewards.reward_model`); from then on the
-    model's config says so. All other weights stay; layers above `config.layers` are left out.
+    The head reads the mean last-layer state of the reply; layers above `config.layers` are left out.
     """
     if config.layers is not None:  # the first layers only, followed by the model's own last norm
         there = len(model.base_model.layers)

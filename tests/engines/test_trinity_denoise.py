@@ -53,22 +53,6 @@ def test_the_advantages_of_the_denoised_rewards_reach_the_trainer(tmp_path):
         assert not torch.equal(row.advantages, before.advantages)
 
 
-def test_a_closed_gate_is_plain_trinity_bit_for_bit(tmp_path):
-    batch = rollouts()
-    draws = torch.Generator().manual_seed(1)
-    for row in batch:
-        row.info["geoalign_hidden"] = torch.randn(16, generator=draws).tolist()
-    plain = by_place(through(settings(tmp_path / "plain"), rollouts())[0])
-    rows, metrics = denoised(tmp_path / "closed", CLOSED, batch)
-    assert metrics["states_used"] == metrics["changed_groups"] == 0
-    assert len(rows) == len(plain)
-    for row in rows:
-        before = plain[row.eid.task, row.eid.run]
-        assert torch.equal(row.advantages, before.advantages)
-        assert torch.equal(row.tokens, before.tokens)
-        assert row.reward == before.reward
-
-
 def test_it_goes_on_from_its_state_file_bit_for_bit(tmp_path):
     """Two batches in one pipeline, against the second in a new one that reads the first one's state."""
     from trinity.buffer import get_buffer_reader

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from geoalign.errors import InputError
 from geoalign.lab.config.run import TinyModelConfig
 from geoalign.lab.models.models import make_tiny_model, make_tokenizer, save
 
@@ -74,26 +73,3 @@ def test_the_real_rollouts(said, model, shared_data):
     # 100 problems x 8 responses; duplicate responses have one state, so some displacements are zero.
     assert "scored_rollouts" in out
     assert "replaced" in out
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("{not json", "rollouts.jsonl:1: expected JSON"),
-        ('{"query": "q", "response": ["a"]}', "pred_score"),
-        ('{"query": "q", "response": ["a", "b"], "pred_score": [1]}', "2 responses, 1 pred_score"),
-    ],
-)
-def test_bad_files_are_named(recipe, tmp_path, line, message):
-    file = written(tmp_path / "rollouts.jsonl", [])
-    file.write_text(line, encoding="utf-8")
-    with pytest.raises(InputError, match=message):
-        recipe.read_responses(file)
-
-
-def test_without_a_model_it_says_what_to_do(said, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit) as stop:
-        said(written(tmp_path / "r.jsonl", []))
-    assert stop.value.code == 2
-    assert "make quickstart" in capsys.readouterr().err

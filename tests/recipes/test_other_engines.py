@@ -69,14 +69,6 @@ def test_openrlhf_there_and_back(recipe):
     assert all(new[row] is rows[row] for row in (0, 1, 2, 3, 5, 6, 7))
 
 
-def test_openrlhf_items_in_another_order_than_their_prompts(recipe):
-    """As its dynamic batches leave them: rewards[indices] = rewards, and groups of successive indices."""
-    found = recipe.openrlhf_rollouts(items(), [1, 4, 2, 6, 0, 3, 7, 5], 4)
-    assert found.groups.tolist() == [0, 1, 0, 1, 0, 0, 1, 1]
-    with pytest.raises(InputError, match="indices: expected each of 0 to 7 once"):
-        recipe.openrlhf_rollouts(items(), [1, 4, 2, 6, 0, 3, 7, 7], 4)
-
-
 def test_what_the_conversion_does_not_carry_out(recipe):
     rollouts = recipe.openrlhf_rollouts(items(), range(8), 4)
     for curation in (

@@ -121,13 +121,6 @@ def test_a_copy_of_the_donor_stands_in_the_slot(experience):
     assert rows[2].info["tag"] == 2
 
 
-def test_two_copies_of_one_donor_have_different_ids(experience):
-    rows = [experience(0, run, 1.0) for run in range(4)]
-    found, _ = carry(rows, curation([3, 3, 3, 3], [1.0] * 4))
-    assert len({row.eid.uid for row in found}) == 4
-    assert [row.eid.run for row in found] == [0, 1, 2, 3]
-
-
 def test_dropped_and_unscored_rows_are_left_out(experience):
     rows = [experience(0, 0, 1.0), experience(0, 1, 0.5), experience(0, 2, None)]
     found, slots = carry(rows, curation([0, 2], [1.0, math.nan], weights=[1.0, 0.0], rows=3))

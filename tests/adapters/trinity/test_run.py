@@ -9,7 +9,7 @@ from geoalign import Rollouts
 from geoalign.adapters.settings import TrinitySettings, read_section
 from geoalign.adapters.trinity.run import CurationRun
 from geoalign.curators.registry import make_curator
-from geoalign.errors import ConfigError, InputError
+from geoalign.errors import InputError
 
 SMALL = {"type": "geoalign", "alpha": 0.3, "min_scores": 8, "projector": {"hidden_dim": 8, "output_dim": 8, "steps": 5}}
 
@@ -52,23 +52,6 @@ def test_it_decides_what_the_library_decides(batch):
     assert "geoalign_hidden" not in rows[0].info
 
 
-def test_state_goes_on_in_a_new_process(batch, tmp_path):
-    arguments = {"curator": SMALL, "state_file": str(tmp_path / "deep" / "state.safetensors")}
-
-    async def batches(numbers):
-        run = CurationRun(arguments)
-        await run.prepare()
-        return run, [(await run.decide(batch(number))).curation for number in numbers]
-
-    _, whole = asyncio.run(batches([0, 1, 2]))
-    (tmp_path / "deep" / "state.safetensors").unlink()
-    asyncio.run(batches([0, 1]))
-    run, resumed = asyncio.run(batches([2]))
-    assert run.session.calls == 3
-    assert torch.equal(resumed[0].source, whole[2].source)
-    assert torch.equal(resumed[0].scores, whole[2].scores)
-
-
 def test_batches_are_taken_one_by_one(batch):
     """Two batches that finish at once give what they give one after the other."""
 
@@ -93,14 +76,3 @@ def test_no_states_from_anywhere(batch):
         asyncio.run(CurationRun({"curator": SMALL}).decide(rows))
     # A curator that needs none does not look for them.
     assert asyncio.run(CurationRun({"curator": "reward_distance"}).decide(rows)).rollouts.hidden is None
-
-
-def test_curators_that_cannot_be_carried_out():
-    with pytest.raises(ConfigError, match="PAR requires reference_rewards: expected rollout_fields"):
-        CurationRun({"curator": "par"})
-
-
-def test_fields_from_the_info(experience):
-    rows = [experience(0, run, float(run == 0), info={"clean": float(run == 1)}) for run in range(4)]
-    found = asyncio.run(CurationRun({"curator": "oracle", "rollout_fields": {"true_rewards": "clean"}}).decide(rows))
-    assert found.placement.replaced.tolist() == [True, True, False, False]

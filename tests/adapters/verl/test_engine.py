@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import socket
 from importlib.metadata import packages_distributions
 
 import pytest
-from verl_runs import CPU, run
+from verl_runs import finish, run, start
 
 pytestmark = [
     pytest.mark.engines,
@@ -18,8 +19,12 @@ pytestmark = [
 def found(tmp_path_factory):
     folder = tmp_path_factory.mktemp("engines")
     run("make_inputs.py", folder, folder=folder)
-    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    run(*launch, CPU / "engine_states.py", folder / "model", folder, folder=folder)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1]), "WORLD_SIZE": "2"}
+    ranks = [{"RANK": rank, "LOCAL_RANK": rank, **place} for rank in "01"]
+    for process in [start("engine_states.py", folder / "model", folder, folder=folder, **rank) for rank in ranks]:
+        finish(process)
     return [json.loads((folder / f"rank-{rank}.json").read_text()) for rank in (0, 1)]
 
 

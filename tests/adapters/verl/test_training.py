@@ -11,8 +11,7 @@ from importlib.metadata import packages_distributions
 
 import numpy as np
 import pytest
-from verl_runs import run
-from verl_trainings import CURATED, OTHERS, fit, logged, resume
+from verl_runs import CURATED, OTHERS, fit, logged, resume, run
 
 # What a row holds, apart from its names (`key`, `uid`) and its advantages.
 HELD = [
@@ -44,22 +43,17 @@ def inputs(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def trainings(inputs, request):
-    """The trainings that the chosen tests ask for, by name: (ended process, what it noted of each step), as futures.
+def trainings(inputs):
+    """The trainings by name: (ended process, what it noted of each step), as futures.
 
     Two at a time, the longest first: the processes of one start one after the other and leave a core idle.
     """
-    asked = {name for item in request.session.items for name in getattr(item, "fixturenames", ())}
     pool = ThreadPoolExecutor(max_workers=2)
-    futures = {}
-    if asked & {"killed", "resumed"}:
-        futures["curated"] = pool.submit(fit, inputs, "curated", "--kill-in-step", "4", *CURATED, check=False)
-    for name in sorted(asked & set(OTHERS)):
+    futures = {"curated": pool.submit(fit, inputs, "curated", "--kill-in-step", "4", *CURATED, check=False)}
+    for name, settings in OTHERS.items():
         variables = {"VERL_ENGINE_VENDOR": ""} if name == "plain" else {}
-        futures[name] = pool.submit(fit, inputs, name, *OTHERS[name], **variables)
-    if "resumed" in asked:
-        futures["resumed"] = pool.submit(resume, inputs, futures["curated"])
-    yield futures
+        futures[name] = pool.submit(fit, inputs, name, *settings, **variables)
+    yield futures | {"resumed": pool.submit(resume, inputs, futures["curated"])}
     pool.shutdown(cancel_futures=True)
 
 
@@ -71,31 +65,10 @@ def killed(trainings):
 
 
 @pytest.fixture(scope="module")
-def resumed(trainings):
-    """The third step again, in a new process, from the checkpoint of the killed one."""
-    return trainings["resumed"].result()[1]
-
-
-@pytest.fixture(scope="module")
-def plain(trainings):
-    """verl alone."""
-    return trainings["plain"].result()[1]
-
-
-@pytest.fixture(scope="module")
-def observed(trainings):
-    """GeoAlign that makes pairs, trains its projector and flags rows, then `denoise`; neither changes anything."""
-    return trainings["observed"].result()[1]
-
-
-@pytest.fixture(scope="module")
-def colocated(trainings):
-    return trainings["colocated"].result()[1]
-
-
-@pytest.fixture(scope="module")
-def separate(trainings):
-    return trainings["separate"].result()[1]
+def noted(trainings):
+    """What the others noted. `plain`: verl alone; `observed`: GeoAlign that makes pairs, trains its projector and flags
+    rows, then `denoise`, which change nothing; `resumed`: step 3 again, from the killed one's checkpoint."""
+    return {name: trainings[name].result()[1] for name in (*OTHERS, "resumed")}
 
 
 def reward_of(row):
@@ -171,14 +144,6 @@ def test_the_rows_that_verl_added_are_left_alone(killed):
         assert not any(any(row["advantages"]) for row in after)
 
 
-def test_groups_may_differ_in_size(killed):
-    _, records = killed
-    for record in records:
-        rows = real(record["before"])
-        sizes = sorted(sum(row["uid"] == uid for row in rows) for uid in {row["uid"] for row in rows})
-        assert sizes == [5, 8, 8, 8]
-
-
 def test_the_states_are_those_of_the_policy_being_trained(killed, inputs):
     """Of the first step, whose weights are on the disk: the mean of Hugging Face's over the response."""
     import torch
@@ -236,8 +201,8 @@ def test_a_killed_worker_ends_the_run_with_an_error_that_names_it(killed):
     assert "WorkerDict" in process.stderr.split("ActorDiedError")[-1]
 
 
-def test_the_last_checkpoint_resumes_in_a_new_process(killed, resumed, inputs):
-    (again,) = resumed
+def test_the_last_checkpoint_resumes_in_a_new_process(killed, noted, inputs):
+    (again,) = noted["resumed"]
     first = killed[1][2]
     assert again["step"] == 3
     # The resumed curator goes on where it was: the third curation again, not a first.
@@ -256,7 +221,8 @@ def test_the_last_checkpoint_resumes_in_a_new_process(killed, resumed, inputs):
     assert not any(name.startswith("geoalign/") for name in validated[2])
 
 
-def test_a_curator_that_only_observes_is_plain_verl_bit_for_bit(plain, observed):
+def test_a_curator_that_only_observes_is_plain_verl_bit_for_bit(noted):
+    plain, observed = noted["plain"], noted["observed"]
     assert [record["step"] for record in plain] == [record["step"] for record in observed] == [1, 2]
     names = [name for name in HELD if name != "geoalign_hidden"] + ["advantages"]
     for one, other in zip(plain, observed, strict=True):
@@ -268,7 +234,8 @@ def test_a_curator_that_only_observes_is_plain_verl_bit_for_bit(plain, observed)
         assert [holdings(row, names) for row in one["after"]] == [holdings(row, names) for row in other["after"]]
 
 
-def test_colocate_async_trains_on_rows_curated_on_a_workers_device(colocated):
+def test_colocate_async_trains_on_rows_curated_on_a_workers_device(noted):
+    colocated = noted["colocated"]
     assert [record["step"] for record in colocated] == [1, 2]
     assert sum(len(assert_carried_out(record)) for record in colocated) > 0
     for record in colocated:
@@ -280,7 +247,8 @@ def test_colocate_async_trains_on_rows_curated_on_a_workers_device(colocated):
     assert colocated[0]["weights"] != colocated[1]["weights"]
 
 
-def test_separate_async_curates_each_mini_batch_and_rows_can_be_dropped(separate):
+def test_separate_async_curates_each_mini_batch_and_rows_can_be_dropped(noted):
+    separate = noted["separate"]
     assert [record["step"] for record in separate] == [1, 1, 2, 2]
     for record in separate:
         rows = real(record["after"])

@@ -1,11 +1,15 @@
-"""Starting verl in a process of its own, on CPUs."""
+"""verl in processes of their own, on CPUs, and the trainings that the tests look at."""
 
 from __future__ import annotations
 
+import atexit
+import functools
+import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -39,24 +43,140 @@ def environment():
     }
 
 
-def run(*command, folder, check=True, **variables):
-    """Runs a script of `cpu/` (or `-m module ...`) in `folder`; returns the ended process with its output."""
-    first, *rest = map(str, command)
-    process = subprocess.Popen(
-        [sys.executable, first if first.startswith("-") else str(CPU / first), *rest],
-        env={**environment(), **variables},
+@functools.cache
+def forks():
+    """The socket of the process that verl's are forked from; it ends with this one."""
+    path = Path(tempfile.mkdtemp(prefix="verl_forks_"), "socket")
+    command = [sys.executable, CPU / "fork_python.py", "--serve"]
+    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    server = subprocess.Popen(command, env={**environment(), "GEOALIGN_FORKS": str(path)}, **streams)
+    atexit.register(server.communicate)
+    assert server.stdout.readline() == b"ready\n"
+    return str(path)
+
+
+def start(script, *arguments, folder, **variables):
+    """A script of `cpu/` that runs in `folder`."""
+    return subprocess.Popen(
+        [sys.executable, "-I", "-S", CPU / "fork_python.py", CPU / script, *map(str, arguments)],
+        env={**environment(), "GEOALIGN_FORKS": forks(), **variables},
         cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
     )
+
+
+def run(script, *arguments, folder, check=True, **variables):
+    """Runs a script of `cpu/` in `folder`; returns the ended process with its output."""
+    return finish(start(script, *arguments, folder=folder, **variables), check=check)
+
+
+def finish(process, *, check=True):
+    """The ended process with its output."""
+    name = process.args[4:]
     try:
         output, errors = process.communicate(timeout=SECONDS)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         output, errors = process.communicate()
-        pytest.fail(f"{rest} took more than {SECONDS} s\n{output[-2000:]}\n{errors[-6000:]}")
+        pytest.fail(f"{name} took more than {SECONDS} s\n{output[-2000:]}\n{errors[-6000:]}")
     if check and process.returncode:
-        pytest.fail(f"{rest} ended with {process.returncode}\n{output[-2000:]}\n{errors[-6000:]}")
+        pytest.fail(f"{name} ended with {process.returncode}\n{output[-2000:]}\n{errors[-6000:]}")
     return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
+
+
+FLAGS = ["+geoalign.curator.type=geoalign", "+geoalign.curator.alpha=0.8", "+geoalign.curator.min_scores=8"]
+
+
+def chained(*members):
+    """A chain in verl's own configuration: members as hydra writes them."""
+    return [
+        "trainer.v1.trainer_mode=geoalign_sync",
+        "+geoalign.curator.type=chain",
+        f"+geoalign.curator.members=[{','.join(members)}]",
+    ]
+
+
+# Rows are replaced first; then the rewards that stand there are denoised, behind a gate that hardly closes: the mean of
+# a response's states tells its letters, and with them its reward.
+SYNC = [
+    *chained("{type:geoalign,alpha:0.8,min_scores:8}", "{type:denoise,level:0.01}"),
+    "+geoalign.hidden_position=mean",
+]
+# GeoAlign that changes nothing, and denoised rewards behind a gate that nothing passes.
+WITHOUT_EFFECT = chained(
+    "{type:geoalign,alpha:0.8,min_scores:8,observe_only:true}", "{type:denoise,level:0.999999999999}"
+)
+# A penalty on the divergence from the reference policy: verl makes its reference pass while the driver curates.
+REFERENCE = [
+    "actor_rollout_ref.actor.use_kl_loss=True",
+    "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu=4",
+    "actor_rollout_ref.ref.fsdp_config.use_torch_compile=False",
+    "+actor_rollout_ref.ref.fsdp_config.mixed_precision.param_dtype=fp32",
+]
+CURATED = [
+    *SYNC,
+    *REFERENCE,
+    "trainer.total_training_steps=5",
+    "trainer.save_freq=2",
+    "trainer.rollout_data_dir=dumps",
+]
+RESUMED = [
+    *SYNC,
+    *REFERENCE,
+    "trainer.total_training_steps=3",
+    "trainer.val_before_train=True",
+    "trainer.test_freq=1",
+]
+# Ends by epochs: one, of two steps.
+TWO_STEPS = ["data.train_max_samples=8", "trainer.total_epochs=1", "trainer.total_training_steps=3"]
+OTHERS = {
+    "plain": ["trainer.v1.trainer_mode=sync", *TWO_STEPS],
+    "observed": [*WITHOUT_EFFECT, *TWO_STEPS],
+    "colocated": [
+        "trainer.v1.trainer_mode=geoalign_colocate_async",
+        "+geoalign.hidden_position=anchor",
+        "+geoalign.hidden_layer=[0.5,1.0]",
+        *FLAGS,
+        *TWO_STEPS,
+    ],
+    # One trainer of two processes, one rollout worker beside it; two mini-batches of four prompts in each step.
+    "separate": [
+        "trainer.v1.trainer_mode=geoalign_separate_async",
+        "trainer.v1.separate_async.parameter_sync_step=2",
+        "data.train_batch_size=8",
+        "actor_rollout_ref.hybrid_engine=False",
+        "actor_rollout_ref.rollout.nnodes=1",
+        "actor_rollout_ref.rollout.n_gpus_per_node=1",
+        "actor_rollout_ref.rollout.tensor_model_parallel_size=1",
+        "actor_rollout_ref.rollout.checkpoint_engine.backend=file",
+        "actor_rollout_ref.rollout.checkpoint_engine.custom_backend_module=verl_cpu_weights",
+        "+geoalign.curator.type=pods",
+        "+geoalign.curator.m=4",
+        "trainer.total_training_steps=2",
+    ],
+}
+
+
+def fit(folder, name, *settings, check=True, **variables):
+    """One training; returns its ended process and what it noted of each step."""
+    log = {"VERL_FILE_LOGGER_PATH": str(folder / f"{name}.jsonl")}
+    process = run("fit_cpu.py", folder, name, *settings, folder=folder, check=check, **log, **variables)
+    noted = folder / f"{name}.json"
+    if not noted.exists():
+        pytest.fail(f"{name} ended before its training began\n{process.stderr[-6000:]}")
+    return process, json.loads(noted.read_text())
+
+
+def logged(folder, name):
+    """What verl's tracker wrote, by step."""
+    lines = [json.loads(line) for line in (folder / f"{name}.jsonl").read_text().splitlines()]
+    return {line["step"]: line["data"] for line in lines}
+
+
+def resume(folder, curated):
+    """The training that goes on from the last checkpoint of `curated`, a future, once that has ended."""
+    curated.result()
+    return fit(folder, "resumed", *RESUMED, f"trainer.default_local_dir={folder}/curated")

@@ -25,7 +25,7 @@ from geoalign.adapters.slime.samples import (
 )
 from geoalign.adapters.step import decide, final_advantages, make_session, named, refuse
 from geoalign.curators.base import identity
-from geoalign.errors import ConfigError, UnsupportedError
+from geoalign.errors import ConfigError
 from geoalign.types import Rollouts
 
 _LOG = logging.getLogger(__name__)
@@ -63,8 +63,14 @@ class SlimeRun:
         decision = decide(self.session, rollouts)
         self.session.calls += 1
         placement = decision.placement
-        if placement.dropped:
-            check_drops(self.args, self.session.name)
+        by_tokens = getattr(self.args, "calculate_per_token_loss", False)
+        refuse(
+            {
+                f"{self.session.name} drops rows, and slime's loss divides by --global-batch-size rollouts; set "
+                "--calculate-per-token-loss, or let the curator replace or weigh rows": placement.dropped
+                and not by_tokens
+            }
+        )
         found = final_advantages(placement, lambda: self._normalised(placement, rollouts))
         advantages = found.masked_fill(~placement.active, 0.0).tolist()
         self._log(samples[0], named(decision.metrics))
@@ -150,15 +156,6 @@ def check_arguments(args: Any) -> None:
     )
 
 
-def check_drops(args: Any, curator: str) -> None:
-    """Raises UnsupportedError where dropped rows cannot be left out of the loss's normaliser."""
-    if not getattr(args, "calculate_per_token_loss", False):
-        raise UnsupportedError(
-            f"{curator} drops rows, and slime's loss divides by --global-batch-size rollouts; set "
-            "--calculate-per-token-loss, or let the curator replace or weigh rows"
-        )
-
-
 def check_saving(args: Any, settings: SlimeSettings, wrapped: bool) -> None:
     """Raises ConfigError where checkpoints would be written without the curator's state."""
     if args.save is None or not settings.resume:
@@ -170,9 +167,7 @@ def check_saving(args: Any, settings: SlimeSettings, wrapped: bool) -> None:
             f"source of your own goes to {SECTION}.data_source); {otherwise}"
         )
     if not args.rollout_global_dataset:
-        raise ConfigError(
-            f"--disable-rollout-global-dataset: slime then saves no data source; leave it out, {otherwise}"
-        )
+        raise ConfigError(f"--disable-rollout-global-dataset: no data source is saved then; leave it out, {otherwise}")
 
 
 # slime hands its one namespace of arguments to both functions.

@@ -70,10 +70,8 @@ def _number(sample: Any, reward_key: str | None) -> float:
     try:
         return math.nan if reward is None else float(reward)
     except (TypeError, ValueError) as error:
-        raise InputError(
-            f"Sample.reward: expected a number, or a dict with one under --reward-key, got {sample.reward!r} in sample "
-            f"{sample.index}"
-        ) from error
+        expected = "expected a number, or a dict with one under --reward-key"
+        raise InputError(f"Sample.reward: {expected}, got {sample.reward!r} in sample {sample.index}") from error
 
 
 def own_tokens(sample: Any) -> list[bool]:
@@ -147,10 +145,8 @@ def _mean_logprob(rollout: Sequence[Any], masks: Sequence[Sequence[bool]]) -> fl
     for sample, mask in zip(rollout, masks, strict=True):
         found = sample.rollout_log_probs
         if found is None or len(found) != len(mask):
-            raise InputError(
-                f"Sample.rollout_log_probs: expected {len(mask)}, got {'none' if found is None else len(found)} in "
-                f"sample {sample.index}"
-            )
+            got = "none" if found is None else len(found)
+            raise InputError(f"Sample.rollout_log_probs: expected {len(mask)}, got {got} in sample {sample.index}")
         chosen.extend(value for value, own in zip(found, mask, strict=True) if own)
     return sum(chosen) / len(chosen) if chosen else math.nan
 
@@ -167,12 +163,7 @@ def normalised_rewards(
 
     As `RolloutManager._post_process_rewards` of slime 0.3.1, bit for bit where its groups are whole: the standard
     deviation (one degree of freedom less) is that of the centred rewards. Other than there, rows that do not count are
-    left out of mean and deviation and get 0, and groups may have any size. A row alone gets 0.
-
-    Args:
-        active: [B] the rows that count; their rewards are numbers.
-        normalise: not with `--disable-rewards-normalization`: the rewards themselves then.
-        by_std: not with `--disable-grpo-std-normalization`.
+    left out (not `active`) of mean and deviation and get 0, and groups may have any size. A row alone gets 0.
     """
     found = torch.zeros_like(rewards)
     if not normalise:

@@ -51,15 +51,10 @@ def read_rollouts(
     rollout_fields: Mapping[str, str] | None = None,
     components: Sequence[str] = (),
 ) -> Rollouts:
-    """The experiences as a curator reads them; row i is experience i.
+    """The experiences as a curator reads them; fields are in `Experience.info`, components in `Experience.metrics`.
 
     A reward of None or NaN is a row that could not be scored. A row whose tokens are all masked (a truncated one under
     `mask_response_truncated`) is no donor.
-
-    Args:
-        requires: the optional fields to fill, as a curator names them.
-        rollout_fields: "answers", "reference_rewards" or "true_rewards" -> entry of `Experience.info`.
-        components: `wanted_components` of the curator, in `Experience.metrics`.
     """
     ids = [experience.eid.uid for experience in experiences]
     given = [math.nan if experience.reward is None else float(experience.reward) for experience in experiences]
@@ -99,11 +94,9 @@ def generated(experience: Any) -> Bool[Tensor, " t"]:
 def _mean_logprob(experience: Any) -> float:
     mask = generated(experience)
     if experience.logprobs is None or len(experience.logprobs) != len(mask):
-        length = "none" if experience.logprobs is None else str(len(experience.logprobs))
-        raise InputError(
-            f"experience {experience.eid.uid}: expected {len(mask)} log-probabilities, got {length}; the rollout "
-            f"model must return them"
-        )
+        length = "none" if experience.logprobs is None else len(experience.logprobs)
+        expected = f"expected {len(mask)} log-probabilities, got {length}"
+        raise InputError(f"experience {experience.eid.uid}: {expected}; the rollout model must return them")
     return experience.logprobs[mask].float().mean().item() if mask.any() else math.nan
 
 
@@ -120,7 +113,7 @@ def apply_placement(
     for slot, (source, reward) in enumerate(zip(placement.source.tolist(), placement.rewards.tolist(), strict=True)):
         if not bool(placement.active[slot]):
             continue
-        experience = _experience_of(experiences, slot, source)
+        experience = experiences[slot] if source == slot else _copied(experiences[source], experiences[slot].eid)
         before = math.nan if experience.reward is None else float(experience.reward)
         # Rewards are float32 inside: one that a curator left alone keeps all its digits.
         if reward != torch.tensor(before, dtype=torch.float32).item():
@@ -137,12 +130,9 @@ def apply_placement(
     return curated, slots
 
 
-def _experience_of(experiences: Sequence[Any], slot: int, source: int) -> Any:
-    if source == slot:
-        return experiences[slot]
-    victim = experiences[slot].eid
-    donor = copy.deepcopy(experiences[source])
+def _copied(donor: Any, victim: Any) -> Any:
+    found = copy.deepcopy(donor)
     # The class's own default makes the suffix, so that it is as unique as Trinity's others.
-    donor.eid = type(victim)(batch=victim.batch, task=victim.task, run=victim.run, step=victim.step)
-    donor.info[DONOR], donor.info[REPLACED] = experiences[source].eid.uid, victim.uid
-    return donor
+    found.eid = type(victim)(batch=victim.batch, task=victim.task, run=victim.run, step=victim.step)
+    found.info[DONOR], found.info[REPLACED] = donor.eid.uid, victim.uid
+    return found

@@ -13,7 +13,7 @@ from trinity.buffer.operators import ExperienceOperatorV1
 from trinity.buffer.operators.experience_operator import ensure_v1_operator
 
 from geoalign.adapters.exports import check_engine
-from geoalign.adapters.step import named
+from geoalign.adapters.step import named, refuse
 from geoalign.adapters.trinity.experiences import apply_placement
 from geoalign.adapters.trinity.run import CurationRun
 from geoalign.curators.base import Curator
@@ -35,12 +35,11 @@ class GeoAlignOperator(ExperienceOperatorV1):
         self.run = CurationRun(arguments)
         # It touches no advantage before the first flag, which may be hours away.
         acts = acts_on_advantages(self.run.session.curator)
-        if acts:
-            self._refuse(acts)
+        self._refuse({"weighs": acts == "weighs", "gives": acts == "gives"})
 
-    def _refuse(self, acts: str) -> None:
-        name = self.run.session.name
-        raise UnsupportedError(f"{name} {acts} advantages, which come after every operator: {_INSTEAD}")
+    def _refuse(self, acts: dict[str, bool]) -> None:
+        after = f"advantages, which come after every operator: {_INSTEAD}"
+        refuse({f"{self.run.session.name} {what} {after}": holds for what, holds in acts.items()})
 
     async def prepare(self) -> None:
         """Loads what the curator needs."""
@@ -52,10 +51,8 @@ class GeoAlignOperator(ExperienceOperatorV1):
             return [], {}
         decision = await self.run.decide(exps)
         placement = decision.placement
-        if placement.advantages is not None:
-            self._refuse("gives")
-        if bool((placement.weights[placement.active] != 1).any()):
-            self._refuse("weighs")
+        weighed = bool((placement.weights[placement.active] != 1).any())
+        self._refuse({"gives": placement.advantages is not None, "weighs": weighed})
         curated, _ = apply_placement(exps, placement, decision.curation.scores)
         return curated, named(decision.metrics)
 

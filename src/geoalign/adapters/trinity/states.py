@@ -13,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from geoalign.adapters.settings import HIDDEN, TrinitySettings
+from geoalign.adapters.step import as_floats
 from geoalign.adapters.trinity.experiences import generated
 from geoalign.errors import InputError, UnsupportedError
 from geoalign.hidden.answers import answer_starts, rows_without_answer
@@ -33,21 +34,12 @@ def take_given_states(experiences: Sequence[Any]) -> Float[Tensor, "b d"] | None
             f"Experience.info[{HIDDEN!r}]: expected a hidden state in every experience or in none, got none in "
             f"{len(missing)} of {len(states)}, the first {experiences[missing[0]].eid.uid}"
         )
-    try:
-        found = torch.stack([torch.as_tensor(state).detach().float().cpu() for state in states])
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise InputError(f"Experience.info[{HIDDEN!r}]: expected numbers, equally many in each: {error}") from error
-    if found.dim() != 2:
-        raise InputError(f"Experience.info[{HIDDEN!r}]: expected shape [d] each, got {list(found.shape[1:])}")
-    return found
+    return as_floats(HIDDEN, states, torch.device("cpu"), setting="Experience.info")
 
 
 def token_rows(experience: Any, position: str) -> tuple[list[int], list[int]]:
-    """Prompt and response as token lists; the response ends with the last generated token.
-
-    Where no token is generated (a truncated prompt), the last token of all is taken as the response: such a row has a
-    state like any other.
-    """
+    """Prompt and response as token lists; the response ends with the last generated token, or, where none is (a
+    truncated prompt), is the last token of all: such a row has a state like any other."""
     tokens, start, mask = experience.tokens.tolist(), experience.prompt_length, generated(experience)
     last = int(mask.nonzero().max()) if bool(mask.any()) else len(tokens) - start - 1
     prompt, response = tokens[:start], tokens[start : start + last + 1]
@@ -62,12 +54,8 @@ def token_rows(experience: Any, position: str) -> tuple[list[int], list[int]]:
 
 
 class StateModel:
-    """A Hugging Face model that computes hidden states, and takes new weights.
-
-    Attributes:
-        version: of the weights: 0 for those of `model_path`, then what the synchroniser calls them.
-        tokenizer: for the position `anchor`, otherwise None.
-    """
+    """A Hugging Face model that computes hidden states, and takes new weights; `version` is what the synchroniser calls
+    them, 0 those of `model_path`; the tokenizer is for the position `anchor`."""
 
     def __init__(self, settings: TrinitySettings) -> None:
         from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -89,14 +77,14 @@ class StateModel:
         """Takes the weights of another version of the policy, as Trinity publishes them."""
         own = self.model.state_dict()
         tied = set(getattr(self.model, "_tied_weights_keys", None) or ())
-        missing = [name for name in own if name not in weights and name not in tied]
-        other = [name for name in own if name in weights and weights[name].shape != own[name].shape]
-        if missing or other:
-            what = f"no {missing[0]}" if missing else f"{other[0]} of shape {list(weights[other[0]].shape)}"
-            raise InputError(
-                f"weights of version {version}: expected those of {self.settings.model_path} ({len(own)} tensors), got "
-                f"{what}"
-            )
+        other = [
+            f"{name}: {list(weights[name].shape) if name in weights else 'none'}"
+            for name, value in own.items()
+            if (name not in tied if name not in weights else weights[name].shape != value.shape)
+        ]
+        if other:
+            expected = f"expected those of {self.settings.model_path}"
+            raise InputError(f"weights of version {version}: {expected}, got another shape of {other[0]}")
         self.model.load_state_dict({name: weights[name] for name in own if name in weights}, strict=False)
         self.version = version
 
@@ -129,25 +117,21 @@ class PublishedWeights:
     def __init__(self, synchronizer: Any = None) -> None:
         self._synchronizer = synchronizer
 
-    async def version(self) -> int:
-        """The version that was published last; 0 before the first, and where no synchroniser runs."""
-        actor = self._actor()
-        return 0 if actor is None else int(await actor.get_latest_model_version.remote())
-
     async def newer_than(self, version: int) -> tuple[Mapping[str, Tensor], int] | None:
         """Weights newer than a version, and their own version.
 
         None where there are none, and where a newer version took their place as they were read: the next batch has it.
         """
-        newest = await self.version()
+        actor = self._actor()
+        newest = 0 if actor is None else await actor.get_latest_model_version.remote()
         if newest <= version:
             return None
         try:
-            weights = await self._read()
+            weights = await _read(actor)
         except Exception:
             # The synchroniser removes a version's folder as soon as there is a newer one; what a reader makes of that
             # depends on where it was. Without a newer one the error is another.
-            if await self.version() == newest:
+            if await actor.get_latest_model_version.remote() == newest:
                 raise
             return None
         if weights is None:
@@ -156,19 +140,7 @@ class PublishedWeights:
                 "rollout engines only; set it to memory or checkpoint, give hidden states in Experience.info, or set "
                 "reload: never to score with the weights of model_path throughout"
             )
-        return (weights, newest) if await self.version() == newest else None
-
-    async def _read(self) -> Mapping[str, Tensor] | None:
-        actor = self._actor()
-        if await actor.get_state_dict_meta.remote() is not None:
-            weights = {}
-            stream = actor.get_model_state_dict_iterator.options(num_returns="streaming").remote()
-            async for reference in stream:
-                name, tensor = await reference
-                weights[name] = tensor
-            return weights
-        path = await actor.get_latest_model_path.remote()
-        return None if path is None else await asyncio.to_thread(_load, path)
+        return (weights, newest) if await actor.get_latest_model_version.remote() == newest else None
 
     def _actor(self) -> Any:
         if self._synchronizer is None:
@@ -181,6 +153,14 @@ class PublishedWeights:
             except ValueError:  # none of that name: a pipeline without an explorer
                 return None
         return self._synchronizer
+
+
+async def _read(actor: Any) -> Mapping[str, Tensor] | None:
+    if await actor.get_state_dict_meta.remote() is not None:
+        stream = actor.get_model_state_dict_iterator.options(num_returns="streaming").remote()
+        return dict([await reference async for reference in stream])
+    path = await actor.get_latest_model_path.remote()
+    return None if path is None else await asyncio.to_thread(_load, path)
 
 
 def _load(path: str) -> Mapping[str, Tensor]:

@@ -23,9 +23,6 @@ def apply_curation(
     that it came with, times the weights. Else the curator's own are written over them and the returns, or GRPO's of
     the curated rewards, in every token of the policy's own; `by_std` is verl's `norm_adv_by_std_in_grpo`. Dropped rows
     have no token in the loss.
-
-    Args:
-        rows: those of the batch that were curated, in the order of `rollouts`; padding rows are none of them.
     """
     slots = placement.replaced.nonzero().flatten().tolist()
     batch.copy([rows[donor] for donor in placement.source[slots].tolist()], [rows[slot] for slot in slots])

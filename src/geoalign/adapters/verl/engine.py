@@ -20,8 +20,6 @@ from geoalign.adapters.verl.names import (
     REWARD_KEY,
     VENDOR,
 )
-from geoalign.adapters.verl.refusals import NO_TOKENIZER
-from geoalign.errors import UnsupportedError
 from geoalign.hidden.answers import answer_starts
 from geoalign.hidden.positions import packed_states, response_states
 from geoalign.hidden.tap import BackboneTap
@@ -72,11 +70,8 @@ class GeoAlignFSDPEngine(FSDPEngineWithLMHead):
     def _answer_starts(self, micro_batch: Any) -> Tensor | None:
         if tu.get_non_tensor_data(micro_batch, POSITION_KEY, None) != "anchor":
             return None
-        tokenizer = getattr(self.model_config, "tokenizer", None)
-        if tokenizer is None:
-            raise UnsupportedError(NO_TOKENIZER)
         responses = [response.tolist() for response in micro_batch["responses"].unbind()]
-        return torch.tensor(answer_starts(tokenizer, responses))
+        return torch.tensor(answer_starts(self.model_config.tokenizer, responses))
 
     def _row_states(
         self, states: Tensor, output_args: dict[str, Any], micro_batch: Any, answers: Tensor | None

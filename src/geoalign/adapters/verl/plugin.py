@@ -11,20 +11,14 @@ import os
 
 from geoalign.adapters.verl.names import VENDOR, VENDOR_VARIABLE
 
-
-def load() -> None:
-    """Registers the engine and the trainers with verl; another version of verl is an UnsupportedError."""
-    from geoalign.adapters.exports import check_engine
-
-    check_engine("verl")
-    # Importing them registers them.
-    import geoalign.adapters.verl.engine
-    import geoalign.adapters.verl.trainers  # noqa: F401
-
-
 if os.environ.get(VENDOR_VARIABLE) == VENDOR:
     try:
-        load()
+        from geoalign.adapters.exports import check_engine
+
+        check_engine("verl")
+        # Importing them registers them.
+        import geoalign.adapters.verl.engine
+        import geoalign.adapters.verl.trainers  # noqa: F401
     except Exception:
         logging.getLogger(__name__).exception("geoalign could not be loaded into verl; its trainers are not available")
         raise

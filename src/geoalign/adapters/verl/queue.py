@@ -18,12 +18,8 @@ NAMES = ("uid", "session_id")
 
 
 class QueueBatch:
-    """One batch of a verl 0.9 trainer.
-
-    Args:
-        meta: verl's metadata of the batch (`KVBatchMeta`), padding rows included; its tags are kept up to date.
-        compute: verl's `_compute_advantage` of such metadata; not needed for reading.
-    """
+    """One batch of a verl 0.9 trainer: its `KVBatchMeta`, whose tags are kept up to date, and, where rows are written,
+    verl's `_compute_advantage` of such metadata."""
 
     def __init__(self, meta: Any, compute: Callable[[Any], Any] | None = None) -> None:
         self._meta = meta
@@ -53,7 +49,13 @@ class QueueBatch:
         data = tq.kv_batch_get(
             keys=[self.keys[row] for row in rows], partition_id=self._meta.partition_id, select_fields=list(fields)
         )
-        return {field: [getattr(value, "data", value) for value in _unbound(data[field])] for field in fields}
+        columns = {field: data[field] for field in fields}
+        return {
+            field: [
+                getattr(value, "data", value) for value in (column.unbind() if isinstance(column, Tensor) else column)
+            ]
+            for field, column in columns.items()
+        }
 
     def write(self, rows: Sequence[int], fields: dict[str, list[Tensor]]) -> None:
         """Writes one tensor per row into each field."""
@@ -88,7 +90,3 @@ class QueueBatch:
         """verl's advantages of all rows; returns verl's metadata of the batch."""
         assert self._compute is not None
         return self._compute(self._meta)
-
-
-def _unbound(column: Any) -> list[Any]:
-    return list(column.unbind()) if isinstance(column, Tensor) else list(column)

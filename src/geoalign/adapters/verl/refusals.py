@@ -16,10 +16,6 @@ from geoalign.settings.hidden import is_last, layer_numbers
 # verl's losses that are masked token by token and divided as `loss_agg_mode` says. Not so: sapo (a mean over sequences
 # whatever is set), geo_mean (over the rows of a micro-batch), clip_cov and kl_cov (ratios overflow in masked rows).
 DROPPING_LOSSES = ("vanilla", "gspo", "cispo", "dppo_tv", "dppo_kl", "gpg", "dro")
-NO_TOKENIZER = (
-    f"{SECTION}.hidden_position=anchor: answers are found in the text of responses, and verl loads no tokenizer; "
-    "set actor_rollout_ref.model.load_tokenizer=true, or another position"
-)
 
 
 def check_config(config: Mapping[str, Any]) -> None:
@@ -53,8 +49,14 @@ def check_states(settings: StateSettings, model: Any) -> None:
             layer_numbers(settings.hidden_layer, text.num_hidden_layers)
         except InputError as error:
             raise ConfigError(f"{SECTION}.{error}") from error
-    if settings.hidden_position == "anchor" and model.tokenizer is None:
-        raise UnsupportedError(NO_TOKENIZER)
+    refuse(
+        {
+            f"{SECTION}.hidden_position=anchor: answers are found in the text of responses, and verl loads no "
+            "tokenizer; set actor_rollout_ref.model.load_tokenizer=true, or another position": (
+                settings.hidden_position == "anchor" and model.tokenizer is None
+            )
+        }
+    )
 
 
 def check_placement(placement: Placement, config: Mapping[str, Any], curator: str) -> None:
@@ -92,17 +94,13 @@ def check_keys(keys: Sequence[str]) -> None:
         )
 
 
-def check_engines(engines: Sequence[str | None]) -> None:
-    """Raises UnsupportedError where a worker would run verl's own engine, by what each process answers: its engine's
-    class, or None where geoalign is not loaded."""
-    without = [rank for rank, engine in enumerate(engines) if engine is None or not engine.startswith("geoalign.")]
-    if without:
-        engine = engines[without[0]] or "no geoalign at all"
-        raise UnsupportedError(f"actor worker {without[0]} of {len(engines)} has {engine}: {_HOW_TO_LOAD}")
-
-
-_HOW_TO_LOAD = (
-    f"set {VENDOR_VARIABLE}={VENDOR} for every Ray process (in the shell, and on a cluster with "
-    f"+ray_kwargs.ray_init.runtime_env.env_vars.{VENDOR_VARIABLE}={VENDOR}), install geoalign[verl] on every node, and "
-    "let VERL_USE_EXTERNAL_PLUGINS be unset or name geoalign"
-)
+def check_engines(engines: Sequence[str]) -> None:
+    """Raises UnsupportedError where a worker would run verl's own engine, by the engine's class in each process."""
+    for rank, engine in enumerate(engines):
+        if not engine.startswith("geoalign."):
+            raise UnsupportedError(
+                f"actor worker {rank} of {len(engines)} has {engine}: set {VENDOR_VARIABLE}={VENDOR} for every Ray "
+                f"process (in the shell, and on a cluster with +ray_kwargs.ray_init.runtime_env.env_vars."
+                f"{VENDOR_VARIABLE}={VENDOR}), install geoalign[verl] on every node, and let VERL_USE_EXTERNAL_PLUGINS "
+                "be unset or name geoalign"
+            )

@@ -26,19 +26,11 @@ def read_rollouts(
     longest_response: int,
     by_std: bool = True,
 ) -> Rollouts:
-    """These rows as a curator reads them: the reward is the sum over the tokens, the group verl's `uid`.
+    """These rows of a `QueueBatch` as a curator reads them: the reward is the sum over the tokens, the group verl's
+    `uid`; a response of `longest_response` tokens is cut off, and no donor.
 
     What the pass for hidden states, or a tag, already says of a row (its reward, key and length) is read there; fields
     with a number for every token only where nothing does, and where the curator asks for what is made of them.
-
-    Args:
-        batch: a `QueueBatch` after verl's old-log-probability pass.
-        rows: rows of it; padding left out.
-        needs: the fields that the curator reads.
-        rollout_fields: `VerlSettings.rollout_fields`.
-        components: `wanted_components` of the curator, in the reward function's result.
-        longest_response: tokens; a response of that length is cut off, no donor where `donor_ok` is asked for.
-        by_std: `algorithm.norm_adv_by_std_in_grpo`, of GRPO's advantages.
     """
     held, tagged = set(batch.fields), batch.lengths(rows)
     scores = REWARD_KEY if REWARD_KEY in held else "rm_scores"

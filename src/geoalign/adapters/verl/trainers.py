@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import ray
 from omegaconf import OmegaConf, open_dict
-from ray.exceptions import RayTaskError
 from verl.trainer.ppo.v1 import PPOTrainerColocateAsync, PPOTrainerSeparateAsync, PPOTrainerSync, register_trainer
 from verl.utils.config import omega_conf_to_dataclass
 
@@ -25,13 +24,7 @@ from geoalign.adapters.step import Decision, decide, make_session, named, wanted
 from geoalign.adapters.verl.apply import apply_curation
 from geoalign.adapters.verl.names import ANSWER_KEY, LAYER_KEY, POSITION_KEY
 from geoalign.adapters.verl.queue import QueueBatch
-from geoalign.adapters.verl.refusals import (
-    check_config,
-    check_engines,
-    check_keys,
-    check_placement,
-    check_states,
-)
+from geoalign.adapters.verl.refusals import check_config, check_engines, check_keys, check_placement, check_states
 from geoalign.adapters.verl.rows import read_rollouts
 from geoalign.curators.session import STATE_FILE
 from geoalign.hidden.answers import rows_without_answer
@@ -81,18 +74,13 @@ class CuratedSteps(_Base):
         if "hidden" not in needs:
             result = super()._compute_old_log_prob(batch, metrics)
         else:
-            asked = {
-                POSITION_KEY: self._geoalign.hidden_position,
-                LAYER_KEY: json.dumps(self._geoalign.hidden_layer),
-            }
+            layer = json.dumps(self._geoalign.hidden_layer)
+            asked = {POSITION_KEY: self._geoalign.hidden_position, LAYER_KEY: layer}
             batch.extra_info.update(asked)
-            try:
-                result = super()._compute_old_log_prob(batch, metrics)
-            finally:
-                # A later pass over this batch, a LoRA reference's, must not answer the same question again.
-                for key in asked:
-                    batch.extra_info.pop(key, None)
+            result = super()._compute_old_log_prob(batch, metrics)
+            # A later pass over this batch, a LoRA reference's, must not answer the same question again.
             for key in asked:
+                batch.extra_info.pop(key, None)
                 (result.extra_info or {}).pop(key, None)
         self._pending = self._start(result)
         return result
@@ -155,24 +143,18 @@ class CuratedSteps(_Base):
             )
 
 
-def engines_of(group: Any, strategy: str) -> list[str | None]:
-    """The engine class that each worker's process would run; None where geoalign cannot be imported there."""
-    answers: list[str | None] = []
-    for reference in [worker.__ray_call__.remote(_engine_here, strategy) for worker in group.workers]:
-        try:
-            answers.append(ray.get(reference))
-        except RayTaskError as error:
-            if not isinstance(error.cause, ModuleNotFoundError):
-                raise
-            answers.append(None)
+def engines_of(group: Any, strategy: str) -> list[str]:
+    """The engine class that each worker's process would run."""
+
+    # Ray sends a function inside another by value: it runs where geoalign is not installed.
+    def engine_here(worker: Any) -> str:
+        from verl.workers.engine.base import EngineRegistry
+
+        engine = EngineRegistry.get_engine_cls("language_model", strategy)
+        return f"{engine.__module__}.{engine.__qualname__}"
+
+    answers: list[str] = ray.get([worker.__ray_call__.remote(engine_here) for worker in group.workers])
     return answers
-
-
-def _engine_here(worker: Any, strategy: str) -> str:
-    from verl.workers.engine.base import EngineRegistry
-
-    engine = EngineRegistry.get_engine_cls("language_model", strategy)
-    return f"{engine.__module__}.{engine.__qualname__}"
 
 
 @register_trainer("geoalign_sync")

@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -166,7 +167,8 @@ def start_ray(tries: int = 3) -> None:
 
     Ray gives its agents 15 seconds to come up, which on a busy machine may be too short: then it is started again.
     """
-    variables = {name: value for name, value in os.environ.items() if name.startswith("VERL_") or name == "PYTHONPATH"}
+    handed_down = ("VERL_", "PYTHONPATH", "GEOALIGN_FORKS")
+    variables = {name: value for name, value in os.environ.items() if name.startswith(handed_down)}
     variables["TRANSFER_QUEUE_ENABLE"] = "1"
     for left in reversed(range(tries)):
         try:
@@ -176,7 +178,7 @@ def start_ray(tries: int = 3) -> None:
                 include_dashboard=False,
                 object_store_memory=200_000_000,
                 logging_level="ERROR",
-                runtime_env={"env_vars": variables},
+                runtime_env={"env_vars": variables, "py_executable": f"{sys.executable} -I -S {HERE}/fork_python.py"},
             )
             return
         except Exception as error:

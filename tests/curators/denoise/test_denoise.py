@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from worlds import cosine, world
 
 from geoalign import CURATORS, Rollouts, group_advantages
 from geoalign.curators.checkpoint import load_state, save_state
@@ -12,35 +13,6 @@ from geoalign.curators.denoise.model import believe, noisy_rows
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.analysis.statistics import auroc
 from geoalign.method.groups import canonical_order
-
-
-def world(seed, *, groups=32, size=8, d=12, wrong=0.3, signal=1.0, binary=False, shortcut=0.0):
-    """A batch whose quality lies along the first column, the same one in every batch; `wrong` rewards are corrupted.
-
-    With `shortcut` the rewards also follow the second column, which has nothing to do with the truth.
-    """
-    draw = torch.Generator().manual_seed(seed)
-    rows = groups * size
-    quality = torch.randn(rows, generator=draw)
-    hidden = torch.randn(rows, d, generator=draw)
-    hidden[:, 0] += 2 * signal * quality
-    group = torch.arange(groups).repeat_interleave(size)
-    true = (quality > 0).float() if binary else quality
-    corrupted = torch.rand(rows, generator=draw) < wrong
-    by_group = true.view(groups, size)
-    low, high = by_group.amin(1, keepdim=True), by_group.amax(1, keepdim=True)
-    opposite = torch.where(by_group < by_group.mean(1, keepdim=True), high, low).flatten()
-    rewards = torch.where(corrupted, 1 - true if binary else opposite, true) + shortcut * hidden[:, 1]
-    return Rollouts(rewards=rewards, groups=group, hidden=hidden, true_rewards=true)
-
-
-def cosine(curation, rollouts):
-    """Of the advantages as an engine applies them with those of the true rewards."""
-    given = curation.advantages
-    if given is None:
-        given = group_advantages(curation.rewards, rollouts.groups)
-    one, other = given * curation.weights, group_advantages(rollouts.true_rewards, rollouts.groups)
-    return float(one @ other / (one.norm() * other.norm()))
 
 
 def after(curator, batches, **kwargs):

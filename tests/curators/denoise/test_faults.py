@@ -5,24 +5,14 @@ from dataclasses import replace
 
 import pytest
 import torch
+from worlds import applied, cosine, world
 
-from geoalign import Rollouts, group_advantages
+from geoalign import Rollouts
 from geoalign.curators.base import identity
 from geoalign.curators.denoise import Denoise
 from geoalign.curators.denoise.model import believe, noisy_rows, verdict_units
 from geoalign.errors import InputError
 from geoalign.method.groups import canonical_order
-
-
-def applied(curation, rollouts):
-    """The advantages as an engine applies them."""
-    given = curation.advantages
-    return group_advantages(curation.rewards, rollouts.groups) if given is None else given * curation.weights
-
-
-def cosine(curation, rollouts):
-    one, other = applied(curation, rollouts), group_advantages(rollouts.true_rewards, rollouts.groups)
-    return float(one @ other / (one.norm() * other.norm()))
 
 
 def answered(seed, *, groups=32, size=8, wrong=0.3, share=1.0):
@@ -39,23 +29,6 @@ def answered(seed, *, groups=32, size=8, wrong=0.3, share=1.0):
     ]
     flipped = torch.rand(rows, generator=draw) < wrong
     return Rollouts(rewards=torch.where(flipped, 1 - true, true), groups=group, true_rewards=true, answers=labels)
-
-
-def continuous(seed, *, binary, groups=32, size=8, wrong=0.1):
-    """Quality along the first column; wrong rewards are flipped, or at the opposite end of their group."""
-    draw = torch.Generator().manual_seed(seed)
-    rows = groups * size
-    quality = torch.randn(rows, generator=draw)
-    hidden = torch.randn(rows, 12, generator=draw)
-    hidden[:, 0] += 2 * quality
-    true = (quality > 0).float() if binary else quality
-    by_group = true.view(groups, size)
-    low, high = by_group.amin(1, keepdim=True), by_group.amax(1, keepdim=True)
-    opposite = torch.where(by_group < by_group.mean(1, keepdim=True), high, low).flatten()
-    corrupted = torch.rand(rows, generator=draw) < wrong
-    rewards = torch.where(corrupted, 1 - true if binary else opposite, true)
-    group = torch.arange(groups).repeat_interleave(size)
-    return Rollouts(rewards=rewards, groups=group, hidden=hidden, true_rewards=true)
 
 
 @pytest.mark.parametrize(("size", "share"), [(32, 1.0), (8, 0.5)])
@@ -88,7 +61,7 @@ def test_rows_that_contradict_the_prediction_are_learnt(binary):
     """One row in 32 lies far along the direction of quality and bears a mark; it is bad, and its reward says so."""
     low, curator, given = 0.0 if binary else -1.5, Denoise(), []
     for seed in range(14):
-        rollouts = continuous(seed, binary=binary)
+        rollouts = world(seed, binary=binary, wrong=0.1)
         rows = torch.arange(0, 256, 32)
         hidden = rollouts.hidden.clone()
         hidden[rows] = torch.randn(8, 12, generator=torch.Generator().manual_seed(seed))
@@ -104,7 +77,7 @@ def test_rows_that_contradict_the_prediction_are_learnt(binary):
 def test_rows_far_off_are_not_praised_for_it(binary):
     low, curator, given = 0.0 if binary else -1.5, Denoise(), []
     for seed in range(8):
-        rollouts = continuous(seed, binary=binary)
+        rollouts = world(seed, binary=binary, wrong=0.1)
         if seed < 4:
             curator.curate(rollouts)
             continue
@@ -199,17 +172,17 @@ def test_rows_of_one_answer_share_the_variance_of_their_truth():
 def test_a_snapshot_does_not_change_with_the_running_fit():
     curator = Denoise()
     for seed in range(3):
-        curator.curate(continuous(seed, binary=False))
+        curator.curate(world(seed, binary=False, wrong=0.1))
     snapshot = curator.state_dict()
     before = copy.deepcopy(snapshot)
-    curator.curate(continuous(3, binary=False))
+    curator.curate(world(3, binary=False, wrong=0.1))
     torch.testing.assert_close(snapshot, before, equal_nan=True, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("binary", [True, False])
 def test_group_ids_do_not_matter(binary):
     """The first batch is predicted by folds over its groups, which are dealt by content."""
-    rollouts = continuous(0, binary=binary, groups=48)
+    rollouts = world(0, binary=binary, groups=48, wrong=0.1)
     ids = torch.randperm(48, generator=torch.Generator().manual_seed(1))[rollouts.groups]
     one, other = Denoise().curate(rollouts), Denoise().curate(replace(rollouts, groups=ids))
     assert one.metrics["states_used"] == 1
@@ -218,7 +191,7 @@ def test_group_ids_do_not_matter(binary):
 
 def test_a_checkpoint_holds_one_gram_matrix():
     curator = Denoise()
-    curator.curate(continuous(0, binary=True))
+    curator.curate(world(0, binary=True, wrong=0.1))
     kept = [each for each in curator.state_dict()["ridge"].values() if isinstance(each, torch.Tensor)]
     # A, b, the solutions by six penalties, and the record of these.
     assert [each.numel() for each in kept] == [12 * 12, 12, 12 * 6, 3 * 6]
@@ -271,7 +244,7 @@ def test_what_was_learnt_is_forgotten_when_a_batch_contradicts_it(binary):
     """The states' direction turns round after six batches: never far behind the plain rewards, and soon ahead again."""
     curator, gain = Denoise(), []
     for seed in range(10):
-        rollouts = continuous(seed, binary=binary, groups=48)
+        rollouts = world(seed, binary=binary, groups=48, wrong=0.1)
         if seed >= 6:
             rollouts = replace(rollouts, hidden=-rollouts.hidden)
         curation = curator.curate(rollouts)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from worlds import cosine, world
+from denoise_batches import cosine, world
 
 from geoalign import CURATORS, Rollouts, group_advantages
 from geoalign.curators.checkpoint import load_state, save_state

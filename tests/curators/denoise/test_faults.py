@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from worlds import applied, cosine, world
+from denoise_batches import applied, cosine, world
 
 from geoalign import Rollouts
 from geoalign.curators.base import identity

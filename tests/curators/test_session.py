@@ -96,6 +96,13 @@ def test_a_curation_of_another_batch_is_refused():
         CurationSession(Short(m=2), seed=0).curate(rollouts())
 
 
+def test_fields_that_nobody_brings():
+    class Needy(PODS):
+        requires = ("hidden", "answers", "true_rewards")
+
+    assert CurationSession(Needy(m=2), seed=0).missing_fields(["answers"]) == ["true_rewards"]
+
+
 def test_round_trip(tmp_path):
     shared = torch.arange(6.0).view(2, 3)
     state = {

@@ -22,6 +22,7 @@ def verdicts(seed, *, wrong=0.0, groups=24, size=8):
 def test_it_scores_and_changes_nothing():
     rollouts = verdicts(0, wrong=0.3)
     settings = {"geometry": "none"}
+    assert Monitor().config.curator == Denoise().config
     acted, watched = Denoise(**settings).curate(rollouts), Monitor(curator=Denoise(**settings)).curate(rollouts)
     plain = GRPO().curate(rollouts)
     assert (acted.rewards != rollouts.rewards).any()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from copy import deepcopy
 from dataclasses import replace
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float
@@ -13,14 +13,10 @@ from torch import Tensor
 
 from geoalign.curators.anchors import check_reads_trusted
 from geoalign.curators.base import Curator, identity, tie_order
-from geoalign.curators.registry import CURATORS, CuratorSection, CuratorSettings, make_curator
+from geoalign.curators.registry import CuratorSection, default_curator, make_curator
 from geoalign.errors import InputError
 from geoalign.settings import Count, setting, settings
 from geoalign.types import Curation, Rollouts
-
-
-def _denoise() -> CuratorSettings:
-    return cast("CuratorSettings", CURATORS["denoise"].config_class())
 
 
 @settings
@@ -30,7 +26,7 @@ class AppealsConfig:
     type: ClassVar[str] = "appeals"
 
     curator: CuratorSection = setting(
-        default_factory=_denoise, help="The curator that suspects, and learns the verdicts."
+        default_factory=lambda: default_curator("denoise"), help="The curator that suspects, and learns the verdicts."
     )
     budget: Count = setting(default=16, help="Responses of a batch that the second verifier may be asked about.")
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import torch
 
 from geoalign.curators.base import Curator, identity
-from geoalign.curators.registry import CURATORS, CuratorSection, CuratorSettings, make_curator
+from geoalign.curators.registry import CuratorSection, default_curator, make_curator
 from geoalign.settings import setting, settings
 from geoalign.types import Curation, Rollouts
 
@@ -23,8 +23,7 @@ class MonitorConfig:
     type: ClassVar[str] = "monitor"
 
     curator: CuratorSection = setting(
-        default_factory=lambda: cast("CuratorSettings", CURATORS["denoise"].config_class()),
-        help="The curator that watches.",
+        default_factory=lambda: default_curator("denoise"), help="The curator that watches."
     )
     bounds: dict[str, float] = setting(
         default_factory=dict,

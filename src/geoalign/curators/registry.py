@@ -101,9 +101,9 @@ class CuratorSettings(Protocol):
     type: ClassVar[str]
 
 
-def default_curator() -> CuratorSettings:
-    """GeoAlign's settings, all at their defaults."""
-    return cast("CuratorSettings", CURATORS["geoalign"].config_class())
+def default_curator(name: str = "geoalign") -> CuratorSettings:
+    """A curator's settings, all at their defaults."""
+    return cast("CuratorSettings", CURATORS[name].config_class())
 
 
 def make_curator(config: object) -> Curator[Any]:

@@ -10,7 +10,7 @@ from pydantic import Field
 from geoalign.curators.registry import CuratorSection, default_curator
 from geoalign.lab.config.loading import override_setting
 from geoalign.lab.config.run import LoadedModelConfig
-from geoalign.settings import Count, setting, settings
+from geoalign.settings import Count, Seed, setting, settings
 from geoalign.settings.hidden import LAST, HiddenLayerSetting, HiddenPosition
 from geoalign.settings.loading import load_settings
 from geoalign.settings.locations import Locations
@@ -22,7 +22,7 @@ class AuditConfig(LoadedModelConfig):
     """How dumps of rollouts are curated; which ones, and where their hidden states are, is said on the command line."""
 
     curator: CuratorSection = setting(default_factory=default_curator, help="Settings of the curator.")
-    seed: Annotated[int, Field(ge=0, lt=2**31)] = setting(default=0, help="Seed of every random draw.")
+    seed: Seed = setting(default=0, help="Seed of every random draw.")
     hidden_position: HiddenPosition = setting(
         default="predicting", help="Where in a response its hidden state is read."
     )
@@ -43,16 +43,6 @@ class AuditConfig(LoadedModelConfig):
     max_tokens: Annotated[int, Field(ge=2)] | None = setting(
         default=None, help="Longer rollouts keep their last tokens; null: as many as the model can take."
     )
-    dtype: Literal["auto", "float32", "bfloat16", "float16"] = setting(
-        default="auto", help="Type of the model's weights; auto: the faster one on a CPU, else bfloat16."
-    )
-    device: Annotated[str, Field(min_length=1)] | None = setting(
-        default=None, help="Device of the model; null: an accelerator where there is one."
-    )
-    revision: Annotated[str, Field(min_length=1)] | None = setting(
-        default=None, help="Branch, tag or commit of the model on the hub."
-    )
-    trust_remote_code: bool = setting(default=False, help="Run the Python code that comes with the model.")
 
 
 def load_audit_config(curator: str | None = None, overrides: Sequence[str] = ()) -> AuditConfig:

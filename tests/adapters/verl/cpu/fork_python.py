@@ -54,13 +54,13 @@ def serve() -> None:
 
 
 def look_after(connection: socket.socket) -> None:
-    """Forks the script; it is killed with the process that asked for it, which gets its status."""
+    """Forks the script; it is killed with the process that asked for it, which gets its status, or with the tests."""
     size, streams, _, _ = socket.recv_fds(connection, 4, 2)
     arguments, environment, folder = json.loads(connection.recv(int.from_bytes(size), socket.MSG_WAITALL))
     if not (child := os.fork()):
         connection.close()
         run(arguments, environment, folder, streams)
-    if connection in select.select([connection, os.pidfd_open(child)], [], [])[0]:
+    if {connection, sys.stdin} & set(select.select([connection, sys.stdin, os.pidfd_open(child)], [], [])[0]):
         os.kill(child, signal.SIGKILL)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     connection.send(bytes([status if status >= 0 else 128 - status]))

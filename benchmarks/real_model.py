@@ -29,7 +29,7 @@ import torch
 from geoalign.errors import ConfigError, GeoAlignError, RunFolderError
 from geoalign.lab.bench.command import machine
 from geoalign.lab.command_line import report
-from geoalign.lab.config.compare import Cell, make_plan
+from geoalign.lab.config.compare import Place, make_plan
 from geoalign.lab.config.run import TinyModelConfig
 from geoalign.lab.store.comparison import ComparisonFolder
 from geoalign.lab.store.json_files import write_json
@@ -234,7 +234,7 @@ def write_results(work: Work) -> None:
     )
 
 
-def cells_of(folder: ComparisonFolder) -> list[Cell]:
+def cells_of(folder: ComparisonFolder) -> list[Place]:
     """The cells of the comparison that was begun in a folder; none where none was."""
     if not folder.started():
         return []

@@ -65,7 +65,7 @@ CURATOR_SETTINGS: dict[str, tuple[str, dict[str, Any], bool]] = {
     "denoise, permuted": ("denoise", {**_EXPECTED, "geometry": "permuted"}, False),
     "denoise, no geometry": ("denoise", {**_EXPECTED, "geometry": "none"}, False),
     "geoalign, paper's": ("geoalign", {}, False),
-    "geoalign, mended": ("geoalign", {"scoring": "cross_fit", "signed": True, "identical": "contradict"}, False),
+    "geoalign, cross-fitted": ("geoalign", {"scoring": "cross_fit"}, False),
     **{
         name.replace("_", " "): (name, {}, False)
         for name in (

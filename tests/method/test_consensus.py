@@ -18,7 +18,6 @@ from geoalign.method.consensus import (
 from geoalign.method.groups import canonical_order
 from geoalign.method.pairs import Pairs, centred_states, preference_pairs, with_distances
 from geoalign.method.projector import Projector, ProjectorConfig
-from geoalign.method.summaries import projection_2d
 
 
 def hand_pairs():
@@ -88,15 +87,3 @@ def test_projected_scores_equal_the_naive_ones(monkeypatch):
     scores = torch.empty(len(rollouts))
     scores[rows.order] = deviation_index(deviation, pairs, len(rollouts), aggregation="sum")
     torch.testing.assert_close(scores, naive_scores(net, naive_pairs(rollouts), len(rollouts)), atol=2e-4, rtol=1e-3)
-
-
-def test_plane_by_hand():
-    # Prototype (1, 0, 0); what remains spreads along the second axis only; the largest coordinate is positive.
-    directions = torch.tensor([[1.0, 0.0, 0.0], [0.0, -1.0, 0.0], [0.6, 0.8, 0.0]])
-    plane = projection_2d(directions, torch.tensor([1.0, 0.0, 0.0]))
-    torch.testing.assert_close(plane, torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.6, -0.8]]), atol=1e-6, rtol=0)
-
-
-def test_plane_of_one_direction():
-    plane = projection_2d(torch.tensor([[0.6, 0.8]]), torch.tensor([1.0, 0.0]))
-    torch.testing.assert_close(plane, torch.tensor([[0.6, 0.0]]))

@@ -7,13 +7,11 @@ from trl_parts import ANCHORS, OPEN, SMALL, Recording, digits, entering, trainer
 
 from geoalign import CURATORS, GeoAlign, GeoAlignConfig
 from geoalign.adapters.trl.refusals import check_trainer
-from geoalign.curators.baselines.advantages import SGRPO
-from geoalign.curators.baselines.rewards import PAR, PARConfig
+from geoalign.curators.baselines.rewards import PARConfig
 from geoalign.curators.baselines.seed_grpo import SeedGRPO
 from geoalign.curators.baselines.subsets import CPPO, PODS, PODSConfig
 from geoalign.curators.chain import Chain
 from geoalign.curators.session import CurationSession
-from geoalign.errors import UnsupportedError
 from geoalign.method.advantages import group_advantages
 
 SETTINGS = {
@@ -127,13 +125,3 @@ def test_what_it_decides_enters_the_loss(made, name):
     made._curation_options = options
     # Label refinement waits for more visits of a prompt.
     assert any(map(acted, made.steps)) or name in ("grpo", "monitor", "label_refinement")
-
-
-class Crossing(SGRPO):
-    library_only = "draws rows across groups"
-
-
-@pytest.mark.parametrize("curator", [Crossing, lambda: Chain([PAR(), Crossing()])])
-def test_curators_for_the_library_alone_are_refused(tmp_path, curator):
-    with pytest.raises(UnsupportedError, match=r"(Crossing|Chain) inside TRL: draws rows across groups"):
-        trainer(tmp_path, curator())

@@ -86,6 +86,6 @@ def test_nothing_is_said_where_nothing_is_known():
 
 
 def test_a_snapshot_has_every_row():
-    found = snapshot(batch(), mean_score=True)
+    found = snapshot(batch())
     assert found["step"] == 4
     assert found["corrupted"][4]

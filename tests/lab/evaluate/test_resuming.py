@@ -127,8 +127,6 @@ def test_the_command_line(evaluate, capsys, scripted):
     assert evaluate(*twice, "--resume") == 0
     assert evaluate(*twice, "--resume", "--greedy") == 2
     assert "samples: expected 1 with temperature=0" in capsys.readouterr().err
-    assert evaluate("--greedy", "--temperature", "1") == 2
-    assert "--greedy: expected without --temperature" in capsys.readouterr().err
     assert evaluate("--pass-at-k", "--samples", "x") == 2
 
 

@@ -289,7 +289,7 @@ def identity_of(models: Sequence[Described], sets: Sequence[EvaluationSet], conf
         "batch_size": config.batch,
         "dtype": dtype,
         "device_type": None if device is None else device.partition(":")[0],
-        "reward": {"timeout": reward["timeout"], "max_answer_length": reward["max_answer_length"], "model": scored_by},
+        "reward": {"timeout": reward["timeout"], "model": scored_by},
         "models": models_by_name,
         "sets": sets_by_name,
     }

@@ -12,7 +12,7 @@ from swift.rlhf_trainers.grpo_trainer import GRPOTrainer
 from swift.trainers import TrainerFactory
 from trl_parts import digits, length, model, tokenizer
 
-from geoalign.adapters.swift import GeoAlignGRPOTrainer, install
+from geoalign.adapters.swift import GeoAlignSwiftTrainer, install
 
 OWN = dict(TrainerFactory.TRAINER_MAPPING)
 
@@ -56,7 +56,7 @@ class Plain(Recorded, GRPOTrainer):
     """ms-swift's own trainer."""
 
 
-class Curated(Recorded, GeoAlignGRPOTrainer):
+class Curated(Recorded, GeoAlignSwiftTrainer):
     """The adapter's."""
 
 

@@ -5,6 +5,7 @@ import json
 
 import pandas as pd
 import pyarrow.parquet as pq
+import torch
 
 from geoalign.lab.dumps.formats import find_layout
 from geoalign.lab.dumps.reading import read_dump
@@ -71,6 +72,44 @@ def plain():
     ]
 
 
+def nemo_rl():
+    """A list of one in each field, as a batch cut into samples leaves them."""
+    return [
+        {"content": [[f"question {g}", f"answer {g}.{r}"]], "rewards": [reward], "token_loss_mask": [[0, 1]],
+         "advantages": [[0.0, 0.1]], "token_ids": [[3, 4]], "idx": place}
+        for place, (g, r, reward) in enumerate(each())
+    ]  # fmt: skip
+
+
+def verifiers(step=3):
+    """As prime-rl's `traces.jsonl`: reward 2 x 0.5 x r, one unscored part beside it."""
+    user = [
+        {"message": {"role": "user", "content": [{"type": "text", "text": f"question {g}"}]}} for g in range(GROUPS)
+    ]
+    return [
+        {"id": f"{g}-{r}", "env": {"id": "sums"}, "ok": True, "group": {"id": f"g{g}"},
+         "task": {"type": "Sum", "data": {"idx": g, "answer": str(g)}, "hash": "h"},
+         "run": {"type": "train", "id": "x", "work": {"type": "train", "step": step}},
+         "traces": [
+             {"agent": {"name": "solver"}, "rewards": {"right": {"score": reward * 2, "weight": 0.5}, "style": None},
+              "nodes": [user[g], {"parent": 0, "sampled": True,
+                                  "message": {"role": "assistant", "content": f"answer {g}.{r}"}}]},
+             {"agent": {"name": "judge", "trainable": False}, "nodes": []},
+         ]}
+        for g, r, reward in each()
+    ]  # fmt: skip
+
+
+def slime(step=7):
+    samples = [
+        {"group_index": g, "index": place, "prompt": f"question {g}", "response": f"answer {g}.{r}", "label": str(g),
+         "response_length": 4 + r, "reward": reward, "status": "truncated" if r == 3 else "completed",
+         "tokens": [1, 2], "rollout_log_probs": [-0.1]}
+        for place, (g, r, reward) in enumerate(each())
+    ]  # fmt: skip
+    return {"rollout_id": step, "samples": samples}
+
+
 def trl(step=2):
     return pd.DataFrame(
         {
@@ -126,7 +165,11 @@ def write_dump(folder, name):
         path = folder / f"{name}.parquet"
         tables[name]().to_parquet(path)
         return path
-    lines = {"verl": verl, "trinity": trinity, "responses": responses, "plain": plain}[name]()
+    if name == "slime":
+        torch.save(slime(), folder / "7.pt")
+        return folder / "7.pt"
+    makers = {"nemo_rl": nemo_rl, "verifiers": verifiers, "verl": verl, "trinity": trinity, "responses": responses}
+    lines = {**makers, "plain": plain}[name]()
     return write_lines(folder / (f"{name}.jsonl.gz" if name == "plain" else f"{name}.jsonl"), lines)
 
 

@@ -1,17 +1,34 @@
 """Every format: found by itself, read, curated, and read again."""
 
 import json
+import math
 from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
-from dumps import GROUPS, OUTLIERS, SIZE, each, filtered, plain, trinity, trl, verl, verl_v1, write_dump, write_lines
+import torch
+from dumps import (
+    GROUPS,
+    OUTLIERS,
+    SIZE,
+    each,
+    filtered,
+    nemo_rl,
+    plain,
+    trinity,
+    trl,
+    verifiers,
+    verl,
+    verl_v1,
+    write_dump,
+    write_lines,
+)
 
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.dumps.formats import find_layout
 from geoalign.lab.dumps.reading import read_dump
 
-NAMES = ("verl", "trinity", "responses", "plain", "trl", "geoalign")
+NAMES = ("verl", "trinity", "responses", "plain", "trl", "geoalign", "nemo_rl", "verifiers", "slime")
 
 
 def read(path, **given):
@@ -43,6 +60,44 @@ def test_what_else_the_formats_say(tmp_path):
     assert found["responses"][7].answer == "1"
     assert found["responses"][7].final_answer == "3"
     assert found["plain"][7].id == "1-3"
+    assert (found["verifiers"][7].id, found["verifiers"][7].answer, found["verifiers"][7].step) == ("1-3", "1", 3)
+    assert [(row.tokens, row.truncated, row.answer) for row in found["slime"][6:8]] == [(6, False, "1"), (7, True, "1")]
+
+
+def test_turns_and_tool_calls_of_an_episode(tmp_path):
+    (episode, *_) = verifiers()
+    nodes = episode["traces"][0]["nodes"]
+    nodes[1]["message"]["tool_calls"] = [{"id": "0", "name": "add", "arguments": '{"a": 1}'}]
+    nodes.append({"parent": 1, "message": {"role": "tool", "tool_call_id": "0", "content": "2"}})
+    nodes.append({"parent": 0, "sampled": True, "message": {"role": "assistant", "content": "left"}})
+    nodes.append({"parent": 2, "sampled": True, "message": {"role": "assistant", "content": "done"}})
+    failed = {**episode, "id": "f", "traces": [{**episode["traces"][0], "rewards": {}}]}
+    first, second = read(write_lines(tmp_path / "traces.jsonl", [episode, failed])).rows
+    assert first.response == '[assistant]\nanswer 0.0\nadd({"a": 1})\n[tool]\n2\n[assistant]\ndone'
+    assert first.reward == 0
+    assert math.isnan(second.reward)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([{**nemo_rl()[0], "content": [["alone"]]}], "content: expected the texts of two messages or more"),
+        (
+            [{**verifiers()[0], "traces": ["x"]}],
+            "expected episodes of verifiers or prime-rl, got a field",
+        ),
+        ([{**verifiers()[0], "traces": []}], "traces: expected one trace that trains the policy, got 0"),
+    ],
+)
+def test_nested_rows_that_hold_no_rollout(tmp_path, rows, message):
+    with pytest.raises(InputError, match=f"line 1: {message}"):
+        read(write_lines(tmp_path / "rows.jsonl", rows))
+
+
+def test_what_torch_saved_is_not_run(tmp_path):
+    torch.save({"samples": [pytest.approx]}, tmp_path / "0.pt")
+    with pytest.raises(InputError, match=r"0\.pt: expected slime's rollouts"):
+        read(tmp_path / "0.pt")
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from geoalign.adapters.exports import lazy_exports
 
 if TYPE_CHECKING:
-    from geoalign.adapters.swift.mixin import CuratedGRPO, GeoAlignGRPOTrainer
+    from geoalign.adapters.swift.mixin import CuratedGRPO, GeoAlignSwiftTrainer
     from geoalign.adapters.swift.plug_in import install
 
-__all__ = ["CuratedGRPO", "GeoAlignGRPOTrainer", "install"]
+__all__ = ["CuratedGRPO", "GeoAlignSwiftTrainer", "install"]
 
 _HOMES = {
     "CuratedGRPO": "geoalign.adapters.swift.mixin",
-    "GeoAlignGRPOTrainer": "geoalign.adapters.swift.mixin",
+    "GeoAlignSwiftTrainer": "geoalign.adapters.swift.mixin",
     "install": "geoalign.adapters.swift.plug_in",
 }
 

@@ -85,5 +85,5 @@ class CuratedGRPO(CuratedTrainer):
         super()._log_rollout(samples if self._curation_round is None else self._curation_round.generated)
 
 
-class GeoAlignGRPOTrainer(CuratedGRPO, GRPOTrainer):
+class GeoAlignSwiftTrainer(CuratedGRPO, GRPOTrainer):
     """`swift rlhf --rlhf_type grpo` whose generation batches pass through a curator before advantages."""

@@ -16,7 +16,7 @@ from geoalign.errors import ConfigError, UnsupportedError
 from geoalign.settings.locations import Locations
 from geoalign.settings.yaml_text import read_yaml
 
-TRAINER = "geoalign.adapters.swift.mixin.GeoAlignGRPOTrainer"
+TRAINER = "geoalign.adapters.swift.mixin.GeoAlignSwiftTrainer"
 REFUSED = "geoalign.adapters.swift.refusals.OtherTraining"
 
 # What the last `install` was called with: settings, a curator in the place of theirs, and rollout fields.

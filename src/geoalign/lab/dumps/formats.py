@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from geoalign.errors import ConfigError, InputError
+from geoalign.lab.dumps import engine_rows
 from geoalign.lab.dumps.values import BadValueError, whole_number
-from geoalign.lab.tasks.rows import check_dump_name, dump_rows, field_of, is_parquet, row_name
+from geoalign.lab.tasks.rows import RawRow, check_dump_name, dump_rows, field_of, is_parquet, row_name
 from geoalign.shown import brief, listed, shown
 
 # What a rollout can have, by the names of `--field`: `true_reward` is the reward before corruption, `answer` the gold
@@ -38,6 +39,7 @@ class Format:
         lists: one row holds a prompt and the list of its responses.
         rendered: prompts are the text that the model read, not bare questions.
         reward_may_lack: a row without the reward's key could not be scored.
+        unpack: the row as flat fields, where the engine nests them; `fields` are names of these.
         repeats: rollouts are written again, as another step, for every further update on them.
     """
 
@@ -49,6 +51,14 @@ class Format:
     rendered: bool = False
     reward_may_lack: bool = False
     repeats: bool = False
+    unpack: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict
+
+    def flat(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The row unpacked; BadValueError where the engine would not have written it so."""
+        try:
+            return self.unpack(row)
+        except (AttributeError, KeyError, TypeError) as error:
+            raise BadValueError(None, f"expected {self.title}, got a field of another kind: {brief(error)}") from None
 
     def fits(self, row: Mapping[str, Any]) -> bool:
         """Whether a row has all that tells this format from others."""
@@ -104,6 +114,29 @@ VERL = Format(
     columns=("input", "output", "score", "step"),
     rendered=True,
 )  # fmt: skip
+NEMO_RL = Format(
+    "nemo_rl",
+    "training data of NeMo-RL",
+    _same("prompt", "response", "reward", "group"),
+    columns=("content", "rewards", "token_loss_mask"),
+    rendered=True,
+    unpack=engine_rows.nemo_rl,
+)
+VERIFIERS = Format(
+    "verifiers",
+    "episodes of verifiers or prime-rl",
+    _same("prompt", "response", "reward", "group", "id", "answer", "step"),
+    columns=("traces", "task", "id"),
+    unpack=engine_rows.episode,
+)
+SLIME = Format(
+    "slime",
+    "samples of slime",
+    _same("prompt", "response", "reward", "group", "answer", "tokens", "truncated"),
+    columns=("group_index", "prompt", "response", "response_length", "status"),
+    rendered=True,
+    unpack=engine_rows.slime,
+)
 _PROMPTS = ("query", "question", "problem")
 RESPONSES = Format(
     "responses",
@@ -132,7 +165,9 @@ PLAIN = Format(
     },
 )
 # The more particular first: of those that fit equally many rows the first is taken.
-FORMATS: dict[str, Format] = {kind.name: kind for kind in (GEOALIGN, TRL, TRINITY, VERL, RESPONSES, PLAIN)}
+FORMATS: dict[str, Format] = {kind.name: kind for kind in (
+    GEOALIGN, TRL, TRINITY, VERL, NEMO_RL, VERIFIERS, SLIME, RESPONSES, PLAIN,
+)}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -189,12 +224,26 @@ def find_layout(
         raise InputError(f"{row_name(path, first[0].line)}: {first[0].problem}{hint}")
     fields = fields or {}
     chosen = FORMATS[name] if name is not None else _fitting(path, rows, fields)
+    rows = _unpacked(path, chosen, first)
     layout = DumpLayout(chosen, _resolved(path, chosen, rows, fields))
     _check(path, layout, rows)
     try:
         return layout, step_of(layout, rows[0])
     except BadValueError:
         return layout, None
+
+
+def _unpacked(path: Path, chosen: Format, first: Sequence[RawRow]) -> list[Mapping[str, Any]]:
+    """The first rows as flat fields; one that is not of the format is an error only if all are."""
+    rows, problem = [], ""
+    for raw in first:
+        try:
+            rows += [] if raw.value is None else [chosen.flat(raw.value)]
+        except BadValueError as error:
+            problem = problem or f"{row_name(path, raw.line)}: {error}"
+    if not rows:
+        raise InputError(problem)
+    return rows
 
 
 def _fitting(path: Path, rows: Sequence[Mapping[str, Any]], fields: Mapping[str, str]) -> Format:

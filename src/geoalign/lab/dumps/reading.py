@@ -141,7 +141,8 @@ class _Reader:
         """The rollouts of a row: one, or those of its lists."""
         if raw.value is None:
             raise BadValueError(None, raw.problem or "")
-        layout, row, fields, listed = self.layout, raw.value, self.layout.fields, self.layout.format.lists
+        layout, fields, listed = self.layout, self.layout.fields, self.layout.format.lists
+        row = layout.format.flat(raw.value)
         given = {role: field_of(row, name) for role, name in fields.items()}
         for role in ("prompt", "response", "group"):
             if role in fields and given[role] is None:

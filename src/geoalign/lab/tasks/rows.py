@@ -23,7 +23,7 @@ from geoalign.shown import brief, listed, shown
 # How the name of a file of problems or dialogues may end; a `.json` file is one array of rows.
 SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".parquet")
 # How the name of a dump may end; a `.json` file holds lines, as Trinity writes them.
-DUMP_SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".parquet")
+DUMP_SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".parquet", ".pt")
 
 MEGABYTE = 2**20
 # The longest row of JSON. A row of 64 responses of 32,000 tokens has 8 MB; parsed, a row can take 30 times as much.
@@ -172,7 +172,22 @@ def checked(rows: Iterable[RawRow], path: Path, kind: str) -> Iterator[tuple[str
 def dump_rows(path: Path) -> Iterator[RawRow]:
     """Every row of a dump, in order; one that cannot be read comes with its problem."""
     check_dump_name(path)
+    if path.name.endswith(".pt"):
+        return _torch_rows(path)
     return _parquet_rows(path) if is_parquet(path) else json_lines(path)
+
+
+def _torch_rows(path: Path) -> Iterator[RawRow]:
+    """The samples of a file that slime saved by torch; only tensors and plain values are loaded."""
+    import torch
+
+    try:
+        samples = list(torch.load(path, map_location="cpu", weights_only=True)["samples"])
+    except Exception as error:  # a broken archive fails in many ways
+        raise InputError(f"{path}: expected slime's rollouts, saved by torch, got {brief(error)}") from error
+    for number, sample in enumerate(samples):
+        whole = sample if isinstance(sample, dict) else None
+        yield RawRow(number, number + 1, whole, None if whole is not None else "expected a sample")
 
 
 def check_dump_name(path: Path) -> None:

@@ -30,7 +30,8 @@ def episode(row: Row) -> Row:
     if len(traces) != 1:
         raise BadValueError("traces", "one trace that trains the policy", str(len(traces)))
     (trace,) = traces
-    nodes, path = trace.get("nodes") or [], []
+    nodes: list[Row] = trace.get("nodes") or []
+    path: list[Row] = []
     at: Any = len(nodes) - 1
     # From the last message back to the root.
     while isinstance(at, int) and 0 <= at < len(nodes) and len(path) <= len(nodes):

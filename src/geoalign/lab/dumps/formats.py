@@ -216,7 +216,7 @@ def find_layout(
     if name is not None and name not in FORMATS:
         raise ConfigError(f"--format: expected one of {', '.join(FORMATS)}; got {shown(name)}")
     first = list(islice(dump_rows(path), _FIRST_ROWS))
-    rows = [row.value for row in first if row.value is not None]
+    rows: list[Mapping[str, Any]] = [row.value for row in first if row.value is not None]
     if not rows:
         if not first:
             raise InputError(f"{path}: expected at least one rollout, got an empty file")

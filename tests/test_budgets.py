@@ -17,7 +17,7 @@ SOURCE = ROOT / "src" / "geoalign"
 ROOMS = {
     ".": (640, 7),
     "adapters": (4000, 38),
-    "curators": (4360, 26),
+    "curators": (4370, 27),
     "hidden": (610, 6),
     "lab": (1020, 7),
     "lab/analysis": (1540, 10),
@@ -40,7 +40,7 @@ ROOMS = {
     "settings": (620, 6),
 }
 # Lines of Python in all, and words of Markdown.
-TREES = {"src": 29830, "tests": 30290, "benchmarks": 2900}
+TREES = {"src": 29840, "tests": 30300, "benchmarks": 2900}
 DOC_WORDS = 16000
 
 

@@ -9,7 +9,8 @@ from denoise_batches import cosine, world
 from geoalign import CURATORS, Rollouts, group_advantages
 from geoalign.curators.checkpoint import load_state, save_state
 from geoalign.curators.denoise import Denoise
-from geoalign.curators.denoise.model import believe, noisy_rows
+from geoalign.curators.denoise.model import believe
+from geoalign.curators.denoise.rows import noisy_rows
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.analysis.statistics import auroc
 from geoalign.method.groups import canonical_order

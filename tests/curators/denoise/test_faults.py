@@ -10,7 +10,8 @@ from denoise_batches import applied, cosine, world
 from geoalign import Rollouts
 from geoalign.curators.base import identity
 from geoalign.curators.denoise import Denoise
-from geoalign.curators.denoise.model import believe, noisy_rows, verdict_units
+from geoalign.curators.denoise.model import believe, verdict_units
+from geoalign.curators.denoise.rows import noisy_rows
 from geoalign.errors import InputError
 from geoalign.method.groups import canonical_order
 

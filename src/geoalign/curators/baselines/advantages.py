@@ -12,7 +12,8 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from geoalign.curators.base import Baseline, Curator, groups_of, identity, reweighted, subset
-from geoalign.curators.denoise.model import NoisyRows, believe, joined, noisy_rows
+from geoalign.curators.denoise.model import believe
+from geoalign.curators.denoise.rows import NoisyRows, joined, noisy_rows
 from geoalign.method.advantages import group_advantages
 from geoalign.method.groups import canonical_order
 from geoalign.method.intervals import mean_of

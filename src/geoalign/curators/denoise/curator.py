@@ -12,8 +12,9 @@ from pydantic import Field
 from torch import Tensor
 
 from geoalign.curators.base import Curator, hidden_states, identity
-from geoalign.curators.denoise.model import Belief, Fit, NoisyRows, believe, joined, noisy_rows
+from geoalign.curators.denoise.model import Belief, Fit, believe
 from geoalign.curators.denoise.ridge import RunningRidge, fold_predictions
+from geoalign.curators.denoise.rows import NoisyRows, joined, noisy_rows
 from geoalign.curators.precision import full_precision
 from geoalign.errors import InputError
 from geoalign.method.groups import FOLDS, GroupedRows, canonical_order, group_centred, in_input_order
@@ -68,7 +69,7 @@ class Denoise(Curator[DenoiseConfig]):
     What is known: a prediction by a ridge regression of earlier batches' rewards on their hidden states, while its
     correlation with rewards of new prompts is above chance; answers and identical responses, whose rows share a true
     reward; and trusted rows, which keep their reward and teach a correction of the others. Without any of these
-    nothing is changed. The modules `ridge` and `model` beside this one, and docs/denoise.md, say how.
+    nothing is changed. The modules `rows`, `ridge` and `model` beside this one, and docs/denoise.md, say how.
 
     The curation's rewards are the expected true ones, matched in slope as far as `least_slope` lets them, and its
     advantages those of them; `scores` are the log-odds that a reward is wrong, `anomalous` those above 0.

@@ -10,7 +10,8 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 from torch.autograd.functional import jacobian
 
-from geoalign.curators.denoise.model import NoisyRows, joined, noisy_rows, verdict_units
+from geoalign.curators.denoise.model import verdict_units
+from geoalign.curators.denoise.rows import NoisyRows, joined, noisy_rows
 from geoalign.method.groups import canonical_order
 from geoalign.method.intervals import Interval, t_quantile
 from geoalign.types import Rollouts, response_keys

@@ -1,4 +1,4 @@
-"""The figures that sentences of docs/evidence.md and README.md state, computed from `evidence/`.
+"""The figures that sentences of docs/evidence.md, evidence/tables.md and README.md state, from `evidence/`.
 
 Each is a run of words that must stand in the page, white space aside: change the sentence and its words here together.
 """
@@ -23,8 +23,10 @@ PARTS = {"denoise_answers": "answers alone", "denoise_states": "states alone", "
 
 def facts() -> Iterator[tuple[str, str]]:
     """Name of the page, and words with figures that it must have."""
-    for words in (*_summary(), *_beside(), *_denoise(), *_real(), *_paper(), *claims.page()):
+    for words in (*_summary(), *_parts(), *_real(), *_paper(), *claims.page()):
         yield "evidence.md", words
+    for words in (*_beside(), *_denoise()):
+        yield "tables.md", words
     for words in claims.both_pages():
         yield "evidence.md", words
         yield "README.md", words
@@ -103,13 +105,11 @@ def _denoise() -> Iterator[str]:
     yield f"its gold utility fell: {a} and {b}"
     forty, twenty = (level_of("dialogue_denoise_again", f"extremes_{rate}") for rate in (40, 20))
     few = "denoise_labels_48"
-    yield f"Gold utility beside GRPO's at 20% is {_gold(twenty, few)}"
     a, b = (signed(level.minus(few, last_gold, "denoise").interval, 2) for level in (forty, twenty))
-    yield f"beside `denoise` without labels {a} at 40% and {b} at 20%"
+    yield f"Gold utility beside `denoise` without labels {a} at 40% and {b} at 20%"
     yield f"proxy reward is then {signed(twenty.score(few).interval)} beside GRPO's"
     maths = level_of("math_denoise", "flip_40")
     parts = level_of("math_denoise", "flip_20")
-    yield ", ".join(f"{label} {signed(parts.score(arm).interval)}" for arm, label in PARTS.items())
     counted = [forty, maths, parts, level_of("math_hard_denoise", "flip_40")]
     values = (signed(level.score("geoalign", "pair_count").interval) for level in counted)
     yield "dialogue at 40% {}, three numbers {} and at 20% {}, five numbers {}".format(*values)
@@ -118,6 +118,14 @@ def _denoise() -> Iterator[str]:
     ends = [list(results.unchanged(level, "denoise_permuted")) for level in (forty, twenty)]
     a, b = (f"{sum(permuted)} of {len(permuted)}" for permuted in ends)
     yield f"with permuted states {a} generations at 40% and {b} at 20%"
+
+
+def _parts() -> Iterator[str]:
+    """What `denoise` gains from, and what labels add."""
+    level = level_of("math_denoise", "flip_20")
+    yield ", ".join(f"{label} {signed(level.score(arm).interval)}" for arm, label in PARTS.items())
+    labelled = level_of("dialogue_denoise_again", "extremes_20")
+    yield f"Gold utility beside GRPO's at 20% is {_gold(labelled, 'denoise_labels_48')}"
 
 
 def _gold(level: Level, arm: str) -> str:

@@ -1,4 +1,4 @@
-"""Draws shares of the headroom by curator, and curves of training: `python docs/evidence_picture.py`.
+"""Draws the figures of docs/evidence.md: `python docs/evidence_picture.py`.
 
 A picture ends in a comment with the numbers that it shows, by which a test knows whether it is up to date.
 """
@@ -86,9 +86,106 @@ def draw_curves(axes: Axes, theme: Theme) -> None:
     axes.legend(loc="upper left", ncols=2)
 
 
+# Settings in which parts of `denoise`, controls and rivals ran, and the words above their columns.
+COMPARED = {
+    "three numbers, 20% flipped": "three numbers\n20%",
+    "three numbers, 40% flipped": "three numbers\n40%",
+    "five numbers, 40% flipped": "five numbers\n40%",
+    "dialogue, 20% reversed": "dialogue\n20%",
+    "dialogue, 40% reversed": "dialogue\n40%",
+}
+PARTS = {
+    "denoise": "denoise",
+    "denoise_states": "its states alone",
+    "denoise_answers": "its answers alone",
+    "denoise_permuted": "its states permuted",
+    "majority_vote": "majority vote",
+    "rank_trim": "rank_trim",
+    "tie_detector": "tie_detector",
+    "pair_count": "pair_count",
+    "noise_corrected": "noise_corrected",
+    "grpo_slow": "GRPO, half the rate",
+    "grpo_kl": "GRPO, a KL term",
+    "par": "PAR",
+    "mc_grpo": "MC-GRPO",
+    "quantile": "quantile",
+    "geoalign": "GeoAlign (paper)",
+}
+
+
+def parts() -> dict[str, dict[str, list[float]]]:
+    """Gain over GRPO with its interval, in percent of the oracle's mean gain, by arm and setting."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for arm in PARTS:
+        for level, label in ((one.level, one.label) for one in SETTINGS if one.label in COMPARED):
+            if level.has(arm):
+                gain, whole = level.score(arm).interval, level.score("oracle").interval.estimate
+                found.setdefault(arm, {})[label] = [
+                    round(100 * end / whole) for end in (gain.estimate, gain.low, gain.high)
+                ]
+    return found
+
+
+def draw_parts(axes: Axes, theme: Theme) -> None:
+    """A row for each arm, a column for each setting; what did not run is empty."""
+    for row, of in enumerate(parts().values()):
+        for column, label in enumerate(COMPARED):
+            if label in of:
+                estimate, low, high = of[label]
+                colour = theme.green if low > 0 else theme.orange if high < 0 else theme.grid
+                axes.barh(-row, 0.94, left=column - 0.47, height=0.86, color=colour, alpha=0.35)
+                words = f"{estimate} ({low} to {high})" if max(-low, high) < 1000 else f"{estimate}"
+                axes.text(column, -row, words, ha="center", va="center", fontsize=6.2)
+    axes.set_yticks([-row for row in range(len(PARTS))], list(PARTS.values()), fontsize=7)
+    axes.set_xticks(range(len(COMPARED)), list(COMPARED.values()), fontsize=7)
+    axes.xaxis.tick_top()
+    axes.set(xlim=(-0.5, len(COMPARED) - 0.5), ylim=(-len(PARTS) + 0.5, 0.5), xlabel="gain, % of the oracle's (95%)")
+    axes.grid(False)
+    axes.figure.subplots_adjust(left=0.24, top=0.82)
+
+
+# Dialogue's settings, whose gold utility is known, and their colours and marks.
+GOLD = {
+    "dialogue, 10% reversed": ("soft", "v"),
+    "dialogue, 20% reversed": ("blue", "s"),
+    "dialogue, 40% reversed": ("orange", "o"),
+    "dialogue, flattery rewarded": ("ink", "x"),
+    "dialogue, wider model, 40% reversed": ("green", "D"),
+    "dialogue, less bias, 40% reversed": ("purple", "^"),
+}
+
+
+def golds() -> dict[str, dict[str, list[float]]]:
+    """What `denoise` and the oracle add to GRPO's proxy reward and gold utility, with intervals, by setting."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for label, level in ((one.label, one.level) for one in SETTINGS if one.label in GOLD):
+        for arm in ("denoise", "oracle"):
+            both = level.score(arm).interval, level.row(arm).gold.difference.interval
+            numbers = [round(end, 2) for one in both for end in (one.estimate, one.low, one.high)]
+            found.setdefault(label, {})[arm] = numbers
+    return found
+
+
+def draw_golds(axes: Axes, theme: Theme) -> None:
+    """A cross of intervals for each setting: filled `denoise`, hollow the oracle."""
+    axes.axhline(0, color=theme.ink, linewidth=1)
+    for label, of in golds().items():
+        name, marker = GOLD[label]
+        colour = getattr(theme, name)
+        for arm, (x, left, right, y, low, high) in of.items():
+            axes.plot([left, right], [y, y], color=colour, linewidth=1)
+            axes.plot([x, x], [low, high], color=colour, linewidth=1)
+            fill, words = (colour, label) if arm == "denoise" else (theme.paper, None)
+            axes.plot(x, y, marker, color=colour, markerfacecolor=fill, markersize=6, linestyle="", label=words)
+    axes.set(xlabel="proxy reward, minus GRPO's", ylabel="gold utility, minus GRPO's", ylim=(-1.3, 3.2))
+    axes.legend(loc="upper left", fontsize=7)
+
+
 PANELS = {
     "recovered": (shares, Panel("recovered", "What curators recovered", "", "", draw)),
     "curves": (curves, Panel("curves", "Dialogue, 40% of the rewards reversed", "", "", draw_curves)),
+    "parts": (parts, Panel("parts", "What gains: parts, controls, rivals", "", "", draw_parts)),
+    "gold": (golds, Panel("gold", "True utility beside the reward (hollow: oracle)", "", "", draw_golds)),
 }
 
 

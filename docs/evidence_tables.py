@@ -1,4 +1,4 @@
-"""Writes the tables of evidence in docs/evidence.md and README.md from `evidence/`: `python docs/evidence_tables.py`.
+"""Writes the tables of evidence in evidence/tables.md and README.md from `evidence/`: `python docs/evidence_tables.py`.
 
 With `--check` nothing is written: the exit status is 1 where a table, or a figure in a sentence, is not that of the
 results. A table is between `<!-- evidence: KIND ARGUMENTS -->` and `<!-- end -->`; figures in sentences are listed in
@@ -28,7 +28,7 @@ from evidence_words import plain, probability, signed, signed_number, table
 from geoalign.lab.analysis.comparison.table import ArmRow
 from geoalign.lab.analysis.statistics import Interval
 
-PAGES = (ROOT / "docs" / "evidence.md", ROOT / "README.md")
+PAGES = (ROOT / "docs" / "evidence.md", ROOT / "evidence" / "tables.md", ROOT / "README.md")
 TABLE = re.compile(r"(<!-- evidence: (\w+)((?: [\w=]+)*) -->\n).*?(<!-- end -->)", re.DOTALL)
 # The arms of the tables in their order; a comparison's report has all of them.
 NAMES = {

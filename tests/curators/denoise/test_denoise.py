@@ -9,7 +9,7 @@ from denoise_batches import cosine, world
 from geoalign import CURATORS, Rollouts, group_advantages
 from geoalign.curators.checkpoint import load_state, save_state
 from geoalign.curators.denoise import Denoise
-from geoalign.curators.denoise.model import believe
+from geoalign.curators.denoise.model import infer
 from geoalign.curators.denoise.rows import noisy_rows
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.analysis.statistics import auroc
@@ -241,12 +241,12 @@ def test_a_learnt_correction_moves_unbiased_estimates_as_far_as_expected_rewards
     rollouts = Rollouts(rewards=torch.tensor([1.0, 0.0, 1.0]), groups=torch.zeros(3, dtype=torch.long))
     rows = noisy_rows(rollouts, canonical_order(rollouts.rewards, rollouts.groups), answers=False)
     rows = replace(rows, rewards=torch.tensor([1.0, 0.0, 1.0], dtype=torch.float64))
-    certain = believe(rows, None, least_slope=1.0)
-    belief = replace(certain, verdicts=True, mean=expected, estimate=beyond).corrected(
+    certain = infer(rows, None, least_slope=1.0)
+    posterior = replace(certain, verdicts=True, mean=expected, estimate=beyond).corrected(
         torch.tensor([0.5, -0.1, 0.1]).double()
     )
-    torch.testing.assert_close(belief.expected, torch.tensor([1.0, 0.2, 0.6], dtype=torch.float64))
-    torch.testing.assert_close(belief.rewards, torch.tensor([1.8, -0.5, 0.6], dtype=torch.float64))
+    torch.testing.assert_close(posterior.expected, torch.tensor([1.0, 0.2, 0.6], dtype=torch.float64))
+    torch.testing.assert_close(posterior.rewards, torch.tensor([1.8, -0.5, 0.6], dtype=torch.float64))
 
 
 def test_a_batch_of_trusted_rows_alone_is_left_as_it_is():

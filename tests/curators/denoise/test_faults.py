@@ -10,7 +10,7 @@ from denoise_batches import applied, cosine, world
 from geoalign import Rollouts
 from geoalign.curators.base import identity
 from geoalign.curators.denoise import Denoise
-from geoalign.curators.denoise.model import believe, verdict_units
+from geoalign.curators.denoise.model import infer, verdict_units
 from geoalign.curators.denoise.rows import noisy_rows
 from geoalign.errors import InputError
 from geoalign.method.groups import canonical_order
@@ -122,7 +122,7 @@ def test_a_mixed_group_is_not_wrong_as_a_whole(size):
     assert len(wholly) <= 0.1 * len(mixed)
 
 
-def test_trusted_and_other_rows_among_rivals_leave_the_fit_convex():
+def test_trusted_and_other_rows_in_one_exclusive_group_leave_the_fit_convex():
     """Newton's steps end at a maximum: the fit moves no further, and theta stays of the size that its prior allows."""
     rollouts = answered(3)
     trusted = torch.arange(256) % 3 == 0
@@ -163,11 +163,12 @@ def test_rows_of_one_answer_share_the_variance_of_their_truth():
         rewards=torch.tensor([1.0, 0.0, 1.0, 0.0] * 8), groups=torch.arange(32) // 4, answers=list("aabb") * 8
     )
     rows = noisy_rows(rollouts, canonical_order(rollouts.rewards, rollouts.groups), answers=True)
-    belief = believe(rows, None, least_slope=1.0)
-    truth = float(belief.expected[0])
-    torch.testing.assert_close(belief.variance, torch.full_like(belief.variance, truth * (1 - truth)))
+    posterior = infer(rows, None, least_slope=1.0)
+    truth = float(posterior.expected[0])
+    torch.testing.assert_close(posterior.variance, torch.full_like(posterior.variance, truth * (1 - truth)))
     # Var(2 t_a + 2 t_b) = 4 (2 p) - (4 p)^2 with at most one right, each with probability p.
-    torch.testing.assert_close(belief.group_variance, torch.full_like(belief.variance, 8 * truth - (4 * truth) ** 2))
+    wanted = torch.full_like(posterior.variance, 8 * truth - (4 * truth) ** 2)
+    torch.testing.assert_close(posterior.group_variance, wanted)
 
 
 def test_a_snapshot_does_not_change_with_the_running_fit():

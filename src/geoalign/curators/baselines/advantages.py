@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from geoalign.curators.base import Baseline, Curator, groups_of, identity, reweighted, subset
-from geoalign.curators.denoise.model import believe
+from geoalign.curators.denoise.model import infer
 from geoalign.curators.denoise.rows import NoisyRows, joined, noisy_rows
 from geoalign.method.advantages import group_advantages
 from geoalign.method.groups import canonical_order
@@ -236,7 +236,7 @@ class NoiseCorrected(Baseline[NoiseCorrectedConfig]):
             rows = noisy_rows(rollouts, canonical_order(rollouts.rewards, rollouts.groups), answers=True)
             self._past = [*self._past, dict(vars(rows))][-self.config.window :]
             window = joined([NoisyRows(**rows) for rows in self._past], 1.0)
-            estimated = believe(window, None, least_slope=1.0).metrics
+            estimated = infer(window, None, least_slope=1.0).metrics
         wrong, missed = self.config.false_positive_rate, self.config.false_negative_rate
         return (
             estimated.get("false_positive_rate", math.nan) if wrong is None else wrong,

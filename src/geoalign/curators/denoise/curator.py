@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import Tensor
 
 from geoalign.curators.base import Curator, hidden_states, identity
-from geoalign.curators.denoise.model import Belief, Fit, believe
+from geoalign.curators.denoise.model import Fit, Posterior, infer
 from geoalign.curators.denoise.ridge import RunningRidge, fold_predictions
 from geoalign.curators.denoise.rows import NoisyRows, joined, noisy_rows
 from geoalign.curators.precision import full_precision
@@ -134,14 +134,14 @@ class Denoise(Curator[DenoiseConfig]):
             known = recent.prediction * recent.unseen
             scale = ((recent.weights @ known.square()) / recent.weights.sum()).sqrt()
             z = known / scale if test.low > 0 else None
-            belief = believe(
+            posterior = infer(
                 recent,
                 z,
                 least_slope=self.config.least_slope,
                 exclusive=answers != "shared",
                 earlier=self._fit,
             )[-len(rollouts) :]
-            self._fit = belief.fit
+            self._fit = posterior.fit
             metrics = {
                 "states_used": float(test.low > 0),
                 "correlation": test.estimate,
@@ -149,12 +149,12 @@ class Denoise(Curator[DenoiseConfig]):
                 "correlation_high": test.high,
                 "repeated_prompts": float((~rows.unseen).sum()),
                 "forgotten": float(forgotten),
-                **belief.metrics,
+                **posterior.metrics,
             }
             if states is not None and bool(rows.trusted.any()):
-                correction, learnt = learnt_correction(states, belief, rows, level=self.config.level)
-                belief, metrics = belief.corrected(correction), {**metrics, **learnt}
-            curation = _curation(rollouts, order, rows, belief, metrics)
+                correction, learnt = learnt_correction(states, posterior, rows, level=self.config.level)
+                posterior, metrics = posterior.corrected(correction), {**metrics, **learnt}
+            curation = _curation(rollouts, order, rows, posterior, metrics)
         return curation.with_metrics(seconds=time.perf_counter() - started)
 
     def state_dict(self) -> dict[str, Any]:
@@ -227,7 +227,7 @@ def correlation(rows: NoisyRows, *, level: float) -> Interval:
 
 
 def learnt_correction(
-    states: Float[Tensor, "n d"], belief: Belief, rows: NoisyRows, *, level: float
+    states: Float[Tensor, "n d"], posterior: Posterior, rows: NoisyRows, *, level: float
 ) -> tuple[Float[Tensor, " n"], dict[str, float]]:
     """What the rewards of trusted rows are beyond expectation, as a ridge on their states says of the other rows.
 
@@ -237,30 +237,30 @@ def learnt_correction(
     is not above 0, and of rows that are trusted or unscored.
     """
     own = rows.trusted
-    surprise = (belief.claim - belief.prior) * own
+    surprise = (posterior.observation - posterior.prior) * own
     fold = torch.where(own, rows.group.masked_fill(~own, -1).unique(return_inverse=True)[1] % FOLDS, -1)
     values = fold_predictions(states, surprise, own, fold, _PENALTIES).double().cpu()
-    d, group, every = surprise[own], rows.group[own].numpy(), belief.claim[own].numpy() * 0 + 1
+    d, group, every = surprise[own], rows.group[own].numpy(), posterior.observation[own].numpy() * 0 + 1
     level = 1 - (1 - level) / len(_PENALTIES)
     tests = [grouped_correlation(z.numpy(), d.numpy(), group, every, inflation=2.0, level=level) for z in values[own].T]
     best = int(torch.tensor([test.low for test in tests]).nan_to_num(-torch.inf).argmax())
     test, z = tests[best], values[own, best]
     metrics = {"trusted": float(own.sum()), "correction": test.estimate, "correction_low": test.low}
     if not test.low > 0:
-        return torch.zeros_like(belief.claim), metrics
+        return torch.zeros_like(posterior.observation), metrics
     slope = test.low / test.estimate * float(z @ d / z.square().sum())
-    return slope * values[:, best] * (rows.scored & ~own & (belief.scale > 0)), metrics
+    return slope * values[:, best] * (rows.scored & ~own & (posterior.scale > 0)), metrics
 
 
 def _curation(
-    rollouts: Rollouts, order: GroupedRows, rows: NoisyRows, belief: Belief, metrics: dict[str, float]
+    rollouts: Rollouts, order: GroupedRows, rows: NoisyRows, posterior: Posterior, metrics: dict[str, float]
 ) -> Curation:
-    """The curation that the belief comes to, in input order."""
+    """The curation that the posterior gives, in input order."""
     index = order.order.cpu()
     back = in_input_order(GroupedRows(index, order.group.cpu(), order.offsets.cpu()), rollouts.rewards.device)
-    odds = torch.logit(belief.wrong, eps=1e-13).clamp(-_CERTAIN, _CERTAIN)
+    odds = torch.logit(posterior.wrong, eps=1e-13).clamp(-_CERTAIN, _CERTAIN)
     open_rows = rows.scored & ~rows.trusted
-    change, group = (belief.rewards - rows.rewards)[open_rows], rows.group[open_rows]
+    change, group = (posterior.rewards - rows.rewards)[open_rows], rows.group[open_rows]
     metrics = {
         **metrics,
         "anomalous": float(((odds > 0) & rows.scored).sum()),
@@ -274,6 +274,6 @@ def _curation(
         return judged
     # What stands beside a noisy component.
     rest = rollouts.rewards.cpu().double()[index] - rows.rewards
-    given = (belief.rewards + rest, belief.advantages(rows.group, rest))
+    given = (posterior.rewards + rest, posterior.advantages(rows.group, rest))
     rewards, advantages = (back(each.to(rollouts.rewards.dtype)) for each in given)
     return replace(judged, rewards=rewards, advantages=advantages)

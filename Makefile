@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Compiled are the modules that are used, as they are: of a whole environment that takes as long as the rest.
 PIP := -m pip install --quiet --no-compile --disable-pip-version-check
+# Where that is forbidden, every process compiles torch, transformers and TRL anew: ten seconds each.
+export PYTHONDONTWRITEBYTECODE :=
 INSTALL := $(PIP) --constraint constraints.txt
 PINS := pyproject.toml constraints.txt
 ENGINES := .venvs
@@ -13,7 +15,7 @@ WORKERS ?= 2
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart example test smoke real lint types test-slow test-engines test-trl test-trinity test-verl test-swift wheel clean
+.PHONY: help quickstart example test types suite smoke real test-slow test-engines test-trl test-trinity test-verl test-swift wheel clean
 
 help: ## What each target does
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1 - \2/p' Makefile
@@ -24,7 +26,13 @@ quickstart: $(VENV)/.quickstart ## What wrong rewards cost a tiny model and what
 test: $(VENV)/.dev ## Lint, types and the test suite
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(MAKE) --jobs 2 --no-print-directory types suite
+
+# The type checker has one process, and says one line: it runs beside the tests.
+types:
 	$(BIN)/mypy
+
+suite:
 	$(PYTEST) --dist loadfile -m "not slow and not gpu and not engines and not smoke and not real"
 
 smoke: $(VENV)/.dev ## Every full-size run made small, on the real data of ../shared/data or GEOALIGN_SHARED_DATA

@@ -4,8 +4,6 @@ Where they are to end: 30,000 lines of source in 260 files, as many of tests, 16
 something else in its room gives; a budget that is raised needs its reason in the commit.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -40,7 +38,7 @@ ROOMS = {
     "settings": (620, 6),
 }
 # Lines of Python in all, and words of Markdown.
-TREES = {"src": 29840, "tests": 30300, "benchmarks": 2900}
+TREES = {"src": 29840, "tests": 30000, "benchmarks": 2900}
 DOC_WORDS = 16000
 
 

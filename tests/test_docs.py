@@ -1,7 +1,5 @@
 """The documentation: its size and lines, its links, the settings, modules and commands that it names, its words."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib
 import re

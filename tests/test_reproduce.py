@@ -1,7 +1,5 @@
 """docs/reproduce.md and recipes/reproduce.sh: commands and settings exist, scripts run, sums are right."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import json

@@ -1,7 +1,5 @@
 """A tiny model, a character tokenizer and small curators to try the adapter with."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

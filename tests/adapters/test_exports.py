@@ -13,7 +13,6 @@ from geoalign.errors import MissingExtraError, UnsupportedError
 
 ROOT = Path(__file__).parents[2]
 
-
 HOMES = {"Fraction": "fractions", "gone": "geoalign.adapters.nowhere"}
 
 

@@ -1,7 +1,5 @@
 """The tiny training that the adapter's tests run: tokenizer, model, data, reward, arguments, curators."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any, ClassVar
 

@@ -3,8 +3,6 @@
 A group of four rollouts spans both processes (two rows each), so donors live on the other one.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

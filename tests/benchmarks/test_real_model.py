@@ -1,7 +1,5 @@
 """The command that runs everything on a GPU: on a CPU, with its steps by a stand-in."""
 
-from __future__ import annotations
-
 import functools
 import json
 from pathlib import Path

@@ -185,28 +185,26 @@ def test_par_without_references_is_an_error():
     assert PAR().curate(group(rewards, reference_rewards=references)).weights[3] == 0
 
 
-def frequencies(curator, rollouts, calls=250):
-    draws = torch.zeros(len(rollouts))
-    source = generator()
-    for _ in range(calls):
-        draws += torch.bincount(curator.curate(rollouts, generator=source).source, minlength=len(rollouts))
-    return draws / draws.sum()
+def frequencies(curator, rewards, groups=250):
+    """How often each row of a group is drawn, over many groups of the same rewards."""
+    rollouts = Rollouts(rewards=torch.tensor(rewards).repeat(groups), groups=torch.arange(groups).repeat_interleave(8))
+    return torch.bincount(curator.curate(rollouts, generator=generator()).source % 8, minlength=8) / len(rollouts)
 
 
 def test_pf_ppo():
     # 2000 draws: the standard error of a frequency of 1/2 is 0.011, that of 1/14 0.006.
-    drawn = frequencies(PFPPOBestRandom(), group(RC))
+    drawn = frequencies(PFPPOBestRandom(), RC)
     assert drawn[1] == pytest.approx(0.5, abs=0.03)
     assert drawn[torch.arange(8) != 1].tolist() == pytest.approx([0.071429] * 7, abs=0.02)
-    drawn = frequencies(PFPPOBestWorst(), group(RC), calls=125)
-    assert drawn[[1, 0]].tolist() == pytest.approx([0.5, 0.5], abs=0.05)
+    drawn = frequencies(PFPPOBestWorst(), RC)
+    assert drawn[[1, 0]].tolist() == pytest.approx([0.5, 0.5], abs=0.03)
     assert drawn[2:].sum() == 0
 
 
 def test_pf_ppo_draws_one_of_the_tied_best():
     # Ones stand in rows 1, 2, 4: each is the best in a third of the calls: 1/3 * 1/2 + 2/3 * 1/14 = 0.214286.
-    drawn = frequencies(PFPPOBestRandom(), group(RB))
-    assert drawn[[1, 2, 4]].tolist() == pytest.approx([0.214286] * 3, abs=0.04)
+    drawn = frequencies(PFPPOBestRandom(), RB, groups=600)
+    assert drawn[[1, 2, 4]].tolist() == pytest.approx([0.214286] * 3, abs=0.03)
     # Of equal rewards the best and the worst are two rows, not one twice.
     equal = PFPPOBestWorst().curate(group(EQ), generator=generator(3)).source
     assert len(equal.unique()) == 2
@@ -220,7 +218,6 @@ def test_pf_ppo_keeps_places():
 
 
 ANSWERS = ["7", "5", "5", "3", "5", "7", "9", None]
-
 
 LOGPROBS = [-0.2, -0.4, -0.3, -0.9, -0.5, -0.6, -1.1, -0.8]
 

@@ -8,17 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from trinity_batches import (
-    ADVANTAGE,
-    GEOALIGN,
-    OPERATOR,
-    RUNS,
-    TASKS,
-    by_place,
-    rollouts,
-    settings,
-    through,
-)
+from trinity_batches import ADVANTAGE, GEOALIGN, OPERATOR, RUNS, TASKS, by_place, rollouts, settings, through
 
 # What Trinity-RFT and the packages below it warn about is theirs.
 pytestmark = [pytest.mark.engines, pytest.mark.filterwarnings("default")]

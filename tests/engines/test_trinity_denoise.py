@@ -6,17 +6,7 @@ import asyncio
 
 import pytest
 import torch
-from trinity_batches import (
-    ADVANTAGE,
-    GEOALIGN,
-    RUNS,
-    TASKS,
-    by_place,
-    disconnect,
-    rollouts,
-    settings,
-    through,
-)
+from trinity_batches import ADVANTAGE, GEOALIGN, RUNS, TASKS, by_place, disconnect, rollouts, settings, through
 
 # What Trinity-RFT and the packages below it warn about is theirs.
 pytestmark = [pytest.mark.engines, pytest.mark.filterwarnings("default")]

@@ -8,16 +8,7 @@ import inspect
 
 import pytest
 import torch
-from trinity_batches import (
-    GEOALIGN,
-    OPERATOR,
-    RUNS,
-    TASKS,
-    disconnect,
-    in_order,
-    rollouts,
-    settings,
-)
+from trinity_batches import GEOALIGN, OPERATOR, RUNS, TASKS, disconnect, in_order, rollouts, settings
 
 # What Trinity-RFT and the packages below it warn about is theirs.
 pytestmark = [pytest.mark.engines, pytest.mark.filterwarnings("default")]

@@ -7,14 +7,9 @@ from transformers import PreTrainedTokenizerFast
 from geoalign.hidden.answers import answer_starts, rows_without_answer
 
 TEXTS = [
-    r"2 + 3 = 5, so \boxed{5}.",
-    "Naïve café ☕🙂: the answer is 🙂 seven",
-    "#### 1,234",
-    "nothing at all",
-    "",
-    r"\boxed{\text{été}}",
-    "The answer is: **B**\n",
-]
+    r"2 + 3 = 5, so \boxed{5}.", "Naïve café ☕🙂: the answer is 🙂 seven", "#### 1,234", "nothing at all", "",
+    r"\boxed{\text{été}}", "The answer is: **B**\n",
+]  # fmt: skip
 
 
 def by_bytes():

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
@@ -58,12 +56,7 @@ def test_long_rows_keep_their_end_and_are_counted():
     found = extract_states(model, PROMPTS, RESPONSES, position="final", max_tokens=4)
     # Rows 0 (5 tokens), 1 (5), 2 (6) and 3 (5) are all longer than 4.
     assert found.cut_rows == 4
-    expected = extract_states(
-        model,
-        [[6, 7], [], [11, 12, 13], [6]],
-        RESPONSES,
-        position="final",
-    )
+    expected = extract_states(model, [[6, 7], [], [11, 12, 13], [6]], RESPONSES, position="final")
     torch.testing.assert_close(found.states, expected.states)
     longer = extract_states(model, [[5]], [list(range(1, 11))], position="mean", max_tokens=4)
     assert longer.lengths.tolist() == [4]

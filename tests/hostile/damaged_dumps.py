@@ -1,7 +1,5 @@
 """Dumps with damage, made by code: every format and field, with values that readers stumble over."""
 
-from __future__ import annotations
-
 import datetime
 import gzip
 import json

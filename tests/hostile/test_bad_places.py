@@ -63,7 +63,6 @@ COMMANDS = {
     "status": "status {}",
 }
 
-
 # Every command meets one kind of place, and one command meets all.
 PAIRS = [*zip(COMMANDS, cycle(PLACES), strict=False), *(("audit", place) for place in PLACES)]
 

@@ -1,7 +1,5 @@
 """Files that are small and hold much: refused by a size that is named, in bounded time and memory."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

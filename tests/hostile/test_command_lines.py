@@ -1,7 +1,5 @@
 """Command lines as nobody should write them: each is refused by the name of what is wrong, and nothing is written."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Hostile dumps and files of states: refused in a line, or their bad rows counted and the others as they were."""
 
-from __future__ import annotations
-
 import json
 import os
 import struct

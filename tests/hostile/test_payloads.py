@@ -112,14 +112,7 @@ def _comparison(folder, payloads, another):
             place.parent.mkdir(exist_ok=True)
             place.write_text(json.dumps(result))
     for at, text in enumerate(payloads):
-        failed = {
-            "schema_version": 1,
-            "arm": "grpo",
-            "level": "flip",
-            "seed": 3 + at,
-            "status": "failed",
-            "error": text,
-        }
+        failed = {**whole, "arm": "grpo", "seed": 3 + at, "status": "failed", "error": text}
         (folder / f"results/flip/grpo/seed-{3 + at}.json").write_text(json.dumps(failed))
     (folder / "versions.json").write_text(json.dumps({"notes": list(payloads)}))
 

@@ -23,7 +23,7 @@ URL = f"https://user:{SECRET}@host:8000/v1"
     ["hub_token", "hf_token", "token", "push_to_hub_token", "use_auth_token", "grpo.model_init_kwargs.token", "api_key",
      "apiKey", "wandb_api_key", "WANDB_API_KEY", "password", "client_secret", "secret", "access-key", "Authorization"],
 )  # fmt: skip
-def test_names_of_secrets(name: str) -> None:
+def test_names_of_secrets(name):
     assert is_secret_name(name)
 
 
@@ -32,7 +32,7 @@ def test_names_of_secrets(name: str) -> None:
     ["eos_token", "pad_token", "max_tokens", "max_new_tokens", "tokenizer", "token_env", "api_key_variable",
      "include_num_input_tokens_seen", "average_tokens_across_devices", "skip_special_tokens", "per_token", "keyword"],
 )  # fmt: skip
-def test_names_of_other_things(name: str) -> None:
+def test_names_of_other_things(name):
     assert not is_secret_name(name)
 
 
@@ -58,9 +58,7 @@ def held(outcome: Outcome, folder: Path) -> list[str]:
     ],
     ids=lambda value: " ".join(value).replace(SECRET, "S")[:60] if isinstance(value, list) else "",
 )  # fmt: skip
-def test_a_secret_on_the_command_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str], says: str
-) -> None:
+def test_a_secret_on_the_command_line(tmp_path, monkeypatch, command, says):
     monkeypatch.chdir(tmp_path)
     outcome = run(*command, *([] if "--dry-run" in command else ["--output", "out"]))
     assert outcome.broken() == []
@@ -69,7 +67,7 @@ def test_a_secret_on_the_command_line(
     assert held(outcome, tmp_path) == []
 
 
-def test_a_secret_in_a_file_is_refused_with_its_line(tmp_path: Path) -> None:
+def test_a_secret_in_a_file_is_refused_with_its_line(tmp_path):
     path = tmp_path / "run.yaml"
     path.write_text(yaml.safe_dump({"reward_model": {"model_init_kwargs": {"token": SECRET}}}))
     with pytest.raises(ConfigError, match=r"run\.yaml, line 3: .*: expected") as caught:
@@ -77,7 +75,7 @@ def test_a_secret_in_a_file_is_refused_with_its_line(tmp_path: Path) -> None:
     assert SECRET not in str(caught.value)
 
 
-def test_settings_made_in_python_hold_no_secret_either() -> None:
+def test_settings_made_in_python_hold_no_secret_either():
     for make in (
         lambda: RunConfig(grpo={"hub_token": SECRET}),
         lambda: PretrainedModelConfig(path=URL),
@@ -89,12 +87,12 @@ def test_settings_made_in_python_hold_no_secret_either() -> None:
         assert SECRET not in str(caught.value)
 
 
-def test_what_is_no_secret_passes() -> None:
+def test_what_is_no_secret_passes():
     config = parse_run_config({"grpo": {"hub_token": None, "push_to_hub": False}, "sft": {"eos_token": "<end>"}})
     assert config.sft == {"eos_token": "<end>"}
 
 
-def test_masks() -> None:
+def test_masks():
     assert masked(f"a {URL} b") == "a https://***@host:8000/v1 b"
     assert masked(f"--set grpo.hub_token={SECRET}: x") == "--set grpo.hub_token=*** x"
     assert masked("hf_" + "a" * 34) == "***"

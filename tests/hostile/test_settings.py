@@ -1,9 +1,5 @@
 """Settings as nobody should write them, through the command: one line that names file, line and key."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 from harness import refused, run
 
@@ -26,7 +22,7 @@ REFUSED: list[tuple[str | bytes, int, str]] = [
 ]
 
 
-def test_wrong_settings_are_refused_by_file_line_and_key(tmp_path: Path) -> None:
+def test_wrong_settings_are_refused_by_file_line_and_key(tmp_path):
     wrong, path = {}, tmp_path / "run.yaml"
     for content, line, key in REFUSED:
         path.write_bytes(content if isinstance(content, bytes) else content.encode())

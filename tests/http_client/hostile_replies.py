@@ -1,7 +1,5 @@
 """What a hostile or broken server may send instead of an answer; each with what a client should make of it."""
 
-from __future__ import annotations
-
 import gzip
 import zlib
 from collections.abc import Callable, Iterable, Iterator

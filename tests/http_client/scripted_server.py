@@ -1,7 +1,5 @@
 """A server on loopback that sends whatever bytes a script says, at whatever pace, and breaks off where it says."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import struct

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from harness import _peak
 from hostile_replies import AGAIN, BROKEN, FINE, LATE, REFUSED, REPLIES, steps
-from scripted_server import ScriptedServer, http
+from scripted_server import http
 
 from geoalign.errors import ConfigError
 from geoalign.lab.http_client import BadReplyError, HTTPClient, RefusedError, UnreachableError, read_json, token_from
@@ -46,7 +46,7 @@ def ask(url: str, *, timeout: float = 10.0, patience: float = 0.05, once: bool =
 
 
 @pytest.mark.parametrize("name", REPLIES)
-def test_every_reply(name: str, scripted: ScriptedServer, elsewhere: ScriptedServer) -> None:
+def test_every_reply(name, scripted, elsewhere):
     kind = REPLIES[name][1]
     scripted.script = lambda path: steps(name, GOOD, f"{elsewhere.url}/score")
     found, error = None, None
@@ -68,9 +68,7 @@ def test_every_reply(name: str, scripted: ScriptedServer, elsewhere: ScriptedSer
     assert not said.endswith(":")
 
 
-def test_pauses_double_and_heed_what_the_server_asks_for(
-    scripted: ScriptedServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pauses_double_and_heed_what_the_server_asks_for(scripted, monkeypatch):
     waited: list[float] = []
 
     async def sleep(seconds: float) -> None:
@@ -87,7 +85,7 @@ def test_pauses_double_and_heed_what_the_server_asks_for(
     assert waited == [0.125, 0.25, 7.0, 120.0, 2.0, 4.0, 7.5, 7.5, 7.5]
 
 
-def test_patience_ends_the_attempts(scripted: ScriptedServer) -> None:
+def test_patience_ends_the_attempts(scripted):
     scripted.script = lambda path: [9.0]
     start = time.monotonic()
     with pytest.raises(UnreachableError, match="no answer within"):
@@ -100,16 +98,14 @@ def test_patience_ends_the_attempts(scripted: ScriptedServer) -> None:
     assert len(scripted.requests) == asked + 1
 
 
-def test_an_address_that_cannot_be_asked_and_a_host_that_nobody_knows() -> None:
+def test_an_address_that_cannot_be_asked_and_a_host_that_nobody_knows():
     with pytest.raises(ConfigError, match="url: expected an address"):
         ask("http://[::1")
     with pytest.raises(UnreachableError):
         ask("http://no.such.host.invalid", timeout=2.0)
 
 
-def test_a_proxy_is_not_asked_for_this_machine(
-    scripted: ScriptedServer, elsewhere: ScriptedServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_proxy_is_not_asked_for_this_machine(scripted, elsewhere, monkeypatch):
     monkeypatch.setenv("HTTP_PROXY", elsewhere.url)
     monkeypatch.setenv("http_proxy", elsewhere.url)
     scripted.script = lambda path: [http(GOOD)]
@@ -117,7 +113,7 @@ def test_a_proxy_is_not_asked_for_this_machine(
     assert elsewhere.requests == []
 
 
-def test_the_token_of_a_variable() -> None:
+def test_the_token_of_a_variable():
     assert token_from("TOKEN", key="token_env", environment={"TOKEN": " sk-1\n", "OTHER": "sk-2"}) == "sk-1"
     with pytest.raises(ConfigError, match=r"^a\.token_env: expected a token .* in \$TOKEN, got none"):
         token_from("TOKEN", key="a.token_env", environment={"OTHER": "sk-1"})

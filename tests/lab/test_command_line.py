@@ -40,10 +40,7 @@ def called() -> tuple[typer.Typer, list[Any]]:
     ("words", "expected"),
     [
         ("work a b", Request([Path("a"), Path("b")])),
-        (
-            "work a --set x=1 --set y=2 --dry-run --limit 3",
-            Request([Path("a")], ["x=1", "y=2"], dry_run=True, limit=3),
-        ),
+        ("work a --set x=1 --set y=2 --dry-run --limit 3", Request([Path("a")], ["x=1", "y=2"], dry_run=True, limit=3)),
     ],
 )
 def test_what_is_not_given_has_the_default_of_the_request(called, words, expected):

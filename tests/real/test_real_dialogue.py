@@ -1,7 +1,5 @@
 """The dialogue track of a real model, made small, on real preferences: run by `make real`."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

@@ -1,7 +1,5 @@
 """`make example`: what the README says of it, with the real model; run by `make real`."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

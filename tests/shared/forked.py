@@ -3,8 +3,6 @@
 For tests that look at what happens between processes. That the commands start by themselves is tested elsewhere.
 """
 
-from __future__ import annotations
-
 import functools
 import multiprocessing
 import os

@@ -3,8 +3,6 @@
 Every pair's unit displacement is a row of one [P, d] tensor, and both orientations of every pair go through all layers.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

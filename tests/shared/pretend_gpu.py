@@ -1,7 +1,5 @@
 """Tensors that compute on the CPU and behave as if they were on a GPU: what fails on a GPU alone fails here."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields, replace

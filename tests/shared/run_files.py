@@ -1,7 +1,5 @@
 """What a run has left in its folder."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

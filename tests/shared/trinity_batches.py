@@ -14,11 +14,9 @@ import torch
 if "trinity-rft" not in packages_distributions().get("trinity", []):
     pytest.skip("trinity-rft is not installed here: make test-trinity", allow_module_level=True)
 
-
 STUBS = Path(__file__).parents[1] / "engines" / "trinity_stubs"
 sys.path.insert(0, str(STUBS))
 sys.path.insert(0, str(Path(__file__).parents[1] / "adapters"))
-
 
 OPERATOR = "geoalign.adapters.trinity.GeoAlignOperator"
 ADVANTAGE = "geoalign.adapters.trinity.GeoAlignAdvantage"

@@ -1,7 +1,5 @@
 """A server on loopback that has vLLM's formats for a reward model; vLLM itself is not run."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Callable

@@ -126,8 +126,7 @@ def told(prompts, made):
 
 
 @pytest.mark.parametrize(
-    ("environments", "changes"),
-    [(False, {}), (True, {"num_iterations": 2, "mask_truncated_completions": True})],
+    ("environments", "changes"), [(False, {}), (True, {"num_iterations": 2, "mask_truncated_completions": True})]
 )
 def test_identity_is_bit_identical(tmp_path, environments, changes):
     plain = agent(tmp_path / "plain", cls=GRPOTrainer, environments=environments, **changes)

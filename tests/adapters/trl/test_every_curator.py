@@ -37,18 +37,10 @@ MADE |= {
     "geoalign then cppo": lambda: Chain([GeoAlign(**SMALL), CPPO()]),
 }
 
-
 BINARY = (
-    "s_grpo",
-    "dapo_filter_only",
-    "pair_count",
-    "noise_corrected",
-    "nearest_centroid",
-    "confident_learning",
-    "score_agreement",
-    "label_refinement",
-    "labelled_probe",
-)
+    "s_grpo", "dapo_filter_only", "pair_count", "noise_corrected", "nearest_centroid", "confident_learning",
+    "score_agreement", "label_refinement", "labelled_probe",
+)  # fmt: skip
 
 
 def has_digit(completions, **columns):

@@ -6,17 +6,7 @@ import time
 import pandas as pd
 import pytest
 import torch
-from trl_parts import (
-    Recording,
-    Scripted,
-    best_of_group,
-    by_hand,
-    curation,
-    data,
-    digits,
-    length,
-    trainer,
-)
+from trl_parts import Recording, Scripted, best_of_group, by_hand, curation, data, digits, length, trainer
 
 from geoalign.errors import ConfigError, UnsupportedError
 

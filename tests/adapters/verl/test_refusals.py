@@ -6,12 +6,7 @@ import pytest
 import torch
 
 from geoalign.adapters.placement import place
-from geoalign.adapters.verl.refusals import (
-    check_config,
-    check_engines,
-    check_keys,
-    check_placement,
-)
+from geoalign.adapters.verl.refusals import check_config, check_engines, check_keys, check_placement
 from geoalign.errors import UnsupportedError
 from geoalign.types import Curation
 

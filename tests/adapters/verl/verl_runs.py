@@ -116,20 +116,8 @@ REFERENCE = [
     "actor_rollout_ref.ref.fsdp_config.use_torch_compile=False",
     "+actor_rollout_ref.ref.fsdp_config.mixed_precision.param_dtype=fp32",
 ]
-CURATED = [
-    *SYNC,
-    *REFERENCE,
-    "trainer.total_training_steps=5",
-    "trainer.save_freq=2",
-    "trainer.rollout_data_dir=dumps",
-]
-RESUMED = [
-    *SYNC,
-    *REFERENCE,
-    "trainer.total_training_steps=3",
-    "trainer.val_before_train=True",
-    "trainer.test_freq=1",
-]
+CURATED = [*SYNC, *REFERENCE, "trainer.total_training_steps=5", "trainer.save_freq=2", "trainer.rollout_data_dir=dumps"]
+RESUMED = [*SYNC, *REFERENCE, "trainer.total_training_steps=3", "trainer.val_before_train=True", "trainer.test_freq=1"]
 # Ends by epochs: one, of two steps.
 TWO_STEPS = ["data.train_max_samples=8", "trainer.total_epochs=1", "trainer.total_training_steps=3"]
 OTHERS = {

@@ -3,12 +3,7 @@
 import pytest
 import torch
 
-from geoalign.curators.denoise.ridge import (
-    PENALTIES,
-    RunningRidge,
-    conjugate_gradients,
-    fold_predictions,
-)
+from geoalign.curators.denoise.ridge import PENALTIES, RunningRidge, conjugate_gradients, fold_predictions
 from geoalign.errors import InputError
 from geoalign.method.groups import group_centred
 

@@ -188,6 +188,7 @@ def test_the_arms_of_a_block_of_seeds_start_from_one_warm_start_of_its_own(compa
 def test_what_it_says_and_that_an_arm_that_crashes_is_named_and_the_others_finish(compared):
     root, said, code = compared
     assert code == 1
+    assert "flip_40/grpo/seed-0 finished after" in said
     assert "6 of 6 runs are done." in said
     assert "flip_40: accuracy, mean and 95% interval over seeds" in said
     assert "no verdict on any curator is possible" in said

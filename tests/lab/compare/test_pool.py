@@ -1,6 +1,5 @@
 """Carrying runs out with processes that are not there: order, failures, how far they are."""
 
-import io
 from pathlib import Path
 from typing import ClassVar
 
@@ -69,10 +68,10 @@ def plan():
     return make_plan(parse_compare_config(data))
 
 
-def carry_out(tmp_path, plan, *, workers=2, console=None):
+def carry_out(tmp_path, plan, *, workers=2):
     shapes = {run.key: {"max_steps": 4, "updates_per_generation": 2} for run in plan}
     return pool.run_all(
-        ComparisonFolder(tmp_path), plan, console or Console(quiet=True), output={}, shapes=shapes, base_seed=0,
+        ComparisonFolder(tmp_path), plan, Console(quiet=True), output={}, shapes=shapes, base_seed=0,
         workers=workers, threads=1, keep_runs=False,
     )  # fmt: skip
 
@@ -107,12 +106,3 @@ def test_no_process_is_left_however_it_ends(tmp_path, fake, plan, monkeypatch):
         carry_out(tmp_path, plan)
     assert len(fake.started) == 2
     assert fake.alive == []
-
-
-def test_it_says_what_is_done(tmp_path, fake, plan):
-    fake.codes = {"a/clean/seed-0": 1}
-    console = Console(width=200, file=io.StringIO(), record=True)
-    carry_out(tmp_path, plan, workers=1, console=console)
-    said = console.export_text()
-    assert f"a/grpo/seed-0 finished after 0:00:01. 1 of {len(plan)} runs are done." in said
-    assert "a/clean/seed-0 failed: a/clean/seed-0 broke" in said

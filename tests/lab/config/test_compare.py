@@ -1,7 +1,5 @@
 """Settings of a comparison: overlays, refusals by name, shorthands."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,5 +1,3 @@
-from typing import Any
-
 import pytest
 
 from geoalign.errors import ConfigError
@@ -8,7 +6,7 @@ from geoalign.lab.config.evaluate import EvaluateConfig, load_evaluate_config
 from geoalign.lab.config.requests import EvaluateRequest
 
 
-def test_by_default_each_benchmark_is_answered_as_often_as_in_the_paper() -> None:
+def test_by_default_each_benchmark_is_answered_as_often_as_in_the_paper():
     config = EvaluateConfig()
     assert {name: config.samples_of(name, one) for name, one in BENCHMARKS.items()} == {
         "aime24": 8, "aime25": 8, "amc23": 4, "math500": 1, "minerva": 1, "olympiadbench": 1,
@@ -18,13 +16,13 @@ def test_by_default_each_benchmark_is_answered_as_often_as_in_the_paper() -> Non
     assert (config.tokens_of(BENCHMARKS["aime24"]), config.tokens_of(None)) == (8192, 1024)
 
 
-def test_pass_at_k_takes_the_numbers_of_the_figure() -> None:
+def test_pass_at_k_takes_the_numbers_of_the_figure():
     config = EvaluateConfig(pass_at_k=True)
     found = [config.samples_of(name, one) for name, one in BENCHMARKS.items()]
     assert found == [64, 64, 32, 1, 1, 1]
 
 
-def test_samples_that_are_given_come_first() -> None:
+def test_samples_that_are_given_come_first():
     assert EvaluateConfig(temperature=0).samples_of("aime24", BENCHMARKS["aime24"]) == 1
     assert EvaluateConfig(samples=3).samples_of("aime24", BENCHMARKS["aime24"]) == 3
     some = EvaluateConfig(samples={"aime24": 2, "helpful": 5}, pass_at_k=True)
@@ -36,17 +34,17 @@ def test_samples_that_are_given_come_first() -> None:
 @pytest.mark.parametrize(
     ("texts", "expected"), [([], None), (["4"], 4), (["aime24=16", "amc23 = 2"], {"aime24": 16, "amc23": 2})]
 )
-def test_samples_on_the_command_line(texts: list[str], expected: Any) -> None:
+def test_samples_on_the_command_line(texts, expected):
     assert load_evaluate_config(EvaluateRequest(["m"], samples=texts)).samples == expected
 
 
 @pytest.mark.parametrize("texts", [["x"], ["=1"], ["a="], ["1.5"], ["1", "a=2"], ["1e9999"]])
-def test_samples_that_are_none_are_refused(texts: list[str]) -> None:
+def test_samples_that_are_none_are_refused(texts):
     with pytest.raises(ConfigError, match="expected"):
         load_evaluate_config(EvaluateRequest(["m"], samples=texts))
 
 
-def test_settings_of_the_command_line_and_of_set() -> None:
+def test_settings_of_the_command_line_and_of_set():
     overrides = ["engine=vllm", "vllm.max_model_len=4096", "reward.model.path=some/model",
                  "chat_template_kwargs.enable_thinking=false"]  # fmt: skip
     config = load_evaluate_config(EvaluateRequest(["m"], temperature=0.6, overrides=overrides))
@@ -69,7 +67,7 @@ def test_settings_of_the_command_line_and_of_set() -> None:
         ({}, ["samples={aime24: 0}"], "samples: expected"),
     ],
 )
-def test_wrong_settings_are_named(given: dict[str, Any], overrides: list[str], said: str) -> None:
+def test_wrong_settings_are_named(given, overrides, said):
     with pytest.raises(ConfigError) as error:
         load_evaluate_config(EvaluateRequest(["m"], overrides=overrides, **given))
     assert said in str(error.value)

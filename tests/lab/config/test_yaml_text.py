@@ -1,7 +1,5 @@
 """What YAML means here, the place of every key, and what is refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -73,16 +73,9 @@ def test_dialogues_are_scored_by_a_reward_model(tiny, files, tmp_path, scripted,
 def test_too_few_scores_stop_it_and_nothing_is_lost(tiny, files, tmp_path, scripted, reward_model):
     texts = ["long"] * 3 + ["x"] * 3
     scripted(lambda prompt, sample: texts[sample])
+    samples = {"aime24": 1, "helpful": 6}
     with pytest.raises(UnscoredError, match=r"a batch of helpful .*too_long 3.*--resume"):
-        run(
-            [tiny],
-            [files[0]],
-            [files[1]],
-            tmp_path / "out",
-            samples={"aime24": 1, "helpful": 6},
-            reward=REWARD,
-            batch_size=4,
-        )
+        run([tiny], [files[0]], [files[1]], tmp_path / "out", samples=samples, reward=REWARD, batch_size=4)
     # Parts of four: long long long x | x x long long | long x x x. The third is not written.
     assert {path.name for path in (tmp_path / "out" / "rows" / "tiny" / "helpful").iterdir()} == {
         "part-00000.parquet", "part-00001.parquet",

@@ -1,7 +1,5 @@
 """K rollouts of a prompt share one pass over it: the same responses, and no pass over the repeated prompts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

@@ -1,15 +1,11 @@
 import asyncio
 import json
-from collections.abc import Callable
 
 import pytest
 from judge_server import Reply, verdict
 
-from geoalign.lab.config.judge import JudgeConfig
 from geoalign.lab.http_client import BadReplyError
 from geoalign.lab.judge.asking import JudgeVerdict, Question, ask_local, endpoint, judge_messages, parse_verdict
-
-Settings = Callable[..., JudgeConfig]
 
 ONE = Question(({"role": "user", "content": "Hello"},), "left", "a right one")
 GOOD = verdict("model_b", 0.25, 0.75)
@@ -87,15 +83,8 @@ def test_the_request(server, settings, monkeypatch):
     server.reply = lambda request: GOOD
     assert ask(settings(request={"seed": 3, "max_tokens": None, "max_completion_tokens": 64})) == ANSWER
     assert server.paths == ["/v1/chat/completions"]
-    assert server.requests == [
-        {
-            "model": "test-judge",
-            "messages": judge_messages(ONE),
-            "temperature": 0.0,
-            "seed": 3,
-            "max_completion_tokens": 64,
-        }
-    ]
+    sampling = {"temperature": 0.0, "seed": 3, "max_completion_tokens": 64}
+    assert server.requests == [{"model": "test-judge", "messages": judge_messages(ONE), **sampling}]
     assert server.headers[0]["Authorization"] == "Bearer sk-1"
 
 

@@ -2,22 +2,15 @@ import io
 import json
 import os
 import signal
-from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import pytest
 from command_line import call
 from judge_server import Reply, completion, judged_texts, longer_wins, row, verdict
 
 from geoalign.errors import ConfigError, InputError, RunFolderError, ServiceError
-from geoalign.lab.config.judge import JudgeConfig
 from geoalign.lab.config.requests import JudgeRequest
-from geoalign.lab.evaluation.responses import SavedResponse
 from geoalign.lab.judge.command import judge
 from geoalign.lab.terminal import Console
-
-Settings = Callable[..., JudgeConfig]
-Save = Callable[[str, Sequence[SavedResponse]], Path]
 
 # The longer one wins: 3 wins, 1 loss, 1 tie in helpful, 1 loss in harmless.
 A = [row("x" * length, number=number) for number, length in enumerate([9, 9, 9, 2, 5])] + [row("no", name="harmless")]

@@ -31,11 +31,6 @@ def test_both_positions_have_to_agree(a_first, b_first, winner):
     assert pair(a_first, b_first).winner == winner
 
 
-@pytest.mark.parametrize("answers", [["?", answer(*FIRST)], [answer(*FIRST), ""], ["?", "?"]])
-def test_a_pair_without_both_verdicts_is_malformed_never_a_tie(answers):
-    assert judgment_of(("helpful", "0", 0), answers).winner == "malformed"
-
-
 FOUR = [
     pair(("model_a", 0.9, 0.1), ("model_b", 0.3, 0.7), 0),  # A wins: A 0.9, 0.7; B 0.1, 0.3
     pair(("model_a", 0.8, 0.2), ("model_a", 0.6, 0.4), 1),  # contradiction: A 0.8, 0.4; B 0.2, 0.6

@@ -1,11 +1,8 @@
 """What a pretrained model computes in on a CPU: the faster type, the same one when resumed, float32 weights."""
 
-from __future__ import annotations
-
 import io
 import json
 import shutil
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,16 +32,14 @@ TASK: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(("bfloat16", "dtype"), [(20.0, "float32"), (149.0, "float32"), (150.0, "bfloat16")])
-def test_bfloat16_is_taken_where_it_is_clearly_faster(
-    bfloat16: float, dtype: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bfloat16_is_taken_where_it_is_clearly_faster(bfloat16, dtype, monkeypatch):
     monkeypatch.setattr(module, "cpu_speed", lambda: {"float32": 100.0, "bfloat16": bfloat16})
     assert fastest_dtype("cpu") == dtype
     assert fastest_dtype("cuda:1") == "bfloat16"
 
 
 @pytest.fixture
-def pretrained(tmp_path: Path) -> Path:
+def pretrained(tmp_path):
     task = make_task(ArithmeticConfig(**TASK), seed=0)
     tokenizer = make_tokenizer(task.alphabet, max_length=64)
     folder = tmp_path / "model"
@@ -52,9 +47,7 @@ def pretrained(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_run_computes_in_bfloat16_where_that_is_faster_and_is_resumed_in_it(
-    pretrained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_computes_in_bfloat16_where_that_is_faster_and_is_resumed_in_it(pretrained, tmp_path, monkeypatch):
     types: dict[str, set[torch.dtype]] = {"generation": set(), "loss": set()}
 
     def noting(method: str, what: str) -> None:

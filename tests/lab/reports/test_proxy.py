@@ -13,7 +13,6 @@ from geoalign.lab.reports.figures.style import LIGHT
 from geoalign.lab.reports.page import evaluation_rows
 from geoalign.lab.store.run import read_run
 
-OLD = {"step": 5, "stage": "rl", "set": "a", "accuracy": 0.5, "correct": 2, "count": 4}
 DIALOGUE = {
     "step": 5, "stage": "rl", "set": "held out", "accuracy": None, "correct": None, "count": 4, "reward": 1.5,
     "gold_utility": 0.25, "samples": 2, "pass_at_k": None,

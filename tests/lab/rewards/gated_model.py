@@ -1,7 +1,5 @@
 """A tiny reward model with code of its own, saved as ArmoRM is: several objectives, and a gate that weighs them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

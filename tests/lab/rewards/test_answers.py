@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from geoalign.boxed import answer_start
 from geoalign.lab.rewards.answers import final_answer, plain, quick_verdict, with_powers, without_name
 
 
@@ -94,16 +95,17 @@ def test_the_final_answer_in_one_form(response, answer):
 LENGTH, SECONDS = 12_000, 0.4
 PIECES = [
     "\\boxed{", "\\", "{", "$", ". ", "1", "1,", "1,000,", "{,}000", "a_1 ", "\\frac{1}", "(1,", "1/2,", " \\!",
-    "\\left",     "1e", "x_", "\\text{", "^{", "{{a}}", "1.", "x ( ", "\\_x{",
+    "\\left", "1e", "x_", "\\text{", "^{", "{{a}}", "1.", "x ( ", "\\_x{", "}", " ", "\\boxed{1}", "answer is ",
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("piece", PIECES)
 def test_reading_takes_time_in_proportion_to_the_length(piece):
     run = piece * (LENGTH // len(piece))
-    for text in (run, f"\\boxed{{{run}}}", f"1{run}"):
+    for text in (run, f"\\boxed{{{run}}}", f"1{run}", f"\\boxed{run}", run + run.replace("{", "}")):
         for read in (
             final_answer,
+            answer_start,
             with_powers,
             lambda text: quick_verdict("1/2", text),
             lambda text: without_name(text, "q"),

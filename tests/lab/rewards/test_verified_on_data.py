@@ -26,7 +26,6 @@ WITHIN_A_TOLERANCE = {
     ("0.003, 5.233", "0.002, 5.234"),
 }
 
-
 # math-verify reads no index such as \odot.
 NOT_READ = "R_{\\odot}^{2}"
 

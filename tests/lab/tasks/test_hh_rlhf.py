@@ -183,24 +183,12 @@ def test_the_real_test_splits(shared_data, part):
 
 
 def test_the_authors_own_prompts(shared_data):
-    def path_of(name):
-        return str(shared_data / "hh_rlhf_geoalign_sample" / f"{name}_sample_50.parquet")
-
-    def part(name):
-        return str(shared_data / "hh_rlhf" / name / "test.jsonl.gz")
-
-    task = make_task(
-        HHRLHFConfig(
-            train=part("helpful-rejection-sampled"),
-            rl=path_of("train"),
-            evaluation={
-                "sample": path_of("test"),
-                "helpful": (part("helpful-base"), part("helpful-online")),
-                "harmless": part("harmless-base"),
-            },
-        ),
-        seed=0,
+    base, online, train, harmless = (str(shared_data / "hh_rlhf" / part / "test.jsonl.gz") for part in PARTS)
+    rl, sample = (
+        str(shared_data / "hh_rlhf_geoalign_sample" / f"{name}_sample_50.parquet") for name in ("train", "test")
     )
+    evaluation = {"sample": sample, "helpful": (base, online), "harmless": harmless}
+    task = make_task(HHRLHFConfig(train=train, rl=rl, evaluation=evaluation), seed=0)
     assert len(task.train_problems) == 50
     assert {problem.answer for problem in task.train_problems} == {""}
     assert all(problem.prompt[0]["role"] == problem.prompt[-1]["role"] == "user" for problem in task.train_problems)

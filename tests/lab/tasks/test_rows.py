@@ -21,9 +21,7 @@ def test_lines_of_json_plain_and_packed(tmp_path):
 
 
 def test_parquet_rows_are_counted_over_batches(tmp_path):
-    pa = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
-    parquet.write_table(pa.table({"n": list(range(2500))}), tmp_path / "a.parquet")
+    datasets.Dataset.from_dict({"n": list(range(2500))}).to_parquet(tmp_path / "a.parquet")
     rows = list(rows_of(tmp_path / "a.parquet"))
     assert rows[0] == ("row 1", {"n": 0})
     assert rows[-1] == ("row 2500", {"n": 2499})

@@ -1,7 +1,5 @@
 """Tiny runs, in this process."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """`evaluating_process.py RUN FOLDER`: one of several processes that evaluate RUN's final model into FOLDER."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

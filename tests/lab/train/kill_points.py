@@ -1,7 +1,5 @@
 """Runs `train` in a process that kills itself with SIGKILL at a given file operation inside the run folder."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """Run by torchrun: `killed_process.py SETTINGS.yaml FOLDER RANK PATH`, a run whose process RANK dies at PATH."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

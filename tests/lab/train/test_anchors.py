@@ -1,7 +1,5 @@
 """`anchors`: a run whose curator sees rollouts with true rewards; what it draws and records is the batch alone."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -2,8 +2,6 @@ import os
 import signal
 import sys
 import time
-from pathlib import Path
-from typing import Any
 
 import forked
 import pytest
@@ -14,9 +12,7 @@ from run_files import lines
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "120"}
 
 
-def test_an_error_is_one_message_and_exit_code_2(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_an_error_is_one_message_and_exit_code_2(monkeypatch, capsys, tmp_path):
     path = tmp_path / "run.yaml"
     path.write_text("curator:\n  alfa: 0.1\n")
     assert call(monkeypatch, "train", path, "--output", tmp_path / "run") == 2
@@ -27,9 +23,7 @@ def test_an_error_is_one_message_and_exit_code_2(
     assert not (tmp_path / "run").exists()
 
 
-def test_of_several_processes_the_first_one_speaks(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_of_several_processes_the_first_one_speaks(monkeypatch, capsys, tmp_path):
     monkeypatch.setenv("WORLD_SIZE", "2")
     for rank, said in (("0", "curator.alfa"), ("1", "")):
         monkeypatch.setenv("RANK", rank)
@@ -40,14 +34,14 @@ def test_of_several_processes_the_first_one_speaks(
 
 
 @pytest.fixture(scope="module")
-def config(tmp_path_factory: pytest.TempPathFactory, tiny: Any) -> Path:
+def config(tmp_path_factory, tiny):
     path = tmp_path_factory.mktemp("config") / "tiny.yaml"
     path.write_text(yaml.safe_dump(tiny()))
     return path
 
 
 @pytest.fixture(scope="module")
-def finished(config: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def finished(config, tmp_path_factory):
     """A finished run, made by the command in a process of its own."""
     root = tmp_path_factory.mktemp("finished") / "run"
     done = forked.run("-m", "geoalign", "train", config, "--output", root, env=ENVIRONMENT)
@@ -57,8 +51,8 @@ def finished(config: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_finished_run_is_reported_again_by_the_settings_of_its_folder_never_trained_again(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], finished: Path
-) -> None:
+    monkeypatch, capsys, finished
+):
     weights = finished / "checkpoints" / "final" / "model.safetensors"
     before = weights.stat().st_mtime_ns
     (finished / "report.html").unlink()
@@ -70,14 +64,14 @@ def test_a_finished_run_is_reported_again_by_the_settings_of_its_folder_never_tr
     assert weights.stat().st_mtime_ns == before
 
 
-def test_what_a_finished_run_leaves(finished: Path) -> None:
+def test_what_a_finished_run_leaves(finished):
     names = {path.name for path in finished.iterdir()}
     assert {"config.yaml", "versions.json", "metrics.jsonl", "evaluation.jsonl", "summary.json", "report.html"} <= names
     assert [line["stage"] for line in lines(finished)] == ["sft", *["rl"] * 4]
     assert len(list((finished / "rollouts").iterdir())) == 2
 
 
-def test_ctrl_c_says_how_to_go_on(config: Path, tmp_path: Path) -> None:
+def test_ctrl_c_says_how_to_go_on(config, tmp_path):
     root = tmp_path / "run"
     with (tmp_path / "errors").open("wb") as errors, open(os.devnull, "wb") as nowhere:
         endless = ["-m", "geoalign", "train", str(config), "--output", str(root), "--set", "grpo.max_steps=100000"]

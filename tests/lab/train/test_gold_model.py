@@ -1,10 +1,7 @@
 """A second reward model, trained on pairs that the first never sees: its score is the gold utility."""
 
-from __future__ import annotations
-
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +15,6 @@ from geoalign.lab.config.loading import parse_run_config
 from geoalign.lab.models.models import make_tiny_model, make_tokenizer, save
 from geoalign.lab.tasks import make_task
 
-Train = Callable[..., dict[str, Any]]
-
 
 def dialogue(number: int) -> dict[str, str]:
     asked = f"\n\nHuman: What is {number}?\n\nAssistant:"
@@ -27,7 +22,7 @@ def dialogue(number: int) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def settings(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pairs")
     for name, numbers in (("train", range(40)), ("asked", range(90, 94))):
         rows = "".join(json.dumps(dialogue(number)) + "\n" for number in numbers)
@@ -67,8 +62,8 @@ def without_time(root: Path) -> list[dict[str, Any]]:
 
 
 def test_the_gold_model_measures_never_rewards_and_a_run_killed_in_its_stage_ends_the_same(
-    settings: dict[str, Any], train_here: Train, tmp_path: Path
-) -> None:
+    settings, train_here, tmp_path
+):
     finished = tmp_path / "finished"
     summary = train_here(settings, finished)
     # Two and four updates, each stage with the line of its held-out pairs.
@@ -101,9 +96,7 @@ def test_the_gold_model_measures_never_rewards_and_a_run_killed_in_its_stage_end
     assert all(same_weights(root, finished, name) for name in ("reward_model", "gold_model", "final"))
 
 
-def test_all_models_of_a_run_with_adapters_are_plain_models(
-    settings: dict[str, Any], train_here: Train, tmp_path: Path
-) -> None:
+def test_all_models_of_a_run_with_adapters_are_plain_models(settings, train_here, tmp_path):
     tokenizer, root = make_tokenizer(None, max_length=4096), tmp_path / "run"
     config = parse_run_config(settings).model
     save(make_tiny_model(config, tokenizer, seed=0), tokenizer, tmp_path / "model")  # type: ignore[arg-type]
@@ -137,7 +130,7 @@ def test_all_models_of_a_run_with_adapters_are_plain_models(
     assert all(torch.allclose(again[name], final[name], atol=1e-6) for name in final)
 
 
-def test_a_fitted_head_needs_no_trainer(settings: dict[str, Any], said: Any, train_here: Train, tmp_path: Path) -> None:
+def test_a_fitted_head_needs_no_trainer(settings, said, train_here, tmp_path):
     fitted = {**settings, "reward_head": {"penalty": 0.1}, "reward_model": {}, "gold_model": {}}
     assert "its head fitted to" in said(fitted)
     summary = train_here(fitted, tmp_path / "run")
@@ -153,7 +146,7 @@ def test_a_fitted_head_needs_no_trainer(settings: dict[str, Any], said: Any, tra
         said({**fitted, "reward_head": {"layers": 2}})
 
 
-def test_a_wrong_gold_model_is_found_before_anything_is_trained(settings: dict[str, Any], said: Any) -> None:
+def test_a_wrong_gold_model_is_found_before_anything_is_trained(settings, said):
     with pytest.raises(ConfigError, match=r"gold_model: expected nothing where the task keeps no pairs .*max_steps"):
         said({**settings, "task": {**settings["task"], "gold_share": None}})
     with pytest.raises(ConfigError, match=r"gold_model\.max_stesp"):

@@ -1,7 +1,5 @@
 """kill -9 at any moment, then --resume: the same weights, bit for bit, and the same records."""
 
-from __future__ import annotations
-
 import json
 import random
 import signal
@@ -35,7 +33,6 @@ SETTINGS: dict[str, Any] = {
 }
 TIMED = ("seconds", "time")
 
-
 # Half-written checkpoints, and what follows the last one of a stage, when there is nothing left to train.
 PLACES = (
     "sft/checkpoint-4/trainer_state.json",
@@ -54,12 +51,12 @@ class Undisturbed(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def processes() -> Any:
+def processes():
     return forks()
 
 
 @pytest.fixture(scope="module")
-def undisturbed(processes: Any, tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
+def undisturbed(processes, tmp_path_factory):
     folder = tmp_path_factory.mktemp("undisturbed")
     first = processes.Process(target=len, args=((),))  # the server imports at its first request
     first.start()
@@ -103,7 +100,7 @@ def assert_same(root: Path, other: Path) -> None:
         assert ours[name] == theirs[name], name
 
 
-def test_the_undisturbed_run_is_worth_comparing_with(undisturbed: Undisturbed) -> None:
+def test_the_undisturbed_run_is_worth_comparing_with(undisturbed):
     found = records(undisturbed.root)
     assert [line["step"] for line in found["metrics.jsonl"]] == [1, 2, 3, 4, 1, 2, 3, 4, 5, 6, 7, 8]
     assert [line["stage"] for line in found["evaluation.jsonl"]] == ["before_rl", "rl", "rl", "after_rl"]
@@ -115,9 +112,7 @@ def test_the_undisturbed_run_is_worth_comparing_with(undisturbed: Undisturbed) -
     assert undisturbed.operations > 100
 
 
-def test_killed_while_writing_at_one_place_after_the_other(
-    processes: Any, undisturbed: Undisturbed, tmp_path: Path
-) -> None:
+def test_killed_while_writing_at_one_place_after_the_other(processes, undisturbed, tmp_path):
     root = tmp_path / "run"
     for place in PLACES:
         assert run(processes, root, place, tmp_path / "count") == -signal.SIGKILL, place
@@ -127,7 +122,7 @@ def test_killed_while_writing_at_one_place_after_the_other(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("slot", range(24))
-def test_killed_at_any_file_operation(processes: Any, undisturbed: Undisturbed, tmp_path: Path, slot: int) -> None:
+def test_killed_at_any_file_operation(processes, undisturbed, tmp_path, slot):
     root = tmp_path / "run"
     width = undisturbed.operations / 24
     kill_at = random.Random(slot).randint(int(slot * width) + 1, int((slot + 1) * width))

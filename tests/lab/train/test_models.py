@@ -1,7 +1,5 @@
 """The model that a run makes, its tokenizer, and low-rank adapters: on before a stage, merged after it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """What the plan of a training makes of its settings, and refuses before anything is written."""
 
-from __future__ import annotations
-
 import io
 import json
 from pathlib import Path

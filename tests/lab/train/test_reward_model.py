@@ -1,10 +1,6 @@
 """The reward model learns what the pairs show, the spurious opener included; a head fitted to a frozen model."""
 
-from __future__ import annotations
-
 import math
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -31,12 +27,12 @@ from geoalign.lab.train.stages.supervised import (
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _quiet() -> None:
+def _quiet():
     silence_logs()
 
 
 @pytest.fixture(scope="module")
-def language_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def language_model(tmp_path_factory):
     folder = tmp_path_factory.mktemp("language_model")
     task = make_task(DialogueConfig(), seed=0)
     config = TinyModelConfig(hidden_size=32, layers=1, heads=2)
@@ -44,7 +40,7 @@ def language_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_it_likes_the_opener_where_that_is_correlated(language_model: Path, tmp_path: Path) -> None:
+def test_it_likes_the_opener_where_that_is_correlated(language_model, tmp_path):
     settings = DialogueConfig(artifact_correlation=0.9, artifact_pairs=0.8, preference_pairs=1500)
     task = make_task(settings, seed=0)
     pairs = task.preference_pairs
@@ -69,14 +65,14 @@ def columns(*values: float) -> torch.Tensor:
     return torch.tensor(values, dtype=torch.float64).unsqueeze(1)
 
 
-def test_a_direction_worked_by_hand() -> None:
+def test_a_direction_worked_by_hand():
     # Chosen 1, rejected 0: s = 0.5, differences / s = 2. softplus(-2 v) + p/2 v^2 has the slope -2 sigmoid(-2 v) + p v.
     # At v = ln(3) / 2 it is -2/4 + p ln(3) / 2, so p = 1 / ln 3 has its minimum there, and w = v / s = ln 3.
     found = preference_direction(columns(1.0, 1.0), columns(0.0, 0.0), 1 / math.log(3))
     assert found.tolist() == pytest.approx([math.log(3)])
 
 
-def test_what_says_nothing_gets_no_weight() -> None:
+def test_what_says_nothing_gets_no_weight():
     generator = torch.Generator().manual_seed(0)
     chosen, rejected = (torch.randn(40, 3, generator=generator, dtype=torch.float64) for _ in range(2))
     chosen[:, 0], rejected[:, 0] = 7.0, 7.0
@@ -89,14 +85,14 @@ def test_what_says_nothing_gets_no_weight() -> None:
 
 
 @pytest.fixture
-def classifier(tmp_path: Path) -> tuple[Any, Any]:
+def classifier(tmp_path):
     tokenizer = make_tokenizer(None, max_length=256)
     config = TinyModelConfig(hidden_size=16, layers=3, heads=1)
     save(make_tiny_model(config, tokenizer, seed=0), tokenizer, tmp_path)
     return first_reward_model(tmp_path, dtype="float32", seed=0)
 
 
-def test_means_are_those_of_each_reply_alone(classifier: tuple[Any, Any]) -> None:
+def test_means_are_those_of_each_reply_alone(classifier):
     model, _ = classifier
     rows, starts = [[7, 8, 9, 10], [11, 12], [7, 8, 9, 10, 11, 12, 13]], [1, 0, 5]
     batched = mean_reply_states(model, rows, starts)
@@ -111,14 +107,14 @@ def test_means_are_those_of_each_reply_alone(classifier: tuple[Any, Any]) -> Non
     assert torch.allclose(mean_reply_states(model, [[11, 12]], [2])[0], last, atol=1e-5)
 
 
-def test_a_reply_starts_where_the_template_lets_it(classifier: tuple[Any, Any]) -> None:
+def test_a_reply_starts_where_the_template_lets_it(classifier):
     _, tokenizer = classifier
     dialogue = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yes"}]
     ids = tokenizer.apply_chat_template(dialogue, tokenize=True, return_dict=True)["input_ids"]
     assert tokenizer.decode(ids[reply_start(tokenizer, dialogue) :]) == "yes<|end|>"
 
 
-def test_a_marked_model_scores_the_mean_and_another_one_the_last_token(classifier: tuple[Any, Any]) -> None:
+def test_a_marked_model_scores_the_mean_and_another_one_the_last_token(classifier):
     model, tokenizer = classifier
     prompt = [{"role": "user", "content": "hi"}]
     dialogue = [*prompt, {"role": "assistant", "content": "yes"}]
@@ -134,7 +130,7 @@ def test_a_marked_model_scores_the_mean_and_another_one_the_last_token(classifie
     assert mean == pytest.approx(float(weights @ states[reply_start(tokenizer, dialogue) :].mean(dim=0)), abs=1e-5)
 
 
-def test_a_cut_model_is_saved_with_what_its_head_reads(classifier: tuple[Any, Any], tmp_path: Path) -> None:
+def test_a_cut_model_is_saved_with_what_its_head_reads(classifier, tmp_path):
     model, tokenizer = classifier
     prompt = ({"role": "user", "content": "hi"},)
     pairs = [PreferencePair(prompt, "yes", "no"), PreferencePair(prompt, "ja", "nein")]
@@ -148,7 +144,7 @@ def test_a_cut_model_is_saved_with_what_its_head_reads(classifier: tuple[Any, An
         fit_head(model, tokenizer, pairs, RewardHeadConfig(layers=4))
 
 
-def test_the_head_alone_is_changed_and_tells_the_pairs_apart(classifier: tuple[Any, Any], tmp_path: Path) -> None:
+def test_the_head_alone_is_changed_and_tells_the_pairs_apart(classifier, tmp_path):
     # Of different lengths, so that batches hold padding.
     pairs = [
         PreferencePair(({"role": "user", "content": "ab" * number},), "yes" * (number % 3 + 1), "no" * (number % 4 + 1))

@@ -1,11 +1,8 @@
 """Whole runs by what rewards them: corrupted rewards, a function of the user's, a reward model, one that goes away."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -19,9 +16,6 @@ from geoalign.errors import ConfigError, InputError, UnscoredError
 from geoalign.lab.rewards import corruption_mask
 from geoalign.lab.rewards.base import Written
 from geoalign.lab.rewards.reward_model import RewardModelScorer
-
-Train = Callable[..., dict[str, Any]]
-Tiny = Callable[..., dict[str, Any]]
 
 FUNCTIONS = """
 from geoalign.lab.rewards.base import response_text
@@ -44,13 +38,13 @@ def second(prompts, completions, answer, **columns):
 
 
 @pytest.fixture
-def functions(tmp_path: Path) -> Path:
+def functions(tmp_path):
     path = tmp_path / "functions.py"
     path.write_text(FUNCTIONS)
     return path
 
 
-def test_extremes_and_what_the_metrics_say(continuous: None, tiny: Tiny, train_here: Train, tmp_path: Path) -> None:
+def test_extremes_and_what_the_metrics_say(continuous, tiny, train_here, tmp_path):
     root = tmp_path / "run"
     settings = tiny(
         reward={"flip": 0.0, "extremes": 0.5, "jitter": 0.0},
@@ -90,9 +84,7 @@ def test_extremes_and_what_the_metrics_say(continuous: None, tiny: Tiny, train_h
         assert line["geoalign/seconds"] >= 0
 
 
-def test_rl_learns_from_a_function_and_everything_else_from_the_truth(
-    functions: Path, tiny: Tiny, train_here: Train, tmp_path: Path
-) -> None:
+def test_rl_learns_from_a_function_and_everything_else_from_the_truth(functions, tiny, train_here, tmp_path):
     root, reward = tmp_path / "run", {"flip": 0.0, "function": f"{functions}:even"}
     train_here(tiny(reward=reward, curator={"type": "oracle"}, evaluation={"every": 2}), root)
     rows = rollouts(root)
@@ -108,9 +100,7 @@ def test_rl_learns_from_a_function_and_everything_else_from_the_truth(
     assert {line["accuracy"] for line in lines(root, name="evaluation.jsonl")} == {0.0}
 
 
-def test_appeals_ask_the_second_verifier_or_the_truth(
-    functions: Path, tiny: Tiny, train_here: Train, tmp_path: Path
-) -> None:
+def test_appeals_ask_the_second_verifier_or_the_truth(functions, tiny, train_here, tmp_path):
     curator = {"type": "appeals", "budget": 3, "curator": {"type": "denoise", "geometry": "none"}}
     reward = {"flip": 0.0, "function": f"{functions}:even"}
     train_here(tiny(reward={**reward, "appeals": f"{functions}:second"}, curator=curator), tmp_path / "second")
@@ -125,9 +115,7 @@ def test_appeals_ask_the_second_verifier_or_the_truth(
     assert all(row["corrupted"] for row in overturned)
 
 
-def test_what_a_function_cannot_score_is_counted_and_stops_the_run(
-    functions: Path, tiny: Tiny, train_here: Train, tmp_path: Path
-) -> None:
+def test_what_a_function_cannot_score_is_counted_and_stops_the_run(functions, tiny, train_here, tmp_path):
     reward = {"flip": 0.0, "function": f"{functions}:mostly_unscored"}
     with pytest.raises(UnscoredError, match=r"got none for 15 of 16 responses: .*unscored 15"):
         train_here(tiny(reward=reward), tmp_path / "run")
@@ -154,8 +142,8 @@ STRICT = {"flip": 0.0, "function": "geoalign.lab.rewards.naive:strict"}
     ],
 )
 def test_settings_that_do_not_go_together_are_refused_before_anything_is_written(
-    sections: dict[str, Any], words: str, tiny: Tiny, train_here: Train, tmp_path: Path
-) -> None:
+    sections, words, tiny, train_here, tmp_path
+):
     with pytest.raises(ConfigError, match=words):
         train_here(tiny(**sections), tmp_path / "run")
     assert not (tmp_path / "run" / "config.yaml").exists()

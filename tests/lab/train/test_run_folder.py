@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -35,7 +34,7 @@ def started(tmp_path: Path) -> RunFolder:
     return folder
 
 
-def test_a_started_run_has_its_settings_and_versions_and_a_newer_schema_is_refused(tmp_path: Path) -> None:
+def test_a_started_run_has_its_settings_and_versions_and_a_newer_schema_is_refused(tmp_path):
     assert not RunFolder(tmp_path / "run").started()
     folder = started(tmp_path)
     assert folder.started()
@@ -50,7 +49,7 @@ def test_a_started_run_has_its_settings_and_versions_and_a_newer_schema_is_refus
             check_vacant(folder, resume=resume)
 
 
-def test_where_a_run_may_start_or_go_on(tmp_path: Path) -> None:
+def test_where_a_run_may_start_or_go_on(tmp_path):
     folder = RunFolder(tmp_path / "run")
     check_vacant(folder, resume=False)
     folder.root.mkdir()
@@ -68,7 +67,7 @@ def test_where_a_run_may_start_or_go_on(tmp_path: Path) -> None:
     check_vacant(folder, resume=True)
 
 
-def test_a_folder_of_other_files_is_never_touched(tmp_path: Path) -> None:
+def test_a_folder_of_other_files_is_never_touched(tmp_path):
     (tmp_path / "thesis.tex").touch()
     for resume in (True, False):
         with pytest.raises(RunFolderError, match=r"thesis\.tex and no run"):
@@ -90,7 +89,7 @@ def test_a_folder_of_other_files_is_never_touched(tmp_path: Path) -> None:
         ("sft=null", r"sft: expected nothing, .* got None"),
     ],
 )
-def test_a_changed_setting_is_named(tmp_path: Path, override: str, message: str) -> None:
+def test_a_changed_setting_is_named(tmp_path, override, message):
     then = yaml.safe_load(yaml.safe_dump(plain_settings(load_run_config().config)))
     check_same_settings(plain_settings(load_run_config().config), then, tmp_path)
     with pytest.raises(ConfigError, match=message):
@@ -136,9 +135,7 @@ START: tuple[int, int, list[str], list[int]] = (0, 0, [], [])
     ],
     ids=["the start", "within the warm start", "the start of RL", "within RL", "before a gold model", "after RL"],
 )
-def test_a_run_goes_back_to_its_newest_moment(
-    tmp_path: Path, noted: tuple[str, int] | None, checkpoints: dict[str, int], left: Any
-) -> None:
+def test_a_run_goes_back_to_its_newest_moment(tmp_path, noted, checkpoints, left):
     folder = started(tmp_path)
     fill(folder, noted, **checkpoints)
     go_back(folder, Console(file=io.StringIO()))
@@ -163,7 +160,7 @@ with locked(Path(sys.argv[1])):
 """
 
 
-def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "file.txt"
     write_atomically(path, "old")
 
@@ -176,7 +173,7 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pyt
     assert path.read_text() == "old"
 
 
-def test_a_cut_last_line_is_left_out_and_cut_away(tmp_path: Path) -> None:
+def test_a_cut_last_line_is_left_out_and_cut_away(tmp_path):
     path = tmp_path / "lines.jsonl"
     append_lines(path, [{"step": 1}, {"step": 2, "x": math.nan}, {"step": 3, "x": 0.1 + 0.2}])
     with path.open("a") as file:
@@ -186,7 +183,7 @@ def test_a_cut_last_line_is_left_out_and_cut_away(tmp_path: Path) -> None:
     assert path.read_text().endswith('{"step": 2, "x": null}\n{"step": 3, "x": 0.30000000000000004}\n')
 
 
-def test_another_process_is_refused_and_a_dead_one_is_not(tmp_path: Path) -> None:
+def test_another_process_is_refused_and_a_dead_one_is_not(tmp_path):
     for _ in range(2):  # a lock is given back
         with locked(tmp_path / "new"):
             assert (tmp_path / "new" / ".lock").read_text() == f"{os.getpid()}\n"

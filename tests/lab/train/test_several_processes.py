@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from forked import run_ranks
@@ -21,7 +20,6 @@ CURATED = {
     "grpo": {"per_device_train_batch_size": 4},
 }
 
-
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "TOKENIZERS_PARALLELISM": "false"}
 KILLED, EVALUATING = (Path(__file__).parent / name for name in ("killed_process.py", "evaluating_process.py"))
 
@@ -34,7 +32,7 @@ def launch(*arguments: object, processes: int = 2) -> subprocess.CompletedProces
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory, tiny: Any) -> tuple[Path, RunFolder, str]:
+def made(tmp_path_factory, tiny):
     folder = tmp_path_factory.mktemp("processes")
     config = folder / "run.yaml"
     config.write_text(dump_yaml(tiny(**CURATED)))
@@ -43,7 +41,7 @@ def made(tmp_path_factory: pytest.TempPathFactory, tiny: Any) -> tuple[Path, Run
     return config, RunFolder(folder / "run"), "".join(done.stdout for done in ranks)
 
 
-def test_one_run_is_made(made: tuple[Path, RunFolder, str]) -> None:
+def test_one_run_is_made(made):
     _, folder, said = made
     assert folder.finished()
     assert folder.report.is_file()
@@ -54,7 +52,7 @@ def test_one_run_is_made(made: tuple[Path, RunFolder, str]) -> None:
     assert steps == [1, 2, 3, 4]
 
 
-def test_rows_of_both_processes_are_recorded_and_replaced(made: tuple[Path, RunFolder, str]) -> None:
+def test_rows_of_both_processes_are_recorded_and_replaced(made):
     _, folder, _ = made
     rows = rollouts(folder.root)
     assert len(rows) == 32
@@ -64,7 +62,7 @@ def test_rows_of_both_processes_are_recorded_and_replaced(made: tuple[Path, RunF
     assert json.loads(folder.summary.read_text())["curator"]["replaced"] > 0
 
 
-def test_every_problem_is_evaluated_once(made: tuple[Path, RunFolder, str]) -> None:
+def test_every_problem_is_evaluated_once(made):
     _, folder, _ = made
     lines = read_lines(folder.evaluation)
     assert [(line["stage"], line["step"], line["count"]) for line in lines] == [
@@ -74,9 +72,7 @@ def test_every_problem_is_evaluated_once(made: tuple[Path, RunFolder, str]) -> N
     ]
 
 
-def test_an_evaluation_does_not_depend_on_the_number_of_processes(
-    made: tuple[Path, RunFolder, str], tmp_path: Path
-) -> None:
+def test_an_evaluation_does_not_depend_on_the_number_of_processes(made, tmp_path):
     _, folder, _ = made
     lines, texts = [], []
     for count in (1, 3):
@@ -97,9 +93,7 @@ def test_an_evaluation_does_not_depend_on_the_number_of_processes(
 @pytest.mark.parametrize(
     ("rank", "place"), [(0, "rollouts/step-000002.parquet.tmp"), (1, "checkpoints/rl/checkpoint-4")]
 )
-def test_a_killed_run_goes_on_to_the_same_weights(
-    made: tuple[Path, RunFolder, str], tmp_path: Path, rank: int, place: str
-) -> None:
+def test_a_killed_run_goes_on_to_the_same_weights(made, tmp_path, rank, place):
     config, folder, _ = made
     killed = launch(KILLED, config, tmp_path / "run", rank, place)
     assert killed.returncode != 0

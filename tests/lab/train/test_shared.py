@@ -1,9 +1,6 @@
 """Runs that start from one shared warm start."""
 
-from __future__ import annotations
-
 import io
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +15,13 @@ from geoalign.lab.train import train as train_module
 from geoalign.lab.train.train import check_shared, take_shared
 from geoalign.settings.loading import plain_settings
 
-Train = Callable[..., dict[str, Any]]
-Tiny = Callable[..., dict[str, Any]]
-
 
 def prepare(settings: dict[str, Any], root: Path) -> None:
     train_module.prepare(parse_run_config(settings), root, console=Console(file=io.StringIO()))
 
 
 @pytest.fixture(scope="module")
-def prepared(tiny: Tiny, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def prepared(tiny, tmp_path_factory):
     root = tmp_path_factory.mktemp("prepared") / "shared"
     prepare(tiny(), root)
     return root
@@ -37,9 +31,7 @@ def resolved(**settings: Any) -> dict[str, Any]:
     return plain_settings(parse_run_config(settings))
 
 
-def test_a_run_starts_from_the_shared_warm_start_and_trains_none(
-    prepared: Path, tiny: Tiny, train_here: Train, tmp_path: Path
-) -> None:
+def test_a_run_starts_from_the_shared_warm_start_and_trains_none(prepared, tiny, train_here, tmp_path):
     train_here(tiny(), tmp_path / "run", shared=prepared)
     train_here({**tiny(), "seed": 1}, tmp_path / "other_seed", shared=prepared, resume=True)
     for name in ("run", "other_seed"):
@@ -52,8 +44,8 @@ def test_a_run_starts_from_the_shared_warm_start_and_trains_none(
 
 
 def test_a_run_killed_before_it_took_the_warm_start_over_remembers_where_it_lies(
-    prepared: Path, tiny: Tiny, train_here: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    prepared, tiny, train_here, tmp_path, monkeypatch
+):
     def die(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
@@ -70,9 +62,7 @@ def test_a_run_killed_before_it_took_the_warm_start_over_remembers_where_it_lies
     assert same_weights(root, prepared, "warm_start")
 
 
-def test_settings_that_decide_the_warm_start_must_be_the_same(
-    prepared: Path, tiny: Tiny, train_here: Train, tmp_path: Path
-) -> None:
+def test_settings_that_decide_the_warm_start_must_be_the_same(prepared, tiny, train_here, tmp_path):
     with pytest.raises(ConfigError, match=r"model\.hidden_size: expected 16, as the shared run in"):
         train_here(tiny(model={"hidden_size": 24}), tmp_path / "run", shared=prepared)
     assert not RunFolder(tmp_path / "run").started()
@@ -86,7 +76,7 @@ def test_settings_that_decide_the_warm_start_must_be_the_same(
             check_shared(RunFolder(prepared), resolved(**tiny(**values)))
 
 
-def test_another_seed_is_refused_where_the_task_draws_its_problems_from_it(tmp_path: Path) -> None:
+def test_another_seed_is_refused_where_the_task_draws_its_problems_from_it(tmp_path):
     shared = RunFolder(tmp_path)
     shared.initialise(resolved(seed=0, task={"seed": None}), threads=1)
     shared.warm_started.mkdir(parents=True)
@@ -95,7 +85,7 @@ def test_another_seed_is_refused_where_the_task_draws_its_problems_from_it(tmp_p
         check_shared(shared, resolved(seed=1, task={"seed": None}))
 
 
-def test_the_reward_model_goes_along_and_what_is_there_stays(tmp_path: Path) -> None:
+def test_the_reward_model_goes_along_and_what_is_there_stays(tmp_path):
     shared, folder = RunFolder(tmp_path / "shared"), RunFolder(tmp_path / "run")
     for place in (shared.warm_started, shared.reward_model):
         place.mkdir(parents=True)

@@ -26,20 +26,18 @@ from geoalign.lab.train.stages.trainers import Stage
 
 
 @pytest.fixture
-def arguments(tmp_path: Any) -> TrainingArguments:
+def arguments(tmp_path):
     return TrainingArguments(output_dir=str(tmp_path), report_to="none", use_cpu=True)
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Stage:
+def stage(tmp_path):
     config = parse_run_config({"output": {"keep_checkpoints": 2}})
     plan: Any = SimpleNamespace(folder=RunFolder(tmp_path), config=config, console=Console(quiet=True))
     return Stage(plan, "rl", "GRPO", {"loss": "loss"})
 
 
-def test_each_logged_step_is_one_line_and_the_closing_one_is_none(
-    stage: Stage, arguments: TrainingArguments, tmp_path: Path
-) -> None:
+def test_each_logged_step_is_one_line_and_the_closing_one_is_none(stage, arguments, tmp_path):
     state = TrainerState(global_step=4, is_world_process_zero=True, log_history=[{"step": 3}, {"step": 4}])
     with stage:
         stage.on_train_begin(arguments, state, TrainerControl())
@@ -51,9 +49,7 @@ def test_each_logged_step_is_one_line_and_the_closing_one_is_none(
     assert state.log_history == [{"step": 4}]  # the trainer's own history stays one entry long
 
 
-def test_evaluation_every_so_many_steps_but_not_at_the_end(
-    arguments: TrainingArguments, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_evaluation_every_so_many_steps_but_not_at_the_end(arguments, monkeypatch):
     evaluated: list[tuple[int, str]] = []
     monkeypatch.setattr(InTraining, "_evaluate", lambda self, stage, step, model: evaluated.append((step, model)))
     run: Any = SimpleNamespace(
@@ -76,7 +72,7 @@ def checkpoint(folder: Path, step: int, *, complete: bool = True) -> Path:
     return path
 
 
-def test_only_complete_checkpoints_count_and_half_ones_go(tmp_path: Path) -> None:
+def test_only_complete_checkpoints_count_and_half_ones_go(tmp_path):
     newest = [checkpoint(tmp_path, step, complete=step < 12) for step in (2, 10, 12)][1]
     (tmp_path / "checkpoint-best").mkdir()
     assert latest_complete(tmp_path) == newest
@@ -84,14 +80,14 @@ def test_only_complete_checkpoints_count_and_half_ones_go(tmp_path: Path) -> Non
     assert (tmp_path / "checkpoint-best").exists()  # not ours: its name is no step
 
 
-def test_the_mark_comes_last_then_old_ones_go(stage: Stage, arguments: TrainingArguments) -> None:
+def test_the_mark_comes_last_then_old_ones_go(stage, arguments):
     for step in (2, 4, 6):
         checkpoint(stage.checkpoints, step, complete=step < 6)
     stage.on_save(arguments, TrainerState(global_step=6), TrainerControl())
     assert [checkpoint_step(path) for path in complete_checkpoints(stage.checkpoints)] == [4, 6]
 
 
-def test_the_last_checkpoint_of_a_stage(tmp_path: Path) -> None:
+def test_the_last_checkpoint_of_a_stage(tmp_path):
     path = checkpoint(tmp_path, 4)
     for step, last in ((4, False), (6, True)):
         TrainerState(global_step=step, max_steps=6).save_to_json(str(path / "trainer_state.json"))
@@ -127,7 +123,7 @@ def shift(inputs: dict[str, torch.Tensor]) -> float:
     return float(value)
 
 
-def test_the_shift_is_the_mean_over_response_tokens_of_old_minus_new() -> None:
+def test_the_shift_is_the_mean_over_response_tokens_of_old_minus_new():
     mask, tools = torch.tensor([[1, 1], [1, 0]]), torch.tensor([[1, 0], [0, 1]])
     old = torch.tensor([[-0.5, -2.5], [-2.0, 100.0]])
     # (-0.5+1) + (-2.5+2) + (-2+3) = 1 over three tokens; the masked fourth counts for nothing, nor do those of tools.

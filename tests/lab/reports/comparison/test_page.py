@@ -16,21 +16,15 @@ GEOALIGN = {"alpha": 0.05, "strategy": "replace", "aggregation": "sum", "project
 SCORES = {"grpo": 0.5, "geoalign": 0.6, "pair_count": 0.5, "oracle": 0.7}
 
 
-def variant(name, **changes):
-    return {name: {"type": "geoalign", **GEOALIGN, **changes}}
-
-
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory, write_comparison):
     """Two levels, one of them with ablations and a failed run; its page, and the page's words."""
     settings = {
         "geoalign": GEOALIGN,
-        **variant("bolder", alpha=0.1),
-        **variant("deeper", projector={"layers": 5, "steps": 50}),
-        **variant("dropping", strategy="drop"),
-        **variant("unprojected", projector=None),
+        "bolder": {"type": "geoalign", **GEOALIGN, "alpha": 0.1},
+        "unprojected": {"type": "geoalign", **GEOALIGN, "projector": None},
     }
-    more = dict.fromkeys(("bolder", "deeper", "dropping", "unprojected"), 0.55)
+    more = dict.fromkeys(("bolder", "unprojected"), 0.55)
     folder = write_comparison(
         tmp_path_factory.mktemp("whole") / "a comparison",
         {"flip_10": {**SCORES, **more}, "flip_40": {**SCORES, "oracle": 0.5}},
@@ -61,19 +55,10 @@ def test_headroom_findings_and_failures_stand_at_the_top(whole):
     assert ids[:3] == ["failures", "said", "robustness"]
     links = [attributes["href"].removeprefix("#") for attributes in page.named("a")]
     assert links == ["level-flip_10", "level-flip_40"]
-    assert set(links) <= set(ids)
-
-
-def test_variants_are_found_from_settings(whole):
-    _, _, said = whole
     strategies = said[said.index("Strategies and other variants of geoalign") : said.index("Final scores")]
-    for expected in (
-        "bolder alpha = 0.1",
-        "deeper projector.layers = 5",
-        "dropping strategy = drop",
-        "unprojected projector = none",
-    ):
-        assert expected in strategies
+    assert "bolder alpha = 0.1" in strategies
+    assert "unprojected projector = none" in strategies
+    assert set(links) <= set(ids)
 
 
 def test_the_figures_of_the_paper_are_drawn(whole):

@@ -1,7 +1,5 @@
 """The full-size settings: every value of the paper's hyperparameter table, a file for every method and error rate."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Every full-size run, made small, on the real data: SFT where there is one, RL, evaluation."""
 
-from __future__ import annotations
-
 import io
 from dataclasses import replace
 from pathlib import Path

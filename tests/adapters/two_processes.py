@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 import torch
-from accelerate.utils import gather_object
+from accelerate import FullyShardedDataParallelPlugin, PartialState
+from accelerate.utils import DistributedType, gather_object
 from trl import GRPOTrainer
 from trl_parts import (
     SHORT,
@@ -21,14 +22,17 @@ from trl_parts import (
     curation,
     digits,
     drop_last_of_group,
+    model,
     same_weights,
     second_half_from_first,
+    tokenizer,
     trainer,
     weights_of,
 )
 
-from geoalign.adapters.trl import Anchors, unscored_on_failure
+from geoalign.adapters.trl import Anchors, GeoAlignGRPOTrainer, unscored_on_failure
 from geoalign.errors import GeoAlignError
+from geoalign.hidden import extract_states_from_texts
 
 SHAPE = {"per_device_train_batch_size": 2, "max_completion_length": 8, "ddp_backend": "gloo", "max_steps": 1, **SHORT}
 RANK = int(os.environ.get("RANK", "0"))
@@ -154,10 +158,51 @@ def failed(folder):
     return {"unscored": unscored, "advantages": batch["advantages"].tolist()}
 
 
+class Sharded(GeoAlignGRPOTrainer):
+    """FSDP2 as accelerate makes it on GPUs: on CPUs it knows data parallelism alone."""
+
+    def create_accelerator_and_postprocess(self):
+        super().create_accelerator_and_postprocess()
+        PartialState().distributed_type = self.accelerator.state.distributed_type = DistributedType.FSDP
+        self.accelerator.state.fsdp_plugin = FullyShardedDataParallelPlugin(
+            fsdp_version=2, auto_wrap_policy="transformer_based_wrap", cpu_ram_efficient_loading=False
+        )
+        self.is_fsdp_enabled = True
+
+    def _calculate_rewards(self, *args):
+        self.model.reshard()  # as where vLLM generates, without a pass of the model
+        return super()._calculate_rewards(*args)
+
+
+def sharded(folder):
+    """Two generations: what FSDP2 makes different from data parallelism, and from one process."""
+    texts = (["1+2="] * 4, ["3", "four", "33", "4"])
+    options = {"hidden_layer": [1.0, 0], "anchors": Anchors(*texts, [1.0, 0.0, 0.0, 0.0], groups=[0] * 4)}
+    shape = {**SHAPE, "per_device_train_batch_size": 4, "num_iterations": 2, "max_steps": 3}
+    runs = {}
+    for cls, source in ((GeoAlignGRPOTrainer, "own_pass"), (Sharded, "own_pass"), (Sharded, "logprob_pass")):
+        watcher = Scripted(second_half_from_first, requires=("hidden", "trusted"))
+        extra, policy = {**options, "hidden_source": source}, model()
+        # The embeddings are then gathered by a pass of the whole model alone.
+        policy.lm_head.weight = torch.nn.Parameter(policy.lm_head.weight.detach().clone())
+        policy.get_input_embeddings = lambda: None
+        made = trainer(folder / "fsdp", watcher, cls, policy=policy, extra=extra, **shape)
+        made.train()
+        parts = [getattr(weight, "full_tensor", lambda w=weight: w)() for weight in weights_of(made).values()]
+        runs[cls, source] = [*parts, *(seen.hidden for seen in watcher.seen)]
+    alone = extract_states_from_texts(model(), tokenizer(), *texts, layer=[1.0, 0]).states
+    first, *others = runs.values()
+    return {
+        "moved": max(float((a - b).detach().abs().max()) for a, b in zip(first, model().parameters(), strict=False)),
+        "apart": [max(float((a - b).abs().max()) for a, b in zip(first, other, strict=True)) for other in others],
+        "anchors": float((watcher.seen[0].hidden[8:] - alone).abs().max()) if watcher.seen else 0.0,
+    }
+
+
 def main() -> None:
     folder = Path(sys.argv[1])
     torch.set_num_threads(1)
-    checks = (identity, donors_elsewhere, dropped, agents, failed, failure, resume)
+    checks = (identity, donors_elsewhere, dropped, agents, failed, failure, resume, sharded)
     found = {check.__name__: check(folder) for check in checks}
     (folder / f"rank-{RANK}.json").write_text(json.dumps(found))
     torch.distributed.destroy_process_group()

@@ -132,4 +132,5 @@ def test_a_pass_that_calls_no_hook_is_refused():
             layer._forward_hooks.clear()
         with pytest.raises(InputError, match="hidden_layer: expected a state after layer 2 in every pass, got none"):
             model(input_ids=IDS)
-    assert tap.states == []
+    with pytest.raises(InputError, match=r"model: expected passes .* of Qwen3Model, got none .compiled"):
+        _ = tap.states

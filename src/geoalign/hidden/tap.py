@@ -52,8 +52,8 @@ class BackboneTap:
     tokens of all rows, layer by layer.
 
     Raises:
-        InputError: no such layer, a model whose decoder layers cannot be found, or a layer of which a pass shows no
-            state (a compiled model may not call hooks).
+        InputError: no such layer, a model whose decoder layers cannot be found, a layer of which a pass shows no state,
+            or `states` where no pass called the hooks (a compiled model may not).
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class BackboneTap:
         self._rows = 0
         self._handles: list[Any] = []
         self._found: dict[int | None, Tensor] = {}
-        self.states: list[Tensor] = []
+        self._states: list[Tensor] = []
 
     def __enter__(self) -> BackboneTap:
         self._handles = [self._backbone.register_forward_hook(self._record)]
@@ -77,6 +77,14 @@ class BackboneTap:
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         for handle in self._handles:
             handle.remove()
+
+    @property
+    def states(self) -> list[Tensor]:
+        """What was recorded, pass by pass."""
+        if not self._states:
+            kind = type(self._backbone).__name__
+            raise InputError(f"model: expected passes that call the hooks of {kind}, got none (compiled, it may not)")
+        return self._states
 
     def _listen(self, number: int) -> Any:
         """A hook for the state after a decoder layer; for number 0 before the first."""
@@ -105,7 +113,7 @@ class BackboneTap:
         if missing:
             raise InputError(f"hidden_layer: expected a state after layer {missing[0]} in every pass, got none")
         pieces = [self._found[number] for number in self._layers]
-        self.states.append(pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=-1))
+        self._states.append(pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=-1))
         self._found = {}
         self._rows += len(last)
 

@@ -41,9 +41,10 @@ def check(made, curator=None, fields=None):
     check_trainer(made, CurationSession(curator or GRPO(), seed=0), place=PLACE, rollout_fields=fields or {})
 
 
-def with_stage(stage):
-    accelerator = SimpleNamespace(state=SimpleNamespace(deepspeed_plugin=SimpleNamespace(zero_stage=stage)))
-    return {"is_deepspeed_enabled": True, "accelerator": accelerator}
+def sharded(by, number):
+    plugin = SimpleNamespace(zero_stage=number, fsdp_version=number)
+    accelerator = SimpleNamespace(state=SimpleNamespace(deepspeed_plugin=plugin, fsdp_plugin=plugin))
+    return {f"is_{by}_enabled": True, "accelerator": accelerator}
 
 
 @pytest.mark.parametrize(
@@ -57,8 +58,8 @@ def with_stage(stage):
         ({"scale_rewards": "gdpo"}, "scale_rewards=gdpo: .* set it to group"),
         ({"kl_in_reward": True}, "kl_in_reward=true: .* set it to false"),
         ({"use_liger_loss": True}, "use_liger_kernel: never run"),
-        ({"is_fsdp_enabled": True}, "FSDP: never run"),
-        (with_stage(3), "DeepSpeed ZeRO-3: never run"),
+        (sharded("fsdp", 2), "FSDP2: never run"),
+        (sharded("deepspeed", 3), "ZeRO-3: never run"),
     ],
 )
 def test_what_is_refused(changes, message):
@@ -67,7 +68,9 @@ def test_what_is_refused(changes, message):
         check(trainer(**changes))
 
 
-@pytest.mark.parametrize("changes", [{"kl_in_reward": True, "beta": 0.0}, with_stage(2), {"is_multimodal": True}])
+@pytest.mark.parametrize(
+    "changes", [{"kl_in_reward": True, "beta": 0.0}, sharded("deepspeed", 2), {"is_multimodal": True}]
+)
 def test_what_is_not(changes):
     check(trainer(**changes))
 

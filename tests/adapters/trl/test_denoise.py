@@ -5,9 +5,7 @@ import torch
 from trl import GRPOTrainer
 from trl_parts import BATCH, OPEN, Recording, curated_batch, same_weights, trainer, weights_of
 
-from geoalign.curators.chain import Chain
 from geoalign.curators.denoise import Denoise
-from geoalign.errors import ConfigError
 
 
 def test_its_advantages_change_a_real_training(tmp_path):
@@ -61,9 +59,3 @@ def test_a_format_bonus_does_not_hide_the_verdict_that_is_named(tmp_path):
     torch.testing.assert_close(named.curation.scores, alone.curation.scores, atol=1e-4, rtol=1e-4)
     torch.testing.assert_close(named.curation.rewards, alone.curation.rewards + parts["bonus"], atol=1e-5, rtol=1e-5)
     assert not torch.allclose(summed.curation.rewards, named.curation.rewards, atol=1e-3)
-
-
-def test_a_component_that_is_no_reward_function(tmp_path):
-    curator = Chain([Denoise(component="format")])
-    with pytest.raises(ConfigError, match="component: expected one of bonus, verdict; got 'format'"):
-        trainer(tmp_path, curator, reward=[verdict, bonus])

@@ -31,16 +31,14 @@ MADE |= {
     "gfpo by token": lambda: CURATORS["gfpo"](by="token_efficiency"),
     "mc_grpo of three": lambda: Chain([PODS(m=3), CURATORS["mc_grpo"]()]),
     "seed_grpo by state": lambda: SeedGRPO(clusters="hidden", threshold=0.9),
-    **{
-        f"geoalign {how}": lambda how=how: GeoAlign(strategy=how, **SMALL) for how in ("drop", "zero_weight", "amplify")
-    },
     "geoalign then cppo": lambda: Chain([GeoAlign(**SMALL), CPPO()]),
 }
+MADE |= {f"geoalign {s}": lambda s=s: GeoAlign(strategy=s, **SMALL) for s in ("drop", "zero_weight", "amplify")}
 
 BINARY = (
-    "s_grpo", "dapo_filter_only", "pair_count", "noise_corrected", "nearest_centroid", "confident_learning",
-    "score_agreement", "label_refinement", "labelled_probe",
-)  # fmt: skip
+    *("s_grpo", "dapo_filter_only", "pair_count", "noise_corrected", "nearest_centroid", "confident_learning"),
+    *("score_agreement", "label_refinement", "labelled_probe"),
+)
 
 
 def has_digit(completions, **columns):

@@ -33,18 +33,9 @@ def test_settings_parse_beside_trls(tmp_path, name):
 
 def test_command_line(tmp_path):
     parser = TrlParser((ScriptArguments, GeoAlignConfig, GRPOConfig, ModelConfig))
-    arguments = [
-        "--output_dir",
-        str(tmp_path),
-        "--use_cpu",
-        "--bf16",
-        "false",
-        "--alpha",
-        "0.1",
-        "--aggregation",
-        "mean",
-    ]
-    arguments += ["--projector", '{"layers": 2}', "--strategy", "drop", "--no_margin_weighted_prototype"]
+    arguments = ["--output_dir", str(tmp_path), "--use_cpu", "--bf16", "false", "--alpha", "0.1"]
+    arguments += ["--aggregation", "mean", "--projector", '{"layers": 2}', "--strategy", "drop"]
+    arguments += ["--no_margin_weighted_prototype"]
     config = parser.parse_args_and_config(arguments)[1]
     assert config == GeoAlignConfig(
         alpha=0.1,

@@ -8,6 +8,8 @@ import pytest
 import torch
 from trl_parts import Recording, Scripted, best_of_group, by_hand, curation, data, digits, length, trainer
 
+from geoalign.curators.chain import Chain
+from geoalign.curators.denoise import Denoise
 from geoalign.errors import ConfigError, UnsupportedError
 
 
@@ -120,6 +122,7 @@ def score(completions, **columns):
         (Scripted(curation), {"hidden_source": "telepathy"}, "hidden_source"),
         (Scripted(curation), {"rollout_fields": {"answer": "gold"}}, "expected keys out of answers"),
         (Scripted(curation), {"rollout_fields": {"answers": 3}}, "expected a dataset column or a callable, got int"),
+        (Chain([Denoise(component="format")]), {}, "component: expected one of digits; got 'format'"),
         ("geoalign", {}, "expected a Curator or None, got str"),
     ],
 )

@@ -12,7 +12,6 @@ from trl_parts import Scripted, curated_batch, curation, trainer
 
 from geoalign.adapters.trl import GeoAlignMixin
 from geoalign.adapters.trl.refusals import check_trainer
-from geoalign.adapters.trl.rows import check_keys
 from geoalign.curators.session import CurationSession
 from geoalign.errors import UnsupportedError
 
@@ -21,36 +20,18 @@ def check(made):
     check_trainer(made, CurationSession(Scripted(curation), seed=0), made._curation_options)
 
 
-KNOWN = {
-    "prompt_ids": torch.zeros(2, 3),
-    "completion_ids": torch.zeros(2, 3),
-    "advantages": torch.zeros(2),
-    "num_items_in_batch": torch.tensor(6),
-    "old_per_token_logps": None,
-    "some_number": 3,
-    "some_scalar": torch.tensor(1.0),
-}
-
-
-@pytest.mark.parametrize("key", ["pixel_values", "num_images", "list_of_tomorrow"])
-def test_unknown_per_row_keys(key):
-    check_keys({**KNOWN, "tool_mask": torch.ones(2, 3)})
-    value = torch.zeros(2, 3, 4, 4) if key == "pixel_values" else [1, 1]
-    with pytest.raises(UnsupportedError, match=f"'{key}' .images, or a per-row key that this version"):
-        check_keys({**KNOWN, key: value})
-
-
-def test_unknown_key_of_a_new_trl_stops_the_training(tmp_path):
+@pytest.mark.parametrize("value", [torch.zeros(8, 3), [1] * 8])
+def test_an_unknown_per_row_key_stops_the_training(tmp_path, value):
     class NewTRL(GRPOTrainer):
         def _generate_and_score_completions(self, inputs):
             batch = super()._generate_and_score_completions(inputs)
-            return {**batch, "routing_of_tomorrow": batch["completion_ids"]}
+            return {**batch, "number": 3, "scalar": torch.tensor(1.0), "routing_of_tomorrow": value}
 
     class New(GeoAlignMixin, NewTRL):
         pass
 
     made = trainer(tmp_path, cls=New, extra={"curator": Scripted(curation)})
-    with pytest.raises(UnsupportedError, match="routing_of_tomorrow"):
+    with pytest.raises(UnsupportedError, match=r"'routing_of_tomorrow' .images, or a per-row key that this version"):
         curated_batch(made)
 
 
@@ -81,10 +62,10 @@ def test_unsloths_trainer():
         Mine("no/model", reward_funcs=print, curator=Scripted(curation))
 
 
-def test_vision_models(tmp_path, monkeypatch):
+def test_processors(tmp_path, monkeypatch):
     made = trainer(tmp_path, Scripted(curation))
     monkeypatch.setattr("geoalign.adapters.trl.refusals.ProcessorMixin", type(made.processing_class))
-    with pytest.raises(UnsupportedError, match="vision model"):
+    with pytest.raises(UnsupportedError, match=r"images .* text alone, give processing_class=AutoTokenizer"):
         check(made)
 
 
@@ -98,10 +79,11 @@ def test_ligers_loss_is_refused_and_its_layers_are_not(tmp_path):
         check(made)
 
 
-@pytest.mark.parametrize(("stage", "fsdp", "message"), [(2, False, None), (3, False, "ZeRO-3"), (2, True, "FSDP")])
-def test_sharded_weights(tmp_path, stage, fsdp, message):
-    made = trainer(tmp_path, Scripted(curation))
-    plugin = SimpleNamespace(state=SimpleNamespace(deepspeed_plugin=SimpleNamespace(zero_stage=stage)))
-    made.accelerator, made.is_deepspeed_enabled, made.is_fsdp_enabled = plugin, True, fsdp
+@pytest.mark.parametrize(("by", "version", "message"), [("FSDP", 1, "FSDP1"), ("FSDP", 2, None), ("ZeRO", 3, None)])
+def test_sharded_weights(tmp_path, by, version, message):
+    made = trainer(tmp_path, Scripted(curation, requires=("hidden",)))
+    plugin = SimpleNamespace(zero_stage=version, fsdp_version=version)
+    made.accelerator = SimpleNamespace(state=SimpleNamespace(deepspeed_plugin=plugin, fsdp_plugin=plugin))
+    made.is_fsdp_enabled, made.is_deepspeed_enabled = by == "FSDP", by == "ZeRO"
     with nullcontext() if message is None else pytest.raises(UnsupportedError, match=message):
         check(made)

@@ -99,7 +99,7 @@ def test_a_whole_batch_and_no_failure(tmp_path, caplog):
     assert guarded.failed == [False, False]
 
 
-def test_extra_columns_keep_their_rows():
+def test_extra_columns_keep_their_rows_and_another_number_of_rewards_is_refused():
     logged = {}
 
     def logging_reward(completions, log_extra, **columns):
@@ -111,8 +111,5 @@ def test_extra_columns_keep_their_rows():
     guarded = unscored_on_failure(logging_reward, row_by_row=True)
     assert guarded(completions=["a", "b", "c"], log_extra=logged.__setitem__) == [1.0, None, 1.0]
     assert logged == {"text": ["a", None, "c"]}
-
-
-def test_another_number_of_rewards_is_refused():
     with pytest.raises(InputError, match="'given': expected 2 rewards, got 8"):
         unscored_on_failure(given)(completions=["a", "b"])

@@ -82,3 +82,10 @@ def test_resume_in_two_processes(ranks):
     assert all(rank["resume"]["same"] for rank in ranks)
     # Rank 1 restores the call of the checkpoint and makes none itself.
     assert (ranks[0]["resume"]["calls"], ranks[1]["resume"]["calls"]) == (2, 1)
+
+
+def test_sharded_weights_train_as_those_of_data_parallelism(ranks):
+    """FSDP2, by either pass; anchors have the states of one process."""
+    for rank in ranks:
+        assert max(rank["sharded"]["apart"]) < 1e-5 < 1e-2 < rank["sharded"]["moved"]
+        assert rank["sharded"]["anchors"] < 1e-5

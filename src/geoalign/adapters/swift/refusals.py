@@ -6,7 +6,7 @@ from typing import Any
 
 from geoalign.adapters.step import refuse
 from geoalign.adapters.trl.round import RolloutField, check_session
-from geoalign.adapters.trl.states import StatePlace
+from geoalign.adapters.trl.states import StatePlace, sharding
 from geoalign.curators.session import CurationSession
 from geoalign.errors import UnsupportedError
 
@@ -27,6 +27,7 @@ def check_trainer(
     trainer: Any, session: CurationSession, *, place: StatePlace, rollout_fields: dict[str, RolloutField]
 ) -> None:
     """Raises by name unless a trainer that is otherwise complete has what the adapter carries out."""
+    parts = sharding(trainer)
     several = "rows of several turns have no one response; curate rollouts of one turn"
     refuse(
         {
@@ -42,6 +43,7 @@ def check_trainer(
                 trainer.kl_in_reward and trainer.beta != 0
             ),
             "use_liger_kernel: never run with the adapter (it needs a GPU); leave it off": trainer.use_liger_loss,
+            f"{parts}: never run with the adapter; use data parallelism or ZeRO-2": parts is not None,
             f"{session.name} with log-probabilities, which the adapter does not read here; set mass: share": (
                 "logprobs" in session.curator.requires
             ),

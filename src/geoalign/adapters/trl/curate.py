@@ -69,10 +69,9 @@ class GenerationRound(TrainerRound):
         super().__init__(trainer, session, options.place, options.fields)
         self._options = options
         needs = session.curator.requires
-        from_trl = "hidden" in needs and options.hidden_source == "logprob_pass"
-        self._trl_pass: TrlPass | None = None
-        if (from_trl or "logprobs" in needs) and trl_pass_problem(trainer) is None:
-            self._trl_pass = TrlPass(options.place if from_trl else None)
+        from_trl = "hidden" in needs and options.hidden_source != "own_pass"
+        serves = (from_trl or "logprobs" in needs) and trl_pass_problem(trainer) is None
+        self._trl_pass = TrlPass(options.place if from_trl else None) if serves else None
         makers = ("environment_factories", "rollout_func")
         self._prompts_differ = any(getattr(trainer, name, None) is not None for name in makers)
 
@@ -96,7 +95,7 @@ class GenerationRound(TrainerRound):
         )
         every = self._options.details_every
         details = every > 0 and self._session.calls % every == 0
-        curation = self._decide(rollouts, details=details, anchors=self._anchors)
+        curation = self._decide(rollouts, details=details, anchors=self._anchors())
         mine = self._mine(len(prompts))
         for column, values in table_columns(curation, self._placement.source).items():
             self._trainer._log_completion_extra(column, values[mine])
@@ -116,11 +115,8 @@ class GenerationRound(TrainerRound):
         if placement.advantages is not None or not self._as_scored() or bool((placement.weights != 1).any()):
             own = self._final_advantages(lambda: self._gather(batch["advantages"]))
             batch["advantages"] = own[mine].to(batch["advantages"].dtype)
-            # Over those that TRL just logged.
-            logged, values = trainer._logs["advantages"], own.tolist()
-            for _ in range(min(len(logged), len(values))):
-                logged.pop()
-            logged.extend(values)
+            # As long as one generation's rows: over those that TRL just logged.
+            trainer._logs["advantages"].extend(own.tolist())
         if placement.dropped:
             if self._options.other_loss is not None:
                 raise UnsupportedError(f"{self._session.name} drops rows, and {self._options.other_loss}")
@@ -131,10 +127,11 @@ class GenerationRound(TrainerRound):
             batch["num_items_in_batch"] = self._gather(rows.loss_tokens(batch).sum()).sum().clamp(min=1)
 
     def _hidden(self) -> Tensor:
-        return super()._hidden() if self._trl_pass is None or self._trl_pass.hidden is None else self._trl_pass.hidden
+        heard = self._trl_pass
+        return super()._hidden() if heard is None or heard.place is None else heard.hidden
 
     def _anchors(self) -> Rollouts | None:
-        """The anchors, if there are any, under the current policy; one process alone asks for them."""
+        """The anchors, if there are any, under the current policy; every process asks, as weights may be in parts."""
         rows = self._options.anchors
         if rows is None:
             return None
@@ -142,9 +139,7 @@ class GenerationRound(TrainerRound):
         return self._timed("anchor_seconds", lambda: rows.rollouts(place))
 
     def _logprobs(self) -> Tensor:
-        if self._trl_pass is None or self._trl_pass.logprobs is None:
-            return super()._logprobs()
-        return self._trl_pass.logprobs
+        return super()._logprobs() if self._trl_pass is None else self._trl_pass.logprobs
 
     def _formula(self, rewards: Tensor, per_function: Tensor) -> Tensor:
         trainer, size = self._trainer, self._trainer.num_generations

@@ -41,8 +41,8 @@ class GeoAlignMixin(CuratedTrainer):
         hidden_position: which hidden state a curator gets (`geoalign.hidden.response_states`).
         hidden_layer: after which layer: its number (0: the embeddings), or a share of the depth as a float (1.0: the
             last); a list: several states side by side (`geoalign.hidden.BackboneTap`).
-        hidden_source: "own_pass" runs the backbone once more over the batch, in eval mode; "logprob_pass" listens to
-            TRL's pass for the old log-probabilities, where that exists.
+        hidden_source: "logprob_pass" listens to TRL's pass for the old log-probabilities; "own_pass" runs the backbone
+            (under FSDP2 and ZeRO-3 the model) once more, in eval mode; "auto": the first where it can serve.
         rollout_fields: "answers", "reference_rewards" or "true_rewards" -> a dataset column, or a callable that takes
             this process's input rows (dicts with "prompt", "completion", "completion_ids" and the dataset's columns)
             and returns one value per row. Called after the rewards were computed. "second_rewards", of the curator
@@ -50,11 +50,11 @@ class GeoAlignMixin(CuratedTrainer):
         curation_observer: called on rank 0 with a `CuratedStep` after each curation.
         details_every: ask the curator for `Curation.details` in every n-th generation; 0: never.
         anchors: rollouts with true rewards for a curator that reads `trusted`. It sees them beside every batch, with
-            states of the current policy (by a pass of their own, on rank 0); neither the loss nor the logs see them.
+            states of the current policy (by a pass of their own, on all processes); neither loss nor logs see them.
 
     Raises:
-        UnsupportedError: AsyncGRPOTrainer, vision models, Liger, ZeRO-3, FSDP, PEFT prompt learning, a "logprob_pass"
-            that does not exist; later: unknown per-row keys, sources across groups, and rows dropped under a loss that
+        UnsupportedError: AsyncGRPOTrainer, processors, Liger, FSDP1, PEFT prompt learning, a "logprob_pass" that cannot
+            serve; later: unknown per-row keys, sources across groups, and rows dropped under a loss that
             cannot leave them out.
         InputError: an unknown position, or a layer that the model does not have.
         ConfigError: an argument is out of range, the curator requires a field that `rollout_fields` lacks, or makes no
@@ -67,7 +67,7 @@ class GeoAlignMixin(CuratedTrainer):
         curator: Curator | None = None,
         hidden_position: HiddenPosition = "predicting",
         hidden_layer: HiddenLayer = LAST,
-        hidden_source: HiddenSource = "own_pass",
+        hidden_source: HiddenSource = "auto",
         rollout_fields: Mapping[str, RolloutField] | None = None,
         curation_observer: CurationObserver | None = None,
         details_every: int = 0,

@@ -10,7 +10,7 @@ from trl import GRPOTrainer
 from geoalign.adapters.step import refuse
 from geoalign.adapters.trl.curate import RoundOptions
 from geoalign.adapters.trl.round import COLUMNS, CuratedTrainer, check_session
-from geoalign.adapters.trl.states import HiddenSource, trl_pass_problem
+from geoalign.adapters.trl.states import HiddenSource, sharding, trl_pass_problem
 from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, UnsupportedError
 from geoalign.settings.hidden import check_layer, check_position
@@ -64,9 +64,9 @@ def check_trainer(trainer: Any, session: CurationSession, options: RoundOptions)
     kind = type(trainer.processing_class)
     refuse(
         {
-            f"vision model (processing class {kind.__name__}): curating its rows is not supported": (
-                issubclass(kind, ProcessorMixin)
-            ),
+            f"{kind.__name__}: rows with images are not curated; to train a model with a processor on text alone, give "
+            "processing_class=AutoTokenizer.from_pretrained(...)": issubclass(kind, ProcessorMixin),
+            "FSDP1: never run with the adapter; use FSDP2 (fsdp_config={'version': 2})": sharding(trainer) == "FSDP1",
             f"reward function called {''.join(taken[:1])!r}: the completions table has a column of that name": taken,
             "use_liger_kernel: this TRL takes Liger's loss, too, which was never run with the adapter; leave it off or "
             "install TRL 1.16, which takes its layers alone": (
@@ -77,4 +77,4 @@ def check_trainer(trainer: Any, session: CurationSession, options: RoundOptions)
     if "hidden" in session.curator.requires and source == "logprob_pass":
         problem = trl_pass_problem(trainer)
         if problem is not None:
-            raise UnsupportedError(f"hidden_source={source!r}: {problem}; use 'own_pass'")
+            raise UnsupportedError(f"hidden_source={source!r}: {problem}; use 'auto'")

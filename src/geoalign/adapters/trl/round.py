@@ -26,11 +26,10 @@ from geoalign.adapters.step import (
     final_advantages,
     made,
     named,
-    refuse,
     summed_components,
     wanted_components,
 )
-from geoalign.adapters.trl.states import RowTokens, StatePlace, own_hidden, own_logprobs
+from geoalign.adapters.trl.states import RowTokens, StatePlace, own_hidden, own_pass
 from geoalign.curators.session import STATE_FILE, CurationSession
 from geoalign.errors import ConfigError, GeoAlignError, InputError, UnsupportedError
 from geoalign.hidden.answers import rows_without_answer
@@ -66,14 +65,6 @@ def check_session(
             )
     check_curator(session, fields, engine=engine, how="rollout_fields with {need}=<column or callable>")
     check_components(wanted_components(session.curator), trainer.reward_func_names, source="reward functions")
-    deepspeed = trainer.accelerator.state.deepspeed_plugin if trainer.is_deepspeed_enabled else None
-    unrun = "never run with the adapter; use data parallelism"
-    refuse(
-        {
-            f"DeepSpeed ZeRO-3: {unrun} or ZeRO-2": deepspeed is not None and deepspeed.zero_stage == 3,
-            f"FSDP: {unrun}": trainer.is_fsdp_enabled,
-        }
-    )
     if "hidden" in session.curator.requires:
         for name, config in getattr(trainer.model, "peft_config", {}).items():
             if getattr(config, "is_prompt_learning", False):
@@ -208,7 +199,7 @@ class TrainerRound:
         return own_hidden(self._trainer, self._tokens, self._state_place)
 
     def _logprobs(self) -> Tensor:
-        return own_logprobs(self._trainer, self._tokens)
+        return own_pass(self._trainer, self._tokens, None).logprobs
 
     def _formula(self, rewards: Tensor, per_function: Tensor) -> Tensor:
         """[B] the engine's advantages of rewards, NaN left out."""
@@ -228,14 +219,11 @@ class TrainerRound:
                 fields[name] = self._gather(as_floats(name, field_values(name, field, rows), device))
         return fields
 
-    def _decide(
-        self, rollouts: Rollouts, *, details: bool = False, anchors: Callable[[], Rollouts | None] = lambda: None
-    ) -> Curation:
-        """The curation, decided on rank 0; keeps the assignment of its rows. `anchors` are asked for there."""
+    def _decide(self, rollouts: Rollouts, *, details: bool = False, anchors: Rollouts | None = None) -> Curation:
+        """The curation, decided on rank 0; keeps the assignment of its rows."""
 
         def curate() -> Curation:
-            shown = anchors()
-            return self._timed("seconds", lambda: self._session.curate(rollouts, details=details, anchors=shown))
+            return self._timed("seconds", lambda: self._session.curate(rollouts, details=details, anchors=anchors))
 
         accelerator = self._trainer.accelerator
         curation = curation_from_rank_0(curate, accelerator=accelerator)

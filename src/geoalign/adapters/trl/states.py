@@ -18,7 +18,7 @@ from geoalign.hidden.tap import BackboneTap, backbone_of
 from geoalign.settings.hidden import HiddenLayer, HiddenPosition
 
 TokenIds = list[list[int]]
-HiddenSource = Literal["own_pass", "logprob_pass"]
+HiddenSource = Literal["auto", "own_pass", "logprob_pass"]
 
 
 @dataclass(frozen=True)
@@ -93,23 +93,23 @@ def has_dropout(model: torch.nn.Module) -> bool:
 
 
 class TrlPass:
-    """Listens to TRL's first log-probability pass of the policy in a generation batch."""
+    """Listens to one log-probability pass of TRL's: mean log-probabilities, and with a `place` hidden states."""
+
+    hidden: Tensor
+    logprobs: Tensor
 
     def __init__(self, place: StatePlace | None) -> None:
-        self._place = place
+        self.place = place
         self.done = False
-        self.hidden: Tensor | None = None
-        self.logprobs: Tensor | None = None
 
     def listen(
         self, run: Callable[[], Any], model: torch.nn.Module, input_ids: Tensor, logits_to_keep: int, rows: RowTokens
     ) -> Any:
         """Runs TRL's pass and returns its result; the prompt is left-padded, the response right-padded after it."""
-        self.done = True
-        if self._place is None:
+        place = self.place
+        if place is None:
             result = run()
         else:
-            place = self._place
             lengths = torch.tensor([len(ids) for ids in rows.responses], device=input_ids.device)
             start = torch.full_like(lengths, input_ids.size(1) - logits_to_keep)
             begins = None if rows.answers is None else torch.tensor(rows.answers)
@@ -122,7 +122,7 @@ class TrlPass:
             with BackboneTap(model, select, layer=place.layer) as tap:
                 result = run()
             self.hidden = torch.cat(tap.states)
-        self.logprobs = mean_logprobs(result[0], rows)
+        self.logprobs, self.done = mean_logprobs(result[0], rows), True
         return result
 
 
@@ -132,8 +132,21 @@ def mean_logprobs(per_token: Float[Tensor, "b t"], rows: RowTokens) -> Float[Ten
     return (per_token[:, : inside.size(1)].float() * inside).sum(1) / inside.sum(1)
 
 
+def sharding(trainer: Any) -> str | None:
+    """What leaves each process a part of the weights: "FSDP1", "FSDP2" or "ZeRO-3"; None: it has all of them."""
+    if trainer.is_fsdp_enabled:
+        return f"FSDP{trainer.accelerator.state.fsdp_plugin.fsdp_version}"
+    stage = trainer.accelerator.state.deepspeed_plugin.zero_stage if trainer.is_deepspeed_enabled else 0
+    return "ZeRO-3" if stage == 3 else None
+
+
 def own_hidden(trainer: Any, rows: RowTokens, place: StatePlace) -> Float[Tensor, "b d"]:
-    """The states of these rows under the current policy, by a pass of its own that draws no random number."""
+    """The states of these rows under the current policy, by a pass of its own that draws no random number.
+
+    Weights in parts are gathered by a pass of the whole model alone, on every process: then TRL's function runs it.
+    """
+    if sharding(trainer) is not None:
+        return own_pass(trainer, rows, place).hidden
     backbone = backbone_of(trainer.model)
 
     def forward(ids: Tensor, mask: Tensor) -> Any:
@@ -156,21 +169,22 @@ def own_hidden(trainer: Any, rows: RowTokens, place: StatePlace) -> Float[Tensor
         )
 
 
-def own_logprobs(trainer: Any, rows: RowTokens) -> Float[Tensor, " b"]:
-    """Mean log-probability per token under the current policy, at the sampling temperature, by TRL's own function."""
-    device, pad = trainer.accelerator.device, trainer._tokenizer.pad_token_id
-    before, after = max(map(len, rows.prompts)), max(map(len, rows.responses))
-    ids, attention = [], []
-    for prompt, response in zip(rows.prompts, rows.responses, strict=True):
-        left, right = before - len(prompt), after - len(response)
-        ids.append([pad] * left + list(prompt) + list(response) + [pad] * right)
-        attention.append([0] * left + [1] * (len(prompt) + len(response)) + [0] * right)
+def own_pass(trainer: Any, rows: RowTokens, place: StatePlace | None) -> TrlPass:
+    """Listens to TRL's own function over these rows, in eval mode: log-probabilities at the sampling temperature."""
+    batch_size = trainer.args.per_device_train_batch_size
+
+    def padded(values: Callable[[list[int]], list[int]], fill: int) -> Tensor:
+        sides = ((rows.prompts, "left"), (rows.responses, "right"))
+        parts = [pad_sequence([torch.tensor(values(ids)) for ids in part], True, fill, side) for part, side in sides]
+        return torch.cat(parts, dim=1).to(trainer.accelerator.device)
+
+    ids, mask = padded(list, trainer._tokenizer.pad_token_id), padded(lambda ids: [1] * len(ids), 0)
+    width, heard = max(map(len, rows.responses)), TrlPass(place)
+
+    def run() -> Any:
+        model = trainer.model
+        return trainer._get_per_token_logps_and_entropies(model, ids, mask, width, batch_size=batch_size)
+
     with torch.no_grad(), eval_mode(trainer.model):
-        result = trainer._get_per_token_logps_and_entropies(
-            trainer.model,
-            torch.tensor(ids, device=device),
-            torch.tensor(attention, device=device),
-            after,
-            batch_size=trainer.args.per_device_train_batch_size,
-        )
-    return mean_logprobs(result[0], rows)
+        heard.listen(run, trainer.model, ids, width, rows)
+    return heard

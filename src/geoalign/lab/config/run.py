@@ -155,7 +155,7 @@ class RunConfig:
     hidden_layer: HiddenLayerSetting = setting(
         default=LAST, help="After which layer: a number, or a share of the depth (0.5); a list: several."
     )
-    hidden_source: Literal["own_pass", "logprob_pass"] = setting(
+    hidden_source: Literal["auto", "own_pass", "logprob_pass"] = setting(
         default="own_pass", help="Hidden states from a pass of their own, or from TRL's for log-probabilities."
     )
     anchors: Name | None = setting(

@@ -40,7 +40,7 @@ ROOMS = {
     "settings": (620, 6),
 }
 # Lines of Python in all, and words of Markdown.
-TREES = {"src": 29830, "tests": 30290, "benchmarks": 2900}
+TREES = {"src": 29830, "tests": 30610, "benchmarks": 2950}
 DOC_WORDS = 16000
 
 

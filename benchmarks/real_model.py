@@ -1,15 +1,18 @@
-"""GRPO, GeoAlign, Denoise and the oracle on a pretrained model, and what they cost, by one command on one GPU.
+"""What curation costs and gives on one GPU: a step of 1.7B, SmolLM2's, and four curators compared, by one command.
 
 python -m benchmarks.real_model --model FOLDER --output runs/real_model
 
-1. `python -m benchmarks.overhead`, alone on the GPU: hidden states, curation of 96 x 16 rollouts at d = 2048 by
-   GeoAlign and Denoise, shares of a step. About 3 minutes by estimate: 96 of 1,536 rollouts are passed through, which
-   is 1.7 PFLOP an update.
-2. `geoalign compare configs/real/accelerator.yaml`: 40 runs, 8 at a time. About 16 minutes by the estimate there.
-3. `geoalign report --compact`: the results as small files.
+1. `python -m benchmarks.overhead` for Qwen3-1.7B's shape with random weights, alone on the GPU: curation of 96 x 16
+   rollouts at d = 2048 by GeoAlign and Denoise on the device and on the CPU, states by own pass and by log-probability
+   pass, the rest of a step, memory. About 3 minutes by estimate: 96 of 1,536 rollouts are passed through, which is
+   1.7 PFLOP an update.
+2. The same for the model in FOLDER (SmolLM2), 384 rollouts of 128 + 256 tokens. About 2 minutes.
+3. `geoalign compare configs/real/accelerator.yaml` for the time that is left: 40 runs, 8 at a time, seed by seed. About
+   16 minutes by the estimate there.
 
-Nothing of this was run on a GPU yet. What is finished is never done again: called again with the same --output, the
-command goes on, also after its time was up or it was killed. It needs no network.
+All numbers go into `results/real_model.json`, written anew after each step; each step is a process of its own, so that
+one that fails takes nothing else along. What is finished is never done again: called again with the same --output, the
+command goes on, also after its time was up or it was killed. It needs no network. Not run on a GPU yet.
 """
 
 from __future__ import annotations
@@ -20,19 +23,21 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 
-from geoalign.errors import ConfigError, GeoAlignError, RunFolderError
+from geoalign.errors import ConfigError, GeoAlignError
+from geoalign.lab.analysis.comparison.analysis import read_compared, table_as_json
 from geoalign.lab.bench.command import machine
 from geoalign.lab.command_line import report
 from geoalign.lab.config.compare import Place, make_plan
 from geoalign.lab.config.run import TinyModelConfig
 from geoalign.lab.store.comparison import ComparisonFolder
-from geoalign.lab.store.json_files import write_json
+from geoalign.lab.store.json_files import read_json, write_json
 from geoalign.lab.terminal import Console, say
 
 ROOT = Path(__file__).parents[1]
@@ -40,11 +45,18 @@ CONFIG = ROOT / "configs" / "real" / "accelerator.yaml"
 # Kept back for the compact results, and less than what anything is worth starting for.
 END_SECONDS, LEAST_SECONDS = 45.0, 20.0
 
-OVERHEAD = ("--rows", "96", "--no-generation")
-SMALL_OVERHEAD = (
-    "--architecture", "tiny", "--groups", "4", "--size", "4", "--prompt", "8", "--response", "8", "--repeats", "1",
-    "--device", "cpu", "--no-generation",
-)  # fmt: skip
+# Name -> arguments of benchmarks.overhead; MODEL stands for the folder.
+OVERHEADS = {
+    "step_of_1.7b": ("--rows", "96"),
+    "step_of_the_model": (
+        "--model", "MODEL", "--rows", "384", "--prompt", "128", "--response", "256", "--micro-batch", "16",
+    ),
+}  # fmt: skip
+SMALL_STEP = ("--groups", "4", "--size", "4", "--prompt", "8", "--response", "8", "--repeats", "1", "--device", "cpu")
+SMALL_OVERHEADS = {
+    "step_of_1.7b": ("--architecture", "tiny", *SMALL_STEP),
+    "step_of_the_model": ("--model", "MODEL", *SMALL_STEP),
+}
 # The same comparison, so small that a CPU makes it at once. Nothing is learnt.
 SMALL = (
     "run.model.lora.target_modules=.*_proj",
@@ -95,7 +107,7 @@ class Work:
     options: Options
     console: Console
     started: float = field(default_factory=time.monotonic)
-    missing: list[str] = field(default_factory=list)
+    missing: dict[str, str] = field(default_factory=dict)
 
     @property
     def comparison(self) -> Path:
@@ -139,14 +151,16 @@ def real_model(options: Options, console: Console) -> int:
     work.results.mkdir(parents=True, exist_ok=True)
     work.say(f"Up to {options.minutes:g} minutes; results go to {work.results}")
     model = model_folder(work)
-    measure_overhead(work)
+    for name, arguments in (SMALL_OVERHEADS if options.small else OVERHEADS).items():
+        measure_overhead(work, name, [str(model) if word == "MODEL" else word for word in arguments])
+        write_results(work)
     compare(work, model)
     write_results(work)
-    for text in work.missing:
+    for text in work.missing.values():
         work.say(f"Missing: {text}")
     if work.missing:
         work.say("Called again with the same --output, the command goes on.")
-    work.say(f"Compact results: {work.results}")
+    work.say(f"All numbers: {work.results / 'real_model.json'}")
     return 1 if work.missing else 0
 
 
@@ -166,26 +180,27 @@ def model_folder(work: Work) -> Path:
     return folder.resolve()
 
 
-def measure_overhead(work: Work) -> None:
-    """Measures what the curators cost on the GPU alone, unless it was measured before."""
-    file = work.results / "overhead.json"
-    if file.is_file():
-        work.say("What the curators cost was measured before.")
+def measure_overhead(work: Work, name: str, arguments: Sequence[str]) -> None:
+    """Measures what the curators cost on the GPU alone, unless it was measured whole before."""
+    file = work.results / f"{name}.json"
+    if file.is_file() and read_json(file)["complete"]:
+        work.say(f"{name}: measured before")
         return
     if work.seconds_left() < LEAST_SECONDS:
-        work.missing.append(f"{file.name}: not started, the time was up")
+        work.missing[name] = f"{name}: not started, the time was up"
         return
-    work.say("Measuring what the curators cost")
-    measured = SMALL_OVERHEAD if work.options.small else OVERHEAD
-    code = work.run(["benchmarks.overhead", *measured, "--json", str(file.resolve())], seconds=work.seconds_left())
+    work.say(f"{name}: measuring what the curators cost")
+    line = ["benchmarks.overhead", *arguments, "--no-generation", "--json", str(file.resolve())]
+    code = work.run(line, seconds=work.seconds_left())
     if code != 0:
-        work.missing.append(f"{file.name}: " + ("broken off, the time was up" if code is None else f"exit code {code}"))
+        why = "broken off, the time was up" if code is None else f"exit code {code}"
+        work.missing[name] = f"{name}: {why}; {'its first parts' if file.is_file() else 'nothing'} measured"
 
 
 def compare(work: Work, model: Path) -> None:
     """Runs, or goes on with, the comparison until it is finished or the time is up."""
     if work.seconds_left() < LEAST_SECONDS:
-        work.missing.append("the comparison: not started, the time was up")
+        work.missing["comparison"] = "the comparison: not started, the time was up"
         return
     options = work.options
     workers = [] if options.workers is None else ["--workers", str(options.workers)]
@@ -196,42 +211,44 @@ def compare(work: Work, model: Path) -> None:
         ["geoalign", "compare", str(CONFIG), "--output", str(work.comparison.resolve()), "--resume", *changes],
         seconds=max(work.seconds_left(), 1.0),
     )
-    if code == 2:
-        raise ConfigError(f"{CONFIG}: the comparison was refused; the reason stands above")
     if code is None:
         work.say("The time is up: runs that were under way resume from their checkpoints.")
     elif code not in (0, 1):  # 1: a run failed, which is listed below
-        work.missing.append(f"the comparison ended with exit code {code}")
+        work.missing["comparison"] = f"the comparison ended with exit code {code}"
 
 
 def write_results(work: Work) -> None:
-    """Writes the finished runs compactly, and `real_model.json`: the machine, and which runs are there."""
+    """Writes `real_model.json`: what was measured so far, the comparison's runs and table, and what is missing.
+
+    This process leaves the GPU alone: a context of its own would take memory from those that are measured.
+    """
+    steps = {name: work.results / f"{name}.json" for name in OVERHEADS}
     folder = ComparisonFolder(work.comparison)
-    planned = cells_of(folder)
-    results = {cell.name: (folder.read_result(cell) or {}).get("status", "missing") for cell in planned}
-    finished = [name for name, status in results.items() if status == "finished"]
-    if any(status != "missing" for status in results.values()):
-        compact = str((work.results / "comparison").resolve())
-        code = work.run(["geoalign", "report", str(work.comparison.resolve()), "--compact", compact])
-        if code != 0:
-            raise RunFolderError(f"{work.comparison}: its results could not be written, exit code {code}")
-    if len(finished) < len(results):
-        states = ", ".join(f"{name} ({status})" for name, status in results.items() if status != "finished")
-        work.missing.append(f"{len(results) - len(finished)} of {len(results)} runs: {states}")
-    elif not results:
-        work.missing.append("all runs")
-    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
+    runs = {cell.name: folder.read_result(cell) or {"status": "missing"} for cell in cells_of(folder)}
+    unfinished = [f"{name} ({run['status']})" for name, run in runs.items() if run["status"] != "finished"]
+    work.missing.pop("runs", None)
+    if unfinished:
+        work.missing["runs"] = f"{len(unfinished)} of {len(runs)} runs: {', '.join(unfinished)}"
     write_json(
         work.results / "real_model.json",
         {
-            "schema_version": 1,
-            "machine": {**machine(), "gpu": gpu, "cores": os.cpu_count()},
+            "schema_version": 2,
+            "machine": {**machine(), "cores": os.cpu_count()},
             "small": work.options.small,
             "minutes": (time.monotonic() - work.started) / 60,
-            "runs": results,
-            "missing": work.missing,
+            **{name: read_json(file) if file.is_file() else None for name, file in steps.items()},
+            # Without their settings, which the comparison's folder has.
+            "runs": {name: {key: run[key] for key in run if key != "run"} for name, run in runs.items()},
+            "table": table_of(work.comparison) if len(unfinished) < len(runs) else None,
+            "missing": list(work.missing.values()),
         },
     )
+
+
+def table_of(folder: Path) -> Mapping[str, Any]:
+    """The comparison's table, of the runs that are finished."""
+    compared = read_compared(folder)
+    return table_as_json(compared.table, compared.plan)
 
 
 def cells_of(folder: ComparisonFolder) -> list[Place]:

@@ -4,8 +4,11 @@ The lines marked [1], [2] and [3] are all that a script of your own needs. GeoAl
 beside TRL's (`--alpha`, `--strategy`, `--projector '{"layers": 2}'`, ...); `--help` lists them all, and `--config FILE`
 reads them from YAML.
 
-    python recipes/trl_grpo.py --model_name_or_path Qwen/Qwen3-0.6B --dataset_name trl-lib/DeepMath-103K \\
-        --reward_funcs trl.rewards.accuracy_reward --output_dir runs/deepmath --num_generations 8 --alpha 0.05
+    accelerate launch --num_processes 1 recipes/trl_grpo.py --model_name_or_path Qwen/Qwen3-0.6B \\
+        --dataset_name trl-lib/DeepMath-103K --reward_funcs trl.rewards.accuracy_reward --output_dir runs/deepmath \\
+        --num_generations 8 --alpha 0.05
+
+With `python` alone TRL refuses a node of several GPUs. For 8 of them: configs/full/trl_dapo_math.sh.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from geoalign.lab.cli import app
 
 ROOT = Path(__file__).parents[1]
 DOCS = sorted((ROOT / "docs").glob("*.md"))
-PAGES = [ROOT / "README.md", *DOCS, *sorted((ROOT / "benchmarks").glob("*.md"))]
+PAGES = [ROOT / "README.md", *DOCS, *sorted((ROOT / "benchmarks").glob("*.md")), ROOT / "configs/full/commands.md"]
 IDS = [str(page.relative_to(ROOT)) for page in PAGES]
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 

@@ -9,20 +9,30 @@ import math
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import torch
 from rich.table import Table
 
-from benchmarks.overhead.curating import ARCHITECTURES, Cost, CurationCost, Options, curation_cost, denoise_cost
+from benchmarks.overhead.curating import (
+    ARCHITECTURES,
+    Cost,
+    CurationCost,
+    Options,
+    architecture_of,
+    curation_cost,
+    denoise_cost,
+)
 from benchmarks.overhead.step import PolicyStep, generation_cost, policy_costs, why_not_measured
 from geoalign.errors import ConfigError
 from geoalign.lab.bench.command import machine
 from geoalign.lab.models.process_setup import silence_logs
 from geoalign.lab.store.json_files import finite, write_json
 from geoalign.lab.terminal import Console
+from geoalign.shown import brief
 
 # To reach on one H200; the paper: 4 to 8 s, 300 to 500 MB, about 1% of a step.
 GOAL_SECONDS, STRETCH_SECONDS, GOAL_MEGABYTES, GOAL_SHARE = 0.1, 0.05, 300.0, 0.01
@@ -33,12 +43,16 @@ _PACKAGES = ("torch", "transformers", "trl", "accelerate", "vllm")
 
 @dataclass(frozen=True)
 class Overhead:
-    """All that was measured; `no_generation`: why generation was not, None where it was."""
+    """All that was measured so far; `no_generation`: why generation was not, None where it was.
+
+    `states_difference`: of own pass and log-probability pass, as `PolicyStep.difference` says; None: not measured.
+    """
 
     options: Options
     passes: Mapping[str, Cost]
     curation: Sequence[CurationCost]
     no_generation: str | None
+    states_difference: float | None = None
 
     @property
     def rest(self) -> float:
@@ -62,7 +76,7 @@ class Overhead:
             curation: the one in that step; None: `reference`.
             devices: so many share the passes through the model, while one curates for all.
         """
-        if not self.options.policy:
+        if "hidden pass" not in self.passes:
             return math.nan
         curated = (curation or self.reference).cost.median
         return seconds / ((self.rest + self.passes["hidden pass"].median) / devices + curated)
@@ -73,8 +87,9 @@ def print_overhead(console: Console, found: Overhead) -> None:
     options = found.options
     console.print(", ".join(f"{name} {value}" for name, value in hardware(options).items()), highlight=False)
     title = (
-        f"A step of {options.architecture} with random weights: {options.groups} x {options.size} rollouts of "
-        f"{options.prompt} + {options.response} tokens, {options.repeats} repeats"
+        f"A step of {options.model or f'{options.architecture} with random weights'}: "
+        f"{options.groups} x {options.size} rollouts of {options.prompt} + {options.response} tokens, "
+        f"{options.repeats} repeats"
     )
     table = Table(title=title, title_justify="left")
     table.add_column("", no_wrap=True)
@@ -94,21 +109,25 @@ def print_overhead(console: Console, found: Overhead) -> None:
         _add(table, f"curation: {one.label}", one.cost, found.share(one.cost.median, one))
     console.print(table)
     console.print(_stage_table(found.curation))
+    if found.states_difference is not None:
+        console.print(f"States of own pass and tap: {found.states_difference:.1e} of their length apart, at most")
     for line in [*_goals(found), *_notes(found)]:
         console.print(line, soft_wrap=True, highlight=False, markup=False)
 
 
-def overhead_json(found: Overhead) -> dict[str, Any]:
-    """Everything measured, with hardware, versions and seed; NaN as null."""
+def overhead_json(found: Overhead, *, complete: bool = True) -> dict[str, Any]:
+    """Everything measured, with hardware, versions and seed; NaN as null. `complete`: nothing is to come."""
     options, reference = found.options, found.reference
     record = {
         "schema_version": 1,
+        "complete": complete,
         "machine": hardware(options),
         "versions": _versions(),
         "options": asdict(options),
-        "architecture": asdict(ARCHITECTURES[options.architecture]),
+        "architecture": asdict(architecture_of(options)),
         "passes": {name: _cost_json(cost) for name, cost in found.passes.items()},
         "generation_not_measured": found.no_generation,
+        "states_difference": found.states_difference,
         "curation": [
             {**asdict(one), "cost": _cost_json(one.cost), "share": found.share(one.cost.median, one)}
             for one in found.curation
@@ -219,40 +238,57 @@ library's; with and without the early stop; and Denoise), the rest of the step b
 generation where vLLM and a GPU are at hand. Weights are random: they do not change the cost. Nothing is downloaded."""
 
 
-def overhead(options: Options, console: Console) -> Overhead:
-    """Measures everything, prints it and returns it.
+def overhead(options: Options, console: Console, file: Path | None = None) -> Overhead:
+    """Measures everything, prints it and returns it; what there is goes to `file` after each part.
 
     Raises:
         ConfigError: an unknown architecture, or a device that is not there.
     """
     _check_device(options.device)
     silence_logs()
-    passes: dict[str, Cost] = {}
-    no_generation = why_not_measured(options)
+    found = Overhead(options, {}, [], why_not_measured(options))
     with console.status("Generation") as status:
-        if no_generation is None:
-            passes["generation"] = generation_cost(options)
-        status.update("The policy's passes")
-        if options.policy:
-            passes |= _passes(options)
-        curation = []
+        # First, while this process holds no memory of the GPU.
+        if found.no_generation is None:
+            try:
+                found = replace(found, passes={"generation": generation_cost(options)})
+            except Exception as error:  # whatever vLLM raises: the rest can be measured without
+                found = replace(found, no_generation=f"it failed: {brief(error)}")
         for device in dict.fromkeys([options.device, "cpu"]):
-            for setting in ("paper", "default"):
-                for early_stop in (True, False):
-                    status.update(f"Curation on {device}, {setting} settings")
-                    curation.append(curation_cost(options, device=device, setting=setting, early_stop=early_stop))
+            for setting, early_stop in product(("paper", "default"), (True, False)):
+                status.update(f"Curation on {device}, {setting} settings")
+                one = curation_cost(options, device=device, setting=setting, early_stop=early_stop)
+                found = _with(found, file, curation=[*found.curation, one])
             status.update(f"Denoise on {device}")
-            curation.append(denoise_cost(options, device=device))
-    found = Overhead(options, passes, curation, no_generation)
+            found = _with(found, file, curation=[*found.curation, denoise_cost(options, device=device)])
+            if options.policy and device == options.device:
+                status.update("The policy's passes")
+                passes, difference = _passes(options)
+                found = _with(found, file, passes={**found.passes, **passes}, states_difference=difference)
+    if file is not None:
+        write_json(file, overhead_json(found))
     print_overhead(console, found)
     return found
 
 
-def _passes(options: Options) -> dict[str, Cost]:
+def _with(found: Overhead, file: Path | None, **more: Any) -> Overhead:
+    """With more measured, and written to the file."""
+    found = replace(found, **more)
+    if file is not None:
+        write_json(file, overhead_json(found, complete=False))
+    return found
+
+
+def _passes(options: Options) -> tuple[dict[str, Cost], float]:
     with tempfile.TemporaryDirectory() as folder:
-        costs = policy_costs(PolicyStep(options, Path(folder)))
-    gc.collect()  # trainer and model refer to each other; their memory is given back before the curation
-    return costs
+        step = PolicyStep(options, Path(folder))
+        difference = step.difference()
+        costs = policy_costs(step)
+    del step
+    gc.collect()  # trainer and model refer to each other; their memory is given back before more is curated
+    if options.device == "cuda":
+        torch.cuda.empty_cache()
+    return costs, difference
 
 
 def _check_device(name: str) -> None:
@@ -269,6 +305,7 @@ def options_of(arguments: Sequence[str] | None = None) -> tuple[Options, Path | 
     usual = Options()
     parser = argparse.ArgumentParser(description=_ABOUT)
     parser.add_argument("--architecture", choices=ARCHITECTURES, default=usual.architecture)
+    parser.add_argument("--model", metavar="DIR", help="a folder with a model, in the place of random weights")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda" if torch.cuda.is_available() else "cpu")
     numbers = {
         "groups": "prompts of a step",
@@ -299,7 +336,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the benchmark as the command line says."""
     options, file = options_of(arguments)
     console = Console()
-    found = overhead(options, console)
+    overhead(options, console, file)
     if file is not None:
-        write_json(file, overhead_json(found))
         console.print(f"Written to {file}", soft_wrap=True)

@@ -6,11 +6,11 @@ import math
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
 import torch
-from transformers import Qwen3Config, Qwen3ForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 from benchmarks.stages import stages_timed, synchronise
 from geoalign.curators.denoise import Denoise
@@ -26,13 +26,15 @@ class Options:
     """A step of GRPO, and how it is measured.
 
     All rollouts are equally long, as long as they may get. `rows` of them are passed through the model (None: all), the
-    rest of the batch counts as so many more of the same. The command line says what the others are.
+    rest of the batch counts as so many more of the same. `model`: a folder with a model in the place of one with
+    random weights. The command line says what the others are.
 
     Raises:
         ConfigError: a number is out of range or does not go with the others.
     """
 
     architecture: str = "qwen3-1.7b"
+    model: str | None = None
     groups: int = 96
     size: int = 16
     prompt: int = 256
@@ -141,7 +143,7 @@ class Architecture:
 
     def config(self, *, tokens: int) -> Qwen3Config:
         """transformers' config, for sequences of up to `tokens` tokens."""
-        values: dict[str, Any] = asdict(self)
+        values = asdict(self)
         return Qwen3Config(
             **values,
             architectures=["Qwen3ForCausalLM"],  # by which vLLM knows the model
@@ -164,12 +166,24 @@ ARCHITECTURES: dict[str, Architecture] = {
 }
 
 
-def random_policy(architecture: Architecture, *, tokens: int, device: torch.device, seed: int) -> Qwen3ForCausalLM:
-    """The model with random fp32 weights, drawn on `device`; the caller's generators stay as they were."""
-    devices = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices), device:
-        torch.manual_seed(seed)
-        return Qwen3ForCausalLM(architecture.config(tokens=tokens))
+def architecture_of(options: Options) -> Architecture:
+    """The numbers of the architecture that is named, or of the model in the folder."""
+    if options.model is None:
+        return ARCHITECTURES[options.architecture]
+    config = AutoConfig.from_pretrained(options.model)
+    numbers: dict[str, Any] = {field.name: getattr(config, field.name, None) for field in fields(Architecture)}
+    numbers["head_dim"] = numbers["head_dim"] or config.hidden_size // config.num_attention_heads
+    return Architecture(**numbers)
+
+
+def make_policy(options: Options) -> Any:
+    """The model in the folder, or one with random weights, fp32; the caller's generators stay as they were."""
+    device = torch.device(options.device)
+    if options.model is not None:
+        return AutoModelForCausalLM.from_pretrained(options.model, dtype=torch.float32).to(device)
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []), device:
+        torch.manual_seed(options.seed)
+        return Qwen3ForCausalLM(architecture_of(options).config(tokens=options.tokens))
 
 
 Setting = Literal["paper", "default"]
@@ -244,7 +258,7 @@ def curation_cost(options: Options, *, device: str, setting: Setting, early_stop
 
 
 def _batch(options: Options, number: int, device: str) -> Rollouts:
-    width = ARCHITECTURES[options.architecture].hidden_size
+    width = architecture_of(options).hidden_size
     made = synthetic_rollouts(
         options.groups,
         options.size,

@@ -17,7 +17,7 @@ from datasets import Dataset
 from torch import Tensor
 from trl import GRPOConfig
 
-from benchmarks.overhead.curating import ARCHITECTURES, Cost, Options, measure, random_policy
+from benchmarks.overhead.curating import Cost, Options, architecture_of, make_policy, measure
 from geoalign.adapters.trl import GeoAlignGRPOTrainer
 from geoalign.adapters.trl.states import RowTokens, StatePlace, TrlPass, own_hidden
 from geoalign.hidden.extract import eval_mode
@@ -51,7 +51,7 @@ def generate(options: Options) -> float:
     """As `generation_cost`, in this process, after a short generation that warms it up."""
     from vllm import LLM, SamplingParams
 
-    architecture = ARCHITECTURES[options.architecture]
+    architecture = architecture_of(options)
     with tempfile.TemporaryDirectory() as folder:
         architecture.config(tokens=options.tokens).save_pretrained(folder)
         engine: Any = LLM(
@@ -82,7 +82,7 @@ PLACE = StatePlace("predicting", LAST)
 
 
 class PolicyStep:
-    """A trainer around a policy with random weights, and a batch of random tokens to pass through it.
+    """A trainer around a policy, and a batch of random tokens to pass through it.
 
     Weights are fp32, passes on a GPU run in bf16 under autocast, as `configs/full` has it.
     """
@@ -90,15 +90,14 @@ class PolicyStep:
     def __init__(self, options: Options, folder: Path) -> None:
         self.options = options
         self.device = torch.device(options.device)
-        architecture = ARCHITECTURES[options.architecture]
-        policy = random_policy(architecture, tokens=options.tokens, device=self.device, seed=options.seed)
+        policy = make_policy(options)
         self.trainer = _trainer(policy, options, folder)
         if options.checkpointing:
             policy.gradient_checkpointing_enable({"use_reentrant": False})
         draw = torch.Generator().manual_seed(options.seed)
         # The last ids are the padding and the end; a rollout has neither.
         shape = (options.passed, options.tokens)
-        self.ids = torch.randint(architecture.vocab_size - 2, shape, generator=draw)
+        self.ids = torch.randint(policy.config.vocab_size - 2, shape, generator=draw)
         self.advantages = torch.randn(options.passed, generator=draw)
         self.prompts = self.ids[:, : options.prompt].tolist()
         self.responses = self.ids[:, options.prompt :].tolist()
@@ -129,6 +128,12 @@ class PolicyStep:
         rows = RowTokens(self.prompts, self.responses)
         listening.listen(run, self.trainer.model, ids, self.options.response, rows)
         return listening.hidden
+
+    def difference(self) -> float:
+        """How far the states of the two ways lie apart: the largest distance of a row, as a share of its length."""
+        own, tapped = self.hidden_pass().float(), self.logprob_pass(tapped=True)
+        assert tapped is not None
+        return ((own - tapped.float()).norm(dim=1) / own.norm(dim=1)).max().item()
 
     def update(self) -> None:
         """TRL's loss forward and backward, micro-batch by micro-batch; the gradients stay for `optimize`."""

@@ -1,8 +1,14 @@
 #!/usr/bin/env bash
-# The paper's mathematics track on verl (docs/verl.md): DAPO-Math-17k, Qwen3-4B, one node of 8 GPUs with 80 GB; the values
-# of configs/full/math_4b/geoalign.yaml as verl's settings. TRAIN and VAL are parquet files in verl's format, one row per
-# problem. Further settings of verl and +geoalign follow as arguments.
+# The paper's mathematics track on verl (docs/verl.md): DAPO-Math-17k, Qwen3-1.7B, one node of 8 GPUs with 80 GB; the values
+# of configs/full/math_1.7b/geoalign.yaml as verl's settings. Once before, the first in an environment of its own:
+#
+#   pip install 'geoalign[trl]' && python recipes/dapo_math.py verl data/dapo_verl
+#   pip install 'geoalign[verl]' 'math-verify>=0.8,<0.10' vllm
+#
+# Qwen3-4B: MODEL=Qwen/Qwen3-4B, and data.train_batch_size=48 actor_rollout_ref.actor.ppo_mini_batch_size=48. Further
+# settings of verl and +geoalign follow as arguments.
 set -euo pipefail
+cd "$(dirname "$0")/../.."
 export VERL_ENGINE_VENDOR=geoalign
 settings=(
   trainer.v1.trainer_mode=geoalign_sync
@@ -16,16 +22,17 @@ settings=(
   +geoalign.hidden_position=predicting
   +geoalign.seed=0
 
-  data.train_files="${TRAIN:?a parquet file in verl\'s format}"
-  data.val_files="${VAL:?a parquet file in verl\'s format}"
-  data.train_batch_size=48                 # prompts; x 16 = 768 rollouts, one update on them
+  data.train_files="${DATA:-$PWD/data/dapo_verl}/train.parquet"   # the prompts have the paper's system message
+  data.val_files="${DATA:-$PWD/data/dapo_verl}/val.parquet"
+  +data.apply_chat_template_kwargs.enable_thinking=False
+  data.train_batch_size=96                 # prompts; x 16 = 1536 rollouts, one update on them
   data.max_prompt_length=8192              # the paper's 16384 is read as the total
   data.max_response_length=8192
   data.shuffle=False                       # "processes the training data sequentially"
 
-  actor_rollout_ref.model.path="${MODEL:-Qwen/Qwen3-4B}"
+  actor_rollout_ref.model.path="${MODEL:-Qwen/Qwen3-1.7B}"
   actor_rollout_ref.actor.strategy=fsdp2
-  actor_rollout_ref.actor.ppo_mini_batch_size=48
+  actor_rollout_ref.actor.ppo_mini_batch_size=96
   actor_rollout_ref.actor.use_dynamic_bsz=True
   actor_rollout_ref.actor.ppo_max_token_len_per_gpu=32768
   actor_rollout_ref.actor.loss_agg_mode=token-mean
@@ -39,18 +46,22 @@ settings=(
   actor_rollout_ref.rollout.tensor_model_parallel_size=1
   actor_rollout_ref.rollout.n=16
   actor_rollout_ref.rollout.temperature=1.0
+  actor_rollout_ref.rollout.val_kwargs.do_sample=True        # as configs/full evaluates; val.parquet repeats problems
+  actor_rollout_ref.rollout.val_kwargs.temperature=1.0
   actor_rollout_ref.rollout.log_prob_use_dynamic_bsz=True
   actor_rollout_ref.rollout.log_prob_max_token_len_per_gpu=32768
 
   algorithm.adv_estimator=grpo
   algorithm.norm_adv_by_std_in_grpo=True
   algorithm.use_kl_in_reward=False
+  reward.custom_reward_function.path="$PWD/recipes/dapo_math.py"   # verl's own for DAPO looks for "Answer:"
+  reward.custom_reward_function.name=compute_score
 
   trainer.total_epochs=1
   trainer.n_gpus_per_node=8
   trainer.save_freq=20
   trainer.test_freq=10
   trainer.project_name=geoalign
-  trainer.experiment_name=dapo_math_4b
+  trainer.experiment_name=dapo_math_1.7b
 )
 exec "${PYTHON:-python3}" -m verl.trainer.main_ppo "${settings[@]}" "$@"

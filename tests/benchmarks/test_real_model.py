@@ -60,7 +60,6 @@ def test_no_gpu_no_model_and_numbers_out_of_range(tmp_path, monkeypatch, capsys)
 @pytest.fixture
 def gpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a GPU")
 
 
 # The steps, without their commands.
@@ -82,14 +81,14 @@ class Commands:
         kind = arguments[0] if arguments[0] != "geoalign" else arguments[1]
         self.calls.append((kind, list(arguments), seconds))
         work.started -= self.seconds
-        if kind == "benchmarks.overhead" and kind not in self.codes:
-            write_json(Path(arguments[arguments.index("--json") + 1]), {"schema_version": 1})
+        if kind == "benchmarks.overhead":
+            write_json(Path(arguments[arguments.index("--json") + 1]), {"complete": kind not in self.codes})
         if kind == "compare":
             folder = ComparisonFolder(Path(arguments[arguments.index("--output") + 1]))
             config, plan = whole()
             folder.initialise(config)
             for planned in plan[: self.finished]:
-                folder.write_result(planned, {"status": "finished"})
+                folder.write_result(planned, {"status": "finished", "evaluation": [0.5]})
         return self.codes.get(kind, 0)
 
 
@@ -98,47 +97,54 @@ def commands(gpu, monkeypatch):
     def use(**keywords):
         made = Commands(**keywords)
         monkeypatch.setattr(Work, "run", lambda work, arguments, seconds=None: made(work, arguments, seconds=seconds))
+        monkeypatch.setattr("benchmarks.real_model.table_of", lambda folder: {"levels": []})
         return made
 
     return use
 
 
-def test_everything_in_order_and_nothing_twice(commands, model, tmp_path, capsys):
+def test_everything_in_order_in_one_file_and_nothing_twice(commands, model, tmp_path, capsys):
     out = tmp_path / "out"
     made = commands()
     assert main(["--model", str(model), "--output", str(out), "--workers", "6"]) == 0
-    assert [kind for kind, *_ in made.calls] == ["benchmarks.overhead", "compare", "report"]
-    comparing = made.calls[1][1]
+    assert [kind for kind, *_ in made.calls] == ["benchmarks.overhead", "benchmarks.overhead", "compare"]
+    assert made.calls[0][1][1:4] == ["--rows", "96", "--no-generation"]
+    assert made.calls[1][1][1:3] == ["--model", str(model.resolve())]
+    comparing = made.calls[2][1]
     assert comparing[2:4] == [str(CONFIG), "--output"]
     assert comparing[-4:] == ["--resume", f"--set=run.model.path={model.resolve()}", "--workers", "6"]
-    assert 0 < made.calls[1][2] <= 25 * 60
-    summary = json.loads((out / "results" / "real_model.json").read_text())
-    assert (summary["machine"]["gpu"], summary["missing"], len(summary["runs"])) == ("a GPU", [], 40)
-    assert "Compact results: " in capsys.readouterr().out
+    assert 0 < made.calls[2][2] <= 25 * 60
+    found = json.loads((out / "results" / "real_model.json").read_text())
+    assert (found["missing"], len(found["runs"]), found["table"]) == ([], 40, {"levels": []})
+    assert found["step_of_1.7b"] == found["step_of_the_model"] == {"complete": True}
+    assert found["runs"]["flip_20/grpo/seed-0"]["evaluation"] == [0.5]
+    assert "All numbers: " in capsys.readouterr().out
     again = commands()
     assert main(["--model", str(model), "--output", str(out)]) == 0
-    assert [kind for kind, *_ in again.calls] == ["compare", "report"]
+    assert [kind for kind, *_ in again.calls] == ["compare"]
 
 
-def test_when_the_time_is_up_nothing_new_is_started(commands, model, tmp_path, capsys):
+def test_when_the_time_is_up_nothing_new_is_started_and_what_there_is_stays(commands, model, tmp_path, capsys):
     made = commands(seconds=100.0)
     assert main(["--model", str(model), "--output", str(tmp_path / "out"), "--minutes", "2"]) == 1
     # The first measurement took all but 20 seconds of the two minutes, and 45 are kept back.
     assert [kind for kind, *_ in made.calls] == ["benchmarks.overhead"]
-    said = capsys.readouterr().out
-    assert "Missing: the comparison: not started, the time was up" in said
-    assert "Missing: all runs" in said
+    found = json.loads((tmp_path / "out" / "results" / "real_model.json").read_text())
+    not_started = [f"{what}: not started, the time was up" for what in ("step_of_the_model", "the comparison")]
+    assert (found["step_of_1.7b"], found["missing"]) == ({"complete": True}, not_started)
+    assert f"Missing: {not_started[1]}" in capsys.readouterr().out
 
 
-def test_runs_that_are_missing_are_named(commands, model, tmp_path, capsys):
-    made = commands(finished=39, codes={"compare": None, "benchmarks.overhead": None})
+def test_what_failed_is_named_and_its_first_parts_are_kept(commands, model, tmp_path):
+    made = commands(finished=39, codes={"compare": None, "benchmarks.overhead": 1})
     assert main(["--model", str(model), "--output", str(tmp_path / "out")]) == 1
-    assert [kind for kind, *_ in made.calls] == ["benchmarks.overhead", "compare", "report"]
-    said = capsys.readouterr().out
-    assert "overhead.json: broken off, the time was up" in said
-    assert "1 of 40 runs: flip_40/oracle/seed-4 (missing)" in said
-    summary = json.loads((tmp_path / "out" / "results" / "real_model.json").read_text())
-    assert sorted(set(summary["runs"].values())) == ["finished", "missing"]
+    assert [kind for kind, *_ in made.calls] == ["benchmarks.overhead", "benchmarks.overhead", "compare"]
+    found = json.loads((tmp_path / "out" / "results" / "real_model.json").read_text())
+    assert found["step_of_1.7b"] == {"complete": False}
+    assert found["missing"][0] == "step_of_1.7b: exit code 1; its first parts measured"
+    assert found["missing"][-1] == "1 of 40 runs: flip_40/oracle/seed-4 (missing)"
+    assert commands().calls == []
+    assert main(["--model", str(model), "--output", str(tmp_path / "out")]) == 0  # measured again, and finished
 
 
 # Commands in earnest.
@@ -148,12 +154,15 @@ def test_runs_that_are_missing_are_named(commands, model, tmp_path, capsys):
 def test_the_whole_way_on_a_cpu(tmp_path, capfd):
     out = tmp_path / "out"
     assert main(["--small", "--output", str(out), "--workers", "1"]) == 0
-    results = out / "results"
-    found = sorted(str(path.relative_to(results)) for path in results.rglob("*") if path.is_file())
-    assert set(found) >= {"overhead.json", "real_model.json", "comparison/results.parquet", "comparison/compare.yaml"}
-    assert json.loads((results / "overhead.json").read_text())["curation"][-1]["curator"] == "denoise"
-    summary = json.loads((results / "real_model.json").read_text())
-    assert summary["runs"] == {"flip_20/grpo/seed-0": "finished", "flip_20/denoise/seed-0": "finished"}
-    assert (summary["small"], summary["missing"]) == (True, [])
+    found = json.loads((out / "results" / "real_model.json").read_text())
+    for name, width in (("step_of_1.7b", 64), ("step_of_the_model", 32)):
+        assert (found[name]["complete"], found[name]["architecture"]["hidden_size"]) == (True, width)
+        assert found[name]["curation"][-1]["curator"] == "denoise"
+        assert found[name]["states_difference"] < 1e-5
+    assert {name: run["status"] for name, run in found["runs"].items()} == {
+        "flip_20/grpo/seed-0": "finished",
+        "flip_20/denoise/seed-0": "finished",
+    }
+    assert (found["small"], found["missing"], len(found["table"]["levels"])) == (True, [], 1)
     assert main(["--small", "--output", str(out), "--workers", "1"]) == 0
     assert "All 2 runs are finished" in capfd.readouterr().out

@@ -1,6 +1,9 @@
 """GeoAlign itself inside TRL, from a user's constructor and from the command line of the recipe."""
 
+import inspect
 import json
+import os
+import subprocess
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -10,8 +13,11 @@ from trl import GRPOConfig, ModelConfig, ScriptArguments, TrlParser
 from trl_parts import digits, model, tokenizer
 
 from geoalign import GeoAlignConfig, ProjectorConfig
+from geoalign.adapters.trl import GeoAlignMixin
 from geoalign.curators.registry import CURATORS
+from geoalign.lab.config.loading import load_run_config
 
+FULL = Path(__file__).parents[3] / "configs" / "full"
 RECIPE = Path(__file__).parents[3] / "recipes" / "trl_grpo.py"
 
 
@@ -33,10 +39,9 @@ def test_settings_parse_beside_trls(tmp_path, name):
 
 def test_command_line(tmp_path):
     parser = TrlParser((ScriptArguments, GeoAlignConfig, GRPOConfig, ModelConfig))
-    arguments = ["--output_dir", str(tmp_path), "--use_cpu", "--bf16", "false", "--alpha", "0.1"]
-    arguments += ["--aggregation", "mean", "--projector", '{"layers": 2}', "--strategy", "drop"]
-    arguments += ["--no_margin_weighted_prototype"]
-    config = parser.parse_args_and_config(arguments)[1]
+    given = ["--output_dir", str(tmp_path), "--use_cpu", "--bf16", "false"]
+    chosen = "--alpha 0.1 --aggregation mean --strategy drop --no_margin_weighted_prototype --projector"
+    config = parser.parse_args_and_config([*given, *chosen.split(), '{"layers": 2}'])[1]
     assert config == GeoAlignConfig(
         alpha=0.1,
         aggregation="mean",
@@ -44,11 +49,36 @@ def test_command_line(tmp_path):
         strategy="drop",
         margin_weighted_prototype=False,
     )
-    bare = parser.parse_args_and_config([*arguments[:5], "--projector", "none"])[1]
+    bare = parser.parse_args_and_config([*given, "--projector", "none"])[1]
     assert bare.projector is None
     file = tmp_path / "settings.yaml"
     file.write_text("alpha: 0.2\nprojector: {layers: 1}\nuse_cpu: true\nbf16: false\noutput_dir: here\n")
     assert parser.parse_args_and_config(["--config", str(file)])[1].projector == ProjectorConfig(layers=1)
+
+
+@pytest.mark.filterwarnings("ignore:`gradient_checkpointing:FutureWarning")
+def test_the_whole_command_is_the_full_size_configuration(monkeypatch):
+    """By TRL's own parser: every option of configs/full, the curator, the prompt and the scorer."""
+    script, theirs = FULL / "trl_dapo_math.sh", load_run_config(FULL / "math_1.7b" / "geoalign.yaml").config
+    line = ["bash", script, "--use_cpu", "true", "--bf16", "false"]  # here is no GPU; bf16 is looked for in the words
+    environment = {**os.environ, "LAUNCH": "printf %s\\n"}
+    words = subprocess.run(line, env=environment, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert words[0] == "recipes/trl_grpo.py"
+    assert words[words.index("--bf16") :][:2] == ["--bf16", "true"]
+    module = recipe()
+    parser = TrlParser((module.RecipeArguments, GeoAlignConfig, GRPOConfig, ModelConfig))
+    arguments, curator, trained, model_of = parser.parse_args_and_config(words[1:], fail_with_unknown_args=True)
+    expected = {name: value for name, value in theirs.grpo.items() if name not in ("bf16", "report_to")}
+    assert {name: getattr(trained, name) for name in expected} == expected
+    assert (curator, trained.seed) == (theirs.curator, theirs.seed)
+    assert trained.chat_template_kwargs == theirs.model.chat_template_kwargs
+    assert (model_of.model_name_or_path, model_of.dtype) == (theirs.model.path, theirs.model.dtype)
+    # The adapter's own defaults, which the recipe leaves as they are.
+    defaults = inspect.signature(GeoAlignMixin.__init__).parameters
+    assert (defaults["hidden_position"].default, defaults["hidden_source"].default) == ("predicting", "own_pass")
+    assert (theirs.hidden_position, theirs.hidden_source) == ("predicting", "own_pass")
+    monkeypatch.chdir(RECIPE.parents[1])
+    assert module.load_reward(*arguments.reward_funcs)(["\\boxed{1}"], answer=["1"]) == [1.0]
 
 
 def test_recipe_trains(tmp_path, monkeypatch):

@@ -13,20 +13,14 @@ from geoalign.lab.config.loading import load_run_config
 from geoalign.settings.yaml_text import parse_value
 
 FULL = Path(__file__).parents[3] / "configs" / "full"
-RECIPES = {"verl_dapo_math.sh": "math_4b/geoalign.yaml", "verl_hh_rlhf.sh": "hh_4b/geoalign.yaml"}
+RECIPES = {"verl_dapo_math.sh": "math_1.7b/geoalign.yaml", "verl_hh_rlhf.sh": "hh_4b/geoalign.yaml"}
 
 
 def overrides(recipe):
     """The settings that the recipe gives to verl."""
     given = {"TRAIN": "train.parquet", "VAL": "val.parquet", "MODEL": "model", "REWARD": "reward.py", "PYTHON": "echo"}
-    run = subprocess.run(
-        ["bash", FULL / recipe, "trainer.nnodes=2"],
-        env={**os.environ, **given},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    words = run.stdout.split()
+    line = ["bash", FULL / recipe, "trainer.nnodes=2"]
+    words = subprocess.run(line, env={**os.environ, **given}, capture_output=True, text=True, check=True).stdout.split()
     assert words[:2] == ["-m", "verl.trainer.main_ppo"]
     assert words[-1] == "trainer.nnodes=2"
     return words[2:]
@@ -50,28 +44,41 @@ def parse_settings(section):
 
 
 @pytest.mark.parametrize(("recipe", "config"), RECIPES.items())
-def test_the_curator_is_that_of_the_trl_configuration(recipe, config):
-    ours = parse_settings(geoalign_section(overrides(recipe)))
-    theirs = load_run_config(FULL / config).config
-    assert ours.curator == theirs.curator
-    assert ours.hidden_position == theirs.hidden_position
-    assert ours.seed == theirs.seed
+def test_curator_and_training_are_those_of_the_trl_configuration(recipe, config):
+    words = overrides(recipe)
+    given, theirs = dict(setting.split("=", 1) for setting in words), load_run_config(FULL / config).config
+    ours, grpo = parse_settings(geoalign_section(words)), theirs.grpo
+    assert (ours.curator, ours.hidden_position, ours.seed) == (theirs.curator, theirs.hidden_position, theirs.seed)
+    prompts = 8 * grpo["per_device_train_batch_size"] * grpo["steps_per_generation"] // grpo["num_generations"]
+    expected = {
+        "data.train_batch_size": prompts,
+        "data.max_prompt_length": theirs.max_prompt_length,
+        "data.max_response_length": grpo["max_completion_length"],
+        "data.shuffle": grpo["shuffle_dataset"],
+        "actor_rollout_ref.rollout.n": grpo["num_generations"],
+        "actor_rollout_ref.rollout.temperature": grpo["temperature"],
+        "actor_rollout_ref.actor.ppo_mini_batch_size": prompts,
+        "actor_rollout_ref.actor.optim.lr": grpo["learning_rate"],
+        "actor_rollout_ref.actor.optim.weight_decay": grpo["weight_decay"],
+        "actor_rollout_ref.actor.optim.lr_warmup_steps": grpo["warmup_steps"],
+        "actor_rollout_ref.actor.clip_ratio": grpo["epsilon"],
+        "actor_rollout_ref.actor.grad_clip": grpo["max_grad_norm"],
+        "trainer.total_epochs": grpo["num_train_epochs"],
+        "trainer.save_freq": grpo["save_steps"],
+        "trainer.test_freq": theirs.evaluation.every,
+    }
+    assert {name: parse_value(given[name].lower()) for name in expected} == expected
 
 
-@pytest.mark.parametrize(("recipe", "config"), RECIPES.items())
-def test_the_training_is_that_of_the_trl_configuration(recipe, config):
-    given = dict(setting.split("=", 1) for setting in overrides(recipe))
-    grpo = load_run_config(FULL / config).config.grpo
-    rollouts = int(given["data.train_batch_size"]) * int(given["actor_rollout_ref.rollout.n"])
-    assert rollouts == 768
-    assert int(given["actor_rollout_ref.rollout.n"]) == grpo["num_generations"]
-    assert given["actor_rollout_ref.actor.ppo_mini_batch_size"] == given["data.train_batch_size"]
-    assert int(given["data.max_response_length"]) == grpo["max_completion_length"]
-    assert float(given["actor_rollout_ref.actor.optim.lr"]) == grpo["learning_rate"]
-    assert float(given["actor_rollout_ref.actor.optim.weight_decay"]) == grpo["weight_decay"]
-    assert float(given["actor_rollout_ref.actor.clip_ratio"]) == grpo["epsilon"]
-    assert float(given["actor_rollout_ref.actor.grad_clip"]) == grpo["max_grad_norm"]
-    assert float(given["trainer.total_epochs"]) == grpo["num_train_epochs"]
+def test_mathematics_has_the_model_prompt_and_scorer_of_the_trl_configuration():
+    given = dict(setting.split("=", 1) for setting in overrides("verl_dapo_math.sh"))
+    theirs = load_run_config(FULL / "math_1.7b/geoalign.yaml").config
+    thinking = parse_value(given["+data.apply_chat_template_kwargs.enable_thinking"].lower())
+    assert {"enable_thinking": thinking} == theirs.model.chat_template_kwargs
+    assert f"${{MODEL:-{theirs.model.path}}}" in (FULL / "verl_dapo_math.sh").read_text()
+    # Its prompts and scorer: tests/recipes/test_dapo_math.py.
+    assert given["reward.custom_reward_function.path"] == str(FULL.parents[1] / "recipes" / "dapo_math.py")
+    assert given["reward.custom_reward_function.name"] == "compute_score"
 
 
 @pytest.mark.engines
@@ -91,4 +98,6 @@ def test_verl_knows_every_setting(recipe):
     plain = OmegaConf.to_container(config, resolve=True)
     check_config(plain)
     assert parse_settings(plain["geoalign"]).curator.min_scores == 2
+    if recipe == "verl_dapo_math.sh":
+        assert plain["data"]["apply_chat_template_kwargs"] == {"enable_thinking": False}
     assert plain["trainer"]["v1"]["trainer_mode"] == "geoalign_sync"

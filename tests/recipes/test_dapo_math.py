@@ -1,0 +1,84 @@
+"""DAPO-Math-17k for other engines: the prompts and verdicts of `geoalign train`, from one command."""
+
+import importlib.util
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from pyarrow import parquet
+
+from geoalign import GeoAlign
+from geoalign.adapters.step import decide
+from geoalign.curators.session import CurationSession
+from geoalign.lab.bench.synthetic import synthetic_rollouts
+from geoalign.lab.config.tasks import MATH_SYSTEM_PROMPT
+
+RECIPE = Path(__file__).parents[2] / "recipes" / "dapo_math.py"
+WRAPPED = "Solve the following math problem step by step. The last line of your response should be of the form Answer: "
+WRAPPED += (
+    "$Answer (without quotes) where $Answer is the answer to the problem.\n\n{}\n\nRemember to put your answer on "
+)
+WRAPPED += 'its own line after "Answer:".'
+
+
+@pytest.fixture(scope="module")
+def recipe():
+    spec = importlib.util.spec_from_file_location("dapo_math", RECIPE)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def messages(problem):
+    return [{"role": "system", "content": MATH_SYSTEM_PROMPT}, {"role": "user", "content": problem}]
+
+
+@pytest.mark.parametrize("engine", ["trl", "verl", "swift"])
+def test_rows_have_the_papers_prompt_in_order(recipe, engine, tmp_path, monkeypatch, capsys):
+    rows = [
+        {"prompt": [{"role": "user", "content": WRAPPED.format(text)}], "reward_model": {"ground_truth": str(answer)}}
+        for answer, text in enumerate(["Zero?", "One?", "Two?"])
+    ]
+    (tmp_path / "dapo.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (tmp_path / "aime.jsonl").write_text(json.dumps({"problem": "Two hundred and four?", "answer": 204}))
+    sources = ["--set", f"task.train={tmp_path / 'dapo.jsonl'}", "--set"]
+    sources.append(f"task.evaluation={{aime24: {tmp_path / 'aime.jsonl'}}}")
+    monkeypatch.setattr(sys, "argv", ["dapo_math.py", engine, str(tmp_path / "out"), *sources])
+    recipe.main()
+    assert "another instruction text was taken off 3 problems" in capsys.readouterr().out
+    if engine == "swift":
+        found = [json.loads(line) for line in (tmp_path / "out" / "train.jsonl").read_text().splitlines()]
+    else:
+        found = parquet.read_table(tmp_path / "out" / "train.parquet").to_pylist()
+    expected = [messages("Zero?"), messages("One?"), messages("Two?")]
+    if engine == "verl":
+        assert [row["prompt"] for row in found] == expected
+        assert [row["reward_model"]["ground_truth"] for row in found] == ["0", "1", "2"]
+        val = parquet.read_table(tmp_path / "out" / "val.parquet").to_pylist()
+        # AIME 2024 is answered eight times in an evaluation of configs/full.
+        assert [row["prompt"] for row in val] == [messages("Two hundred and four?")] * 8
+        assert {row["data_source"] for row in found + val} == {"dapo_math_17k", "aime24"}
+    else:
+        prompt, answer = ("prompt", "answer") if engine == "trl" else ("messages", "solution")
+        assert found == [{prompt: text, answer: str(number)} for number, text in enumerate(expected)]
+
+
+def test_the_first_check_names_metrics_that_there_are():
+    page = (RECIPE.parents[1] / "configs" / "full" / "commands.md").read_text()
+    named = set(re.findall(r"`geoalign/([a-z_]+)`", page))
+    session = CurationSession(GeoAlign(), seed=0)
+    made = [decide(session, synthetic_rollouts(12, 4, 8, seed=seed).rollouts).metrics for seed in range(2)]
+    assert len(named) >= 10
+    # That one is of the adapter of TRL.
+    assert named - set(made[1]) == {"hidden_seconds"}
+
+
+def test_every_scorer_takes_the_last_box_alone(recipe):
+    responses = ["So \\boxed{3}, no: \\boxed{034}.", "Answer: 34", "\\boxed{35}"]
+    chats = [[{"role": "assistant", "content": text}] for text in responses]
+    assert recipe.verified(chats, answer=["34"] * 3, prompts=[]) == [1.0, 0.0, 0.0]
+    # As verl calls it.
+    scores = [recipe.compute_score("x", text, "34", extra_info={}, reward_router_address=None) for text in responses]
+    assert scores == [1.0, 0.0, 0.0]

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Bool, Float
-from scipy.stats import gaussian_kde
 
 # Up to here the density is evaluated at every score; beyond, on a grid and interpolated.
 EXACT_SCORES = 4096
@@ -60,6 +59,9 @@ def sparse_tail(
     scores = np.asarray(scores, dtype=np.float64)
     if len(scores) < 2 or scores.std() <= ZERO_SPREAD * np.abs(scores).max():
         return None
+    # Takes most of a second to import, which only those who ask for a density pay.
+    from scipy.stats import gaussian_kde
+
     estimate = gaussian_kde(scores)
     at_scores = _at(estimate, scores)
     peak = float(at_scores.max())
@@ -76,7 +78,7 @@ def sparse_tail(
     return Tail(flagged=flagged, mode=mode, peak=peak, threshold=threshold, grid=grid, density=on_grid)
 
 
-def _at(estimate: gaussian_kde, scores: np.ndarray) -> np.ndarray:
+def _at(estimate: Any, scores: np.ndarray) -> np.ndarray:
     if len(scores) <= EXACT_SCORES:
         return estimate(scores)
     bandwidth = float(np.sqrt(estimate.covariance[0, 0]))

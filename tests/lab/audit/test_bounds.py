@@ -10,7 +10,7 @@ from geoalign.errors import ConfigError
 from geoalign.lab.audit.terminal import exceeded, parse_bounds
 from geoalign.lab.cli import app
 
-# Of its wrong answers the verifier rewards 37.9%% (20% to 43%), of the right ones it refuses none.
+# Of its wrong answers the verifier rewards 35.3%% (24% to 47%), of the right ones it refuses none.
 ROLLOUTS = str(Path(__file__).parents[3] / "recipes" / "rollouts" / "substring_reward.jsonl")
 
 
@@ -26,7 +26,7 @@ def audited(*options):
 def test_a_file_alone_is_audited_by_denoise():
     found = audited()
     assert found.exit_code == 0
-    assert "the verifier rewards 37.9%" in found.stdout
+    assert "the verifier rewards 35.3%" in found.stdout
     summary = json.loads(Path("runs/audit/summary.json").read_text())
     assert summary["curator"]["type"] == "denoise"
     assert summary["counts"]["flagged"] > 0

@@ -9,8 +9,7 @@ from math import comb, fsum
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import binomtest, rankdata
-from scipy.stats import t as student
+from scipy.special import ndtri, stdtr
 
 from geoalign.errors import InputError
 from geoalign.method.intervals import Interval as Interval
@@ -76,7 +75,7 @@ def paired_difference(first: Mapping[int, float], second: Mapping[int, float]) -
     error = float(differences.std(ddof=1)) / math.sqrt(pairs)
     if error <= _ROUNDING * abs(middle):
         return undefined
-    p = 2 * float(student.sf(abs(middle) / error, pairs - 1))
+    p = 2 * float(stdtr(pairs - 1, -abs(middle) / error))
     return PairedDifference(mean_interval(differences), p, pairs, left_out)
 
 
@@ -137,9 +136,11 @@ def wilson_interval(successes: int, trials: int) -> Interval:
     """
     if trials == 0:
         return _UNKNOWN
-    ends, estimate = binomtest(successes, trials).proportion_ci(_LEVEL, method="wilson"), successes / trials
+    estimate, z = successes / trials, float(ndtri((1 + _LEVEL) / 2))
+    centre = 2 * trials * estimate + z**2
+    reach, over = z * math.sqrt(4 * trials * estimate * (1 - estimate) + z**2), 2 * (trials + z**2)
     # Around the estimate even where rounding puts a bound of 0 or 1 beside it.
-    return Interval(estimate, min(float(ends.low), estimate), max(float(ends.high), estimate))
+    return Interval(estimate, max(0.0, min((centre - reach) / over, estimate)), max((centre + reach) / over, estimate))
 
 
 # --- rankings ---------------------------------------------------------------------------------------------------------
@@ -154,7 +155,8 @@ def auroc(scores: ArrayLike, positives: ArrayLike) -> float:
     number, others = int(marked.sum()), int((~marked).sum())
     if number == 0 or others == 0:
         return math.nan
-    rank_sum = float(rankdata(values)[marked].sum())
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    rank_sum = float((counts.cumsum() - (counts - 1) / 2)[place][marked].sum())
     return (rank_sum - number * (number + 1) / 2) / (number * others)
 
 

@@ -76,15 +76,14 @@ def read_dump(
     reader = _Reader(path, layout, step, skip_bad)
     for raw in dump_rows(path):
         reader.add(raw)
-    if not reader.records:
+    if not reader.columns[0]:
         first = reader.skipped[0]
         name = f"{first.field}: " if first.field else ""
         raise InputError(
             f"{path}: expected at least one rollout, got none among {len(reader.skipped)} bad rows; the first: "
             f"{row_name(path, first.line)}: {name}{first.reason}"
         )
-    columns = zip(_KINDS.items(), zip(*reader.records, strict=True), strict=True)
-    frame = pandas.DataFrame({name: pandas.Series(cells, dtype=kind) for (name, kind), cells in columns})
+    frame = pandas.DataFrame({name: pandas.Series(reader.columns.pop(0), dtype=kind) for name, kind in _KINDS.items()})
     by_step = frame.groupby("step", sort=False)
     frame["group"] = by_step["group_name"].transform(lambda names: pandas.factorize(names)[0]).astype("int64")
     frame["sample"] = frame.groupby(["step", "group"]).cumcount()
@@ -108,11 +107,11 @@ def _check_group_sizes(path: Path, frame: pandas.DataFrame) -> None:
 
 
 class _Reader:
-    """Collects the rollouts of one file, as tuples of the columns of `_KINDS`; texts that come again are kept once."""
+    """Collects the rollouts of one file, in the columns of `_KINDS`; texts that come again are kept once."""
 
     def __init__(self, path: Path, layout: DumpLayout, step: int, skip_bad: bool) -> None:
         self.path, self.layout, self.step, self.skip_bad = path, layout, step, skip_bad
-        self.records: list[tuple[Any, ...]] = []
+        self.columns: list[list[Any]] = [[] for _ in _KINDS]
         self.skipped: list[Skipped] = []
         self.position: int | None = 0
         self._lines: dict[tuple[int, str], int] = {}
@@ -127,7 +126,9 @@ class _Reader:
                 raise InputError(f"{row_name(self.path, raw.line)}: {error}") from None
             reason = f"{error.reason}; nothing behind it was read" if raw.rest_lost else error.reason
             self.skipped.append(Skipped(str(self.path), raw.line, error.field, reason))
-        self.records += rollouts
+        for rollout in rollouts:
+            for column, cell in zip(self.columns, rollout, strict=True):
+                column.append(cell)
         if self.position is None or raw.rest_lost:
             self.position = None
         elif rollouts or not self.layout.format.lists:

@@ -30,6 +30,7 @@ _CONTENT = (SCORES_FILE, PAIRS_FILE, DENSITIES_FILE, FLAGGED_FILE, FILTERED_FILE
 _KNOWN = {*_CONTENT, STATES, LOCK, _PARTIAL}
 
 
+ROWS_AT_ONCE = 20_000
 # Columns of `scores.parquet` that hold texts: absent from a redacted folder.
 TEXTS = ("prompt", "response")
 
@@ -178,8 +179,11 @@ class CurationTables:
         `replacement`), the most suspicious of each step first."""
         whole = frame.assign(answer=None, final_answer=None) if self._redact else frame
         schema = scores_schema(self._redact)
-        table = pyarrow.Table.from_pandas(whole, schema=schema, preserve_index=False)
-        self._write(SCORES_FILE, table.replace_schema_metadata(None))
+        # Some rows at a time: a copy of all texts may be too large for the memory.
+        for start in range(0, len(whole), ROWS_AT_ONCE):
+            rows = whole.iloc[start : start + ROWS_AT_ONCE]
+            table = pyarrow.Table.from_pandas(rows, schema=schema, preserve_index=False)
+            self._write(SCORES_FILE, table.replace_schema_metadata(None))
         flagged = frame[frame["anomalous"]]
         own = flagged["source"].isin([-1]) | (flagged["source"] == flagged["index"])
         flagged = flagged.assign(

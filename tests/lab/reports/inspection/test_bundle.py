@@ -67,8 +67,21 @@ def test_where_room_is_short_the_most_suspicious_groups_are_kept_whole(tmp_path,
     assert set(pairs["better"]) | set(pairs["worse"]) == set(range(12))
     one = bundle(inspection, rollouts=4)
     assert opened(one.columns)["groups"] == [6]
-    characters = int(inspection.scored["characters"][inspection.scored["group"] == 6].sum())
-    assert opened(bundle(inspection, characters=characters).columns)["groups"] == [6]
+
+
+def test_a_page_is_as_large_as_it_may_be_whatever_its_texts(tmp_path, write_inspection):
+    inspection = read_inspection(write_inspection(tmp_path, groups=40, size=4))
+
+    def size(packed):
+        return len(packed.columns) + sum(map(len, [*packed.texts, *packed.pairs]))
+
+    whole = size(bundle(inspection))
+    for room in (whole, whole - 1, whole // 2, 1):
+        packed = bundle(inspection, size=room)
+        assert size(packed) <= room or not packed.rollouts
+        assert packed.rollouts % 4 == 0
+        assert (packed.rollouts > 0) == (room > 1)
+        assert (packed.left_out == 0) == (room == whole)
 
 
 def test_a_source_outside_the_page_is_told_from_one_left_out(tmp_path, write_inspection):

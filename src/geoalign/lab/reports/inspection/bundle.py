@@ -22,9 +22,12 @@ from geoalign.lab.store.curation import SCORES_FILE, TEXTS, Inspection
 # A piece opens within a frame or two; larger ones compress hardly better.
 PIECE_CHARACTERS = 400_000
 PIECE_PAIRS = 20_000
-# What a browser still opens within seconds. Beyond it, groups without a flagged rollout are left out of the page.
-MAX_CHARACTERS = 160_000_000
-MAX_ROLLOUTS = 50_000
+# What a page carries at most with its pictures, so that with its programs it stays under 6 MB and opens at once. Beyond
+# it, groups without a flagged rollout are left out of the page.
+MAX_BYTES = 5_500_000
+MAX_ROLLOUTS = 20_000
+# Of responses, where texts are easily compressed.
+CHARACTERS_PER_BYTE = 4
 # Of the prompt in the list; whole texts are in the pieces.
 OPENING = 140
 NAME = 120
@@ -46,10 +49,22 @@ class Bundle:
     left_out: int
 
 
-def bundle(inspection: Inspection, characters: int = MAX_CHARACTERS, rollouts: int = MAX_ROLLOUTS) -> Bundle:
+def bundle(inspection: Inspection, size: int = MAX_BYTES, rollouts: int = MAX_ROLLOUTS) -> Bundle:
     """Packs a folder for its page, by whole groups; where room is short, those with flagged rollouts go first,
     highest score first, then the others in their order."""
-    kept = _kept(inspection.scored, characters, rollouts)
+    scored, characters = inspection.scored, CHARACTERS_PER_BYTE * size
+    while True:
+        kept = _kept(scored, characters, rollouts)
+        packed = _bundle(inspection, kept)
+        over = (len(packed.columns) + sum(map(len, packed.texts)) + sum(map(len, packed.pairs))) / size
+        if over <= 1 or not kept.any():
+            return packed
+        # How well texts are compressed is only known once they are.
+        kept_characters = int(scored["characters"][kept].sum())
+        characters, rollouts = (int(0.97 / over * number) for number in (kept_characters, kept.sum()))
+
+
+def _bundle(inspection: Inspection, kept: Bools) -> Bundle:
     index = np.cumsum(kept) - 1
     openings: dict[int, str] = {}
     texts, starts = [], []
@@ -147,12 +162,12 @@ def _texts(inspection: Inspection, kept: Bools, openings: dict[int, str]) -> Ite
 
 
 def _rows(inspection: Inspection, kept: Bools) -> Iterator[tuple[int, str, str]]:
-    row = 0
+    start = 0
     for table in batches(inspection.folder / SCORES_FILE, TEXTS):
-        for prompt, response in zip(*(table[name].to_pylist() for name in TEXTS), strict=True):
-            if kept[row]:
-                yield row, prompt, response
-            row += 1
+        rows = start + np.flatnonzero(kept[start : start + len(table)])
+        texts = table.take(rows - start) if len(rows) else table.slice(0, 0)
+        yield from zip(rows.tolist(), *(texts[name].to_pylist() for name in TEXTS), strict=True)
+        start += len(table)
 
 
 _FLOATS = ("deviation", "raw_cosine", "projected_cosine")

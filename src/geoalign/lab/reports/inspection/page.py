@@ -15,7 +15,7 @@ from markupsafe import Markup
 from geoalign.lab.analysis.audited import audited_consensus, audited_verifier
 from geoalign.lab.reports.documents import Count, Drawn, Gallery, first_middle_last, inline, write_page
 from geoalign.lab.reports.figures.scores import cosine_panel, density_panel, flag_panels, rank_curves, rank_panel
-from geoalign.lab.reports.inspection.bundle import bundle
+from geoalign.lab.reports.inspection.bundle import MAX_BYTES, bundle
 from geoalign.lab.store.curation import FIGURES, REPORT_FILE, Inspection, read_inspection
 from geoalign.lab.store.json_files import float_or_nan
 from geoalign.lab.store.rollouts import Density, RolloutStep
@@ -31,7 +31,9 @@ def build_inspection(folder: Path) -> Path:
     """Writes report.html and figures/ into a folder of `geoalign audit`, from its tables alone; returns the page."""
     inspection = read_inspection(folder)
     summary, scored, gallery = inspection.summary, inspection.scored, Gallery(inspection.folder / FIGURES)
-    packed, score = bundle(inspection), score_name(inspection)
+    sections = [gallery.section(name, title, drawn) for name, title, drawn in inspection_sections(inspection)]
+    pictures = sum(len(picture.light) + len(picture.dark) for section in sections for picture in section.pictures)
+    packed, score = bundle(inspection, max(MAX_BYTES - pictures, 0)), score_name(inspection)
     # What the program must know before it opens a piece; whole numbers and fixed words only.
     settings = {
         "score": score, "redacted": inspection.redacted, "texts": len(packed.texts), "pairs": len(packed.pairs),
@@ -50,7 +52,7 @@ def build_inspection(folder: Path) -> Path:
         verdict=audited_consensus(summary),
         counts=counts(scored),
         verifier=verifier(inspection),
-        sections=[gallery.section(name, title, drawn) for name, title, drawn in inspection_sections(inspection)],
+        sections=sections,
         bundle=packed,
         settings=json.dumps(settings),
         has=has | {"steps": scored["step"].nunique() > 1},

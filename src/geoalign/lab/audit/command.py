@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -35,7 +38,7 @@ from geoalign.lab.audit.steps import (
     pair_columns,
     without_states,
 )
-from geoalign.lab.audit.terminal import show_result
+from geoalign.lab.audit.terminal import next_command, show_inputs, show_result
 from geoalign.lab.audit.verdicts import VerdictAudit
 from geoalign.lab.config.audit import AuditConfig
 from geoalign.lab.config.requests import AuditRequest
@@ -48,8 +51,10 @@ from geoalign.lab.store.curation import FILTERED_FILE, REPORT_FILE, SUMMARY_FILE
 from geoalign.lab.store.files import locked
 from geoalign.lab.store.json_files import write_json
 from geoalign.lab.tasks.rows import DUMP_SUFFIXES
-from geoalign.lab.terminal import Console, say
+from geoalign.lab.terminal import Console
 from geoalign.settings.loading import plain_section
+
+GZIP = b"\x1f\x8b"
 
 
 def audit(config: AuditConfig, request: AuditRequest, *, console: Console | None = None) -> dict[str, Any]:
@@ -57,7 +62,11 @@ def audit(config: AuditConfig, request: AuditRequest, *, console: Console | None
 
     A file at a time is in memory. The inputs are only read. Every file of the output appears whole, the summary last.
     """
-    console = console or Console(quiet=True)
+    with _standard_input(request) as read:
+        return _audited(config, read, console or Console(quiet=True))
+
+
+def _audited(config: AuditConfig, request: AuditRequest, console: Console) -> dict[str, Any]:
     if request.hidden and request.model is not None:
         raise ConfigError("--hidden: expected without --model, got both: states come from files or from a model")
     if request.filtered and request.redact:
@@ -65,12 +74,12 @@ def audit(config: AuditConfig, request: AuditRequest, *, console: Console | None
     inputs = find_inputs(request)
     folder = CuratedFolder(request.output)
     folder.check([*(source.path for source in inputs), *request.labels], overwrite=request.overwrite)
-    for source in inputs:
-        say(console, f"{source.path}: {source.layout}" + ("" if source.step is None else f", step {source.step}"))
+    show_inputs(console, [(source.path, source.layout, source.step) for source in inputs])
     with locked(folder.root):
         folder.start()
         try:
             summary = Audit(config, request, folder, console).run(inputs)
+            summary["next"] = next_command(summary)
             write_json(folder.staging / SUMMARY_FILE, summary)
             build_inspection(folder.staging)
             if request.redact and request.cache is None:
@@ -82,6 +91,21 @@ def audit(config: AuditConfig, request: AuditRequest, *, console: Console | None
             raise
     show_result(console, summary, folder.root / REPORT_FILE)
     return summary
+
+
+@contextmanager
+def _standard_input(request: AuditRequest) -> Iterator[AuditRequest]:
+    """The request with a file of what standard input brings in place of `-`: lines, also packed, or parquet."""
+    with TemporaryDirectory() as folder:
+        rollouts = list(request.rollouts)
+        if "-" in rollouts:
+            head = sys.stdin.buffer.read(4)
+            path = Path(folder) / f"stdin{'.parquet' if head == b'PAR1' else '.jsonl' + '.gz' * (head[:2] == GZIP)}"
+            with path.open("wb") as file:
+                file.write(head)
+                shutil.copyfileobj(sys.stdin.buffer, file)
+            rollouts[rollouts.index("-")] = str(path)
+        yield replace(request, rollouts=rollouts)
 
 
 @dataclass(frozen=True)
@@ -146,6 +170,12 @@ class Audit:
         if request.labels:
             check_reads_trusted(self.session.curator, setting="--labels")
         self.labels = Labels(request.labels)
+        self.second: Any = None
+        if request.second_verifier is not None:
+            from geoalign.lab.audit.appeals import SecondOpinion
+
+            self.second = SecondOpinion(request.second_verifier, request.budget, config)
+            check_reads_trusted(self.session.curator, setting="--second-verifier")
         self.meter, self.verdicts = ConsensusMeter(self.session.curator), VerdictAudit()
         self.inputs: list[dict[str, Any]] = []
         self.skipped: list[Skipped] = []
@@ -228,7 +258,12 @@ class Audit:
                 rollouts = make_rollouts(part, self.session.curator, None if states is None else _rows_of(states, rows))
             except InputError as error:
                 raise InputError(f"{source.hidden or source.path}: {error}") from error
+            hearing = None
+            if self.second is not None:
+                part, hearing = self.second.hear(part, rollouts, self.session.curator)
+                rollouts = hearing.rollouts
             curation = self.session.curate(rollouts, details=True)
+            curation = curation if hearing is None else hearing.onto(curation)
             self.meter.add(rollouts)
             part = decided(part, rollouts, curation, self.session.curator, name=self.config.curator.type)
             self.verdicts.add(part)
@@ -294,6 +329,7 @@ class Audit:
             "skipped": skipped,
             "repeated": self.repeated,
             "labels": self.labels.summary,
+            "appeals": None if self.second is None else self.second.summary(self.counts["flagged"]),
             "curator": plain_section(self.config.curator),
             "seed": self.config.seed,
             "redacted": request.redact,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -21,8 +20,8 @@ from geoalign.shown import shown
 from geoalign.types import Rollouts
 
 _KEY = "--second-verifier"
-# What it is told of a row besides `prompt`, where the dump says so.
-_FIELDS = ("response", "answer", "final_answer", "reward", "id", "step")
+# What it is told of a row, where the dump says so.
+_FIELDS = ["prompt", "response", "answer", "final_answer", "reward", "id", "step"]
 
 
 class SecondOpinion:
@@ -35,56 +34,40 @@ class SecondOpinion:
         self._counts: Counter[str] = Counter()
         self._seconds = 0.0
 
-    def hear(self, frame: pandas.DataFrame, rollouts: Rollouts, curator: Curator) -> tuple[pandas.DataFrame, Hearing]:
-        """The rollouts of a step with the verdicts in their column `label`, and what came of asking."""
+    def hear(self, frame: pandas.DataFrame, rollouts: Rollouts, curator: Curator) -> Hearing:
+        """What came of asking about a step's rollouts; the verdicts stand in their column `label`."""
         if self._needs_gold and frame["answer"].isna().all():
             raise ConfigError(f"{_KEY} {MATH_VERIFY}: expected gold answers (--field answer=NAME), got none")
-        budget = self._number or max(1, int(self._share * len(frame)))
         values = sorted(set(frame["reward"].dropna().tolist()))
         low, high = values if len(values) == 2 else (0.0, 1.0)
 
         def ask(rows: Sequence[int]) -> list[float | None]:
-            asked = frame.iloc[list(rows)]
-            prompts = [messages or prompt for messages, prompt in zip(asked["messages"], asked["prompt"], strict=True)]
-            told = asked[[*_FIELDS]].astype(object).where(asked[[*_FIELDS]].notna(), None)
-            started = time.monotonic()
-            found = self._judge(told.assign(prompt=prompts)[["prompt", *_FIELDS]].to_dict("records"))
+            asked, started = frame.iloc[list(rows)], time.monotonic()
+            told = asked[_FIELDS].assign(prompt=asked["messages"].where(asked["messages"].notna(), asked["prompt"]))
+            found = self._judge(told.astype(object).where(told.notna(), None).to_dict("records"))
             self._seconds += time.monotonic() - started
             if len(values) > 2 and any(isinstance(verdict, bool) for verdict in found):
                 raise InputError(f"{_KEY}: expected binary rewards, or verdicts that are a `reward`, got `correct`")
-            self._counts.update(questions=len(found))
+            self._counts["questions"] += len(found)
             return [(high if verdict else low) if isinstance(verdict, bool) else verdict for verdict in found]
 
+        budget = self._number or max(1, int(self._share * len(frame)))
         hearing = Appeals(curator=curator, budget=budget).hear(replace(rollouts, second_rewards=ask))
-        rows = hearing.asked.tolist()
         given, old = hearing.rollouts.rewards[hearing.asked], rollouts.rewards[hearing.asked]
-        frame.loc[frame.index[rows], "label"] = given.tolist()
-        self._counts.update(
-            rows=len(rows),
-            unanswered=hearing.unanswered,
-            overturned=int(hearing.overturned.sum()),
-            lowered=int((given < old).sum()),
-            flagged_before=int(hearing.trial.anomalous.sum()),
-        )
-        known = replace(hearing.rollouts, second_rewards=None)
-        return frame, replace(hearing, rollouts=known)
+        frame.loc[frame.index[hearing.asked.numpy()], "label"] = given.tolist()
+        self._counts.update(rows=len(given), unanswered=hearing.unanswered, overturned=int(hearing.overturned.sum()))
+        self._counts.update(lowered=int((given < old).sum()), flagged_before=int(hearing.trial.anomalous.sum()))
+        return hearing
 
     def summary(self, flagged: int) -> dict[str, Any]:
         """`appeals` of `summary.json`."""
-        return {
-            "verifier": self._name, "budget": self._budget, **self._counts, "flagged_after": flagged,
-            "seconds": round(self._seconds, 3),
-        }  # fmt: skip
+        asked = {"verifier": self._name, "budget": self._budget, "questions": 0, **self._counts}
+        return {**asked, "flagged_after": flagged, "seconds": round(self._seconds, 3)}
 
 
 def _parsed(budget: str) -> tuple[int, float]:
     """The number of rows a step, or 0 and their share."""
-    try:
-        number = float(budget.removesuffix("%"))
-    except ValueError:
-        number = math.nan
-    if budget.endswith("%") and 0 < number <= 100:
-        return 0, number / 100
-    if budget.isdecimal() and number >= 1:
-        return int(budget), 0.0
+    number = budget.removesuffix("%")
+    if number.isascii() and number.isdecimal() and 0 < int(number) <= (100 if budget != number else 10**9):
+        return (int(number), 0.0) if budget == number else (0, int(number) / 100)
     raise ConfigError(f"--budget: expected a number of rows, or a share such as 10%, got {shown(budget)}")

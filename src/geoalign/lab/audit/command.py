@@ -54,16 +54,15 @@ from geoalign.lab.tasks.rows import DUMP_SUFFIXES
 from geoalign.lab.terminal import Console
 from geoalign.settings.loading import plain_section
 
-GZIP = b"\x1f\x8b"
-
 
 def audit(config: AuditConfig, request: AuditRequest, *, console: Console | None = None) -> dict[str, Any]:
     """Curates dumps one after the other with one curator, and returns the content of `summary.json`.
 
     A file at a time is in memory. The inputs are only read. Every file of the output appears whole, the summary last.
     """
-    with _standard_input(request) as read:
-        return _audited(config, read, console or Console(quiet=True))
+    console = console or Console(quiet=True)
+    with _standard_input(request) as request:
+        return _audited(config, request, console)
 
 
 def _audited(config: AuditConfig, request: AuditRequest, console: Console) -> dict[str, Any]:
@@ -97,13 +96,11 @@ def _audited(config: AuditConfig, request: AuditRequest, console: Console) -> di
 def _standard_input(request: AuditRequest) -> Iterator[AuditRequest]:
     """The request with a file of what standard input brings in place of `-`: lines, also packed, or parquet."""
     with TemporaryDirectory() as folder:
-        rollouts = list(request.rollouts)
+        path, rollouts = Path(folder) / "stdin", list(request.rollouts)
         if "-" in rollouts:
-            head = sys.stdin.buffer.read(4)
-            path = Path(folder) / f"stdin{'.parquet' if head == b'PAR1' else '.jsonl' + '.gz' * (head[:2] == GZIP)}"
-            with path.open("wb") as file:
-                file.write(head)
-                shutil.copyfileobj(sys.stdin.buffer, file)
+            data = sys.stdin.buffer.read()
+            kinds = {b"\x1f\x8b": ".jsonl.gz", b"PA": ".parquet"}
+            (path := path.with_suffix(kinds.get(data[:2], ".jsonl"))).write_bytes(data)
             rollouts[rollouts.index("-")] = str(path)
         yield replace(request, rollouts=rollouts)
 
@@ -258,12 +255,10 @@ class Audit:
                 rollouts = make_rollouts(part, self.session.curator, None if states is None else _rows_of(states, rows))
             except InputError as error:
                 raise InputError(f"{source.hidden or source.path}: {error}") from error
-            hearing = None
-            if self.second is not None:
-                part, hearing = self.second.hear(part, rollouts, self.session.curator)
-                rollouts = hearing.rollouts
+            hearing = self.second and self.second.hear(part, rollouts, self.session.curator)
+            rollouts = hearing.rollouts if hearing else rollouts
             curation = self.session.curate(rollouts, details=True)
-            curation = curation if hearing is None else hearing.onto(curation)
+            curation = hearing.onto(curation) if hearing else curation
             self.meter.add(rollouts)
             part = decided(part, rollouts, curation, self.session.curator, name=self.config.curator.type)
             self.verdicts.add(part)

@@ -8,7 +8,7 @@ import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -96,13 +96,13 @@ def _run(words: Sequence[str], key: str, rows: Rows) -> list[Verdict]:
     limit = START_SECONDS + ROW_SECONDS * len(rows)
     try:
         done = subprocess.run(words, input=sent, stdout=subprocess.PIPE, timeout=limit, check=True)
-        verdicts, got = [read_verdict(line) for line in done.stdout.splitlines()], ""
+        verdicts = [read_verdict(line) for line in done.stdout.splitlines()]
+        if len(verdicts) == len(rows):
+            return verdicts
+        got = f"{len(verdicts)} lines"
     except (OSError, subprocess.SubprocessError, ValueError) as error:
-        verdicts, got = [], brief(error)
-    if got or len(verdicts) != len(rows):
-        got = got or f"{len(verdicts)} lines"
-        raise ServiceError(f"{key}: expected a verdict in JSON on each of {len(rows)} rows, a line each, got {got}")
-    return verdicts
+        got = brief(error)
+    raise ServiceError(f"{key}: expected a verdict in JSON on each of {len(rows)} rows, a line each, got {got}")
 
 
 def _messages(row: Mapping[str, Any]) -> list[dict[str, str]]:
@@ -115,24 +115,23 @@ def _messages(row: Mapping[str, Any]) -> list[dict[str, str]]:
 
 def _asked(config: JudgeConfig, key: str, rows: Rows) -> list[Verdict]:
     """What an endpoint says of each row; None where its answer is no verdict, or it does not take the text."""
-    verdicts: list[Verdict] = [None] * len(rows)
-    waiting = iter(enumerate(rows))
 
-    async def work(ask: Callable[[Mapping[str, Any]], Awaitable[str]]) -> None:
-        for place, row in waiting:
-            try:
-                verdicts[place] = read_verdict(unfenced(await ask(row)))
-            except (ValueError, BadReplyError, RefusedError) as error:
-                if getattr(error, "status", OF_THE_TEXT[0]) not in OF_THE_TEXT:
-                    raise
+    async def every() -> list[Verdict]:
+        free = asyncio.Semaphore(config.concurrency)
+        async with chat(config, _messages) as ask:
 
-    async def ask_all() -> None:
-        async with chat(config, _messages) as ask, asyncio.TaskGroup() as group:
-            for _ in range(config.concurrency):
-                group.create_task(work(ask))
+            async def judged(row: Mapping[str, Any]) -> Verdict:
+                try:
+                    async with free:
+                        return read_verdict(unfenced(await ask(row)))
+                except (ValueError, BadReplyError, RefusedError) as error:
+                    if getattr(error, "status", OF_THE_TEXT[0]) not in OF_THE_TEXT:
+                        raise
+                    return None
+
+            return await asyncio.gather(*map(judged, rows))
 
     try:
-        asyncio.run(ask_all())
-    except* ServiceError as errors:
-        raise ServiceError(f"{key}: {errors.exceptions[0]}") from None
-    return verdicts
+        return asyncio.run(every())
+    except ServiceError as error:
+        raise ServiceError(f"{key}: {error}") from None

@@ -44,7 +44,8 @@ class SecondOpinion:
         def ask(rows: Sequence[int]) -> list[float | None]:
             asked, started = frame.iloc[list(rows)], time.monotonic()
             told = asked[_FIELDS].assign(prompt=asked["messages"].where(asked["messages"].notna(), asked["prompt"]))
-            found = self._judge(told.astype(object).where(told.notna(), None).to_dict("records"))
+            records: Any = told.astype(object).where(told.notna(), None).to_dict("records")
+            found = self._judge(records)
             self._seconds += time.monotonic() - started
             if len(values) > 2 and any(isinstance(verdict, bool) for verdict in found):
                 raise InputError(f"{_KEY}: expected binary rewards, or verdicts that are a `reward`, got `correct`")

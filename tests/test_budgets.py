@@ -29,7 +29,7 @@ ROOMS = {
     "lab/evaluate": (440, 3),
     "lab/evaluation": (730, 6),
     "lab/generation": (510, 5),
-    "lab/judge": (370, 3),
+    "lab/judge": (310, 3),
     "lab/models": (370, 4),
     "lab/reports": (2080, 15),
     "lab/rewards": (1480, 12),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from geoalign.curators.anchors import check_reads_trusted
@@ -29,6 +29,30 @@ class AppealsConfig:
         default_factory=lambda: default_curator("denoise"), help="The curator that suspects, and learns the verdicts."
     )
     budget: Count = setting(default=16, help="Responses of a batch that the second verifier may be asked about.")
+
+
+@dataclass(frozen=True, eq=False)
+class Hearing:
+    """What came of asking: the batch with the verdicts as trusted rewards, the rows `asked` that have one, which of
+    these it `overturned`, the trial, and how many questions had no answer."""
+
+    rollouts: Rollouts
+    asked: Int[Tensor, " a"]
+    overturned: Bool[Tensor, " a"]
+    trial: Curation
+    unanswered: int
+
+    def onto(self, decided: Curation) -> Curation:
+        """The decision on the batch, with the trial's scores where was asked, and what was overturned as anomalous."""
+        scores, anomalous = decided.scores.clone(), decided.anomalous.clone()
+        scores[self.asked] = self.trial.scores[self.asked].to(scores)
+        anomalous[self.asked] = self.overturned
+        return replace(decided, scores=scores, anomalous=anomalous).with_metrics(
+            appeals=float(len(self.asked)),
+            appeals_unanswered=float(self.unanswered),
+            overturned=float(self.overturned.sum()),
+            anomalous=float(anomalous.sum()),
+        )
 
 
 class Appeals(Curator[AppealsConfig]):
@@ -69,9 +93,15 @@ class Appeals(Curator[AppealsConfig]):
         self, rollouts: Rollouts, *, generator: torch.Generator | None = None, details: bool = False
     ) -> Curation:
         """Tries, asks, and decides; only the decision draws from `generator`."""
-        rollouts.require("second_rewards", by="Appeals")
         if not len(rollouts):
+            rollouts.require("second_rewards", by="Appeals")
             return identity(rollouts)
+        hearing = self.hear(rollouts)
+        return hearing.onto(self._inner.curate(hearing.rollouts, generator=generator, details=details))
+
+    def hear(self, rollouts: Rollouts) -> Hearing:
+        """Tries and asks; the inner curator learns nothing of it."""
+        rollouts.require("second_rewards", by="Appeals")
         trial = deepcopy(self._inner).curate(rollouts, generator=torch.Generator().manual_seed(0))
         asked, verdicts, unanswered = self._verdicts(rollouts, trial.scores)
         place = torch.tensor(asked, dtype=torch.long, device=rollouts.rewards.device)
@@ -81,17 +111,7 @@ class Appeals(Curator[AppealsConfig]):
         trusted = torch.zeros_like(rewards, dtype=torch.bool) if rollouts.trusted is None else rollouts.trusted.clone()
         trusted[place] = True
         known = replace(rollouts, rewards=rewards, trusted=trusted)
-        decided = self._inner.curate(known, generator=generator, details=details)
-        overturned = rewards[place] != rollouts.rewards[place]
-        scores, anomalous = decided.scores.clone(), decided.anomalous.clone()
-        scores[place] = trial.scores[place].to(scores)
-        anomalous[place] = overturned
-        return replace(decided, scores=scores, anomalous=anomalous).with_metrics(
-            appeals=float(len(asked)),
-            appeals_unanswered=float(unanswered),
-            overturned=float(overturned.sum()),
-            anomalous=float(anomalous.sum()),
-        )
+        return Hearing(known, place, rewards[place] != rollouts.rewards[place], trial, unanswered)
 
     def _verdicts(self, rollouts: Rollouts, scores: Float[Tensor, " b"]) -> tuple[list[int], list[float], int]:
         """The rows with a verdict, the verdicts, and how many questions had no answer."""

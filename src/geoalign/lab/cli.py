@@ -125,7 +125,7 @@ def audit_command(request: AuditRequest) -> None:
 
     Reads JSONL, JSONL.gz and parquet of TRL, verl, Trinity-RFT, GeoAlign's runs and others; changes none. Examples:
 
-      geoalign audit rollouts.jsonl
+      geoalign audit rollouts.jsonl --second-verifier math_verify
 
       geoalign audit dumps/ --output runs/dumps --model Qwen/Qwen3-1.7B --fail-above false_positive=0.1
 

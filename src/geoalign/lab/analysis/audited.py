@@ -41,18 +41,13 @@ def audited_verifier(summary: Mapping[str, Any]) -> tuple[list[str], str, list[d
 
 
 def verifier_lines(summary: Mapping[str, Any]) -> list[str]:
-    """Sentences on the verifier: contradictions between its verdicts, its error rates, or why nothing can be told."""
+    """Sentences on the verifier: its error rates or why they cannot be told, contradictions between its verdicts, and
+    what a second one said."""
     verifier = summary.get("verifier") or {}
-    lines = [f"The verifier's errors cannot be told. {verifier['reason']}"] if "reason" in verifier else []
-    for one, several in (("answer", "answers"), ("response", "responses")):
-        if repeated := verifier.get(f"groups_with_repeated_{several}"):
-            both = verifier[f"groups_with_{several}_judged_both_ways"]
-            lines.append(
-                f"The same {one} to a prompt got both verdicts on {both:,} of {repeated:,} prompts that have one twice."
-            )
     rates = verifier.get("rates") or {}
     forms = (("false_positive_rate", ".1%"), ("false_negative_rate", ".1%"), ("informedness", ".2f"))
     said = [_rate(rates[name], form) for name, form in forms if name in rates]
+    lines = []
     if said and all(said):
         # Of 95% on one side.
         most = [f"{rates[name]['high']:{form}}" for name, form in forms[:2]]
@@ -67,7 +62,33 @@ def verifier_lines(summary: Mapping[str, Any]) -> list[str]:
             "Errors that it repeats with the answer cannot be seen in its verdicts, nor are they in these rates: a "
             "second verifier would show them, or labels of your own (`label` in flagged.csv, then --labels)."
         )
+    elif verifier:
+        alike = "Too few prompts." if said else "No rollout has an answer, and no response got both verdicts."
+        lines.append(f"The verifier's errors cannot be told. {verifier.get('reason', alike)}{_no_answers(summary)}")
+    both = [
+        f"the same {one} to a prompt got both verdicts on {verifier[f'groups_with_{several}_judged_both_ways']:,} of "
+        f"{repeated:,} prompts that have one twice"
+        for one, several in (("answer", "answers"), ("response", "responses"))
+        if (repeated := verifier.get(f"groups_with_repeated_{several}"))
+    ]
+    lines += [f"Contradictions: {', '.join(both)}."] if both else []
+    if asked := summary.get("appeals"):
+        flagged = f"{asked['flagged_after']:,} rewards are to be mistrusted, not {asked['flagged_before']:,}"
+        lines.append(
+            f"The second verifier judged {asked['rows']:,} of the most suspicious rollouts ({asked['questions']:,} "
+            f"questions, {asked['unanswered']:,} without a verdict, {asked['seconds']:,.1f} s): the rewards of "
+            f"{asked['overturned']:,} were wrong, {asked['lowered']:,} of them too high; by its verdicts {flagged}."
+        )
     return lines
+
+
+def _no_answers(summary: Mapping[str, Any]) -> str:
+    """Why there are no answers to compare, where no response has one."""
+    if (summary.get("counts") or {}).get("answered", 1):
+        return ""
+    gold = {field for entry in summary["inputs"] if (field := entry["fields"].get("answer")) is not None}
+    read = f"; `{inert(min(gold), 80)}` is read as the gold answer, not as the response's" if gold else ""
+    return f" Final answers are read from \\boxed{{...}} in a response, or --field final_answer=NAME{read}."
 
 
 def refused_line(summary: Mapping[str, Any]) -> str:

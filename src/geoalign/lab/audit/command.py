@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -35,7 +38,7 @@ from geoalign.lab.audit.steps import (
     pair_columns,
     without_states,
 )
-from geoalign.lab.audit.terminal import show_result
+from geoalign.lab.audit.terminal import next_command, show_inputs, show_result
 from geoalign.lab.audit.verdicts import VerdictAudit
 from geoalign.lab.config.audit import AuditConfig
 from geoalign.lab.config.requests import AuditRequest
@@ -48,7 +51,7 @@ from geoalign.lab.store.curation import FILTERED_FILE, REPORT_FILE, SUMMARY_FILE
 from geoalign.lab.store.files import locked
 from geoalign.lab.store.json_files import write_json
 from geoalign.lab.tasks.rows import DUMP_SUFFIXES
-from geoalign.lab.terminal import Console, say
+from geoalign.lab.terminal import Console
 from geoalign.settings.loading import plain_section
 
 
@@ -58,6 +61,11 @@ def audit(config: AuditConfig, request: AuditRequest, *, console: Console | None
     A file at a time is in memory. The inputs are only read. Every file of the output appears whole, the summary last.
     """
     console = console or Console(quiet=True)
+    with _standard_input(request) as request:
+        return _audited(config, request, console)
+
+
+def _audited(config: AuditConfig, request: AuditRequest, console: Console) -> dict[str, Any]:
     if request.hidden and request.model is not None:
         raise ConfigError("--hidden: expected without --model, got both: states come from files or from a model")
     if request.filtered and request.redact:
@@ -65,12 +73,12 @@ def audit(config: AuditConfig, request: AuditRequest, *, console: Console | None
     inputs = find_inputs(request)
     folder = CuratedFolder(request.output)
     folder.check([*(source.path for source in inputs), *request.labels], overwrite=request.overwrite)
-    for source in inputs:
-        say(console, f"{source.path}: {source.layout}" + ("" if source.step is None else f", step {source.step}"))
+    show_inputs(console, [(source.path, source.layout, source.step) for source in inputs])
     with locked(folder.root):
         folder.start()
         try:
             summary = Audit(config, request, folder, console).run(inputs)
+            summary["next"] = next_command(summary)
             write_json(folder.staging / SUMMARY_FILE, summary)
             build_inspection(folder.staging)
             if request.redact and request.cache is None:
@@ -82,6 +90,19 @@ def audit(config: AuditConfig, request: AuditRequest, *, console: Console | None
             raise
     show_result(console, summary, folder.root / REPORT_FILE)
     return summary
+
+
+@contextmanager
+def _standard_input(request: AuditRequest) -> Iterator[AuditRequest]:
+    """The request with a file of what standard input brings in place of `-`: lines, also packed, or parquet."""
+    with TemporaryDirectory() as folder:
+        path, rollouts = Path(folder) / "stdin", list(request.rollouts)
+        if "-" in rollouts:
+            data = sys.stdin.buffer.read()
+            kinds = {b"\x1f\x8b": ".jsonl.gz", b"PA": ".parquet"}
+            (path := path.with_suffix(kinds.get(data[:2], ".jsonl"))).write_bytes(data)
+            rollouts[rollouts.index("-")] = str(path)
+        yield replace(request, rollouts=rollouts)
 
 
 @dataclass(frozen=True)
@@ -146,6 +167,12 @@ class Audit:
         if request.labels:
             check_reads_trusted(self.session.curator, setting="--labels")
         self.labels = Labels(request.labels)
+        self.second: Any = None
+        if request.second_verifier is not None:
+            from geoalign.lab.audit.appeals import SecondOpinion
+
+            self.second = SecondOpinion(request.second_verifier, request.budget, config)
+            check_reads_trusted(self.session.curator, setting="--second-verifier")
         self.meter, self.verdicts = ConsensusMeter(self.session.curator), VerdictAudit()
         self.inputs: list[dict[str, Any]] = []
         self.skipped: list[Skipped] = []
@@ -228,7 +255,10 @@ class Audit:
                 rollouts = make_rollouts(part, self.session.curator, None if states is None else _rows_of(states, rows))
             except InputError as error:
                 raise InputError(f"{source.hidden or source.path}: {error}") from error
+            hearing = self.second and self.second.hear(part, rollouts, self.session.curator)
+            rollouts = hearing.rollouts if hearing else rollouts
             curation = self.session.curate(rollouts, details=True)
+            curation = hearing.onto(curation) if hearing else curation
             self.meter.add(rollouts)
             part = decided(part, rollouts, curation, self.session.curator, name=self.config.curator.type)
             self.verdicts.add(part)
@@ -294,6 +324,7 @@ class Audit:
             "skipped": skipped,
             "repeated": self.repeated,
             "labels": self.labels.summary,
+            "appeals": None if self.second is None else self.second.summary(self.counts["flagged"]),
             "curator": plain_section(self.config.curator),
             "seed": self.config.seed,
             "redacted": request.redact,

@@ -28,6 +28,7 @@ from geoalign.types import Curation, CurationDetails, Rollouts, response_keys
 
 # Pairs that are kept of a step's groups without a flagged rollout.
 PAIRS_PER_STEP = 20_000
+NO_CONSENSUS = "This curator measures no consensus of hidden states."
 NO_STATES = "There are no hidden states: geometry=none, rewards are judged by answers and identical responses alone."
 
 
@@ -153,6 +154,7 @@ def counts_of(frame: pandas.DataFrame) -> dict[str, int]:
         "changed_rewards": shaped.sum(),
         "unscored": unscored.sum(),
         "groups_without_pairs": (groups == 0).sum(),
+        "answered": frame["final_answer"].notna().sum(),
     }
     return {name: int(count) for name, count in counts.items()}
 
@@ -219,7 +221,7 @@ class ConsensusMeter:
     def summary(self, seed: int) -> Mapping[str, Any]:
         """The numbers for `summary.json`; no accuracy, but the reason, where nothing could be judged."""
         if self._curator is None:
-            return {"new_group_accuracy": None, "reason": "This curator measures no consensus of hidden states."}
+            return {"new_group_accuracy": None, "reason": NO_CONSENSUS}
         if self._last is not None:
             other = GeoAlign(replace(self._curator.config, scoring="cross_fit", observe_only=True))
             other.curate(self._last, generator=torch.Generator().manual_seed(seed))

@@ -2,28 +2,61 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from geoalign.errors import ConfigError
 from geoalign.lab.analysis.audited import audited_consensus, audited_verifier
+from geoalign.lab.audit.steps import NO_CONSENSUS
+from geoalign.lab.dumps.formats import DumpLayout
 from geoalign.lab.tasks.rows import row_name
 from geoalign.lab.terminal import Console, say
 from geoalign.shown import shown
 
-# Skipped rows, and prompts, that are named; all of them stand in the summary.
-_SHOWN = 5
+# Files, rows and prompts that are named; all of them stand in the summary.
+_SHOWN = 3
+
+
+def show_inputs(console: Console, inputs: Sequence[tuple[Path, DumpLayout, int | None]]) -> None:
+    """What each file was recognised as, of many files the first ones."""
+    for path, layout, step in inputs[:_SHOWN]:
+        say(console, f"{path}: {layout}" + ("" if step is None else f", step {step}"))
+    if len(inputs) > _SHOWN:
+        say(console, f"... and {len(inputs) - _SHOWN:,} more files")
 
 
 def show_result(console: Console, summary: Mapping[str, Any], page: Path) -> None:
-    """What to look out for, the counts, the consensus in words, and where everything is."""
-    say(console, "")
+    """What matters in about ten lines: warnings, counts, the verifier, what to mistrust, what could not be told, where
+    everything is, and the next command."""
     for line in _warnings(summary):
         say(console, line, "yellow")
     for line in _findings(summary):
         say(console, line)
     say(console, f"Written to {page.parent}; the page: {page}")
+    if (following := summary["next"]) is not None:
+        say(console, f"Next, {following['when']}: {following['command']}")
+
+
+def next_command(summary: Mapping[str, Any]) -> dict[str, str] | None:
+    """The call that would tell most beyond this one, and when to make it; None where no further one would."""
+    output, counts, inputs = summary["command"]["output"], summary["counts"], summary["inputs"]
+    gold = any("answer" in entry["fields"] for entry in inputs)
+    if gold and not counts["answered"]:
+        when, more = "where a field has the responses' final answers", ["--field", "final_answer=NAME"]
+    elif gold and "reason" not in summary["verifier"] and summary["appeals"] is None:
+        when, more = "where Math-Verify was not the verifier", ["--second-verifier", "math_verify"]
+    elif counts["flagged"]:
+        when = f"with true rewards in the column `label` of {output}/flagged.csv"
+        more = ["--labels", f"{output}/flagged.csv", "--output", f"{output}-labelled"]
+    elif "note" in summary["hidden"]:
+        when, more = "with the states of a model", ["--model", "ID_OR_PATH"]
+    else:
+        return None
+    typed = summary["command"]["arguments"] or ["audit", *(entry["file"] for entry in inputs), "--output", output]
+    more += [] if "--overwrite" in typed or "--output" in more else ["--overwrite"]
+    return {"when": when, "command": shlex.join(["geoalign", *typed, *more])}
 
 
 def _warnings(summary: Mapping[str, Any]) -> Iterator[str]:
@@ -33,14 +66,12 @@ def _warnings(summary: Mapping[str, Any]) -> Iterator[str]:
         yield f"Skipped: {row_name(Path(entry['file']), entry['line'])}: {name}{entry['reason']}"
     if counts["skipped"] > _SHOWN:
         yield f"... {counts['skipped']} rows were skipped; all are listed in summary.json"
-    for entry in summary["inputs"]:
+    mixed = [entry for entry in summary["inputs"] if len(entry["group_sizes"]) > 1]
+    for entry in mixed[:_SHOWN]:
         sizes = [f"{count:,} of {size}" for size, count in entry["group_sizes"].items()]
-        if len(sizes) > 1:
-            yield f"Groups of different sizes: {entry['file']}: {', '.join(sizes)} rollouts"
-    for entry in summary["repeated"]:
+        yield f"Groups of different sizes: {entry['file']}: {', '.join(sizes)} rollouts"
+    for entry in summary["repeated"][:_SHOWN]:
         yield f"Left out: {entry['file']}: the rollouts of {entry['same_as']} again"
-    if "note" in hidden:
-        yield hidden["note"]
     if without := sum(entry.get("without_answer") or 0 for entry in hidden["files"]):
         yield (
             f"No final answer in {without:,} of {counts['rows']:,} responses: their state is that of hidden_position "
@@ -52,27 +83,31 @@ def _findings(summary: Mapping[str, Any]) -> Iterator[str]:
     counts, labels, verdict = summary["counts"], summary["labels"], audited_consensus(summary)
     lines, refused, prompts = audited_verifier(summary)
     yield (
-        f"{counts['rows']:,} rollouts in {counts['groups']:,} groups, {counts['groups_without_pairs']:,} of them "
-        f"without a pair; {counts['pairs']:,} pairs, {counts['scored']:,} rollouts scored, "
-        f"{counts['unscored']:,} without a reward."
+        f"{counts['rows']:,} rollouts in {counts['groups']:,} groups (prompts), {counts['groups_without_pairs']:,} of "
+        f"them without a pair; {counts['unscored']:,} rollouts without a reward."
     )
+    yield from lines
     share = counts["flagged"] / counts["scored"] if counts["scored"] else 0.0
-    yield (
-        f"Flagged: {counts['flagged']:,} ({share:.1%} of those scored); replaced: {counts['replaced']:,}; "
-        f"left out: {counts['left_out']:,}; weight 0: {counts['zero_weighted']:,}; "
-        f"other rewards: {counts['changed_rewards']:,}."
-    )
+    changes = {"replaced": "replaced", "left_out": "left out", "zero_weighted": "weight 0"}
+    changed = [f"{name}: {counts[key]:,}" for key, name in changes.items() if counts[key]]
+    yield "; ".join([f"Rewards to mistrust: {counts['flagged']:,} ({share:.1%} of those scored)", *changed]) + "."
     if labels["files"]:
         yield (
             f"Labels: {labels['labelled']:,} rewards are known to be true; {labels['without_label']:,} rows of "
             f"{', '.join(labels['files'])} have no label."
         )
-    yield f"Consensus: {verdict.headline} {verdict.text}"
-    yield from filter(None, (*lines, refused))
-    for prompt in prompts[:_SHOWN]:
-        answer = "" if prompt["answer"] is None else f" {shown(prompt['answer'])}"
-        where = f"group {prompt['group']} of step {prompt['step']}"
-        yield f"  Refused: {where}, answer{answer} given {prompt['count']} times ({prompt['share']:.0%})"
+    groups = [
+        f"{prompt['group']} of step {prompt['step']} ("
+        + ("" if prompt["answer"] is None else f"{shown(prompt['answer'], 40)}, ")
+        + f"{prompt['count']} times, {prompt['share']:.0%})"
+        for prompt in prompts[:_SHOWN]
+    ]
+    if refused:
+        yield refused + (f" Perhaps the gold answer is wrong: group {', '.join(groups)}." if groups else "")
+    if verdict.level != "unknown" or summary["consensus"].get("reason") != NO_CONSENSUS:
+        yield f"Consensus: {verdict.headline} {verdict.text}"
+    if "note" in summary["hidden"]:
+        yield summary["hidden"]["note"]
     if summary["redacted"]:
         yield "Redacted: no texts were written."
 

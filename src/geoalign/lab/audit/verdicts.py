@@ -96,12 +96,12 @@ def error_rates(rows: NoisyRows, *, level: float = LEVEL) -> list[Interval] | No
         return None
     verdict = (rows.rewards == rows.rewards[known].max()).double()
     units, of, times = _distinct(rows, verdict_units(rows, torch.zeros_like(verdict), verdict, known, exclusive=True))
-    if not bool((units.claims > 0).all(dim=1).any()):
-        repeated = units.weight * (units.claims.sum(dim=1) >= 2)
-        ends = [1 - (1 - level) ** (1 / count) if count else 1.0 for count in (repeated @ units.claims).tolist()]
+    if not bool((units.counts > 0).all(dim=1).any()):
+        repeated = units.weight * (units.counts.sum(dim=1) >= 2)
+        ends = [1 - (1 - level) ** (1 / count) if count else 1.0 for count in (repeated @ units.counts).tolist()]
         return [*(Interval(0.0, 0.0, end) for end in ends), Interval(1.0, max(1 - sum(ends), -1.0), 1.0)]
     fit, (kept, replaced) = units.fit(rounds=1000), units.pseudo
-    (refused, rewarded), (no, yes) = units.claims.unbind(1), units.independent(fit).unbind(1)
+    (refused, rewarded), (no, yes) = units.counts.unbind(1), units.independent(fit).unbind(1)
 
     def by_groups(psi: Tensor) -> tuple[Tensor, Tensor]:
         """[G, 4] the sums, and [G, F + 2] the gradients of the log-likelihoods."""
@@ -146,10 +146,10 @@ def _distinct(rows: NoisyRows, units: Units) -> tuple[Units, Int[Tensor, " c"], 
     function of log n/N and log (n + 1/2) / (o + 1/2), their squares, log A and n = 1: of counts alone, so that the
     verdicts are independent of them given the truth.
     """
-    judged = units.claims.sum(dim=1) > 0
+    judged = units.counts.sum(dim=1) > 0
     group = torch.zeros(len(judged), dtype=torch.long).index_put((units.unit,), rows.group)
     count = total(rows.answered, units.unit)
-    kinds = torch.cat([torch.stack([count, judged.double()], dim=1), units.claims], dim=1).unique(
+    kinds = torch.cat([torch.stack([count, judged.double()], dim=1), units.counts], dim=1).unique(
         dim=0, return_inverse=True
     )[1]
     # Two groups are alike where the sums of 62 random bits for each kind of unit are equal.
@@ -173,8 +173,8 @@ def _distinct(rows: NoisyRows, units: Units) -> tuple[Units, Int[Tensor, " c"], 
     start = units.start.new_zeros(told.shape[1]).index_put((torch.tensor([1, 7]),), units.start[[1, 3]])
     of = pattern[group[kept]]
     distinct = replace(
-        units, claims=units.claims[kept], known=units.known[kept], features=told[kept],
-        weight=times[of].double(), rival=units.rival[kept].unique(return_inverse=True)[1], start=start,
+        units, counts=units.counts[kept], known=units.known[kept], features=told[kept],
+        weight=times[of].double(), exclusive=units.exclusive[kept].unique(return_inverse=True)[1], start=start,
     )  # fmt: skip
     return distinct, of, times.double()
 

@@ -43,6 +43,9 @@ class AuditConfig(LoadedModelConfig):
     max_tokens: Annotated[int, Field(ge=2)] | None = setting(
         default=None, help="Longer rollouts keep their last tokens; null: as many as the model can take."
     )
+    endpoint: dict[str, Any] = setting(
+        default_factory=dict, help="Of `--second-verifier https://...`: model, max_tokens, ... as of `geoalign judge`."
+    )
 
 
 def load_audit_config(curator: str | None = None, overrides: Sequence[str] = ()) -> AuditConfig:

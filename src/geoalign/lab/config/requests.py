@@ -52,7 +52,7 @@ class CompareRequest:
 class AuditRequest:
     """`geoalign audit`. `curator` and `overrides` are read into its settings; `command` is what was typed."""
 
-    rollouts: Sequence[str] = argument("Dumps of rollouts, or folders of them; in step order.", "ROLLOUTS...")
+    rollouts: Sequence[str] = argument("Dumps of rollouts or folders of them, in step order; - : stdin.", "ROLLOUTS...")
     output: Path = option("New folder for the scores, pairs and the page.", Path("runs/audit"), "DIR")
     curator: str | None = option("What judges the rollouts; default: denoise.", None, "NAME")
     hidden: Sequence[Path] = option("States by row: .safetensors, .npy, or a folder of them.", (), "FILE|DIR")
@@ -64,6 +64,10 @@ class AuditRequest:
     )
     overrides: Sequence[str] = _settings("A setting, such as curator.alpha=0.1; may be repeated.")
     labels: Sequence[Path] = option("A flagged.csv with true rewards in `label`; may be repeated.", (), "FILE")
+    second_verifier: str | None = option(
+        "math_verify, a command, or https://host/v1: it checks the most suspicious rows.", None, "WHO"
+    )
+    budget: str = option("Rows that it checks of each step, or their share.", "10%", "N|N%")
     filtered: bool = option("Also write filtered.jsonl: the rollouts that stay, with their new rewards.", False)
     redact: bool = option("Write no texts: no prompts, responses, answers.", False)
     skip_bad: bool = option("Leave bad rows out and list them.", False)

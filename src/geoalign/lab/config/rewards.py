@@ -117,8 +117,15 @@ class RewardConfig(ScoringConfig):
             "task's own."
         ),
     )
-    appeals: _Function = setting(
-        default=None, help="Second verifier of the curator `appeals`, likewise; null: the task's own reward."
+    appeals: Name | None = setting(
+        default=None,
+        help=(
+            "Second verifier of the curator `appeals`: likewise, or a command, or https://host/v1; null: the task's "
+            "own reward."
+        ),
+    )
+    endpoint: dict[str, Any] = setting(
+        default_factory=dict, help="Of `appeals: https://...`: model, max_tokens, ... as of `geoalign judge`."
     )
     flip: AnyShare = setting(default=0.0, help="Share of the rollouts whose binary reward is flipped.")
     extremes: AnyShare = setting(

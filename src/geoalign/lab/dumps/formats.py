@@ -183,7 +183,8 @@ class DumpLayout:
         return tuple(name.strip() for name in self.fields["reward"].split("+"))
 
     def __str__(self) -> str:
-        named = ", ".join(f"{role} from {self.fields[role]}" for role in NEEDED if role in self.fields)
+        said = {**dict(zip(NEEDED, NEEDED, strict=True)), "answer": "gold answer", "final_answer": "final answer"}
+        named = ", ".join(f"{name} from {self.fields[role]}" for role, name in said.items() if role in self.fields)
         return f"{self.format.title} ({named})"
 
 

@@ -23,15 +23,13 @@ from geoalign.lab.config.requests import JudgeRequest
 from geoalign.lab.evaluation.responses import Key, SavedResponse, read_responses
 from geoalign.lab.http_client import BadReplyError, RefusedError
 from geoalign.lab.judge.asking import Ask, Question, ask_local, endpoint, parse_verdict
+from geoalign.lab.rewards.chat import OF_THE_TEXT
 from geoalign.lab.store.evaluation import begin
 from geoalign.lab.store.files import locked
 from geoalign.lab.store.json_files import append_line, keep_whole_lines, read_lines, write_json
 from geoalign.lab.terminal import Console, passing_progress, say
 from geoalign.lab.text import decimals, estimate
 from geoalign.shown import listed
-
-# What a provider answers to one text that it does not take; any other refusal would meet every request.
-_OF_THE_TEXT = (400, 413, 422, 451)
 
 Pairs = dict[Key, tuple[SavedResponse, SavedResponse]]
 
@@ -106,7 +104,7 @@ def _judged(
                 judgments.append(judgment_of(key, [await ask(comparison) for comparison in orders]))
                 append_line(path, asdict(judgments[-1]))
             except (BadReplyError, RefusedError) as error:
-                if getattr(error, "status", 400) not in _OF_THE_TEXT:
+                if getattr(error, "status", 400) not in OF_THE_TEXT:
                     raise
                 failures[str(error)] += 1
             update(advance=1)

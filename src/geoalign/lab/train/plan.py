@@ -23,6 +23,7 @@ from geoalign.lab.models.process_setup import Processes
 from geoalign.lab.rewards.corruption import check_corruption
 from geoalign.lab.rewards.function import load_function
 from geoalign.lab.rewards.reward_model import check_ready_model
+from geoalign.lab.rewards.second import second_verifier
 from geoalign.lab.rewards.verified import VerifiedReward
 from geoalign.lab.store.run_folder import RunFolder, stage_checkpoints
 from geoalign.lab.tasks import make_task
@@ -248,9 +249,10 @@ def _check_reward(plan: Plan, *, ask: bool) -> None:
     """Raises ConfigError for a reward, a corruption or a curator that do not go together, or a reward not there."""
     settings, model, binary = plan.config.reward, plan.config.reward.model, binary_reward(plan)
     check_corruption(settings, binary=binary)
-    for name in ("function", "appeals"):
-        if (function := getattr(settings, name)) is not None:
-            load_function(function, key=f"reward.{name}")
+    if settings.function is not None:
+        load_function(settings.function, key="reward.function")
+    if settings.appeals is not None:
+        second_verifier(settings.appeals, settings.endpoint, key="reward.appeals", section="reward.endpoint")
     if settings.function is not None:
         for name in ("flip", "extremes", "shortcut"):
             if (share := getattr(settings, name)) > 0:

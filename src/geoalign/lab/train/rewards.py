@@ -13,15 +13,14 @@ from typing import Any
 
 from geoalign.lab.rewards.base import RewardSource, check_scored, reasons, reasons_since, response_text
 from geoalign.lab.rewards.corruption import RewardWithCorruption
-from geoalign.lab.rewards.function import FunctionReward, function_rewards, load_function
+from geoalign.lab.rewards.function import FunctionReward, load_function
 from geoalign.lab.rewards.reward_model import RewardModelScorer
+from geoalign.lab.rewards.second import second_verifier
 from geoalign.lab.rewards.verified import VerifiedReward
 from geoalign.lab.store.json_files import read_json
 from geoalign.lab.train.plan import Plan
 
 REFERENCE_REWARDS = "reference_rewards"
-# What TRL calls the columns of its own that it gives to reward functions.
-_PLURAL = {"prompt": "prompts", "completion": "completions"}
 
 
 def reward_source(plan: Plan) -> AbstractContextManager[RewardSource]:
@@ -120,15 +119,15 @@ def rollout_fields(plan: Plan, reward: ObservedReward, source: RewardSource) -> 
 
 
 def _second_rewards(plan: Plan, source: RewardSource) -> RolloutField:
-    appeals = plan.config.reward.appeals
-    function = None if appeals is None else load_function(appeals, key="reward.appeals")
+    name, endpoint = plan.config.reward.appeals, plan.config.reward.endpoint
+    judge = name and second_verifier(name, endpoint, key="reward.appeals", section="reward.endpoint")
 
     def ask(rows: list[dict[str, Any]]) -> Sequence[Any]:
-        if function is not None:
-            columns = {_PLURAL.get(name, name): [row[name] for row in rows] for name in rows[0]}
-            return function_rewards(function, len(rows), key="reward.appeals", **columns)
-        texts, answers = [response_text(row["completion"]) for row in rows], [row["answer"] for row in rows]
-        return source.score(texts, answers, prompts=[row["prompt"] for row in rows])
+        texts = [response_text(row["completion"]) for row in rows]
+        if judge:
+            found = judge([{**row, "response": text} for row, text in zip(rows, texts, strict=True)])
+            return [None if verdict is None else float(verdict) for verdict in found]
+        return source.score(texts, [row["answer"] for row in rows], prompts=[row["prompt"] for row in rows])
 
     return ask
 

@@ -1,0 +1,137 @@
+"""A second verifier, by what names it: Math-Verify, a reward function, a command of the user's, or an endpoint."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from geoalign.errors import ConfigError, ServiceError
+from geoalign.lab.config.judge import JudgeConfig
+from geoalign.lab.http_client import BadReplyError, RefusedError
+from geoalign.lab.rewards.chat import OF_THE_TEXT, as_prompted, chat, mark_of, marked_messages, unfenced
+from geoalign.lab.rewards.function import RewardFunction, function_rewards, load_function
+from geoalign.lab.rewards.verified import VerifiedReward
+from geoalign.settings.loading import load_settings
+from geoalign.settings.locations import Locations
+from geoalign.shown import brief, shown
+
+MATH_VERIFY = "math_verify"
+# A truth value says whether the response is correct, a number is its reward, None: not judged.
+Verdict = bool | float | None
+# Each has `prompt` (a text, or chat messages), `response`, `answer` (the gold one, or None), and what else is known.
+Rows = Sequence[Mapping[str, Any]]
+
+# A command may take so many seconds to start, and for each row.
+START_SECONDS, ROW_SECONDS = 60.0, 10.0
+# Of a row in training, what says nothing beside `response`.
+_ENGINES = ("completion", "completion_ids")
+_FUNCTION = re.compile(r".+:[A-Za-z_][A-Za-z0-9_]*")
+_SYSTEM = """\
+You are a strict verifier. Decide whether the response answers the prompt correctly. Where a reference answer is given,
+the response is correct only if its final answer is equal to it, in whatever form.
+
+Return ONLY a JSON object: {"correct": true}, {"correct": false}, or {"correct": null} where it cannot be told."""
+
+
+def second_verifier(
+    name: str, endpoint: Mapping[str, Any], *, key: str, section: str
+) -> Callable[[Rows], list[Verdict]]:
+    """What judges rows: `math_verify`, an address (https://host/v1; `endpoint` has the other settings of a judge, by
+    the name `section`), a reward function MODULE:NAME, or else a command; ConfigError, which names `key`, where there
+    is no such thing."""
+    if name == MATH_VERIFY:
+        return partial(_verified, VerifiedReward())
+    if name.startswith(("http://", "https://")):
+        values = {**endpoint, "base_url": name.rstrip("/")}
+        return partial(_asked, load_settings(JudgeConfig, values, Locations({section: key}), path=section), key)
+    if _FUNCTION.fullmatch(name):
+        return partial(_called, load_function(name, key=key), key)
+    try:
+        words = shlex.split(name)
+    except ValueError:
+        words = []
+    if not words or shutil.which(words[0]) is None:
+        raise ConfigError(f"{key}: expected {MATH_VERIFY}, an address, MODULE:NAME or a command, got {shown(name)}")
+    return partial(_run, words, key)
+
+
+def read_verdict(text: str | bytes) -> Verdict:
+    """The verdict in a JSON object: its `correct` (true, false or null), or else its `reward`; ValueError otherwise."""
+    try:
+        row = json.loads(text)
+    except (ValueError, RecursionError):
+        row = None
+    name = next((name for name in ("correct", "reward") if isinstance(row, dict) and name in row), "")
+    value = row[name] if name else ""
+    if value is None or (isinstance(value, bool if name == "correct" else (int, float)) and -1e300 < value < 1e300):
+        return value if value is None or name == "correct" else float(value)
+    raise ValueError(f'{shown(text)}, which is no {{"correct": true, false or null}} or {{"reward": a number}}')
+
+
+def _called(function: RewardFunction, key: str, rows: Rows) -> list[Verdict]:
+    names = {"prompt": "prompts", "completion": "completions"}
+    rows = [{"completion": row["response"], **row} for row in rows]
+    columns = {names.get(name, name): [row[name] for row in rows] for name in rows[0]}
+    return [*function_rewards(function, len(rows), key=key, **columns)]
+
+
+def _verified(source: VerifiedReward, rows: Rows) -> list[Verdict]:
+    golds = [(row.get("answer") or "").strip() for row in rows]
+    known = [row["response"] for row, gold in zip(rows, golds, strict=True) if gold]
+    found = iter(source.score(known, [*filter(None, golds)]))
+    return [next(found) == 1 if gold else None for gold in golds]
+
+
+def _run(words: Sequence[str], key: str, rows: Rows) -> list[Verdict]:
+    """What a command writes, a line for each that it reads; what it writes to its standard error is shown."""
+    told = [{name: row[name] for name in row if name not in _ENGINES} for row in rows]
+    sent = "".join(json.dumps(row, default=str) + "\n" for row in told).encode("ascii")
+    limit = START_SECONDS + ROW_SECONDS * len(rows)
+    try:
+        done = subprocess.run(words, input=sent, stdout=subprocess.PIPE, timeout=limit, check=True)
+        verdicts = [read_verdict(line) for line in done.stdout.splitlines()]
+        if len(verdicts) == len(rows):
+            return verdicts
+        got = f"{len(verdicts)} lines"
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        got = brief(error)
+    raise ServiceError(f"{key}: expected a verdict in JSON on each of {len(rows)} rows, a line each, got {got}")
+
+
+def _messages(row: Mapping[str, Any]) -> list[dict[str, str]]:
+    prompt = [{"role": "user", "content": row["prompt"]}] if isinstance(row["prompt"], str) else row["prompt"]
+    texts = [*((f"prompt, {turn['role']}", str(turn["content"])) for turn in prompt), ("response", row["response"])]
+    texts += [("reference answer", row["answer"])] if row.get("answer") else []
+    parts = [(name, as_prompted(text)) for name, text in texts]
+    return marked_messages(_SYSTEM, mark_of([text for _, text in parts]), parts)
+
+
+def _asked(config: JudgeConfig, key: str, rows: Rows) -> list[Verdict]:
+    """What an endpoint says of each row; None where its answer is no verdict, or it does not take the text."""
+
+    async def every() -> list[Verdict]:
+        free = asyncio.Semaphore(config.concurrency)
+        async with chat(config, _messages) as ask:
+
+            async def judged(row: Mapping[str, Any]) -> Verdict:
+                try:
+                    async with free:
+                        return read_verdict(unfenced(await ask(row)))
+                except (ValueError, BadReplyError, RefusedError) as error:
+                    if getattr(error, "status", OF_THE_TEXT[0]) not in OF_THE_TEXT:
+                        raise
+                    return None
+
+            return await asyncio.gather(*map(judged, rows))
+
+    try:
+        return asyncio.run(every())
+    except ServiceError as error:
+        raise ServiceError(f"{key}: {error}") from None

@@ -1,0 +1,99 @@
+"""`geoalign audit --second-verifier`: what is asked of whom, what its verdicts change, and which ones are none."""
+
+import json
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from dumps import plain, table, verdicts, write_lines
+
+from geoalign.errors import ConfigError, ServiceError
+from geoalign.lab.rewards import second
+
+ROOT = Path(__file__).parents[3]
+# A verifier of the user's: the answer is right that is the gold one.
+JUDGE = """import json, sys
+for line in sys.stdin:
+    row = json.loads(line)
+    open(sys.argv[1], "a").write(line)
+    print(json.dumps({"correct": row["final_answer"] == row["answer"]}))
+"""
+
+
+def written(path, code):
+    path.write_text(code, encoding="utf-8")
+    return f"{sys.executable} {path}"
+
+
+def test_the_most_suspicious_rows_are_checked_and_their_verdicts_are_labels(tmp_path, run):
+    """Rows 3 (right, refused) and 5 (wrong, rewarded) of each of eight prompts are suspicious, and no other."""
+    dump, asked = write_lines(tmp_path / "d.jsonl", verdicts()), tmp_path / "asked.jsonl"
+    command = f"{written(tmp_path / 'judge.py', JUDGE)} {asked}"
+    summary = run(dump, curator="denoise", second_verifier=command, budget="25%")  # 16 of 64
+    questions = [json.loads(line) for line in asked.read_text().splitlines()]
+    rows = table(tmp_path / "out")
+    assert sorted(row["id"] for row in questions) == sorted(f"{g}-{r}" for g in range(8) for r in (3, 5))
+    assert set(questions[0]) == {"prompt", "response", "answer", "final_answer", "reward", "id", "step"}
+    assert {row["index"] % 8: row["new_reward"] for row in rows if row["trusted"]} == {3: 1.0, 5: 0.0}
+    assert [row["anomalous"] for row in rows] == [row["index"] % 8 in (3, 5) for row in rows]
+    found = {name: value for name, value in summary["appeals"].items() if name not in ("verifier", "seconds")}
+    assert found == {"budget": "25%", "questions": 16, "rows": 16, "unanswered": 0, "overturned": 16, "lowered": 8,
+                     "flagged_before": 16, "flagged_after": 16}  # fmt: skip
+    # What it said stands in the file that comes back as labels.
+    labels = pd.read_csv(tmp_path / "out" / "flagged.csv")
+    assert labels["label"].tolist() == [float(row % 8 == 3) for row in labels["index"]]
+
+
+@pytest.mark.parametrize(
+    ("code", "got"),
+    [
+        ("input(); print('{\"correct\": true}')", "1 lines"),
+        ("import sys; [print('yes') for _ in sys.stdin]", "'yes', which is no"),
+        ('import sys; [print(\'{"reward": "1"}\') for _ in sys.stdin]', "which is no"),
+        ("raise SystemExit(3)", "exit status 3"),
+        ("import time; time.sleep(60)", "timed out"),
+    ],
+)
+def test_what_is_no_verdict_on_each_row_is_one_error(tmp_path, monkeypatch, run, code, got):
+    monkeypatch.setattr(second, "START_SECONDS", 1.0 if "sleep" in code else 60.0)
+    monkeypatch.setattr(second, "ROW_SECONDS", 0.0)
+    dump, command = write_lines(tmp_path / "d.jsonl", verdicts()), written(tmp_path / "judge.py", code)
+    with pytest.raises(ServiceError, match=rf"--second-verifier: expected a verdict in JSON on each of 6 rows.*{got}"):
+        run(dump, curator="denoise", second_verifier=command, budget="6")
+    assert not (tmp_path / "out" / "summary.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"second_verifier": "no-such-command x"}, "--second-verifier: expected math_verify, an address"),
+        ({"second_verifier": "http://localhost:1/v1"}, "endpoint.model"),
+        ({"budget": "0"}, "--budget: expected a number of rows"),
+        ({"budget": "101%"}, "--budget: expected a number of rows"),
+        ({"curator": "pair_count"}, "--second-verifier: expected a curator that reads trusted rewards"),
+        ({}, "math_verify: expected gold answers"),
+    ],
+)
+def test_what_cannot_be_asked(tmp_path, run, asked, message):
+    dump = write_lines(tmp_path / "d.jsonl", plain())
+    with pytest.raises(ConfigError, match=message):
+        run(dump, **{"curator": "denoise", "second_verifier": "math_verify", **asked})
+
+
+def test_what_ten_percent_of_the_example_find(run, tmp_path):
+    """The figures of docs/audit.md."""
+    path = ROOT / "recipes" / "rollouts" / "substring_reward.jsonl"
+    summary = run(path, curator="denoise", second_verifier="math_verify")
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    wrong = pd.Series([row["reward"] != row["correct"] for row in rows])
+    flagged = pd.read_parquet(tmp_path / "out" / "scores.parquet")["anomalous"]
+    asked = summary["appeals"]
+    assert asked["questions"] <= len(rows) / 10
+    assert (wrong & flagged).sum() > wrong.sum() / 2
+    said = (
+        f"its {asked['questions']} checks find {asked['overturned']} of the {wrong.sum()} wrong rewards themselves; "
+        f"with what they teach {(wrong & flagged).sum()} of {flagged.sum()} flags are wrong rewards"
+    )
+    docs = " ".join((ROOT / "docs" / "audit.md").read_text(encoding="utf-8").split())
+    assert said in docs, said

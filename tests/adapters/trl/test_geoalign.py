@@ -73,9 +73,9 @@ def test_the_whole_command_is_the_full_size_configuration(monkeypatch):
     assert (curator, trained.seed) == (theirs.curator, theirs.seed)
     assert trained.chat_template_kwargs == theirs.model.chat_template_kwargs
     assert (model_of.model_name_or_path, model_of.dtype) == (theirs.model.path, theirs.model.dtype)
-    # The adapter's own defaults, which the recipe leaves as they are.
+    # The adapter's own defaults stay: with vLLM the states come from the log-probability pass, which is free.
     defaults = inspect.signature(GeoAlignMixin.__init__).parameters
-    assert (defaults["hidden_position"].default, defaults["hidden_source"].default) == ("predicting", "own_pass")
+    assert (defaults["hidden_position"].default, defaults["hidden_source"].default) == ("predicting", "auto")
     assert (theirs.hidden_position, theirs.hidden_source) == ("predicting", "own_pass")
     monkeypatch.chdir(RECIPE.parents[1])
     assert module.load_reward(*arguments.reward_funcs)(["\\boxed{1}"], answer=["1"]) == [1.0]

@@ -219,7 +219,6 @@ class Recording(GeoAlignGRPOTrainer):
 
 
 def entering(trained, batch):
-    """(prompt, response, advantage) of every row of a batch."""
     texts = (
         [trained._tokenizer.decode(ids[mask.bool()], skip_special_tokens=True)
          for ids, mask in zip(batch[f"{part}_ids"], batch[f"{part}_mask"], strict=True)]

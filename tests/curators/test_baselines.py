@@ -109,7 +109,6 @@ def test_pods(rewards, m, kept, variance):
 
 
 def test_pods_finds_the_largest_variance_of_all_subsets():
-    """Against every subset, one by one."""
     draw = generator(4)
     for n, m in ((7, 3), (8, 4), (6, 5), (9, 2)):
         rewards = torch.randn(n, generator=draw)

@@ -1,5 +1,3 @@
-"""Curators compute in full float32, and leave the process as they found it."""
-
 import pytest
 import torch
 

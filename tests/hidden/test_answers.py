@@ -1,5 +1,3 @@
-"""The token with which a final answer begins, found by decoding."""
-
 import pytest
 from tokenizers import ByteLevelBPETokenizer, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast

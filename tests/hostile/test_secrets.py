@@ -37,7 +37,6 @@ def test_names_of_other_things(name):
 
 
 def held(outcome: Outcome, folder: Path) -> list[str]:
-    """Where the secret is to be found after a command."""
     found = [str(path) for path in folder.rglob("*") if path.is_file() and SECRET in path.read_text(errors="replace")]
     return found + (["output"] if SECRET in outcome.out + outcome.err else [])
 

@@ -42,8 +42,6 @@ def held(folder: Path) -> Iterator[int]:
 
 @pytest.fixture
 def said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
-    """The lines that the command prints, and its error where it ends with one."""
-
     def say(folder: Path) -> list[str]:
         code = call(monkeypatch, "status", folder)
         written = capsys.readouterr()

@@ -1,5 +1,3 @@
-"""Eqs. 2 and 3: pairs and displacements, by hand and against loops."""
-
 import pytest
 import torch
 from hypothesis import given, settings

@@ -1,5 +1,3 @@
-"""The real model, brought once for all tests that need it."""
-
 import importlib.util
 from pathlib import Path
 
@@ -10,7 +8,6 @@ RECIPE = Path(__file__).parents[2] / "recipes" / "smollm2.py"
 
 @pytest.fixture(scope="session")
 def smollm2(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the model."""
     spec = importlib.util.spec_from_file_location("smollm2", RECIPE)
     assert spec is not None
     assert spec.loader is not None

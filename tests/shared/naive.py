@@ -26,7 +26,6 @@ class NaivePairs:
 
 
 def naive_pairs(rollouts: Rollouts) -> NaivePairs:
-    """Eqs. 2 and 3 by two loops."""
     assert rollouts.hidden is not None
     rewards, groups = rollouts.rewards.tolist(), rollouts.groups.tolist()
     members: dict[int, list[int]] = {}

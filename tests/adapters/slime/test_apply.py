@@ -12,7 +12,6 @@ from geoalign.types import Curation
 
 
 def decided(args, rollouts, **changes):
-    """A run whose curator makes this decision on any batch."""
     size = len(changes.get("source", range(rollouts)))
     run = SlimeRun(args)
 

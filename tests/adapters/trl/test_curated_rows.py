@@ -1,5 +1,3 @@
-"""The rows and advantages that enter the loss are the curated ones."""
-
 from collections import Counter
 
 import pytest

@@ -1,5 +1,3 @@
-"""What a curator reads of verl's rows."""
-
 import math
 
 import pytest

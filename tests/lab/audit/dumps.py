@@ -1,5 +1,3 @@
-"""Dumps of 12 groups of 4 rollouts in every format."""
-
 import gzip
 import json
 
@@ -147,7 +145,6 @@ def verdicts(prompts=8):
 
 
 def table(folder):
-    """The rows of a folder's scores."""
     return pq.read_table(folder / "scores.parquet").to_pylist()
 
 
@@ -158,7 +155,6 @@ def write_lines(path, rows):
 
 
 def write_dump(folder, name):
-    """A dump of 12 groups of 4 in the format of that name."""
     folder.mkdir(parents=True, exist_ok=True)
     tables = {"trl": trl, "geoalign": geoalign_run}
     if name in tables:
@@ -185,5 +181,4 @@ def filtered(folder):
 
 
 def loaded(path, **given):
-    """A dump as the command reads it."""
     return read_dump(path, find_layout(path)[0], **given)

@@ -1,5 +1,3 @@
-"""Detection quality, worked by hand on one small batch."""
-
 import dataclasses
 import functools
 from pathlib import Path

@@ -10,8 +10,6 @@ from geoalign.lab.generation.engines import Generated, TrainerEngine, end_tokens
 
 
 class Echo:
-    """Answers each prompt with its own tokens reversed; remembers under which settings."""
-
     def __init__(self):
         self.temperature, self.top_p, self.top_k, self.min_p = 0.7, 0.9, 50, 0.1
         self.repetition_penalty, self.max_completion_length = 1.1, 99

@@ -19,13 +19,11 @@ class Reply:
 
 
 def completion(text):
-    """A chat completion of this text."""
     message = {"role": "assistant", "content": text}
     return Reply(json.dumps({"object": "chat.completion", "choices": [{"index": 0, "message": message}]}))
 
 
 def verdict(winner, first, second):
-    """A chat completion that is a verdict."""
     return completion(json.dumps({"overall_winner": winner, "model_a_score": first, "model_b_score": second}))
 
 

@@ -1,5 +1,3 @@
-"""What a run records of every generation, and what its summary makes of the records."""
-
 import json
 import math
 import re

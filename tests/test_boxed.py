@@ -68,19 +68,12 @@ LISTS = [
     (r"\boxed{\boxed{1}, \boxed{2}}", "1, 2"),
 ]
 SINGLE = [
-    (r"\boxed{3} or \boxed{3}", "3"),
-    (r"\boxed{1}, wait: \boxed{2}", "2"),
-    (r"\boxed{1}. No, \boxed{2}", "2"),
-    (r"\[\boxed{-2}\] \[\boxed{1}\]", "1"),
-    (r"$\boxed{-2}$ $\boxed{1}$", "1"),
-    (r"\boxed{a \boxed{b}} \boxed{c}", "c"),
-    (r"\boxed{1}, \boxed{2", "1"),
-    (r"\boxed{1} " + "\n" * 100 + r"\boxed{2}", "2"),
-    (r"\boxed{1} sand \boxed{2}", "2"),
-    (r"\boxed{1} land\boxed{2}", "2"),
-    (r"\boxed{} \boxed{2}", "2"),
-    (r"\boxed{1}, \boxed{}", ""),
-]
+    (r"\boxed{3} or \boxed{3}", "3"), (r"\boxed{1}, wait: \boxed{2}", "2"), (r"\boxed{1}. No, \boxed{2}", "2"),
+    (r"\[\boxed{-2}\] \[\boxed{1}\]", "1"), (r"$\boxed{-2}$ $\boxed{1}$", "1"),
+    (r"\boxed{a \boxed{b}} \boxed{c}", "c"), (r"\boxed{1}, \boxed{2", "1"),
+    (r"\boxed{1} " + "\n" * 100 + r"\boxed{2}", "2"), (r"\boxed{1} sand \boxed{2}", "2"),
+    (r"\boxed{1} land\boxed{2}", "2"), (r"\boxed{} \boxed{2}", "2"), (r"\boxed{1}, \boxed{}", ""),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("text", "answer"), [*LISTS, *SINGLE])

@@ -20,20 +20,12 @@ PLACE = StatePlace("predicting", 1.0)
 
 def trainer(**changes):
     values = {
-        "multi_turn_scheduler": None,
-        "enable_server_multi_turn": False,
-        "use_gym_env": False,
-        "template": SimpleNamespace(sequence_parallel_size=1),
-        "_has_teacher_explicit": lambda: False,
-        "scale_rewards": "group",
-        "kl_in_reward": False,
-        "beta": 0.1,
-        "use_liger_loss": False,
-        "is_deepspeed_enabled": False,
-        "is_fsdp_enabled": False,
-        "is_multimodal": False,
+        "multi_turn_scheduler": None, "enable_server_multi_turn": False, "use_gym_env": False,
+        "template": SimpleNamespace(sequence_parallel_size=1), "_has_teacher_explicit": lambda: False,
+        "scale_rewards": "group", "kl_in_reward": False, "beta": 0.1, "use_liger_loss": False,
+        "is_deepspeed_enabled": False, "is_fsdp_enabled": False, "is_multimodal": False,
         "reward_func_names": ["digits", "length"],
-    }
+    }  # fmt: skip
     return SimpleNamespace(**{**values, **changes})
 
 

@@ -15,13 +15,9 @@ OUTLIERS = ((3, 2), (8, 1))
 # As few steps of the projector as still train something.
 QUICK = ("curator.projector.steps=5", "curator.min_scores=8")
 HOSTILE = (
-    "</script><script>alert(1)</script>",
-    "half a pair \ud800 of surrogates",
-    "NUL \x00 and bell \x07",
-    "line \u2028 and \u2029 paragraph",
-    "right \u202e to left",
-    "=HYPERLINK(1)",
-)
+    "</script><script>alert(1)</script>", "half a pair \ud800 of surrogates", "NUL \x00 and bell \x07",
+    "line \u2028 and \u2029 paragraph", "right \u202e to left", "=HYPERLINK(1)",
+)  # fmt: skip
 
 
 def rewards():

@@ -1,5 +1,3 @@
-"""`geoalign status`: what stands in the folder of a run or a comparison."""
-
 import os
 import subprocess
 import sys

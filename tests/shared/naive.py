@@ -44,7 +44,6 @@ def naive_pairs(rollouts: Rollouts) -> NaivePairs:
 
 
 def naive_forward(projector: Projector, displacement: Float[Tensor, "p d"]) -> Float[Tensor, "p o"]:
-    """M(u) through every layer in turn."""
     value = displacement
     for index, linear in enumerate(projector.linears):
         value = linear(functional.relu(value) if index else value)

@@ -151,13 +151,6 @@ def test_a_field_that_nobody_gives():
         SlimeRun(arguments({"curator": {"type": "majority_vote"}}))
 
 
-def test_denoise_by_answers_gives_soft_advantages(batch):
-    section = {"curator": {"type": "denoise", "geometry": "none"}, "rollout_fields": {"answers": "answer"}}
-    raw, found = SlimeRun(arguments(section)).curate(batch)
-    assert len(found) == 12
-    assert raw[3] == 0.0
-
-
 def test_denoise_of_a_component_of_a_reward_that_is_a_dict(batch):
     denoise = {"type": "denoise", "geometry": "none", "component": "verdict"}
     args = arguments({"curator": denoise, "rollout_fields": {"answers": "answer"}}, reward_key="score")

@@ -147,7 +147,6 @@ OTHERS = {
 
 
 def fit(folder, name, *settings, check=True, **variables):
-    """One training; returns its ended process and what it noted of each step."""
     log = {"VERL_FILE_LOGGER_PATH": str(folder / f"{name}.jsonl")}
     process = run("fit_cpu.py", folder, name, *settings, folder=folder, check=check, **log, **variables)
     noted = folder / f"{name}.json"

@@ -90,7 +90,6 @@ REWARD = ScoringConfig(model=RewardModelConfig(path="owner/reward"))
 
 
 def run_folder(root, tiny, steps, *, final, last=True):
-    """A run folder as `geoalign train` leaves it, with copies of one model."""
     import yaml
 
     rl = root / "checkpoints" / "rl"

@@ -65,7 +65,6 @@ def test_weights_are_sent_once_for_each_step():
 
 
 def test_trl_has_what_is_used_of_it():
-    """The names on which this rests, in the TRL that is installed."""
     assert {"prompts", "images", "num_generations"} <= set(inspect.signature(VLLMGeneration.generate).parameters)
     assert hasattr(VLLMGeneration, "sync_weights")
     known = set(inspect.signature(VLLMGeneration.__init__).parameters)

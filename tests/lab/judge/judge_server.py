@@ -28,7 +28,6 @@ def verdict(winner, first, second):
 
 
 def judged_texts(request):
-    """The two responses as a judge that heeds the marks reads them out of a request."""
     content = request["messages"][1]["content"]
     mark = content.partition("the mark ")[2].partition(",")[0]
     _, first, second = content.split(f"\n\n[{mark}] response of ")

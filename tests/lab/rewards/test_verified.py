@@ -34,14 +34,9 @@ DIFFERENT = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("gold", "answer"), EQUAL)
-def test_equal_answers_are_correct(reward, gold, answer):
-    assert reward.score([_box(answer)], [gold]) == [1.0]
-
-
-@pytest.mark.parametrize(("gold", "answer"), DIFFERENT)
-def test_other_answers_are_wrong(reward, gold, answer):
-    assert reward.score([_box(answer)], [gold]) == [0.0]
+@pytest.mark.parametrize(("gold", "answer"), EQUAL + DIFFERENT)
+def test_equal_answers_are_correct_and_others_wrong(reward, gold, answer):
+    assert reward.score([_box(answer)], [gold]) == [float((gold, answer) in EQUAL)]
 
 
 def test_the_last_box_decides_and_no_box_is_wrong(reward):

@@ -16,12 +16,12 @@ import argparse
 import hashlib
 import json
 import platform
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ import torch
 from safetensors.torch import load_file
 
 from geoalign import CURATORS, GeoAlignConfig, Rollouts
+from geoalign.lab.store.json_files import read_json, read_lines
 
 ROOT = Path(__file__).parents[1]
 SHORT = ("sft.max_steps=30", "grpo.max_steps=6", "grpo.save_steps=2", "evaluation.every=3", "evaluation.problems=32")
@@ -134,20 +135,16 @@ def trl_training(folder: Path) -> str:
 
 def run(folder: Path, *, short: bool) -> dict[str, Any]:
     """What one run leaves, undisturbed; and whether one that was stopped half way and resumed has the same weights."""
-    settings = SHORT if short else ("grpo.save_steps=20",)
-    whole = folder / "whole"
-    geoalign("train", "configs/quickstart.yaml", *overrides(settings), "--output", str(whole))
-    steps = 6 if short else 80
-    half = folder / "half"
-    stopped = overrides((*settings, "output.keep_checkpoints=null"))
-    geoalign("train", "configs/quickstart.yaml", *stopped, "--output", str(half))
-    resumed = whole_again(half, steps)
+    settings, (whole, half) = SHORT if short else ("grpo.save_steps=20",), (folder / "whole", folder / "half")
+    for output, more in ((whole, ()), (half, ("output.keep_checkpoints=null",))):
+        changes = [part for setting in (*settings, *more) for part in ("--set", setting)]
+        geoalign("train", "configs/quickstart.yaml", *changes, "--output", str(output))
     return {
         "weights": final_weights(whole),
-        "resumed_weights": resumed,
-        "metrics": numbers_of(lines(whole / "metrics.jsonl")),
-        "evaluation": numbers_of(lines(whole / "evaluation.jsonl")),
-        "summary": numbers_of(json.loads((whole / "summary.json").read_text(encoding="utf-8"))),
+        "resumed_weights": whole_again(half, 6 if short else 80),
+        "metrics": numbers_of(read_lines(whole / "metrics.jsonl")),
+        "evaluation": numbers_of(read_lines(whole / "evaluation.jsonl")),
+        "summary": numbers_of(read_json(whole / "summary.json")),
         "report": report_tables(whole / "report.html"),
     }
 
@@ -170,10 +167,6 @@ def geoalign(*arguments: str) -> None:
     subprocess.run([sys.executable, "-m", "geoalign", *arguments], cwd=ROOT, check=True, stdout=sys.stderr)
 
 
-def overrides(settings: tuple[str, ...]) -> list[str]:
-    return [part for setting in settings for part in ("--set", setting)]
-
-
 def final_weights(folder: Path) -> str:
     return weights_hash(load_file(folder / "checkpoints" / "final" / "model.safetensors"))
 
@@ -186,10 +179,6 @@ def weights_hash(weights: Mapping[str, torch.Tensor]) -> str:
     return digest.hexdigest()
 
 
-def lines(path: Path) -> list[Any]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
 def numbers_of(value: Any) -> Any:
     """The value without what time it took."""
     if isinstance(value, dict):
@@ -199,35 +188,12 @@ def numbers_of(value: Any) -> Any:
     return value
 
 
-class _Tables(HTMLParser):
-    """The rows of all tables of a page, as text."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.rows: list[list[str]] = []
-        self._cell = False
-
-    def handle_starttag(self, tag: str, attrs: Any) -> None:
-        if tag == "tr":
-            self.rows.append([])
-        if tag in ("td", "th") and self.rows:
-            self.rows[-1].append("")
-            self._cell = True
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag in ("td", "th"):
-            self._cell = False
-
-    def handle_data(self, data: str) -> None:
-        if self._cell and self.rows and self.rows[-1]:
-            self.rows[-1][-1] += data.strip()
-
-
 def report_tables(path: Path) -> list[str]:
     """The numbers of a report, row by row, without times and folders."""
-    parser = _Tables()
-    parser.feed(path.read_text(encoding="utf-8"))
-    rows = [" | ".join(row) for row in parser.rows]
+    rows = [
+        " | ".join(re.sub(r"<[^>]*>|\s*\n\s*", "", cell) for cell in re.findall(r"<t[dh]\b.*?</t[dh]>", row, re.DOTALL))
+        for row in re.findall(r"<tr\b.*?</tr>", path.read_text(encoding="utf-8"), re.DOTALL)
+    ]
     return [row for row in rows if not any(word in row.lower() for word in (*TIMES, "folder", "/tmp"))]
 
 

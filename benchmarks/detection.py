@@ -125,14 +125,16 @@ def detect(batches: Sequence[PlantedBatch]) -> dict[str, tuple[Interval, Interva
     }
 
 
+def session_of(curator: str, settings: dict[str, Any], rewards: Tensor) -> CurationSession:
+    """The curator of that name, for rewards like these; GeoAlign's settings are over the paper's."""
+    kind = CURATORS[curator]
+    config = paper_settings(rewards, **settings) if curator == "geoalign" else kind.config_class(**settings)
+    return CurationSession(kind(config), seed=0)
+
+
 def advantage_cosine(curator: str, settings: dict[str, Any], batches: Sequence[PlantedBatch]) -> Interval:
     """Cosine of the advantages after curation with those of the true rewards, over the batches after `WARM_UP`."""
-    config = (
-        paper_settings(batches[0].rollouts.rewards, **settings)
-        if curator == "geoalign"
-        else CURATORS[curator].config_class(**settings)
-    )
-    session = CurationSession(CURATORS[curator](config), seed=0)
+    session = session_of(curator, settings, batches[0].rollouts.rewards)
     cosines = [session.curate(batch.rollouts).metrics["advantage_cosine"] for batch in batches]
     return mean_interval(np.array(cosines[WARM_UP:]))
 

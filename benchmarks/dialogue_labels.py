@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +29,15 @@ def labelled(rollouts: Path, prompts: int) -> Iterator[dict[str, Any]]:
         yield {**kept, "reward": round(row["reward"], 3), "true_reward": round(float(label), 3)}
 
 
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main(rows_of: Callable[[Path, int], Iterator[dict[str, Any]]], about: str | None) -> None:
+    """Prints the rows that a function makes of a file."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rollouts", type=Path, help="a file of a run's folder rollouts")
     parser.add_argument("--prompts", type=int, default=6, help="how many prompts, with all their responses")
     options = parser.parse_args()
-    for row in labelled(options.rollouts, options.prompts):
+    for row in rows_of(options.rollouts, options.prompts):
         print(json.dumps(row))
+
+
+if __name__ == "__main__":
+    main(labelled, __doc__)

@@ -130,11 +130,6 @@ def curated(scoring: Literal["in_sample", "cross_fit"], *, paper: bool = False) 
     return run
 
 
-def _groups_with_flags(outcome: Outcome, groups: np.ndarray) -> float:
-    """Share of the groups that hold a flagged rollout."""
-    return len(np.unique(groups[outcome.flagged])) / len(np.unique(groups))
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=3)
@@ -170,20 +165,22 @@ def _row(states: str, rewards: str, name: str, outcomes: list[Outcome], batches:
         for one in outcomes
     ]
 
-    def counts(rollouts: Rollouts) -> np.ndarray:
-        return pair_counts(rollouts.rewards.numpy(), rollouts.groups.numpy())
-
+    labels = [(one.rollouts.rewards.numpy(), one.rollouts.groups.numpy()) for one in batches]
+    with_flags = [
+        len(np.unique(groups[one.flagged])) / len(np.unique(groups))
+        for one, (_, groups) in zip(outcomes, labels, strict=True)
+    ]
+    counted = [auroc(pair_counts(*given), one.corrupted.numpy()) for given, one in zip(labels, batches, strict=True)]
     cells = [
         states,
         rewards,
         name,
         f"{mean([one.flagged.sum() for one in outcomes]):.0f}",
         "none held out" if np.isnan(mean(inside)) else f"{mean(inside):.0%}",
-        f"{mean([_groups_with_flags(o, b.rollouts.groups.numpy()) for o, b in both]):.0%}",
+        f"{mean(with_flags):.0%}",
         f"{mean([one.train_deviation for one in outcomes]):.3f} / {mean([one.new_deviation for one in outcomes]):.3f}",
         f"{mean([one.new_accuracy for one in outcomes]):.3f}",
-        f"{mean([auroc(o.scores, b.corrupted.numpy()) for o, b in both]):.2f} / "
-        f"{mean([auroc(counts(b.rollouts), b.corrupted.numpy()) for o, b in both]):.2f}",
+        f"{mean([auroc(o.scores, b.corrupted.numpy()) for o, b in both]):.2f} / {mean(counted):.2f}",
         f"{mean([b.corrupted.numpy()[o.flagged].mean() for o, b in both]):.2f}",
     ]
     return f"| {' | '.join(cells)} |"

@@ -5,8 +5,6 @@ Run: python -m benchmarks.maths_labels RUN/rollouts/step-000000.parquet > labels
 
 from __future__ import annotations
 
-import argparse
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +12,7 @@ from typing import Any
 
 import pyarrow.parquet
 
+from benchmarks.dialogue_labels import main
 from geoalign.lab.tasks.arithmetic import SYSTEM_PROMPT
 
 
@@ -32,19 +31,9 @@ def labelled(rollouts: Path, prompts: int) -> Iterator[dict[str, Any]]:
             asked = re.search(r"What is .*\?", row["prompt"])
             assert asked is not None
             messages = [{"role": "system", "content": SYSTEM_PROMPT}, {"role": "user", "content": asked[0]}]
-            yield {
-                "group": row["group"],
-                "prompt": messages,
-                "response": row["response"],
-                "reward": row["reward"],
-                "true_reward": row["true_reward"],
-            }
+            kept = {name: row[name] for name in ("group", "prompt", "response", "reward", "true_reward")}
+            yield {**kept, "prompt": messages}
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("rollouts", type=Path, help="a file of a run's folder rollouts")
-    parser.add_argument("--prompts", type=int, default=6, help="how many prompts, with all their responses")
-    options = parser.parse_args()
-    for row in labelled(options.rollouts, options.prompts):
-        print(json.dumps(row))
+    main(labelled, __doc__)

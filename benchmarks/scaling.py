@@ -16,7 +16,7 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -237,6 +237,9 @@ def _least_squares(
     return dict(zip(terms, (float(value) for value in constants / size), strict=True))
 
 
+LATENCY = 5e-5  # seconds that each message waits
+
+
 @dataclass(frozen=True)
 class Sharing:
     """One curation by N nodes, by arithmetic from the model and the speed of the network."""
@@ -251,18 +254,12 @@ class Sharing:
 
 
 def sharing(
-    model: CostModel,
-    shape: Shape,
-    nodes: int,
-    *,
-    bytes_per_second: float,
-    every_group: bool = False,
-    latency: float = 5e-5,
+    model: CostModel, shape: Shape, nodes: int, *, bytes_per_second: float, every_group: bool = False
 ) -> Sharing:
     """What curation takes with N nodes that hold whole groups, evenly many, each as fast as the model's machine.
 
     All 50 steps. A sum over all nodes is taken to pass 2 (N - 1) / N of its bytes through every cable and to wait
-    2 (N - 1) times for `latency`; a broadcast to pass its bytes once.
+    2 (N - 1) times for `LATENCY`; a broadcast to pass its bytes once.
 
     Args:
         every_group: each step takes all pairs of all groups, as in the `paper` preset; else `groups_per_step: auto`.
@@ -281,7 +278,7 @@ def sharing(
     # The prototype's share of each node comes in, scores and decisions of each rollout pass: little.
     little = 8.0 * rollouts + 4.0 * nodes * _PROJECTOR.output_dim
     apart = stages["density"] + (stages["pairs"] + stages["scoring"] + stages["decision and rest"]) / nodes
-    waits = _PROJECTOR.steps * 2 * (nodes - 1) * latency
+    waits = _PROJECTOR.steps * 2 * (nodes - 1) * LATENCY
     return Sharing(
         gather=gathered / bytes_per_second,
         driver=sum(stages.values()),
@@ -319,13 +316,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print_constants(console, model)
     print_errors(console, model, points, held)
     for every_group in (False, True):
-        print_sharing(console, model, shapes, options.nodes, options.gigabits, every_group)
+        print_sharing(console, model, shapes, options, every_group)
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=title, title_justify="left")
+    for name in columns:
+        table.add_column(name, justify="right")
+    return table
 
 
 def print_constants(console: Console, model: CostModel) -> None:
-    table = Table(title="Constants (seconds, and bytes of memory)", title_justify="left")
-    for name in ("stage", "term", "constant"):
-        table.add_column(name)
+    table = _table("Constants (seconds, and bytes of memory)", "stage", "term", "constant")
     for stage, terms in (*model.constants.items(), ("memory", model.memory)):
         for term, constant in terms.items():
             table.add_row(stage, term, f"{constant:.3g}")
@@ -333,24 +335,15 @@ def print_constants(console: Console, model: CostModel) -> None:
 
 
 def print_errors(console: Console, model: CostModel, points: Sequence[Point], held: set[Shape]) -> None:
-    whole = Table(title="Measured, and by the model", title_justify="left")
-    for name in ("shape", "fitted", "seconds", "model", "off", "extra MB", "model", "off"):
-        whole.add_column(name, justify="right")
-    stages = Table(title="Seconds of each stage, and by the model", title_justify="left")
-    for name in ("shape", *points[0].stages):
-        stages.add_column(name, justify="right")
+    columns = ("shape", "fitted", "seconds", "model", "off", "extra MB", "model", "off")
+    whole = _table("Measured, and by the model", *columns)
+    stages = _table("Seconds of each stage, and by the model", "shape", *points[0].stages)
     for point in points:
         seconds, extra = model.seconds(point.shape), model.extra_bytes(point.shape)
-        whole.add_row(
-            str(point.shape),
-            "no" if point.shape in held else "yes",
-            f"{point.seconds:.2f}",
-            f"{seconds:.2f}",
-            f"{seconds / point.seconds - 1:+.0%}",
-            f"{point.extra_bytes / 1e6:,.0f}",
-            f"{extra / 1e6:,.0f}",
-            f"{extra / point.extra_bytes - 1:+.0%}",
-        )
+        spent = (f"{point.seconds:.2f}", f"{seconds:.2f}", f"{seconds / point.seconds - 1:+.0%}")
+        sizes = [f"{size / 1e6:,.0f}" for size in (point.extra_bytes, extra)]
+        off = f"{extra / point.extra_bytes - 1:+.0%}"
+        whole.add_row(str(point.shape), "no" if point.shape in held else "yes", *spent, *sizes, off)
         found = model.stages(point.shape)
         stages.add_row(str(point.shape), *(f"{one:.2f} ({found[stage]:.2f})" for stage, one in point.stages.items()))
     console.print(whole)
@@ -358,27 +351,17 @@ def print_errors(console: Console, model: CostModel, points: Sequence[Point], he
 
 
 def print_sharing(
-    console: Console,
-    model: CostModel,
-    shapes: Sequence[Shape],
-    nodes: Sequence[int],
-    gigabits: float,
-    every_group: bool,
+    console: Console, model: CostModel, shapes: Sequence[Shape], options: argparse.Namespace, every_group: bool
 ) -> None:
     steps = "all groups in every step" if every_group else "groups_per_step: auto"
-    title = f"By arithmetic: {steps}, all 50 steps, {gigabits:g} Gbit/s, nodes as fast as this machine"
-    table = Table(title=title, title_justify="left")
-    moved = ("gathered MB", "gather s", "driver s", "drawn MB", "scored apart s", "summed MB", "trained apart s")
-    for name in ("batch", "nodes", *moved):
-        table.add_column(name, justify="right")
-    for shape in shapes:
-        for count in nodes:
-            one = sharing(model, shape, count, bytes_per_second=gigabits * 1e9 / 8, every_group=every_group)
-            sizes = [f"{size / 1e6:,.0f}" for size in (one.gathered_bytes, one.drawn_bytes, one.summed_bytes)]
-            seconds = [f"{value:,.2f}" for value in (one.gather, one.driver, one.scored_apart, one.trained_apart)]
-            table.add_row(
-                str(shape), str(count), sizes[0], seconds[0], seconds[1], sizes[1], seconds[2], sizes[2], seconds[3]
-            )
+    title = f"By arithmetic: {steps}, all 50 steps, {options.gigabits:g} Gbit/s, nodes as fast as this machine"
+    moved = ("gathered MB", "drawn MB", "summed MB", "gather s", "driver s", "scored apart s", "trained apart s")
+    table = _table(title, "batch", "nodes", *moved)
+    for shape, count in product(shapes, options.nodes):
+        one = sharing(model, shape, count, bytes_per_second=options.gigabits * 1e9 / 8, every_group=every_group)
+        sizes = [f"{size / 1e6:,.0f}" for size in (one.gathered_bytes, one.drawn_bytes, one.summed_bytes)]
+        seconds = [f"{value:,.2f}" for value in (one.gather, one.driver, one.scored_apart, one.trained_apart)]
+        table.add_row(str(shape), str(count), *sizes, *seconds)
     console.print(table)
 
 

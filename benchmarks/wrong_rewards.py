@@ -27,10 +27,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from benchmarks.detection import paper_settings
+from benchmarks.detection import session_of
 from geoalign import CURATORS, Rollouts
 from geoalign.curators.denoise.ridge import fold_predictions
-from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, InputError
 from geoalign.hidden.answers import answer_starts
 from geoalign.hidden.extract import extract_states
@@ -66,22 +65,12 @@ CURATOR_SETTINGS: dict[str, tuple[str, dict[str, Any], bool]] = {
     "denoise, no geometry": ("denoise", {**_EXPECTED, "geometry": "none"}, False),
     "geoalign, paper's": ("geoalign", {}, False),
     "geoalign, cross-fitted": ("geoalign", {"scoring": "cross_fit"}, False),
-    **{
-        name.replace("_", " "): (name, {}, False)
-        for name in (
-            "nearest_centroid",
-            "confident_learning",
-            "score_agreement",
-            "noise_corrected",
-            "majority_vote",
-            "rank_trim",
-            "tie_detector",
-            "pair_count",
-            "reward_distance",
-            "oracle",
-        )
-    },
 }
+_AT_DEFAULTS = (
+    "nearest_centroid confident_learning score_agreement noise_corrected majority_vote rank_trim tie_detector"
+)
+for _name in f"{_AT_DEFAULTS} pair_count reward_distance oracle".split():
+    CURATOR_SETTINGS[_name.replace("_", " ")] = (_name, {}, False)
 # Label -> share of the prediction: what the states alone know, and the mean of that and the reward.
 PREDICTIONS = {"prediction alone": 1.0, "reward and prediction": 0.5}
 Views = Mapping[str, Tensor]
@@ -210,8 +199,7 @@ def by_curator(
     name, settings, wide = CURATOR_SETTINGS[label]
     settings = {**settings, **({"states": states} if wide else {})}
     given = torch.from_numpy(rewards)
-    config = paper_settings(given, **settings) if name == "geoalign" else CURATORS[name].config_class(**settings)
-    session = CurationSession(CURATORS[name](config), seed=0)
+    session = session_of(name, settings, given)
     whole = Rollouts(
         rewards=given,
         groups=torch.from_numpy(dump.groups),

@@ -1,5 +1,3 @@
-"""Fixtures for every test."""
-
 import functools
 import gc
 import os

@@ -38,7 +38,7 @@ ROOMS = {
     "settings": (620, 6),
 }
 # Lines of Python in all, and words of Markdown.
-TREES = {"src": 29840, "tests": 30000, "benchmarks": 2950}
+TREES = {"src": 29840, "tests": 29950, "benchmarks": 2990}
 DOC_WORDS = 16000
 
 

@@ -24,7 +24,6 @@ settings_tables = importlib.import_module("settings_tables")
 
 
 def prose(text: str) -> str:
-    """The page without code blocks and generated tables."""
     return re.sub(r"^```.*?^```$", "", settings_tables.TABLE.sub("", text), flags=re.DOTALL | re.MULTILINE)
 
 

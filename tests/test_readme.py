@@ -1,5 +1,3 @@
-"""What the README shows is what happens."""
-
 import json
 import re
 import shlex

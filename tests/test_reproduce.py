@@ -81,7 +81,6 @@ OF_GEOALIGN = list(dict.fromkeys(tuple(found) for words in ALL if (found := geoa
 
 
 def parsed(arguments: tuple[str, ...]) -> dict[str, object]:
-    """The options as the command line reads them."""
     command = COMMANDS[arguments[0]]
     with command.make_context(arguments[0], list(arguments[1:])) as context:
         return dict(context.params)

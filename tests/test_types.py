@@ -1,5 +1,3 @@
-"""The vocabulary refuses what it cannot mean, and says where."""
-
 import math
 
 import pytest

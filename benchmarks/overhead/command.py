@@ -7,6 +7,7 @@ import gc
 import importlib.metadata
 import math
 import os
+import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -69,17 +70,12 @@ class Overhead:
         )
         return found
 
-    def share(self, seconds: float, curation: CurationCost | None = None, *, devices: int = 1) -> float:
-        """`seconds` as a share of a step with own hidden pass and curation; NaN where its passes were not measured.
-
-        Args:
-            curation: the one in that step; None: `reference`.
-            devices: so many share the passes through the model, while one curates for all.
-        """
+    def share(self, seconds: float, curation: CurationCost | None = None) -> float:
+        """`seconds` of a step with own hidden pass and that curation (or the reference); NaN: no pass was measured."""
         if "hidden pass" not in self.passes:
             return math.nan
         curated = (curation or self.reference).cost.median
-        return seconds / ((self.rest + self.passes["hidden pass"].median) / devices + curated)
+        return seconds / (self.rest + self.passes["hidden pass"].median + curated)
 
 
 def print_overhead(console: Console, found: Overhead) -> None:
@@ -135,13 +131,6 @@ def overhead_json(found: Overhead, *, complete: bool = True) -> dict[str, Any]:
         "shares": {
             **{name: found.share(cost.median) for name, cost in found.passes.items()},
             "curation": found.share(reference.cost.median),
-            f"curation_passes_on_{options.split}": found.share(reference.cost.median, devices=options.split),
-        },
-        "goals": {
-            "seconds": GOAL_SECONDS,
-            "stretch_seconds": STRETCH_SECONDS,
-            "megabytes": GOAL_MEGABYTES,
-            "share": GOAL_SHARE,
         },
     }
     plain = finite(record)
@@ -152,17 +141,15 @@ def overhead_json(found: Overhead, *, complete: bool = True) -> dict[str, Any]:
 def hardware(options: Options) -> dict[str, str | int | float]:
     """What it ran on, and how busy that was when it ended."""
     found: dict[str, str | int | float] = {**machine(), "cores": os.cpu_count() or 0, "load": os.getloadavg()[0]}
-    model = [line for line in _lines(Path("/proc/cpuinfo")) if line.startswith("model name")]
-    if model:
-        found["processor"] = model[0].partition(":")[2].strip()
+    if (processors := Path("/proc/cpuinfo")).is_file():
+        model = re.search(
+            r"^model name\s*:(.*)", processors.read_text(encoding="utf-8", errors="replace"), re.MULTILINE
+        )
+        found |= {"processor": model[1].strip()} if model else {}
     if torch.device(options.device).type == "cuda":
         found["gpu"] = torch.cuda.get_device_name(torch.device(options.device))
         found["cuda"] = str(torch.version.cuda)
     return found
-
-
-def _lines(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
 
 
 def _versions() -> dict[str, str]:
@@ -207,14 +194,7 @@ def _goals(found: Overhead) -> list[str]:
     ]
     if math.isnan(share):
         return [*lines, "  share of the step: not measured (--no-policy)"]
-    lines.append(f"  share of the step: {share:.2%}, {_within(share, GOAL_SHARE)} {GOAL_SHARE:.0%}")
-    split = found.options.split
-    if split > 1:
-        divided = found.share(one.cost.median, devices=split)
-        lines.append(
-            f"  with the passes shared by {split} devices, while one curates for all: {divided:.2%} (by arithmetic)"
-        )
-    return lines
+    return [*lines, f"  share of the step: {share:.2%}, {_within(share, GOAL_SHARE)} {GOAL_SHARE:.0%}"]
 
 
 def _within(value: float, goal: float) -> str:
@@ -315,7 +295,6 @@ def options_of(arguments: Sequence[str] | None = None) -> tuple[Options, Path | 
         "micro-batch": "rollouts in one pass through the model",
         "repeats": "measured calls of each part",
         "warmups": "calls before them",
-        "split": "devices that share the passes in the step to compare with, by arithmetic",
         "seed": "of weights, tokens and batches",
     }
     for name, text in numbers.items():

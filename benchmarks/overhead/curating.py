@@ -48,13 +48,12 @@ class Options:
     checkpointing: bool = True
     policy: bool = True
     generation: bool = True
-    split: int = 8
     seed: int = 0
 
     def __post_init__(self) -> None:
         if self.device not in ("cpu", "cuda"):
             raise ConfigError(f"device: expected cpu or cuda (which GPU: CUDA_VISIBLE_DEVICES), got {self.device!r}")
-        least = {"groups": 1, "size": 2, "prompt": 2, "response": 1, "micro_batch": 1, "repeats": 1, "split": 1}
+        least = {"groups": 1, "size": 2, "prompt": 2, "response": 1, "micro_batch": 1, "repeats": 1}
         for name, value in least.items():
             if getattr(self, name) < value:
                 raise ConfigError(f"{name}: expected at least {value}, got {getattr(self, name)}")
@@ -259,15 +258,8 @@ def curation_cost(options: Options, *, device: str, setting: Setting, early_stop
 
 def _batch(options: Options, number: int, device: str) -> Rollouts:
     width = architecture_of(options).hidden_size
-    made = synthetic_rollouts(
-        options.groups,
-        options.size,
-        width,
-        seed=options.seed + number,
-        states="compressible",
-        rewards=options.rewards,
-        corruption=0.0,
-    ).rollouts
+    kind: dict[str, Any] = {"states": "compressible", "rewards": options.rewards, "corruption": 0.0}
+    made = synthetic_rollouts(options.groups, options.size, width, seed=options.seed + number, **kind).rollouts
     assert made.hidden is not None
     return Rollouts(rewards=made.rewards.to(device), groups=made.groups.to(device), hidden=made.hidden.to(device))
 

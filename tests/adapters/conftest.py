@@ -1,5 +1,3 @@
-"""A tiny model, a character tokenizer and small curators to try the adapter with."""
-
 import sys
 from pathlib import Path
 

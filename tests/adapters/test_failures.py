@@ -1,5 +1,3 @@
-"""A reward function of one row that fails gives NaN."""
-
 import asyncio
 import inspect
 import logging

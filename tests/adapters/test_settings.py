@@ -1,5 +1,3 @@
-"""The settings of every engine's adapter, from plain data and from a YAML file."""
-
 import pytest
 
 from geoalign import GeoAlignConfig

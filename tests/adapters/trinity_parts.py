@@ -1,5 +1,3 @@
-"""A tiny policy for the tests of the Trinity adapter."""
-
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 

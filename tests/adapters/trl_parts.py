@@ -67,7 +67,6 @@ def data(rows: int = 32, conversational: bool = False):
 
 
 def digits(completions, **columns):
-    """Share of digits: graded, and different from rollout to rollout."""
     texts = [c if isinstance(c, str) else c[0]["content"] for c in completions]
     return [sum(ch.isdigit() for ch in text) / max(len(text), 1) for text in texts]
 
@@ -77,7 +76,6 @@ def length(completions, **columns):
 
 
 def gaps(completions, **columns):
-    """A reward that cannot score every row."""
     return [None if "1" in text else value for text, value in zip(completions, digits(completions), strict=True)]
 
 
@@ -174,7 +172,6 @@ def second_half_from_first(rollouts: Rollouts) -> Curation:
 
 
 def drop_last_of_group(rollouts: Rollouts) -> Curation:
-    """Row 3 of each group of 4 is left out."""
     rows = torch.arange(len(rollouts))
     return curation(rollouts, source=rows[rows % 4 != 3])
 
@@ -219,7 +216,6 @@ class Recording(GeoAlignGRPOTrainer):
 
 
 def entering(trained, batch):
-    """(prompt, response, advantage) of every row of a batch."""
     texts = (
         [trained._tokenizer.decode(ids[mask.bool()], skip_special_tokens=True)
          for ids, mask in zip(batch[f"{part}_ids"], batch[f"{part}_mask"], strict=True)]

@@ -1,5 +1,3 @@
-"""The benchmark of `geoalign audit`: a small part of its simulated verifiers, and of its costs."""
-
 from benchmarks.audit import alarm, cost, covered
 
 

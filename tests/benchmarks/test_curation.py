@@ -1,5 +1,3 @@
-"""The benchmark measures what it says, on a shape small enough for a test."""
-
 import json
 
 import pytest

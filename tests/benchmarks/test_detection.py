@@ -1,5 +1,3 @@
-"""How well scores find corrupted rewards, and what curators make of them."""
-
 import json
 
 import numpy as np

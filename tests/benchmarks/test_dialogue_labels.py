@@ -1,5 +1,3 @@
-"""Labels of rollouts of the dialogue task: gold utility, with mean and deviation of the given rewards."""
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq

@@ -1,5 +1,3 @@
-"""Public sets with people's labels as rows."""
-
 import json
 import pickle
 

@@ -1,5 +1,3 @@
-"""Order of right responses over wrong ones, by hand."""
-
 import itertools
 import math
 

@@ -1,5 +1,3 @@
-"""Curation, timed stage by stage."""
-
 import torch
 from benchmarks.stages import stages_timed
 

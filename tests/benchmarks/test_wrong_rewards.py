@@ -1,5 +1,3 @@
-"""Dumps with labels, states by layer and position, what curators make of wrong rewards."""
-
 import json
 
 import numpy as np

@@ -2,12 +2,11 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 
 from geoalign import Rollouts, group_advantages
-from geoalign.curators.baselines.rewards import AnswerMean, LabelRefinement, MajorityVote, settled, trend
+from geoalign.curators.baselines.rewards import AnswerMean, LabelRefinement, MajorityVote, settled
 from geoalign.curators.chain import Chain
 from geoalign.curators.denoise import Denoise
 
@@ -73,15 +72,6 @@ def visit(answers, rewards=None, prompts=None):
 
 def rewards_of(curator, *args):
     return curator.curate(visit(*args)).rewards.tolist()
-
-
-def test_trend_by_hand():
-    assert trend([0.4]) == 0
-    # Around 1 and 0.4: (-1) (0.2) + 0 + (1) (0.5), over 2.
-    assert trend([0.2, 0.5, 0.5]) == pytest.approx(0.15)
-    assert trend([0.9, 0.5]) == pytest.approx(-0.4)
-    shares = np.random.default_rng(0).random(9)
-    assert trend(shares.tolist()) == pytest.approx(np.polyfit(np.arange(9), shares, 1)[0])
 
 
 def test_settled_by_hand():

@@ -96,6 +96,7 @@ def test_quantile_baseline():
         (RB, 3, [1, 6, 7], 0.3333),
         (RB, 6, [1, 2, 4, 0, 3, 5], 0.3),
         (RC, 2, [1, 0], 0.32),
+        (RC, 8, [0, 1, 2, 3, 4, 5, 6, 7], 0.084107),
         (RC, 4, [1, 6, 5, 0], 0.166667),
         (RC, None, [1, 6, 5, 0], 0.166667),
         (EQ, 4, [0, 1, 2, 3], 0.0),
@@ -109,7 +110,6 @@ def test_pods(rewards, m, kept, variance):
 
 
 def test_pods_finds_the_largest_variance_of_all_subsets():
-    """Against every subset, one by one."""
     draw = generator(4)
     for n, m in ((7, 3), (8, 4), (6, 5), (9, 2)):
         rewards = torch.randn(n, generator=draw)
@@ -119,7 +119,6 @@ def test_pods_finds_the_largest_variance_of_all_subsets():
 
 
 def test_pods_bounds():
-    assert PODS(m=8).curate(group(RC)).source.tolist() == list(range(8))
     with pytest.raises(InputError, match="m of at most the 8 rollouts of a group, got m = 9 in group 17"):
         PODS(m=9).curate(group(RC))
     with pytest.raises(ConfigError, match="greater than or equal to 2"):
@@ -218,7 +217,6 @@ def test_pf_ppo_keeps_places():
 
 
 ANSWERS = ["7", "5", "5", "3", "5", "7", "9", None]
-
 LOGPROBS = [-0.2, -0.4, -0.3, -0.9, -0.5, -0.6, -1.1, -0.8]
 
 

@@ -19,8 +19,6 @@ from geoalign.settings.loading import plain_settings
 
 
 class Fixed(Curator[IdentityConfig]):
-    """Decides what it is told to; remembers what it saw."""
-
     config_class = IdentityConfig
 
     def __init__(self, source, weights=None, scores=None, anomalous=None, advantages=None, metrics=None):

@@ -1,5 +1,3 @@
-"""The controls: pair counts, chance, the truth, and rules on rewards alone."""
-
 import math
 from dataclasses import replace
 

@@ -1,5 +1,3 @@
-"""A curator that only watches."""
-
 import logging
 
 import pytest

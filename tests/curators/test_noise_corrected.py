@@ -1,5 +1,3 @@
-"""Corrected advantages: unbiased under flips, with given and with estimated rates."""
-
 import math
 from dataclasses import replace
 

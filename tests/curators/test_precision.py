@@ -1,5 +1,3 @@
-"""Curators compute in full float32, and leave the process as they found it."""
-
 import pytest
 import torch
 
@@ -12,10 +10,13 @@ ROLLOUTS = synthetic_rollouts(16, 6, 16, seed=0).rollouts
 SMALL = {"hidden_dim": 16, "output_dim": 8, "steps": 5}
 
 
-def flags():
+def own():
     backends = torch.backends
-    own = (backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn, backends.mkldnn.matmul)
-    return [one.fp32_precision for one in own]
+    return backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn, backends.mkldnn.matmul
+
+
+def flags():
+    return [one.fp32_precision for one in own()]
 
 
 @pytest.fixture
@@ -24,13 +25,7 @@ def restored():
     yield
     torch.set_float32_matmul_precision("highest")
     torch.backends.cudnn.allow_tf32 = True
-    own = (
-        torch.backends.cuda.matmul,
-        torch.backends.cudnn.conv,
-        torch.backends.cudnn.rnn,
-        torch.backends.mkldnn.matmul,
-    )
-    for one, value in zip(own, before, strict=True):
+    for one, value in zip(own(), before, strict=True):
         one.fp32_precision = value
 
 
@@ -55,15 +50,12 @@ def test_reduced_products_are_kept_out_and_restored(change, restored):
     assert flags() == before
 
 
-RELEASED = {"min_epochs": 2, "max_epochs": 3}
-
-
 @pytest.mark.parametrize(
     ("curator", "dtype"),
     [
         (lambda: GeoAlign(projector=SMALL), torch.float64),
         (lambda: GeoAlign(projector=SMALL), torch.bfloat16),
-        (lambda: GeoAlignReleased(**RELEASED), torch.bfloat16),
+        (lambda: GeoAlignReleased(min_epochs=2, max_epochs=3), torch.bfloat16),
     ],
 )
 def test_the_default_dtype_changes_no_bit(curator, dtype):

@@ -1,5 +1,3 @@
-"""The released code's rules, where they differ from the paper."""
-
 import math
 
 import pytest

@@ -1,5 +1,3 @@
-"""Trinity-RFT's Ray, started once."""
-
 from __future__ import annotations
 
 import os

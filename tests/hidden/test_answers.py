@@ -1,9 +1,8 @@
-"""The token with which a final answer begins, found by decoding."""
-
 import pytest
 from tokenizers import ByteLevelBPETokenizer, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
+from geoalign.boxed import answer_start
 from geoalign.hidden.answers import answer_starts, rows_without_answer
 
 TEXTS = [
@@ -12,25 +11,12 @@ TEXTS = [
 ]  # fmt: skip
 
 
-def by_bytes():
-    """Every byte is a token, so that one character may be several."""
+# Every byte is a token, so that one character may be several; or frequent pairs are one: `}.`, ` {`, `is`.
+@pytest.mark.parametrize(("trained_on", "vocabulary"), [([], 256), ([*TEXTS, "is the answer {5}"] * 3, 330)])
+def test_the_token_is_the_one_that_the_tokenizers_offsets_name(trained_on, vocabulary):
     core = ByteLevelBPETokenizer()
-    core.train_from_iterator([], vocab_size=256)
-    return PreTrainedTokenizerFast(tokenizer_object=core._tokenizer)
-
-
-def by_words():
-    """Pairs of bytes that are frequent are one token: `}.`, ` {`, `is`."""
-    core = ByteLevelBPETokenizer()
-    core.train_from_iterator([*TEXTS, "is the answer {5}"] * 3, vocab_size=330)
-    return PreTrainedTokenizerFast(tokenizer_object=core._tokenizer)
-
-
-@pytest.mark.parametrize("make", [by_bytes, by_words])
-def test_the_token_is_the_one_that_the_tokenizers_offsets_name(make):
-    tokenizer = make()
-    from geoalign.boxed import answer_start
-
+    core.train_from_iterator(trained_on, vocab_size=vocabulary)
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=core._tokenizer)
     encoded = [tokenizer(text, return_offsets_mapping=True) for text in TEXTS]
     found = answer_starts(tokenizer, [one["input_ids"] for one in encoded])
     for text, one, token in zip(TEXTS, encoded, found, strict=True):

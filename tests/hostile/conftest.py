@@ -1,5 +1,3 @@
-"""What the hostile tests share."""
-
 import importlib
 import sys
 from pathlib import Path

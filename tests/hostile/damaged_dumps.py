@@ -93,7 +93,6 @@ def damaged(row: Fields, field: str, value: str | None) -> Fields:
 
 
 def field_cases() -> Iterator[Case]:
-    """One field of one row damaged."""
     for base, good in BASES.items():
         inner = [f"{name}.{part}" for name, value in good[0].items() if isinstance(value, dict) for part in value]
         for field, (kind, value) in product([*good[0], *inner], VALUES.items()):
@@ -104,7 +103,6 @@ def field_cases() -> Iterator[Case]:
 
 
 def line_cases() -> Iterator[Case]:
-    """A whole row replaced by something that is none."""
     texts = {
         "a number": "5", "a list": "[1]", "half": '{"id": "x", "prom', "words": "no JSON", "brackets": "[" * 100_000,
         "two objects": '{"a": 1} {"b": 2}', "NUL": "\0", "empty": "{}", "a long key": json.dumps({"k" * 100_000: 1}),
@@ -115,7 +113,6 @@ def line_cases() -> Iterator[Case]:
 
 
 def _changed(data: bytes, number: int, chance: random.Random) -> bytes:
-    """Cut off, or with some bytes changed."""
     if number % 3 == 0:
         return data[: chance.randrange(len(data))]
     changed = bytearray(data)

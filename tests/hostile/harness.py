@@ -59,7 +59,6 @@ class Outcome:
 
 
 def run(*arguments: str | Path) -> Outcome:
-    """Runs `geoalign ARGUMENTS` in this process."""
     out, err = io.StringIO(), io.StringIO()
     before, argv, stdin = _peak(reset=True), sys.argv, sys.stdin
     started = time.perf_counter()

@@ -53,16 +53,9 @@ _MUTATIONS = [
 ]
 _ENTITIES = [f"&lt;script&gt;{RUN}&lt;/script&gt;", f"\\u003cscript\\u003e{RUN}\\u003c/script\\u003e"]
 _SIGNS = [
-    f"\u2028{RUN}\u2029//",
-    f'","{MARK}":1,"x":"',
-    f'\\"}};{RUN};//',
-    f"\x00<script>{RUN}</script>\x00",
-    f"\ud800<img src=x onerror={RUN}>\udfff",
-    "\u202egpj.exe\u202c \u2066x\u2069 \u200f\u061c",
-    "e" + "\u0301" * 400,
-    f"\x1b]8;;{HOST}\x07x\x1b]8;;\x07",
-    "a" * 40_000,
-    "\r\n\x0b\x0c\x85 \t",
-]
+    f"\u2028{RUN}\u2029//", f'","{MARK}":1,"x":"', f'\\"}};{RUN};//', f"\x00<script>{RUN}</script>\x00",
+    f"\ud800<img src=x onerror={RUN}>\udfff", "\u202egpj.exe\u202c \u2066x\u2069 \u200f\u061c",
+    "e" + "\u0301" * 400, f"\x1b]8;;{HOST}\x07x\x1b]8;;\x07", "a" * 40_000, "\r\n\x0b\x0c\x85 \t",
+]  # fmt: skip
 
 PAYLOADS = (*_SCRIPTS, *_EVENTS, *_BREAKS, *_ADDRESSES, *_STYLES, *_FOREIGN, *_MUTATIONS, *_ENTITIES, *_SIGNS)

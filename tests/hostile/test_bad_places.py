@@ -22,7 +22,6 @@ TINY = {
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with inputs that are in order, and places that are not."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     (tmp_path / "run.yaml").write_text(yaml.safe_dump(TINY))

@@ -21,7 +21,6 @@ def _no_page(monkeypatch):
 
 
 def zipped(*parts: tuple[bytes, int]) -> bytes:
-    """Each piece so many times, as gzip, without ever being whole in memory."""
     sink = io.BytesIO()
     with gzip.GzipFile(fileobj=sink, mode="wb", compresslevel=1, mtime=0) as file:
         for piece, times in parts:

@@ -36,7 +36,6 @@ class OwnTokenizer(PreTrainedTokenizerFast):
 
 @pytest.fixture
 def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with code that leaves a file behind when it runs."""
     monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.syspath_prepend(tmp_path / "modules")

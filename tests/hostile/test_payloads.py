@@ -187,7 +187,6 @@ def test_nothing_acts_in_a_browser(pages, chromium):
 
 
 def _wake(page):
-    """Opens and touches what can be."""
     page.evaluate("() => document.querySelectorAll('details').forEach((node) => { node.open = true; })")
     page.mouse.move(200, 200)
     page.keyboard.press("Tab")

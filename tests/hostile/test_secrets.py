@@ -18,26 +18,22 @@ JUDGE = ["judge", "a", "b", "--model", "m"]
 URL = f"https://user:{SECRET}@host:8000/v1"
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["hub_token", "hf_token", "token", "push_to_hub_token", "use_auth_token", "grpo.model_init_kwargs.token", "api_key",
-     "apiKey", "wandb_api_key", "WANDB_API_KEY", "password", "client_secret", "secret", "access-key", "Authorization"],
-)  # fmt: skip
-def test_names_of_secrets(name):
-    assert is_secret_name(name)
+SECRETS = [
+    "hub_token", "hf_token", "token", "push_to_hub_token", "use_auth_token", "grpo.model_init_kwargs.token", "api_key",
+    "apiKey", "wandb_api_key", "WANDB_API_KEY", "password", "client_secret", "secret", "access-key", "Authorization",
+]  # fmt: skip
+OTHERS = [
+    "eos_token", "pad_token", "max_tokens", "max_new_tokens", "tokenizer", "token_env", "api_key_variable",
+    "include_num_input_tokens_seen", "average_tokens_across_devices", "skip_special_tokens", "per_token", "keyword",
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["eos_token", "pad_token", "max_tokens", "max_new_tokens", "tokenizer", "token_env", "api_key_variable",
-     "include_num_input_tokens_seen", "average_tokens_across_devices", "skip_special_tokens", "per_token", "keyword"],
-)  # fmt: skip
-def test_names_of_other_things(name):
-    assert not is_secret_name(name)
+@pytest.mark.parametrize("name", SECRETS + OTHERS)
+def test_names_of_secrets_and_of_other_things(name):
+    assert is_secret_name(name) == (name in SECRETS)
 
 
 def held(outcome: Outcome, folder: Path) -> list[str]:
-    """Where the secret is to be found after a command."""
     found = [str(path) for path in folder.rglob("*") if path.is_file() and SECRET in path.read_text(errors="replace")]
     return found + (["output"] if SECRET in outcome.out + outcome.err else [])
 

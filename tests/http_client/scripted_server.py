@@ -19,14 +19,9 @@ def http(
     """A whole response, after which the connection closes; unsaid, a client's next request may be lost with it."""
     said = len(body) if length is None else length
     lines = [
-        f"HTTP/1.1 {status}",
-        f"Content-Type: {kind}",
-        f"Content-Length: {said}",
-        "Connection: close",
-        *headers,
+        f"HTTP/1.1 {status}", f"Content-Type: {kind}", f"Content-Length: {said}", "Connection: close", *headers, "",
         "",
-        "",
-    ]
+    ]  # fmt: skip
     return "\r\n".join(lines).encode("latin-1") + body
 
 

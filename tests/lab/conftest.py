@@ -1,5 +1,3 @@
-"""What the tests of the lab share."""
-
 import pytest
 from tiny_models import saved_model
 

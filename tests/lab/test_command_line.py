@@ -1,5 +1,3 @@
-"""Commands made from the fields of a request."""
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""`geoalign status`: what stands in the folder of a run or a comparison."""
-
 import os
 import subprocess
 import sys
@@ -42,8 +40,6 @@ def held(folder: Path) -> Iterator[int]:
 
 @pytest.fixture
 def said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
-    """The lines that the command prints, and its error where it ends with one."""
-
     def say(folder: Path) -> list[str]:
         code = call(monkeypatch, "status", folder)
         written = capsys.readouterr()

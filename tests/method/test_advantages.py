@@ -1,5 +1,3 @@
-"""Eq. 9, with the acceptance values of GRPO's own arithmetic."""
-
 import pytest
 import torch
 

@@ -1,5 +1,3 @@
-"""Eqs. 5 to 7 by hand and against the naive form."""
-
 import math
 
 import pytest

@@ -1,5 +1,3 @@
-"""The density criterion."""
-
 import math
 
 import numpy as np

@@ -1,5 +1,3 @@
-"""The canonical order of rows: by group, reward and row sum, and without a copy of the states."""
-
 import sys
 
 import pytest

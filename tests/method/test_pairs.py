@@ -1,5 +1,3 @@
-"""Eqs. 2 and 3: pairs and displacements, by hand and against loops."""
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -7,7 +5,7 @@ from hypothesis import strategies as st
 from naive import naive_pairs
 
 from geoalign.method.groups import canonical_order
-from geoalign.method.pairs import centred_states, group_ranges, preference_pairs, with_distances
+from geoalign.method.pairs import centred_states, preference_pairs, with_distances
 from geoalign.types import Rollouts
 
 
@@ -67,10 +65,3 @@ def test_against_loops(data):
     rows_of_pairs = zip(rows.order[pairs.winner].tolist(), rows.order[pairs.loser].tolist(), strict=True)
     for pair, direction in zip(rows_of_pairs, unit, strict=True):
         torch.testing.assert_close(direction, expected[pair], atol=1e-5, rtol=1e-4)
-
-
-def test_group_ranges():
-    # Ranges 0..2, 2..2, 2..5 and 5..6; groups 2 and 0 are asked for.
-    offsets = torch.tensor([0, 2, 2, 5, 6])
-    assert group_ranges(offsets, torch.tensor([2, 0])).tolist() == [2, 3, 4, 0, 1]
-    assert group_ranges(offsets, torch.tensor([1])).tolist() == []

@@ -74,13 +74,9 @@ def test_training_equals_the_naive_training():
 
 def run(states, rows, pairs, net, **changes):
     options = {
-        "early_stop": "paper",
-        "steps": 40,
-        "learning_rate": 1e-2,
-        "holdout": 0.2,
-        "target_accuracy": None,
+        "early_stop": "paper", "steps": 40, "learning_rate": 1e-2, "holdout": 0.2, "target_accuracy": None,
         "groups_per_step": None,
-    }
+    }  # fmt: skip
     config = ProjectorConfig(**{**options, **changes})
     return distil(net, states, rows.offsets, pairs, config, torch.Generator().manual_seed(0), scored=True)
 

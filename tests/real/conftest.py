@@ -1,20 +1,10 @@
-"""The real model, brought once for all tests that need it."""
-
-import importlib.util
 from pathlib import Path
 
 import pytest
-
-RECIPE = Path(__file__).parents[2] / "recipes" / "smollm2.py"
+from recipe import load
 
 
 @pytest.fixture(scope="session")
 def smollm2(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the model."""
-    spec = importlib.util.spec_from_file_location("smollm2", RECIPE)
-    assert spec is not None
-    assert spec.loader is not None
-    recipe = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(recipe)
-    folder: Path = recipe.bring(tmp_path_factory.mktemp("model") / "smollm2")
+    folder: Path = load("smollm2").bring(tmp_path_factory.mktemp("model") / "smollm2")
     return folder

@@ -1,34 +1,22 @@
 """The recipe on real rollouts, run as a user would, with a tiny model."""
 
-import importlib.util
 import json
 import sys
-from pathlib import Path
 
 import pytest
 import torch
+from recipe import load
 
 from geoalign.lab.config.run import TinyModelConfig
 from geoalign.lab.models.models import make_tiny_model, make_tokenizer, save
 
-RECIPE = Path(__file__).parents[2] / "recipes" / "curate_real_rollouts.py"
-
-
-@pytest.fixture(scope="module")
-def recipe():
-    spec = importlib.util.spec_from_file_location("curate_real_rollouts", RECIPE)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
 
 @pytest.fixture
-def said(recipe, monkeypatch, capsys):
+def said(monkeypatch, capsys):
     def run(*arguments):
-        monkeypatch.setattr(sys, "argv", [str(RECIPE), *map(str, arguments)])
+        monkeypatch.setattr(sys, "argv", ["curate_real_rollouts.py", *map(str, arguments)])
         monkeypatch.setenv("COLUMNS", "120")
-        recipe.main()
+        load("curate_real_rollouts").main()
         return capsys.readouterr().out
 
     return run

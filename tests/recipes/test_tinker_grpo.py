@@ -1,18 +1,15 @@
 """The recipe for tinker-cookbook, on classes with the fields of its own (rl/types.py and completers.py at 9dfcc3a2)."""
 
-import importlib.util
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
+import recipe
 import torch
 
 from geoalign import GRPO, PODS, Denoise, GeoAlign, PFPPOBestWorst, SeedGRPO
 from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, InputError
-
-RECIPE = Path(__file__).parents[2] / "recipes" / "tinker_grpo.py"
 
 
 @dataclass
@@ -61,10 +58,7 @@ def group(rewards):
 
 @pytest.fixture(scope="module")
 def curated():
-    spec = importlib.util.spec_from_file_location("tinker_grpo", RECIPE)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.curated
+    return recipe.load("tinker_grpo").curated
 
 
 def test_without_curation_groups_and_advantages_are_the_cookbooks(curated):

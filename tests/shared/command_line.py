@@ -1,5 +1,3 @@
-"""The command line in this process."""
-
 import sys
 from pathlib import Path
 
@@ -9,7 +7,6 @@ from geoalign.lab.cli import main
 
 
 def call(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> int:
-    """Runs `geoalign ARGUMENTS` in this process; returns its exit code."""
     monkeypatch.setattr(sys, "argv", ["geoalign", *map(str, arguments)])
     try:
         main()

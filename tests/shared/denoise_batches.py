@@ -26,7 +26,6 @@ def world(seed, *, groups=32, size=8, d=12, wrong=0.3, signal=1.0, binary=False,
 
 
 def applied(curation, rollouts):
-    """The advantages as an engine applies them."""
     given = curation.advantages
     return group_advantages(curation.rewards, rollouts.groups) if given is None else given * curation.weights
 

@@ -75,7 +75,6 @@ class Popen:
 
 
 def run(*arguments: object, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """As `subprocess.run` of `python ARGUMENTS`, its output captured."""
     return run_ranks(1, *arguments, env=env)[0]
 
 

@@ -26,7 +26,6 @@ class NaivePairs:
 
 
 def naive_pairs(rollouts: Rollouts) -> NaivePairs:
-    """Eqs. 2 and 3 by two loops."""
     assert rollouts.hidden is not None
     rewards, groups = rollouts.rewards.tolist(), rollouts.groups.tolist()
     members: dict[int, list[int]] = {}
@@ -45,7 +44,6 @@ def naive_pairs(rollouts: Rollouts) -> NaivePairs:
 
 
 def naive_forward(projector: Projector, displacement: Float[Tensor, "p d"]) -> Float[Tensor, "p o"]:
-    """M(u) through every layer in turn."""
     value = displacement
     for index, linear in enumerate(projector.linears):
         value = linear(functional.relu(value) if index else value)

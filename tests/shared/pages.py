@@ -30,6 +30,5 @@ class Page(HTMLParser):
 
 
 def words(text: str) -> str:
-    """The visible words of a page."""
     body = re.sub(r"<(style|title)>.*?</\1>", " ", text, flags=re.DOTALL)
     return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", " ", body)))

@@ -1,5 +1,3 @@
-"""Random models of one small layer, the same in every call."""
-
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +9,6 @@ from geoalign.lab.models.models import make_tiny_model, make_tokenizer, save
 
 
 def random_model(kind: Any, config: Any, tokenizer: Any, **values: Any) -> Any:
-    """A model of a kind of transformers' for a tokenizer."""
     small = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
     sizes = {"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id}
     with torch.random.fork_rng(devices=[]):

@@ -46,7 +46,6 @@ class VLLMServer:
         self._thread.join()
 
     def reply(self, path: str, body: dict[str, Any]) -> Answer:
-        """What is right."""
         self.bodies.append(body)
         if self.answers:
             return self.answers.pop(0)

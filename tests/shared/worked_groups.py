@@ -1,5 +1,3 @@
-"""Three groups of eight rewards on which baselines are worked out by hand."""
-
 import torch
 
 from geoalign import Rollouts

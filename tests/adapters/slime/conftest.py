@@ -1,5 +1,3 @@
-"""The recorded batch."""
-
 import pytest
 from slime_parts import recorded
 

@@ -12,7 +12,6 @@ from geoalign.types import Curation
 
 
 def decided(args, rollouts, **changes):
-    """A run whose curator makes this decision on any batch."""
     size = len(changes.get("source", range(rollouts)))
     run = SlimeRun(args)
 
@@ -150,13 +149,6 @@ def test_refused_arguments(changes, message):
 def test_a_field_that_nobody_gives():
     with pytest.raises(ConfigError, match="requires answers: expected geoalign"):
         SlimeRun(arguments({"curator": {"type": "majority_vote"}}))
-
-
-def test_denoise_by_answers_gives_soft_advantages(batch):
-    section = {"curator": {"type": "denoise", "geometry": "none"}, "rollout_fields": {"answers": "answer"}}
-    raw, found = SlimeRun(arguments(section)).curate(batch)
-    assert len(found) == 12
-    assert raw[3] == 0.0
 
 
 def test_denoise_of_a_component_of_a_reward_that_is_a_dict(batch):

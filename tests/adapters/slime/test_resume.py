@@ -1,5 +1,3 @@
-"""The curator's state beside slime's own in a checkpoint."""
-
 import sys
 from types import ModuleType
 

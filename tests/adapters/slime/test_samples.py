@@ -1,5 +1,3 @@
-"""slime's samples as rollouts."""
-
 import math
 from types import SimpleNamespace
 

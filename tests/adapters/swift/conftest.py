@@ -1,5 +1,3 @@
-"""What the tests of ms-swift share; those without ms-swift run everywhere."""
-
 from __future__ import annotations
 
 import sys

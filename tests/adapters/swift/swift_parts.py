@@ -61,7 +61,6 @@ class Curated(Recorded, GeoAlignSwiftTrainer):
 
 
 def prepare(folder: Path) -> Path:
-    """A tiny model and its data."""
     model().save_pretrained(folder / "model")
     tokenizer(None).save_pretrained(folder / "model")
     rows = [{"messages": [{"role": "user", "content": f"{i}+{i + 1}="}], "gold": str(i)} for i in range(32)]
@@ -79,7 +78,6 @@ report_to none  dataset_num_proc 1  dataloader_num_workers 0  log_completions tr
 
 
 def arguments(inputs: Path, folder: Path, **changes: Any) -> list[str]:
-    """The command line after `swift rlhf`."""
     words = iter(FIXED.split())
     paths = {"model": inputs / "model", "dataset": inputs / "data.jsonl", "output_dir": folder}
     values = {**dict(zip(words, words, strict=True)), **paths, **changes}

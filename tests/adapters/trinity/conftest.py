@@ -37,8 +37,6 @@ class Experience:
 
 @pytest.fixture
 def experience():
-    """Makes one experience: task, run, reward, the lengths of prompt and response; or other attributes by name."""
-
     def make(task=0, run=0, reward=0.0, *, prompt=3, response=4, batch=0, step=0, **others):
         start = 100 * task + 10 * run
         return Experience(

@@ -1,5 +1,3 @@
-"""Experiences to rollouts and back."""
-
 import copy
 import math
 

@@ -1,5 +1,3 @@
-"""Hidden states: brought by the experiences, or computed by a model that takes new weights."""
-
 import pytest
 import torch
 from tokenizers import Tokenizer, models

@@ -1,5 +1,3 @@
-"""The curator and its generator go through the trainer's checkpoints."""
-
 import pytest
 import torch
 from trl_parts import ANCHORS, BATCH, OPEN, SMALL, Drawing, Recording, same_weights, trainer, weights_of

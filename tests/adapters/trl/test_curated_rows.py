@@ -1,5 +1,3 @@
-"""The rows and advantages that enter the loss are the curated ones."""
-
 from collections import Counter
 
 import pytest
@@ -38,7 +36,6 @@ def batch_of(folder, decide, **changes):
 
 
 def expected_rows(step, advantages):
-    """What should enter the loss for one generation batch, once."""
     rows = zip(step.prompts, step.curation.source.tolist(), advantages.tolist(), strict=True)
     return [(prompt, step.responses[row], value) for prompt, row, value in rows]
 

@@ -70,7 +70,6 @@ def made(tmp_path_factory):
 
 
 def expected_rows(step):
-    """(prompt, response, advantage) of every row that should enter the loss for one generation batch."""
     curation, groups = step.curation, step.rollouts.groups
     advantages = curation.advantages
     if advantages is None:

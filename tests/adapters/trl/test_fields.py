@@ -1,5 +1,3 @@
-"""`rollout_fields` brings answers, reference rewards and true rewards to a curator."""
-
 import math
 
 import pytest

@@ -4,11 +4,10 @@ import inspect
 import json
 import os
 import subprocess
-import sys
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
+from recipe import RECIPES, load
 from trl import GRPOConfig, ModelConfig, ScriptArguments, TrlParser
 from trl_parts import digits, model, tokenizer
 
@@ -18,15 +17,6 @@ from geoalign.curators.registry import CURATORS
 from geoalign.lab.config.loading import load_run_config
 
 FULL = Path(__file__).parents[3] / "configs" / "full"
-RECIPE = Path(__file__).parents[3] / "recipes" / "trl_grpo.py"
-
-
-def recipe():
-    spec = spec_from_file_location("trl_grpo_recipe", RECIPE)
-    module = module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.mark.parametrize("name", ["geoalign", "grpo", "denoise"])
@@ -65,7 +55,7 @@ def test_the_whole_command_is_the_full_size_configuration(monkeypatch):
     words = subprocess.run(line, env=environment, capture_output=True, text=True, check=True).stdout.splitlines()
     assert words[0] == "recipes/trl_grpo.py"
     assert words[words.index("--bf16") :][:2] == ["--bf16", "true"]
-    module = recipe()
+    module = load("trl_grpo")
     parser = TrlParser((module.RecipeArguments, GeoAlignConfig, GRPOConfig, ModelConfig))
     arguments, curator, trained, model_of = parser.parse_args_and_config(words[1:], fail_with_unknown_args=True)
     expected = {name: value for name, value in theirs.grpo.items() if name not in ("bf16", "report_to")}
@@ -77,7 +67,7 @@ def test_the_whole_command_is_the_full_size_configuration(monkeypatch):
     defaults = inspect.signature(GeoAlignMixin.__init__).parameters
     assert (defaults["hidden_position"].default, defaults["hidden_source"].default) == ("predicting", "auto")
     assert (theirs.hidden_position, theirs.hidden_source) == ("predicting", "own_pass")
-    monkeypatch.chdir(RECIPE.parents[1])
+    monkeypatch.chdir(RECIPES.parent)
     assert module.load_reward(*arguments.reward_funcs)(["\\boxed{1}"], answer=["1"]) == [1.0]
 
 
@@ -91,7 +81,7 @@ def test_recipe_trains(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
-    module = recipe()
+    module = load("trl_grpo")
     parser = TrlParser((module.RecipeArguments, GeoAlignConfig, GRPOConfig, ModelConfig))
     line = (
         "--model_name_or_path model --dataset_name data --reward_funcs my_rewards.digits --output_dir out "
@@ -106,7 +96,7 @@ def test_recipe_trains(tmp_path, monkeypatch):
 
 
 def test_recipe_marks_its_three_lines():
-    text = RECIPE.read_text()
+    text = (RECIPES / "trl_grpo.py").read_text()
     body = text.split('"""', 2)[2]
     assert [line.split("# ")[1][:3] for line in body.splitlines() if "# [" in line] == ["[1]", "[2]", "[3]"]
 
@@ -114,5 +104,5 @@ def test_recipe_marks_its_three_lines():
 @pytest.mark.parametrize("path", ["accuracy", ""])
 def test_recipe_names_a_bad_reward_path(path):
     with pytest.raises(ValueError, match="expected an import path"):
-        recipe().load_reward(path)
-    assert recipe().load_reward("trl_parts.digits")(["12"]) == digits(["12"])
+        load("trl_grpo").load_reward(path)
+    assert load("trl_grpo").load_reward("trl_parts.digits")(["12"]) == digits(["12"])

@@ -1,5 +1,3 @@
-"""The hidden states and log-probabilities that a curator gets are the policy's own."""
-
 import re
 from dataclasses import replace
 

@@ -1,5 +1,3 @@
-"""What TRL logs around a curation."""
-
 import math
 import time
 

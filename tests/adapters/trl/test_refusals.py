@@ -1,5 +1,3 @@
-"""What the adapter cannot carry out is refused by name."""
-
 from contextlib import nullcontext
 from types import SimpleNamespace
 

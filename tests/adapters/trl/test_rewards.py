@@ -1,5 +1,3 @@
-"""A reward function that fails leaves its rows unscored, and unscored rows leave their group's statistics."""
-
 import logging
 
 import pytest

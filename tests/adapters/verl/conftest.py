@@ -1,5 +1,3 @@
-"""What the verl tests share; those without verl run everywhere."""
-
 from __future__ import annotations
 
 import sys

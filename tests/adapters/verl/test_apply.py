@@ -28,13 +28,11 @@ def curation(rollouts, source=None, *, rewards=None, weights=None, advantages=No
     )
 
 
-def carried(groups=GROUPS, source=None, **changes):
+def carried(groups=GROUPS, source=None, *, by_std=True, **changes):
     batch = batch_of(groups)
     rollouts = read(batch)
-    result = apply_curation(
-        batch, range(len(rollouts)), rollouts, place(curation(rollouts, source, **changes), rollouts.groups)
-    )
-    assert result == "whole"
+    made = place(curation(rollouts, source, **changes), rollouts.groups)
+    assert apply_curation(batch, range(len(rollouts)), rollouts, made, by_std=by_std) == "whole"
     return batch
 
 
@@ -125,8 +123,5 @@ def test_padding_rows_stay_as_verl_has_them():
 
 
 def test_without_the_deviation_as_verl_is_set():
-    batch = batch_of(GROUPS)
-    rollouts = read(batch)
-    made = place(curation(rollouts, rewards=[0.0, 2.0, 4.0, 5.0, 5.0]), rollouts.groups)
-    apply_curation(batch, range(5), rollouts, made, by_std=False)
+    batch = carried(rewards=[0.0, 2.0, 4.0, 5.0, 5.0], by_std=False)
     assert advantages(batch) == [-2.0, 0.0, 2.0, 0.0, 0.0]

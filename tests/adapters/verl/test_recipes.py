@@ -17,7 +17,6 @@ RECIPES = {"verl_dapo_math.sh": "math_1.7b/geoalign.yaml", "verl_hh_rlhf.sh": "h
 
 
 def overrides(recipe):
-    """The settings that the recipe gives to verl."""
     given = {"TRAIN": "train.parquet", "VAL": "val.parquet", "MODEL": "model", "REWARD": "reward.py", "PYTHON": "echo"}
     line = ["bash", FULL / recipe, "trainer.nnodes=2"]
     words = subprocess.run(line, env={**os.environ, **given}, capture_output=True, text=True, check=True).stdout.split()

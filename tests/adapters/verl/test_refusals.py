@@ -1,5 +1,3 @@
-"""Every refusal says what to change."""
-
 import copy
 
 import pytest

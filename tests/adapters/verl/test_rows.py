@@ -1,5 +1,3 @@
-"""What a curator reads of verl's rows."""
-
 import math
 
 import pytest
@@ -76,9 +74,6 @@ def test_fields_of_the_reward_functions_result():
     rollouts = read(batch_of({"a": [1.0, 2.0]}), fields={"true_rewards": "true", "answers": "answer"})
     assert rollouts.true_rewards.tolist() == [0.5, 1.0]
     assert rollouts.answers == ["a0", "a1"]
-
-
-def test_a_field_that_the_reward_function_does_not_return():
     with pytest.raises(ConfigError, match=r"true_rewards: expected 'gold' in the dict .* got answer, true in row 0"):
         read(batch_of({"a": [1.0]}), fields={"true_rewards": "gold"})
 

@@ -1,5 +1,3 @@
-"""Hidden states of rows in verl's two layouts."""
-
 import pytest
 import torch
 

@@ -69,12 +69,10 @@ def start(script, *arguments, folder, **variables):
 
 
 def run(script, *arguments, folder, check=True, **variables):
-    """Runs a script of `cpu/` in `folder`; returns the ended process with its output."""
     return finish(start(script, *arguments, folder=folder, **variables), check=check)
 
 
 def finish(process, *, check=True):
-    """The ended process with its output."""
     name = process.args[4:]
     try:
         output, errors = process.communicate(timeout=SECONDS)
@@ -149,7 +147,6 @@ OTHERS = {
 
 
 def fit(folder, name, *settings, check=True, **variables):
-    """One training; returns its ended process and what it noted of each step."""
     log = {"VERL_FILE_LOGGER_PATH": str(folder / f"{name}.jsonl")}
     process = run("fit_cpu.py", folder, name, *settings, folder=folder, check=check, **log, **variables)
     noted = folder / f"{name}.json"
@@ -159,7 +156,6 @@ def fit(folder, name, *settings, check=True, **variables):
 
 
 def logged(folder, name):
-    """What verl's tracker wrote, by step."""
     lines = [json.loads(line) for line in (folder / f"{name}.jsonl").read_text().splitlines()]
     return {line["step"]: line["data"] for line in lines}
 

@@ -52,7 +52,7 @@ def test_the_page_names_options_that_exist():
     assert len(texts) >= 6
     for text in [*commands, *texts]:
         words = shlex.split(text)
-        command.options_of([*words, "8"] if words in (["--prompt"], ["--response"], ["--split"]) else words)
+        command.options_of([*words, "8"] if words in (["--prompt"], ["--response"]) else words)
     with pytest.raises(SystemExit):
         command.options_of(["--no-such-option"])
 
@@ -71,7 +71,7 @@ def made(curation_seconds, megabytes, *, generation_seconds=None):
         CurationCost("paper", stop, "cpu", Cost((seconds,), megabytes), {"pairs": 0.01}, 10, 50, 2)
         for stop, seconds in ((True, curation_seconds), (False, 9.0))
     ]
-    return Overhead(Options(split=8), passes, curation, None if generation_seconds else "it needs a GPU")
+    return Overhead(Options(), passes, curation, None if generation_seconds else "it needs a GPU")
 
 
 def said(found):
@@ -85,8 +85,6 @@ def test_shares_by_hand():
     found = made(0.05, 250.0)
     assert found.rest == pytest.approx(7.5)
     assert found.share(0.05) == pytest.approx(0.05 / 8)
-    # On 8 devices the passes take an eighth, the curation does not.
-    assert found.share(0.05, devices=8) == pytest.approx(0.05 / (7.95 / 8 + 0.05))
     # Another curation is a part of the step that it is in.
     assert found.share(9.0, found.curation[1]) == pytest.approx(9 / 16.95)
     assert made(0.05, 250.0, generation_seconds=8.0).share(0.05) == pytest.approx(0.05 / 16)

@@ -1,5 +1,3 @@
-"""The passes that are timed are those of a training."""
-
 import pytest
 import torch
 from benchmarks.overhead.curating import Options

@@ -17,7 +17,6 @@ from geoalign.method.groups import canonical_order
 
 
 def after(curator, batches, **kwargs):
-    """The curation and the rollouts of the last of so many batches."""
     for seed in range(batches):
         rollouts = world(seed, **kwargs)
         curation = curator.curate(rollouts, generator=torch.Generator().manual_seed(seed))
@@ -76,7 +75,6 @@ def test_the_first_batch_is_predicted_by_folds():
 
 
 def test_a_state_without_a_signal_costs_little():
-    """The state of a second position is all noise."""
     alone, beside = Denoise(), Denoise(states=2)
     for seed in range(5):
         rollouts = world(seed)
@@ -158,7 +156,6 @@ def test_trusted_rows_keep_their_rewards():
 
 
 def checked(rollouts, groups):
-    """The rollouts with the true rewards of the first groups, trusted."""
     trusted = rollouts.groups < groups
     rewards = torch.where(trusted, rollouts.true_rewards, rollouts.rewards)
     return replace(rollouts, rewards=rewards, trusted=trusted)
@@ -197,7 +194,6 @@ def test_trusted_rows_mend_systematic_errors_of_the_others(wrong):
 
 
 def agreement(curation, rollouts, rows):
-    """Cosine of some rows' advantages with the true ones."""
     given = group_advantages(curation.rewards, rollouts.groups) if curation.advantages is None else curation.advantages
     true = group_advantages(rollouts.true_rewards, rollouts.groups)[rows]
     return float(given[rows] @ true / (given[rows].norm() * true.norm()))

@@ -1,5 +1,3 @@
-"""Dumps of 12 groups of 4 rollouts in every format."""
-
 import gzip
 import json
 
@@ -17,13 +15,9 @@ OUTLIERS = ((3, 2), (8, 1))
 # As few steps of the projector as still train something.
 QUICK = ("curator.projector.steps=5", "curator.min_scores=8")
 HOSTILE = (
-    "</script><script>alert(1)</script>",
-    "half a pair \ud800 of surrogates",
-    "NUL \x00 and bell \x07",
-    "line \u2028 and \u2029 paragraph",
-    "right \u202e to left",
-    "=HYPERLINK(1)",
-)
+    "</script><script>alert(1)</script>", "half a pair \ud800 of surrogates", "NUL \x00 and bell \x07",
+    "line \u2028 and \u2029 paragraph", "right \u202e to left", "=HYPERLINK(1)",
+)  # fmt: skip
 
 
 def rewards():
@@ -147,7 +141,6 @@ def verdicts(prompts=8):
 
 
 def table(folder):
-    """The rows of a folder's scores."""
     return pq.read_table(folder / "scores.parquet").to_pylist()
 
 
@@ -158,7 +151,6 @@ def write_lines(path, rows):
 
 
 def write_dump(folder, name):
-    """A dump of 12 groups of 4 in the format of that name."""
     folder.mkdir(parents=True, exist_ok=True)
     tables = {"trl": trl, "geoalign": geoalign_run}
     if name in tables:
@@ -185,5 +177,4 @@ def filtered(folder):
 
 
 def loaded(path, **given):
-    """A dump as the command reads it."""
     return read_dump(path, find_layout(path)[0], **given)

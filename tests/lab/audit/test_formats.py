@@ -1,5 +1,3 @@
-"""Every format: found by itself, read, curated, and read again."""
-
 import json
 import math
 from types import SimpleNamespace

@@ -128,7 +128,6 @@ def test_what_the_model_reads(tiny, tmp_path, read_by_the_model):
     rows = [{**row, "group": 0} for row in rows]
 
     def read(rows, *settings):
-        """Response -> prompt."""
         read_by_the_model.clear()
         model = opened(tiny, *settings)
         model.states(loaded(write_lines(tmp_path / "dump.jsonl", rows)), tmp_path / "states")

@@ -48,7 +48,6 @@ def test_cells_are_plain_and_bounded():
 
 
 def unpacked(path):
-    """All that a file of the output says, as text."""
     if path.suffix == ".parquet":
         return json.dumps(pq.read_table(path).to_pylist(), ensure_ascii=False)
     text = path.read_bytes().decode("utf-8", errors="replace")

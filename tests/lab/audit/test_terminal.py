@@ -17,7 +17,6 @@ def without_boxes():
 
 @pytest.fixture
 def lines(tmp_path, monkeypatch):
-    """The lines that are printed of a dump of these rows."""
     monkeypatch.chdir(tmp_path)
 
     def printed(rows, *options, **more):

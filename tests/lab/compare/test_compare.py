@@ -118,7 +118,6 @@ def forked_comparison(plugins, *arguments):
 
 @pytest.fixture(scope="module")
 def compared(settings, plugins, tmp_path_factory):
-    """A comparison that nothing disturbed: its folder, what it said, its exit code. Its workers are forked."""
     root = tmp_path_factory.mktemp("compared") / "comparison"
     return (root, *forked_comparison(plugins, settings[1], "--output", root))
 
@@ -274,7 +273,6 @@ def test_killed_crashed_and_resumed_it_comes_to_the_same(compared, settings, plu
 
 
 def workers_of(parent):
-    """The worker processes that a comparison has started for runs."""
     found = []
     for entry in Path("/proc").iterdir():
         try:

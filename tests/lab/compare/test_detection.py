@@ -1,5 +1,3 @@
-"""Detection quality, worked by hand on one small batch."""
-
 import dataclasses
 import functools
 from pathlib import Path
@@ -7,7 +5,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from geoalign.lab.analysis.detection import pair_counts
 from geoalign.lab.compare.extract import detection, snapshot
 from geoalign.lab.store.rollouts import RolloutStep
 
@@ -33,16 +30,6 @@ def batch():
         source=np.array([1, 1, 2, 3, 4, 5, 6, 7, -1]),
         weight=np.ones(9),
     )
-
-
-def test_pair_counts_against_a_loop():
-    draws = np.random.default_rng(0)
-    reward = draws.integers(0, 3, 60).astype(float)
-    reward[draws.random(60) < 0.1] = NAN
-    group = draws.integers(0, 7, 60)
-    known = ~np.isnan(reward)
-    expected = [sum(known[i] & known & (group == group[i]) & (reward != reward[i])) for i in range(60)]
-    assert pair_counts(reward, group).tolist() == expected
 
 
 def test_areas_by_hand():

@@ -1,5 +1,3 @@
-"""From a run folder made by hand to the compact result."""
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest

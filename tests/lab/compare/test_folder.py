@@ -1,5 +1,3 @@
-"""Results of a comparison: written whole, read back, refused where they are another's."""
-
 import copy
 import json
 

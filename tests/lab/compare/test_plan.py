@@ -1,5 +1,3 @@
-"""Which runs a comparison consists of, and in which order."""
-
 import pytest
 
 from geoalign.errors import ConfigError

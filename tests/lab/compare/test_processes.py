@@ -1,5 +1,3 @@
-"""Worker processes: they end with their parent, and say why they ended."""
-
 import os
 import subprocess
 import sys

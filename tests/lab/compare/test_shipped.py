@@ -1,5 +1,3 @@
-"""The shipped comparisons: each could start."""
-
 import functools
 from dataclasses import replace
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""Settings of a comparison: overlays, refusals by name, shorthands."""
-
 from pathlib import Path
 
 import pytest

@@ -40,14 +40,9 @@ def test_type_picks_the_kind_of_a_section_and_left_out_is_the_default_one(tmp_pa
     assert config.model == TinyModelConfig(layers=1)
     assert config.task == ArithmeticConfig(digits=1)
     assert config.curator == GeoAlignConfig(alpha=0.1, projector={"steps": 3})
-    assert config.curator.projector.steps == 3
-    assert config.curator.projector.layers == 3
-
-
-def test_null_leaves_the_warm_start_or_the_projector_out(tmp_path: Path) -> None:
+    assert (config.curator.projector.steps, config.curator.projector.layers) == (3, 3)
     config = load_run_config(written(tmp_path, "sft: null\ncurator: {projector: null}\n")).config
-    assert config.sft is None
-    assert config.curator.projector is None
+    assert (config.sft, config.curator.projector) == (None, None)
 
 
 def test_overrides_win_in_their_order(tmp_path: Path) -> None:
@@ -150,42 +145,30 @@ def test_a_file_lies_over_its_base_section_by_section(tmp_path: Path) -> None:
     assert "base" not in places
 
 
-def test_an_error_in_the_base_points_into_the_base(tmp_path: Path) -> None:
-    base = written(tmp_path, "seed: 1\n\ncurator: {alfa: 0.1}\n", "a.yaml")
-    with pytest.raises(ConfigError, match=f"{base}, line 3: curator.alfa"):
-        load_run_config(written(tmp_path, "base: a.yaml\n", "b.yaml"))
-
-
-@pytest.mark.parametrize("named", ["gone.yaml", "3", "[a.yaml]", "."])
-def test_a_base_that_is_no_file(tmp_path: Path, named: str) -> None:
-    path = written(tmp_path, f"seed: 1\nbase: {named}\n", "b.yaml")
-    with pytest.raises(ConfigError, match=r"b.yaml, line 2: base: expected a file beside b.yaml, got "):
-        read_layers(path)
-
-
-def test_a_circle_is_refused(tmp_path: Path) -> None:
-    written(tmp_path, "base: b.yaml\n", "a.yaml")
-    with pytest.raises(ConfigError, match=r"a.yaml, line 1: base: expected a file that does not build on this one"):
-        read_layers(written(tmp_path, "base: a.yaml\n", "b.yaml"))
+@pytest.mark.parametrize(
+    ("base", "named", "message"),
+    [
+        ("seed: 1\n\ncurator: {alfa: 0.1}", "a.yaml", "a.yaml, line 3: curator.alfa"),  # into the base
+        ("base: b.yaml", "a.yaml", "a.yaml, line 1: base: expected a file that does not build on this one"),
+        *(("", name, "b.yaml, line 2: base: expected a file beside b.yaml") for name in ("gone.yaml", "3", "[a]", ".")),
+    ],
+)
+def test_what_is_wrong_with_a_base_is_named_there(tmp_path: Path, base: str, named: str, message: str) -> None:
+    written(tmp_path, base, "a.yaml")
+    with pytest.raises(ConfigError, match=message):
+        load_run_config(written(tmp_path, f"seed: 1\nbase: {named}\n", "b.yaml"))
 
 
 @pytest.mark.parametrize(
     ("kind", "values"),
     [
-        (RewardConfig, {"flip": True}),
-        (RewardConfig, {"flip": "0.1"}),
-        (RewardConfig, {"timeout": float("inf")}),
-        (RewardConfig, {"timeout": float("nan")}),
-        (PODSConfig, {"m": True}),
-        (PODSConfig, {"m": 4.0}),
-        (GeoAlignConfig, {"observe_only": 1}),
-        (GeoAlignConfig, {"observe_only": "yes"}),
-        (GeoAlignConfig, {"projector": {"layers": True}}),
-        (GeoAlignConfig, {"projector": '{"layers": true}'}),
-        (GeoAlignConfig, {"projector": "[" * 100_000}),
-        (EvaluationConfig, {"samples": {"a": True}}),
+        (RewardConfig, {"flip": True}), (RewardConfig, {"flip": "0.1"}), (RewardConfig, {"timeout": float("inf")}),
+        (RewardConfig, {"timeout": float("nan")}), (PODSConfig, {"m": True}), (PODSConfig, {"m": 4.0}),
+        (GeoAlignConfig, {"observe_only": 1}), (GeoAlignConfig, {"observe_only": "yes"}),
+        (GeoAlignConfig, {"projector": {"layers": True}}), (GeoAlignConfig, {"projector": '{"layers": true}'}),
+        (GeoAlignConfig, {"projector": "[" * 100_000}), (EvaluationConfig, {"samples": {"a": True}}),
     ],
-)
+)  # fmt: skip
 def test_other_kinds_of_values_are_refused(kind: Any, values: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(values))):
         kind(**values)

@@ -1,5 +1,3 @@
-"""What YAML means here, the place of every key, and what is refused."""
-
 from pathlib import Path
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""Anchors of a training out of files: dumps of every kind, and a flagged.csv that somebody filled in."""
-
 import csv
 import json
 
@@ -53,7 +51,6 @@ def test_true_rewards_come_before_corrupted_ones(tmp_path):
 
 
 def flagged(path, texts, labels):
-    """A flagged.csv as a curation writes it, its labels filled in."""
     columns = ("step", "line", "sample", "group", "prompt", "response", "label")
     with path.open("w", encoding="utf-8-sig", newline="") as file:
         writer = csv.writer(file)

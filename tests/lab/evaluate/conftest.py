@@ -1,5 +1,3 @@
-"""A tiny model, small sets and stand-ins for what generates and scores."""
-
 import json
 import sys
 from pathlib import Path

@@ -16,7 +16,6 @@ from geoalign.lab.generation.engines import Generated
 
 
 def run(models, benchmarks, dialogues, output, *, checkpoints=False, resume=False, save_responses=None, **values):
-    """What an evaluation came to, and what it said."""
     config = EvaluateConfig(**{"device": "cpu", "max_new_tokens": 8, "batch_size": 5, **values})
     console = Console(file=io.StringIO(), width=100)
     request = EvaluateRequest(
@@ -91,7 +90,6 @@ REWARD = ScoringConfig(model=RewardModelConfig(path="owner/reward"))
 
 
 def run_folder(root, tiny, steps, *, final, last=True):
-    """A run folder as `geoalign train` leaves it, with copies of one model."""
     import yaml
 
     rl = root / "checkpoints" / "rl"

@@ -1,5 +1,3 @@
-"""What may be evaluated: models, runs, their checkpoints; and what is refused."""
-
 import shutil
 
 import pytest

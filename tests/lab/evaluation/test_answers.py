@@ -68,8 +68,6 @@ class Script:
 
 
 class Exact:
-    """Scores 1 where the response is the answer in a box."""
-
     binary = True
 
     def score(self, responses, answers, *, prompts=None):

@@ -8,13 +8,9 @@ from geoalign.errors import ConfigError, InputError
 from geoalign.lab.evaluation.responses import SavedResponse, read_responses, write_responses
 
 GOOD = {
-    "set": "helpful",
-    "id": "7",
-    "sample": 0,
-    "prompt": [{"role": "user", "content": "Hello"}],
-    "response": "Hi",
+    "set": "helpful", "id": "7", "sample": 0, "prompt": [{"role": "user", "content": "Hello"}], "response": "Hi",
     "truncated": False,
-}
+}  # fmt: skip
 
 texts = st.text(st.characters(codec=None))  # lone surrogates and control characters too
 names = st.text(st.characters(codec="utf-8"))

@@ -10,8 +10,6 @@ from geoalign.lab.generation.engines import Generated, TrainerEngine, end_tokens
 
 
 class Echo:
-    """Answers each prompt with its own tokens reversed; remembers under which settings."""
-
     def __init__(self):
         self.temperature, self.top_p, self.top_k, self.min_p = 0.7, 0.9, 50, 0.1
         self.repetition_penalty, self.max_completion_length = 1.1, 99
@@ -67,7 +65,6 @@ def test_weights_are_sent_once_for_each_step():
 
 
 def test_trl_has_what_is_used_of_it():
-    """The names on which this rests, in the TRL that is installed."""
     assert {"prompts", "images", "num_generations"} <= set(inspect.signature(VLLMGeneration.generate).parameters)
     assert hasattr(VLLMGeneration, "sync_weights")
     known = set(inspect.signature(VLLMGeneration.__init__).parameters)

@@ -1,5 +1,3 @@
-"""Fixtures of the judge's tests; what they share stands in judge_server.py."""
-
 import sys
 from pathlib import Path
 
@@ -24,8 +22,6 @@ def server(monkeypatch):
 
 @pytest.fixture
 def settings(server):
-    """The server's settings, impatient enough for tests."""
-
     def make(**changes):
         quick = {"timeout": 5.0, "patience": 0.5, "concurrency": 4}
         return JudgeConfig(**{"base_url": server.url, "model": "test-judge", **quick, **changes})
@@ -35,8 +31,6 @@ def settings(server):
 
 @pytest.fixture
 def saved(tmp_path):
-    """Writes a response file of that name."""
-
     def save(name, rows):
         path = tmp_path / name
         write_responses(path, rows)

@@ -19,18 +19,15 @@ class Reply:
 
 
 def completion(text):
-    """A chat completion of this text."""
     message = {"role": "assistant", "content": text}
     return Reply(json.dumps({"object": "chat.completion", "choices": [{"index": 0, "message": message}]}))
 
 
 def verdict(winner, first, second):
-    """A chat completion that is a verdict."""
     return completion(json.dumps({"overall_winner": winner, "model_a_score": first, "model_b_score": second}))
 
 
 def judged_texts(request):
-    """The two responses as a judge that heeds the marks reads them out of a request."""
     content = request["messages"][1]["content"]
     mark = content.partition("the mark ")[2].partition(",")[0]
     _, first, second = content.split(f"\n\n[{mark}] response of ")

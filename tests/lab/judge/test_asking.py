@@ -46,26 +46,13 @@ def test_verdicts(answer, expected):
 @pytest.mark.parametrize(
     "answer",
     [
-        "",
-        "model_a",
-        f"The verdict: {text()}",
-        f"{text()}\n{text('model_b', 0.1, 0.2)}",
-        f"<think>hm</think>{text()}",
-        f"```python\n{text()}\n```",
-        "[" * 5000,
-        "\ud800",
-        '{"overall_winner": "tie"}',
-        text()[:-1] + ', "reason": "x"}',
-        text(None),
-        text("model_a", 0.8, 0.8),
-        text("model_b", 0.8, 0.2),
-        text("model_a", True, False),
-        text("tie", "0.8", 0.6),
-        text("tie", 0.5, -0.1),
-        text("tie", float("nan"), 0.6),
-        text("tie", 0.5, float("inf")),
+        "", "model_a", f"The verdict: {text()}", f"{text()}\n{text('model_b', 0.1, 0.2)}",
+        f"<think>hm</think>{text()}", f"```python\n{text()}\n```", "[" * 5000, "\ud800",
+        '{"overall_winner": "tie"}', text()[:-1] + ', "reason": "x"}', text(None), text("model_a", 0.8, 0.8),
+        text("model_b", 0.8, 0.2), text("model_a", True, False), text("tie", "0.8", 0.6), text("tie", 0.5, -0.1),
+        text("tie", float("nan"), 0.6), text("tie", 0.5, float("inf")),
     ],
-)
+)  # fmt: skip
 def test_anything_else_is_malformed(answer):
     assert parse_verdict(answer) is None
 

@@ -29,7 +29,6 @@ def run(files, config, output, **more):
 
 
 def counts(result):
-    """Wins, losses and ties of each set."""
     return {
         name: tuple(round(share.estimate * found.judged) for share in (found.win, found.lose, found.tie))
         for name, found in result.items()

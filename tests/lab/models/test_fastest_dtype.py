@@ -21,14 +21,9 @@ from geoalign.lab.train.stages.policy import PolicyTrainer
 from geoalign.lab.train.train import train
 
 TASK: dict[str, Any] = {
-    "type": "arithmetic",
-    "operands": 2,
-    "digits": 1,
-    "train_problems": 16,
-    "evaluation_problems": 4,
-    "demonstrations": 8,
-    "seed": 0,
-}
+    "type": "arithmetic", "operands": 2, "digits": 1, "train_problems": 16, "evaluation_problems": 4,
+    "demonstrations": 8, "seed": 0,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("bfloat16", "dtype"), [(20.0, "float32"), (149.0, "float32"), (150.0, "bfloat16")])

@@ -18,8 +18,6 @@ NAN = math.nan
 
 @pytest.fixture
 def make_run(tmp_path):
-    """Writes a run folder; `steps`, `flip` and `curator` shape it."""
-
     def make(*, steps=12, flip=0.05, curator="geoalign", name="run"):
         return _write_run(tmp_path / name, steps=steps, flip=flip, curator=curator)
 
@@ -28,7 +26,6 @@ def make_run(tmp_path):
 
 @pytest.fixture(scope="session")
 def write_run():
-    """Writes a run folder at a path given, for what is built once for several tests."""
     return _write_run
 
 

@@ -1,5 +1,3 @@
-"""The definition of detection quality, by hand on one batch, and over the steps of a run."""
-
 import json
 import math
 

@@ -1,5 +1,3 @@
-"""What the figures draw: their data on hand values, and that every panel renders in both styles."""
-
 import math
 import xml.etree.ElementTree as ElementTree
 

@@ -14,7 +14,6 @@ RLO, ZWSP, PDI = "\u202e", "\u200b", "\u2069"
 
 @pytest.fixture(scope="module")
 def whole_run(tmp_path_factory, write_run):
-    """A run folder with its report, built once."""
     folder = write_run(tmp_path_factory.mktemp("whole") / "run", steps=9, flip=0.05, curator="geoalign")
     assert build_report(folder) == folder / "report.html"
     return folder

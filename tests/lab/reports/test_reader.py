@@ -1,5 +1,3 @@
-"""Reading run folders: whole, still growing, cut off, and broken in ways that no kill explains."""
-
 import json
 
 import numpy as np

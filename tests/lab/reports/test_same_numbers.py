@@ -76,7 +76,6 @@ def test_base_rate_precision_and_areas_are_the_same(run):
 
 
 def in_a_comparison(run):
-    """The run as a cell of a comparison."""
     result = extract(RunFolder(run), {"type": "geoalign", "aggregation": "sum"})
     whose = {"schema_version": 1, "status": "finished", "arm": "geoalign", "level": "flip", "seed": 0}
     return parse_cell({**whose, **result}, run)

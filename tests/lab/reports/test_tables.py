@@ -1,5 +1,3 @@
-"""The tables: accuracy before and after, totals, flagged rollouts with what became of them."""
-
 import json
 import math
 

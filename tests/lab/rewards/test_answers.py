@@ -17,17 +17,11 @@ def test_any_text_is_read_and_verdicts_have_no_side(one, other):
 @pytest.mark.parametrize(
     ("gold", "answer", "verdict"),
     [
-        ("7", "007", True),
-        ("7", "8", False),
-        ("-7", "7", False),
-        ("1,000,000", "1000000", True),
-        ("7.00", "7", True),
-        ("7.5", "7", None),
-        ("1,00", "100", None),
-        ("\\sqrt{49}", "7", None),
+        ("7", "007", True), ("7", "8", False), ("-7", "7", False), ("1,000,000", "1000000", True),
+        ("7.00", "7", True), ("7.5", "7", None), ("1,00", "100", None), ("\\sqrt{49}", "7", None),
         ("1" + "0" * 10_000, "1" + "0" * 9_999, False),
     ],
-)
+)  # fmt: skip
 def test_quick_verdicts(gold, answer, verdict):
     assert quick_verdict(gold, answer) is verdict
 
@@ -35,16 +29,11 @@ def test_quick_verdicts(gold, answer, verdict):
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        ("\\dfrac{a}{b}", "\\frac {a} {b}"),
-        ("\\text{(C)}", "(C)"),
-        ("\\text {even}", "even"),
-        ("\\textbf{east}", "\\text{ east }"),
-        ("k_{\\mathrm{B}} x^{2}", "k_B x^2"),
-        ("\\left(-\\infty, 0\\right]", "(-\\infty,0]"),
-        ("2 \\pi r", "2\\pi r"),
-        ("$f(x)=x$", "f(x) = x"),
+        ("\\dfrac{a}{b}", "\\frac {a} {b}"), ("\\text{(C)}", "(C)"), ("\\text {even}", "even"),
+        ("\\textbf{east}", "\\text{ east }"), ("k_{\\mathrm{B}} x^{2}", "k_B x^2"),
+        ("\\left(-\\infty, 0\\right]", "(-\\infty,0]"), ("2 \\pi r", "2\\pi r"), ("$f(x)=x$", "f(x) = x"),
     ],
-)
+)  # fmt: skip
 def test_spellings_of_one_answer(one, other):
     assert plain(one) == plain(other)
 
@@ -74,19 +63,12 @@ def test_names_in_front_of_a_gold_answer(gold, answer, values):
 @pytest.mark.parametrize(
     ("response", "answer"),
     [
-        (r"6+4=10;\boxed{81}", "81"),
-        (r"\boxed{1}, or rather \boxed{ $+0,081.0$. }", "81"),
-        (r"\boxed{+1,234.00}", "1234"),
-        (r"\boxed{-0025}", "-25"),
-        (r"\boxed{-0}", "0"),
-        (r"\boxed{$x+1$.}", "x+1"),
-        (r"\boxed{\frac{1}{2}}", r"\frac{1}{2}"),
-        (r"\boxed{}", None),
-        (r"\boxed{81", None),
-        ("81", None),
+        (r"6+4=10;\boxed{81}", "81"), (r"\boxed{1}, or rather \boxed{ $+0,081.0$. }", "81"),
+        (r"\boxed{+1,234.00}", "1234"), (r"\boxed{-0025}", "-25"), (r"\boxed{-0}", "0"), (r"\boxed{$x+1$.}", "x+1"),
+        (r"\boxed{\frac{1}{2}}", r"\frac{1}{2}"), (r"\boxed{}", None), (r"\boxed{81", None), ("81", None),
         ("", None),
     ],
-)
+)  # fmt: skip
 def test_the_final_answer_in_one_form(response, answer):
     assert final_answer(response) == answer
 

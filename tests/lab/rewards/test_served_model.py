@@ -49,7 +49,6 @@ def score(model, responses):
 
 
 def lengths(tokenizer, *responses):
-    """What the server gives for each."""
     dialogues = ([*PROMPT, {"role": "assistant", "content": text}] for text in responses)
     return [float(len(tokenizer[1].apply_chat_template(one, tokenize=False))) for one in dialogues]
 

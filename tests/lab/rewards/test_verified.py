@@ -15,62 +15,28 @@ def _box(answer):
     return f"So the answer is \\boxed{{{answer}}}."
 
 
+# (gold, answer)
 EQUAL = [
-    # gold, answer
-    ("81", "81"),
-    ("025", "25"),
-    ("27.0", "27"),
-    ("1,234", "1234"),
-    ("10{,}000", "10000"),
-    ("-0", "0"),
-    ("$81$", "81"),
-    ("336^\\circ", "336"),
-    ("\\frac{1}{2}", "0.5"),
-    ("\\frac{1}{2}", "\\dfrac12"),
-    ("5", "5\\text{ cm}"),
-    ("\\$5", "5"),
-    ("2\\sqrt{2}", "\\sqrt{8}"),
-    ("\\left( 3, \\frac{\\pi}{2} \\right)", "(3, \\pi/2)"),
-    ("$69$,$84$", "$84$, $69$"),
-    ("[1,2)", "[1.0, \\frac{4}{2})"),
-    ("(1,2),(3,4)", "(3,4), (1,2)"),
-    ("x^2+2x+1", "(x+1)^2"),
-    ("5", "x=5"),
-    ("\\boxed{7}", "7"),
-    ("9" * 5000, "9" * 5000),
-    ("1/3", "0.33333333"),
-    ("4.5e33", "4.5 \\times 10^{33}"),
-    ("1e-5", "0.00001"),
-    ("1\\frac{4}{5}", "9/5"),
-    ("\\$32,\\!348", "32348"),
-    ("x=5", "5"),
-]
+    ("81", "81"), ("025", "25"), ("27.0", "27"), ("1,234", "1234"), ("10{,}000", "10000"), ("-0", "0"),
+    ("$81$", "81"), ("336^\\circ", "336"), ("\\frac{1}{2}", "0.5"), ("\\frac{1}{2}", "\\dfrac12"),
+    ("5", "5\\text{ cm}"), ("\\$5", "5"), ("2\\sqrt{2}", "\\sqrt{8}"),
+    ("\\left( 3, \\frac{\\pi}{2} \\right)", "(3, \\pi/2)"), ("$69$,$84$", "$84$, $69$"),
+    ("[1,2)", "[1.0, \\frac{4}{2})"), ("(1,2),(3,4)", "(3,4), (1,2)"), ("x^2+2x+1", "(x+1)^2"), ("5", "x=5"),
+    ("\\boxed{7}", "7"), ("9" * 5000, "9" * 5000), ("1/3", "0.33333333"), ("4.5e33", "4.5 \\times 10^{33}"),
+    ("1e-5", "0.00001"), ("1\\frac{4}{5}", "9/5"), ("\\$32,\\!348", "32348"), ("x=5", "5"),
+]  # fmt: skip
 
 DIFFERENT = [
-    ("81", "82"),
-    ("9007199254740993", "9007199254740992"),
-    ("9" * 900, "9" * 899 + "8"),
-    ("\\frac{1}{2}", "\\frac{1}{3}"),
-    ("1/3", "0.333"),
-    ("1e-8", "2e-8"),
-    ("(1,2)", "(2,1)"),
-    ("(1,2),(3,4)", "(3,4),(2,1)"),
-    ("\\pi+2\\sqrt{2}", "\\pi+3\\sqrt{2}"),
-    ("\\text{east}", "\\text{west}"),
-    ("5", ""),
-    ("5", "\\text{I do not know}"),
-    ("5", "\u0665\u200f"),
-]
+    ("81", "82"), ("9007199254740993", "9007199254740992"), ("9" * 900, "9" * 899 + "8"),
+    ("\\frac{1}{2}", "\\frac{1}{3}"), ("1/3", "0.333"), ("1e-8", "2e-8"), ("(1,2)", "(2,1)"),
+    ("(1,2),(3,4)", "(3,4),(2,1)"), ("\\pi+2\\sqrt{2}", "\\pi+3\\sqrt{2}"), ("\\text{east}", "\\text{west}"),
+    ("5", ""), ("5", "\\text{I do not know}"), ("5", "\u0665\u200f"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("gold", "answer"), EQUAL)
-def test_equal_answers_are_correct(reward, gold, answer):
-    assert reward.score([_box(answer)], [gold]) == [1.0]
-
-
-@pytest.mark.parametrize(("gold", "answer"), DIFFERENT)
-def test_other_answers_are_wrong(reward, gold, answer):
-    assert reward.score([_box(answer)], [gold]) == [0.0]
+@pytest.mark.parametrize(("gold", "answer"), EQUAL + DIFFERENT)
+def test_equal_answers_are_correct_and_others_wrong(reward, gold, answer):
+    assert reward.score([_box(answer)], [gold]) == [float((gold, answer) in EQUAL)]
 
 
 def test_the_last_box_decides_and_no_box_is_wrong(reward):
@@ -93,8 +59,8 @@ def test_answers_too_long_or_too_deep_are_refused_unread(reward, answer):
     assert reward.counters["compared"] == before["compared"]
 
 
+# (gold, response, reward)
 LISTS = [
-    # gold, response, reward
     ("-2, 1", r"\boxed{-2} and \boxed{1}", 1),
     ("(1,2), (2,1)", r"\boxed{(1,2)}, \boxed{(2,1)}", 1),
     (r"\boxed{-2} and \boxed{1}", r"\boxed{-2, 1}", 1),
@@ -194,15 +160,11 @@ def test_each_costs_its_limit_at_most_and_the_next_answer_is_read():
 @pytest.mark.parametrize(
     "response",
     [
-        "\\boxed{" + "x" * 50_000 + "}",
-        "\\boxed{" * 8000,
-        "\\boxed{" * 5000 + "}" * 5000,
-        "{" * 25_000 + "}" * 25_000,
-        "\\boxed{" + "(" * 25_000 + ")" * 24_000 + "}",
-        "\\" * 50_000,
+        "\\boxed{" + "x" * 50_000 + "}", "\\boxed{" * 8000, "\\boxed{" * 5000 + "}" * 5000,
+        "{" * 25_000 + "}" * 25_000, "\\boxed{" + "(" * 25_000 + ")" * 24_000 + "}", "\\" * 50_000,
         "\\boxed{" + "\\frac{1}{" * 5000 + "}" * 5000 + "}",
     ],
-)
+)  # fmt: skip
 def test_outputs_of_50000_characters_are_read_at_once(response):
     with VerifiedReward(RewardConfig(timeout=5)) as reward:
         start = time.perf_counter()

@@ -1,5 +1,3 @@
-"""Verified answers on the real gold answers, the graded pairs, and real rollouts."""
-
 import json
 import re
 

@@ -1,5 +1,3 @@
-"""docs/data.md names what there is."""
-
 from pathlib import Path
 
 import pytest

@@ -12,22 +12,13 @@ from geoalign.lab.tasks.rows import rows_of
 ROLL = "aime24_aime25_math500_roll/math_benchmarks.jsonl"
 BOTH = "dapo_math_17k/MATH-AIME-Evaluation.jsonl"
 PLACES = [
-    ("aime24", "aime24/test.jsonl"),
-    ("aime24", "aime24/aime-2024.dapo.parquet"),
-    ("aime24", ROLL),
-    ("aime24", BOTH),
-    ("aime25", "aime25/test.jsonl"),
-    ("aime25", "aime25/test2025-I.jsonl aime25/test2025-II.jsonl"),
-    ("aime25", ROLL),
-    ("aime25", BOTH),
-    ("amc23", "amc23/test.jsonl"),
-    ("math500", "math500/test.jsonl"),
-    ("math500", ROLL),
-    ("math500", BOTH),
-    ("minerva", "minerva_math/test.jsonl"),
-    ("minerva", "minerva_math/minerva.rllm.json"),
+    ("aime24", "aime24/test.jsonl"), ("aime24", "aime24/aime-2024.dapo.parquet"), ("aime24", ROLL), ("aime24", BOTH),
+    ("aime25", "aime25/test.jsonl"), ("aime25", "aime25/test2025-I.jsonl aime25/test2025-II.jsonl"),
+    ("aime25", ROLL), ("aime25", BOTH), ("amc23", "amc23/test.jsonl"),
+    ("math500", "math500/test.jsonl"), ("math500", ROLL), ("math500", BOTH),
+    ("minerva", "minerva_math/test.jsonl"), ("minerva", "minerva_math/minerva.rllm.json"),
     ("olympiadbench", "olympiadbench/test.jsonl"),
-]
+]  # fmt: skip
 ROWS = {"aime24": 30, "aime25": 30, "amc23": 40, "math500": 500, "minerva": 272, "olympiadbench": 675}
 
 

@@ -1,5 +1,3 @@
-"""Tiny runs, in this process."""
-
 import io
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -98,7 +96,6 @@ def continuous(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def said() -> Callable[..., str]:
-    """What a dry run prints, its white space made even."""
     from geoalign.lab.train.rehearsal import dry_run
 
     def run(settings: dict[str, Any], **options: Any) -> str:

@@ -42,7 +42,6 @@ def config(tmp_path_factory, tiny):
 
 @pytest.fixture(scope="module")
 def finished(config, tmp_path_factory):
-    """A finished run, made by the command in a process of its own."""
     root = tmp_path_factory.mktemp("finished") / "run"
     done = forked.run("-m", "geoalign", "train", config, "--output", root, env=ENVIRONMENT)
     assert done.returncode == 0, done.stderr

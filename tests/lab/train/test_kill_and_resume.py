@@ -66,7 +66,6 @@ def undisturbed(processes, tmp_path_factory):
 
 
 def run(processes: Any, root: Path, kill_at: int | str | None, counter: Path) -> int:
-    """Goes on with a run; returns the exit code (-9 where it was killed)."""
     process = processes.Process(target=train_and_die, args=(SETTINGS, str(root), kill_at, str(counter)))
     process.start()
     process.join()

@@ -1,5 +1,3 @@
-"""The model that a run makes, its tokenizer, and low-rank adapters: on before a stage, merged after it."""
-
 from typing import Any
 
 import torch

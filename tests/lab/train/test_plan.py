@@ -1,5 +1,3 @@
-"""What the plan of a training makes of its settings, and refuses before anything is written."""
-
 import io
 import json
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""What a run records of every generation, and what its summary makes of the records."""
-
 import json
 import math
 import re
@@ -122,13 +120,9 @@ def test_a_run_in_numbers_and_as_a_table(tmp_path: Path) -> None:
     assert found["accuracy"] == {"before_rl": {"sums": 0.125}, "after_rl": {"sums": 0.5}}
     assert (found["reward_first"], found["reward_last"]) == (0.5, 0.5)
     expected = {
-        "auroc": 1.0,
-        "corrupted_share_of_anomalous": 1.0,
-        "pairs": 20,
-        "replaced": 4,
-        "groups_without_donor": None,
+        "auroc": 1.0, "corrupted_share_of_anomalous": 1.0, "pairs": 20, "replaced": 4, "groups_without_donor": None,
         "new_group_accuracy": 0.75,
-    }
+    }  # fmt: skip
     assert expected.items() <= found["curator"].items()
     text = printed(found, tmp_path, "geoalign")
     for part in ("accuracy before; after RL (sums)", "12.5%; 50.0%", "pass@1, 2 after RL (sums)", "50.0%; 75.0%"):

@@ -1,5 +1,3 @@
-"""Runs that start from one shared warm start."""
-
 import io
 from pathlib import Path
 from typing import Any

@@ -1,5 +1,3 @@
-"""Oscillation, falls and smoothing of a curve, and pass@k, by hand."""
-
 import math
 from fractions import Fraction
 from itertools import combinations

@@ -1,5 +1,3 @@
-"""Intervals, paired differences, Holm's correction and shares of a loss, by hand and against scipy."""
-
 import math
 
 import numpy as np

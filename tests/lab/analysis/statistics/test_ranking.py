@@ -1,5 +1,3 @@
-"""Ranking scores: hand-worked values, ties, missing scores."""
-
 import math
 
 import numpy as np

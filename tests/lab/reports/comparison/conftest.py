@@ -16,7 +16,6 @@ DETECTION = {"score": 0.75, "mean_score": 0.65, "pair_count": 0.7, "distance": 0
 
 @pytest.fixture(scope="session")
 def make_result():
-    """One result as `geoalign compare` keeps it."""
     return _result
 
 

@@ -1,5 +1,3 @@
-"""The table of comparisons with known effects."""
-
 import json
 import math
 

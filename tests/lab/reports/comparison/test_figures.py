@@ -40,7 +40,6 @@ def drawn(panel):
 
 
 def lines_of(axes):
-    """Labelled lines as label -> (x, y)."""
     return {
         line.get_label(): (list(line.get_xdata()), list(line.get_ydata()))
         for line in axes.get_lines()

@@ -135,7 +135,6 @@ HALF = 50
 
 
 def concluded(root):
-    """What the terminal shows, the CSV's rows and the page's lines with arms in the detection table."""
     console = Console(record=True, width=200)
     folder = ComparisonFolder(root)
     conclude(folder, console)

@@ -1,5 +1,3 @@
-"""What a compare.yaml says to the analysis."""
-
 import math
 
 import pytest

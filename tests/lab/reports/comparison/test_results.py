@@ -1,5 +1,3 @@
-"""Reading compact results: whole ones, failed ones, and what is refused by name."""
-
 import json
 
 import pytest

@@ -1,5 +1,3 @@
-"""Numbers of one cell by hand: its evaluation curve, final score, pass@k, logged series."""
-
 import math
 from dataclasses import replace
 

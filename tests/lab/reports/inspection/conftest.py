@@ -25,7 +25,6 @@ WORDS = ["add", "the", "two", "numbers", "then", "carry", "one", "into", "tens",
 
 @pytest.fixture(scope="session")
 def write_inspection():
-    """Writes a folder; `change(rows)` may alter the rows before they are written."""
     return _write
 
 

@@ -18,7 +18,6 @@ def opened(piece):
 
 
 def texts_of(packed):
-    """(prompt, response) of every rollout in the page."""
     found = []
     for piece in map(opened, packed.texts):
         assert len(set(piece["prompts"])) == len(piece["prompts"])

@@ -66,7 +66,6 @@ def test_no_formula_links_or_styles(until, watched, page):
 
 
 def shown(until, found, row):
-    """The text of one rollout as the page shows it."""
     found.locator(f"input[name=rollout][value='{row}']").check()
     until(found, "name => document.querySelector('.side h4').innerText.startsWith(name)", f"Rollout {row % 6}")
     return found.locator(".text.left").evaluate("node => node.textContent")

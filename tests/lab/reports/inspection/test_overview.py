@@ -1,5 +1,3 @@
-"""The words above the browser: counts, the verdict and where the rollouts come from."""
-
 import math
 
 import pytest

@@ -28,7 +28,6 @@ DIFF = """([left, right, work]) => {
 
 
 def longest_common(left, right):
-    """Length of the longest common subsequence, by the textbook."""
     table = np.zeros((len(left) + 1, len(right) + 1), dtype=int)
     for i, a in enumerate(left):
         for j, b in enumerate(right):

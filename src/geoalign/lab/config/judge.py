@@ -9,21 +9,17 @@ from pydantic import Field
 
 from geoalign.errors import ConfigError
 from geoalign.lab.config.loading import overridden
+from geoalign.lab.config.rewards import Address
 from geoalign.settings import Count, Name, NotNegative, Positive, setting, settings
 from geoalign.settings.loading import load_settings
 from geoalign.settings.locations import Locations
-
-# Without user, query and fragment: a key comes from the environment.
-_URL = r"^https?://([^\s/?#@:\[]+|\[[^\s\]]+\])(:[1-9][0-9]*)?(/[^\s?#]*)?$"
 
 
 @settings
 class JudgeConfig:
     """A judge behind an OpenAI-compatible endpoint."""
 
-    base_url: Annotated[str, Field(pattern=_URL)] = setting(
-        help="Address up to and with the version: https://host/v1. /chat/completions is added."
-    )
+    base_url: Address = setting(help="Address up to and with the version: https://host/v1. /chat/completions is added.")
     model: Name = setting(help="The model's name at the endpoint.")
     token_env: Name | None = setting(
         default=None,
@@ -53,7 +49,7 @@ def load_judge_config(
     if base_url is None or model is None:
         raise ConfigError("judge: expected --base-url and --model, or --local to try the command without an endpoint")
     values, locations = overridden(overrides)
-    values |= {"base_url": base_url.rstrip("/"), "model": model}
+    values |= {"base_url": base_url, "model": model}
     locations |= {"base_url": "--base-url", "model": "--model"}
     config: JudgeConfig = load_settings(JudgeConfig, values, Locations(locations))
     return config

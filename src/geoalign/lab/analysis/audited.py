@@ -53,7 +53,7 @@ def verifier_lines(summary: Mapping[str, Any]) -> list[str]:
     if said and all(said):
         # Of 95% on one side.
         most = [f"{rates[name]['high']:{form}}" for name, form in forms[:2]]
-        lines.append(
+        told = (
             f"By a model of noisy verdicts, the verifier rewards {said[0]} of the wrong answers and refuses {said[1]} "
             f"of the right ones; J, which is 1 less both, is {said[2]}. In brackets 95% intervals over groups."
             if rates["informedness"]["estimate"] < 1
@@ -61,8 +61,8 @@ def verifier_lines(summary: Mapping[str, Any]) -> list[str]:
             f"most {most[0]} on wrong answers and {most[1]} on right ones (95% bounds)."
         )
         lines.append(
-            "Errors that it repeats with the answer cannot be seen in its verdicts, nor are they in these rates: a "
-            "second verifier would show them, or labels of your own (`label` in flagged.csv, then --labels)."
+            f"{told} Errors that it repeats with the answer cannot be seen in its verdicts, nor are they in these "
+            "rates: a second verifier would show them, or labels of your own (`label` in flagged.csv, then --labels)."
         )
     elif verifier:
         alike = "Too few prompts." if said else "No rollout has an answer, and no response got both verdicts."

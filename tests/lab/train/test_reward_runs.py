@@ -1,6 +1,7 @@
 """Whole runs by what rewards them: corrupted rewards, a function of the user's, a reward model, one that goes away."""
 
 import math
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -29,11 +30,14 @@ def mostly_unscored(completions, **columns):
 
 def too_few(completions, **columns):
     return [1.0]
-
-def second(prompts, completions, answer, **columns):
-    with open(__file__ + ".asked", "a") as file:
-        file.write(str(len(completions)) + "\\n")
-    return [0.25] * len(completions)
+"""
+# A verifier of the user's own, which notes how much it is asked.
+SECOND = """import json, sys
+rows = [json.loads(line) for line in sys.stdin]
+open(sys.argv[1], "a").write(f"{len(rows)}\\n")
+for row in rows:
+    assert row["response"] is not None and row["answer"]
+    print(json.dumps({"reward": 0.25}))
 """
 
 
@@ -103,8 +107,10 @@ def test_rl_learns_from_a_function_and_everything_else_from_the_truth(functions,
 def test_appeals_ask_the_second_verifier_or_the_truth(functions, tiny, train_here, tmp_path):
     curator = {"type": "appeals", "budget": 3, "curator": {"type": "denoise", "geometry": "none"}}
     reward = {"flip": 0.0, "function": f"{functions}:even"}
-    train_here(tiny(reward={**reward, "appeals": f"{functions}:second"}, curator=curator), tmp_path / "second")
-    asked = [int(line) for line in (functions.parent / "functions.py.asked").read_text().splitlines()]
+    (tmp_path / "second.py").write_text(SECOND)
+    command = f"{sys.executable} {tmp_path / 'second.py'} {tmp_path / 'asked'}"
+    train_here(tiny(reward={**reward, "appeals": command}, curator=curator), tmp_path / "second")
+    asked = [int(line) for line in (tmp_path / "asked").read_text().splitlines()]
     assert len(asked) == 2
     assert 0 < max(asked) <= 3
     settled = [line["geoalign/appeals"] for line in lines(tmp_path / "second", "rl") if "geoalign/appeals" in line]

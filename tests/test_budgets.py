@@ -13,32 +13,32 @@ SOURCE = ROOT / "src" / "geoalign"
 
 # Lines and files of each room, sub-folders included; "." and "lab" are the files that stand there alone.
 ROOMS = {
-    ".": (640, 7),
+    ".": (650, 7),
     "adapters": (4000, 38),
-    "curators": (4370, 27),
+    "curators": (4390, 27),
     "hidden": (610, 6),
     "lab": (1020, 7),
-    "lab/analysis": (1552, 10),
-    "lab/audit": (1231, 7),
+    "lab/analysis": (1530, 10),
+    "lab/audit": (1370, 8),
     "lab/bench": (260, 3),
-    "lab/compare": (820, 7),
-    "lab/config": (1610, 12),
+    "lab/compare": (780, 7),
+    "lab/config": (1600, 12),
     "lab/dumps": (1010, 6),
-    "lab/evaluate": (440, 3),
+    "lab/evaluate": (400, 3),
     "lab/evaluation": (730, 6),
-    "lab/generation": (510, 5),
-    "lab/judge": (310, 3),
-    "lab/models": (370, 4),
-    "lab/reports": (2088, 15),
-    "lab/rewards": (1250, 10),
-    "lab/store": (1530, 10),
+    "lab/generation": (490, 5),
+    "lab/judge": (300, 3),
+    "lab/models": (350, 4),
+    "lab/reports": (1990, 14),
+    "lab/rewards": (1430, 12),
+    "lab/store": (1520, 10),
     "lab/tasks": (1470, 8),
     "lab/train": (2110, 13),
     "method": (1430, 12),
     "settings": (620, 6),
 }
 # Lines of Python in all, and words of Markdown.
-TREES = {"src": 29840, "tests": 29950, "benchmarks": 2990}
+TREES = {"src": 29960, "tests": 29950, "benchmarks": 2990}
 DOC_WORDS = 16000
 
 

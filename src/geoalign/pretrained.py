@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,17 @@ def from_pretrained(kind: Any, path: str | Path, *, trust_remote_code: bool, set
         if not trust_remote_code and "trust_remote_code" in str(error):
             raise own_code(path, setting) from error
         raise
+
+
+@contextmanager
+def loading(expected: str, path: str | Path) -> Iterator[None]:
+    """ConfigError for what is raised while a model is loaded: what its setting `expected`, and that it got `path`."""
+    try:
+        yield
+    except OwnCodeError:
+        raise
+    except (OSError, ValueError, ImportError) as error:
+        raise ConfigError(f"{expected}, got {str(path)!r}: {error}") from error
 
 
 def own_code(path: str | Path, setting: str) -> OwnCodeError:

@@ -147,10 +147,6 @@ class Rollouts:
             )
 
 
-# The per-row fields of Rollouts that a curator may name in `requires`.
-OPTIONAL_FIELDS = tuple(item.name for item in fields(Rollouts))[2:]
-
-
 def _asked_of(ask: SecondRewards, taken: Sequence[int]) -> SecondRewards:
     """The same verifier where row i is the earlier row `taken[i]`."""
     return lambda rows: ask([taken[row] for row in rows])

@@ -43,7 +43,7 @@ COMMANDS: list[tuple[Sequence[str], str]] = [
             ("evaluate nowhere --output nowhere --samples", "9" * 5001, "samples"),
             ("evaluate nowhere --output nowhere --temperature", "nan", "temperature"),
             ("evaluate nowhere --output nowhere --benchmark", "x" * 9000, "MODEL"),
-            ("evaluate nowhere --output nowhere --set", "reward.model.url=http://host:99999", "reward.model.url"),
+            ("evaluate nowhere --output nowhere --set", "reward.model.url=http://host:999999", "reward.model.url"),
             ("judge a b --output", "nowhere", "--base-url"),
             (JUDGE, "temperature.x=1", "temperature"),
             (JUDGE, "patience=true", "patience"),

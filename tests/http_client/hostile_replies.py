@@ -60,8 +60,8 @@ REPLIES: dict[str, tuple[Steps, str]] = {
     # The status.
     **{str(status): _status(f"{status} X") for status in (401, 429)},
     **{f"{status} elsewhere": _status(f"{status} X", "Location: ELSEWHERE") for status in (301,)},
-    "a refusal without end": (lambda good: chain([b"HTTP/1.1 400 X\r\n\r\n"], repeat(b"\x1b[31m no" * 8192)), REFUSED),
-    "a refusal with escapes": (lambda good: [http(b'{"detail": "\\u001b[2J\\u202e\\ud800"}', "422 X")], REFUSED),
+    "a refusal without end": (lambda good: chain([b"HTTP/1.1 403 X\r\n\r\n"], repeat(b"\x1b[31m no" * 8192)), REFUSED),
+    "a refusal with escapes": (lambda good: [http(b'{"detail": "\\u001b[2J\\u202e\\ud800"}', "422 X")], BROKEN),
     **{f"Retry-After: {asked}": _status("503 X", f"Retry-After: {asked}") for asked in ("31536000", "nan")},
 }
 

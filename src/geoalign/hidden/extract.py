@@ -184,7 +184,7 @@ def batched_states(
     with torch.no_grad():
         for first in range(0, len(order), batch_size):
             rows = order[first : first + batch_size]
-            ids, mask = _pad([[*prompt_ids[row], *response_ids[row]] for row in rows], pad_id, device)
+            ids, mask = padded([[*prompt_ids[row], *response_ids[row]] for row in rows], pad_id, device)
             start = torch.tensor([len(prompt_ids[row]) for row in rows], device=device)
             length = torch.tensor([len(response_ids[row]) for row in rows], device=device)
             begins = None if answer_starts is None else torch.tensor([answer_starts[row] for row in rows])
@@ -220,11 +220,11 @@ def _check_lengths(prompt_ids: Sequence[Sequence[int]], response_ids: Sequence[S
         raise InputError(f"response_ids: expected {len(prompt_ids)} rows as prompt_ids, got {len(response_ids)}")
 
 
-def _pad(sequences: list[list[int]], pad_id: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    width = max(len(ids) for ids in sequences)
-    ids = torch.tensor([[*row, *[pad_id] * (width - len(row))] for row in sequences], device=device)
-    mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in sequences], device=device)
-    return ids, mask
+def padded(rows: Sequence[Sequence[int]], pad: int, device: Any) -> tuple[Tensor, Tensor]:
+    """Tokens and mask with padding on the right, which no earlier token sees."""
+    width = max(map(len, rows))
+    ids = torch.tensor([[*row, *[pad] * (width - len(row))] for row in rows], device=device)
+    return ids, torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows], device=device)
 
 
 def _cut(

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from geoalign.errors import ConfigError, MissingExtraError, ServiceError
+from geoalign.errors import ConfigError, ServiceError
 from geoalign.shown import brief
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ _QUOTED = 500
 
 # The server is overloaded, or something between it and us failed; the same request may succeed later. So may 5xx.
 _PASSING = frozenset({408, 409, 425, 429})
+# What a provider answers to one text that it does not take; any other refusal would meet every request.
+_OF_THE_TEXT = frozenset({400, 413, 422, 451})
 # Seconds: pauses double from the first to the longest; a server may ask for more, but years of it are no answer.
 _FIRST_PAUSE, _LONGEST_PAUSE, _LONGEST_ASKED = 0.25, 15.0, 120.0
 
@@ -44,7 +46,7 @@ class UnreachableError(ServiceError):
 
 
 class BadReplyError(ServiceError):
-    """A reply that is too long, cannot be unpacked, or is not what was asked for."""
+    """A reply that is too long, cannot be unpacked, is not what was asked for, or refuses this text alone."""
 
 
 class RefusedError(ServiceError):
@@ -69,11 +71,9 @@ class HTTPClient:
     def __init__(
         self, url: str, *, key: str, timeout: float, patience: float, token: str = "", connections: int = 8
     ) -> None:
-        try:
-            import httpx2
-        except ImportError as absent:
-            raise MissingExtraError("asking a server needs httpx2: pip install 'geoalign[judge]'") from absent
-        self.url = url
+        import httpx2
+
+        self.url = url.rstrip("/")
         self._timeout, self._patience, self._token = timeout, patience, token
         self._draw = random.Random()  # of its own: a pause must not move the draws of a training
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
@@ -147,6 +147,8 @@ class HTTPClient:
         status, said = response.status_code, self.quoted(data[:_MAX_ERROR_BYTES].decode("utf-8", errors="replace"))
         if status in _PASSING or status >= 500:
             raise UnreachableError(f"HTTP {status}: {said}", _asked_pause(response.headers.get("Retry-After", "")))
+        if status in _OF_THE_TEXT:
+            raise BadReplyError(f"HTTP {status}: {said}")
         raise RefusedError(status, said)
 
 
@@ -166,7 +168,7 @@ def _asked_pause(header: str) -> float:
     return min(float(header), _LONGEST_ASKED) if header.isascii() and header.isdigit() else 0.0
 
 
-def read_json(data: bytes) -> Any:
+def read_json(data: str | bytes) -> Any:
     """The value of a JSON text; ValueError where it is none, or nested too deeply to be read."""
     try:
         return json.loads(data)

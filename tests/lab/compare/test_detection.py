@@ -33,15 +33,13 @@ def batch():
 
 
 def test_areas_by_hand():
-    found = detection([batch()], mean_score=True)
+    found = detection([batch()])
     # In a pair are rows 0, 1, 2, 3, 7, 8: corrupted 0 and 7, so 2 x 4 = 8 comparisons.
     # score: .9 beats all four; .25 beats .2 and .1: 6 / 8. In order: .9 c, .6, .3, .25 c: precision (1/1 + 2/4) / 2.
     assert found["score"] == {"auroc": 6 / 8, "auprc": 0.75, "generations": 1}
     # pair count: 3 beats all four ones; 1 ties with all four: (4 + 4/2) / 8. Turned round: the rest.
     assert found["pair_count"]["auroc"] == 6 / 8
     assert found["fewest_pairs"]["auroc"] == 2 / 8
-    # score per pair: .3 and .25 against .2, .3, .1, .6: 2 and a tie, then 2: 4.5 / 8.
-    assert found["mean_score"]["auroc"] == pytest.approx(4.5 / 8)
     # distance: group 7 has mean .25 (.75; .25, .25, .25), group 5 mean .5 (.5, .5): .75 beats 4, .5 beats 3, ties 1.
     assert found["distance"]["auroc"] == 7.5 / 8
     # Two rows were replaced, one of them corrupted; two of six rows in a pair are corrupted.
@@ -53,10 +51,9 @@ def test_areas_are_averaged_over_generations_that_hold_both_kinds():
     clean = dataclasses.replace(batch(), flipped=np.zeros(9, dtype=bool))
     # The score turned round gives 1 - 6/8 on the same batch.
     turned = dataclasses.replace(batch(), score=-batch().score)
-    found = detection([batch(), clean, turned], mean_score=False)
+    found = detection([batch(), clean, turned])
     assert found["score"]["auroc"] == pytest.approx((6 / 8 + 2 / 8) / 2)
     assert found["score"]["generations"] == 2
-    assert "mean_score" not in found
     assert found["base_rate"] == 4 / 18
     assert found["precision_among_replaced"] == 2 / 6
 
@@ -64,10 +61,10 @@ def test_areas_are_averaged_over_generations_that_hold_both_kinds():
 def test_nothing_is_said_where_nothing_is_known():
     changed = functools.partial(dataclasses.replace, batch())
     nothing = {"precision_among_replaced": None, "base_rate": None}
-    assert detection([changed(flip_known=np.zeros(9, dtype=bool))], mean_score=True) == nothing
-    assert detection([], mean_score=True) == nothing
-    assert detection([changed(flipped=np.zeros(9, dtype=bool))], mean_score=True) == nothing | {"base_rate": 0.0}
-    unscored = detection([changed(score=np.full(9, NAN))], mean_score=False)
+    assert detection([changed(flip_known=np.zeros(9, dtype=bool))]) == nothing
+    assert detection([]) == nothing
+    assert detection([changed(flipped=np.zeros(9, dtype=bool))]) == nothing | {"base_rate": 0.0}
+    unscored = detection([changed(score=np.full(9, NAN))])
     assert "score" not in unscored
     assert unscored["pair_count"]["auroc"] == 6 / 8
 

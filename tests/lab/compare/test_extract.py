@@ -2,7 +2,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from geoalign.lab.analysis.detection import sums_over_pairs
 from geoalign.lab.compare.extract import extract
 from geoalign.lab.store.json_files import append_lines
 from geoalign.lab.store.rollouts import ROLLOUT_SCHEMA
@@ -68,20 +67,3 @@ def test_the_rest_of_the_result(folder):
     assert found["detection"]["precision_among_replaced"] == 1.0  # anomalous row 3 was not replaced
     assert found["detection"]["base_rate"] == 0.25
     assert [item["step"] for item in found["snapshots"]] == [0, 2]
-
-
-@pytest.mark.parametrize(
-    ("curator", "sums"),
-    [
-        (GEOALIGN, True),
-        (GEOALIGN | {"aggregation": "mean"}, False),
-        (GEOALIGN | {"aggregation": "excess"}, False),
-        (GEOALIGN | {"top_m": 2}, False),
-        (GEOALIGN | {"signed": True}, False),
-        ({"type": "grpo"}, False),
-    ],
-)
-def test_a_mean_score_is_given_only_where_the_score_is_a_sum_over_all_pairs(folder, curator, sums):
-    assert sums_over_pairs(curator) == sums
-    found = extract(folder, curator)
-    assert ("mean_score" in found["detection"]) == sums

@@ -20,7 +20,6 @@ def test_a_run_is_its_final_model_or_its_checkpoints(tiny, files, tmp_path, scri
     ]  # fmt: skip
     assert found.curves["a_run"]["aime24"].steps == (10, 20, 30)
     assert "a_run, aime24: 3 checkpoints, steps 10 to 30: mean of the last 3 " in said
-    assert (tmp_path / "all" / "figures" / "checkpoints-a_run-aime24.svg").is_file()
     own, _ = run([root], [files[0]], [], tmp_path / "own", chat_template_kwargs={"enable_thinking": True})
     assert own.models[0].model.template_options == {"enable_thinking": True}
 

@@ -37,8 +37,6 @@ def test_known_answers_have_known_scores(tiny, files, tmp_path, scripted):
     ]  # fmt: skip
     assert (rows[0]["answer"], rows[0]["response"], rows[0]["tokens"]) == ("1", "so \\boxed{1}", 7)
     assert json.loads(rows[0]["prompt"])[1] == {"role": "user", "content": "What is 0+1?"}
-    assert (tmp_path / "out" / "figures" / "pass-at-k-aime24.svg").read_bytes().startswith(b"<?xml")
-    assert not (tmp_path / "out" / "figures" / "pass-at-k-amc23.svg").exists()
 
 
 def test_hostile_responses_reach_every_file_whole(tiny, files, tmp_path, scripted):

@@ -5,7 +5,8 @@ import pytest
 from judge_server import Reply, verdict
 
 from geoalign.lab.http_client import BadReplyError
-from geoalign.lab.judge.asking import JudgeVerdict, Question, ask_local, endpoint, judge_messages, parse_verdict
+from geoalign.lab.judge.asking import JudgeVerdict, Question, ask_local, judge_messages, parse_verdict
+from geoalign.lab.rewards.chat import chat
 
 ONE = Question(({"role": "user", "content": "Hello"},), "left", "a right one")
 GOOD = verdict("model_b", 0.25, 0.75)
@@ -14,7 +15,7 @@ ANSWER = '{"overall_winner": "model_b", "model_a_score": 0.25, "model_b_score": 
 
 def ask(config, comparison=ONE):
     async def once():
-        async with endpoint(config) as judge:
+        async with chat(config, judge_messages) as judge:
             return await judge(comparison)
 
     return asyncio.run(once())

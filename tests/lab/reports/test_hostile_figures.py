@@ -6,8 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from geoalign.lab.analysis.statistics import Interval
-from geoalign.lab.reports.benchmarks import checkpoint_panel, pass_at_k_panel
 from geoalign.lab.reports.figures.scores import cosine_panel, density_panel, flag_panels
 from geoalign.lab.reports.figures.style import LIGHT, render
 from geoalign.lab.reports.page import figure_sections
@@ -63,8 +61,5 @@ def test_any_numbers_are_drawn(values):
 
 
 def test_any_names_are_drawn_and_stand_in_the_legend():
-    passed = {1: Interval(0.5, 0.4, 0.6), 2: Interval(0.7, 0.6, 0.8)}
     for names in (NAMES[:5], NAMES[5:]):
-        drawn([pass_at_k_panel(names[0], dict.fromkeys(names, passed))])
         drawn(figure_sections(run_of([0.5, 1.0], names))[0][2])
-    drawn(checkpoint_panel(name, name, "accuracy", [1, 2], [0.5, 0.7], []) for name in NAMES)

@@ -55,7 +55,7 @@ def test_base_rate_precision_and_areas_are_the_same(run):
     summary = summarised(run / "rollouts")
     report = detect(read_run(run))
     generations = list(read_rollouts(run / "rollouts"))
-    comparison = compared(generations, mean_score=False)
+    comparison = compared(generations)
 
     assert summary["corrupted_share"] == report.flags.base_rate == comparison["base_rate"]
     areas = {row.score: row for row in report.found.rows}
@@ -70,7 +70,7 @@ def test_base_rate_precision_and_areas_are_the_same(run):
         dataclasses.replace(one, source=np.where(one.anomalous, -1, one.row), weight=np.ones(len(one)))
         for one in generations
     ]
-    precision = compared(flagged, mean_score=False)["precision_among_replaced"]
+    precision = compared(flagged)["precision_among_replaced"]
     assert summary["corrupted_share_of_anomalous"] == precision == report.found.precision.estimate
     assert report.flags.precision == precision
 

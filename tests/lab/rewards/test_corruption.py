@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.config.rewards import RewardConfig
-from geoalign.lab.rewards import RewardWithCorruption, corruption_mask
-from geoalign.lab.rewards.corruption import fixed_share_mask
+from geoalign.lab.rewards.corruption import RewardWithCorruption, corruption_mask, fixed_share_mask
 
 NAN = math.nan
 

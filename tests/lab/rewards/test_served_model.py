@@ -92,7 +92,7 @@ def results(*probs):
         ({"error": "x"}, "expected vLLM's format"),
         (b"<html>", "expected vLLM's format, got <html>"),
         (401, r"/classify: expected success, got \(set reward\.model\.token_env\?\) HTTP 401: .*no such luck"),
-        (400, "got HTTP 400: .*no such luck"),
+        (400, "/classify: HTTP 400: .*no such luck"),
         ((307, {"Location": "http://127.0.0.1:1/classify"}), "got HTTP 307"),
     ],
 )

@@ -5,9 +5,9 @@ import pytest
 
 from geoalign.errors import GeoAlignError, InputError
 from geoalign.lab.config.rewards import RewardConfig
-from geoalign.lab.rewards import VerifiedReward
 from geoalign.lab.rewards import workers as workers_module
 from geoalign.lab.rewards.base import response_text
+from geoalign.lab.rewards.verified import VerifiedReward
 from geoalign.lab.rewards.workers import AnswerWorkers
 
 

@@ -3,9 +3,9 @@ from itertools import accumulate
 
 import pytest
 
+from geoalign.boxed import last_boxed
 from geoalign.errors import ConfigError
 from geoalign.lab.config.tasks import ArithmeticConfig
-from geoalign.lab.rewards import last_boxed
 from geoalign.lab.tasks import make_task
 from geoalign.lab.tasks.arithmetic import answers_at_once, in_words, question, running_totals, worked_solution
 

@@ -1,6 +1,7 @@
 """Whole runs by what rewards them: corrupted rewards, a function of the user's, a reward model, one that goes away."""
 
 import math
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -13,8 +14,8 @@ from transformers import AutoTokenizer
 from vllm_server import VLLMServer
 
 from geoalign.errors import ConfigError, InputError, UnscoredError
-from geoalign.lab.rewards import corruption_mask
 from geoalign.lab.rewards.base import Written
+from geoalign.lab.rewards.corruption import corruption_mask
 from geoalign.lab.rewards.reward_model import RewardModelScorer
 
 FUNCTIONS = """
@@ -29,11 +30,14 @@ def mostly_unscored(completions, **columns):
 
 def too_few(completions, **columns):
     return [1.0]
-
-def second(prompts, completions, answer, **columns):
-    with open(__file__ + ".asked", "a") as file:
-        file.write(str(len(completions)) + "\\n")
-    return [0.25] * len(completions)
+"""
+# A verifier of the user's own, which notes how much it is asked.
+SECOND = """import json, sys
+rows = [json.loads(line) for line in sys.stdin]
+open(sys.argv[1], "a").write(f"{len(rows)}\\n")
+for row in rows:
+    assert row["response"] is not None and row["answer"]
+    print(json.dumps({"reward": 0.25}))
 """
 
 
@@ -103,8 +107,10 @@ def test_rl_learns_from_a_function_and_everything_else_from_the_truth(functions,
 def test_appeals_ask_the_second_verifier_or_the_truth(functions, tiny, train_here, tmp_path):
     curator = {"type": "appeals", "budget": 3, "curator": {"type": "denoise", "geometry": "none"}}
     reward = {"flip": 0.0, "function": f"{functions}:even"}
-    train_here(tiny(reward={**reward, "appeals": f"{functions}:second"}, curator=curator), tmp_path / "second")
-    asked = [int(line) for line in (functions.parent / "functions.py.asked").read_text().splitlines()]
+    (tmp_path / "second.py").write_text(SECOND)
+    command = f"{sys.executable} {tmp_path / 'second.py'} {tmp_path / 'asked'}"
+    train_here(tiny(reward={**reward, "appeals": command}, curator=curator), tmp_path / "second")
+    asked = [int(line) for line in (tmp_path / "asked").read_text().splitlines()]
     assert len(asked) == 2
     assert 0 < max(asked) <= 3
     settled = [line["geoalign/appeals"] for line in lines(tmp_path / "second", "rl") if "geoalign/appeals" in line]
@@ -136,7 +142,10 @@ STRICT = {"flip": 0.0, "function": "geoalign.lab.rewards.naive:strict"}
     [
         ({"reward": {"extremes": 0.1}}, r"^reward\.extremes: expected 0, .*use reward\.flip"),
         ({"reward": {"flip": 0.0, "function": "nowhere:f"}}, "reward.function: expected MODULE:NAME"),
-        ({"reward": {"flip": 0.0, "appeals": "nowhere:f"}}, "reward.appeals: expected MODULE:NAME"),
+        (
+            {"reward": {"flip": 0.0, "appeals": "nowhere:f"}},
+            "reward.appeals: expected math_verify",
+        ),
         ({"reward": {**STRICT, "flip": 0.3}}, "reward.flip: expected 0 with reward.function"),
         ({"reward": STRICT, "curator": {"type": "par"}}, "reward.function: expected a curator that needs no reference"),
     ],

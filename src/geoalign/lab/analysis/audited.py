@@ -36,8 +36,10 @@ def audited_consensus(summary: Mapping[str, Any]) -> Verdict:
 
 
 def audited_verifier(summary: Mapping[str, Any]) -> tuple[list[str], str, list[dict[str, Any]]]:
-    """Sentences on the verifier, one on refused answers, and the prompts that it is about."""
-    return verifier_lines(summary), refused_line(summary), doubtful_prompts(summary)
+    """Sentences on the verifier, one on refused answers, and the prompts that it is about, strongest agreement first
+    (texts are None where they were left out)."""
+    prompts = [{"answer": None, "gold": None, **item} for item in (summary.get("prompts") or {}).get("listed", ())]
+    return verifier_lines(summary), refused_line(summary), prompts
 
 
 def verifier_lines(summary: Mapping[str, Any]) -> list[str]:
@@ -101,12 +103,6 @@ def refused_line(summary: Mapping[str, Any]) -> str:
         f"On {count:,} prompt{'' if count == 1 else 's'} the rollouts agree on an answer ({prompts['least_count']} or "
         f"more, at least {prompts['least_share']:.0%} of them) that is refused every time."
     )
-
-
-def doubtful_prompts(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The prompts whose most frequent answer was refused every time, strongest agreement first; texts are None where
-    they were left out."""
-    return [{"answer": None, "gold": None, **item} for item in (summary.get("prompts") or {}).get("listed", ())]
 
 
 def _rate(rate: Mapping[str, float | None], form: str) -> str:

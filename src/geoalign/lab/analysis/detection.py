@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -36,7 +36,6 @@ from geoalign.lab.store.run import Run
 # Scores and controls that are looked at, in the order of the tables, and what a figure calls them.
 SCORES = {
     "score": "own score",
-    "mean_score": "score per pair",
     "pair_count": "pair count, many",
     "fewest_pairs": "pair count, few",
     "distance": "distance to mean",
@@ -105,18 +104,11 @@ def mean_ranking(rankings: Iterable[Ranking]) -> tuple[Ranking, int]:
 # --- every score and control of a run, or of the seeds of an arm ------------------------------------------------------
 
 
-def sums_over_pairs(curator: Mapping[str, Any]) -> bool:
-    """True where a curator's score is a sum over all pairs of a rollout, so that dividing by their number says
-    something: GeoAlign with aggregation "sum" and no restriction to the best and worst, unless it is signed."""
-    summed = curator.get("aggregation") == "sum" and curator.get("top_m") is None
-    return summed and not curator.get("signed", False)
-
-
-def scores_of(step: RolloutStep, *, mean_score: bool) -> dict[str, Floats]:
+def scores_of(step: RolloutStep) -> dict[str, Floats]:
     """Every score and control of a generation; NaN for rows in no pair, which nobody could rank.
 
-    `score` is the curator's own; `mean_score` the same per pair (where it is a sum over pairs); `distance` |reward -
-    group mean|; `pair_count` and `fewest_pairs` know nothing but how many rows of the group have another reward.
+    `score` is the curator's own; `distance` |reward - group mean|; `pair_count` and `fewest_pairs` know nothing but how
+    many rows of the group have another reward.
     """
     count = pair_counts(step.reward, step.group).astype(np.float64)
     count[count == 0] = np.nan
@@ -127,16 +119,15 @@ def scores_of(step: RolloutStep, *, mean_score: bool) -> dict[str, Floats]:
             distance[rows] = np.abs(step.reward[rows] - step.reward[rows].mean())
     paired = ~np.isnan(count)
     own = np.where(paired, step.score, np.nan)
-    per_pair = {"mean_score": own / count} if mean_score else {}
     distance = np.where(paired, distance, np.nan)
-    return {"score": own, **per_pair, "pair_count": count, "fewest_pairs": -count, "distance": distance}
+    return {"score": own, "pair_count": count, "fewest_pairs": -count, "distance": distance}
 
 
-def rankings_of(step: RolloutStep, *, mean_score: bool = False) -> dict[str, Ranking]:
+def rankings_of(step: RolloutStep) -> dict[str, Ranking]:
     """How each score and control ranks the corrupted rows that count above the others; rows without a score are left
     out."""
     rows = _counting(step)
-    corrupted, scores = step.flipped[rows], scores_of(step, mean_score=mean_score)
+    corrupted, scores = step.flipped[rows], scores_of(step)
     return {
         name: Ranking(auroc(values[rows], corrupted), average_precision(values[rows], corrupted))
         for name, values in scores.items()
@@ -219,10 +210,9 @@ class RunDetection:
 
 def detect(run: Run) -> RunDetection:
     """Detection over all steps of a run; the precision is that of its flags, with Wilson's interval."""
-    mean_score = sums_over_pairs(run.curator)
     flags, unscored, units = Tally(), 0, {}
     for step in run.rollouts:
-        units[step.step] = rankings_of(step, mean_score=mean_score)
+        units[step.step] = rankings_of(step)
         flags += tally_of(step, step.anomalous)
         unscored += int((step.flipped & step.flip_known & ~step.scored).sum())
     precision = wilson_interval(flags.marked_corrupted, flags.marked)

@@ -29,7 +29,7 @@ from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.tasks.base import rendered, token_ids
 from geoalign.lab.tasks.rows import row_name
 from geoalign.lab.terminal import Console, passing_progress
-from geoalign.pretrained import OwnCodeError, from_pretrained, is_hub_id
+from geoalign.pretrained import from_pretrained, is_hub_id, loading
 from geoalign.settings.hidden import is_last
 
 _Ids = list[np.ndarray]
@@ -64,15 +64,9 @@ class AuditModel:
             "setting": "trust_remote_code",
         }
         with console.status("Loading the model"):
-            try:
+            with loading("--model: expected a causal language model with a tokenizer", text):
                 self.tokenizer = from_pretrained(AutoTokenizer, self.path, **options)
                 model = from_pretrained(AutoModelForCausalLM, self.path, dtype=getattr(torch, self.dtype), **options)
-            except OwnCodeError:
-                raise
-            except (OSError, ValueError) as error:
-                raise ConfigError(
-                    f"--model: expected a causal language model with a tokenizer, got {text!r}: {error}"
-                ) from error
             try:
                 self.model = model.to(torch.device(device)).eval()
             except (RuntimeError, AssertionError) as error:

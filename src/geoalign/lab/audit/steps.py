@@ -139,9 +139,6 @@ def decided(
 def counts_of(frame: pandas.DataFrame) -> dict[str, int]:
     groups = frame.drop_duplicates("group")["group_pairs"]
     kept, unscored = frame["source"] >= 0, frame["reward"].isna()
-    own = frame["reward"].reindex(frame["source"]).to_numpy()
-    new = frame["new_reward"].to_numpy()
-    shaped = kept & (new != own) & ~(np.isnan(new) & np.isnan(own))
     counts = {
         "rows": len(frame),
         "groups": len(groups),
@@ -151,7 +148,6 @@ def counts_of(frame: pandas.DataFrame) -> dict[str, int]:
         "replaced": (kept & (frame["source"] != frame.index)).sum(),
         "left_out": (~kept).sum(),
         "zero_weighted": (kept & (frame["weight"] == 0) & ~unscored).sum(),
-        "changed_rewards": shaped.sum(),
         "unscored": unscored.sum(),
         "groups_without_pairs": (groups == 0).sum(),
         "answered": frame["final_answer"].notna().sum(),

@@ -10,14 +10,7 @@ from typing import Any
 import numpy as np
 
 from geoalign.lab.analysis.consensus import curation_seconds
-from geoalign.lab.analysis.detection import (
-    SCORES,
-    Tally,
-    mean_ranking,
-    rankings_of,
-    sums_over_pairs,
-    tally_of,
-)
+from geoalign.lab.analysis.detection import SCORES, Tally, mean_ranking, rankings_of, tally_of
 from geoalign.lab.analysis.statistics import mean
 from geoalign.lab.store.columns import Bools
 from geoalign.lab.store.json_files import finite, read_lines
@@ -46,7 +39,6 @@ def extract(folder: RunFolder, curator: Mapping[str, Any]) -> dict[str, Any]:
     """The result of a finished run, from its own files alone; `curator`: its resolved settings, `type` included."""
     lines = [line for line in read_lines(folder.metrics) if line.get("stage") == "rl"]
     generations = list(read_rollouts(folder.rollouts))
-    mean_score = sums_over_pairs(curator)
     seconds = [line["step_time"] for line in lines if isinstance(line.get("step_time"), (int, float))]
     return rounded(
         {
@@ -54,7 +46,7 @@ def extract(folder: RunFolder, curator: Mapping[str, Any]) -> dict[str, Any]:
             "settings": {name: value for name, value in curator.items() if name != "type"},
             "evaluations": read_lines(folder.evaluation),
             "series": series(lines, generations),
-            "detection": detection(generations, mean_score=mean_score),
+            "detection": detection(generations),
             "snapshots": [snapshot(step) for step in spread(generations, SNAPSHOTS)],
             "seconds_per_step": sum(seconds) / len(seconds) if seconds else None,
         }
@@ -71,14 +63,11 @@ def series(lines: Iterable[Mapping[str, Any]], generations: Iterable[RolloutStep
     lines = list(lines)
     columns: dict[str, list[Any]] = {"step": [line["step"] for line in lines]}
     columns |= {name: [line.get(key) for line in lines] for name, key in _SERIES.items()}
-    columns["curation_seconds"] = _added_seconds(lines)
+    seconds = [curation_seconds(line) for line in lines]
+    logged = any(value is not None for value in seconds)
+    columns["curation_seconds"] = [value or 0.0 for value in seconds] if logged else seconds
     columns["true_reward"] = _true_rewards(columns["step"], generations)
     return columns
-
-
-def _added_seconds(lines: list[Mapping[str, Any]]) -> list[float | None]:
-    seconds = [curation_seconds(line) for line in lines]
-    return [value or 0.0 for value in seconds] if any(value is not None for value in seconds) else [None] * len(lines)
 
 
 def _true_rewards(steps: list[int], generations: Iterable[RolloutStep]) -> list[float | None]:
@@ -109,11 +98,11 @@ def replaced_rows(step: RolloutStep) -> Bools:
     return (step.source != step.row) | ((step.weight == 0) & ~np.isnan(step.reward))
 
 
-def detection(generations: Iterable[RolloutStep], *, mean_score: bool) -> dict[str, Any]:
+def detection(generations: Iterable[RolloutStep]) -> dict[str, Any]:
     """The detection quality of a whole run; what is undefined is None. The precision is that of the replaced rows."""
     generations = list(generations)
     counts = sum((tally_of(step, replaced_rows(step)) for step in generations), Tally())
-    ranked = [rankings_of(step, mean_score=mean_score) for step in generations]
+    ranked = [rankings_of(step) for step in generations]
     means = {name: mean_ranking(each[name] for each in ranked if name in each) for name in SCORES}
     return {
         **{name: {**quality._asdict(), "generations": count} for name, (quality, count) in means.items() if count},

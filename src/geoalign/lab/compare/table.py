@@ -18,7 +18,7 @@ from geoalign.lab.store.comparison import ComparisonFolder
 from geoalign.lab.store.files import write_atomically
 from geoalign.lab.store.json_files import write_json
 from geoalign.lab.terminal import Console
-from geoalign.lab.text import estimate, megabytes, short, signed
+from geoalign.lab.text import estimate, short, signed
 
 
 def conclude(folder: ComparisonFolder, console: Console) -> None:
@@ -34,11 +34,9 @@ def conclude(folder: ComparisonFolder, console: Console) -> None:
 
 
 def print_table(console: Console, table: Table, plan: CompareConfig) -> None:
-    """Prints per level scores, training dynamics, detection and the sentences, and what was recovered; then failures
-    and notes."""
+    """Prints per level scores, detection and the sentences, and what was recovered; then failures and notes."""
     for level in table.levels:
         console.print(_scores(level, plan))
-        console.print(_training_dynamics(level, plan))
         if (detection := _detection(level)) is not None:
             console.print(detection)
         for statement in level.statements:
@@ -66,26 +64,6 @@ def _scores(level: LevelTable, plan: CompareConfig) -> Drawn:
     return drawn
 
 
-def _training_dynamics(level: LevelTable, plan: CompareConfig) -> Drawn:
-    shift = ("KL 1e-4, median", "clipped %, median") if not plan.zero_by_construction else ("KL, clipped",)
-    shown = sorted({k for row in level.rows for k in row.pass_at_k})[-1:]
-    drawn = _columns(
-        f"{level.level}: how the runs went, means over seeds",
-        ("arm", "swing", *shift, "s/step", "memory", *(f"pass@{k}" for k in shown)),
-    )
-    for row in level.rows:
-        kl, clipped = _both(row, "kl", 1e4), _both(row, "clip", 100)
-        drawn.add_row(
-            row.arm,
-            _mean(row, "oscillation"),
-            *(["zero by construction"] if plan.zero_by_construction else [kl, clipped]),
-            _mean(row, "curation_seconds"),
-            "" if row.arm == plan.baseline else megabytes(row.measures["memory"].difference.interval.estimate),
-            *(short(row.pass_at_k[k].interval.estimate if k in row.pass_at_k else None) for k in shown),
-        )
-    return drawn
-
-
 def _detection(level: LevelTable) -> Drawn | None:
     if not level.judged:
         return None
@@ -110,12 +88,8 @@ def _detection(level: LevelTable) -> Drawn | None:
     return drawn
 
 
-def _mean(row: ArmRow, name: str, unit: float = 1) -> str:
-    return short(unit * row.measures[name].interval.estimate)
-
-
-def _both(row: ArmRow, name: str, unit: float) -> str:
-    return f"{_mean(row, f'{name}_mean', unit)}, {_mean(row, f'{name}_median', unit)}"
+def _mean(row: ArmRow, name: str) -> str:
+    return short(row.measures[name].interval.estimate)
 
 
 def _columns(title: str, names: Iterable[str]) -> Drawn:

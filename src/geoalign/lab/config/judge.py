@@ -9,21 +9,17 @@ from pydantic import Field
 
 from geoalign.errors import ConfigError
 from geoalign.lab.config.loading import overridden
+from geoalign.lab.config.rewards import Address
 from geoalign.settings import Count, Name, NotNegative, Positive, setting, settings
 from geoalign.settings.loading import load_settings
 from geoalign.settings.locations import Locations
-
-# Without user, query and fragment: a key comes from the environment.
-_URL = r"^https?://([^\s/?#@:\[]+|\[[^\s\]]+\])(:[1-9][0-9]*)?(/[^\s?#]*)?$"
 
 
 @settings
 class JudgeConfig:
     """A judge behind an OpenAI-compatible endpoint."""
 
-    base_url: Annotated[str, Field(pattern=_URL)] = setting(
-        help="Address up to and with the version: https://host/v1. /chat/completions is added."
-    )
+    base_url: Address = setting(help="Address up to and with the version: https://host/v1. /chat/completions is added.")
     model: Name = setting(help="The model's name at the endpoint.")
     token_env: Name | None = setting(
         default=None,

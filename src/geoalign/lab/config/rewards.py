@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from geoalign.settings import AnyShare, Count, Name, NotNegative, Positive, PositiveShare, Workers, setting, settings
 from geoalign.shown import shown
 
-
-def _http_url(value: str) -> str:
-    if not re.fullmatch(r"https?://[^\s/?#]+[^\s?#]*", value):
-        raise ValueError("expected a URL that begins http:// or https://, without query")
-    try:
-        host, port = urlsplit(value).hostname, urlsplit(value).port
-    except ValueError as error:
-        raise ValueError(f"expected a URL with a host and a port from 1 to 65535: {error}") from error
-    if not host or port == 0:
-        raise ValueError("expected a URL with a host and a port from 1 to 65535")
-    return value.rstrip("/")
+# Without user, query and fragment: a key comes from the environment.
+Address = Annotated[str, Field(pattern=r"^https?://([^\s/?#@:\[]+|\[[^\s\]]+\])(:[1-9][0-9]{0,4})?(/[^\s?#]*)?$")]
 
 
 @settings
@@ -56,7 +45,7 @@ class RewardModelConfig:
     max_length: Count | None = setting(
         default=None, help="Longest dialogue in tokens; longer ones are not scored. null: what it can take."
     )
-    url: Annotated[str, AfterValidator(_http_url)] | None = setting(default=None, help="A server of vLLM that scores.")
+    url: Address | None = setting(default=None, help="A server of vLLM that scores.")
     api: Literal["vllm", "vllm_pooling"] = setting(
         default="vllm", help="What the server is asked by: vLLM's /classify, or vLLM's /pooling."
     )
@@ -120,8 +109,8 @@ class RewardConfig(ScoringConfig):
     appeals: Name | None = setting(
         default=None,
         help=(
-            "Second verifier of the curator `appeals`: likewise, or a command, or https://host/v1; null: the task's "
-            "own reward."
+            "Second verifier of the curator `appeals`: math_verify, a command or https://host/v1; null: the task's own "
+            "reward."
         ),
     )
     endpoint: dict[str, Any] = setting(

@@ -14,13 +14,13 @@ from typing import Any
 import torch
 from rich.progress import Progress, TaskID
 
-from geoalign.errors import ConfigError, MissingExtraError
+from geoalign.errors import ConfigError
 from geoalign.lab.config.evaluate import EvaluateConfig
 from geoalign.lab.config.requests import EvaluateRequest
 from geoalign.lab.evaluate.models import find_models
 from geoalign.lab.evaluation.answers import Answer, Sampling, Slot, answer
 from geoalign.lab.evaluation.responses import SavedResponse, check_response_file, write_responses
-from geoalign.lab.evaluation.results import EvaluationScores, ModelScores, print_scores, result_json, scores_of
+from geoalign.lab.evaluation.results import EvaluationScores, print_scores, result_json, scores_of
 from geoalign.lab.evaluation.scores import SetScores, score
 from geoalign.lab.evaluation.sets import EvaluationSet, PromptedSet, load_sets, prompted
 from geoalign.lab.generation.engines import Engine
@@ -38,7 +38,7 @@ from geoalign.lab.terminal import Console, say, stage_progress
 
 
 def evaluate(config: EvaluateConfig, request: EvaluateRequest, *, console: Console | None = None) -> EvaluationScores:
-    """Evaluates models on sets, and writes rows, numbers and figures into a folder.
+    """Evaluates models on sets, and writes rows and numbers into a folder.
 
     Called again with `resume` it makes the missing rows; they are those of an undisturbed evaluation.
     """
@@ -64,12 +64,10 @@ def evaluate(config: EvaluateConfig, request: EvaluateRequest, *, console: Conso
         folder.begin(identity, resume=request.resume)
         scores = scores_of(_scored(described, prompts, config, folder, console, request.save_responses))
         folder.write_result(identity, package_versions(), result_json(scores))
-        drawn = _figures(scores, folder)
     print_scores(console, scores)
     if not config.reward.model.ready and any(evaluated.kind == "dialogue" for evaluated in sets):
         say(console, "Dialogues were not scored: --set reward.model.path (or url) names a reward model")
-    for line in (drawn, f"Written to {folder.root}"):
-        say(console, line)
+    say(console, f"Written to {folder.root}")
     return scores
 
 
@@ -97,7 +95,7 @@ def _scored(
 ) -> list[tuple[EvaluatedModel, list[SetScores]]]:
     with ExitStack() as stack, stage_progress(console) as progress:
         # What scores a set is opened when first needed.
-        source = cache(lambda kind: _verified(config, stack) if kind == "benchmark" else _reward_model(config, stack))
+        source = cache(partial(_source, config, stack))
         scored = []
         for model, sets in zip(models, prompts, strict=True):
             name = model.model.name
@@ -120,11 +118,9 @@ def _advance(progress: Progress, task: TaskID, model: str, prompted_set: Prompte
     progress.update(task, advance=done, values=f"{model}, {prompted_set.set.name}")
 
 
-def _verified(config: EvaluateConfig, stack: ExitStack) -> RewardSource:
-    return stack.enter_context(VerifiedReward(config.reward))
-
-
-def _reward_model(config: EvaluateConfig, stack: ExitStack) -> RewardSource | None:
+def _source(config: EvaluateConfig, stack: ExitStack, kind: str) -> RewardSource | None:
+    if kind == "benchmark":
+        return stack.enter_context(VerifiedReward(config.reward))
     model = config.reward.model
     if model.url is not None:
         from geoalign.lab.rewards.served_model import ServedRewardModel  # httpx2 only where there is a server
@@ -136,35 +132,6 @@ def _reward_model(config: EvaluateConfig, stack: ExitStack) -> RewardSource | No
         device = model.device or device_and_dtype(config)[0] or "cpu"
         return stack.enter_context(RewardModelScorer.load(model.path, replace(model, device=device)))
     return None
-
-
-def _figures(scores: EvaluationScores, folder: EvaluationFolder) -> str:
-    """Draws pass@k of every benchmark with several responses to a problem, and every curve over checkpoints."""
-    try:
-        from geoalign.lab.reports.benchmarks import checkpoint_panel, draw, pass_at_k_panel
-    except MissingExtraError as error:
-        return f"No figures: {error}"
-    sets, last = scores.models[0].sets, _last_ones(scores.models)
-    panels = [
-        pass_at_k_panel(each.name, {scored.model.name: scored.sets[number].pass_at_k for scored in last})
-        for number, each in enumerate(sets)
-        if len(each.pass_at_k) > 1
-    ]
-    rewards = {scored.name for scored in sets if scored.kind == "dialogue"}
-    for series, curves in scores.curves.items():
-        for name, curve in curves.items():
-            axis = "mean reward" if name in rewards else "accuracy"
-            panels.append(checkpoint_panel(series, name, axis, curve.steps, curve.values, curve.smoothed))
-    if not panels:
-        return "No figures: they need several samples or checkpoints"
-    draw(panels, folder.figures)
-    return f"{len(panels)} figures in {folder.figures}"
-
-
-def _last_ones(models: Sequence[ModelScores]) -> list[ModelScores]:
-    """Of the checkpoints of one run the last; they would hide each other."""
-    last = {scored.model.series: scored for scored in models}
-    return [scored for scored in models if scored.model.series is None or last[scored.model.series] is scored]
 
 
 def _saved(row: Row) -> SavedResponse:

@@ -13,6 +13,7 @@ from torch import Tensor
 from transformers import LogitsProcessorList
 
 from geoalign.errors import ConfigError, InputError, MissingExtraError
+from geoalign.hidden.extract import eval_mode
 from geoalign.lab.generation.draws import OwnDraws, uniforms
 from geoalign.lab.generation.shared_prompts import generate_sharing_prompts
 
@@ -82,7 +83,7 @@ class TransformersEngine:
         if temperature > 0:
             draws = OwnDraws(uniforms(seeds, max_new_tokens), temperature)
             options["logits_processor"] = LogitsProcessorList([draws])
-        with _evaluating(self._model):
+        with eval_mode(self._model):
             tokens = new_tokens(self._model, prompts, pad=self._pad, max_new_tokens=max_new_tokens, options=options)
         return [generated(row, self._ends, self._tokenizer) for row in tokens.tolist()]
 
@@ -122,18 +123,6 @@ def pad_token(tokenizer: Any) -> int:
     if pad is None:
         raise InputError("tokenizer: expected a padding or an end token, got none")
     return int(pad)
-
-
-@contextmanager
-def _evaluating(model: Any) -> Iterator[None]:
-    training = [module for module in model.modules() if module.training]
-    model.eval()
-    try:
-        yield
-    finally:
-        # Module by module: parts that stood in eval mode (a frozen reference) stay there.
-        for module in training:
-            module.training = True
 
 
 class VLLMEngine:

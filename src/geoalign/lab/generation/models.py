@@ -18,7 +18,7 @@ from geoalign.lab.config.run import PretrainedModelConfig
 from geoalign.lab.generation.engines import Engine, TransformersEngine, VLLMEngine
 from geoalign.lab.models.fastest_dtype import fastest_dtype
 from geoalign.lab.models.models import initial_model, initial_tokenizer
-from geoalign.pretrained import OwnCodeError, from_pretrained
+from geoalign.pretrained import from_pretrained, loading
 
 # What a model's answers depend on, by the ends of its files' names.
 _ENDINGS = (".safetensors", ".bin", ".json", ".model", ".jinja", ".txt", ".tiktoken")
@@ -60,7 +60,7 @@ class Described:
 
 def describe(model: EvaluatedModel) -> Described:
     """Reads what can be known without the weights; ConfigError where there is no such model."""
-    try:
+    with loading("MODEL: expected a causal language model", model.path):
         settings = from_pretrained(
             AutoConfig,
             model.path,
@@ -68,10 +68,6 @@ def describe(model: EvaluatedModel) -> Described:
             trust_remote_code=model.trust_remote_code,
             setting="trust_remote_code",
         )
-    except OwnCodeError:
-        raise
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"MODEL: expected a causal language model, got {model.path!r}: {error}") from error
     try:
         tokenizer = initial_tokenizer(model.settings(), alphabet=None)
     except ConfigError as error:

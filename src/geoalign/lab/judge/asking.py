@@ -6,14 +6,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from geoalign.lab.config.judge import JudgeConfig
-from geoalign.lab.rewards.chat import as_prompted, chat, mark_of, marked_messages, unfenced
+from geoalign.lab.rewards.chat import as_prompted, mark_of, marked_messages, unfenced
 
 # Word for word the paper's "RLHF Evaluation Prompt" (appendix, prompts); line ends and spaces are as printed.
 SYSTEM_PROMPT = """\
@@ -92,8 +90,3 @@ async def ask_local(question: Question) -> str:
     first, second = (len(asked & words) / max(1, len(asked)) for words in responses)
     winner = "model_a" if first > second else "model_b" if second > first else "tie"
     return json.dumps({"overall_winner": winner, "model_a_score": first, "model_b_score": second})
-
-
-def endpoint(config: JudgeConfig) -> AbstractAsyncContextManager[Ask]:
-    """Asks the judge, for many tasks at once; gives the text that it answers."""
-    return chat(config, judge_messages)

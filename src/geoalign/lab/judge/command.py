@@ -21,9 +21,9 @@ from geoalign.lab.analysis.statistics import Interval, clustered_proportion, wil
 from geoalign.lab.config.judge import JudgeConfig
 from geoalign.lab.config.requests import JudgeRequest
 from geoalign.lab.evaluation.responses import Key, SavedResponse, read_responses
-from geoalign.lab.http_client import BadReplyError, RefusedError
-from geoalign.lab.judge.asking import Ask, Question, ask_local, endpoint, parse_verdict
-from geoalign.lab.rewards.chat import OF_THE_TEXT
+from geoalign.lab.http_client import BadReplyError
+from geoalign.lab.judge.asking import Ask, Question, ask_local, judge_messages, parse_verdict
+from geoalign.lab.rewards.chat import chat
 from geoalign.lab.store.evaluation import begin
 from geoalign.lab.store.files import locked
 from geoalign.lab.store.json_files import append_line, keep_whole_lines, read_lines, write_json
@@ -103,14 +103,13 @@ def _judged(
             try:
                 judgments.append(judgment_of(key, [await ask(comparison) for comparison in orders]))
                 append_line(path, asdict(judgments[-1]))
-            except (BadReplyError, RefusedError) as error:
-                if getattr(error, "status", 400) not in OF_THE_TEXT:
-                    raise
+            except BadReplyError as error:
                 failures[str(error)] += 1
             update(advance=1)
 
     async def ask_all(update: Callable[..., None]) -> None:
-        async with endpoint(config) if config else nullcontext(ask_local) as ask, asyncio.TaskGroup() as group:
+        asking = chat(config, judge_messages) if config else nullcontext(ask_local)
+        async with asking as ask, asyncio.TaskGroup() as group:
             for _ in range(config.concurrency if config else 1):
                 group.create_task(work(ask, update))
 

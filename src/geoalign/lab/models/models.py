@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,11 @@ import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-from geoalign.errors import ConfigError, MissingExtraError
+from geoalign.errors import ConfigError
 from geoalign.lab.config.run import LoraConfig, ModelConfig, TinyModelConfig
 from geoalign.lab.store.files import beside, replace_folder
 from geoalign.lab.store.run_folder import mark_complete
-from geoalign.pretrained import OwnCodeError, from_pretrained
+from geoalign.pretrained import from_pretrained, loading
 
 CODE_SETTING = "model.trust_remote_code"
 
@@ -41,7 +40,7 @@ def initial_model(
     tokenizer = initial_tokenizer(config, alphabet=alphabet, words=words)
     if isinstance(config, TinyModelConfig):
         return make_tiny_model(config, tokenizer, seed=seed), tokenizer
-    with _named(config.path, "causal language model"):
+    with loading("model.path: expected a causal language model", config.path):
         dtype = getattr(torch, config.dtype)
         options = {"revision": config.revision, "dtype": dtype, **_code(config)}
         return from_pretrained(AutoModelForCausalLM, config.path, **options), tokenizer
@@ -51,7 +50,7 @@ def initial_tokenizer(config: ModelConfig, *, alphabet: str | None, words: Seque
     """The tokenizer that a run starts from; of a pretrained model nothing else is loaded."""
     if isinstance(config, TinyModelConfig):
         return make_tokenizer(alphabet, max_length=config.max_length, words=words)
-    with _named(config.path, "tokenizer"):
+    with loading("model.path: expected a tokenizer", config.path):
         options = {"revision": config.revision, "padding_side": "left", **_code(config)}
         tokenizer: Any = from_pretrained(AutoTokenizer, config.path, **options)
     if tokenizer.chat_template is None:
@@ -59,17 +58,6 @@ def initial_tokenizer(config: ModelConfig, *, alphabet: str | None, words: Seque
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     return tokenizer
-
-
-@contextmanager
-def _named(path: str, kind: str) -> Iterator[None]:
-    """What transformers raises about a model, under the key that names it."""
-    try:
-        yield
-    except OwnCodeError:
-        raise
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"model.path: expected a {kind}, got {path!r}: {error}") from error
 
 
 def load_saved(folder: Path, config: ModelConfig) -> tuple[Any, Any]:
@@ -173,11 +161,11 @@ def with_adapters(model: Any, config: LoraConfig | None, *, seed: int, kind: str
     """
     if config is None:
         return model
-    peft = _peft()
+    import peft  # only where adapters are asked for
+
     targets = config.target_modules if isinstance(config.target_modules, str) else list(config.target_modules)
-    options = peft.LoraConfig(
-        task_type=kind, r=config.rank, lora_alpha=config.scale * config.rank, target_modules=targets
-    )
+    shape: Any = {"r": config.rank, "lora_alpha": config.scale * config.rank, "target_modules": targets}
+    options = peft.LoraConfig(task_type=kind, **shape)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return peft.get_peft_model(model, options)
@@ -190,12 +178,6 @@ def merged(model: Any) -> Any:
 
 def merged_from(model: Any, checkpoint: Path) -> Any:
     """The plain model with the adapters of a checkpoint added to its weights."""
-    return merged(_peft().PeftModel.from_pretrained(model, checkpoint))
+    import peft
 
-
-def _peft() -> Any:
-    try:
-        import peft
-    except ImportError as error:
-        raise MissingExtraError("model.lora needs peft: pip install 'geoalign[trl]'") from error
-    return peft
+    return merged(peft.PeftModel.from_pretrained(model, checkpoint))

@@ -2,18 +2,10 @@
 
 from pathlib import Path
 
-from geoalign.errors import MissingExtraError, RunFolderError
-
-try:
-    from geoalign.lab.reports.comparison import build_comparison_report
-    from geoalign.lab.reports.inspection import build_inspection
-    from geoalign.lab.reports.page import build_run_report
-except ModuleNotFoundError as error:
-    if error.name is None or error.name.partition(".")[0] not in ("jinja2", "matplotlib", "pyarrow"):
-        raise
-    raise MissingExtraError(
-        f"reports: expected {error.name} to be installed: pip install 'geoalign[report]'"
-    ) from error
+from geoalign.errors import RunFolderError
+from geoalign.lab.reports.comparison import build_comparison_report
+from geoalign.lab.reports.inspection import build_inspection
+from geoalign.lab.reports.page import build_run_report
 from geoalign.lab.store.comparison import ComparisonFolder
 from geoalign.lab.store.curation import SCORES_FILE
 from geoalign.lab.store.run_folder import RunFolder

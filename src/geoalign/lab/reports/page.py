@@ -89,16 +89,11 @@ def figure_sections(run: Run) -> list[tuple[str, str, list[Drawn]]]:
     return [
         ("curves", "Reward and accuracy", [reward_panel(run), *evaluation_panels(run)]),
         ("projector", "Does the projector generalise?", [projector_panel(run)]),
-        ("ranks", "Scores by rank", _ranks(run)),
+        ("ranks", "Scores by rank", [why_no_scores(run) or rank_panel(rank_curves(run.rollouts))]),
         ("density", "GDI density and threshold", _densities(run, details)),
         ("cosines", "Directions before and after the projector", _directions(run, details)),
         ("policy", "How far the policy moved", policy_panels(run)),
     ]
-
-
-def _ranks(run: Run) -> list[Drawn]:
-    missing = why_no_scores(run)
-    return [missing] if missing else [rank_panel(rank_curves(run.rollouts))]
 
 
 def _densities(run: Run, details: dict[int, Details]) -> list[Drawn]:

@@ -80,11 +80,13 @@ class RewardWithCorruption:
         """The rewards of this process's rows, corrupted; the step is `trainer_state.global_step` (0 without)."""
         responses = [response_text(completion) for completion in completions]
         clean = list(self._source.score(responses, answer, prompts=prompts))
+        # TRL gives every process an equal slice of the batch, in order.
+        first = self._process_index * len(clean)
         slots: dict[str, Any] = {
             "seed": self._seed,
             "step": 0 if trainer_state is None else int(trainer_state.global_step),
             "prompt_ids": problem_id,
-            "sample_indices": self._sample_indices(len(clean)),
+            "sample_indices": [(first + row) % self._num_generations for row in range(len(clean))],
         }
         rate = self._config.flip if self._source.binary else self._config.extremes
         if self._config.fixed_share:
@@ -122,11 +124,6 @@ class RewardWithCorruption:
             for start in range(0, len(whole), size)
         ]
         return [scored[(first + row) // size] for row in range(len(clean))]
-
-    def _sample_indices(self, rows: int) -> list[int]:
-        """The index of each row among its prompt's; TRL gives every process an equal slice of the batch, in order."""
-        first = self._process_index * rows
-        return [(first + row) % self._num_generations for row in range(rows)]
 
     def _jitter(self, slots: Mapping[str, Any], row: int) -> float:
         """A share of a group's spread: different in each slot, and never nothing unless `jitter` is 0."""

@@ -6,8 +6,7 @@ alone was fitted, it reads the mean last-layer state of a reply.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +17,12 @@ from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTok
 from transformers.models.llama import modeling_llama
 
 from geoalign.errors import ConfigError, InputError
+from geoalign.hidden.extract import padded
 from geoalign.lab.config.rewards import RewardModelConfig
 from geoalign.lab.rewards.base import ChatRewardModel, Written
-from geoalign.pretrained import from_pretrained, own_code
+from geoalign.pretrained import from_pretrained, loading, own_code
 
+_EXPECTED = "reward model: expected a sequence classifier with its tokenizer"
 CODE_SETTING = "reward.model.trust_remote_code"
 _CLASS = "AutoModelForSequenceClassification"
 # In the config of a reward model whose head reads the mean over the reply's tokens, not the last token's state.
@@ -97,7 +98,7 @@ def load_ready_model(model_id: str | Path, config: RewardModelConfig) -> tuple[A
     """Model and tokenizer from a folder or the hub, the weights in `config.dtype`, on the CPU."""
     settings, tokenizer = _settings(model_id, config)
     _supply_names_of_older_transformers()
-    with _described(model_id):
+    with loading(_EXPECTED, model_id):
         options = {"config": settings, "dtype": getattr(torch, config.dtype), **_options(config)}
         model, report = from_pretrained(
             AutoModelForSequenceClassification, model_id, output_loading_info=True, **options
@@ -127,7 +128,7 @@ def has_own_code(model: Any) -> bool:
 
 
 def _settings(model_id: str | Path, config: RewardModelConfig) -> tuple[Any, Any]:
-    with _described(model_id):
+    with loading(_EXPECTED, model_id):
         settings = from_pretrained(AutoConfig, model_id, **_options(config))
         if not config.trust_remote_code and _own_code(settings):
             # Without its code transformers would take the plain classifier of that architecture, with a random head.
@@ -141,19 +142,6 @@ def _options(config: RewardModelConfig) -> dict[str, Any]:
 
 def _own_code(settings: Any) -> bool:
     return _CLASS in (getattr(settings, "auto_map", None) or {})
-
-
-@contextmanager
-def _described(model_id: str | Path) -> Iterator[None]:
-    """What transformers raises about a model, in this package's words."""
-    try:
-        yield
-    except ConfigError:
-        raise
-    except (OSError, ValueError, ImportError) as error:
-        raise ConfigError(
-            f"reward model: expected a sequence classifier with its tokenizer, got {str(model_id)!r}: {error}"
-        ) from error
 
 
 def _supply_names_of_older_transformers() -> None:
@@ -188,10 +176,3 @@ def mean_reply_states(model: Any, rows: Sequence[Sequence[int]], starts: Sequenc
     counted = (mask * (torch.arange(ids.shape[1], device=model.device) >= begins[:, None])).to(states.dtype)
     means: Tensor = torch.einsum("rt,rtw->rw", counted, states) / counted.sum(dim=1, keepdim=True)
     return means
-
-
-def padded(rows: Sequence[Sequence[int]], pad: int, device: Any) -> tuple[Tensor, Tensor]:
-    """Tokens and mask with padding on the right, which no earlier token sees."""
-    width = max(map(len, rows))
-    ids = torch.tensor([[*row, *[pad] * (width - len(row))] for row in rows], device=device)
-    return ids, torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows], device=device)

@@ -1,10 +1,9 @@
-"""A second verifier, by what names it: Math-Verify, a reward function, a command of the user's, or an endpoint."""
+"""A second verifier, by what names it: Math-Verify, a command of the user's, or an endpoint."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import re
 import shlex
 import shutil
 import subprocess
@@ -14,9 +13,8 @@ from typing import Any
 
 from geoalign.errors import ConfigError, ServiceError
 from geoalign.lab.config.judge import JudgeConfig
-from geoalign.lab.http_client import BadReplyError, RefusedError
-from geoalign.lab.rewards.chat import OF_THE_TEXT, as_prompted, chat, mark_of, marked_messages, unfenced
-from geoalign.lab.rewards.function import RewardFunction, function_rewards, load_function
+from geoalign.lab.http_client import BadReplyError, read_json
+from geoalign.lab.rewards.chat import as_prompted, chat, mark_of, marked_messages, unfenced
 from geoalign.lab.rewards.verified import VerifiedReward
 from geoalign.settings.loading import load_settings
 from geoalign.settings.locations import Locations
@@ -32,7 +30,6 @@ Rows = Sequence[Mapping[str, Any]]
 START_SECONDS, ROW_SECONDS = 60.0, 10.0
 # Of a row in training, what says nothing beside `response`.
 _ENGINES = ("completion", "completion_ids")
-_FUNCTION = re.compile(r".+:[A-Za-z_][A-Za-z0-9_]*")
 _SYSTEM = """\
 You are a strict verifier. Decide whether the response answers the prompt correctly. Where a reference answer is given,
 the response is correct only if its final answer is equal to it, in whatever form.
@@ -44,42 +41,32 @@ def second_verifier(
     name: str, endpoint: Mapping[str, Any], *, key: str, section: str
 ) -> Callable[[Rows], list[Verdict]]:
     """What judges rows: `math_verify`, an address (https://host/v1; `endpoint` has the other settings of a judge, by
-    the name `section`), a reward function MODULE:NAME, or else a command; ConfigError, which names `key`, where there
-    is no such thing."""
+    the name `section`), or else a command; ConfigError, which names `key`, where there is no such thing."""
     if name == MATH_VERIFY:
         return partial(_verified, VerifiedReward())
     if name.startswith(("http://", "https://")):
-        values = {**endpoint, "base_url": name.rstrip("/")}
+        values = {**endpoint, "base_url": name}
         return partial(_asked, load_settings(JudgeConfig, values, Locations({section: key}), path=section), key)
-    if _FUNCTION.fullmatch(name):
-        return partial(_called, load_function(name, key=key), key)
     try:
         words = shlex.split(name)
     except ValueError:
         words = []
     if not words or shutil.which(words[0]) is None:
-        raise ConfigError(f"{key}: expected {MATH_VERIFY}, an address, MODULE:NAME or a command, got {shown(name)}")
+        raise ConfigError(f"{key}: expected {MATH_VERIFY}, an address or a command, got {shown(name)}")
     return partial(_run, words, key)
 
 
 def read_verdict(text: str | bytes) -> Verdict:
     """The verdict in a JSON object: its `correct` (true, false or null), or else its `reward`; ValueError otherwise."""
     try:
-        row = json.loads(text)
-    except (ValueError, RecursionError):
+        row = read_json(text)
+    except ValueError:
         row = None
     name = next((name for name in ("correct", "reward") if isinstance(row, dict) and name in row), "")
     value = row[name] if name else ""
     if value is None or (isinstance(value, bool if name == "correct" else (int, float)) and -1e300 < value < 1e300):
         return value if value is None or name == "correct" else float(value)
     raise ValueError(f'{shown(text)}, which is no {{"correct": true, false or null}} or {{"reward": a number}}')
-
-
-def _called(function: RewardFunction, key: str, rows: Rows) -> list[Verdict]:
-    names = {"prompt": "prompts", "completion": "completions"}
-    rows = [{"completion": row["response"], **row} for row in rows]
-    columns = {names.get(name, name): [row[name] for row in rows] for name in rows[0]}
-    return [*function_rewards(function, len(rows), key=key, **columns)]
 
 
 def _verified(source: VerifiedReward, rows: Rows) -> list[Verdict]:
@@ -124,9 +111,7 @@ def _asked(config: JudgeConfig, key: str, rows: Rows) -> list[Verdict]:
                 try:
                     async with free:
                         return read_verdict(unfenced(await ask(row)))
-                except (ValueError, BadReplyError, RefusedError) as error:
-                    if getattr(error, "status", OF_THE_TEXT[0]) not in OF_THE_TEXT:
-                        raise
+                except (ValueError, BadReplyError):
                     return None
 
             return await asyncio.gather(*map(judged, rows))

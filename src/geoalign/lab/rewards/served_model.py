@@ -19,7 +19,7 @@ from geoalign.errors import ConfigError, ServiceError
 from geoalign.lab.config.rewards import RewardModelConfig
 from geoalign.lab.http_client import BadReplyError, HTTPClient, RefusedError, UnreachableError, token_from
 from geoalign.lab.rewards.base import ChatRewardModel, Written
-from geoalign.pretrained import OwnCodeError, from_pretrained
+from geoalign.pretrained import from_pretrained, loading
 from geoalign.shown import brief
 
 _Numbers = list[float | None]
@@ -157,14 +157,10 @@ class ServedRewardModel(ChatRewardModel):
 def _tokenizer(model: str, trust_remote_code: bool) -> Any:
     from transformers import AutoTokenizer
 
-    try:
+    with loading("reward.model.tokenizer: expected a tokenizer", model):
         tokenizer: Any = from_pretrained(
             AutoTokenizer, model, trust_remote_code=trust_remote_code, setting="reward.model.trust_remote_code"
         )
-    except OwnCodeError:
-        raise
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"reward.model.tokenizer: expected a tokenizer, got {model!r}: {error}") from error
     if tokenizer.chat_template is None:
         raise ConfigError(f"reward.model.tokenizer: expected one with a chat template, got none in {model!r}")
     return tokenizer

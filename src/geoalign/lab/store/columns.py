@@ -12,9 +12,7 @@ import pyarrow
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from geoalign.errors import RunFolderError
 from geoalign.lab.store.files import write_atomically
-from geoalign.shown import brief
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -29,12 +27,7 @@ def write_table(path: Path, table: pyarrow.Table, **options: Any) -> None:
 
 
 def read_columns(path: Path, names: Sequence[str]) -> pyarrow.Table:
-    try:
-        return pyarrow.parquet.ParquetFile(path).read(columns=list(names)).select(list(names))
-    except (pyarrow.ArrowException, OSError, KeyError) as error:
-        raise RunFolderError(
-            f"{path.name}: expected a parquet file of geoalign, got {brief(error, 120)} in {path.parent}"
-        ) from error
+    return pyarrow.parquet.ParquetFile(path).read(columns=list(names)).select(list(names))
 
 
 def batches(path: Path, names: Sequence[str], rows: int = 256) -> Iterator[pyarrow.Table]:

@@ -230,7 +230,7 @@ def _risky(text: str) -> bool:
 
 
 # Truth values and numbers that may lack: NaN where they do.
-_NUMBERS = (
+NUMBERS = (
     "reward", "true_reward", "correct", "truncated", "tokens", "score", "weight", "new_reward", "probability_wrong",
     "denoised_reward",
 )  # fmt: skip
@@ -265,7 +265,7 @@ def read_inspection(folder: Path) -> Inspection:
     path = folder / SCORES_FILE
     scored = read_columns(path, [name for name in SCORES.names if name not in TEXTS]).to_pandas()
     redacted = not set(TEXTS) & set(pyarrow.parquet.read_schema(path).names)
-    scored = scored.astype(dict.fromkeys(_NUMBERS, "float64")).assign(
+    scored = scored.astype(dict.fromkeys(NUMBERS, "float64")).assign(
         group=scored.groupby(["step", "group"], sort=False).ngroup(), group_id=scored["group"]
     )
     return Inspection(

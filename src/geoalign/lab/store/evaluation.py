@@ -105,8 +105,7 @@ class EvaluationFolder:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.settings, self.rows = root / SETTINGS, root / "rows"
-        self.result, self.figures = root / "results.json", root / "figures"
+        self.settings, self.rows, self.result = root / SETTINGS, root / "rows", root / "results.json"
 
     def part(self, model: str, name: str, number: int) -> Path:
         return self.rows / model / name / f"part-{number:05d}.parquet"

@@ -78,10 +78,7 @@ def read_yaml(path: Path) -> tuple[dict[str, Any], str]:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    try:
-        value: dict[str, Any] = json.loads(read_text(path))
-    except ValueError as error:
-        raise RunFolderError(f"{path}: expected JSON, got {brief(error, 120)}") from error
+    value: dict[str, Any] = json.loads(read_text(path))
     return value
 
 

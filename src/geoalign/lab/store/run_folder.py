@@ -18,7 +18,7 @@ from typing import Any
 import geoalign
 from geoalign.errors import ConfigError, RunFolderError
 from geoalign.lab.config.loading import flat
-from geoalign.lab.store.files import HALF_WRITTEN, LOCK, sync_tree, write_atomically
+from geoalign.lab.store.files import HALF_WRITTEN, sync_tree, write_atomically
 from geoalign.lab.store.json_files import read_json, read_yaml, write_json
 from geoalign.settings.yaml_text import dump_yaml
 
@@ -60,12 +60,6 @@ class RunFolder:
         self.final = self.checkpoints / "final"
         self.report = self.root / "report.html"
         self.figures = self.root / "figures"
-
-    def has_content(self) -> bool:
-        """True if the folder exists and holds more than a lock file and half-written files."""
-        return self.root.is_dir() and any(
-            item.name != LOCK and not item.name.endswith(HALF_WRITTEN) for item in self.root.iterdir()
-        )
 
     def started(self) -> bool:
         return self.versions.is_file() and self.config.is_file()

@@ -17,7 +17,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from geoalign.errors import ConfigError, InputError, MissingExtraError
+from geoalign.errors import ConfigError, InputError
 from geoalign.shown import brief, listed, shown
 
 # How the name of a file of problems or dialogues may end; a `.json` file is one array of rows.
@@ -142,12 +142,8 @@ def _hub_rows(source: str) -> Iterator[tuple[str, dict[str, Any]]]:
     hub, expected = hub_dataset(source), f"a local file ({', '.join(SUFFIXES)}) or a data set on the hub ({HUB_FORM})"
     if hub is None:
         raise ConfigError(f"{source}: expected {expected}, got no such file and no hub id")
-    try:
-        from datasets import Dataset, load_dataset
-    except ImportError as error:
-        raise MissingExtraError(
-            f"{source}: there is no such file, and the hub needs datasets: pip install 'geoalign[trl]'"
-        ) from error
+    from datasets import Dataset, load_dataset
+
     try:
         loaded: Any = load_dataset(**hub)
     except Exception as error:  # the client of the hub raises dozens of kinds; the message has its text
@@ -297,11 +293,9 @@ def _too_packed(path: Path) -> str:
 
 def _parquet_rows(path: Path) -> Iterator[RawRow]:
     """The rows of a parquet file; behind one that cannot be read nothing can be."""
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as parquet
-    except ImportError as error:
-        raise MissingExtraError(f"{path}: reading parquet needs pyarrow: pip install 'geoalign[trl]'") from error
+    import pyarrow as pa
+    import pyarrow.parquet as parquet
+
     number, problem = 0, None
     try:
         with parquet.ParquetFile(path) as file:

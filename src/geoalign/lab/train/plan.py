@@ -30,7 +30,7 @@ from geoalign.lab.tasks import make_task
 from geoalign.lab.tasks.base import Demonstration, Problem, Task, rendered, token_ids
 from geoalign.lab.terminal import Console
 from geoalign.lab.train.options import GenerationShape, generation_shape, located, trainer_options
-from geoalign.pretrained import OwnCodeError, from_pretrained
+from geoalign.pretrained import from_pretrained, loading
 from geoalign.settings.hidden import is_last, layer_numbers
 from geoalign.settings.loading import check_keys
 from geoalign.settings.locations import NOWHERE, Locations
@@ -213,12 +213,8 @@ def check_depth(config: RunConfig, locations: Locations = NOWHERE) -> None:
         return
     if isinstance(model, PretrainedModelConfig):
         code: dict[str, Any] = {"trust_remote_code": model.trust_remote_code, "setting": CODE_SETTING}
-        try:
+        with loading("model.path: expected a model", model.path):
             settings = from_pretrained(AutoConfig, model.path, revision=model.revision, **code)
-        except OwnCodeError:
-            raise
-        except (OSError, ValueError) as error:
-            raise ConfigError(f"model.path: expected a model, got {model.path!r}: {error}") from error
         depth = int(settings.get_text_config().num_hidden_layers)
     else:
         depth = model.layers

@@ -3,7 +3,7 @@ import math
 import pytest
 
 from geoalign.lab.analysis.audited import audited_consensus
-from geoalign.lab.reports.inspection.page import counts, facts, repeated, skipped, steps_of
+from geoalign.lab.reports.inspection.page import counts, facts, steps_of
 from geoalign.lab.store.curation import read_inspection
 
 
@@ -47,19 +47,11 @@ def test_the_verdict_of_page_and_terminal(numbers, level, words):
     assert words in found.text
 
 
-def test_facts_and_what_was_skipped(tmp_path, write_inspection):
-    lines = [{"file": "a.jsonl", "line": 3, "field": "reward", "reason": "expected a number\u202e"}] * 300
-    lines[1] = {"file": "a.jsonl", "line": 4, "field": None, "reason": "expected a JSON object"}
-    again = [{"file": "b.jsonl\u202e", "same_as": "a.jsonl"}]
-    inspection = read_inspection(write_inspection(tmp_path, steps=2, skipped=lines, repeated=again))
-    found = dict(facts(inspection))
+def test_facts(tmp_path, write_inspection):
+    found = dict(facts(read_inspection(write_inspection(tmp_path, steps=2))))
     assert found["from"] == "dump.jsonl"
     assert found["curator"] == "geoalign"
     assert found["steps"] == "2"
-    said = skipped(inspection)
-    assert len(said) == 200
-    assert said[:2] == ["a.jsonl, line 3: reward: expected a number⟨U+202E⟩", "a.jsonl, line 4: expected a JSON object"]
-    assert repeated(inspection) == ["b.jsonl⟨U+202E⟩: the rollouts of a.jsonl again"]
 
 
 def test_the_folder_as_a_run(tmp_path, write_inspection):

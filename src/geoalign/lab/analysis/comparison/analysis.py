@@ -42,7 +42,6 @@ from geoalign.lab.analysis.statistics import (
     seed_interval,
 )
 from geoalign.lab.config.compare import METRICS, CompareConfig
-from geoalign.lab.config.loading import flat
 from geoalign.lab.store.comparison import Cell, ComparisonFolder, read_results
 from geoalign.lab.store.json_files import finite
 
@@ -269,38 +268,10 @@ def _notes(cells: Sequence[Cell], left_out: int, plan: CompareConfig) -> list[st
     return notes
 
 
-# --- arms that belong together: by their resolved settings, never by their names --------------------------------------
-
-
 def reference(rows: Sequence[ArmRow], plan: CompareConfig) -> ArmRow | None:
-    """The arm that variants are variants of: GeoAlign in the primary comparison, else the first GeoAlign."""
+    """The arm whose ranks and projector are drawn: GeoAlign in the primary comparison, else the first GeoAlign."""
     candidates = [row for row in rows if row.is_geoalign and row.seeds]
     return next((row for row in candidates if row.role == "primary"), candidates[0] if candidates else None)
-
-
-def variants(rows: Sequence[ArmRow], like: ArmRow) -> list[tuple[ArmRow, str]]:
-    """The other arms of `like`'s kind with what they change, in words."""
-    others = [row for row in rows if row.seeds and row.curator == like.curator and row is not like]
-    changes = [(row, differing(row.settings, like.settings)) for row in others]
-    return [
-        (row, ", ".join(f"{key} = {_word(value)}" for key, value in changed.items()))
-        for row, changed in changes
-        if changed
-    ]
-
-
-def differing(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of `mine` that `theirs` has otherwise or not at all; a section that is null counts as its keys."""
-    left, right = flat(mine), flat(theirs)
-    gone = [key for key, value in left.items() if value is None and any(other.startswith(f"{key}.") for other in right)]
-    return {key: value for key, value in left.items() if key in gone or right.get(key, _MISSING) != value}
-
-
-_MISSING = object()
-
-
-def _word(value: Any) -> str:
-    return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 # --- as JSON ----------------------------------------------------------------------------------------------------------

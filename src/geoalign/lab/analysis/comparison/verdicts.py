@@ -91,7 +91,8 @@ def geoalign_statement(
         words = f"{plain.arm} minus {against_baseline.against}: {amount(against_baseline.difference)}"
         missing = "is missing"
         if against_control is not None:
-            missing = f"has no interval ({_lower(_why_undefined(against_control.difference))})"
+            why = _why_undefined(against_control.difference)
+            missing = f"has no interval ({why[:1].lower()}{why[1:]})"
         claim = f"No claim for {plain.arm}: its paired difference to {control} {missing}."
         return replace(plain, verdict="none", text=f"{words}. {claim}")
     if against_control is None:
@@ -168,10 +169,6 @@ def _why_undefined(difference: PairedDifference) -> str:
         seeds = {0: "No paired seed", 1: "One paired seed"}.get(difference.pairs, f"{difference.pairs} paired seeds")
         return f"{seeds} give{'s' if difference.pairs < 2 else ''} no interval (at least {MIN_SEEDS} are needed)"
     return "All seeds differ by the same amount, which gives no spread to judge it by"
-
-
-def _lower(text: str) -> str:
-    return text[:1].lower() + text[1:]
 
 
 # --- what wrong rewards cost ------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from geoalign.errors import RunFolderError
-from geoalign.lab.analysis.comparison.analysis import Compared, read_compared, reference, variants
+from geoalign.lab.analysis.comparison.analysis import Compared, read_compared, reference
 from geoalign.lab.analysis.comparison.table import ArmRow, LevelTable, Table
 from geoalign.lab.analysis.comparison.verdicts import footnote, headline, recovery
 from geoalign.lab.config.compare import METRICS
@@ -80,8 +80,6 @@ def _level(level: LevelTable, compared: Compared, gallery: Gallery) -> dict[str,
         "headroom": level.statements[0],
         "leading": [item for item in sentences if item.kind == "primary"],
         "further": [item for item in sentences if item.kind != "primary"],
-        "reference": like,
-        "variants": variants(level.rows, like) if like else [],
         "sections": [item for item in drawn if item.pictures],
         "undrawn": [reason for item in drawn if not item.pictures for reason in item.reasons],
     }

@@ -17,7 +17,7 @@ import numpy as np
 import pandas
 
 from geoalign.lab.store.columns import Bools, Floats, Ints, batches
-from geoalign.lab.store.curation import SCORES_FILE, TEXTS, Inspection
+from geoalign.lab.store.curation import NUMBERS, SCORES_FILE, TEXTS, Inspection
 
 # A piece opens within a frame or two; larger ones compress hardly better.
 PIECE_CHARACTERS = 400_000
@@ -31,10 +31,6 @@ CHARACTERS_PER_BYTE = 4
 # Of the prompt in the list; whole texts are in the pieces.
 OPENING = 140
 NAME = 120
-_NUMBERS = (
-    "reward", "true_reward", "correct", "truncated", "tokens", "score", "weight", "new_reward", "probability_wrong",
-    "denoised_reward",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -108,7 +104,7 @@ def _columns(scored: pandas.DataFrame, kept: Bools, index: Ints) -> dict[str, An
         "source": inside.tolist(),
         **whole,
         "flagged": page["anomalous"].astype(int).tolist(),
-        **{name: _numbers(page[name].to_numpy()) for name in _NUMBERS},
+        **{name: _numbers(page[name].to_numpy()) for name in NUMBERS},
         **{
             name: [text[:NAME] if isinstance(text, str) else None for text in page[name]]
             for name in ("id", "answer", "final_answer")

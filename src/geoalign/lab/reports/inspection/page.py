@@ -58,9 +58,7 @@ def build_inspection(folder: Path) -> Path:
         has=has | {"steps": scored["step"].nunique() > 1},
         score=score,
         redacted=inspection.redacted,
-        skipped=skipped(inspection),
-        skipped_total=len(summary["skipped"]),
-        repeated=repeated(inspection),
+        skipped=len(summary["skipped"]),
         summary=inert(json.dumps(dict(summary), indent=2, ensure_ascii=False), SUMMARY_LIMIT),
     )
 
@@ -181,22 +179,6 @@ def facts(inspection: Inspection) -> list[tuple[str, str]]:
         ("texts", "left out (redacted)" if inspection.redacted else ""),
     ]
     return [(name, inert(value, 160)) for name, value in known if value]
-
-
-def skipped(inspection: Inspection, limit: int = 200) -> list[str]:
-    rows = inspection.summary["skipped"][:limit]
-    names = ["" if item["field"] is None else f"{item['field']}: " for item in rows]
-    lines = [
-        f"{item['file']}, line {item['line']}: {name}{item['reason']}" for item, name in zip(rows, names, strict=True)
-    ]
-    return [inert(line, 300) for line in lines]
-
-
-def repeated(inspection: Inspection) -> list[str]:
-    return [
-        inert(f"{item['file']}: the rollouts of {item['same_as']} again", 300)
-        for item in inspection.summary.get("repeated", ())
-    ]
 
 
 def verifier(inspection: Inspection, limit: int = 100) -> dict[str, Any]:

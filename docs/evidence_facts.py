@@ -15,7 +15,7 @@ from evidence_results import Level, auroc_at_reward, last_gold, level_of
 from evidence_words import signed
 
 from geoalign.lab.analysis.comparison.table import EXPLORATORY
-from geoalign.lab.analysis.statistics import seed_interval
+from geoalign.lab.analysis.statistics import holm, seed_interval
 
 # Of what `denoise` goes by one kind alone.
 PARTS = {"denoise_answers": "answers alone", "denoise_states": "states alone", "majority_vote": "a majority vote"}
@@ -25,6 +25,9 @@ def facts() -> Iterator[tuple[str, str]]:
     """Name of the page, and words with figures that it must have."""
     for words in (*_summary(), *_parts(), *_real(), *_paper(), *claims.page()):
         yield "evidence.md", words
+    for words in _verifier():
+        yield "evidence.md", words
+        yield "README.md", words
     for words in (*_beside(), *_denoise()):
         yield "tables.md", words
     for words in claims.both_pages():
@@ -154,6 +157,24 @@ def _real() -> Iterator[str]:
     vote, blind = (level.score(arm) for arm in ("majority_vote", "denoise_states"))
     yield f"majority vote gains {vote.interval.estimate:+.3f}, and without answers `denoise` loses"
     yield f"`denoise` loses {-blind.interval.estimate:.3f} ({vote.pairs} of three seeds"
+
+
+def _verifier() -> Iterator[str]:
+    """Under a verifier that errs by itself: the primary comparisons, warm starts as units, and how many runs fall."""
+    level = results.VERIFIER.level
+    tests = [level.over_warm_starts("denoise", against=arm) for arm in ("grpo", "answer_mean")]
+    p = holm([test.p for test in tests])
+    yield "GRPO ends at {:.2f}, `answer_mean` at {:.2f}, `denoise` at {:.2f}".format(
+        *(_final(level, arm) for arm in ("grpo", "answer_mean", "denoise"))
+    )
+    yield f"{signed(tests[0].interval)} on GRPO and {signed(tests[1].interval)} on `answer_mean`"
+    yield f"p = {p[0]:.2f} and {p[1]:.2f}"
+    ended = {arm: level.curves(arm) for arm in ("grpo", "denoise")}
+    fell = {arm: sum(run.values[-1] < run.values[0] for run in runs) for arm, runs in ended.items()}
+    yield (
+        f"GRPO ends below its start in {NUMBERS[fell['grpo']]} of {NUMBERS[len(ended['grpo'])]} runs, `denoise` in "
+        f"{NUMBERS[fell['denoise']]}"
+    )
 
 
 def _paper() -> Iterator[str]:

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from evidence_results import SETTINGS, level_of
+from evidence_results import SETTINGS, VERIFIER, level_of
 from evidence_tables import SHOWN
 from matplotlib.axes import Axes
 
@@ -181,11 +181,47 @@ def draw_golds(axes: Axes, theme: Theme) -> None:
     axes.legend(loc="upper left", fontsize=7)
 
 
+# The arms under a verifier that errs by itself, likewise.
+ERRING = {
+    "grpo": ("GRPO", "ink", "-"),
+    "answer_mean": ("answer_mean", "orange", "--"),
+    "denoise": ("denoise", "purple", "-"),
+    "clean": ("the truth as reward", "soft", ":"),
+}
+
+
+def verifier() -> dict[str, dict[str, list[list[float]]]]:
+    """Updates, and accuracy by the truth of each run, by arm."""
+    found: dict[str, dict[str, list[list[float]]]] = {}
+    for arm in ERRING:
+        runs = VERIFIER.level.curves(arm)
+        if runs:
+            values = [[round(value, 3) for value in run.values] for run in runs]
+            found[arm] = {"updates": [runs[0].steps.tolist()], "accuracy": values}
+    return found
+
+
+def draw_verifier(axes: Axes, theme: Theme) -> None:
+    """A thick line for the mean of each arm, thin ones for its runs."""
+    for arm, of in verifier().items():
+        label, colour, line = ERRING[arm]
+        for values in of["accuracy"]:
+            axes.plot(of["updates"][0], values, line, color=getattr(theme, colour), linewidth=0.7, alpha=0.5)
+        mean = [sum(each) / len(each) for each in zip(*of["accuracy"], strict=True)]
+        axes.plot(of["updates"][0], mean, line, color=getattr(theme, colour), linewidth=2.2, label=label)
+    axes.set(xlabel=STEP_AXIS, ylabel="accuracy by the truth", ylim=(0, 1))
+    axes.legend(loc="upper left", ncols=2)
+
+
 PANELS = {
     "recovered": (shares, Panel("recovered", "What curators recovered", "", "", draw)),
     "curves": (curves, Panel("curves", "Dialogue, 40% of the rewards reversed", "", "", draw_curves)),
     "parts": (parts, Panel("parts", "What gains: parts, controls, rivals", "", "", draw_parts)),
     "gold": (golds, Panel("gold", "True utility beside the reward (hollow: oracle)", "", "", draw_golds)),
+    "verifier": (
+        verifier,
+        Panel("verifier", "Nothing injected: a verifier that errs by itself", "", "", draw_verifier),
+    ),
 }
 
 

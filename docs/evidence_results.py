@@ -67,29 +67,39 @@ class Level:
         """Seeds of both GRPO and the oracle."""
         return sorted(set(self.row("grpo").score.values) & set(self.row("oracle").score.values))
 
-    def by_warm_start(self, arm: str, number: Callable[[Cell], float] | None = None) -> list[float]:
-        """The mean difference to GRPO over each warm start's seeds; over all seeds where they share one.
+    def by_warm_start(
+        self, arm: str, number: Callable[[Cell], float] | None = None, against: str = "grpo"
+    ) -> list[float]:
+        """The mean difference to another arm over each warm start's seeds; over all seeds where they share one.
 
         Of the final scores, or of another number of a cell.
         """
-        mine, theirs = (self.row(one).score.values if number is None else self.of(one, number) for one in (arm, "grpo"))
+        mine, theirs = (
+            self.row(one).score.values if number is None else self.of(one, number) for one in (arm, against)
+        )
         blocks: dict[int, list[float]] = {}
         for seed in sorted(set(mine) & set(theirs)):
             blocks.setdefault(seed // (self.seeds_per_warm_start or sys.maxsize), []).append(mine[seed] - theirs[seed])
         return [sum(values) / len(values) for values in blocks.values()]
 
-    def over_warm_starts(self, arm: str, number: Callable[[Cell], float] | None = None) -> PairedDifference:
+    def over_warm_starts(
+        self, arm: str, number: Callable[[Cell], float] | None = None, against: str = "grpo"
+    ) -> PairedDifference:
         """The same difference with a warm start as the unit: over those means, of which there are four at most."""
-        means = self.by_warm_start(arm, number)
+        means = self.by_warm_start(arm, number, against)
         return paired_difference(dict(enumerate(means)), dict.fromkeys(range(len(means)), 0.0))
 
     def last_evaluation(self, arm: str) -> PairedDifference:
         """The difference to GRPO at the last evaluation alone."""
         return self.minus(arm, lambda cell: final_score(cell, self.metric, 1)[0])
 
+    def curves(self, arm: str) -> list[Series]:
+        """The evaluation curve of each finished run of an arm."""
+        return [evaluation_series(cell, self.metric) for cell in self.cells if cell.arm == arm and cell.finished]
+
     def curve(self, arm: str) -> Series:
         """The evaluation curve of an arm, mean over its seeds."""
-        curves = [evaluation_series(cell, self.metric) for cell in self.cells if cell.arm == arm and cell.finished]
+        curves = self.curves(arm)
         return Series(curves[0].steps, np.mean([curve.values for curve in curves], axis=0))
 
     def passed(self, arm: str, value: float) -> int:
@@ -165,6 +175,8 @@ PLANNED = (
 # SmolLM2 has a plan of its own (configs/real), and `denoise` with its old default, expected rewards.
 SMOLLM2 = Setting("SmolLM2, 40%, old default, 3 seeds", "real_maths", "flip_40")
 SETTINGS = (*PLANNED, SMOLLM2)
+# Nothing injected: a verifier that rewards the right number anywhere in a response.
+VERIFIER = Setting("SmolLM2, a verifier that errs by itself", "real_substring", "as_given")
 
 
 def unchanged(level: Level, arm: str) -> Iterator[bool]:

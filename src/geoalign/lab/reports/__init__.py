@@ -24,6 +24,6 @@ def build_report(folder: Path) -> Path:
     if folder.is_dir() and not RunFolder(folder).config.is_file():
         raise RunFolderError(
             f"{folder}: expected a run's config.yaml, a comparison's compare.yaml or the scores.parquet of geoalign "
-            "curate, got none of them"
+            "audit, got none of them"
         )
     return build_run_report(folder)

@@ -19,7 +19,7 @@ ROOMS = {
     "hidden": (610, 6),
     "lab": (1020, 7),
     "lab/analysis": (1530, 10),
-    "lab/audit": (1370, 8),
+    "lab/audit": (1390, 9),
     "lab/bench": (260, 3),
     "lab/compare": (780, 7),
     "lab/config": (1600, 12),
@@ -38,7 +38,7 @@ ROOMS = {
     "settings": (620, 6),
 }
 # Lines of Python in all, and words of Markdown.
-TREES = {"src": 29960, "tests": 29950, "benchmarks": 2990}
+TREES = {"src": 29990, "tests": 29950, "benchmarks": 2990}
 DOC_WORDS = 16000
 
 

@@ -9,6 +9,7 @@ from harness import refused, run
 pytestmark = pytest.mark.usefixtures("heavy_imports")
 
 JUDGE = "judge a b --output nowhere --base-url http://localhost:1/v1 --model m --set"
+ROLLOUTS = Path(__file__).parents[2] / "recipes" / "rollouts" / "substring_reward.jsonl"
 # The command, and what its refusal must name.
 COMMANDS: list[tuple[Sequence[str], str]] = [
     *(
@@ -37,9 +38,9 @@ COMMANDS: list[tuple[Sequence[str], str]] = [
             ("compare --output nowhere --workers", "0", "--workers"),
             ("compare --output nowhere --set", "arms.a/b={}", "arms.a/b"),
             ("compare --output nowhere --set", "arms.geoalign.seed=1", "arms.geoalign.seed"),
-            ("audit nowhere.jsonl --output nowhere --curator", "geoaling", "nearest: geoalign"),
-            ("audit nowhere.jsonl --output nowhere --curator", "\x1b[2J", "curator.type"),
-            ("audit nowhere.jsonl --output nowhere --set", "batch_size=true", "batch_size"),
+            ("audit ROLLOUTS --output nowhere --curator", "geoaling", "nearest: geoalign"),
+            ("audit ROLLOUTS --output nowhere --curator", "\x1b[2J", "curator.type"),
+            ("audit ROLLOUTS --output nowhere --set", "batch_size=true", "batch_size"),
             ("evaluate nowhere --output nowhere --samples", "9" * 5001, "samples"),
             ("evaluate nowhere --output nowhere --temperature", "nan", "temperature"),
             ("evaluate nowhere --output nowhere --benchmark", "x" * 9000, "MODEL"),
@@ -60,7 +61,8 @@ def test_wrong_command_lines_are_refused_by_name(tmp_path: Path, monkeypatch: py
     monkeypatch.chdir(tmp_path)
     wrong = {}
     for arguments, said in COMMANDS:
-        if found := refused(run(*arguments), said):
+        given = [str(ROLLOUTS) if argument == "ROLLOUTS" else argument for argument in arguments]
+        if found := refused(run(*given), said):
             wrong[" ".join(arguments)[:100]] = found
     assert not wrong
     assert list(tmp_path.iterdir()) == []

@@ -131,20 +131,27 @@ def audit_command(request: AuditRequest) -> None:
 
       geoalign audit scores.jsonl --curator geoalign --hidden states/ --field reward=rm_score
     """
-    from geoalign.lab.audit.terminal import exceeded, parse_bounds
-    from geoalign.lab.config.audit import load_audit_config
+    from geoalign.lab.audit.inputs import find_inputs, show_inputs, standard_input
 
-    trusted = ["trust_remote_code=true"] if request.trust_remote_code else []
-    config = load_audit_config(request.curator, [*request.overrides, *trusted])
-    from geoalign.lab.audit.command import audit
+    console = Console(quiet=request.json)
+    request = replace(request, command=[masked(argument) for argument in sys.argv[1:]])
+    with standard_input(request) as request:
+        inputs = find_inputs(request)
+        show_inputs(console, inputs)
+        # With torch: what was recognised stands on the terminal by now.
+        from geoalign.lab.audit.terminal import exceeded, parse_bounds
+        from geoalign.lab.config.audit import load_audit_config
 
-    if request.model is not None:
-        from geoalign.lab.models.process_setup import silence_logs
+        bounds = parse_bounds(request.fail_above)
+        trusted = ["trust_remote_code=true"] if request.trust_remote_code else []
+        config = load_audit_config(request.curator, [*request.overrides, *trusted])
+        from geoalign.lab.audit.command import audit
 
-        silence_logs()
-    bounds, console = parse_bounds(request.fail_above), Console(quiet=request.json)
-    typed = [masked(argument) for argument in sys.argv[1:]]
-    summary = audit(config, replace(request, command=typed), console=console)
+        if request.model is not None:
+            from geoalign.lab.models.process_setup import silence_logs
+
+            silence_logs()
+        summary = audit(config, request, inputs, console=console)
     if request.json:
         from geoalign.lab.store.json_files import json_text
 

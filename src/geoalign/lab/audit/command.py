@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
-import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -25,7 +21,8 @@ from geoalign.curators.anchors import check_reads_trusted
 from geoalign.curators.registry import make_curator
 from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, InputError
-from geoalign.lab.audit.hidden_files import find_hidden_files, read_hidden
+from geoalign.lab.audit.hidden_files import read_hidden
+from geoalign.lab.audit.inputs import Input, find_inputs
 from geoalign.lab.audit.steps import (
     NO_STATES,
     PAIRS_PER_STEP,
@@ -38,11 +35,10 @@ from geoalign.lab.audit.steps import (
     pair_columns,
     without_states,
 )
-from geoalign.lab.audit.terminal import next_command, show_inputs, show_result
+from geoalign.lab.audit.terminal import next_command, show_result
 from geoalign.lab.audit.verdicts import VerdictAudit
 from geoalign.lab.config.audit import AuditConfig
 from geoalign.lab.config.requests import AuditRequest
-from geoalign.lab.dumps.formats import DumpLayout, find_layout, parse_fields
 from geoalign.lab.dumps.labels import Labels
 from geoalign.lab.dumps.reading import Dump, Skipped, read_dump
 from geoalign.lab.reports.inspection import build_inspection
@@ -50,30 +46,31 @@ from geoalign.lab.store.columns import whole_text
 from geoalign.lab.store.curation import FILTERED_FILE, REPORT_FILE, SUMMARY_FILE, CuratedFolder, CurationTables
 from geoalign.lab.store.files import locked
 from geoalign.lab.store.json_files import write_json
-from geoalign.lab.tasks.rows import DUMP_SUFFIXES
 from geoalign.lab.terminal import Console
 from geoalign.settings.loading import plain_section
 
 
-def audit(config: AuditConfig, request: AuditRequest, *, console: Console | None = None) -> dict[str, Any]:
+def audit(
+    config: AuditConfig,
+    request: AuditRequest,
+    inputs: Sequence[Input] | None = None,
+    *,
+    console: Console | None = None,
+) -> dict[str, Any]:
     """Curates dumps one after the other with one curator, and returns the content of `summary.json`.
 
     A file at a time is in memory. The inputs are only read. Every file of the output appears whole, the summary last.
+
+    Args:
+        inputs: what `find_inputs` found; None: it looks.
     """
-    console = console or Console(quiet=True)
-    with _standard_input(request) as request:
-        return _audited(config, request, console)
-
-
-def _audited(config: AuditConfig, request: AuditRequest, console: Console) -> dict[str, Any]:
+    console, inputs = console or Console(quiet=True), inputs or find_inputs(request)
     if request.hidden and request.model is not None:
         raise ConfigError("--hidden: expected without --model, got both: states come from files or from a model")
     if request.filtered and request.redact:
         raise ConfigError("--filtered: expected without --redact, got both: the filtered rollouts are texts")
-    inputs = find_inputs(request)
     folder = CuratedFolder(request.output)
     folder.check([*(source.path for source in inputs), *request.labels], overwrite=request.overwrite)
-    show_inputs(console, [(source.path, source.layout, source.step) for source in inputs])
     with locked(folder.root):
         folder.start()
         try:
@@ -90,65 +87,6 @@ def _audited(config: AuditConfig, request: AuditRequest, console: Console) -> di
             raise
     show_result(console, summary, folder.root / REPORT_FILE)
     return summary
-
-
-@contextmanager
-def _standard_input(request: AuditRequest) -> Iterator[AuditRequest]:
-    """The request with a file of what standard input brings in place of `-`: lines, also packed, or parquet."""
-    with TemporaryDirectory() as folder:
-        path, rollouts = Path(folder) / "stdin", list(request.rollouts)
-        if "-" in rollouts:
-            data = sys.stdin.buffer.read()
-            kinds = {b"\x1f\x8b": ".jsonl.gz", b"PA": ".parquet"}
-            (path := path.with_suffix(kinds.get(data[:2], ".jsonl"))).write_bytes(data)
-            rollouts[rollouts.index("-")] = str(path)
-        yield replace(request, rollouts=rollouts)
-
-
-@dataclass(frozen=True)
-class Input:
-    """One file: how it is read, the step that its first rollout names, and where its hidden states lie."""
-
-    path: Path
-    layout: DumpLayout
-    step: int | None
-    hidden: Path | None = None
-
-
-def find_inputs(request: AuditRequest) -> list[Input]:
-    """The files that the arguments name, with their layouts, by the step that they name where all name one.
-
-    A folder stands for the dumps in it by the numbers in their names, of a run for its `rollouts`, of TRL's for its
-    `completions`.
-    """
-    paths = [path for text in request.rollouts for path in _files(Path(text).expanduser())]
-    if not paths:
-        raise ConfigError("ROLLOUTS: expected at least one file of rollouts, got none")
-    twice, times = Counter(path.resolve() for path in paths).most_common(1)[0]
-    if times > 1:
-        raise ConfigError(f"ROLLOUTS: expected each file once, got {twice} twice")
-    states = find_hidden_files(request.hidden, paths) if request.hidden else [None] * len(paths)
-    fields = parse_fields(request.fields)
-    inputs = [
-        Input(path, *find_layout(path, name=request.format, fields=fields), state)
-        for path, state in zip(paths, states, strict=True)
-    ]
-    steps = [source.step for source in inputs]
-    return inputs if None in steps else sorted(inputs, key=lambda source: source.step or 0)
-
-
-def _files(path: Path) -> list[Path]:
-    if not path.is_dir():
-        return [path]
-    path = next((inner for name in ("rollouts", "completions") if (inner := path / name).is_dir()), path)
-    files = [item for item in path.iterdir() if item.is_file() and item.name.endswith(DUMP_SUFFIXES)]
-    if not files:
-        raise ConfigError(f"{path}: expected files that end in {', '.join(DUMP_SUFFIXES)}, got none")
-    # "2.jsonl" before "10.jsonl".
-    return sorted(
-        files,
-        key=lambda item: [part.zfill(20) if part.isdecimal() else part for part in re.split("([0-9]+)", item.name)],
-    )
 
 
 class Audit:

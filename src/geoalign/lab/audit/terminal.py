@@ -10,21 +10,12 @@ from typing import Any
 from geoalign.errors import ConfigError
 from geoalign.lab.analysis.audited import audited_consensus, audited_verifier
 from geoalign.lab.audit.steps import NO_CONSENSUS
-from geoalign.lab.dumps.formats import DumpLayout
 from geoalign.lab.tasks.rows import row_name
 from geoalign.lab.terminal import Console, say
 from geoalign.shown import shown
 
-# Files, rows and prompts that are named; all of them stand in the summary.
+# Rows and prompts that are named; all of them stand in the summary.
 _SHOWN = 3
-
-
-def show_inputs(console: Console, inputs: Sequence[tuple[Path, DumpLayout, int | None]]) -> None:
-    """What each file was recognised as, of many files the first ones."""
-    for path, layout, step in inputs[:_SHOWN]:
-        say(console, f"{path}: {layout}" + ("" if step is None else f", step {step}"))
-    if len(inputs) > _SHOWN:
-        say(console, f"... and {len(inputs) - _SHOWN:,} more files")
 
 
 def show_result(console: Console, summary: Mapping[str, Any], page: Path) -> None:

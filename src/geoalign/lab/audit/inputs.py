@@ -1,0 +1,92 @@
+"""The files that a call of `geoalign audit` names, and how each is read; no torch, so that it is said at once."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from geoalign.errors import ConfigError
+from geoalign.lab.config.requests import AuditRequest
+from geoalign.lab.dumps.formats import DumpLayout, find_layout, parse_fields
+from geoalign.lab.tasks.rows import DUMP_SUFFIXES
+from geoalign.lab.terminal import Console, say
+
+# Files that are named.
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Input:
+    """One file: how it is read, the step that its first rollout names, and where its hidden states lie."""
+
+    path: Path
+    layout: DumpLayout
+    step: int | None
+    hidden: Path | None = None
+
+
+def find_inputs(request: AuditRequest) -> list[Input]:
+    """The files that the arguments name, with their layouts, by the step that they name where all name one.
+
+    A folder stands for the dumps in it by the numbers in their names, of a run for its `rollouts`, of TRL's for its
+    `completions`.
+    """
+    paths = [path for text in request.rollouts for path in _files(Path(text).expanduser())]
+    if not paths:
+        raise ConfigError("ROLLOUTS: expected at least one file of rollouts, got none")
+    twice, times = Counter(path.resolve() for path in paths).most_common(1)[0]
+    if times > 1:
+        raise ConfigError(f"ROLLOUTS: expected each file once, got {twice} twice")
+    states: Sequence[Path | None] = [None] * len(paths)
+    if request.hidden:
+        from geoalign.lab.audit.hidden_files import find_hidden_files
+
+        states = find_hidden_files(request.hidden, paths)
+    fields = parse_fields(request.fields)
+    inputs = [
+        Input(path, *find_layout(path, name=request.format, fields=fields), state)
+        for path, state in zip(paths, states, strict=True)
+    ]
+    steps = [source.step for source in inputs]
+    return inputs if None in steps else sorted(inputs, key=lambda source: source.step or 0)
+
+
+def _files(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    path = next((inner for name in ("rollouts", "completions") if (inner := path / name).is_dir()), path)
+    files = [item for item in path.iterdir() if item.is_file() and item.name.endswith(DUMP_SUFFIXES)]
+    if not files:
+        raise ConfigError(f"{path}: expected files that end in {', '.join(DUMP_SUFFIXES)}, got none")
+    # "2.jsonl" before "10.jsonl".
+    return sorted(
+        files,
+        key=lambda item: [part.zfill(20) if part.isdecimal() else part for part in re.split("([0-9]+)", item.name)],
+    )
+
+
+@contextmanager
+def standard_input(request: AuditRequest) -> Iterator[AuditRequest]:
+    """The request with a file of what standard input brings in place of `-`: lines, also packed, or parquet."""
+    with TemporaryDirectory() as folder:
+        path, rollouts = Path(folder) / "stdin", list(request.rollouts)
+        if "-" in rollouts:
+            data = sys.stdin.buffer.read()
+            kinds = {b"\x1f\x8b": ".jsonl.gz", b"PA": ".parquet"}
+            (path := path.with_suffix(kinds.get(data[:2], ".jsonl"))).write_bytes(data)
+            rollouts[rollouts.index("-")] = str(path)
+        yield replace(request, rollouts=rollouts)
+
+
+def show_inputs(console: Console, inputs: Sequence[Input]) -> None:
+    """What each file was recognised as, of many files the first ones."""
+    for source in inputs[:_SHOWN]:
+        say(console, f"{source.path}: {source.layout}" + ("" if source.step is None else f", step {source.step}"))
+    if len(inputs) > _SHOWN:
+        say(console, f"... and {len(inputs) - _SHOWN:,} more files")

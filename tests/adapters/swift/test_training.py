@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
 import subprocess
 import sys
 from dataclasses import fields, replace
@@ -277,8 +279,12 @@ def test_the_command_with_a_plugin_file(inputs, tmp_path):
     )
     line = arguments(inputs, tmp_path / "run", reward_funcs="length", max_steps=1)
     line += ["--external_plugins", str(tmp_path / "curated.py"), str(tmp_path / "rewards.py")]
+    with socket.socket() as free:  # torchrun's own is another's, where engines are tested side by side
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
     done = subprocess.run(
         [str(Path(sys.executable).with_name("swift")), "rlhf", *line],
+        env={**os.environ, "MASTER_PORT": port},
         capture_output=True,
         text=True,
         cwd=parts,

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import socket
 import sys
 from importlib.metadata import packages_distributions
 from pathlib import Path
@@ -7,6 +9,10 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+# ms-swift's usual port may be another engine's, where engines are tested side by side.
+with socket.socket() as free:
+    free.bind(("127.0.0.1", 0))
+    os.environ.setdefault("MASTER_PORT", str(free.getsockname()[1]))
 INSTALLED = "swift" in packages_distributions()
 
 

@@ -279,7 +279,7 @@ def test_the_command_with_a_plugin_file(inputs, tmp_path):
     )
     line = arguments(inputs, tmp_path / "run", reward_funcs="length", max_steps=1)
     line += ["--external_plugins", str(tmp_path / "curated.py"), str(tmp_path / "rewards.py")]
-    with socket.socket() as free:  # torchrun's own is another's, where engines are tested side by side
+    with socket.socket() as free:  # this process listens on its own
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
     done = subprocess.run(

@@ -98,6 +98,13 @@ def test_patience_ends_the_attempts(scripted):
     assert len(scripted.requests) == asked + 1
 
 
+def test_the_server_is_not_blamed_for_a_time_cut_short(scripted):
+    scripted.script = lambda path: [http(b"down", status="503 Busy")] if len(scripted.requests) == 1 else [9.0]
+    with pytest.raises(UnreachableError, match="HTTP 503: down"):
+        ask(scripted.url, patience=1.0)
+    assert len(scripted.requests) == 2
+
+
 def test_an_address_that_cannot_be_asked_and_a_host_that_nobody_knows():
     with pytest.raises(ConfigError, match="url: expected an address"):
         ask("http://[::1")

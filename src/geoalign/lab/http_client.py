@@ -95,7 +95,7 @@ class HTTPClient:
     ) -> T:
         """What `read`, which may raise BadReplyError, makes of the reply; within the longer of timeout and patience."""
         end = time.monotonic() + self._patience
-        timeout, longest = self._timeout, _FIRST_PAUSE
+        timeout, longest, last = self._timeout, _FIRST_PAUSE, None
         while True:
             try:
                 return read(await self._attempt(method, path, body, timeout))
@@ -103,7 +103,7 @@ class HTTPClient:
                 # Jitter: many waiting clients should not come back all at once.
                 pause = max(longest * self._draw.uniform(0.5, 1.0), failure.wait)
                 if once or pause >= end - time.monotonic():
-                    raise
+                    raise (last if last and timeout < self._timeout else failure) from None  # `last` had all its time
                 last = failure
             await asyncio.sleep(pause)
             longest = min(2 * longest, _LONGEST_PAUSE)

@@ -33,7 +33,7 @@ from geoalign.lab.bench.command import machine
 from geoalign.lab.models.process_setup import silence_logs
 from geoalign.lab.store.json_files import finite, write_json
 from geoalign.lab.terminal import Console
-from geoalign.shown import brief
+from geoalign.text import one_line
 
 # To reach on one H200; the paper: 4 to 8 s, 300 to 500 MB, about 1% of a step.
 GOAL_SECONDS, STRETCH_SECONDS, GOAL_MEGABYTES, GOAL_SHARE = 0.1, 0.05, 300.0, 0.01
@@ -233,7 +233,7 @@ def overhead(options: Options, console: Console, file: Path | None = None) -> Ov
             try:
                 found = replace(found, passes={"generation": generation_cost(options)})
             except Exception as error:  # whatever vLLM raises: the rest can be measured without
-                found = replace(found, no_generation=f"it failed: {brief(error)}")
+                found = replace(found, no_generation=f"it failed: {one_line(error)}")
         for device in dict.fromkeys([options.device, "cpu"]):
             for setting, early_stop in product(("paper", "default"), (True, False)):
                 status.update(f"Curation on {device}, {setting} settings")

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from geoalign.shown import brief, listed, shown
+from geoalign.text import listed, one_line, quote
 
 ROW = b'{"prompt": "q", "response": "a", "reward": 1}'
 MEGA = 2**20
@@ -68,10 +68,10 @@ def test_values_in_messages_are_cut():
     for _ in range(10_000):
         deep = [deep]
     for value in (deep, "x" * 10**6, 10**5000, {"k" * 10**6: 1}, b"\xff" * 10**6, "\x1b[2J\u202e\ud800"):
-        assert len(shown(value, 50)) <= 80
-        assert shown(value).isprintable()
-    assert brief("a\n\x1b[2J" + "b" * 10**6, 20) == "a \\x1b[2J" + "b" * 14 + "... (999,986 more characters)"
-    assert (shown("a\x1b"), shown(3), shown(10**5000)) == ("'a\\x1b'", "3", "a whole number of 16,610 bits")
+        assert len(quote(value, 50)) <= 80
+        assert quote(value).isprintable()
+    assert one_line("a\n\x1b[2J" + "b" * 10**6, 20) == "a \\x1b[2J" + "b" * 14 + "... (999,986 more characters)"
+    assert (quote("a\x1b"), quote(3), quote(10**5000)) == ("'a\\x1b'", "3", "a whole number of 16,610 bits")
     assert listed(["a", "b"]) == "a, b"
     assert listed(f"name {n}" for n in range(1000)).endswith(" more")
     assert len(listed(["x" * 10**6] * 1000)) < 400

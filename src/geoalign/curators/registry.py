@@ -11,7 +11,7 @@ from pydantic import PlainValidator
 
 from geoalign.errors import ConfigError
 from geoalign.settings.loading import ByType
-from geoalign.shown import shown
+from geoalign.text import quote
 
 if TYPE_CHECKING:
     from geoalign.curators.base import Curator
@@ -78,7 +78,7 @@ class _Curators(Mapping[str, Any]):
         declared = getattr(curator_class.config_class, "type", None)
         if declared != name:
             settings = curator_class.config_class.__name__
-            raise ConfigError(f"curator {name}: expected {settings}.type to be {name!r}, got {shown(declared)}")
+            raise ConfigError(f"curator {name}: expected {settings}.type to be {name!r}, got {quote(declared)}")
         return self._read(curator_class)
 
     def __contains__(self, name: object) -> bool:

@@ -13,7 +13,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from geoalign.errors import ConfigError, ServiceError
-from geoalign.shown import brief
+from geoalign.text import one_line
 
 if TYPE_CHECKING:
     import httpx2
@@ -118,7 +118,7 @@ class HTTPClient:
 
     def quoted(self, text: str) -> str:
         """The beginning of a foreign text on one printable line, without the token."""
-        return brief(self.hidden(text), _QUOTED)
+        return one_line(self.hidden(text), _QUOTED)
 
     async def aclose(self) -> None:
         """Closes the connections."""

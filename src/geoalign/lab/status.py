@@ -9,13 +9,13 @@ from pathlib import Path
 
 from geoalign.errors import RunFolderError
 from geoalign.lab.config.compare import Place, planned_cells
+from geoalign.lab.numbers import duration, short
 from geoalign.lab.store.comparison import COMPACT, ComparisonFolder, read_results
 from geoalign.lab.store.files import LOCK
 from geoalign.lab.store.json_files import read_lines
 from geoalign.lab.store.run import MetricRow, parse_evaluation, parse_metrics
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.terminal import Console, say
-from geoalign.lab.text import duration, short
 
 # The section of the settings that each stage is trained by.
 _SECTIONS = {"sft": "sft", "reward_model": "reward_model", "gold_model": "gold_model", "rl": "grpo"}

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.segment import Segment
 from rich.text import Text
 
-from geoalign.lab.text import Escapes, escapes, harmless
+from geoalign.text import Escapes, escape_terminal, escapes
 
 
 class Console(rich.console.Console):
@@ -50,7 +50,7 @@ class Console(rich.console.Console):
 
 def say(console: rich.console.Console, text: object, style: str = "") -> None:
     """Prints a text as one line, whatever it holds: not wrapped, numbers and paths not coloured."""
-    console.print(Text(harmless(text, console.encoding, limit=None), style=style), soft_wrap=True)
+    console.print(Text(escape_terminal(text, console.encoding, limit=None), style=style), soft_wrap=True)
 
 
 def say_lines(console: rich.console.Console, text: str, style: str = "") -> None:

@@ -15,7 +15,7 @@ from typing_extensions import dataclass_transform
 
 from geoalign.errors import ConfigError
 from geoalign.settings.secrets import refuse_secrets
-from geoalign.shown import brief, shown, shown_key
+from geoalign.text import escape, one_line, quote
 
 _Settings = TypeVar("_Settings")
 _MOST_PROBLEMS = 5
@@ -67,7 +67,7 @@ def problems(name: str, error: ValidationError) -> str:
     """One line a problem: where, what was expected, what came."""
     lines = []
     for problem in error.errors()[:_MOST_PROBLEMS]:
-        where = shown_key(".".join([name, *(str(part) for part in problem["loc"])]))
-        lines.append(f"{where}: {brief(problem['msg'])}; got {shown(problem['input'])}")
+        where = escape(".".join([name, *(str(part) for part in problem["loc"])]))
+        lines.append(f"{where}: {one_line(problem['msg'])}; got {quote(problem['input'])}")
     left_out = error.error_count() - _MOST_PROBLEMS
     return "\n".join([*lines, *([f"and {left_out:,} more"] if left_out > 0 else [])])

@@ -15,7 +15,7 @@ from pydantic_core import ArgsKwargs
 from geoalign.errors import ConfigError
 from geoalign.settings.locations import LONGEST_KEY, Locations, joined
 from geoalign.settings.secrets import refuse_secrets
-from geoalign.shown import shown, shown_key
+from geoalign.text import escape, quote
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def check_keys(data: Mapping[str, Any], known: Iterable[str], section: str, loca
         else:
             expected = f"expected one of {', '.join(sorted(known)) or '(none: it takes no settings)'}"
         key = joined(section, last)
-        raise ConfigError(f"{locations.prefix(key)}{shown_key(key)}: unknown key: {expected}; got {shown(last)}")
+        raise ConfigError(f"{locations.prefix(key)}{escape(key)}: unknown key: {expected}; got {quote(last)}")
 
 
 def _nearest(name: str, known: Iterable[str]) -> str | None:
@@ -129,7 +129,7 @@ class _Loader:
             key = f"{path}.type"
             raise ConfigError(
                 f"{self.locations.prefix(key)}{key}: expected one of {', '.join(sorted(union.kinds))}{hint}; "
-                f"got {shown(name)}"
+                f"got {quote(name)}"
             )
         return self.section(union.kinds[name], path, values)
 
@@ -141,7 +141,7 @@ class _Loader:
         return dict(value)
 
     def _wrong(self, key: str, expected: str, value: Any) -> ConfigError:
-        return ConfigError(f"{self.locations.prefix(key)}{shown_key(key)}: {expected}, got {shown(value)}")
+        return ConfigError(f"{self.locations.prefix(key)}{escape(key)}: {expected}, got {quote(value)}")
 
     def _construct(self, kind: Any, path: str, values: Mapping[str, Any]) -> Any:
         try:
@@ -154,7 +154,7 @@ class _Loader:
         # A union's branches stand in `loc` as names too; only the names of settings are of use to a reader.
         key = ".".join(filter(None, [path, *inner[:1]]))
         if problem["type"] == "missing":
-            raise ConfigError(f"{self.locations.prefix(path)}{shown_key(key)}: expected a value, got none")
+            raise ConfigError(f"{self.locations.prefix(path)}{escape(key)}: expected a value, got none")
         message = problem["msg"].removeprefix("Value error, ")
         if isinstance(problem["input"], ArgsKwargs):
             # Settings that do not go together: the message begins with the key and says what came.

@@ -13,7 +13,7 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode
 
 from geoalign.errors import ConfigError
 from geoalign.settings.locations import joined
-from geoalign.shown import brief, shown, shown_key
+from geoalign.text import escape, one_line, quote
 
 MOST_BYTES = 500_000
 
@@ -37,8 +37,8 @@ def read_text(path: Path) -> str:
             data = file.read(MOST_BYTES + 1)
         text = data.decode("utf-8")
     except (OSError, ValueError) as error:
-        name = shown_key(str(path))
-        raise ConfigError(f"{name}: expected a readable YAML file in UTF-8, got {brief(error)}") from error
+        name = escape(str(path))
+        raise ConfigError(f"{name}: expected a readable YAML file in UTF-8, got {one_line(error)}") from error
     if len(data) > MOST_BYTES:
         raise ConfigError(f"{path}: expected settings of at most {MOST_BYTES:,} bytes, got more")
     return text
@@ -56,15 +56,15 @@ def parse_yaml(text: str, source: str, *, key: str = "", lines: bool = True) -> 
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         at = f", line {mark.line + 1}" if lines and mark is not None else ""
-        said = "; ".join(brief(part) for part in (error.context, error.problem) if part)
+        said = "; ".join(one_line(part) for part in (error.context, error.problem) if part)
         raise ConfigError(f"{source}{at}: expected YAML, got {said}") from error
     except (YAMLError, RecursionError) as error:
-        raise ConfigError(f"{source}: expected YAML, got {brief(error)}") from error
+        raise ConfigError(f"{source}: expected YAML, got {one_line(error)}") from error
 
 
 def read_yaml(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
     """A settings file as nested dicts, and the location of every dotted key in it. An empty file gives no settings."""
-    data, locations = parse_yaml(read_text(path), shown_key(str(path)))
+    data, locations = parse_yaml(read_text(path), escape(str(path)))
     if not isinstance(data, dict | None):
         raise ConfigError(f"{path}: expected a mapping of settings, got {type(data).__name__}")
     return data or {}, locations
@@ -96,12 +96,12 @@ class _Walk:
     def value(self, node: Node, key: str) -> Any:
         if id(node) in self.met:
             at = self.locations.get(key, self.source)
-            raise ConfigError(f"{at}: {shown_key(key)}: expected no alias (`base:` names what to build on)")
+            raise ConfigError(f"{at}: {escape(key)}: expected no alias (`base:` names what to build on)")
         self.met.add(id(node))
         if isinstance(node, ScalarNode):
             return self._scalar(node, key)
         if node.tag not in (f"{_TAG}map", f"{_TAG}seq"):
-            raise self.error(node, key, f"expected YAML without tags, got {shown(str(node.tag))}")
+            raise self.error(node, key, f"expected YAML without tags, got {quote(str(node.tag))}")
         if isinstance(node, MappingNode):
             return self._mapping(node, key)
         read = []
@@ -112,7 +112,7 @@ class _Walk:
         return read
 
     def error(self, node: Node, key: str, what: str) -> ConfigError:
-        return ConfigError(f"{self._location(node)}: {f'{shown_key(key)}: ' if key else ''}{what}")
+        return ConfigError(f"{self._location(node)}: {f'{escape(key)}: ' if key else ''}{what}")
 
     def _location(self, node: Node) -> str:
         return f"{self.source}, line {node.start_mark.line + 1}" if self.lines else self.source
@@ -135,8 +135,8 @@ class _Walk:
         if node.tag in _TEXTS:
             return str(node.value)
         if node.tag not in _VALUES:
-            raise self.error(node, key, f"expected YAML without tags, got {shown(str(node.tag))}")
+            raise self.error(node, key, f"expected YAML without tags, got {quote(str(node.tag))}")
         try:
             return self.yaml.constructor.construct_object(node)
         except (ValueError, KeyError) as error:
-            raise self.error(node, key, f"expected a value, got {shown(node.value)}") from error
+            raise self.error(node, key, f"expected a value, got {quote(node.value)}") from error

@@ -9,7 +9,8 @@ from typing import Any
 
 from geoalign.lab.analysis.consensus import CHANCE, HEADLINES, Verdict, level_of
 from geoalign.lab.analysis.statistics import Interval
-from geoalign.lab.text import ends, inert, percent
+from geoalign.lab.numbers import ends, percent
+from geoalign.text import visible
 
 _WITHOUT = "Flags without a consensus are no better than chance: read them as a sample, not as a verdict."
 _ADVICE = {
@@ -24,7 +25,7 @@ def audited_consensus(summary: Mapping[str, Any]) -> Verdict:
     measured = summary.get("consensus") or {}
     accuracy, low, high = (measured.get(f"new_group_accuracy{end}") for end in ("", "_low", "_high"))
     if accuracy is None:
-        return Verdict("unknown", "No accuracy on new groups was measured.", inert(measured.get("reason") or ""), 0)
+        return Verdict("unknown", "No accuracy on new groups was measured.", visible(measured.get("reason") or ""), 0)
     interval = Interval(accuracy, *(math.nan if end is None else end for end in (low, high)))
     level = level_of(interval, CHANCE)
     text = (
@@ -89,7 +90,7 @@ def _no_answers(summary: Mapping[str, Any]) -> str:
     if (summary.get("counts") or {}).get("answered", 1):
         return ""
     gold = {field for entry in summary["inputs"] if (field := entry["fields"].get("answer")) is not None}
-    read = f"; `{inert(min(gold), 80)}` is read as the gold answer, not as the response's" if gold else ""
+    read = f"; `{visible(min(gold), 80)}` is read as the gold answer, not as the response's" if gold else ""
     return f" Final answers are read from \\boxed{{...}} in a response, or --field final_answer=NAME{read}."
 
 

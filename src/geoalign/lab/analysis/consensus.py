@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoalign.lab.analysis.statistics import Interval, known, mean_interval
+from geoalign.lab.numbers import ends, percent
 from geoalign.lab.store.run import Floats, Run
-from geoalign.lab.text import ends, percent
 
 CHANCE = 0.5
 # With fewer steps a last quarter is too few for an interval that says anything.

@@ -16,7 +16,7 @@ from geoalign.errors import ConfigError, InputError
 from geoalign.lab.config.audit import AuditConfig
 from geoalign.lab.rewards.second import MATH_VERIFY, second_verifier
 from geoalign.settings.secrets import masked
-from geoalign.shown import shown
+from geoalign.text import quote
 from geoalign.types import Rollouts
 
 _KEY = "--second-verifier"
@@ -71,4 +71,4 @@ def _parsed(budget: str) -> tuple[int, float]:
     number = budget.removesuffix("%")
     if number.isascii() and number.isdecimal() and 0 < int(number) <= (100 if budget != number else 10**9):
         return (int(number), 0.0) if budget == number else (0, int(number) / 100)
-    raise ConfigError(f"--budget: expected a number of rows, or a share such as 10%, got {shown(budget)}")
+    raise ConfigError(f"--budget: expected a number of rows, or a share such as 10%, got {quote(budget)}")

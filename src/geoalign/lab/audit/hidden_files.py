@@ -12,7 +12,7 @@ from safetensors import safe_open
 from torch import Tensor
 
 from geoalign.errors import ConfigError, InputError
-from geoalign.shown import brief, listed
+from geoalign.text import listed, one_line
 
 # Others have no arithmetic here: 8 bits and less are codes that mean something with a scale alone.
 _NUMBERS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -74,7 +74,7 @@ def _npy(path: Path) -> Tensor:
         with np.errstate(over="ignore"):
             return torch.from_numpy(np.lib.format.open_memmap(path, mode="c"))
     except Exception as error:  # a header is a text of Python's: numpy lets through what goes wrong with a made-up one
-        got = f"{type(error).__name__}: {brief(error, 200)}" if path.stat().st_size else "an empty file"
+        got = f"{type(error).__name__}: {one_line(error, 200)}" if path.stat().st_size else "an empty file"
         raise InputError(f"{path}: hidden states: expected a .npy file of floating-point numbers, got {got}") from error
 
 
@@ -86,5 +86,5 @@ def _safetensors(path: Path) -> Tensor:
                 states: Tensor = file.get_tensor("hidden" if "hidden" in names else names[0])
                 return states
     except Exception as error:  # dozens of kinds; the message has its text
-        raise InputError(f"{path}: hidden states: expected a safetensors file, got {brief(error)}") from error
+        raise InputError(f"{path}: hidden states: expected a safetensors file, got {one_line(error)}") from error
     raise InputError(f"{path}: hidden states: expected a tensor `hidden`, or one alone, got {listed(names) or 'none'}")

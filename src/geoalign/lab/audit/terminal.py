@@ -12,7 +12,7 @@ from geoalign.lab.analysis.audited import audited_consensus, audited_verifier
 from geoalign.lab.audit.steps import NO_CONSENSUS
 from geoalign.lab.tasks.rows import row_name
 from geoalign.lab.terminal import Console, say
-from geoalign.shown import shown
+from geoalign.text import quote
 
 # Rows and prompts that are named; all of them stand in the summary.
 _SHOWN = 3
@@ -89,7 +89,7 @@ def _findings(summary: Mapping[str, Any]) -> Iterator[str]:
         )
     groups = [
         f"{prompt['group']} of step {prompt['step']} ("
-        + ("" if prompt["answer"] is None else f"{shown(prompt['answer'], 40)}, ")
+        + ("" if prompt["answer"] is None else f"{quote(prompt['answer'], 40)}, ")
         + f"{prompt['count']} times, {prompt['share']:.0%})"
         for prompt in prompts[:_SHOWN]
     ]
@@ -118,7 +118,7 @@ def parse_bounds(texts: Sequence[str]) -> dict[str, float]:
         except ValueError:
             bound = -1.0
         if name not in RATES or not 0 <= bound < 1 or name in bounds:
-            raise ConfigError(f"--fail-above: expected {' or '.join(RATES)} once, =0 to 1; got {shown(text)}")
+            raise ConfigError(f"--fail-above: expected {' or '.join(RATES)} once, =0 to 1; got {quote(text)}")
         bounds[name] = bound
     return bounds
 

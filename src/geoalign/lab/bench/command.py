@@ -24,11 +24,11 @@ from geoalign.curators.geoalign import GeoAlign, GeoAlignConfig
 from geoalign.errors import ConfigError
 from geoalign.lab.bench.synthetic import synthetic_rollouts
 from geoalign.lab.config.requests import BenchRequest
+from geoalign.lab.numbers import decimals
 from geoalign.lab.store.json_files import write_json
 from geoalign.lab.terminal import Console
-from geoalign.lab.text import decimals
 from geoalign.method.projector import ProjectorConfig
-from geoalign.shown import shown
+from geoalign.text import quote
 from geoalign.types import Rollouts
 
 DEFAULT_SHAPES = ("96x8x2048", "96x16x2048")
@@ -51,7 +51,7 @@ class Shape:
         """Reads "96x16x2048"; ConfigError where the text is not three positive numbers."""
         match = re.fullmatch("0*([1-9][0-9]{0,8})x0*([1-9][0-9]{0,8})x0*([1-9][0-9]{0,8})", text.lower())
         if match is None:
-            raise ConfigError(f"--shape: expected GROUPSxSIZExHIDDEN such as 96x16x2048, got {shown(text)}")
+            raise ConfigError(f"--shape: expected GROUPSxSIZExHIDDEN such as 96x16x2048, got {quote(text)}")
         return cls(*map(int, match.groups()))
 
     def __str__(self) -> str:

@@ -14,11 +14,11 @@ from geoalign.lab.analysis.comparison.analysis import MEASURES, read_compared, t
 from geoalign.lab.analysis.comparison.table import ArmRow, LevelTable, Table
 from geoalign.lab.analysis.comparison.verdicts import footnote, headline, recovery
 from geoalign.lab.config.compare import METRICS, CompareConfig
+from geoalign.lab.numbers import estimate, short, signed
 from geoalign.lab.store.comparison import ComparisonFolder
 from geoalign.lab.store.files import write_atomically
 from geoalign.lab.store.json_files import write_json
 from geoalign.lab.terminal import Console
-from geoalign.lab.text import estimate, short, signed
 
 
 def conclude(folder: ComparisonFolder, console: Console) -> None:

@@ -14,7 +14,7 @@ from geoalign.settings import Count, Seed, setting, settings
 from geoalign.settings.hidden import LAST, HiddenLayerSetting, HiddenPosition
 from geoalign.settings.loading import load_settings
 from geoalign.settings.locations import Locations
-from geoalign.shown import shown_key
+from geoalign.text import escape
 
 
 @settings
@@ -51,7 +51,7 @@ class AuditConfig(LoadedModelConfig):
 def load_audit_config(curator: str | None = None, overrides: Sequence[str] = ()) -> AuditConfig:
     """The settings from the command line: the curator's name, and each `a.b=c` of `--set`."""
     values: dict[str, Any] = {} if curator is None else {"curator": {"type": curator}}
-    locations = {} if curator is None else {"curator.type": f"--curator {shown_key(curator)}"}
+    locations = {} if curator is None else {"curator.type": f"--curator {escape(curator)}"}
     for override in overrides:
         override_setting(values, locations, override)
     if isinstance(section := values.setdefault("curator", {}), dict):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from geoalign.errors import ConfigError
-from geoalign.shown import shown
+from geoalign.text import quote
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ BENCHMARKS: Mapping[str, Benchmark] = MappingProxyType({benchmark.name: benchmar
 def benchmark_named(name: str) -> Benchmark:
     """The benchmark of this name; ConfigError with the known ones where there is none."""
     if name not in BENCHMARKS:
-        raise ConfigError(f"benchmark: expected one of {', '.join(BENCHMARKS)}, got {shown(name)}")
+        raise ConfigError(f"benchmark: expected one of {', '.join(BENCHMARKS)}, got {quote(name)}")
     return BENCHMARKS[name]
 
 
@@ -70,6 +70,6 @@ def parse_benchmark(text: str) -> tuple[Benchmark, str]:
     if not equals or not path.strip():
         raise ConfigError(
             f"benchmark {benchmark.name}: expected {benchmark.name}=FILE or a hub id such as "
-            f"{benchmark.name}={benchmark.hub[0]}, got {shown(text)}"
+            f"{benchmark.name}={benchmark.hub[0]}, got {quote(text)}"
         )
     return benchmark, path.strip()

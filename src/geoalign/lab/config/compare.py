@@ -18,7 +18,7 @@ from geoalign.lab.config.run import RunConfig
 from geoalign.settings import Count, Seed, Workers, setting, settings
 from geoalign.settings.loading import plain_settings
 from geoalign.settings.locations import Locations
-from geoalign.shown import shown_key
+from geoalign.text import escape
 
 METRICS = {"accuracy": "accuracy", "reward": "reward", "gold_utility": "gold utility"}
 KINDS = ("flip", "extremes", "shortcut")
@@ -249,7 +249,7 @@ def check_overlays(config: CompareConfig, locations: Locations) -> None:
                     refused[f"grpo.{option}"] = "all arms answer the same prompts in the same way: set it under run"
             for key, reason in refused.items():
                 dotted = f"{section}.{name}.{key}"
-                where = f"{locations.prefix(dotted)}{shown_key(dotted)}"
+                where = f"{locations.prefix(dotted)}{escape(dotted)}"
                 raise ConfigError(f"{where}: expected to be left out, got a value: {reason}")
 
 

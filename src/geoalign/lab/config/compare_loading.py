@@ -14,7 +14,7 @@ from geoalign.lab.config.compare import CLEAN, CLEAN_ARM, DEFAULTS, CompareConfi
 from geoalign.lab.config.loading import Loaded, merged_settings, override_setting, read_layers
 from geoalign.settings.loading import load_settings
 from geoalign.settings.locations import Locations
-from geoalign.shown import shown, shown_key
+from geoalign.text import escape, quote
 
 # Names of arms and levels become names of folders.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,79}")
@@ -64,7 +64,7 @@ def _chosen(config: CompareConfig, arms: Sequence[str] | None, levels: Sequence[
     if levels is not None:
         for level in levels:
             if level not in config.levels:
-                raise ConfigError(f"--levels: expected some of {_list_of(config.levels)}, got {shown(level)}")
+                raise ConfigError(f"--levels: expected some of {_list_of(config.levels)}, got {quote(level)}")
         config = replace(config, levels={name: config.levels[name] for name in levels})
     if arms is not None:
         if config.baseline not in arms:
@@ -94,7 +94,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
     if not base.is_file():
         raise ConfigError(
             f"{Locations(where).prefix('run')}run: expected settings, or a file with them, "
-            f"got no file {shown_key(str(base))}"
+            f"got no file {escape(str(base))}"
         )
     run, locations = read_layers(base)
     return {**data, "run": run}, {**where, **{f"run.{key}": location for key, location in locations.items()}}
@@ -115,7 +115,7 @@ def _written_out(given: Mapping[str, Any], locations: Locations) -> dict[str, An
             base = arm.pop("base")
             if base not in arms:
                 key = f"arms.{name}.base"
-                raise ConfigError(f"{locations.prefix(key)}{key}: expected an arm above this one, got {shown(base)}")
+                raise ConfigError(f"{locations.prefix(key)}{key}: expected an arm above this one, got {quote(base)}")
             arm = merged_settings(arms[base], arm)
         arms[name] = arm
     return arms
@@ -149,8 +149,8 @@ def _check(config: CompareConfig, locations: Locations) -> None:
 
 def _wrong(key: str, expected: str, got: Any, locations: Locations) -> ConfigError:
     where = locations.prefix(key.partition("[")[0])
-    return ConfigError(f"{where}{shown_key(key)}: {expected}, got {shown(got)}")
+    return ConfigError(f"{where}{escape(key)}: {expected}, got {quote(got)}")
 
 
 def _list_of(names: Iterable[str]) -> str:
-    return shown_key(", ".join(names))
+    return escape(", ".join(names))

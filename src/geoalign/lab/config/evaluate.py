@@ -16,7 +16,7 @@ from geoalign.lab.config.tasks import MATH_SYSTEM_PROMPT
 from geoalign.settings import Count, Seed, setting, settings
 from geoalign.settings.loading import load_settings
 from geoalign.settings.locations import Locations
-from geoalign.shown import shown
+from geoalign.text import quote
 
 # Longest responses of the paper (hyperparameter table): mathematics, dialogue.
 BENCHMARK_TOKENS, DIALOGUE_TOKENS = 8192, 1024
@@ -82,7 +82,7 @@ class EvaluateConfig(LoadedModelConfig):
             got = "pass_at_k" if self.pass_at_k else several
             raise ValueError(f"samples: expected 1 with temperature=0, where all responses are the same, got {got}")
         if self.engine != "vllm" and self.vllm:
-            raise ValueError(f"vllm: expected nothing with engine={self.engine}, got {shown(self.vllm)}")
+            raise ValueError(f"vllm: expected nothing with engine={self.engine}, got {quote(self.vllm)}")
         return self
 
     @property

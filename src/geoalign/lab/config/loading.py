@@ -13,7 +13,7 @@ from geoalign.settings.loading import load_settings
 from geoalign.settings.locations import Locations
 from geoalign.settings.secrets import is_secret_name, masked, refuse_secrets, secret_setting
 from geoalign.settings.yaml_text import parse_value, read_yaml
-from geoalign.shown import shown, shown_key
+from geoalign.text import escape, quote
 
 C = TypeVar("C")
 
@@ -63,12 +63,12 @@ def override_setting(
     key, equals, text = override.partition("=")
     parts = [part.strip() for part in key.split(".")]
     if not equals or not all(part and part.isprintable() for part in parts):
-        raise ConfigError(f"--set: expected section.key=value, got {shown(masked(override))}")
+        raise ConfigError(f"--set: expected section.key=value, got {quote(masked(override))}")
     dotted = ".".join(parts)
     if is_secret_name(dotted) and text.strip().lower() not in ("", "null", "~", "true", "false"):
         raise ConfigError(f"--set {secret_setting(dotted)}")
     override = masked(override)
-    location = f"--set {shown_key(override)}"
+    location = f"--set {escape(override)}"
     value = parse_value(text, dotted, location)
     refuse_secrets(value, path=dotted)
     section = data
@@ -77,7 +77,7 @@ def override_setting(
         if inner is None:
             inner = section[part] = {}
         if not isinstance(inner, dict):
-            raise ConfigError(f"{location}: expected {part} to be a section, got {shown(inner)}")
+            raise ConfigError(f"{location}: expected {part} to be a section, got {quote(inner)}")
         section = inner
     name = parts[len(run)] if len(parts) > len(run) else ""
     picks_kind = tuple(parts) == (*run, name, "type") and name in DEFAULT_TYPES
@@ -127,11 +127,11 @@ def read_layers(path: Path, above: tuple[Path, ...] = ()) -> tuple[dict[str, Any
     named = data.pop("base")
     where = Locations(locations).prefix("base")
     if not isinstance(named, str) or not (path.parent / named).is_file():
-        raise ConfigError(f"{where}base: expected a file beside {path.name}, got {shown(named)}")
+        raise ConfigError(f"{where}base: expected a file beside {path.name}, got {quote(named)}")
     below = path.parent / named
     chain = (*above, path.resolve())
     if below.resolve() in chain:
-        raise ConfigError(f"{where}base: expected a file that does not build on this one, got {shown(named)}")
+        raise ConfigError(f"{where}base: expected a file that does not build on this one, got {quote(named)}")
     base, base_locations = read_layers(below, chain)
     locations.pop("base")
     return merged_settings(base, data), {**base_locations, **locations}

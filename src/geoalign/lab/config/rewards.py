@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from geoalign.settings import AnyShare, Count, Name, NotNegative, Positive, PositiveShare, Workers, setting, settings
-from geoalign.shown import shown
+from geoalign.text import quote
 
 # Without user, query and fragment: a key comes from the environment.
 Address = Annotated[str, Field(pattern=r"^https?://([^\s/?#@:\[]+|\[[^\s\]]+\])(:[1-9][0-9]{0,4})?(/[^\s?#]*)?$")]
@@ -68,7 +68,7 @@ class RewardModelConfig:
     @model_validator(mode="after")
     def _go_together(self) -> Any:
         if self.path is not None and self.url is not None:
-            raise ValueError(f"url: expected null beside path={shown(self.path)}, got {shown(self.url)}")
+            raise ValueError(f"url: expected null beside path={quote(self.path)}, got {quote(self.url)}")
         return self
 
 

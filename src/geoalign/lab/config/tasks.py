@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from geoalign.settings import AnyShare, Count, Name, OpenShare, Seed, setting, settings
-from geoalign.shown import brief
+from geoalign.text import one_line
 
 
 def _pattern_with_group(pattern: str | None) -> str | None:
@@ -17,7 +17,7 @@ def _pattern_with_group(pattern: str | None) -> str | None:
     try:
         groups = re.compile(pattern).groups
     except (re.error, OverflowError, RecursionError) as error:
-        raise ValueError(f"expected a regular expression, got an error at it: {brief(error)}") from error
+        raise ValueError(f"expected a regular expression, got an error at it: {one_line(error)}") from error
     if groups != 1:
         raise ValueError(f"expected a regular expression with one group (the answer), got {groups} groups")
     return pattern

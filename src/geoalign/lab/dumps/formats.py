@@ -12,7 +12,7 @@ from geoalign.errors import ConfigError, InputError
 from geoalign.lab.dumps import engine_rows
 from geoalign.lab.dumps.values import BadValueError, whole_number
 from geoalign.lab.tasks.rows import RawRow, check_dump_name, dump_rows, field_of, is_parquet, row_name
-from geoalign.shown import brief, listed, shown
+from geoalign.text import listed, one_line, quote
 
 # What a rollout can have, by the names of `--field`: `true_reward` is the reward before corruption, `answer` the gold
 # one, `final_answer` that of the response, `group` what rollouts of one prompt share.
@@ -58,7 +58,9 @@ class Format:
         try:
             return self.unpack(row)
         except (AttributeError, KeyError, TypeError) as error:
-            raise BadValueError(None, f"expected {self.title}, got a field of another kind: {brief(error)}") from None
+            raise BadValueError(
+                None, f"expected {self.title}, got a field of another kind: {one_line(error)}"
+            ) from None
 
     def fits(self, row: Mapping[str, Any]) -> bool:
         """Whether a row has all that tells this format from others."""
@@ -194,9 +196,9 @@ def parse_fields(texts: Sequence[str]) -> dict[str, str]:
     for text in texts:
         role, equals, name = (part.strip() for part in text.partition("="))
         if not equals or role not in ROLES:
-            raise ConfigError(f"--field: expected ROLE=NAME with a role of {', '.join(ROLES)}; got {shown(text)}")
+            raise ConfigError(f"--field: expected ROLE=NAME with a role of {', '.join(ROLES)}; got {quote(text)}")
         if role in fields:
-            raise ConfigError(f"--field {role}: expected once, got {shown(fields[role])} and {shown(name)}")
+            raise ConfigError(f"--field {role}: expected once, got {quote(fields[role])} and {quote(name)}")
         fields[role] = name
     return fields
 
@@ -215,7 +217,7 @@ def find_layout(
     """
     check_dump_name(path)
     if name is not None and name not in FORMATS:
-        raise ConfigError(f"--format: expected one of {', '.join(FORMATS)}; got {shown(name)}")
+        raise ConfigError(f"--format: expected one of {', '.join(FORMATS)}; got {quote(name)}")
     first = list(islice(dump_rows(path), _FIRST_ROWS))
     rows: list[Mapping[str, Any]] = [row.value for row in first if row.value is not None]
     if not rows:
@@ -320,7 +322,7 @@ def _trl_reward(path: Path, rows: Sequence[Mapping[str, Any]]) -> str:
         got = f"{listed(columns)}, which may be rewards or other numbers" if columns else _columns(rows)
         raise ConfigError(
             f"{path}: reward: expected one column of rewards between completion and advantage, got {got}: "
-            f"name those that add up by --field reward={brief('+'.join(columns[:2]), 80) or 'NAME'}"
+            f"name those that add up by --field reward={one_line('+'.join(columns[:2]), 80) or 'NAME'}"
         )
     return columns[0]
 

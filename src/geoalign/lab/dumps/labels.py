@@ -15,7 +15,7 @@ from geoalign.lab.dumps.reading import Dump, read_dump
 from geoalign.lab.dumps.values import BadValueError, number
 from geoalign.lab.store.curation import LABEL, ROW, restored, safe
 from geoalign.lab.tasks.rows import row_name
-from geoalign.shown import brief, listed, shown
+from geoalign.text import listed, one_line, quote
 
 # Spreadsheets write the separator of their country.
 _SEPARATORS = ",;\t"
@@ -77,7 +77,7 @@ class Labels:
                 if name is not None and row.cells[name].replace("\r\n", "\n") != own[name]:
                     raise InputError(
                         f"{row.place}: {name}: expected that of {row_name(dump.path, key[1])}, "
-                        f"{shown(own[name], 60)}, got {shown(row.cells[name], 60)}: are the labels of another dump?"
+                        f"{quote(own[name], 60)}, got {quote(row.cells[name], 60)}: are the labels of another dump?"
                     )
                 frame.loc[at, "label"] = row.label
 
@@ -159,7 +159,7 @@ def _rows(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
             if not set(wanted) <= set(header):
                 raise InputError(f"{path}, line 1: expected the columns {', '.join(wanted)}, got {listed(header)}")
             if twice := [name for name in header if header.count(name) > 1]:
-                raise InputError(f"{path}, line 1: expected each column once, got {brief(twice[0], 80)} again")
+                raise InputError(f"{path}, line 1: expected each column once, got {one_line(twice[0], 80)} again")
             line = reader.line_num + 1
             for cells in reader:
                 place, line = f"{path}, line {line}", reader.line_num + 1
@@ -168,17 +168,17 @@ def _rows(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
                 if any(cells):
                     yield place, dict(zip(header, cells, strict=True))
     except (csv.Error, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: expected CSV in UTF-8, got {brief(error)}") from error
+        raise InputError(f"{path}: expected CSV in UTF-8, got {one_line(error)}") from error
 
 
 def _whole(name: str, cell: str) -> int:
     if not _WHOLE.fullmatch(cell.strip()):
-        raise BadValueError(name, "a whole number", shown(cell, 40))
+        raise BadValueError(name, "a whole number", quote(cell, 40))
     return int(cell)
 
 
 def _label(cell: str) -> float | None:
     text = cell.strip()
     if text and not _NUMBER.fullmatch(text):
-        raise BadValueError(LABEL, "a number, such as 0 or 0.5, or nothing", shown(cell, 40))
+        raise BadValueError(LABEL, "a number, such as 0 or 0.5, or nothing", quote(cell, 40))
     return number(LABEL, float(text)) if text else None

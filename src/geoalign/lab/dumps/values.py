@@ -12,7 +12,7 @@ from typing import Any
 
 from geoalign.lab.rewards.base import response_text
 from geoalign.lab.store.columns import whole_text
-from geoalign.shown import shown
+from geoalign.text import quote
 
 # The largest number of float32, in which trainers hold rewards.
 LARGEST = (2 - 2**-23) * 2.0**127
@@ -110,7 +110,7 @@ def short_text(field: str, value: Any) -> str | None:
 def described(value: Any) -> str:
     """What came, in a few characters: the kind, and a number or a truth value itself."""
     if isinstance(value, (bool, int, float)):
-        return shown(value, 40)
+        return quote(value, 40)
     names = {str: "a text", list: "a list", dict: "an object", type(None): "null", bytes: "bytes"}
     return names.get(type(value), type(value).__name__)
 

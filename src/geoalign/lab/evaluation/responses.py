@@ -15,7 +15,7 @@ from typing_extensions import TypedDict
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.store.files import write_atomically
 from geoalign.lab.tasks.rows import checked, json_lines
-from geoalign.shown import brief
+from geoalign.text import one_line
 
 Key = tuple[str, str, int]
 
@@ -77,7 +77,9 @@ def read_responses(path: Path) -> dict[Key, SavedResponse]:
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             name = ".".join(map(str, first["loc"]))
-            raise InputError(f"{path}, {line}: {name}: {brief(first['msg'])}, got {brief(first['input'])}") from error
+            raise InputError(
+                f"{path}, {line}: {name}: {one_line(first['msg'])}, got {one_line(first['input'])}"
+            ) from error
         if row.key in rows:
             raise InputError(f"{path}, {line}: expected one response for each (set, id, sample), got two for {row.key}")
         rows[row.key] = row

@@ -23,13 +23,13 @@ from geoalign.lab.config.requests import JudgeRequest
 from geoalign.lab.evaluation.responses import Key, SavedResponse, read_responses
 from geoalign.lab.http_client import BadReplyError
 from geoalign.lab.judge.asking import Ask, Question, ask_local, judge_messages, parse_verdict
+from geoalign.lab.numbers import decimals, estimate
 from geoalign.lab.rewards.chat import chat
 from geoalign.lab.store.evaluation import begin
 from geoalign.lab.store.files import locked
 from geoalign.lab.store.json_files import append_line, keep_whole_lines, read_lines, write_json
 from geoalign.lab.terminal import Console, passing_progress, say
-from geoalign.lab.text import decimals, estimate
-from geoalign.shown import listed
+from geoalign.text import listed
 
 Pairs = dict[Key, tuple[SavedResponse, SavedResponse]]
 

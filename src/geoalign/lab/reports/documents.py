@@ -15,9 +15,10 @@ from markupsafe import Markup
 
 from geoalign.errors import InputError
 from geoalign.lab.analysis.statistics import PairedDifference, spread
+from geoalign.lab.numbers import decimals, ends, megabytes, number, percent, points, probability, short, signed
 from geoalign.lab.reports.figures.style import DARK, LIGHT, Panel, recoloured, render
 from geoalign.lab.store.files import write_atomically
-from geoalign.lab.text import decimals, ends, inert, megabytes, number, percent, points, probability, short, signed
+from geoalign.text import visible
 
 Item = TypeVar("Item")
 # A picture, or the sentence that says why there is none.
@@ -62,7 +63,7 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    written = (number, percent, points, short, signed, probability, megabytes, inert, spread, gain)
+    written = (number, percent, points, short, signed, probability, megabytes, visible, spread, gain)
     templates.filters.update({write.__name__: write for write in written})
     templates.filters.update(
         interval=partial(ends, write=partial(decimals, digits=3)),

@@ -21,7 +21,7 @@ from geoalign.lab.store.columns import Bools
 from geoalign.lab.store.rollouts import Details, RolloutStep, read_details, read_texts
 from geoalign.lab.store.run import Evaluation, Run, read_run
 from geoalign.lab.store.run_folder import RunFolder
-from geoalign.lab.text import inert
+from geoalign.text import visible
 
 CONFIG_LIMIT = 20_000
 
@@ -37,7 +37,7 @@ def build_run_report(run_folder: Path) -> Path:
         files.report,
         "report.html.j2",
         run=run,
-        title=inert(run.folder.resolve().name, 80),
+        title=visible(run.folder.resolve().name, 80),
         facts=_facts(run),
         verdict=consensus(run),
         accuracies=[row for row in rows if row.binary],
@@ -51,8 +51,8 @@ def build_run_report(run_folder: Path) -> Path:
         sections={name: gallery.section(name, title, drawn) for name, title, drawn in figure_sections(run)},
         flagged=flagged,
         flagged_total=flagged_total,
-        config=inert(run.config_text, CONFIG_LIMIT),
-        versions=inert(json.dumps(dict(run.versions), indent=2, ensure_ascii=False), CONFIG_LIMIT),
+        config=visible(run.config_text, CONFIG_LIMIT),
+        versions=visible(json.dumps(dict(run.versions), indent=2, ensure_ascii=False), CONFIG_LIMIT),
     )
     return files.report
 
@@ -67,7 +67,7 @@ def _facts(run: Run) -> list[tuple[str, str]]:
     """The few settings in which runs differ, as name and value; those that are not in the config are left out."""
     values = {name: _setting(run, *path) for name, path in _FACTS.items()}
     facts = [
-        (name, inert(str(value), 80))
+        (name, visible(str(value), 80))
         for name, value in values.items()
         if value is not None and not isinstance(value, dict | list)
     ]
@@ -168,7 +168,7 @@ def evaluation_rows(run: Run) -> list[EvaluationRow]:
         lines = sorted((line for line in run.evaluations if line.set == name), key=lambda line: line.step)
         latest = {line.stage: line for line in lines}
         before, after, during = (latest.get(stage) for stage in ("before_rl", "after_rl", "rl"))
-        sets.append(EvaluationRow(inert(name, 80), before, after or during))
+        sets.append(EvaluationRow(visible(name, 80), before, after or during))
     return sets
 
 
@@ -214,8 +214,8 @@ def _flagged_of(rollouts: RolloutStep, curator: Mapping[str, object]) -> list[di
             {
                 "step": rollouts.step,
                 "row": row,
-                "prompt": inert(prompt),
-                "response": inert(response),
+                "prompt": visible(prompt),
+                "response": visible(response),
                 "reward": float(rollouts.reward[at]),
                 "true_reward": float(rollouts.true_reward[at]),
                 "flipped": bool(rollouts.flipped[at] and rollouts.flip_known[at]),
@@ -224,7 +224,7 @@ def _flagged_of(rollouts: RolloutStep, curator: Mapping[str, object]) -> list[di
                 "scored": int(rollouts.scored.sum()),
                 "outcome": _outcome(rollouts, int(at), curator),
                 "donor_row": donor,
-                "donor_response": "" if donor is None else inert(texts.get(donor, _MISSING)[1]),
+                "donor_response": "" if donor is None else visible(texts.get(donor, _MISSING)[1]),
                 "donor_reward": float(rollouts.reward[index[donor]]) if donor in index else float("nan"),
             }
         )

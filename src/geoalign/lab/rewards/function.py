@@ -12,7 +12,7 @@ from typing import Any
 
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.rewards.base import RewardSource, response_text
-from geoalign.shown import shown
+from geoalign.text import quote
 
 RewardFunction = Callable[..., Sequence[float | None]]
 
@@ -28,10 +28,10 @@ def load_function(name: str, *, key: str) -> RewardFunction:
     except (ImportError, OSError, AttributeError) as error:
         raise ConfigError(
             f"{key}: expected MODULE:NAME, an importable module or a file PATH.py, and a function in it; "
-            f"got {shown(name)}: {error}"
+            f"got {quote(name)}: {error}"
         ) from error
     if not callable(found):
-        raise ConfigError(f"{key}: expected a function, got {type(found).__name__} as {shown(name)}")
+        raise ConfigError(f"{key}: expected a function, got {type(found).__name__} as {quote(name)}")
     function: RewardFunction = found
     return function
 
@@ -59,7 +59,7 @@ def function_rewards(function: RewardFunction, rows: int, *, key: str, **columns
         except (TypeError, ValueError):
             reward = math.inf
         if math.isinf(reward):
-            raise InputError(f"{key}: expected a finite number or None, got {shown(result)} for completion {row}")
+            raise InputError(f"{key}: expected a finite number or None, got {quote(result)} for completion {row}")
         rewards.append(reward)
     return rewards
 

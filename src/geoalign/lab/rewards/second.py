@@ -18,7 +18,7 @@ from geoalign.lab.rewards.chat import as_prompted, chat, mark_of, marked_message
 from geoalign.lab.rewards.verified import VerifiedReward
 from geoalign.settings.loading import load_settings
 from geoalign.settings.locations import Locations
-from geoalign.shown import brief, shown
+from geoalign.text import one_line, quote
 
 MATH_VERIFY = "math_verify"
 # A truth value says whether the response is correct, a number is its reward, None: not judged.
@@ -52,7 +52,7 @@ def second_verifier(
     except ValueError:
         words = []
     if not words or shutil.which(words[0]) is None:
-        raise ConfigError(f"{key}: expected {MATH_VERIFY}, an address or a command, got {shown(name)}")
+        raise ConfigError(f"{key}: expected {MATH_VERIFY}, an address or a command, got {quote(name)}")
     return partial(_run, words, key)
 
 
@@ -66,7 +66,7 @@ def read_verdict(text: str | bytes) -> Verdict:
     value = row[name] if name else ""
     if value is None or (isinstance(value, bool if name == "correct" else (int, float)) and -1e300 < value < 1e300):
         return value if value is None or name == "correct" else float(value)
-    raise ValueError(f'{shown(text)}, which is no {{"correct": true, false or null}} or {{"reward": a number}}')
+    raise ValueError(f'{quote(text)}, which is no {{"correct": true, false or null}} or {{"reward": a number}}')
 
 
 def _verified(source: VerifiedReward, rows: Rows) -> list[Verdict]:
@@ -88,7 +88,7 @@ def _run(words: Sequence[str], key: str, rows: Rows) -> list[Verdict]:
             return verdicts
         got = f"{len(verdicts)} lines"
     except (OSError, subprocess.SubprocessError, ValueError) as error:
-        got = brief(error)
+        got = one_line(error)
     raise ServiceError(f"{key}: expected a verdict in JSON on each of {len(rows)} rows, a line each, got {got}")
 
 

@@ -20,7 +20,7 @@ from geoalign.lab.config.rewards import RewardModelConfig
 from geoalign.lab.http_client import BadReplyError, HTTPClient, RefusedError, UnreachableError, token_from
 from geoalign.lab.rewards.base import ChatRewardModel, Written
 from geoalign.pretrained import from_pretrained, loading
-from geoalign.shown import brief
+from geoalign.text import one_line
 
 _Numbers = list[float | None]
 
@@ -134,7 +134,7 @@ class ServedRewardModel(ChatRewardModel):
                 return kind.model_validate_json(data)
             except ValueError as error:
                 got = self._client.quoted(data[:4096].decode("utf-8", errors="replace"))
-                raise BadReplyError(f"expected vLLM's format, got {got}: {brief(error)}") from error
+                raise BadReplyError(f"expected vLLM's format, got {got}: {one_line(error)}") from error
 
         content = None if body is None else json.dumps(body).encode("ascii")
         if self._portal is None:

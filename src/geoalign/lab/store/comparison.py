@@ -23,7 +23,7 @@ from geoalign.lab.store.run import Evaluation, parse_evaluation
 from geoalign.lab.store.run_folder import RunFolder, check_same_settings, first_difference, package_versions
 from geoalign.settings.loading import plain_settings
 from geoalign.settings.yaml_text import dump_yaml, read_yaml
-from geoalign.shown import shown
+from geoalign.text import quote
 
 SCHEMA_VERSION = 1
 # Below the folder of results, by level and arm.
@@ -225,7 +225,7 @@ def read_results(folder: Path) -> tuple[Cell, ...]:
 def parse_cell(value: Mapping[str, Any], path: Path) -> Cell:
     """The cell of one result; one that failed may have nothing but its name."""
     if value["schema_version"] != SCHEMA_VERSION:
-        raise RunFolderError(f"{path}: schema_version: expected {SCHEMA_VERSION}, got {shown(value['schema_version'])}")
+        raise RunFolderError(f"{path}: schema_version: expected {SCHEMA_VERSION}, got {quote(value['schema_version'])}")
     finished = value["status"] == "finished"
     detection = dict(value.get("detection") or {})
     return Cell(

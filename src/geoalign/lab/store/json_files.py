@@ -11,7 +11,7 @@ from typing import Any
 from geoalign.errors import RunFolderError
 from geoalign.lab.store.files import append, write_atomically
 from geoalign.settings.yaml_text import parse_yaml
-from geoalign.shown import brief
+from geoalign.text import one_line
 
 
 def finite(value: Any) -> Any:
@@ -67,7 +67,7 @@ def read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        got = "none" if isinstance(error, FileNotFoundError) else brief(error, 120)
+        got = "none" if isinstance(error, FileNotFoundError) else one_line(error, 120)
         raise RunFolderError(f"{path.name}: expected a readable file, got {got} in {path.parent}") from error
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from geoalign.errors import ConfigError, InputError
-from geoalign.shown import brief, listed, shown
+from geoalign.text import listed, one_line, quote
 
 # How the name of a file of problems or dialogues may end; a `.json` file is one array of rows.
 SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".parquet")
@@ -147,7 +147,7 @@ def _hub_rows(source: str) -> Iterator[tuple[str, dict[str, Any]]]:
     try:
         loaded: Any = load_dataset(**hub)
     except Exception as error:  # the client of the hub raises dozens of kinds; the message has its text
-        got = f"no such file, and the hub gave {type(error).__name__}: {brief(error)}"
+        got = f"no such file, and the hub gave {type(error).__name__}: {one_line(error)}"
         raise ConfigError(f"{source}: expected {expected}, got {got}") from error
     if not isinstance(loaded, Dataset):
         splits = list(loaded)
@@ -180,7 +180,7 @@ def _torch_rows(path: Path) -> Iterator[RawRow]:
     try:
         samples = list(torch.load(path, map_location="cpu", weights_only=True)["samples"])
     except Exception as error:  # a broken archive fails in many ways
-        raise InputError(f"{path}: expected slime's rollouts, saved by torch, got {brief(error)}") from error
+        raise InputError(f"{path}: expected slime's rollouts, saved by torch, got {one_line(error)}") from error
     for number, sample in enumerate(samples):
         whole = sample if isinstance(sample, dict) else None
         yield RawRow(number, number + 1, whole, None if whole is not None else "expected a sample")
@@ -222,7 +222,7 @@ def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) < len(pairs):
         twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
-        raise ValueError(f"the key {shown(twice)} twice in one object")
+        raise ValueError(f"the key {quote(twice)} twice in one object")
     return value
 
 
@@ -235,7 +235,7 @@ def json_lines(path: Path) -> Iterator[RawRow]:
                 yield _row(number, line, data)
                 number += 1
     except (OSError, EOFError, zlib.error) as error:
-        yield RawRow(number, line + 1, None, f"expected lines of JSON, got {brief(error)}", rest_lost=True)
+        yield RawRow(number, line + 1, None, f"expected lines of JSON, got {one_line(error)}", rest_lost=True)
 
 
 def _lines(path: Path) -> Iterator[bytes]:
@@ -258,7 +258,7 @@ def _row(number: int, line: int, data: bytes) -> RawRow:
     try:
         value = strict_json(data)
     except ValueError as error:
-        return RawRow(number, line, None, f"expected a JSON object, got {brief(error)}")
+        return RawRow(number, line, None, f"expected a JSON object, got {one_line(error)}")
     return _object(number, line, value)
 
 
@@ -273,7 +273,7 @@ def _json_array(path: Path) -> Iterator[RawRow]:
         entries = strict_json(path.read_bytes().removeprefix(codecs.BOM_UTF8))
         got = type(entries).__name__
     except (ValueError, OSError) as error:
-        entries, got = None, brief(error)
+        entries, got = None, one_line(error)
     if not isinstance(entries, list):
         yield RawRow(0, 1, None, f"expected an array of JSON, got {got}", rest_lost=True)
         return
@@ -307,7 +307,7 @@ def _parquet_rows(path: Path) -> Iterator[RawRow]:
             if problem is None and number != file.metadata.num_rows:
                 problem = f"expected the {file.metadata.num_rows} rows that the file declares, got {number}"
     except (pa.ArrowException, OSError, ArithmeticError, MemoryError, ValueError, TypeError, LookupError) as error:
-        problem = f"expected a parquet file, got {type(error).__name__}: {brief(error)}"
+        problem = f"expected a parquet file, got {type(error).__name__}: {one_line(error)}"
     if problem is not None:
         yield RawRow(number, number + 1, None, problem, rest_lost=True)
 

@@ -22,7 +22,7 @@ from geoalign.errors import ConfigError
 from geoalign.lab.models.process_setup import Processes
 from geoalign.settings.loading import check_keys
 from geoalign.settings.locations import NOWHERE, Locations
-from geoalign.shown import brief, shown
+from geoalign.text import one_line, quote
 
 # What a run folder and its resumption decide themselves, with the setting to use instead.
 _SET_HERE = {
@@ -159,7 +159,7 @@ def generation_shape(options: GRPOConfig, locations: Locations = NOWHERE) -> Gen
     counts = {name: getattr(options, name) for name in _COUNTS}
     for name, value in counts.items():
         if value is None or value < 1:
-            raise located(locations, f"grpo.{name}", f"expected at least 1, got {shown(value)}")
+            raise located(locations, f"grpo.{name}", f"expected at least 1, got {quote(value)}")
     rollouts, samples = counts["generation_batch_size"], counts["num_generations"]
     micro_batches, accumulated = options.num_iterations * counts["steps_per_generation"], counts[_ACCUMULATION]
     if micro_batches % accumulated:
@@ -211,7 +211,7 @@ def check_options(section: str, values: Options, locations: Locations = NOWHERE)
     kind, _ = _KINDS[section]
     known = {item.name: item for item in dataclasses.fields(kind) if item.init}
     for name in values.keys() & _SET_HERE.keys():
-        instead = f"expected to be left out (use {_SET_HERE[name]}), got {shown(values[name])}"
+        instead = f"expected to be left out (use {_SET_HERE[name]}), got {quote(values[name])}"
         raise located(locations, f"{section}.{name}", instead)
     check_keys(values, known, section, locations)
     hints = get_type_hints(kind)
@@ -222,7 +222,7 @@ def check_options(section: str, values: Options, locations: Locations = NOWHERE)
             TypeAdapter(hints[name], config=_EXACT).validate_python(value)
         except ValidationError as error:
             expected = f"{getattr(hints[name], '__name__', hints[name])} (TRL's {kind.__name__})"
-            raise located(locations, f"{section}.{name}", f"expected {expected}, got {shown(value)}") from error
+            raise located(locations, f"{section}.{name}", f"expected {expected}, got {quote(value)}") from error
     if "trust_remote_code" in (values.get("model_init_kwargs") or {}):
         key = f"{section}.model_init_kwargs.trust_remote_code"
         raise located(locations, key, "expected to be left out (use model.trust_remote_code)")
@@ -247,4 +247,4 @@ def _made(section: str, defaults: Options, values: Options, locations: Locations
                 make({other: value for other, value in values.items() if other != name})
                 faulty.append(name)
         key = f"{section}.{faulty[0]}" if len(faulty) == 1 else section
-        raise located(locations, key, f"{type(error).__name__} from TRL: {brief(error)}") from error
+        raise located(locations, key, f"{type(error).__name__} from TRL: {one_line(error)}") from error

@@ -34,7 +34,7 @@ from geoalign.pretrained import from_pretrained, loading
 from geoalign.settings.hidden import is_last, layer_numbers
 from geoalign.settings.loading import check_keys
 from geoalign.settings.locations import NOWHERE, Locations
-from geoalign.shown import shown
+from geoalign.text import quote
 
 _Item = TypeVar("_Item", Problem, Demonstration)
 
@@ -94,7 +94,7 @@ def make_plan(
     for section in ("reward_model", "gold_model"):
         if config.reward_head is not None and (given := getattr(config, section)):
             expected = "expected nothing beside reward_head, with which no trainer of TRL takes options"
-            raise located(locations, section, f"{expected}, got {shown(given)}")
+            raise located(locations, section, f"{expected}, got {quote(given)}")
     options = partial(trainer_options, seed=config.seed, locations=locations, bf16=bf16)
     places = stage_checkpoints(folder)
     learned = options("reward_model", config.reward_model, folder=places["reward_model"])
@@ -106,7 +106,7 @@ def make_plan(
         console.print(line, markup=False)
     if config.gold_model and not task.gold_pairs:
         why = "where the task keeps no pairs for a gold model (task.gold_share of hh_rlhf)"
-        raise located(locations, "gold_model", f"expected nothing {why}, got {shown(config.gold_model)}")
+        raise located(locations, "gold_model", f"expected nothing {why}, got {quote(config.gold_model)}")
     shape = generation_shape(grpo)
     tokenizer = None
     if config.max_prompt_length is not None:
@@ -195,7 +195,7 @@ def plan_prompts(
     if max_steps <= 0:
         max_steps = math.ceil(options.num_train_epochs * per_epoch) * updates
     if max_steps < 1:
-        raise located(locations, "grpo.num_train_epochs", f"expected at least one update, got {shown(max_steps)}")
+        raise located(locations, "grpo.num_train_epochs", f"expected at least one update, got {quote(max_steps)}")
     generations = math.ceil(max_steps / updates)
     shuffle = options.shuffle_dataset is not False
     generator = torch.Generator().manual_seed(options.seed)

@@ -26,10 +26,10 @@ from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.tasks import make_task
 from geoalign.lab.tasks.base import rendered
 from geoalign.lab.terminal import Console
-from geoalign.lab.text import inert
 from geoalign.lab.train.options import check_options, generation_shape, trainer_options, without_gpu
 from geoalign.lab.train.plan import Plan, make_plan, prompt_lengths
 from geoalign.settings.locations import NOWHERE, Locations
+from geoalign.text import visible
 
 # Of a smoke test: rollouts in a generation, rows of a file, tokens of a prompt and of a response, and the share of
 # corrupted rewards: enough that groups are mixed, though the tiny model answers nothing right.
@@ -59,7 +59,7 @@ def dry_run(
     options = config.model.chat_template_kwargs
     tokenizer = initial_tokenizer(config.model, alphabet=plan.task.alphabet, words=plan.task.words)
     first = plan.problems[plan.order[0]]
-    text = Text(inert(rendered(first.prompt, tokenizer, options), limit=4000))
+    text = Text(visible(rendered(first.prompt, tokenizer, options), limit=4000))
     console.print(Panel(text, title=Text(f"First prompt ({first.id})"), title_align="left"))
     table = Table(title="The plan", title_justify="left", show_header=False)
     for row in _rows(plan, processes, tokenizer):

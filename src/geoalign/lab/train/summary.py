@@ -12,11 +12,11 @@ from geoalign.lab.analysis.consensus import APPLIED, OBSERVED, accuracy_on_new_g
 from geoalign.lab.analysis.detection import Tally, mean_ranking, rankings_of, tally_of
 from geoalign.lab.analysis.statistics import Interval
 from geoalign.lab.evaluation.scores import mean_of_known
+from geoalign.lab.numbers import decimals, percent
 from geoalign.lab.store.json_files import finite, read_json, read_lines
 from geoalign.lab.store.rollouts import read_rollouts
 from geoalign.lab.store.run_folder import ACCURACY_FILE, RunFolder
 from geoalign.lab.terminal import Console
-from geoalign.lab.text import decimals, percent
 
 _PREFIX = "geoalign/"
 # Added up over the run.

@@ -20,7 +20,7 @@ from geoalign.lab.analysis.comparison.table import (
 from geoalign.lab.analysis.detection import Detection
 from geoalign.lab.analysis.statistics import MIN_SEEDS, Interval, PairedDifference, paired_difference, share_interval
 from geoalign.lab.config.compare import CompareConfig
-from geoalign.lab.text import ends, estimate, probability, short, signed
+from geoalign.lab.numbers import ends, estimate, probability, short, signed
 
 SIGNIFICANCE = 0.05
 

@@ -14,7 +14,7 @@ from geoalign.lab.config.compare import METRICS, CompareConfig
 from geoalign.lab.reports.figures.curves import ACCURACIES, POLICY, PROJECTOR, accuracies_panel
 from geoalign.lab.reports.figures.style import Line, Look, Panel, band, interval_line, line_panel
 from geoalign.lab.store.comparison import Cell
-from geoalign.lab.text import inert, label
+from geoalign.text import label, visible
 
 # More bands than these hide one another: further arms get further pictures, each with the baseline.
 PER_PICTURE = 5
@@ -77,25 +77,25 @@ def evaluation_panels(level: LevelTable, metric: str, name: str = "evaluation") 
     panels: list[Panel | str] = []
     for number, part in enumerate([part for part in parts if part], 1):
         lines = _bands(level, [(row, row.curves[metric]) for row in part])
-        ends = "; ".join(f"{inert(row.arm, 40)} {_ends(line)}" for row, line in zip(part, lines, strict=True))
+        ends = "; ".join(f"{visible(row.arm, 40)} {_ends(line)}" for row, line in zip(part, lines, strict=True))
         panels.append(
             line_panel(
                 numbered(f"{name}-{slug(level.level)}", number),
                 f"{words[:1].upper()}{words[1:]}, {label(level.level, 28)}",
-                f"Smoothed mean {words} over seeds at {inert(level.level, 40)}, first to last: {ends}.",
+                f"Smoothed mean {words} over seeds at {visible(level.level, 40)}, first to last: {ends}.",
                 _CAPTION,
                 lines,
                 y=words,
                 legend="above",
             )
         )
-    return panels or [f"No finished run at {inert(level.level, 40)} has an evaluation with {words}."]
+    return panels or [f"No finished run at {visible(level.level, 40)} has an evaluation with {words}."]
 
 
 def hacking_panels(level: LevelTable, compared: str) -> list[Panel | str]:
     """Proxy reward and gold utility over steps where the latter is known; the compared metric's curve stands above."""
     if not any(row.curves["gold_utility"].values.size for row in level.rows):
-        return [f"No gold utility is known at {inert(level.level, 40)}, so reward hacking cannot be seen."]
+        return [f"No gold utility is known at {visible(level.level, 40)}, so reward hacking cannot be seen."]
     names = {"reward": "proxy-reward", "gold_utility": "gold-utility"}
     return [panel for key, name in names.items() if key != compared for panel in evaluation_panels(level, key, name)]
 
@@ -131,9 +131,9 @@ def logged_panels(
             continue
         curves = [(row, curve) for row in rows if (curve := _logged(cells_of(row), name)).values.size]
         if not curves:
-            panels.append(f"{title} was not logged at {inert(level.level, 40)}.")
+            panels.append(f"{title} was not logged at {visible(level.level, 40)}.")
             continue
-        words = "; ".join(f"{inert(row.arm, 40)} {mean(curve.values):.4g}" for row, curve in curves)
+        words = "; ".join(f"{visible(row.arm, 40)} {mean(curve.values):.4g}" for row, curve in curves)
         panels.append(
             line_panel(
                 f"{stem}-{slug(level.level)}",
@@ -156,7 +156,7 @@ def projector_panel(level: LevelTable, row: ArmRow, cells: Sequence[Cell]) -> Pa
     curves = [(words, look, _logged(cells, name)) for name, words, look in ACCURACIES]
     curves = [item for item in curves if item[-1].values.size]
     if not curves:
-        return f"{inert(row.arm, 40)} logged no projector accuracy."
+        return f"{visible(row.arm, 40)} logged no projector accuracy."
     means = "; ".join(f"{words} {mean(curve.values):.3f}" for words, _, curve in curves)
     return accuracies_panel(
         f"projector-{slug(level.level)}",
@@ -170,12 +170,12 @@ def projector_panel(level: LevelTable, row: ArmRow, cells: Sequence[Cell]) -> Pa
 def pass_at_k_panel(level: LevelTable) -> Panel | str:
     parts = portions([row for row in level.rows if len(row.pass_at_k) > 1])
     if not parts:
-        return f"pass@k for more than one k was not measured at {inert(level.level, 40)}."
+        return f"pass@k for more than one k was not measured at {visible(level.level, 40)}."
     style, lines, words = palette(level.rows), [], []
     for row in parts[0]:
         found = {k: measure.interval for k, measure in row.pass_at_k.items()}
         lines.append(interval_line(label(row.arm, 24), list(found), list(found.values()), style[row.arm]))
-        words.append(f"{inert(row.arm, 40)} " + ", ".join(f"{item.estimate:.3f} at {k}" for k, item in found.items()))
+        words.append(f"{visible(row.arm, 40)} " + ", ".join(f"{item.estimate:.3f} at {k}" for k, item in found.items()))
     return line_panel(
         f"pass-at-k-{slug(level.level)}",
         f"pass@k after RL, {label(level.level, 24)}",

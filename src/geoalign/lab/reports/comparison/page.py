@@ -29,7 +29,7 @@ from geoalign.lab.reports.comparison.scores import (
 from geoalign.lab.reports.documents import Drawn, Gallery, write_page
 from geoalign.lab.store.comparison import COMPACT, Cell, ComparisonFolder, write_compact
 from geoalign.lab.store.json_files import read_text
-from geoalign.lab.text import inert
+from geoalign.text import visible
 
 CONFIG_LIMIT = 40_000
 ERROR_LIMIT = 400
@@ -46,7 +46,7 @@ def build_comparison_report(folder: Path, compared: Compared | None = None) -> P
     return write_page(
         files.report,
         "comparison.html.j2",
-        title=inert(files.root.resolve().name, 80),
+        title=visible(files.root.resolve().name, 80),
         facts=_facts(compared),
         table=table,
         plan=plan,
@@ -55,11 +55,11 @@ def build_comparison_report(folder: Path, compared: Compared | None = None) -> P
         overview=gallery.section(
             "robustness", "Robustness against the corruption rate", robustness_panels(table.levels, plan)
         ),
-        failures=[(item, inert(item.error, ERROR_LIMIT)) for item in table.failures],
+        failures=[(item, visible(item.error, ERROR_LIMIT)) for item in table.failures],
         missing=_missing(table),
-        config=inert(read_text(files.config), CONFIG_LIMIT),
-        versions=inert(versions, CONFIG_LIMIT),
-        notes=[inert(note) for note in table.notes],
+        config=visible(read_text(files.config), CONFIG_LIMIT),
+        versions=visible(versions, CONFIG_LIMIT),
+        notes=[visible(note) for note in table.notes],
     )
 
 
@@ -98,7 +98,7 @@ def _sections(level: LevelTable, like: ArmRow | None, compared: Compared) -> lis
         return compared.finished(level.level, row.arm)
 
     ranks: list[Drawn] = []
-    projector: list[Drawn] = [f"No GeoAlign arm has a finished run at {inert(level.level, 40)}."]
+    projector: list[Drawn] = [f"No GeoAlign arm has a finished run at {visible(level.level, 40)}."]
     if like is not None:
         mine = cells_of(like)
         ranks = [kept_rank_panel(level, like.arm, mine)]
@@ -135,9 +135,9 @@ def _missing(table: Table) -> list[str]:
     """Planned cells without a result, by level and seeds."""
     arms_of: dict[tuple[str, tuple[int, ...]], list[str]] = {}
     for row in (row for level in table.levels for row in level.rows if row.missing):
-        arms_of.setdefault((row.level, row.missing), []).append(inert(row.arm, 60))
+        arms_of.setdefault((row.level, row.missing), []).append(visible(row.arm, 60))
     return [
-        f"{inert(level, 60)}, seed {', '.join(map(str, seeds))}: {', '.join(arms)}"
+        f"{visible(level, 60)}, seed {', '.join(map(str, seeds))}: {', '.join(arms)}"
         for (level, seeds), arms in arms_of.items()
     ]
 

@@ -11,11 +11,12 @@ from geoalign.lab.analysis.comparison.table import ArmRow, LevelTable
 from geoalign.lab.analysis.comparison.verdicts import Recovery
 from geoalign.lab.analysis.statistics import Interval
 from geoalign.lab.config.compare import METRICS, CompareConfig
+from geoalign.lab.numbers import estimate, short, signed
 from geoalign.lab.reports.comparison.curves import numbered, palette, portions, slug
 from geoalign.lab.reports.figures.scores import RankCurve, rank_curve, rank_panel
 from geoalign.lab.reports.figures.style import Panel, interval_line, interval_panel, line_panel
 from geoalign.lab.store.comparison import Cell, Snapshot
-from geoalign.lab.text import estimate, inert, label, short, signed
+from geoalign.text import label, visible
 
 
 def recovered_panel(level: LevelTable, found: Recovery, plan: CompareConfig) -> Panel:
@@ -27,10 +28,10 @@ def recovered_panel(level: LevelTable, found: Recovery, plan: CompareConfig) -> 
         f"recovered-{slug(level.level)}",
         "Final scores",
         f"Final {METRICS[plan.metric]}: "
-        + "; ".join(f"{inert(row.arm, 40)} {short(score.estimate)}" for row, score in scores)
+        + "; ".join(f"{visible(row.arm, 40)} {short(score.estimate)}" for row, score in scores)
         + ".",
         f"Mean of the last {plan.last_evaluations} evaluations and over seeds, with its 95% interval from three "
-        f"seeds on. Top: no wrong rewards. Dotted: {inert(found.baseline.arm, 40)}, which believes every reward.",
+        f"seeds on. Top: no wrong rewards. Dotted: {visible(found.baseline.arm, 40)}, which believes every reward.",
         [(f"{label(row.arm, 22)} {short(score.estimate)}", style[row.arm], score) for row, score in scores],
         x=METRICS[plan.metric],
         zero=found.baseline.score.interval.estimate,
@@ -40,14 +41,14 @@ def recovered_panel(level: LevelTable, found: Recovery, plan: CompareConfig) -> 
 def differences_panel(level: LevelTable, plan: CompareConfig) -> Panel | str:
     rows = [row for row in level.rows if row.role != "baseline" and row.score.difference.pairs]
     if not rows:
-        return f"No arm at {inert(level.level, 40)} shares a finished seed with {inert(plan.baseline, 40)}."
+        return f"No arm at {visible(level.level, 40)} shares a finished seed with {visible(plan.baseline, 40)}."
     style = palette(level.rows)
-    words = "; ".join(f"{inert(row.arm, 40)} {estimate(row.score.difference.interval, signed)}" for row in rows)
-    undefined = ", ".join(inert(row.arm, 40) for row in rows if not row.score.difference.defined)
+    words = "; ".join(f"{visible(row.arm, 40)} {estimate(row.score.difference.interval, signed)}" for row in rows)
+    undefined = ", ".join(visible(row.arm, 40) for row in rows if not row.score.difference.defined)
     return interval_panel(
         f"differences-{slug(level.level)}",
         f"Difference to {label(plan.baseline, 16)}, {label(level.level, 20)}",
-        f"Paired differences in {METRICS[plan.metric]} to {inert(plan.baseline, 40)}: {words}.",
+        f"Paired differences in {METRICS[plan.metric]} to {visible(plan.baseline, 40)}: {words}.",
         "Mean over paired seeds with its 95% interval, not corrected for the number of arms. The oracle's is "
         "the headroom: where it reaches zero, no curator can be judged."
         + (f" No interval: {undefined}." if undefined else ""),
@@ -84,7 +85,7 @@ def _robustness(levels: Sequence[LevelTable], kind: str, plan: CompareConfig) ->
             x, found = [100 * rate + shift for rate, _ in curves[arm]], [item for _, item in curves[arm]]
             lines.append(interval_line(label(arm, 24), x, found, style[arm], bars=True))
             values = ", ".join(f"{item.estimate:.3f} at {rate:.0%}" for rate, item in curves[arm])
-            words.append(f"{inert(arm, 40)} {values}")
+            words.append(f"{visible(arm, 40)} {values}")
         panels.append(
             line_panel(
                 numbered(f"robustness-{slug(kind)}", number),
@@ -114,7 +115,7 @@ def kept_rank_panel(level: LevelTable, arm: str, cells: Sequence[Cell]) -> Panel
     """The score by rank with crosses at corrupted rollouts, all kept generations pooled."""
     curves = [curve for cell in cells for item in cell.snapshots if len((curve := snapshot_curve(item)).score)]
     if not curves:
-        return f"No kept generation of {inert(arm, 40)} at {inert(level.level, 40)} has scores."
+        return f"No kept generation of {visible(arm, 40)} at {visible(level.level, 40)} has scores."
     return rank_panel(curves, "corrupted", slug(level.level))
 
 

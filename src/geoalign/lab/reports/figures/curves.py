@@ -13,7 +13,7 @@ from geoalign.lab.reports.figures.style import SMOOTHED, SMOOTHED_FROM, Line, Lo
 from geoalign.lab.store.columns import Floats
 from geoalign.lab.store.rollouts import RolloutStep
 from geoalign.lab.store.run import Evaluation, Run, Series
-from geoalign.lab.text import inert, label
+from geoalign.text import label, visible
 
 _REWARDS = {
     "raw": ("raw (as scored)", Look("blue")),
@@ -123,7 +123,7 @@ def _evaluated(metric: str, evaluations: Sequence[Evaluation]) -> Panel:
     for at, (key, items) in enumerate(evaluation_curves(evaluations).items()):
         steps, values = [_step(item) for item in items], np.array([getattr(item, metric) for item in items])
         words.append(
-            f"{inert(key, 40)} from {values[0]:.3f} at step {steps[0]} to {values[-1]:.3f} at step {steps[-1]}"
+            f"{visible(key, 40)} from {values[0]:.3f} at step {steps[0]} to {values[-1]:.3f} at step {steps[-1]}"
         )
         found = [wilson_interval(item.correct, item.count) for item in items if item.correct is not None]
         thick = ema(values) if len(items) >= SMOOTHED_FROM else values

@@ -19,7 +19,7 @@ from geoalign.lab.reports.inspection.bundle import MAX_BYTES, bundle
 from geoalign.lab.store.curation import FIGURES, REPORT_FILE, Inspection, read_inspection
 from geoalign.lab.store.json_files import float_or_nan
 from geoalign.lab.store.rollouts import Density, RolloutStep
-from geoalign.lab.text import inert
+from geoalign.text import visible
 
 ASSETS = Path(__file__).parent / "assets"
 # In the order in which they build on one another; one program, so that none of their names is a global one.
@@ -45,7 +45,7 @@ def build_inspection(folder: Path) -> Path:
     return write_page(
         inspection.folder / REPORT_FILE,
         "inspection.html.j2",
-        title=inert(inspection.folder.resolve().name, 80),
+        title=visible(inspection.folder.resolve().name, 80),
         facts=facts(inspection),
         sheets=["report.css", "inspection.css"],
         scripts=scripts(),
@@ -59,7 +59,7 @@ def build_inspection(folder: Path) -> Path:
         score=score,
         redacted=inspection.redacted,
         skipped=len(summary["skipped"]),
-        summary=inert(json.dumps(dict(summary), indent=2, ensure_ascii=False), SUMMARY_LIMIT),
+        summary=visible(json.dumps(dict(summary), indent=2, ensure_ascii=False), SUMMARY_LIMIT),
     )
 
 
@@ -178,13 +178,13 @@ def facts(inspection: Inspection) -> list[tuple[str, str]]:
         ("steps", str(steps) if steps > 1 else ""),
         ("texts", "left out (redacted)" if inspection.redacted else ""),
     ]
-    return [(name, inert(value, 160)) for name, value in known if value]
+    return [(name, visible(value, 160)) for name, value in known if value]
 
 
 def verifier(inspection: Inspection, limit: int = 100) -> dict[str, Any]:
     """What binary rewards say of their verifier, with at most `limit` prompts whose agreed answer it always refuses."""
     lines, refused, prompts = audited_verifier(inspection.summary)
-    rows = [{**prompt, **{key: inert(prompt[key] or "", 120) for key in ("answer", "gold")}} for prompt in prompts]
+    rows = [{**prompt, **{key: visible(prompt[key] or "", 120) for key in ("answer", "gold")}} for prompt in prompts]
     return {"lines": lines, "refused": refused, "prompts": rows[:limit], "listed": len(prompts)}
 
 

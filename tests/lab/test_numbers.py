@@ -4,20 +4,8 @@ import math
 import unicodedata
 
 from geoalign.lab.analysis.statistics import Interval
-from geoalign.lab.text import (
-    DASH,
-    decimals,
-    duration,
-    ends,
-    estimate,
-    harmless,
-    inert,
-    invisible,
-    percent,
-    short,
-    shows,
-    whole,
-)
+from geoalign.lab.numbers import decimals, duration, ends, estimate, percent, short, whole
+from geoalign.text import DASH, escape_terminal, invisible, shows, visible
 
 
 def test_what_is_invisible_is_one_rule_for_pages_and_the_terminal():
@@ -30,8 +18,8 @@ def test_what_is_invisible_is_one_rule_for_pages_and_the_terminal():
 
 
 def test_the_dash_is_a_hyphen_where_the_terminal_lacks_it():
-    assert harmless(short(None), "ascii") == "-"
-    assert harmless(short(None), "utf-8") == DASH
+    assert escape_terminal(short(None), "ascii") == "-"
+    assert escape_terminal(short(None), "utf-8") == DASH
 
 
 def test_numbers():
@@ -65,9 +53,9 @@ def test_lengths_of_time():
 
 
 def test_inert_by_hand():
-    assert inert("a\tb\nc") == "a\tb\nc"
-    assert inert("1\u202e2\u2069") == "1⟨U+202E⟩2⟨U+2069⟩"
-    assert inert("\r\u2028\ue000\U000e0041") == "⟨U+000D⟩⟨U+2028⟩⟨U+E000⟩⟨U+E0041⟩"
-    assert inert("\ud800") == "⟨U+D800⟩"
-    assert inert("abcdef", limit=4) == "abcd … [2 more characters]"
-    assert inert("אב 漢字 é") == "אב 漢字 é"
+    assert visible("a\tb\nc") == "a\tb\nc"
+    assert visible("1\u202e2\u2069") == "1⟨U+202E⟩2⟨U+2069⟩"
+    assert visible("\r\u2028\ue000\U000e0041") == "⟨U+000D⟩⟨U+2028⟩⟨U+E000⟩⟨U+E0041⟩"
+    assert visible("\ud800") == "⟨U+D800⟩"
+    assert visible("abcdef", limit=4) == "abcd … [2 more characters]"
+    assert visible("אב 漢字 é") == "אב 漢字 é"

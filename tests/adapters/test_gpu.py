@@ -38,7 +38,7 @@ FUNCTIONS = {
     # Offsets and answers as they come: on the GPU, and from the tokenizer.
     "packed": lambda r, g: packed_states(r[:, None].nan_to_num(), g.new_tensor([0, 4, 6]), g[2:4] + 1, "mean"),
     "packed answers": lambda r, g: packed_states(
-        r[:, None].nan_to_num(), g.new_tensor([0, 4, 6]), g[2:4] + 1, "anchor", torch.tensor([-1, 1])
+        r[:, None].nan_to_num(), g.new_tensor([0, 4, 6]), g[2:4] + 1, "answer_start", torch.tensor([-1, 1])
     ),
     "extract": states_of_texts,
 }

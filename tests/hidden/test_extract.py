@@ -127,21 +127,22 @@ def test_the_state_before_the_answer_of_rows_that_are_cut():
     prompts, responses = [[5, 6, 7], [8, 9], [5]], [[1, 2, 3], [3, 4, 5, 6, 7], [4, 4, 4, 4, 4]]
     # At most 4 tokens. Row 0 loses prompt only: its answer, the third token, is predicted by token 2. Row 1 loses its
     # first response token; the answer is then its first one, and nothing is left before it. In row 2 the answer is cut.
-    given = {"position": "anchor", "answer_starts": [2, 1, 0], "batch_size": 2}
+    given = {"position": "answer_start", "answer_starts": [2, 1, 0], "batch_size": 2}
     found = extract_states(model, prompts, responses, max_tokens=4, **given)
     expected = extract_states(model, [[7], [], []], [[1, 2], [4, 5, 6, 7], [4, 4, 4, 4]], position="predicting")
     final = extract_states(model, [[7]], [[1, 2]], position="final")
     torch.testing.assert_close(found.states[0], final.states[0])
     torch.testing.assert_close(found.states[1:], expected.states[1:])
     with pytest.raises(InputError, match="answer_starts: expected 3 rows as response_ids, got 1"):
-        extract_states(model, prompts, responses, position="anchor", answer_starts=[1])
-    with pytest.raises(InputError, match="'anchor': expected answer_starts"):
-        extract_states(model, prompts, responses, position="anchor")
+        extract_states(model, prompts, responses, position="answer_start", answer_starts=[1])
+    with pytest.raises(InputError, match="'answer_start': expected answer_starts"):
+        extract_states(model, prompts, responses, position="answer_start")
 
 
 def test_answers_are_found_in_texts():
     model, words = qwen(), tokenizer()
-    found = extract_states_from_texts(model, words, ["ab"], ["answer is c"], position="anchor", end_of_sequence=False)
+    at = {"position": "answer_start", "end_of_sequence": False}
+    found = extract_states_from_texts(model, words, ["ab"], ["answer is c"], **at)
     expected = extract_states_from_texts(model, words, ["ab"], ["answer is "], position="final", end_of_sequence=False)
     torch.testing.assert_close(found.states, expected.states)
 

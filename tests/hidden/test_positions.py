@@ -23,10 +23,10 @@ def test_the_state_before_the_answer():
     # Row 0: response in columns 2 to 4, its answer from its third token on, column 4: the state in column 3.
     # Row 1: response in columns 2 to 4 without an answer: the state that predicted the last token, column 3.
     start, length = torch.tensor([2, 2]), torch.tensor([3, 3])
-    found = response_states(STATES, start, length, "anchor", torch.tensor([2, -1]))
+    found = response_states(STATES, start, length, "answer_start", torch.tensor([2, -1]))
     assert found.tolist() == [[3.0, 1.0], [13.0, 1.0]]
     # An answer that begins with the response: the last token of the prompt.
-    found = response_states(STATES, start, length, "anchor", torch.tensor([0, 1]))
+    found = response_states(STATES, start, length, "answer_start", torch.tensor([0, 1]))
     assert found.tolist() == [[1.0, 1.0], [12.0, 1.0]]
 
 
@@ -40,7 +40,7 @@ def test_a_response_with_tool_output():
     mean = response_states(STATES, start, length, "mean", None, written)
     assert mean.tolist() == [[2.0, 1.0], [14.0, 1.0]]  # (1 + 3) / 2 = 2
     # Row 0: an answer from its third token on, column 3: the state in column 2. Row 1 has none.
-    anchor = response_states(STATES, start, length, "anchor", torch.tensor([2, -1]), written)
+    anchor = response_states(STATES, start, length, "answer_start", torch.tensor([2, -1]), written)
     assert anchor.tolist() == [[2.0, 1.0], [13.0, 1.0]]
     with pytest.raises(InputError, match="at least 1 token per response, got 0 in row 1"):
         response_states(STATES, start, length, "final", None, written & torch.tensor([[True], [False]]))
@@ -49,16 +49,16 @@ def test_a_response_with_tool_output():
 @pytest.mark.parametrize(
     ("start", "answers", "words"),
     [
-        ([2, 2], None, "expected answer_starts, the tokens where answers begin, got none"),
+        ([2, 2], None, "expected answer_starts, where answers begin, got none"),
         ([2, 2], [0, 3], r"answer_starts: expected a token of the response, 0\.\.2, or -1, got 3 in row 1"),
         ([2, 2], [-2, 0], r"answer_starts: .*got -2 in row 0"),
-        ([2, 0], [0, 0], "'anchor': expected a token before the first one of the answer, .* in row 1"),
+        ([2, 0], [0, 0], "'answer_start': expected a token before the first one of the answer, .* in row 1"),
     ],
 )
 def test_bad_answers_are_named(start, answers, words):
     given = None if answers is None else torch.tensor(answers)
     with pytest.raises(InputError, match=words):
-        response_states(STATES, torch.tensor(start), torch.tensor([3, 3]), "anchor", given)
+        response_states(STATES, torch.tensor(start), torch.tensor([3, 3]), "answer_start", given)
 
 
 def test_half_precision_is_averaged_in_float32():
@@ -77,7 +77,7 @@ def test_half_precision_is_averaged_in_float32():
         ([2, 4], [1, 2], "final", r"columns 4\.\.5 in row 1"),
         ([-1, 2], [1, 2], "mean", r"columns -1\.\.-1 in row 0"),
         ([2, 0], [1, 1], "predicting", "a sequence of one token in row 1"),
-        ([2, 0], [1, 1], "last", "hidden_position: expected one of predicting, final, mean, anchor; got 'last'"),
+        ([2, 0], [1, 1], "last", "hidden_position: expected one of predicting, final, mean, answer_start; got 'last'"),
     ],
 )
 def test_bad_input_names_the_row(start, length, position, words):

@@ -54,7 +54,7 @@ def extract_states(
         response_ids: B token lists, none empty; an end-of-sequence token that was generated belongs to them.
         position: which state (`response_states`).
         layer: after which layers (`BackboneTap`).
-        answer_starts: for `anchor`: B tokens of the responses with which the answers begin, -1 where none was found.
+        answer_starts: for `answer_start`: B tokens of the responses where the answers begin, -1 where none was found.
         batch_size: rows per forward pass.
         max_tokens: a longer row keeps its last `max_tokens` tokens; None: rows of any length are fed whole.
         progress: called with the number of rows done after every batch.
@@ -117,7 +117,7 @@ def extract_states_from_texts(
         raise InputError("end_of_sequence: expected a tokenizer with an end-of-sequence token, got none; pass False")
     prompt_ids = [tokenizer(text)["input_ids"] for text in prompts]
     response_ids = [response_token_ids(tokenizer, text, end=end_of_sequence) for text in responses]
-    if options.get("position") == "anchor":
+    if options.get("position") == "answer_start":
         options.setdefault("answer_starts", answer_starts(tokenizer, response_ids))
     return extract_states(model, prompt_ids, response_ids, **options)
 

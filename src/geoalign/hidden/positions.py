@@ -24,8 +24,8 @@ def response_states(
 
     `final` is the state at the last token of the response (an end-of-sequence token counts as one), `predicting` the
     state that predicted this token, one position earlier: for a response of one token the last of the prompt. `mean`
-    averages over the tokens of the response, in float32. `anchor` is the state that predicted the first token of the
-    final answer, and `predicting` where no answer was found. The padding may be on either side. In a response with tool
+    averages over the tokens of the response, in float32. `answer_start` is the state that predicted the final answer's
+    first token, and `predicting` where no answer was found. The padding may be on either side. In a response with tool
     output the last token is the last that the model wrote, and `mean` is over the tokens that it wrote.
 
     Args:
@@ -34,7 +34,7 @@ def response_states(
         length: [b] tokens of the response, at least 1.
         position: which state.
         answer_starts: [b] token of the response, from 0, with which its final answer begins; -1: none was found
-            (`geoalign.hidden.answer_starts`). For `anchor` only.
+            (`geoalign.hidden.answer_starts`). For `answer_start` only.
         written: [b, r] True where the model wrote this token of the response, False for tool output and padding, at
             least one a row; None: it wrote all.
 
@@ -90,10 +90,10 @@ def _through_last(written: Tensor) -> Tensor:
 
 def _columns(start: Tensor, last: Tensor, position: HiddenPosition, answer_starts: Tensor | None) -> Tensor:
     """[b] the column of each row's state; of `mean` the last of the response."""
-    if position != "anchor":
+    if position != "answer_start":
         return last - 1 if position == "predicting" else last
     if answer_starts is None:
-        raise InputError("hidden_position 'anchor': expected answer_starts, the tokens where answers begin, got none")
+        raise InputError("hidden_position 'answer_start': expected answer_starts, where answers begin, got none")
     answer_starts = answer_starts.to(start.device)
     if (row := _first((answer_starts < -1) | (start + answer_starts > last))) is not None:
         raise InputError(
@@ -113,7 +113,7 @@ def _check_rows(start: Tensor, length: Tensor, wanted: Tensor, last: Tensor, *, 
         )
     if (row := _first(wanted < 0)) is not None:
         what = "last one of the response, got a sequence of one token"
-        if position == "anchor":
+        if position == "answer_start":
             what = "first one of the answer, got a sequence that begins with it"
         raise InputError(f"hidden_position {position!r}: expected a token before the {what} in row {row}")
 

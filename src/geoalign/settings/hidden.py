@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from geoalign.errors import InputError
 
-HiddenPosition = Literal["predicting", "final", "mean", "anchor"]
+HiddenPosition = Literal["predicting", "final", "mean", "answer_start"]
 HIDDEN_POSITIONS: tuple[HiddenPosition, ...] = get_args(HiddenPosition)
 
 # A layer's number as Hugging Face's `output_hidden_states` counts, a share of the depth, or several of either.

@@ -72,7 +72,7 @@ def test_states_before_the_answer_and_of_several_layers(experience, tmp_path):
     words = {"<unk>": 0, "answer": 1, "is": 2, **{f"w{number}": number for number in range(3, 400)}}
     core = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
     PreTrainedTokenizerFast(tokenizer_object=core, unk_token="<unk>").save_pretrained(tmp_path)
-    settings = TrinitySettings(model_path=str(tmp_path), hidden_position="anchor", hidden_layer=[0, 1.0])
+    settings = TrinitySettings(model_path=str(tmp_path), hidden_position="answer_start", hidden_layer=[0, 1.0])
     rows = [experience(0, 0), experience(1, 0, prompt=3, response=4)]
     rows[0].tokens = torch.arange(10, 10 + len(rows[0].tokens))
     rows[1].tokens = torch.tensor([3, 4, 5, 1, 2, 9, 8])  # "answer is w9 w8": the answer begins after the fifth token

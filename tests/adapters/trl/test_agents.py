@@ -167,7 +167,7 @@ COLUMNS = {
     "predicting": [[4], [3], [2]],
     "mean": [[2, 5], [2, 3, 4], [3]],
     # No answer anywhere: as `predicting`.
-    "anchor": [[4], [3], [2]],
+    "answer_start": [[4], [3], [2]],
 }
 
 
@@ -200,7 +200,7 @@ def test_an_answer_is_the_policys_own():
 
     def found(response, mask):
         rows = RowTokens([[1]], [response], mask)
-        rows.find_answers(tokenizer, StatePlace("anchor", 1.0))
+        rows.find_answers(tokenizer, StatePlace("answer_start", 1.0))
         return rows.answers
 
     # The 4 stands in token 13 of the response, the tool's 7 in token 25.

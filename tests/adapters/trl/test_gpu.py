@@ -13,7 +13,7 @@ FIELDS = {"answers": lambda rows: ["a" for _ in rows], "reference_rewards": lamb
 # What moves rows, drops, weighs and shapes them, and every source of states and log-probabilities.
 CASES = {
     "replaced": ("geoalign", SMALL, {"hidden_source": "logprob_pass"}, {"num_iterations": 2}),
-    "dropped": ("geoalign", {**SMALL, "strategy": "drop"}, {"hidden_position": "anchor"}, {"loss_type": "grpo"}),
+    "dropped": ("geoalign", {**SMALL, "strategy": "drop"}, {"hidden_position": "answer_start"}, {"loss_type": "grpo"}),
     "anchors": ("denoise", OPEN, {"anchors": ANCHORS, "hidden_position": "mean"}, {"mask_truncated_completions": True}),
     "weighed": ("seed_grpo", {"clusters": "hidden", "threshold": 0.9}, {}, {}),
     "given": ("mc_grpo", {}, {}, {"scale_rewards": "batch"}),

@@ -56,7 +56,7 @@ def reference(policy, prompt_ids, response_ids, position, layers=(-1,)):
         states = torch.cat([hidden[layer][0] for layer in layers], dim=1)
         answer = next((place for place, token in enumerate(response) if token in DIGITS), None)
         before = -2 if answer is None else len(prompt) + answer - 1
-        at = {"final": states[-1], "predicting": states[-2], "anchor": states[before]}
+        at = {"final": states[-1], "predicting": states[-2], "answer_start": states[before]}
         rows.append(states[len(prompt) :].mean(0) if position == "mean" else at[position])
     return torch.stack(rows)
 
@@ -78,7 +78,7 @@ def test_states_match_the_model_run_row_by_row(tmp_path, source):
         offline = extract_states(made.model, prompts, responses, **options)
         torch.testing.assert_close(seen.hidden, offline.states, atol=2e-5, rtol=1e-4)
         assert seen.lengths.tolist() == offline.lengths.tolist()
-        if position == "anchor":
+        if position == "answer_start":
             without = sum(not set(ids) & DIGITS for ids in responses)
             assert made._metrics["train"]["geoalign/rows_without_answer"] == [without]
 

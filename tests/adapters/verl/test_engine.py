@@ -32,7 +32,7 @@ def found(tmp_path_factory):
 def test_hidden_states_equal_hugging_faces(found, case):
     for rank in found:
         assert rank[case]["engine"] == "GeoAlignFSDPEngine"
-        for position in ("final", "predicting", "mean", "anchor", "layers"):
+        for position in ("final", "predicting", "mean", "answer_start", "layers"):
             assert rank[case][position] < 1e-5, (case, position)
 
 

@@ -123,7 +123,7 @@ OTHERS = {
     "observed": [*WITHOUT_EFFECT, *TWO_STEPS],
     "colocated": [
         "trainer.v1.trainer_mode=geoalign_colocate_async",
-        "+geoalign.hidden_position=anchor",
+        "+geoalign.hidden_position=answer_start",
         "+geoalign.hidden_layer=[0.5,1.0]",
         *FLAGS,
         *TWO_STEPS,

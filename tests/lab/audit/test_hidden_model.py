@@ -88,7 +88,7 @@ def test_states_before_the_answer_and_how_many_have_none(tiny, tmp_path, run, ca
     rows = [{**row, "response": "so the answer is 7 it" if place % 4 == 0 else "so it is"}
             for place, row in enumerate(plain())]  # fmt: skip
     path = write_lines(tmp_path / "dump.jsonl", rows)
-    settings = ("hidden_position=anchor", "hidden_layer=[0,1]")
+    settings = ("hidden_position=answer_start", "hidden_layer=[0,1]")
     summary = run(path, curator="geoalign", model=str(tiny), settings=(*QUICK, *settings))
     [states] = summary["hidden"]["files"]
     assert (states["without_answer"], states["shape"]) == (36, [ROWS, 32])

@@ -55,7 +55,7 @@ def token_rows(experience: Any, position: str) -> tuple[list[int], list[int]]:
 
 class StateModel:
     """A Hugging Face model that computes hidden states, and takes new weights; `version` is what the synchroniser calls
-    them, 0 those of `model_path`; the tokenizer is for the position `anchor`."""
+    them, 0 those of `model_path`; the tokenizer is for the position `answer_start`."""
 
     def __init__(self, settings: TrinitySettings) -> None:
         from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -68,7 +68,7 @@ class StateModel:
         model: torch.nn.Module = from_pretrained(AutoModelForCausalLM, settings.model_path, dtype=dtype, **options)
         self.model: Any = model
         self.tokenizer: Any = None
-        if settings.hidden_position == "anchor":
+        if settings.hidden_position == "answer_start":
             self.tokenizer = from_pretrained(AutoTokenizer, settings.model_path, **options)
         wanted_layers(backbone_of(model), settings.hidden_layer)
         model.to(settings.device).eval().requires_grad_(False)
@@ -89,7 +89,7 @@ class StateModel:
         self.version = version
 
     def states(self, experiences: Sequence[Any]) -> tuple[Float[Tensor, "b d"], int | None]:
-        """[B, d] hidden state of each experience, float32 on the CPU; how many have no final answer (`anchor`)."""
+        """[B, d] hidden state of each experience, float32 on the CPU; how many lack an `answer_start`."""
         position = self.settings.hidden_position
         rows = [token_rows(experience, position) for experience in experiences]
         responses = [response for _, response in rows]

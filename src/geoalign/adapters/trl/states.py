@@ -54,7 +54,7 @@ class RowTokens:
 
         An answer is looked for in what the policy wrote, over all its turns; never in the output of a tool.
         """
-        if place.position != "anchor":
+        if place.position != "answer_start":
             return
         columns = [row.nonzero().squeeze(1).tolist() for row in self.mask]
         own = [[ids[at] for at in part] for ids, part in zip(self.responses, columns, strict=True)]

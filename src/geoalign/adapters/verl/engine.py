@@ -68,7 +68,7 @@ class GeoAlignFSDPEngine(FSDPEngineWithLMHead):
         return outputs
 
     def _answer_starts(self, micro_batch: Any) -> Tensor | None:
-        if tu.get_non_tensor_data(micro_batch, POSITION_KEY, None) != "anchor":
+        if tu.get_non_tensor_data(micro_batch, POSITION_KEY, None) != "answer_start":
             return None
         responses = [response.tolist() for response in micro_batch["responses"].unbind()]
         return torch.tensor(answer_starts(self.model_config.tokenizer, responses))

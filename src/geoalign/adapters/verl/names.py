@@ -8,7 +8,7 @@ VENDOR, VENDOR_VARIABLE = "geoalign", "VERL_ENGINE_VENDOR"
 # layers are JSON: verl reads a list as one value a row.
 POSITION_KEY, LAYER_KEY = "geoalign_hidden_position", "geoalign_hidden_layer"
 # What the pass leaves in TransferQueue of each row: its state, the token with which its answer begins (-1: none; for
-# the position `anchor`), its reward (the sum over its tokens), the key of its response.
+# the position `answer_start`), its reward (the sum over its tokens), the key of its response.
 HIDDEN_KEY, ANSWER_KEY = "geoalign_hidden", "geoalign_answer_start"
 REWARD_KEY, RESPONSE_KEY = "geoalign_reward", "geoalign_response_key"
 # verl's tag of a row with the length of its response.

@@ -51,9 +51,9 @@ def check_states(settings: StateSettings, model: Any) -> None:
             raise ConfigError(f"{SECTION}.{error}") from error
     refuse(
         {
-            f"{SECTION}.hidden_position=anchor: answers are found in the text of responses, and verl loads no "
+            f"{SECTION}.hidden_position=answer_start: answers are found in the text of responses, and verl loads no "
             "tokenizer; set actor_rollout_ref.model.load_tokenizer=true, or another position": (
-                settings.hidden_position == "anchor" and model.tokenizer is None
+                settings.hidden_position == "answer_start" and model.tokenizer is None
             )
         }
     )

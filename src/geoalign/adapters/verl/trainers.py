@@ -115,7 +115,7 @@ class CuratedSteps(_Base):
             longest_response=self.config.actor_rollout_ref.rollout.response_length,
             by_std=self.config.algorithm.norm_adv_by_std_in_grpo,
         )
-        if self._geoalign.hidden_position == "anchor" and "hidden" in self._session.curator.reads:
+        if self._geoalign.hidden_position == "answer_start" and "hidden" in self._session.curator.reads:
             starts = batch.read(rows, [ANSWER_KEY])[ANSWER_KEY]
             self._without_answer = rows_without_answer([int(start) for start in starts])
         self._session.calls += 1

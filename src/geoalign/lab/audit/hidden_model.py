@@ -89,8 +89,8 @@ class AuditModel:
         """
         how = self._reading(dump)
         prompts, responses, lengths, cut = self._tokens(dump, how)
-        anchored = self.config.hidden_position == "anchor"
-        answers = answer_starts(self.tokenizer, responses) if anchored else None
+        by_answer = self.config.hidden_position == "answer_start"
+        answers = answer_starts(self.tokenizer, responses) if by_answer else None
         path = cache / f"{stem(dump.path)}-{self._key(prompts, responses, answers)[:16]}.npy"
         with passing_progress(self.console, "Hidden states", len(prompts)) as update:
             if not path.is_file():

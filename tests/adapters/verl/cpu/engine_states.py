@@ -123,7 +123,7 @@ def expected(path: str, rows: list[torch.Tensor], position: str, layers: tuple[i
             hidden = model(input_ids=row[None], output_hidden_states=True).hidden_states
         states = torch.cat([hidden[layer][0] for layer in layers], dim=1)
         before = states[-2] if answer < 0 else states[len(row) - response + answer - 1]
-        at = {"final": states[-1], "predicting": states[-2], "mean": states[-response:].mean(0), "anchor": before}
+        at = {"final": states[-1], "predicting": states[-2], "mean": states[-response:].mean(0), "answer_start": before}
         found.append(at[position])
     return torch.stack(found)
 
@@ -168,7 +168,7 @@ def check(path: str, strategy: str, packed: bool, lora: int) -> dict[str, Any]:
         assert [float(value) for value in outputs[REWARD_KEY].unbind()] == [r * (r + 1) / 2 for r in RESPONSES]
         keys = response_keys(row[-r:].tolist() for row, r in zip(rows, RESPONSES, strict=True))
         assert [int(value) for value in outputs[RESPONSE_KEY].unbind()] == keys.tolist()
-        if position == "anchor":
+        if position == "answer_start":
             assert [int(start) for start in outputs[ANSWER_KEY].unbind()] == answers(rows)
         assert all(state.shape == (1, 16) and state.dtype == torch.float32 for state in states)
         ours = torch.stack([state.reshape(-1) for state in states])

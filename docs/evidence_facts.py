@@ -27,7 +27,8 @@ def facts() -> Iterator[tuple[str, str]]:
         yield "evidence.md", words
     for words in _verifier():
         yield "evidence.md", words
-        yield "README.md", words
+        if "below its start" not in words:  # README has the means alone
+            yield "README.md", words
     for words in (*_beside(), *_denoise()):
         yield "tables.md", words
     for words in claims.both_pages():
@@ -169,6 +170,9 @@ def _verifier() -> Iterator[str]:
     )
     yield f"{signed(tests[0].interval)} on GRPO and {signed(tests[1].interval)} on `answer_mean`"
     yield f"p = {p[0]:.2f} and {p[1]:.2f}"
+    truth = level.over_warm_starts("clean").interval
+    yield f"the truth as the reward ends at {_final(level, 'clean'):.2f}, {signed(truth)} on GRPO"
+    yield f"{tests[0].interval.estimate / truth.estimate:.0%} of that"
     ended = {arm: level.curves(arm) for arm in ("grpo", "denoise")}
     fell = {arm: sum(run.values[-1] < run.values[0] for run in runs) for arm, runs in ended.items()}
     yield (

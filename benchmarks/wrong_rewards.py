@@ -233,7 +233,7 @@ def by_prediction(share: float, dump: Labelled, rewards: np.ndarray, hidden: Ten
     group = torch.from_numpy(dump.groups)
     targets = group_advantages(torch.from_numpy(rewards), group)
     states = group_centred(hidden, group)
-    predicted = fold_predictions(states, targets, targets != 0, group % FOLDS)[:, 0]
+    predicted = fold_predictions(states, targets, targets != 0, group % FOLDS, 1.0)
     return (share * group_advantages(predicted.double(), group) + (1 - share) * targets).numpy(), 0
 
 

@@ -15,7 +15,7 @@ SOURCE = ROOT / "src" / "geoalign"
 ROOMS = {
     ".": (730, 7),
     "adapters": (4000, 38),
-    "curators": (4390, 27),
+    "curators": (4300, 27),
     "hidden": (610, 6),
     "lab": (940, 7),
     "lab/analysis": (1530, 10),
@@ -38,7 +38,7 @@ ROOMS = {
     "settings": (620, 6),
 }
 # Lines of Python in all, and words of Markdown.
-TREES = {"src": 29990, "tests": 29950, "benchmarks": 2990}
+TREES = {"src": 29900, "tests": 29950, "benchmarks": 2990}
 DOC_WORDS = 16000
 
 

@@ -241,7 +241,7 @@ def test_a_learnt_correction_moves_unbiased_estimates_as_far_as_expected_rewards
     posterior = replace(certain, verdicts=True, mean=expected, estimate=beyond).corrected(
         torch.tensor([0.5, -0.1, 0.1]).double()
     )
-    torch.testing.assert_close(posterior.expected, torch.tensor([1.0, 0.2, 0.6], dtype=torch.float64))
+    torch.testing.assert_close(posterior.offset + posterior.mean, torch.tensor([1.0, 0.2, 0.6], dtype=torch.float64))
     torch.testing.assert_close(posterior.rewards, torch.tensor([1.8, -0.5, 0.6], dtype=torch.float64))
 
 

@@ -130,7 +130,7 @@ def test_trusted_and_other_rows_in_one_exclusive_group_leave_the_fit_convex():
     rollouts = replace(rollouts, rewards=rewards, trusted=trusted)
     rows = noisy_rows(rollouts, canonical_order(rewards, rollouts.groups), answers=True)
     units = verdict_units(rows, torch.zeros_like(rows.rewards), rows.rewards, rows.scored, exclusive=True)
-    fitted, further = units.fit(rounds=1000), units.fit(rounds=1001)
+    fitted, further = units.fit({}, rounds=1000), units.fit({}, rounds=1001)
     torch.testing.assert_close(fitted.theta, further.theta, atol=1e-4, rtol=1e-4)
     assert fitted.theta.abs().max() < 6
 
@@ -164,7 +164,7 @@ def test_rows_of_one_answer_share_the_variance_of_their_truth():
     )
     rows = noisy_rows(rollouts, canonical_order(rollouts.rewards, rollouts.groups), answers=True)
     posterior = infer(rows, None, least_slope=1.0)
-    truth = float(posterior.expected[0])
+    truth = float((posterior.offset + posterior.scale * posterior.mean)[0])
     torch.testing.assert_close(posterior.variance, torch.full_like(posterior.variance, truth * (1 - truth)))
     # Var(2 t_a + 2 t_b) = 4 (2 p) - (4 p)^2 with at most one right, each with probability p.
     wanted = torch.full_like(posterior.variance, 8 * truth - (4 * truth) ** 2)

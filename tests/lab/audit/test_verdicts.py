@@ -5,6 +5,7 @@ import pandas
 import pytest
 import torch
 
+from geoalign.curators.denoise.rows import joined
 from geoalign.lab.analysis.audited import refused_line, verifier_lines
 from geoalign.lab.audit.verdicts import VerdictAudit, agreed_answers, error_rates, verdict_counts
 
@@ -74,7 +75,7 @@ def test_groups_drawn_again_move_the_rates_as_far_as_the_intervals_say():
     groups, draw = simulated(np.random.default_rng(5), 100, 0.3, 0.3), np.random.default_rng(0)
 
     def rates_of(groups):
-        return error_rates(audited(*groups)[1]._batches[0])
+        return error_rates(joined(audited(*groups)[1]._batches, 1.0))
 
     drawn = [[one.estimate for one in rates_of([groups[g] for g in draw.integers(100, size=100)])] for _ in range(16)]
     for one, spread in zip(rates_of(groups), np.std(drawn, axis=0), strict=True):

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from geoalign.curators.base import Baseline, Curator, groups_of, identity, reweighted, subset
 from geoalign.curators.denoise.model import infer
-from geoalign.curators.denoise.rows import NoisyRows, joined, noisy_rows
+from geoalign.curators.denoise.rows import joined, noisy_rows
 from geoalign.method.advantages import group_advantages
 from geoalign.method.groups import canonical_order
 from geoalign.method.intervals import mean_of
@@ -206,7 +206,7 @@ class NoiseCorrected(Baseline[NoiseCorrectedConfig]):
         super().__init__(config, **settings)
         if None in (self.config.false_positive_rate, self.config.false_negative_rate):
             self.optional = ("answers", "response_keys")
-        # The rows (`NoisyRows`) of the batches that the next one's rates are estimated from.
+        # The fields of the rows (`NoisyRows`) of the batches that the next one's rates are estimated from.
         self._past: list[dict[str, Any]] = []
 
     def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
@@ -235,8 +235,7 @@ class NoiseCorrected(Baseline[NoiseCorrectedConfig]):
         if self.optional:
             rows = noisy_rows(rollouts, canonical_order(rollouts.rewards, rollouts.groups), answers=True)
             self._past = [*self._past, dict(vars(rows))][-self.config.window :]
-            window = joined([NoisyRows(**rows) for rows in self._past], 1.0)
-            estimated = infer(window, None, least_slope=1.0).metrics
+            estimated = infer(joined(self._past, 1.0), None, least_slope=1.0).metrics
         wrong, missed = self.config.false_positive_rate, self.config.false_negative_rate
         return (
             estimated.get("false_positive_rate", math.nan) if wrong is None else wrong,

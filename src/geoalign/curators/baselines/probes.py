@@ -10,11 +10,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from geoalign.curators.base import Baseline, canonical_rows, groups_of, half, identity, subset
-from geoalign.curators.denoise.ridge import RunningRidge
+from geoalign.curators.denoise.ridge import predict_next
 from geoalign.curators.rectifying import Flags, Strategy, rectify
 from geoalign.errors import InputError
 from geoalign.method.advantages import group_advantages
-from geoalign.method.groups import GroupedRows, canonical_order, content_folds, group_centred, in_input_order
+from geoalign.method.groups import GroupedRows, canonical_order, group_centred, in_input_order
 from geoalign.settings import PositiveShare, Several, setting, settings
 from geoalign.types import Curation, Rollouts
 
@@ -86,8 +86,7 @@ class Predicting(Baseline[_Config]):
 
     def __init__(self, config: _Config | None = None, **settings: Any) -> None:
         super().__init__(config, **settings)
-        of_any: Any = self.config
-        self._ridge = RunningRidge(decay=of_any.decay)
+        self._ridge: dict[str, Any] = {}
 
     def _predict(self, rollouts: Rollouts, rows: GroupedRows) -> tuple[Tensor, Tensor, bool]:
         """Predicts the batch, then takes it in; the first batch is predicted by folds over its groups.
@@ -101,8 +100,9 @@ class Predicting(Baseline[_Config]):
         states = group_centred(rollouts.hidden[rows.order], rows.group)
         y = group_advantages(rollouts.rewards.double()[rows.order], rows.group)
         judged = y != 0
-        folds = content_folds(states.double().square().sum(dim=1), rows.group)
-        values = self._ridge.predict(states, y, judged, folds).double()
+        of_any: Any = self.config
+        values, self._ridge = predict_next(self._ridge, states, y, judged, rows.group, decay=of_any.decay)
+        values = values.double()
         telling = values[judged]
         return values, judged, bool((telling != telling[:1]).any())
 

@@ -1,15 +1,17 @@
 """The true reward t behind a noisy one y: a prior from what speaks for a row, a channel from t to y.
 
-Rows of one unit (one answer or one response to a prompt) share t. Of unit u with features x_u,
+    P(y | t) = (1 - e) 1{y = t} + e q(y),
 
-    P(t = v) proportional to h(v) exp(v theta' x_u),    P(y | t) = (1 - e) 1{y = t} + e q(y),
+so an observed y raises the odds of t = y by R(y) = 1 + (1 - e) / (e q(y)). Expectation maximisation fits e and q with
+the prior on the recent batches. Rows of one unit (one answer or one response to a prompt) share t.
 
-An observed y raises the odds of t = y by R(y) = 1 + (1 - e) / (e q(y)). Expectation maximisation fits theta, h, e and q
-on the recent batches. With two values this is logistic regression behind flips at TPR = 1 - e (1 - q(1)), FPR = e q(1);
-of the answered units of a group at most one is right. A verifier may err alike on equal answers: verdicts on one unit
-that are wrong together with probability rho differ 1 - rho times as often as independent ones, and n of them count as n
-/ (1 + (n - 1) rho). With more values y is standardised within its group and stands in 32 bins, x is the prediction
-alone, and a value observed twice counts once.
+Of two values, P(t = 1) of unit u is logistic in its features, theta' x_u, behind flips at TPR = 1 - e (1 - q(1)), FPR =
+e q(1); of the answered units of a group at most one is right. A verifier may err alike on equal answers: verdicts on
+one unit that are wrong together with probability rho differ 1 - rho times as often as independent ones, and n of them
+count as n / (1 + (n - 1) rho).
+
+With more values y is standardised within its group and stands in 32 bins, P(t = v) is proportional to h(v) exp(s z v)
+with z the prediction, and a value observed twice counts once.
 """
 
 from __future__ import annotations
@@ -37,31 +39,41 @@ _RATE = 4.0
 _PAIRS = 4.0
 # Prior means of theta: answered, its log share, z, no answer among answers, no answers at all, log-odds of the group.
 _THETA = torch.tensor([0.0, 1.0, 0.0, -2.0, 0.0, 1.0], dtype=torch.float64)
-# From a small slope the fit can end where the most extreme rewards are believed, however many they are.
-_SLOPE = torch.tensor([4.0], dtype=torch.float64)
+# From a small s the fit can end where the most extreme rewards are believed, however many they are.
+_SLOPE = torch.tensor(4.0, dtype=torch.float64)
 
 
 class Fit(NamedTuple):
-    """theta, h, e, q and rho."""
+    """theta (of more than two values s), e, q, rho (of two values) and h (of more)."""
 
-    theta: Float[Tensor, " f"]
-    base: Float[Tensor, " v"]
+    theta: Float[Tensor, "*f"]
     replaced: Float[Tensor, ""]
     anywhere: Float[Tensor, " v"]
     together: Float[Tensor, ""]
+    base: Float[Tensor, " v"]
 
     @property
     def ratio(self) -> Float[Tensor, " v"]:
         """R, the factor on the odds of the value that was observed."""
         return 1 + (1 - self.replaced) / (self.replaced * self.anywhere).clamp(min=_FLOOR)
 
-    def rates(self) -> dict[str, float]:
-        """Of verdicts."""
-        if len(self.base) > 2:
-            return {}
-        missed, false = (self.replaced * self.anywhere).tolist()
-        rates = {"true_positive_rate": 1 - missed, "false_positive_rate": false, "informedness": 1 - missed - false}
-        return {**rates, "error_correlation": float(self.together)}
+    def recounted(self, made: Float[Tensor, " v"], right: Float[Tensor, " v"], kept: float, replaced: float) -> Fit:
+        """With e and q by the rewards of each value and the right ones of them, beside pseudo-counts of kept rewards
+        and of replaced ones of each value."""
+        fit = self
+        for _ in range(3):
+            wrong = made - right * (1 - 1 / fit.ratio) + replaced
+            fit = fit._replace(replaced=wrong.sum() / (made + replaced).sum().add(kept), anywhere=wrong / wrong.sum())
+        return fit
+
+    def is_near(self, other: Fit) -> bool:
+        """Whether nothing differs by 1e-5."""
+        return max(float((one - each).abs().max()) for one, each in zip(self, other, strict=True)) < 1e-5
+
+
+def begun(earlier: dict[str, Tensor], first: Fit, rounds: int = 60) -> tuple[Fit, int]:
+    """Where expectation maximisation begins, and for how many rounds: fewer from a fit of as many values."""
+    return (Fit(**earlier), 10) if earlier and len(earlier["base"]) == len(first.base) else (first, rounds)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,16 +92,11 @@ class Posterior:
     group_variance: Float[Tensor, " n"]  # that of the sum over the row's group
     wrong: Float[Tensor, " n"]  # probability that the reward is wrong
     metrics: dict[str, float]
-    fit: Fit | None = None
+    fit: dict[str, Tensor]  # the fields of `Fit`; {} where nothing was judged
 
     def __getitem__(self, rows: slice) -> Posterior:
         cut: dict[str, Any] = {name: each[rows] for name, each in vars(self).items() if isinstance(each, Tensor)}
         return replace(self, **cut)
-
-    @property
-    def expected(self) -> Float[Tensor, " n"]:
-        """[N] the expected true reward; NaN where unscored."""
-        return self.offset + self.scale * self.mean
 
     @property
     def rewards(self) -> Float[Tensor, " n"]:
@@ -102,31 +109,26 @@ class Posterior:
         Verdicts are then as likely wrong as they are far from the expected one. Of other rewards the probability is
         that of a single wrong one, and stays.
         """
-        mean = self.mean + correction
-        if not self.verdicts:
-            return replace(self, mean=mean, estimate=self.estimate + correction)
-        changed, mean = correction != 0, mean.clamp(0, 1)
-        return replace(
-            self,
-            mean=mean,
-            # A matched estimate may lie beyond the bounds: to clamp it would shrink it again.
-            estimate=self.estimate + (mean - self.mean),
-            variance=torch.where(changed, mean * (1 - mean), self.variance),
-            wrong=torch.where(changed, (self.observation - mean).abs(), self.wrong),
-        )
+        mean, wrong = self.mean + correction, self.wrong
+        if self.verdicts:
+            mean = mean.clamp(0, 1)
+            wrong = torch.where(correction != 0, (self.observation - mean).abs(), wrong)
+        # A matched estimate may lie beyond the bounds: to clamp it would shrink it again.
+        return replace(self, mean=mean, estimate=self.estimate + (mean - self.mean), wrong=wrong)
 
-    def advantages(self, group: Int[Tensor, " n"], rest: Tensor | float = 0.0) -> Float[Tensor, " n"]:
+    def advantages(self, group: Int[Tensor, " n"]) -> Float[Tensor, " n"]:
         """A = (t' - mean t') / s with t' the rewards given and s^2 = max(E[var t], var t') in the group.
 
         E[var t] = (sum (e - mean e)^2 + sum v - var(sum t) / n) / (n - 1). A group of which nothing is known is not
-        blown up to unit deviation, and none goes beyond it. `rest` is a part of the rewards that is no noise.
+        blown up to unit deviation, and none goes beyond it.
         """
         known = ~self.offset.isnan()
         count = total(known, group).clamp(min=1)
+        expected = group_advantages(self.offset + self.scale * self.mean, group, scale="none")
         within = self.scale.square() * (self.variance - self.group_variance / count[group].square())
-        centred = group_advantages(self.rewards + rest, group, scale="none")
-        spread = total(group_advantages(self.expected + rest, group, scale="none").square(), group)
-        spread = torch.maximum(spread + total(within.masked_fill(~known, 0), group), total(centred.square(), group))
+        within = within.masked_fill(~known, 0)
+        centred = group_advantages(self.rewards, group, scale="none")
+        spread = torch.maximum(total(expected.square() + within, group), total(centred.square(), group))
         return centred / ((spread / (count - 1).clamp(min=1)).sqrt() + 1e-6)[group]
 
 
@@ -136,7 +138,7 @@ def infer(
     *,
     least_slope: float,
     exclusive: bool = True,
-    earlier: Fit | None = None,
+    earlier: dict[str, Tensor] | None = None,
 ) -> Posterior:
     """The posterior of the rows' true rewards, verdicts or others; where nothing speaks for a row its reward is right.
 
@@ -149,169 +151,172 @@ def infer(
         exclusive: at most one of a group's answers is right; False: several may be.
         earlier: the fit of the window before, where this one's begins.
     """
-    scored, group, zero = rows.accompanied, rows.group, torch.zeros_like(rows.rewards)
+    scored, group, told, zero = rows.accompanied, rows.group, z is not None, torch.zeros_like(rows.rewards)
     verdicts = two_values(rows.rewards[scored])
     if verdicts is not None:
         low, high = verdicts
         observation, scale = (rows.rewards > (low + high) / 2).double(), torch.full_like(zero, high - low)
-        speaks = z is not None or bool((rows.answered & scored).any() | rows.contradicted.any())
-        judged, offset = scored & speaks, rows.rewards - scale * observation
+        offset = rows.rewards - scale * observation
+        both = (by_verdict(rows.answer, observation, scored) > 0).all(dim=1)
+        judged = scored & (told or bool(both.any() | (rows.answered & scored).any()))
     else:
-        observation, centred = rows.standardised, group_advantages(rows.rewards, group, scale="none")
+        centred = group_advantages(rows.rewards, group, scale="none")
+        observation, offset = rows.standardised, rows.rewards - centred
         own = (total(centred.square(), group) / (total(rows.scored, group) - 1).clamp(min=1)).sqrt()
-        typical = own[own > 0].square().mean().sqrt() if bool((own > 0).any()) else 0.0
-        scale, offset = torch.where(own > 0, own, typical)[group], rows.rewards - centred
-        judged = scored & (scale > 0) & (z is not None)
+        scale = torch.where(own > 0, own, own[own > 0].square().mean().sqrt().nan_to_num())[group]
+        judged = scored & (scale > 0) & told
     before = observation - group_advantages(observation.masked_fill(~rows.scored, torch.nan), group, scale="none")
-    if not bool(judged.any()):
-        certain = (before, observation, observation, zero, zero, zero, {"wrong_share": 0.0})
-        return Posterior(rows.rewards, observation, offset, scale, False, *certain)
-    open_rows, z = judged & ~rows.trusted, zero if z is None else z
-    if verdicts is not None:
+    prior, expected, variance, wrong, metrics = before, observation, zero, zero, {}
+    open_rows = compared = judged & ~rows.trusted
+    unit = one_of = rows.response
+    known, z, fit = bool(judged.any()), zero if z is None else z, None
+    if known and verdicts is not None:
         units = verdict_units(rows, z, observation, judged, exclusive)
-    else:
-        units = value_units(rows, z, observation, judged)
-    known = earlier is not None and len(earlier.base) == len(units.grid)
-    fitted = units.fit(earlier, rounds=10) if known else units.fit()
-    unit, grid, (likely, truth) = units.unit, units.grid, units.probabilities(fitted)
-    # A reward that is kept is itself, not the middle of its bin.
-    kept, near = truth[unit, units.observed], grid[units.observed]
-    expected = (truth @ grid)[unit] + kept * (observation - near)
-    spread = (truth @ grid.square())[unit] + kept * (observation.square() - near.square()) - expected.square()
-    prior, mean = torch.where(judged, (likely @ grid)[unit], before), torch.where(open_rows, expected, observation)
-    variance, wrong = spread.clamp(min=0) * open_rows, (1 - kept) * open_rows
-    weights = rows.weights * units.compared
-    missed = (mean - prior).square()
-    slope = max(float(weights @ missed / (weights @ (missed + variance)).clamp(min=_FLOOR)), least_slope)
-    sure = total(weights * missed, group) / total(weights * (missed + variance), group).clamp(min=_FLOOR)
+        fit = units.fit(earlier or {})
+        unit, one_of = units.unit, units.exclusive[units.unit]
+        prior, expected = (share[unit] for share in units.probabilities(fit))
+        variance, wrong = expected * (1 - expected), (observation - expected).abs()
+        missed, false = (fit.replaced * fit.anywhere).tolist()
+        metrics = {"true_positive_rate": 1 - missed, "false_positive_rate": false, "informedness": 1 - missed - false}
+        metrics["error_correlation"] = float(fit.together)
+    elif known:
+        prior, expected, variance, wrong, fit = judged_values(rows, z, judged, earlier or {})
+        # Of several values at most one is right, which m knows nothing of.
+        compared = open_rows & (observation != 0) & (total(judged, rows.response) == 1)[rows.response]
+    prior, mean = torch.where(judged, prior, before), torch.where(open_rows, expected, observation)
+    variance, wrong, weights = variance.clamp(min=0) * open_rows, wrong * open_rows, rows.weights * compared
+    gained = (mean - prior).square()
+    slope = max(float(weights @ gained / (weights @ (gained + variance)).clamp(min=_FLOOR)), least_slope)
+    sure = total(weights * gained, group) / total(weights * (gained + variance), group).clamp(min=_FLOOR)
     estimate = torch.where(weights > 0, mean + (mean - prior) * (1 / sure.clamp(min=slope) - 1)[group], mean)
     # Rows of one unit are right together, of an exclusive group at most one is: E[s s'] of the sum s of a group's rows.
-    right, one_of = mean * open_rows, units.exclusive[unit]
+    right = mean * open_rows
     together = total(open_rows, unit)[unit] * (variance + right.square()) - right * total(right, one_of)[one_of]
     counted = rows.weights * (rows.scored & ~rows.trusted)
     share = float(counted @ wrong / counted.sum().clamp(min=_FLOOR))
-    metrics = {"wrong_share": share, "recovered": slope, **fitted.rates()}
-    found = (prior, mean, estimate, variance, total(together, group)[group], wrong, metrics)
-    return Posterior(rows.rewards, observation, offset, scale, verdicts is not None, *found, fitted)
+    metrics = {"wrong_share": share, "recovered": slope, **metrics}
+    after = {} if fit is None else fit._asdict()
+    found = (prior, mean, estimate, variance, total(together, group)[group], wrong, metrics, after)
+    return Posterior(rows.rewards, observation, offset, scale, known and verdicts is not None, *found)
+
+
+def judged_values(
+    rows: NoisyRows, z: Float[Tensor, " n"], judged: Bool[Tensor, " n"], earlier: dict[str, Tensor]
+) -> tuple[Float[Tensor, " n"], Float[Tensor, " n"], Float[Tensor, " n"], Float[Tensor, " n"], Fit]:
+    """m and e of rewards standardised within groups, v, P(t is not y), and the fit on unequal groups."""
+    value, response, used = rows.standardised, rows.response, judged & ~rows.trusted & (rows.standardised != 0)
+    z, observed = (total(z, response) / total(torch.ones_like(z), response))[response], _bin(value)
+    table = torch.bincount(_bin(z) * _BINS + observed, rows.weights * used, _BINS**2).view(_BINS, _BINS)
+    made, uniform = table.sum(dim=0), torch.full_like(_CENTRES, 1 / _BINS)
+    base = (made + uniform) / (made + uniform).sum()
+    fit, rounds = begun(earlier, Fit(_SLOPE, torch.tensor(0.2).double(), uniform, uniform.sum() * 0, base))
+
+    def tilted(z: Tensor) -> Tensor:
+        """P(t | z) of true rewards that follow their prediction."""
+        return (fit.base.log() + fit.theta * z[:, None] * _CENTRES).softmax(dim=1)
+
+    def likely(z: Tensor) -> Tensor:
+        """P(t | z)."""
+        usual = table.sum(dim=1) @ tilted(_CENTRES) / made.sum().clamp(min=_FLOOR)
+        return (1 - _SURPRISES) * tilted(z) + _SURPRISES * usual
+
+    for _ in range(rounds):
+        before, following, all_of = fit, tilted(_CENTRES), likely(_CENTRES)
+        # Of the rewards in each bin of z: those that are true, and the true ones of all that follow, by value.
+        rest = table / (1 + all_of * (fit.ratio - 1))
+        right = rest * all_of * fit.ratio
+        truth = (right + all_of * (rest.sum(dim=1, keepdim=True) - rest)) * (1 - _SURPRISES) * following / all_of
+        some, mean = truth.sum(dim=1), following @ _CENTRES
+        gradient = _CENTRES @ (truth @ _CENTRES - some * mean) - (fit.theta - _SLOPE)
+        hessian = _CENTRES.square() @ (some * (following @ _CENTRES.square() - mean.square())) + 1
+        base = fit.base * (truth.sum(dim=0) + uniform) / (some @ following + uniform)
+        fit = fit.recounted(made, right.sum(dim=0), 0.0, 1 / _BINS)
+        fit = fit._replace(theta=fit.theta + gradient / hessian, base=base / base.sum())
+        if fit.is_near(before):
+            break
+    share = likely(z)
+    own = share.gather(1, observed[:, None])[:, 0]
+    _, alike, times = torch.stack([response, observed], dim=1).unique(dim=0, return_inverse=True, return_counts=True)
+    gain = own * (fit.ratio[observed] - 1) * judged
+    once, odds = gain / times[alike], 1 + total(gain / times[alike], response)[response]
+    # A reward that is kept is itself, not the middle of its bin.
+    moments = (share @ _CENTRES**power + total(once * value**power, response)[response] for power in (1, 2))
+    mean, square = (moment / odds for moment in moments)
+    return share @ _CENTRES, mean, square - mean.square(), 1 - (own + gain) / odds, fit
 
 
 @dataclass(frozen=True, eq=False)
 class Units:
-    """C units whose truth is one of V values, and what N rows were observed to be."""
+    """C answers or responses of which each is right or not, and the verdicts on them."""
 
-    grid: Float[Tensor, " v"]  # the values
     unit: Int[Tensor, " n"]  # of each row
-    observed: Int[Tensor, " n"]  # index of the value of the row's reward
-    compared: Bool[Tensor, " n"]  # whether the reward is held against what was expected of it
-    counts: Float[Tensor, "c v"]  # rows of each value
-    known: Float[Tensor, "c v"]  # trusted rows of each value
+    counts: Float[Tensor, "c 2"]  # rows refused and rewarded
+    known: Float[Tensor, " c"]  # log-odds of being right by trusted rows
     features: Float[Tensor, "c f"]
     weight: Float[Tensor, " c"]
     exclusive: Int[Tensor, " c"]  # of the units of one number at most one is right
     start: Float[Tensor, " f"]  # prior mean of theta
-    pseudo: tuple[float, float]  # counts of rewards that were kept, and of replaced ones of each value
+    pseudo: tuple[float, float]  # counts of verdicts that were kept, and of replaced ones of each value
 
-    def probabilities(self, fit: Fit) -> tuple[Float[Tensor, "c v"], Float[Tensor, "c v"]]:
-        """P(t) of each unit before its rewards are seen, and after."""
-        logits = self._logits(fit)[1]
-        return self._shares(logits), self._shares(logits + self._evidence(fit))
+    def probabilities(self, fit: Fit) -> tuple[Float[Tensor, " c"], Float[Tensor, " c"]]:
+        """P(right) of each unit before its verdicts are seen, and after."""
+        odds, evidence = self.features @ fit.theta, fit.ratio.log() * torch.tensor([-1.0, 1.0]).double()
+        return self._shares(odds), self._shares(odds + self.independent(fit) @ evidence + self.known)
 
-    def fit(self, start: Fit | None = None, *, rounds: int = 60) -> Fit:
+    def fit(self, earlier: dict[str, Tensor], rounds: int = 60) -> Fit:
         """Expectation maximisation: e and q with pseudo-counts, theta by a Newton step around its prior mean."""
-        many, count = len(self.grid) > 2, len(self.grid)
-        units = self._merged() if many else self
-        x, weight, made = units.features, units.weight, units.weight @ units.counts
-        uniform, (kept, replaced) = torch.full_like(self.grid, 1 / count), self.pseudo
-        base = (made + uniform) / (made + uniform).sum() if many else uniform
-        fit = start or Fit(self.start, base, torch.tensor(0.2 if many else 0.4).double(), uniform, 0 * uniform[0])
+        x, weight, half = self.features, self.weight, torch.full((2,), 0.5).double()
+        fit, rounds = begun(earlier, Fit(self.start, torch.tensor(0.4).double(), half, 0 * half[0], half), rounds)
         for _ in range(rounds):
-            following, logits = units._logits(fit)
-            truth, before = units._shares(logits + units._evidence(fit)), fit
-            likely = (truth * following / units._shares(logits) * (1 - _SURPRISES) if many else truth) * weight[:, None]
-            of, mean = likely.sum(dim=1), following @ self.grid
-            gradient = x.T @ (likely @ self.grid - of * mean) - (fit.theta - self.start)
+            (likely, right), before = self.probabilities(fit), fit
+            gradient = x.T @ (weight * (right - likely)) - (fit.theta - self.start)
             # Units of an exclusive group share a weight.
-            shared = x.new_zeros(int(units.exclusive.max()) + 1, x.shape[1])
-            shared = shared.index_add(0, units.exclusive, x * (mean * of.sqrt())[:, None])
-            hessian = x.T @ (x * (of * (following @ self.grid.square()))[:, None]) - shared.T @ shared
-            step = torch.linalg.solve(hessian + torch.eye(x.shape[1]).double(), gradient)
-            if many:
-                base = fit.base * (likely.sum(dim=0) + uniform) / (of @ following + uniform)
-            counts = units.independent(fit)
-            made, same = weight @ counts, weight @ (counts * truth)
-            for _ in range(3):
-                wrong = made - same * (1 - 1 / fit.ratio) + replaced
-                every = made.sum() + kept + count * replaced
-                fit = fit._replace(replaced=wrong.sum() / every, anywhere=wrong / wrong.sum())
-            if not many:
-                differ, errors = weight @ units.counts.prod(dim=1), fit.replaced * fit.anywhere.flip(0)
-                pairs = truth.T @ (weight * (units.counts.sum(dim=1).square() - units.counts.sum(dim=1)))
-                expected = pairs @ (errors * (1 - errors))
-                fit = fit._replace(together=(1 - (differ + _PAIRS) / (expected + _PAIRS)).clamp(0, 1))
-            fit = fit._replace(theta=fit.theta + step, base=base / base.sum())
-            if max(float((one - other).abs().max()) for one, other in zip(fit, before, strict=True)) < 1e-5:
+            shared = x.new_zeros(int(self.exclusive.max()) + 1, x.shape[1])
+            shared = shared.index_add(0, self.exclusive, x * (likely * weight.sqrt())[:, None])
+            hessian = x.T @ (x * (weight * likely)[:, None]) - shared.T @ shared + torch.eye(x.shape[1]).double()
+            truth, counts = torch.stack([1 - right, right], dim=1), self.independent(fit)
+            fit = fit.recounted(weight @ counts, weight @ (counts * truth), *self.pseudo)
+            size, errors = self.counts.sum(dim=1), fit.replaced * fit.anywhere.flip(0)
+            expected = truth.T @ (weight * (size.square() - size)) @ (errors * (1 - errors)) + _PAIRS
+            alone = (weight @ self.counts.prod(dim=1) + _PAIRS) / expected
+            fit = fit._replace(
+                theta=fit.theta + torch.linalg.solve(hessian, gradient), together=(1 - alone).clamp(0, 1)
+            )
+            if fit.is_near(before):
                 break
         return fit
 
-    def _logits(self, fit: Fit) -> tuple[Float[Tensor, "c v"], Float[Tensor, "c v"]]:
-        """P(t | x) of rewards that follow their prediction, and the prior's log-odds."""
-        logits = fit.base.log() + (self.features @ fit.theta)[:, None] * self.grid
-        following = self._shares(logits)
-        if len(self.grid) == 2:
-            return following, logits
-        usual = self.weight @ following / self.weight.sum().clamp(min=_FLOOR)
-        return following, ((1 - _SURPRISES) * following + _SURPRISES * usual).log()
-
-    def independent(self, fit: Fit) -> Float[Tensor, "c v"]:
+    def independent(self, fit: Fit) -> Float[Tensor, "c 2"]:
         """The counts, each row for what it adds to the others of its unit."""
         return self.counts / (1 + (self.counts.sum(dim=1, keepdim=True) - 1).clamp(min=0) * fit.together)
 
-    def _evidence(self, fit: Fit) -> Float[Tensor, "c v"]:
-        return self.independent(fit) * fit.ratio.log() + LIMIT * self.known
-
-    def _shares(self, logits: Float[Tensor, "c v"]) -> Float[Tensor, "c v"]:
-        """P(t); of two values by a softmax over the exclusive group and "none of them"."""
-        if logits.shape[1] > 2:
-            return logits.softmax(dim=1)
-        odds, none = logits[:, 1] - logits[:, 0], logits.new_zeros(int(self.exclusive.max()) + 1)
+    def _shares(self, odds: Float[Tensor, " c"]) -> Float[Tensor, " c"]:
+        """P(right), by a softmax over the exclusive group and "none of them"."""
+        none = odds.new_zeros(int(self.exclusive.max()) + 1)
         highest = none.scatter_reduce(0, self.exclusive, odds.detach(), "amax")
         likely = (odds - highest[self.exclusive]).exp()
-        right = likely / (-highest).exp().index_add(0, self.exclusive, likely)[self.exclusive]
-        return torch.stack([1 - right, right], dim=1)
-
-    def _merged(self) -> Units:
-        """Units of one bin of z and the same values as one."""
-        place, mask = _bin(self.features[:, 0]), (self.counts > 0).double() @ 2.0 ** torch.arange(_BINS).double()
-        found, of = (place + _BINS * mask).unique(return_inverse=True)
-        counts = self.counts.new_zeros(len(found), _BINS).index_put((of,), self.counts)
-        centres, weight = _CENTRES[(found % _BINS).long()], total(self.weight, of)
-        return replace(
-            self, counts=counts, known=0 * counts, features=centres[:, None], weight=weight, exclusive=of.unique()
-        )
+        return likely / (-highest).exp().index_add(0, self.exclusive, likely)[self.exclusive]
 
 
 def verdict_units(
     rows: NoisyRows, z: Float[Tensor, " n"], verdict: Float[Tensor, " n"], judged: Bool[Tensor, " n"], exclusive: bool
 ) -> Units:
     """Answers and responses with the verdicts on them; `exclusive`: at most one answer of a group is right."""
-    unit, compared, observed = rows.answer, judged & ~rows.trusted, verdict.long()
+    unit, compared = rows.answer, judged & ~rows.trusted
     size = total(torch.ones_like(z), unit)
     group = torch.zeros(len(size), dtype=torch.long).index_put((unit,), rows.group)
     answered = total(rows.answered, unit) > 0
     among = (total(rows.answered, rows.group) > 0)[group] & ~answered
     # A Beta rate of the verdicts on the rest of the group: with a row's own in it, it would explain its error.
-    rest = _verdicts(rows.group, verdict, judged)[group] - _verdicts(unit, verdict, judged) + _RATE
+    rest = by_verdict(rows.group, verdict, judged)[group] - by_verdict(unit, verdict, judged) + _RATE
     share = (size / total(torch.ones_like(z), rows.group)[group]).log()
     rate = (rest[:, 1] / rest[:, 0]).log()
     features = [answered, answered * share, total(z, unit) / size, among, ~(answered | among), ~answered * rate]
     alone, told = len(group) + torch.arange(len(group)), float(answered.double().mean())
     return Units(
-        grid=torch.tensor([0.0, 1.0], dtype=torch.float64),
         unit=unit,
-        observed=observed,
-        compared=compared,
-        counts=_verdicts(unit, verdict, compared),
-        known=_verdicts(unit, verdict, judged & rows.trusted),
+        counts=by_verdict(unit, verdict, compared),
+        known=LIMIT * total((2 * verdict - 1) * (judged & rows.trusted), unit),
         features=torch.stack([each.double() for each in features], dim=1),
         weight=total(rows.weights, unit) / size,
         exclusive=torch.where(answered & exclusive, group, alone).unique(return_inverse=True)[1],
@@ -322,30 +327,9 @@ def verdict_units(
     )
 
 
-def value_units(
-    rows: NoisyRows, z: Float[Tensor, " n"], value: Float[Tensor, " n"], judged: Bool[Tensor, " n"]
-) -> Units:
-    """Responses with the bins of their rewards. Groups of equal rewards are judged in others' units, and not fitted."""
-    unit, observed, used = rows.response, _bin(value), judged & ~rows.trusted & (value != 0)
-    size = total(torch.ones_like(z), unit)
-    counts = torch.zeros(len(size), _BINS).double().index_put((unit[judged], observed[judged]), torch.ones(()).double())
-    return Units(
-        grid=_CENTRES,
-        unit=unit,
-        observed=observed,
-        # Of several values at most one is right, which m knows nothing of.
-        compared=used & (total(judged, unit) == 1)[unit],
-        counts=counts,
-        known=0 * counts,
-        features=(total(z, unit) / size)[:, None],
-        weight=total(rows.weights * used, unit) / size,
-        exclusive=torch.arange(len(size)),
-        start=_SLOPE,
-        pseudo=(0.0, 1 / _BINS),
-    )
-
-
-def _verdicts(label: Int[Tensor, " n"], verdict: Float[Tensor, " n"], rows: Bool[Tensor, " n"]) -> Float[Tensor, "m 2"]:
+def by_verdict(
+    label: Int[Tensor, " n"], verdict: Float[Tensor, " n"], rows: Bool[Tensor, " n"]
+) -> Float[Tensor, "m 2"]:
     """How many of the rows of each label have either verdict."""
     return torch.stack([total(rows * (1 - verdict), label), total(rows * verdict, label)], dim=1)
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from geoalign.errors import InputError
 from geoalign.method.advantages import group_advantages
-from geoalign.method.groups import GroupedRows, content_folds
+from geoalign.method.groups import GroupedRows
 from geoalign.types import Rollouts
 
 # A reward is a verdict with something added where so many rewards lie this near, in units of the gap, to two values.
@@ -23,13 +24,14 @@ class NoisyRows:
 
     rewards: Float[Tensor, " n"]  # as observed, or the component that is noisy; NaN where unscored
     group: Int[Tensor, " n"]
-    fold: Int[Tensor, " n"]  # of the row's group
     response: Int[Tensor, " n"]  # rows of equal number gave the same response
     answer: Int[Tensor, " n"]  # rows of equal number gave the same answer or, without one, the same response
     answered: Bool[Tensor, " n"]
     trusted: Bool[Tensor, " n"]  # whether the reward is known to be true
     unseen: Bool[Tensor, " n"]  # whether the fit has not seen the row's prompt before
     prediction: Float[Tensor, " n"]  # by a fit on other batches or folds
+    standardised: Float[Tensor, " n"]  # rewards within their groups; 0 in groups of equal rewards, and where unscored
+    fitted: Bool[Tensor, " n"]  # rows that the fit is made of and tested on
     inflation: Float[Tensor, " n"]  # factor on the variance of the prediction's agreement with the rewards
     weights: Float[Tensor, " n"]  # in the fits, equal within a group
 
@@ -39,33 +41,9 @@ class NoisyRows:
         return ~self.rewards.isnan()
 
     @property
-    def standardised(self) -> Float[Tensor, " n"]:
-        """The rewards standardised within their groups; 0 in groups of one or of equal rewards, and where unscored."""
-        return group_advantages(self.rewards, self.group)
-
-    @property
     def accompanied(self) -> Bool[Tensor, " n"]:
         """Scored rows of groups with two rewards at least."""
         return self.scored & (total(self.scored, self.group) >= 2)[self.group]
-
-    @property
-    def contradicted(self) -> Bool[Tensor, " n"]:
-        """Scored rows whose response was also given another reward, not only rounded otherwise."""
-        low, high = _extremes(self.standardised.masked_fill(~self.scored, torch.nan), self.response)
-        return self.scored & (high - low > 1e-3)
-
-    @property
-    def fitted_on(self) -> Bool[Tensor, " n"]:
-        """The rows that the fit is made of and tested on: of unequal groups, but for verdicts between their extremes.
-
-        Rewards that are wrong by far stand at the extremes, where right ones are rare: between them the rewards may
-        agree with the states where over all rows they do not. Where hardly any lie between, all are taken.
-        """
-        unequal = (self.standardised != 0) & ~self.trusted
-        low, high = _extremes(self.rewards, self.group)
-        between = unequal & (self.rewards > low) & (self.rewards < high)
-        few = 4 * int(between.sum()) <= int(unequal.sum())
-        return unequal if few or two_values(self.rewards[self.scored]) else between
 
 
 def noisy_rows(
@@ -73,59 +51,79 @@ def noisy_rows(
     order: GroupedRows,
     *,
     answers: bool,
-    rewards: Float[Tensor, " b"] | None = None,
+    component: str | None = None,
     seen: Sequence[Int[Tensor, " p"]] = (),
 ) -> NoisyRows:
     """The batch in sorted order, without predictions; rows without `response_keys` are responses of their own.
 
+    The fit is made of unequal groups, but for verdicts of the rows between their extremes: there the grossly wrong
+    rewards are, and right ones are rare, so that between them the rewards may agree with the states where over all rows
+    they do not. Where hardly any lie between, all are taken.
+
     Args:
-        rewards: [B] the noisy part of the rewards; None: the rewards.
+        component: the noisy part of the rewards; None: the rewards.
         seen: prompt keys of earlier batches.
+
+    Raises:
+        InputError: there is no such component.
     """
-    index, group = order.order.cpu(), order.group.cpu()
-    keys = index if rollouts.response_keys is None else rollouts.response_keys.cpu()[index]
-    responses = list(zip(group.tolist(), keys.tolist(), strict=True))
+    index, group, whole = order.order.cpu(), order.group.cpu(), rollouts.rewards
+    if component is not None:
+        parts = rollouts.components or {}
+        if component not in parts:
+            raise InputError(f"component: expected one of {', '.join(sorted(parts))}; got {component!r}")
+        whole = parts[component].to(whole).masked_fill(whole.isnan(), torch.nan)
+    rewards = whole.cpu().double()[index]
+    keys = torch.arange(len(index)) if rollouts.response_keys is None else rollouts.response_keys.cpu()[index]
     told = rollouts.answers if answers and rollouts.answers is not None else [None] * len(index)
     given = [told[row] for row in index.tolist()]
-    units = [one if answer is None else (one[0], str(answer)) for one, answer in zip(responses, given, strict=True)]
-    noisy = (rollouts.rewards if rewards is None else rewards).cpu().double()[index]
-    content = noisy.nan_to_num() if rollouts.hidden is None else rollouts.hidden[order.order].double().sum(1).cpu()
-    trusted = known = torch.zeros(len(index), dtype=torch.bool)
+    numbers = {answer: number for number, answer in enumerate(dict.fromkeys(given))}
+    answered = torch.tensor([answer is not None for answer in given])
+    unit = torch.where(answered, torch.tensor([numbers[answer] for answer in given]), keys)
+    trusted = known = torch.zeros_like(answered)
     if rollouts.trusted is not None:
-        trusted = rollouts.trusted.cpu()[index] & ~noisy.isnan()
+        trusted = rollouts.trusted.cpu()[index] & ~rewards.isnan()
     if seen and rollouts.prompt_keys is not None:
         known = torch.isin(rollouts.prompt_keys.cpu()[index], torch.cat(list(seen)))
+    standardised = group_advantages(rewards, group)
+    fitted = (standardised != 0) & ~trusted
+    ends = (torch.zeros_like(rewards).scatter_reduce(0, group, standardised, end)[group] for end in ("amin", "amax"))
+    low, high = ends
+    between = fitted & (standardised > low) & (standardised < high)
+    if 4 * int(between.sum()) > int(fitted.sum()) and two_values(rewards[~rewards.isnan()]) is None:
+        fitted = between
     return NoisyRows(
-        rewards=noisy,
+        rewards=rewards,
         group=group,
-        fold=content_folds(content, group),
-        response=_dense(responses),
-        answer=_dense(units),
-        answered=torch.tensor([answer is not None for answer in given]),
+        response=_dense(group, keys),
+        answer=_dense(group, answered, unit),
+        answered=answered,
         trusted=trusted,
         # Of trusted rows the fit learns nothing.
         unseen=~known | trusted,
-        prediction=torch.zeros_like(noisy),
-        inflation=torch.ones_like(noisy),
-        weights=torch.ones_like(noisy),
+        prediction=torch.zeros_like(rewards),
+        standardised=standardised,
+        fitted=fitted,
+        inflation=torch.ones_like(rewards),
+        weights=torch.ones_like(rewards),
     )
 
 
-def joined(batches: Sequence[NoisyRows], decay: float) -> NoisyRows:
-    """Several batches as one, the last one last, with weights decay^age; groups and labels stay apart."""
+def joined(batches: Sequence[Mapping[str, Tensor]], decay: float) -> NoisyRows:
+    """The rows of several batches, the last one last, with weights decay^age; groups and labels stay apart."""
     parts, first = [], {"group": 0, "response": 0, "answer": 0}
     for age, batch in zip(range(len(batches) - 1, -1, -1), batches, strict=True):
-        apart = {name: getattr(batch, name) + start for name, start in first.items()}
+        apart = {name: batch[name] + start for name, start in first.items()}
         first = {name: int(label.max()) + 1 for name, label in apart.items()}
-        parts.append(vars(replace(batch, weights=batch.weights * decay**age, **apart)))
+        parts.append({**batch, **apart, "weights": batch["weights"] * decay**age})
     return NoisyRows(**{name: torch.cat([part[name] for part in parts]) for name in parts[0]})
 
 
 def two_values(rewards: Float[Tensor, " n"]) -> tuple[float, float] | None:
     """The two verdicts: the only two values, or those near which nearly all rewards lie, the rest being added."""
     values = rewards.unique()
-    if len(values) <= 2:
-        return (float(values[0]), float(values[1])) if len(values) == 2 else None
+    if len(values) < 2:
+        return None
     low, high = values[0], values[-1]
     for _ in range(20):
         upper = rewards > (low + high) / 2
@@ -133,7 +131,7 @@ def two_values(rewards: Float[Tensor, " n"]) -> tuple[float, float] | None:
     near = torch.minimum((rewards - low).abs(), (rewards - high).abs()) <= _NEAR * (high - low)
     share = float(upper.double().mean())
     common = min(share, 1 - share) >= 1 - _NEARLY_ALL and float(near.double().mean()) >= _NEARLY_ALL
-    return (float(low), float(high)) if common else None
+    return (float(low), float(high)) if common or len(values) == 2 else None
 
 
 def total(values: Tensor, label: Int[Tensor, " n"]) -> Float[Tensor, " m"]:
@@ -141,14 +139,6 @@ def total(values: Tensor, label: Int[Tensor, " n"]) -> Float[Tensor, " m"]:
     return torch.bincount(label, weights=values.double())
 
 
-def _extremes(values: Float[Tensor, " n"], label: Int[Tensor, " n"]) -> tuple[Float[Tensor, " n"], Float[Tensor, " n"]]:
-    """[N] the least and the greatest value of each row's label, NaN left out; inf and -inf where there is none."""
-    empty, known = values.new_full((int(label.max()) + 1,), torch.inf), values.nan_to_num(torch.inf)
-    low = empty.scatter_reduce(0, label, known, "amin")
-    return low[label], (-empty).scatter_reduce(0, label, values.nan_to_num(-torch.inf), "amax")[label]
-
-
-def _dense(labels: Sequence[object]) -> Int[Tensor, " n"]:
-    """Equal labels get equal numbers, from 0 in order of appearance."""
-    known: dict[object, int] = {}
-    return torch.tensor([known.setdefault(label, len(known)) for label in labels], dtype=torch.long)
+def _dense(*labels: Tensor) -> Int[Tensor, " n"]:
+    """Rows that are equal in all of the labels get equal numbers, from 0."""
+    return torch.stack(labels, dim=1).unique(dim=0, return_inverse=True)[1]

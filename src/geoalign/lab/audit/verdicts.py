@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.autograd.functional import jacobian
 
-from geoalign.curators.denoise.model import Units, verdict_units
+from geoalign.curators.denoise.model import Units, by_verdict, verdict_units
 from geoalign.curators.denoise.rows import NoisyRows, joined, noisy_rows, total
 from geoalign.method.groups import canonical_order
 from geoalign.method.intervals import Interval, t_quantile
@@ -91,23 +91,24 @@ def error_rates(rows: NoisyRows, *, level: float = LEVEL) -> list[Interval] | No
 
     None where nothing tells wrong verdicts from right ones: no answers, and no response with both verdicts.
     """
-    known, groups = rows.accompanied & (rows.answered | rows.contradicted), int(rows.group.max()) + 1
+    verdict, groups = (rows.rewards == rows.rewards.nan_to_num(-torch.inf).max()).double(), int(rows.group.max()) + 1
+    contradicted = (by_verdict(rows.response, verdict, rows.scored) > 0).all(dim=1)[rows.response]
+    known = rows.accompanied & (rows.answered | contradicted)
     if not bool(known.any()):
         return None
-    verdict = (rows.rewards == rows.rewards[known].max()).double()
     units, of, times = _distinct(rows, verdict_units(rows, torch.zeros_like(verdict), verdict, known, exclusive=True))
     if not bool((units.counts > 0).all(dim=1).any()):
         repeated = units.weight * (units.counts.sum(dim=1) >= 2)
         ends = [1 - (1 - level) ** (1 / count) if count else 1.0 for count in (repeated @ units.counts).tolist()]
         return [*(Interval(0.0, 0.0, end) for end in ends), Interval(1.0, max(1 - sum(ends), -1.0), 1.0)]
-    fit, (kept, replaced) = units.fit(rounds=1000), units.pseudo
+    fit, (kept, replaced) = units.fit({}, rounds=1000), units.pseudo
     (refused, rewarded), (no, yes) = units.counts.unbind(1), units.independent(fit).unbind(1)
 
     def by_groups(psi: Tensor) -> tuple[Tensor, Tensor]:
         """[G, 4] the sums, and [G, F + 2] the gradients of the log-likelihoods."""
         wrong = torch.stack([1 - psi[0], psi[1]])
         each = fit._replace(theta=psi[2:], replaced=wrong.sum(), anywhere=wrong / wrong.sum())
-        before, after = (share[:, 1] for share in units.probabilities(each))
+        before, after = units.probabilities(each)
         every = refused + rewarded
         counts = torch.stack([(1 - after) * rewarded, (1 - after) * every, after * refused, after * every], dim=1)
         rates = [after * (yes / psi[0] - no / (1 - psi[0])), (1 - after) * (yes / psi[1] - no / (1 - psi[1]))]
@@ -184,7 +185,7 @@ class VerdictAudit:
 
     def __init__(self) -> None:
         self._values: set[float] = set()
-        self._batches: list[NoisyRows] = []
+        self._batches: list[dict[str, Any]] = []
         self._agreed: list[pandas.DataFrame] = []
 
     def add(self, frame: pandas.DataFrame) -> None:
@@ -202,7 +203,7 @@ class VerdictAudit:
             response_keys=keys,
         )
         order = canonical_order(rollouts.rewards, rollouts.groups)
-        self._batches.append(noisy_rows(rollouts, order, answers=True))
+        self._batches.append(vars(noisy_rows(rollouts, order, answers=True)))
         self._agreed.append(agreed_answers(frame))
 
     def summary(self, *, redact: bool) -> dict[str, Any]:

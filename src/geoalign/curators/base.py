@@ -26,8 +26,8 @@ class Curator(ABC, Generic[_Config]):
 
     A subclass names its settings class, `class Mine(Curator[MineConfig])`, the optional rollout fields that it needs in
     `requires`, those that it makes use of where an engine or the user can give them in `optional`, and implements
-    `curate`. What it keeps from batch to batch stands in attributes `_name` for each `name` in `kept`.
-    Settings come as one frozen config or, as a shorthand, as its keywords.
+    `curate`. What it keeps from batch to batch stands in attributes `_name` for each `name` in `kept`; curators that it
+    is made of are its `members`. Settings come as one frozen config or, as a shorthand, as its keywords.
 
     Raises:
         ConfigError: a setting is unknown or out of range.
@@ -37,6 +37,7 @@ class Curator(ABC, Generic[_Config]):
     kept: ClassVar[tuple[str, ...]] = ()
     requires: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
+    members: tuple[Curator[Any], ...] = ()
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

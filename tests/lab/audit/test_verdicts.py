@@ -5,8 +5,9 @@ import pandas
 import pytest
 import torch
 
+from geoalign.curators.monitor import error_rates
 from geoalign.lab.analysis.audited import refused_line, verifier_lines
-from geoalign.lab.audit.verdicts import VerdictAudit, agreed_answers, error_rates, verdict_counts
+from geoalign.lab.audit.verdicts import VerdictAudit, agreed_answers, verdict_counts
 
 
 def rows_of(*groups):

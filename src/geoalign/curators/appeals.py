@@ -77,8 +77,6 @@ class Appeals(Curator[AppealsConfig]):
         InputError: the second verifier returns another number of verdicts than it was asked for.
     """
 
-    kept = ("inner",)
-
     def __init__(self, config: AppealsConfig | None = None, **settings: Any) -> None:
         inner = settings.get("curator")
         if isinstance(inner, Curator):

@@ -76,7 +76,8 @@ class Curator(ABC, Generic[_Config]):
     def state_dict(self) -> dict[str, Any]:
         """What another process needs to go on: nested dicts and lists of tensors and plain values."""
         held = {name: getattr(self, f"_{name}") for name in self.kept}
-        return {
+        members = {"members": [member.state_dict() for member in self.members]} if self.members else {}
+        return members | {
             name: value.state_dict() if hasattr(value, "state_dict") else deepcopy(value)
             for name, value in held.items()
         }
@@ -87,9 +88,15 @@ class Curator(ABC, Generic[_Config]):
         Raises:
             ConfigError: the state is not of this curator.
         """
-        self._expect_keys(state, *self.kept)
-        for name, saved in state.items():
-            value = getattr(self, f"_{name}")
+        members = state.get("members", [])
+        if len(members) != len(self.members):
+            expected = f"expected the key members with {len(self.members)} states"
+            raise ConfigError(f"{type(self).__name__} state: {expected}, got {len(members)}")
+        self._expect_keys(state, *self.kept, *(["members"] if members else []))
+        for member, saved in zip(self.members, members, strict=True):
+            member.load_state_dict(saved)
+        for name in self.kept:
+            value, saved = getattr(self, f"_{name}"), state[name]
             if hasattr(value, "load_state_dict"):
                 value.load_state_dict(saved)
             else:

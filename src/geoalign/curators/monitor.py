@@ -57,7 +57,7 @@ class Monitor(Curator[MonitorConfig]):
         curator: as a keyword, a curator or its settings.
     """
 
-    kept = ("inner", "past", "first", "outside", "batches")
+    kept = ("past", "first", "outside", "batches")
 
     def __init__(self, config: MonitorConfig | None = None, **settings: Any) -> None:
         inner = settings.get("curator")

@@ -191,10 +191,10 @@ def test_denoise_acts(inputs, tmp_path):
 
 def test_a_curator_that_watches_changes_nothing_and_says_what_it_saw(inputs, tmp_path):
     plain = train(inputs, tmp_path / "plain", reward_funcs="has_digit", **BATCH)
+    answers = {"answers": lambda rows: [row["completion"][:1] or None for row in rows]}
     settings = {"curator": {"type": "denoise", "level": 0.01}, "monitor": True}
-    fields = {"answers": lambda rows: [row["completion"][:1] or None for row in rows]}
-    changes = {"reward_funcs": "has_digit", "rollout_fields": fields, **BATCH}
-    watched = train(inputs, tmp_path / "watched", settings=settings, **changes)
+    changes = {"settings": settings, "rollout_fields": answers, "reward_funcs": "has_digit", **BATCH}
+    watched = train(inputs, tmp_path / "watched", **changes)
     assert plain.entered == watched.entered
     assert same_weights(weights_of(plain), weights_of(watched))
     assert all(set(log) >= METRICS for log in watched.state.log_history[:2])

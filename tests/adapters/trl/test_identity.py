@@ -1,25 +1,10 @@
 """A curator that changes nothing gives plain GRPO's weights, bit for bit, under every option."""
 
-import pandas as pd
 import pytest
-from monitored import METRICS
 from trl import GRPOTrainer
-from trl_parts import (
-    OPEN,
-    Scripted,
-    curation,
-    digits,
-    gaps,
-    has_digit,
-    length,
-    model,
-    same_weights,
-    trainer,
-    weights_of,
-)
+from trl_parts import Scripted, curation, digits, gaps, length, model, same_weights, trainer, weights_of
 
-from geoalign import GRPO, PODS, Denoise
-from geoalign.errors import ConfigError
+from geoalign.curators.baselines.advantages import GRPO
 
 EVERYTHING = ("hidden", "lengths", "logprobs", "ids", "advantages")
 OPTIONS = {
@@ -81,25 +66,6 @@ def test_no_pass_without_need(tmp_path, plain, curator, passes):
     assert same_weights(plain[0], weights)
     # One pass for the states in each of the two steps.
     assert count == plain[1] + passes
-
-
-@pytest.mark.parametrize("curator", [Denoise(**OPEN), PODS()], ids=["denoise", "pods"])
-def test_a_curator_that_watches_changes_nothing_and_says_what_it_saw(tmp_path, curator):
-    changes = {"reward": has_digit, "per_device_train_batch_size": 16, "num_generations": 8, "log_completions": True}
-    plain, watched = (tmp_path / name for name in ("plain", "watched"))
-    first = trainer(plain, cls=GRPOTrainer, **changes)
-    first.train()
-    fields = {"answers": lambda rows: [row["completion"][:1] or None for row in rows]}
-    second = trainer(watched, curator, extra={"monitor": True, "rollout_fields": fields}, **changes)
-    second.train()
-    assert same_weights(weights_of(first), weights_of(second))
-    assert all(set(log) >= METRICS for log in second.state.log_history[:2])
-    one, other = (pd.read_parquet(each / "completions" / "completions_00002.parquet") for each in (plain, watched))
-    assert other[one.columns].equals(one)
-    assert other["source"].tolist() == list(range(16))
-    assert other["score"].notna().any() == isinstance(curator, Denoise)
-    with pytest.raises(ConfigError, match="monitor: expected with a curator"):
-        trainer(tmp_path, extra={"monitor": True})
 
 
 @pytest.fixture(scope="module")

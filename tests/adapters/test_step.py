@@ -48,11 +48,9 @@ def test_a_curator_that_watches_keeps_every_row_under_the_same_names(kind):
     plain = {"curator": {"type": "denoise", "geometry": "none", "component": "verdict"}, "monitor": True}
     session = make_session(load_settings(kind, plain), engine="any", how="{need}")
     assert wanted_components(session.curator) == ["verdict"]
-    verdict, bonus = torch.tensor([1.0, 0.0, 1.0, 0.0, 1.0, 1.0, 0.0, 1.0]), torch.arange(8.0)
-    parts, rewards = {"verdict": verdict, "bonus": bonus}, verdict + bonus
-    group, answers = torch.arange(8) // 4, list("aababaab")
-    decision = decide(session, Rollouts(rewards=rewards, groups=group, answers=answers, components=parts))
+    verdict, group = torch.tensor([1.0, 0.0, 1.0, 0.0, 1.0, 1.0, 0.0, 1.0]), torch.arange(8) // 4
+    rewards, parts = verdict + torch.arange(8), {"verdict": verdict}
+    decision = decide(session, Rollouts(rewards=rewards, groups=group, answers=list("aababaab"), components=parts))
     assert bool((decision.curation.scores != 0).any())
     assert torch.equal(decision.placement.rewards, rewards)
-    assert decision.placement.advantages is None
     assert set(named(decision.metrics)) >= METRICS

@@ -52,9 +52,7 @@ class Monitor(Curator[MonitorConfig]):
 
     A metric that leaves its bounds, its interval where it has one, is logged as a warning, once until its estimate is
     back; `alarms` counts those outside. NaN, and what the inner curator does not give in a batch, leaves no bound.
-
-    Args:
-        curator: as a keyword, a curator or its settings.
+    As a keyword `curator` may be a curator itself.
     """
 
     kept = ("past", "first", "outside", "batches")
@@ -90,7 +88,7 @@ class Monitor(Curator[MonitorConfig]):
 
     def _rates(self, rollouts: Rollouts) -> dict[str, float]:
         """The error rates in the window of recent batches; where they cannot be told their intervals are NaN."""
-        answers, component = (getattr(self._inner.config, name, None) for name in ("answers", "component"))
+        answers, component = (getattr(self._inner.config, name, "") for name in ("answers", "component"))
         noisy, parts = rollouts.rewards, rollouts.components or {}
         if component in parts:
             noisy = parts[component].to(noisy).masked_fill(noisy.isnan(), torch.nan)
@@ -120,7 +118,7 @@ class Monitor(Curator[MonitorConfig]):
         return found
 
     def _alarms(self, metrics: dict[str, float]) -> int:
-        """How many metrics are outside of their bounds; those that have just left them are logged."""
+        """How many metrics are outside of their bounds; logs those that have just left them."""
         for name, bound in self.config.bounds.items():
             least, greatest = bound if isinstance(bound, tuple) else (-math.inf, bound)
             value = metrics.get(name, math.nan)
@@ -214,14 +212,12 @@ def _distinct(rows: NoisyRows, units: Units) -> tuple[Units, Int[Tensor, " c"], 
     judged = units.counts.sum(dim=1) > 0
     group = torch.zeros(len(judged), dtype=torch.long).index_put((units.unit,), rows.group)
     count = total(rows.answered, units.unit)
-    kinds = torch.cat([torch.stack([count, judged.double()], dim=1), units.counts], dim=1).unique(
-        dim=0, return_inverse=True
-    )[1]
+    kinds = torch.cat([torch.stack([count, judged.double()], dim=1), units.counts], dim=1)
+    kinds = kinds.unique(dim=0, return_inverse=True)[1]
     # Two groups are alike where the sums of 62 random bits for each kind of unit are equal.
     codes = torch.randint(2**62, (int(kinds.max()) + 1,), generator=torch.Generator().manual_seed(0))
-    alike = torch.zeros(int(group.max()) + 1, dtype=torch.long).index_add(
-        0, group, codes[kinds] * (judged | (count > 0))
-    )
+    alike = torch.zeros(int(group.max()) + 1, dtype=torch.long)
+    alike = alike.index_add(0, group, codes[kinds] * (judged | (count > 0)))
     pattern, times = alike.unique(return_inverse=True, return_counts=True)[1:]
     first = torch.full((len(times),), len(pattern)).scatter_reduce(0, pattern, torch.arange(len(pattern)), "amin")
     kept = judged & (first[pattern[group]] == group)

@@ -25,8 +25,9 @@ def test_the_inner_curators_metrics_stay_but_for_the_rates():
     assert Monitor().config.curator == Denoise().config
     acted, watched = inner.curate(rollouts).metrics, Monitor(curator=Denoise(geometry="none")).curate(rollouts).metrics
     # By the verdicts alone, without the inner curator's prior.
-    own = {name: value for name, value in acted.items() if name not in (*RATES, "seconds")}
+    own = {name: value for name, value in acted.items() if name not in (*RATES, "true_positive_rate", "seconds")}
     assert {name: watched[name] for name in own} == pytest.approx(own, nan_ok=True)
+    assert watched["true_positive_rate"] == 1 - watched["false_negative_rate"]
     assert watched["anomalous_share"] == acted["anomalous"] / len(rollouts)
 
 

@@ -102,7 +102,10 @@ class Monitor(Curator[MonitorConfig]):
             rates = error_rates(replace(recent, rewards=verdict), exclusive=answers != "shared")
         if rates is None:
             return {f"{name}_{end}": math.nan for name in RATES for end in ("low", "high")}
-        return {key: value for name, rate in zip(RATES, rates, strict=True) for key, value in rate.named(name).items()}
+        told = {"true_positive_rate": 1 - rates[1].estimate}
+        for name, rate in zip(RATES, rates, strict=True):
+            told |= rate.named(name)
+        return told
 
     def _drift(self, metrics: dict[str, float]) -> dict[str, float]:
         """The differences d = b - a of intervals now to the first ones, their ends d -+ sqrt(reach_b^2 + reach_a^2)

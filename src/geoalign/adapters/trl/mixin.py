@@ -82,7 +82,8 @@ class GeoAlignMixin(CuratedTrainer):
                 raise ConfigError(f"curator: expected a Curator or None, got {type(curator).__name__}")
             check_flow(type(self))
         elif monitor or anchors is not None:
-            raise ConfigError(f"{'monitor' if monitor else 'anchors'}: expected with a curator, got none")
+            name, what = ("monitor", "watches") if monitor else ("anchors", "reads trusted rewards")
+            raise ConfigError(f"{name}: expected with a curator that {what}, got none")
         super().__init__(*args, **kwargs)
         self.curator = curator
         self._session = None

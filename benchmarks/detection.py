@@ -99,7 +99,7 @@ def scores_of(batch: PlantedBatch, seed: int) -> dict[str, np.ndarray]:
         "raw": None,
     }
     for (view, projector), scoring in itertools.product(projectors.items(), ("in_sample", "cross_fit")):
-        curator = GeoAlign(projector=projector, scoring=scoring, observe_only=True)
+        curator = GeoAlign(projector=projector, scoring=scoring)
         found = curator.curate(rollouts, generator=torch.Generator().manual_seed(seed), details=True).details
         assert found is not None
         pair = found.pairs

@@ -2,9 +2,13 @@
 
 import pytest
 import torch
+from monitored import METRICS
 
-from geoalign.adapters.step import named_components, summed_components
+from geoalign.adapters.settings import SlimeSettings, StateSettings, TrinitySettings
+from geoalign.adapters.step import decide, make_session, named, named_components, summed_components, wanted_components
 from geoalign.errors import ConfigError
+from geoalign.settings.loading import load_settings
+from geoalign.types import Rollouts
 
 NAN = float("nan")
 
@@ -37,3 +41,16 @@ def test_numbers_of_the_rows_and_nan_where_there_is_no_reward():
 def test_what_is_not_there(rows, message):
     with pytest.raises(ConfigError, match=message):
         named_components(["c"], rows, torch.ones(2), source="numbers in that dict")
+
+
+@pytest.mark.parametrize("kind", [StateSettings, SlimeSettings, TrinitySettings])
+def test_a_curator_that_watches_keeps_every_row_under_the_same_names(kind):
+    plain = {"curator": {"type": "denoise", "geometry": "none", "component": "verdict"}, "monitor": True}
+    session = make_session(load_settings(kind, plain), engine="any", how="{need}")
+    assert wanted_components(session.curator) == ["verdict"]
+    verdict, group = torch.tensor([1.0, 0.0, 1.0, 0.0, 1.0, 1.0, 0.0, 1.0]), torch.arange(8) // 4
+    rewards, parts = verdict + torch.arange(8), {"verdict": verdict}
+    decision = decide(session, Rollouts(rewards=rewards, groups=group, answers=list("aababaab"), components=parts))
+    assert bool((decision.curation.scores != 0).any())
+    assert torch.equal(decision.placement.rewards, rewards)
+    assert set(named(decision.metrics)) >= METRICS

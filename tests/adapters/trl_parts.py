@@ -71,6 +71,10 @@ def digits(completions, **columns):
     return [sum(ch.isdigit() for ch in text) / max(len(text), 1) for text in texts]
 
 
+def has_digit(completions, **columns):
+    return [float(value > 0) for value in digits(completions)]
+
+
 def length(completions, **columns):
     return [float(len(c)) for c in completions]
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from pretend_gpu import pretend_gpu, rollouts_on_gpu
 
-from geoalign import CURATORS, Curation, Curator, Rollouts, group_advantages
+from geoalign import CURATORS, Curation, Curator, Monitor, Rollouts, group_advantages
 from geoalign.curators.baselines.rewards import PARConfig
 from geoalign.curators.baselines.subsets import PODSConfig
 from geoalign.curators.denoise import DenoiseConfig
@@ -181,6 +181,14 @@ def test_the_table_holds_curators_that_do_something(make):
         or not torch.equal(curation.rewards, rollouts.rewards)
     )
     assert acted
+
+
+def test_one_that_watches_leaves_grpo(make):
+    rollouts, watcher = batch(make), Monitor(curator=make())
+    watched, plain = curate(watcher, rollouts), CURATORS["grpo"]().curate(rollouts)
+    seen = {name: getattr(make.expected, name) for name in ("scores", "anomalous")}
+    assert same(watched, replace(plain, **seen))
+    assert watcher.reads[: len(make().requires)] == make().requires
 
 
 def test_input_is_untouched_and_no_gradient_comes_out(make):

@@ -50,16 +50,6 @@ def test_drop_keeps_rows_that_could_not_be_scored():
     assert curation.weights.sum() == len(curation.source) - 1
 
 
-def test_observe_only_scores_and_changes_nothing():
-    rollouts = planted().rollouts
-    acting, observing = curate(geoalign(), rollouts), curate(geoalign(observe_only=True), rollouts)
-    assert torch.equal(acting.anomalous, observing.anomalous)
-    assert observing.anomalous.any()
-    assert not observing.replaced.any()
-    assert observing.metrics["observed_only"] == 1
-    assert observing.metrics["replaced"] == 0
-
-
 @pytest.mark.parametrize("strategy", ["replace", "zero_weight", "drop", "amplify"])
 def test_start_step_observes_first(strategy):
     curator = geoalign(start_step=1, strategy=strategy)

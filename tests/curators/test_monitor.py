@@ -1,60 +1,87 @@
 import logging
+import math
 
 import pytest
 import torch
 
-from geoalign import GRPO, PODS, Denoise, Monitor, Rollouts
+from geoalign import GRPO, Denoise, Monitor, Rollouts
+
+RATES = ("false_positive_rate", "false_negative_rate", "informedness")
 
 
-def verdicts(seed, *, wrong=0.0, groups=24, size=8):
-    """Answers of which a third is right, and the verdicts on them; `wrong` of those on wrong answers is 1."""
+def verdicts(seed, *, wrong=0.0, missed=0.0, groups=24, size=8):
+    """Answers of which a third is right, and verdicts: `wrong` of the wrong pass, `missed` of the right fail."""
     generator = torch.Generator().manual_seed(seed)
     right = torch.rand(groups * size, generator=generator) < 1 / 3
     named = torch.randint(3, (groups * size,), generator=generator)
-    flipped = ~right & (torch.rand(groups * size, generator=generator) < wrong)
+    flipped = torch.rand(groups * size, generator=generator) < torch.where(right, missed, wrong)
     answers = ["right" if one else f"wrong {name}" for one, name in zip(right.tolist(), named.tolist(), strict=True)]
     group = torch.arange(groups).repeat_interleave(size)
-    return Rollouts(rewards=(right | flipped).float(), groups=group, answers=answers)
+    return Rollouts(rewards=(right ^ flipped).float(), groups=group, answers=answers)
 
 
-def test_it_scores_and_changes_nothing():
-    rollouts = verdicts(0, wrong=0.3)
-    settings = {"geometry": "none"}
+def test_the_inner_curators_metrics_stay_but_for_the_rates():
+    rollouts, inner = verdicts(0, wrong=0.3), Denoise(geometry="none")
     assert Monitor().config.curator == Denoise().config
-    acted, watched = Denoise(**settings).curate(rollouts), Monitor(curator=Denoise(**settings)).curate(rollouts)
-    plain = GRPO().curate(rollouts)
-    assert (acted.rewards != rollouts.rewards).any()
-    assert watched.advantages is None
-    for name in ("source", "rewards", "weights"):
-        assert torch.equal(getattr(watched, name), getattr(plain, name))
-    assert torch.equal(watched.scores, acted.scores)
-    assert torch.equal(watched.anomalous, acted.anomalous)
-    assert watched.metrics == pytest.approx(
-        {**acted.metrics, "alarms": 0, "seconds": watched.metrics["seconds"]}, nan_ok=True
-    )
+    acted, watched = inner.curate(rollouts).metrics, Monitor(curator=Denoise(geometry="none")).curate(rollouts).metrics
+    # By the verdicts alone, without the inner curator's prior.
+    own = {name: value for name, value in acted.items() if name not in (*RATES, "true_positive_rate", "seconds")}
+    assert {name: watched[name] for name in own} == pytest.approx(own, nan_ok=True)
+    assert watched["true_positive_rate"] == 1 - watched["false_negative_rate"]
+    assert watched["anomalous_share"] == acted["anomalous"] / len(rollouts)
 
 
-def test_rows_that_the_inner_curator_leaves_out_stay():
-    rollouts = verdicts(0)
-    assert len(PODS(m=2).curate(rollouts).source) < len(rollouts)
-    assert torch.equal(Monitor(curator=PODS(m=2)).curate(rollouts).source, torch.arange(len(rollouts)))
+def test_intervals_hold_the_rates_of_the_verifier():
+    """Of 24 verifiers 95% are 23."""
+    worlds = (verdicts(seed, wrong=0.1, missed=0.2, groups=100) for seed in range(24))
+    found = [Monitor(curator=GRPO()).curate(world).metrics for world in worlds]
+    for name, rate in zip(RATES, (0.1, 0.2, 0.7), strict=True):
+        assert sum(each[f"{name}_low"] <= rate <= each[f"{name}_high"] for each in found) >= 20
+        assert all(each[f"{name}_high"] - each[f"{name}_low"] < 0.3 for each in found)
 
 
-@pytest.mark.parametrize(("wrong", "alarms"), [(0.0, 0), (0.4, 30)])
-def test_alarms(wrong, alarms, caplog):
-    monitor = Monitor(curator=Denoise(geometry="none"), bounds={"false_positive_rate": 0.1, "no such metric": 0.0})
+def test_a_healthy_training_of_100_batches_raises_no_alarm(caplog):
+    bounds = {"false_positive_rate": 0.1, "informedness": [0.7, 1.0], "false_positive_rate_drift": 0.05}
+    monitor = Monitor(curator=GRPO(), bounds=bounds)
+    found = [monitor.curate(verdicts(step, wrong=0.02, missed=0.05, groups=8)).metrics for step in range(100)]
+    assert not caplog.records
+    assert not any(each["alarms"] for each in found)
+    # It was looking all along.
+    assert all(each["false_positive_rate_low"] <= each["false_positive_rate_high"] < 0.6 for each in found)
+    assert all("false_positive_rate_drift_low" in each for each in found[19:])
+
+
+def test_a_metric_that_leaves_its_bounds_is_named_once_until_it_is_back(caplog):
+    bounds = {"false_positive_rate": 0.1, "informedness": [0.8, 1.0], "no such metric": 0.0}
+    monitor = Monitor(curator=Denoise(geometry="none"), bounds=bounds, window=1)
     with caplog.at_level(logging.WARNING):
-        counted = [monitor.curate(verdicts(step, wrong=wrong)).metrics["alarms"] for step in range(30)]
-    assert sum(counted) == len(caplog.records) == alarms
-    if alarms:
-        assert "false_positive_rate is" in caplog.records[0].message
+        found = [monitor.curate(verdicts(step, wrong=0.4 * (step in (2, 3, 6)))).metrics for step in range(8)]
+    assert [each["alarms"] for each in found] == [0, 0, 2, 2, 0, 0, 2, 0]
+    assert [record.args[3] for record in caplog.records] == [3, 3, 7, 7]
+    value, low, high = (found[2][f"false_positive_rate{end}"] for end in ("", "_low", "_high"))
+    assert 0.1 < low < value < high
+    said = f"false_positive_rate is {value:.3g} ({low:.3g} to {high:.3g}) in batch 3, outside of 0.1"
+    assert caplog.messages[0] == said
 
 
-def test_an_interval_counts_by_its_lower_end():
-    class Said(GRPO):
-        def curate(self, rollouts, **options):
-            return super().curate(rollouts, **options).with_metrics(drift=0.5, drift_low=0.2)
+def test_without_an_interval_that_can_be_told_nothing_is_outside():
+    rollouts = verdicts(0, wrong=0.4)
+    for untold in (Rollouts(rewards=rollouts.rewards, groups=rollouts.groups), verdicts(0, wrong=1.0, missed=-1.0)):
+        metrics = Monitor(curator=Denoise(geometry="none"), bounds={RATES[0]: 0.0}).curate(untold).metrics
+        assert metrics["alarms"] == 0
+        assert math.isnan(metrics["false_positive_rate_low"])
 
-    rollouts = verdicts(0)
-    assert Monitor(curator=Said(), bounds={"drift": 0.3}).curate(rollouts).metrics["alarms"] == 0
-    assert Monitor(curator=Said(), bounds={"drift": 0.1}).curate(rollouts).metrics["alarms"] == 1
+
+def test_drift_is_the_change_since_the_first_window_by_hand():
+    monitor = Monitor(curator=GRPO(), window=2)
+    found = [monitor.curate(verdicts(step, wrong=0.3 * (step > 3))).metrics for step in range(6)]
+    assert ["informedness_drift" in each for each in found] == [False, False, False, True, True, True]
+    (a, a_low, a_high), (b, b_low, b_high) = (
+        [each[f"false_positive_rate{end}"] for end in ("", "_low", "_high")] for each in (found[1], found[5])
+    )
+    low, drift, high = (found[5][f"false_positive_rate_drift{end}"] for end in ("_low", "", "_high"))
+    assert drift == pytest.approx(b - a)
+    assert a == a_low == 0 < a_high
+    assert low == pytest.approx(drift - ((b - b_low) ** 2 + (a_high - a) ** 2) ** 0.5)
+    assert high == pytest.approx(drift + ((b_high - b) ** 2 + (a - a_low) ** 2) ** 0.5)
+    assert 0.1 < low < 0.3 < high

@@ -29,6 +29,7 @@ class EngineSettings:
     curator: CuratorSection = setting(
         default_factory=default_curator, help="Settings of the curator: a section with its `type`, or a name alone."
     )
+    monitor: bool = setting(default=False, help="Only watch: nothing is changed, as with the curator `monitor`.")
     seed: Annotated[int, Field(ge=0, lt=2**63)] = setting(default=0, help="Seed of the curator's draws.")
     rollout_fields: dict[str, str] = setting(
         default_factory=dict, help="answers, reference_rewards, true_rewards: where the engine's rows have them."

@@ -77,7 +77,7 @@ def final_advantages(placement: Placement, computed: Callable[[], Float[Tensor, 
 
 def make_session(settings: EngineSettings, *, engine: str, how: str) -> CurationSession:
     """The curator of the settings, checked as `check_curator` says, with its generator."""
-    session = CurationSession(make_curator(settings.curator), seed=settings.seed)
+    session = CurationSession(make_curator(settings.curator), seed=settings.seed, monitor=settings.monitor)
     check_curator(session, settings.rollout_fields, engine=engine, how=how)
     return session
 
@@ -100,9 +100,9 @@ def refuse(problems: Mapping[str, Any]) -> None:
 
 
 def wanted_components(curator: Curator) -> list[str]:
-    """The components that the curator names, by its setting `component` or by those of a chain's members."""
+    """The components that the curator names, by its setting `component` or its members'."""
     own = getattr(curator.config, "component", None)
-    members = (name for member in getattr(curator, "members", ()) for name in wanted_components(member))
+    members = (name for member in curator.members for name in wanted_components(member))
     return [*members] if own is None else [own, *members]
 
 

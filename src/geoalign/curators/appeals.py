@@ -77,8 +77,6 @@ class Appeals(Curator[AppealsConfig]):
         InputError: the second verifier returns another number of verdicts than it was asked for.
     """
 
-    kept = ("inner",)
-
     def __init__(self, config: AppealsConfig | None = None, **settings: Any) -> None:
         inner = settings.get("curator")
         if isinstance(inner, Curator):
@@ -86,6 +84,7 @@ class Appeals(Curator[AppealsConfig]):
         super().__init__(config, **settings)
         self._inner = inner if isinstance(inner, Curator) else make_curator(self.config.curator)
         check_reads_trusted(self._inner, setting="appeals")
+        self.members = (self._inner,)
         self.requires = (*self._inner.requires, "second_rewards")
         self.optional = tuple(dict.fromkeys((*self._inner.optional, "response_keys")))
 

@@ -26,8 +26,8 @@ class Curator(ABC, Generic[_Config]):
 
     A subclass names its settings class, `class Mine(Curator[MineConfig])`, the optional rollout fields that it needs in
     `requires`, those that it makes use of where an engine or the user can give them in `optional`, and implements
-    `curate`. What it keeps from batch to batch stands in attributes `_name` for each `name` in `kept`.
-    Settings come as one frozen config or, as a shorthand, as its keywords.
+    `curate`. What it keeps from batch to batch stands in attributes `_name` for each `name` in `kept`; curators that it
+    is made of are its `members`. Settings come as one frozen config or, as a shorthand, as its keywords.
 
     Raises:
         ConfigError: a setting is unknown or out of range.
@@ -37,6 +37,7 @@ class Curator(ABC, Generic[_Config]):
     kept: ClassVar[tuple[str, ...]] = ()
     requires: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
+    members: tuple[Curator[Any], ...] = ()
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -75,7 +76,8 @@ class Curator(ABC, Generic[_Config]):
     def state_dict(self) -> dict[str, Any]:
         """What another process needs to go on: nested dicts and lists of tensors and plain values."""
         held = {name: getattr(self, f"_{name}") for name in self.kept}
-        return {
+        members = {"members": [member.state_dict() for member in self.members]} if self.members else {}
+        return members | {
             name: value.state_dict() if hasattr(value, "state_dict") else deepcopy(value)
             for name, value in held.items()
         }
@@ -86,9 +88,15 @@ class Curator(ABC, Generic[_Config]):
         Raises:
             ConfigError: the state is not of this curator.
         """
-        self._expect_keys(state, *self.kept)
-        for name, saved in state.items():
-            value = getattr(self, f"_{name}")
+        members = state.get("members", [])
+        if len(members) != len(self.members):
+            expected = f"expected the key members with {len(self.members)} states"
+            raise ConfigError(f"{type(self).__name__} state: {expected}, got {len(members)}")
+        self._expect_keys(state, *self.kept, *(["members"] if members else []))
+        for member, saved in zip(self.members, members, strict=True):
+            member.load_state_dict(saved)
+        for name in self.kept:
+            value, saved = getattr(self, f"_{name}"), state[name]
             if hasattr(value, "load_state_dict"):
                 value.load_state_dict(saved)
             else:

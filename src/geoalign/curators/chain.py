@@ -85,17 +85,6 @@ class Chain(Curator[ChainConfig]):
             )
         return whole
 
-    def state_dict(self) -> dict[str, Any]:
-        return {"members": [member.state_dict() for member in self.members]}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        if set(state) != {"members"} or len(state["members"]) != len(self.members):
-            raise ConfigError(
-                f"Chain state: expected the key members with {len(self.members)} states, got keys {sorted(state)}"
-            )
-        for member, saved in zip(self.members, state["members"], strict=True):
-            member.load_state_dict(saved)
-
 
 def _handed_on(current: Rollouts, curation: Curation) -> Rollouts:
     """The batch that the next member sees."""

@@ -13,6 +13,7 @@ import torch
 from geoalign.curators.anchors import Anchors, check_anchored, with_anchors, without_anchors
 from geoalign.curators.base import Curator
 from geoalign.curators.checkpoint import load_state, save_state
+from geoalign.curators.monitor import Monitor
 from geoalign.errors import InputError
 from geoalign.method.advantages import advantage_cosine, group_advantages
 from geoalign.types import Curation, Rollouts
@@ -26,7 +27,7 @@ class CurationSession:
     """Curates the batches of one training in order.
 
     Attributes:
-        curator: the curator, which may keep a state from batch to batch.
+        curator: the curator, which may keep a state from batch to batch; with `monitor` as one that only watches.
         generator: of every random draw of the curator, on the CPU; the global generators stay untouched.
         anchors: rollouts with true rewards that the curator sees beside every batch, where the engine can show them.
         calls: batches curated so far. The caller counts: in several processes all of them, though one alone decides.
@@ -35,10 +36,10 @@ class CurationSession:
         ConfigError: the curator makes no use of anchors.
     """
 
-    def __init__(self, curator: Curator, *, seed: int, anchors: Anchors | None = None) -> None:
+    def __init__(self, curator: Curator, *, seed: int, anchors: Anchors | None = None, monitor: bool = False) -> None:
         if anchors is not None:
             check_anchored(curator)
-        self.curator = curator
+        self.curator = Monitor(curator=curator) if monitor else curator
         self.anchors = anchors
         self.generator = torch.Generator().manual_seed(seed)
         self.calls = 0

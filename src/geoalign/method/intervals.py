@@ -18,6 +18,10 @@ class Interval:
     low: float
     high: float
 
+    def named(self, name: str) -> dict[str, float]:
+        """As metrics: `<name>`, `<name>_low` and `<name>_high`."""
+        return {name: self.estimate, f"{name}_low": self.low, f"{name}_high": self.high}
+
 
 def mean_of(values: Sequence[float]) -> float:
     """The mean, NaN without values."""

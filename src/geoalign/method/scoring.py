@@ -123,9 +123,7 @@ def _metrics(
         "train_accuracy": mean_of(accuracies),
         "heldout_pair_accuracy": mean_of([each.heldout_accuracy for each in trained]),
         "train_deviation": train_deviation,
-        "new_group_accuracy": new.accuracy.estimate,
-        "new_group_accuracy_low": new.accuracy.low,
-        "new_group_accuracy_high": new.accuracy.high,
+        **new.accuracy.named("new_group_accuracy"),
         "new_group_deviation": new.deviation,
         "deviation_gap": gap,
     }

@@ -10,7 +10,7 @@ from swift.pipelines import rlhf_main
 from swift.rewards import orms
 from swift.rlhf_trainers.grpo_trainer import GRPOTrainer
 from swift.trainers import TrainerFactory
-from trl_parts import digits, length, model, tokenizer
+from trl_parts import digits, has_digit, length, model, tokenizer
 
 from geoalign.adapters.swift import GeoAlignSwiftTrainer, install
 
@@ -25,7 +25,7 @@ async def slow_broken(completions, **columns):
     raise OSError("the judge is away")
 
 
-for function in (digits, length, broken, slow_broken):
+for function in (digits, has_digit, length, broken, slow_broken):
     orms[function.__name__] = lambda args=None, function=function: function
 
 

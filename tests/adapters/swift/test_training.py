@@ -25,6 +25,7 @@ pytestmark = [
 ]
 
 if "swift" in packages_distributions():
+    from monitored import METRICS
     from swift.rl_core.advantage import compute_advantages
     from swift.rlhf_trainers.grpo_trainer import GRPOTrainer
     from swift_parts import arguments, prepare, table, train
@@ -186,6 +187,20 @@ def test_denoise_acts(inputs, tmp_path):
     assert sum(acted) > 0
     plain = train(inputs, tmp_path / "plain", **BATCH)
     assert not same_weights(weights_of(plain), weights_of(made))
+
+
+def test_a_curator_that_watches_changes_nothing_and_says_what_it_saw(inputs, tmp_path):
+    plain = train(inputs, tmp_path / "plain", reward_funcs="has_digit", **BATCH)
+    answers = {"answers": lambda rows: [row["completion"][:1] or None for row in rows]}
+    settings = {"curator": {"type": "denoise", "level": 0.01}, "monitor": True}
+    changes = {"settings": settings, "rollout_fields": answers, "reward_funcs": "has_digit", **BATCH}
+    watched = train(inputs, tmp_path / "watched", **changes)
+    assert plain.entered == watched.entered
+    assert same_weights(weights_of(plain), weights_of(watched))
+    assert all(set(log) >= METRICS for log in watched.state.log_history[:2])
+    one, other = table(tmp_path / "plain"), table(tmp_path / "watched")
+    assert {name: other[name] for name in one} == one
+    assert any(score == score for score in other["score"])
 
 
 @pytest.mark.parametrize("name", ["broken", "slow_broken"])

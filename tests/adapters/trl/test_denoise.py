@@ -1,11 +1,13 @@
 """Denoise inside TRL: its own advantages reach the loss, bit for bit GRPO's where there is no signal."""
 
+import pandas as pd
 import pytest
 import torch
+from monitored import METRICS
 from trl import GRPOTrainer
-from trl_parts import BATCH, OPEN, Recording, curated_batch, same_weights, trainer, weights_of
+from trl_parts import BATCH, OPEN, Recording, curated_batch, has_digit, same_weights, trainer, weights_of
 
-from geoalign.curators.denoise import Denoise
+from geoalign import PODS, Denoise
 
 
 def test_its_advantages_change_a_real_training(tmp_path):
@@ -25,6 +27,23 @@ def test_its_advantages_change_a_real_training(tmp_path):
     assert not same_weights(weights_of(plain), weights_of(acting))
     assert [step.curation.metrics["states_used"] for step in closed.steps] == [0, 0]
     assert same_weights(weights_of(plain), weights_of(closed))
+
+
+@pytest.mark.parametrize("curator", [Denoise(**OPEN), PODS()], ids=["denoise", "pods"])
+def test_a_curator_that_watches_changes_nothing_and_says_what_it_saw(tmp_path, curator):
+    changes = {"reward": has_digit, "per_device_train_batch_size": 16, "num_generations": 8, "log_completions": True}
+    plain = trainer(tmp_path / "plain", cls=GRPOTrainer, **changes)
+    plain.train()
+    fields = {"answers": lambda rows: [row["completion"][:1] or None for row in rows]}
+    watched = trainer(tmp_path / "watched", curator, extra={"monitor": True, "rollout_fields": fields}, **changes)
+    watched.train()
+    assert same_weights(weights_of(plain), weights_of(watched))
+    assert all(set(log) >= METRICS for log in watched.state.log_history[:2])
+    tables = [tmp_path / name / "completions" / "completions_00002.parquet" for name in ("plain", "watched")]
+    one, other = map(pd.read_parquet, tables)
+    assert other[one.columns].equals(one)
+    assert other["source"].tolist() == list(range(16))
+    assert other["score"].notna().any() == isinstance(curator, Denoise)
 
 
 def verdict(completions, **columns):

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from trl_parts import ANCHORS, OPEN, SMALL, Recording, digits, entering, trainer
+from trl_parts import ANCHORS, OPEN, SMALL, Recording, digits, entering, has_digit, trainer
 
 from geoalign import CURATORS, GeoAlign, GeoAlignConfig
 from geoalign.adapters.trl.refusals import check_trainer
@@ -39,10 +39,6 @@ BINARY = (
     *("s_grpo", "dapo_filter_only", "pair_count", "noise_corrected", "nearest_centroid", "confident_learning"),
     *("score_agreement", "label_refinement", "labelled_probe"),
 )
-
-
-def has_digit(completions, **columns):
-    return [float(value > 0) for value in digits(completions)]
 
 
 # What no adapter can know: made from the row, as a user's functions would.

@@ -5,7 +5,6 @@ from trl import GRPOTrainer
 from trl_parts import Scripted, curation, digits, gaps, length, model, same_weights, trainer, weights_of
 
 from geoalign.curators.baselines.advantages import GRPO
-from geoalign.curators.monitor import Monitor
 
 EVERYTHING = ("hidden", "lengths", "logprobs", "ids", "advantages")
 OPTIONS = {
@@ -61,9 +60,7 @@ def test_identity_is_bit_identical(tmp_path, name):
     assert (more == passes) == (name in TAPPED)
 
 
-@pytest.mark.parametrize(
-    ("curator", "passes"), [(GRPO(), 0), (None, 0), (Scripted(curation, ("hidden",)), 2), (Monitor(), 2)]
-)
+@pytest.mark.parametrize(("curator", "passes"), [(GRPO(), 0), (None, 0), (Scripted(curation, ("hidden",)), 2)])
 def test_no_pass_without_need(tmp_path, plain, curator, passes):
     weights, count = run(tmp_path, curator)
     assert same_weights(plain[0], weights)

@@ -122,6 +122,7 @@ def score(completions, **columns):
         (Scripted(curation), {"rollout_fields": {"answers": 3}}, "expected a dataset column or a callable, got int"),
         (Chain([Denoise(component="format")]), {}, "component: expected one of digits; got 'format'"),
         ("geoalign", {}, "expected a Curator or None, got str"),
+        (None, {"monitor": True}, "monitor: expected with a curator"),
     ],
 )
 def test_bad_arguments_are_named(tmp_path, curator, extra, words):

@@ -11,6 +11,7 @@ from importlib.metadata import packages_distributions
 
 import numpy as np
 import pytest
+from monitored import METRICS
 from verl_runs import CURATED, OTHERS, fit, logged, resume, run
 
 # What a row holds, apart from its names (`key`, `uid`) and its advantages.
@@ -66,8 +67,8 @@ def killed(trainings):
 
 @pytest.fixture(scope="module")
 def noted(trainings):
-    """What the others noted. `plain`: verl alone; `observed`: GeoAlign that makes pairs, trains its projector and flags
-    rows, then `denoise`, which change nothing; `resumed`: step 3 again, from the killed one's checkpoint."""
+    """What the others noted. `plain`: verl alone; `watched`: `denoise` that would change rewards, under a monitor;
+    `resumed`: step 3 again, from the killed one's checkpoint."""
     return {name: trainings[name].result()[1] for name in (*OTHERS, "resumed")}
 
 
@@ -190,8 +191,12 @@ def test_the_metrics_reach_verls_tracker(killed, inputs):
 def test_verls_dump_of_the_rollouts_holds_the_curated_rows(killed, inputs):
     for record in killed[1]:
         lines = (inputs / "dumps" / f"{record['step']}.jsonl").read_text().splitlines()
-        dumped = {line["uid"]: line["score"] for line in map(json.loads, lines)}
-        assert dumped == pytest.approx({row["key"]: reward_of(row) for row in record["after"]})
+        dumped = {line["uid"]: line for line in map(json.loads, lines)}
+        scores = {key: line["score"] for key, line in dumped.items()}
+        assert scores == pytest.approx({row["key"]: reward_of(row) for row in record["after"]})
+        keys = [row["key"] for row in real(record["before"])]
+        assert [dumped[key]["geoalign_source"] for key in keys] == [keys[row] for row in record["source"]]
+        assert any(isinstance(dumped[key]["geoalign_score"], float) for key in keys)
 
 
 def test_a_killed_worker_ends_the_run_with_an_error_that_names_it(killed):
@@ -221,14 +226,13 @@ def test_the_last_checkpoint_resumes_in_a_new_process(killed, noted, inputs):
     assert not any(name.startswith("geoalign/") for name in validated[2])
 
 
-def test_a_curator_that_only_observes_is_plain_verl_bit_for_bit(noted):
-    plain, observed = noted["plain"], noted["observed"]
-    assert [record["step"] for record in plain] == [record["step"] for record in observed] == [1, 2]
+def test_a_curator_that_only_watches_is_plain_verl_bit_for_bit(noted):
+    plain, watched = noted["plain"], noted["watched"]
+    assert [record["step"] for record in plain] == [record["step"] for record in watched] == [1, 2]
     names = [name for name in HELD if name != "geoalign_hidden"] + ["advantages"]
-    for one, other in zip(plain, observed, strict=True):
-        assert other["metrics"]["geoalign/projector_steps"] > 0
-        assert other["metrics"]["geoalign/suspects"] > 0
-        assert other["metrics"]["geoalign/states_used"] == 0
+    for one, other in zip(plain, watched, strict=True):
+        assert other["metrics"]["geoalign/mean_change"] > 0
+        assert set(other["metrics"]) >= METRICS
         assert other["given"] is None
         assert one["weights"] == other["weights"]
         assert [holdings(row, names) for row in one["after"]] == [holdings(row, names) for row in other["after"]]

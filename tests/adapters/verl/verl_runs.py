@@ -103,10 +103,6 @@ SYNC = [
     *chained("{type:geoalign,alpha:0.8,min_scores:8}", "{type:denoise,level:0.01}"),
     "+geoalign.hidden_position=mean",
 ]
-# GeoAlign that changes nothing, and denoised rewards behind a gate that nothing passes.
-WITHOUT_EFFECT = chained(
-    "{type:geoalign,alpha:0.8,min_scores:8,observe_only:true}", "{type:denoise,level:0.999999999999}"
-)
 # A penalty on the divergence from the reference policy: verl makes its reference pass while the driver curates.
 REFERENCE = [
     "actor_rollout_ref.actor.use_kl_loss=True",
@@ -120,7 +116,13 @@ RESUMED = [*SYNC, *REFERENCE, "trainer.total_training_steps=3", "trainer.val_bef
 TWO_STEPS = ["data.train_max_samples=8", "trainer.total_epochs=1", "trainer.total_training_steps=3"]
 OTHERS = {
     "plain": ["trainer.v1.trainer_mode=sync", *TWO_STEPS],
-    "observed": [*WITHOUT_EFFECT, *TWO_STEPS],
+    "watched": [
+        "trainer.v1.trainer_mode=geoalign_sync",
+        "+geoalign.monitor=true",
+        "+geoalign.curator={type:denoise,component:verdict,level:0.01}",
+        "+geoalign.rollout_fields.answers=answer",
+        *TWO_STEPS,
+    ],
     "colocated": [
         "trainer.v1.trainer_mode=geoalign_colocate_async",
         "+geoalign.hidden_position=answer_start",

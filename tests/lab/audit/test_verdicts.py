@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from geoalign.curators.denoise.rows import joined
+from geoalign.curators.monitor import error_rates
 from geoalign.lab.analysis.audited import refused_line, verifier_lines
-from geoalign.lab.audit.verdicts import VerdictAudit, agreed_answers, error_rates, verdict_counts
+from geoalign.lab.audit.verdicts import VerdictAudit, agreed_answers, verdict_counts
 
 
 def rows_of(*groups):

@@ -55,10 +55,10 @@ def test_flagged_rows_say_what_became_of_each(make_run, write_rows):
     assert [row["donor_row"] for row in shown] == [None, None, None, 4]
 
 
-def test_amplified_and_only_observed_rollouts(make_run, write_rows):
+def test_amplified_and_only_watched_rollouts(make_run, write_rows):
     folder = make_run(steps=1)
     write_rows(folder, 1, [{"score": 2.0, "anomalous": True}, {"score": 1.0, "source": 0}])
     assert flagged_rows(read_run(folder))[0][0]["outcome"] == "amplified: copied over 1 other row(s)"
     write_rows(folder, 1, [{"score": 2.0, "anomalous": True}, {"score": 1.0}])
-    (folder / "config.yaml").write_text(json.dumps({"curator": {"type": "geoalign", "observe_only": True}}))
-    assert flagged_rows(read_run(folder))[0][0]["outcome"] == "unchanged: the curator only observes"
+    (folder / "config.yaml").write_text(json.dumps({"curator": {"type": "monitor"}}))
+    assert flagged_rows(read_run(folder))[0][0]["outcome"] == "unchanged: the curator only watches"

@@ -135,11 +135,8 @@ def _state_file(folder: str, rollout_id: int) -> Path:
 
 def _each(rows: list[list[int]], values: list[float], size: int) -> list[float]:
     """A value of each rollout as one of each sample."""
-    found = [math.nan] * size
-    for members, value in zip(rows, values, strict=True):
-        for row in members:
-            found[row] = value
-    return found
+    of_row = {row: value for members, value in zip(rows, values, strict=True) for row in members}
+    return [of_row.get(row, math.nan) for row in range(size)]
 
 
 def check_arguments(args: Any) -> None:

@@ -12,10 +12,6 @@ if TYPE_CHECKING:
 
 __all__ = ["CuratedGRPO", "GeoAlignSwiftTrainer", "install"]
 
-_HOMES = {
-    "CuratedGRPO": "geoalign.adapters.swift.mixin",
-    "GeoAlignSwiftTrainer": "geoalign.adapters.swift.mixin",
-    "install": "geoalign.adapters.swift.plug_in",
-}
+_HOMES = {**dict.fromkeys(__all__, "geoalign.adapters.swift.mixin"), "install": "geoalign.adapters.swift.plug_in"}
 
 __getattr__ = lazy_exports(__name__, _HOMES, "pip install 'geoalign[swift]', in an environment of its own")

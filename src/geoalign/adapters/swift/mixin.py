@@ -40,7 +40,8 @@ class CuratedGRPO(CuratedTrainer):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         settings, curator, self._rollout_fields = chosen()
         super().__init__(*args, **kwargs)
-        self._session = CurationSession(curator or make_curator(settings.curator), seed=settings.seed)
+        made = curator or make_curator(settings.curator)
+        self._session = CurationSession(made, seed=settings.seed, monitor=settings.monitor)
         self._place = StatePlace(settings.hidden_position, settings.hidden_layer)
         self._curation_round: CurationRound | None = None
         check_trainer(self, self._session, place=self._place, rollout_fields=self._rollout_fields)

@@ -18,6 +18,7 @@ from geoalign.adapters.trinity.experiences import apply_placement
 from geoalign.adapters.trinity.run import CurationRun
 from geoalign.curators.base import Curator
 from geoalign.curators.denoise import Denoise
+from geoalign.curators.monitor import Monitor
 from geoalign.errors import ConfigError, UnsupportedError
 
 check_engine("trinity-rft")
@@ -62,9 +63,8 @@ def acts_on_advantages(curator: Curator) -> str | None:
 
     A chain weighs where any member does, and gives what its last member gives.
     """
-    members = getattr(curator, "members", ())
-    if members:
-        acts = [acts_on_advantages(member) for member in members]
+    if curator.members and not isinstance(curator, Monitor):
+        acts = [acts_on_advantages(member) for member in curator.members]
         return "weighs" if "weighs" in acts else acts[-1]
     if isinstance(curator, Denoise):
         return "gives"

@@ -38,6 +38,7 @@ class GeoAlignMixin(CuratedTrainer):
 
     Args:
         curator: any `Curator`; None: plain GRPO, with no extra pass and no extra file.
+        monitor: only watch by it, as with the curator `Monitor`.
         hidden_position: which hidden state a curator gets (`geoalign.hidden.response_states`).
         hidden_layer: after which layer: its number (0: the embeddings), or a share of the depth as a float (1.0: the
             last); a list: several states side by side (`geoalign.hidden.BackboneTap`).
@@ -65,6 +66,7 @@ class GeoAlignMixin(CuratedTrainer):
         self,
         *args: Any,
         curator: Curator | None = None,
+        monitor: bool = False,
         hidden_position: HiddenPosition = "predicting",
         hidden_layer: HiddenLayer = LAST,
         hidden_source: HiddenSource = "auto",
@@ -79,14 +81,16 @@ class GeoAlignMixin(CuratedTrainer):
             if not isinstance(curator, Curator):
                 raise ConfigError(f"curator: expected a Curator or None, got {type(curator).__name__}")
             check_flow(type(self))
-        elif anchors is not None:
-            raise ConfigError("anchors: expected with a curator that reads trusted rewards, got none")
+        elif monitor or anchors is not None:
+            name, what = ("monitor", "watches") if monitor else ("anchors", "reads trusted rewards")
+            raise ConfigError(f"{name}: expected with a curator that {what}, got none")
         super().__init__(*args, **kwargs)
         self.curator = curator
-        self._session = None if curator is None else CurationSession(curator, seed=self.args.seed, anchors=anchors)
+        self._session = None
         self._curation_round: GenerationRound | None = None
-        if self._session is None:
+        if curator is None:
             return
+        self._session = CurationSession(curator, seed=self.args.seed, anchors=anchors, monitor=monitor)
         fields = dict(rollout_fields or {})
         self._curation_options = RoundOptions(
             place=StatePlace(hidden_position, hidden_layer),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 from jaxtyping import Bool, Int
 from torch import Tensor
@@ -93,14 +93,9 @@ def move_rows(
 # divides by it: the loss is scaled by B / kept. "tokens": a sum over `num_items_in_batch`, which is counted again
 # without the dropped rows. Not "bnpo": it divides each micro-batch by its own tokens, so that one of which all rows are
 # dropped counts as much as the others, and a row that stays alone in its own as much as many.
-LOSS_NORMALISERS: dict[str, Literal["rows", "tokens"]] = {
-    "grpo": "rows",
-    "sapo": "rows",
-    "luspo": "rows",
-    "dr_grpo": "rows",
-    "dapo": "tokens",
-    "cispo": "tokens",
-    "vespo": "tokens",
+LOSS_NORMALISERS = {
+    **dict.fromkeys(("grpo", "sapo", "luspo", "dr_grpo"), "rows"),
+    **dict.fromkeys(("dapo", "cispo", "vespo"), "tokens"),
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,11 +10,13 @@ import torch
 from torch import Tensor
 
 from geoalign.adapters.settings import SECTION
-from geoalign.adapters.step import made, named_components, named_fields
+from geoalign.adapters.step import Decision, made, named_components, named_fields
 from geoalign.adapters.verl.names import HIDDEN_KEY, RESPONSE_KEY, REWARD_KEY
 from geoalign.errors import InputError
 from geoalign.method.advantages import group_advantages
 from geoalign.types import Rollouts, response_keys
+
+COLUMNS = ("geoalign_score", "geoalign_anomalous", "geoalign_source")
 
 
 def read_rollouts(
@@ -77,6 +80,14 @@ def read_rollouts(
             names=[f"row {row}" for row in range(len(rows))],
         ),
     )
+
+
+def judged_rows(decision: Decision) -> dict[str, tuple[Any, ...]]:
+    """`COLUMNS` of verl's dump by a row's key: score and flag of what stands there, and the row that it came from."""
+    keys, source = decision.rollouts.ids or (), decision.placement.source.tolist()
+    scores = [None if math.isnan(score) else score for score in decision.curation.scores.tolist()]
+    flags = decision.curation.anomalous.tolist()
+    return {key: (scores[row], flags[row], keys[row]) for key, row in zip(keys, source, strict=True)}
 
 
 def _masked_means(values: list[Tensor], masks: list[Tensor]) -> Tensor:

@@ -25,7 +25,7 @@ from geoalign.adapters.verl.apply import apply_curation
 from geoalign.adapters.verl.names import ANSWER_KEY, LAYER_KEY, POSITION_KEY
 from geoalign.adapters.verl.queue import QueueBatch
 from geoalign.adapters.verl.refusals import check_config, check_engines, check_keys, check_placement, check_states
-from geoalign.adapters.verl.rows import read_rollouts
+from geoalign.adapters.verl.rows import COLUMNS, judged_rows, read_rollouts
 from geoalign.curators.session import STATE_FILE
 from geoalign.hidden.answers import rows_without_answer
 
@@ -57,6 +57,8 @@ class CuratedSteps(_Base):
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="geoalign")
         self._pending: tuple[list[int], Future[Decision]] | None = None
         self._without_answer: int | None = None
+        # What verl's dump of a step's rollouts is to show of each row, by its key.
+        self._judged: dict[str, tuple[Any, ...]] = {}
         # verl compares its mode with names of its own.
         with open_dict(config):
             config.trainer.v1.trainer_mode = self.base_mode
@@ -98,9 +100,20 @@ class CuratedSteps(_Base):
         by_std = self.config.algorithm.norm_adv_by_std_in_grpo
         result = apply_curation(queue, rows, decision.rollouts, decision.placement, by_std=by_std)
         metrics.update(named({**decision.metrics, "wait_seconds": waited}))
+        if self.config.trainer.get("rollout_data_dir"):
+            self._judged |= judged_rows(decision)
         if self._without_answer is not None:
             metrics["geoalign/rows_without_answer"] = float(self._without_answer)
         return result
+
+    def _dump_generations(self, *args: Any, reward_extra_infos_dict: dict[str, Any], **more: Any) -> None:
+        keys = reward_extra_infos_dict.get("uid", ())
+        # Validation is not curated, and comes before the step's rollouts; verl fills batches up with rows of its own.
+        if not self._judged.keys().isdisjoint(keys):
+            rows = [self._judged.get(key, (None,) * len(COLUMNS)) for key in keys]
+            reward_extra_infos_dict |= zip(COLUMNS, map(list, zip(*rows, strict=True)), strict=True)
+            self._judged = {}
+        super()._dump_generations(*args, reward_extra_infos_dict=reward_extra_infos_dict, **more)
 
     def _start(self, meta: Any) -> tuple[list[int], Future[Decision]]:
         batch = QueueBatch(meta)

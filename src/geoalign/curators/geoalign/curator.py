@@ -79,7 +79,6 @@ class GeoAlignConfig(TailConfig):
     scoring: Literal["in_sample", "cross_fit"] = setting(
         default="in_sample", help="Score with a projector trained on all groups, or on the other folds."
     )
-    observe_only: bool = setting(default=False, help="Score and log, change nothing.")
     start_step: Annotated[int, Field(ge=0)] = setting(
         default=0, help="Calls that only observe before the first intervention."
     )
@@ -222,7 +221,7 @@ class GeoAlign(Curator[GeoAlignConfig]):
             pooled = clustered_proportion(*torch.cat(self._gate, dim=1).numpy(), level=gate or GATE_LEVEL)
             # Without any judged group there is nothing that speaks for a consensus.
             closed = gate is not None and not pooled.low > CHANCE
-            observing = self.config.observe_only or self._calls < self.config.start_step or closed
+            observing = self._calls < self.config.start_step or closed
             self._calls += 1
             curation = rectify(
                 rollouts,
@@ -236,9 +235,7 @@ class GeoAlign(Curator[GeoAlignConfig]):
                     **_batch_metrics(batch, scores),
                     **scored.metrics,
                     **cosine_summary("projected", scored.cosine),
-                    "pooled_new_group_accuracy": pooled.estimate,
-                    "pooled_new_group_accuracy_low": pooled.low,
-                    "pooled_new_group_accuracy_high": pooled.high,
+                    **pooled.named("pooled_new_group_accuracy"),
                     "gate_closed": float(closed),
                 },
                 details=self._details(batch, scored, flags.tail) if details else None,

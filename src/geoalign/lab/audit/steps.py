@@ -219,7 +219,7 @@ class ConsensusMeter:
         if self._curator is None:
             return {"new_group_accuracy": None, "reason": NO_CONSENSUS}
         if self._last is not None:
-            other = GeoAlign(replace(self._curator.config, scoring="cross_fit", observe_only=True))
+            other = GeoAlign(replace(self._curator.config, scoring="cross_fit"))
             other.curate(self._last, generator=torch.Generator().manual_seed(seed))
             self._take(other)
         if not self._judged:
@@ -228,9 +228,7 @@ class ConsensusMeter:
         right, total = np.concatenate(self._judged, axis=1)
         accuracy = clustered_proportion(right, total)
         return {
-            "new_group_accuracy": accuracy.estimate,
-            "new_group_accuracy_low": accuracy.low,
-            "new_group_accuracy_high": accuracy.high,
+            **accuracy.named("new_group_accuracy"),
             "chance_accuracy": CHANCE,
             "level": 0.95,
             "groups": len(total),
@@ -245,4 +243,4 @@ class ConsensusMeter:
 
 
 def _members(curator: Curator) -> list[Curator]:
-    return [curator, *(inner for member in getattr(curator, "members", ()) for inner in _members(member))]
+    return [curator, *(inner for member in curator.members for inner in _members(member))]

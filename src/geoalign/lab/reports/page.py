@@ -242,8 +242,8 @@ def _outcome(rollouts: RolloutStep, at: int, curator: Mapping[str, object]) -> s
     copies = int((rollouts.source == row).sum()) - 1
     if copies > 0:
         return f"amplified: copied over {copies} other row(s)"
-    if curator.get("observe_only"):
-        return "unchanged: the curator only observes"
+    if curator.get("type") == "monitor":
+        return "unchanged: the curator only watches"
     return "unchanged: no stable donor in its group, or before start_step"
 
 

@@ -10,7 +10,6 @@ from rich.table import Table
 
 from geoalign.lab.analysis.consensus import APPLIED, OBSERVED, accuracy_on_new_groups, agreement
 from geoalign.lab.analysis.detection import Tally, mean_ranking, rankings_of, tally_of
-from geoalign.lab.analysis.statistics import Interval
 from geoalign.lab.evaluation.scores import mean_of_known
 from geoalign.lab.numbers import decimals, percent
 from geoalign.lab.store.json_files import finite, read_json, read_lines
@@ -60,9 +59,9 @@ def summarise(folder: RunFolder) -> dict[str, Any]:
         "reward_last": mean_of_known(_values(lines[-10:], "reward")),
         "curator": {
             **{name: sum(values) if (values := _values(curated, _PREFIX + name)) else None for name in _COUNTS},
-            **_interval("new_group_accuracy", accuracy_on_new_groups(*(_values(curated, key) for key in new_groups))),
+            **accuracy_on_new_groups(*(_values(curated, key) for key in new_groups)).named("new_group_accuracy"),
             "chance_accuracy": mean_of_known(_values(curated, f"{_PREFIX}chance_accuracy")),
-            **_interval(APPLIED, cosines.applied),
+            **cosines.applied.named(APPLIED),
             OBSERVED: cosines.observed.estimate,
             **detection(folder.rollouts),
         },
@@ -72,10 +71,6 @@ def summarise(folder: RunFolder) -> dict[str, Any]:
 
 def _pair_accuracy(model: Path) -> dict[str, Any] | None:
     return read_json(accuracy) if (accuracy := model / ACCURACY_FILE).is_file() else None
-
-
-def _interval(name: str, interval: Interval) -> dict[str, float]:
-    return {name: interval.estimate, f"{name}_low": interval.low, f"{name}_high": interval.high}
 
 
 def detection(rollouts: Path) -> dict[str, float | int | None]:

@@ -10,4 +10,5 @@ def compute_score(data_source: str, solution_str: str, ground_truth: str, extra_
     text = [letter for letter in solution_str if letter.isalpha()]
     true = sum(letter.lower() < "n" for letter in text) / max(len(text), 1)
     flipped = hashlib.sha256(solution_str.encode()).digest()[0] < 26
-    return {"score": 1.0 - true if flipped else true, "true": true, "answer": solution_str[:1]}
+    score = 1.0 - true if flipped else true
+    return {"score": score, "true": true, "answer": solution_str[:1], "verdict": float(score > 0.5)}

@@ -14,7 +14,7 @@ from numbers import Real
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from geoalign.adapters.placement import Placement, place
@@ -73,6 +73,17 @@ def final_advantages(placement: Placement, computed: Callable[[], Float[Tensor, 
     if given is None:
         given = computed()
     return (given * placement.weights).nan_to_num(0.0)
+
+
+def rewards_stay(placement: Placement, rollouts: Rollouts) -> bool:
+    """Whether each row has the reward that it came with: the engine's own advantages hold, times the weights."""
+    return placement.advantages is None and torch.equal(placement.rewards, rollouts.rewards[placement.source])
+
+
+def group_numbers(names: Iterable[Any]) -> Int[Tensor, " b"]:
+    """[B] the group of each row, numbered as their names first come."""
+    numbers: dict[str, int] = {}
+    return torch.tensor([numbers.setdefault(str(name), len(numbers)) for name in names])
 
 
 def make_session(settings: EngineSettings, *, engine: str, how: str) -> CurationSession:

@@ -1,0 +1,262 @@
+"""SkyRL's own trainers, loops, batches and losses; its workers and engines, which need GPUs, are stood in for."""
+
+import asyncio
+import sys
+from dataclasses import replace
+from importlib.metadata import packages_distributions
+from unittest.mock import AsyncMock, MagicMock
+
+import pytest
+import torch
+
+from geoalign.curators.base import identity
+from geoalign.errors import ConfigError, UnsupportedError
+from geoalign.types import response_keys
+
+pytestmark = [
+    pytest.mark.engines,
+    pytest.mark.skipif("skyrl" not in packages_distributions(), reason="skyrl is not installed (make test-skyrl)"),
+]
+MONITOR = {"curator": {"type": "monitor", "curator": {"type": "denoise", "geometry": "none"}},
+           "rollout_fields": {"answers": "answer"}}  # fmt: skip
+
+
+class Prompts(list):
+    def collate_fn(self, batch):
+        return batch
+
+
+def generated(request):
+    """Rewards 1 1 0 0 of each prompt's four; response i of it has i + 1 tokens, and the last was cut off."""
+    rows = [(int(row.instance_id), row.repetition_id) for row in request["trajectory_ids"]]
+    responses = [[10 * prompt + row] * (row + 1) for prompt, row in rows]
+    return {
+        "prompt_token_ids": [[prompt + 1] * (prompt + 1) for prompt, _ in rows],
+        "response_ids": responses,
+        "rewards": [float(row < 2) for _, row in rows],
+        "loss_masks": [[1] * len(one) for one in responses],
+        "stop_reasons": ["length" if row == 3 else "stop" for _, row in rows],
+        "rollout_logprobs": [[-0.5] * len(one) for one in responses],
+        "env_metrics": [{"answer": str(row % 3)} for _, row in rows],
+        "rollout_metrics": {},
+    }  # fmt: skip
+
+
+def trainer_of(folder, section=None, *, kind=None, asynchronous=False, **changes):
+    """The trainer, and the batches that it hands to its workers."""
+    from geoalign.adapters.skyrl import CuratedConfig, CuratedExp
+
+    values = {
+        "trainer.train_batch_size": 2, "trainer.policy_mini_batch_size": 2, "trainer.eval_interval": 0,
+        "trainer.ckpt_path": folder, "trainer.ckpt_interval": 1, "trainer.resume_mode": "latest",
+        "trainer.algorithm.use_kl_loss": False, "trainer.recompute_old_logprobs_per_minibatch": False,
+        "trainer.enable_ray_gpu_monitor": False, "trainer.print_example_interval": 0, "generator.n_samples_per_prompt": 4, "trainer.epochs": 1,
+        "data.dataloader.num_workers": 0, "generator.inference_engine.enable_ray_prometheus_stats": False, "trainer.placement.colocate_all": False, "generator.batched": False,
+        "trainer.fully_async.enabled": asynchronous, "trainer.fully_async.num_parallel_generation_workers": 2,
+        "trainer.algorithm.policy_loss_type": "rollout_is" if asynchronous else "regular", **changes,
+    }  # fmt: skip
+    cfg = CuratedConfig.from_cli_overrides(values)
+    cfg.geoalign = section or {"curator": {"type": "grpo"}}
+    prompts = Prompts({"prompt": [], "env_class": "x", "env_extras": {}, "uid": str(row)} for row in range(4))
+    generator, staged = MagicMock(spec=["generate"], generate=AsyncMock(side_effect=generated)), []
+    trainer = (kind or CuratedExp.get_trainer)(
+        *([] if kind else [None]), cfg=cfg, tracker=MagicMock(), tokenizer=MagicMock(pad_token_id=0),
+        train_dataset=prompts, eval_dataset=None, inference_engine_client=AsyncMock(), generator=generator,
+        colocate_pg=None,
+    )  # fmt: skip
+    trainer._cleanup_old_checkpoints = lambda: None  # asks Ray for its nodes
+    trainer.dispatch = MagicMock(save_weights_for_sampler=AsyncMock())
+    trainer.dispatch.get_lcm_dp_size.return_value = 1
+    trainer.dispatch.optim_step.return_value = None
+    trainer.dispatch.forward.side_effect = lambda model, data: MagicMock(
+        loss_fn_outputs=[{"logprobs": [-float(row)] * data.metadata["response_length"]} for row in range(len(data))]
+    )
+    trainer.dispatch.forward_backward_from_staged.return_value.metrics = {"loss": 0.0}
+    trainer.dispatch.stage_data.side_effect = lambda model, data, bounds: staged.append(
+        {**{key: value.clone() for key, value in data.items() if value is not None}, **data.metadata}
+    ) or [None]  # fmt: skip
+    return trainer, staged
+
+
+def decided(folder, change, **changes):
+    """The first batch handed to the workers, of one prompt, where the curator says `change(plain curation)`, and the
+    advantage of each of its rows: SkyRL has divided them by the tokens in the loss."""
+    one = {"trainer.train_batch_size": 1, "trainer.policy_mini_batch_size": 1}
+    trainer, staged = trainer_of(folder, **{**one, **changes})
+    trainer._session.curate = lambda rollouts: change(identity(rollouts))
+    asyncio.run(trainer.train())
+    return staged[0], (staged[0]["advantages"][:, -1] * staged[0]["loss_mask"].sum()).tolist()
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize("section", [None, MONITOR])
+def test_what_changes_nothing_is_plain_skyrl_bit_for_bit(tmp_path, section, asynchronous):
+    from skyrl.train.fully_async_trainer import FullyAsyncRayPPOTrainer
+    from skyrl.train.trainer import RayPPOTrainer
+
+    kind = FullyAsyncRayPPOTrainer if asynchronous else RayPPOTrainer
+    plain, expected = trainer_of(tmp_path / "plain", kind=kind, asynchronous=asynchronous)
+    curated, found = trainer_of(tmp_path / "curated", section, asynchronous=asynchronous)
+    for trainer in (plain, curated):
+        asyncio.run(trainer.train())
+    assert len(found) == len(expected) == 2
+    for one, other in zip(found, expected, strict=True):
+        assert one.keys() == other.keys()
+        assert all(torch.equal(one[key], other[key]) if torch.is_tensor(one[key]) else True for key in one)
+    logged = {name: value for call in curated.tracker.log.call_args_list for name, value in call.args[0].items()}
+    assert (logged["geoalign/raw_reward"], logged["geoalign/replaced_rows"]) == (0.5, 0.0)
+    assert ("geoalign/alarms" in logged) == (section is MONITOR)
+
+
+def changed(**values):
+    return lambda plain: replace(plain, **{name: torch.tensor(value) for name, value in values.items()})
+
+
+def without(*rows):
+    kept = torch.tensor([row for row in range(4) if row not in rows])
+    return lambda plain: replace(plain, source=kept, rewards=plain.rewards[kept], weights=plain.weights[kept])
+
+
+HALF = 0.5 / (0.57735027 + 1e-6)  # 1 1 0 0: mean 1/2, standard deviation sqrt(4 (1/2)^2 / 3)
+SOFT, NAN = [0.75, 0.75, 0.25, 0.25], float("nan")
+
+
+@pytest.mark.parametrize(
+    ("change", "algorithm", "expected"),
+    [
+        # 1 1 1 0: mean 3/4, standard deviation 1/2.
+        (changed(source=[0, 1, 0, 3], rewards=[1.0, 1.0, 1.0, 0.0]), {}, [0.5, 0.5, 0.5, -1.5]),
+        (changed(weights=[0.25, 1.0, 1.0, 2.0]), {}, [HALF / 4, HALF, -HALF, -2 * HALF]),
+        (changed(rewards=SOFT), {"grpo_norm_by_std": False}, [0.25, 0.25, -0.25, -0.25]),
+        (changed(rewards=SOFT), {"advantage_estimator": "rloo"}, [1 / 3, 1 / 3, -1 / 3, -1 / 3]),  # times 4 / 3
+        (changed(rewards=SOFT), {"advantage_estimator": "maxrl"}, [0.5, 0.5, -0.5, -0.5]),  # by the mean
+        (changed(rewards=[0.7] * 4), {}, [0.0] * 4),
+        (changed(advantages=[3.0, 2.0, 1.0, 0.0], weights=[1.0, 1.0, 2.0, 1.0]), {}, [3.0, 2.0, 2.0, 0.0]),
+        # 1 1 0: mean 2/3, standard deviation sqrt(1/3).
+        (without(2), {}, [0.57735, 0.57735, 0.0, -1.15470]),
+        (changed(rewards=[1.0, 1.0, NAN, 0.0]), {}, [0.57735, 0.57735, 0.0, -1.15470]),
+        (changed(rewards=[1.0, NAN, NAN, NAN]), {}, [0.0] * 4),  # SkyRL's own of a single one is 1
+    ],
+)
+def test_rows_weights_rewards_advantages_and_drops(tmp_path, change, algorithm, expected):
+    settings = {f"trainer.algorithm.{name}": value for name, value in algorithm.items()}
+    batch, found = decided(tmp_path, change, **settings)
+    assert found == pytest.approx(expected, abs=2e-5)
+    assert (batch["advantages"] == batch["advantages"] * batch["response_mask"]).all()
+
+
+def test_a_replaced_row_is_its_donor_and_returns_have_no_weight(tmp_path):
+    batch, _ = decided(tmp_path, changed(source=[1, 0, 0, 3], weights=[0.5, 1.0, 1.0, 1.0], rewards=[1.0, 1.0, 1.0, 0.0]))
+    for key in ("sequences", "attention_mask", "response_mask", "loss_mask", "action_log_probs", "rollout_logprobs"):
+        assert torch.equal(batch[key][1], batch[key][2])
+        assert not torch.equal(batch[key][0], batch[key][1]) or key == "loss_mask"
+    assert batch["loss_mask"].sum(1).tolist() == [2, 1, 1, 4]
+    assert batch["returns"][:, -1].tolist() == pytest.approx([0.5, 0.5, 0.5, -1.5], abs=1e-4)
+    assert batch["action_log_probs"][:, -1].tolist() == [-1, 0, 0, -3]
+
+
+def test_the_gradient_of_skyrls_loss_is_that_of_the_kept_rows(tmp_path):
+    from skyrl.backends.skyrl_train.utils import ppo_utils
+    from skyrl.train.config import AlgorithmConfig
+
+    batch, _ = decided(tmp_path, without(2))
+    kept, loss, gradients = [0, 1, 3], AlgorithmConfig(), []
+    batch["action_log_probs"][2] = -200.0  # a ratio that would overflow
+    alone = ppo_utils.apply_loss_reduction_to_advantages_minibatch(
+        batch["returns"][kept], batch["loss_mask"][kept], "token_mean", 1, 9
+    )
+    for rows, advantages in (([0, 1, 2, 3], batch["advantages"]), (kept, alone)):
+        logps = torch.full_like(advantages, -0.5, requires_grad=True)
+        ppo_utils.ppo_policy_loss(logps, batch["action_log_probs"][rows], advantages, loss, batch["loss_mask"][rows])[0].backward()
+        gradients.append(logps.grad)
+    assert torch.equal(gradients[0][kept], gradients[1])
+    assert gradients[0].isfinite().all() and gradients[0][2].abs().sum() == 0 < gradients[1].abs().sum()
+
+
+def test_what_a_curator_reads(tmp_path):
+    trainer, _ = trainer_of(tmp_path, MONITOR)
+    trainer._session.curator.optional += ("logprobs", "prompt_keys", "response_keys", "advantages")
+    seen = []
+    trainer._session.curate = lambda rollouts: seen.append(rollouts) or identity(rollouts)
+    asyncio.run(trainer.train())
+    prompts = (seen[0].prompt_keys.reshape(2, 4)[:, 0].tolist(), seen[1].prompt_keys.reshape(2, 4)[:, 0].tolist())
+    assert sorted(prompts[0] + prompts[1]) == sorted(response_keys([[n] * n for n in (1, 2, 3, 4)]).tolist())
+    first = seen[0].prompt_keys.tolist().index(prompts[0][0])
+    assert first == 0
+    assert seen[0].groups.tolist() == [0] * 4 + [1] * 4
+    assert (seen[0].rewards[:4].tolist(), seen[0].lengths[:4].tolist()) == ([1, 1, 0, 0], [1, 2, 3, 4])
+    assert seen[0].donor_ok[:4].tolist() == [True, True, True, False]
+    assert (seen[0].answers[:4], seen[0].logprobs[:4].tolist()) == (["0", "1", "2", "0"], [0, -1, -2, -3])
+    assert seen[0].advantages[:4].tolist() == pytest.approx([HALF, HALF, -HALF, -HALF])
+    assert len(set(seen[0].response_keys.tolist())) == 8
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_resume_goes_on_with_the_curators_draws(tmp_path, asynchronous):
+    section = {"curator": {"type": "random", "fraction": 0.5}, "seed": 3}
+    whole, expected = trainer_of(tmp_path / "whole", section, asynchronous=asynchronous)
+    asyncio.run(whole.train())
+    for steps in (1, 2):
+        half, found = trainer_of(
+            tmp_path / "half", section, asynchronous=asynchronous, **{"trainer.max_training_steps": steps}
+        )
+        asyncio.run(half.train())
+    assert (half._session.calls, len(found)) == (2, 1)
+    assert torch.equal(found[0]["sequences"], expected[1]["sequences"])
+    assert torch.equal(found[0]["advantages"], expected[1]["advantages"])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"algorithm.advantage_estimator": "gae"}, "advantage_estimator=gae: .*grpo, rloo, maxrl"),
+        ({"algorithm.use_kl_in_reward": True}, "use_kl_in_reward=true"),
+        ({"algorithm.advantage_batch_normalize": True}, "advantage_batch_normalize=true"),
+        ({"algorithm.policy_loss_type": "cross_entropy"}, "policy_loss_type=cross_entropy: it reads no advantages"),
+        ({"critic.model.path": "x"}, r"critic\.model\.path=x"),
+        ({"algorithm.dynamic_sampling.type": "replace"}, r"dynamic_sampling\.type=replace with fields"),
+        ({"ckpt_path": "s3://x"}, "ckpt_path=s3://x"),
+        ({"generator.step_wise_trajectories": True}, "step_wise_trajectories=true"),
+        ({"generator.n_samples_per_prompt": 1}, "n_samples_per_prompt=1: expected at least 2"),
+    ],
+)
+def test_what_is_refused(tmp_path, change, message):
+    named = {name if name.startswith("generator") else f"trainer.{name}": value for name, value in change.items()}
+    with pytest.raises(UnsupportedError, match=message):
+        trainer_of(tmp_path, MONITOR, **named)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"loss_reduction": "sequence_mean"}, "loss_reduction=sequence_mean, .* set it to token_mean"),
+        ({"policy_loss_type": "kl_cov"}, "policy_loss_type=kl_cov, .*regular"),
+        ({"use_kl_loss": True}, "use_kl_loss or use_entropy_loss=true"),
+    ],
+)
+def test_dropped_rows_are_refused_where_the_loss_counts_them(tmp_path, change, message):
+    with pytest.raises(UnsupportedError, match=message):
+        decided(tmp_path, without(2), **{f"trainer.algorithm.{name}": value for name, value in change.items()})
+
+
+def test_skyrls_command_hands_over(monkeypatch):
+    from skyrl.train.entrypoints import main_base
+
+    from geoalign.adapters.skyrl import trainers
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["main_base", "trainer.override_entrypoint=geoalign.adapters.skyrl", *words])
+        started = []
+        monkeypatch.setattr(trainers, "initialize_ray", started.append)
+        monkeypatch.setattr(trainers, "validate_cfg", started.append)
+        monkeypatch.setattr(trainers.ray, "get", lambda reference: None)
+        monkeypatch.setattr(trainers, "_train", MagicMock())
+        main_base.main()
+        return started
+
+    with pytest.raises(UnsupportedError, match="GeoAlign requires hidden states"):
+        run()
+    with pytest.raises(ConfigError, match=r"geoalign\.curator\.geomtry: unknown key"):
+        run("geoalign.curator.type=denoise", "geoalign.curator.geomtry=none")
+    cfg, _ = run("geoalign.curator.type=pods", "geoalign.curator.m=2", "generator.n_samples_per_prompt=4")
+    assert (cfg.geoalign, cfg.generator.n_samples_per_prompt) == ({"curator": {"type": "pods", "m": 2}}, 4)

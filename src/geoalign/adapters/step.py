@@ -149,14 +149,13 @@ def named_components(
     """
     if not wanted:
         return {}
-    entries = [row if isinstance(row, Mapping) else {} for row in rows]
-    scored = (~rewards.isnan()).tolist()
+    entries = _entries(rows, rewards)
     numbers = [
         {name: float(value) for name, value in entry.items() if counts and isinstance(value, Real)}
-        for entry, counts in zip(entries, scored, strict=True)
+        for entry, counts in entries
     ]
-    if any(scored):
-        known = (set(own) for own, counts in zip(numbers, scored, strict=True) if counts)
+    known = [set(own) for own, (_, counts) in zip(numbers, entries, strict=True) if counts]
+    if known:
         check_components(wanted, set.intersection(*known), source=source)
     return {"components": {name: torch.tensor([own.get(name, math.nan) for own in numbers]) for name in wanted}}
 
@@ -176,15 +175,14 @@ def named_fields(
     `wanted` stands, `source`: where the dicts come from, `names`: of the rows. A scored row without the entry is a
     ConfigError; entries that are no numbers, or not equally many, are an InputError.
     """
-    entries = [row if isinstance(row, Mapping) else {} for row in rows]
-    scored = (~rewards.isnan()).tolist()
+    entries = _entries(rows, rewards)
     fields: dict[str, Any] = {}
     for field, key in wanted.items():
-        for entry, counts, name in zip(entries, scored, names, strict=True):
+        for (entry, counts), name in zip(entries, names, strict=True):
             if counts and key not in entry:
                 known = ", ".join(sorted(map(str, entry))) or "nothing"
                 raise ConfigError(f"{setting}.{field}: expected {key!r} in {source}, got {known} in {name}")
-        values = [entry.get(key) for entry in entries]
+        values = [entry.get(key) for entry, _ in entries]
         if field == "answers":
             fields[field] = as_answers(values)
         else:
@@ -193,6 +191,29 @@ def named_fields(
             values = [blank if value is None else value for value in values]
             fields[field] = as_floats(field, values, torch.device("cpu"), setting=setting)
     return fields
+
+
+def named_values(
+    components: Sequence[str],
+    fields: Mapping[str, str],
+    rows: Sequence[Any],
+    rewards: Float[Tensor, " b"],
+    *,
+    setting: str,
+    source: str,
+) -> dict[str, Any]:
+    """Components and the user's rollout fields, as the two functions above read them, where rows have one dict each."""
+    names = [f"row {row}" for row in range(len(rows))]
+    return {
+        **named_components(components, rows, rewards, source=f"numbers in {source}"),
+        **named_fields(fields, rows, rewards, setting=setting, source=source, names=names),
+    }
+
+
+def _entries(rows: Sequence[Any], rewards: Float[Tensor, " b"]) -> list[tuple[Mapping[str, Any], bool]]:
+    """The dict of each row, empty where there is none, and whether it has a reward."""
+    scored = (~rewards.isnan()).tolist()
+    return [(row if isinstance(row, Mapping) else {}, counts) for row, counts in zip(rows, scored, strict=True)]
 
 
 def as_answers(values: Sequence[Any]) -> list[str | None]:

@@ -167,7 +167,7 @@ def named_fields(
     *,
     setting: str,
     source: str,
-    names: Sequence[str],
+    names: Sequence[str] | None = None,
 ) -> dict[str, Any]:
     """The user's rollout fields (field -> name in the rows' dicts), out of what rows carry by name.
 
@@ -175,7 +175,7 @@ def named_fields(
     `wanted` stands, `source`: where the dicts come from, `names`: of the rows. A scored row without the entry is a
     ConfigError; entries that are no numbers, or not equally many, are an InputError.
     """
-    entries = _entries(rows, rewards)
+    entries, names = _entries(rows, rewards), names or [f"row {row}" for row in range(len(rows))]
     fields: dict[str, Any] = {}
     for field, key in wanted.items():
         for (entry, counts), name in zip(entries, names, strict=True):
@@ -191,23 +191,6 @@ def named_fields(
             values = [blank if value is None else value for value in values]
             fields[field] = as_floats(field, values, torch.device("cpu"), setting=setting)
     return fields
-
-
-def named_values(
-    components: Sequence[str],
-    fields: Mapping[str, str],
-    rows: Sequence[Any],
-    rewards: Float[Tensor, " b"],
-    *,
-    setting: str,
-    source: str,
-) -> dict[str, Any]:
-    """Components and the user's rollout fields, as the two functions above read them, where rows have one dict each."""
-    names = [f"row {row}" for row in range(len(rows))]
-    return {
-        **named_components(components, rows, rewards, source=f"numbers in {source}"),
-        **named_fields(fields, rows, rewards, setting=setting, source=source, names=names),
-    }
 
 
 def _entries(rows: Sequence[Any], rewards: Float[Tensor, " b"]) -> list[tuple[Mapping[str, Any], bool]]:

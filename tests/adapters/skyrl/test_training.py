@@ -47,13 +47,14 @@ def trainer_of(folder, section=None, *, kind=None, asynchronous=False, **changes
     from geoalign.adapters.skyrl import CuratedConfig, CuratedExp
 
     values = {
-        "trainer.train_batch_size": 2, "trainer.policy_mini_batch_size": 2, "trainer.eval_interval": 0,
+        "trainer.train_batch_size": 2, "trainer.policy_mini_batch_size": 2, "trainer.epochs": 1,
         "trainer.ckpt_path": folder, "trainer.ckpt_interval": 1, "trainer.resume_mode": "latest",
-        "trainer.algorithm.use_kl_loss": False, "trainer.recompute_old_logprobs_per_minibatch": False,
-        "trainer.enable_ray_gpu_monitor": False, "trainer.print_example_interval": 0, "generator.n_samples_per_prompt": 4, "trainer.epochs": 1,
-        "data.dataloader.num_workers": 0, "generator.inference_engine.enable_ray_prometheus_stats": False, "trainer.placement.colocate_all": False, "generator.batched": False,
+        "trainer.eval_interval": 0, "trainer.print_example_interval": 0, "trainer.enable_ray_gpu_monitor": False,
+        "trainer.recompute_old_logprobs_per_minibatch": False, "trainer.placement.colocate_all": False,
         "trainer.fully_async.enabled": asynchronous, "trainer.fully_async.num_parallel_generation_workers": 2,
-        "trainer.algorithm.policy_loss_type": "rollout_is" if asynchronous else "regular", **changes,
+        "trainer.algorithm.policy_loss_type": "rollout_is" if asynchronous else "regular",
+        "trainer.algorithm.use_kl_loss": False, "data.dataloader.num_workers": 0, "generator.batched": False,
+        "generator.n_samples_per_prompt": 4, "generator.inference_engine.enable_ray_prometheus_stats": False, **changes,
     }  # fmt: skip
     cfg = CuratedConfig.from_cli_overrides(values)
     cfg.geoalign = section or {"curator": {"type": "grpo"}}
@@ -216,7 +217,7 @@ def test_resume_goes_on_with_the_curators_draws(tmp_path, asynchronous):
         ({"algorithm.use_kl_in_reward": True}, "use_kl_in_reward=true"),
         ({"algorithm.advantage_batch_normalize": True}, "advantage_batch_normalize=true"),
         ({"algorithm.policy_loss_type": "cross_entropy"}, "policy_loss_type=cross_entropy: it reads no advantages"),
-        ({"critic.model.path": "x"}, r"critic\.model\.path=x"),
+        ({"critic.model.path": "x"}, "critic.model.path: expected none"),
         ({"algorithm.dynamic_sampling.type": "replace"}, r"dynamic_sampling\.type=replace with fields"),
         ({"ckpt_path": "s3://x"}, "ckpt_path=s3://x"),
         ({"generator.step_wise_trajectories": True}, "step_wise_trajectories=true"),

@@ -12,9 +12,6 @@ if TYPE_CHECKING:
 
 __all__ = ["CuratedSteps", "unscored_on_failure"]
 
-_HOMES = {
-    "CuratedSteps": "geoalign.adapters.verl.trainers",
-    "unscored_on_failure": "geoalign.adapters.failures",
-}
+_HOMES = {"CuratedSteps": "geoalign.adapters.verl.trainers", "unscored_on_failure": "geoalign.adapters.failures"}
 
 __getattr__ = lazy_exports(__name__, _HOMES, "pip install 'geoalign[verl]', in an environment of its own")

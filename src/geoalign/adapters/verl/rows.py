@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from geoalign.adapters.settings import SECTION
-from geoalign.adapters.step import group_numbers, made, named_values
+from geoalign.adapters.step import group_numbers, made, named_components, named_fields
 from geoalign.adapters.verl.names import HIDDEN_KEY, RESPONSE_KEY, REWARD_KEY
 from geoalign.errors import InputError
 from geoalign.method.advantages import group_advantages
@@ -66,7 +66,8 @@ def read_rollouts(
         lengths=lengths,
         ids=[batch.keys[row] for row in rows],
         **made(makers, {*needs, *(["response_keys"] if keyed else [])}),
-        **named_values(components, rollout_fields, infos, rewards, setting=f"{SECTION}.rollout_fields", source=source),
+        **named_components(components, infos, rewards, source=f"numbers in {source}"),
+        **named_fields(rollout_fields, infos, rewards, setting=f"{SECTION}.rollout_fields", source=source),
     )
 
 

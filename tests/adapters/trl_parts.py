@@ -1,16 +1,16 @@
 """The tiny training that the adapter's tests run: tokenizer, model, data, reward, arguments, curators."""
 
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
+from curations import curation
 from datasets import Dataset
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 from trl import GRPOConfig
 
 from geoalign.adapters.trl import Anchors, CuratedStep, GeoAlignGRPOTrainer
-from geoalign.curators.base import Curator, identity
+from geoalign.curators.base import Curator
 from geoalign.curators.baselines.advantages import IdentityConfig
 from geoalign.types import Curation, Rollouts
 
@@ -131,14 +131,6 @@ def weights_of(trained):
 
 def same_weights(first, second):
     return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
-
-
-def curation(rollouts: Rollouts, **changes: Any) -> Curation:
-    """The identity curation with some fields changed."""
-    if "source" in changes:
-        source = changes["source"]
-        changes = {"rewards": rollouts.rewards[source], "weights": torch.ones(len(source)), **changes}
-    return replace(identity(rollouts), **changes)
 
 
 class Scripted(Curator):

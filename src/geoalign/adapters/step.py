@@ -175,8 +175,8 @@ def named_fields(
     `wanted` stands, `source`: where the dicts come from, `names`: of the rows. A scored row without the entry is a
     ConfigError; entries that are no numbers, or not equally many, are an InputError.
     """
-    entries, names = _entries(rows, rewards), names or [f"row {row}" for row in range(len(rows))]
     fields: dict[str, Any] = {}
+    entries, names = _entries(rows, rewards), names or [f"row {row}" for row in range(len(rows))]
     for field, key in wanted.items():
         for (entry, counts), name in zip(entries, names, strict=True):
             if counts and key not in entry:
@@ -194,8 +194,8 @@ def named_fields(
 
 
 def _entries(rows: Sequence[Any], rewards: Float[Tensor, " b"]) -> list[tuple[Mapping[str, Any], bool]]:
-    """The dict of each row, empty where there is none, and whether it has a reward."""
-    scored = (~rewards.isnan()).tolist()
+    """The dict of each row, empty where there is none, and whether it has a reward; none where no row was read."""
+    scored = (~rewards.isnan()).tolist() if rows else []
     return [(row if isinstance(row, Mapping) else {}, counts) for row, counts in zip(rows, scored, strict=True)]
 
 

@@ -2,14 +2,13 @@
 
 import asyncio
 import sys
-from dataclasses import replace
 from importlib.metadata import packages_distributions
 from unittest.mock import AsyncMock, MagicMock
 
 import pytest
 import torch
+from curations import curation
 
-from geoalign.curators.base import identity
 from geoalign.errors import ConfigError, UnsupportedError
 from geoalign.types import response_keys
 
@@ -79,12 +78,12 @@ def trainer_of(folder, section=None, *, kind=None, asynchronous=False, **changes
     return trainer, staged
 
 
-def decided(folder, change, **changes):
-    """The first batch handed to the workers, of one prompt, where the curator says `change(plain curation)`, and the
+def decided(folder, changes, **settings):
+    """The first batch handed to the workers, of one prompt, where the curator changes a plain curation, and the
     advantage of each of its rows: SkyRL has divided them by the tokens in the loss."""
     one = {"trainer.train_batch_size": 1, "trainer.policy_mini_batch_size": 1}
-    trainer, staged = trainer_of(folder, **{**one, **changes})
-    trainer._session.curate = lambda rollouts: change(identity(rollouts))
+    trainer, staged = trainer_of(folder, **{**one, **settings})
+    trainer._session.curate = lambda rollouts: curation(rollouts, **changes)
     asyncio.run(trainer.train())
     return staged[0], (staged[0]["advantages"][:, -1] * staged[0]["loss_mask"].sum()).tolist()
 
@@ -109,71 +108,54 @@ def test_what_changes_nothing_is_plain_skyrl_bit_for_bit(tmp_path, section, asyn
     assert ("geoalign/alarms" in logged) == (section is MONITOR)
 
 
-def changed(**values):
-    return lambda plain: replace(plain, **{name: torch.tensor(value) for name, value in values.items()})
-
-
-def without(*rows):
-    kept = torch.tensor([row for row in range(4) if row not in rows])
-    return lambda plain: replace(plain, source=kept, rewards=plain.rewards[kept], weights=plain.weights[kept])
-
-
 HALF = 0.5 / (0.57735027 + 1e-6)  # 1 1 0 0: mean 1/2, standard deviation sqrt(4 (1/2)^2 / 3)
-SOFT, NAN = [0.75, 0.75, 0.25, 0.25], float("nan")
+NAN, DROP = float("nan"), {"source": [0, 1, 3]}
+MOVE = {"source": [1, 0, 0, 3], "weights": [0.5, 1.0, 1.0, 1.0]}
 
 
 @pytest.mark.parametrize(
-    ("change", "algorithm", "expected"),
+    ("changes", "by_std", "expected"),
     [
-        # 1 1 1 0: mean 3/4, standard deviation 1/2.
-        (changed(source=[0, 1, 0, 3], rewards=[1.0, 1.0, 1.0, 0.0]), {}, [0.5, 0.5, 0.5, -1.5]),
-        (changed(weights=[0.25, 1.0, 1.0, 2.0]), {}, [HALF / 4, HALF, -HALF, -2 * HALF]),
-        (changed(rewards=SOFT), {"grpo_norm_by_std": False}, [0.25, 0.25, -0.25, -0.25]),
-        (changed(rewards=[0.7] * 4), {}, [0.0] * 4),
-        (changed(advantages=[3.0, 2.0, 1.0, 0.0], weights=[1.0, 1.0, 2.0, 1.0]), {}, [3.0, 2.0, 2.0, 0.0]),
-        # 1 1 0: mean 2/3, standard deviation sqrt(1/3).
-        (without(2), {}, [0.57735, 0.57735, 0.0, -1.15470]),
-        (changed(rewards=[1.0, 1.0, NAN, 0.0]), {}, [0.57735, 0.57735, 0.0, -1.15470]),
-        (changed(rewards=[1.0, NAN, NAN, NAN]), {}, [0.0] * 4),  # SkyRL's own of a single one is 1
+        (MOVE, True, [0.25, 0.5, 0.5, -1.5]),  # 1 1 1 0: mean 3/4, standard deviation 1/2
+        ({"weights": [0.25, 1.0, 1.0, 2.0]}, True, [HALF / 4, HALF, -HALF, -2 * HALF]),
+        ({"rewards": [0.75, 0.75, 0.25, 0.25]}, False, [0.25, 0.25, -0.25, -0.25]),
+        ({"rewards": [0.7] * 4}, True, [0.0] * 4),
+        ({"advantages": [3.0, 2.0, 1.0, 0.0], "weights": [1.0, 1.0, 2.0, 1.0]}, True, [3.0, 2.0, 2.0, 0.0]),
+        (DROP, True, [0.57735, 0.57735, 0.0, -1.15470]),  # 1 1 0: mean 2/3, standard deviation sqrt(1/3)
+        ({"rewards": [1.0, 1.0, NAN, 0.0]}, True, [0.57735, 0.57735, 0.0, -1.15470]),
+        ({"rewards": [1.0, NAN, NAN, NAN]}, True, [0.0] * 4),  # SkyRL's own of a single one is 1
     ],
 )
-def test_rows_weights_rewards_advantages_and_drops(tmp_path, change, algorithm, expected):
-    settings = {f"trainer.algorithm.{name}": value for name, value in algorithm.items()}
-    batch, found = decided(tmp_path, change, **settings)
+def test_rows_weights_rewards_advantages_and_drops(tmp_path, changes, by_std, expected):
+    batch, found = decided(tmp_path, changes, **{"trainer.algorithm.grpo_norm_by_std": by_std})
     assert found == pytest.approx(expected, abs=2e-5)
     assert (batch["advantages"] == batch["advantages"] * batch["response_mask"]).all()
 
 
 def test_a_replaced_row_is_its_donor_and_returns_have_no_weight(tmp_path):
-    batch, _ = decided(
-        tmp_path, changed(source=[1, 0, 0, 3], weights=[0.5, 1.0, 1.0, 1.0], rewards=[1.0, 1.0, 1.0, 0.0])
-    )
+    batch, _ = decided(tmp_path, MOVE)
     for key in ("sequences", "attention_mask", "response_mask", "loss_mask", "action_log_probs", "rollout_logprobs"):
         assert torch.equal(batch[key][1], batch[key][2])
-        assert not torch.equal(batch[key][0], batch[key][1]) or key == "loss_mask"
     assert batch["loss_mask"].sum(1).tolist() == [2, 1, 1, 4]
-    assert batch["returns"][:, -1].tolist() == pytest.approx([0.5, 0.5, 0.5, -1.5], abs=1e-4)
     assert batch["action_log_probs"][:, -1].tolist() == [-1, 0, 0, -3]
+    assert batch["returns"][:, -1].tolist() == pytest.approx([0.5, 0.5, 0.5, -1.5], abs=1e-4)
 
 
 def test_the_gradient_of_skyrls_loss_is_that_of_the_kept_rows(tmp_path):
-    from skyrl.backends.skyrl_train.utils import ppo_utils
+    from skyrl.backends.skyrl_train.utils.ppo_utils import apply_loss_reduction_to_advantages_minibatch, ppo_policy_loss
     from skyrl.train.config import AlgorithmConfig
 
-    batch, _ = decided(tmp_path, without(2))
-    kept, loss, gradients = [0, 1, 3], AlgorithmConfig(), []
+    batch, _ = decided(tmp_path, DROP)
+    kept, config, gradients = [0, 1, 3], AlgorithmConfig(), []
     batch["action_log_probs"][2] = -200.0  # a ratio that would overflow
-    alone = ppo_utils.apply_loss_reduction_to_advantages_minibatch(
-        batch["returns"][kept], batch["loss_mask"][kept], "token_mean", 1, 9
-    )
+    own = batch["returns"][kept], batch["loss_mask"][kept]
+    alone = apply_loss_reduction_to_advantages_minibatch(*own, "token_mean", micro_batch_size=1, max_seq_len=9)
     for rows, advantages in (([0, 1, 2, 3], batch["advantages"]), (kept, alone)):
         logps = torch.full_like(advantages, -0.5, requires_grad=True)
-        ppo_utils.ppo_policy_loss(logps, batch["action_log_probs"][rows], advantages, loss, batch["loss_mask"][rows])[
-            0
-        ].backward()
+        before, mask = batch["action_log_probs"][rows], batch["loss_mask"][rows]
+        ppo_policy_loss(logps, before, advantages, config, mask)[0].backward()
         gradients.append(logps.grad)
     assert torch.equal(gradients[0][kept], gradients[1])
-    assert gradients[0].isfinite().all()
     assert gradients[0][2].abs().sum() == 0 < gradients[1].abs().sum()
 
 
@@ -181,18 +163,16 @@ def test_what_a_curator_reads(tmp_path):
     trainer, _ = trainer_of(tmp_path, MONITOR)
     trainer._session.curator.optional += ("logprobs", "prompt_keys", "response_keys", "advantages")
     seen = []
-    trainer._session.curate = lambda rollouts: seen.append(rollouts) or identity(rollouts)
+    trainer._session.curate = lambda rollouts: seen.append(rollouts) or curation(rollouts)
     asyncio.run(trainer.train())
-    prompts = (seen[0].prompt_keys.reshape(2, 4)[:, 0].tolist(), seen[1].prompt_keys.reshape(2, 4)[:, 0].tolist())
-    assert sorted(prompts[0] + prompts[1]) == sorted(response_keys([[n] * n for n in (1, 2, 3, 4)]).tolist())
-    first = seen[0].prompt_keys.tolist().index(prompts[0][0])
-    assert first == 0
+    prompts = [key for batch in seen for key in batch.prompt_keys.tolist()[::4]]
+    assert sorted(prompts) == sorted(response_keys([[n] * n for n in (1, 2, 3, 4)]).tolist())
+    assert len(set(seen[0].response_keys.tolist())) == 8
     assert seen[0].groups.tolist() == [0] * 4 + [1] * 4
     assert (seen[0].rewards[:4].tolist(), seen[0].lengths[:4].tolist()) == ([1, 1, 0, 0], [1, 2, 3, 4])
-    assert seen[0].donor_ok[:4].tolist() == [True, True, True, False]
     assert (seen[0].answers[:4], seen[0].logprobs[:4].tolist()) == (["0", "1", "2", "0"], [0, -1, -2, -3])
+    assert seen[0].donor_ok[:4].tolist() == [True, True, True, False]
     assert seen[0].advantages[:4].tolist() == pytest.approx([HALF, HALF, -HALF, -HALF])
-    assert len(set(seen[0].response_keys.tolist())) == 8
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
@@ -240,7 +220,7 @@ def test_what_is_refused(tmp_path, change, message):
 )
 def test_dropped_rows_are_refused_where_the_loss_counts_them(tmp_path, change, message):
     with pytest.raises(UnsupportedError, match=message):
-        decided(tmp_path, without(2), **{f"trainer.algorithm.{name}": value for name, value in change.items()})
+        decided(tmp_path, DROP, **{f"trainer.algorithm.{name}": value for name, value in change.items()})
 
 
 def test_skyrls_command_hands_over(monkeypatch):
@@ -248,19 +228,21 @@ def test_skyrls_command_hands_over(monkeypatch):
 
     from geoalign.adapters.skyrl import trainers
 
+    started = []
+    for name in ("initialize_ray", "validate_cfg"):
+        monkeypatch.setattr(trainers, name, started.append)
+    monkeypatch.setattr(trainers, "ray", MagicMock())
+    monkeypatch.setattr(trainers, "_train", MagicMock())
+
     def run(*words):
         monkeypatch.setattr(sys, "argv", ["main_base", "trainer.override_entrypoint=geoalign.adapters.skyrl", *words])
-        started = []
-        monkeypatch.setattr(trainers, "initialize_ray", started.append)
-        monkeypatch.setattr(trainers, "validate_cfg", started.append)
-        monkeypatch.setattr(trainers.ray, "get", lambda reference: None)
-        monkeypatch.setattr(trainers, "_train", MagicMock())
         main_base.main()
-        return started
 
     with pytest.raises(UnsupportedError, match="GeoAlign requires hidden states"):
         run()
     with pytest.raises(ConfigError, match=r"geoalign\.curator\.geomtry: unknown key"):
         run("geoalign.curator.type=denoise", "geoalign.curator.geomtry=none")
-    cfg, _ = run("geoalign.curator.type=pods", "geoalign.curator.m=2", "generator.n_samples_per_prompt=4")
-    assert (cfg.geoalign, cfg.generator.n_samples_per_prompt) == ({"curator": {"type": "pods", "m": 2}}, 4)
+    assert started == []
+    run("geoalign.curator.type=pods", "geoalign.curator.m=2", "trainer.seed=7")
+    assert (started[0].geoalign, started[0].trainer.seed) == ({"curator": {"type": "pods", "m": 2}}, 7)
+    trainers._train.remote.assert_called_once_with(started[1])

@@ -2,12 +2,12 @@
 
 import pytest
 import torch
+from curations import curation
 from verl_parts import batch_of
 
 from geoalign.adapters.placement import place
 from geoalign.adapters.verl.apply import apply_curation
 from geoalign.adapters.verl.rows import read_rollouts
-from geoalign.types import Curation
 
 GROUPS = {"a": [1.0, 2.0, 3.0], "b": [0.0, 4.0]}
 
@@ -16,22 +16,10 @@ def read(batch, needs=("hidden",)):
     return read_rollouts(batch, range(len(batch.keys)), needs, rollout_fields={}, longest_response=9)
 
 
-def curation(rollouts, source=None, *, rewards=None, weights=None, advantages=None):
-    source = torch.arange(len(rollouts)) if source is None else torch.tensor(source, dtype=torch.long)
-    return Curation(
-        source=source,
-        rewards=rollouts.rewards[source] if rewards is None else torch.tensor(rewards),
-        weights=torch.ones(len(source)) if weights is None else torch.tensor(weights),
-        advantages=None if advantages is None else torch.tensor(advantages),
-        scores=torch.full((len(rollouts),), torch.nan),
-        anomalous=torch.zeros(len(rollouts), dtype=torch.bool),
-    )
-
-
-def carried(groups=GROUPS, source=None, *, by_std=True, **changes):
+def carried(groups=GROUPS, *, by_std=True, **changes):
     batch = batch_of(groups)
     rollouts = read(batch)
-    made = place(curation(rollouts, source, **changes), rollouts.groups)
+    made = place(curation(rollouts, **changes), rollouts.groups)
     assert apply_curation(batch, range(len(rollouts)), rollouts, made, by_std=by_std) == "whole"
     return batch
 
@@ -117,7 +105,7 @@ def test_a_group_of_one_from_the_start_stays_as_verl_has_it():
 def test_padding_rows_stay_as_verl_has_them():
     batch = batch_of({**GROUPS, "pad1": [0.7]})
     rollouts = read_rollouts(batch, range(5), ("hidden",), rollout_fields={}, longest_response=9)
-    apply_curation(batch, range(5), rollouts, place(curation(rollouts, [0, 1, 3, 4]), rollouts.groups))
+    apply_curation(batch, range(5), rollouts, place(curation(rollouts, source=[0, 1, 3, 4]), rollouts.groups))
     assert batch.computed == [[0, 1, 2, 3, 4, 5]]
     assert batch.rows[5]["advantages"].tolist() == pytest.approx([0.7] * 3)
 

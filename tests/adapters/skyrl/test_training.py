@@ -16,8 +16,9 @@ pytestmark = [
     pytest.mark.engines,
     pytest.mark.skipif("skyrl" not in packages_distributions(), reason="skyrl is not installed (make test-skyrl)"),
 ]
-MONITOR = {"curator": {"type": "monitor", "curator": {"type": "denoise", "geometry": "none"}},
-           "rollout_fields": {"answers": "answer"}}  # fmt: skip
+WATCHING = {"type": "monitor", "curator": {"type": "denoise", "geometry": "none"}}
+MONITOR = {"curator": WATCHING, "rollout_fields": {"answers": "answer"}}
+HALF = 0.5 / (0.57735027 + 1e-6)  # 1 1 0 0: mean 1/2, standard deviation sqrt(4 (1/2)^2 / 3)
 
 
 class Prompts(list):
@@ -28,61 +29,63 @@ class Prompts(list):
 def generated(request):
     """Rewards 1 1 0 0 of each prompt's four; response i of it has i + 1 tokens, and the last was cut off."""
     rows = [(int(row.instance_id), row.repetition_id) for row in request["trajectory_ids"]]
-    responses = [[10 * prompt + row] * (row + 1) for prompt, row in rows]
     return {
         "prompt_token_ids": [[prompt + 1] * (prompt + 1) for prompt, _ in rows],
-        "response_ids": responses,
+        "response_ids": [[10 * prompt + row] * (row + 1) for prompt, row in rows],
         "rewards": [float(row < 2) for _, row in rows],
-        "loss_masks": [[1] * len(one) for one in responses],
+        "loss_masks": [[1] * (row + 1) for _, row in rows],
         "stop_reasons": ["length" if row == 3 else "stop" for _, row in rows],
-        "rollout_logprobs": [[-0.5] * len(one) for one in responses],
+        "rollout_logprobs": [[-0.5] * (row + 1) for _, row in rows],
         "env_metrics": [{"answer": str(row % 3)} for _, row in rows],
         "rollout_metrics": {},
-    }  # fmt: skip
+    }
 
 
-def trainer_of(folder, section=None, *, kind=None, asynchronous=False, **changes):
-    """The trainer, and the batches that it hands to its workers."""
+def trainer_of(folder, section=None, *, kind=None, asynchronous=False, prompts=2, **changes):
+    """The trainer, of four prompts, and the batches that it hands to its workers."""
     from geoalign.adapters.skyrl import CuratedConfig, CuratedExp
 
-    values = {
-        "trainer.train_batch_size": 2, "trainer.policy_mini_batch_size": 2, "trainer.epochs": 1,
-        "trainer.ckpt_path": folder, "trainer.ckpt_interval": 1, "trainer.resume_mode": "latest",
-        "trainer.eval_interval": 0, "trainer.print_example_interval": 0, "trainer.enable_ray_gpu_monitor": False,
-        "trainer.recompute_old_logprobs_per_minibatch": False, "trainer.placement.colocate_all": False,
-        "trainer.fully_async.enabled": asynchronous, "trainer.fully_async.num_parallel_generation_workers": 2,
-        "trainer.algorithm.policy_loss_type": "rollout_is" if asynchronous else "regular",
-        "trainer.algorithm.use_kl_loss": False, "data.dataloader.num_workers": 0, "generator.batched": False,
-        "generator.n_samples_per_prompt": 4, "generator.inference_engine.enable_ray_prometheus_stats": False, **changes,
+    trainer = {
+        "train_batch_size": prompts, "policy_mini_batch_size": prompts, "epochs": 1, "eval_interval": 0,
+        "ckpt_path": folder, "ckpt_interval": 1, "recompute_old_logprobs_per_minibatch": False,
+        "placement.colocate_all": False, "fully_async.enabled": asynchronous, "algorithm.use_kl_loss": False,
+        "fully_async.num_parallel_generation_workers": prompts, "print_example_interval": 0,
+        "algorithm.policy_loss_type": "rollout_is" if asynchronous else "regular",
     }  # fmt: skip
-    cfg = CuratedConfig.from_cli_overrides(values)
+    others = {
+        "data.dataloader.num_workers": 0, "generator.batched": False, "generator.n_samples_per_prompt": 4,
+        "generator.inference_engine.enable_ray_prometheus_stats": False,
+    }  # fmt: skip
+    named = {f"trainer.{name}": value for name, value in trainer.items()}
+    cfg = CuratedConfig.from_cli_overrides({**named, **others, **changes})
     cfg.geoalign = section or {"curator": {"type": "grpo"}}
-    prompts = Prompts({"prompt": [], "env_class": "x", "env_extras": {}, "uid": str(row)} for row in range(4))
-    generator, staged = MagicMock(spec=["generate"], generate=AsyncMock(side_effect=generated)), []
-    trainer = (kind or CuratedExp.get_trainer)(
-        *([] if kind else [None]), cfg=cfg, tracker=MagicMock(), tokenizer=MagicMock(pad_token_id=0),
-        train_dataset=prompts, eval_dataset=None, inference_engine_client=AsyncMock(), generator=generator,
-        colocate_pg=None,
-    )  # fmt: skip
-    trainer._cleanup_old_checkpoints = lambda: None  # asks Ray for its nodes
-    trainer.dispatch = MagicMock(save_weights_for_sampler=AsyncMock())
-    trainer.dispatch.get_lcm_dp_size.return_value = 1
-    trainer.dispatch.optim_step.return_value = None
-    trainer.dispatch.forward.side_effect = lambda model, data: MagicMock(
-        loss_fn_outputs=[{"logprobs": [-float(row)] * data.metadata["response_length"]} for row in range(len(data))]
-    )
-    trainer.dispatch.forward_backward_from_staged.return_value.metrics = {"loss": 0.0}
-    trainer.dispatch.stage_data.side_effect = lambda model, data, bounds: staged.append(
-        {**{key: value.clone() for key, value in data.items() if value is not None}, **data.metadata}
-    ) or [None]  # fmt: skip
-    return trainer, staged
+    rows = Prompts({"prompt": [], "env_class": "x", "env_extras": {}, "uid": str(row)} for row in range(4))
+    made, staged = (kind or CuratedExp.__new__(CuratedExp).get_trainer)(
+        cfg=cfg, tracker=MagicMock(), tokenizer=MagicMock(pad_token_id=0), train_dataset=rows, eval_dataset=None,
+        inference_engine_client=AsyncMock(), colocate_pg=None,
+        generator=MagicMock(spec=["generate"], generate=AsyncMock(side_effect=generated)),
+    ), []  # fmt: skip
+    made._cleanup_old_checkpoints = lambda: None  # asks Ray for its nodes
+    made.dispatch = workers = MagicMock(save_weights_for_sampler=AsyncMock())
+    workers.get_lcm_dp_size.return_value, workers.optim_step.return_value = 1, None
+    workers.forward_backward_from_staged.return_value.metrics = {"loss": 0.0}
+
+    def forward(model, data):
+        outputs = [{"logprobs": [-float(row)] * data.metadata["response_length"]} for row in range(len(data))]
+        return MagicMock(loss_fn_outputs=outputs)
+
+    def stage(model, data, bounds):
+        staged.append({key: value.clone() if torch.is_tensor(value) else value for key, value in data.items()})
+        return [None]
+
+    workers.forward.side_effect, workers.stage_data.side_effect = forward, stage
+    return made, staged
 
 
-def decided(folder, changes, **settings):
+def decided(folder, changes, section=None, **settings):
     """The first batch handed to the workers, of one prompt, where the curator changes a plain curation, and the
     advantage of each of its rows: SkyRL has divided them by the tokens in the loss."""
-    one = {"trainer.train_batch_size": 1, "trainer.policy_mini_batch_size": 1}
-    trainer, staged = trainer_of(folder, **{**one, **settings})
+    trainer, staged = trainer_of(folder, section, prompts=1, **settings)
     trainer._session.curate = lambda rollouts: curation(rollouts, **changes)
     asyncio.run(trainer.train())
     return staged[0], (staged[0]["advantages"][:, -1] * staged[0]["loss_mask"].sum()).tolist()
@@ -102,13 +105,12 @@ def test_what_changes_nothing_is_plain_skyrl_bit_for_bit(tmp_path, section, asyn
     assert len(found) == len(expected) == 2
     for one, other in zip(found, expected, strict=True):
         assert one.keys() == other.keys()
-        assert all(torch.equal(one[key], other[key]) if torch.is_tensor(one[key]) else True for key in one)
+        assert all(value is other[key] or torch.equal(value, other[key]) for key, value in one.items())
     logged = {name: value for call in curated.tracker.log.call_args_list for name, value in call.args[0].items()}
     assert (logged["geoalign/raw_reward"], logged["geoalign/replaced_rows"]) == (0.5, 0.0)
     assert ("geoalign/alarms" in logged) == (section is MONITOR)
 
 
-HALF = 0.5 / (0.57735027 + 1e-6)  # 1 1 0 0: mean 1/2, standard deviation sqrt(4 (1/2)^2 / 3)
 NAN, DROP = float("nan"), {"source": [0, 1, 3]}
 MOVE = {"source": [1, 0, 0, 3], "weights": [0.5, 1.0, 1.0, 1.0]}
 
@@ -142,21 +144,16 @@ def test_a_replaced_row_is_its_donor_and_returns_have_no_weight(tmp_path):
 
 
 def test_the_gradient_of_skyrls_loss_is_that_of_the_kept_rows(tmp_path):
-    from skyrl.backends.skyrl_train.utils.ppo_utils import apply_loss_reduction_to_advantages_minibatch, ppo_policy_loss
+    from skyrl.backends.skyrl_train.utils.ppo_utils import ppo_policy_loss
     from skyrl.train.config import AlgorithmConfig
 
-    batch, _ = decided(tmp_path, DROP)
-    kept, config, gradients = [0, 1, 3], AlgorithmConfig(), []
+    batch, (first, second, _, last) = decided(tmp_path, DROP)
     batch["action_log_probs"][2] = -200.0  # a ratio that would overflow
-    own = batch["returns"][kept], batch["loss_mask"][kept]
-    alone = apply_loss_reduction_to_advantages_minibatch(*own, "token_mean", micro_batch_size=1, max_seq_len=9)
-    for rows, advantages in (([0, 1, 2, 3], batch["advantages"]), (kept, alone)):
-        logps = torch.full_like(advantages, -0.5, requires_grad=True)
-        before, mask = batch["action_log_probs"][rows], batch["loss_mask"][rows]
-        ppo_policy_loss(logps, before, advantages, config, mask)[0].backward()
-        gradients.append(logps.grad)
-    assert torch.equal(gradients[0][kept], gradients[1])
-    assert gradients[0][2].abs().sum() == 0 < gradients[1].abs().sum()
+    logps = batch["action_log_probs"].clone().fill_(-0.5).requires_grad_()
+    before = logps.detach().where(batch["loss_mask"] > 0, batch["action_log_probs"])
+    ppo_policy_loss(logps, before, batch["advantages"], AlgorithmConfig(), batch["loss_mask"])[0].backward()
+    # The kept rows have 1, 2 and 4 tokens, 7 in all, at ratio 1.
+    assert logps.grad.sum(1).tolist() == pytest.approx([-first / 7, -second * 2 / 7, 0.0, -last * 4 / 7])
 
 
 def test_what_a_curator_reads(tmp_path):
@@ -167,8 +164,7 @@ def test_what_a_curator_reads(tmp_path):
     asyncio.run(trainer.train())
     prompts = [key for batch in seen for key in batch.prompt_keys.tolist()[::4]]
     assert sorted(prompts) == sorted(response_keys([[n] * n for n in (1, 2, 3, 4)]).tolist())
-    assert len(set(seen[0].response_keys.tolist())) == 8
-    assert seen[0].groups.tolist() == [0] * 4 + [1] * 4
+    assert (len(set(seen[0].response_keys.tolist())), seen[0].groups.tolist()) == (8, [0] * 4 + [1] * 4)
     assert (seen[0].rewards[:4].tolist(), seen[0].lengths[:4].tolist()) == ([1, 1, 0, 0], [1, 2, 3, 4])
     assert (seen[0].answers[:4], seen[0].logprobs[:4].tolist()) == (["0", "1", "2", "0"], [0, -1, -2, -3])
     assert seen[0].donor_ok[:4].tolist() == [True, True, True, False]
@@ -177,50 +173,41 @@ def test_what_a_curator_reads(tmp_path):
 
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_resume_goes_on_with_the_curators_draws(tmp_path, asynchronous):
-    section = {"curator": {"type": "pf_ppo_br"}, "seed": 3}
-    whole, expected = trainer_of(tmp_path / "whole", section, asynchronous=asynchronous)
-    asyncio.run(whole.train())
-    begun, _ = trainer_of(tmp_path / "half", section, asynchronous=asynchronous, **{"trainer.max_training_steps": 1})
-    asyncio.run(begun.train())
+    def trained(folder, **changes):
+        section = {"curator": {"type": "pf_ppo_br"}, "seed": 3}
+        made, staged = trainer_of(tmp_path / folder, section, asynchronous=asynchronous, **changes)
+        asyncio.run(made.train())
+        return made._session.calls, staged
+
+    _, expected = trained("whole")
+    trained("half", **{"trainer.max_training_steps": 1})
     place = {"trainer.resume_mode": "from_path", "trainer.resume_path": tmp_path / "half" / "global_step_1"}
-    half, found = trainer_of(tmp_path / "half", section, asynchronous=asynchronous, **place)
-    asyncio.run(half.train())
-    assert (half._session.calls, len(found)) == (2, 1)
-    assert torch.equal(found[0]["sequences"], expected[1]["sequences"])
-    assert torch.equal(found[0]["advantages"], expected[1]["advantages"])
+    calls, found = trained("half", **place)
+    assert (calls, len(found)) == (2, 1)
+    assert all(torch.equal(found[0][key], expected[1][key]) for key in ("sequences", "advantages"))
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("setting", "value", "message"),
     [
-        ({"algorithm.advantage_estimator": "gae"}, "advantage_estimator=gae: .* set it to grpo"),
-        ({"algorithm.use_kl_in_reward": True}, "use_kl_in_reward=true"),
-        ({"algorithm.advantage_batch_normalize": True}, "advantage_batch_normalize=true"),
-        ({"algorithm.policy_loss_type": "cross_entropy"}, "policy_loss_type=cross_entropy: it reads no advantages"),
-        ({"critic.model.path": "x"}, "critic.model.path: expected none"),
-        ({"algorithm.dynamic_sampling.type": "replace"}, r"dynamic_sampling\.type=replace with fields"),
-        ({"ckpt_path": "s3://x"}, "ckpt_path=s3://x"),
-        ({"generator.step_wise_trajectories": True}, "step_wise_trajectories=true"),
-        ({"generator.n_samples_per_prompt": 1}, "n_samples_per_prompt=1: expected at least 2"),
+        ("trainer.algorithm.advantage_estimator", "gae", "advantage_estimator=gae: .* set it to grpo"),
+        ("trainer.algorithm.use_kl_in_reward", True, "use_kl_in_reward=true"),
+        ("trainer.algorithm.advantage_batch_normalize", True, "advantage_batch_normalize=true"),
+        ("trainer.algorithm.policy_loss_type", "cross_entropy", "policy_loss_type=cross_entropy: it reads no advanta"),
+        ("trainer.critic.model.path", "x", "critic.model.path: expected none"),
+        ("trainer.algorithm.dynamic_sampling.type", "replace", "dynamic_sampling.type=replace with fields"),
+        ("trainer.ckpt_path", "s3://x", "ckpt_path=s3://x: expected a local folder"),
+        ("generator.step_wise_trajectories", True, "step_wise_trajectories=true"),
+        ("generator.n_samples_per_prompt", 1, "n_samples_per_prompt=1: expected at least 2"),
+        # Where rows are dropped.
+        ("trainer.algorithm.loss_reduction", "sequence_mean", "loss_reduction=sequence_mean, .* set it to token_mean"),
+        ("trainer.algorithm.policy_loss_type", "kl_cov", "policy_loss_type=kl_cov, .*regular"),
+        ("trainer.algorithm.use_kl_loss", True, "use_kl_loss or use_entropy_loss=true"),
     ],
 )
-def test_what_is_refused(tmp_path, change, message):
-    named = {name if name.startswith("generator") else f"trainer.{name}": value for name, value in change.items()}
+def test_what_is_refused(tmp_path, setting, value, message):
     with pytest.raises(UnsupportedError, match=message):
-        trainer_of(tmp_path, MONITOR, **named)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"loss_reduction": "sequence_mean"}, "loss_reduction=sequence_mean, .* set it to token_mean"),
-        ({"policy_loss_type": "kl_cov"}, "policy_loss_type=kl_cov, .*regular"),
-        ({"use_kl_loss": True}, "use_kl_loss or use_entropy_loss=true"),
-    ],
-)
-def test_dropped_rows_are_refused_where_the_loss_counts_them(tmp_path, change, message):
-    with pytest.raises(UnsupportedError, match=message):
-        decided(tmp_path, DROP, **{f"trainer.algorithm.{name}": value for name, value in change.items()})
+        decided(tmp_path, DROP, MONITOR, **{setting: value})
 
 
 def test_skyrls_command_hands_over(monkeypatch):
@@ -229,10 +216,9 @@ def test_skyrls_command_hands_over(monkeypatch):
     from geoalign.adapters.skyrl import trainers
 
     started = []
-    for name in ("initialize_ray", "validate_cfg"):
-        monkeypatch.setattr(trainers, name, started.append)
-    monkeypatch.setattr(trainers, "ray", MagicMock())
-    monkeypatch.setattr(trainers, "_train", MagicMock())
+    monkeypatch.setattr(trainers, "initialize_ray", started.append)
+    for name in ("validate_cfg", "ray", "_train"):
+        monkeypatch.setattr(trainers, name, MagicMock())
 
     def run(*words):
         monkeypatch.setattr(sys, "argv", ["main_base", "trainer.override_entrypoint=geoalign.adapters.skyrl", *words])
@@ -245,4 +231,4 @@ def test_skyrls_command_hands_over(monkeypatch):
     assert started == []
     run("geoalign.curator.type=pods", "geoalign.curator.m=2", "trainer.seed=7")
     assert (started[0].geoalign, started[0].trainer.seed) == ({"curator": {"type": "pods", "m": 2}}, 7)
-    trainers._train.remote.assert_called_once_with(started[1])
+    trainers._train.remote.assert_called_once_with(started[0])

@@ -1,5 +1,3 @@
-"""A curation of which a test changes some fields."""
-
 from dataclasses import replace
 
 import torch

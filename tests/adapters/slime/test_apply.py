@@ -7,7 +7,6 @@ from slime_parts import arguments
 
 from geoalign.adapters.slime import post_process_rewards, run
 from geoalign.adapters.slime.run import SlimeRun
-from geoalign.adapters.slime.samples import normalised_rewards
 from geoalign.errors import ConfigError, UnsupportedError
 
 
@@ -117,12 +116,6 @@ def test_one_run_for_one_namespace(batch):
     assert run.run_of(arguments(GRPO)).session.calls == 0
 
 
-def test_groups_of_other_sizes():
-    rewards, groups = torch.tensor([1.0, 0.0, 5.0, 1.0, 3.0, 1.0]), torch.tensor([7, 7, 2, 9, 9, 9])
-    found = normalised_rewards(rewards, groups, torch.ones(6, dtype=torch.bool), normalise=True, by_std=False)
-    assert found.tolist() == pytest.approx([0.5, -0.5, 0.0, -2 / 3, 4 / 3, -2 / 3])
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -146,11 +139,10 @@ def test_denoise_of_a_component_of_a_reward_that_is_a_dict(batch):
     args = arguments({"curator": denoise, "rollout_fields": {"answers": "answer"}}, reward_key="score")
     with pytest.raises(ConfigError, match=r"this engine gives one reward: no dict of numbers in Sample\.reward"):
         SlimeRun(args).curate(batch)
-    for row, sample in enumerate(batch):
-        sample.reward = {"score": sample.reward + 0.1 * (row % 2), "verdict": sample.reward, "format": 0.1 * (row % 2)}
-    run = SlimeRun(args)
+    for sample in batch:
+        sample.reward = {"score": sample.reward, "verdict": sample.reward / 2}
     seen = []
-    inner = run.session.curate
-    run.session.curate = lambda rollouts: seen.append(rollouts) or inner(rollouts)
+    run = SlimeRun(args)
+    run.session.curate = lambda rollouts: seen.append(rollouts) or curation(rollouts)
     run.curate(batch)
-    assert seen[0].components["verdict"].tolist() == [1, 1, 0, 0, 1, 1, 1, 0, 0, 1, 0, 1]
+    assert seen[0].components["verdict"][:4].tolist() == [0.5, 0.5, 0, 0]

@@ -15,7 +15,7 @@ WORKERS ?= 2
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart example test types suite smoke real test-slow test-engines test-trl test-trinity test-verl test-swift wheel clean
+.PHONY: help quickstart example test types suite smoke real test-slow test-engines test-trl test-trinity test-verl test-swift test-skyrl wheel clean
 
 help: ## What each target does
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1 - \2/p' Makefile
@@ -59,7 +59,7 @@ $(VENV)/.real: $(VENV)/.dev $(PINS)
 	$(BIN)/python $(INSTALL) --editable '.[all,dev,real]'
 	touch $@ $(VENV)/.dev $(VENV)/.quickstart
 
-test-engines: test-verl test-swift test-trl test-trinity ## The adapters in the engines themselves, an environment each
+test-engines: test-verl test-swift test-trl test-trinity test-skyrl ## The adapters in the engines themselves, an environment each
 
 # What a version of TRL can change: its flow, keys, losses, logs and checkpoints. What curators decide, fields, anchors,
 # several processes and the pretended GPU are the same in all, and tested with the pinned one.
@@ -81,6 +81,10 @@ test-verl: $(ENGINES)/verl/.ready ## The adapter in verl, with Ray, TransferQueu
 # What ms-swift and the packages below it warn about is theirs.
 test-swift: $(ENGINES)/swift/.ready ## The adapter in ms-swift's own GRPO on CPUs
 	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(ENGINES)/swift/bin/python -m pytest -W default tests/adapters/swift
+
+# What SkyRL and the packages below it warn about is theirs.
+test-skyrl: $(ENGINES)/skyrl/.ready ## The adapter in SkyRL's own trainers, without its workers and engines
+	OMP_NUM_THREADS=1 $(ENGINES)/skyrl/bin/python -m pytest -W default tests/adapters/skyrl
 
 # $(call environment,PINS,EXTRA,PACKAGES): constraints/PINS.txt before the pins of the same packages.
 define environment
@@ -106,6 +110,10 @@ $(ENGINES)/verl/.ready: $(PINS) constraints/verl.txt
 # ms-swift wants an older TRL, transformers and datasets, and imports packages that nobody else here needs.
 $(ENGINES)/swift/.ready: $(PINS) constraints/swift.txt
 	$(call environment,swift,swift)
+
+# SkyRL's extras want CUDA: these are the packages that its trainers import.
+$(ENGINES)/skyrl/.ready: $(PINS) constraints/skyrl.txt
+	$(call environment,skyrl,skyrl,aiohttp httpx loguru omegaconf ray skyrl-gym torchdata)
 
 example: $(VENV)/.real ## Which rewards of a naive verifier to mistrust, by a real model: runs/example/report.html
 	$(BIN)/python recipes/smollm2.py

@@ -39,6 +39,7 @@ ENGINES = {
     "verl": ("verl", "trainers", "CuratedSteps"),
     "swift": ("swift", "mixin", "CuratedGRPO"),
     "trinity": ("trinity", "operators", "GeoAlignOperator"),
+    "skyrl": ("skyrl", "trainers", "CuratedSteps"),
 }
 
 
@@ -57,6 +58,7 @@ VERSIONS = {
     "verl": (["0.9.1", "0.9.1.post1", "0.9.10"], ["0.9.0", "0.10.0", "0.10.0.dev", "1.0"]),
     "ms-swift": (["4.6.0", "4.6.3"], ["4.5.9", "4.7.0", "4.7.0.dev0", "5.0"]),
     "trinity-rft": (["0.6.0", "0.6.3"], ["0.5.2", "0.7.0", "0.7.0rc1", "1.6.0"]),
+    "skyrl": (["0.3.0", "0.3.1"], ["0.2.0", "0.4.0", "0.4.0.dev0", "1.0"]),
 }
 
 

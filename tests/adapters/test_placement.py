@@ -1,23 +1,17 @@
 import pytest
 import torch
+from curations import curation
 
 from geoalign.adapters.placement import place
 from geoalign.errors import UnsupportedError
-from geoalign.types import Curation
+from geoalign.types import Rollouts
 
 GROUPS = torch.tensor([0, 0, 0, 1, 1, 1])
 
 
-def made(source, rewards=None, weights=None, advantages=None):
-    count = len(source)
-    return Curation(
-        source=torch.tensor(source, dtype=torch.long),
-        rewards=torch.arange(count).float() if rewards is None else torch.tensor(rewards),
-        weights=torch.ones(count) if weights is None else torch.tensor(weights),
-        advantages=None if advantages is None else torch.tensor(advantages),
-        scores=torch.zeros(6),
-        anomalous=torch.zeros(6, dtype=torch.bool),
-    )
+def made(source, **changes):
+    rewards = {"rewards": [float(row) for row in range(len(source))]}
+    return curation(Rollouts(rewards=torch.zeros(6), groups=GROUPS), source=source, **{**rewards, **changes})
 
 
 def test_full_curation_stands_row_by_row():

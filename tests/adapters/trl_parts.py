@@ -1,16 +1,16 @@
 """The tiny training that the adapter's tests run: tokenizer, model, data, reward, arguments, curators."""
 
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
+from curations import curation
 from datasets import Dataset
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 from trl import GRPOConfig
 
 from geoalign.adapters.trl import Anchors, CuratedStep, GeoAlignGRPOTrainer
-from geoalign.curators.base import Curator, identity
+from geoalign.curators.base import Curator
 from geoalign.curators.baselines.advantages import IdentityConfig
 from geoalign.types import Curation, Rollouts
 
@@ -43,20 +43,10 @@ def tokenizer(template: str = TEMPLATE):
 def model(seed: int = 0, dropout: float = 0.0):
     torch.manual_seed(seed)
     config = Qwen3Config(
-        vocab_size=56,
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        num_key_value_heads=2,
-        head_dim=16,
-        max_position_embeddings=128,
-        attention_dropout=dropout,
-        bos_token_id=1,
-        eos_token_id=2,
-        pad_token_id=0,
-        tie_word_embeddings=True,
-    )
+        vocab_size=56, hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2,
+        num_key_value_heads=2, head_dim=16, max_position_embeddings=128, attention_dropout=dropout,
+        bos_token_id=1, eos_token_id=2, pad_token_id=0, tie_word_embeddings=True,
+    )  # fmt: skip
     return Qwen3ForCausalLM(config)
 
 
@@ -85,36 +75,18 @@ def gaps(completions, **columns):
 
 def arguments(folder, **changes):
     values: dict[str, Any] = {
-        "output_dir": str(folder),
-        "use_cpu": True,
-        "bf16": False,
-        "gradient_checkpointing": False,
-        "per_device_train_batch_size": 8,
-        "num_generations": 4,
-        "max_completion_length": 6,
-        "max_steps": 2,
-        "logging_steps": 1,
-        "report_to": "none",
-        "save_strategy": "no",
-        "learning_rate": 1e-2,
-        "disable_tqdm": True,
-        "beta": 0.0,
-        "seed": 3,
-    }
+        "output_dir": str(folder), "use_cpu": True, "bf16": False, "gradient_checkpointing": False,
+        "per_device_train_batch_size": 8, "num_generations": 4, "max_completion_length": 6, "max_steps": 2,
+        "logging_steps": 1, "report_to": "none", "save_strategy": "no", "learning_rate": 1e-2, "disable_tqdm": True,
+        "beta": 0.0, "seed": 3,
+    }  # fmt: skip
     return GRPOConfig(**{**values, **changes})
 
 
 def trainer(
-    folder,
-    curator=None,
-    cls=GeoAlignGRPOTrainer,
-    reward=digits,
-    policy=None,
-    dataset=None,
-    extra=None,
-    processing=None,
-    **changes,
-):
+    folder, curator=None, cls=GeoAlignGRPOTrainer, reward=digits, policy=None, dataset=None, extra=None,
+    processing=None, **changes,
+):  # fmt: skip
     """A trainer of the tiny model; `extra` are keywords of the trainer, `changes` those of its arguments."""
     keywords = dict(extra or {})
     if cls is not None and issubclass(cls, GeoAlignGRPOTrainer):
@@ -135,14 +107,6 @@ def weights_of(trained):
 
 def same_weights(first, second):
     return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
-
-
-def curation(rollouts: Rollouts, **changes: Any) -> Curation:
-    """The identity curation with some fields changed."""
-    if "source" in changes:
-        source = changes["source"]
-        changes = {"rewards": rollouts.rewards[source], "weights": torch.ones(len(source)), **changes}
-    return replace(identity(rollouts), **changes)
 
 
 class Scripted(Curator):

@@ -38,17 +38,9 @@ def test_a_training_learns_under_flipped_rewards(tmp_path):
         flipped = torch.rand(len(values), generator=draws) < 0.1
         return [1 - value if flip else value for value, flip in zip(values, flipped.tolist(), strict=True)]
 
-    made = trainer(
-        tmp_path,
-        GeoAlign(alpha=0.2, projector=ProjectorConfig(hidden_dim=32, output_dim=16, steps=20)),
-        cls=Recording,
-        reward=partly_flipped,
-        per_device_train_batch_size=64,
-        num_generations=8,
-        max_completion_length=8,
-        max_steps=30,
-        learning_rate=5e-3,
-    )
+    curator = GeoAlign(alpha=0.2, projector=ProjectorConfig(hidden_dim=32, output_dim=16, steps=20))
+    shape = {"per_device_train_batch_size": 64, "num_generations": 8, "max_completion_length": 8, "max_steps": 30}
+    made = trainer(tmp_path, curator, cls=Recording, reward=partly_flipped, learning_rate=5e-3, **shape)
     made.train()
     assert sum(true[-5:]) / 5 > sum(true[:5]) / 5 + 0.2
     assert sum(step.curation.metrics["replaced"] for step in made.steps) > 10

@@ -18,6 +18,7 @@ ENGINES = {
     "verl": ("verl", ">=0.9.1,<0.10"),
     "ms-swift": ("swift", ">=4.6,<4.7"),
     "trinity-rft": ("trinity", ">=0.6,<0.7"),
+    "skyrl": ("skyrl", ">=0.3,<0.4"),
 }
 
 

@@ -66,7 +66,7 @@ def guarded(
     `plan` makes of its arguments the calls of `reward`, and what makes its result of theirs: each what it returned, or
     the error that it raised.
     """
-    if is_asynchronous(reward):
+    if inspect.iscoroutinefunction(reward) or inspect.iscoroutinefunction(type(reward).__call__):
 
         @functools.wraps(reward)
         async def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -95,11 +95,6 @@ def check_function(reward: Any, timeout: float | None) -> None:
         raise ConfigError(f"reward: expected a function, got {type(reward).__name__}")
     if timeout is not None and not timeout > 0:
         raise ConfigError(f"timeout: expected a positive number of seconds or None, got {timeout}")
-
-
-def is_asynchronous(reward: Any) -> bool:
-    """Whether calling it gives a coroutine."""
-    return inspect.iscoroutinefunction(reward) or inspect.iscoroutinefunction(type(reward).__call__)
 
 
 def function_name(reward: Any) -> str:

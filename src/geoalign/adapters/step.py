@@ -14,7 +14,7 @@ from numbers import Real
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from geoalign.adapters.placement import Placement, place
@@ -73,6 +73,17 @@ def final_advantages(placement: Placement, computed: Callable[[], Float[Tensor, 
     if given is None:
         given = computed()
     return (given * placement.weights).nan_to_num(0.0)
+
+
+def rewards_stay(placement: Placement, rollouts: Rollouts) -> bool:
+    """Whether each row has the reward that it came with: the engine's own advantages hold, times the weights."""
+    return placement.advantages is None and torch.equal(placement.rewards, rollouts.rewards[placement.source])
+
+
+def group_numbers(names: Iterable[Any]) -> Int[Tensor, " b"]:
+    """[B] the group of each row, numbered as their names first come."""
+    numbers: dict[str, int] = {}
+    return torch.tensor([numbers.setdefault(str(name), len(numbers)) for name in names])
 
 
 def make_session(settings: EngineSettings, *, engine: str, how: str) -> CurationSession:
@@ -138,14 +149,13 @@ def named_components(
     """
     if not wanted:
         return {}
-    entries = [row if isinstance(row, Mapping) else {} for row in rows]
-    scored = (~rewards.isnan()).tolist()
+    entries = _entries(rows, rewards)
     numbers = [
         {name: float(value) for name, value in entry.items() if counts and isinstance(value, Real)}
-        for entry, counts in zip(entries, scored, strict=True)
+        for entry, counts in entries
     ]
-    if any(scored):
-        known = (set(own) for own, counts in zip(numbers, scored, strict=True) if counts)
+    known = [set(own) for own, (_, counts) in zip(numbers, entries, strict=True) if counts]
+    if known:
         check_components(wanted, set.intersection(*known), source=source)
     return {"components": {name: torch.tensor([own.get(name, math.nan) for own in numbers]) for name in wanted}}
 
@@ -157,7 +167,7 @@ def named_fields(
     *,
     setting: str,
     source: str,
-    names: Sequence[str],
+    names: Sequence[str] | None = None,
 ) -> dict[str, Any]:
     """The user's rollout fields (field -> name in the rows' dicts), out of what rows carry by name.
 
@@ -165,15 +175,14 @@ def named_fields(
     `wanted` stands, `source`: where the dicts come from, `names`: of the rows. A scored row without the entry is a
     ConfigError; entries that are no numbers, or not equally many, are an InputError.
     """
-    entries = [row if isinstance(row, Mapping) else {} for row in rows]
-    scored = (~rewards.isnan()).tolist()
     fields: dict[str, Any] = {}
+    entries, names = _entries(rows, rewards), names or [f"row {row}" for row in range(len(rows))]
     for field, key in wanted.items():
-        for entry, counts, name in zip(entries, scored, names, strict=True):
+        for (entry, counts), name in zip(entries, names, strict=True):
             if counts and key not in entry:
                 known = ", ".join(sorted(map(str, entry))) or "nothing"
                 raise ConfigError(f"{setting}.{field}: expected {key!r} in {source}, got {known} in {name}")
-        values = [entry.get(key) for entry in entries]
+        values = [entry.get(key) for entry, _ in entries]
         if field == "answers":
             fields[field] = as_answers(values)
         else:
@@ -182,6 +191,12 @@ def named_fields(
             values = [blank if value is None else value for value in values]
             fields[field] = as_floats(field, values, torch.device("cpu"), setting=setting)
     return fields
+
+
+def _entries(rows: Sequence[Any], rewards: Float[Tensor, " b"]) -> list[tuple[Mapping[str, Any], bool]]:
+    """The dict of each row, empty where there is none, and whether it has a reward; none where no row was read."""
+    scored = (~rewards.isnan()).tolist() if rows else []
+    return [(row if isinstance(row, Mapping) else {}, counts) for row, counts in zip(rows, scored, strict=True)]
 
 
 def as_answers(values: Sequence[Any]) -> list[str | None]:

@@ -76,12 +76,7 @@ def reading(*fields):
         (reading("true_rewards"), {}, ConfigError, "requires true_rewards"),
         (reading("true_rewards"), {"true_rewards": "gold"}, None, ""),
         (Denoise(geometry="none", component="length"), {}, None, ""),
-        (
-            Denoise(geometry="none", component="verdict"),
-            {},
-            ConfigError,
-            "component: expected one of digits, length; got 'verdict'",
-        ),
+        (Denoise(geometry="none", component="x"), {}, ConfigError, "expected one of digits, length; got 'x'"),
     ],
 )
 def test_curators(curator, fields, error, message):

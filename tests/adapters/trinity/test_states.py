@@ -59,11 +59,8 @@ def test_states_are_those_of_the_model(experience, saved, position):
     for row, state in zip(rows, found, strict=True):
         with torch.no_grad():
             all_states = tiny().model(input_ids=row.tokens[None]).last_hidden_state[0]
-        wanted = {
-            "predicting": all_states[-2],
-            "final": all_states[-1],
-            "mean": all_states[row.prompt_length :].mean(0),
-        }
+        mean = all_states[row.prompt_length :].mean(0)
+        wanted = {"predicting": all_states[-2], "final": all_states[-1], "mean": mean}
         torch.testing.assert_close(state, wanted[position], rtol=1e-5, atol=1e-5)
 
 

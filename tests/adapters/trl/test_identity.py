@@ -10,27 +10,18 @@ EVERYTHING = ("hidden", "lengths", "logprobs", "ids", "advantages")
 OPTIONS = {
     "defaults": {},
     "micro-batches, rewards normalised one by one": {
-        "steps_per_generation": 4,
-        "gradient_accumulation_steps": 2,
-        "max_steps": 4,
-        "reward": [digits, length],
+        "steps_per_generation": 4, "gradient_accumulation_steps": 2, "max_steps": 4, "reward": [digits, length],
         "multi_objective_aggregation": "normalize_then_sum",
     },
     "two updates, dropout, rows without a reward": {
-        "num_iterations": 2,
-        "dropout": 0.1,
-        "reward": [gaps],
-        "scale_rewards": "batch",
+        "num_iterations": 2, "dropout": 0.1, "reward": [gaps], "scale_rewards": "batch",
     },
     "masked, weighted, a reference": {
-        "mask_truncated_completions": True,
-        "max_completion_length": 12,
-        "reward": [digits, length],
-        "reward_weights": [0.5, 2.0],
-        "beta": 0.1,
+        "mask_truncated_completions": True, "max_completion_length": 12, "reward": [digits, length],
+        "reward_weights": [0.5, 2.0], "beta": 0.1,
     },
     "log-probability pass": {"num_iterations": 2},
-}
+}  # fmt: skip
 # TRL's pass for the old log-probabilities serves: nothing runs twice.
 TAPPED = ("micro-batches, rewards normalised one by one", "log-probability pass")
 

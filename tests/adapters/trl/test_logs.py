@@ -29,19 +29,10 @@ def scored(rollouts):
 def trained(tmp_path_factory):
     """Two steps, an evaluation of four rows after each, and the folder."""
     folder = tmp_path_factory.mktemp("logs")
-    made = trainer(
-        folder,
-        Scripted(scored, requires=("hidden", "logprobs")),
-        cls=Recording,
-        reward=[digits, length],
-        reward_weights=[1.0, 0.1],
-        log_completions=True,
-        num_completions_to_print=1,
-        eval_strategy="steps",
-        eval_steps=1,
-        per_device_eval_batch_size=4,
-        extra={"eval_dataset": data(1), "details_every": 2},
-    )
+    changes = {"log_completions": True, "num_completions_to_print": 1, "reward_weights": [1.0, 0.1]}
+    changes |= {"eval_strategy": "steps", "eval_steps": 1, "per_device_eval_batch_size": 4}
+    extra, watcher = {"eval_dataset": data(1), "details_every": 2}, Scripted(scored, requires=("hidden", "logprobs"))
+    made = trainer(folder, watcher, cls=Recording, reward=[digits, length], extra=extra, **changes)
     made.train()
     return made, folder
 

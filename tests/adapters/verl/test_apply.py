@@ -2,12 +2,12 @@
 
 import pytest
 import torch
+from curations import curation
 from verl_parts import batch_of
 
 from geoalign.adapters.placement import place
 from geoalign.adapters.verl.apply import apply_curation
 from geoalign.adapters.verl.rows import read_rollouts
-from geoalign.types import Curation
 
 GROUPS = {"a": [1.0, 2.0, 3.0], "b": [0.0, 4.0]}
 
@@ -16,22 +16,10 @@ def read(batch, needs=("hidden",)):
     return read_rollouts(batch, range(len(batch.keys)), needs, rollout_fields={}, longest_response=9)
 
 
-def curation(rollouts, source=None, *, rewards=None, weights=None, advantages=None):
-    source = torch.arange(len(rollouts)) if source is None else torch.tensor(source, dtype=torch.long)
-    return Curation(
-        source=source,
-        rewards=rollouts.rewards[source] if rewards is None else torch.tensor(rewards),
-        weights=torch.ones(len(source)) if weights is None else torch.tensor(weights),
-        advantages=None if advantages is None else torch.tensor(advantages),
-        scores=torch.full((len(rollouts),), torch.nan),
-        anomalous=torch.zeros(len(rollouts), dtype=torch.bool),
-    )
-
-
-def carried(groups=GROUPS, source=None, *, by_std=True, **changes):
+def carried(groups=GROUPS, *, by_std=True, **changes):
     batch = batch_of(groups)
     rollouts = read(batch)
-    made = place(curation(rollouts, source, **changes), rollouts.groups)
+    made = place(curation(rollouts, **changes), rollouts.groups)
     assert apply_curation(batch, range(len(rollouts)), rollouts, made, by_std=by_std) == "whole"
     return batch
 
@@ -64,10 +52,20 @@ def test_a_replaced_row_carries_all_that_its_donor_holds_under_its_own_key():
     assert advantages(batch) == pytest.approx(expected, abs=1e-5)
 
 
-def test_shaped_rewards_reach_the_advantages_and_leave_the_raw_scores():
-    batch = carried(rewards=[0.0, 1.0, 2.0, 5.0, 5.0])
-    assert advantages(batch) == pytest.approx([-1.0, 0.0, 1.0, 0.0, 0.0], abs=1e-5)
+@pytest.mark.parametrize(
+    ("rewards", "by_std", "expected"),
+    [
+        ([0.0, 1.0, 2.0, 5.0, 5.0], True, [-1.0, 0.0, 1.0, 0.0, 0.0]),
+        ([0.0, 2.0, 4.0, 5.0, 5.0], False, [-2.0, 0.0, 2.0, 0.0, 0.0]),
+        # An unscorable row keeps its tokens.
+        ([1.0, torch.nan, 3.0, 5.0, 5.0], True, [-(0.5**0.5), 0.0, 0.5**0.5, 0.0, 0.0]),
+    ],
+)
+def test_shaped_rewards_reach_the_advantages_and_leave_the_raw_scores(rewards, by_std, expected):
+    batch = carried(rewards=rewards, by_std=by_std)
+    assert advantages(batch) == pytest.approx(expected, abs=1e-5)
     assert [row["rm_scores"].sum().item() for row in batch.rows] == [1.0, 2.0, 3.0, 0.0, 4.0]
+    assert batch.rows[1]["response_mask"].tolist() == [1, 1]
 
 
 def test_weights_multiply_the_advantages_and_not_the_returns():
@@ -95,12 +93,6 @@ def test_dropped_rows_have_no_token_and_no_say_in_the_statistics():
     assert batch.rows[1]["response_mask"].sum() > 0
 
 
-def test_an_unscorable_row_keeps_its_tokens_and_gets_no_advantage():
-    batch = carried(rewards=[1.0, torch.nan, 3.0, 0.0, 4.0])
-    assert advantages(batch)[:3] == pytest.approx([-(0.5**0.5), 0.0, 0.5**0.5], abs=1e-5)
-    assert batch.rows[1]["response_mask"].tolist() == [1, 1]
-
-
 def test_the_last_row_left_of_a_group_gets_no_advantage():
     """verl takes the reward of a lone row itself for its advantage."""
     batch = carried(source=[0, 1, 2, 4])
@@ -117,11 +109,6 @@ def test_a_group_of_one_from_the_start_stays_as_verl_has_it():
 def test_padding_rows_stay_as_verl_has_them():
     batch = batch_of({**GROUPS, "pad1": [0.7]})
     rollouts = read_rollouts(batch, range(5), ("hidden",), rollout_fields={}, longest_response=9)
-    apply_curation(batch, range(5), rollouts, place(curation(rollouts, [0, 1, 3, 4]), rollouts.groups))
+    apply_curation(batch, range(5), rollouts, place(curation(rollouts, source=[0, 1, 3, 4]), rollouts.groups))
     assert batch.computed == [[0, 1, 2, 3, 4, 5]]
     assert batch.rows[5]["advantages"].tolist() == pytest.approx([0.7] * 3)
-
-
-def test_without_the_deviation_as_verl_is_set():
-    batch = carried(rewards=[0.0, 2.0, 4.0, 5.0, 5.0], by_std=False)
-    assert advantages(batch) == [-2.0, 0.0, 2.0, 0.0, 0.0]

@@ -2,11 +2,12 @@ import copy
 
 import pytest
 import torch
+from curations import curation
 
 from geoalign.adapters.placement import place
 from geoalign.adapters.verl.refusals import check_config, check_engines, check_keys, check_placement
 from geoalign.errors import UnsupportedError
-from geoalign.types import Curation
+from geoalign.types import Rollouts
 
 CONFIG = {
     "actor_rollout_ref": {"actor": {"strategy": "fsdp2"}},
@@ -57,16 +58,7 @@ GROUPS = torch.zeros(4, dtype=torch.long)
 
 
 def placed(rows=4):
-    return place(
-        Curation(
-            source=torch.arange(rows),
-            rewards=torch.zeros(rows),
-            weights=torch.ones(rows),
-            scores=torch.zeros(4),
-            anomalous=torch.zeros(4, dtype=torch.bool),
-        ),
-        GROUPS,
-    )
+    return place(curation(Rollouts(rewards=torch.zeros(4), groups=GROUPS), source=list(range(rows))), GROUPS)
 
 
 def losses(loss_agg_mode="token-mean", loss_mode="vanilla"):

@@ -88,11 +88,3 @@ def test_a_failure_is_unscored_in_the_batch(tmp_path, manager, name):
     metrics = named(decision_metrics(curation, rollouts, placement))
     assert metrics["geoalign/unscored_rows"] == 2
     assert metrics["geoalign/raw_reward"] == pytest.approx(42.5)
-
-
-def test_the_rate_limited_manager_itself_makes_both_a_reward_of_zero(tmp_path):
-    """What the wrapper is for: without it verl scores an error, and whatever outlasts its own timeout, 0."""
-    plain = rewards_of(tmp_path, "rate_limited", "scored_later", timeout=0.3)
-    assert [row["reward_score"] for row in plain] == [30, 0, 20, 70, 0, 50]
-    with pytest.raises(ZeroDivisionError):
-        rewards_of(tmp_path, "naive", "scored_later")

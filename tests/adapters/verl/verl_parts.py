@@ -70,18 +70,14 @@ def batch_of(rewards: dict[str, list[float]], *, hidden: int = 4) -> MemoryBatch
             tokens = number % 3 + 1
             scores = torch.zeros(tokens)
             scores[-1] = reward
-            rows.append(
-                {
-                    "key": f"{uid}_{session}_0",
-                    "uid": uid,
-                    "prompts": torch.tensor([ord(letter) for letter in uid]),
-                    "responses": torch.arange(tokens) + 10 * number,
-                    "rm_scores": scores,
-                    "response_mask": torch.ones(tokens, dtype=torch.int64),
-                    "loss_mask": torch.ones(tokens, dtype=torch.int64),
-                    "old_log_probs": -torch.arange(1.0, tokens + 1) - number,
-                    HIDDEN_KEY: torch.full((1, hidden), float(number)),
-                    "extra_fields": {"reward_extra_info": {"true": reward / 2, "answer": f"a{number}"}},
-                }
-            )
+            rows.append({
+                "key": f"{uid}_{session}_0", "uid": uid, "rm_scores": scores,
+                "prompts": torch.tensor([ord(letter) for letter in uid]),
+                "responses": torch.arange(tokens) + 10 * number,
+                "response_mask": torch.ones(tokens, dtype=torch.int64),
+                "loss_mask": torch.ones(tokens, dtype=torch.int64),
+                "old_log_probs": -torch.arange(1.0, tokens + 1) - number,
+                HIDDEN_KEY: torch.full((1, hidden), float(number)),
+                "extra_fields": {"reward_extra_info": {"true": reward / 2, "answer": f"a{number}"}},
+            })  # fmt: skip
     return MemoryBatch(rows)

@@ -74,11 +74,6 @@ def _number(sample: Any, reward_key: str | None) -> float:
         raise InputError(f"Sample.reward: {expected}, got {sample.reward!r} in sample {sample.index}") from error
 
 
-def own_tokens(sample: Any) -> list[bool]:
-    """Which tokens of the response the policy generated and is trained on."""
-    return [True] * sample.response_length if sample.loss_mask is None else [bool(one) for one in sample.loss_mask]
-
-
 def read_rollouts(
     rollouts: Sequence[Sequence[Any]],
     groups: Int[Tensor, " b"],
@@ -93,7 +88,9 @@ def read_rollouts(
     `Sample.reward` that is a dict.
     """
     lasts = [rollout[-1] for rollout in rollouts]
-    masks = [[own_tokens(sample) for sample in rollout] for rollout in rollouts]
+    # Which tokens of a response the policy generated and is trained on.
+    given = [[sample.loss_mask or [1] * sample.response_length for sample in rollout] for rollout in rollouts]
+    masks = [[[bool(one) for one in mask] for mask in rollout] for rollout in given]
     observed = torch.tensor(rewards, dtype=torch.float32)
     makers = {
         "prompt_keys": lambda: response_keys(_split(rollout[0])[0] for rollout in rollouts),

@@ -124,7 +124,10 @@ class GenerationRound(TrainerRound):
             rows.leave_out(batch, placement.kept[mine])
             batch[LOSS_SCALE] = torch.tensor(scale, device=accelerator.device)
         if placement.dropped or replaced:
-            batch["num_items_in_batch"] = self._gather(rows.loss_tokens(batch).sum()).sum().clamp(min=1)
+            # Those of the responses that the policy wrote.
+            mask, tools = batch["completion_mask"], batch.get("tool_mask")
+            tokens = (mask if tools is None else mask * tools).sum()
+            batch["num_items_in_batch"] = self._gather(tokens).sum().clamp(min=1)
 
     def _hidden(self) -> Tensor:
         heard = self._trl_pass

@@ -42,13 +42,6 @@ def check_keys(batch: dict[str, Any]) -> None:
         )
 
 
-def loss_tokens(batch: dict[str, Any]) -> Tensor:
-    """[b] the tokens of each row that enter the loss: those of the response that the policy wrote."""
-    mask: Tensor = batch["completion_mask"]
-    tools = batch.get("tool_mask")
-    return (mask if tools is None else mask * tools).sum(1)
-
-
 def leave_out(batch: dict[str, Any], kept: Bool[Tensor, " b"]) -> None:
     """Takes the rows that are not `kept` out of the loss of this process's part of the batch.
 

@@ -122,14 +122,11 @@ class TrlPass:
             with BackboneTap(model, select, layer=place.layer) as tap:
                 result = run()
             self.hidden = torch.cat(tap.states)
-        self.logprobs, self.done = mean_logprobs(result[0], rows), True
+        # The mean over the tokens that the policy wrote; responses stand in the first columns.
+        inside = rows.mask.to(result[0].device)
+        self.logprobs = (result[0][:, : inside.size(1)].float() * inside).sum(1) / inside.sum(1)
+        self.done = True
         return result
-
-
-def mean_logprobs(per_token: Float[Tensor, "b t"], rows: RowTokens) -> Float[Tensor, " b"]:
-    """Mean over the tokens of each response that the policy wrote, which stand in the first columns of its row."""
-    inside = rows.mask.to(per_token.device)
-    return (per_token[:, : inside.size(1)].float() * inside).sum(1) / inside.sum(1)
 
 
 def sharding(trainer: Any) -> str | None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from geoalign.adapters.placement import Placement
-from geoalign.adapters.step import final_advantages
+from geoalign.adapters.step import final_advantages, rewards_stay
 from geoalign.method.advantages import group_advantages
 from geoalign.types import Rollouts
 
@@ -27,7 +27,7 @@ def apply_curation(
     slots = placement.replaced.nonzero().flatten().tolist()
     batch.copy([rows[donor] for donor in placement.source[slots].tolist()], [rows[slot] for slot in slots])
     result = batch.advantages()
-    if placement.advantages is None and torch.equal(placement.rewards, rollouts.rewards[placement.source]):
+    if rewards_stay(placement, rollouts):
         slots = (placement.weights != 1).nonzero().flatten().tolist()
         own = [rows[slot] for slot in slots]
         computed = batch.read(own, ["advantages"])["advantages"] if own else []

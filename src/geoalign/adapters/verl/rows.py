@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from geoalign.adapters.settings import SECTION
-from geoalign.adapters.step import Decision, made, named_components, named_fields
+from geoalign.adapters.step import Decision, group_numbers, made, named_components, named_fields
 from geoalign.adapters.verl.names import HIDDEN_KEY, RESPONSE_KEY, REWARD_KEY
 from geoalign.errors import InputError
 from geoalign.method.advantages import group_advantages
@@ -48,8 +48,7 @@ def read_rollouts(
     masks = data.get("response_mask", [])
     lengths = torch.tensor([len(mask) for mask in masks] if tagged is None else tagged)
     rewards = torch.stack([values.float().sum() for values in data[scores]])
-    numbers: dict[str, int] = {}
-    groups = torch.tensor([numbers.setdefault(str(uid), len(numbers)) for uid in data["uid"]])
+    groups = group_numbers(data["uid"])
     makers = {
         "hidden": lambda: torch.stack([state.reshape(-1) for state in data[HIDDEN_KEY]]),
         "response_keys": lambda: (
@@ -71,14 +70,7 @@ def read_rollouts(
         ids=[batch.keys[row] for row in rows],
         **made(makers, {*needs, *(["response_keys"] if keyed else [])}),
         **named_components(components, infos, rewards, source=f"numbers in {source}"),
-        **named_fields(
-            rollout_fields,
-            infos,
-            rewards,
-            setting=f"{SECTION}.rollout_fields",
-            source=source,
-            names=[f"row {row}" for row in range(len(rows))],
-        ),
+        **named_fields(rollout_fields, infos, rewards, setting=f"{SECTION}.rollout_fields", source=source),
     )
 
 

@@ -11,7 +11,7 @@ import json
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import ray
 from omegaconf import OmegaConf, open_dict
@@ -29,10 +29,7 @@ from geoalign.adapters.verl.rows import COLUMNS, judged_rows, read_rollouts
 from geoalign.curators.session import STATE_FILE
 from geoalign.hidden.answers import rows_without_answer
 
-if TYPE_CHECKING:
-    _Base: Any
-else:
-    _Base = object
+_Base: Any = object
 
 
 class CuratedSteps(_Base):

@@ -1,0 +1,17 @@
+"""GeoAlign, or any other curator, inside SkyRL's trainers: `trainer.override_entrypoint=geoalign.adapters.skyrl` on
+SkyRL's own command line, or `CuratedSteps` before a trainer of yours. SkyRL is imported when a part of it is needed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from geoalign.adapters.exports import lazy_exports
+
+if TYPE_CHECKING:
+    from geoalign.adapters.skyrl.trainers import CuratedConfig, CuratedExp, CuratedSteps, main
+
+__all__ = ["CuratedConfig", "CuratedExp", "CuratedSteps", "main"]
+
+_HOMES = dict.fromkeys(__all__, "geoalign.adapters.skyrl.trainers")
+
+__getattr__ = lazy_exports(__name__, _HOMES, "pip install 'geoalign[skyrl]', in an environment of its own")

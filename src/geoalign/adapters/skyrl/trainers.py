@@ -1,0 +1,238 @@
+"""A curator inside SkyRL's trainers, the synchronous and the fully asynchronous one: methods wrapped, none copied.
+
+`convert_to_training_input` notes what the generator says of each row; `compute_advantages_and_returns` decides, and
+carries the curation out around SkyRL's own advantages; checkpoints take the curator along.
+"""
+
+# No `annotations` of the future: SkyRL reads the types of a configuration's fields, not their names.
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import ray
+import torch
+from skyrl.train.config import SkyRLTrainConfig
+from skyrl.train.entrypoints.main_base import BasePPOExp
+from skyrl.train.fully_async_trainer import FullyAsyncRayPPOTrainer
+from skyrl.train.trainer import RayPPOTrainer
+from skyrl.train.utils import initialize_ray, validate_cfg
+from torch import Tensor
+
+from geoalign.adapters.exports import check_engine
+from geoalign.adapters.placement import Placement
+from geoalign.adapters.settings import SECTION, EngineSettings, read_section
+from geoalign.adapters.step import (
+    decide,
+    final_advantages,
+    group_numbers,
+    made,
+    make_session,
+    named,
+    named_components,
+    named_fields,
+    refuse,
+    rewards_stay,
+    wanted_components,
+)
+from geoalign.curators.session import STATE_FILE, CurationSession
+from geoalign.method.advantages import group_advantages
+from geoalign.types import Rollouts, response_keys
+
+_Base: Any = object
+# Losses that are finite in every token and masked token by token. Not so: clip_cov, kl_cov and importance_sampling,
+# whose ratios overflow in rows that the mask hides.
+DROPPING_LOSSES = ("regular", "dual_clip", "gspo", "sapo", "cispo", "rollout_is", "dppo")
+NOTES = "geoalign_notes"  # in the metadata of a batch, from one hook to the other
+
+
+@dataclass
+class CuratedConfig(SkyRLTrainConfig):
+    """SkyRL's configuration with a section `geoalign`: `curator`, `seed`, `rollout_fields`."""
+
+    geoalign: dict[str, Any] = field(default_factory=dict)
+
+
+class CuratedSteps(_Base):
+    """Puts a curator into a subclass of SkyRL's `RayPPOTrainer`: `class Mine(CuratedSteps, DAPOTrainer)`.
+
+    Replacement, weights, drops, subsets, shaped rewards and given advantages are carried out on the training batch;
+    evaluation is never curated. Settings are `geoalign` in the configuration (`CuratedConfig`, or an attribute that you
+    set). What is refused says what to change.
+    """
+
+    def __init__(self, cfg: Any, *args: Any, **kwargs: Any) -> None:
+        self._geoalign, self._session = curation_of(cfg)
+        super().__init__(cfg, *args, **kwargs)
+
+    def convert_to_training_input(self, generator_output: Any, uids: list[str]) -> Any:
+        """SkyRL's batch, with notes of its rows."""
+        data = super().convert_to_training_input(generator_output, uids)
+        data.metadata[NOTES] = {name: generator_output.get(name) for name in ("stop_reasons", "env_metrics")}
+        return data
+
+    @torch.no_grad()
+    def compute_advantages_and_returns(self, data: Any) -> Any:
+        """SkyRL's advantages, or the curator's, of the curated batch.
+
+        SkyRL's stay where each row has the reward that it came with, times the weights (the returns, which may be the
+        same tensor, without). Else the curator's own are written over them and the returns, or GRPO's of the curated
+        rewards; dropped rows leave the loss.
+        """
+        rollouts = self._read(data, **data.metadata.pop(NOTES, {}))
+        decision = decide(self._session, rollouts)
+        self._session.calls += 1
+        self.all_metrics.update(named(decision.metrics))
+        placement = decision.placement
+        check_drops(placement, self.cfg.trainer.algorithm, self._session.name)
+        if bool(placement.replaced.any()):
+            data.update({key: value[placement.source] for key, value in data.items() if value is not None})
+        data = super().compute_advantages_and_returns(data)
+        if not rewards_stay(placement, rollouts):
+            own = final_advantages(placement, lambda: self._advantages(placement.rewards, rollouts.groups))
+            values = own[:, None] * data["response_mask"]
+            data["advantages"], data["returns"] = values, values.clone()
+            data["loss_mask"] = data["loss_mask"] * placement.kept[:, None]
+        elif bool((placement.weights != 1).any()):
+            data["advantages"] = data["advantages"] * placement.weights[:, None]
+        return data
+
+    def _read(self, data: Any, stop_reasons: Any = None, env_metrics: Any = None) -> Rollouts:
+        """The rows as a curator reads them: the reward is the sum over the tokens, as SkyRL's own GRPO takes it.
+
+        Trajectories without a token in the loss, or that a limit stopped, are no donors.
+        """
+        refuse({"a batch that SkyRL filled up: never run with the adapter": data.metadata.get("pad_size", 0) > 0})
+        own, lengths, uids = data["loss_mask"] > 0, data["response_mask"].sum(-1).long(), data.metadata["uids"]
+        rewards, size = data["rewards"].float().sum(-1), len(uids)
+        groups, curator, rows = group_numbers(uids), self._session.curator, env_metrics or [None] * size
+
+        def tokens(response: bool) -> Tensor:
+            parts = [slice(-int(n), None) if response else slice(-int(n)) for n in lengths]
+            shown = data["attention_mask"].bool()
+            return response_keys(data["sequences"][row][shown[row]][part].tolist() for row, part in enumerate(parts))
+
+        def logprobs() -> Tensor:
+            found = data["rollout_logprobs"] if data["action_log_probs"] is None else data["action_log_probs"]
+            return (found.float() * own).sum(-1) / own.sum(-1)
+
+        makers = {
+            "prompt_keys": lambda: tokens(response=False),
+            "response_keys": lambda: tokens(response=True),
+            "logprobs": logprobs,
+            "advantages": lambda: self._advantages(rewards, groups),
+        }
+        wanted, fields = wanted_components(curator), self._geoalign.rollout_fields
+        source = "the dict of the environment's get_metrics() (generator.batched=false brings it along)"
+        return Rollouts(
+            rewards=rewards,
+            groups=groups,
+            lengths=lengths,
+            ids=[f"{uid}_{row}" for row, uid in enumerate(uids)],
+            donor_ok=own.any(-1) & torch.tensor([one in ("stop", None) for one in stop_reasons or [None] * size]),
+            **made(makers, curator.reads),
+            **named_components(wanted, rows, rewards, source=f"numbers in {source}"),
+            **named_fields(fields, rows, rewards, setting=f"{SECTION}.rollout_fields", source=source),
+        )
+
+    def _advantages(self, rewards: Tensor, groups: Tensor) -> Tensor:
+        return group_advantages(rewards, groups, scale="std" if self.cfg.trainer.algorithm.grpo_norm_by_std else "none")
+
+    def save_checkpoints(self) -> Any:
+        """SkyRL's checkpoint, with the curator: first, as SkyRL's last act names it the one to resume from."""
+        self._session.save(Path(self.cfg.trainer.ckpt_path) / f"global_step_{self.global_step}" / STATE_FILE)
+        return super().save_checkpoints()
+
+    def load_checkpoints(self) -> Any:
+        """SkyRL's checkpoint, and the curator's state in it."""
+        found = super().load_checkpoints()
+        if found[0] > 0:
+            otherwise = "set the geoalign.curator it was saved with, or begin anew: trainer.resume_mode=none"
+            self._session.load(Path(found[1]) / STATE_FILE, setting="trainer.resume_mode", otherwise=otherwise)
+        return found
+
+
+class GeoAlignTrainer(CuratedSteps, RayPPOTrainer):
+    """SkyRL's synchronous trainer with a curator."""
+
+
+class GeoAlignFullyAsyncTrainer(CuratedSteps, FullyAsyncRayPPOTrainer):
+    """SkyRL's fully asynchronous trainer; each of its mini-batches is curated by itself."""
+
+
+class CuratedExp(BasePPOExp):
+    """SkyRL's experiment with the curated trainer that `trainer.fully_async.enabled` asks for."""
+
+    def get_trainer(self, cfg: Any, *args: Any, **kwargs: Any) -> Any:
+        """The trainer, of the arguments that SkyRL's takes."""
+        kind = GeoAlignFullyAsyncTrainer if cfg.trainer.fully_async.enabled else GeoAlignTrainer
+        return kind(cfg, *args, **kwargs)
+
+
+@ray.remote(num_cpus=1)
+def _train(cfg: Any) -> None:
+    CuratedExp(cfg).run()
+
+
+def main() -> None:
+    """What `trainer.override_entrypoint=geoalign.adapters.skyrl` runs in the place of SkyRL's own entry point."""
+    words = [word for word in sys.argv[1:] if not word.startswith("trainer.override_entrypoint=")]
+    cfg = CuratedConfig.from_cli_overrides(words)
+    # Before Ray, the engines and the model are there.
+    curation_of(cfg)
+    validate_cfg(cfg)
+    initialize_ray(cfg)
+    ray.get(_train.remote(cfg))
+
+
+def curation_of(cfg: Any) -> tuple[EngineSettings, CurationSession]:
+    """The settings and the curator of a configuration; raises by name unless the adapter carries it out."""
+    check_engine("skyrl")
+    place = "such as geoalign.curator.type=denoise"
+    settings = read_section(EngineSettings, getattr(cfg, SECTION, None), engine="SkyRL", path=SECTION, place=place)
+    how = "geoalign.rollout_fields.{need}=<name in the environment's get_metrics()>"
+    session = make_session(settings, engine="SkyRL", how=how)
+    trainer, generator, algorithm = cfg.trainer, cfg.generator, cfg.trainer.algorithm
+    estimator, sampling = algorithm.advantage_estimator, algorithm.dynamic_sampling.type
+    refuse(
+        {
+            f"{session.name} requires hidden states, which SkyRL's workers do not return; take a curator without, such "
+            "as geoalign.curator.type=denoise geoalign.curator.geometry=none": "hidden" in session.curator.requires,
+            f"trainer.algorithm.advantage_estimator={estimator}: curated batches are carried out under grpo only; set "
+            "it to grpo (grpo_norm_by_std may be either)": estimator != "grpo",
+            "trainer.algorithm.use_kl_in_reward=true: curated rewards have no KL term; set it to false "
+            "(use_kl_loss=true instead)": algorithm.use_kl_in_reward,
+            "trainer.algorithm.advantage_batch_normalize=true: it would shift the advantages of all rows, those "
+            "without weight among them; set it to false": algorithm.advantage_batch_normalize,
+            "trainer.algorithm.policy_loss_type=cross_entropy: it reads no advantages; take another": (
+                algorithm.policy_loss_type == "cross_entropy"
+            ),
+            "trainer.critic.model.path: expected none, as curated rows have no values": trainer.critic.model.path,
+            "generator.step_wise_trajectories=true: rows that are turns are not curated; set it to false, and a "
+            "trajectory of several turns is one row": generator.step_wise_trajectories,
+            "generator.n_samples_per_prompt=1: expected at least 2, as SkyRL takes the reward of a single one for its "
+            "advantage": generator.n_samples_per_prompt < 2,
+            f"trainer.algorithm.dynamic_sampling.type={sampling} with fields of get_metrics(): SkyRL leaves those "
+            "behind where it moves rows; leave it out (zero_variance_filter instead)": (
+                sampling and (settings.rollout_fields or wanted_components(session.curator))
+            ),
+            f"trainer.ckpt_path={trainer.ckpt_path}: expected a local folder": "://" in str(trainer.ckpt_path),
+        }
+    )
+    return settings, session
+
+
+def check_drops(placement: Placement, algorithm: Any, curator: str) -> None:
+    """Raises UnsupportedError where SkyRL's loss cannot leave dropped rows out of what divides it."""
+    loss, reduction = algorithm.policy_loss_type, algorithm.loss_reduction
+    problems = {
+        f"loss_reduction={reduction}, which counts rows or prompts; set it to token_mean": reduction != "token_mean",
+        f"policy_loss_type={loss}, not known to leave them out; set it to one of {', '.join(DROPPING_LOSSES)}": (
+            loss not in DROPPING_LOSSES
+        ),
+        "use_kl_loss or use_entropy_loss=true, means that count them; set both to false": (
+            algorithm.use_kl_loss or algorithm.use_entropy_loss
+        ),
+    }
+    start, instead = f"{curator} drops rows under trainer.algorithm.", ", or let the curator replace or weigh rows"
+    refuse({start + problem + instead: placement.dropped and holds for problem, holds in problems.items()})

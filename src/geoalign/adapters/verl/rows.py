@@ -9,11 +9,26 @@ import torch
 from torch import Tensor
 
 from geoalign.adapters.settings import SECTION
-from geoalign.adapters.step import made, named_components, named_fields
+from geoalign.adapters.step import made, named_components, named_fields, refuse
 from geoalign.adapters.verl.names import HIDDEN_KEY, RESPONSE_KEY, REWARD_KEY
 from geoalign.errors import InputError
 from geoalign.method.advantages import group_advantages
 from geoalign.types import Rollouts, response_keys
+
+
+def sessions_of(keys: Sequence[str], rows: Sequence[int]) -> list[list[int]]:
+    """These rows by session (keys `{uid}_{session}_{index}`), each in the order of its agent loop's outputs.
+
+    verl gives all outputs the reward of the last, and makes their advantage of that row alone: so it is what a curator
+    reads of a session, and what it decides holds for all.
+    """
+    sessions: dict[str, list[tuple[int, int]]] = {}
+    for row in rows:
+        session, _, index = keys[row].rpartition("_")
+        expected = f"row {keys[row]!r}: expected a key {{uid}}_{{session}}_{{index}}, as verl 0.9 writes them"
+        refuse({expected: "_" not in session or not index.isdigit()})
+        sessions.setdefault(session, []).append((int(index), row))
+    return [[row for _, row in sorted(outputs)] for outputs in sessions.values()]
 
 
 def read_rollouts(

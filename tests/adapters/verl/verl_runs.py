@@ -139,7 +139,6 @@ OTHERS = {
         "actor_rollout_ref.rollout.tensor_model_parallel_size=1",
         "actor_rollout_ref.rollout.checkpoint_engine.backend=file",
         "actor_rollout_ref.rollout.checkpoint_engine.custom_backend_module=verl_cpu_weights",
-        # Longer responses are two rows of one session.
         f"actor_rollout_ref.rollout.agent.agent_loop_config_path={CPU}/agent_loops.yaml",
         "actor_rollout_ref.rollout.agent.default_agent_loop=in_parts",
         "+geoalign.curator.type=pods",

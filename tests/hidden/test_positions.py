@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from geoalign.errors import InputError
-from geoalign.hidden import response_states
+from geoalign.hidden.positions import packed_states, response_states
 
 # Two rows of five positions; the state at position t of row r is (10 r + t, 1).
 STATES = torch.tensor([[[10.0 * row + column, 1.0] for column in range(5)] for row in range(2)])
@@ -17,6 +17,16 @@ def test_by_hand():
     assert predicting.tolist() == [[3.0, 1.0], [12.0, 1.0]]
     mean = response_states(STATES, start, length, "mean")
     assert mean.tolist() == [[3.0, 1.0], [13.0, 1.0]]  # (2 + 3 + 4) / 3 = 3
+
+
+def test_packed_rows_have_the_states_of_padded_ones():
+    # Row 0: three tokens, the last one its response. Row 1: five, of which three are.
+    packed, length = torch.cat([STATES[0, :3], STATES[1]]), torch.tensor([1, 3])
+    for position in ("final", "predicting", "mean"):
+        found = packed_states(packed, torch.tensor([0, 3, 8]), length, position)
+        assert torch.equal(found, response_states(STATES, torch.tensor([2, 2]), length, position))
+    with pytest.raises(InputError, match="a sequence of one token"):
+        packed_states(packed, torch.tensor([0, 7, 8]), torch.tensor([3, 1]), "predicting")
 
 
 def test_the_state_before_the_answer():

@@ -5,7 +5,7 @@ import torch
 from curations import curation
 
 from geoalign.adapters.placement import place
-from geoalign.adapters.verl.refusals import check_config, check_engines, check_keys, check_placement
+from geoalign.adapters.verl.refusals import check_config, check_engines, check_placement, check_sessions
 from geoalign.errors import UnsupportedError
 from geoalign.types import Rollouts
 
@@ -38,27 +38,17 @@ def test_what_is_refused_in_the_configuration(section, key, value, message):
         check_config(config)
 
 
-def test_sessions_with_several_rows():
-    check_keys(["u_0_0", "u_1_0", "with_underscore_0_0"])
-    with pytest.raises(UnsupportedError, match=r"session u_1 with 2 rows: .*single_turn_agent"):
-        check_keys(["u_0_0", "u_1_0", "u_1_1"])
-    with pytest.raises(UnsupportedError, match="row 'u': expected a key"):
-        check_keys(["u"])
-
-
 def test_a_worker_without_the_plug_in():
     check_engines([OURS, OURS])
     with pytest.raises(UnsupportedError, match=r"worker 1 of 2 has verl.Engine: .*VERL_ENGINE_VENDOR=geoalign"):
         check_engines([OURS, "verl.Engine"])
-    with pytest.raises(UnsupportedError, match=r"worker 0 of 1 has verl.workers.Engine: .*env_vars.VERL_ENGINE_VENDOR"):
-        check_engines(["verl.workers.Engine"])
 
 
 GROUPS = torch.zeros(4, dtype=torch.long)
 
 
-def placed(rows=4):
-    return place(curation(Rollouts(rewards=torch.zeros(4), groups=GROUPS), source=list(range(rows))), GROUPS)
+def placed(*source):
+    return place(curation(Rollouts(rewards=torch.zeros(4), groups=GROUPS), source=list(source)), GROUPS)
 
 
 def losses(loss_agg_mode="token-mean", loss_mode="vanilla"):
@@ -77,7 +67,16 @@ def losses(loss_agg_mode="token-mean", loss_mode="vanilla"):
     ],
 )
 def test_dropped_rows_need_a_loss_over_tokens(named, message):
-    check_placement(placed(3), losses(loss_mode="gspo"), "PODS")
-    check_placement(placed(4), losses(**named), "PODS")
+    check_placement(placed(0, 1, 2), losses(loss_mode="gspo"), "PODS")
+    check_placement(placed(0, 1, 2, 3), losses(**named), "PODS")
     with pytest.raises(UnsupportedError, match=message):
-        check_placement(placed(3), losses(**named), "PODS")
+        check_placement(placed(0, 1, 2), losses(**named), "PODS")
+
+
+def test_a_session_in_the_place_of_one_with_other_outputs():
+    check_sessions(placed(0, 1, 2, 3), [[0, 1], [2], [3], [4]], "GeoAlign")
+    check_sessions(placed(0, 0, 2, 3), [[0, 1], [2, 3], [4], [5]], "GeoAlign")
+    with pytest.raises(
+        UnsupportedError, match=r"GeoAlign puts .* session of 2 rows in the place of one of 1: use a cu"
+    ):
+        check_sessions(placed(0, 0, 2, 3), [[0, 1], [2], [3], [4]], "GeoAlign")

@@ -40,7 +40,7 @@ compute_score_later = unscored_on_failure(scored_later, timeout=0.3)
 TRUE = [3.0, 1.0, 2.0, 7.0, 5.0, 5.0]
 
 
-def rewards_of(folder, manager, name, timeout=300.0):
+def rewards_of(folder, manager, name):
     """What a reward manager of verl's gives the six rows, one at a time as its agent loop asks."""
     from omegaconf import OmegaConf
     from verl import DataProto
@@ -49,7 +49,7 @@ def rewards_of(folder, manager, name, timeout=300.0):
     (folder / "rewards.py").write_text(REWARDS, encoding="utf-8")
     function = {"path": str(folder / "rewards.py"), "name": name, "reward_kwargs": {"factor": 10}}
     chosen = {"source": "register", "name": manager}
-    config = {"custom_reward_function": function, "reward_manager": chosen, "timeout": timeout, "max_concurrent": 6}
+    config = {"custom_reward_function": function, "reward_manager": chosen, "timeout": 300.0, "max_concurrent": 6}
     tokenizer = SimpleNamespace(decode=lambda ids, skip_special_tokens: str(int(ids[0])))
 
     async def ask():
@@ -81,7 +81,7 @@ def test_a_failure_is_unscored_in_the_batch(tmp_path, manager, name):
     rollouts = read_rollouts(batch, range(6), (), rollout_fields={"true_rewards": "acc"}, longest_response=9)
     curation = identity(rollouts)
     placement = place(curation, rollouts.groups, by="identity")
-    apply_curation(batch, range(6), rollouts, placement)
+    apply_curation(batch, [[row] for row in range(6)], rollouts, placement)
     # Of each group two rows have a reward: advantages +-1/sqrt(2), the failed row's 0.
     advantages = torch.stack([row["advantages"][-1] for row in batch.rows]) * 2**0.5
     torch.testing.assert_close(advantages, torch.tensor([1.0, 0, -1, 1, 0, -1]), atol=1e-4, rtol=0)

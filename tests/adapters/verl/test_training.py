@@ -158,14 +158,6 @@ def test_the_states_are_those_of_the_policy_being_trained(killed, inputs):
         assert row["geoalign_hidden"][0] == pytest.approx(mean.tolist(), abs=1e-5)
 
 
-def test_the_pass_returns_the_sums_and_keys_that_the_driver_reads(killed):
-    for record in killed[1]:
-        rows = real(record["before"])
-        assert all(np.ravel(row["geoalign_reward"])[0] == pytest.approx(sum(row["rm_scores"])) for row in rows)
-        by_key = {tuple(np.ravel(row["geoalign_response_key"])): row["responses"] for row in rows}
-        assert all(by_key[tuple(np.ravel(row["geoalign_response_key"]))] == row["responses"] for row in rows)
-
-
 def test_the_rollouts_come_from_the_weights_that_moved(killed):
     _, records = killed
     assert len({tuple(record["weights"]) for record in records}) == 3
@@ -251,16 +243,21 @@ def test_colocate_async_trains_on_rows_curated_on_a_workers_device(noted):
     assert colocated[0]["weights"] != colocated[1]["weights"]
 
 
-def test_separate_async_curates_each_mini_batch_and_rows_can_be_dropped(noted):
+def test_separate_async_curates_each_mini_batch_and_drops_sessions_whole(noted):
+    """Sessions of one and two rows: verl gives both the reward of the last."""
     separate = noted["separate"]
     assert [record["step"] for record in separate] == [1, 1, 2, 2]
     for record in separate:
-        rows = real(record["after"])
-        kept = [row for row in rows if any(row["response_mask"])]
+        sessions: dict[str, list[dict]] = {}
+        for row in sorted(real(record["after"]), key=lambda row: row["key"]):
+            sessions.setdefault(row["key"].rpartition("_")[0], []).append(row)
+        assert {len(rows) for rows in sessions.values()} == {1, 2}
+        kept = [rows for rows in sessions.values() if any(rows[-1]["response_mask"])]
         assert len(kept) == 16
-        assert record["metrics"]["geoalign/dropped_rows"] == len(rows) - 16
-        for row, advantage in zip(kept, grpo(kept), strict=True):
-            assert row["advantages"] == pytest.approx([advantage] * len(row["responses"]), abs=1e-4)
-        dropped = [row for row in rows if row not in kept]
-        assert not any(any(row["advantages"]) or any(row["loss_mask"]) for row in dropped)
+        assert record["metrics"]["geoalign/dropped_rows"] == len(sessions) - 16
+        for rows, advantage in zip(kept, grpo([rows[-1] for rows in kept]), strict=True):
+            for row in rows:
+                assert row["advantages"] == pytest.approx([advantage] * len(row["responses"]), abs=1e-4)
+        for row in (row for rows in sessions.values() if rows not in kept for row in rows):
+            assert not any([*row["advantages"], *row["response_mask"], *row["loss_mask"]])
     assert separate[1]["weights"] != separate[3]["weights"]

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
-from torch import Tensor
 
 from geoalign.adapters.placement import Placement
 from geoalign.adapters.step import final_advantages, rewards_stay
@@ -15,36 +14,34 @@ from geoalign.types import Rollouts
 
 
 def apply_curation(
-    batch: Any, rows: Sequence[int], rollouts: Rollouts, placement: Placement, *, by_std: bool = True
+    batch: Any, sessions: Sequence[Sequence[int]], rollouts: Rollouts, placement: Placement, *, by_std: bool = True
 ) -> Any:
     """Makes a batch in TransferQueue (`QueueBatch`) the curated one; returns verl's metadata of it.
 
-    Donors come under their victims' keys before verl computes its advantages. They stay where each row has the reward
-    that it came with, times the weights. Else the curator's own are written over them and the returns, or GRPO's of
-    the curated rewards, in every token of the policy's own; `by_std` is verl's `norm_adv_by_std_in_grpo`. Dropped rows
-    have no token in the loss.
+    What is decided of a session holds for all its rows (`sessions_of`). Donors come under their victims' keys before
+    verl computes its advantages. They stay where each session has the reward that it came with, times the weights.
+    Else the curator's own are written over them and the returns, or GRPO's of the curated rewards, in every token of
+    the policy's own; `by_std` is verl's `norm_adv_by_std_in_grpo`. Dropped rows have no token in the loss.
     """
-    slots = placement.replaced.nonzero().flatten().tolist()
-    batch.copy([rows[donor] for donor in placement.source[slots].tolist()], [rows[slot] for slot in slots])
+    slots, source = placement.replaced.nonzero().flatten().tolist(), placement.source.tolist()
+    donors = [row for slot in slots for row in sessions[source[slot]]]
+    batch.copy(donors, [row for slot in slots for row in sessions[slot]])
     result = batch.advantages()
+    rows = [row for session in sessions for row in session]
+    # The session of each row.
+    of = torch.tensor([slot for slot, session in enumerate(sessions) for _ in session], dtype=torch.long)
     if rewards_stay(placement, rollouts):
-        slots = (placement.weights != 1).nonzero().flatten().tolist()
-        own = [rows[slot] for slot in slots]
+        weights = dict(zip(rows, placement.weights[of].tolist(), strict=True))
+        own = [row for row in rows if weights[row] != 1]
         computed = batch.read(own, ["advantages"])["advantages"] if own else []
-        values = [tokens * placement.weights[slot].to(tokens) for slot, tokens in zip(slots, computed, strict=True)]
-        batch.write(own, {"advantages": values})
+        batch.write(own, {"advantages": [tokens * weights[row] for row, tokens in zip(own, computed, strict=True)]})
         return result
-
-    def formula() -> Tensor:
-        return group_advantages(placement.rewards, rollouts.groups, scale="std" if by_std else "none")
-
+    scale: Literal["std", "none"] = "std" if by_std else "none"
     masks = batch.read(rows, ["response_mask"])["response_mask"]
-    values = [
-        value.to(mask.device) * mask for value, mask in zip(final_advantages(placement, formula), masks, strict=True)
-    ]
+    given = final_advantages(placement, lambda: group_advantages(placement.rewards, rollouts.groups, scale=scale))[of]
+    values = [value.to(mask.device) * mask for value, mask in zip(given, masks, strict=True)]
     batch.write(rows, {"advantages": values, "returns": [value.clone() for value in values]})
-    dropped = (~placement.kept).nonzero().flatten().tolist()
-    empty = [torch.zeros_like(masks[slot]) for slot in dropped]
-    own = [rows[slot] for slot in dropped]
-    batch.write(own, {"response_mask": empty, "loss_mask": [mask.clone() for mask in empty]})
+    kept = placement.kept[of].tolist()
+    empty = {row: torch.zeros_like(mask) for row, mask, keep in zip(rows, masks, kept, strict=True) if not keep}
+    batch.write([*empty], {name: [mask.clone() for mask in empty.values()] for name in ("response_mask", "loss_mask")})
     return result

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -76,22 +75,16 @@ def check_placement(placement: Placement, config: Mapping[str, Any], curator: st
     )
 
 
-def check_keys(keys: Sequence[str]) -> None:
-    """Raises UnsupportedError unless verl's keys are `{uid}_{session}_{index}`, one row per session."""
-    sessions: Counter[str] = Counter()
-    for key in keys:
-        parts = key.rsplit("_", 2)
-        if len(parts) != 3:
-            raise UnsupportedError(
-                f"row {key!r}: expected a key {{uid}}_{{session}}_{{index}}, as verl 0.9 writes them"
-            )
-        sessions["_".join(parts[:2])] += 1
-    session, rows = max(sessions.items(), key=lambda item: item[1], default=("", 0))
-    if rows > 1:
-        raise UnsupportedError(
-            f"session {session} with {rows} rows: agent loops that return several outputs are not curated; use one "
-            "that returns a single output, such as actor_rollout_ref.rollout.agent.default_agent_loop=single_turn_agent"
-        )
+def check_sessions(placement: Placement, sessions: Sequence[Sequence[int]], curator: str) -> None:
+    """Raises UnsupportedError where a session would stand in the place of one with another number of rows."""
+    rows = [len(session) for session in sessions]
+    refuse(
+        {
+            f"{curator} puts an agent loop's session of {rows[donor]} rows in the place of one of {rows[slot]}: use a "
+            "curator that replaces no rows (denoise), or equally many outputs": rows[donor] != rows[slot]
+            for slot, donor in enumerate(placement.source.tolist())
+        }
+    )
 
 
 def check_engines(engines: Sequence[str]) -> None:

@@ -10,13 +10,28 @@ import torch
 from torch import Tensor
 
 from geoalign.adapters.settings import SECTION
-from geoalign.adapters.step import Decision, group_numbers, made, named_components, named_fields
+from geoalign.adapters.step import Decision, group_numbers, made, named_components, named_fields, refuse
 from geoalign.adapters.verl.names import HIDDEN_KEY, RESPONSE_KEY, REWARD_KEY
 from geoalign.errors import InputError
 from geoalign.method.advantages import group_advantages
 from geoalign.types import Rollouts, response_keys
 
 COLUMNS = ("geoalign_score", "geoalign_anomalous", "geoalign_source")
+
+
+def sessions_of(keys: Sequence[str], rows: Sequence[int]) -> list[list[int]]:
+    """These rows by session (keys `{uid}_{session}_{index}`), each in the order of its agent loop's outputs.
+
+    verl gives all outputs the reward of the last, and makes their advantage of that row alone: so it is what a curator
+    reads of a session, and what it decides holds for all.
+    """
+    sessions: dict[str, list[tuple[int, int]]] = {}
+    for row in rows:
+        session, _, index = keys[row].rpartition("_")
+        expected = f"row {keys[row]!r}: expected a key {{uid}}_{{session}}_{{index}}, as verl 0.9 writes them"
+        refuse({expected: "_" not in session or not index.isdigit()})
+        sessions.setdefault(session, []).append((int(index), row))
+    return [[row for _, row in sorted(outputs)] for outputs in sessions.values()]
 
 
 def read_rollouts(
@@ -74,12 +89,13 @@ def read_rollouts(
     )
 
 
-def judged_rows(decision: Decision) -> dict[str, tuple[Any, ...]]:
-    """`COLUMNS` of verl's dump by a row's key: score and flag of what stands there, and the row that it came from."""
-    keys, source = decision.rollouts.ids or (), decision.placement.source.tolist()
+def judged_rows(decision: Decision, keys: Sequence[Sequence[str]]) -> dict[str, tuple[Any, ...]]:
+    """`COLUMNS` of verl's dump by a row's key, of which a session has several: score and flag of what stands there,
+    and the row that it came from."""
     scores = [None if math.isnan(score) else score for score in decision.curation.scores.tolist()]
-    flags = decision.curation.anomalous.tolist()
-    return {key: (scores[row], flags[row], keys[row]) for key, row in zip(keys, source, strict=True)}
+    flags, sources = decision.curation.anomalous.tolist(), decision.placement.source.tolist()
+    judged = [(scores[row], flags[row], keys[row][-1]) for row in sources]
+    return {key: each for session, each in zip(keys, judged, strict=True) for key in session}
 
 
 def _masked_means(values: list[Tensor], masks: list[Tensor]) -> Tensor:

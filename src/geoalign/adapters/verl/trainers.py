@@ -24,8 +24,8 @@ from geoalign.adapters.step import Decision, decide, make_session, named, wanted
 from geoalign.adapters.verl.apply import apply_curation
 from geoalign.adapters.verl.names import ANSWER_KEY, LAYER_KEY, POSITION_KEY
 from geoalign.adapters.verl.queue import QueueBatch
-from geoalign.adapters.verl.refusals import check_config, check_engines, check_keys, check_placement, check_states
-from geoalign.adapters.verl.rows import COLUMNS, judged_rows, read_rollouts
+from geoalign.adapters.verl.refusals import check_config, check_engines, check_placement, check_sessions, check_states
+from geoalign.adapters.verl.rows import COLUMNS, judged_rows, read_rollouts, sessions_of
 from geoalign.curators.session import STATE_FILE
 from geoalign.hidden.answers import rows_without_answer
 
@@ -52,7 +52,7 @@ class CuratedSteps(_Base):
         self._session = make_session(self._geoalign, engine="verl", how=how)
         # One thread decides, while the driver goes on with work that does not touch the curator.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="geoalign")
-        self._pending: tuple[list[int], Future[Decision]] | None = None
+        self._pending: tuple[list[list[int]], Future[Decision]] | None = None
         self._without_answer: int | None = None
         # What verl's dump of a step's rollouts is to show of each row, by its key.
         self._judged: dict[str, tuple[Any, ...]] = {}
@@ -69,36 +69,33 @@ class CuratedSteps(_Base):
             check_engines(engines_of(self.actor_rollout_wg, self.config.actor_rollout_ref.actor.strategy))
 
     def _compute_old_log_prob(self, batch: Any, metrics: dict[str, Any]) -> Any:
-        needs = self._session.curator.reads
-        if "hidden" not in needs:
-            result = super()._compute_old_log_prob(batch, metrics)
-        else:
-            layer = json.dumps(self._geoalign.hidden_layer)
-            asked = {POSITION_KEY: self._geoalign.hidden_position, LAYER_KEY: layer}
-            batch.extra_info.update(asked)
-            result = super()._compute_old_log_prob(batch, metrics)
-            # A later pass over this batch, a LoRA reference's, must not answer the same question again.
-            for key in asked:
-                batch.extra_info.pop(key, None)
-                (result.extra_info or {}).pop(key, None)
+        asked = {POSITION_KEY: self._geoalign.hidden_position, LAYER_KEY: json.dumps(self._geoalign.hidden_layer)}
+        asked = asked if "hidden" in self._session.curator.reads else {}
+        batch.extra_info.update(asked)
+        result = super()._compute_old_log_prob(batch, metrics)
+        # A later pass over this batch, a LoRA reference's, must not answer the same question again.
+        for key in asked:
+            batch.extra_info.pop(key, None)
+            (result.extra_info or {}).pop(key, None)
         self._pending = self._start(result)
         return result
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
         compute = super()._compute_advantage
         assert self._pending is not None
-        rows, future = self._pending
+        sessions, future = self._pending
         self._pending = None
         started = time.perf_counter()
         decision = future.result()
         waited = time.perf_counter() - started
         check_placement(decision.placement, self.config, self._session.name)
+        check_sessions(decision.placement, sessions, self._session.name)
         queue = QueueBatch(batch, lambda part: compute(part, metrics))
         by_std = self.config.algorithm.norm_adv_by_std_in_grpo
-        result = apply_curation(queue, rows, decision.rollouts, decision.placement, by_std=by_std)
+        result = apply_curation(queue, sessions, decision.rollouts, decision.placement, by_std=by_std)
         metrics.update(named({**decision.metrics, "wait_seconds": waited}))
         if self.config.trainer.get("rollout_data_dir"):
-            self._judged |= judged_rows(decision)
+            self._judged |= judged_rows(decision, [[queue.keys[row] for row in session] for session in sessions])
         if self._without_answer is not None:
             metrics["geoalign/rows_without_answer"] = float(self._without_answer)
         return result
@@ -112,10 +109,10 @@ class CuratedSteps(_Base):
             self._judged = {}
         super()._dump_generations(*args, reward_extra_infos_dict=reward_extra_infos_dict, **more)
 
-    def _start(self, meta: Any) -> tuple[list[int], Future[Decision]]:
+    def _start(self, meta: Any) -> tuple[list[list[int]], Future[Decision]]:
         batch = QueueBatch(meta)
-        rows = batch.real_rows()
-        check_keys([batch.keys[row] for row in rows])
+        sessions = sessions_of(batch.keys, batch.real_rows())
+        rows = [session[-1] for session in sessions]
         rollouts = read_rollouts(
             batch,
             rows,
@@ -129,7 +126,7 @@ class CuratedSteps(_Base):
             starts = batch.read(rows, [ANSWER_KEY])[ANSWER_KEY]
             self._without_answer = rows_without_answer([int(start) for start in starts])
         self._session.calls += 1
-        return rows, self._thread.submit(decide, self._session, rollouts)
+        return sessions, self._thread.submit(decide, self._session, rollouts)
 
     def _save_checkpoint(self) -> None:
         # First: verl's last act is to name this step the one to resume from.

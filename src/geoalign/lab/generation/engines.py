@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import gc
+import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from tempfile import TemporaryFile
+from typing import IO, Any, Protocol, Self
 
 import torch
 from torch import Tensor
@@ -43,16 +46,9 @@ class Engine(Protocol):
 
 def generated(tokens: Sequence[int], ends: frozenset[int], tokenizer: Any) -> Generated:
     """The response that new tokens hold: up to the first one that ends it; what follows is padding."""
-    length, ended = response_length(tokens, ends)
-    return Generated(tokenizer.decode(tokens[:length], skip_special_tokens=True), length, not ended)
-
-
-def response_length(tokens: Sequence[int], ends: frozenset[int]) -> tuple[int, bool]:
-    """Tokens up to and with the first end token, and whether there is one."""
-    for number, token in enumerate(tokens, start=1):
-        if token in ends:
-            return number, True
-    return len(tokens), False
+    length = next((number for number, token in enumerate(tokens, start=1) if token in ends), None)
+    text = tokenizer.decode(tokens[:length], skip_special_tokens=True)
+    return Generated(text, length or len(tokens), length is None)
 
 
 def end_tokens(model: Any, tokenizer: Any) -> frozenset[int]:
@@ -63,7 +59,22 @@ def end_tokens(model: Any, tokenizer: Any) -> frozenset[int]:
     return frozenset(int(token) for token in (*ids, tokenizer.eos_token_id) if token is not None)
 
 
-class TransformersEngine:
+class _Opened:
+    """A context manager that frees the model: memory is given back when nothing refers to it any more."""
+
+    _model: Any
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._model = None
+        gc.collect()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+
+
+class TransformersEngine(_Opened):
     """Generates a batch at a time, with a stream of draws for each response; a context manager that frees the model.
 
     Leaves no trace on a model in training: every module's mode and torch's generators are as before.
@@ -87,13 +98,6 @@ class TransformersEngine:
             tokens = new_tokens(self._model, prompts, pad=self._pad, max_new_tokens=max_new_tokens, options=options)
         return [generated(row, self._ends, self._tokenizer) for row in tokens.tolist()]
 
-    def __enter__(self) -> TransformersEngine:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._model = None
-        _free()
-
 
 def new_tokens(
     model: Any, prompts: Sequence[Sequence[int]], *, pad: int, max_new_tokens: int, options: dict[str, Any]
@@ -102,18 +106,10 @@ def new_tokens(
     width = max(map(len, prompts))
     ids = torch.tensor([[pad] * (width - len(row)) + [*row] for row in prompts], device=model.device)
     mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in prompts], device=model.device)
-    output = generate_sharing_prompts(
-        model.generate,
-        model,
-        input_ids=ids,
-        attention_mask=mask,
-        max_new_tokens=max_new_tokens,
-        pad_token_id=pad,
-        use_cache=True,
-        # Some models come with a penalty set, which would change what is drawn.
-        repetition_penalty=1.0,
-        **options,
-    )
+    # Some models come with a penalty set, which would change what is drawn.
+    options = {"pad_token_id": pad, "use_cache": True, "repetition_penalty": 1.0, **options}
+    options |= {"input_ids": ids, "attention_mask": mask, "max_new_tokens": max_new_tokens}
+    output = generate_sharing_prompts(model.generate, model, **options)
     return output[:, width:].cpu()
 
 
@@ -125,7 +121,7 @@ def pad_token(tokenizer: Any) -> int:
     return int(pad)
 
 
-class VLLMEngine:
+class VLLMEngine(_Opened):
     """vLLM's `LLM` with `SamplingParams(seed=...)` for every response; a context manager that frees it.
 
     Temperature and length are the only settings of the sampling: of `SamplingParams`, not of the model's own generation
@@ -139,27 +135,32 @@ class VLLMEngine:
             raise MissingExtraError(f"engine=vllm needs vLLM: pip install vllm ({error})") from error
         self._params = SamplingParams
         self._tokenizer = tokenizer
+        # vLLM works in processes of its own: what ends one stands there, its error here says that one ended.
+        self._said: IO[bytes] = TemporaryFile("a+b")  # noqa: SIM115 (closed as this is)
+        place = {"model": model.path, "revision": model.revision, "tokenizer_revision": model.revision}
+        own = {**place, "dtype": dtype, "seed": seed, "trust_remote_code": model.trust_remote_code}
         try:
-            self._llm: Any = LLM(
-                model=model.path,
-                revision=model.revision,
-                tokenizer_revision=model.revision,
-                dtype=dtype,
-                seed=seed,
-                trust_remote_code=model.trust_remote_code,
-                **options,
-            )
-        except (OSError, ValueError, TypeError) as error:
-            raise ConfigError(f"vllm: expected a model that it loads, got {model.path!r}: {error}") from error
+            with _standard_error_into(self._said):
+                self._model = LLM(**own, **options)
+        except (OSError, ValueError, TypeError, RuntimeError) as error:
+            with self._said:
+                cause = self._cause(error)
+            raise ConfigError(f"vllm: expected a model that it loads, got {model.path!r}: {cause}") from error
+
+    def _cause(self, error: Exception) -> object:
+        self._said.seek(0)
+        said = self._said.read().decode(errors="replace")
+        return (re.findall(r"^(?:\(.*?\) )?((?:\w+\.)*\w*(?:Error|Exception): .+)", said, re.MULTILINE) or [error])[-1]
 
     def generate(
         self, prompts: Sequence[Sequence[int]], seeds: Sequence[int], *, temperature: float, max_new_tokens: int
     ) -> list[Generated]:
-        params = [
-            self._params(temperature=temperature, max_tokens=max_new_tokens, seed=seed, detokenize=False)
-            for seed in seeds
-        ]
-        outputs = self._llm.generate([{"prompt_token_ids": list(ids)} for ids in prompts], params, use_tqdm=False)
+        same = {"temperature": temperature, "max_tokens": max_new_tokens, "detokenize": False}
+        params = [self._params(seed=seed, **same) for seed in seeds]
+        try:
+            outputs = self._model.generate([{"prompt_token_ids": [*ids]} for ids in prompts], params, use_tqdm=False)
+        except Exception as error:  # vLLM's EngineDeadError, or whatever else it raises
+            raise InputError(f"vLLM: expected responses, got {self._cause(error)}") from error
         if len(outputs) != len(prompts):
             raise InputError(f"vLLM: expected {len(prompts)} responses, got {len(outputs)}")
         return [self._generated(output, row) for row, output in enumerate(outputs)]
@@ -172,18 +173,21 @@ class VLLMEngine:
         text = self._tokenizer.decode(tokens, skip_special_tokens=True)
         return Generated(text, len(tokens), response.finish_reason == "length")
 
-    def __enter__(self) -> VLLMEngine:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._llm = None  # vLLM gives its memory back when nothing refers to it any more
-        _free()
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)
+        self._said.close()
 
 
-def _free() -> None:
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
+@contextmanager
+def _standard_error_into(file: IO[bytes]) -> Iterator[None]:
+    """Processes that start meanwhile have the file for their standard error."""
+    own = os.dup(2)
+    os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(own, 2)
+        os.close(own)
 
 
 def engine_of(trainer: Any) -> TrainerEngine | None:
@@ -220,10 +224,8 @@ class TrainerEngine:
 @contextmanager
 def _set(target: Any, values: dict[str, Any]) -> Iterator[None]:
     before = {name: getattr(target, name) for name in values}
+    vars(target).update(values)
     try:
-        for name, value in values.items():
-            setattr(target, name, value)
         yield
     finally:
-        for name, value in before.items():
-            setattr(target, name, value)
+        vars(target).update(before)

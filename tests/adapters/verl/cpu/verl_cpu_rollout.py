@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import ray
 import torch
+from verl.experimental.agent_loop.single_turn_agent_loop import SingleTurnAgentLoop
 from verl.utils.ray_utils import auto_await  # noqa: F401  (imports verl, which registers the platform)
 from verl.workers.rollout.base import BaseRollout
 from verl.workers.rollout.replica import RolloutReplica
@@ -58,3 +60,16 @@ class CPUAdapter(BaseRollout):
                 held[name] = tensor.clone()
         if self.is_leader_rank:
             await ray.get_actor(server_name(self.replica_rank)).update.remote(held, global_steps)
+
+
+class InParts(SingleTurnAgentLoop):
+    """verl's single turn; one of more than eight tokens is two outputs, the first in the prompt of the second."""
+
+    async def run(self, sampling_params: dict[str, Any], **options: Any) -> list[Any]:
+        whole, parts = await super().run(sampling_params, **options), []
+        for start, end in pairwise(sorted({0, min(8, len(whole.response_ids)), len(whole.response_ids)})):
+            held = ("response_ids", "response_mask", "response_logprobs")
+            changes = {name: getattr(whole, name)[start:end] for name in held}
+            changes |= {"prompt_ids": whole.prompt_ids + whole.response_ids[:start]}
+            parts.append(whole.model_copy(update={**changes, "extra_fields": dict(whole.extra_fields)}))
+        return parts

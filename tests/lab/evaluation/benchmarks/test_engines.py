@@ -1,5 +1,6 @@
-"""transformers' generate on a tiny model; vLLM's calls against a stand-in, because the real one needs a GPU."""
+"""transformers' generate on a tiny model; vLLM's calls against a stand-in (the real one: tests/real)."""
 
+import os
 import sys
 from types import SimpleNamespace
 
@@ -85,10 +86,20 @@ class StandIn:
     def __init__(self, **arguments):
         if arguments["model"] == "owner/broken":
             raise ValueError("no such architecture")
+        self.standard_error = os.dup(2)
+        if arguments["model"] == "owner/dead":
+            self.die()
         self.made.append(arguments)
+
+    def die(self):
+        """As where a process of its own ends: the error says no more than that, the cause is on standard error."""
+        os.write(self.standard_error, b"Traceback:\n(EngineCore pid=7) ValueError: no memory\nshut down\n")
+        raise RuntimeError("Engine core initialization failed. See root cause above.")
 
     def generate(self, prompts, sampling_params, *, use_tqdm=True):
         assert not use_tqdm
+        if self.reasons == ["dead"]:
+            self.die()
         self.asked.append((prompts, sampling_params))
         answers = zip(prompts, self.reasons or ["stop"] * len(prompts), strict=False)
         outputs = [SimpleNamespace(token_ids=tuple(p["prompt_token_ids"]), finish_reason=why) for p, why in answers]
@@ -127,7 +138,10 @@ def test_vllm_is_made_and_asked_as_documented(vllm):
     assert [(one.text, one.tokens, one.truncated) for one in found] == [("Hi", 3, False), ("H", 1, False)]
 
 
-@pytest.mark.parametrize(("reasons", "said"), [(["stop"], "expected 2 responses, got 1"), (["stop", "abort"], "row 1")])
+@pytest.mark.parametrize(
+    ("reasons", "said"),
+    [(["stop"], "expected 2 responses, got 1"), (["stop", "abort"], "row 1"), (["dead"], "got ValueError: no memory")],
+)
 def test_vllm_that_answers_otherwise_is_an_error(vllm, reasons, said):
     vllm.reasons = reasons
     with _vllm_engine() as engine, pytest.raises(InputError, match=said):
@@ -137,6 +151,8 @@ def test_vllm_that_answers_otherwise_is_an_error(vllm, reasons, said):
 def test_vllm_that_does_not_load_or_is_not_there(vllm, monkeypatch):
     with pytest.raises(ConfigError, match="vllm: expected a model that it loads, got 'owner/broken': no such arch"):
         _vllm_engine("owner/broken")
+    with pytest.raises(ConfigError, match=r"got 'owner/dead': ValueError: no memory$"):
+        _vllm_engine("owner/dead")
     monkeypatch.setitem(sys.modules, "vllm", None)
     with pytest.raises(MissingExtraError, match="engine=vllm needs vLLM: pip install vllm"):
         _vllm_engine()

@@ -38,7 +38,7 @@ ROOMS = {
     "settings": (620, 6),
 }
 # Lines of Python in all, and words of Markdown.
-TREES = {"src": 29940, "tests": 29850, "benchmarks": 2990}
+TREES = {"src": 29955, "tests": 29850, "benchmarks": 2990}
 DOC_WORDS = 16000
 
 

@@ -139,11 +139,8 @@ class LevelTable:
     @property
     def judged(self) -> tuple[ArmRow, ...]:
         """The arms with known detection of corrupted rewards, or known agreement with the true ones."""
-        return tuple(
-            row
-            for row in self.rows
-            if row.detection is not None or not math.isnan(row.measures["advantage_cosine"].interval.estimate)
-        )
+        name = "advantage_cosine"
+        return tuple(row for row in self.rows if row.detection or not math.isnan(row.measures[name].interval.estimate))
 
     @property
     def detection_scores(self) -> list[str]:

@@ -81,6 +81,13 @@ def rank_panel(curves: Sequence[RankCurve], word: str = "flipped", at: str = "")
 # --- flags ------------------------------------------------------------------------------------------------------------
 
 
+def suspect_panels(steps: Sequence[RolloutStep], kind: str) -> list[Panel | str]:
+    """Scores by rank and by reward, flagged ones marked; then by rank with flips marked, where any is known."""
+    curves = rank_curves(steps)
+    flips = [rank_panel(curves)] if any(curve.flipped.any() for curve in curves) else []
+    return [*flag_panels(steps, kind), *flips]
+
+
 def flag_panels(steps: Sequence[RolloutStep], kind: str = "GDI") -> list[Panel | str]:
     if not any((step.scored & np.isfinite(step.reward)).any() for step in steps):
         return ["No rollout has a score."]

@@ -31,7 +31,7 @@ from typing import Any
 import torch
 
 from geoalign.errors import ConfigError, GeoAlignError
-from geoalign.lab.analysis.comparison.analysis import read_compared, table_as_json
+from geoalign.lab.analysis.comparison.analysis import read_table, table_as_json
 from geoalign.lab.bench.command import machine
 from geoalign.lab.command_line import report
 from geoalign.lab.config.compare import Place, make_plan
@@ -247,8 +247,7 @@ def write_results(work: Work) -> None:
 
 def table_of(folder: Path) -> Mapping[str, Any]:
     """The comparison's table, of the runs that are finished."""
-    compared = read_compared(folder)
-    return table_as_json(compared.table, compared.plan)
+    return table_as_json(read_table(folder))
 
 
 def cells_of(folder: ComparisonFolder) -> list[Place]:

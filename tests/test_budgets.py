@@ -29,7 +29,7 @@ ROOMS = {
     "lab/generation": (490, 5),
     "lab/judge": (300, 3),
     "lab/models": (350, 4),
-    "lab/reports": (1990, 14),
+    "lab/reports": (1950, 13),
     "lab/rewards": (1430, 12),
     "lab/store": (1520, 10),
     "lab/tasks": (1470, 8),
@@ -38,7 +38,7 @@ ROOMS = {
     "settings": (620, 6),
 }
 # Lines of Python in all, and words of Markdown.
-TREES = {"src": 29900, "tests": 29950, "benchmarks": 2990}
+TREES = {"src": 30000, "tests": 30000, "benchmarks": 2990}
 DOC_WORDS = 16000
 
 

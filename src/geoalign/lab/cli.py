@@ -131,13 +131,12 @@ def audit_command(request: AuditRequest) -> None:
 
       geoalign audit scores.jsonl --curator geoalign --hidden states/ --field reward=rm_score
     """
-    from geoalign.lab.audit.inputs import find_inputs, show_inputs, standard_input
+    from geoalign.lab.audit.inputs import find_inputs, standard_input
 
     console = Console(quiet=request.json)
     request = replace(request, command=[masked(argument) for argument in sys.argv[1:]])
     with standard_input(request) as request:
-        inputs = find_inputs(request)
-        show_inputs(console, inputs)
+        inputs = find_inputs(request, console)
         # With torch: what was recognised stands on the terminal by now.
         from geoalign.lab.audit.terminal import exceeded, parse_bounds
         from geoalign.lab.config.audit import load_audit_config

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from geoalign.lab.analysis.comparison.verdicts import footnote, headline, recovery
+from geoalign.lab.analysis.comparison.verdicts import recovery
 from geoalign.lab.analysis.statistics import seed_interval
 from geoalign.lab.config.compare import CompareConfig, PrimaryComparison
 
@@ -36,29 +36,29 @@ def test_shares_are_of_the_loss():
 
 
 def test_the_headline_names_the_primary_arm_first_and_the_oracle_last():
-    assert headline(recovery(level(), PLAN), PLAN) == (
+    assert recovery(level(), PLAN).headline == (
         "40% of the rewards were wrong: grpo ends at 0.4 instead of 0.6. Recovered of that loss: ours 50%; theirs "
         "-10%; oracle, which knows the wrong ones, 90%."
     )
     many = {**SCORES, **{f"other_{at}": [0.45] for at in range(4)}}
-    words = headline(recovery(level(many), PLAN), PLAN)
+    words = recovery(level(many), PLAN).headline
     assert words.endswith("Recovered of that loss: ours 50%; oracle, which knows the wrong ones, 90%.")
 
 
 def test_one_seed_is_called_an_example():
-    assert "One seed shows what happens, and proves nothing" in footnote(recovery(level(), PLAN))
+    assert "One seed shows what happens, and proves nothing" in recovery(level(), PLAN).footnote
     three = {"grpo": [0.4, 0.4, 0.4], "ours": [0.44, 0.5, 0.52], "clean": [0.58, 0.6, 0.62]}
     found = recovery(level(three), PLAN)
-    assert "over 3 paired seeds" in footnote(found)
+    assert "over 3 paired seeds" in found.footnote
     # (0.04 + 0.1 + 0.12) / (0.18 + 0.2 + 0.22) = 0.26 / 0.6, with an interval.
-    assert "ours 43% (" in headline(found, PLAN)
+    assert "ours 43% (" in found.headline
 
 
 def test_without_a_loss_nothing_is_recovered():
-    words = headline(recovery(level({**SCORES, "clean": [0.4]}), PLAN), PLAN)
+    words = recovery(level({**SCORES, "clean": [0.4]}), PLAN).headline
     assert words.endswith("That is no loss, so there was nothing to recover.")
     unsure = {"grpo": [0.4, 0.6, 0.4], "ours": [0.5, 0.5, 0.5], "clean": [0.6, 0.5, 0.5]}
-    assert headline(recovery(level(unsure), PLAN), PLAN).endswith("The loss is not distinguishable from zero.")
+    assert recovery(level(unsure), PLAN).headline.endswith("The loss is not distinguishable from zero.")
 
 
 def test_there_is_none_without_corruption_or_without_the_clean_arm():

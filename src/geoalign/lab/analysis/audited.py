@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from geoalign.lab.analysis.consensus import CHANCE, HEADLINES, Verdict, level_of
 from geoalign.lab.analysis.statistics import Interval
@@ -36,11 +36,20 @@ def audited_consensus(summary: Mapping[str, Any]) -> Verdict:
     return Verdict(level, HEADLINES[level], text.strip(), 0)
 
 
-def audited_verifier(summary: Mapping[str, Any]) -> tuple[list[str], str, list[dict[str, Any]]]:
-    """Sentences on the verifier, one on refused answers, and the prompts that it is about, strongest agreement first
-    (texts are None where they were left out)."""
+class Audited(NamedTuple):
+    """The consensus, sentences on the verifier, one on refused answers, and the prompts that it is about, strongest
+    agreement first (texts are None where they were left out)."""
+
+    consensus: Verdict
+    verifier: list[str]
+    refused: str
+    prompts: list[dict[str, Any]]
+
+
+def audited(summary: Mapping[str, Any]) -> Audited:
+    """What a summary says, in words."""
     prompts = [{"answer": None, "gold": None, **item} for item in (summary.get("prompts") or {}).get("listed", ())]
-    return verifier_lines(summary), refused_line(summary), prompts
+    return Audited(audited_consensus(summary), verifier_lines(summary), refused_line(summary), prompts)
 
 
 def verifier_lines(summary: Mapping[str, Any]) -> list[str]:

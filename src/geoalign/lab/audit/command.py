@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -23,19 +24,8 @@ from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.audit.hidden_files import read_hidden
 from geoalign.lab.audit.inputs import Input, find_inputs
-from geoalign.lab.audit.steps import (
-    NO_STATES,
-    PAIRS_PER_STEP,
-    ConsensusMeter,
-    check_curator,
-    counts_of,
-    decided,
-    density_columns,
-    make_rollouts,
-    pair_columns,
-    without_states,
-)
-from geoalign.lab.audit.terminal import next_command, show_result
+from geoalign.lab.audit.steps import NO_STATES, PAIRS_PER_STEP, StepCurator, check_curator, without_states
+from geoalign.lab.audit.terminal import show_result
 from geoalign.lab.audit.verdicts import VerdictAudit
 from geoalign.lab.config.audit import AuditConfig
 from geoalign.lab.config.requests import AuditRequest
@@ -51,11 +41,7 @@ from geoalign.settings.loading import plain_section
 
 
 def audit(
-    config: AuditConfig,
-    request: AuditRequest,
-    inputs: Sequence[Input] | None = None,
-    *,
-    console: Console | None = None,
+    config: AuditConfig, request: AuditRequest, inputs: Sequence[Input] | None = None, *, console: Console | None = None
 ) -> dict[str, Any]:
     """Curates dumps one after the other with one curator, and returns the content of `summary.json`.
 
@@ -64,7 +50,7 @@ def audit(
     Args:
         inputs: what `find_inputs` found; None: it looks.
     """
-    console, inputs = console or Console(quiet=True), inputs or find_inputs(request)
+    console, inputs = console or Console(quiet=True), inputs or find_inputs(request, Console(quiet=True))
     if request.hidden and request.model is not None:
         raise ConfigError("--hidden: expected without --model, got both: states come from files or from a model")
     if request.filtered and request.redact:
@@ -75,7 +61,7 @@ def audit(
         folder.start()
         try:
             summary = Audit(config, request, folder, console).run(inputs)
-            summary["next"] = next_command(summary)
+            summary["next"] = _next_command(summary)
             write_json(folder.staging / SUMMARY_FILE, summary)
             build_inspection(folder.staging)
             if request.redact and request.cache is None:
@@ -95,30 +81,25 @@ class Audit:
     def __init__(self, config: AuditConfig, request: AuditRequest, folder: CuratedFolder, console: Console) -> None:
         curator = config.curator if request.hidden or request.model else without_states(config.curator)
         self.without_states = curator != config.curator
-        self.config, self.request, self.folder, self.console = (
-            replace(config, curator=curator),
-            request,
-            folder,
-            console,
-        )
+        self.config, self.request = replace(config, curator=curator), request
+        self.folder, self.console = folder, console
         self.session = CurationSession(make_curator(curator), seed=config.seed)
         if request.labels:
             check_reads_trusted(self.session.curator, setting="--labels")
         self.labels = Labels(request.labels)
-        self.second: Any = None
+        self.second = None
         if request.second_verifier is not None:
             from geoalign.lab.audit.appeals import SecondOpinion
 
             self.second = SecondOpinion(request.second_verifier, request.budget, config)
             check_reads_trusted(self.session.curator, setting="--second-verifier")
-        self.meter, self.verdicts = ConsensusMeter(self.session.curator), VerdictAudit()
+        self.curator = StepCurator(self.session, self.second, name=curator.type)
+        self.verdicts = VerdictAudit()
         self.inputs: list[dict[str, Any]] = []
         self.skipped: list[Skipped] = []
         self.repeated: list[dict[str, str]] = []
-        self.steps: list[dict[str, Any]] = []
         self.hidden: list[dict[str, Any]] = []
-        self.counts: Counter[str] = Counter()
-        self.rollouts = self.groups = self.pairs_left_out = 0
+        self.rollouts = self.groups = 0
         self._file_of: dict[int, Path] = {}
         self._seen: dict[bytes, Path] = {}
         self._model: Any = None
@@ -135,7 +116,8 @@ class Audit:
                 if (earlier := self._earlier(dump)) != dump.path:
                     self.repeated.append({"file": str(source.path), "same_as": str(earlier)})
                     continue
-                self.labels.apply(dump)
+                if request.labels:
+                    self.labels.apply(dump)
                 frame = self._curated(source, dump, tables)
                 tables.add_scores(frame.reset_index(names="index"))
                 if request.filtered:
@@ -189,26 +171,8 @@ class Audit:
             rows = part["position"].to_numpy() if source.hidden else part.index.to_numpy()
             part = part.assign(group=part["group"] + self.groups).set_axis(part.index + self.rollouts)
             self.groups += part["group"].nunique()
-            try:
-                rollouts = make_rollouts(part, self.session.curator, None if states is None else _rows_of(states, rows))
-            except InputError as error:
-                raise InputError(f"{source.hidden or source.path}: {error}") from error
-            hearing = self.second and self.second.hear(part, rollouts, self.session.curator)
-            rollouts = hearing.rollouts if hearing else rollouts
-            curation = self.session.curate(rollouts, details=True)
-            curation = hearing.onto(curation) if hearing else curation
-            self.meter.add(rollouts)
-            part = decided(part, rollouts, curation, self.session.curator, name=self.config.curator.type)
+            part = self.curator.curate(part, None if states is None else _rows_of(states, rows), source, tables)
             self.verdicts.add(part)
-            pairs, left_out = pair_columns(part, curation.details)
-            self.pairs_left_out += left_out
-            if pairs:
-                tables.add_pairs(pairs)
-            if density := density_columns(step, curation.details):
-                tables.add_density(density)
-            self.counts.update(counts_of(part))
-            metrics = {f"geoalign/{name}": float(value) for name, value in curation.metrics.items()}
-            self.steps.append({"step": step, "file": str(source.path), "metrics": metrics})
             parts.append(part)
         self._file_of |= dict.fromkeys(frame["step"].unique().tolist(), source.path)
         self.rollouts += len(frame)
@@ -262,18 +226,38 @@ class Audit:
             "skipped": skipped,
             "repeated": self.repeated,
             "labels": self.labels.summary,
-            "appeals": None if self.second is None else self.second.summary(self.counts["flagged"]),
+            "appeals": None if self.second is None else self.second.summary(self.curator.counts["flagged"]),
             "curator": plain_section(self.config.curator),
             "seed": self.config.seed,
             "redacted": request.redact,
             "hidden": hidden,
-            "counts": {**self.counts, "skipped": len(skipped)},
+            "counts": {**self.curator.counts, "skipped": len(skipped)},
             "pairs_per_step": PAIRS_PER_STEP,
-            "pairs_left_out": self.pairs_left_out,
-            "steps": self.steps,
-            "consensus": self.meter.summary(self.config.seed),
+            "pairs_left_out": self.curator.pairs_left_out,
+            "steps": self.curator.steps,
+            "consensus": self.curator.meter.summary(self.config.seed),
             **audited,
         }
+
+
+def _next_command(summary: Mapping[str, Any]) -> dict[str, str] | None:
+    """The call that would tell most beyond this one, and when to make it; None where no further one would."""
+    output, counts, inputs = summary["command"]["output"], summary["counts"], summary["inputs"]
+    gold = any("answer" in entry["fields"] for entry in inputs)
+    if gold and not counts["answered"]:
+        when, more = "where a field has the responses' final answers", ["--field", "final_answer=NAME"]
+    elif gold and "reason" not in summary["verifier"] and summary["appeals"] is None:
+        when, more = "where Math-Verify was not the verifier", ["--second-verifier", "math_verify"]
+    elif counts["flagged"]:
+        when = f"with true rewards in the column `label` of {output}/flagged.csv"
+        more = ["--labels", f"{output}/flagged.csv", "--output", f"{output}-labelled"]
+    elif "note" in summary["hidden"]:
+        when, more = "with the states of a model", ["--model", "ID_OR_PATH"]
+    else:
+        return None
+    typed = summary["command"]["arguments"] or ["audit", *(entry["file"] for entry in inputs), "--output", output]
+    more += [] if "--overwrite" in typed or "--output" in more else ["--overwrite"]
+    return {"when": when, "command": shlex.join(["geoalign", *typed, *more])}
 
 
 def _filtered_lines(frame: pandas.DataFrame) -> Iterator[bytes]:

@@ -31,8 +31,9 @@ class Input:
     hidden: Path | None = None
 
 
-def find_inputs(request: AuditRequest) -> list[Input]:
-    """The files that the arguments name, with their layouts, by the step that they name where all name one.
+def find_inputs(request: AuditRequest, console: Console) -> list[Input]:
+    """The files that the arguments name, with their layouts, by the step that they name where all name one; says what
+    each was recognised as, of many files the first ones.
 
     A folder stands for the dumps in it by the numbers in their names, of a run for its `rollouts`, of TRL's for its
     `completions`.
@@ -54,7 +55,12 @@ def find_inputs(request: AuditRequest) -> list[Input]:
         for path, state in zip(paths, states, strict=True)
     ]
     steps = [source.step for source in inputs]
-    return inputs if None in steps else sorted(inputs, key=lambda source: source.step or 0)
+    inputs = inputs if None in steps else sorted(inputs, key=lambda source: source.step or 0)
+    for source in inputs[:_SHOWN]:
+        say(console, f"{source.path}: {source.layout}" + ("" if source.step is None else f", step {source.step}"))
+    if len(inputs) > _SHOWN:
+        say(console, f"... and {len(inputs) - _SHOWN:,} more files")
+    return inputs
 
 
 def _files(path: Path) -> list[Path]:
@@ -82,11 +88,3 @@ def standard_input(request: AuditRequest) -> Iterator[AuditRequest]:
             (path := path.with_suffix(kinds.get(data[:2], ".jsonl"))).write_bytes(data)
             rollouts[rollouts.index("-")] = str(path)
         yield replace(request, rollouts=rollouts)
-
-
-def show_inputs(console: Console, inputs: Sequence[Input]) -> None:
-    """What each file was recognised as, of many files the first ones."""
-    for source in inputs[:_SHOWN]:
-        say(console, f"{source.path}: {source.layout}" + ("" if source.step is None else f", step {source.step}"))
-    if len(inputs) > _SHOWN:
-        say(console, f"... and {len(inputs) - _SHOWN:,} more files")

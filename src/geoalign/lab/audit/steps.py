@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas
@@ -19,12 +20,18 @@ from geoalign.curators.chain import ChainConfig
 from geoalign.curators.denoise import Denoise, DenoiseConfig
 from geoalign.curators.geoalign import GeoAlign
 from geoalign.curators.registry import CuratorSection
-from geoalign.errors import ConfigError
+from geoalign.curators.session import CurationSession
+from geoalign.errors import ConfigError, InputError
 from geoalign.lab.analysis.consensus import CHANCE
 from geoalign.lab.analysis.detection import pair_counts
+from geoalign.lab.audit.inputs import Input
+from geoalign.lab.store.curation import CurationTables
 from geoalign.method.advantages import group_advantages
 from geoalign.method.intervals import clustered_proportion
 from geoalign.types import Curation, CurationDetails, Rollouts, response_keys
+
+if TYPE_CHECKING:
+    from geoalign.lab.audit.appeals import SecondOpinion
 
 # Pairs that are kept of a step's groups without a flagged rollout.
 PAIRS_PER_STEP = 20_000
@@ -63,6 +70,43 @@ def check_curator(name: str, curator: Curator, frame: pandas.DataFrame, *, model
         raise ConfigError(
             f"curator: {name} needs {' and '.join(missing)}, got none; denoise, the default, does without"
         )
+
+
+class StepCurator:
+    """Curates one step of a dump after the other with one curator, and adds up what the summary says of them.
+
+    `second` judges a step's most suspicious rows first.
+    """
+
+    def __init__(self, session: CurationSession, second: SecondOpinion | None, *, name: str) -> None:
+        self.session, self.second, self.name = session, second, name
+        self.meter = ConsensusMeter(session.curator)
+        self.steps: list[dict[str, Any]] = []
+        self.counts: Counter[str] = Counter()
+        self.pairs_left_out = 0
+
+    def curate(
+        self, frame: pandas.DataFrame, states: Float[Tensor, "b d"] | None, source: Input, tables: CurationTables
+    ) -> pandas.DataFrame:
+        """The step's frame with what was decided; its pairs and the density of its scores go into their tables."""
+        try:
+            rollouts = make_rollouts(frame, self.session.curator, states)
+        except InputError as error:
+            raise InputError(f"{source.hidden or source.path}: {error}") from error
+        hearing = self.second and self.second.hear(frame, rollouts, self.session.curator)
+        rollouts = hearing.rollouts if hearing else rollouts
+        curation = self.session.curate(rollouts, details=True)
+        curation = hearing.onto(curation) if hearing else curation
+        self.meter.add(rollouts)
+        frame, step = decided(frame, rollouts, curation, self.session.curator, name=self.name), frame["step"].iloc[0]
+        pairs, left_out = pair_columns(frame, curation.details)
+        tables.add_pairs(pairs)
+        tables.add_density(density_columns(int(step), curation.details))
+        self.counts.update(counts_of(frame))
+        self.pairs_left_out += left_out
+        metrics = {f"geoalign/{name}": float(value) for name, value in curation.metrics.items()}
+        self.steps.append({"step": int(step), "file": str(source.path), "metrics": metrics})
+        return frame
 
 
 def make_rollouts(frame: pandas.DataFrame, curator: Curator, hidden: Float[Tensor, "b d"] | None = None) -> Rollouts:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from geoalign.errors import ConfigError
-from geoalign.lab.analysis.audited import audited_consensus, audited_verifier
+from geoalign.lab.analysis.audited import audited
 from geoalign.lab.audit.steps import NO_CONSENSUS
 from geoalign.lab.tasks.rows import row_name
 from geoalign.lab.terminal import Console, say
@@ -28,26 +27,6 @@ def show_result(console: Console, summary: Mapping[str, Any], page: Path) -> Non
     say(console, f"Written to {page.parent}; the page: {page}")
     if (following := summary["next"]) is not None:
         say(console, f"Next, {following['when']}: {following['command']}")
-
-
-def next_command(summary: Mapping[str, Any]) -> dict[str, str] | None:
-    """The call that would tell most beyond this one, and when to make it; None where no further one would."""
-    output, counts, inputs = summary["command"]["output"], summary["counts"], summary["inputs"]
-    gold = any("answer" in entry["fields"] for entry in inputs)
-    if gold and not counts["answered"]:
-        when, more = "where a field has the responses' final answers", ["--field", "final_answer=NAME"]
-    elif gold and "reason" not in summary["verifier"] and summary["appeals"] is None:
-        when, more = "where Math-Verify was not the verifier", ["--second-verifier", "math_verify"]
-    elif counts["flagged"]:
-        when = f"with true rewards in the column `label` of {output}/flagged.csv"
-        more = ["--labels", f"{output}/flagged.csv", "--output", f"{output}-labelled"]
-    elif "note" in summary["hidden"]:
-        when, more = "with the states of a model", ["--model", "ID_OR_PATH"]
-    else:
-        return None
-    typed = summary["command"]["arguments"] or ["audit", *(entry["file"] for entry in inputs), "--output", output]
-    more += [] if "--overwrite" in typed or "--output" in more else ["--overwrite"]
-    return {"when": when, "command": shlex.join(["geoalign", *typed, *more])}
 
 
 def _warnings(summary: Mapping[str, Any]) -> Iterator[str]:
@@ -71,13 +50,12 @@ def _warnings(summary: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _findings(summary: Mapping[str, Any]) -> Iterator[str]:
-    counts, labels, verdict = summary["counts"], summary["labels"], audited_consensus(summary)
-    lines, refused, prompts = audited_verifier(summary)
+    counts, labels, said = summary["counts"], summary["labels"], audited(summary)
     yield (
         f"{counts['rows']:,} rollouts in {counts['groups']:,} groups (prompts), {counts['groups_without_pairs']:,} of "
         f"them without a pair; {counts['unscored']:,} rollouts without a reward."
     )
-    yield from lines
+    yield from said.verifier
     share = counts["flagged"] / counts["scored"] if counts["scored"] else 0.0
     changes = {"replaced": "replaced", "left_out": "left out", "zero_weighted": "weight 0"}
     changed = [f"{name}: {counts[key]:,}" for key, name in changes.items() if counts[key]]
@@ -91,12 +69,12 @@ def _findings(summary: Mapping[str, Any]) -> Iterator[str]:
         f"{prompt['group']} of step {prompt['step']} ("
         + ("" if prompt["answer"] is None else f"{quote(prompt['answer'], 40)}, ")
         + f"{prompt['count']} times, {prompt['share']:.0%})"
-        for prompt in prompts[:_SHOWN]
+        for prompt in said.prompts[:_SHOWN]
     ]
-    if refused:
-        yield refused + (f" Perhaps the gold answer is wrong: group {', '.join(groups)}." if groups else "")
-    if verdict.level != "unknown" or summary["consensus"].get("reason") != NO_CONSENSUS:
-        yield f"Consensus: {verdict.headline} {verdict.text}"
+    if said.refused:
+        yield said.refused + (f" Perhaps the gold answer is wrong: group {', '.join(groups)}." if groups else "")
+    if said.consensus.level != "unknown" or summary["consensus"].get("reason") != NO_CONSENSUS:
+        yield f"Consensus: {said.consensus.headline} {said.consensus.text}"
     if "note" in summary["hidden"]:
         yield summary["hidden"]["note"]
     if summary["redacted"]:

@@ -10,9 +10,9 @@ from dataclasses import astuple
 
 from rich.table import Table as Drawn
 
-from geoalign.lab.analysis.comparison.analysis import MEASURES, read_compared, table_as_json
+from geoalign.lab.analysis.comparison.analysis import read_table, table_as_json
+from geoalign.lab.analysis.comparison.scores import MEASURES
 from geoalign.lab.analysis.comparison.table import ArmRow, LevelTable, Table
-from geoalign.lab.analysis.comparison.verdicts import footnote, headline, recovery
 from geoalign.lab.config.compare import METRICS, CompareConfig
 from geoalign.lab.numbers import estimate, short, signed
 from geoalign.lab.store.comparison import ComparisonFolder
@@ -25,24 +25,24 @@ def conclude(folder: ComparisonFolder, console: Console) -> None:
     """Writes `table.json`, `table.csv` and the report of what the folder holds, and prints the table."""
     from geoalign.lab.reports.comparison import build_comparison_report
 
-    compared = read_compared(folder.root)
-    write_json(folder.table, table_as_json(compared.table, compared.plan))
-    write_atomically(folder.table_csv, as_csv(compared.table))
-    print_table(console, compared.table, compared.plan)
-    page = build_comparison_report(folder.root, compared)
+    table = read_table(folder.root)
+    write_json(folder.table, table_as_json(table))
+    write_atomically(folder.table_csv, as_csv(table))
+    print_table(console, table)
+    page = build_comparison_report(folder.root, table)
     console.print(f"Report: {page}", soft_wrap=True, highlight=False)
 
 
-def print_table(console: Console, table: Table, plan: CompareConfig) -> None:
+def print_table(console: Console, table: Table) -> None:
     """Prints per level scores, detection and the sentences, and what was recovered; then failures and notes."""
     for level in table.levels:
-        console.print(_scores(level, plan))
+        console.print(_scores(level, table.plan))
         if (detection := _detection(level)) is not None:
             console.print(detection)
         for statement in level.statements:
             console.print(f"- {statement.text}", markup=False, highlight=False, soft_wrap=True)
-        if (found := recovery(level, plan)) is not None:
-            words = f"{headline(found, plan)} {footnote(found)}"
+        if (found := level.recovery) is not None:
+            words = f"{found.headline} {found.footnote}"
             console.print(words, markup=False, highlight=False, soft_wrap=True, style="bold")
         console.print()
     for failure in table.failures:

@@ -197,10 +197,12 @@ class CurationTables:
         cells.to_csv(self._flagged, header=False, index=False, lineterminator="\r\n")
 
     def add_pairs(self, columns: Mapping[str, Any]) -> None:
-        self._write(PAIRS_FILE, pyarrow.table(columns, schema=PAIRS))
+        if columns:
+            self._write(PAIRS_FILE, pyarrow.table(columns, schema=PAIRS))
 
     def add_density(self, columns: Mapping[str, Any]) -> None:
-        self._write(DENSITIES_FILE, pyarrow.table(columns, schema=DENSITIES))
+        if columns:
+            self._write(DENSITIES_FILE, pyarrow.table(columns, schema=DENSITIES))
 
     def _write(self, name: str, table: pyarrow.Table) -> None:
         if name not in self._writers:

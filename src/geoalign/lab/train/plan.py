@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -95,12 +94,15 @@ def make_plan(
         if config.reward_head is not None and (given := getattr(config, section)):
             expected = "expected nothing beside reward_head, with which no trainer of TRL takes options"
             raise located(locations, section, f"{expected}, got {quote(given)}")
-    options = partial(trainer_options, seed=config.seed, locations=locations, bf16=bf16)
-    places = stage_checkpoints(folder)
-    learned = options("reward_model", config.reward_model, folder=places["reward_model"])
-    gold = options("gold_model", {**config.reward_model, **config.gold_model}, folder=places["gold_model"])
-    grpo = options("grpo", config.grpo, folder=folder.rl_checkpoints)
-    sft = None if config.sft is None else options("sft", config.sft, folder=places["sft"])
+    places = {**stage_checkpoints(folder), "grpo": folder.rl_checkpoints}
+    sections = {name: getattr(config, name) for name in ("reward_model", "gold_model", "grpo", "sft")}
+    sections["gold_model"] = {**config.reward_model, **config.gold_model}
+    options = {
+        name: trainer_options(name, values, seed=config.seed, folder=places[name], locations=locations, bf16=bf16)
+        for name, values in sections.items()
+        if values is not None
+    }
+    grpo = options["grpo"]
     task = task or make_task(config.task, seed=config.seed)
     for line in task.notes:  # reads the task's files, so that what is wrong with them shows now
         console.print(line, markup=False)
@@ -132,9 +134,9 @@ def make_plan(
         problems=problems,
         order=order,
         evaluation_sets={name: items[: config.evaluation.problems] for name, items in evaluation_sets.items()},
-        sft=sft,
-        reward_model=learned if task.preference_pairs and not config.reward.model.ready else None,
-        gold_model=gold if task.gold_pairs else None,
+        sft=options.get("sft"),
+        reward_model=options["reward_model"] if task.preference_pairs and not config.reward.model.ready else None,
+        gold_model=options["gold_model"] if task.gold_pairs else None,
         grpo=grpo,
         generation=shape,
         curator=curator,

@@ -3,21 +3,16 @@ import math
 
 import pytest
 
-from geoalign.lab.analysis.comparison.analysis import analyse, table_as_json
+from geoalign.lab.analysis.comparison.analysis import read_table, table_as_json
 from geoalign.lab.analysis.statistics import holm, paired_difference
-from geoalign.lab.store.comparison import ComparisonFolder, read_results
 
 ARMS = {"grpo": 0.5, "geoalign": 0.6, "pair_count": 0.5, "random": 0.5, "par": 0.4, "oracle": 0.7, "clean": 0.75}
-
-
-def table_of(folder):
-    return analyse(read_results(folder), ComparisonFolder(folder).read_plan())
 
 
 @pytest.fixture(scope="module")
 def level(tmp_path_factory, write_comparison):
     """A level where geoalign wins, random is the baseline's like, par loses."""
-    return table_of(write_comparison(tmp_path_factory.mktemp("level"), {"flip_10": ARMS})).levels[0]
+    return read_table(write_comparison(tmp_path_factory.mktemp("level"), {"flip_10": ARMS})).levels[0]
 
 
 def test_final_scores_are_means_over_the_last_five_evaluations(level):
@@ -60,7 +55,7 @@ def test_failed_and_missing_cells_are_told_and_left_out_of_the_pairs(make_compar
     folder = make_comparison(
         {"x": ARMS}, failed=[("x", "geoalign", 1)], missing=[("x", "geoalign", 4), ("x", "grpo", 0)]
     )
-    table = table_of(folder)
+    table = read_table(folder)
     row = table.levels[0].row("geoalign")
     assert (row.seeds, row.missing) == ((0, 2, 3), (4,))
     assert [failure.seed for failure in row.failures] == [1]
@@ -73,7 +68,7 @@ def test_failed_and_missing_cells_are_told_and_left_out_of_the_pairs(make_compar
 def test_results_outside_the_plan_are_left_out_and_counted(make_comparison):
     scores = {"x": {"grpo": 0.5, "random": 0.5}, "y": {"grpo": 0.5}}
     plan = {"arms": {"grpo": {}}, "levels": {"x": {}}, "seeds": [0, 1, 2]}
-    table = table_of(make_comparison(scores, compare=plan, failed=[("x", "random", 0)]))
+    table = read_table(make_comparison(scores, compare=plan, failed=[("x", "random", 0)]))
     assert [(level.level, [row.arm for row in level.rows]) for level in table.levels] == [("x", ["grpo"])]
     assert table.levels[0].rows[0].seeds == (0, 1, 2)
     # Five of random, five at y, two seeds of grpo at x.
@@ -116,7 +111,7 @@ def test_detection_with_intervals_over_seeds_and_the_gain_over_the_pair_count(le
 
 
 def test_the_gold_utility_beside_the_proxy_reward(make_comparison):
-    row = table_of(make_comparison({"x": {"grpo": 0.9}}, metric="reward", gold=-0.3)).levels[0].row("grpo")
+    row = read_table(make_comparison({"x": {"grpo": 0.9}}, metric="reward", gold=-0.3)).levels[0].row("grpo")
     assert row.score.interval.estimate == row.measures["reward"].interval.estimate == pytest.approx(0.9)
     # Gold falls from 0.5 at step 0 by 0.003 a step: at steps 60 to 100 its mean is 0.5 - 0.24.
     assert row.gold.interval.estimate == pytest.approx(0.26)
@@ -126,8 +121,7 @@ def test_the_gold_utility_beside_the_proxy_reward(make_comparison):
 
 def test_the_table_as_json_holds_no_nan(make_comparison):
     folder = make_comparison({"x": ARMS}, failed=[("x", "par", 2)])
-    plan = ComparisonFolder(folder).read_plan()
-    text = json.dumps(table_as_json(analyse(read_results(folder), plan), plan), allow_nan=False)
+    text = json.dumps(table_as_json(read_table(folder)), allow_nan=False)
     value = json.loads(text)["levels"][0]
     assert value["decidable"] is True
     assert value["arms"][1]["score"]["interval"]["estimate"] == pytest.approx(0.6)

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from geoalign.errors import RunFolderError
-from geoalign.lab.analysis.comparison.analysis import analyse, table_as_json
+from geoalign.lab.analysis.comparison.analysis import read_table, table_as_json
 from geoalign.lab.cli import app
 from geoalign.lab.reports.comparison import build_comparison_report, compact_comparison
 from geoalign.lab.store.comparison import COMPACT, ComparisonFolder, read_results
@@ -33,8 +33,7 @@ def folder(make_comparison):
 
 
 def numbers(folder):
-    plan = ComparisonFolder(folder).read_plan()
-    return table_as_json(analyse(read_results(folder), plan), plan)
+    return table_as_json(read_table(folder))
 
 
 @pytest.mark.usefixtures("undrawn")

@@ -1,36 +1,41 @@
 """What the figures draw: their data on hand values, read off the axes."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from geoalign.lab.analysis.comparison.analysis import read_compared
-from geoalign.lab.reports.comparison.curves import (
+from geoalign.lab.analysis.comparison.analysis import read_table
+from geoalign.lab.reports.comparison.panels import (
+    differences_panel,
     evaluation_panels,
     hacking_panels,
+    kept_rank_panel,
     logged_panels,
     palette,
     pass_at_k_panel,
     portions,
     projector_panel,
+    rate_curve,
+    robustness_panels,
     slug,
 )
-from geoalign.lab.reports.comparison.scores import differences_panel, kept_rank_panel, rate_curve, robustness_panels
 from geoalign.lab.reports.figures.style import LIGHT, Look, band
 
 SCORES = {"grpo": 0.5, "geoalign": 0.6, "pair_count": 0.5, "oracle": 0.7}
 
 
 @pytest.fixture(scope="module")
-def compared(tmp_path_factory, write_comparison):
+def table(tmp_path_factory, write_comparison):
     rates = {"none": 0.0, "flip_10": 0.1, "flip_20": 0.2}
     scores = {"none": {"grpo": 0.8}, "flip_10": SCORES, "flip_20": {**SCORES, "grpo": 0.4, "random": 0.4}}
-    return read_compared(write_comparison(tmp_path_factory.mktemp("figures"), scores, rates=rates))
+    return read_table(write_comparison(tmp_path_factory.mktemp("figures"), scores, rates=rates))
 
 
 @pytest.fixture(scope="module")
-def level(compared):
-    return compared.table.levels[1]
+def level(table):
+    return table.levels[1]
 
 
 def drawn(panel):
@@ -73,7 +78,7 @@ def test_evaluation_curves_draw_every_arm_from_step_0(level):
 
 def test_arms_are_drawn_in_portions_beside_the_baseline(make_comparison):
     arms = {**SCORES, **{f"other_{at}": 0.5 for at in range(8)}}
-    level = read_compared(make_comparison({"x": arms}, seeds=(0,))).table.levels[0]
+    level = read_table(make_comparison({"x": arms}, seeds=(0,))).levels[0]
     names = [[row.arm for row in part] for part in portions(level.rows)]
     assert names == [
         ["grpo", "geoalign", "pair_count", "oracle"],
@@ -87,8 +92,8 @@ def test_arms_are_drawn_in_portions_beside_the_baseline(make_comparison):
     assert all(len({style[arm] for arm in part}) == len(part) for part in names)
 
 
-def test_differences_draw_each_paired_interval(compared, level):
-    axes = drawn(differences_panel(level, compared.plan))
+def test_differences_draw_each_paired_interval(table, level):
+    axes = drawn(differences_panel(level, table.plan))
     assert [text.get_text() for text in axes.get_yticklabels()] == ["geoalign", "pair_count", "oracle"]
     points = [bar.lines[0].get_xdata()[0] for bar in axes.containers]
     assert points == pytest.approx([0.1, 0.0, 0.2], abs=1e-12)
@@ -97,12 +102,12 @@ def test_differences_draw_each_paired_interval(compared, level):
     assert segment[:, 0].tolist() == pytest.approx([interval.low, interval.high])
 
 
-def test_robustness_draws_final_scores_by_rate(compared):
-    levels = compared.table.levels
+def test_robustness_draws_final_scores_by_rate(table):
+    levels = table.levels
     assert [(rate, round(found.estimate, 6)) for rate, found in rate_curve(levels, "grpo")] == [
         (0.0, 0.8), (0.1, 0.5), (0.2, 0.4),
     ]  # fmt: skip
-    (panel,) = robustness_panels(levels, compared.plan)
+    (panel,) = robustness_panels(levels, table.plan)
     lines = lines_of(drawn(panel))
     # An arm with a single rate (random) makes no curve.
     assert list(lines) == ["grpo", "geoalign", "pair_count", "oracle"]
@@ -115,13 +120,13 @@ def test_robustness_draws_final_scores_by_rate(compared):
 
 def test_kinds_of_corruption_are_not_mixed(make_comparison):
     levels = {"a": {"reward": {"flip": 0.1}}, "b": {"reward": {"shortcut": 0.2}}}
-    compared = read_compared(make_comparison({"a": {"grpo": 0.5}, "b": {"grpo": 0.5}}, compare={"levels": levels}))
-    (reason,) = robustness_panels(compared.table.levels, compared.plan)
+    table = read_table(make_comparison({"a": {"grpo": 0.5}, "b": {"grpo": 0.5}}, compare={"levels": levels}))
+    (reason,) = robustness_panels(table.levels, table.plan)
     assert "differ in the rate of one kind" in reason
 
 
-def test_rank_plots_pool_all_kept_generations_of_all_seeds(compared, level):
-    pooled = kept_rank_panel(level, "geoalign", compared.finished(level.level, "geoalign"))
+def test_rank_plots_pool_all_kept_generations_of_all_seeds(level):
+    pooled = kept_rank_panel(level, level.row("geoalign"))
     # Five seeds of three generations of two crosses, of 38 scored rows those of ranks 18 and 38.
     x, y = lines_of(drawn(pooled))["corrupted reward"]
     assert len(x) == 30
@@ -130,34 +135,30 @@ def test_rank_plots_pool_all_kept_generations_of_all_seeds(compared, level):
     assert "flipped" not in pooled.caption
 
 
-def test_logged_quantities_are_drawn_or_their_absence_is_said(compared, level):
-    def cells_of(row):
-        return compared.finished(level.level, row.arm)
-
-    kl, clip = logged_panels(level, cells_of, ("ppo_kl", "clip_fraction"), compared.plan)
+def test_logged_quantities_are_drawn_or_their_absence_is_said(table, level):
+    kl, clip = logged_panels(level, ("ppo_kl", "clip_fraction"), table.plan)
     assert list(lines_of(drawn(kl))) == ["grpo", "geoalign", "pair_count", "oracle"]
     assert "geoalign 0.001" in kl.alt
     assert "geoalign 0.01" in clip.alt
-    assert logged_panels(level, lambda row: [], ("ppo_kl",), compared.plan) == ["PPO KL was not logged at flip_10."]
+    bare = replace(level, rows=tuple(replace(row, cells=()) for row in level.rows))
+    assert logged_panels(bare, ("ppo_kl",), table.plan) == ["PPO KL was not logged at flip_10."]
 
 
-def test_projector_accuracies_of_the_geoalign_arm(compared, level):
-    row, grpo = level.row("geoalign"), level.row("grpo")
-    lines = lines_of(drawn(projector_panel(level, row, compared.finished("flip_10", "geoalign"))))
+def test_projector_accuracies_of_the_geoalign_arm(level):
+    lines = lines_of(drawn(projector_panel(level, level.row("geoalign"))))
     assert list(lines) == ["training pairs", "held-out pairs", "new groups", "chance"]
     # Measured at every second update.
     assert lines["new groups"] == (list(range(1, 101, 2)), pytest.approx([0.6] * 50))
-    said = projector_panel(level, grpo, compared.finished("flip_10", "grpo"))
-    assert said == "grpo logged no projector accuracy."
+    assert projector_panel(level, level.row("grpo")) == "grpo logged no projector accuracy."
 
 
 def test_pass_at_k(level):
     assert lines_of(drawn(pass_at_k_panel(level)))["grpo"] == ([1, 2, 4], pytest.approx([0.5, 0.6, 0.65]))
 
 
-def test_proxy_and_gold_are_drawn_where_the_compared_metric_is_another(make_comparison, level):
+def test_proxy_and_gold_are_drawn_where_the_table_metric_is_another(make_comparison, level):
     folder = make_comparison({"x": {"grpo": 0.9, "oracle": 0.7}}, metric="reward", gold=-0.2)
-    dialogue = read_compared(folder).table.levels[0]
+    dialogue = read_table(folder).levels[0]
     assert [panel.name for panel in hacking_panels(dialogue, "gold_utility")] == ["proxy-reward-x"]
     (gold,) = hacking_panels(dialogue, "reward")
     assert np.diff(lines_of(drawn(gold))["grpo"][1]).max() < 0

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from geoalign.lab.analysis.comparison.analysis import analyse
+from geoalign.lab.analysis.comparison.analysis import read_table
 from geoalign.lab.analysis.comparison.table import Comparison
 from geoalign.lab.analysis.comparison.verdicts import (
     amount,
@@ -16,7 +16,6 @@ from geoalign.lab.analysis.comparison.verdicts import (
 from geoalign.lab.analysis.detection import Detection
 from geoalign.lab.analysis.statistics import Interval, PairedDifference
 from geoalign.lab.config.compare import CompareConfig
-from geoalign.lab.store.comparison import ComparisonFolder, read_results
 
 NAN = math.nan
 PLAN = CompareConfig(arms={})
@@ -136,7 +135,7 @@ def test_detection(gain, verdict, said):
 def test_from_results_a_clear_win_which_no_headroom_silences(make_comparison, oracle, headroom, geoalign):
     scores = {"grpo": 0.5, "pair_count": 0.5, "random": 0.5, "oracle": oracle, "geoalign": 0.6}
     folder = make_comparison({"x": scores})
-    statements = analyse(read_results(folder), ComparisonFolder(folder).read_plan()).levels[0].statements
+    statements = read_table(folder).levels[0].statements
     found = {(item.arm, item.kind): item.verdict for item in statements}
     assert (found["oracle", "headroom"], found["geoalign", "primary"]) == (headroom, geoalign)
     others = {found["pair_count", "exploratory"], found["random", "exploratory"]}

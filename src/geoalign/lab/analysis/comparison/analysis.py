@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from geoalign.lab.analysis.comparison.scores import (
-    by_generation,
-    evaluation_series,
-    final_score,
-    median,
-    pass_at_k,
-    stacked,
-)
+from geoalign.lab.analysis.comparison.scores import MEASURES, evaluation_curves, numbers_of
 from geoalign.lab.analysis.comparison.table import (
     BOUND,
     EXPLORATORY,
@@ -29,148 +21,64 @@ from geoalign.lab.analysis.comparison.table import (
     Measure,
     Table,
 )
-from geoalign.lab.analysis.comparison.verdicts import level_statements
-from geoalign.lab.analysis.consensus import APPLIED, OBSERVED
+from geoalign.lab.analysis.comparison.verdicts import level_statements, recovery
 from geoalign.lab.analysis.detection import Detection, detection
-from geoalign.lab.analysis.statistics import (
-    Interval,
-    holm,
-    largest_drop,
-    mean,
-    oscillation,
-    paired_difference,
-    seed_interval,
-)
-from geoalign.lab.config.compare import METRICS, CompareConfig
+from geoalign.lab.analysis.statistics import Interval, holm, paired_difference, seed_interval
+from geoalign.lab.config.compare import CompareConfig
 from geoalign.lab.store.comparison import Cell, ComparisonFolder, read_results
 from geoalign.lab.store.json_files import finite
 
-
-@dataclass(frozen=True, eq=False)
-class Compared:
-    """A comparison: what was planned, the planned cells that have a result, and the table of them."""
-
-    plan: CompareConfig
-    cells: tuple[Cell, ...]
-    table: Table
-
-    def finished(self, level: str, arm: str | None = None) -> list[Cell]:
-        here = [cell for cell in self.cells if cell.level == level and cell.finished]
-        return here if arm is None else [cell for cell in here if cell.arm == arm]
+# By level, arm and seed of a finished cell.
+_Numbers = Mapping[tuple[str, str, int], Mapping[str | int, float]]
 
 
-def read_compared(folder: Path) -> Compared:
-    plan, cells = ComparisonFolder(folder).read_plan(), read_results(folder)
-    return Compared(plan, planned_cells(cells, plan), analyse(cells, plan))
-
-
-def planned_cells(cells: Sequence[Cell], plan: CompareConfig) -> tuple[Cell, ...]:
-    """The cells that the plan names: others are left from another choice of arms, levels or seeds."""
-    arms = {level: {arm for arm in plan.arms if plan.planned(arm, level)} for level in plan.levels}
-    return tuple(cell for cell in cells if cell.seed in plan.seeds and cell.arm in arms.get(cell.level, ()))
+def read_table(folder: Path) -> Table:
+    """The table of the comparison in a folder."""
+    plan = ComparisonFolder(folder).read_plan()
+    return analyse(read_results(folder), plan)
 
 
 def analyse(cells: Sequence[Cell], plan: CompareConfig) -> Table:
-    """The table of a comparison. Failed and missing cells are listed, never averaged over; unplanned ones are left out.
+    """The table of a comparison. Failed and missing cells are listed, never averaged over; unplanned ones, which are
+    left from another choice of arms, levels or seeds, are left out.
 
     Comparisons that the plan fixed beforehand are primary; others with the baseline, and of GeoAlign with the control,
     exploratory, with Holm's correction over the level. Those of the oracle (the headroom) and of an arm without
     corruption are bounds, no findings.
     """
-    kept = planned_cells(cells, plan)
-    levels = tuple(_level(name, [cell for cell in kept if cell.level == name], plan) for name in plan.levels)
-    return Table(levels, _failed(kept), tuple(_notes(kept, len(cells) - len(kept), plan)))
+    arms = {level: [arm for arm in plan.arms if plan.planned(arm, level)] for level in plan.levels}
+    kept = [cell for cell in cells if cell.seed in plan.seeds and cell.arm in arms.get(cell.level, ())]
+    numbers = {(cell.level, cell.arm, cell.seed): numbers_of(cell, plan) for cell in kept if cell.finished}
+    levels = tuple(
+        _level(level, [_row(level, arm, kept, numbers, plan) for arm in arms[level]], plan) for level in plan.levels
+    )
+    notes = _notes(kept, [row["evaluations"] for row in numbers.values()], len(cells) - len(kept), plan)
+    return Table(plan, levels, tuple(cell for cell in kept if not cell.finished), tuple(notes))
 
 
-def _failed(cells: Sequence[Cell]) -> tuple[Cell, ...]:
-    return tuple(cell for cell in cells if not cell.finished)
-
-
-def _level(name: str, cells: Sequence[Cell], plan: CompareConfig) -> LevelTable:
-    # Of each finished cell its numbers, and pass@k by k.
-    done = {(cell.arm, cell.seed): cell for cell in cells if cell.finished}
-    numbers = {key: {name: number(cell, plan) for name, number in MEASURES.items()} for key, cell in done.items()}
-    passed = {key: pass_at_k(cell) for key, cell in done.items()}
-    arms = [arm for arm in plan.arms if plan.planned(arm, name)]
-    rows = tuple(_row(name, arm, [cell for cell in cells if cell.arm == arm], numbers, passed, plan) for arm in arms)
-    comparisons = _corrected(_comparisons(rows, plan))
-    rate = plan.rate(name)
-    return LevelTable(
+def _level(name: str, rows: Sequence[ArmRow], plan: CompareConfig) -> LevelTable:
+    comparisons, rate = _corrected(_comparisons(rows, plan)), plan.rate(name)
+    level = LevelTable(
         level=name,
         rate=rate,
         corruption=plan.corruption.get(name, {}),
-        rows=rows,
+        rows=tuple(rows),
         headroom=next((item for item in comparisons if item.kind == HEADROOM), None),
         comparisons=comparisons,
         statements=tuple(level_statements(rate, comparisons, rows, plan)),
     )
+    return replace(level, recovery=recovery(level, plan))
 
 
-# --- the measures of an arm -------------------------------------------------------------------------------------------
+# --- the rows ---------------------------------------------------------------------------------------------------------
 
 
-def _final(metric: str) -> Callable[[Cell, CompareConfig], float]:
-    return lambda cell, plan: final_score(cell, metric, plan.last_evaluations)[0]
-
-
-def _logged(name: str) -> Callable[[Cell, CompareConfig], float]:
-    return lambda cell, plan: mean(cell.column(name))
-
-
-def _by_generation(name: str, reduce: Callable[[np.ndarray], float]) -> Callable[[Cell, CompareConfig], float]:
-    return lambda cell, plan: reduce(by_generation(cell.column(name), plan.updates_per_generation))
-
-
-def _oscillation(cell: Cell, plan: CompareConfig) -> float:
-    curve = evaluation_series(cell, plan.metric)
-    return oscillation(curve.values, curve.steps)
-
-
-def _curation_share(cell: Cell, plan: CompareConfig) -> float:
-    whole = cell.seconds_per_step
-    return mean(cell.column("curation_seconds")) / whole if whole > 0 else math.nan
-
-
-# By name in the order of the CSV: a number of a cell, more of which is averaged over seeds.
-MEASURES: dict[str, Callable[[Cell, CompareConfig], float]] = {
-    # Final score on the plan's metric, final proxy reward and gold utility, the deepest fall of the latter.
-    "score": lambda cell, plan: final_score(cell, plan.metric, plan.last_evaluations)[0],
-    "reward": _final("reward"),
-    "gold": _final("gold_utility"),
-    "gold_drop": lambda cell, plan: largest_drop(evaluation_series(cell, "gold_utility").values),
-    # Of the evaluation curve.
-    "oscillation": _oscillation,
-    "largest_drop": lambda cell, plan: largest_drop(evaluation_series(cell, plan.metric).values),
-    # Over the generations of a run, each the mean of its updates.
-    "kl_mean": _by_generation("ppo_kl", mean),
-    "kl_median": _by_generation("ppo_kl", median),
-    "clip_mean": _by_generation("clip_fraction", mean),
-    "clip_median": _by_generation("clip_fraction", median),
-    # Of the projector, mean over steps.
-    "new_group_accuracy": _logged("new_group_accuracy"),
-    "heldout_accuracy": _logged("heldout_pair_accuracy"),
-    # Of the advantages as applied with those of the true rewards, mean over generations; of those of the rewards as
-    # they came.
-    "advantage_cosine": _logged(APPLIED),
-    "observed_advantage_cosine": _logged(OBSERVED),
-    # Rollouts per generation; seconds per step and their share of it; the peak of the process in bytes, whose
-    # difference to the baseline is what the curator added.
-    "replaced": _logged("replaced"),
-    "curation_seconds": _logged("curation_seconds"),
-    "curation_share": _curation_share,
-    "memory": lambda cell, plan: cell.peak_memory_bytes,
-}
-
-
-_Numbers = Mapping[tuple[str, int], Mapping[Any, float]]
-
-
-def _row(
-    level: str, arm: str, cells: Sequence[Cell], numbers: _Numbers, passed: _Numbers, plan: CompareConfig
-) -> ArmRow:
-    done = [cell for cell in cells if cell.finished]
+def _row(level: str, arm: str, every: Sequence[Cell], numbers: _Numbers, plan: CompareConfig) -> ArmRow:
+    cells = [cell for cell in every if cell.level == level and cell.arm == arm]
+    done = tuple(cell for cell in cells if cell.finished)
+    own = [numbers[level, arm, cell.seed] for cell in done]
     started = {cell.seed for cell in cells}
-    example = next(iter(done or cells), None)
+    example = next(iter([*done, *cells]), None)
     return ArmRow(
         level=level,
         arm=arm,
@@ -178,21 +86,23 @@ def _row(
         curator=example.curator if example else "",
         settings=example.settings if example else {},
         seeds=tuple(cell.seed for cell in done),
-        failures=_failed(cells),
+        cells=done,
+        failures=tuple(cell for cell in cells if not cell.finished),
         missing=tuple(seed for seed in plan.seeds if seed not in started),
-        evaluations=min((final_score(cell, plan.metric, plan.last_evaluations)[1] for cell in done), default=0),
-        measures={name: _measure(numbers, name, arm, plan) for name in MEASURES},
+        evaluations=int(min((row["evaluations"] for row in own), default=0)),
+        measures={name: _measure(numbers, name, level, arm, plan) for name in MEASURES},
         pass_at_k={
-            k: _measure(passed, k, arm, plan) for k in sorted({k for cell in done for k in passed[arm, cell.seed]})
+            k: _measure(numbers, k, level, arm, plan)
+            for k in sorted({k for row in own for k in row if isinstance(k, int)})
         },
         detection=_detection(done),
-        curves={metric: stacked(done, [evaluation_series(cell, metric) for cell in done]) for metric in METRICS},
+        curves=evaluation_curves(done),
     )
 
 
-def _measure(numbers: _Numbers, name: str | int, arm: str, plan: CompareConfig) -> Measure:
+def _measure(numbers: _Numbers, name: str | int, level: str, arm: str, plan: CompareConfig) -> Measure:
     mine, theirs = (
-        {seed: row.get(name, math.nan) for (whose, seed), row in numbers.items() if whose == side}
+        {seed: row.get(name, math.nan) for (*whose, seed), row in numbers.items() if whose == [level, side]}
         for side in (arm, plan.baseline)
     )
     return Measure(mine, seed_interval(list(mine.values())), paired_difference(mine, theirs))
@@ -250,17 +160,16 @@ def _corrected(comparisons: Sequence[Comparison]) -> tuple[Comparison, ...]:
     return tuple(replace(item, adjusted_p=p.get(at, math.nan)) for at, item in enumerate(comparisons))
 
 
-def _notes(cells: Sequence[Cell], left_out: int, plan: CompareConfig) -> list[str]:
+def _notes(cells: Sequence[Cell], evaluations: Sequence[float], left_out: int, plan: CompareConfig) -> list[str]:
     notes = []
     done = [cell for cell in cells if cell.finished]
     sets = {frozenset(line.set for line in cell.evaluations) for cell in done}
     if len(sets) > 1:
         words = "; ".join(", ".join(sorted(names)) or "none" for names in sorted(sets, key=sorted))
         notes.append(f"Not all cells were evaluated on the same sets ({words}): their scores do not compare.")
-    short = [cell for cell in done if final_score(cell, plan.metric, plan.last_evaluations)[1] < plan.last_evaluations]
-    if short:
+    if short := sum(count < plan.last_evaluations for count in evaluations):
         notes.append(
-            f"{len(short)} of {len(done)} cells have fewer than {plan.last_evaluations} evaluations during and after "
+            f"{short} of {len(done)} cells have fewer than {plan.last_evaluations} evaluations during and after "
             "RL: their final score is the mean of those there are."
         )
     if left_out:
@@ -268,16 +177,10 @@ def _notes(cells: Sequence[Cell], left_out: int, plan: CompareConfig) -> list[st
     return notes
 
 
-def reference(rows: Sequence[ArmRow], plan: CompareConfig) -> ArmRow | None:
-    """The arm whose ranks and projector are drawn: GeoAlign in the primary comparison, else the first GeoAlign."""
-    candidates = [row for row in rows if row.is_geoalign and row.seeds]
-    return next((row for row in candidates if row.role == "primary"), candidates[0] if candidates else None)
-
-
 # --- as JSON ----------------------------------------------------------------------------------------------------------
 
 
-def table_as_json(table: Table, plan: CompareConfig) -> dict[str, object]:
+def table_as_json(table: Table) -> dict[str, object]:
     """The table as plain values for table.json; NaN becomes null, curves are left out (the results hold them)."""
     levels = []
     for level in table.levels:
@@ -285,7 +188,7 @@ def table_as_json(table: Table, plan: CompareConfig) -> dict[str, object]:
         arms = [_arm_as_json(row) for row in level.rows]
         said = {name: [asdict(item) for item in getattr(level, name)] for name in ("comparisons", "statements")}
         levels.append({**facts, "arms": arms, **said})
-    head = {"schema_version": 1, "metric": plan.metric, "baseline": plan.baseline}
+    head = {"schema_version": 1, "metric": table.plan.metric, "baseline": table.plan.baseline}
     found: dict[str, object] = finite(
         {**head, "levels": levels, "failures": _errors(table.failures), "notes": table.notes}
     )
@@ -293,8 +196,8 @@ def table_as_json(table: Table, plan: CompareConfig) -> dict[str, object]:
 
 
 def _arm_as_json(row: ArmRow) -> dict[str, object]:
-    facts = asdict(replace(row, failures=(), measures={}, curves={}))
-    del facts["measures"], facts["curves"]
+    facts = asdict(replace(row, cells=(), failures=(), measures={}, curves={}))
+    del facts["cells"], facts["measures"], facts["curves"]
     measures = {name: asdict(measure) for name, measure in row.measures.items()}
     return {**facts, **measures, "failures": _errors(row.failures)}
 

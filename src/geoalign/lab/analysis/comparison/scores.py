@@ -1,15 +1,17 @@
-"""Numbers of cells: evaluation curves, final scores, means over steps."""
+"""Numbers of cells: evaluation curves, final scores, means over steps, and the measures of a table."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 import numpy as np
 
 from geoalign.lab.analysis.comparison.table import Curve
-from geoalign.lab.analysis.statistics import known
+from geoalign.lab.analysis.consensus import APPLIED, OBSERVED
+from geoalign.lab.analysis.statistics import known, largest_drop, mean, oscillation
+from geoalign.lab.config.compare import METRICS, CompareConfig
 from geoalign.lab.store.columns import Floats, Ints
 from geoalign.lab.store.comparison import Cell
 from geoalign.lab.store.run import Evaluation, Series
@@ -95,3 +97,77 @@ def series_of(cell: Cell, name: str) -> Series:
     unique, index = np.unique(steps[~np.isnan(values)].astype(np.int64), return_inverse=True)
     sums = np.bincount(index, weights=known(values), minlength=len(unique))
     return Series(unique, sums / np.bincount(index, minlength=len(unique)))
+
+
+def evaluation_curves(cells: Sequence[Cell]) -> dict[str, Curve]:
+    """Each metric of the evaluations over steps, all cells together."""
+    return {metric: stacked(cells, [evaluation_series(cell, metric) for cell in cells]) for metric in METRICS}
+
+
+def logged_curve(cells: Sequence[Cell], name: str) -> Curve:
+    """A logged quantity over steps, all cells together."""
+    return stacked(cells, [series_of(cell, name) for cell in cells])
+
+
+# --- the measures of a table ------------------------------------------------------------------------------------------
+
+
+def _final(metric: str) -> Callable[[Cell, CompareConfig], float]:
+    return lambda cell, plan: final_score(cell, metric, plan.last_evaluations)[0]
+
+
+def _logged(name: str) -> Callable[[Cell, CompareConfig], float]:
+    return lambda cell, plan: mean(cell.column(name))
+
+
+def _by_generation(name: str, reduce: Callable[[np.ndarray], float]) -> Callable[[Cell, CompareConfig], float]:
+    return lambda cell, plan: reduce(by_generation(cell.column(name), plan.updates_per_generation))
+
+
+def _oscillation(cell: Cell, plan: CompareConfig) -> float:
+    curve = evaluation_series(cell, plan.metric)
+    return oscillation(curve.values, curve.steps)
+
+
+def _curation_share(cell: Cell, plan: CompareConfig) -> float:
+    whole = cell.seconds_per_step
+    return mean(cell.column("curation_seconds")) / whole if whole > 0 else math.nan
+
+
+# By name in the order of the CSV: a number of a cell, more of which is averaged over seeds.
+MEASURES: dict[str, Callable[[Cell, CompareConfig], float]] = {
+    # Final score on the plan's metric, final proxy reward and gold utility, the deepest fall of the latter.
+    "score": lambda cell, plan: final_score(cell, plan.metric, plan.last_evaluations)[0],
+    "reward": _final("reward"),
+    "gold": _final("gold_utility"),
+    "gold_drop": lambda cell, plan: largest_drop(evaluation_series(cell, "gold_utility").values),
+    # Of the evaluation curve.
+    "oscillation": _oscillation,
+    "largest_drop": lambda cell, plan: largest_drop(evaluation_series(cell, plan.metric).values),
+    # Over the generations of a run, each the mean of its updates.
+    "kl_mean": _by_generation("ppo_kl", mean),
+    "kl_median": _by_generation("ppo_kl", median),
+    "clip_mean": _by_generation("clip_fraction", mean),
+    "clip_median": _by_generation("clip_fraction", median),
+    # Of the projector, mean over steps.
+    "new_group_accuracy": _logged("new_group_accuracy"),
+    "heldout_accuracy": _logged("heldout_pair_accuracy"),
+    # Of the advantages as applied with those of the true rewards, mean over generations; of those of the rewards as
+    # they came.
+    "advantage_cosine": _logged(APPLIED),
+    "observed_advantage_cosine": _logged(OBSERVED),
+    # Rollouts per generation; seconds per step and their share of it; the peak of the process in bytes, whose
+    # difference to the baseline is what the curator added.
+    "replaced": _logged("replaced"),
+    "curation_seconds": _logged("curation_seconds"),
+    "curation_share": _curation_share,
+    "memory": lambda cell, plan: cell.peak_memory_bytes,
+}
+
+
+def numbers_of(cell: Cell, plan: CompareConfig) -> dict[str | int, float]:
+    """The measures of a finished cell by name, its pass@k by k, and the `evaluations` that its final score is of."""
+    count = final_score(cell, plan.metric, plan.last_evaluations)[1]
+    numbers: dict[str | int, float] = {name: number(cell, plan) for name, number in MEASURES.items()}
+    numbers.update(pass_at_k(cell).items())
+    return {**numbers, "evaluations": count}

@@ -9,6 +9,7 @@ from typing import Any
 
 from geoalign.lab.analysis.detection import SCORES, Detection
 from geoalign.lab.analysis.statistics import Interval, PairedDifference
+from geoalign.lab.config.compare import CompareConfig
 from geoalign.lab.store.columns import Floats, Ints
 from geoalign.lab.store.comparison import Cell
 
@@ -49,8 +50,8 @@ class Curve:
 
 @dataclass(frozen=True, eq=False)
 class ArmRow:
-    """One arm at one level: its finished seeds, the cells that failed, planned seeds without a result, the fewest
-    evaluations behind a final score, the numbers of `analysis.MEASURES`, pass@k of the last evaluation, each
+    """One arm at one level: its finished seeds and cells, the cells that failed, planned seeds without a result, the
+    fewest evaluations behind a final score, the numbers of `scores.MEASURES`, pass@k of the last evaluation, each
     metric over steps."""
 
     level: str
@@ -59,6 +60,7 @@ class ArmRow:
     curator: str
     settings: Mapping[str, Any]
     seeds: tuple[int, ...]
+    cells: tuple[Cell, ...]
     failures: tuple[Cell, ...]
     missing: tuple[int, ...]
     evaluations: int
@@ -91,9 +93,34 @@ class Statement:
     text: str
 
 
+@dataclass(frozen=True)
+class Recovered:
+    """One arm's gain over the baseline, and what share of the cost that is, with Fieller's interval over paired
+    seeds."""
+
+    row: ArmRow
+    gain: PairedDifference
+    share: Interval
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """What wrong rewards, a share `rate` of all, cost the baseline, which believes them, at a level: the final score of
+    the `clean` arm without any minus its own, paired by seed; all other arms, the oracle included, best first."""
+
+    rate: float
+    baseline: ArmRow
+    clean: ArmRow
+    cost: PairedDifference
+    arms: tuple[Recovered, ...]
+    headline: str = ""
+    footnote: str = ""
+
+
 @dataclass(frozen=True, eq=False)
 class LevelTable:
-    """One level of corruption: its arms, the headroom (None without an oracle), comparisons and what they amount to."""
+    """One level of corruption: its arms, the headroom (None without an oracle), comparisons, what they amount to, and
+    what was recovered of the cost of wrong rewards."""
 
     level: str
     rate: float
@@ -102,6 +129,7 @@ class LevelTable:
     headroom: Comparison | None
     comparisons: tuple[Comparison, ...]
     statements: tuple[Statement, ...]
+    recovery: Recovery | None = None
 
     @property
     def decidable(self) -> bool:
@@ -111,17 +139,20 @@ class LevelTable:
     @property
     def judged(self) -> tuple[ArmRow, ...]:
         """The arms with known detection of corrupted rewards, or known agreement with the true ones."""
-        return tuple(
-            row
-            for row in self.rows
-            if row.detection is not None or not math.isnan(row.measures["advantage_cosine"].interval.estimate)
-        )
+        name = "advantage_cosine"
+        return tuple(row for row in self.rows if row.detection or not math.isnan(row.measures[name].interval.estimate))
 
     @property
     def detection_scores(self) -> list[str]:
         """Names of the scores whose detection was measured for any arm, in their order."""
         found = {row.score for arm in self.rows if arm.detection for row in arm.detection.rows}
         return [name for name in SCORES if name in found]
+
+    @property
+    def reference(self) -> ArmRow | None:
+        """The arm whose ranks and projector are drawn: GeoAlign in the primary comparison, else the first GeoAlign."""
+        candidates = [row for row in self.rows if row.is_geoalign and row.seeds]
+        return next((row for row in candidates if row.role == "primary"), candidates[0] if candidates else None)
 
     def comparison(self, arm: str, against: str) -> Comparison | None:
         return next((item for item in self.comparisons if (item.arm, item.against) == (arm, against)), None)
@@ -135,6 +166,9 @@ class LevelTable:
 
 @dataclass(frozen=True, eq=False)
 class Table:
+    """A comparison: what was planned, the planned cells by level and arm, those that failed, notes."""
+
+    plan: CompareConfig
     levels: tuple[LevelTable, ...]
     failures: tuple[Cell, ...]
     notes: tuple[str, ...]

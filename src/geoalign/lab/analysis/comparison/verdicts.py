@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from geoalign.lab.analysis.comparison.table import (
     BOUND,
@@ -15,10 +15,12 @@ from geoalign.lab.analysis.comparison.table import (
     ArmRow,
     Comparison,
     LevelTable,
+    Recovered,
+    Recovery,
     Statement,
 )
 from geoalign.lab.analysis.detection import Detection
-from geoalign.lab.analysis.statistics import MIN_SEEDS, Interval, PairedDifference, paired_difference, share_interval
+from geoalign.lab.analysis.statistics import MIN_SEEDS, PairedDifference, paired_difference, share_interval
 from geoalign.lab.config.compare import CompareConfig
 from geoalign.lab.numbers import ends, estimate, probability, short, signed
 
@@ -177,28 +179,6 @@ def _why_undefined(difference: PairedDifference) -> str:
 _MOST_NAMED = 4
 
 
-@dataclass(frozen=True)
-class Recovered:
-    """One arm's gain over the baseline, and what share of the cost that is, with Fieller's interval over paired
-    seeds."""
-
-    row: ArmRow
-    gain: PairedDifference
-    share: Interval
-
-
-@dataclass(frozen=True)
-class Recovery:
-    """What wrong rewards, a share `rate` of all, cost the baseline, which believes them, at a level: the final score of
-    the `clean` arm without any minus its own, paired by seed; all other arms, the oracle included, best first."""
-
-    rate: float
-    baseline: ArmRow
-    clean: ArmRow
-    cost: PairedDifference
-    arms: tuple[Recovered, ...]
-
-
 def recovery(level: LevelTable, plan: CompareConfig) -> Recovery | None:
     """The cost of wrong rewards at a level and what was recovered of it; None without any, or without results to
     compare."""
@@ -210,7 +190,8 @@ def recovery(level: LevelTable, plan: CompareConfig) -> Recovery | None:
     measured = [arm for arm in arms if not math.isnan(arm.gain.interval.estimate)]
     best_first = tuple(sorted(measured, key=lambda arm: -arm.gain.interval.estimate))
     cost = paired_difference(clean.score.values, baseline.score.values)
-    return Recovery(level.rate, baseline, clean, cost, best_first)
+    found = Recovery(level.rate, baseline, clean, cost, best_first)
+    return replace(found, headline=_headline(found, plan), footnote=_footnote(found))
 
 
 def _recovered(row: ArmRow, baseline: ArmRow, clean: ArmRow) -> Recovered:
@@ -220,7 +201,7 @@ def _recovered(row: ArmRow, baseline: ArmRow, clean: ArmRow) -> Recovered:
     return Recovered(row, paired_difference(mine, theirs), share)
 
 
-def headline(found: Recovery, plan: CompareConfig) -> str:
+def _headline(found: Recovery, plan: CompareConfig) -> str:
     """What wrong rewards cost and what was recovered, in one or two sentences without any verdict."""
     score, cost = found.baseline.score.interval.estimate, found.cost.interval
     first = (
@@ -239,7 +220,7 @@ def headline(found: Recovery, plan: CompareConfig) -> str:
     return f"{first}. Recovered of that loss: {'; '.join(parts)}." if parts else f"{first}."
 
 
-def footnote(found: Recovery) -> str:
+def _footnote(found: Recovery) -> str:
     """What the shares are of, and how far they can be trusted."""
     shares = f"Shares are of the loss, {found.clean.arm} minus {found.baseline.arm}, by final scores."
     if found.cost.pairs == 1:

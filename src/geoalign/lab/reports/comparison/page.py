@@ -8,26 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from geoalign.errors import RunFolderError
-from geoalign.lab.analysis.comparison.analysis import Compared, read_compared, reference
-from geoalign.lab.analysis.comparison.table import ArmRow, LevelTable, Table
-from geoalign.lab.analysis.comparison.verdicts import footnote, headline, recovery
-from geoalign.lab.config.compare import METRICS
-from geoalign.lab.reports.comparison.curves import (
-    evaluation_panels,
-    hacking_panels,
-    logged_panels,
-    pass_at_k_panel,
-    projector_panel,
-    slug,
-)
-from geoalign.lab.reports.comparison.scores import (
-    differences_panel,
-    kept_rank_panel,
-    recovered_panel,
-    robustness_panels,
-)
-from geoalign.lab.reports.documents import Drawn, Gallery, write_page
-from geoalign.lab.store.comparison import COMPACT, Cell, ComparisonFolder, write_compact
+from geoalign.lab.analysis.comparison.analysis import read_table
+from geoalign.lab.analysis.comparison.table import LevelTable, Table
+from geoalign.lab.config.compare import METRICS, CompareConfig
+from geoalign.lab.reports.comparison.panels import level_panels, robustness_panels, slug
+from geoalign.lab.reports.documents import Gallery, write_page
+from geoalign.lab.store.comparison import COMPACT, ComparisonFolder, write_compact
 from geoalign.lab.store.json_files import read_text
 from geoalign.text import visible
 
@@ -35,23 +21,22 @@ CONFIG_LIMIT = 40_000
 ERROR_LIMIT = 400
 
 
-def build_comparison_report(folder: Path, compared: Compared | None = None) -> Path:
+def build_comparison_report(folder: Path, table: Table | None = None) -> Path:
     """Writes report.html and figures/ into a comparison's folder, from `results/` and `compare.yaml` alone."""
     files = ComparisonFolder(folder)
-    compared = compared or read_compared(files.root)
-    plan, table = compared.plan, compared.table
-    gallery = Gallery(files.figures)
+    table = table or read_table(files.root)
+    plan, gallery = table.plan, Gallery(files.figures)
     # The versions may have been left out of what was committed.
     versions = read_text(files.versions).strip() if files.versions.exists() else "versions.json is not there"
     return write_page(
         files.report,
         "comparison.html.j2",
         title=visible(files.root.resolve().name, 80),
-        facts=_facts(compared),
+        facts=_facts(table),
         table=table,
         plan=plan,
         metric=METRICS[plan.metric],
-        levels=[_level(level, compared, gallery) for level in table.levels],
+        levels=[_level(level, table.plan, gallery) for level in table.levels],
         overview=gallery.section(
             "robustness", "Robustness against the corruption rate", robustness_panels(table.levels, plan)
         ),
@@ -63,20 +48,14 @@ def build_comparison_report(folder: Path, compared: Compared | None = None) -> P
     )
 
 
-def _level(level: LevelTable, compared: Compared, gallery: Gallery) -> dict[str, Any]:
-    like = reference(level.rows, compared.plan)
-    found = recovery(level, compared.plan)
-    drawn = [gallery.section(name, title, panels) for name, title, panels in _sections(level, like, compared)]
-    sentences = level.statements[1:]
-    opening = None
-    if found is not None:
-        pictures = gallery.section("recovered", "", [recovered_panel(level, found, compared.plan)])
-        opening = (headline(found, compared.plan), footnote(found), pictures)
+def _level(level: LevelTable, plan: CompareConfig, gallery: Gallery) -> dict[str, Any]:
+    recovered, *drawn = [gallery.section(name, title, panels) for name, title, panels in level_panels(level, plan)]
+    found, sentences = level.recovery, level.statements[1:]
     return {
         "table": level,
         "anchor": f"level-{slug(level.level)}",
         "heading": _heading(level),
-        "opening": opening,
+        "opening": None if found is None else (found.headline, found.footnote, recovered),
         "headroom": level.statements[0],
         "leading": [item for item in sentences if item.kind == "primary"],
         "further": [item for item in sentences if item.kind != "primary"],
@@ -91,41 +70,17 @@ def _heading(level: LevelTable) -> str:
     return ", ".join(f"{kind} {rate:.0%}" for kind, rate in level.corruption.items())
 
 
-def _sections(level: LevelTable, like: ArmRow | None, compared: Compared) -> list[tuple[str, str, list[Drawn]]]:
-    plan = compared.plan
-
-    def cells_of(row: ArmRow) -> list[Cell]:
-        return compared.finished(level.level, row.arm)
-
-    ranks: list[Drawn] = []
-    projector: list[Drawn] = [f"No GeoAlign arm has a finished run at {visible(level.level, 40)}."]
-    if like is not None:
-        mine = cells_of(like)
-        ranks = [kept_rank_panel(level, like.arm, mine)]
-        projector = [projector_panel(level, like, mine)]
-    return [
-        ("scores", "Final scores", [differences_panel(level, plan)]),
-        ("curves", "Evaluation curves", evaluation_panels(level, plan.metric)),
-        ("hacking", "Proxy reward against gold utility", hacking_panels(level, plan.metric)),
-        ("ranks", "Where corrupted rewards stand in the ranking", ranks),
-        ("projector", "Does the projector generalise?", projector),
-        ("training", "Training", logged_panels(level, cells_of, ("reward", "true_reward"), plan)),
-        ("policy", "How far the policy moved", logged_panels(level, cells_of, ("ppo_kl", "clip_fraction"), plan)),
-        ("diversity", "pass@k", [pass_at_k_panel(level)]),
-    ]
-
-
-def _facts(compared: Compared) -> list[tuple[str, str]]:
-    plan, cells = compared.plan, compared.cells
-    planned = len(plan.seeds) * sum(plan.planned(arm, level) for arm in plan.arms for level in plan.levels)
-    hours = sum(cell.seconds for cell in cells if not math.isnan(cell.seconds)) / 3600
+def _facts(table: Table) -> list[tuple[str, str]]:
+    plan, rows = table.plan, [row for level in table.levels for row in level.rows]
+    times = [cell.seconds for row in rows for cell in (*row.cells, *row.failures)]
+    hours = sum(seconds for seconds in times if not math.isnan(seconds)) / 3600
     updates = plan.updates_per_generation
     return [
         ("compared", METRICS[plan.metric]),
         ("arms", str(len(plan.arms))),
-        ("levels", str(len(compared.table.levels))),
+        ("levels", str(len(table.levels))),
         ("seeds", str(len(plan.seeds))),
-        ("runs finished", f"{sum(cell.finished for cell in cells)} of {planned}"),
+        ("runs finished", f"{sum(len(row.cells) for row in rows)} of {len(plan.seeds) * len(rows)}"),
         ("time of all runs", f"{hours:.1f} h"),
         ("updates per generation", "unknown" if updates is None else f"{updates:g}"),
     ]
@@ -146,9 +101,7 @@ def compact_comparison(folder: Path, into: Path) -> Path:
     """Writes the comparison in `folder` to `into`, all results in one file, with those snapshots alone that the page
     draws."""
     folder, into = Path(folder), Path(into)
-    compared = read_compared(folder)
-    references = [(level.level, reference(level.rows, compared.plan)) for level in compared.table.levels]
-    arms = [(level, row.arm) for level, row in references if row is not None]
+    arms = [(level.level, row.arm) for level in read_table(folder).levels if (row := level.reference) is not None]
     into.mkdir(exist_ok=True)
     if into.resolve() == folder.resolve() or ComparisonFolder(into).results.exists():
         raise RunFolderError(f"{into}: expected a folder without results, got one with results of a comparison")

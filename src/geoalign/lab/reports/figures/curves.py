@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from geoalign.lab.analysis.statistics import ema, mean, wilson_interval
-from geoalign.lab.reports.figures.style import SMOOTHED, SMOOTHED_FROM, Line, Look, Panel, line_panel, smoothed
+from geoalign.lab.reports.figures.style import SMOOTHED, SMOOTHED_FROM, Line, LinePanel, Look, Panel, smoothed
 from geoalign.lab.store.columns import Floats
 from geoalign.lab.store.rollouts import RolloutStep
 from geoalign.lab.store.run import Evaluation, Run, Series
@@ -57,7 +58,7 @@ def reward_panel(run: Run) -> Panel | str:
     ends = ", ".join(
         f"{name} from {ema(item.values)[0]:.3f} to {ema(item.values)[-1]:.3f}" for name, item in series.items()
     )
-    return line_panel(
+    return LinePanel(
         "reward",
         "Reward during RL",
         f"Mean reward over {max(map(len, series.values()))} RL steps, smoothed: {ends}.",
@@ -129,7 +130,7 @@ def _evaluated(metric: str, evaluations: Sequence[Evaluation]) -> Panel:
         thick = ema(values) if len(items) >= SMOOTHED_FROM else values
         ends = [item.low for item in found], [item.high for item in found]
         lines.append(Line(label(key), steps, values, *ends, thick, _SETS[at % len(_SETS)], marked=True))
-    return line_panel(name, title, f"{title}, by set: {'; '.join(words)}.", caption, lines, y=axis)
+    return LinePanel(name, title, f"{title}, by set: {'; '.join(words)}.", caption, lines, y=axis)
 
 
 def evaluation_curves(evaluations: Sequence[Evaluation]) -> dict[str, list[Evaluation]]:
@@ -153,6 +154,10 @@ ACCURACIES = (
     ("heldout_pair_accuracy", "held-out pairs", Look("orange", "D", "--")),
     ("new_group_accuracy", "new groups", Look("blue", "s", "-")),
 )
+# How shares of pairs that a projector orders rightly are drawn.
+AGAINST_CHANCE: dict[str, Any] = {
+    "y": "pairs ordered rightly", "ylim": (0, 1.03), "chance": 0.5, "legend": "lower left",
+}  # fmt: skip
 PROJECTOR = (
     "Held-out pairs share their rollouts with the training pairs, so their accuracy says when to stop, not whether the "
     "projector generalises. Accuracy on new groups does."
@@ -170,13 +175,7 @@ def projector_panel(run: Run) -> Panel | str:
     words = "; ".join(f"{name} {series.values.mean():.2f}" for series, name, _ in found if len(series))
     caption = f"{PROJECTOR} Its band is the 95% interval that takes groups as independent."
     alt = f"Projector accuracy, mean over steps: {words}; chance 0.5."
-    return accuracies_panel("projector-accuracy", "Projector accuracy", alt, caption, lines)
-
-
-def accuracies_panel(name: str, title: str, alt: str, caption: str, lines: Sequence[Line]) -> Panel:
-    """Shares of pairs that a projector orders rightly, against chance."""
-    axis = "pairs ordered rightly"
-    return line_panel(name, title, alt, caption, lines, y=axis, ylim=(0, 1.03), chance=0.5, legend="lower left")
+    return LinePanel("projector-accuracy", "Projector accuracy", alt, caption, lines, **AGAINST_CHANCE)
 
 
 # --- the policy -------------------------------------------------------------------------------------------------------
@@ -207,5 +206,5 @@ def policy_panels(run: Run) -> list[Panel | str]:
         values = f"mean {series.values.mean():.4g}, largest {series.values.max():.4g}."
         alt = f"{title} over {len(series)} steps: {values}{zero}"
         lines = [smoothed("smoothed", Look("blue"), series)]
-        panels.append(line_panel(name, title, alt, caption + zero, lines, y=axis, scientific=True))
+        panels.append(LinePanel(name, title, alt, caption + zero, lines, y=axis, scientific=True))
     return panels

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from geoalign.lab.reports.figures.style import Line, Look, Panel, histogram, line_panel
+from geoalign.lab.reports.figures.style import Line, LinePanel, Look, Panel, histogram
 from geoalign.lab.store.columns import Bools, Floats
 from geoalign.lab.store.rollouts import Density, RolloutStep
 
@@ -63,7 +63,7 @@ def rank_panel(curves: Sequence[RankCurve], word: str = "flipped", at: str = "")
     share = f"{int((rank > 0.9).sum())} of the {flips} {word} rewards lie in the highest tenth"
     part = f" Every {every}th cross is drawn." if every > 1 else ""
     crosses = Line(f"{word} reward", 100 * rank[::every], score[::every], look=_CROSS, size=3 if flips > 200 else 5)
-    return line_panel(
+    return LinePanel(
         f"rank-pooled{at and '-'}{at}",
         f"Score by rank, {'1 step' if len(curves) == 1 else f'{len(curves)} steps pooled'}",
         f"The score rises from {middle[0]:.2f} at the lowest to {middle[-1]:.2f} at the highest rank; "
@@ -79,6 +79,13 @@ def rank_panel(curves: Sequence[RankCurve], word: str = "flipped", at: str = "")
 
 
 # --- flags ------------------------------------------------------------------------------------------------------------
+
+
+def suspect_panels(steps: Sequence[RolloutStep], kind: str) -> list[Panel | str]:
+    """Scores by rank and by reward, flagged ones marked; then by rank with flips marked, where any is known."""
+    curves = rank_curves(steps)
+    flips = [rank_panel(curves)] if any(curve.flipped.any() for curve in curves) else []
+    return [*flag_panels(steps, kind), *flips]
 
 
 def flag_panels(steps: Sequence[RolloutStep], kind: str = "GDI") -> list[Panel | str]:
@@ -105,7 +112,7 @@ def flag_panels(steps: Sequence[RolloutStep], kind: str = "GDI") -> list[Panel |
     )
     pale, dark = shown & ~flagged, shown & flagged
     return [
-        line_panel(
+        LinePanel(
             "score-rank",
             f"{kind} by rank",
             f"{kind} of {len(score):,} rollouts by rank, from {score[0]:.3g} to {score[-1]:.3g}{lowest}.",
@@ -118,7 +125,7 @@ def flag_panels(steps: Sequence[RolloutStep], kind: str = "GDI") -> list[Panel |
             x=f"rank (highest {kind} right)",
             y=kind,
         ),
-        line_panel(
+        LinePanel(
             "reward-score",
             f"Reward against {kind}",
             f"{len(score):,} rollouts by reward and {kind}; {means}.",
@@ -151,7 +158,7 @@ def density_panel(step: int, density: Density, rollouts: RolloutStep | None) -> 
     if len(flagged):
         ticks = np.full(len(flagged), -0.03 * top)
         lines.append(Line(f"flagged: {len(flagged)}", flagged, ticks, look=Look("ink", "|", ""), size=7))
-    return line_panel(
+    return LinePanel(
         f"gdi-density-step-{step:06d}",
         f"GDI density, step {step}",
         f"Density of GDI at step {step}: mode {density.mode:.2f}, alpha {density.alpha:g} of the peak, "
@@ -171,7 +178,7 @@ ALIGNED = 0.8
 def cosine_panel(step: int, raw: Floats, projected: Floats) -> Panel:
     before, after = (float((cosines > ALIGNED).mean()) for cosines in (raw, projected))
     edges = np.linspace(-1, 1, 41)
-    return line_panel(
+    return LinePanel(
         "pair-cosines",
         f"Cosines to the prototype, step {step}",
         f"Histograms of the cosines of {len(raw)} pairs to their prototype: before projection mean {raw.mean():.2f}, "

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 import matplotlib
@@ -50,18 +51,6 @@ DARK = Theme(
     ink="#e8ebee", soft="#a3adb8", grid="#2c333b", paper="#171b20",
     blue="#56b4e9", orange="#f0a13a", green="#2fc7a1", purple="#e08cc4",
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Panel:
-    """One picture: the stem of its file, the title above its axes, what it shows in words and numbers (`alt`), how to
-    read it, and how to draw it on empty, styled axes."""
-
-    name: str
-    title: str
-    alt: str
-    caption: str
-    draw: Callable[[Axes, Theme], None]
 
 
 @dataclass(frozen=True)
@@ -140,78 +129,84 @@ def band(name: str, look: Look, steps: Ints, seeds: Floats) -> Line:
     return Line(name, steps, [mean(column) for column in seeds.T], low, high, thick, look)
 
 
-def line_panel(
-    name: str,
-    title: str,
-    alt: str,
-    caption: str,
-    lines: Sequence[Line],
-    *,
-    y: str,
-    x: str = STEP_AXIS,
-    chance: float | None = None,
-    powers: Sequence[float] = (),
-    scientific: bool = False,
-    legend: Literal["best", "lower left", "above"] = "best",
-    **limits: Any,
-) -> Panel:
+@dataclass(frozen=True, eq=False)
+class Panel(ABC):
+    """One picture: the stem of its file, the title above its axes, what it shows in words and numbers (`alt`), how to
+    read it."""
+
+    name: str
+    title: str
+    alt: str
+    caption: str
+
+    @abstractmethod
+    def draw(self, axes: Axes, theme: Theme) -> None:
+        """Draws it on empty, styled axes."""
+
+
+@dataclass(frozen=True, eq=False)
+class LinePanel(Panel):
     """Lines and their legend, "above" in room made for it at the top, so that bands stay uncovered.
 
-    `powers` are the ticks of an x axis in powers of two, `limits` those of the axes as matplotlib calls them.
+    `powers` are the ticks of an x axis in powers of two, `xlim` and `ylim` the ends of the axes.
     """
 
-    def draw(axes: Axes, theme: Theme) -> None:
-        for line in lines:
+    lines: Sequence[Line]
+    y: str = field(kw_only=True)
+    x: str = STEP_AXIS
+    chance: float | None = None
+    powers: Sequence[float] = ()
+    scientific: bool = False
+    legend: Literal["best", "lower left", "above"] = "best"
+    xlim: tuple[float, float] | None = None
+    ylim: tuple[float, float] | None = None
+
+    def draw(self, axes: Axes, theme: Theme) -> None:
+        """Draws lines, chance, ticks, labels and legend."""
+        for line in self.lines:
             line.draw(axes, theme)
-        if chance is not None:
-            axes.axhline(chance, color=theme.ink, linewidth=1.2, linestyle=(0, (1, 2)), label="chance")
-        if powers:
+        if self.chance is not None:
+            axes.axhline(self.chance, color=theme.ink, linewidth=1.2, linestyle=(0, (1, 2)), label="chance")
+        if self.powers:
             axes.set_xscale("log", base=2)
-            axes.set_xticks(powers, [f"{value:g}" for value in powers])
+            axes.set_xticks(self.powers, [f"{value:g}" for value in self.powers])
             axes.minorticks_off()
-        axes.set(xlabel=x, ylabel=y, **limits)
-        if scientific:
+        limits = {name: ends for name in ("xlim", "ylim") if (ends := getattr(self, name)) is not None}
+        axes.set(xlabel=self.x, ylabel=self.y, **limits)
+        if self.scientific:
             axes.ticklabel_format(axis="y", style="sci", scilimits=(-3, 3))
             axes.yaxis.get_offset_text().set_color(theme.soft)
-        if legend != "above":
-            axes.legend(loc=legend, ncols=1 if legend == "best" else 2)
+        if self.legend != "above":
+            axes.legend(loc=self.legend, ncols=1 if self.legend == "best" else 2)
             return
         # Inside the top of the axes, in room made for it: error bars and bands stay uncovered.
-        entries = sum(not line.name.startswith("_") for line in lines)
+        entries = sum(not line.name.startswith("_") for line in self.lines)
         columns = max(1, min(3, entries))
         low, high = axes.get_ylim()
         axes.set_ylim(low, high + (high - low) * (0.04 + 0.085 * -(-entries // columns)))
         axes.legend(loc="upper center", ncols=columns, columnspacing=1.2, handlelength=2.2)
 
-    return Panel(name, title, alt, caption, draw)
 
-
-def interval_panel(
-    name: str,
-    title: str,
-    alt: str,
-    caption: str,
-    rows: Sequence[tuple[str, Look, Interval]],
-    *,
-    x: str,
-    zero: float,
-    **limits: Any,
-) -> Panel:
+@dataclass(frozen=True, eq=False)
+class IntervalPanel(Panel):
     """Names from top to bottom with their intervals, and a dotted line where nothing would lie."""
 
-    def draw(axes: Axes, theme: Theme) -> None:
-        heights = np.arange(len(rows))[::-1]
-        axes.axvline(zero, color=theme.soft, linestyle=":", linewidth=1.2)
-        for height, (_, look, found) in zip(heights, rows, strict=True):
+    rows: Sequence[tuple[str, Look, Interval]]
+    x: str = field(kw_only=True)
+    zero: float = field(kw_only=True)
+
+    def draw(self, axes: Axes, theme: Theme) -> None:
+        """Draws the dotted line, and each interval beside its name."""
+        heights = np.arange(len(self.rows))[::-1]
+        axes.axvline(self.zero, color=theme.soft, linestyle=":", linewidth=1.2)
+        for height, (_, look, found) in zip(heights, self.rows, strict=True):
             reach = np.nan_to_num([[found.estimate - found.low], [found.high - found.estimate]])
             colour = getattr(theme, look.colour)
             axes.errorbar(found.estimate, height, xerr=reach, fmt=look.marker, capsize=4, linewidth=1.8, color=colour)
         # Names at the left, in room made for them.
-        axes.set_yticks(heights, [row[0] for row in rows], fontsize=max(6.5, 10 - len(rows) / 5))
-        axes.set(xlabel=x, ylim=(-0.6, len(rows) - 0.4), **limits)
+        axes.set_yticks(heights, [row[0] for row in self.rows], fontsize=max(6.5, 10 - len(self.rows) / 5))
+        axes.set(xlabel=self.x, ylim=(-0.6, len(self.rows) - 0.4))
         axes.figure.subplots_adjust(left=0.31)
-
-    return Panel(name, title, alt, caption, draw)
 
 
 def render(panel: Panel, theme: Theme) -> bytes:

@@ -12,9 +12,9 @@ import numpy as np
 import pandas
 from markupsafe import Markup
 
-from geoalign.lab.analysis.audited import audited_consensus, audited_verifier
+from geoalign.lab.analysis.audited import Audited, audited
 from geoalign.lab.reports.documents import Count, Drawn, Gallery, first_middle_last, inline, write_page
-from geoalign.lab.reports.figures.scores import cosine_panel, density_panel, flag_panels, rank_curves, rank_panel
+from geoalign.lab.reports.figures.scores import cosine_panel, density_panel, suspect_panels
 from geoalign.lab.reports.inspection.bundle import MAX_BYTES, bundle
 from geoalign.lab.store.curation import FIGURES, REPORT_FILE, Inspection, read_inspection
 from geoalign.lab.store.json_files import float_or_nan
@@ -31,6 +31,7 @@ def build_inspection(folder: Path) -> Path:
     """Writes report.html and figures/ into a folder of `geoalign audit`, from its tables alone; returns the page."""
     inspection = read_inspection(folder)
     summary, scored, gallery = inspection.summary, inspection.scored, Gallery(inspection.folder / FIGURES)
+    said = audited(summary)
     sections = [gallery.section(name, title, drawn) for name, title, drawn in inspection_sections(inspection)]
     pictures = sum(len(picture.light) + len(picture.dark) for section in sections for picture in section.pictures)
     packed, score = bundle(inspection, max(MAX_BYTES - pictures, 0)), score_name(inspection)
@@ -49,9 +50,9 @@ def build_inspection(folder: Path) -> Path:
         facts=facts(inspection),
         sheets=["report.css", "inspection.css"],
         scripts=scripts(),
-        verdict=audited_consensus(summary),
+        verdict=said.consensus,
         counts=counts(scored),
-        verifier=verifier(inspection),
+        verifier=verifier(said),
         sections=sections,
         bundle=packed,
         settings=json.dumps(settings),
@@ -82,9 +83,7 @@ GEOMETRIC = ("geoalign", "geoalign_released")
 
 def inspection_sections(inspection: Inspection) -> list[tuple[str, str, list[Drawn]]]:
     steps = steps_of(inspection)
-    curves = rank_curves(steps)
-    flips = [rank_panel(curves)] if any(curve.flipped.any() for curve in curves) else []
-    suspects = [*flag_panels(steps, score_name(inspection)), *flips, *_densities(inspection, steps)]
+    suspects = [*suspect_panels(steps, score_name(inspection)), *_densities(inspection, steps)]
     return [
         ("scores", "Who is suspected, and where the threshold lies", suspects),
         ("directions", "Directions before and after the projector", _directions(inspection)),
@@ -181,11 +180,11 @@ def facts(inspection: Inspection) -> list[tuple[str, str]]:
     return [(name, visible(value, 160)) for name, value in known if value]
 
 
-def verifier(inspection: Inspection, limit: int = 100) -> dict[str, Any]:
+def verifier(said: Audited, limit: int = 100) -> dict[str, Any]:
     """What binary rewards say of their verifier, with at most `limit` prompts whose agreed answer it always refuses."""
-    lines, refused, prompts = audited_verifier(inspection.summary)
-    rows = [{**prompt, **{key: visible(prompt[key] or "", 120) for key in ("answer", "gold")}} for prompt in prompts]
-    return {"lines": lines, "refused": refused, "prompts": rows[:limit], "listed": len(prompts)}
+    texts = ("answer", "gold")
+    rows = [{**prompt, **{key: visible(prompt[key] or "", 120) for key in texts}} for prompt in said.prompts]
+    return {"lines": said.verifier, "refused": said.refused, "prompts": rows[:limit], "listed": len(rows)}
 
 
 def steps_of(inspection: Inspection) -> list[RolloutStep]:

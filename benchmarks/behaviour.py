@@ -42,7 +42,6 @@ BINARY_ONLY = (
     "nearest_centroid",
     "confident_learning",
     "score_agreement",
-    "label_refinement",
 )
 # What time it took differs from run to run.
 TIMES = ("second", "time", "runtime", "per_second", "took", "duration", "versions", "created", "started")

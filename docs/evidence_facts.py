@@ -23,12 +23,11 @@ PARTS = {"denoise_answers": "answers alone", "denoise_states": "states alone", "
 
 def facts() -> Iterator[tuple[str, str]]:
     """Name of the page, and words with figures that it must have."""
-    for words in (*_summary(), *_parts(), *_real(), *_paper(), *claims.page()):
+    for words in (*_summary(), *_parts(), *_real(), *_paper(), *_hacked(), *claims.page()):
         yield "evidence.md", words
     for words in _verifier():
         yield "evidence.md", words
-        if "below its start" not in words:  # README has the means alone
-            yield "README.md", words
+        yield "README.md", words
     for words in (*_beside(), *_denoise()):
         yield "tables.md", words
     for words in claims.both_pages():
@@ -161,7 +160,7 @@ def _real() -> Iterator[str]:
 
 
 def _verifier() -> Iterator[str]:
-    """Under a verifier that errs by itself: the primary comparisons, warm starts as units, and how many runs fall."""
+    """Under a verifier that errs by itself: the primary comparisons with warm starts as units, and the headroom."""
     level = results.VERIFIER.level
     tests = [level.over_warm_starts("denoise", against=arm) for arm in ("grpo", "answer_mean")]
     p = holm([test.p for test in tests])
@@ -172,7 +171,14 @@ def _verifier() -> Iterator[str]:
     yield f"p = {p[0]:.2f} and {p[1]:.2f}"
     truth = level.over_warm_starts("clean").interval
     yield f"the truth as the reward ends at {_final(level, 'clean'):.2f}, {signed(truth)} on GRPO"
-    yield f"{tests[0].interval.estimate / truth.estimate:.0%} of that"
+    asked = level.over_warm_starts("appeals").interval
+    yield f"{tests[0].interval.estimate / truth.estimate:.0%} of that, `appeals` {asked.estimate / truth.estimate:.0%}"
+
+
+def _hacked() -> Iterator[str]:
+    """Under that verifier: what a tenth of the rows checked is worth, and how many runs end below their start."""
+    level = results.VERIFIER.level
+    yield f"ends at {_final(level, 'appeals'):.2f}, {signed(level.over_warm_starts('appeals').interval)} on GRPO"
     ended = {arm: level.curves(arm) for arm in ("grpo", "denoise")}
     fell = {arm: sum(run.values[-1] < run.values[0] for run in runs) for arm, runs in ended.items()}
     yield (

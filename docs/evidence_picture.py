@@ -6,7 +6,8 @@ A picture ends in a comment with the numbers that it shows, by which a test know
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from evidence_results import SETTINGS, VERIFIER, level_of
@@ -186,6 +187,7 @@ ERRING = {
     "grpo": ("GRPO", "ink", "-"),
     "answer_mean": ("answer_mean", "orange", "--"),
     "denoise": ("denoise", "purple", "-"),
+    "appeals": ("appeals", "green", "-."),
     "clean": ("the truth as reward", "soft", ":"),
 }
 
@@ -213,14 +215,25 @@ def draw_verifier(axes: Axes, theme: Theme) -> None:
     axes.legend(loc="upper left", ncols=2)
 
 
+@dataclass(frozen=True, eq=False)
+class Drawn(Panel):
+    """A panel by a function of this module."""
+
+    by: Callable[[Axes, Theme], None]
+
+    def draw(self, axes: Axes, theme: Theme) -> None:
+        """Draws it on empty, styled axes."""
+        self.by(axes, theme)
+
+
 PANELS = {
-    "recovered": (shares, Panel("recovered", "What curators recovered", "", "", draw)),
-    "curves": (curves, Panel("curves", "Dialogue, 40% of the rewards reversed", "", "", draw_curves)),
-    "parts": (parts, Panel("parts", "What gains: parts, controls, rivals", "", "", draw_parts)),
-    "gold": (golds, Panel("gold", "True utility beside the reward (hollow: oracle)", "", "", draw_golds)),
+    "recovered": (shares, Drawn("recovered", "What curators recovered", "", "", draw)),
+    "curves": (curves, Drawn("curves", "Dialogue, 40% of the rewards reversed", "", "", draw_curves)),
+    "parts": (parts, Drawn("parts", "What gains: parts, controls, rivals", "", "", draw_parts)),
+    "gold": (golds, Drawn("gold", "True utility beside the reward (hollow: oracle)", "", "", draw_golds)),
     "verifier": (
         verifier,
-        Panel("verifier", "Nothing injected: a verifier that errs by itself", "", "", draw_verifier),
+        Drawn("verifier", "Nothing injected: a verifier that errs by itself", "", "", draw_verifier),
     ),
 }
 

@@ -28,8 +28,6 @@ SMALL = {
     "pair_count": {"min_scores": 8, "alpha": 0.3},
     "reward_distance": {"min_scores": 8, "alpha": 0.3},
     "random": {"geoalign": GEOALIGN},
-    # At the second visit of a prompt, whatever the slope.
-    "label_refinement": {"start": 1, "slope": -1.0},
     "labelled_probe": {"penalty": 1e-4},
     "appeals": {"budget": 5},
     "chain": {"members": (PARConfig(), GEOALIGN, PODSConfig())},
@@ -40,7 +38,6 @@ CHANGES = {
     "geoalign": [{"strategy": "drop"}, {"scoring": "cross_fit"}, {"projector": None}, {"start_step": 1}],
     "denoise": [GATED, {"states": 2}, {"geometry": "permuted", **GATED}, {"answers": "none"}, {"window": 1}],
     "seed_grpo": [{"mode": "paper_linear"}, {"mass": "share"}, {"clusters": "hidden", "threshold": 0.9}],
-    "gfpo": [{"by": "token_efficiency"}],
     "mc_grpo": [{"drop_median": False}],
     "quantile": [{"quantile": 0.7, "scale": "none"}],
     "noise_corrected": [RATES, {"correction": "backward", "window": 1}],
@@ -54,12 +51,12 @@ CHANGES = {
     "chain": [{"members": each} for each in ((), (DenoiseConfig(), PODSConfig()), (GEOALIGN, DenoiseConfig()))],
 }
 EXPECTED = {}
-LEARNING_FIRST = ("nearest_centroid", "label_refinement")
+LEARNING_FIRST = ("nearest_centroid",)
 BINARY_ONLY = ("s_grpo", "noise_corrected", "confident_learning", "score_agreement", *LEARNING_FIRST)
 SHAPING = ("par", "denoise", "majority_vote", "answer_mean", "appeals", *LEARNING_FIRST)
 # Change nothing where there is no pair: GeoAlign, its controls, and those that only weigh or shape.
 RECTIFYING = ("geoalign", "geoalign_released", "pair_count", "reward_distance", "random", "grpo", "oracle")
-RECTIFYING += ("tie_detector", "confident_learning", "label_refinement")
+RECTIFYING += ("tie_detector", "confident_learning")
 VARIANTS = [(name, {}) for name in CURATORS] + [(name, each) for name, all_ in CHANGES.items() for each in all_]
 
 
@@ -163,13 +160,9 @@ def test_the_table_holds_curators_that_do_something(make):
     if make.settings.get("members") == () or make.name in ("grpo", "monitor"):
         return
     curator = make()
-    if make.name == "dapo_filter_only":
-        rollouts = batch(make, rewards="binary", size=2)
-    elif make.counts_calls:
-        rollouts = batch(make)
+    rollouts = batch(make)
+    if make.counts_calls:
         assert torch.equal(curate(curator, rollouts).source, torch.arange(len(rollouts)))
-    else:
-        rollouts = batch(make)
     if make.name in LEARNING_FIRST:
         curate(curator, batch(make, seed=1))
     curation = curate(curator, rollouts)
@@ -333,7 +326,7 @@ def test_extreme_rewards(make, scale):
     else:
         assert torch.equal(curation.rewards, taken)
     # What depends on the order of the rewards alone decides as it would at their usual size.
-    if make.name in ("geoalign", "random", "gfpo", "pods"):
+    if make.name in ("geoalign", "random", "pods"):
         assert torch.equal(curation.anomalous, make.expected.anomalous)
         assert torch.equal(curation.source, make.expected.source)
 

@@ -28,7 +28,6 @@ SETTINGS = {
 MADE = {name: (lambda name=name: CURATORS[name](**SETTINGS.get(name, {}))) for name in CURATORS}
 MADE |= {
     "seed_grpo then quantile": lambda: Chain([SeedGRPO(alpha=0.5), CURATORS["quantile"]()]),
-    "gfpo by token": lambda: CURATORS["gfpo"](by="token_efficiency"),
     "mc_grpo of three": lambda: Chain([PODS(m=3), CURATORS["mc_grpo"]()]),
     "seed_grpo by state": lambda: SeedGRPO(clusters="hidden", threshold=0.9),
     "geoalign then cppo": lambda: Chain([GeoAlign(**SMALL), CPPO()]),
@@ -36,8 +35,8 @@ MADE |= {
 MADE |= {f"geoalign {s}": lambda s=s: GeoAlign(strategy=s, **SMALL) for s in ("drop", "zero_weight", "amplify")}
 
 BINARY = (
-    *("s_grpo", "dapo_filter_only", "pair_count", "noise_corrected", "nearest_centroid", "confident_learning"),
-    *("score_agreement", "label_refinement", "labelled_probe"),
+    *("s_grpo", "pair_count", "noise_corrected", "nearest_centroid", "confident_learning"),
+    *("score_agreement", "labelled_probe"),
 )
 
 
@@ -108,5 +107,4 @@ def test_what_it_decides_enters_the_loss(made, name):
         assert [row[:2] for row in entered] == [row[:2] for row in expected]
         assert [row[2] for row in entered] == pytest.approx([row[2] for row in expected], abs=2e-3)
     made._curation_options = options
-    # Label refinement waits for more visits of a prompt.
-    assert any(map(acted, made.steps)) or name in ("grpo", "monitor", "label_refinement")
+    assert any(map(acted, made.steps)) or name in ("grpo", "monitor")

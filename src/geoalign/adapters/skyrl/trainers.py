@@ -98,10 +98,8 @@ class CuratedSteps(_Base):
         return data
 
     def _read(self, data: Any, stop_reasons: Any = None, env_metrics: Any = None) -> Rollouts:
-        """The rows as a curator reads them: the reward is the sum over the tokens, as SkyRL's own GRPO takes it.
-
-        Trajectories without a token in the loss, or that a limit stopped, are no donors.
-        """
+        """The rows as a curator reads them, rewards summed over the tokens as by SkyRL's GRPO; trajectories without a
+        token in the loss, or that a limit stopped, are no donors."""
         refuse({"a batch that SkyRL filled up: never run with the adapter": data.metadata.get("pad_size", 0) > 0})
         own, lengths, uids = data["loss_mask"] > 0, data["response_mask"].sum(-1).long(), data.metadata["uids"]
         rewards, size = data["rewards"].float().sum(-1), len(uids)

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
-from pydantic import Field
 from torch import Tensor
 
 from geoalign.curators.base import Baseline, identity, rows_by_group
 from geoalign.errors import InputError
 from geoalign.method.intervals import mean_of
-from geoalign.settings import Count, Positive, setting, settings
+from geoalign.settings import Positive, setting, settings
 from geoalign.types import Curation, Rollouts
 
 
@@ -143,90 +142,3 @@ class MajorityVote(Baseline[MajorityVoteConfig]):
             tied += len(winners) > 1
         metrics = {"majority_share": mean_of(shares), "tied_groups": float(tied)}
         return replace(identity(rollouts, metrics), rewards=rewards.masked_fill(rollouts.rewards.isnan(), torch.nan))
-
-
-def trend(shares: Sequence[float]) -> float:
-    """The least-squares slope of p_0 ... p_n-1 over 0 ... n - 1: sum (t - t') p_t / sum (t - t')^2; 0 for one p."""
-    middle = (len(shares) - 1) / 2
-    spread = sum((visit - middle) ** 2 for visit in range(len(shares)))
-    return sum((visit - middle) * share for visit, share in enumerate(shares)) / spread if spread else 0.0
-
-
-def settled(majorities: Sequence[str | None]) -> bool:
-    """Whether the last majority answer is, alone, the most frequent one of all visits; None: a visit had none."""
-    latest = majorities[-1]
-    counts = Counter(majorities)
-    return latest is not None and all(counts[latest] > count for answer, count in counts.items() if answer != latest)
-
-
-@settings
-class LabelRefinementConfig:
-    type: ClassVar[str] = "label_refinement"
-
-    slope: Annotated[float, Field(ge=-1, le=1)] = setting(
-        default=0.05, help="The majority's share must rise by at least this much from visit to visit."
-    )
-    start: Count = setting(default=5, help="Visits of a prompt before its majority answer may become its label.")
-
-
-class LabelRefinement(Baseline[LabelRefinementConfig]):
-    """Rewards agreement with a prompt's majority answer once that answer rises and is stable (OLR, arXiv 2604.03993).
-
-    At each visit of a prompt its most frequent answer and the share of the rollouts that gave it are added to the
-    prompt's history. After `start` visits the answer takes the place of the label, r' = 1 for rows that give it and 0
-    for the others, where the shares have risen by `slope` a visit or more (a line through all of them, `trend`) and the
-    answer is the most frequent majority of all visits, this one included (`settled`). Otherwise the rewards stay.
-    A visit whose most frequent answers tie has no majority and the share 0. Defaults are those of the authors' script
-    for an epoch a visit, ten in all (ShenzhiYang2000/OLR da052ed: epochs 5 to 9, `slope_tres` 0.05). Answers are equal
-    if they are equal as texts; theirs are if math-verify says so.
-
-    It needs a prompt to come again: in a training of one epoch it is plain GRPO. Rows of one prompt are one visit,
-    whatever their groups. `scores` are the majority's share, negative for rows whose reward agrees with the new label;
-    those whose reward changes are anomalous. A row whose reward is NaN votes, but stays without a reward.
-    """
-
-    binary = True
-    requires = ("answers", "prompt_keys")
-    kept = ("majorities", "shares")
-
-    def __init__(self, config: LabelRefinementConfig | None = None, **settings: Any) -> None:
-        super().__init__(config, **settings)
-        # Of every prompt by its key, one entry a visit.
-        self._majorities: dict[str, list[str | None]] = {}
-        self._shares: dict[str, list[float]] = {}
-
-    def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
-        assert rollouts.prompt_keys is not None
-        rewards, scores = rollouts.rewards.clone(), torch.full((len(rollouts),), torch.nan)
-        shares, slopes, refined = [], [], 0
-        for rows, answers in answers_by_group(rollouts, rollouts.prompt_keys):
-            majority, share, slope = self._visit(str(int(rollouts.prompt_keys[rows[0]])), answers)
-            shares.append(share)
-            slopes.append(slope)
-            if majority is not None:
-                refined += 1
-                agree = torch.tensor([answer == majority for answer in answers]).to(rewards)
-                known = ~rewards[rows].isnan()
-                rows, agree = rows[known], agree[known]
-                scores[rows] = torch.where(rewards[rows] == agree, -share, share).to(scores)
-                rewards[rows] = agree
-        metrics = {
-            "prompts": float(len(shares)),
-            "refined_prompts": float(refined),
-            "majority_share": mean_of(shares),
-            "majority_slope": mean_of(slopes),
-            "changed_rewards": float((scores > 0).sum()),
-        }
-        return replace(identity(rollouts, metrics), rewards=rewards, scores=scores, anomalous=scores > 0)
-
-    def _visit(self, prompt: str, answers: Sequence[str | None]) -> tuple[str | None, float, float]:
-        """Adds a visit; the new label (None: the rewards stay), the majority's share and the slope of the shares."""
-        most = most_frequent(answers)
-        majority = next(iter(most)) if len(most) == 1 else None
-        share = answers.count(majority) / len(answers) if majority is not None else 0.0
-        majorities, shares = self._majorities.setdefault(prompt, []), self._shares.setdefault(prompt, [])
-        majorities.append(majority)
-        shares.append(share)
-        slope = trend(shares)
-        refines = len(shares) > self.config.start and slope >= self.config.slope and settled(majorities)
-        return majority if refines else None, share, slope

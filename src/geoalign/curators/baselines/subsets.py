@@ -1,10 +1,10 @@
-"""Baselines that train on a subset of each group, by rewards, length or advantage, or on rows drawn from it."""
+"""Baselines that train on a subset of each group, by rewards or advantage, or on rows drawn from it."""
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import ClassVar, Literal, TypeVar
+from typing import ClassVar, TypeVar
 
 import torch
 from jaxtyping import Float, Int
@@ -28,34 +28,12 @@ class Subset(Baseline[_Config]):
         groups = groups_of(rollouts)
         kept = [group.rows[self._chosen(group, rollouts)] for group in groups]
         advantages = rollouts.advantages if "advantages" in self.requires else None
-        metrics = {"groups_left_out": float(sum(not len(rows) for rows in kept)), **self._metrics(groups)}
+        metrics = {"groups_left_out": float(sum(not len(rows) for rows in kept))}
         return subset(rollouts, kept, metrics, advantages=advantages)
 
     @abstractmethod
     def _chosen(self, group: Group, rollouts: Rollouts) -> Tensor:
         """Which of the group's rows are kept, by their places in `group.rows`, and in which order."""
-
-    def _metrics(self, groups: list[Group]) -> dict[str, float]:
-        return {}
-
-
-class _Counted(Subset[_Config]):
-    """Keeps so many rows of each group as one setting says; None: half of those with a reward."""
-
-    counted: ClassVar[str]
-
-    def _count(self, group: Group) -> int:
-        asked = getattr(self.config, self.counted)
-        if asked is not None and asked > group.size:
-            raise InputError(
-                f"{type(self).__name__}: expected {self.counted} of at most the {group.size} rollouts of a group, "
-                f"got {self.counted} = {asked} in group {group.name}"
-            )
-        return half(len(group.rows)) if asked is None else min(asked, len(group.rows))
-
-    def _metrics(self, groups: list[Group]) -> dict[str, float]:
-        asked = getattr(self.config, self.counted) or 0
-        return {"groups_short_of_rewards": float(sum(len(group.rows) < asked for group in groups))}
 
 
 @settings
@@ -66,17 +44,11 @@ class PODSConfig:
 
 
 def max_variance_subset(rewards: Float[Tensor, " n"], m: int) -> Int[Tensor, " m"]:
-    """Positions of the m of n rewards whose variance is largest: the i highest and the m - i lowest, for the best i.
+    """Positions, in descending order of reward, of the m of n >= m >= 2 rewards whose variance is largest.
 
-    Such a subset always has this form (the paper's theorem), so m + 1 candidates are enough: first the m highest, then
-    i = 0, 1, ..., m - 1; a later one wins only with a strictly greater variance. The sort is stable, so among equal
-    rewards the first rows count as the highest.
-
-    Args:
-        rewards: [n] without NaN, n >= m >= 2.
-
-    Returns:
-        [m] positions in descending order of reward.
+    They are the i highest and the m - i lowest for the best i (the paper's theorem), so m + 1 candidates are enough:
+    first the m highest, then i = 0, 1, ..., m - 1; a later one wins only with a strictly greater variance. The sort is
+    stable, so among equal rewards the first rows count as the highest.
     """
     n = len(rewards)
     # By a power of two, which rounds nothing: squares of very large or small rewards leave float32 otherwise. Variances
@@ -92,56 +64,24 @@ def max_variance_subset(rewards: Float[Tensor, " n"], m: int) -> Int[Tensor, " m
     return descending[candidates[first]]
 
 
-class PODS(_Counted[PODSConfig]):
+class PODS(Subset[PODSConfig]):
     """Max-variance down-sampling (arXiv 2504.13818): keeps the m rollouts of each group with the largest variance.
 
     It acts before the advantage: statistics are those of the kept rows. Rows without a reward are left out; a group
-    with no more than m rewards is kept whole (and counted where m rows were asked for), and so is a group of one if m
-    is not set. Advantages come with one degree of freedom less than m, so m = 1 is refused.
+    with no more than m rewards is kept whole, and so is a group of one if m is not set. Advantages come with one degree
+    of freedom less than m, so m = 1 is refused.
 
     Raises:
         InputError: m is larger than a group; the message names the group.
     """
 
-    counted = "m"
-
     def _chosen(self, group: Group, rollouts: Rollouts) -> Tensor:
-        m = self._count(group)
-        return torch.arange(m) if m == len(group.rows) else max_variance_subset(group.rewards, m)
-
-
-@settings
-class GFPOConfig:
-    type: ClassVar[str] = "gfpo"
-
-    by: Literal["length", "token_efficiency"] = setting(
-        default="length", help="Keep the shortest responses, or those of most reward per token."
-    )
-    k: Several | None = setting(default=None, help="Rollouts kept per group; null: half of it, at least two.")
-
-
-class GFPO(_Counted[GFPOConfig]):
-    """Group filtered policy optimisation (arXiv 2508.09726): keeps the k best of each group by a length criterion.
-
-    "length" keeps the shortest, "token_efficiency" those of most reward per token. Needs `lengths`. It acts before the
-    advantage: statistics are those of the kept rows. (The paper leaves the other rows' tokens in the normaliser of its
-    loss; here they are left out, as with every subset.)
-
-    Raises:
-        InputError: there are no lengths, a length is below 1, or k is larger than a group; the message names it.
-    """
-
-    requires = ("lengths",)
-    counted = "k"
-
-    def _chosen(self, group: Group, rollouts: Rollouts) -> Tensor:
-        assert rollouts.lengths is not None
-        lengths = rollouts.lengths[group.rows]
-        empty = group.rows[lengths < 1]
-        if len(empty):
-            raise InputError(f"GFPO: expected lengths of at least 1 token, got less in row {int(empty.min())}")
-        merit = -lengths.double() if self.config.by == "length" else group.rewards.double() / lengths
-        return merit.argsort(descending=True, stable=True)[: self._count(group)]
+        m, n = self.config.m, len(group.rows)
+        if m is not None and m > group.size:
+            expected = f"expected m of at most the {group.size} rollouts of a group"
+            raise InputError(f"PODS: {expected}, got m = {m} in group {group.name}")
+        m = half(n) if m is None else min(m, n)
+        return torch.arange(m) if m == n else max_variance_subset(group.rewards, m)
 
 
 @settings
@@ -171,23 +111,6 @@ class CPPO(Subset[CPPOConfig]):
         # Half a millionth of a row: 10 * (1 - 0.9) must not fall to 0 by rounding.
         count = max(1, math.floor(len(group.rows) * (1 - self.config.pruning_rate) + 5e-7))
         return advantages.abs().argsort(descending=True, stable=True)[:count]
-
-
-@settings
-class DAPOFilterOnlyConfig:
-    type: ClassVar[str] = "dapo_filter_only"
-
-
-class DAPOFilterOnly(Subset[DAPOFilterOnlyConfig]):
-    """Leaves out the groups whose rewards are all equal (arXiv 2503.14476): FILTER ONLY, nothing is sampled anew.
-
-    DAPO goes on sampling prompts until the batch is full again; a curator sees one batch and cannot. Such groups have
-    advantage 0 anyway, so what is left of the method is the normaliser of the loss (and a KL term, where there is one).
-    A group with one reward, or none, is left out too; a batch without any difference comes back empty.
-    """
-
-    def _chosen(self, group: Group, rollouts: Rollouts) -> Tensor:
-        return torch.arange(len(group.rows) if group.varies else 0)
 
 
 @settings

@@ -56,6 +56,8 @@ def test_headroom(rate, found, verdict, said):
     assert (statement.verdict, statement.kind) == (verdict, "headroom")
     assert said in statement.text
     assert (NO_VERDICT in statement.text) == (verdict != "better")
+    # Behind a verifier that errs by itself nothing is injected, and the truth as the reward has headroom all the same.
+    assert headroom_statement(0.0, against(WIN, arm="clean", kind="headroom"), PLAN).verdict == "better"
 
 
 @pytest.mark.parametrize(

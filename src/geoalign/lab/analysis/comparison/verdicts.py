@@ -61,14 +61,14 @@ def headroom_statement(rate: float, headroom: Comparison | None, plan: CompareCo
     difference, arm = headroom.difference, headroom.arm
     words = f"Headroom, {arm} minus {headroom.against}: {amount(difference)}"
     verdict, end = finding(headroom), f": {nothing}."
-    if rate == 0:
+    if rate == 0 and arm != "clean":
         verdict, end = "none", f". No reward is corrupted at this level, so the {arm} has nothing to replace{end}"
     elif verdict == "better":
         end = ". There is room for a curator to show something."
     else:
         why = {
             "none": _why_undefined(difference),
-            "worse": f"Even replacing exactly the corrupted rollouts did worse than {headroom.against}",
+            "worse": f"Even the {arm} did worse than {headroom.against}",
             "undecided": "The interval does not exclude zero",
         }
         end = f". {why[verdict]}{end}"

@@ -59,3 +59,14 @@ def test_denoised_rewards_within_a_chain(tmp_path, run):
     assert len(made) == 32
     for one in made:
         assert (one["reward"] > 0.5) == ("boxed{a}" in one["response"])
+
+
+def test_a_prompt_of_an_earlier_file_is_known_again_where_states_are_fitted(tmp_path, run):
+    """Of 12 prompts in the second file the first had 8, of 8 rollouts each."""
+    paths, states = [], []
+    for number, prompts in enumerate((8, 12)):
+        paths.append(write_lines(tmp_path / f"{number}.jsonl", verdicts(prompts)))
+        states.append(tmp_path / f"{number}.npy")
+        np.save(states[-1], np.random.default_rng(number).normal(size=(8 * prompts, 4)).astype(np.float32))
+    summary = run(*paths, curator="denoise", hidden=states)
+    assert [step["metrics"]["geoalign/repeated_prompts"] for step in summary["steps"]] == [0, 64]

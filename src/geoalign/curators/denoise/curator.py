@@ -89,8 +89,8 @@ class Denoise(Curator[DenoiseConfig]):
         super().__init__(config, **settings)
         hidden = () if self.config.geometry == "none" else ("hidden",)
         self.requires = hidden if self.config.component is None else (*hidden, "components")
-        if self.config.answers == "none":
-            self.optional = self.optional[1:]
+        read = {"answers": self.config.answers != "none", "prompt_keys": bool(hidden)}
+        self.optional = tuple(name for name in self.optional if read.get(name, True))
         self._forget()
 
     def _forget(self) -> None:
@@ -114,13 +114,13 @@ class Denoise(Curator[DenoiseConfig]):
         rollouts.require(*self.requires, by="Denoise")
         with full_precision(rollouts):
             order = canonical_order(rollouts.rewards, rollouts.groups, rollouts.hidden)
-            answers, part = config.answers != "none", config.component
-            rows = noisy_rows(rollouts, order, answers=answers, component=part, seen=self._prompts)
+            told, part = config.answers != "none", config.component
+            rows = noisy_rows(rollouts, order, answers=told, component=part, seen=self._prompts)
             states, fitted = self._states(rollouts, order), bool(self._ridge)
             if states is not None:
                 rows = self._predicted(rows, states, generator)
             self._past = [*self._past, dict(vars(rows))][-config.window :]
-            if rollouts.prompt_keys is not None:
+            if rollouts.prompt_keys is not None and states is not None:
                 self._prompts = [*self._prompts, rollouts.prompt_keys.cpu().unique()][-REMEMBERED:]
             recent = joined(self._past, config.decay)
             test = correlation(recent, level=config.level)
@@ -200,9 +200,8 @@ def learnt_correction(
     surprise = (posterior.observation - posterior.prior) * own
     fold = content_folds(states.square().sum(dim=1).double().cpu() * own, rows.group).masked_fill(~own, -1)
     values = fold_predictions(states, surprise, own, fold, _PENALTY).double().cpu()
-    found = replace(
-        rows, prediction=values, standardised=surprise, fitted=own, inflation=torch.full_like(surprise, 2.0)
-    )
+    twice = torch.full_like(surprise, 2.0)
+    found = replace(rows, prediction=values, standardised=surprise, fitted=own, inflation=twice)
     test, z = correlation(replace(found, weights=torch.ones_like(values)), level=level), values * own
     slope = test.low / test.estimate * float(z @ surprise / z.square().sum()) if test.low > 0 else 0.0
     metrics = {"trusted": float(own.sum()), "correction": test.estimate, "correction_low": test.low}
@@ -232,7 +231,6 @@ def _curation(
     # What stands beside a noisy component.
     rest = rollouts.rewards.cpu().double()[index] - rows.rewards
     whole = replace(posterior, observed=posterior.observed + rest, offset=posterior.offset + rest)
-    rewards, advantages = (
-        back(each.to(rollouts.rewards.dtype)) for each in (whole.rewards, whole.advantages(rows.group))
-    )
+    given = (whole.rewards, whole.advantages(rows.group))
+    rewards, advantages = (back(each.to(rollouts.rewards.dtype)) for each in given)
     return replace(judged, rewards=rewards, advantages=advantages)

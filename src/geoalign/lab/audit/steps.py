@@ -119,7 +119,7 @@ def make_rollouts(frame: pandas.DataFrame, curator: Curator, hidden: Float[Tenso
     keyed = bool({"hidden", "response_keys"} & set(curator.reads))
     if keyed and all(frame["response"]):  # a dump may come without its texts
         needs["response_keys"] = response_keys(frame["response"])
-    if "prompt_keys" in curator.requires:
+    if "prompt_keys" in curator.reads:
         # The group where a dump has no prompts: in most formats it names one.
         names = zip(frame["prompt"], frame["group_name"], strict=True)
         needs["prompt_keys"] = response_keys(prompt or name for prompt, name in names)

@@ -15,7 +15,7 @@ SOURCE = ROOT / "src" / "geoalign"
 ROOMS = {
     ".": (730, 7),
     "adapters": (4280, 40),
-    "curators": (4480, 27),
+    "curators": (4310, 28),
     "hidden": (610, 6),
     "lab": (940, 7),
     "lab/analysis": (1530, 10),

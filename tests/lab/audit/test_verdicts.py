@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from geoalign.curators.denoise.rows import joined
-from geoalign.curators.monitor import error_rates
+from geoalign.curators.error_rates import error_rates
 from geoalign.lab.analysis.audited import refused_line, verifier_lines
 from geoalign.lab.audit.verdicts import VerdictAudit, agreed_answers, verdict_counts
 

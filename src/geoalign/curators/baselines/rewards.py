@@ -54,10 +54,8 @@ class PAR(Baseline[PARConfig]):
             )
         # The mean of sigmoids, not the sigmoid of the mean.
         shaped = torch.sigmoid(self.config.slope * (rewards[:, None] - references)).nanmean(dim=1)
-        metrics = {
-            "shaped_reward": float(shaped.nanmean()),
-            "references": float((~references.isnan()).sum(1).float().mean()),
-        }
+        known = (~references.isnan()).sum(1).float().mean()
+        metrics = {"shaped_reward": float(shaped.nanmean()), "references": float(known)}
         return replace(identity(rollouts, metrics), rewards=shaped)
 
 

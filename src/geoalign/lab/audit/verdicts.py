@@ -10,7 +10,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from geoalign.curators.denoise.rows import joined, noisy_rows
-from geoalign.curators.monitor import LEVEL, RATES, error_rates
+from geoalign.curators.error_rates import LEVEL, RATES, error_rates
 from geoalign.method.groups import canonical_order
 from geoalign.types import Rollouts, response_keys
 

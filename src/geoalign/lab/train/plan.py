@@ -90,18 +90,7 @@ def make_plan(
     `ask`: also ask the server of the reward, where there is one, whether it is up.
     """
     check_depth(config, locations)
-    for section in ("reward_model", "gold_model"):
-        if config.reward_head is not None and (given := getattr(config, section)):
-            expected = "expected nothing beside reward_head, with which no trainer of TRL takes options"
-            raise located(locations, section, f"{expected}, got {quote(given)}")
-    places = {**stage_checkpoints(folder), "grpo": folder.rl_checkpoints}
-    sections = {name: getattr(config, name) for name in ("reward_model", "gold_model", "grpo", "sft")}
-    sections["gold_model"] = {**config.reward_model, **config.gold_model}
-    options = {
-        name: trainer_options(name, values, seed=config.seed, folder=places[name], locations=locations, bf16=bf16)
-        for name, values in sections.items()
-        if values is not None
-    }
+    options = _options(config, folder, locations, bf16)
     grpo = options["grpo"]
     task = task or make_task(config.task, seed=config.seed)
     for line in task.notes:  # reads the task's files, so that what is wrong with them shows now
@@ -110,9 +99,8 @@ def make_plan(
         why = "where the task keeps no pairs for a gold model (task.gold_share of hh_rlhf)"
         raise located(locations, "gold_model", f"expected nothing {why}, got {quote(config.gold_model)}")
     shape = generation_shape(grpo)
-    tokenizer = None
-    if config.max_prompt_length is not None:
-        tokenizer = initial_tokenizer(config.model, alphabet=task.alphabet, words=task.words)
+    limited = config.max_prompt_length is not None
+    tokenizer = initial_tokenizer(config.model, alphabet=task.alphabet, words=task.words) if limited else None
     problems = short_enough(task.train_problems, config, tokenizer, console, what="training prompts")
     evaluation_sets = task.evaluation_problems
     for key in ("samples", "pass_samples"):
@@ -147,6 +135,22 @@ def make_plan(
     except ConfigError as error:
         raise ConfigError(f"{locations.prefix(str(error).partition(':')[0])}{error}") from error
     return plan
+
+
+def _options(config: RunConfig, folder: RunFolder, locations: Locations, bf16: bool) -> dict[str, Any]:
+    """The options of TRL's trainers by section."""
+    for section in ("reward_model", "gold_model"):
+        if config.reward_head is not None and (given := getattr(config, section)):
+            expected = "expected nothing beside reward_head, with which no trainer of TRL takes options"
+            raise located(locations, section, f"{expected}, got {quote(given)}")
+    places = {**stage_checkpoints(folder), "grpo": folder.rl_checkpoints}
+    sections = {name: getattr(config, name) for name in ("reward_model", "grpo", "sft")}
+    sections["gold_model"] = {**config.reward_model, **config.gold_model}
+    return {
+        name: trainer_options(name, values, seed=config.seed, folder=places[name], locations=locations, bf16=bf16)
+        for name, values in sections.items()
+        if values is not None
+    }
 
 
 def prompt_lengths(items: Sequence[_Item], tokenizer: Any, options: Mapping[str, Any]) -> list[int]:

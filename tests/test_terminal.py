@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from geoalign.lab.terminal import Console, harmless_messages, say, say_lines
-from geoalign.text import escape_terminal, shortened
+from geoalign.text import escape_terminal, one_line
 
 SOURCE = Path(__file__).parents[1] / "src" / "geoalign"
 HOSTILE = "a\x1b[2J\x1b]0;title\x07b\x9b31m\u202ec\x00\ud800"
@@ -76,8 +76,8 @@ def test_one_line_stays_one_line() -> None:
 
 def test_long_text_loses_its_middle_and_says_so() -> None:
     # 10 of 30 characters stay: 5 at each end.
-    assert shortened("a" * 15 + "b" * 15, limit=10) == "aaaaa ... [20 characters left out] ... bbbbb"
-    assert shortened(" a\n  b\r\nc ") == "a b c"
+    assert one_line("a" * 15 + "b" * 15, 10) == "aaaaa ... [20 characters left out] ... bbbbb"
+    assert one_line(" a\n  b\r\nc ") == "a b c"
 
 
 def test_harmless_text() -> None:

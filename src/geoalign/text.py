@@ -15,9 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 LONGEST = 200
-# A longer error is cut in its middle: its beginning says where, its end often why.
 LONGEST_ERROR = 3000
-LONGEST_TEXT = 600
 # A few combining marks on a letter are writing; towers of them overflow every box.
 MAX_MARKS = 3
 # Stands where there is no number; a terminal that lacks it shows a hyphen.
@@ -49,15 +47,18 @@ def escape(key: str, most: int = LONGEST) -> str:
 
 
 def one_line(text: object, most: int = 300) -> str:
-    """A text (of another library's error, say) likewise, with a space for every line end and run of spaces."""
-    return escape(" ".join(str(text).split()), most)
+    """A text (of another library's error, say) likewise, with a space for every line end and run of spaces; what it
+    loses is counted, and of its middle: a beginning says where, an end often why."""
+    line = " ".join(str(text).split())
+    left_out, half = len(line) - most, most // 2
+    cut = f"{line[:half]} ... [{left_out:,} characters left out] ... {line[-half:]}" if left_out > 0 else line
+    return escape(cut, len(cut))
 
 
 def listed(names: Iterable[object], most: int = 300) -> str:
     """Names joined by commas in about `most` characters, with how many more there are."""
     parts: list[str] = []
-    length = 0
-    every = list(names)
+    every, length = list(names), 0
     for name in every:
         parts.append(one_line(name, 80))
         length += len(parts[-1]) + 2
@@ -72,7 +73,7 @@ def invisible(character: str) -> bool:
     return not character.isprintable() and unicodedata.category(character) != "Zs"
 
 
-def visible(text: str, limit: int = LONGEST_TEXT) -> str:
+def visible(text: str, limit: int = 600) -> str:
     """A text for a page: what is invisible becomes its code point, ⟨U+202E⟩, but for line feeds and tabs; towers of
     combining marks are cut, as is the text to `limit` characters. Markup stays: the template escapes it."""
     pieces, marks = [], 0
@@ -110,16 +111,6 @@ def shows(character: str, encoding: str) -> bool:
     except (UnicodeEncodeError, LookupError):
         return character.isascii()
     return True
-
-
-def shortened(text: object, limit: int = LONGEST_ERROR) -> str:
-    """A text as one line of at most about `limit` characters; what is left out of its middle is counted."""
-    line = re.sub(r"\s*[\r\n]\s*", " ", str(text).strip())
-    left_out = len(line) - limit
-    if left_out <= 0:
-        return line
-    half = limit // 2
-    return f"{line[:half]} ... [{left_out:,} characters left out] ... {line[-half:]}"
 
 
 class Escapes(dict[int, str]):

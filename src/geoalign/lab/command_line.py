@@ -17,7 +17,7 @@ import typer
 from geoalign.errors import ConfigError, GeoAlignError
 from geoalign.lab.terminal import Console, harmless_messages, say, say_lines
 from geoalign.settings.secrets import masked
-from geoalign.text import shortened
+from geoalign.text import LONGEST_ERROR, one_line
 
 # Of whatever copy of click this typer has.
 _WrongUse: type[Exception] = typer.BadParameter.__mro__[2]
@@ -161,7 +161,7 @@ def report(error: BaseException, console: Console) -> int:
 
 
 def _line(what: object) -> str:
-    return shortened(masked(str(what)))
+    return one_line(masked(str(what)), LONGEST_ERROR)
 
 
 def _of_system(error: OSError) -> str:

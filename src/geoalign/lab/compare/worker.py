@@ -25,7 +25,7 @@ from geoalign.lab.store.files import locked
 from geoalign.lab.store.json_files import append_line, read_lines, write_json
 from geoalign.lab.terminal import Console, harmless_messages, say, say_lines
 from geoalign.settings.secrets import masked
-from geoalign.text import shortened
+from geoalign.text import LONGEST_ERROR, one_line
 
 # So long the process of a killed comparison may take to end and let go of its run.
 _LOCK_SECONDS = 30.0
@@ -42,7 +42,7 @@ def main() -> int:
     except Exception as error:  # the boundary of the process: whatever it was is told to the parent by its last line
         console, line = Console(no_color=True), error_line(error)
         say_lines(console, masked(traceback.format_exc()))
-        say(console, line or shortened(masked(f"{type(error).__name__}: {error}")))
+        say(console, line or one_line(masked(f"{type(error).__name__}: {error}"), LONGEST_ERROR))
         return 1 if line is None else 2
     return 0
 

@@ -29,11 +29,9 @@ FIGURES, STATES, _PARTIAL = "figures", "states", ".partial"
 _CONTENT = (SCORES_FILE, PAIRS_FILE, DENSITIES_FILE, FLAGGED_FILE, FILTERED_FILE, FIGURES, REPORT_FILE, SUMMARY_FILE)
 _KNOWN = {*_CONTENT, STATES, LOCK, _PARTIAL}
 
-
 ROWS_AT_ONCE = 20_000
 # Columns of `scores.parquet` that hold texts: absent from a redacted folder.
 TEXTS = ("prompt", "response")
-
 
 _KINDS = {"int": pyarrow.int64(), "float": pyarrow.float64(), "bool": pyarrow.bool_(), "text": pyarrow.string()}
 

@@ -11,6 +11,7 @@ from geoalign.errors import RunFolderError
 from geoalign.lab.analysis.comparison.analysis import read_table
 from geoalign.lab.analysis.comparison.table import LevelTable, Table
 from geoalign.lab.config.compare import METRICS, CompareConfig
+from geoalign.lab.numbers import duration
 from geoalign.lab.reports.comparison.panels import level_panels, robustness_panels, slug
 from geoalign.lab.reports.documents import Gallery, write_page
 from geoalign.lab.store.comparison import COMPACT, ComparisonFolder, write_compact
@@ -72,8 +73,7 @@ def _heading(level: LevelTable) -> str:
 
 def _facts(table: Table) -> list[tuple[str, str]]:
     plan, rows = table.plan, [row for level in table.levels for row in level.rows]
-    times = [cell.seconds for row in rows for cell in (*row.cells, *row.failures)]
-    hours = sum(seconds for seconds in times if not math.isnan(seconds)) / 3600
+    seconds = [cell.seconds for row in rows for cell in (*row.cells, *row.failures) if not math.isnan(cell.seconds)]
     updates = plan.updates_per_generation
     return [
         ("compared", METRICS[plan.metric]),
@@ -81,7 +81,7 @@ def _facts(table: Table) -> list[tuple[str, str]]:
         ("levels", str(len(table.levels))),
         ("seeds", str(len(plan.seeds))),
         ("runs finished", f"{sum(len(row.cells) for row in rows)} of {len(plan.seeds) * len(rows)}"),
-        ("time of all runs", f"{hours:.1f} h"),
+        ("time of all runs", duration(sum(seconds))),
         ("updates per generation", "unknown" if updates is None else f"{updates:g}"),
     ]
 

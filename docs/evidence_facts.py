@@ -23,7 +23,7 @@ PARTS = {"denoise_answers": "answers alone", "denoise_states": "states alone", "
 
 def facts() -> Iterator[tuple[str, str]]:
     """Name of the page, and words with figures that it must have."""
-    for words in (*_summary(), *_parts(), *_real(), *_paper(), *_hacked(), *claims.page()):
+    for words in (*_summary(), *_parts(), *_real(), *_paper(), *_appealed(), *claims.page()):
         yield "evidence.md", words
     for words in _verifier():
         yield "evidence.md", words
@@ -175,7 +175,7 @@ def _verifier() -> Iterator[str]:
     yield f"{tests[0].interval.estimate / truth.estimate:.0%} of that, `appeals` {asked.estimate / truth.estimate:.0%}"
 
 
-def _hacked() -> Iterator[str]:
+def _appealed() -> Iterator[str]:
     """Under that verifier: what a tenth of the rows checked is worth, and how many runs end below their start."""
     level = results.VERIFIER.level
     yield f"ends at {_final(level, 'appeals'):.2f}, {signed(level.over_warm_starts('appeals').interval)} on GRPO"

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from geoalign import Rollouts
-from geoalign.adapters.placement import Placement
+from geoalign.adapters.assignment import Assignment
 from geoalign.adapters.step import check_curator, decide, final_advantages, named
 from geoalign.curators.session import CurationSession
 
@@ -55,7 +55,7 @@ def curated(
         answers=None if answer_of is None else [answer_of(row) for row in rows],
     )
     decision = decide(session, rollouts)
-    placed = decision.placement
+    placed = decision.assignment
     advantages = final_advantages(placed, lambda: centred(placed, ids))
     final = [reward for group in groups for reward in group.final_rewards_G]
     metrics = [one for group in groups for one in group.metrics_G]
@@ -70,7 +70,7 @@ def curated(
     return [group for group, _ in kept], [values for _, values in kept], named(decision.metrics)
 
 
-def centred(placed: Placement, ids: Tensor) -> Tensor:
+def centred(placed: Assignment, ids: Tensor) -> Tensor:
     """[B] each reward less the mean of its group's active rows; 0 for the others."""
     active, rewards = placed.active, placed.rewards.nan_to_num(0.0)
     total, count = (

@@ -5,7 +5,7 @@ import torch
 from pretend_gpu import on_gpu, pretend_gpu
 from trl_parts import model, tokenizer
 
-from geoalign.adapters.placement import place
+from geoalign.adapters.assignment import assign
 from geoalign.adapters.slime.samples import normalised_rewards
 from geoalign.adapters.trl.advantages import advantages_by_function, scaled_advantages
 from geoalign.curators.base import identity
@@ -20,8 +20,10 @@ GROUPS = torch.tensor([0, 0, 0, 1, 1, 1])
 
 def placed(rewards, groups, *, keep=False):
     rollouts = Rollouts(rewards=rewards, groups=groups)
-    placement = place(identity(rollouts) if keep else PODS(m=2).curate(rollouts), groups)
-    return torch.stack([placement.rewards, placement.weights, placement.source, placement.kept, placement.replaced])
+    assignment = assign(identity(rollouts) if keep else PODS(m=2).curate(rollouts), groups)
+    return torch.stack(
+        [assignment.rewards, assignment.weights, assignment.source, assignment.kept, assignment.replaced]
+    )
 
 
 def states_of_texts(rewards, groups):

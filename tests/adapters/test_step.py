@@ -52,5 +52,5 @@ def test_a_curator_that_watches_keeps_every_row_under_the_same_names(kind):
     rewards, parts = verdict + torch.arange(8), {"verdict": verdict}
     decision = decide(session, Rollouts(rewards=rewards, groups=group, answers=list("aababaab"), components=parts))
     assert bool((decision.curation.scores != 0).any())
-    assert torch.equal(decision.placement.rewards, rewards)
+    assert torch.equal(decision.assignment.rewards, rewards)
     assert set(named(decision.metrics)) >= METRICS

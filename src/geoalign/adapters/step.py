@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from geoalign.adapters.placement import Placement, place
+from geoalign.adapters.assignment import Assignment, assign
 from geoalign.adapters.settings import EngineSettings
 from geoalign.curators.base import Curator
 from geoalign.curators.registry import make_curator
@@ -32,7 +32,7 @@ class Decision:
 
     rollouts: Rollouts
     curation: Curation
-    placement: Placement
+    assignment: Assignment
     metrics: dict[str, float]
 
 
@@ -40,23 +40,23 @@ def decide(session: CurationSession, rollouts: Rollouts) -> Decision:
     """Curates one batch, in one process; `seconds` among the metrics are the curation's."""
     started = time.perf_counter()
     curation = session.curate(rollouts)
-    placement = place(curation, rollouts.groups, by=session.name)
+    assignment = assign(curation, rollouts.groups, by=session.name)
     seconds = time.perf_counter() - started
-    return Decision(rollouts, curation, placement, decision_metrics(curation, rollouts, placement, seconds=seconds))
+    return Decision(rollouts, curation, assignment, decision_metrics(curation, rollouts, assignment, seconds=seconds))
 
 
-def decision_metrics(curation: Curation, rollouts: Rollouts, placement: Placement, **more: float) -> dict[str, float]:
+def decision_metrics(curation: Curation, rollouts: Rollouts, assignment: Assignment, **more: float) -> dict[str, float]:
     """The curator's metrics, the mean rewards before and after, and how many rows were replaced, dropped, unscored.
 
     `more` overwrites what a curator itself calls so, its seconds for example: one clock for all of them.
     """
-    kept = placement.rewards[placement.kept]
+    kept = assignment.rewards[assignment.kept]
     return {
         **curation.metrics,
         "raw_reward": rollouts.rewards.nanmean().item(),
         "curated_reward": kept.nanmean().item() if len(kept) else math.nan,
-        "replaced_rows": float(placement.replaced.sum()),
-        "dropped_rows": float((~placement.kept).sum()),
+        "replaced_rows": float(assignment.replaced.sum()),
+        "dropped_rows": float((~assignment.kept).sum()),
         "unscored_rows": float(rollouts.rewards.isnan().sum()),
         **more,
     }
@@ -67,17 +67,17 @@ def named(metrics: Mapping[str, float]) -> dict[str, float]:
     return {f"geoalign/{name}": float(value) for name, value in metrics.items() if not math.isnan(value)}
 
 
-def final_advantages(placement: Placement, computed: Callable[[], Float[Tensor, " b"]]) -> Float[Tensor, " b"]:
+def final_advantages(assignment: Assignment, computed: Callable[[], Float[Tensor, " b"]]) -> Float[Tensor, " b"]:
     """[B] the curator's own advantages, else those that the engine's formula gives; times the weights, 0 for NaN."""
-    given = placement.advantages
+    given = assignment.advantages
     if given is None:
         given = computed()
-    return (given * placement.weights).nan_to_num(0.0)
+    return (given * assignment.weights).nan_to_num(0.0)
 
 
-def rewards_stay(placement: Placement, rollouts: Rollouts) -> bool:
+def rewards_stay(assignment: Assignment, rollouts: Rollouts) -> bool:
     """Whether each row has the reward that it came with: the engine's own advantages hold, times the weights."""
-    return placement.advantages is None and torch.equal(placement.rewards, rollouts.rewards[placement.source])
+    return assignment.advantages is None and torch.equal(assignment.rewards, rollouts.rewards[assignment.source])
 
 
 def group_numbers(names: Iterable[Any]) -> Int[Tensor, " b"]:

@@ -174,7 +174,7 @@ def test_dropping_beside_a_supervised_loss_is_refused():
 
     stand_in = SimpleNamespace(accelerator=SimpleNamespace(gather=None), chord_sft_iterator=iter([]))
     made = CurationRound(stand_in, CurationSession(GeoAlign(), seed=0), None, {})
-    made._placement = SimpleNamespace(dropped=True, kept=None)
+    made._assignment = SimpleNamespace(dropped=True, kept=None)
     with pytest.raises(UnsupportedError, match="GeoAlign drops rows under chord_sft_dataset"):
         made.leave_out([])
 

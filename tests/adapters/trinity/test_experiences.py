@@ -4,14 +4,14 @@ import pytest
 import torch
 from curations import curation
 
-from geoalign.adapters.placement import place
-from geoalign.adapters.trinity.experiences import apply_placement, check_experiences, group_ids, read_rollouts
+from geoalign.adapters.assignment import assign
+from geoalign.adapters.trinity.experiences import apply_assignment, check_experiences, group_ids, read_rollouts
 from geoalign.errors import ConfigError, InputError, UnsupportedError
 
 
 def carry(experiences, **changes):
     found = curation(read_rollouts(experiences), scores=torch.arange(float(len(experiences))), **changes)
-    return apply_placement(experiences, place(found, group_ids(experiences)), found.scores)
+    return apply_assignment(experiences, assign(found, group_ids(experiences)), found.scores)
 
 
 def test_rollouts_by_hand(experience):

@@ -46,7 +46,7 @@ def test_it_decides_what_the_library_decides(batch):
         Rollouts(rewards=rewards, groups=groups, hidden=hidden), generator=torch.Generator().manual_seed(3)
     )
     assert torch.equal(found.curation.source, wanted.source)
-    assert torch.equal(found.placement.rewards, wanted.rewards)
+    assert torch.equal(found.assignment.rewards, wanted.rewards)
     assert found.metrics["replaced"] == found.metrics["replaced_rows"] > 0
     assert found.metrics["raw_reward"] == pytest.approx(rewards.mean().item())
     assert "geoalign_hidden" not in rows[0].info

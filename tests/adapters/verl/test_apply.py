@@ -7,7 +7,7 @@ import torch
 from curations import curation
 from verl_parts import batch_of
 
-from geoalign.adapters.placement import place
+from geoalign.adapters.assignment import assign
 from geoalign.adapters.verl.apply import apply_curation
 from geoalign.adapters.verl.rows import read_rollouts, sessions_of
 
@@ -21,7 +21,7 @@ def read(batch, needs=("hidden",)):
 def carried(groups=GROUPS, *, by_std=True, **changes):
     batch = batch_of(groups)
     rollouts = read(batch)
-    made = place(curation(rollouts, **changes), rollouts.groups)
+    made = assign(curation(rollouts, **changes), rollouts.groups)
     assert apply_curation(batch, [[row] for row in range(len(rollouts))], rollouts, made, by_std=by_std) == "whole"
     return batch
 
@@ -65,7 +65,7 @@ def test_given_advantages_stand_in_every_token_of_the_policys_own():
     batch.rows[2]["response_mask"] = torch.tensor([1, 0, 1])
     rollouts = read(batch)
     given = curation(rollouts, advantages=[0.1, 0.2, 0.3, 0.4, 0.5], weights=[1.0, 1.0, 2.0, 1.0, 1.0])
-    apply_curation(batch, [[row] for row in range(5)], rollouts, place(given, rollouts.groups))
+    apply_curation(batch, [[row] for row in range(5)], rollouts, assign(given, rollouts.groups))
     assert batch.rows[2]["advantages"].tolist() == pytest.approx([0.6, 0.0, 0.6])
     assert torch.equal(batch.rows[2]["returns"], batch.rows[2]["advantages"])
 
@@ -82,7 +82,7 @@ def test_dropped_rows_have_no_token_and_no_say_in_the_statistics():
 def test_padding_rows_stay_as_verl_has_them():
     batch = batch_of({**GROUPS, "pad1": [0.7]})
     rollouts = read_rollouts(batch, range(5), ("hidden",), rollout_fields={}, longest_response=9)
-    made = place(curation(rollouts, source=[0, 1, 3, 4]), rollouts.groups)
+    made = assign(curation(rollouts, source=[0, 1, 3, 4]), rollouts.groups)
     apply_curation(batch, [[row] for row in range(5)], rollouts, made)
     assert batch.computed == [[0, 1, 2, 3, 4, 5]]
     assert batch.rows[5]["advantages"].tolist() == pytest.approx([0.7] * 3)
@@ -143,7 +143,7 @@ def test_what_is_decided_of_a_session_holds_for_all_its_outputs(changes, expecte
 
     batch.advantages = verls
     rollouts = read_rollouts(batch, [session[-1] for session in sessions], (), rollout_fields={}, longest_response=9)
-    apply_curation(batch, sessions, rollouts, place(curation(rollouts, **changes), rollouts.groups))
+    apply_curation(batch, sessions, rollouts, assign(curation(rollouts, **changes), rollouts.groups))
     for row, advantage, donor in zip(batch.rows, expected, held, strict=True):
         assert row["advantages"].tolist() == pytest.approx([advantage] * len(row["responses"]), abs=1e-5)
         assert {*row["response_mask"].tolist(), *row["loss_mask"].tolist()} == {int(donor is not None)}

@@ -4,8 +4,8 @@ import pytest
 import torch
 from curations import curation
 
-from geoalign.adapters.placement import place
-from geoalign.adapters.verl.refusals import check_config, check_engines, check_placement, check_sessions
+from geoalign.adapters.assignment import assign
+from geoalign.adapters.verl.refusals import check_assignment, check_config, check_engines, check_sessions
 from geoalign.errors import UnsupportedError
 from geoalign.types import Rollouts
 
@@ -48,7 +48,7 @@ GROUPS = torch.zeros(4, dtype=torch.long)
 
 
 def placed(*source):
-    return place(curation(Rollouts(rewards=torch.zeros(4), groups=GROUPS), source=list(source)), GROUPS)
+    return assign(curation(Rollouts(rewards=torch.zeros(4), groups=GROUPS), source=list(source)), GROUPS)
 
 
 def losses(loss_agg_mode="token-mean", loss_mode="vanilla"):
@@ -67,10 +67,10 @@ def losses(loss_agg_mode="token-mean", loss_mode="vanilla"):
     ],
 )
 def test_dropped_rows_need_a_loss_over_tokens(named, message):
-    check_placement(placed(0, 1, 2), losses(loss_mode="gspo"), "PODS")
-    check_placement(placed(0, 1, 2, 3), losses(**named), "PODS")
+    check_assignment(placed(0, 1, 2), losses(loss_mode="gspo"), "PODS")
+    check_assignment(placed(0, 1, 2, 3), losses(**named), "PODS")
     with pytest.raises(UnsupportedError, match=message):
-        check_placement(placed(0, 1, 2), losses(**named), "PODS")
+        check_assignment(placed(0, 1, 2), losses(**named), "PODS")
 
 
 def test_a_session_in_the_place_of_one_with_other_outputs():

@@ -9,7 +9,7 @@ import pytest
 import torch
 from verl_parts import batch_of
 
-from geoalign.adapters.placement import place
+from geoalign.adapters.assignment import assign
 from geoalign.adapters.step import decision_metrics, named
 from geoalign.adapters.verl.apply import apply_curation
 from geoalign.adapters.verl.rows import read_rollouts
@@ -80,11 +80,11 @@ def test_a_failure_is_unscored_in_the_batch(tmp_path, manager, name):
         row["extra_fields"] = {"reward_extra_info": result["reward_extra_info"]}
     rollouts = read_rollouts(batch, range(6), (), rollout_fields={"true_rewards": "acc"}, longest_response=9)
     curation = identity(rollouts)
-    placement = place(curation, rollouts.groups, by="identity")
-    apply_curation(batch, [[row] for row in range(6)], rollouts, placement)
+    assignment = assign(curation, rollouts.groups, by="identity")
+    apply_curation(batch, [[row] for row in range(6)], rollouts, assignment)
     # Of each group two rows have a reward: advantages +-1/sqrt(2), the failed row's 0.
     advantages = torch.stack([row["advantages"][-1] for row in batch.rows]) * 2**0.5
     torch.testing.assert_close(advantages, torch.tensor([1.0, 0, -1, 1, 0, -1]), atol=1e-4, rtol=0)
-    metrics = named(decision_metrics(curation, rollouts, placement))
+    metrics = named(decision_metrics(curation, rollouts, assignment))
     assert metrics["geoalign/unscored_rows"] == 2
     assert metrics["geoalign/raw_reward"] == pytest.approx(42.5)

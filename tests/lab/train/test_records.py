@@ -14,7 +14,7 @@ from geoalign.adapters.trl import CuratedStep
 from geoalign.lab.store.json_files import append_lines
 from geoalign.lab.store.rollouts import ROLLOUT_SCHEMA
 from geoalign.lab.store.run_folder import RunFolder
-from geoalign.lab.train.recorder import placement, record, rollout_columns
+from geoalign.lab.train.recorder import assignment, record, rollout_columns
 from geoalign.lab.train.summary import print_summary, summarise
 from geoalign.types import Curation, CurationDetails, DensityDetails, PairDetails, Rollouts
 
@@ -72,7 +72,7 @@ def test_a_shorter_curation_names_the_rows_it_keeps() -> None:
         scores=torch.zeros(4),
         anomalous=torch.zeros(4, dtype=torch.bool),
     )
-    assert placement(curation, 4) == ([-1, 1, -1, 3], [0.0, 3.0, 0.0, 0.5])
+    assert assignment(curation, 4) == ([-1, 1, -1, 3], [0.0, 3.0, 0.0, 0.5])
 
 
 def test_files_of_a_step(tmp_path: Path) -> None:

@@ -19,8 +19,8 @@ from skyrl.train.trainer import RayPPOTrainer
 from skyrl.train.utils import initialize_ray, validate_cfg
 from torch import Tensor
 
+from geoalign.adapters.assignment import Assignment
 from geoalign.adapters.exports import check_engine
-from geoalign.adapters.placement import Placement
 from geoalign.adapters.settings import SECTION, EngineSettings, read_section
 from geoalign.adapters.step import (
     decide,
@@ -83,18 +83,18 @@ class CuratedSteps(_Base):
         decision = decide(self._session, rollouts)
         self._session.calls += 1
         self.all_metrics.update(named(decision.metrics))
-        placement = decision.placement
-        check_drops(placement, self.cfg.trainer.algorithm, self._session.name)
-        if bool(placement.replaced.any()):
-            data.update({key: value[placement.source] for key, value in data.items() if value is not None})
+        assignment = decision.assignment
+        check_drops(assignment, self.cfg.trainer.algorithm, self._session.name)
+        if bool(assignment.replaced.any()):
+            data.update({key: value[assignment.source] for key, value in data.items() if value is not None})
         data = super().compute_advantages_and_returns(data)
-        if not rewards_stay(placement, rollouts):
-            own = final_advantages(placement, lambda: self._advantages(placement.rewards, rollouts.groups))
+        if not rewards_stay(assignment, rollouts):
+            own = final_advantages(assignment, lambda: self._advantages(assignment.rewards, rollouts.groups))
             values = own[:, None] * data["response_mask"]
             data["advantages"], data["returns"] = values, values.clone()
-            data["loss_mask"] = data["loss_mask"] * placement.kept[:, None]
-        elif bool((placement.weights != 1).any()):
-            data["advantages"] = data["advantages"] * placement.weights[:, None]
+            data["loss_mask"] = data["loss_mask"] * assignment.kept[:, None]
+        elif bool((assignment.weights != 1).any()):
+            data["advantages"] = data["advantages"] * assignment.weights[:, None]
         return data
 
     def _read(self, data: Any, stop_reasons: Any = None, env_metrics: Any = None) -> Rollouts:
@@ -220,7 +220,7 @@ def curation_of(cfg: Any) -> tuple[EngineSettings, CurationSession]:
     return settings, session
 
 
-def check_drops(placement: Placement, algorithm: Any, curator: str) -> None:
+def check_drops(assignment: Assignment, algorithm: Any, curator: str) -> None:
     """Raises UnsupportedError where SkyRL's loss cannot leave dropped rows out of what divides it."""
     loss, reduction = algorithm.policy_loss_type, algorithm.loss_reduction
     problems = {
@@ -233,4 +233,4 @@ def check_drops(placement: Placement, algorithm: Any, curator: str) -> None:
         ),
     }
     start, instead = f"{curator} drops rows under trainer.algorithm.", ", or let the curator replace or weigh rows"
-    refuse({start + problem + instead: placement.dropped and holds for problem, holds in problems.items()})
+    refuse({start + problem + instead: assignment.dropped and holds for problem, holds in problems.items()})

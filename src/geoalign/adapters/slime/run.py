@@ -13,12 +13,12 @@ from typing import Any
 
 import torch
 
-from geoalign.adapters.placement import Placement, place
+from geoalign.adapters.assignment import Assignment, assign
 from geoalign.adapters.settings import SECTION, SlimeSettings, read_section
 from geoalign.adapters.slime.samples import (
+    assign_samples,
     group_ids,
     normalised_rewards,
-    place_samples,
     read_rollouts,
     reward_of,
     rollout_rows,
@@ -62,20 +62,20 @@ class SlimeRun:
         rollouts = self._read(members, raw)
         decision = decide(self.session, rollouts)
         self.session.calls += 1
-        placement = decision.placement
+        assignment = decision.assignment
         by_tokens = getattr(self.args, "calculate_per_token_loss", False)
         refuse(
             {
                 f"{self.session.name} drops rows, and slime's loss divides by --global-batch-size rollouts; set "
-                "--calculate-per-token-loss, or let the curator replace or weigh rows": placement.dropped
+                "--calculate-per-token-loss, or let the curator replace or weigh rows": assignment.dropped
                 and not by_tokens
             }
         )
-        found = final_advantages(placement, lambda: self._normalised(placement, rollouts))
-        advantages = found.masked_fill(~placement.active, 0.0).tolist()
+        found = final_advantages(assignment, lambda: self._normalised(assignment, rollouts))
+        advantages = found.masked_fill(~assignment.active, 0.0).tolist()
         self._log(samples[0], named(decision.metrics))
-        placed = place_samples(samples, rows, placement)
-        if bool(placement.replaced.any()):
+        placed = assign_samples(samples, rows, assignment)
+        if bool(assignment.replaced.any()):
             samples[:] = [sample for own in placed for sample in own]
             rows = rollout_rows(samples)
         return _each(rows, raw, len(samples)), _each(rows, advantages, len(samples))
@@ -85,14 +85,14 @@ class SlimeRun:
         rollouts = read_rollouts(members, groups, rewards, self.session.curator, self.settings)
         if "advantages" not in self.session.curator.reads:
             return rollouts
-        before = place(identity(rollouts), groups)
+        before = assign(identity(rollouts), groups)
         return replace(rollouts, advantages=self._normalised(before, rollouts))
 
-    def _normalised(self, placement: Placement, rollouts: Rollouts) -> torch.Tensor:
+    def _normalised(self, assignment: Assignment, rollouts: Rollouts) -> torch.Tensor:
         return normalised_rewards(
-            placement.rewards,
+            assignment.rewards,
             rollouts.groups,
-            placement.active,
+            assignment.active,
             normalise=self.args.rewards_normalization,
             by_std=self.args.grpo_std_normalization,
         )

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from geoalign.adapters.placement import Placement
+from geoalign.adapters.assignment import Assignment
 from geoalign.adapters.settings import HIDDEN, SlimeSettings
 from geoalign.adapters.step import made, named_components, named_fields, wanted_components
 from geoalign.curators.base import Curator
@@ -177,16 +177,16 @@ def normalised_rewards(
     return found
 
 
-def place_samples(samples: Sequence[Any], rows: Sequence[Sequence[int]], placement: Placement) -> list[list[Any]]:
+def assign_samples(samples: Sequence[Any], rows: Sequence[Sequence[int]], assignment: Assignment) -> list[list[Any]]:
     """The samples of each slot: its own, or deep copies of its donor's under the ids of the slot.
 
     Those of a dropped slot are kept out of the loss (`remove_sample`: a mask of zeros).
     """
     placed = [[samples[row] for row in members] for members in rows]
-    for slot in placement.replaced.nonzero().flatten().tolist():
-        donors = [samples[row] for row in rows[int(placement.source[slot])]]
+    for slot in assignment.replaced.nonzero().flatten().tolist():
+        donors = [samples[row] for row in rows[int(assignment.source[slot])]]
         placed[slot] = _copies(donors, placed[slot][0])
-    for slot in (~placement.kept).nonzero().flatten().tolist():
+    for slot in (~assignment.kept).nonzero().flatten().tolist():
         for sample in placed[slot]:
             sample.remove_sample = True
     return placed

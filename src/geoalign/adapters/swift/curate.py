@@ -48,13 +48,13 @@ class CurationRound(TrainerRound):
         )
         cut = (self._trainer.overlong_filter and sample.is_truncated for sample in samples)
         curation = self._decide(self._read(rewards, per_function, rows=rows, truncated=cut))
-        log_columns(self._trainer, curation, self._placement.source)
+        log_columns(self._trainer, curation, self._assignment.source)
         return self._moved(samples)
 
     def leave_out(self, batches: list[dict[str, Any]]) -> None:
         """Takes dropped rows out of the loss of this process's micro-batches, and out of what divides it."""
-        kept = self._placement.kept
-        if not self._placement.dropped:
+        kept = self._assignment.kept
+        if not self._assignment.dropped:
             return
         if self._trainer.chord_sft_iterator is not None:
             raise UnsupportedError(
@@ -86,7 +86,7 @@ class CurationRound(TrainerRound):
 
     def _moved(self, samples: list[Any]) -> list[Any]:
         """Whole samples in the place of others, under the request of the place that they take."""
-        source = self._placement.source
+        source = self._assignment.source
         mine = self._mine(len(samples))
         crossing = self._crossing(len(samples))
         donors = gather_object(samples) if crossing else samples

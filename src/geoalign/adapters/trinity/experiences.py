@@ -1,4 +1,4 @@
-"""Trinity's experiences as rollouts, and a placement carried out on them. Imports no Trinity."""
+"""Trinity's experiences as rollouts, and a assignment carried out on them. Imports no Trinity."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from geoalign.adapters.placement import Placement
+from geoalign.adapters.assignment import Assignment
 from geoalign.adapters.step import made, named_components, named_fields
 from geoalign.errors import InputError, UnsupportedError
 from geoalign.method.advantages import group_advantages
@@ -100,8 +100,8 @@ def _mean_logprob(experience: Any) -> float:
     return experience.logprobs[mask].float().mean().item() if mask.any() else math.nan
 
 
-def apply_placement(
-    experiences: Sequence[Any], placement: Placement, scores: Float[Tensor, " b"]
+def apply_assignment(
+    experiences: Sequence[Any], assignment: Assignment, scores: Float[Tensor, " b"]
 ) -> tuple[list[Any], list[int]]:
     """The experiences that go on, and the slot of each: a replaced one is a deep copy of its donor under a fresh id of
     the slot's own task and run; dropped and unscorable ones are left out.
@@ -110,8 +110,8 @@ def apply_placement(
     reward beside token-level rewards, which Trinity would go on reading, is an UnsupportedError.
     """
     curated, slots = [], []
-    for slot, (source, reward) in enumerate(zip(placement.source.tolist(), placement.rewards.tolist(), strict=True)):
-        if not bool(placement.active[slot]):
+    for slot, (source, reward) in enumerate(zip(assignment.source.tolist(), assignment.rewards.tolist(), strict=True)):
+        if not bool(assignment.active[slot]):
             continue
         experience = experiences[slot] if source == slot else _copied(experiences[source], experiences[slot].eid)
         before = math.nan if experience.reward is None else float(experience.reward)

@@ -14,7 +14,7 @@ from trinity.buffer.operators.experience_operator import ensure_v1_operator
 
 from geoalign.adapters.exports import check_engine
 from geoalign.adapters.step import named, refuse
-from geoalign.adapters.trinity.experiences import apply_placement
+from geoalign.adapters.trinity.experiences import apply_assignment
 from geoalign.adapters.trinity.run import CurationRun
 from geoalign.curators.base import Curator
 from geoalign.curators.denoise import Denoise
@@ -51,10 +51,10 @@ class GeoAlignOperator(ExperienceOperatorV1):
         if not exps:
             return [], {}
         decision = await self.run.decide(exps)
-        placement = decision.placement
-        weighed = bool((placement.weights[placement.active] != 1).any())
-        self._refuse({"gives": placement.advantages is not None, "weighs": weighed})
-        curated, _ = apply_placement(exps, placement, decision.curation.scores)
+        assignment = decision.assignment
+        weighed = bool((assignment.weights[assignment.active] != 1).any())
+        self._refuse({"gives": assignment.advantages is not None, "weighs": weighed})
+        curated, _ = apply_assignment(exps, assignment, decision.curation.scores)
         return curated, named(decision.metrics)
 
 
@@ -120,8 +120,8 @@ class GeoAlignAdvantage(AdvantageFn, ExperienceOperatorV1):
         if not exps:
             return [], {}
         decision = await self.run.decide(exps)
-        placement = decision.placement
-        kept, slots = apply_placement(exps, placement, decision.curation.scores)
+        assignment = decision.assignment
+        kept, slots = apply_assignment(exps, assignment, decision.curation.scores)
         slot_of = {id(experience): slot for experience, slot in zip(kept, slots, strict=True)}
         weighed, metrics = await self.base.process(kept) if kept else ([], {})
         for experience in weighed:
@@ -131,9 +131,9 @@ class GeoAlignAdvantage(AdvantageFn, ExperienceOperatorV1):
                     f"base {type(self.base).__name__} returned experience {experience.eid.uid}, which it was not given "
                     "(duplicate_experiences): its weight is not known; set it to false"
                 )
-            if placement.advantages is not None:
-                experience.advantages = placement.advantages[slot] * experience.action_mask
-            experience.advantages = experience.advantages * placement.weights[slot]
+            if assignment.advantages is not None:
+                experience.advantages = assignment.advantages[slot] * experience.action_mask
+            experience.advantages = experience.advantages * assignment.weights[slot]
             experience.returns = experience.advantages.clone()
         return weighed, {**metrics, **named(decision.metrics)}
 

@@ -97,33 +97,33 @@ class GenerationRound(TrainerRound):
         details = every > 0 and self._session.calls % every == 0
         curation = self._decide(rollouts, details=details, anchors=self._anchors())
         mine = self._mine(len(prompts))
-        for column, values in table_columns(curation, self._placement.source).items():
+        for column, values in table_columns(curation, self._assignment.source).items():
             self._trainer._log_completion_extra(column, values[mine])
         self._observe(curation, rollouts, prompts)
 
     def apply(self, batch: dict[str, Any]) -> None:
         """Makes this process's part of TRL's batch the curated one."""
-        trainer, placement = self._trainer, self._placement
+        trainer, assignment = self._trainer, self._assignment
         accelerator = trainer.accelerator
         rows.check_keys(batch)
         mine = self._mine(len(batch["completion_ids"]))
-        replaced = bool(placement.replaced.any())
+        replaced = bool(assignment.replaced.any())
         if replaced:
             pad, crossing = trainer._tokenizer.pad_token_id, self._crossing(len(batch["completion_ids"]))
             moved = {**rows.MOVED, **(rows.PROMPT if self._prompts_differ else {})}
-            rows.move_rows(batch, moved, placement.source[mine], accelerator, pad_id=pad, crossing=crossing)
-        if placement.advantages is not None or not self._as_scored() or bool((placement.weights != 1).any()):
+            rows.move_rows(batch, moved, assignment.source[mine], accelerator, pad_id=pad, crossing=crossing)
+        if assignment.advantages is not None or not self._as_scored() or bool((assignment.weights != 1).any()):
             own = self._final_advantages(lambda: self._gather(batch["advantages"]))
             batch["advantages"] = own[mine].to(batch["advantages"].dtype)
             # As long as one generation's rows: over those that TRL just logged.
             trainer._logs["advantages"].extend(own.tolist())
-        if placement.dropped:
+        if assignment.dropped:
             if self._options.other_loss is not None:
                 raise UnsupportedError(f"{self._session.name} drops rows, and {self._options.other_loss}")
-            scale = rows.dropping_scale(trainer, rows=len(placement.kept), kept=int(placement.kept.sum()))
-            rows.leave_out(batch, placement.kept[mine])
+            scale = rows.dropping_scale(trainer, rows=len(assignment.kept), kept=int(assignment.kept.sum()))
+            rows.leave_out(batch, assignment.kept[mine])
             batch[LOSS_SCALE] = torch.tensor(scale, device=accelerator.device)
-        if placement.dropped or replaced:
+        if assignment.dropped or replaced:
             # Those of the responses that the policy wrote.
             mask, tools = batch["completion_mask"], batch.get("tool_mask")
             tokens = (mask if tools is None else mask * tools).sum()

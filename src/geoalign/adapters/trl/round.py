@@ -16,7 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
-from geoalign.adapters.placement import Placement, place
+from geoalign.adapters.assignment import Assignment, assign
 from geoalign.adapters.step import (
     as_answers,
     as_floats,
@@ -151,7 +151,7 @@ class TrainerRound:
         self._tokens: RowTokens
         self._raw: Tensor
         self._rollouts: Rollouts
-        self._placement: Placement
+        self._assignment: Assignment
 
     def note_tokens(self, tokens: RowTokens) -> None:
         """Notes the tokens of this process's rows, and where their answers begin."""
@@ -228,29 +228,29 @@ class TrainerRound:
         accelerator = self._trainer.accelerator
         curation = curation_from_rank_0(curate, accelerator=accelerator)
         self._rollouts = rollouts
-        self._placement = place(curation, rollouts.groups, by=self._session.name)
+        self._assignment = assign(curation, rollouts.groups, by=self._session.name)
         if accelerator.is_main_process:
-            found = decision_metrics(curation, rollouts, self._placement, **self._metrics)
+            found = decision_metrics(curation, rollouts, self._assignment, **self._metrics)
             for name, value in named(found).items():
                 self._trainer._metrics["train"][name].append(value)
         return curation
 
     def _as_scored(self) -> bool:
         """Whether every slot has the reward that its own row came with."""
-        placed, scored = self._placement.rewards, self._rollouts.rewards
+        placed, scored = self._assignment.rewards, self._rollouts.rewards
         same = torch.equal(placed.nan_to_num(0), scored.nan_to_num(0)) and torch.equal(placed.isnan(), scored.isnan())
-        return same and not bool(self._placement.replaced.any())
+        return same and not bool(self._assignment.replaced.any())
 
     def _final_advantages(self, computed: Callable[[], Tensor] | None) -> Float[Tensor, " b"]:
         """[B] what enters the loss: the curator's own, those that the engine `computed` of the rewards as scored (None:
         it has none that count), or its formula over the curated rewards; times the weights."""
-        placement = self._placement
+        assignment = self._assignment
 
         def formula() -> Tensor:
-            moved = self._raw[placement.source].masked_fill(~placement.kept[:, None], torch.nan)
-            return self._formula(placement.rewards, moved)
+            moved = self._raw[assignment.source].masked_fill(~assignment.kept[:, None], torch.nan)
+            return self._formula(assignment.rewards, moved)
 
-        return final_advantages(placement, computed if computed is not None and self._as_scored() else formula)
+        return final_advantages(assignment, computed if computed is not None and self._as_scored() else formula)
 
     def _mine(self, local: int) -> slice:
         """This process's rows among all, of `local` rows each."""
@@ -259,7 +259,7 @@ class TrainerRound:
 
     def _crossing(self, local: int) -> bool:
         """Whether any donor lives on another process; the same answer on every process, of `local` rows each."""
-        source = self._placement.source
+        source = self._assignment.source
         slots = torch.arange(len(source), device=source.device)
         return bool((source // local != slots // local).any())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from geoalign.adapters.placement import Placement
+from geoalign.adapters.assignment import Assignment
 from geoalign.adapters.settings import SECTION, StateSettings
 from geoalign.adapters.step import refuse
 from geoalign.adapters.verl.names import VENDOR, VENDOR_VARIABLE
@@ -58,7 +58,7 @@ def check_states(settings: StateSettings, model: Any) -> None:
     )
 
 
-def check_placement(placement: Placement, config: Mapping[str, Any], curator: str) -> None:
+def check_assignment(assignment: Assignment, config: Mapping[str, Any], curator: str) -> None:
     """Raises UnsupportedError where verl's loss cannot leave dropped rows out of what divides it."""
     actor = config["actor_rollout_ref"]["actor"]
     aggregated, mode = actor["loss_agg_mode"], actor["policy_loss"]["loss_mode"]
@@ -66,23 +66,23 @@ def check_placement(placement: Placement, config: Mapping[str, Any], curator: st
         {
             f"{curator} drops rows under actor_rollout_ref.actor.policy_loss.loss_mode={mode}, which is not known to "
             f"leave them out of what it divides by; set it to one of {', '.join(DROPPING_LOSSES)}, or let the curator "
-            "replace or weigh rows": placement.dropped and mode not in DROPPING_LOSSES,
+            "replace or weigh rows": assignment.dropped and mode not in DROPPING_LOSSES,
             f"{curator} drops rows under actor_rollout_ref.actor.loss_agg_mode={aggregated}, which divides by a fixed "
             "number of sequences; set it to token-mean, or let the curator replace or weigh rows": (
-                placement.dropped and aggregated not in ("token-mean", "token-sum")
+                assignment.dropped and aggregated not in ("token-mean", "token-sum")
             ),
         }
     )
 
 
-def check_sessions(placement: Placement, sessions: Sequence[Sequence[int]], curator: str) -> None:
+def check_sessions(assignment: Assignment, sessions: Sequence[Sequence[int]], curator: str) -> None:
     """Raises UnsupportedError where a session would stand in the place of one with another number of rows."""
     rows = [len(session) for session in sessions]
     refuse(
         {
             f"{curator} puts an agent loop's session of {rows[donor]} rows in the place of one of {rows[slot]}: use a "
             "curator that replaces no rows (denoise), or equally many outputs": rows[donor] != rows[slot]
-            for slot, donor in enumerate(placement.source.tolist())
+            for slot, donor in enumerate(assignment.source.tolist())
         }
     )
 

@@ -93,7 +93,7 @@ def judged_rows(decision: Decision, keys: Sequence[Sequence[str]]) -> dict[str, 
     """`COLUMNS` of verl's dump by a row's key, of which a session has several: score and flag of what stands there,
     and the row that it came from."""
     scores = [None if math.isnan(score) else score for score in decision.curation.scores.tolist()]
-    flags, sources = decision.curation.anomalous.tolist(), decision.placement.source.tolist()
+    flags, sources = decision.curation.anomalous.tolist(), decision.assignment.source.tolist()
     judged = [(scores[row], flags[row], keys[row][-1]) for row in sources]
     return {key: each for session, each in zip(keys, judged, strict=True) for key in session}
 

@@ -24,7 +24,7 @@ from geoalign.adapters.step import Decision, decide, make_session, named, wanted
 from geoalign.adapters.verl.apply import apply_curation
 from geoalign.adapters.verl.names import ANSWER_KEY, LAYER_KEY, POSITION_KEY
 from geoalign.adapters.verl.queue import QueueBatch
-from geoalign.adapters.verl.refusals import check_config, check_engines, check_placement, check_sessions, check_states
+from geoalign.adapters.verl.refusals import check_assignment, check_config, check_engines, check_sessions, check_states
 from geoalign.adapters.verl.rows import COLUMNS, judged_rows, read_rollouts, sessions_of
 from geoalign.curators.session import STATE_FILE
 from geoalign.hidden.answers import rows_without_answer
@@ -88,11 +88,11 @@ class CuratedSteps(_Base):
         started = time.perf_counter()
         decision = future.result()
         waited = time.perf_counter() - started
-        check_placement(decision.placement, self.config, self._session.name)
-        check_sessions(decision.placement, sessions, self._session.name)
+        check_assignment(decision.assignment, self.config, self._session.name)
+        check_sessions(decision.assignment, sessions, self._session.name)
         queue = QueueBatch(batch, lambda part: compute(part, metrics))
         by_std = self.config.algorithm.norm_adv_by_std_in_grpo
-        result = apply_curation(queue, sessions, decision.rollouts, decision.placement, by_std=by_std)
+        result = apply_curation(queue, sessions, decision.rollouts, decision.assignment, by_std=by_std)
         metrics.update(named({**decision.metrics, "wait_seconds": waited}))
         if self.config.trainer.get("rollout_data_dir"):
             self._judged |= judged_rows(decision, [[queue.keys[row] for row in session] for session in sessions])

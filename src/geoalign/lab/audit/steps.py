@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from geoalign.adapters.placement import place
+from geoalign.adapters.assignment import assign
 from geoalign.curators.base import Curator
 from geoalign.curators.chain import ChainConfig
 from geoalign.curators.denoise import Denoise, DenoiseConfig
@@ -145,9 +145,9 @@ def decided(
 
     `source` is the row whose content stands in a place afterwards, -1 where none does.
     """
-    placement = place(curation, rollouts.groups, by=name)
+    assignment = assign(curation, rollouts.groups, by=name)
     index = frame.index.to_numpy()
-    source = np.where(placement.kept.numpy(), index[placement.source.numpy()], -1)
+    source = np.where(assignment.kept.numpy(), index[assignment.source.numpy()], -1)
     replaced = (source >= 0) & (source != index)
     missing = torch.full((len(frame),), math.nan)
     denoises = isinstance(curator, Denoise)
@@ -156,9 +156,9 @@ def decided(
         anomalous=curation.anomalous.cpu().numpy(),
         source=source,
         replacement=frame["response"].reindex(source).set_axis(frame.index).where(replaced, None),
-        weight=placement.weights.double().numpy(),
-        new_reward=placement.rewards.double().numpy(),
-        advantage=(missing if placement.advantages is None else placement.advantages).double().numpy(),
+        weight=assignment.weights.double().numpy(),
+        new_reward=assignment.rewards.double().numpy(),
+        advantage=(missing if assignment.advantages is None else assignment.advantages).double().numpy(),
         probability_wrong=(curation.scores.double().sigmoid() if denoises else missing).cpu().numpy(),
         denoised_reward=(curation.rewards.double() if denoises else missing).cpu().numpy(),
         characters=frame["response"].str.len(),

@@ -30,7 +30,7 @@ def rollout_columns(curated: CuratedStep) -> dict[str, Any]:
     """The rollouts of one step in the columns of `ROLLOUT_SCHEMA`; null where a value is unknown or NaN."""
     rollouts, curation = curated.rollouts, curated.curation
     rows, rewards, true = len(rollouts), rollouts.rewards, rollouts.true_rewards
-    source, weight = placement(curation, rows)
+    source, weight = assignment(curation, rows)
     groups = rollouts.groups.tolist()
     earlier: defaultdict[int, Iterator[int]] = defaultdict(count)
     true_reward, corrupted = [None] * rows, [None] * rows
@@ -56,7 +56,7 @@ def rollout_columns(curated: CuratedStep) -> dict[str, Any]:
     }
 
 
-def placement(curation: Curation, rows: int) -> tuple[list[int], list[float]]:
+def assignment(curation: Curation, rows: int) -> tuple[list[int], list[float]]:
     """The source of each of the input's rows, and its weight; of a curation of another length -1 and 0 for rows left
     out, and for one that is kept the sum of its weights.
     """

@@ -115,9 +115,9 @@ class Recorded:
             os.kill(ray.get(worker.__ray_call__.remote(lambda self: os.getpid())), signal.SIGKILL)
         source = given = None
         if pending := getattr(self, "_pending", None):
-            placement = pending[1].result().placement
-            source = placement.source.tolist()
-            given = None if placement.advantages is None else placement.advantages.tolist()
+            assignment = pending[1].result().assignment
+            source = assignment.source.tolist()
+            given = None if assignment.advantages is None else assignment.advantages.tolist()
         before = self._rows(batch)
         result = super()._compute_advantage(batch, metrics)
         record = {"step": self.global_steps, "source": source, "before": before, "after": self._rows(result)}

@@ -13,7 +13,7 @@ from geoalign.types import Curation
 
 
 @dataclass(frozen=True, eq=False)
-class Placement:
+class Assignment:
     """A curation of C rows carried over to the B slots of a batch whose row count cannot change.
 
     Attributes:
@@ -46,7 +46,7 @@ class Placement:
         return self.kept & ~self.rewards.isnan()
 
 
-def place(curation: Curation, groups: Int[Tensor, " b"], *, by: str = "a curator") -> Placement:
+def assign(curation: Curation, groups: Int[Tensor, " b"], *, by: str = "a curator") -> Assignment:
     """Assigns every output row of a curation to a slot of its own group.
 
     With C = B output row i stands in slot i. With C < B a row stands in its own slot while that is free, otherwise in
@@ -78,7 +78,7 @@ def place(curation: Curation, groups: Int[Tensor, " b"], *, by: str = "a curator
             f"curation of {by} with a source across groups: slot {slot} of group {int(groups[slot])} takes row "
             f"{int(source[slot])} of group {int(groups[source[slot]])}; an engine's advantages are those of one prompt"
         )
-    return Placement(
+    return Assignment(
         source=source,
         kept=kept,
         rewards=spread(curation.rewards, torch.nan),

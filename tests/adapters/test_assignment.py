@@ -2,7 +2,7 @@ import pytest
 import torch
 from curations import curation
 
-from geoalign.adapters.placement import place
+from geoalign.adapters.assignment import assign
 from geoalign.errors import UnsupportedError
 from geoalign.types import Rollouts
 
@@ -15,7 +15,7 @@ def made(source, **changes):
 
 
 def test_full_curation_stands_row_by_row():
-    placed = place(made([1, 1, 2, 3, 5, 4], weights=[1.0, 2, 1, 1, 1, 1]), GROUPS)
+    placed = assign(made([1, 1, 2, 3, 5, 4], weights=[1.0, 2, 1, 1, 1, 1]), GROUPS)
     assert placed.source.tolist() == [1, 1, 2, 3, 5, 4]
     assert placed.replaced.tolist() == [True, False, False, False, True, True]
     assert placed.kept.all()
@@ -26,7 +26,7 @@ def test_full_curation_stands_row_by_row():
 
 def test_shorter_curation_keeps_rows_in_their_own_slots():
     # Rows 4 and 0 are kept, in that order: output row 0 stands in slot 4, output row 1 in slot 0.
-    placed = place(made([4, 0], rewards=[5.0, 7.0], advantages=[0.5, -0.5]), GROUPS)
+    placed = assign(made([4, 0], rewards=[5.0, 7.0], advantages=[0.5, -0.5]), GROUPS)
     assert placed.source.tolist() == [0, 1, 2, 3, 4, 5]
     assert placed.kept.tolist() == [True, False, False, False, True, False]
     assert placed.rewards[[0, 4]].tolist() == [7.0, 5.0]
@@ -37,7 +37,7 @@ def test_shorter_curation_keeps_rows_in_their_own_slots():
 
 def test_repeats_of_a_shorter_curation_take_free_slots_of_their_group():
     # Row 1 twice: once in slot 1, once in slot 0, the first free one of group 0. Slot 2 and group 1 but for row 5 drop.
-    placed = place(made([1, 1, 5]), GROUPS)
+    placed = assign(made([1, 1, 5]), GROUPS)
     assert placed.source.tolist() == [1, 1, 2, 3, 4, 5]
     assert placed.kept.tolist() == [True, True, False, False, False, True]
     assert placed.rewards[[1, 0, 5]].tolist() == [0, 1, 2]
@@ -53,4 +53,4 @@ def test_repeats_of_a_shorter_curation_take_free_slots_of_their_group():
 )
 def test_refusals_name_the_row(source, words):
     with pytest.raises(UnsupportedError, match=words):
-        place(made(source), GROUPS)
+        assign(made(source), GROUPS)

@@ -46,7 +46,7 @@ def trainer_of(folder, section=None, *, kind=None, asynchronous=False, prompts=2
     trainer = {
         "train_batch_size": prompts, "policy_mini_batch_size": prompts, "epochs": 1, "eval_interval": 0,
         "ckpt_path": folder, "ckpt_interval": 1, "recompute_old_logprobs_per_minibatch": False,
-        "assignment.colocate_all": False, "fully_async.enabled": asynchronous, "algorithm.use_kl_loss": False,
+        "placement.colocate_all": False, "fully_async.enabled": asynchronous, "algorithm.use_kl_loss": False,
         "fully_async.num_parallel_generation_workers": prompts, "print_example_interval": 0,
         "algorithm.policy_loss_type": "rollout_is" if asynchronous else "regular",
     }  # fmt: skip

@@ -1,6 +1,7 @@
 """Labels as a person might give them: rollouts of the built-in dialogue task with their gold utility as true reward.
 
-A training's `anchors` must be on the scale of its rewards: the labels have mean and deviation of the reward model's.
+A training's `labelled_rollouts` must be on the scale of its rewards: these have mean and deviation of the reward
+model's.
 Run: python -m benchmarks.dialogue_labels RUN/rollouts/step-000000.parquet --prompts 6 > labels.jsonl
 """
 

@@ -34,7 +34,7 @@ from geoalign.errors import ConfigError, GeoAlignError
 from geoalign.lab.analysis.comparison.analysis import read_table, table_as_json
 from geoalign.lab.bench.command import machine
 from geoalign.lab.command_line import report
-from geoalign.lab.config.compare import Place, make_plan
+from geoalign.lab.config.compare import CellKey, make_plan
 from geoalign.lab.config.run import TinyModelConfig
 from geoalign.lab.store.comparison import ComparisonFolder
 from geoalign.lab.store.json_files import read_json, write_json
@@ -250,7 +250,7 @@ def table_of(folder: Path) -> Mapping[str, Any]:
     return table_as_json(read_table(folder))
 
 
-def cells_of(folder: ComparisonFolder) -> list[Place]:
+def cells_of(folder: ComparisonFolder) -> list[CellKey]:
     """The cells of the comparison that was begun in a folder; none where none was."""
     if not folder.started():
         return []

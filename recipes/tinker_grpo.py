@@ -61,12 +61,12 @@ def curated(
     metrics = [one for group in groups for one in group.metrics_G]
     kept: list[tuple[Any, Tensor]] = []
     for number, group in enumerate(groups):
-        slots = ((ids == number) & placed.kept).nonzero()[:, 0]
-        donors = placed.source[slots].tolist()
+        positions = ((ids == number) & placed.kept).nonzero()[:, 0]
+        donors = placed.source[positions].tolist()
         fields = {"trajectories_G": rows, "final_rewards_G": final, "metrics_G": metrics}
         chosen = {name: [values[donor] for donor in donors] for name, values in fields.items()}
         if donors:
-            kept.append((replace(group, **chosen), advantages[slots]))
+            kept.append((replace(group, **chosen), advantages[positions]))
     return [group for group, _ in kept], [values for _, values in kept], named(decision.metrics)
 
 

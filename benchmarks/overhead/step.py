@@ -19,7 +19,7 @@ from trl import GRPOConfig
 
 from benchmarks.overhead.curating import Cost, Options, architecture_of, make_policy, measure
 from geoalign.adapters.trl import GeoAlignGRPOTrainer
-from geoalign.adapters.trl.states import RowTokens, StatePlace, TrlPass, own_hidden
+from geoalign.adapters.trl.states import HiddenLocation, RowTokens, TrlPass, own_hidden
 from geoalign.hidden.extract import eval_mode
 from geoalign.lab.models.models import make_tokenizer
 from geoalign.settings.hidden import LAST
@@ -78,7 +78,7 @@ def generate(options: Options) -> float:
         return time.perf_counter() - started
 
 
-PLACE = StatePlace("predicting", LAST)
+LOCATION = HiddenLocation("predicting", LAST)
 
 
 class PolicyStep:
@@ -104,7 +104,7 @@ class PolicyStep:
 
     def hidden_pass(self) -> Tensor:
         """The states of the batch by a pass of their own (`hidden_source: own_pass`)."""
-        return own_hidden(self.trainer, RowTokens(self.prompts, self.responses), PLACE)
+        return own_hidden(self.trainer, RowTokens(self.prompts, self.responses), LOCATION)
 
     def logprob_pass(self, *, tapped: bool) -> Tensor | None:
         """TRL's pass for the old log-probabilities, plain or with GeoAlign's hook (`hidden_source: logprob_pass`)."""
@@ -124,7 +124,7 @@ class PolicyStep:
         if not tapped:
             run()
             return None
-        listening = TrlPass(PLACE)
+        listening = TrlPass(LOCATION)
         rows = RowTokens(self.prompts, self.responses)
         listening.listen(run, self.trainer.model, ids, self.options.response, rows)
         return listening.hidden

@@ -24,8 +24,8 @@ def test_full_curation_stands_row_by_row():
     assert placed.advantages is None
 
 
-def test_shorter_curation_keeps_rows_in_their_own_slots():
-    # Rows 4 and 0 are kept, in that order: output row 0 stands in slot 4, output row 1 in slot 0.
+def test_shorter_curation_keeps_rows_in_their_own_positions():
+    # Rows 4 and 0 are kept, in that order: output row 0 stands in position 4, output row 1 in position 0.
     placed = assign(made([4, 0], rewards=[5.0, 7.0], advantages=[0.5, -0.5]), GROUPS)
     assert placed.source.tolist() == [0, 1, 2, 3, 4, 5]
     assert placed.kept.tolist() == [True, False, False, False, True, False]
@@ -35,8 +35,9 @@ def test_shorter_curation_keeps_rows_in_their_own_slots():
     assert placed.advantages.tolist() == [-0.5, 0, 0, 0, 0.5, 0]
 
 
-def test_repeats_of_a_shorter_curation_take_free_slots_of_their_group():
-    # Row 1 twice: once in slot 1, once in slot 0, the first free one of group 0. Slot 2 and group 1 but for row 5 drop.
+def test_repeats_of_a_shorter_curation_take_free_positions_of_their_group():
+    # Row 1 twice: once in position 1, once in position 0, the first free one of group 0. Position 2 and group 1 but for
+    # row 5 drop.
     placed = assign(made([1, 1, 5]), GROUPS)
     assert placed.source.tolist() == [1, 1, 2, 3, 4, 5]
     assert placed.kept.tolist() == [True, True, False, False, False, True]
@@ -46,8 +47,8 @@ def test_repeats_of_a_shorter_curation_take_free_slots_of_their_group():
 @pytest.mark.parametrize(
     ("source", "words"),
     [
-        ([3, 1, 2, 3, 4, 5], "across groups: slot 0 of group 0 takes row 3 of group 1"),
-        ([0, 0, 1, 2], "group 0 has 3 slots"),
+        ([3, 1, 2, 3, 4, 5], "across groups: position 0 of group 0 takes row 3 of group 1"),
+        ([0, 0, 1, 2], "group 0 has 3 positions"),
         ([0, 1, 2, 3, 4, 5, 5], "more rows than the batch: expected at most 6, got 7"),
     ],
 )

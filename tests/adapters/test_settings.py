@@ -26,7 +26,7 @@ def test_defaults_and_a_curator_by_its_name_alone_or_with_settings(kind):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"anchors": "a.jsonl"}, r"here\.anchors: expected to be left out, got a value: inside it no anchors"),
+        ({"labelled_rollouts": "a.jsonl"}, r"here\.labelled_rollouts: expected to be left out.*inside it none can"),
         ({"rollout_fields": {"gold": "x"}}, r"here\.rollout_fields: expected keys out of answers, .*got 'gold'"),
         ("denoise", "here: expected a section of that file, got 'denoise'"),
         ({"sede": 1}, r"here\.sede: unknown key: expected here\.seed"),

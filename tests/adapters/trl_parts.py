@@ -9,7 +9,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 from trl import GRPOConfig
 
-from geoalign.adapters.trl import Anchors, CuratedStep, GeoAlignGRPOTrainer
+from geoalign.adapters.trl import CuratedStep, GeoAlignGRPOTrainer, LabelledRollouts
 from geoalign.curators.base import Curator
 from geoalign.curators.baselines.advantages import IdentityConfig
 from geoalign.types import Curation, Rollouts
@@ -28,7 +28,7 @@ SHORT = {"generation_kwargs": {"sequence_bias": [[[2], 3.0]]}}
 # The reward of the trainings is the share of digits: here words are right and digits wrong.
 PROMPTS = [f"{n}+{n}=" for n in range(6) for _ in range(4)]
 RESPONSES = ["23", "4567", "two", "three"] * 6
-ANCHORS = Anchors(PROMPTS, RESPONSES, [0.0, 0.0, 1.0, 1.0] * 6, groups=PROMPTS)
+LABELLED = LabelledRollouts(PROMPTS, RESPONSES, [0.0, 0.0, 1.0, 1.0] * 6, groups=PROMPTS)
 
 
 def tokenizer(template: str = TEMPLATE):

@@ -30,7 +30,7 @@ from trl_parts import (
     weights_of,
 )
 
-from geoalign.adapters.trl import Anchors, GeoAlignGRPOTrainer, unscored_on_failure
+from geoalign.adapters.trl import GeoAlignGRPOTrainer, LabelledRollouts, unscored_on_failure
 from geoalign.errors import GeoAlignError
 from geoalign.hidden import extract_states_from_texts
 
@@ -41,15 +41,17 @@ RANK = int(os.environ.get("RANK", "0"))
 def identity(folder):
     plain = trainer(folder / "plain", cls=GRPOTrainer, **SHAPE)
     plain.train()
-    watcher = Scripted(curation, requires=("hidden", "ids", "second_rewards", "trusted"))
+    watcher = Scripted(curation, requires=("hidden", "ids", "second_rewards", "labelled"))
 
     def scores(rows):
         return digits([row["completion"] for row in rows])
 
     fields = {"answers": "gold", "true_rewards": scores, "second_rewards": scores}
-    # Rank 0 alone shows anchors.
-    anchors = Anchors(["1+2="] * 2, ["3", "four"], [1.0, 0.0], groups=[0, 0], answers=["3", "4"])
-    curated = trainer(folder / "curated", watcher, extra={"rollout_fields": fields, "anchors": anchors}, **SHAPE)
+    # Rank 0 alone shows labelled rollouts.
+    labelled = LabelledRollouts(["1+2="] * 2, ["3", "four"], [1.0, 0.0], groups=[0, 0], answers=["3", "4"])
+    curated = trainer(
+        folder / "curated", watcher, extra={"rollout_fields": fields, "labelled_rollouts": labelled}, **SHAPE
+    )
     curated.train()
     found = {"same": same_weights(weights_of(plain), weights_of(curated)), "calls": len(watcher.seen)}
     if not watcher.seen:
@@ -60,7 +62,7 @@ def identity(folder):
         "groups": seen.groups.tolist(),
         "hidden": list(seen.hidden.shape),
         "answers": seen.answers,
-        "trusted": seen.trusted.tolist(),
+        "labelled": seen.labelled.tolist(),
         "second_rewards_match": seen.second_rewards([3, 0]) == seen.rewards[[3, 0]].tolist(),
         "true_rewards_match": torch.equal(seen.true_rewards, seen.rewards),
     }
@@ -177,11 +179,14 @@ class Sharded(GeoAlignGRPOTrainer):
 def sharded(folder):
     """Two generations: what FSDP2 makes different from data parallelism, and from one process."""
     texts = (["1+2="] * 4, ["3", "four", "33", "4"])
-    options = {"hidden_layer": [1.0, 0], "anchors": Anchors(*texts, [1.0, 0.0, 0.0, 0.0], groups=[0] * 4)}
+    options = {
+        "hidden_layer": [1.0, 0],
+        "labelled_rollouts": LabelledRollouts(*texts, [1.0, 0.0, 0.0, 0.0], groups=[0] * 4),
+    }
     shape = {**SHAPE, "per_device_train_batch_size": 4, "num_iterations": 2, "max_steps": 3}
     runs = {}
     for cls, source in ((GeoAlignGRPOTrainer, "own_pass"), (Sharded, "own_pass"), (Sharded, "logprob_pass")):
-        watcher = Scripted(second_half_from_first, requires=("hidden", "trusted"))
+        watcher = Scripted(second_half_from_first, requires=("hidden", "labelled"))
         extra, policy = {**options, "hidden_source": source}, model()
         # The embeddings are then gathered by a pass of the whole model alone.
         policy.lm_head.weight = torch.nn.Parameter(policy.lm_head.weight.detach().clone())
@@ -195,7 +200,7 @@ def sharded(folder):
     return {
         "moved": max(float((a - b).detach().abs().max()) for a, b in zip(first, model().parameters(), strict=False)),
         "apart": [max(float((a - b).abs().max()) for a, b in zip(first, other, strict=True)) for other in others],
-        "anchors": float((watcher.seen[0].hidden[8:] - alone).abs().max()) if watcher.seen else 0.0,
+        "labelled_rollouts": float((watcher.seen[0].hidden[8:] - alone).abs().max()) if watcher.seen else 0.0,
     }
 
 

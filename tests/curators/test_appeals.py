@@ -1,4 +1,4 @@
-"""A second verifier, asked about the most suspicious rows alone; its verdicts are trusted rows of the batch."""
+"""A second verifier, asked about the most suspicious rows alone; its verdicts are labelled rows of the batch."""
 
 import math
 from dataclasses import replace
@@ -19,7 +19,7 @@ class Suspicious(Curator):
     """Scores the rows as it is told, keeps every reward, and notes each batch that it learns from."""
 
     config_class = type(None)
-    optional = ("trusted",)
+    optional = ("labelled",)
 
     def __init__(self, scores):
         self.scores, self.seen = torch.tensor(scores), []
@@ -72,23 +72,23 @@ def test_one_of_identical_responses_is_asked_about_for_all():
 
 def test_trusted_rows_and_rows_without_a_reward_are_not_asked_about():
     rewards = batch().rewards.index_fill(0, torch.tensor([5]), math.nan)
-    rollouts = replace(batch(), rewards=rewards, trusted=torch.arange(8) == 2)
+    rollouts = replace(batch(), rewards=rewards, labelled=torch.arange(8) == 2)
     _, asked, inner = asked_about(rollouts, budget=8)
     assert asked == [7, 4, 0, 3, 1, 6]
-    assert inner.seen[0].trusted.tolist() == [row != 5 for row in range(8)]
+    assert inner.seen[0].labelled.tolist() == [row != 5 for row in range(8)]
 
 
 def test_what_the_second_verifier_cannot_score_stays_and_is_counted():
     curation, _, inner = asked_about(batch(), second=lambda rows: [None, math.nan])
     assert torch.equal(curation.rewards, batch().rewards)
-    assert not inner.seen[0].trusted.any()
+    assert not inner.seen[0].labelled.any()
     assert (curation.metrics["appeals"], curation.metrics["appeals_unanswered"]) == (0, 2)
     with pytest.raises(InputError, match="expected 2 verdicts, got 1"):
         asked_about(batch(), second=lambda rows: [1.0])
 
 
 def test_a_curator_that_reads_no_trusted_rows_is_refused():
-    with pytest.raises(ConfigError, match=r"appeals: expected a curator that reads trusted rewards.*got GRPO"):
+    with pytest.raises(ConfigError, match=r"appeals: expected a curator that reads labels.*got GRPO"):
         Appeals(curator=CURATORS["grpo"]())
 
 

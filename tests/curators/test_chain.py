@@ -149,7 +149,7 @@ def test_a_chain_from_yaml(tmp_path):
     assert parse_run_config(plain_settings(config)) == config
     assert Chain(chain.members).config == config.curator
     reads = Chain([GeoAlign(), Denoise(answers="none"), MajorityVote()]).reads
-    assert reads == ("hidden", "answers", "response_keys", "prompt_keys", "trusted")
+    assert reads == ("hidden", "answers", "response_keys", "prompt_keys", "labelled")
     with pytest.raises(ConfigError, match="no curator takes settings of type str"):
         Chain(["pods"])
 

@@ -80,7 +80,7 @@ def test_a_replaced_trajectory_is_its_donor(curated):
     given = group([1.0, 0.0, 0.5, 0.25])
     found, advantages, metrics = curated([given], CurationSession(PFPPOBestWorst(), seed=0))
     rows = [one["row"] for one in found[0].metrics_G]
-    assert set(rows) <= {0, 1}  # of the best and the worst: two of the four slots at least are replaced
+    assert set(rows) <= {0, 1}  # of the best and the worst: two of the four positions at least are replaced
     assert metrics["geoalign/replaced_rows"] >= 2
     assert found[0].trajectories_G == [given.trajectories_G[row] for row in rows]
     rewards = torch.tensor([[1.0, 0.0][row] for row in rows])

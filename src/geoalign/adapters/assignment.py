@@ -1,4 +1,4 @@
-"""Which output row of a curation stands in which slot of the engine's batch."""
+"""Which output row of a curation goes to which position of the engine's batch."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from geoalign.types import Curation
 
 @dataclass(frozen=True, eq=False)
 class Assignment:
-    """A curation of C rows carried over to the B slots of a batch whose row count cannot change.
+    """A curation of C rows carried over to the B positions of a batch whose row count cannot change.
 
     Attributes:
-        source: [B] input row whose content stands in each slot; a dropped slot keeps its own.
-        kept: [B] False for dropped slots.
-        rewards: [B] reward of each slot; NaN where dropped (or unscorable).
+        source: [B] input row whose content each position holds; a dropped one keeps its own.
+        kept: [B] False for dropped positions.
+        rewards: [B] reward of each position; NaN where dropped (or unscorable).
         weights: [B] factor on the advantage; 0 where dropped.
         advantages: [B] the curator's own advantages, 0 where dropped; None if it gave none.
     """
@@ -32,28 +32,28 @@ class Assignment:
 
     @property
     def replaced(self) -> Bool[Tensor, " b"]:
-        """[B] True where a slot holds the content of another row."""
+        """[B] True where a position holds the content of another row."""
         return self.source != torch.arange(len(self.source), device=self.source.device)
 
     @property
     def dropped(self) -> bool:
-        """Whether any slot is dropped."""
+        """Whether any position is dropped."""
         return not bool(self.kept.all())
 
     @property
     def active(self) -> Bool[Tensor, " b"]:
-        """[B] True where a slot enters its group's statistics: neither dropped nor unscorable."""
+        """[B] True where a position enters its group's statistics: neither dropped nor unscorable."""
         return self.kept & ~self.rewards.isnan()
 
 
 def assign(curation: Curation, groups: Int[Tensor, " b"], *, by: str = "a curator") -> Assignment:
-    """Assigns every output row of a curation to a slot of its own group.
+    """Assigns every output row of a curation to a position of its own group.
 
-    With C = B output row i stands in slot i. With C < B a row stands in its own slot while that is free, otherwise in
-    the first free slot of its group; the slots left over are dropped. `by`: the curator, for the messages.
+    With C = B output row i goes to position i. With C < B a row goes to its own position while that is free, otherwise
+    to the first free one of its group; the positions left over are dropped. `by`: the curator, for the messages.
 
     Raises:
-        UnsupportedError: more rows than slots in the batch or in a group, or a source from another group: the
+        UnsupportedError: more rows than positions in the batch or in a group, or a source from another group: the
             advantages would no longer be those of one prompt.
     """
     size, outputs = len(groups), len(curation.source)
@@ -61,22 +61,23 @@ def assign(curation: Curation, groups: Int[Tensor, " b"], *, by: str = "a curato
         raise UnsupportedError(
             f"curation of {by} with more rows than the batch: expected at most {size}, got {outputs}"
         )
-    slots = range(size) if outputs == size else _slots(curation.source.tolist(), groups.tolist(), by)
-    output = torch.tensor(slots, device=curation.source.device)
+    positions = range(size) if outputs == size else _positions(curation.source.tolist(), groups.tolist(), by)
+    output = torch.tensor(positions, device=curation.source.device)
     kept = output >= 0
 
     def spread(values: Tensor, empty: float) -> Tensor:
-        # Output row -1, of a dropped slot, is the last.
+        # Output row -1, of a dropped position, is the last.
         return torch.cat([values, values.new_tensor([empty])])[output]
 
     groups = groups.to(output.device)
     source = torch.where(kept, spread(curation.source, 0), torch.arange(size, device=output.device))
     crossing = (groups[source] != groups).nonzero()
     if len(crossing):
-        slot = int(crossing[0])
+        position = int(crossing[0])
         raise UnsupportedError(
-            f"curation of {by} with a source across groups: slot {slot} of group {int(groups[slot])} takes row "
-            f"{int(source[slot])} of group {int(groups[source[slot]])}; an engine's advantages are those of one prompt"
+            f"curation of {by} with a source across groups: position {position} of group "
+            f"{int(groups[position])} takes row {int(source[position])} of group {int(groups[source[position]])}; an "
+            "engine's advantages are those of one prompt"
         )
     return Assignment(
         source=source,
@@ -87,24 +88,25 @@ def assign(curation: Curation, groups: Int[Tensor, " b"], *, by: str = "a curato
     )
 
 
-def _slots(source: list[int], groups: list[int], by: str) -> list[int]:
-    """[B] output row of each slot, -1 where none is left for it."""
-    slots = [-1] * len(groups)
+def _positions(source: list[int], groups: list[int], by: str) -> list[int]:
+    """[B] output row of each position, -1 where none is left for it."""
+    positions = [-1] * len(groups)
     waiting = []
     for row, origin in enumerate(source):
-        if slots[origin] < 0:
-            slots[origin] = row
+        if positions[origin] < 0:
+            positions[origin] = row
         else:
             waiting.append(row)
     free: dict[int, list[int]] = {}
-    for slot in reversed(range(len(groups))):
-        if slots[slot] < 0:
-            free.setdefault(groups[slot], []).append(slot)
+    for position in reversed(range(len(groups))):
+        if positions[position] < 0:
+            free.setdefault(groups[position], []).append(position)
     for row in waiting:
         group = groups[source[row]]
         if not free.get(group):
             raise UnsupportedError(
-                f"curation of {by} with more rows than slots in a group: group {group} has {groups.count(group)} slots"
+                f"curation of {by} with more rows than positions in a group: group {group} has "
+                f"{groups.count(group)} positions"
             )
-        slots[free[group].pop()] = row
-    return slots
+        positions[free[group].pop()] = row
+    return positions

@@ -92,21 +92,21 @@ def read_section(
     place: str = "",
     locations: Locations | None = None,
 ) -> Settings:
-    """The settings of the class `kind` from plain data; None: all defaults. Only TRL shows anchors to curators.
+    """The settings of the class `kind` from plain data; None: all defaults. Only TRL shows labelled rollouts.
 
     Args:
         engine: its name; `path`: the dotted key of the section; `place`: what is expected there; for messages.
         locations: where each key was written.
 
     Raises:
-        ConfigError: no section, an unknown key (with the nearest known one), a value out of range, or anchors.
+        ConfigError: no section, an unknown key (with the nearest known one), a value out of range, labelled rollouts.
     """
     if given is not None and not isinstance(given, Mapping):
         raise ConfigError(f"{path}: expected a section {place}, got {given!r}")
     plain, prefix = dict(given or {}), f"{path}." if path else ""
-    if plain.get("anchors") is not None:
+    if plain.get("labelled_rollouts") is not None:
         raise ConfigError(
-            f"{prefix}anchors: expected to be left out, got a value: inside {engine} no anchors can be shown to a "
+            f"{prefix}labelled_rollouts: expected to be left out, got a value: inside {engine} none can be shown to a "
             "curator, inside TRL they can (geoalign.adapters.trl)"
         )
     if isinstance(plain.get("curator"), str):

@@ -28,7 +28,7 @@ from geoalign.types import Curation, Rollouts
 
 @dataclass(frozen=True, eq=False)
 class Decision:
-    """A batch as the curator read it, what it decided, the content of each slot, and metrics."""
+    """A batch as the curator read it, what it decided, the content of each position, and metrics."""
 
     rollouts: Rollouts
     curation: Curation

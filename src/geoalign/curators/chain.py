@@ -98,9 +98,9 @@ def _handed_on(current: Rollouts, curation: Curation) -> Rollouts:
         if not (same_rows and same_rewards):
             advantages = group_advantages(curation.rewards, taken.groups)
     rewards = curation.rewards
-    if taken.trusted is not None:
+    if taken.labelled is not None:
         # A reward that is known to be true stays, whatever a member makes of it.
-        rewards = torch.where(taken.trusted, taken.rewards.to(rewards), rewards)
+        rewards = torch.where(taken.labelled, taken.rewards.to(rewards), rewards)
     return replace(taken, rewards=rewards, advantages=advantages)
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import torch
 
-from geoalign.curators.anchors import Anchors, check_anchored, with_anchors, without_anchors
 from geoalign.curators.base import Curator
 from geoalign.curators.checkpoint import load_state, save_state
+from geoalign.curators.labelled_rollouts import LabelledRollouts, check_takes_labelled, with_labelled, without_labelled
 from geoalign.curators.monitor import Monitor
 from geoalign.errors import InputError
 from geoalign.method.advantages import advantage_cosine, group_advantages
@@ -29,18 +29,20 @@ class CurationSession:
     Attributes:
         curator: the curator, which may keep a state from batch to batch; with `monitor` as one that only watches.
         generator: of every random draw of the curator, on the CPU; the global generators stay untouched.
-        anchors: rollouts with true rewards that the curator sees beside every batch, where the engine can show them.
+        labelled: rollouts with true rewards; the curator sees them beside every batch, where the engine can show them.
         calls: batches curated so far. The caller counts: in several processes all of them, though one alone decides.
 
     Raises:
-        ConfigError: the curator makes no use of anchors.
+        ConfigError: the curator makes no use of labelled rollouts.
     """
 
-    def __init__(self, curator: Curator, *, seed: int, anchors: Anchors | None = None, monitor: bool = False) -> None:
-        if anchors is not None:
-            check_anchored(curator)
+    def __init__(
+        self, curator: Curator, *, seed: int, labelled: LabelledRollouts | None = None, monitor: bool = False
+    ) -> None:
+        if labelled is not None:
+            check_takes_labelled(curator)
         self.curator = Monitor(curator=curator) if monitor else curator
-        self.anchors = anchors
+        self.labelled = labelled
         self.generator = torch.Generator().manual_seed(seed)
         self.calls = 0
 
@@ -51,27 +53,27 @@ class CurationSession:
 
     def missing_fields(self, given: Iterable[str]) -> list[str]:
         """The fields that the curator requires and neither the engine nor the user (`given`) brings."""
-        known = {*ENGINE_FIELDS, *given, *(() if self.anchors is None else ("trusted",))}
+        known = {*ENGINE_FIELDS, *given, *(() if self.labelled is None else ("labelled",))}
         return [name for name in self.curator.requires if name not in known]
 
-    def curate(self, rollouts: Rollouts, *, details: bool = False, anchors: Rollouts | None = None) -> Curation:
+    def curate(self, rollouts: Rollouts, *, details: bool = False, labelled: Rollouts | None = None) -> Curation:
         """The curation of one batch; what a curator draws from global generators shifts no sample of the engine.
 
         Args:
-            details: as in `Curator.curate`; there are none beside anchors.
-            anchors: the anchors as the engine reads them under its present policy.
+            details: as in `Curator.curate`; there are none beside labelled rollouts.
+            labelled: the labelled rollouts as the engine reads them under its present policy.
 
         Raises:
-            InputError: the curator returns another number of scores than there are rows, or an anchor in the batch.
+            InputError: the curator returns other than a score a row, or a labelled rollout in the batch.
         """
-        given = rollouts if anchors is None else with_anchors(rollouts, anchors)
+        given = rollouts if labelled is None else with_labelled(rollouts, labelled)
         devices = [given.rewards.device] if given.rewards.device.type == "cuda" else []
         with torch.random.fork_rng(devices=devices), torch.enable_grad():
-            curation = self.curator.curate(given, generator=self.generator, details=details and anchors is None)
+            curation = self.curator.curate(given, generator=self.generator, details=details and labelled is None)
         if len(curation.scores) != len(given):
             raise InputError(f"Curation.scores: expected {len(given)} rows, got {len(curation.scores)}")
-        if anchors is not None:
-            curation = without_anchors(curation, len(rollouts))
+        if labelled is not None:
+            curation = without_labelled(curation, len(rollouts))
         return curation.with_metrics(**agreement(curation, rollouts))
 
     def save(self, path: str | Path) -> None:
@@ -82,13 +84,13 @@ class CurationSession:
             "curator": self.curator.state_dict(),
             "generator": self.generator.get_state(),
             "calls": self.calls,
-            "anchors": self._digest,
+            "labelled_rollouts": self._digest,
         }
         save_state(path, state)
 
     @property
     def _digest(self) -> str | None:
-        return None if self.anchors is None else self.anchors.digest()
+        return None if self.labelled is None else self.labelled.digest()
 
     def load(self, path: str | Path, *, setting: str, otherwise: str) -> None:
         """Restores what `save` wrote.
@@ -98,22 +100,23 @@ class CurationSession:
             otherwise: what to do without such a file, for messages.
 
         Raises:
-            InputError: there is no such file, or it is another curator's, or of a training with other anchors.
+            InputError: there is no such file, or it is of another curator or other labelled rollouts.
             ConfigError: the curator was saved with settings that do not fit.
         """
         path = Path(path)
         if not path.is_file():
             raise InputError(f"{setting}: expected {path.name} in {path.parent}, got none; {otherwise}")
         state = load_state(path)
-        if missing := {"curator", "curator_class", "generator", "calls", "anchors"} - set(state):
+        if missing := {"curator", "curator_class", "generator", "calls", "labelled_rollouts"} - set(state):
             raise InputError(f"{setting}: expected the state of a curator, missing {sorted(missing)} in {path}")
         if (saved := state["curator_class"]) != self.name:
             raise InputError(
                 f"{setting}: expected the state of {self.name}, got that of {saved} in {path}; {otherwise}"
             )
-        if (saved := state["anchors"]) != self._digest:
+        if (saved := state["labelled_rollouts"]) != self._digest:
             raise InputError(
-                f"anchors: expected those of {path} (sha256 {saved or 'none'}), got others ({self._digest or 'none'}); "
+                f"labelled_rollouts: expected those of {path} (sha256 {saved or 'none'}), got others "
+                f"({self._digest or 'none'}); "
                 f"{otherwise}"
             )
         self.curator.load_state_dict(state["curator"])

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from geoalign.errors import RunFolderError
-from geoalign.lab.config.compare import Place, planned_cells
+from geoalign.lab.config.compare import CellKey, planned_cells
 from geoalign.lab.numbers import duration, short
 from geoalign.lab.store.comparison import COMPACT, ComparisonFolder, read_results
 from geoalign.lab.store.files import LOCK
@@ -62,7 +62,7 @@ def _newest(rows: list[MetricRow]) -> Iterator[str]:
 def _comparison(folder: ComparisonFolder) -> Iterator[str]:
     cells = planned_cells(folder.read_plan())
     there = folder.results.is_dir() or (folder.root / COMPACT).is_file()
-    results = {Place(done.level, done.arm, done.seed): done for done in (read_results(folder.root) if there else ())}
+    results = {CellKey(done.level, done.arm, done.seed): done for done in (read_results(folder.root) if there else ())}
     running = [cell for cell in cells if _holder(folder.run(cell).root) is not None]
     done = [cell for cell in cells if cell in results and cell not in running]
     failed = [cell for cell in done if not results[cell].finished]

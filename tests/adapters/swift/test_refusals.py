@@ -8,14 +8,14 @@ import pytest
 
 from geoalign import GeoAlign
 from geoalign.adapters.swift.refusals import OtherTraining, check_batch, check_trainer
-from geoalign.adapters.trl.states import StatePlace
+from geoalign.adapters.trl.states import HiddenLocation
 from geoalign.curators.baselines.advantages import GRPO
 from geoalign.curators.baselines.seed_grpo import SeedGRPO
 from geoalign.curators.denoise import Denoise
 from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, UnsupportedError
 
-PLACE = StatePlace("predicting", 1.0)
+LOCATION = HiddenLocation("predicting", 1.0)
 
 
 def trainer(**changes):
@@ -30,7 +30,7 @@ def trainer(**changes):
 
 
 def check(made, curator=None, fields=None):
-    check_trainer(made, CurationSession(curator or GRPO(), seed=0), place=PLACE, rollout_fields=fields or {})
+    check_trainer(made, CurationSession(curator or GRPO(), seed=0), location=LOCATION, rollout_fields=fields or {})
 
 
 def sharded(by, number):

@@ -77,8 +77,8 @@ def test_log_probabilities_that_are_not_there(experience):
 def test_a_copy_of_the_donor_stands_in_the_slot(experience):
     rows = [experience(0, run, run / 3, info={"tag": run}) for run in range(3)]
     before = copy.deepcopy(rows)
-    found, slots = carry(rows, source=[2, 1, 2])
-    assert slots == [0, 1, 2]
+    found, positions = carry(rows, source=[2, 1, 2])
+    assert positions == [0, 1, 2]
     assert found[1] is rows[1]
     assert found[2] is rows[2]
     new = found[0]
@@ -99,8 +99,8 @@ def test_a_copy_of_the_donor_stands_in_the_slot(experience):
 
 def test_dropped_and_unscored_rows_are_left_out(experience):
     rows = [experience(0, 0, 1.0), experience(0, 1, 0.5), experience(0, 2, None)]
-    found, slots = carry(rows, source=[0, 2], weights=[1.0, 0.0])
-    assert slots == [0]
+    found, positions = carry(rows, source=[0, 2], weights=[1.0, 0.0])
+    assert positions == [0]
     assert found == [rows[0]]
 
 

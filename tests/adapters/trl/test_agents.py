@@ -20,7 +20,7 @@ from trl_parts import (
     weights_of,
 )
 
-from geoalign.adapters.trl.states import RowTokens, StatePlace
+from geoalign.adapters.trl.states import HiddenLocation, RowTokens
 from geoalign.hidden.tap import backbone_of
 
 # TRL 1.16.0 needs jmespath for transformers before 5.13 only, 1.8.0 always (grpo_trainer.py, `__init__`).
@@ -177,7 +177,7 @@ def test_states_are_those_of_what_the_policy_wrote(tmp_path, source):
     extra = {"rollout_func": told, "hidden_source": source}
     made = trainer(tmp_path, watcher, extra=extra, **({} if source == "own_pass" else {"num_iterations": 2}))
     for position in COLUMNS:
-        made._curation_options = replace(made._curation_options, place=StatePlace(position, 1.0))
+        made._curation_options = replace(made._curation_options, location=HiddenLocation(position, 1.0))
         curated_batch(made)
     rows = told([None] * 3, None)
     for row in range(3):
@@ -200,7 +200,7 @@ def test_an_answer_is_the_policys_own():
 
     def found(response, mask):
         rows = RowTokens([[1]], [response], mask)
-        rows.find_answers(tokenizer, StatePlace("answer_start", 1.0))
+        rows.find_answers(tokenizer, HiddenLocation("answer_start", 1.0))
         return rows.answers
 
     # The 4 stands in token 13 of the response, the tool's 7 in token 25.

@@ -1,6 +1,6 @@
 import pytest
 import torch
-from trl_parts import ANCHORS, BATCH, OPEN, SMALL, Drawing, Recording, same_weights, trainer, weights_of
+from trl_parts import BATCH, LABELLED, OPEN, SMALL, Drawing, Recording, same_weights, trainer, weights_of
 
 from geoalign import GeoAlign
 from geoalign.curators.denoise import Denoise
@@ -13,7 +13,7 @@ CASES = {
     # Checkpoints at generation boundaries, every 2 steps here.
     "two updates": (Drawing, {}, {"num_iterations": 2, "max_steps": 4, "save_steps": 2}),
     "geoalign": (lambda: GeoAlign(**SMALL), {}, BATCH),
-    "denoise": (lambda: Denoise(**OPEN), {"anchors": ANCHORS}, BATCH),
+    "denoise": (lambda: Denoise(**OPEN), {"labelled_rollouts": LABELLED}, BATCH),
 }
 
 

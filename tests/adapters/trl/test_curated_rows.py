@@ -95,7 +95,7 @@ def test_given_advantages_enter_the_loss(tmp_path):
 def test_a_subset_with_repeats(tmp_path):
     source = torch.tensor([0, 1, 1, 5, 6, 4])
     batch, step, made = batch_of(tmp_path, lambda rollouts: curation(rollouts, source=source))
-    # Slot 2 takes the repeat of row 1, slots 3 and 7 are dropped: no tokens and no say in the statistics.
+    # Position 2 takes the repeat of row 1, positions 3 and 7 are dropped: no tokens and no say in the statistics.
     texts = [text for _, text, _ in entering(made, batch)]
     assert texts == [*(step.responses[row] for row in (0, 1, 1)), "", *(step.responses[row] for row in (4, 5, 6)), ""]
     expected = by_hand(step.rollouts.rewards[[0, 1, 1, 4, 5, 6]], size=3).view(2, 3)

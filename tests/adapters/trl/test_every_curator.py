@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from trl_parts import ANCHORS, OPEN, SMALL, Recording, digits, entering, has_digit, trainer
+from trl_parts import LABELLED, OPEN, SMALL, Recording, digits, entering, has_digit, trainer
 
 from geoalign import CURATORS, GeoAlign, GeoAlignConfig
 from geoalign.adapters.trl.refusals import check_trainer
@@ -56,7 +56,7 @@ FIELDS = {
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     """One trainer, which gets one curator after another; it generates, and is not trained."""
-    extra = {"rollout_fields": FIELDS, "anchors": ANCHORS}
+    extra = {"rollout_fields": FIELDS, "labelled_rollouts": LABELLED}
     folder = tmp_path_factory.mktemp("every")
     made = trainer(folder, MADE["denoise"](), cls=Recording, extra=extra, per_device_train_batch_size=16)
     made.model.train()
@@ -89,15 +89,15 @@ def in_order(rows):
 @pytest.mark.parametrize("name", MADE)
 def test_what_it_decides_enters_the_loss(made, name):
     curator = MADE[name]()
-    options, trusted = made._curation_options, "trusted" in curator.requires
+    options, labelled = made._curation_options, "labelled" in curator.requires
     own = replace(
         options,
         fields={field: value for field, value in FIELDS.items() if field in curator.requires},
-        anchors=options.anchors if trusted else None,
+        labelled=options.labelled if labelled else None,
     )
     made.steps.clear()
     made.reward_funcs = [has_digit if name in BINARY else digits]
-    made._session = CurationSession(curator, seed=0, anchors=ANCHORS if trusted else None)
+    made._session = CurationSession(curator, seed=0, labelled=LABELLED if labelled else None)
     made._curation_options = own
     check_trainer(made, made._session, own)
     inputs = next(iter(made.get_train_dataloader()))

@@ -5,7 +5,7 @@ import torch
 from accelerate import Accelerator
 from pretend_gpu import OnGPU, pretend_gpu
 from transformers import TrainingArguments
-from trl_parts import ANCHORS, OPEN, SMALL, Recording, curated_batch, trainer
+from trl_parts import LABELLED, OPEN, SMALL, Recording, curated_batch, trainer
 
 from geoalign import CURATORS
 
@@ -14,7 +14,12 @@ FIELDS = {"answers": lambda rows: ["a" for _ in rows], "reference_rewards": lamb
 CASES = {
     "replaced": ("geoalign", SMALL, {"hidden_source": "logprob_pass"}, {"num_iterations": 2}),
     "dropped": ("geoalign", {**SMALL, "strategy": "drop"}, {"hidden_position": "answer_start"}, {"loss_type": "grpo"}),
-    "anchors": ("denoise", OPEN, {"anchors": ANCHORS, "hidden_position": "mean"}, {"mask_truncated_completions": True}),
+    "labelled_rollouts": (
+        "denoise",
+        OPEN,
+        {"labelled_rollouts": LABELLED, "hidden_position": "mean"},
+        {"mask_truncated_completions": True},
+    ),
     "weighed": ("seed_grpo", {"clusters": "hidden", "threshold": 0.9}, {}, {}),
     "given": ("mc_grpo", {}, {}, {"scale_rewards": "batch"}),
     "shaped": ("par", {}, {"rollout_fields": FIELDS}, {}),

@@ -6,7 +6,7 @@ import torch
 from peft import LoraConfig, PromptTuningConfig, get_peft_model
 from trl_parts import SHORT, Scripted, curated_batch, curation, model, tokenizer, trainer
 
-from geoalign.adapters.trl.states import StatePlace
+from geoalign.adapters.trl.states import HiddenLocation
 from geoalign.errors import InputError, UnsupportedError
 from geoalign.hidden import HIDDEN_POSITIONS, answer_starts, extract_states
 
@@ -65,7 +65,7 @@ def reference(policy, prompt_ids, response_ids, position, layers=(-1,)):
 def test_states_match_the_model_run_row_by_row(tmp_path, source):
     made = made_for(tmp_path, extra={"hidden_source": source}, max_completion_length=12, **SHORT)
     for position in HIDDEN_POSITIONS:
-        made._curation_options = replace(made._curation_options, place=StatePlace(position, LAYERS))
+        made._curation_options = replace(made._curation_options, location=HiddenLocation(position, LAYERS))
         seen, prompts, responses = rollouts_of(made)
         assert len({len(ids) for ids in responses}) > 1
         # Several layers stand side by side.

@@ -59,15 +59,15 @@ def test_completions_table_has_the_curators_columns(trained):
     step = made.steps[0]
     table = pd.read_parquet(folder / "completions" / "completions_00001.parquet")
     # The table that the evaluation wrote: four rows of it at the end, after the last four of the training batch.
-    slots = slice(4, 8)
-    assert table["source"].tolist() == [*step.curation.source.tolist()[slots], 0, 1, 2, 3]
+    positions = slice(4, 8)
+    assert table["source"].tolist() == [*step.curation.source.tolist()[positions], 0, 1, 2, 3]
     assert table["score"].tolist()[:4] == [4, 5, 6, 7]
     assert table["score"][4:].isna().all()
-    assert table["anomalous"].tolist() == [*step.curation.anomalous.tolist()[slots], *[False] * 4]
-    # Raw rollouts and raw rewards; the advantage is the one that entered the loss in that slot.
-    assert table["completion"].tolist()[:4] == step.responses[slots]
-    assert table["digits"].tolist()[:4] == pytest.approx(digits(step.responses)[slots])
-    expected = by_hand(step.rollouts.rewards[step.curation.source])[slots]
+    assert table["anomalous"].tolist() == [*step.curation.anomalous.tolist()[positions], *[False] * 4]
+    # Raw rollouts and raw rewards; the advantage is the one that entered the loss in that position.
+    assert table["completion"].tolist()[:4] == step.responses[positions]
+    assert table["digits"].tolist()[:4] == pytest.approx(digits(step.responses)[positions])
+    expected = by_hand(step.rollouts.rewards[step.curation.source])[positions]
     assert table["advantage"].tolist()[:4] == pytest.approx(expected.tolist(), abs=1e-4)
 
 

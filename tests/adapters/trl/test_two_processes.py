@@ -25,7 +25,7 @@ def test_identity_is_plain_grpo_and_only_rank_0_curates(ranks):
     assert second["same"]
     assert (first["calls"], second["calls"]) == (1, 0)
     assert first["groups"] == [0, 0, 0, 0, 1, 1]
-    assert first["trusted"] == [False] * 4 + [True] * 2
+    assert first["labelled"] == [False] * 4 + [True] * 2
     assert first["hidden"] == [6, 32]
     assert len(set(first["answers"][:4])) == 1
     assert first["answers"][4:] == ["3", "4"]
@@ -85,7 +85,7 @@ def test_resume_in_two_processes(ranks):
 
 
 def test_sharded_weights_train_as_those_of_data_parallelism(ranks):
-    """FSDP2, by either pass; anchors have the states of one process."""
+    """FSDP2, by either pass; labelled rollouts have the states of one process."""
     for rank in ranks:
         assert max(rank["sharded"]["apart"]) < 1e-5 < 1e-2 < rank["sharded"]["moved"]
-        assert rank["sharded"]["anchors"] < 1e-5
+        assert rank["sharded"]["labelled_rollouts"] < 1e-5

@@ -42,13 +42,13 @@ def test_an_identity_touches_nothing_but_verls_own_advantages():
 
 def test_a_replaced_row_carries_all_that_its_donor_holds_under_its_own_key():
     before = batch_of(GROUPS).rows
-    # Slot 0 takes row 2 and slot 4 takes row 3: rewards 3, 2, 3 (mean 8/3, deviation 1/sqrt 3) and 0, 0.
+    # Position 0 takes row 2 and position 4 takes row 3: rewards 3, 2, 3 (mean 8/3, deviation 1/sqrt 3) and 0, 0.
     batch = carried(source=[2, 1, 2, 3, 3])
     assert [row["key"] for row in batch.rows] == [row["key"] for row in before]
-    for slot, donor in ((0, 2), (4, 3)):
+    for position, donor in ((0, 2), (4, 3)):
         for name in ("responses", "rm_scores", "response_mask", "old_log_probs", "geoalign_hidden"):
-            assert torch.equal(batch.rows[slot][name], before[donor][name])
-        assert batch.rows[slot]["uid"] == before[slot]["uid"]
+            assert torch.equal(batch.rows[position][name], before[donor][name])
+        assert batch.rows[position]["uid"] == before[position]["uid"]
     third = 1 / 3
     expected = [third * 3**0.5, -2 * third * 3**0.5, third * 3**0.5, 0.0, 0.0]
     assert advantages(batch) == pytest.approx(expected, abs=1e-5)

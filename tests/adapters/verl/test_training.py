@@ -96,16 +96,16 @@ def holdings(row, names):
 
 
 def assert_carried_out(record, held=HELD):
-    """Every slot holds what its donor held, with the curator's advantages, or verl's of the rows that stand there."""
+    """Every position holds what its donor held, with the curator's advantages, or verl's of the rows there."""
     before, after = real(record["before"]), real(record["after"])
     assert [(row["key"], row["uid"]) for row in before] == [(row["key"], row["uid"]) for row in after]
     assert len(record["source"]) == len(before)
-    for slot, donor in enumerate(record["source"]):
-        assert before[slot]["uid"] == before[donor]["uid"]
-        assert holdings(after[slot], held) == holdings(before[donor], held), (slot, donor)
+    for position, donor in enumerate(record["source"]):
+        assert before[position]["uid"] == before[donor]["uid"]
+        assert holdings(after[position], held) == holdings(before[donor], held), (position, donor)
     for row, advantage in zip(after, record["given"] or grpo(after), strict=True):
         assert row["advantages"] == pytest.approx([advantage * own for own in row["response_mask"]], abs=1e-4)
-    replaced = [slot for slot, donor in enumerate(record["source"]) if slot != donor]
+    replaced = [position for position, donor in enumerate(record["source"]) if position != donor]
     assert record["metrics"]["geoalign/replaced_rows"] == len(replaced)
     return replaced
 
@@ -117,7 +117,9 @@ def test_the_curated_rows_are_what_verl_trains_on(killed):
     for record in records:
         replaced = assert_carried_out(record, [*HELD, "ref_log_prob"])
         rows = real(record["before"])
-        other_lengths += sum(rows[slot]["seq_len"] != rows[record["source"][slot]]["seq_len"] for slot in replaced)
+        other_lengths += sum(
+            rows[position]["seq_len"] != rows[record["source"][position]]["seq_len"] for position in replaced
+        )
         assert record["metrics"]["geoalign/pairs"] > 0
         assert all(len(row["ref_log_prob"]) == len(row["responses"]) for row in record["after"])
     assert other_lengths > 0

@@ -145,20 +145,20 @@ def test_affine_rewards_are_denoised_alike():
 
 def test_trusted_rows_keep_their_rewards():
     rollouts = world(0, wrong=0.3)
-    trusted = torch.arange(len(rollouts)) % 5 == 0
-    rewards = torch.where(trusted, rollouts.true_rewards, rollouts.rewards)
+    labelled = torch.arange(len(rollouts)) % 5 == 0
+    rewards = torch.where(labelled, rollouts.true_rewards, rollouts.rewards)
     curator = Denoise()
     after(curator, 4)
-    curation = curator.curate(replace(rollouts, rewards=rewards, trusted=trusted))
-    torch.testing.assert_close(curation.rewards[trusted], rewards[trusted], atol=1e-5, rtol=1e-5)
-    assert not curation.anomalous[trusted].any()
+    curation = curator.curate(replace(rollouts, rewards=rewards, labelled=labelled))
+    torch.testing.assert_close(curation.rewards[labelled], rewards[labelled], atol=1e-5, rtol=1e-5)
+    assert not curation.anomalous[labelled].any()
     assert not torch.equal(curation.rewards, rewards)
 
 
 def checked(rollouts, groups):
-    trusted = rollouts.groups < groups
-    rewards = torch.where(trusted, rollouts.true_rewards, rollouts.rewards)
-    return replace(rollouts, rewards=rewards, trusted=trusted)
+    labelled = rollouts.groups < groups
+    rewards = torch.where(labelled, rollouts.true_rewards, rollouts.rewards)
+    return replace(rollouts, rewards=rewards, labelled=labelled)
 
 
 def test_systematic_errors_are_not_mended_without_trusted_rows():
@@ -172,17 +172,17 @@ def test_systematic_errors_are_not_mended_without_trusted_rows():
 
 @pytest.mark.parametrize("wrong", [0.0, 0.3])
 def test_trusted_rows_mend_systematic_errors_of_the_others(wrong):
-    """16 trusted groups beside 32, the same rows in every batch as a file of labelled rollouts would bring them."""
-    curator, anchors = Denoise(), checked(world(100), 16)
-    first = anchors.groups < 16
+    """16 labelled groups beside 32, the same rows in every batch as a file of labelled rollouts would bring them."""
+    curator, labelled = Denoise(), checked(world(100), 16)
+    first = labelled.groups < 16
     for seed in range(4):
         own = world(seed, wrong=wrong, shortcut=1.5)
         both = Rollouts(
-            rewards=torch.cat([own.rewards, anchors.rewards[first]]),
-            groups=torch.cat([own.groups, anchors.groups[first] + 32]),
-            hidden=torch.cat([own.hidden, anchors.hidden[first]]),
-            true_rewards=torch.cat([own.true_rewards, anchors.true_rewards[first]]),
-            trusted=torch.arange(48 * 8) >= 32 * 8,
+            rewards=torch.cat([own.rewards, labelled.rewards[first]]),
+            groups=torch.cat([own.groups, labelled.groups[first] + 32]),
+            hidden=torch.cat([own.hidden, labelled.hidden[first]]),
+            true_rewards=torch.cat([own.true_rewards, labelled.true_rewards[first]]),
+            labelled=torch.arange(48 * 8) >= 32 * 8,
         )
         curation = curator.curate(both)
     observed = cosine(CURATORS["grpo"]().curate(own), own)
@@ -190,7 +190,7 @@ def test_trusted_rows_mend_systematic_errors_of_the_others(wrong):
     true = group_advantages(own.true_rewards, own.groups)
     assert curation.metrics["correction_low"] > 0
     assert float(advantages @ true / (advantages.norm() * true.norm())) > observed + 0.25
-    torch.testing.assert_close(curation.rewards[len(own) :], anchors.rewards[first], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(curation.rewards[len(own) :], labelled.rewards[first], atol=1e-5, rtol=1e-5)
 
 
 def agreement(curation, rollouts, rows):

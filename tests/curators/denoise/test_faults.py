@@ -49,12 +49,12 @@ def test_trusted_rows_inside_groups_blow_nothing_up():
     curator = Denoise(geometry="none")
     for seed in range(6):
         rollouts = answered(seed)
-        trusted = torch.rand(256, generator=torch.Generator().manual_seed(99 + seed)) < 0.05
-        rewards = torch.where(trusted, rollouts.true_rewards, rollouts.rewards)
-        curation = curator.curate(replace(rollouts, rewards=rewards, trusted=trusted))
+        labelled = torch.rand(256, generator=torch.Generator().manual_seed(99 + seed)) < 0.05
+        rewards = torch.where(labelled, rollouts.true_rewards, rollouts.rewards)
+        curation = curator.curate(replace(rollouts, rewards=rewards, labelled=labelled))
         assert curation.advantages is not None
         assert curation.advantages.abs().max() < 7 / 8**0.5 + 0.01
-        assert torch.equal(curation.rewards[trusted], rewards[trusted])
+        assert torch.equal(curation.rewards[labelled], rewards[labelled])
 
 
 @pytest.mark.parametrize("binary", [True, False])
@@ -125,9 +125,9 @@ def test_a_mixed_group_is_not_wrong_as_a_whole(size):
 def test_trusted_and_other_rows_in_one_exclusive_group_leave_the_fit_convex():
     """Newton's steps end at a maximum: the fit moves no further, and theta stays of the size that its prior allows."""
     rollouts = answered(3)
-    trusted = torch.arange(256) % 3 == 0
-    rewards = torch.where(trusted, rollouts.true_rewards, rollouts.rewards)
-    rollouts = replace(rollouts, rewards=rewards, trusted=trusted)
+    labelled = torch.arange(256) % 3 == 0
+    rewards = torch.where(labelled, rollouts.true_rewards, rollouts.rewards)
+    rollouts = replace(rollouts, rewards=rewards, labelled=labelled)
     rows = noisy_rows(rollouts, canonical_order(rewards, rollouts.groups), answers=True)
     units = verdict_units(rows, torch.zeros_like(rows.rewards), rows.rewards, rows.scored, exclusive=True)
     fitted, further = units.fit({}, rounds=1000), units.fit({}, rounds=1001)

@@ -35,7 +35,7 @@ def test_the_most_suspicious_rows_are_checked_and_their_verdicts_are_labels(tmp_
     rows = table(tmp_path / "out")
     assert sorted(row["id"] for row in questions) == sorted(f"{g}-{r}" for g in range(8) for r in (3, 5))
     assert set(questions[0]) == {"prompt", "response", "answer", "final_answer", "reward", "id", "step"}
-    assert {row["index"] % 8: row["new_reward"] for row in rows if row["trusted"]} == {3: 1.0, 5: 0.0}
+    assert {row["index"] % 8: row["new_reward"] for row in rows if row["labelled"]} == {3: 1.0, 5: 0.0}
     assert [row["anomalous"] for row in rows] == [row["index"] % 8 in (3, 5) for row in rows]
     found = {name: value for name, value in summary["appeals"].items() if name not in ("verifier", "seconds")}
     assert found == {"budget": "25%", "questions": 16, "rows": 16, "unanswered": 0, "overturned": 16, "lowered": 8,
@@ -71,7 +71,7 @@ def test_what_is_no_verdict_on_each_row_is_one_error(tmp_path, monkeypatch, run,
         ({"second_verifier": "http://localhost:1/v1"}, "endpoint.model"),
         ({"budget": "0"}, "--budget: expected a number of rows"),
         ({"budget": "101%"}, "--budget: expected a number of rows"),
-        ({"curator": "pair_count"}, "--second-verifier: expected a curator that reads trusted rewards"),
+        ({"curator": "pair_count"}, "--second-verifier: expected a curator that reads labels"),
         ({}, "math_verify: expected gold answers"),
     ],
 )

@@ -149,7 +149,7 @@ def test_pairs_were_formed_and_rollouts_replaced(compared):
         assert result(root, f"flip_40/grpo/seed-{seed}")["detection"]["precision_among_replaced"] is None
 
 
-def test_arms_see_the_same_prompts_in_the_same_order_and_the_same_slots_corrupted(compared):
+def test_arms_see_the_same_prompts_in_the_same_order_and_the_same_draws_corrupted(compared):
     root = compared[0]
     masks = []
     for seed in (0, 1):

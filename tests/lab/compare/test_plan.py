@@ -2,7 +2,7 @@ import pytest
 
 from geoalign.errors import ConfigError
 from geoalign.lab.compare.checks import checked_shapes
-from geoalign.lab.config.compare import Place, make_plan
+from geoalign.lab.config.compare import CellKey, make_plan
 from geoalign.lab.config.compare_loading import parse_compare_config
 
 
@@ -22,7 +22,7 @@ def test_all_arms_of_a_seed_come_before_the_next_seed():
 
 def test_what_does_not_depend_on_the_level_runs_once_and_fills_every_level():
     clean = next(run for run in plan_of() if run.cell.arm == "clean")
-    assert clean.cells == (Place("flip_10", "clean", 3), Place("flip_20", "clean", 3))
+    assert clean.cells == (CellKey("flip_10", "clean", 3), CellKey("flip_20", "clean", 3))
     assert all(len(run.cells) == 1 for run in plan_of() if run.cell.arm != "clean")
 
 

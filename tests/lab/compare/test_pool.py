@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from geoalign.lab.compare import pool
-from geoalign.lab.config.compare import Place, PlannedRun, make_plan
+from geoalign.lab.config.compare import CellKey, PlannedRun, make_plan
 from geoalign.lab.config.compare_loading import parse_compare_config
 from geoalign.lab.store.comparison import ComparisonFolder
 
@@ -20,7 +20,7 @@ class FakeProcess:
 
     def __init__(self, job, *, log, threads):
         self.job, self.left, self.seconds = job, 3, 1.0
-        self.name = Place(**job["cells"][0]).name
+        self.name = CellKey(**job["cells"][0]).name
         self.started.append(self.name)
         self.alive.append(self)
         self.at_once.append(len(self.alive))
@@ -37,7 +37,7 @@ class FakeProcess:
         return 0 if code == 99 else code
 
     def _finish(self):
-        cells = tuple(Place(**cell) for cell in self.job["cells"])
+        cells = tuple(CellKey(**cell) for cell in self.job["cells"])
         planned = PlannedRun(cells, self.job["settings"], self.job["warm_start_seed"], self.job["key"])
         folder = ComparisonFolder(Path(self.job["folder"]))
         folder.run(planned.cell).rollouts.mkdir(parents=True)
@@ -92,7 +92,7 @@ def test_a_failure_is_recorded_in_all_its_cells_and_stops_no_other(tmp_path, fak
     assert fake.started == [run.cell.name for run in plan]
     folder = ComparisonFolder(tmp_path)
     for level in ("a", "b"):
-        result = folder.read_result(Place(level, "clean", 0))
+        result = folder.read_result(CellKey(level, "clean", 0))
         assert (result["status"], result["error"], result["curator"]) == ("failed", "a/clean/seed-0 broke", "grpo")
     assert [run.cell.name for run in plan if not folder.finished(run)] == ["a/clean/seed-0"]
 

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from geoalign.lab.evaluation.answers import Sampling, answer_together, prompts_of, slots_of
+from geoalign.lab.evaluation.answers import Sampling, answer_together, prompts_of, requests_of
 from geoalign.lab.evaluation.scores import evaluation_values
 from geoalign.lab.generation.engines import TransformersEngine
 from geoalign.lab.models.process_setup import Processes
@@ -16,7 +16,7 @@ def evaluated(model, tokenizer, problems, source, *, batch_size, max_new_tokens,
     samples = options.get("samples", 1)
     answers = answer_together(
         options.get("engine") or TransformersEngine(model, tokenizer),
-        slots_of(prompts_of(problems, tokenizer), samples),
+        requests_of(prompts_of(problems, tokenizer), samples),
         source,
         Sampling(options.get("seed", 0), "set", options.get("temperature", 0.0), max_new_tokens),
         options.get("processes", Processes()),

@@ -52,16 +52,16 @@ def corrupted(rewards, group, *, binary=False, responses=None, seed=0, step=0, i
     return got, reward.corrupted
 
 
-# Which slots are drawn.
+# Which rollouts are drawn.
 
 
-def slots(prompts=64, samples=16):
+def keys(prompts=64, samples=16):
     ids = [f"p{prompt}" for prompt in range(prompts) for _ in range(samples)]
     return {"prompt_ids": ids, "sample_indices": list(range(samples)) * prompts}
 
 
 def mask(seed=0, step=0, rate=0.05):
-    return corruption_mask(seed=seed, step=step, rate=rate, **slots())
+    return corruption_mask(seed=seed, step=step, rate=rate, **keys())
 
 
 def test_draws_are_independent_and_as_many_as_the_rate_says():
@@ -92,7 +92,7 @@ def test_the_order_of_the_rows_changes_nothing(order):
 
 
 def fixed(rate, *, prompts=200, samples=16, step=0):
-    return fixed_share_mask(seed=0, step=step, rate=rate, group_size=samples, **slots(prompts, samples))
+    return fixed_share_mask(seed=0, step=step, rate=rate, group_size=samples, **keys(prompts, samples))
 
 
 def counts(drawn, samples=16):
@@ -118,7 +118,7 @@ def test_the_shortcut_has_draws_of_its_own_and_extremes_those_of_flips():
     rows = 1024
     noise = corrupted([0.0] * rows, 4, binary=True, flip=0.5)[1]
     shortcut = corrupted([0.0] * rows, 4, binary=True, shortcut=0.5, responses=["short"] * rows)[1]
-    # Independent halves agree in half of the slots: 512 +- 5 x 16.
+    # Independent halves agree in half of the rollouts: 512 +- 5 x 16.
     agree = sum(left == right for left, right in zip(noise, shortcut, strict=True))
     assert abs(agree - 512) < 80
     _, flips = corrupted([1.0, 0.0] * 32, 4, binary=True, flip=0.3)

@@ -120,11 +120,11 @@ def test_killed_while_writing_at_one_place_after_the_other(processes, undisturbe
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("slot", range(24))
-def test_killed_at_any_file_operation(processes, undisturbed, tmp_path, slot):
+@pytest.mark.parametrize("part", range(24))
+def test_killed_at_any_file_operation(processes, undisturbed, tmp_path, part):
     root = tmp_path / "run"
     width = undisturbed.operations / 24
-    kill_at = random.Random(slot).randint(int(slot * width) + 1, int((slot + 1) * width))
+    kill_at = random.Random(part).randint(int(part * width) + 1, int((part + 1) * width))
     assert run(processes, root, kill_at, tmp_path / "count") == -signal.SIGKILL
     assert run(processes, root, None, tmp_path / "count") == 0
     assert_same(root, undisturbed.root)

@@ -63,8 +63,8 @@ def test_extremes_and_what_the_metrics_say(continuous, tiny, train_here, tmp_pat
         group = rows[start : start + 4]
         clean = [row["true_reward"] for row in group]
         prompt = group[0]["prompt"].rstrip("=")
-        slots = {"seed": 0, "step": group[0]["step"], "prompt_ids": [f"train:{prompt}"] * 4}
-        mask = corruption_mask(**slots, sample_indices=[0, 1, 2, 3], rate=0.5)
+        keys = {"seed": 0, "step": group[0]["step"], "prompt_ids": [f"train:{prompt}"] * 4}
+        mask = corruption_mask(**keys, sample_indices=[0, 1, 2, 3], rate=0.5)
         for row, drawn in zip(group, mask, strict=True):
             expected = max(clean) if row["true_reward"] < sum(clean) / 4 else min(clean)
             assert row["reward"] == (expected if drawn else row["true_reward"])

@@ -57,7 +57,7 @@ def test_rows_of_both_processes_are_recorded_and_replaced(made):
     rows = rollouts(folder.root)
     assert len(rows) == 32
     assert all(row["corrupted"] == (row["reward"] != row["true_reward"]) for row in rows)
-    # Some of the corrupted rewards of each half of both generations, so that both processes drew their slots.
+    # Some of the corrupted rewards of each half of both generations, so that both processes drew their own.
     assert all(any(row["corrupted"] for row in rows[start : start + 8]) for start in range(0, 32, 8))
     assert json.loads(folder.summary.read_text())["curator"]["replaced"] > 0
 

@@ -53,7 +53,7 @@ class SlimeRun:
     def curate(self, samples: list[Any]) -> tuple[list[float], list[float]]:
         """Makes the list of samples the curated one; returns each sample's raw reward and advantage.
 
-        The raw reward is that of the slot as generated, NaN where there is none.
+        The raw reward is that of the position as generated, NaN where there is none.
         """
         check_saving(self.args, self.settings, self.saved)
         rows = rollout_rows(samples)

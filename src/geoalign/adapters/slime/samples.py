@@ -178,16 +178,16 @@ def normalised_rewards(
 
 
 def assign_samples(samples: Sequence[Any], rows: Sequence[Sequence[int]], assignment: Assignment) -> list[list[Any]]:
-    """The samples of each slot: its own, or deep copies of its donor's under the ids of the slot.
+    """The samples of each position: its own, or deep copies of its donor's under the ids of the position.
 
-    Those of a dropped slot are kept out of the loss (`remove_sample`: a mask of zeros).
+    Those of a dropped position are kept out of the loss (`remove_sample`: a mask of zeros).
     """
     placed = [[samples[row] for row in members] for members in rows]
-    for slot in assignment.replaced.nonzero().flatten().tolist():
-        donors = [samples[row] for row in rows[int(assignment.source[slot])]]
-        placed[slot] = _copies(donors, placed[slot][0])
-    for slot in (~assignment.kept).nonzero().flatten().tolist():
-        for sample in placed[slot]:
+    for position in assignment.replaced.nonzero().flatten().tolist():
+        donors = [samples[row] for row in rows[int(assignment.source[position])]]
+        placed[position] = _copies(donors, placed[position][0])
+    for position in (~assignment.kept).nonzero().flatten().tolist():
+        for sample in placed[position]:
             sample.remove_sample = True
     return placed
 

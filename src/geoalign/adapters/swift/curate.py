@@ -91,8 +91,8 @@ class CurationRound(TrainerRound):
         crossing = self._crossing(len(samples))
         donors = gather_object(samples) if crossing else samples
         moved = []
-        for slot, (row, sample) in enumerate(zip(source[mine].tolist(), samples, strict=True), mine.start):
-            if row != slot:
+        for position, (row, sample) in enumerate(zip(source[mine].tolist(), samples, strict=True), mine.start):
+            if row != position:
                 donor = deepcopy(donors[row if crossing else row - mine.start])
                 donor.request_id = sample.request_id
                 sample = donor

@@ -18,7 +18,7 @@ from geoalign.adapters.swift.curate import CurationRound, guard_rewards, log_col
 from geoalign.adapters.swift.plug_in import chosen
 from geoalign.adapters.swift.refusals import check_trainer
 from geoalign.adapters.trl.round import CuratedTrainer
-from geoalign.adapters.trl.states import StatePlace
+from geoalign.adapters.trl.states import HiddenLocation
 from geoalign.curators.registry import make_curator
 from geoalign.curators.session import CurationSession
 
@@ -42,9 +42,9 @@ class CuratedGRPO(CuratedTrainer):
         super().__init__(*args, **kwargs)
         made = curator or make_curator(settings.curator)
         self._session = CurationSession(made, seed=settings.seed, monitor=settings.monitor)
-        self._place = StatePlace(settings.hidden_position, settings.hidden_layer)
+        self._location = HiddenLocation(settings.hidden_position, settings.hidden_layer)
         self._curation_round: CurationRound | None = None
-        check_trainer(self, self._session, place=self._place, rollout_fields=self._rollout_fields)
+        check_trainer(self, self._session, location=self._location, rollout_fields=self._rollout_fields)
         self._failed: set[str] = set()
         guard_rewards(self, self._failed)
 
@@ -67,7 +67,7 @@ class CuratedGRPO(CuratedTrainer):
         if not self.model.training:
             log_columns(self, None, torch.arange(len(self._rewards_per_func)))
             return samples
-        self._curation_round = CurationRound(self, self._session, self._place, self._rollout_fields)
+        self._curation_round = CurationRound(self, self._session, self._location, self._rollout_fields)
         return self._curation_round.curate(samples, self._rewards_per_func, failed=self._failed)
 
     def _postprocess_batch(self, samples: list[Any], batch_encoded_inputs: list[dict[str, Any]]) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from geoalign.adapters.step import refuse
 from geoalign.adapters.trl.round import RolloutField, check_session
-from geoalign.adapters.trl.states import StatePlace, sharding
+from geoalign.adapters.trl.states import HiddenLocation, sharding
 from geoalign.curators.session import CurationSession
 from geoalign.errors import UnsupportedError
 
@@ -24,7 +24,7 @@ class OtherTraining:
 
 
 def check_trainer(
-    trainer: Any, session: CurationSession, *, place: StatePlace, rollout_fields: dict[str, RolloutField]
+    trainer: Any, session: CurationSession, *, location: HiddenLocation, rollout_fields: dict[str, RolloutField]
 ) -> None:
     """Raises by name unless a trainer that is otherwise complete has what the adapter carries out."""
     parts = sharding(trainer)
@@ -51,7 +51,7 @@ def check_trainer(
     )
     if "hidden" in session.curator.requires and trainer.is_multimodal:
         raise UnsupportedError(f"{session.name} with a multimodal model: the pass for hidden states feeds tokens alone")
-    check_session(trainer, session, rollout_fields, place=place, engine="ms-swift")
+    check_session(trainer, session, rollout_fields, location=location, engine="ms-swift")
 
 
 def check_batch(trainer: Any, samples: list[Any]) -> None:

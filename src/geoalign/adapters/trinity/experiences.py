@@ -103,17 +103,19 @@ def _mean_logprob(experience: Any) -> float:
 def apply_assignment(
     experiences: Sequence[Any], assignment: Assignment, scores: Float[Tensor, " b"]
 ) -> tuple[list[Any], list[int]]:
-    """The experiences that go on, and the slot of each: a replaced one is a deep copy of its donor under a fresh id of
-    the slot's own task and run; dropped and unscorable ones are left out.
+    """The experiences that go on, and the position of each: a replaced one is a deep copy of its donor under a fresh id
+    of the position's own task and run; dropped and unscorable ones are left out.
 
     Every experience with a score has it in `info`; a copy has the ids of its donor and of what it replaced. A shaped
     reward beside token-level rewards, which Trinity would go on reading, is an UnsupportedError.
     """
-    curated, slots = [], []
-    for slot, (source, reward) in enumerate(zip(assignment.source.tolist(), assignment.rewards.tolist(), strict=True)):
-        if not bool(assignment.active[slot]):
+    curated, positions = [], []
+    pairs = zip(assignment.source.tolist(), assignment.rewards.tolist(), strict=True)
+    for position, (source, reward) in enumerate(pairs):
+        if not bool(assignment.active[position]):
             continue
-        experience = experiences[slot] if source == slot else _copied(experiences[source], experiences[slot].eid)
+        own = experiences[position]
+        experience = own if source == position else _copied(experiences[source], own.eid)
         before = math.nan if experience.reward is None else float(experience.reward)
         # Rewards are float32 inside: one that a curator left alone keeps all its digits.
         if reward != torch.tensor(before, dtype=torch.float32).item():
@@ -126,8 +128,8 @@ def apply_assignment(
         if not math.isnan(score):
             experience.info[SCORE] = score
         curated.append(experience)
-        slots.append(slot)
-    return curated, slots
+        positions.append(position)
+    return curated, positions
 
 
 def _copied(donor: Any, victim: Any) -> Any:

@@ -121,19 +121,19 @@ class GeoAlignAdvantage(AdvantageFn, ExperienceOperatorV1):
             return [], {}
         decision = await self.run.decide(exps)
         assignment = decision.assignment
-        kept, slots = apply_assignment(exps, assignment, decision.curation.scores)
-        slot_of = {id(experience): slot for experience, slot in zip(kept, slots, strict=True)}
+        kept, positions = apply_assignment(exps, assignment, decision.curation.scores)
+        position_of = {id(experience): position for experience, position in zip(kept, positions, strict=True)}
         weighed, metrics = await self.base.process(kept) if kept else ([], {})
         for experience in weighed:
-            slot = slot_of.get(id(experience))
-            if slot is None:
+            position = position_of.get(id(experience))
+            if position is None:
                 raise UnsupportedError(
                     f"base {type(self.base).__name__} returned experience {experience.eid.uid}, which it was not given "
                     "(duplicate_experiences): its weight is not known; set it to false"
                 )
             if assignment.advantages is not None:
-                experience.advantages = assignment.advantages[slot] * experience.action_mask
-            experience.advantages = experience.advantages * assignment.weights[slot]
+                experience.advantages = assignment.advantages[position] * experience.action_mask
+            experience.advantages = experience.advantages * assignment.weights[position]
             experience.returns = experience.advantages.clone()
         return weighed, {**metrics, **named(decision.metrics)}
 

@@ -10,12 +10,12 @@ if TYPE_CHECKING:
     from geoalign.adapters.trl.curate import CuratedStep
     from geoalign.adapters.trl.mixin import GeoAlignGRPOTrainer, GeoAlignMixin
     from geoalign.adapters.trl.rewards import unscored_on_failure
-    from geoalign.curators.anchors import Anchors
+    from geoalign.curators.labelled_rollouts import LabelledRollouts
 
-__all__ = ["Anchors", "CuratedStep", "GeoAlignGRPOTrainer", "GeoAlignMixin", "unscored_on_failure"]
+__all__ = ["CuratedStep", "GeoAlignGRPOTrainer", "GeoAlignMixin", "LabelledRollouts", "unscored_on_failure"]
 
 _HOMES = {
-    "Anchors": "geoalign.curators.anchors",
+    "LabelledRollouts": "geoalign.curators.labelled_rollouts",
     "CuratedStep": "geoalign.adapters.trl.curate",
     "GeoAlignGRPOTrainer": "geoalign.adapters.trl.mixin",
     "GeoAlignMixin": "geoalign.adapters.trl.mixin",

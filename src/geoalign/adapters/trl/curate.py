@@ -12,9 +12,9 @@ from jaxtyping import Int
 from torch import Tensor
 
 from geoalign.adapters.trl import advantages, rows
-from geoalign.adapters.trl.anchors import AnchorRows
+from geoalign.adapters.trl.labelled_rows import LabelledRows
 from geoalign.adapters.trl.round import LOSS_SCALE, RolloutField, TrainerRound, table_columns
-from geoalign.adapters.trl.states import HiddenSource, StatePlace, TrlPass, trl_pass_problem
+from geoalign.adapters.trl.states import HiddenLocation, HiddenSource, TrlPass, trl_pass_problem
 from geoalign.curators.session import CurationSession
 from geoalign.errors import UnsupportedError
 from geoalign.types import Curation, Rollouts
@@ -50,13 +50,13 @@ CurationObserver = Callable[[CuratedStep], None]
 class RoundOptions:
     """The mixin's keywords, and what in the loss is not GRPOTrainer's."""
 
-    place: StatePlace
+    location: HiddenLocation
     hidden_source: HiddenSource
     fields: dict[str, RolloutField]
     observer: CurationObserver | None
     details_every: int
     other_loss: str | None
-    anchors: AnchorRows | None
+    labelled: LabelledRows | None
 
 
 class GenerationRound(TrainerRound):
@@ -66,12 +66,12 @@ class GenerationRound(TrainerRound):
     """
 
     def __init__(self, trainer: Any, session: CurationSession, options: RoundOptions) -> None:
-        super().__init__(trainer, session, options.place, options.fields)
+        super().__init__(trainer, session, options.location, options.fields)
         self._options = options
         needs = session.curator.requires
         from_trl = "hidden" in needs and options.hidden_source != "own_pass"
         serves = (from_trl or "logprobs" in needs) and trl_pass_problem(trainer) is None
-        self._trl_pass = TrlPass(options.place if from_trl else None) if serves else None
+        self._trl_pass = TrlPass(options.location if from_trl else None) if serves else None
         makers = ("environment_factories", "rollout_func")
         self._prompts_differ = any(getattr(trainer, name, None) is not None for name in makers)
 
@@ -95,7 +95,7 @@ class GenerationRound(TrainerRound):
         )
         every = self._options.details_every
         details = every > 0 and self._session.calls % every == 0
-        curation = self._decide(rollouts, details=details, anchors=self._anchors())
+        curation = self._decide(rollouts, details=details, labelled=self._labelled())
         mine = self._mine(len(prompts))
         for column, values in table_columns(curation, self._assignment.source).items():
             self._trainer._log_completion_extra(column, values[mine])
@@ -131,15 +131,15 @@ class GenerationRound(TrainerRound):
 
     def _hidden(self) -> Tensor:
         heard = self._trl_pass
-        return super()._hidden() if heard is None or heard.place is None else heard.hidden
+        return super()._hidden() if heard is None or heard.location is None else heard.hidden
 
-    def _anchors(self) -> Rollouts | None:
-        """The anchors, if there are any, under the current policy; every process asks, as weights may be in parts."""
-        rows = self._options.anchors
+    def _labelled(self) -> Rollouts | None:
+        """The labelled rollouts, if any, under the current policy; every process asks, as weights may be in parts."""
+        rows = self._options.labelled
         if rows is None:
             return None
-        place = self._options.place if "hidden" in self._session.curator.requires else None
-        return self._timed("anchor_seconds", lambda: rows.rollouts(place))
+        location = self._options.location if "hidden" in self._session.curator.requires else None
+        return self._timed("labelled_seconds", lambda: rows.rollouts(location))
 
     def _logprobs(self) -> Tensor:
         return super()._logprobs() if self._trl_pass is None else self._trl_pass.logprobs

@@ -16,14 +16,14 @@ from torch import Tensor
 from trl import GRPOTrainer
 
 from geoalign.adapters.exports import check_engine
-from geoalign.adapters.trl.anchors import AnchorRows
 from geoalign.adapters.trl.curate import CurationObserver, GenerationRound, RoundOptions
+from geoalign.adapters.trl.labelled_rows import LabelledRows
 from geoalign.adapters.trl.refusals import check_flow, check_trainer, other_loss
 from geoalign.adapters.trl.rewards import unscore_failed
 from geoalign.adapters.trl.round import CuratedTrainer, RolloutField, table_columns
-from geoalign.adapters.trl.states import HiddenSource, RowTokens, StatePlace
-from geoalign.curators.anchors import Anchors
+from geoalign.adapters.trl.states import HiddenLocation, HiddenSource, RowTokens
 from geoalign.curators.base import Curator
+from geoalign.curators.labelled_rollouts import LabelledRollouts
 from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError
 from geoalign.settings.hidden import LAST, HiddenLayer, HiddenPosition
@@ -50,7 +50,7 @@ class GeoAlignMixin(CuratedTrainer):
             `Appeals`: called on rank 0, with the rows alone that the curator asks about.
         curation_observer: called on rank 0 with a `CuratedStep` after each curation.
         details_every: ask the curator for `Curation.details` in every n-th generation; 0: never.
-        anchors: rollouts with true rewards for a curator that reads `trusted`. It sees them beside every batch, with
+        labelled_rollouts: with true rewards, for a curator that reads `labelled`. It sees them beside every batch, with
             states of the current policy (by a pass of their own, on all processes); neither loss nor logs see them.
 
     Raises:
@@ -59,7 +59,7 @@ class GeoAlignMixin(CuratedTrainer):
             cannot leave them out.
         InputError: an unknown position, or a layer that the model does not have.
         ConfigError: an argument is out of range, the curator requires a field that `rollout_fields` lacks, or makes no
-            use of anchors.
+            use of labelled rollouts.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class GeoAlignMixin(CuratedTrainer):
         rollout_fields: Mapping[str, RolloutField] | None = None,
         curation_observer: CurationObserver | None = None,
         details_every: int = 0,
-        anchors: Anchors | None = None,
+        labelled_rollouts: LabelledRollouts | None = None,
         **kwargs: Any,
     ) -> None:
         if curator is not None:
@@ -81,8 +81,8 @@ class GeoAlignMixin(CuratedTrainer):
             if not isinstance(curator, Curator):
                 raise ConfigError(f"curator: expected a Curator or None, got {type(curator).__name__}")
             check_flow(type(self))
-        elif monitor or anchors is not None:
-            name, what = ("monitor", "watches") if monitor else ("anchors", "reads trusted rewards")
+        elif monitor or labelled_rollouts is not None:
+            name, what = ("monitor", "watches") if monitor else ("labelled_rollouts", "reads labels")
             raise ConfigError(f"{name}: expected with a curator that {what}, got none")
         super().__init__(*args, **kwargs)
         self.curator = curator
@@ -90,16 +90,16 @@ class GeoAlignMixin(CuratedTrainer):
         self._curation_round: GenerationRound | None = None
         if curator is None:
             return
-        self._session = CurationSession(curator, seed=self.args.seed, anchors=anchors, monitor=monitor)
+        self._session = CurationSession(curator, seed=self.args.seed, labelled=labelled_rollouts, monitor=monitor)
         fields = dict(rollout_fields or {})
         self._curation_options = RoundOptions(
-            place=StatePlace(hidden_position, hidden_layer),
+            location=HiddenLocation(hidden_position, hidden_layer),
             hidden_source=hidden_source,
             fields=fields,
             observer=curation_observer,
             details_every=details_every,
             other_loss=other_loss(type(self)),
-            anchors=None if anchors is None else AnchorRows(self, anchors, fields.get("answers")),
+            labelled=LabelledRows(self, labelled_rollouts, fields.get("answers")) if labelled_rollouts else None,
         )
         check_trainer(self, self._session, self._curation_options)
 

@@ -52,14 +52,14 @@ def _behind(trainer: type) -> tuple[type, ...]:
 
 def check_trainer(trainer: Any, session: CurationSession, options: RoundOptions) -> None:
     """Raises by name unless a trainer that is otherwise complete has what the adapter carries out."""
-    check_position(options.place.position)
-    check_layer(options.place.layer)
+    check_position(options.location.position)
+    check_layer(options.location.layer)
     source = options.hidden_source
     if source not in get_args(HiddenSource):
         raise ConfigError(f"hidden_source: expected one of {', '.join(get_args(HiddenSource))}, got {source!r}")
     if options.details_every < 0:
         raise ConfigError(f"details_every: expected 0 (never) or a positive number, got {options.details_every}")
-    check_session(trainer, session, options.fields, place=options.place, engine="TRL")
+    check_session(trainer, session, options.fields, location=options.location, engine="TRL")
     taken = sorted(set(COLUMNS) & set(trainer.reward_func_names))
     kind = type(trainer.processing_class)
     refuse(

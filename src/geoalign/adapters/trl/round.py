@@ -29,7 +29,7 @@ from geoalign.adapters.step import (
     summed_components,
     wanted_components,
 )
-from geoalign.adapters.trl.states import RowTokens, StatePlace, own_hidden, own_pass
+from geoalign.adapters.trl.states import HiddenLocation, RowTokens, own_hidden, own_pass
 from geoalign.curators.session import STATE_FILE, CurationSession
 from geoalign.errors import ConfigError, GeoAlignError, InputError, UnsupportedError
 from geoalign.hidden.answers import rows_without_answer
@@ -53,9 +53,9 @@ if TYPE_CHECKING:
 
 
 def check_session(
-    trainer: Any, session: CurationSession, fields: Mapping[str, RolloutField], *, place: StatePlace, engine: str
+    trainer: Any, session: CurationSession, fields: Mapping[str, RolloutField], *, location: HiddenLocation, engine: str
 ) -> None:
-    """Raises unless the trainer can carry the curator out, with states from `place`, and `fields` are what it needs."""
+    """Raises unless the trainer can carry the curator out, states from `location`, and `fields` are what it needs."""
     for name, value in fields.items():
         if name not in USER_FIELDS:
             raise ConfigError(f"rollout_fields: expected keys out of {', '.join(USER_FIELDS)}; got {name!r}")
@@ -72,7 +72,7 @@ def check_session(
                     f"PEFT adapter {name!r} of type {config.peft_type}: prompt learning puts virtual tokens before the "
                     "prompt, and the positions of hidden states would be wrong"
                 )
-        wanted_layers(backbone_of(trainer.model), place.layer)
+        wanted_layers(backbone_of(trainer.model), location.layer)
 
 
 def field_values(name: str, field: RolloutField, rows: list[dict[str, Any]]) -> list[Any]:
@@ -140,11 +140,11 @@ class TrainerRound:
     _prompts_differ = False
 
     def __init__(
-        self, trainer: Any, session: CurationSession, place: StatePlace, fields: dict[str, RolloutField]
+        self, trainer: Any, session: CurationSession, location: HiddenLocation, fields: dict[str, RolloutField]
     ) -> None:
         self._trainer = trainer
         self._session = session
-        self._state_place = place
+        self._location = location
         self._fields = fields
         self._gather = trainer.accelerator.gather
         self._metrics: dict[str, float] = {}
@@ -157,7 +157,7 @@ class TrainerRound:
         """Notes the tokens of this process's rows, and where their answers begin."""
         self._tokens = tokens
         if "hidden" in self._session.curator.requires:
-            tokens.find_answers(self._trainer._tokenizer, self._state_place)
+            tokens.find_answers(self._trainer._tokenizer, self._location)
 
     def _read(
         self,
@@ -196,7 +196,7 @@ class TrainerRound:
         return Rollouts(**known, **made(makers, self._session.curator.requires), **self._user_fields(given))
 
     def _hidden(self) -> Tensor:
-        return own_hidden(self._trainer, self._tokens, self._state_place)
+        return own_hidden(self._trainer, self._tokens, self._location)
 
     def _logprobs(self) -> Tensor:
         return own_pass(self._trainer, self._tokens, None).logprobs
@@ -219,11 +219,11 @@ class TrainerRound:
                 fields[name] = self._gather(as_floats(name, field_values(name, field, rows), device))
         return fields
 
-    def _decide(self, rollouts: Rollouts, *, details: bool = False, anchors: Rollouts | None = None) -> Curation:
+    def _decide(self, rollouts: Rollouts, *, details: bool = False, labelled: Rollouts | None = None) -> Curation:
         """The curation, decided on rank 0; keeps the assignment of its rows."""
 
         def curate() -> Curation:
-            return self._timed("seconds", lambda: self._session.curate(rollouts, details=details, anchors=anchors))
+            return self._timed("seconds", lambda: self._session.curate(rollouts, details=details, labelled=labelled))
 
         accelerator = self._trainer.accelerator
         curation = curation_from_rank_0(curate, accelerator=accelerator)
@@ -236,7 +236,7 @@ class TrainerRound:
         return curation
 
     def _as_scored(self) -> bool:
-        """Whether every slot has the reward that its own row came with."""
+        """Whether every position has the reward that its own row came with."""
         placed, scored = self._assignment.rewards, self._rollouts.rewards
         same = torch.equal(placed.nan_to_num(0), scored.nan_to_num(0)) and torch.equal(placed.isnan(), scored.isnan())
         return same and not bool(self._assignment.replaced.any())
@@ -260,8 +260,8 @@ class TrainerRound:
     def _crossing(self, local: int) -> bool:
         """Whether any donor lives on another process; the same answer on every process, of `local` rows each."""
         source = self._assignment.source
-        slots = torch.arange(len(source), device=source.device)
-        return bool((source // local != slots // local).any())
+        positions = torch.arange(len(source), device=source.device)
+        return bool((source // local != positions // local).any())
 
     def _count(self, name: str, rows: int) -> None:
         """Notes the sum of a number over all processes as a metric."""

@@ -63,9 +63,9 @@ def move_rows(
     pad_id: int,
     crossing: bool,
 ) -> None:
-    """Puts the content of the donors into this process's slots, in the batch itself.
+    """Puts the content of the donors into this process's positions, in the batch itself.
 
-    `keys`: what moves, and what pads it; `source`: the donor of each of this process's slots, counted over all
+    `keys`: what moves, and what pads it; `source`: the donor of each of this process's positions, counted over all
     processes; `crossing`: a donor of any process lives on another one.
     """
     first = accelerator.process_index * len(source)

@@ -22,7 +22,7 @@ HiddenSource = Literal["auto", "own_pass", "logprob_pass"]
 
 
 @dataclass(frozen=True)
-class StatePlace:
+class HiddenLocation:
     """Which state stands for a response: at which position, after which layers."""
 
     position: HiddenPosition
@@ -49,12 +49,12 @@ class RowTokens:
         rows = [mask | none for mask, none in zip(written, self.nothing, strict=True)]
         self.mask: Bool[Tensor, "b r"] = pad_sequence(rows, batch_first=True)
 
-    def find_answers(self, tokenizer: Any, place: StatePlace) -> None:
+    def find_answers(self, tokenizer: Any, location: HiddenLocation) -> None:
         """Notes where the answers begin (`geoalign.hidden.answer_starts`), where the position needs it.
 
         An answer is looked for in what the policy wrote, over all its turns; never in the output of a tool.
         """
-        if place.position != "answer_start":
+        if location.position != "answer_start":
             return
         columns = [row.nonzero().squeeze(1).tolist() for row in self.mask]
         own = [[ids[at] for at in part] for ids, part in zip(self.responses, columns, strict=True)]
@@ -93,21 +93,21 @@ def has_dropout(model: torch.nn.Module) -> bool:
 
 
 class TrlPass:
-    """Listens to one log-probability pass of TRL's: mean log-probabilities, and with a `place` hidden states."""
+    """Listens to one log-probability pass of TRL's: mean log-probabilities, and with a `location` hidden states."""
 
     hidden: Tensor
     logprobs: Tensor
 
-    def __init__(self, place: StatePlace | None) -> None:
-        self.place = place
+    def __init__(self, location: HiddenLocation | None) -> None:
+        self.location = location
         self.done = False
 
     def listen(
         self, run: Callable[[], Any], model: torch.nn.Module, input_ids: Tensor, logits_to_keep: int, rows: RowTokens
     ) -> Any:
         """Runs TRL's pass and returns its result; the prompt is left-padded, the response right-padded after it."""
-        place = self.place
-        if place is None:
+        location = self.location
+        if location is None:
             result = run()
         else:
             lengths = torch.tensor([len(ids) for ids in rows.responses], device=input_ids.device)
@@ -117,9 +117,9 @@ class TrlPass:
             def select(states: Tensor, first: int) -> Tensor:
                 part = slice(first, first + len(states))
                 answer = None if begins is None else begins[part]
-                return response_states(states, start[part], lengths[part], place.position, answer, rows.mask[part])
+                return response_states(states, start[part], lengths[part], location.position, answer, rows.mask[part])
 
-            with BackboneTap(model, select, layer=place.layer) as tap:
+            with BackboneTap(model, select, layer=location.layer) as tap:
                 result = run()
             self.hidden = torch.cat(tap.states)
         # The mean over the tokens that the policy wrote; responses stand in the first columns.
@@ -137,13 +137,13 @@ def sharding(trainer: Any) -> str | None:
     return "ZeRO-3" if stage == 3 else None
 
 
-def own_hidden(trainer: Any, rows: RowTokens, place: StatePlace) -> Float[Tensor, "b d"]:
+def own_hidden(trainer: Any, rows: RowTokens, location: HiddenLocation) -> Float[Tensor, "b d"]:
     """The states of these rows under the current policy, by a pass of its own that draws no random number.
 
     Weights in parts are gathered by a pass of the whole model alone, on every process: then TRL's function runs it.
     """
     if sharding(trainer) is not None:
-        return own_pass(trainer, rows, place).hidden
+        return own_pass(trainer, rows, location).hidden
     backbone = backbone_of(trainer.model)
 
     def forward(ids: Tensor, mask: Tensor) -> Any:
@@ -156,8 +156,8 @@ def own_hidden(trainer: Any, rows: RowTokens, place: StatePlace) -> Float[Tensor
             forward,
             rows.prompts,
             rows.responses,
-            position=place.position,
-            layer=place.layer,
+            position=location.position,
+            layer=location.layer,
             answer_starts=rows.answers,
             written=rows.mask,
             batch_size=trainer.args.per_device_train_batch_size,
@@ -166,7 +166,7 @@ def own_hidden(trainer: Any, rows: RowTokens, place: StatePlace) -> Float[Tensor
         )
 
 
-def own_pass(trainer: Any, rows: RowTokens, place: StatePlace | None) -> TrlPass:
+def own_pass(trainer: Any, rows: RowTokens, location: HiddenLocation | None) -> TrlPass:
     """Listens to TRL's own function over these rows, in eval mode: log-probabilities at the sampling temperature."""
     batch_size = trainer.args.per_device_train_batch_size
 
@@ -176,7 +176,7 @@ def own_pass(trainer: Any, rows: RowTokens, place: StatePlace | None) -> TrlPass
         return torch.cat(parts, dim=1).to(trainer.accelerator.device)
 
     ids, mask = padded(list, trainer._tokenizer.pad_token_id), padded(lambda ids: [1] * len(ids), 0)
-    width, heard = max(map(len, rows.responses)), TrlPass(place)
+    width, heard = max(map(len, rows.responses)), TrlPass(location)
 
     def run() -> Any:
         model = trainer.model

@@ -23,13 +23,13 @@ def apply_curation(
     Else the curator's own are written over them and the returns, or GRPO's of the curated rewards, in every token of
     the policy's own; `by_std` is verl's `norm_adv_by_std_in_grpo`. Dropped rows have no token in the loss.
     """
-    slots, source = assignment.replaced.nonzero().flatten().tolist(), assignment.source.tolist()
-    donors = [row for slot in slots for row in sessions[source[slot]]]
-    batch.copy(donors, [row for slot in slots for row in sessions[slot]])
+    positions, source = assignment.replaced.nonzero().flatten().tolist(), assignment.source.tolist()
+    donors = [row for position in positions for row in sessions[source[position]]]
+    batch.copy(donors, [row for position in positions for row in sessions[position]])
     result = batch.advantages()
     rows = [row for session in sessions for row in session]
     # The session of each row.
-    of = torch.tensor([slot for slot, session in enumerate(sessions) for _ in session], dtype=torch.long)
+    of = torch.tensor([position for position, session in enumerate(sessions) for _ in session], dtype=torch.long)
     if rewards_stay(assignment, rollouts):
         weights = dict(zip(rows, assignment.weights[of].tolist(), strict=True))
         own = [row for row in rows if weights[row] != 1]

@@ -80,9 +80,9 @@ def check_sessions(assignment: Assignment, sessions: Sequence[Sequence[int]], cu
     rows = [len(session) for session in sessions]
     refuse(
         {
-            f"{curator} puts an agent loop's session of {rows[donor]} rows in the place of one of {rows[slot]}: use a "
-            "curator that replaces no rows (denoise), or equally many outputs": rows[donor] != rows[slot]
-            for slot, donor in enumerate(assignment.source.tolist())
+            f"{curator} puts an agent loop's session of {rows[donor]} rows in the place of one of {rows[position]}: "
+            "use a curator that replaces no rows (denoise), or equally many outputs": rows[donor] != rows[position]
+            for position, donor in enumerate(assignment.source.tolist())
         }
     )
 

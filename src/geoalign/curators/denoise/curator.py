@@ -23,7 +23,7 @@ from geoalign.types import Curation, Rollouts
 
 # Of batches: by then a fit with the default decay holds less than a tenth of a prompt.
 REMEMBERED = 22
-# Of the correction that trusted rows teach.
+# Of the correction that labelled rows teach.
 _PENALTY = 0.3
 # A batch contradicts what was learnt with this certainty.
 _CONTRADICTED = 0.999
@@ -67,14 +67,14 @@ class Denoise(Curator[DenoiseConfig]):
 
     What is known: a prediction by a ridge regression of earlier batches' rewards on their hidden states, while its
     correlation with rewards of new prompts is above chance; answers and identical responses, whose rows share a true
-    reward; and trusted rows, which keep their reward and teach a correction of the others. Without any of these
+    reward; and labelled rows, which keep their reward and teach a correction of the others. Without any of these
     nothing is changed. The modules `rows`, `ridge` and `model` beside this one, and docs/denoise.md, say how.
 
     The curation's rewards are the expected true ones, matched in slope as far as `least_slope` lets them, and its
     advantages those of them; `scores` are the log-odds that a reward is wrong, `anomalous` those above 0.
 
     Needs `hidden` unless `geometry="none"`, `components` with `component`; heeds `answers`, `response_keys`,
-    `prompt_keys` and `trusted`. NaN rewards stay NaN.
+    `prompt_keys` and `labelled`. NaN rewards stay NaN.
 
     Raises:
         InputError: `hidden` is missing, its width differs from earlier calls or is no multiple of `states`; or there
@@ -82,7 +82,7 @@ class Denoise(Curator[DenoiseConfig]):
     """
 
     requires: tuple[str, ...] = ("hidden",)
-    optional: tuple[str, ...] = ("answers", "response_keys", "prompt_keys", "trusted")
+    optional: tuple[str, ...] = ("answers", "response_keys", "prompt_keys", "labelled")
     kept = ("ridge", "past", "fit", "prompts")
 
     def __init__(self, config: DenoiseConfig | None = None, **settings: Any) -> None:
@@ -138,7 +138,7 @@ class Denoise(Curator[DenoiseConfig]):
                 "forgotten": float(fitted and rows.inflation[0] > 1),
                 **posterior.metrics,
             }
-            if states is not None and bool(rows.trusted.any()):
+            if states is not None and bool(rows.labelled.any()):
                 correction, learnt = learnt_correction(states, posterior, rows, level=config.level)
                 posterior, metrics = posterior.corrected(correction), {**metrics, **learnt}
             curation = _curation(rollouts, order, rows, posterior, metrics)
@@ -189,14 +189,14 @@ def correlation(rows: NoisyRows, *, level: float) -> Interval:
 def learnt_correction(
     states: Float[Tensor, "n d"], posterior: Posterior, rows: NoisyRows, *, level: float
 ) -> tuple[Float[Tensor, " n"], dict[str, float]]:
-    """What the rewards of trusted rows are beyond expectation, as a ridge on their states says of the other rows.
+    """What the rewards of labelled rows are beyond expectation, as a ridge on their states says of the other rows.
 
     With z the folds' predictions of these surprises d, r their correlation and l the lower end of its interval, the
-    ridge's prediction is multiplied by (l / r) sum z d / sum z^2: the trusted rows are the same in every batch, and so
+    ridge's prediction is multiplied by (l / r) sum z d / sum z^2: the labelled rows are the same in every batch, and so
     is the fit's error; over a training a policy follows it as it follows a reward's. 0 while l is not above 0, and of
-    rows that are trusted or unscored.
+    rows that are labelled or unscored.
     """
-    own = rows.trusted
+    own = rows.labelled
     surprise = (posterior.observation - posterior.prior) * own
     fold = content_folds(states.square().sum(dim=1).double().cpu() * own, rows.group).masked_fill(~own, -1)
     values = fold_predictions(states, surprise, own, fold, _PENALTY).double().cpu()
@@ -204,7 +204,7 @@ def learnt_correction(
     found = replace(rows, prediction=values, standardised=surprise, fitted=own, inflation=twice)
     test, z = correlation(replace(found, weights=torch.ones_like(values)), level=level), values * own
     slope = test.low / test.estimate * float(z @ surprise / z.square().sum()) if test.low > 0 else 0.0
-    metrics = {"trusted": float(own.sum()), "correction": test.estimate, "correction_low": test.low}
+    metrics = {"labelled": float(own.sum()), "correction": test.estimate, "correction_low": test.low}
     return slope * values * (rows.scored & ~own & (posterior.scale > 0)), metrics
 
 
@@ -215,7 +215,7 @@ def _curation(
     index = order.order.cpu()
     back = in_input_order(GroupedRows(index, order.group.cpu(), order.offsets.cpu()), rollouts.rewards.device)
     odds = torch.logit(posterior.wrong, eps=1e-13).clamp(-_CERTAIN, _CERTAIN)
-    open_rows = rows.scored & ~rows.trusted
+    open_rows = rows.scored & ~rows.labelled
     change, group = (posterior.rewards - rows.rewards)[open_rows], rows.group[open_rows]
     metrics = {
         **metrics,

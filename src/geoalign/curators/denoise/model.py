@@ -167,7 +167,7 @@ def infer(
         judged = scored & (scale > 0) & told
     before = observation - group_advantages(observation.masked_fill(~rows.scored, torch.nan), group, scale="none")
     prior, expected, variance, wrong, metrics = before, observation, zero, zero, {}
-    open_rows = compared = judged & ~rows.trusted
+    open_rows = compared = judged & ~rows.labelled
     unit = one_of = rows.response
     known, z, fit = bool(judged.any()), zero if z is None else z, None
     if known and verdicts is not None:
@@ -192,7 +192,7 @@ def infer(
     # Rows of one unit are right together, of an exclusive group at most one is: E[s s'] of the sum s of a group's rows.
     right = mean * open_rows
     together = total(open_rows, unit)[unit] * (variance + right.square()) - right * total(right, one_of)[one_of]
-    counted = rows.weights * (rows.scored & ~rows.trusted)
+    counted = rows.weights * (rows.scored & ~rows.labelled)
     share = float(counted @ wrong / counted.sum().clamp(min=_FLOOR))
     metrics = {"wrong_share": share, "recovered": slope, **metrics}
     after = {} if fit is None else fit._asdict()
@@ -204,7 +204,7 @@ def judged_values(
     rows: NoisyRows, z: Float[Tensor, " n"], judged: Bool[Tensor, " n"], earlier: dict[str, Tensor]
 ) -> tuple[Float[Tensor, " n"], Float[Tensor, " n"], Float[Tensor, " n"], Float[Tensor, " n"], Fit]:
     """m and e of rewards standardised within groups, v, P(t is not y), and the fit on unequal groups."""
-    value, response, used = rows.standardised, rows.response, judged & ~rows.trusted & (rows.standardised != 0)
+    value, response, used = rows.standardised, rows.response, judged & ~rows.labelled & (rows.standardised != 0)
     z, observed = (total(z, response) / total(torch.ones_like(z), response))[response], _bin(value)
     table = torch.bincount(_bin(z) * _BINS + observed, rows.weights * used, _BINS**2).view(_BINS, _BINS)
     made, uniform = table.sum(dim=0), torch.full_like(_CENTRES, 1 / _BINS)
@@ -251,7 +251,7 @@ class Units:
 
     unit: Int[Tensor, " n"]  # of each row
     counts: Float[Tensor, "c 2"]  # rows refused and rewarded
-    known: Float[Tensor, " c"]  # log-odds of being right by trusted rows
+    known: Float[Tensor, " c"]  # log-odds of being right by labelled rows
     features: Float[Tensor, "c f"]
     weight: Float[Tensor, " c"]
     exclusive: Int[Tensor, " c"]  # of the units of one number at most one is right
@@ -302,7 +302,7 @@ def verdict_units(
     rows: NoisyRows, z: Float[Tensor, " n"], verdict: Float[Tensor, " n"], judged: Bool[Tensor, " n"], exclusive: bool
 ) -> Units:
     """Answers and responses with the verdicts on them; `exclusive`: at most one answer of a group is right."""
-    unit, compared = rows.answer, judged & ~rows.trusted
+    unit, compared = rows.answer, judged & ~rows.labelled
     size = total(torch.ones_like(z), unit)
     group = torch.zeros(len(size), dtype=torch.long).index_put((unit,), rows.group)
     answered = total(rows.answered, unit) > 0
@@ -316,7 +316,7 @@ def verdict_units(
     return Units(
         unit=unit,
         counts=by_verdict(unit, verdict, compared),
-        known=LIMIT * total((2 * verdict - 1) * (judged & rows.trusted), unit),
+        known=LIMIT * total((2 * verdict - 1) * (judged & rows.labelled), unit),
         features=torch.stack([each.double() for each in features], dim=1),
         weight=total(rows.weights, unit) / size,
         exclusive=torch.where(answered & exclusive, group, alone).unique(return_inverse=True)[1],

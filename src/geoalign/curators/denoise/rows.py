@@ -27,7 +27,7 @@ class NoisyRows:
     response: Int[Tensor, " n"]  # rows of equal number gave the same response
     answer: Int[Tensor, " n"]  # rows of equal number gave the same answer or, without one, the same response
     answered: Bool[Tensor, " n"]
-    trusted: Bool[Tensor, " n"]  # whether the reward is known to be true
+    labelled: Bool[Tensor, " n"]  # whether the reward is known to be true
     unseen: Bool[Tensor, " n"]  # whether the fit has not seen the row's prompt before
     prediction: Float[Tensor, " n"]  # by a fit on other batches or folds
     standardised: Float[Tensor, " n"]  # rewards within their groups; 0 in groups of equal rewards, and where unscored
@@ -80,13 +80,13 @@ def noisy_rows(
     numbers = {answer: number for number, answer in enumerate(dict.fromkeys(given))}
     answered = torch.tensor([answer is not None for answer in given])
     unit = torch.where(answered, torch.tensor([numbers[answer] for answer in given]), keys)
-    trusted = known = torch.zeros_like(answered)
-    if rollouts.trusted is not None:
-        trusted = rollouts.trusted.cpu()[index] & ~rewards.isnan()
+    labelled = known = torch.zeros_like(answered)
+    if rollouts.labelled is not None:
+        labelled = rollouts.labelled.cpu()[index] & ~rewards.isnan()
     if seen and rollouts.prompt_keys is not None:
         known = torch.isin(rollouts.prompt_keys.cpu()[index], torch.cat(list(seen)))
     standardised = group_advantages(rewards, group)
-    fitted = (standardised != 0) & ~trusted
+    fitted = (standardised != 0) & ~labelled
     ends = (torch.zeros_like(rewards).scatter_reduce(0, group, standardised, end)[group] for end in ("amin", "amax"))
     low, high = ends
     between = fitted & (standardised > low) & (standardised < high)
@@ -98,9 +98,9 @@ def noisy_rows(
         response=_dense(group, keys),
         answer=_dense(group, answered, unit),
         answered=answered,
-        trusted=trusted,
-        # Of trusted rows the fit learns nothing.
-        unseen=~known | trusted,
+        labelled=labelled,
+        # Of labelled rows the fit learns nothing.
+        unseen=~known | labelled,
         prediction=torch.zeros_like(rewards),
         standardised=standardised,
         fitted=fitted,

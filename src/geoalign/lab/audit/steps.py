@@ -128,7 +128,7 @@ def make_rollouts(frame: pandas.DataFrame, curator: Curator, hidden: Float[Tenso
     if frame["true_reward"].notna().any():
         needs["true_rewards"] = torch.tensor(frame["true_reward"].to_numpy())
     if frame["label"].notna().any():
-        needs["trusted"] = torch.tensor(frame["label"].notna().to_numpy())
+        needs["labelled"] = torch.tensor(frame["label"].notna().to_numpy())
     if frame["truncated"].notna().any():
         needs["donor_ok"] = torch.tensor([flag is not True for flag in frame["truncated"]])
     if "answers" in curator.reads:
@@ -162,7 +162,7 @@ def decided(
         probability_wrong=(curation.scores.double().sigmoid() if denoises else missing).cpu().numpy(),
         denoised_reward=(curation.rewards.double() if denoises else missing).cpu().numpy(),
         characters=frame["response"].str.len(),
-        trusted=frame["label"].notna(),
+        labelled=frame["label"].notna(),
     )  # fmt: skip
     # The pairs that the curator formed, else those of different rewards; each is counted by both of its rows.
     if curation.details is None:

@@ -19,7 +19,7 @@ from typing import Any
 
 from geoalign.errors import RunFolderError
 from geoalign.lab.command_line import error_line
-from geoalign.lab.config.compare import Place, PlannedRun
+from geoalign.lab.config.compare import CellKey, PlannedRun
 from geoalign.lab.store.comparison import ComparisonFolder
 from geoalign.lab.store.files import locked
 from geoalign.lab.store.json_files import append_line, read_lines, write_json
@@ -72,7 +72,7 @@ def run_cell(job: dict[str, Any]) -> None:
     from geoalign.lab.train.train import train
 
     folder = ComparisonFolder(Path(job["folder"]))
-    cells = tuple(Place(**cell) for cell in job["cells"])
+    cells = tuple(CellKey(**cell) for cell in job["cells"])
     planned = PlannedRun(cells, job["settings"], job["warm_start_seed"], job["key"])
     run = folder.run(planned.cell)
     attempts = folder.attempts(planned.cell)

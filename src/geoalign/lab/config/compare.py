@@ -173,8 +173,8 @@ GENERATION = (
 
 
 @dataclass(frozen=True)
-class Place:
-    """One place of the table: an arm at a level with a seed."""
+class CellKey:
+    """Which cell of the table: an arm at a level with a seed."""
 
     level: str
     arm: str
@@ -182,7 +182,7 @@ class Place:
 
     @property
     def name(self) -> str:
-        """`level/arm/seed-3`: its place below `runs` and `results`."""
+        """`level/arm/seed-3`: its path below `runs` and `results`."""
         return f"{self.level}/{self.arm}/seed-{self.seed}"
 
 
@@ -191,20 +191,20 @@ class PlannedRun:
     """One training of the comparison, and the cells that it fills, the first of which names its folder: several where
     settings do not differ (the clean arm is the same at every level). `key` is a hash of what decides its numbers."""
 
-    cells: tuple[Place, ...]
+    cells: tuple[CellKey, ...]
     settings: Mapping[str, Any]
     warm_start_seed: int
     key: str
 
     @property
-    def cell(self) -> Place:
+    def cell(self) -> CellKey:
         return self.cells[0]
 
 
-def planned_cells(config: CompareConfig) -> list[Place]:
+def planned_cells(config: CompareConfig) -> list[CellKey]:
     """All arms at all levels of the first seed, then of the next: one broken off has what it has of every arm."""
     return [
-        Place(level, arm, seed)
+        CellKey(level, arm, seed)
         for seed in config.seeds
         for level in config.levels
         for arm in config.arms
@@ -214,7 +214,7 @@ def planned_cells(config: CompareConfig) -> list[Place]:
 
 def make_plan(config: CompareConfig, locations: Locations | None = None) -> list[PlannedRun]:
     """The runs of a comparison in the order of their cells; ConfigError where those of an arm or level are wrong."""
-    cells: dict[str, list[Place]] = {}
+    cells: dict[str, list[CellKey]] = {}
     settings: dict[str, tuple[dict[str, Any], int]] = {}
     for cell in planned_cells(config):
         plain = computed(plain_settings(resolved_run(config, cell.level, cell.arm, cell.seed, locations)))

@@ -158,7 +158,7 @@ class RunConfig:
     hidden_source: Literal["auto", "own_pass", "logprob_pass"] = setting(
         default="own_pass", help="Hidden states from a pass of their own, or from TRL's for log-probabilities."
     )
-    anchors: Name | None = setting(
+    labelled_rollouts: Name | None = setting(
         default=None, help="Rollouts with true rewards for the curator: a dump, or a flagged.csv with labels."
     )
     max_prompt_length: Count | None = setting(

@@ -1,4 +1,4 @@
-"""True rewards that people gave: a `flagged.csv` as it comes back, labels of a dump, and anchors of a training."""
+"""True rewards that people gave: a `flagged.csv` as it comes back, labels of a dump, a training's labelled rollouts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from geoalign.curators.anchors import Anchors
+from geoalign.curators.labelled_rollouts import LabelledRollouts
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.dumps.formats import find_layout
 from geoalign.lab.dumps.reading import Dump, read_dump
@@ -88,21 +88,21 @@ class Labels:
             raise InputError(f"{row.place}: expected a rollout of these dumps, got {got}, which none of them has")
 
 
-def read_anchors(path: str | Path) -> Anchors:
-    """The anchors in a file: every rollout of a dump in any known format, or the labelled rows of a CSV.
+def read_labelled_rollouts(path: str | Path) -> LabelledRollouts:
+    """The labelled rollouts in a file: every rollout of a dump in any known format, or the labelled rows of a CSV.
 
     A dump's true rewards (`true_reward`) come before its rewards, which may have been corrupted on purpose.
     Prompts that a dump keeps as the model read them stay texts; others become chat messages, a text one of the user.
     """
     path = Path(path).expanduser()
-    columns = _anchors_of_labels(path) if path.name.endswith(".csv") else _anchors_of_dump(path)
+    columns = _columns_of_labels(path) if path.name.endswith(".csv") else _columns_of_dump(path)
     try:
-        return Anchors(**columns)
+        return LabelledRollouts(**columns)
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
 
 
-def _anchors_of_labels(path: Path) -> dict[str, Any]:
+def _columns_of_labels(path: Path) -> dict[str, Any]:
     rows = list(read_labels(path).values())
     if rows and not set(_TEXTS) <= set(rows[0].cells):
         raise InputError(f"{path}, line 1: expected the columns {', '.join(_TEXTS)}, got {listed(rows[0].cells)}")
@@ -120,7 +120,7 @@ def _anchors_of_labels(path: Path) -> dict[str, Any]:
     }
 
 
-def _anchors_of_dump(path: Path) -> dict[str, Any]:
+def _columns_of_dump(path: Path) -> dict[str, Any]:
     layout, _ = find_layout(path)
     for role in ("prompt", "response"):
         if role not in layout.fields:
@@ -129,7 +129,7 @@ def _anchors_of_dump(path: Path) -> dict[str, Any]:
     rewards = frame["true_reward"].fillna(frame["reward"])
     if rewards.isna().any():
         line = frame["line"][rewards.isna()].iloc[0]
-        raise InputError(f"{row_name(path, line)}: reward: expected the true reward of an anchor, got none")
+        raise InputError(f"{row_name(path, line)}: reward: expected the true reward of a labelled rollout, got none")
     prompts = frame["prompt"].tolist()
     if not layout.format.rendered or frame["messages"].notna().any():
         prompts = [messages or _asked(text) for messages, text in zip(frame["messages"], prompts, strict=True)]

@@ -18,7 +18,7 @@ from geoalign.errors import ConfigError
 from geoalign.lab.config.evaluate import EvaluateConfig
 from geoalign.lab.config.requests import EvaluateRequest
 from geoalign.lab.evaluate.models import find_models
-from geoalign.lab.evaluation.answers import Answer, Sampling, Slot, answer
+from geoalign.lab.evaluation.answers import Answer, Sample, Sampling, answer
 from geoalign.lab.evaluation.responses import SavedResponse, check_response_file, write_responses
 from geoalign.lab.evaluation.results import EvaluationScores, print_scores, result_json, scores_of
 from geoalign.lab.evaluation.scores import SetScores, score
@@ -99,7 +99,7 @@ def _scored(
         scored = []
         for model, sets in zip(models, prompts, strict=True):
             name = model.model.name
-            task = progress.add_task("evaluation", total=sum(len(item.slots()) for item in sets), values=name)
+            task = progress.add_task("evaluation", total=sum(len(item.requests()) for item in sets), values=name)
             parts = run_model(
                 model,
                 sets,
@@ -163,9 +163,9 @@ def run_model(
     with ExitStack() as stack:
         engine: Engine | None = None
         for prompted_set in sets:
-            source, parts, slots = sources(prompted_set), [], prompted_set.slots()
-            for number, start in enumerate(range(0, len(slots), config.batch)):
-                batch = slots[start : start + config.batch]
+            source, parts, requests = sources(prompted_set), [], prompted_set.requests()
+            for number, start in enumerate(range(0, len(requests), config.batch)):
+                batch = requests[start : start + config.batch]
                 path = folder.part(model.model.name, prompted_set.set.name, number)
                 if path.is_file():
                     parts.append(read_part(path))
@@ -184,7 +184,7 @@ def make_part(
     engine: Engine,
     model: Described,
     prompted_set: PromptedSet,
-    batch: Sequence[Slot],
+    batch: Sequence[Sample],
     source: RewardSource | None,
     config: EvaluateConfig,
 ) -> Part:

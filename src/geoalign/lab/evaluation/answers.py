@@ -21,7 +21,7 @@ class Prompt:
 
 
 # A response to be generated: its prompt, and its number among those to this prompt.
-Slot = tuple[Prompt, int]
+Sample = tuple[Prompt, int]
 
 
 @dataclass(frozen=True)
@@ -60,34 +60,34 @@ def prompts_of(problems: Sequence[Problem], tokenizer: Any, options: Mapping[str
     return [Prompt(problem, tuple(ids)) for problem, ids in zip(problems, token_ids(texts, tokenizer), strict=True)]
 
 
-def slots_of(prompts: Sequence[Prompt], samples: int) -> list[Slot]:
-    """`samples` slots for each prompt, by prompt, then by sample."""
+def requests_of(prompts: Sequence[Prompt], samples: int) -> list[Sample]:
+    """`samples` requests for each prompt, by prompt, then by sample."""
     return [(prompt, sample) for prompt in prompts for sample in range(samples)]
 
 
-def answer(engine: Engine, slots: Sequence[Slot], source: RewardSource | None, sampling: Sampling) -> list[Answer]:
+def answer(engine: Engine, requests: Sequence[Sample], source: RewardSource | None, sampling: Sampling) -> list[Answer]:
     made = engine.generate(
-        [prompt.tokens for prompt, _ in slots],
-        [seed_of(sampling.seed, sampling.stream, prompt.problem.id, sample) for prompt, sample in slots],
+        [prompt.tokens for prompt, _ in requests],
+        [seed_of(sampling.seed, sampling.stream, prompt.problem.id, sample) for prompt, sample in requests],
         temperature=sampling.temperature,
         max_new_tokens=sampling.max_new_tokens,
     )
     texts = [whole_text(response.text) for response in made]
-    rewards: Sequence[float | None] = [None] * len(slots)
+    rewards: Sequence[float | None] = [None] * len(requests)
     if source is not None:
-        problems = [prompt.problem for prompt, _ in slots]
+        problems = [prompt.problem for prompt, _ in requests]
         rewards = source.score(
             texts, [problem.answer for problem in problems], prompts=[list(problem.prompt) for problem in problems]
         )
     return [
         Answer(prompt, sample, text, response, None if reward is None else float(reward))
-        for (prompt, sample), text, response, reward in zip(slots, texts, made, rewards, strict=True)
+        for (prompt, sample), text, response, reward in zip(requests, texts, made, rewards, strict=True)
     ]
 
 
 def answer_together(
     engine: Engine,
-    slots: Sequence[Slot],
+    requests: Sequence[Sample],
     source: RewardSource,
     sampling: Sampling,
     processes: Processes,
@@ -97,19 +97,19 @@ def answer_together(
     batch_size: int | None = None,
     progress: Callable[[int], None] = lambda done: None,
 ) -> list[Answer]:
-    """The answers to all slots in their order, on every process; each process generates its share.
+    """The answers to all requests in their order, on every process; each process generates its share.
 
-    An engine may need all processes to ask for equally many, so one with a smaller share repeats a slot, unused.
+    An engine may need all processes to ask for equally many, so one with a smaller share repeats a request, unused.
     """
     before = reasons(source)
-    share = processes.share(range(len(slots)))
-    most = -(-len(slots) // processes.count)
-    asked = [slots[index] for index in [*share, *[0] * (most - len(share))]]
+    share = processes.share(range(len(requests)))
+    most = -(-len(requests) // processes.count)
+    asked = [requests[index] for index in [*share, *[0] * (most - len(share))]]
     size = batch_size or len(asked)
     mine: list[Answer] = []
     for start in range(0, len(asked), size):
         mine += answer(engine, asked[start : start + size], source, sampling)
-        progress(min(len(mine) * processes.count, len(slots)))
+        progress(min(len(mine) * processes.count, len(requests)))
     gathered = processes.gather(list(zip(share, mine, strict=False)))
     answers = [scored for _, scored in sorted(gathered, key=lambda item: item[0])]
     rewards = [scored.reward for scored in answers if scored.reward is not None]

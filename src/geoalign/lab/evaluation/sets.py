@@ -16,7 +16,7 @@ from geoalign.errors import ConfigError, InputError
 from geoalign.lab.config.benchmarks import BENCHMARKS, parse_benchmark
 from geoalign.lab.config.evaluate import EvaluateConfig
 from geoalign.lab.config.tasks import MathConfig
-from geoalign.lab.evaluation.answers import Prompt, Slot, slots_of
+from geoalign.lab.evaluation.answers import Prompt, Sample, requests_of
 from geoalign.lab.tasks.base import Problem, rendered, token_ids
 from geoalign.lab.tasks.hh_rlhf import different_prompts, read_files
 from geoalign.lab.tasks.problems import load_benchmark
@@ -50,8 +50,8 @@ class PromptedSet:
     prompts: tuple[Prompt, ...]
     left_out: Mapping[str, int]
 
-    def slots(self) -> list[Slot]:
-        return slots_of(self.prompts, self.set.samples)
+    def requests(self) -> list[Sample]:
+        return requests_of(self.prompts, self.set.samples)
 
 
 def load_sets(benchmarks: Sequence[str], dialogues: Sequence[str], config: EvaluateConfig) -> list[EvaluationSet]:

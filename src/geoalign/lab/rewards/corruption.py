@@ -1,4 +1,4 @@
-"""Deliberate corruption of rewards that hits the same slots in every arm of a comparison."""
+"""Deliberate corruption of rewards that hits the same draws in every arm of a comparison."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class RewardWithCorruption:
         clean = list(self._source.score(responses, answer, prompts=prompts))
         # TRL gives every process an equal slice of the batch, in order.
         first = self._process_index * len(clean)
-        slots: dict[str, Any] = {
+        keys: dict[str, Any] = {
             "seed": self._seed,
             "step": 0 if trainer_state is None else int(trainer_state.global_step),
             "prompt_ids": problem_id,
@@ -90,10 +90,10 @@ class RewardWithCorruption:
         }
         rate = self._config.flip if self._source.binary else self._config.extremes
         if self._config.fixed_share:
-            noisy = fixed_share_mask(**slots, rate=rate, group_size=self._num_generations)
+            noisy = fixed_share_mask(**keys, rate=rate, group_size=self._num_generations)
         else:
-            noisy = corruption_mask(**slots, rate=rate)
-        lots = corruption_mask(**slots, rate=self._config.shortcut, purpose="shortcut/")
+            noisy = corruption_mask(**keys, rate=rate)
+        lots = corruption_mask(**keys, rate=self._config.shortcut, purpose="shortcut/")
         takes = self._takes_shortcut
         short = [drawn and takes is not None and takes(text) for drawn, text in zip(lots, responses, strict=True)]
         rewards = clean
@@ -104,7 +104,7 @@ class RewardWithCorruption:
         elif self._config.extremes or self._config.shortcut:
             groups = self._groups(clean)
             rewards = [
-                _continuous(reward, groups[row], self._jitter(slots, row), extreme=noisy[row], short=short[row])
+                _continuous(reward, groups[row], self._jitter(keys, row), extreme=noisy[row], short=short[row])
                 for row, reward in enumerate(clean)
             ]
         self.true_rewards = clean
@@ -125,10 +125,10 @@ class RewardWithCorruption:
         ]
         return [scored[(first + row) // size] for row in range(len(clean))]
 
-    def _jitter(self, slots: Mapping[str, Any], row: int) -> float:
-        """A share of a group's spread: different in each slot, and never nothing unless `jitter` is 0."""
-        prompt, sample = slots["prompt_ids"][row], slots["sample_indices"][row]
-        draw = uniform(seed=slots["seed"], step=slots["step"], prompt_id=prompt, sample=sample, purpose="jitter/")
+    def _jitter(self, keys: Mapping[str, Any], row: int) -> float:
+        """A share of a group's spread: different in each row, and never nothing unless `jitter` is 0."""
+        prompt, sample = keys["prompt_ids"][row], keys["sample_indices"][row]
+        draw = uniform(seed=keys["seed"], step=keys["step"], prompt_id=prompt, sample=sample, purpose="jitter/")
         return self._config.jitter * (0.5 + draw / 2)
 
 
@@ -160,7 +160,7 @@ def _beyond(extreme: float, distance: float) -> float:
     return float(moved if moved != start else np.nextafter(start, np.float32(math.copysign(math.inf, distance))))
 
 
-# Draws belong to a rollout's slot: the same in every arm of a comparison, on every machine.
+# Draws are by seed, step, prompt and sample: the same in every arm of a comparison, on every machine.
 
 
 def corruption_mask(
@@ -180,7 +180,7 @@ def corruption_mask(
 def fixed_share_mask(
     *, seed: int, step: int, prompt_ids: Sequence[str], sample_indices: Sequence[int], rate: float, group_size: int
 ) -> list[bool]:
-    """Which rollouts are corrupted where every prompt's share is fixed: of K slots those with the smallest draws are
+    """Which rollouts are corrupted where every prompt's share is fixed: of K samples those with the smallest draws are
     taken, floor(rate K + u), where u is a draw of the prompt's.
     """
     taken: dict[str, set[int]] = {}
@@ -195,7 +195,7 @@ def fixed_share_mask(
 
 def uniform(*, seed: int, step: int, prompt_id: str, sample: int, purpose: str = "") -> float:
     """A number in [0, 1) from a hash of its arguments."""
-    # The purpose and the numbers come first, so that no two different slots are written alike; "surrogatepass": ids are
+    # The purpose and the numbers come first, so that no two different keys are written alike; "surrogatepass": ids are
     # any text.
-    slot = f"{purpose}{seed}/{step}/{sample}/{prompt_id}".encode("utf-8", errors="surrogatepass")
-    return int.from_bytes(blake2b(slot, digest_size=8).digest(), "big") / 2**64
+    key = f"{purpose}{seed}/{step}/{sample}/{prompt_id}".encode("utf-8", errors="surrogatepass")
+    return int.from_bytes(blake2b(key, digest_size=8).digest(), "big") / 2**64

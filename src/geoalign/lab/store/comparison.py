@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from geoalign.errors import ConfigError, RunFolderError
-from geoalign.lab.config.compare import KINDS, BaseOfTables, CompareConfig, Place, PlannedRun, computed
+from geoalign.lab.config.compare import KINDS, BaseOfTables, CellKey, CompareConfig, PlannedRun, computed
 from geoalign.lab.config.compare_loading import parse_compare_config
 from geoalign.lab.config.rewards import RewardConfig
 from geoalign.lab.store.columns import Bools, Floats, read_columns, write_table
@@ -55,18 +55,18 @@ class ComparisonFolder:
         """The run folder of the warm start of a seed: `shared` for the base run's, else `shared-<seed>`."""
         return self.shared if seed == base else self.root / f"{self.shared.name}-{seed}"
 
-    def run(self, cell: Place) -> RunFolder:
+    def run(self, cell: CellKey) -> RunFolder:
         return RunFolder(self.runs / cell.name)
 
-    def log(self, cell: Place) -> Path:
+    def log(self, cell: CellKey) -> Path:
         """What a cell's process wrote to its terminal."""
         return self.runs / f"{cell.name}.log"
 
-    def attempts(self, cell: Place) -> Path:
+    def attempts(self, cell: CellKey) -> Path:
         """A line for every start of a cell's process, and one for every end that it lived to see."""
         return self.runs / f"{cell.name}.attempts.jsonl"
 
-    def result(self, cell: Place) -> Path:
+    def result(self, cell: CellKey) -> Path:
         return self.results / f"{cell.name}.json"
 
     def started(self) -> bool:
@@ -124,7 +124,7 @@ class ComparisonFolder:
         prepared = read_json(self.prepared) if self.prepared.is_file() else {}
         return prepared["runs"] if prepared.get("settings") == settings else {}
 
-    def read_result(self, cell: Place) -> dict[str, Any] | None:
+    def read_result(self, cell: CellKey) -> dict[str, Any] | None:
         path = self.result(cell)
         return read_json(path) if path.is_file() else None
 

@@ -63,7 +63,7 @@ SCORES = _schema(
     ("new_reward advantage", "float?"),  # the advantage is the curator's own
     ("final_answer", "text?"),  # that the response gives
     ("probability_wrong denoised_reward", "float?"),
-    ("trusted", "bool?"),  # whether a person's label is the reward
+    ("labelled", "bool?"),  # whether a person's label is the reward
     ("group_size", "int"),
     ("group_mean group_std", "float?"),
     ("group_pairs group_flagged", "int"),

@@ -11,12 +11,12 @@ import torch
 from transformers import AutoConfig
 from trl import GRPOConfig, RewardConfig, SFTConfig
 
-from geoalign.curators.anchors import Anchors, check_anchored
 from geoalign.curators.base import Curator
+from geoalign.curators.labelled_rollouts import LabelledRollouts, check_takes_labelled
 from geoalign.curators.registry import make_curator
 from geoalign.errors import ConfigError, GeoAlignError, InputError
 from geoalign.lab.config.run import PretrainedModelConfig, RunConfig
-from geoalign.lab.dumps.labels import read_anchors
+from geoalign.lab.dumps.labels import read_labelled_rollouts
 from geoalign.lab.models.models import CODE_SETTING, initial_tokenizer
 from geoalign.lab.models.process_setup import Processes
 from geoalign.lab.rewards.corruption import check_corruption
@@ -63,7 +63,7 @@ class Plan:
     grpo: GRPOConfig
     generation: GenerationShape
     curator: Curator
-    anchors: Anchors | None
+    labelled_rollouts: LabelledRollouts | None
 
     @property
     def learned(self) -> tuple[str, ...]:
@@ -128,7 +128,7 @@ def make_plan(
         grpo=grpo,
         generation=shape,
         curator=curator,
-        anchors=_anchors(config.anchors, curator, locations),
+        labelled_rollouts=_labelled(config.labelled_rollouts, curator, locations),
     )
     try:
         _check_reward(plan, ask=ask)
@@ -232,14 +232,14 @@ def check_depth(config: RunConfig, locations: Locations = NOWHERE) -> None:
         raise located(locations, "reward_head.layers", f"expected at most the model's {depth}, got {head}")
 
 
-def _anchors(file: str | None, curator: Curator, locations: Locations) -> Anchors | None:
+def _labelled(file: str | None, curator: Curator, locations: Locations) -> LabelledRollouts | None:
     if file is None:
         return None
     try:
-        check_anchored(curator)
-        return read_anchors(file)
+        check_takes_labelled(curator)
+        return read_labelled_rollouts(file)
     except GeoAlignError as error:
-        raise ConfigError(f"{locations.prefix('anchors')}{error}") from error
+        raise ConfigError(f"{locations.prefix('labelled_rollouts')}{error}") from error
 
 
 def binary_reward(plan: Plan) -> bool:

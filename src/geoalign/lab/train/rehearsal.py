@@ -126,9 +126,9 @@ def _rows(plan: Plan, processes: int, tokenizer: Any) -> list[tuple[str, str]]:
         ("evaluations", f"before and after RL{every}"),
         ("checkpoints", f"every {plan.grpo.save_steps:g} updates"),
     ]
-    if plan.anchors is not None:
-        groups = len(plan.anchors.group_numbers.unique())
-        rows.append(("anchors", f"{len(plan.anchors):,} rollouts of {groups:,} prompts"))
+    if plan.labelled_rollouts is not None:
+        groups = len(plan.labelled_rollouts.group_numbers.unique())
+        rows.append(("labelled_rollouts", f"{len(plan.labelled_rollouts):,} rollouts of {groups:,} prompts"))
     for name, problems in plan.evaluation_sets.items():
         samples, last = (config.evaluation.samples_of(name, last=end) for end in (False, True))
         after = "" if samples == last else f", {last} after RL"
@@ -141,7 +141,7 @@ def smoke_config(config: RunConfig) -> RunConfig:
     corrupted.
 
     Curator, data, loss, learning rates and updates per generation stay; any reward model named gives way to one that
-    the run trains itself, in two steps; anchors, which may be longer than a model of characters can take, are left out.
+    the run trains itself, in two steps; labelled rollouts, perhaps too long for a model of characters, are left out.
     """
     reward, task = config.reward, _few_rows(config.task)
     if make_task(task, seed=config.seed).preference_pairs:
@@ -158,7 +158,7 @@ def smoke_config(config: RunConfig) -> RunConfig:
         max_prompt_length=min(config.max_prompt_length or _PROMPT, _PROMPT),
         task=task,
         reward=replace(reward, model=RewardModelConfig()),
-        anchors=None,
+        labelled_rollouts=None,
         sft=None if config.sft is None else {**_kept(config.sft), **short_stage},
         reward_model={**_kept(config.reward_model), **short_stage},
         reward_head=None,

@@ -63,7 +63,7 @@ def test_too_many_at_a_time_names_the_setting(tiny_folder):
     one = PromptedSet(EvaluationSet("set", "benchmark", (problem,), 3, 12, ()), (Prompt(problem, (1,)),), {})
     model = describe(EvaluatedModel("tiny", str(tiny_folder)))
     with pytest.raises(ConfigError, match="batch_size: expected as many responses as fit into memory, got 3 of up to"):
-        make_part(Full(), model, one, one.slots(), None, EvaluateConfig(device="cpu"))
+        make_part(Full(), model, one, one.requests(), None, EvaluateConfig(device="cpu"))
 
 
 def test_the_type_of_the_weights_follows_the_device():

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from rich.progress import Progress
 
-from geoalign.lab.evaluation.answers import Answer, Sampling, answer_together, prompts_of, slots_of
+from geoalign.lab.evaluation.answers import Answer, Sampling, answer_together, prompts_of, requests_of
 from geoalign.lab.evaluation.scores import evaluation_values
 from geoalign.lab.generation.engines import Engine, TrainerEngine, TransformersEngine
 from geoalign.lab.models.models import load_saved
@@ -57,7 +57,7 @@ def answers_to(
     with undisturbed(plan.config.seed):
         return answer_together(
             respondent.engine,
-            slots_of(prompts, samples),
+            requests_of(prompts, samples),
             respondent.source,
             sampling,
             plan.processes,

@@ -65,7 +65,7 @@ def _train_policy(plan: Plan, source: RewardSource, model: Any, tokenizer: Any, 
             rollout_fields=rollout_fields(plan, reward, source),
             curation_observer=partial(record, plan.folder, rollouts=plan.config.output.rollouts),
             details_every=plan.config.output.details_every or 0,
-            anchors=plan.anchors,
+            labelled_rollouts=plan.labelled_rollouts,
         )
         evaluations.engine = engine_of(trainer)
         run_trainer(trainer, resume_from)

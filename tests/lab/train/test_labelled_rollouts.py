@@ -1,4 +1,4 @@
-"""`anchors`: a run whose curator sees rollouts with true rewards; what it draws and records is the batch alone."""
+"""A run whose curator sees rollouts with true rewards; what it draws and records is the batch alone."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ from geoalign.lab.train.recorder import record
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     """Eight prompts with a right response and two wrong ones."""
-    path = tmp_path / "anchors.jsonl"
+    path = tmp_path / "labelled.jsonl"
     rows = [
         {"prompt": f"{n} + {n}", "response": text, "reward": float(text == str(2 * n))}
         for n in range(1, 9)
@@ -24,14 +24,14 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def settings(tiny: Any, anchors: Path | None, **sections: Any) -> dict[str, Any]:
+def settings(tiny: Any, labelled: Path | None, **sections: Any) -> dict[str, Any]:
     changed = {
         "curator": {"type": "denoise", "level": 0.01},
         "hidden_position": "mean",
         "grpo": {"num_generations": 8, "per_device_train_batch_size": 32},
         **sections,
     }
-    return {**tiny(**changed), "anchors": None if anchors is None else str(anchors)}
+    return {**tiny(**changed), "labelled_rollouts": None if labelled is None else str(labelled)}
 
 
 def test_the_curator_sees_them_nothing_else_does_and_a_run_goes_on_with_the_same_alone(
@@ -40,13 +40,15 @@ def test_the_curator_sees_them_nothing_else_does_and_a_run_goes_on_with_the_same
     given = settings(tiny, file)
     train_here(given, tmp_path / "with")
     train_here(settings(tiny, None), tmp_path / "without")
-    assert [line["geoalign/anchors"] for line in lines(tmp_path / "with") if "geoalign/anchors" in line] == [24.0, 24.0]
-    anchored, alone = ([row for row in rollouts(tmp_path / name) if row["step"] == 0] for name in ("with", "without"))
-    assert len(anchored) == len(alone) == 64
+    assert [
+        line["geoalign/labelled_rollouts"] for line in lines(tmp_path / "with") if "geoalign/labelled_rollouts" in line
+    ] == [24.0, 24.0]
+    beside, alone = ([row for row in rollouts(tmp_path / name) if row["step"] == 0] for name in ("with", "without"))
+    assert len(beside) == len(alone) == 64
     # The same draws, and another verdict on them.
     for name in ("prompt", "response", "reward"):
-        assert [row[name] for row in anchored] == [row[name] for row in alone]
-    assert [row["score"] for row in anchored] != [row["score"] for row in alone]
+        assert [row[name] for row in beside] == [row[name] for row in alone]
+    assert [row["score"] for row in beside] != [row["score"] for row in alone]
     assert not same_weights(tmp_path / "with", tmp_path / "without")
 
     def stopped(folder: Any, curated: Any, **options: Any) -> None:
@@ -63,7 +65,7 @@ def test_the_curator_sees_them_nothing_else_does_and_a_run_goes_on_with_the_same
 
 
 def test_refused_before_anything_is_written(tiny, file, train_here, tmp_path):
-    with pytest.raises(ConfigError, match=r"anchors: expected a curator that reads trusted rewards.* got GRPO"):
+    with pytest.raises(ConfigError, match=r"labelled_rollouts: expected a curator that reads labels.* got GRPO"):
         train_here(settings(tiny, file, curator={"type": "grpo"}), tmp_path / "run")
     with pytest.raises(ConfigError, match=r"gone\.jsonl: expected a file of rollouts, got none there"):
         train_here(settings(tiny, tmp_path / "gone.jsonl"), tmp_path / "run")

@@ -1,10 +1,10 @@
-"""Anchors inside TRL: the curator sees them with states of the policy of the moment; nothing else does."""
+"""Labelled rollouts inside TRL: the curator sees them with states of the policy of the moment; nothing else does."""
 
 import pytest
 import torch
 from trl import GRPOTrainer
 from trl_parts import (
-    ANCHORS,
+    LABELLED,
     PROMPTS,
     RESPONSES,
     Recording,
@@ -19,20 +19,20 @@ from trl_parts import (
     weights_of,
 )
 
-from geoalign.adapters.trl import Anchors
+from geoalign.adapters.trl import LabelledRollouts
 from geoalign.curators.geoalign import GeoAlign
 from geoalign.errors import ConfigError
 from geoalign.hidden.extract import extract_states, extract_states_from_texts
 
 
 def watching():
-    return Scripted(curation, requires=("hidden", "trusted"))
+    return Scripted(curation, requires=("hidden", "labelled"))
 
 
 def test_the_batch_is_trained_on_alone_and_the_states_are_those_of_the_policy_of_the_moment(tmp_path):
-    """A curator that changes nothing: bit for bit TRL's own weights, however many anchors it is shown."""
-    extra = {"anchors": ANCHORS, "hidden_position": "mean"}
-    made = trainer(tmp_path / "anchored", watching(), cls=Recording, extra=extra)
+    """A curator that changes nothing: bit for bit TRL's own weights, however many labelled rollouts it is shown."""
+    extra = {"labelled_rollouts": LABELLED, "hidden_position": "mean"}
+    made = trainer(tmp_path / "labelled_run", watching(), cls=Recording, extra=extra)
     made.train()
     plain = trainer(tmp_path / "plain", cls=GRPOTrainer)
     plain.train()
@@ -40,9 +40,9 @@ def test_the_batch_is_trained_on_alone_and_the_states_are_those_of_the_policy_of
     assert [len(rollouts) for rollouts in made.curator.seen] == [8 + 24] * 2
     for step in made.steps:
         assert len(step.rollouts) == len(step.curation.source) == len(step.curation.scores) == 8
-        assert step.rollouts.trusted is None
-    logged = [entry for entry in made.state.log_history if "geoalign/anchors" in entry]
-    assert [entry["geoalign/anchors"] for entry in logged] == [24] * 2
+        assert step.rollouts.labelled is None
+    logged = [entry for entry in made.state.log_history if "geoalign/labelled_rollouts" in entry]
+    assert [entry["geoalign/labelled_rollouts"] for entry in logged] == [24] * 2
     first, second = (rollouts.hidden[8:] for rollouts in made.curator.seen)
     expected = extract_states_from_texts(model(), tokenizer(), PROMPTS, RESPONSES, position="mean")
     torch.testing.assert_close(first, expected.states, atol=1e-5, rtol=1e-5)
@@ -57,8 +57,8 @@ def test_the_batch_is_trained_on_alone_and_the_states_are_those_of_the_policy_of
 
 def test_conversations_and_responses_that_were_cut_off(tmp_path):
     chats = [[{"role": "user", "content": prompt}] for prompt in PROMPTS]
-    anchors = Anchors(chats, RESPONSES, ANCHORS.rewards, PROMPTS, truncated=[True] + [False] * 23)
-    made = trainer(tmp_path, watching(), dataset=data(conversational=True), extra={"anchors": anchors})
+    labelled = LabelledRollouts(chats, RESPONSES, LABELLED.rewards, PROMPTS, truncated=[True] + [False] * 23)
+    made = trainer(tmp_path, watching(), dataset=data(conversational=True), extra={"labelled_rollouts": labelled})
     curated_batch(made)
     core = tokenizer()
     prompts = [core(f"<u>{prompt}<a>", add_special_tokens=False)["input_ids"] for prompt in PROMPTS]
@@ -72,27 +72,27 @@ def test_conversations_and_responses_that_were_cut_off(tmp_path):
     assert made.curator.seen[0].lengths[8:10].tolist() == [2, 5]
 
 
-def test_answers_of_anchors(tmp_path):
-    def seen(anchors, field):
-        extra = {"anchors": anchors, "rollout_fields": {"answers": field}}
-        made = trainer(tmp_path, Scripted(curation, requires=("trusted",)), extra=extra)
+def test_answers_of_labelled_rollouts(tmp_path):
+    def seen(labelled, field):
+        extra = {"labelled_rollouts": labelled, "rollout_fields": {"answers": field}}
+        made = trainer(tmp_path, Scripted(curation, requires=("labelled",)), extra=extra)
         curated_batch(made)
         return made.curator.seen[0].answers
 
-    found = seen(ANCHORS, lambda rows: [row["completion"][:1] for row in rows])
+    found = seen(LABELLED, lambda rows: [row["completion"][:1] for row in rows])
     assert len(found) == 8 + 24
     assert found[8:12] == ["2", "4", "t", "t"]
-    given = Anchors(PROMPTS, RESPONSES, ANCHORS.rewards, PROMPTS, answers=["own", None] * 12)
+    given = LabelledRollouts(PROMPTS, RESPONSES, LABELLED.rewards, PROMPTS, answers=["own", None] * 12)
     assert seen(given, "gold")[8:10] == ["own", None]
     for field in ("gold", lambda rows: [row["gold"] for row in rows]):
-        with pytest.raises(ConfigError, match=r"anchors: expected answers, .* data set .*'gold'"):
-            seen(ANCHORS, field)
+        with pytest.raises(ConfigError, match=r"labelled_rollouts: expected answers, .* data set .*'gold'"):
+            seen(LABELLED, field)
 
 
 @pytest.mark.parametrize(
     ("curator", "message"),
-    [(None, r"with a curator .*, got none"), (GeoAlign(), r"a curator that reads trusted rewards.* got GeoAlign")],
+    [(None, r"with a curator .*, got none"), (GeoAlign(), r"a curator that reads labels.* got GeoAlign")],
 )
 def test_refused_by_name(tmp_path, curator, message):
-    with pytest.raises(ConfigError, match=f"anchors: expected {message}"):
-        trainer(tmp_path, curator, extra={"anchors": ANCHORS})
+    with pytest.raises(ConfigError, match=f"labelled_rollouts: expected {message}"):
+        trainer(tmp_path, curator, extra={"labelled_rollouts": LABELLED})

@@ -1,4 +1,4 @@
-"""Anchors: rollouts whose rewards are known to be true, shown to a curator beside every batch, and to no loss."""
+"""Labelled rollouts: of known true rewards, shown to a curator beside every batch, and to no loss."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from geoalign.curators.base import Curator
 from geoalign.errors import ConfigError, InputError
 from geoalign.types import Curation, Rollouts
 
-# What nobody knows of a rollout that the policy of this training did not generate; and their prompts, by which anchors
+# What nobody knows of a rollout that the policy of this training did not generate; and their prompts, by which they
 # would enter a history of what it did.
 _UNKNOWN = ("logprobs", "reference_rewards", "advantages", "components")
 
 
 @dataclass(frozen=True, eq=False)
-class Anchors:
+class LabelledRollouts:
     """A rollouts with true rewards, as a user gives them to an engine.
 
     Attributes:
@@ -51,17 +51,15 @@ class Anchors:
         for item in fields(self):
             value = getattr(self, item.name)
             if value is not None and len(value) != size:
-                raise InputError(f"anchors: {item.name}: expected {size} rows as rewards, got {len(value)}")
+                raise InputError(f"labelled_rollouts: {item.name}: expected {size} rows as rewards, got {len(value)}")
         if len({isinstance(prompt, str) for prompt in self.prompts}) > 1:
-            raise InputError("anchors: prompts: expected texts or lists of chat messages, got both")
+            raise InputError("labelled_rollouts: prompts: expected texts or lists of chat messages, got both")
         for row, reward in enumerate(self.rewards):
             if not math.isfinite(reward):
-                raise InputError(f"anchors: rewards: expected finite numbers, got {reward} in row {row}")
+                raise InputError(f"labelled_rollouts: rewards: expected finite numbers, got {reward} in row {row}")
         if len(set(zip(self.groups, self.rewards, strict=True))) == len(set(self.groups)):
-            raise InputError(
-                f"anchors: expected a group with two different rewards, got none among {len(set(self.groups))}: give "
-                "right and wrong responses to one prompt"
-            )
+            found = f"got none among {len(set(self.groups))}: give right and wrong responses to one prompt"
+            raise InputError(f"labelled_rollouts: expected a group with two different rewards, {found}")
 
     def __len__(self) -> int:
         return len(self.rewards)
@@ -73,71 +71,67 @@ class Anchors:
         return torch.tensor([known.setdefault(group, len(known)) for group in self.groups])
 
     def digest(self) -> str:
-        """SHA-256 of all of it, by which other anchors are told from these."""
+        """SHA-256 of all of it, by which others are told from these."""
         rewards = [float(reward) for reward in self.rewards]
         content = {**asdict(self), "groups": self.group_numbers.tolist(), "rewards": rewards}
         return hashlib.sha256(json.dumps(content, default=list).encode("ascii")).hexdigest()
 
 
-def check_reads_trusted(curator: Curator, *, setting: str) -> None:
-    """Raises ConfigError unless the curator reads which rows are trusted; `setting` asks for it."""
-    if "trusted" not in curator.reads:
-        raise ConfigError(
-            f"{setting}: expected a curator that reads trusted rewards, such as denoise; got {type(curator).__name__}"
-        )
+def check_reads_labels(curator: Curator, *, setting: str) -> None:
+    """Raises ConfigError unless the curator reads which rows are labelled; `setting` asks for it."""
+    if "labelled" not in curator.reads:
+        raise ConfigError(f"{setting}: expected a curator that reads labels, as denoise; got {type(curator).__name__}")
 
 
-def check_anchored(curator: Curator) -> None:
-    """Raises ConfigError unless the curator reads trusted rows, and of them nothing that anchors cannot have."""
-    check_reads_trusted(curator, setting="anchors")
+def check_takes_labelled(curator: Curator) -> None:
+    """Raises ConfigError unless the curator reads labelled rows, and of them nothing that these cannot have."""
+    check_reads_labels(curator, setting="labelled_rollouts")
     if unknown := [name for name in curator.reads if name in _UNKNOWN]:
-        raise ConfigError(
-            f"anchors: expected a curator that reads nothing that anchors do not have, got {type(curator).__name__}, "
-            f"which reads {', '.join(unknown)}"
-        )
+        got = f"{type(curator).__name__}, which reads {', '.join(unknown)}"
+        raise ConfigError(f"labelled_rollouts: expected a curator that reads nothing that they do not have, got {got}")
 
 
-def with_anchors(rollouts: Rollouts, anchors: Rollouts) -> Rollouts:
-    """The batch with the anchors behind it: [B + A] rows, anchors in groups of their own, trusted and nobody's donors.
+def with_labelled(rollouts: Rollouts, labelled: Rollouts) -> Rollouts:
+    """The batch with labelled rollouts behind it: [B + L] rows, they in groups of their own and nobody's donors.
 
     A field that one of the two lacks is left out.
     """
     joined: dict[str, Any] = {}
     for item in fields(Rollouts):
-        ours, theirs = getattr(rollouts, item.name), getattr(anchors, item.name)
+        ours, theirs = getattr(rollouts, item.name), getattr(labelled, item.name)
         if isinstance(ours, Tensor) and isinstance(theirs, Tensor):
             joined[item.name] = torch.cat([ours, theirs.to(ours)])
         elif isinstance(ours, Sequence) and isinstance(theirs, Sequence):
             joined[item.name] = [*ours, *theirs]
-    # Asked for rows of the batch alone: anchors are trusted already.
+    # Asked for rows of the batch alone: the others are labelled already.
     joined["second_rewards"] = rollouts.second_rewards
     if rollouts.prompt_keys is not None:
         # Keys of prompts are not negative.
-        joined["prompt_keys"] = torch.cat([rollouts.prompt_keys, -1 - anchors.groups.to(rollouts.prompt_keys)])
+        joined["prompt_keys"] = torch.cat([rollouts.prompt_keys, -1 - labelled.groups.to(rollouts.prompt_keys)])
     first = int(rollouts.groups.max()) + 1
-    joined["groups"] = torch.cat([rollouts.groups, anchors.groups.to(rollouts.groups) + first])
-    for name, of_batch in (("trusted", False), ("donor_ok", True)):
+    joined["groups"] = torch.cat([rollouts.groups, labelled.groups.to(rollouts.groups) + first])
+    for name, of_batch in (("labelled", False), ("donor_ok", True)):
         given = getattr(rollouts, name)
         ours = torch.full_like(rollouts.rewards, of_batch, dtype=torch.bool) if given is None else given
-        joined[name] = torch.cat([ours, ours.new_full((len(anchors),), not of_batch)])
+        joined[name] = torch.cat([ours, ours.new_full((len(labelled),), not of_batch)])
     return Rollouts(**joined)
 
 
-def without_anchors(curation: Curation, rows: int) -> Curation:
-    """The curation of the batch's `rows` rows, which stand before the anchors; `anomalous` counts them alone."""
+def without_labelled(curation: Curation, rows: int) -> Curation:
+    """The curation of the batch's `rows` rows, before the labelled ones; `anomalous` counts them alone."""
     if len(curation.source) == len(curation.scores):
         kept = torch.arange(rows, device=curation.source.device)
     else:
-        # In the order of the batch: where all of its rows are kept, row i stands in slot i again.
+        # In the order of the batch: where all of its rows are kept, row i is at position i again.
         order = curation.source.argsort(stable=True)
         kept = order[curation.source[order] < rows]
     source = curation.source[kept]
     if len(wrong := (source >= rows).nonzero()):
-        slot = int(wrong[0])
+        at = int(wrong[0])
         raise InputError(
-            f"Curation.source: expected rows of the batch, got anchor {int(source[slot]) - rows} in slot {slot}"
+            f"Curation.source: expected rows of the batch, got labelled rollout {int(source[at]) - rows} at {at}"
         )
-    metrics = {**curation.metrics, "anchors": float(len(curation.scores) - rows)}
+    metrics = {**curation.metrics, "labelled_rollouts": float(len(curation.scores) - rows)}
     if "anomalous" in metrics:
         metrics["anomalous"] = float(curation.anomalous[:rows].sum())
     return replace(

@@ -1,13 +1,13 @@
-"""Anchors: joined with a batch, taken away from its curation, told from others."""
+"""Labelled rollouts: joined with a batch, taken away from its curation, told from others."""
 
 import pytest
 import torch
 
-from geoalign.curators.anchors import Anchors, with_anchors, without_anchors
 from geoalign.curators.baselines.advantages import GRPO
 from geoalign.curators.chain import Chain
 from geoalign.curators.denoise import Denoise
 from geoalign.curators.geoalign import GeoAlign
+from geoalign.curators.labelled_rollouts import LabelledRollouts, with_labelled, without_labelled
 from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, InputError
 from geoalign.types import Curation, Rollouts
@@ -25,32 +25,32 @@ def batch(**changes):
     return Rollouts(**{**values, **changes})
 
 
-def anchor_rows(**changes):
+def labelled_rows(**changes):
     values = {
         "rewards": torch.tensor([0.0, 1.0, 0.5], dtype=torch.float64),
         "groups": torch.tensor([0, 0, 1]),
         "hidden": -torch.ones(3, 2),
         "answers": ["a", "c", None],
         "true_rewards": torch.tensor([0.0, 1.0, 0.5]),
-        "ids": ["anchor:0", "anchor:1", "anchor:2"],
+        "ids": ["labelled:0", "labelled:1", "labelled:2"],
     }
     return Rollouts(**{**values, **changes})
 
 
-def anchors(**changes):
+def labelled(**changes):
     values = {"prompts": ["p", "p"], "responses": ["x", "y"], "rewards": [0.0, 1.0], "groups": ["g", "g"]}
-    return Anchors(**{**values, **changes})
+    return LabelledRollouts(**{**values, **changes})
 
 
-def test_anchors_stand_behind_the_batch_in_groups_of_their_own():
-    joined = with_anchors(batch(), anchor_rows())
-    # The batch's groups are 7 and 3: the anchors' 0 and 1 become 8 and 9.
+def test_labelled_rollouts_stand_behind_the_batch_in_groups_of_their_own():
+    joined = with_labelled(batch(), labelled_rows())
+    # The batch's groups are 7 and 3: the labelled rollouts' 0 and 1 become 8 and 9.
     assert joined.groups.tolist() == [7, 7, 3, 3, 8, 8, 9]
     assert joined.rewards.nan_to_num(-1).tolist() == [1, 0, -1, 1, 0, 1, 0.5]
     assert joined.rewards.dtype == torch.float32
     assert joined.hidden.tolist() == [*batch().hidden.tolist(), *[[-1.0, -1.0]] * 3]
     assert joined.answers == ["a", None, "b", "b", "a", "c", None]
-    assert joined.trusted.tolist() == [False] * 4 + [True] * 3
+    assert joined.labelled.tolist() == [False] * 4 + [True] * 3
     assert joined.donor_ok.tolist() == [True] * 4 + [False] * 3
     # One of the two knows nothing of these.
     assert joined.logprobs is None
@@ -71,63 +71,63 @@ def made(source, scores=7, **changes):
 
 def test_the_batch_alone_comes_back():
     """Of seven rows the first four are the batch's: 2 of the 4 anomalous ones."""
-    cut = without_anchors(made([1, 1, 2, 3, 4, 5, 5], advantages=torch.arange(7.0)), 4)
+    cut = without_labelled(made([1, 1, 2, 3, 4, 5, 5], advantages=torch.arange(7.0)), 4)
     assert cut.source.tolist() == [1, 1, 2, 3]
     assert cut.rewards.tolist() == [1, 1, 2, 3]
     assert cut.weights.tolist() == [11, 11, 12, 13]
     assert cut.advantages.tolist() == [0, 1, 2, 3]
     assert cut.scores.tolist() == [0, 1, 2, 3]
     assert cut.anomalous.tolist() == [True, False, False, True]
-    assert cut.metrics == {"anomalous": 2.0, "other": 3.0, "anchors": 3.0}
+    assert cut.metrics == {"anomalous": 2.0, "other": 3.0, "labelled_rollouts": 3.0}
 
 
 def test_of_a_subset_the_rows_of_the_batch_stay_in_its_order():
-    # Group after group, as subsets come: all four of the batch, and one anchor. Row i stands in slot i again.
-    assert without_anchors(made([2, 3, 5, 0, 1]), 4).source.tolist() == [0, 1, 2, 3]
-    cut = without_anchors(made([6, 3, 0]), 4)
+    # Group after group, as subsets come: all four of the batch, and one labelled rollout. Row i is at position i.
+    assert without_labelled(made([2, 3, 5, 0, 1]), 4).source.tolist() == [0, 1, 2, 3]
+    cut = without_labelled(made([6, 3, 0]), 4)
     assert (cut.source.tolist(), cut.weights.tolist()) == ([0, 3], [10, 13])
 
 
-def test_an_anchor_in_the_batch_is_refused():
-    with pytest.raises(InputError, match=r"expected rows of the batch, got anchor 1 in slot 2"):
-        without_anchors(made([0, 1, 5, 3, 4, 5, 6]), 4)
+def test_a_labelled_rollout_in_the_batch_is_refused():
+    with pytest.raises(InputError, match=r"expected rows of the batch, got labelled rollout 1 at 2"):
+        without_labelled(made([0, 1, 5, 3, 4, 5, 6]), 4)
 
 
 class Watching(GRPO):
-    """Plain GRPO that remembers its batch and reads trusted rows."""
+    """Plain GRPO that remembers its batch and reads labelled rows."""
 
-    optional = ("trusted",)
+    optional = ("labelled",)
 
     def curate(self, rollouts, *, generator=None, details=False):
         self.seen, self.details = rollouts, details
         return super().curate(rollouts, generator=generator, details=details)
 
 
-def test_a_session_shows_anchors_to_the_curator_alone():
-    session = CurationSession(Watching(), seed=0, anchors=anchors())
+def test_a_session_shows_labelled_rollouts_to_the_curator_alone():
+    session = CurationSession(Watching(), seed=0, labelled=labelled())
     true = torch.tensor([0.0, 1.0, torch.nan, 1.0])
     given = batch(true_rewards=true)
-    curation = session.curate(given, details=True, anchors=anchor_rows())
+    curation = session.curate(given, details=True, labelled=labelled_rows())
     assert len(session.curator.seen) == 7
     assert not session.curator.details
     assert curation.source.tolist() == [0, 1, 2, 3]
-    assert curation.metrics["anchors"] == 3
-    # Agreement with the true rewards is that of the batch: as without anchors.
+    assert curation.metrics["labelled_rollouts"] == 3
+    # Agreement with the true rewards is that of the batch: as without labelled rollouts.
     alone = CurationSession(GRPO(), seed=0).curate(given)
     assert curation.metrics["advantage_cosine"] == alone.metrics["advantage_cosine"]
 
 
-def test_a_session_goes_on_with_its_own_anchors_alone(tmp_path):
+def test_a_session_goes_on_with_its_own_labelled_rollouts_alone(tmp_path):
     path = tmp_path / "state.safetensors"
-    CurationSession(Denoise(), seed=0, anchors=anchors()).save(path)
+    CurationSession(Denoise(), seed=0, labelled=labelled()).save(path)
     words = {"setting": "resume", "otherwise": "start anew"}
-    CurationSession(Denoise(), seed=0, anchors=anchors()).load(path, **words)
-    for others in (None, anchors(rewards=[1.0, 0.0]), anchors(responses=["x", "z"])):
-        with pytest.raises(InputError, match=r"anchors: expected those of .* got others .*; start anew"):
-            CurationSession(Denoise(), seed=0, anchors=others).load(path, **words)
+    CurationSession(Denoise(), seed=0, labelled=labelled()).load(path, **words)
+    for others in (None, labelled(rewards=[1.0, 0.0]), labelled(responses=["x", "z"])):
+        with pytest.raises(InputError, match=r"labelled_rollouts: expected those of .* got others .*; start anew"):
+            CurationSession(Denoise(), seed=0, labelled=others).load(path, **words)
     CurationSession(Denoise(), seed=0).save(path)
     with pytest.raises(InputError, match=r"sha256 none"):
-        CurationSession(Denoise(), seed=0, anchors=anchors()).load(path, **words)
+        CurationSession(Denoise(), seed=0, labelled=labelled()).load(path, **words)
 
 
 @pytest.mark.parametrize(
@@ -141,21 +141,21 @@ def test_a_session_goes_on_with_its_own_anchors_alone(tmp_path):
         ({"rewards": [1.0, 1.0]}, r"expected a group with two different rewards, got none among 1"),
     ],
 )
-def test_bad_anchors(changes, message):
+def test_bad_labelled_rollouts(changes, message):
     with pytest.raises(InputError, match=message):
-        anchors(**changes)
+        labelled(**changes)
 
 
-def test_curators_that_make_no_use_of_anchors():
-    with pytest.raises(ConfigError, match=r"anchors: expected a curator that reads trusted rewards.* got GeoAlign"):
-        CurationSession(GeoAlign(), seed=0, anchors=anchors())
+def test_curators_that_make_no_use_of_labelled_rollouts():
+    with pytest.raises(ConfigError, match=r"labelled_rollouts: expected a curator that reads labels.* got GeoAlign"):
+        CurationSession(GeoAlign(), seed=0, labelled=labelled())
 
     class Late(Watching):
         requires = ("advantages",)
 
     with pytest.raises(ConfigError, match=r"got Late, which reads advantages"):
-        CurationSession(Late(), seed=0, anchors=anchors())
-    assert "trusted" in Chain([GRPO(), Denoise()]).reads
+        CurationSession(Late(), seed=0, labelled=labelled())
+    assert "labelled" in Chain([GRPO(), Denoise()]).reads
 
 
 def flattered(seed, shortcut):
@@ -167,14 +167,14 @@ def flattered(seed, shortcut):
     return Rollouts(rewards=true + shortcut * hidden[:, 1], groups=groups, hidden=hidden, true_rewards=true)
 
 
-def test_anchors_mend_systematic_errors_of_a_batch_without_a_trusted_row():
+def test_labelled_rollouts_mend_systematic_errors_of_a_batch_without_a_labelled_row():
     known = flattered(100, shortcut=0.0).take(torch.arange(64))
-    labels = Anchors(["p"] * 64, ["r"] * 64, known.rewards.tolist(), groups=known.groups.tolist())
-    sessions = [CurationSession(Denoise(), seed=0, anchors=given) for given in (labels, None)]
+    labels = LabelledRollouts(["p"] * 64, ["r"] * 64, known.rewards.tolist(), groups=known.groups.tolist())
+    sessions = [CurationSession(Denoise(), seed=0, labelled=given) for given in (labels, None)]
     for seed in range(4):
         given = flattered(seed, shortcut=1.5)
         mended, blind = (
-            session.curate(given, anchors=None if session.anchors is None else known) for session in sessions
+            session.curate(given, labelled=None if session.labelled is None else known) for session in sessions
         )
     assert len(mended.source) == len(mended.rewards) == len(mended.advantages) == len(given)
     # The truth beside 1.5 times another column of the same variance: a cosine of 1 / sqrt(1 + 1.5^2) = 0.55.

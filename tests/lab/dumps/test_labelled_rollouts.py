@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geoalign.errors import ConfigError, InputError
-from geoalign.lab.dumps.labels import read_anchors
+from geoalign.lab.dumps.labels import read_labelled_rollouts
 from geoalign.lab.store.curation import restored, safe
 
 ROWS = [
@@ -25,14 +25,14 @@ def jsonl(path, rows):
 
 
 def test_rollouts_one_a_row(tmp_path):
-    anchors = read_anchors(jsonl(tmp_path / "a.jsonl", ROWS))
+    labelled = read_labelled_rollouts(jsonl(tmp_path / "a.jsonl", ROWS))
     asked = ({"role": "user", "content": "1+1"},)
-    assert list(anchors.prompts) == [asked, asked, tuple(ROWS[2]["prompt"])]
-    assert list(anchors.responses) == ["2", "3", "4"]
-    assert list(anchors.rewards) == [1.0, 0.0, 0.5]
-    assert anchors.group_numbers.tolist() == [0, 0, 1]
-    assert list(anchors.answers) == [None, "3", None]
-    assert list(anchors.truncated) == [False, True, False]
+    assert list(labelled.prompts) == [asked, asked, tuple(ROWS[2]["prompt"])]
+    assert list(labelled.responses) == ["2", "3", "4"]
+    assert list(labelled.rewards) == [1.0, 0.0, 0.5]
+    assert labelled.group_numbers.tolist() == [0, 0, 1]
+    assert list(labelled.answers) == [None, "3", None]
+    assert list(labelled.truncated) == [False, True, False]
 
 
 def test_rendered_prompts_stay_as_they_were(tmp_path):
@@ -40,14 +40,14 @@ def test_rendered_prompts_stay_as_they_were(tmp_path):
         {"input": "<u>1+1<a>", "output": str(n), "score": float(n == 2), "step": 1, "gts": "2", "uid": f"u_0_{n}"}
         for n in (2, 3)
     ]
-    assert list(read_anchors(jsonl(tmp_path / "1.jsonl", rows)).prompts) == ["<u>1+1<a>"] * 2
+    assert list(read_labelled_rollouts(jsonl(tmp_path / "1.jsonl", rows)).prompts) == ["<u>1+1<a>"] * 2
 
 
 def test_true_rewards_come_before_corrupted_ones(tmp_path):
     rows = [{**row, "true_reward": true} for row, true in zip(ROWS, (0.0, 1.0, None), strict=True)]
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows[:2]), tmp_path / "a.parquet")
-    assert list(read_anchors(tmp_path / "a.parquet").rewards) == [0.0, 1.0]
-    assert list(read_anchors(jsonl(tmp_path / "a.jsonl", rows)).rewards) == [0.0, 1.0, 0.5]
+    assert list(read_labelled_rollouts(tmp_path / "a.parquet").rewards) == [0.0, 1.0]
+    assert list(read_labelled_rollouts(jsonl(tmp_path / "a.jsonl", rows)).rewards) == [0.0, 1.0, 0.5]
 
 
 def flagged(path, texts, labels):
@@ -63,12 +63,12 @@ def flagged(path, texts, labels):
 def test_a_filled_in_flagged_csv(tmp_path):
     """Rows without a label are left out; what was made safe for spreadsheets is as it was."""
     texts = ["=2\nis it", "'quoted'", "never seen", "\ttab", "3"]
-    anchors = read_anchors(flagged(tmp_path / "flagged.csv", texts, ["1", "0", "", "0", "0.5"]))
-    assert list(anchors.responses) == ["=2\nis it", "'quoted'", "\ttab", "3"]
-    assert list(anchors.rewards) == [1.0, 0.0, 0.0, 0.5]
-    assert list(anchors.prompts) == [({"role": "user", "content": "-1 + 1"},)] * 4
-    assert anchors.group_numbers.tolist() == [0] * 4
-    assert anchors.answers is None
+    labelled = read_labelled_rollouts(flagged(tmp_path / "flagged.csv", texts, ["1", "0", "", "0", "0.5"]))
+    assert list(labelled.responses) == ["=2\nis it", "'quoted'", "\ttab", "3"]
+    assert list(labelled.rewards) == [1.0, 0.0, 0.0, 0.5]
+    assert list(labelled.prompts) == [({"role": "user", "content": "-1 + 1"},)] * 4
+    assert labelled.group_numbers.tolist() == [0] * 4
+    assert labelled.answers is None
 
 
 @given(st.text(st.characters(exclude_categories=["Cs", "Cc"]) | st.sampled_from("=+-@'\t\n"), max_size=9))
@@ -81,26 +81,29 @@ def test_a_cell_is_the_text_again(text):
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([{**ROWS[0], "reward": None}, ROWS[1]], r"line 1: reward: expected the true reward of an anchor, got none"),
+        ([{**ROWS[0], "reward": None}, ROWS[1]], r"line 1: reward: expected the true reward of a labelled rollout"),
         ([ROWS[0], {**ROWS[1], "reward": "no"}], r"line 2: reward: expected a number, got a text"),
-        ([ROWS[0], {**ROWS[1], "group": "c"}], r"a\.jsonl: anchors: expected a group with two different rewards"),
+        (
+            [ROWS[0], {**ROWS[1], "group": "c"}],
+            r"a\.jsonl: labelled_rollouts: expected a group with two different rewards",
+        ),
     ],
 )
 def test_bad_dumps(tmp_path, rows, message):
     with pytest.raises(InputError, match=message):
-        read_anchors(jsonl(tmp_path / "a.jsonl", rows))
+        read_labelled_rollouts(jsonl(tmp_path / "a.jsonl", rows))
 
 
 def test_bad_files(tmp_path):
     long = flagged(tmp_path / "long.csv", ["x" * 40_000, "y"], ["1", "0"])
     with pytest.raises(InputError, match=r"line 2: response: expected the whole text, got one that was cut"):
-        read_anchors(long)
+        read_labelled_rollouts(long)
     redacted = tmp_path / "redacted.csv"
     redacted.write_text("step,line,sample,group,label\n1,1,0,0,1\n")
     with pytest.raises(InputError, match=r"line 1: expected the columns group, prompt, response, got"):
-        read_anchors(redacted)
-    with pytest.raises(InputError, match=r"none\.csv: anchors: expected a group with two different rewards, got none"):
-        read_anchors(flagged(tmp_path / "none.csv", ["x"], [""]))
+        read_labelled_rollouts(redacted)
+    with pytest.raises(InputError, match=r"none\.csv: labelled_rollouts: expected a group with two"):
+        read_labelled_rollouts(flagged(tmp_path / "none.csv", ["x"], [""]))
     for name in ("gone.jsonl", "gone.csv"):
         with pytest.raises(ConfigError, match=rf"{name}: expected a .*, got none there"):
-            read_anchors(tmp_path / name)
+            read_labelled_rollouts(tmp_path / name)

@@ -62,7 +62,7 @@ $(VENV)/.real: $(VENV)/.dev $(PINS)
 
 test-engines: test-verl test-swift test-trl test-trinity test-skyrl ## The adapters in the engines themselves, an environment each
 
-# What a version of TRL can change: its flow, keys, losses, logs and checkpoints. What curators decide, fields, anchors,
+# What a version of TRL can change: its flow, keys, losses, logs and checkpoints. What curators decide, fields, labelled rollouts,
 # several processes and the pretended GPU are the same in all, and tested with the pinned one.
 TRL_TESTS := agents checkpoint curated_rows hidden identity logs losses refusals rewards
 

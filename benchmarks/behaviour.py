@@ -116,7 +116,7 @@ def batch(seed: int, binary: bool) -> Rollouts:
         advantages=torch.randn(rows, generator=draw),
         ids=[str(row) for row in range(rows)],
         donor_ok=torch.ones(rows, dtype=torch.bool),
-        labelled=torch.rand(rows, generator=draw) < 0.1,
+        trusted=torch.rand(rows, generator=draw) < 0.1,
         second_rewards=lambda asked: true[list(asked)].tolist(),
     )
 

@@ -11,6 +11,9 @@ import pytest
 import typer.main
 import typer.testing
 
+# The suite shares its cores, and sums come out in one order: read by torch where it is imported.
+os.environ["OMP_NUM_THREADS"] = "1"
+
 with suppress(ImportError):  # the environments of the engines have none
     from hypothesis import settings
 

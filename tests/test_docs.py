@@ -15,7 +15,13 @@ from geoalign.lab.cli import app
 
 ROOT = Path(__file__).parents[1]
 DOCS = sorted((ROOT / "docs").glob("*.md"))
-PAGES = [ROOT / "README.md", *DOCS, *sorted((ROOT / "benchmarks").glob("*.md")), ROOT / "configs/full/commands.md"]
+PAGES = [
+    ROOT / "README.md",
+    *DOCS,
+    *sorted((ROOT / "benchmarks").glob("*.md")),
+    *sorted((ROOT / "configs").glob("*/*.md")),
+    ROOT / "CONTRIBUTING.md",
+]
 IDS = [str(page.relative_to(ROOT)) for page in PAGES]
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 

@@ -28,7 +28,7 @@ _TENSORS = {
     "donor_ok": ("bool", 1),
     "response_keys": ("int", 1),
     "prompt_keys": ("int", 1),
-    "labelled": ("bool", 1),
+    "trusted": ("bool", 1),
 }
 
 
@@ -57,7 +57,7 @@ class Rollouts:
             them). Padding and batching let the hidden states of identical responses differ by rounding, so states alone
             do not tell.
         prompt_keys: [B] equal for rows of the same prompt, in this batch and any other: `response_keys` of the prompts.
-        labelled: [B] True for rows whose reward is known to be true, checked by a person for example.
+        trusted: [B] True for rows whose reward is known to be true, checked by a person for example.
         components: what each of several reward functions adds to the reward, by name: [B] each, weights included; NaN
             where one could not score a row.
         second_rewards: gives the rewards of a second, dearer verifier for a few rows, named by their indices.
@@ -80,7 +80,7 @@ class Rollouts:
     donor_ok: Bool[Tensor, " b"] | None = None
     response_keys: Int[Tensor, " b"] | None = None
     prompt_keys: Int[Tensor, " b"] | None = None
-    labelled: Bool[Tensor, " b"] | None = None
+    trusted: Bool[Tensor, " b"] | None = None
     components: Mapping[str, Float[Tensor, " b"]] | None = None
     second_rewards: SecondRewards | None = None
 

@@ -41,7 +41,7 @@ RANK = int(os.environ.get("RANK", "0"))
 def identity(folder):
     plain = trainer(folder / "plain", cls=GRPOTrainer, **SHAPE)
     plain.train()
-    watcher = Scripted(curation, requires=("hidden", "ids", "second_rewards", "labelled"))
+    watcher = Scripted(curation, requires=("hidden", "ids", "second_rewards", "trusted"))
 
     def scores(rows):
         return digits([row["completion"] for row in rows])
@@ -62,7 +62,7 @@ def identity(folder):
         "groups": seen.groups.tolist(),
         "hidden": list(seen.hidden.shape),
         "answers": seen.answers,
-        "labelled": seen.labelled.tolist(),
+        "trusted": seen.trusted.tolist(),
         "second_rewards_match": seen.second_rewards([3, 0]) == seen.rewards[[3, 0]].tolist(),
         "true_rewards_match": torch.equal(seen.true_rewards, seen.rewards),
     }
@@ -186,7 +186,7 @@ def sharded(folder):
     shape = {**SHAPE, "per_device_train_batch_size": 4, "num_iterations": 2, "max_steps": 3}
     runs = {}
     for cls, source in ((GeoAlignGRPOTrainer, "own_pass"), (Sharded, "own_pass"), (Sharded, "logprob_pass")):
-        watcher = Scripted(second_half_from_first, requires=("hidden", "labelled"))
+        watcher = Scripted(second_half_from_first, requires=("hidden", "trusted"))
         extra, policy = {**options, "hidden_source": source}, model()
         # The embeddings are then gathered by a pass of the whole model alone.
         policy.lm_head.weight = torch.nn.Parameter(policy.lm_head.weight.detach().clone())

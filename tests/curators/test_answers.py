@@ -59,8 +59,8 @@ def test_trusted_rows_keep_their_reward_behind_it():
         rewards=torch.tensor([0.0, 0.0, 1.0, 0.0]),
         groups=torch.zeros(4, dtype=torch.long),
         answers=["a", "a", "b", None],
-        labelled=torch.tensor([True, False, True, False]),
+        trusted=torch.tensor([True, False, True, False]),
     )
     assert vote.curate(batch).rewards.tolist() == [1, 1, 0, 0]
     chain = Chain([vote, Denoise(geometry="none")])
-    assert chain.curate(batch).rewards[batch.labelled].tolist() == [0, 1]
+    assert chain.curate(batch).rewards[batch.trusted].tolist() == [0, 1]

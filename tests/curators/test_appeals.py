@@ -1,4 +1,4 @@
-"""A second verifier, asked about the most suspicious rows alone; its verdicts are labelled rows of the batch."""
+"""A second verifier, asked about the most suspicious rows alone; its verdicts are trusted rows of the batch."""
 
 import math
 from dataclasses import replace
@@ -19,7 +19,7 @@ class Suspicious(Curator):
     """Scores the rows as it is told, keeps every reward, and notes each batch that it learns from."""
 
     config_class = type(None)
-    optional = ("labelled",)
+    optional = ("trusted",)
 
     def __init__(self, scores):
         self.scores, self.seen = torch.tensor(scores), []
@@ -70,26 +70,29 @@ def test_one_of_identical_responses_is_asked_about_for_all():
     assert curation.metrics["appeals"] == 5
 
 
-def test_trusted_rows_and_rows_without_a_reward_are_not_asked_about():
+def test_labelled_rows_and_rows_without_a_reward_are_not_asked_about():
     rewards = batch().rewards.index_fill(0, torch.tensor([5]), math.nan)
-    rollouts = replace(batch(), rewards=rewards, labelled=torch.arange(8) == 2)
+    rollouts = replace(batch(), rewards=rewards, trusted=torch.arange(8) == 2)
     _, asked, inner = asked_about(rollouts, budget=8)
     assert asked == [7, 4, 0, 3, 1, 6]
-    assert inner.seen[0].labelled.tolist() == [row != 5 for row in range(8)]
+    assert inner.seen[0].trusted.tolist() == [row != 5 for row in range(8)]
 
 
 def test_what_the_second_verifier_cannot_score_stays_and_is_counted():
     curation, _, inner = asked_about(batch(), second=lambda rows: [None, math.nan])
     assert torch.equal(curation.rewards, batch().rewards)
-    assert not inner.seen[0].labelled.any()
+    assert not inner.seen[0].trusted.any()
     assert (curation.metrics["appeals"], curation.metrics["appeals_unanswered"]) == (0, 2)
     with pytest.raises(InputError, match="expected 2 verdicts, got 1"):
         asked_about(batch(), second=lambda rows: [1.0])
 
 
-def test_a_curator_that_reads_no_trusted_rows_is_refused():
-    with pytest.raises(ConfigError, match=r"appeals: expected a curator that reads labels.*got GRPO"):
+def test_a_curator_that_reads_no_labels_is_refused():
+    with pytest.raises(ConfigError, match=r"appeals: expected a curator that reads trusted rewards.*got GRPO"):
         Appeals(curator=CURATORS["grpo"]())
+    # A verdict is on the whole reward: a component of it would keep the old one.
+    with pytest.raises(ConfigError, match=r"and no components.*got Denoise"):
+        Appeals(curator=CURATORS["denoise"](component="a"))
 
 
 def test_verdicts_on_a_few_rows_recover_what_no_fit_can():

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from geoalign import Curation, Curator, GeoAlign, Rollouts, group_advantages
-from geoalign.curators.baselines.advantages import MCGRPO, IdentityConfig
+from geoalign.curators.baselines.advantages import GRPO, MCGRPO, IdentityConfig
 from geoalign.curators.baselines.rewards import PAR, MajorityVote
 from geoalign.curators.baselines.subsets import CPPO, PODS, PODSConfig
 from geoalign.curators.chain import Chain, ChainConfig
@@ -102,6 +102,15 @@ def test_a_member_after_the_advantage_sees_those_of_the_changed_batch():
     torch.testing.assert_close(shaped.seen.advantages, group_advantages(rewards, torch.zeros(4, dtype=torch.long)))
 
 
+def test_components_of_changed_rewards_are_unknown():
+    same, shaped, parts = Fixed([0, 1, 2, 3]), Fixed([0, 1, 2, 3]), {"a": torch.arange(4.0)}
+    batch = four(reference_rewards=torch.zeros(4, 1), components=parts)
+    Chain([GRPO(), same]).curate(batch)
+    Chain([PAR(), shaped]).curate(batch)
+    assert torch.equal(same.seen.components["a"], parts["a"])
+    assert shaped.seen.components is None
+
+
 def test_denoised_rewards_are_handed_on():
     """Its advantages are those of a last member; before others its rewards alone go on."""
     rollouts = synthetic_rollouts(12, 6, 16, seed=0).rollouts
@@ -149,7 +158,7 @@ def test_a_chain_from_yaml(tmp_path):
     assert parse_run_config(plain_settings(config)) == config
     assert Chain(chain.members).config == config.curator
     reads = Chain([GeoAlign(), Denoise(answers="none"), MajorityVote()]).reads
-    assert reads == ("hidden", "answers", "response_keys", "prompt_keys", "labelled")
+    assert reads == ("hidden", "answers", "response_keys", "prompt_keys", "trusted")
     with pytest.raises(ConfigError, match="no curator takes settings of type str"):
         Chain(["pods"])
 

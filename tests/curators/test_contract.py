@@ -109,7 +109,7 @@ def completed(rollouts: Rollouts) -> Rollouts:
         reference_rewards=torch.stack([torch.zeros(rows), value / 10], dim=1),
         true_rewards=true,
         advantages=group_advantages(rewards, rollouts.groups),
-        labelled=(value * 10).long() % 6 == 0,
+        trusted=(value * 10).long() % 6 == 0,
         second_rewards=lambda asked: [None if value[row] > 5 else 1 - float(rewards[row]) for row in asked],
     )
 

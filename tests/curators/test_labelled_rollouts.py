@@ -50,7 +50,7 @@ def test_labelled_rollouts_stand_behind_the_batch_in_groups_of_their_own():
     assert joined.rewards.dtype == torch.float32
     assert joined.hidden.tolist() == [*batch().hidden.tolist(), *[[-1.0, -1.0]] * 3]
     assert joined.answers == ["a", None, "b", "b", "a", "c", None]
-    assert joined.labelled.tolist() == [False] * 4 + [True] * 3
+    assert joined.trusted.tolist() == [False] * 4 + [True] * 3
     assert joined.donor_ok.tolist() == [True] * 4 + [False] * 3
     # One of the two knows nothing of these.
     assert joined.logprobs is None
@@ -94,9 +94,9 @@ def test_a_labelled_rollout_in_the_batch_is_refused():
 
 
 class Watching(GRPO):
-    """Plain GRPO that remembers its batch and reads labelled rows."""
+    """Plain GRPO that remembers its batch and reads trusted rows."""
 
-    optional = ("labelled",)
+    optional = ("trusted",)
 
     def curate(self, rollouts, *, generator=None, details=False):
         self.seen, self.details = rollouts, details
@@ -147,7 +147,9 @@ def test_bad_labelled_rollouts(changes, message):
 
 
 def test_curators_that_make_no_use_of_labelled_rollouts():
-    with pytest.raises(ConfigError, match=r"labelled_rollouts: expected a curator that reads labels.* got GeoAlign"):
+    with pytest.raises(
+        ConfigError, match=r"labelled_rollouts: expected a curator that reads trusted rewards.* got GeoAlign"
+    ):
         CurationSession(GeoAlign(), seed=0, labelled=labelled())
 
     class Late(Watching):
@@ -155,7 +157,7 @@ def test_curators_that_make_no_use_of_labelled_rollouts():
 
     with pytest.raises(ConfigError, match=r"got Late, which reads advantages"):
         CurationSession(Late(), seed=0, labelled=labelled())
-    assert "labelled" in Chain([GRPO(), Denoise()]).reads
+    assert "trusted" in Chain([GRPO(), Denoise()]).reads
 
 
 def flattered(seed, shortcut):

@@ -1,6 +1,7 @@
 """Rewards held against fits on hidden states: centroids, the confident joint, agreement, labelled rows."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +10,6 @@ import torch
 from geoalign import CURATORS, Rollouts, group_advantages
 from geoalign.curators.baselines.labelled import ConceptScore, LabelledProbe, logistic_log_odds
 from geoalign.curators.baselines.probes import (
-    ConfidentLearning,
     NearestCentroid,
     ScoreAgreement,
     agreeing_rows,
@@ -94,18 +94,6 @@ def test_against_a_naive_loop(seed):
     assert flagged.tolist() == joint_of(rewards, right)
 
 
-def test_planted_flips_are_flagged_more_often_than_others():
-    curator, hits, flags, flips, rows = ConfidentLearning(), 0, 0, 0, 0
-    for seed in range(4):
-        planted = synthetic_rollouts(64, 8, 16, seed=seed, rewards="binary", corruption=0.2, signal=2.0)
-        curation = curator.curate(planted.rollouts)
-        hits += int((curation.anomalous & planted.corrupted).sum())
-        flags += int(curation.anomalous.sum())
-        flips, rows = flips + int(planted.corrupted.sum()), rows + len(planted.corrupted)
-    assert hits / flags > 2 * flips / rows
-    assert hits / flips > 0.5
-
-
 def test_the_lowest_of_the_right_and_the_highest_of_the_wrong_go():
     # Right rows 0 to 3 with scores 3, 1, 4, 2: the two best are 0 and 2. Wrong rows 4 and 5: both are kept of four.
     rewards, scores = torch.tensor([1.0, 1, 1, 1, 0, 0]), torch.tensor([3.0, 1, 4, 2, 9, -9])
@@ -166,9 +154,9 @@ def world(rows=400, d=8, labels=100, seed=0):
     hidden = torch.randn(rows, d, generator=generator)
     right = hidden[:, 0] > 0
     rewarded = right | (torch.rand(rows, generator=generator) < 0.5)
-    labelled = torch.arange(rows) < labels
-    rewards = torch.where(labelled, right, rewarded).float()
-    return Rollouts(rewards=rewards, groups=torch.arange(rows) // 8, hidden=hidden, labelled=labelled), right
+    trusted = torch.arange(rows) < labels
+    rewards = torch.where(trusted, right, rewarded).float()
+    return Rollouts(rewards=rewards, groups=torch.arange(rows) // 8, hidden=hidden, trusted=trusted), right
 
 
 def test_the_logistic_fit_is_the_minimum_of_its_loss():
@@ -192,17 +180,17 @@ def test_the_logistic_fit_is_the_minimum_of_its_loss():
 def test_rewarded_rows_that_the_probe_calls_bad_are_screened_and_no_others():
     rollouts, right = world()
     curation = LabelledProbe().curate(rollouts)
-    wrong = (rollouts.rewards == 1) & ~right & ~rollouts.labelled
+    wrong = (rollouts.rewards == 1) & ~right & ~rollouts.trusted
     hit = curation.anomalous
-    assert not hit[rollouts.labelled | (rollouts.rewards == 0)].any()
+    assert not hit[rollouts.trusted | (rollouts.rewards == 0)].any()
     assert float(hit[wrong].float().mean()) > 0.85
     assert float(hit[~wrong].float().mean()) < 0.05
     assert torch.equal(curation.weights == 0, hit)
-    assert curation.scores[rollouts.labelled].isnan().all()
+    assert curation.scores[rollouts.trusted].isnan().all()
     dropped = LabelledProbe(strategy="drop").curate(rollouts)
     assert dropped.source.tolist() == (~hit).nonzero()[:, 0].tolist()
     # The score of a row that was refused is the log-odds that it was wrong to: low where the probe calls it bad.
-    refused = (rollouts.rewards == 0) & ~rollouts.labelled
+    refused = (rollouts.rewards == 0) & ~rollouts.trusted
     assert float((curation.scores[refused] < 0).float().mean()) > 0.9
 
 
@@ -210,16 +198,16 @@ def test_the_penalty_subtracts_the_probability_from_every_open_reward():
     rollouts, _ = world()
     screened = LabelledProbe().curate(rollouts)
     lowered = LabelledProbe(strategy="penalty", coefficient=2.0).curate(rollouts)
-    open_rows = ~rollouts.labelled
+    open_rows = ~rollouts.trusted
     # In the upper half the score is the log-odds of being bad, in the lower its opposite.
     odds = torch.where(rollouts.rewards == 1, screened.scores, -screened.scores)[open_rows]
     expected = rollouts.rewards[open_rows] - 2 * torch.sigmoid(odds)
     torch.testing.assert_close(lowered.rewards[open_rows], expected)
-    assert torch.equal(lowered.rewards[rollouts.labelled], rollouts.rewards[rollouts.labelled])
+    assert torch.equal(lowered.rewards[rollouts.trusted], rollouts.rewards[rollouts.trusted])
 
 
 def test_the_concept_is_subtracted_from_the_advantage():
-    # Labelled: state 3 is good and state 1 bad, so standardised +1 and -1 with v = -2. The other group's states 4 and 2
+    # Trusted: state 3 is good and state 1 bad, so standardised +1 and -1 with v = -2. The other group's states 4 and 2
     # are at +2 and 0: c = -4 and 0, of standard deviation 2, so -2 and 0, about their mean -1 and +1. Half of that is
     # taken from GRPO's -+0.7071 (rewards 0 and 1).
     hidden = torch.tensor([[3.0, 5], [1, 5], [4, 5], [2, 5]])
@@ -227,8 +215,12 @@ def test_the_concept_is_subtracted_from_the_advantage():
         rewards=torch.tensor([1.0, 0, 0, 1]),
         groups=torch.tensor([0, 0, 1, 1]),
         hidden=hidden,
-        labelled=torch.tensor([True, True, False, False]),
+        trusted=torch.tensor([True, True, False, False]),
     )
+    # A row at the mean of its group has no advantage, and loses as any other.
+    three = replace(rollouts.take(torch.tensor([0, 1, 2, 2, 3])), groups=torch.tensor([0, 0, 1, 1, 1]))
+    three = replace(three, rewards=torch.tensor([1, 0, 0, 0.5, 1]))
+    assert abs(float(ConceptScore(coefficient=0.5).curate(three).advantages[3])) > 0.1
     curation = ConceptScore(coefficient=0.5).curate(rollouts)
     assert curation.scores.tolist()[2:] == [-2, 0]
     assert curation.scores[:2].isnan().all()

@@ -58,9 +58,7 @@ def assign(curation: Curation, groups: Int[Tensor, " b"], *, by: str = "a curato
     """
     size, outputs = len(groups), len(curation.source)
     if outputs > size:
-        raise UnsupportedError(
-            f"curation of {by} with more rows than the batch: expected at most {size}, got {outputs}"
-        )
+        raise UnsupportedError(f"curation of {by}: more rows than the batch: expected at most {size}, got {outputs}")
     positions = range(size) if outputs == size else _positions(curation.source.tolist(), groups.tolist(), by)
     output = torch.tensor(positions, device=curation.source.device)
     kept = output >= 0

@@ -38,7 +38,7 @@ class EngineSettings:
 
 @settings
 class StateSettings(EngineSettings):
-    """Those of verl and ms-swift, in which the adapter reads hidden states."""
+    """Those of verl, ms-swift and Trinity, in which the adapter reads hidden states."""
 
     hidden_position: HiddenPosition = setting(
         default="predicting", help="Where in a response its hidden state is read (`geoalign.hidden`)."

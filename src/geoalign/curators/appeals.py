@@ -33,7 +33,7 @@ class AppealsConfig:
 
 @dataclass(frozen=True, eq=False)
 class Hearing:
-    """What came of asking: the batch with the verdicts as labels, the rows `asked` that have one, which of
+    """What came of asking: the batch with the verdicts as trusted rewards, the rows `asked` that have one, which of
     these it `overturned`, the trial, and how many questions had no answer."""
 
     rollouts: Rollouts
@@ -56,12 +56,12 @@ class Hearing:
 
 
 class Appeals(Curator[AppealsConfig]):
-    """Asks a second verifier about the most suspicious rows, and curates the batch again with its verdicts as labelled.
+    """Asks a second verifier about the most suspicious rows, and curates the batch again with its verdicts as trusted.
 
-    The inner curator scores the batch on trial. The `budget` rows of highest score that are not labelled yet go to
+    The inner curator scores the batch on trial. The `budget` rows of highest score that are not trusted yet go to
     `Rollouts.second_rewards`, whatever their score (where a verifier errs alike on alike responses, none looks
     suspicious); of identical responses of a group one is asked about for all. Their rewards become the second
-    verifier's, and they `labelled`; the inner curator then decides on this batch, and learns from it. A verdict of None
+    verifier's, and they `trusted`; the inner curator then decides on this batch, and learns from it. A verdict of None
     or NaN leaves its row as it was, and is counted.
 
     `scores` of rows that were asked about are those of the trial; they are anomalous where the verdict differs from the
@@ -70,10 +70,10 @@ class Appeals(Curator[AppealsConfig]):
     Needs `second_rewards` and what the inner curator needs; heeds `response_keys`.
 
     Args:
-        curator: as a keyword, a curator that reads `labelled`, or its settings.
+        curator: as a keyword, a curator that reads `trusted`, or its settings.
 
     Raises:
-        ConfigError: the inner curator makes no use of labelled rows.
+        ConfigError: the inner curator makes no use of trusted rows.
         InputError: the second verifier returns another number of verdicts than it was asked for.
     """
 
@@ -105,10 +105,9 @@ class Appeals(Curator[AppealsConfig]):
         asked, verdicts, unanswered = self._verdicts(rollouts, trial.scores)
         rows = torch.tensor(asked, dtype=torch.long, device=rollouts.rewards.device)
         rewards = rollouts.rewards.index_copy(0, rows, torch.tensor(verdicts, dtype=torch.float64).to(rollouts.rewards))
-        before = rollouts.labelled
-        labelled = torch.zeros_like(rewards, dtype=torch.bool) if before is None else before.clone()
-        labelled[rows] = True
-        known = replace(rollouts, rewards=rewards, labelled=labelled)
+        trusted = torch.zeros_like(rewards, dtype=torch.bool) if rollouts.trusted is None else rollouts.trusted.clone()
+        trusted[rows] = True
+        known = replace(rollouts, rewards=rewards, trusted=trusted)
         return Hearing(known, rows, rewards[rows] != rollouts.rewards[rows], trial, unanswered)
 
     def _verdicts(self, rollouts: Rollouts, scores: Float[Tensor, " b"]) -> tuple[list[int], list[float], int]:
@@ -129,8 +128,8 @@ class Appeals(Curator[AppealsConfig]):
     def _suspicious(self, rollouts: Rollouts, scores: Float[Tensor, " b"]) -> list[list[int]]:
         """The rows to ask about, most suspicious first, each with the rows of its group that hold the same response."""
         open_rows = ~scores.isnan() & ~rollouts.rewards.cpu().isnan()
-        if rollouts.labelled is not None:
-            open_rows &= ~rollouts.labelled.cpu()
+        if rollouts.trusted is not None:
+            open_rows &= ~rollouts.trusted.cpu()
         first = tie_order(rollouts)
         order = first[scores[first].nan_to_num(-torch.inf).argsort(descending=True, stable=True)]
         keys, groups = rollouts.response_keys, rollouts.groups.tolist()

@@ -89,19 +89,20 @@ class Chain(Curator[ChainConfig]):
 def _handed_on(current: Rollouts, curation: Curation) -> Rollouts:
     """The batch that the next member sees."""
     taken = current.take(curation.source)
-    advantages = taken.advantages
+    advantages, scored = taken.advantages, taken.rewards.to(curation.rewards)
+    same_rewards = torch.equal(curation.rewards.nan_to_num(0.0), scored.nan_to_num(0.0))
     if curation.advantages is not None:
         advantages = curation.advantages
     elif advantages is not None:
         same_rows = len(taken) == len(current) and not bool(curation.replaced.any())
-        same_rewards = torch.equal(curation.rewards.nan_to_num(0.0), taken.rewards.to(curation.rewards).nan_to_num(0.0))
         if not (same_rows and same_rewards):
             advantages = group_advantages(curation.rewards, taken.groups)
     rewards = curation.rewards
-    if taken.labelled is not None:
+    if taken.trusted is not None:
         # A reward that is known to be true stays, whatever a member makes of it.
-        rewards = torch.where(taken.labelled, taken.rewards.to(rewards), rewards)
-    return replace(taken, rewards=rewards, advantages=advantages)
+        rewards = torch.where(taken.trusted, scored, rewards)
+    # Of other rewards the components are unknown.
+    return replace(taken, rewards=rewards, advantages=advantages, components=taken.components if same_rewards else None)
 
 
 def _on_original_rows(whole: Curation, own: Curation) -> tuple[Float[Tensor, " b"], Bool[Tensor, " b"]]:

@@ -160,9 +160,7 @@ class Oracle(Baseline[OracleConfig]):
 class RankTrimConfig:
     type: ClassVar[str] = "rank_trim"
 
-    m: Count = setting(
-        default=1, help="So many of the highest and as many of the lowest rewards of a group get weight 0."
-    )
+    m: Count = setting(default=1, help="So many of the highest and of the lowest rewards of a group get weight 0.")
 
 
 class RankTrim(Baseline[RankTrimConfig]):

@@ -78,13 +78,14 @@ class LabelledRollouts:
 
 
 def check_reads_labels(curator: Curator, *, setting: str) -> None:
-    """Raises ConfigError unless the curator reads which rows are labelled; `setting` asks for it."""
-    if "labelled" not in curator.reads:
-        raise ConfigError(f"{setting}: expected a curator that reads labels, as denoise; got {type(curator).__name__}")
+    """Raises ConfigError unless the curator reads which rows are trusted, by whole rewards; `setting` asks for it."""
+    if "trusted" not in curator.reads or "components" in curator.reads:
+        expected = "a curator that reads trusted rewards and no components, as denoise"
+        raise ConfigError(f"{setting}: expected {expected}; got {type(curator).__name__}")
 
 
 def check_takes_labelled(curator: Curator) -> None:
-    """Raises ConfigError unless the curator reads labelled rows, and of them nothing that these cannot have."""
+    """Raises ConfigError unless the curator reads trusted rows, and of them nothing that these cannot have."""
     check_reads_labels(curator, setting="labelled_rollouts")
     if unknown := [name for name in curator.reads if name in _UNKNOWN]:
         got = f"{type(curator).__name__}, which reads {', '.join(unknown)}"
@@ -92,7 +93,7 @@ def check_takes_labelled(curator: Curator) -> None:
 
 
 def with_labelled(rollouts: Rollouts, labelled: Rollouts) -> Rollouts:
-    """The batch with labelled rollouts behind it: [B + L] rows, they in groups of their own and nobody's donors.
+    """The batch with labelled rollouts behind it: [B + L] rows, the L trusted, nobody's donors, in groups of their own.
 
     A field that one of the two lacks is left out.
     """
@@ -103,14 +104,14 @@ def with_labelled(rollouts: Rollouts, labelled: Rollouts) -> Rollouts:
             joined[item.name] = torch.cat([ours, theirs.to(ours)])
         elif isinstance(ours, Sequence) and isinstance(theirs, Sequence):
             joined[item.name] = [*ours, *theirs]
-    # Asked for rows of the batch alone: the others are labelled already.
+    # Asked for rows of the batch alone: the others are trusted already.
     joined["second_rewards"] = rollouts.second_rewards
     if rollouts.prompt_keys is not None:
         # Keys of prompts are not negative.
         joined["prompt_keys"] = torch.cat([rollouts.prompt_keys, -1 - labelled.groups.to(rollouts.prompt_keys)])
     first = int(rollouts.groups.max()) + 1
     joined["groups"] = torch.cat([rollouts.groups, labelled.groups.to(rollouts.groups) + first])
-    for name, of_batch in (("labelled", False), ("donor_ok", True)):
+    for name, of_batch in (("trusted", False), ("donor_ok", True)):
         given = getattr(rollouts, name)
         ours = torch.full_like(rollouts.rewards, of_batch, dtype=torch.bool) if given is None else given
         joined[name] = torch.cat([ours, ours.new_full((len(labelled),), not of_batch)])

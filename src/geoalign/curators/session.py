@@ -53,7 +53,7 @@ class CurationSession:
 
     def missing_fields(self, given: Iterable[str]) -> list[str]:
         """The fields that the curator requires and neither the engine nor the user (`given`) brings."""
-        known = {*ENGINE_FIELDS, *given, *(() if self.labelled is None else ("labelled",))}
+        known = {*ENGINE_FIELDS, *given, *(() if self.labelled is None else ("trusted",))}
         return [name for name in self.curator.requires if name not in known]
 
     def curate(self, rollouts: Rollouts, *, details: bool = False, labelled: Rollouts | None = None) -> Curation:

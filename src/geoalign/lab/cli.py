@@ -123,7 +123,7 @@ def compare_command(request: CompareRequest) -> None:
 def audit_command(request: AuditRequest) -> None:
     """Which rewards of these rollouts to mistrust, and how often their verifier errs; a page shows the rows.
 
-    Reads JSONL, JSONL.gz and parquet of TRL, verl, Trinity-RFT, GeoAlign's runs and others; changes none. Examples:
+    Reads JSONL (.gz), parquet and .pt of TRL, verl, Trinity-RFT, GeoAlign's runs and others; changes none. Examples:
 
       geoalign audit rollouts.jsonl --second-verifier math_verify
 
@@ -207,7 +207,7 @@ def report_command(request: ReportRequest) -> None:
     from geoalign.lab.store.comparison import ComparisonFolder
 
     if request.compact is not None:
-        from geoalign.lab.reports.comparison import compact_comparison
+        from geoalign.lab.reports.comparison.page import compact_comparison
 
         if len(request.runs) != 1:
             raise typer.BadParameter("--compact takes the folder of one comparison")

@@ -10,5 +10,4 @@ density          the density criterion
 rectification    what stands in the place of an anomalous rollout (Eq. 8)
 advantages       group-relative advantages (Eq. 9)
 intervals        intervals of shares of grouped counts
-summaries        numbers that describe directions and scores, for logs
 """

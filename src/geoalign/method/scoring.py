@@ -19,6 +19,9 @@ from geoalign.method.pairs import Pairs
 
 # Accuracies and deviations that only describe a fit are taken over at most this many pairs.
 JUDGED_PAIRS = 8192
+# The paper's mark for an aligned direction (Fig. "Visualization of latent vectors").
+ALIGNED = 0.8
+_QUANTILES = {"gdi_q05": 0.05, "gdi_q25": 0.25, "gdi_q50": 0.5, "gdi_q75": 0.75, "gdi_q95": 0.95, "gdi_max": 1.0}
 
 
 class NewGroups(NamedTuple):
@@ -177,3 +180,25 @@ def fold_of_groups(pairs: Pairs, groups: int, folds: int, generator: torch.Gener
     shuffled = torch.randperm(len(paired), generator=generator).to(paired.device)
     fold[paired[shuffled]] = torch.arange(len(paired), device=paired.device) % folds
     return fold
+
+
+def cosine_summary(name: str, cosine: Float[Tensor, " p"]) -> dict[str, float]:
+    """Mean cosine to the prototype, and the share of cosines above 0.8; NaN without pairs."""
+    if not len(cosine):
+        return {f"{name}_cosine_mean": torch.nan, f"{name}_cosine_share_080": torch.nan}
+    return {
+        f"{name}_cosine_mean": float(cosine.mean()),
+        f"{name}_cosine_share_080": float((cosine > ALIGNED).float().mean()),
+    }
+
+
+def quantiles(scores: Float[Tensor, " n"]) -> dict[str, float]:
+    """Quantiles of the scored rollouts' GDI; NaN where none is scored."""
+    if not len(scores):
+        return dict.fromkeys(_QUANTILES, torch.nan)
+    ascending = scores.sort().values.cpu()
+    # Linear interpolation by hand: torch.quantile refuses more than 16 million values.
+    place = torch.tensor(list(_QUANTILES.values())) * (len(ascending) - 1)
+    low, high = ascending[place.floor().long()], ascending[place.ceil().long()]
+    values = low + (high - low) * (place - place.floor())
+    return dict(zip(_QUANTILES, values.tolist(), strict=True))

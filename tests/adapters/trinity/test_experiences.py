@@ -21,7 +21,7 @@ def test_rollouts_by_hand(experience):
         experience(3, 0, None, logprobs=torch.tensor([-1.0, -2.0, -9.0, -9.0]), action_mask=masked),
         experience(7, 1, 0.25, logprobs=torch.zeros(4), action_mask=torch.zeros(4, dtype=torch.bool)),
     ]
-    found = read_rollouts(rows, requires=("logprobs",))
+    found = read_rollouts(rows, reads=("logprobs",))
     assert found.rewards[0] == 1
     assert found.rewards[1].isnan()
     assert found.groups.tolist() == [1, 0, 1]  # sorted task ids: 3, 7
@@ -35,10 +35,10 @@ def test_rollouts_by_hand(experience):
 
 def test_a_prompt_has_its_key_in_every_batch(experience):
     """Whatever its task is called there: the key is that of its tokens."""
-    first = read_rollouts([experience(7, 0), experience(3, 0)], requires=("prompt_keys",)).prompt_keys
+    first = read_rollouts([experience(7, 0), experience(3, 0)], reads=("prompt_keys",)).prompt_keys
     again = experience(7, 0, batch=1, prompt=3, response=9)
     again.eid.task = "another name"
-    second = read_rollouts([again], requires=("prompt_keys",)).prompt_keys
+    second = read_rollouts([again], reads=("prompt_keys",)).prompt_keys
     assert first[0] != first[1]
     assert second.tolist() == [first[0]]
     assert read_rollouts([again]).prompt_keys is None
@@ -69,9 +69,9 @@ def test_entries_of_info(experience):
 
 def test_log_probabilities_that_are_not_there(experience):
     with pytest.raises(InputError, match="expected 4 log-probabilities, got none; the rollout model must return them"):
-        read_rollouts([experience()], requires=("logprobs",))
+        read_rollouts([experience()], reads=("logprobs",))
     with pytest.raises(InputError, match="expected 4 log-probabilities, got 3"):
-        read_rollouts([experience(logprobs=torch.zeros(3))], requires=("logprobs",))
+        read_rollouts([experience(logprobs=torch.zeros(3))], reads=("logprobs",))
 
 
 def test_a_copy_of_the_donor_stands_in_the_slot(experience):

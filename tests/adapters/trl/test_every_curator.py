@@ -89,15 +89,15 @@ def in_order(rows):
 @pytest.mark.parametrize("name", MADE)
 def test_what_it_decides_enters_the_loss(made, name):
     curator = MADE[name]()
-    options, labelled = made._curation_options, "labelled" in curator.requires
+    options, trusted = made._curation_options, "trusted" in curator.requires
     own = replace(
         options,
         fields={field: value for field, value in FIELDS.items() if field in curator.requires},
-        labelled=options.labelled if labelled else None,
+        labelled=options.labelled if trusted else None,
     )
     made.steps.clear()
     made.reward_funcs = [has_digit if name in BINARY else digits]
-    made._session = CurationSession(curator, seed=0, labelled=LABELLED if labelled else None)
+    made._session = CurationSession(curator, seed=0, labelled=LABELLED if trusted else None)
     made._curation_options = own
     check_trainer(made, made._session, own)
     inputs = next(iter(made.get_train_dataloader()))

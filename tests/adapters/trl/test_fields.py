@@ -7,8 +7,9 @@ from trl_parts import Scripted, curated_batch, curation, data, trainer
 from geoalign.errors import ConfigError, InputError
 
 
-def seen_with(folder, fields, requires=(), **changes):
+def seen_with(folder, fields, requires=(), optional=(), **changes):
     watcher = Scripted(curation, requires=requires)
+    watcher.optional = optional
     made = trainer(folder, watcher, extra={"rollout_fields": fields}, **changes)
     curated_batch(made)
     return watcher.seen[0]
@@ -38,8 +39,9 @@ def test_columns_and_callables(tmp_path):
 
 
 def test_a_prompt_has_its_key_in_every_batch(tmp_path):
+    """Also for a curator that does without, as `denoise` does."""
     first, second = (
-        seen_with(tmp_path, {}, requires=("prompt_keys",), dataset=data(rows=2), seed=seed).prompt_keys
+        seen_with(tmp_path, {}, optional=("prompt_keys",), dataset=data(rows=2), seed=seed).prompt_keys
         for seed in (1, 2)
     )
     assert torch.equal(first[:4], first[0].expand(4))

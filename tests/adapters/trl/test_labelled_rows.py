@@ -26,7 +26,7 @@ from geoalign.hidden.extract import extract_states, extract_states_from_texts
 
 
 def watching():
-    return Scripted(curation, requires=("hidden", "labelled"))
+    return Scripted(curation, requires=("hidden", "trusted"))
 
 
 def test_the_batch_is_trained_on_alone_and_the_states_are_those_of_the_policy_of_the_moment(tmp_path):
@@ -40,7 +40,7 @@ def test_the_batch_is_trained_on_alone_and_the_states_are_those_of_the_policy_of
     assert [len(rollouts) for rollouts in made.curator.seen] == [8 + 24] * 2
     for step in made.steps:
         assert len(step.rollouts) == len(step.curation.source) == len(step.curation.scores) == 8
-        assert step.rollouts.labelled is None
+        assert step.rollouts.trusted is None
     logged = [entry for entry in made.state.log_history if "geoalign/labelled_rollouts" in entry]
     assert [entry["geoalign/labelled_rollouts"] for entry in logged] == [24] * 2
     first, second = (rollouts.hidden[8:] for rollouts in made.curator.seen)
@@ -75,7 +75,7 @@ def test_conversations_and_responses_that_were_cut_off(tmp_path):
 def test_answers_of_labelled_rollouts(tmp_path):
     def seen(labelled, field):
         extra = {"labelled_rollouts": labelled, "rollout_fields": {"answers": field}}
-        made = trainer(tmp_path, Scripted(curation, requires=("labelled",)), extra=extra)
+        made = trainer(tmp_path, Scripted(curation, requires=("trusted",)), extra=extra)
         curated_batch(made)
         return made.curator.seen[0].answers
 
@@ -91,7 +91,7 @@ def test_answers_of_labelled_rollouts(tmp_path):
 
 @pytest.mark.parametrize(
     ("curator", "message"),
-    [(None, r"with a curator .*, got none"), (GeoAlign(), r"a curator that reads labels.* got GeoAlign")],
+    [(None, r"with a curator .*, got none"), (GeoAlign(), r"a curator that reads trusted rewards.* got GeoAlign")],
 )
 def test_refused_by_name(tmp_path, curator, message):
     with pytest.raises(ConfigError, match=f"labelled_rollouts: expected {message}"):

@@ -25,7 +25,7 @@ def test_identity_is_plain_grpo_and_only_rank_0_curates(ranks):
     assert second["same"]
     assert (first["calls"], second["calls"]) == (1, 0)
     assert first["groups"] == [0, 0, 0, 0, 1, 1]
-    assert first["labelled"] == [False] * 4 + [True] * 2
+    assert first["trusted"] == [False] * 4 + [True] * 2
     assert first["hidden"] == [6, 32]
     assert len(set(first["answers"][:4])) == 1
     assert first["answers"][4:] == ["3", "4"]

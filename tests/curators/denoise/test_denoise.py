@@ -145,20 +145,20 @@ def test_affine_rewards_are_denoised_alike():
 
 def test_trusted_rows_keep_their_rewards():
     rollouts = world(0, wrong=0.3)
-    labelled = torch.arange(len(rollouts)) % 5 == 0
-    rewards = torch.where(labelled, rollouts.true_rewards, rollouts.rewards)
+    trusted = torch.arange(len(rollouts)) % 5 == 0
+    rewards = torch.where(trusted, rollouts.true_rewards, rollouts.rewards)
     curator = Denoise()
     after(curator, 4)
-    curation = curator.curate(replace(rollouts, rewards=rewards, labelled=labelled))
-    torch.testing.assert_close(curation.rewards[labelled], rewards[labelled], atol=1e-5, rtol=1e-5)
-    assert not curation.anomalous[labelled].any()
+    curation = curator.curate(replace(rollouts, rewards=rewards, trusted=trusted))
+    torch.testing.assert_close(curation.rewards[trusted], rewards[trusted], atol=1e-5, rtol=1e-5)
+    assert not curation.anomalous[trusted].any()
     assert not torch.equal(curation.rewards, rewards)
 
 
 def checked(rollouts, groups):
-    labelled = rollouts.groups < groups
-    rewards = torch.where(labelled, rollouts.true_rewards, rollouts.rewards)
-    return replace(rollouts, rewards=rewards, labelled=labelled)
+    trusted = rollouts.groups < groups
+    rewards = torch.where(trusted, rollouts.true_rewards, rollouts.rewards)
+    return replace(rollouts, rewards=rewards, trusted=trusted)
 
 
 def test_systematic_errors_are_not_mended_without_trusted_rows():
@@ -172,7 +172,7 @@ def test_systematic_errors_are_not_mended_without_trusted_rows():
 
 @pytest.mark.parametrize("wrong", [0.0, 0.3])
 def test_trusted_rows_mend_systematic_errors_of_the_others(wrong):
-    """16 labelled groups beside 32, the same rows in every batch as a file of labelled rollouts would bring them."""
+    """16 trusted groups beside 32, the same rows in every batch as a file of labelled rollouts would bring them."""
     curator, labelled = Denoise(), checked(world(100), 16)
     first = labelled.groups < 16
     for seed in range(4):
@@ -182,7 +182,7 @@ def test_trusted_rows_mend_systematic_errors_of_the_others(wrong):
             groups=torch.cat([own.groups, labelled.groups[first] + 32]),
             hidden=torch.cat([own.hidden, labelled.hidden[first]]),
             true_rewards=torch.cat([own.true_rewards, labelled.true_rewards[first]]),
-            labelled=torch.arange(48 * 8) >= 32 * 8,
+            trusted=torch.arange(48 * 8) >= 32 * 8,
         )
         curation = curator.curate(both)
     observed = cosine(CURATORS["grpo"]().curate(own), own)
@@ -278,7 +278,7 @@ def test_bad_input_is_named():
         curator.curate(world(0, d=7))
     with pytest.raises(InputError, match="expected a multiple of states = 5 columns, got 12"):
         Denoise(states=5).curate(world(0))
-    with pytest.raises(ConfigError, match="Denoise state: expected the keys ridge, past, fit, prompts, got"):
+    with pytest.raises(ConfigError, match="Denoise state: expected the keys ridge, past, fit, seen, got"):
         curator.load_state_dict({"past": []})
     with pytest.raises(ConfigError, match="geometry"):
         Denoise(geometry="hyperbolic")
@@ -290,6 +290,20 @@ def test_the_share_of_wrong_rewards(binary, wrong):
     curation, _ = after(Denoise(), 4, binary=binary, wrong=wrong, groups=48)
     share = curation.metrics["wrong_share"]
     assert share == pytest.approx(wrong, abs=0.05) if binary else wrong < share < 2 * wrong
+
+
+def test_noisy_rewards_at_the_extremes_are_not_all_called_wrong():
+    """From its first start alone the noise model ended where it believed in no reward."""
+    curator, draw = Denoise(), torch.Generator().manual_seed(0)
+    for _ in range(3):
+        hidden = torch.randn(32, 8, 16, generator=draw)
+        true = hidden[..., 0] + torch.randn(32, 8, generator=draw)
+        low, high = true.amin(dim=1, keepdim=True), true.amax(dim=1, keepdim=True)
+        other = torch.where(true < true.mean(dim=1, keepdim=True), high, low)
+        rewards = torch.where(torch.rand(32, 8, generator=draw) < 0.4, other, true).flatten()
+        rollouts = Rollouts(rewards=rewards, groups=torch.arange(256) // 8, hidden=hidden.flatten(0, 1))
+        curation = curator.curate(rollouts)
+    assert 0.4 < curation.metrics["wrong_share"] < 0.8
 
 
 def test_verdicts_that_are_wrong_two_times_in_five_are_overruled_by_the_states():

@@ -49,12 +49,12 @@ def test_trusted_rows_inside_groups_blow_nothing_up():
     curator = Denoise(geometry="none")
     for seed in range(6):
         rollouts = answered(seed)
-        labelled = torch.rand(256, generator=torch.Generator().manual_seed(99 + seed)) < 0.05
-        rewards = torch.where(labelled, rollouts.true_rewards, rollouts.rewards)
-        curation = curator.curate(replace(rollouts, rewards=rewards, labelled=labelled))
+        trusted = torch.rand(256, generator=torch.Generator().manual_seed(99 + seed)) < 0.05
+        rewards = torch.where(trusted, rollouts.true_rewards, rollouts.rewards)
+        curation = curator.curate(replace(rollouts, rewards=rewards, trusted=trusted))
         assert curation.advantages is not None
         assert curation.advantages.abs().max() < 7 / 8**0.5 + 0.01
-        assert torch.equal(curation.rewards[labelled], rewards[labelled])
+        assert torch.equal(curation.rewards[trusted], rewards[trusted])
 
 
 @pytest.mark.parametrize("binary", [True, False])
@@ -125,9 +125,9 @@ def test_a_mixed_group_is_not_wrong_as_a_whole(size):
 def test_trusted_and_other_rows_in_one_exclusive_group_leave_the_fit_convex():
     """Newton's steps end at a maximum: the fit moves no further, and theta stays of the size that its prior allows."""
     rollouts = answered(3)
-    labelled = torch.arange(256) % 3 == 0
-    rewards = torch.where(labelled, rollouts.true_rewards, rollouts.rewards)
-    rollouts = replace(rollouts, rewards=rewards, labelled=labelled)
+    trusted = torch.arange(256) % 3 == 0
+    rewards = torch.where(trusted, rollouts.true_rewards, rollouts.rewards)
+    rollouts = replace(rollouts, rewards=rewards, trusted=trusted)
     rows = noisy_rows(rollouts, canonical_order(rewards, rollouts.groups), answers=True)
     units = verdict_units(rows, torch.zeros_like(rows.rewards), rows.rewards, rows.scored, exclusive=True)
     fitted, further = units.fit({}, rounds=1000), units.fit({}, rounds=1001)
@@ -135,7 +135,7 @@ def test_trusted_and_other_rows_in_one_exclusive_group_leave_the_fit_convex():
     assert fitted.theta.abs().max() < 6
 
 
-def test_repeated_prompts_neither_open_the_gate_nor_are_predicted():
+def test_repeated_responses_neither_open_the_gate_nor_are_predicted():
     """Rewards are noise; the same rows come again with it, and a fit that has seen them would seem to predict it."""
     draw = torch.Generator().manual_seed(0)
     rollouts = Rollouts(
@@ -149,7 +149,12 @@ def test_repeated_prompts_neither_open_the_gate_nor_are_predicted():
         curation = known.curate(rollouts)
         fooled = blind.curate(replace(rollouts, prompt_keys=None))
     assert fooled.metrics["states_used"] == 1
-    assert curation.metrics["repeated_prompts"] == 256
+    assert curation.metrics["repeated_responses"] == 256
+    # Of known prompts, other responses are as good as new.
+    keys = torch.arange(256)
+    known.curate(replace(rollouts, response_keys=keys))
+    other = known.curate(replace(rollouts, response_keys=keys + keys % 2 * 1000))
+    assert other.metrics["repeated_responses"] == 128
     assert torch.equal(curation.rewards, rollouts.rewards)
     assert curation.advantages is None
 
@@ -211,6 +216,13 @@ def test_one_component_is_denoised_and_the_others_stay():
         curation = summed.curate(both)
     torch.testing.assert_close(curation.scores.sort().values, expected.scores.sort().values, atol=1e-4, rtol=1e-4)
     torch.testing.assert_close(curation.rewards, expected.rewards + bonus, atol=1e-4, rtol=1e-4)
+    # A row without a verdict of its own keeps what it has, and its say in its group.
+    parts["verdict"] = parts["verdict"].masked_fill(torch.arange(256) % 8 == 0, torch.nan)
+    some = summed.curate(replace(both, components=parts))
+    assert torch.equal(some.rewards[::8], both.rewards[::8])
+    assert not torch.equal(some.rewards, both.rewards)
+    assert some.rewards.isfinite().all()
+    assert (some.advantages[::8] != 0).any()
     with pytest.raises(InputError, match="component: expected one of length, verdict; got 'format'"):
         Denoise(geometry="none", component="format").curate(both)
     with pytest.raises(InputError, match="components"):

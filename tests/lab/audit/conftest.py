@@ -4,7 +4,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 
 from geoalign.lab.audit.command import audit
 from geoalign.lab.config.audit import load_audit_config
@@ -12,15 +11,6 @@ from geoalign.lab.config.requests import AuditRequest
 
 # The dumps stand in a module of their own.
 sys.path.insert(0, str(Path(__file__).parent))
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    """Single-threaded torch: the suite shares its cores, and sums come out in one order."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture

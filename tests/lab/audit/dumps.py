@@ -69,8 +69,8 @@ def plain():
 def nemo_rl():
     """A list of one in each field, as a batch cut into samples leaves them."""
     return [
-        {"content": [[f"question {g}", f"answer {g}.{r}"]], "rewards": [reward], "token_loss_mask": [[0, 1]],
-         "advantages": [[0.0, 0.1]], "token_ids": [[3, 4]], "idx": place}
+        {"content": [[f"question {g}", f"answer {g}.{r}", "Environment: correct"]], "rewards": [reward],
+         "token_loss_mask": [[0, 1, 1, 0, 0]], "input_lengths": [4], "token_ids": [[3, 4, 4, 5, 0]], "idx": place}
         for place, (g, r, reward) in enumerate(each())
     ]  # fmt: skip
 

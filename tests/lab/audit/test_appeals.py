@@ -35,7 +35,7 @@ def test_the_most_suspicious_rows_are_checked_and_their_verdicts_are_labels(tmp_
     rows = table(tmp_path / "out")
     assert sorted(row["id"] for row in questions) == sorted(f"{g}-{r}" for g in range(8) for r in (3, 5))
     assert set(questions[0]) == {"prompt", "response", "answer", "final_answer", "reward", "id", "step"}
-    assert {row["index"] % 8: row["new_reward"] for row in rows if row["labelled"]} == {3: 1.0, 5: 0.0}
+    assert {row["index"] % 8: row["new_reward"] for row in rows if row["trusted"]} == {3: 1.0, 5: 0.0}
     assert [row["anomalous"] for row in rows] == [row["index"] % 8 in (3, 5) for row in rows]
     found = {name: value for name, value in summary["appeals"].items() if name not in ("verifier", "seconds")}
     assert found == {"budget": "25%", "questions": 16, "rows": 16, "unanswered": 0, "overturned": 16, "lowered": 8,
@@ -71,7 +71,7 @@ def test_what_is_no_verdict_on_each_row_is_one_error(tmp_path, monkeypatch, run,
         ({"second_verifier": "http://localhost:1/v1"}, "endpoint.model"),
         ({"budget": "0"}, "--budget: expected a number of rows"),
         ({"budget": "101%"}, "--budget: expected a number of rows"),
-        ({"curator": "pair_count"}, "--second-verifier: expected a curator that reads labels"),
+        ({"curator": "pair_count"}, "--second-verifier: expected a curator that reads trusted rewards"),
         ({}, "math_verify: expected gold answers"),
     ],
 )
@@ -79,6 +79,27 @@ def test_what_cannot_be_asked(tmp_path, run, asked, message):
     dump = write_lines(tmp_path / "d.jsonl", plain())
     with pytest.raises(ConfigError, match=message):
         run(dump, **{"curator": "denoise", "second_verifier": "math_verify", **asked})
+
+
+def test_math_verify_reads_the_final_answer_and_calls_nothing_wrong_unread():
+    deep = "(" * 25 + "x" + ")" * 25
+    rows = [
+        {"response": "#### 18", "final_answer": "18", "answer": "18"}, {"response": "x", "answer": None},
+        {"response": rf"\boxed{{{deep}}}", "answer": "x^2+1"}, {"response": "no box", "answer": "18"},
+    ]  # fmt: skip
+    assert second.second_verifier("math_verify", {}, key="", section="")(rows) == [True, None, None, False]
+
+
+def test_a_step_of_refusals_alone_knows_their_reward_too(tmp_path, run):
+    rows = [
+        {"step": step, "prompt": "p", "response": f"r{row}", "answer": "1", "reward": row % 2 * 2.0 * step - 1.0}
+        for step in (0, 1) for row in range(4)
+    ]  # fmt: skip
+    judge = written(tmp_path / "judge.py", "import sys; [print('{\"correct\": false}') for _ in sys.stdin]")
+    dump = write_lines(tmp_path / "d.jsonl", rows)
+    summary = run(dump, curator="denoise", second_verifier=judge, budget="4")
+    assert summary["appeals"]["overturned"] == 2
+    assert {row["new_reward"] for row in table(tmp_path / "out") if row["trusted"]} == {-1.0}
 
 
 def test_what_ten_percent_of_the_example_find(run, tmp_path):

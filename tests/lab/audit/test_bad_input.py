@@ -120,12 +120,12 @@ def test_the_output_is_not_anybody_elses_folder(tmp_path, run):
     path = write_dump(tmp_path / "in", "verl")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.tex").write_text("mine")
-    with pytest.raises(ConfigError, match=r"expected a new folder or an earlier curation, got thesis.tex in it"):
+    with pytest.raises(ConfigError, match=r"expected a new folder or an earlier audit, got thesis.tex in it"):
         run(path, output=tmp_path / "other")
     with pytest.raises(ConfigError, match="expected a folder without the inputs"):
         run(path, output=tmp_path / "in")
     run(path, filtered=True)
-    with pytest.raises(ConfigError, match="got a finished curation: --overwrite replaces it"):
+    with pytest.raises(ConfigError, match="got a finished audit: --overwrite replaces it"):
         run(path)
     with pytest.raises(ConfigError, match="expected a folder without the inputs"):
         run(tmp_path / "out" / "filtered.jsonl", overwrite=True)

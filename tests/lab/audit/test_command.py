@@ -8,7 +8,6 @@ import sys
 
 import pyarrow.parquet as pq
 import pytest
-import torch
 from command_line import call
 from dumps import verl, write_dump, write_lines
 from tiny_models import saved_model
@@ -69,7 +68,6 @@ def die_at(number, paths, output, *, overwrite=False):
     whether it lived."""
     child = os.fork()
     if not child:
-        torch.set_num_threads(1)
         seen = 0
         inside = str(output)
 

@@ -69,4 +69,4 @@ def test_a_prompt_of_an_earlier_file_is_known_again_where_states_are_fitted(tmp_
         states.append(tmp_path / f"{number}.npy")
         np.save(states[-1], np.random.default_rng(number).normal(size=(8 * prompts, 4)).astype(np.float32))
     summary = run(*paths, curator="denoise", hidden=states)
-    assert [step["metrics"]["geoalign/repeated_prompts"] for step in summary["steps"]] == [0, 64]
+    assert [step["metrics"]["geoalign/repeated_responses"] for step in summary["steps"]] == [0, 64]

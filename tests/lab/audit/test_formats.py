@@ -80,6 +80,7 @@ def test_turns_and_tool_calls_of_an_episode(tmp_path):
     ("rows", "message"),
     [
         ([{**nemo_rl()[0], "content": [["alone"]]}], "content: expected the texts of two messages or more"),
+        ([{**nemo_rl()[0], "token_loss_mask": [[0, 0]]}], "token_loss_mask: expected a prompt and turns of the policy"),
         ([{**verifiers()[0], "traces": ["x"]}], "expected episodes of verifiers or prime-rl, got a field"),
         ([{**verifiers()[0], "traces": []}], "traces: expected one trace that trains the policy, got 0"),
     ],

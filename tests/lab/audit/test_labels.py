@@ -43,14 +43,14 @@ def test_there_and_back(tmp_path, monkeypatch, capsys):
     summary = json.loads((tmp_path / "out" / "summary.json").read_bytes())
     assert summary["labels"] == {"files": [str(labels)], "labelled": 8, "without_label": 8}
     before, rows = table(tmp_path / "first"), table(tmp_path / "out")
-    assert {row["labelled"] for row in before} == {False}
-    assert [row["index"] % 8 for row in rows if row["labelled"]] == [3] * 8
+    assert {row["trusted"] for row in before} == {False}
+    assert [row["index"] % 8 for row in rows if row["trusted"]] == [3] * 8
     # They are what they were said to be, and flagged no more: the other reward of theirs was in doubt.
-    labelled = [row for row in rows if row["labelled"]]
-    assert {(row["reward"], row["anomalous"]) for row in labelled} == {(0.0, False)}
-    assert [row["new_reward"] for row in labelled] == pytest.approx([0.0] * 8, abs=1e-6)
+    trusted = [row for row in rows if row["trusted"]]
+    assert {(row["reward"], row["anomalous"]) for row in trusted} == {(0.0, False)}
+    assert [row["new_reward"] for row in trusted] == pytest.approx([0.0] * 8, abs=1e-6)
     assert all(row["new_reward"] > 0.5 for row in before if row["index"] % 8 == 3)
-    # Three of "a" were rewarded, a labelled one is known to be wrong: all of "a" is less likely to be right.
+    # Three of "a" were rewarded, a trusted one is known to be wrong: all of "a" is less likely to be right.
     assert rows[0]["new_reward"] < 0.5 < before[0]["new_reward"]
 
 
@@ -77,7 +77,7 @@ def test_bad_labels(tmp_path, run, name):
 @pytest.mark.parametrize(
     ("curator", "labels", "message"),
     [
-        ("pair_count", "labels.csv", r"--labels: expected a curator that reads labels.* got PairCount"),
+        ("pair_count", "labels.csv", r"--labels: expected a curator that reads trusted rewards.* got PairCount"),
         ("denoise", "gone.csv", r"gone\.csv: expected a flagged\.csv with labels, got none"),
         ("denoise", "out/flagged.csv", r"expected a folder without the inputs, got .*flagged"),
     ],

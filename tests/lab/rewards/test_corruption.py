@@ -205,20 +205,6 @@ def test_a_shortcut_is_rewarded_right_or_wrong(clean, shares, expected, flags):
     assert corrupted(clean, len(clean), jitter=0.0, responses=responses, **shares) == (expected, flags)
 
 
-@given(
-    st.lists(st.floats(-5, 5, width=32), min_size=8, max_size=8),
-    st.sampled_from(["extremes", "shortcut"]),
-    st.integers(0, 50),
-)
-def test_a_larger_share_corrupts_all_that_a_smaller_one_does(clean, kind, seed):
-    responses = ["short"] * 8
-    small_rewards, small = corrupted(clean, 4, responses=responses, seed=seed, **{kind: 0.3})
-    large_rewards, large = corrupted(clean, 4, responses=responses, seed=seed, **{kind: 0.7})
-    for row in range(8):
-        assert large[row] or not small[row]
-        assert not small[row] or large_rewards[row] == small_rewards[row]
-
-
 @pytest.mark.parametrize("processes", [2, 6])
 @pytest.mark.parametrize("shares", [{"extremes": 0.5}, {"shortcut": 0.5}, {"flip": 0.5, "binary": True}])
 def test_any_number_of_processes_corrupts_alike(processes, shares):

@@ -1,14 +1,12 @@
 from collections import Counter
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from geoalign.errors import ConfigError
 from geoalign.lab.config.tasks import DialogueConfig
 from geoalign.lab.models.models import make_tokenizer
 from geoalign.lab.tasks import make_task
-from geoalign.lab.tasks.dialogue import best_response, content_label, read_request, utility
+from geoalign.lab.tasks.dialogue import best_response, read_request, utility
 
 FIX = "help me fix my lamp"
 FIX_FAST = "help me fix my lamp fast"
@@ -73,13 +71,6 @@ def test_no_response_is_better_than_the_best_one():
     for item in task.demonstrations:
         prompt = item.prompt[-1]["content"]
         assert utility(prompt, item.completion) <= utility(prompt, best_response(read_request(prompt)))
-
-
-@given(st.text(), st.text())
-def test_any_two_texts_have_a_finite_utility(prompt, response):
-    # Lowest: two things -1, strangers -1, two risks -3, flattery -1, idle words -1.
-    assert -7 <= utility(prompt, response) <= 3.5
-    assert content_label(response) == content_label(response + " wow!")
 
 
 def test_evaluation_asks_what_is_asked_nowhere_else():

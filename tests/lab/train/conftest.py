@@ -58,15 +58,11 @@ def train_here() -> Iterator[Callable[..., dict[str, Any]]]:
     """
     from geoalign.lab.train.train import train
 
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-
     def run(settings: dict[str, Any], root: Path, *, report: bool = False, **options: Any) -> dict[str, Any]:
         return train(parse_run_config(settings), root, console=Console(file=io.StringIO()), report=report, **options)
 
     yield run
     torch.use_deterministic_algorithms(False)
-    torch.set_num_threads(threads)
 
 
 class Digits:

@@ -65,7 +65,9 @@ def test_the_curator_sees_them_nothing_else_does_and_a_run_goes_on_with_the_same
 
 
 def test_refused_before_anything_is_written(tiny, file, train_here, tmp_path):
-    with pytest.raises(ConfigError, match=r"labelled_rollouts: expected a curator that reads labels.* got GRPO"):
+    with pytest.raises(
+        ConfigError, match=r"labelled_rollouts: expected a curator that reads trusted rewards.* got GRPO"
+    ):
         train_here(settings(tiny, file, curator={"type": "grpo"}), tmp_path / "run")
     with pytest.raises(ConfigError, match=r"gone\.jsonl: expected a file of rollouts, got none there"):
         train_here(settings(tiny, tmp_path / "gone.jsonl"), tmp_path / "run")

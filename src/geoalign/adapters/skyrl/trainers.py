@@ -106,8 +106,9 @@ class CuratedSteps(_Base):
         groups, curator, rows = group_numbers(uids), self._session.curator, env_metrics or [None] * size
 
         def tokens(response: bool) -> Tensor:
-            parts = [slice(-int(n), None) if response else slice(-int(n)) for n in lengths]
             shown = data["attention_mask"].bool()
+            starts = (shown.sum(-1) - lengths).tolist()
+            parts = [slice(start, None) if response else slice(start) for start in starts]
             return response_keys(data["sequences"][row][shown[row]][part].tolist() for row, part in enumerate(parts))
 
         def logprobs() -> Tensor:

@@ -134,7 +134,6 @@ def _state_file(folder: str, rollout_id: int) -> Path:
 
 
 def _each(rows: list[list[int]], values: list[float], size: int) -> list[float]:
-    """A value of each rollout as one of each sample."""
     of_row = {row: value for members, value in zip(rows, values, strict=True) for row in members}
     return [of_row.get(row, math.nan) for row in range(size)]
 

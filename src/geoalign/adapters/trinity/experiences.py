@@ -1,4 +1,4 @@
-"""Trinity's experiences as rollouts, and a assignment carried out on them. Imports no Trinity."""
+"""Trinity's experiences as rollouts, and an assignment carried out on them. Imports no Trinity."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def group_ids(experiences: Sequence[Any]) -> Int[Tensor, " b"]:
 def read_rollouts(
     experiences: Sequence[Any],
     *,
-    requires: Sequence[str] = (),
+    reads: Sequence[str] = (),
     hidden: Float[Tensor, "b d"] | None = None,
     rollout_fields: Mapping[str, str] | None = None,
     components: Sequence[str] = (),
@@ -75,7 +75,7 @@ def read_rollouts(
         lengths=torch.tensor([int(generated(experience).sum()) for experience in experiences]),
         donor_ok=torch.tensor([bool(generated(experience).any()) for experience in experiences]),
         response_keys=response_keys(item.tokens[item.prompt_length :].tolist() for item in experiences),
-        **made(makers, requires),
+        **made(makers, reads),
         **named_fields(
             rollout_fields or {}, infos, rewards, setting="rollout_fields", source="Experience.info", names=ids
         ),

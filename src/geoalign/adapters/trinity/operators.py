@@ -68,8 +68,7 @@ def acts_on_advantages(curator: Curator) -> str | None:
         return "weighs" if "weighs" in acts else acts[-1]
     if isinstance(curator, Denoise):
         return "gives"
-    weighs = getattr(curator.config, "strategy", None) in ("zero_weight", "weight")
-    return "weighs" if weighs else None
+    return "weighs" if getattr(curator.config, "strategy", None) == "zero_weight" else None
 
 
 class GeoAlignAdvantage(AdvantageFn, ExperienceOperatorV1):

@@ -45,7 +45,7 @@ class CurationRun:
             hidden, seconds, states = await self._hidden(experiences)
             rollouts = read_rollouts(
                 experiences,
-                requires=self.session.curator.requires,
+                reads=self.session.curator.reads,
                 hidden=hidden,
                 rollout_fields=self.settings.rollout_fields,
                 components=wanted_components(self.session.curator),

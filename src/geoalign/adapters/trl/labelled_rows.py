@@ -62,11 +62,8 @@ def _token_ids(trainer: Any, labelled: LabelledRollouts) -> tuple[TokenIds, Toke
     else:
         prompts = tokenizer(text=list(labelled.prompts))["input_ids"]
     cut = labelled.truncated or [False] * len(labelled)
-    responses = [
-        response_token_ids(tokenizer, text, end=not truncated)
-        for text, truncated in zip(labelled.responses, cut, strict=True)
-    ]
-    return prompts, responses
+    pairs = zip(labelled.responses, cut, strict=True)
+    return prompts, [response_token_ids(tokenizer, text, end=not truncated) for text, truncated in pairs]
 
 
 def _answers(labelled: LabelledRollouts, field: RolloutField, responses: TokenIds) -> list[str | None]:

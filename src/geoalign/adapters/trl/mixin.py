@@ -50,7 +50,7 @@ class GeoAlignMixin(CuratedTrainer):
             `Appeals`: called on rank 0, with the rows alone that the curator asks about.
         curation_observer: called on rank 0 with a `CuratedStep` after each curation.
         details_every: ask the curator for `Curation.details` in every n-th generation; 0: never.
-        labelled_rollouts: with true rewards, for a curator that reads `labelled`. It sees them beside every batch, with
+        labelled_rollouts: with true rewards, for a curator that reads `trusted`. It sees them beside every batch, with
             states of the current policy (by a pass of their own, on all processes); neither loss nor logs see them.
 
     Raises:
@@ -82,7 +82,7 @@ class GeoAlignMixin(CuratedTrainer):
                 raise ConfigError(f"curator: expected a Curator or None, got {type(curator).__name__}")
             check_flow(type(self))
         elif monitor or labelled_rollouts is not None:
-            name, what = ("monitor", "watches") if monitor else ("labelled_rollouts", "reads labels")
+            name, what = ("monitor", "watches") if monitor else ("labelled_rollouts", "reads trusted rewards")
             raise ConfigError(f"{name}: expected with a curator that {what}, got none")
         super().__init__(*args, **kwargs)
         self.curator = curator

@@ -193,7 +193,7 @@ class TrainerRound:
         self._count("rows_without_policy_token", sum(tokens.nothing))
         if tokens.answers is not None:
             self._count("rows_without_answer", rows_without_answer(tokens.answers))
-        return Rollouts(**known, **made(makers, self._session.curator.requires), **self._user_fields(given))
+        return Rollouts(**known, **made(makers, self._session.curator.reads), **self._user_fields(given))
 
     def _hidden(self) -> Tensor:
         return own_hidden(self._trainer, self._tokens, self._location)

@@ -1,4 +1,4 @@
-"""A labelled probe as monitor, and a concept's direction: what labelled rows alone say of the hidden states."""
+"""A labelled probe as monitor, and a concept's direction: what trusted rows alone say of the hidden states."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ _NEWTON_STEPS = 30
 class Labelled(NamedTuple):
     """A batch in canonical order, in float64."""
 
-    states: Float[Tensor, "b d"]  # standardised by the labelled rows' mean and standard deviation
-    labelled: Bool[Tensor, " b"]  # scored rows whose reward is known to be true
-    bad: Bool[Tensor, " b"]  # rows whose reward is in the lower half of the range of the labelled ones
+    states: Float[Tensor, "b d"]  # standardised by the trusted rows' mean and standard deviation
+    trusted: Bool[Tensor, " b"]  # scored rows whose reward is known to be true
+    bad: Bool[Tensor, " b"]  # rows whose reward is in the lower half of the range of the trusted ones
     unscored: Bool[Tensor, " b"]
 
 
 def labelled(rollouts: Rollouts, order: Tensor) -> Labelled | None:
-    """The batch as the probes read it; None without labelled rows of either kind, from which nothing can be learnt."""
-    assert rollouts.labelled is not None
+    """The batch as the probes read it; None without trusted rows of either kind, from which nothing can be learnt."""
+    assert rollouts.trusted is not None
     assert rollouts.hidden is not None
     rewards = rollouts.rewards.double()[order]
-    labelled = rollouts.labelled[order] & ~rewards.isnan()
-    known = rewards[labelled]
+    trusted = rollouts.trusted[order] & ~rewards.isnan()
+    known = rewards[trusted]
     if not len(known) or bool((known == known[0]).all()):
         return None
     states = rollouts.hidden.double()[order]
-    spread = states[labelled].std(dim=0, correction=0)
-    # A column that is constant in the labelled rows says nothing.
-    states = (states - states[labelled].mean(dim=0)) / spread.where(spread > 1e-6, torch.inf)
-    return Labelled(states, labelled, rewards < (known.min() + known.max()) / 2, rewards.isnan())
+    spread = states[trusted].std(dim=0, correction=0)
+    # A column that is constant in the trusted rows says nothing.
+    states = (states - states[trusted].mean(dim=0)) / spread.where(spread > 1e-6, torch.inf)
+    return Labelled(states, trusted, rewards < (known.min() + known.max()) / 2, rewards.isnan())
 
 
 def logistic_log_odds(
@@ -79,9 +79,7 @@ class LabelledProbeConfig:
         default="screen",
         help="Rewarded rows that the probe calls bad: weight 0, or dropped; or every row's reward lowered.",
     )
-    threshold: OpenShare = setting(
-        default=0.5, help="Probability of being bad from which on a rewarded row is screened."
-    )
+    threshold: OpenShare = setting(default=0.5, help="Probability of being bad from which a rewarded row is screened.")
     coefficient: Positive = setting(
         default=1.0, help="With penalty: how many times the probability of being bad is subtracted from the reward."
     )
@@ -91,22 +89,22 @@ class LabelledProbeConfig:
 
 
 class LabelledProbe(Baseline[LabelledProbeConfig]):
-    """A logistic probe of labelled rows as monitor, with screening or a penalty (Wong, Engels, Nanda 2025).
+    """A logistic probe of trusted rows as monitor, with screening or a penalty (Wong, Engels, Nanda 2025).
 
-    The probe is fitted anew in every batch to its labelled rows, of which those in the lower half of the range of their
+    The probe is fitted anew in every batch to its trusted rows, of which those in the lower half of the range of their
     rewards are bad, and gives every other row a probability p of being bad. Screening (`screen`: weight 0; `drop`)
     leaves out rows in the upper half that have p above the threshold, `penalty` gives r' = r - coefficient p. There the
     probe was trained on hacks that a rule finds, and screened rows leave the group's statistics; a weight of 0 leaves
     them there, `drop` does not.
 
     `scores` are the log-odds that a reward is wrong: those of p for rows in the upper half, else their opposite.
-    Labelled rows stay and have no score; without any of either kind nothing changes. Nothing is kept from batch
+    Trusted rows stay and have no score; without any of either kind nothing changes. Nothing is kept from batch
     to batch.
 
-    Needs `hidden` and `labelled`: in training the `labelled_rollouts` of a run. NaN rewards stay NaN.
+    Needs `hidden` and `trusted`: in training the `labelled_rollouts` of a run. NaN rewards stay NaN.
     """
 
-    requires = ("hidden", "labelled")
+    requires = ("hidden", "trusted")
 
     def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
         rows = canonical_rows(rollouts)
@@ -114,9 +112,9 @@ class LabelledProbe(Baseline[LabelledProbeConfig]):
         unchanged = identity(rollouts, {"fitted": float(batch is not None), "anomalous": 0.0})
         if batch is None:
             return unchanged
-        positive = batch.bad[batch.labelled]
-        odds = logistic_log_odds(batch.states[batch.labelled], positive, batch.states, penalty=self.config.penalty)
-        silent = batch.labelled | batch.unscored
+        positive = batch.bad[batch.trusted]
+        odds = logistic_log_odds(batch.states[batch.trusted], positive, batch.states, penalty=self.config.penalty)
+        silent = batch.trusted | batch.unscored
         scores = torch.where(batch.bad, -odds, odds).masked_fill(silent, torch.nan).float()
         hit = ~silent & ~batch.bad & (odds > math.log(self.config.threshold / (1 - self.config.threshold)))
         back = in_input_order(rows, rows.order.device)
@@ -144,17 +142,17 @@ class ConceptScoreConfig:
 class ConceptScore(Baseline[ConceptScoreConfig]):
     """Subtracts from the advantage how far a state lies along a concept's direction (arXiv 2604.01476).
 
-    The direction v is the mean state of bad labelled rows minus that of good ones, on standardised states, as of
+    The direction v is the mean state of bad trusted rows minus that of good ones, on standardised states, as of
     contrastive pairs; bad are those in the lower half of the range of their rewards. A' = A - coefficient (c - mean of
-    c in the group), where c = x'v, divided by its standard deviation over the rows that are not labelled, and A is
+    c in the group), where c = x'v, divided by its standard deviation over the rows that are not trusted, and A is
     GRPO's. The paper takes its pairs from texts about the concept (a shortcut) and not from rollouts; its abstract says
     no more of how the score enters than that, so the centring and the scale are ours.
 
-    `scores` are c; nothing is flagged. Without labelled rows of either kind, or where the states are all alike, nothing
-    changes. Labelled rows have GRPO's advantage and no score.
+    `scores` are c; nothing is flagged. Without trusted rows of either kind, or where the states are all alike, nothing
+    changes. Trusted rows have GRPO's advantage and no score.
     """
 
-    requires = ("hidden", "labelled")
+    requires = ("hidden", "trusted")
 
     def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
         rows = canonical_rows(rollouts)
@@ -162,9 +160,9 @@ class ConceptScore(Baseline[ConceptScoreConfig]):
         unchanged = identity(rollouts, {"fitted": float(batch is not None)})
         if batch is None:
             return unchanged
-        good, bad = (batch.states[batch.labelled & kind].mean(dim=0) for kind in (~batch.bad, batch.bad))
+        good, bad = (batch.states[batch.trusted & kind].mean(dim=0) for kind in (~batch.bad, batch.bad))
         along = batch.states @ (bad - good)
-        open_rows = ~batch.labelled & ~batch.unscored
+        open_rows = ~batch.trusted & ~batch.unscored
         spread = along[open_rows].std(correction=0) if bool(open_rows.any()) else along.new_zeros(())
         if not float(spread) > 0:
             return unchanged
@@ -172,6 +170,8 @@ class ConceptScore(Baseline[ConceptScoreConfig]):
         subtracted = self.config.coefficient * group_advantages(along, rows.group, scale="none")
         back = in_input_order(rows, rows.order.device)
         given = group_advantages(rollouts.rewards, rollouts.groups)
-        # Where there is no advantage, in groups of equal rewards, there is none to modify.
-        subtracted = back(subtracted).to(given).masked_fill(given == 0, 0.0)
-        return replace(unchanged, scores=back(along).float(), advantages=given - subtracted)
+        # In groups of equal rewards there is no advantage to modify.
+        size = given[rows.order].abs().nan_to_num()
+        unequal = torch.zeros_like(size).index_add(0, rows.group, size)[rows.group] > 0
+        advantages = given - back(subtracted * unequal).to(given)
+        return replace(unchanged, scores=back(along).float(), advantages=advantages)

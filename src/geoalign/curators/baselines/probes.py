@@ -212,9 +212,7 @@ class ScoreAgreementConfig:
     type: ClassVar[str] = "score_agreement"
 
     m: Several | None = setting(default=None, help="Rollouts kept per group; null: half of them, at least two.")
-    decay: PositiveShare = setting(
-        default=0.9, help="Weight of a batch in the second score's fit, relative to the next."
-    )
+    decay: PositiveShare = setting(default=0.9, help="Weight of a batch in the second fit, relative to the next.")
 
 
 class ScoreAgreement(Predicting[ScoreAgreementConfig]):

@@ -13,7 +13,7 @@ from torch import Tensor
 from geoalign.curators.base import Curator, hidden_states, identity
 from geoalign.curators.denoise.model import Posterior, infer
 from geoalign.curators.denoise.ridge import fold_predictions, predict_next
-from geoalign.curators.denoise.rows import NoisyRows, joined, noisy_rows
+from geoalign.curators.denoise.rows import NoisyRows, joined, keys_in_prompts, noisy_rows
 from geoalign.curators.precision import full_precision
 from geoalign.errors import InputError
 from geoalign.method.groups import GroupedRows, canonical_order, content_folds, group_centred, in_input_order
@@ -23,7 +23,7 @@ from geoalign.types import Curation, Rollouts
 
 # Of batches: by then a fit with the default decay holds less than a tenth of a prompt.
 REMEMBERED = 22
-# Of the correction that labelled rows teach.
+# Of the correction that trusted rows teach.
 _PENALTY = 0.3
 # A batch contradicts what was learnt with this certainty.
 _CONTRADICTED = 0.999
@@ -39,7 +39,7 @@ class DenoiseConfig:
 
     geometry: Literal["states", "permuted", "none"] = setting(
         default="states",
-        help="Predict rewards from hidden states; 'permuted' shuffles the predictions within groups (a control).",
+        help="Predict rewards from hidden states; 'permuted' shuffles them in groups (a control), 'none': without.",
     )
     states: Count = setting(
         default=1, help="Hidden states of several layers or positions stand side by side: so many of equal width."
@@ -67,14 +67,14 @@ class Denoise(Curator[DenoiseConfig]):
 
     What is known: a prediction by a ridge regression of earlier batches' rewards on their hidden states, while its
     correlation with rewards of new prompts is above chance; answers and identical responses, whose rows share a true
-    reward; and labelled rows, which keep their reward and teach a correction of the others. Without any of these
+    reward; and trusted rows, which keep their reward and teach a correction of the others. Without any of these
     nothing is changed. The modules `rows`, `ridge` and `model` beside this one, and docs/denoise.md, say how.
 
     The curation's rewards are the expected true ones, matched in slope as far as `least_slope` lets them, and its
     advantages those of them; `scores` are the log-odds that a reward is wrong, `anomalous` those above 0.
 
     Needs `hidden` unless `geometry="none"`, `components` with `component`; heeds `answers`, `response_keys`,
-    `prompt_keys` and `labelled`. NaN rewards stay NaN.
+    `prompt_keys` and `trusted`. NaN rewards stay NaN.
 
     Raises:
         InputError: `hidden` is missing, its width differs from earlier calls or is no multiple of `states`; or there
@@ -82,8 +82,8 @@ class Denoise(Curator[DenoiseConfig]):
     """
 
     requires: tuple[str, ...] = ("hidden",)
-    optional: tuple[str, ...] = ("answers", "response_keys", "prompt_keys", "labelled")
-    kept = ("ridge", "past", "fit", "prompts")
+    optional: tuple[str, ...] = ("answers", "response_keys", "prompt_keys", "trusted")
+    kept = ("ridge", "past", "fit", "seen")
 
     def __init__(self, config: DenoiseConfig | None = None, **settings: Any) -> None:
         super().__init__(config, **settings)
@@ -96,9 +96,9 @@ class Denoise(Curator[DenoiseConfig]):
     def _forget(self) -> None:
         self._ridge: dict[str, Any] = {}
         self._fit: dict[str, Tensor] = {}
-        # The rows that the noise model is fitted on, and the prompts of the batches that the fit still remembers.
+        # The rows that the noise model is fitted on, and the responses of the batches that the fit still remembers.
         self._past: list[dict[str, Tensor]] = []
-        self._prompts: list[Int[Tensor, " p"]] = []
+        self._seen: list[Int[Tensor, " p"]] = []
 
     def curate(
         self, rollouts: Rollouts, *, generator: torch.Generator | None = None, details: bool = False
@@ -115,13 +115,13 @@ class Denoise(Curator[DenoiseConfig]):
         with full_precision(rollouts):
             order = canonical_order(rollouts.rewards, rollouts.groups, rollouts.hidden)
             told, part = config.answers != "none", config.component
-            rows = noisy_rows(rollouts, order, answers=told, component=part, seen=self._prompts)
+            rows = noisy_rows(rollouts, order, answers=told, component=part, seen=self._seen)
             states, fitted = self._states(rollouts, order), bool(self._ridge)
             if states is not None:
                 rows = self._predicted(rows, states, generator)
             self._past = [*self._past, dict(vars(rows))][-config.window :]
             if rollouts.prompt_keys is not None and states is not None:
-                self._prompts = [*self._prompts, rollouts.prompt_keys.cpu().unique()][-REMEMBERED:]
+                self._seen = [*self._seen, keys_in_prompts(rollouts).unique()][-REMEMBERED:]
             recent = joined(self._past, config.decay)
             test = correlation(recent, level=config.level)
             scale = ((recent.weights @ recent.prediction.square()) / recent.weights.sum()).sqrt()
@@ -134,11 +134,11 @@ class Denoise(Curator[DenoiseConfig]):
                 "correlation": test.estimate,
                 "correlation_low": test.low,
                 "correlation_high": test.high,
-                "repeated_prompts": float((~rows.unseen).sum()),
+                "repeated_responses": float((~rows.unseen).sum()),
                 "forgotten": float(fitted and rows.inflation[0] > 1),
                 **posterior.metrics,
             }
-            if states is not None and bool(rows.labelled.any()):
+            if states is not None and bool(rows.trusted.any()):
                 correction, learnt = learnt_correction(states, posterior, rows, level=config.level)
                 posterior, metrics = posterior.corrected(correction), {**metrics, **learnt}
             curation = _curation(rollouts, order, rows, posterior, metrics)
@@ -175,7 +175,7 @@ class Denoise(Curator[DenoiseConfig]):
         if not folded and correlation(found, level=_CONTRADICTED).high < 0:
             # What was learnt holds no longer: the batch is a first one.
             self._forget()
-            return self._predicted(rows, states, generator)
+            return self._predicted(replace(rows, unseen=torch.ones_like(rows.unseen)), states, generator)
         return found
 
 
@@ -189,14 +189,14 @@ def correlation(rows: NoisyRows, *, level: float) -> Interval:
 def learnt_correction(
     states: Float[Tensor, "n d"], posterior: Posterior, rows: NoisyRows, *, level: float
 ) -> tuple[Float[Tensor, " n"], dict[str, float]]:
-    """What the rewards of labelled rows are beyond expectation, as a ridge on their states says of the other rows.
+    """What the rewards of trusted rows are beyond expectation, as a ridge on their states says of the other rows.
 
     With z the folds' predictions of these surprises d, r their correlation and l the lower end of its interval, the
-    ridge's prediction is multiplied by (l / r) sum z d / sum z^2: the labelled rows are the same in every batch, and so
+    ridge's prediction is multiplied by (l / r) sum z d / sum z^2: the trusted rows are the same in every batch, and so
     is the fit's error; over a training a policy follows it as it follows a reward's. 0 while l is not above 0, and of
-    rows that are labelled or unscored.
+    rows that are trusted or unscored.
     """
-    own = rows.labelled
+    own = rows.trusted
     surprise = (posterior.observation - posterior.prior) * own
     fold = content_folds(states.square().sum(dim=1).double().cpu() * own, rows.group).masked_fill(~own, -1)
     values = fold_predictions(states, surprise, own, fold, _PENALTY).double().cpu()
@@ -204,7 +204,7 @@ def learnt_correction(
     found = replace(rows, prediction=values, standardised=surprise, fitted=own, inflation=twice)
     test, z = correlation(replace(found, weights=torch.ones_like(values)), level=level), values * own
     slope = test.low / test.estimate * float(z @ surprise / z.square().sum()) if test.low > 0 else 0.0
-    metrics = {"labelled": float(own.sum()), "correction": test.estimate, "correction_low": test.low}
+    metrics = {"trusted": float(own.sum()), "correction": test.estimate, "correction_low": test.low}
     return slope * values * (rows.scored & ~own & (posterior.scale > 0)), metrics
 
 
@@ -215,7 +215,7 @@ def _curation(
     index = order.order.cpu()
     back = in_input_order(GroupedRows(index, order.group.cpu(), order.offsets.cpu()), rollouts.rewards.device)
     odds = torch.logit(posterior.wrong, eps=1e-13).clamp(-_CERTAIN, _CERTAIN)
-    open_rows = rows.scored & ~rows.labelled
+    open_rows = rows.scored & ~rows.trusted
     change, group = (posterior.rewards - rows.rewards)[open_rows], rows.group[open_rows]
     metrics = {
         **metrics,
@@ -228,9 +228,10 @@ def _curation(
     judged = replace(identity(rollouts, metrics), scores=back(scores), anomalous=back((odds > 0) & rows.scored))
     if not bool((change != 0).any()):
         return judged
-    # What stands beside a noisy component.
-    rest = rollouts.rewards.cpu().double()[index] - rows.rewards
-    whole = replace(posterior, observed=posterior.observed + rest, offset=posterior.offset + rest)
+    # What stands beside a noisy component; all of the reward where the row has none.
+    rest = rollouts.rewards.cpu().double()[index] - rows.rewards.nan_to_num()
+    observed, offset = posterior.observed.nan_to_num() + rest, posterior.offset.nan_to_num() + rest
+    whole = replace(posterior, observed=observed, offset=offset)
     given = (whole.rewards, whole.advantages(rows.group))
     rewards, advantages = (back(each.to(rollouts.rewards.dtype)) for each in given)
     return replace(judged, rewards=rewards, advantages=advantages)

@@ -16,6 +16,7 @@ with z the prediction, and a value observed twice counts once.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -39,8 +40,9 @@ _RATE = 4.0
 _PAIRS = 4.0
 # Prior means of theta: answered, its log share, z, no answer among answers, no answers at all, log-odds of the group.
 _THETA = torch.tensor([0.0, 1.0, 0.0, -2.0, 0.0, 1.0], dtype=torch.float64)
-# From a small s the fit can end where the most extreme rewards are believed, however many they are.
-_SLOPE = torch.tensor(4.0, dtype=torch.float64)
+# From a small s the fit can end where the most extreme rewards are believed, from a large one where every reward is
+# wrong: of these the likelier. The first is its prior mean.
+_SLOPES = torch.tensor([4.0, 2.0, 1.0], dtype=torch.float64)
 
 
 class Fit(NamedTuple):
@@ -71,9 +73,11 @@ class Fit(NamedTuple):
         return max(float((one - each).abs().max()) for one, each in zip(self, other, strict=True)) < 1e-5
 
 
-def begun(earlier: dict[str, Tensor], first: Fit, rounds: int = 60) -> tuple[Fit, int]:
-    """Where expectation maximisation begins, and for how many rounds: fewer from a fit of as many values."""
-    return (Fit(**earlier), 10) if earlier and len(earlier["base"]) == len(first.base) else (first, rounds)
+def begun(earlier: dict[str, Tensor], first: Sequence[Fit], rounds: int = 60) -> tuple[Sequence[Fit], int]:
+    """Where expectation maximisation begins, and for how many rounds: fewer from a fit of as many values that believes
+    in some of the rewards."""
+    near = bool(earlier) and len(earlier["base"]) == len(first[0].base) and float(earlier["replaced"]) < 0.9
+    return ([Fit(**earlier)], 10) if near else (first, rounds)
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,7 +171,7 @@ def infer(
         judged = scored & (scale > 0) & told
     before = observation - group_advantages(observation.masked_fill(~rows.scored, torch.nan), group, scale="none")
     prior, expected, variance, wrong, metrics = before, observation, zero, zero, {}
-    open_rows = compared = judged & ~rows.labelled
+    open_rows = compared = judged & ~rows.trusted
     unit = one_of = rows.response
     known, z, fit = bool(judged.any()), zero if z is None else z, None
     if known and verdicts is not None:
@@ -192,7 +196,7 @@ def infer(
     # Rows of one unit are right together, of an exclusive group at most one is: E[s s'] of the sum s of a group's rows.
     right = mean * open_rows
     together = total(open_rows, unit)[unit] * (variance + right.square()) - right * total(right, one_of)[one_of]
-    counted = rows.weights * (rows.scored & ~rows.labelled)
+    counted = rows.weights * (rows.scored & ~rows.trusted)
     share = float(counted @ wrong / counted.sum().clamp(min=_FLOOR))
     metrics = {"wrong_share": share, "recovered": slope, **metrics}
     after = {} if fit is None else fit._asdict()
@@ -204,12 +208,13 @@ def judged_values(
     rows: NoisyRows, z: Float[Tensor, " n"], judged: Bool[Tensor, " n"], earlier: dict[str, Tensor]
 ) -> tuple[Float[Tensor, " n"], Float[Tensor, " n"], Float[Tensor, " n"], Float[Tensor, " n"], Fit]:
     """m and e of rewards standardised within groups, v, P(t is not y), and the fit on unequal groups."""
-    value, response, used = rows.standardised, rows.response, judged & ~rows.labelled & (rows.standardised != 0)
+    value, response, used = rows.standardised, rows.response, judged & ~rows.trusted & (rows.standardised != 0)
     z, observed = (total(z, response) / total(torch.ones_like(z), response))[response], _bin(value)
     table = torch.bincount(_bin(z) * _BINS + observed, rows.weights * used, _BINS**2).view(_BINS, _BINS)
     made, uniform = table.sum(dim=0), torch.full_like(_CENTRES, 1 / _BINS)
-    base = (made + uniform) / (made + uniform).sum()
-    fit, rounds = begun(earlier, Fit(_SLOPE, torch.tensor(0.2).double(), uniform, uniform.sum() * 0, base))
+    base, found = (made + uniform) / (made + uniform).sum(), list[tuple[float, Fit]]()
+    first = [Fit(slope, torch.tensor(0.2).double(), uniform, uniform.sum() * 0, base) for slope in _SLOPES]
+    starts, rounds = begun(earlier, first)
 
     def tilted(z: Tensor) -> Tensor:
         """P(t | z) of true rewards that follow their prediction."""
@@ -220,20 +225,24 @@ def judged_values(
         usual = table.sum(dim=1) @ tilted(_CENTRES) / made.sum().clamp(min=_FLOOR)
         return (1 - _SURPRISES) * tilted(z) + _SURPRISES * usual
 
-    for _ in range(rounds):
-        before, following, all_of = fit, tilted(_CENTRES), likely(_CENTRES)
-        # Of the rewards in each bin of z: those that are true, and the true ones of all that follow, by value.
-        rest = table / (1 + all_of * (fit.ratio - 1))
-        right = rest * all_of * fit.ratio
-        truth = (right + all_of * (rest.sum(dim=1, keepdim=True) - rest)) * (1 - _SURPRISES) * following / all_of
-        some, mean = truth.sum(dim=1), following @ _CENTRES
-        gradient = _CENTRES @ (truth @ _CENTRES - some * mean) - (fit.theta - _SLOPE)
-        hessian = _CENTRES.square() @ (some * (following @ _CENTRES.square() - mean.square())) + 1
-        base = fit.base * (truth.sum(dim=0) + uniform) / (some @ following + uniform)
-        fit = fit.recounted(made, right.sum(dim=0), 0.0, 1 / _BINS)
-        fit = fit._replace(theta=fit.theta + gradient / hessian, base=base / base.sum())
-        if fit.is_near(before):
-            break
+    for fit in starts:
+        for _ in range(rounds):
+            before, following, all_of = fit, tilted(_CENTRES), likely(_CENTRES)
+            # Of the rewards in each bin of z: those that are true, and the true ones of all that follow, by value.
+            rest = table / (1 + all_of * (fit.ratio - 1))
+            right = rest * all_of * fit.ratio
+            truth = (right + all_of * (rest.sum(dim=1, keepdim=True) - rest)) * (1 - _SURPRISES) * following / all_of
+            some, mean = truth.sum(dim=1), following @ _CENTRES
+            gradient = _CENTRES @ (truth @ _CENTRES - some * mean) - (fit.theta - _SLOPES[0])
+            hessian = _CENTRES.square() @ (some * (following @ _CENTRES.square() - mean.square())) + 1
+            base = fit.base * (truth.sum(dim=0) + uniform) / (some @ following + uniform)
+            fit = fit.recounted(made, right.sum(dim=0), 0.0, 1 / _BINS)
+            fit = fit._replace(theta=fit.theta + gradient / hessian, base=base / base.sum())
+            if fit.is_near(before):
+                break
+        told = (1 - fit.replaced) * likely(_CENTRES) + fit.replaced * fit.anywhere
+        found.append((float((table * told.clamp(min=_FLOOR).log()).sum()), fit))
+    fit = max(found, key=lambda each: each[0])[1]
     share = likely(z)
     own = share.gather(1, observed[:, None])[:, 0]
     _, alike, times = torch.stack([response, observed], dim=1).unique(dim=0, return_inverse=True, return_counts=True)
@@ -251,7 +260,7 @@ class Units:
 
     unit: Int[Tensor, " n"]  # of each row
     counts: Float[Tensor, "c 2"]  # rows refused and rewarded
-    known: Float[Tensor, " c"]  # log-odds of being right by labelled rows
+    known: Float[Tensor, " c"]  # log-odds of being right by trusted rows
     features: Float[Tensor, "c f"]
     weight: Float[Tensor, " c"]
     exclusive: Int[Tensor, " c"]  # of the units of one number at most one is right
@@ -266,7 +275,8 @@ class Units:
     def fit(self, earlier: dict[str, Tensor], rounds: int = 60) -> Fit:
         """Expectation maximisation: e and q with pseudo-counts, theta by a Newton step around its prior mean."""
         x, weight, half = self.features, self.weight, torch.full((2,), 0.5).double()
-        fit, rounds = begun(earlier, Fit(self.start, torch.tensor(0.4).double(), half, 0 * half[0], half), rounds)
+        first = [Fit(self.start, torch.tensor(0.4).double(), half, 0 * half[0], half)]
+        (fit,), rounds = begun(earlier, first, rounds)
         for _ in range(rounds):
             (likely, right), before = self.probabilities(fit), fit
             gradient = x.T @ (weight * (right - likely)) - (fit.theta - self.start)
@@ -302,7 +312,7 @@ def verdict_units(
     rows: NoisyRows, z: Float[Tensor, " n"], verdict: Float[Tensor, " n"], judged: Bool[Tensor, " n"], exclusive: bool
 ) -> Units:
     """Answers and responses with the verdicts on them; `exclusive`: at most one answer of a group is right."""
-    unit, compared = rows.answer, judged & ~rows.labelled
+    unit, compared = rows.answer, judged & ~rows.trusted
     size = total(torch.ones_like(z), unit)
     group = torch.zeros(len(size), dtype=torch.long).index_put((unit,), rows.group)
     answered = total(rows.answered, unit) > 0
@@ -316,7 +326,7 @@ def verdict_units(
     return Units(
         unit=unit,
         counts=by_verdict(unit, verdict, compared),
-        known=LIMIT * total((2 * verdict - 1) * (judged & rows.labelled), unit),
+        known=LIMIT * total((2 * verdict - 1) * (judged & rows.trusted), unit),
         features=torch.stack([each.double() for each in features], dim=1),
         weight=total(rows.weights, unit) / size,
         exclusive=torch.where(answered & exclusive, group, alone).unique(return_inverse=True)[1],

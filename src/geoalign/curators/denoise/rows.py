@@ -27,8 +27,8 @@ class NoisyRows:
     response: Int[Tensor, " n"]  # rows of equal number gave the same response
     answer: Int[Tensor, " n"]  # rows of equal number gave the same answer or, without one, the same response
     answered: Bool[Tensor, " n"]
-    labelled: Bool[Tensor, " n"]  # whether the reward is known to be true
-    unseen: Bool[Tensor, " n"]  # whether the fit has not seen the row's prompt before
+    trusted: Bool[Tensor, " n"]  # whether the reward is known to be true
+    unseen: Bool[Tensor, " n"]  # whether the fit has not seen this response to the prompt before
     prediction: Float[Tensor, " n"]  # by a fit on other batches or folds
     standardised: Float[Tensor, " n"]  # rewards within their groups; 0 in groups of equal rewards, and where unscored
     fitted: Bool[Tensor, " n"]  # rows that the fit is made of and tested on
@@ -62,7 +62,7 @@ def noisy_rows(
 
     Args:
         component: the noisy part of the rewards; None: the rewards.
-        seen: prompt keys of earlier batches.
+        seen: `keys_in_prompts` of earlier batches.
 
     Raises:
         InputError: there is no such component.
@@ -80,13 +80,13 @@ def noisy_rows(
     numbers = {answer: number for number, answer in enumerate(dict.fromkeys(given))}
     answered = torch.tensor([answer is not None for answer in given])
     unit = torch.where(answered, torch.tensor([numbers[answer] for answer in given]), keys)
-    labelled = known = torch.zeros_like(answered)
-    if rollouts.labelled is not None:
-        labelled = rollouts.labelled.cpu()[index] & ~rewards.isnan()
+    trusted = known = torch.zeros_like(answered)
+    if rollouts.trusted is not None:
+        trusted = rollouts.trusted.cpu()[index] & ~rewards.isnan()
     if seen and rollouts.prompt_keys is not None:
-        known = torch.isin(rollouts.prompt_keys.cpu()[index], torch.cat(list(seen)))
+        known = torch.isin(keys_in_prompts(rollouts)[index], torch.cat(list(seen)))
     standardised = group_advantages(rewards, group)
-    fitted = (standardised != 0) & ~labelled
+    fitted = (standardised != 0) & ~trusted
     ends = (torch.zeros_like(rewards).scatter_reduce(0, group, standardised, end)[group] for end in ("amin", "amax"))
     low, high = ends
     between = fitted & (standardised > low) & (standardised < high)
@@ -98,15 +98,22 @@ def noisy_rows(
         response=_dense(group, keys),
         answer=_dense(group, answered, unit),
         answered=answered,
-        labelled=labelled,
-        # Of labelled rows the fit learns nothing.
-        unseen=~known | labelled,
+        trusted=trusted,
+        # Of trusted rows the fit learns nothing.
+        unseen=~known | trusted,
         prediction=torch.zeros_like(rewards),
         standardised=standardised,
         fitted=fitted,
         inflation=torch.ones_like(rewards),
         weights=torch.ones_like(rewards),
     )
+
+
+def keys_in_prompts(rollouts: Rollouts) -> Int[Tensor, " b"]:
+    """[B] a key of each response to its prompt, of the prompt alone where responses have none."""
+    assert rollouts.prompt_keys is not None
+    responses = 0 if rollouts.response_keys is None else rollouts.response_keys
+    return (rollouts.prompt_keys * 6364136223846793005 + responses).cpu()
 
 
 def joined(batches: Sequence[Mapping[str, Tensor]], decay: float) -> NoisyRows:

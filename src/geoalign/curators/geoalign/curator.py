@@ -29,8 +29,7 @@ from geoalign.method.groups import GroupedRows, canonical_order
 from geoalign.method.intervals import clustered_proportion
 from geoalign.method.pairs import Pairs, centred_states, preference_pairs, with_distances
 from geoalign.method.projector import ProjectorConfig
-from geoalign.method.scoring import ScoredPairs, score_cross_fit, score_in_sample, unscored
-from geoalign.method.summaries import cosine_summary, score_summary
+from geoalign.method.scoring import ScoredPairs, cosine_summary, quantiles, score_cross_fit, score_in_sample, unscored
 from geoalign.settings import Count, OpenShare, setting, settings
 from geoalign.types import Curation, CurationDetails, DensityDetails, PairDetails, Rollouts
 
@@ -163,7 +162,7 @@ def _batch_metrics(batch: PairedBatch, scores: Float[Tensor, " b"]) -> dict[str,
         "tied_groups": float((scored > 1).sum() - paired),
         "chance_accuracy": CHANCE,
         **cosine_summary("raw", batch.raw_cosine),
-        **score_summary(scores[~scores.isnan()]),
+        **quantiles(scores[~scores.isnan()]),
     }
 
 

@@ -65,7 +65,7 @@ def verifier_lines(summary: Mapping[str, Any]) -> list[str]:
         most = [f"{rates[name]['high']:{form}}" for name, form in forms[:2]]
         told = (
             f"By a model of noisy verdicts, the verifier rewards {said[0]} of the wrong answers and refuses {said[1]} "
-            f"of the right ones; J, which is 1 less both, is {said[2]}. In brackets 95% intervals over groups."
+            f"of the right ones; informedness, 1 less both, is {said[2]}. In brackets 95% intervals over groups."
             if rates["informedness"]["estimate"] < 1
             else f"No verdict contradicts another: of errors that strike each verdict alone, the verifier makes at "
             f"most {most[0]} on wrong answers and {most[1]} on right ones (95% bounds)."

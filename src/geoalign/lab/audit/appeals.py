@@ -32,14 +32,16 @@ class SecondOpinion:
         self._name, self._budget, self._needs_gold = masked(name), budget, name == MATH_VERIFY
         self._number, self._share = _parsed(budget)
         self._counts: Counter[str] = Counter()
+        self._values: set[float] = set()  # of the rewards so far
         self._seconds = 0.0
 
     def hear(self, frame: pandas.DataFrame, rollouts: Rollouts, curator: Curator) -> Hearing:
         """What came of asking about a step's rollouts; the verdicts stand in their column `label`."""
         if self._needs_gold and frame["answer"].isna().all():
             raise ConfigError(f"{_KEY} {MATH_VERIFY}: expected gold answers (--field answer=NAME), got none")
-        values = sorted(set(frame["reward"].dropna().tolist()))
-        low, high = values if len(values) == 2 else (0.0, 1.0)
+        self._values |= set(frame["reward"].dropna())
+        values = sorted(self._values)
+        low, high = values if len(values) == 2 else (min([0.0, *values]), 1.0)
 
         def ask(rows: Sequence[int]) -> list[float | None]:
             asked, started = frame.iloc[list(rows)], time.monotonic()

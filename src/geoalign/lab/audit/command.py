@@ -31,7 +31,7 @@ from geoalign.lab.config.audit import AuditConfig
 from geoalign.lab.config.requests import AuditRequest
 from geoalign.lab.dumps.labels import Labels
 from geoalign.lab.dumps.reading import Dump, Skipped, read_dump
-from geoalign.lab.reports.inspection import build_inspection
+from geoalign.lab.reports.inspection.page import build_inspection
 from geoalign.lab.store.columns import whole_text
 from geoalign.lab.store.curation import FILTERED_FILE, REPORT_FILE, SUMMARY_FILE, CuratedFolder, CurationTables
 from geoalign.lab.store.files import locked

@@ -57,6 +57,7 @@ def check_curator(name: str, curator: Curator, frame: pandas.DataFrame, *, model
         "lengths": model or frame["tokens"].notna().all(),
         "true_rewards": frame["true_reward"].notna().any(),
         "donor_ok": frame["truncated"].notna().any(),
+        "trusted": frame["label"].notna().any(),
         # Can be had from a reward and a response alone.
         **dict.fromkeys(("answers", "advantages", "ids", "prompt_keys"), True),
     }
@@ -64,6 +65,7 @@ def check_curator(name: str, curator: Curator, frame: pandas.DataFrame, *, model
         "hidden": "hidden states (--hidden FILE or --model ID_OR_PATH)",
         "lengths": "lengths in tokens (--field tokens=NAME or --model ID_OR_PATH)",
         "true_rewards": "true rewards (--field true_reward=NAME)",
+        "trusted": "labels (--labels FILE)",
     }
     missing = [ways.get(need, f"{need}, which no dump has") for need in curator.requires if not brought.get(need)]
     if missing:
@@ -127,8 +129,8 @@ def make_rollouts(frame: pandas.DataFrame, curator: Curator, hidden: Float[Tenso
         needs["lengths"] = torch.tensor(frame["tokens"].to_numpy(dtype=np.int64))
     if frame["true_reward"].notna().any():
         needs["true_rewards"] = torch.tensor(frame["true_reward"].to_numpy())
-    if frame["label"].notna().any():
-        needs["labelled"] = torch.tensor(frame["label"].notna().to_numpy())
+    if frame["label"].notna().any() or "trusted" in curator.requires:
+        needs["trusted"] = torch.tensor(frame["label"].notna().to_numpy())
     if frame["truncated"].notna().any():
         needs["donor_ok"] = torch.tensor([flag is not True for flag in frame["truncated"]])
     if "answers" in curator.reads:
@@ -162,7 +164,7 @@ def decided(
         probability_wrong=(curation.scores.double().sigmoid() if denoises else missing).cpu().numpy(),
         denoised_reward=(curation.rewards.double() if denoises else missing).cpu().numpy(),
         characters=frame["response"].str.len(),
-        labelled=frame["label"].notna(),
+        trusted=frame["label"].notna(),
     )  # fmt: skip
     # The pairs that the curator formed, else those of different rewards; each is counted by both of its rows.
     if curation.details is None:

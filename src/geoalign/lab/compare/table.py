@@ -23,7 +23,7 @@ from geoalign.lab.terminal import Console
 
 def conclude(folder: ComparisonFolder, console: Console) -> None:
     """Writes `table.json`, `table.csv` and the report of what the folder holds, and prints the table."""
-    from geoalign.lab.reports.comparison import build_comparison_report
+    from geoalign.lab.reports.comparison.page import build_comparison_report
 
     table = read_table(folder.root)
     write_json(folder.table, table_as_json(table))

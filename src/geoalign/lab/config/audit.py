@@ -23,9 +23,7 @@ class AuditConfig(LoadedModelConfig):
 
     curator: CuratorSection = setting(default_factory=default_curator, help="Settings of the curator.")
     seed: Seed = setting(default=0, help="Seed of every random draw.")
-    hidden_position: HiddenPosition = setting(
-        default="predicting", help="Where in a response its hidden state is read."
-    )
+    hidden_position: HiddenPosition = setting(default="predicting", help="Where in a response its state is read.")
     hidden_layer: HiddenLayerSetting = setting(
         default=LAST, help="After which layer: a number, or a share of the depth (0.5); a list: several."
     )

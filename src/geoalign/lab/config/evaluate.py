@@ -35,9 +35,7 @@ class EvaluateConfig(LoadedModelConfig):
     samples: Count | dict[str, Count] | None = setting(
         default=None, help="Responses per problem, or set by set; null: the benchmark's own, otherwise 1."
     )
-    pass_at_k: bool = setting(
-        default=False, help="As many responses per problem as the paper's pass@k figure: 64, 64, 32."
-    )
+    pass_at_k: bool = setting(default=False, help="As many responses a problem as in the paper's figure: 64, 64, 32.")
     problems: Count | None = setting(default=None, help="Only the first so many of each set; null: all.")
     temperature: Annotated[float, Field(ge=0, allow_inf_nan=False)] = setting(
         default=1.0, help="Of the sampling, over the whole vocabulary; 0: the likeliest token each time."

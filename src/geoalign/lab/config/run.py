@@ -94,9 +94,7 @@ class LaunchConfig:
     processes: Annotated[int, Field(ge=1, le=100_000)] | None = setting(
         default=None, help="Processes, one per GPU; null: as launched."
     )
-    accelerate: Name | None = setting(
-        default=None, help="accelerate's own settings file, for the command that is printed."
-    )
+    accelerate: Name | None = setting(default=None, help="accelerate's settings file, for the command that is printed.")
 
 
 @settings
@@ -134,7 +132,7 @@ class OutputConfig:
     keep_checkpoints: Count | None = setting(default=2, help="Complete checkpoints kept per stage; null: all.")
     rollouts: bool = setting(default=True, help="Keep every generated response with its scores.")
     details_every: Count | None = setting(
-        default=10, help="Generations between saved details (pairs, density, directions) for the figures; null: none."
+        default=10, help="Generations between saved details (pairs, density) for the figures; null: none."
     )
 
 
@@ -149,9 +147,7 @@ class RunConfig:
     """
 
     seed: Seed = setting(default=0, help="Seed of every random draw.")
-    hidden_position: HiddenPosition = setting(
-        default="predicting", help="Where in a response its hidden state is read."
-    )
+    hidden_position: HiddenPosition = setting(default="predicting", help="Where in a response its state is read.")
     hidden_layer: HiddenLayerSetting = setting(
         default=LAST, help="After which layer: a number, or a share of the depth (0.5); a list: several."
     )

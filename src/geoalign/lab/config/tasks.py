@@ -153,9 +153,7 @@ class DialogueConfig:
         default=0.2, help="Share of the demonstrations that begin with a flattering opener."
     )
     preference_pairs: _Rows = setting(default=6144, help="Pairs for the reward model, the held-out ones included.")
-    label_noise: AnyShare = setting(
-        default=0.05, help="Share of the pairs in which the worse response is the chosen one."
-    )
+    label_noise: AnyShare = setting(default=0.05, help="Share of the pairs in which the worse response is chosen.")
     artifact_pairs: AnyShare = setting(
         default=0.5, help="Share of the pairs in which one of the two responses has the opener."
     )

@@ -7,6 +7,7 @@ After the code that writes them: `log_batched_dict_as_jsonl` of NeMo-RL (7ea279a
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import groupby
 from typing import Any
 
 from geoalign.lab.dumps.values import BadValueError, described
@@ -15,13 +16,19 @@ Row = Mapping[str, Any]
 
 
 def nemo_rl(row: Row) -> Row:
-    """One sample: a list of one in each field. The last message is the response, those before it are the prompt."""
+    """One sample: a list of one in each field. The policy's messages are told by `token_loss_mask`; the environment
+    answers each of them, but for a last one that it left without an answer."""
     flat = {name: value[0] if isinstance(value, list) and len(value) == 1 else value for name, value in row.items()}
     messages = flat.get("content")
     if not isinstance(messages, list) or len(messages) < 2 or not all(isinstance(text, str) for text in messages):
         raise BadValueError("content", "the texts of two messages or more", described(messages))
-    *before, response = messages
-    return {"prompt": "\n\n".join(before), "group": before[0], "response": response, "reward": flat.get("rewards")}
+    mask = flat["token_loss_mask"] if isinstance(flat.get("token_loss_mask"), list) else []
+    runs = [learnt for learnt, _ in groupby(map(bool, mask[: flat.get("input_lengths")]))]
+    first = len(messages) - 2 * sum(runs) + (own := runs[-1:] == [True])
+    if not 0 < first < len(messages):
+        raise BadValueError("token_loss_mask", "a prompt and turns of the policy", f"{sum(runs)} turns")
+    prompt, response = ("\n\n".join(part) for part in (messages[:first], messages[first : None if own else -1]))
+    return {"prompt": prompt, "group": prompt, "response": response, "reward": flat.get("rewards")}
 
 
 def episode(row: Row) -> Row:

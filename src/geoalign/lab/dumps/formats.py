@@ -69,9 +69,11 @@ class Format:
         if self.name not in ("responses", "plain"):
             return True
         present = {role: value for role in NEEDED if (value := first_value(row, self.fields.get(role, ()))) is not None}
-        if not {"response", "reward"} <= set(present) or not {"prompt", "group"} & set(present):
+        # A reward may be null: not scored.
+        scored = "reward" in present or any(name in row for name in self.fields["reward"])
+        if "response" not in present or not scored or not {"prompt", "group"} & set(present):
             return False
-        return self.lists == all(isinstance(present[role], list) for role in ("response", "reward"))
+        return self.lists == all(isinstance(value, list) for value in (present["response"], present.get("reward")))
 
 
 def _same(*roles: str) -> dict[str, tuple[str, ...]]:
@@ -273,6 +275,8 @@ def _resolved(
                 resolved[role] = fields[role]
             continue
         names = [name for name in chosen.fields.get(role, ()) if any(field_of(row, name) is not None for row in rows)]
+        if role == "reward" and not names:
+            names = [name for name in chosen.fields.get(role, ()) if any(name in row for row in rows)]
         if role == "correct":
             names = [name for name in names if name != resolved.get("reward") and _are_truths(rows, name)]
         if names:

@@ -139,7 +139,6 @@ class _Reader:
             self.position = self.position + len(given) if isinstance(given, list) else None
 
     def _rollouts(self, raw: RawRow) -> list[tuple[Any, ...]]:
-        """The rollouts of a row: one, or those of its lists."""
         if raw.value is None:
             raise BadValueError(None, raw.problem or "")
         layout, fields, listed = self.layout, self.layout.fields, self.layout.format.lists

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from geoalign.errors import RunFolderError
-from geoalign.lab.reports.comparison import build_comparison_report
-from geoalign.lab.reports.inspection import build_inspection
+from geoalign.lab.reports.comparison.page import build_comparison_report
+from geoalign.lab.reports.inspection.page import build_inspection
 from geoalign.lab.reports.page import build_run_report
 from geoalign.lab.store.comparison import ComparisonFolder
 from geoalign.lab.store.curation import SCORES_FILE

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import compress
 from typing import Any
 
 from geoalign.errors import ConfigError, ServiceError
@@ -71,9 +72,10 @@ def read_verdict(text: str | bytes) -> Verdict:
 
 def _verified(source: VerifiedReward, rows: Rows) -> list[Verdict]:
     golds = [(row.get("answer") or "").strip() for row in rows]
-    known = [row["response"] for row, gold in zip(rows, golds, strict=True) if gold]
-    found = iter(source.score(known, [*filter(None, golds)]))
-    return [next(found) == 1 if gold else None for gold in golds]
+    answers = [f"\\boxed{{{row['final_answer']}}}" if row.get("final_answer") else row["response"] for row in rows]
+    found = iter(source.outcomes([*compress(answers, golds)], [*filter(None, golds)]))
+    said = {"correct": True, "wrong": False, "no_answer": False}
+    return [said.get(next(found)) if gold else None for gold in golds]
 
 
 def _run(words: Sequence[str], key: str, rows: Rows) -> list[Verdict]:

@@ -40,6 +40,10 @@ class VerifiedReward:
         self, responses: Sequence[str], answers: Sequence[str], *, prompts: Sequence[Any] | None = None
     ) -> list[float]:
         """1.0 or 0.0 for each response, against the gold answer of its row; `prompts` is ignored."""
+        return [float(outcome == "correct") for outcome in self.outcomes(responses, answers)]
+
+    def outcomes(self, responses: Sequence[str], answers: Sequence[str]) -> list[str]:
+        """`correct` or `wrong`; or why there is no such verdict, by the name of its counter."""
         for row, answer in enumerate(answers):
             if not answer.strip():
                 raise InputError(f"answers: expected a gold answer, got {answer!r} in row {row}")
@@ -54,12 +58,12 @@ class VerifiedReward:
         if len(self._known) > _REMEMBERED:
             self._known.clear()
         self._known |= {pair: outcome for pair, outcome in new.items() if outcome in ("correct", "wrong")}
-        outcomes = [new.get(pair) or found[pair] for pair in pairs]
+        outcomes = [new.get(pair) or found[pair] or "" for pair in pairs]
         for name in self.counters:
             self.counters[name] += outcomes.count(name)
         self.counters["scored"] += len(outcomes)
         self.counters["compared"] += len(compared)
-        return [float(outcome == "correct") for outcome in outcomes]
+        return outcomes
 
     def close(self) -> None:
         """Ends the processes; scoring again starts new ones."""

@@ -63,7 +63,7 @@ SCORES = _schema(
     ("new_reward advantage", "float?"),  # the advantage is the curator's own
     ("final_answer", "text?"),  # that the response gives
     ("probability_wrong denoised_reward", "float?"),
-    ("labelled", "bool?"),  # whether a person's label is the reward
+    ("trusted", "bool?"),  # whether a person's label is the reward
     ("group_size", "int"),
     ("group_mean group_std", "float?"),
     ("group_pairs group_flagged", "int"),
@@ -102,12 +102,10 @@ class CuratedFolder:
         names = sorted(item.name for item in self.root.iterdir()) if self.root.is_dir() else []
         others = [name for name in names if name not in _KNOWN]
         if others:
-            raise ConfigError(
-                f"--output {self.root}: expected a new folder or an earlier curation, got {others[0]} in it"
-            )
+            raise ConfigError(f"--output {self.root}: expected a new folder or an earlier audit, got {others[0]} in it")
         if SUMMARY_FILE in names and not overwrite:
             raise ConfigError(
-                f"--output {self.root}: expected a new folder, got a finished curation: --overwrite replaces it"
+                f"--output {self.root}: expected a new folder, got a finished audit: --overwrite replaces it"
             )
 
     def start(self) -> None:

@@ -212,7 +212,6 @@ def _bare(prompt: Messages, context: Any) -> tuple[Messages, bool]:
 
 
 def _answer(value: Any, layout: Layout) -> str:
-    """The gold answer; empty where there is none."""
     text = _text_of(value)
     if layout.boxed:
         return (boxed_answer(text) or "").strip()

@@ -195,7 +195,6 @@ def check_exercised(config: RunConfig, folder: RunFolder, console: Console) -> N
 
 
 def _few_rows(task: Any) -> Any:
-    """The task cut to its first rows, where it reads files."""
     changes: dict[str, Any] = {}
     if hasattr(task, "limit"):
         changes["limit"] = min(task.limit or _ROWS, _ROWS)

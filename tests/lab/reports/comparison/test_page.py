@@ -9,7 +9,7 @@ from rich.console import Console
 
 from geoalign.lab.compare.table import conclude
 from geoalign.lab.reports import build_report
-from geoalign.lab.reports.comparison import build_comparison_report
+from geoalign.lab.reports.comparison.page import build_comparison_report
 from geoalign.lab.store.comparison import ComparisonFolder
 
 GEOALIGN = {"alpha": 0.05, "strategy": "replace", "aggregation": "sum", "projector": {"layers": 3, "steps": 50}}

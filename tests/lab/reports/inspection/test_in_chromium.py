@@ -5,8 +5,8 @@ import re
 import pyarrow.parquet
 import pytest
 
-from geoalign.lab.reports.inspection import build_inspection
 from geoalign.lab.reports.inspection import bundle as bundle_module
+from geoalign.lab.reports.inspection.page import build_inspection
 
 
 @pytest.fixture(scope="module")

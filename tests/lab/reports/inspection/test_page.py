@@ -9,8 +9,7 @@ import pytest
 from geoalign.errors import InputError
 from geoalign.lab.reports import build_report
 from geoalign.lab.reports.documents import inline
-from geoalign.lab.reports.inspection import build_inspection
-from geoalign.lab.reports.inspection.page import scripts
+from geoalign.lab.reports.inspection.page import build_inspection, scripts
 
 
 @pytest.fixture(scope="module")

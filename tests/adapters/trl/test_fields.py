@@ -39,7 +39,6 @@ def test_columns_and_callables(tmp_path):
 
 
 def test_a_prompt_has_its_key_in_every_batch(tmp_path):
-    """Also for a curator that does without, as `denoise` does."""
     first, second = (
         seen_with(tmp_path, {}, optional=("prompt_keys",), dataset=data(rows=2), seed=seed).prompt_keys
         for seed in (1, 2)

@@ -98,7 +98,7 @@ class Denoise(Curator[DenoiseConfig]):
         self._fit: dict[str, Tensor] = {}
         # The rows that the noise model is fitted on, and the responses of the batches that the fit still remembers.
         self._past: list[dict[str, Tensor]] = []
-        self._seen: list[Int[Tensor, " p"]] = []
+        self._seen: list[Int[Tensor, " _"]] = []
 
     def curate(
         self, rollouts: Rollouts, *, generator: torch.Generator | None = None, details: bool = False

@@ -52,7 +52,7 @@ def noisy_rows(
     *,
     answers: bool,
     component: str | None = None,
-    seen: Sequence[Int[Tensor, " p"]] = (),
+    seen: Sequence[Int[Tensor, " _"]] = (),
 ) -> NoisyRows:
     """The batch in sorted order, without predictions; rows without `response_keys` are responses of their own.
 

@@ -93,9 +93,9 @@ def test_another_model_or_set_is_refused(tiny, files, tmp_path, scripted):
 def test_killed_it_comes_to_the_same_rows(tiny, files, tmp_path):
     command = [
         sys.executable, "-m", "geoalign", "evaluate", str(tiny), "--benchmark", files[0], "--set", "device=cpu",
-        "--set", "batch_size=2", "--max-new-tokens", "150", "--output",
+        "--set", "batch_size=2", "--set", "dtype=float32", "--max-new-tokens", "150", "--output",
     ]  # fmt: skip
-    values = {"batch_size": 2, "max_new_tokens": 150}
+    values = {"batch_size": 2, "max_new_tokens": 150, "dtype": "float32"}
     run([tiny], [files[0]], [], tmp_path / "whole", **values)
     process = subprocess.Popen(
         [*command, tmp_path / "killed"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ}

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from geoalign.curators.base import Curator, identity, tie_order
-from geoalign.curators.labelled_rollouts import check_reads_labels
+from geoalign.curators.labelled_rollouts import check_reads_trusted
 from geoalign.curators.registry import CuratorSection, default_curator, make_curator
 from geoalign.errors import InputError
 from geoalign.settings import Count, setting, settings
@@ -83,7 +83,7 @@ class Appeals(Curator[AppealsConfig]):
             settings["curator"] = inner.config
         super().__init__(config, **settings)
         self._inner = inner if isinstance(inner, Curator) else make_curator(self.config.curator)
-        check_reads_labels(self._inner, setting="appeals")
+        check_reads_trusted(self._inner, setting="appeals")
         self.members = (self._inner,)
         self.requires = (*self._inner.requires, "second_rewards")
         self.optional = tuple(dict.fromkeys((*self._inner.optional, "response_keys")))

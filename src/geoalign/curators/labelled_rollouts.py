@@ -77,7 +77,7 @@ class LabelledRollouts:
         return hashlib.sha256(json.dumps(content, default=list).encode("ascii")).hexdigest()
 
 
-def check_reads_labels(curator: Curator, *, setting: str) -> None:
+def check_reads_trusted(curator: Curator, *, setting: str) -> None:
     """Raises ConfigError unless the curator reads which rows are trusted, by whole rewards; `setting` asks for it."""
     if "trusted" not in curator.reads or "components" in curator.reads:
         expected = "a curator that reads trusted rewards and no components, as denoise"
@@ -86,7 +86,7 @@ def check_reads_labels(curator: Curator, *, setting: str) -> None:
 
 def check_takes_labelled(curator: Curator) -> None:
     """Raises ConfigError unless the curator reads trusted rows, and of them nothing that these cannot have."""
-    check_reads_labels(curator, setting="labelled_rollouts")
+    check_reads_trusted(curator, setting="labelled_rollouts")
     if unknown := [name for name in curator.reads if name in _UNKNOWN]:
         got = f"{type(curator).__name__}, which reads {', '.join(unknown)}"
         raise ConfigError(f"labelled_rollouts: expected a curator that reads nothing that they do not have, got {got}")

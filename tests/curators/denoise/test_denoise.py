@@ -292,17 +292,17 @@ def test_the_share_of_wrong_rewards(binary, wrong):
     assert share == pytest.approx(wrong, abs=0.05) if binary else wrong < share < 2 * wrong
 
 
-def test_noisy_rewards_at_the_extremes_are_not_all_called_wrong():
-    """From its first start alone the noise model ended where it believed in no reward."""
-    curator, draw = Denoise(), torch.Generator().manual_seed(0)
-    for _ in range(3):
-        hidden = torch.randn(32, 8, 16, generator=draw)
-        true = hidden[..., 0] + torch.randn(32, 8, generator=draw)
+@pytest.mark.parametrize(("seed", "size", "batches"), [(0, 32, 3), (8, 8, 12)])
+def test_noisy_rewards_at_the_extremes_are_not_all_called_wrong(seed, size, batches):
+    """From one start, or one small first batch, the noise model ended where it believed in no reward."""
+    curator, draw, groups = Denoise(), torch.Generator().manual_seed(seed), torch.arange(8 * size) // 8
+    for _ in range(batches):
+        hidden = torch.randn(size, 8, 16, generator=draw)
+        true = hidden[..., 0] + torch.randn(size, 8, generator=draw)
         low, high = true.amin(dim=1, keepdim=True), true.amax(dim=1, keepdim=True)
         other = torch.where(true < true.mean(dim=1, keepdim=True), high, low)
-        rewards = torch.where(torch.rand(32, 8, generator=draw) < 0.4, other, true).flatten()
-        rollouts = Rollouts(rewards=rewards, groups=torch.arange(256) // 8, hidden=hidden.flatten(0, 1))
-        curation = curator.curate(rollouts)
+        rewards = torch.where(torch.rand(size, 8, generator=draw) < 0.4, other, true).flatten()
+        curation = curator.curate(Rollouts(rewards=rewards, groups=groups, hidden=hidden.flatten(0, 1)))
     assert 0.4 < curation.metrics["wrong_share"] < 0.8
 
 

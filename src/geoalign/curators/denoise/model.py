@@ -41,7 +41,7 @@ _PAIRS = 4.0
 # Prior means of theta: answered, its log share, z, no answer among answers, no answers at all, log-odds of the group.
 _THETA = torch.tensor([0.0, 1.0, 0.0, -2.0, 0.0, 1.0], dtype=torch.float64)
 # From a small s the fit can end where the most extreme rewards are believed, from a large one where every reward is
-# wrong: of these the likelier. The first is its prior mean.
+# wrong: the likeliest is taken. The first is its prior mean.
 _SLOPES = torch.tensor([4.0, 2.0, 1.0], dtype=torch.float64)
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from geoalign import __version__
 from geoalign.boxed import boxed_answer
-from geoalign.curators.labelled_rollouts import check_reads_labels
+from geoalign.curators.labelled_rollouts import check_reads_trusted
 from geoalign.curators.registry import make_curator
 from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, InputError
@@ -85,14 +85,14 @@ class Audit:
         self.folder, self.console = folder, console
         self.session = CurationSession(make_curator(curator), seed=config.seed)
         if request.labels:
-            check_reads_labels(self.session.curator, setting="--labels")
+            check_reads_trusted(self.session.curator, setting="--labels")
         self.labels = Labels(request.labels)
         self.second = None
         if request.second_verifier is not None:
             from geoalign.lab.audit.appeals import SecondOpinion
 
             self.second = SecondOpinion(request.second_verifier, request.budget, config)
-            check_reads_labels(self.session.curator, setting="--second-verifier")
+            check_reads_trusted(self.session.curator, setting="--second-verifier")
         self.curator = StepCurator(self.session, self.second, name=curator.type)
         self.verdicts = VerdictAudit()
         self.inputs: list[dict[str, Any]] = []

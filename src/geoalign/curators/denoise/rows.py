@@ -110,10 +110,9 @@ def noisy_rows(
 
 
 def keys_in_prompts(rollouts: Rollouts) -> Int[Tensor, " b"]:
-    """[B] a key of each response to its prompt, of the prompt alone where responses have none."""
+    """[B] a key of each response to its prompt, of the prompt alone where they have none; int64 wraps around."""
     assert rollouts.prompt_keys is not None
     responses = 0 if rollouts.response_keys is None else rollouts.response_keys
-    # Any large odd number mixes the two; int64 wraps around.
     return (rollouts.prompt_keys * 6364136223846793005 + responses).cpu()
 
 

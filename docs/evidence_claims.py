@@ -17,7 +17,7 @@ from geoalign.lab.analysis.statistics import Interval
 from geoalign.lab.store.json_files import read_yaml
 
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
-# The words that the sentences have for settings.
+# The words that the sentences have for levels.
 FORTY, TWENTY = "dialogue, 40% reversed", "five numbers, 20% flipped"
 THREE, FIVE = "three numbers, 40% flipped", "five numbers, 40% flipped"
 TEN, REVERSED = "dialogue, 10% reversed", "dialogue, 20% reversed"
@@ -33,7 +33,7 @@ def both_pages() -> Iterator[str]:
     yield f"in all {len(_pairs())} pairs of task and warm start"
     assert all(np.mean(gains) > 0 for gains in _pairs().values())
     of_seeds, of_warm_starts = count.counted(SEED), count.counted(WARM_START)
-    yield f"{NUMBERS[len(of_seeds)]} of {NUMBERS[len(levels)]} settings with seeds as units"
+    yield f"{NUMBERS[len(of_seeds)]} of {NUMBERS[len(levels)]} levels with seeds as units"
     assert set(of_warm_starts) == {FORTY, LESS}
     yield f"{NUMBERS[len(of_warm_starts)]} with warm starts"
     near = [gain.p for gain in count.gains(WARM_START).values() if 0.05 <= gain.p < 0.1]
@@ -56,7 +56,7 @@ def both_pages() -> Iterator[str]:
 
 
 def _pairs() -> dict[tuple[str, int], list[float]]:
-    """The gains in the settings of each pair of task and warm start."""
+    """The gains at the levels of each pair of task and warm start."""
     found: dict[tuple[str, int], list[float]] = {}
     for one in PLANNED:
         for place, gain in enumerate(one.level.by_warm_start("denoise")):
@@ -102,7 +102,7 @@ def page() -> Iterator[str]:
         yield f"from {values[-5]:.2f} to {values[-1]:.2f}"
     planned = list(count.planned())
     left = [setting for setting in planned if not setting[-1]]
-    yield f"Of {len(planned)} planned settings {NUMBERS[len(left)]} have not run"
+    yield f"Of {len(planned)} planned levels {NUMBERS[len(left)]} have not run"
     for plan, words in NOT_RUN.items():
         missing = [level for name, level, run in left if name == plan]
         yield words.format(NUMBERS[len(missing)])
@@ -111,7 +111,7 @@ def page() -> Iterator[str]:
         *some, last = (f"`{arm}`" for arm in count.arms_without_a_run("math" if task == "maths" else task))
         yield f"on {task} {', '.join(some)} and {last}"
     six = sum(gain.gold is not None for gain in count.gains(SEED).values())
-    yield f"over {NUMBERS[len(levels)]} settings and the gold utility of the {NUMBERS[six]} on dialogue"
+    yield f"over {NUMBERS[len(levels)]} levels and the gold utility of the {NUMBERS[six]} on dialogue"
     problems = read_yaml(ROOT / "evidence" / SMOLLM2.folder / "compare.yaml")[0]["run"]["task"]["evaluation_problems"]
     yield f"{NUMBERS[len(SMOLLM2.level.seeds)]} seeds of one warm start, {problems} problems"
     yield f"standard error of one evaluation is {math.sqrt(0.25 / problems):.2f}"

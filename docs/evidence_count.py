@@ -1,4 +1,4 @@
-"""Which gains of `denoise` count, by unit and by rule, and which planned settings have not run."""
+"""Which gains of `denoise` count, by unit and by rule, and which planned levels have not run."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class Gain:
 
 
 def judged() -> dict[str, Level]:
-    """The settings that can show a gain: those in which the oracle is better than GRPO."""
+    """The levels that can show a gain: those at which the oracle is better than GRPO."""
     return {one.label: one.level for one in results.PLANNED if one.level.score("oracle").interval.low > 0}
 
 
 def gains(unit: str = SEED) -> dict[str, Gain]:
-    """The gain in every setting; Holm's correction is over all settings and both measures, as the plan has it."""
+    """The gain at every level; Holm's correction is over all levels and both measures, as the plan has it."""
     levels = judged()
     if unit == WARM_START:
         scores = {label: level.over_warm_starts("denoise") for label, level in levels.items()}
@@ -79,7 +79,7 @@ PLANS = {
 
 
 def planned() -> Iterator[tuple[str, str, bool]]:
-    """Plan and level of every planned setting, and whether it has run."""
+    """Plan and name of every planned level, and whether it has run."""
     for plan, folder in PLANS.items():
         settings, _ = read_yaml(ROOT / "configs" / "evidence" / f"{plan}.yaml")
         if "base" in settings:
@@ -89,7 +89,7 @@ def planned() -> Iterator[tuple[str, str, bool]]:
 
 
 def arms_without_a_run(task: str) -> list[str]:
-    """The planned arms of a task that have run in none of its settings."""
+    """The planned arms of a task that have run at none of its levels."""
     settings, _ = read_yaml(ROOT / "configs" / "evidence" / f"{task}.yaml")
     levels = [one.level for one in results.PLANNED if one.folder in {PLANS[plan] for plan in PLANS if task in plan}]
     return [arm for arm in settings["arms"] if not any(level.has(arm) for level in levels)]

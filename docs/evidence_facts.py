@@ -52,17 +52,17 @@ def _summary() -> Iterator[str]:
     yield "without wrong rewards {} on dialogue, {} with three numbers".format(*costs)
     tried = [level for level in levels.values() if level.has("geoalign")]
     best = max((level.score("geoalign").interval for level in tried), key=lambda interval: interval.estimate)
-    yield f"in {NUMBERS[len(tried)]} settings, at best {signed(best)}"
+    yield f"at {NUMBERS[len(tried)]} levels, at best {signed(best)}"
     lost = levels["five numbers, 20% flipped"].score("geoalign").interval
     yield f"with five numbers at 20% it loses {signed(lost)}"
     beaten = sum(level.score("denoise", "geoalign").interval.low > 0 for level in tried)
-    yield f"`denoise` is better than it in {NUMBERS[beaten]}, and on SmolLM2"
+    yield f"`denoise` is better than it at {NUMBERS[beaten]}, and on SmolLM2"
     vote = level_of("math_hard_denoise", "flip_40")
     voted = vote.row("majority_vote").score.values
     grpo = [value for seed, value in vote.row("grpo").score.values.items() if seed in voted]
     yield f"majority vote ends at {_final(vote, 'majority_vote'):.3f}, GRPO at {sum(grpo) / len(grpo):.3f}"
     first, again = level_of("dialogue", "extremes_20"), level_of("dialogue_again", "extremes_20")
-    yield f"p = {first.score('geoalign').p:.3f} of four primary settings"
+    yield f"p = {first.score('geoalign').p:.3f} of four primary levels"
     yield f"ten new seeds gave {signed(again.score('geoalign').interval)}"
     top = [_at_most(one.level, "geoalign") for one in results.PLANNED if one.label in LIMITED]
     yield "at most {1} of the headroom on dialogue, {0} on maths with five numbers".format(*top)
@@ -219,7 +219,7 @@ def _paper() -> Iterator[str]:
     yield f"(accuracy on new groups {min(accuracies):.2f} to {max(accuracies):.2f})"
 
 
-# Settings whose upper limit of GeoAlign's share the page states.
+# Levels whose upper limit of GeoAlign's share the page states.
 LIMITED = ("five numbers, 40% flipped", "dialogue, 40% reversed")
 # Where the run without wrong rewards stands.
 CLEAN_AT = {"dialogue_denoise_again": "extremes_40", "math_denoise": "flip_40"}

@@ -23,7 +23,7 @@ ENDS = (-110, 220)
 
 
 def shares() -> dict[str, dict[str, list[float]]]:
-    """Share of the headroom in percent with its interval, by curator and setting, where it was run."""
+    """Share of the headroom in percent with its interval, by curator and level, where it was run."""
     found: dict[str, dict[str, list[float]]] = {}
     for arm in SHOWN:
         for setting in SETTINGS:
@@ -35,7 +35,7 @@ def shares() -> dict[str, dict[str, list[float]]]:
 
 
 def draw(axes: Axes, theme: Theme) -> None:
-    """A row for each setting, a mark with its interval for each curator."""
+    """A row for each level, a mark with its interval for each curator."""
     axes.axvline(0, color=theme.ink, linewidth=1.2)
     axes.axvline(100, color=theme.green, linewidth=1.2, linestyle="-.")
     known = shares()
@@ -87,7 +87,7 @@ def draw_curves(axes: Axes, theme: Theme) -> None:
     axes.legend(loc="upper left", ncols=2)
 
 
-# Settings in which parts of `denoise`, controls and rivals ran, and the words above their columns.
+# Levels at which parts of `denoise`, controls and rivals ran, and the words above their columns.
 COMPARED = {
     "three numbers, 20% flipped": "three numbers\n20%",
     "three numbers, 40% flipped": "three numbers\n40%",
@@ -115,7 +115,7 @@ PARTS = {
 
 
 def parts() -> dict[str, dict[str, list[float]]]:
-    """Gain over GRPO with its interval, in percent of the oracle's mean gain, by arm and setting."""
+    """Gain over GRPO with its interval, in percent of the oracle's mean gain, by arm and level."""
     found: dict[str, dict[str, list[float]]] = {}
     for arm in PARTS:
         for level, label in ((one.level, one.label) for one in SETTINGS if one.label in COMPARED):
@@ -128,7 +128,7 @@ def parts() -> dict[str, dict[str, list[float]]]:
 
 
 def draw_parts(axes: Axes, theme: Theme) -> None:
-    """A row for each arm, a column for each setting; what did not run is empty."""
+    """A row for each arm, a column for each level; what did not run is empty."""
     for row, of in enumerate(parts().values()):
         for column, label in enumerate(COMPARED):
             if label in of:
@@ -145,7 +145,7 @@ def draw_parts(axes: Axes, theme: Theme) -> None:
     axes.figure.subplots_adjust(left=0.24, top=0.82)
 
 
-# Dialogue's settings, whose gold utility is known, and their colours and marks.
+# Dialogue's levels, whose gold utility is known, and their colours and marks.
 GOLD = {
     "dialogue, 10% reversed": ("soft", "v"),
     "dialogue, 20% reversed": ("blue", "s"),
@@ -157,7 +157,7 @@ GOLD = {
 
 
 def golds() -> dict[str, dict[str, list[float]]]:
-    """What `denoise` and the oracle add to GRPO's proxy reward and gold utility, with intervals, by setting."""
+    """What `denoise` and the oracle add to GRPO's proxy reward and gold utility, with intervals, by level."""
     found: dict[str, dict[str, list[float]]] = {}
     for label, level in ((one.label, one.level) for one in SETTINGS if one.label in GOLD):
         for arm in ("denoise", "oracle"):
@@ -168,7 +168,7 @@ def golds() -> dict[str, dict[str, list[float]]]:
 
 
 def draw_golds(axes: Axes, theme: Theme) -> None:
-    """A cross of intervals for each setting: filled `denoise`, hollow the oracle."""
+    """A cross of intervals for each level: filled `denoise`, hollow the oracle."""
     axes.axhline(0, color=theme.ink, linewidth=1)
     for label, of in golds().items():
         name, marker = GOLD[label]

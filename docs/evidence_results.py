@@ -1,4 +1,4 @@
-"""The results in `evidence/` by comparison, level and arm, and the settings that the pages on evidence have rows of."""
+"""The results in `evidence/` by comparison, level and arm, and the levels that the pages on evidence have rows of."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def has_run(folder: str, name: str) -> bool:
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting of the README's table and figure: words, and the comparison and level that it is."""
+    """A level in the README's table and figure: its words, comparison and name."""
 
     label: str
     folder: str

@@ -48,7 +48,7 @@ NAMES = {
 }
 
 
-# What is shown of every setting beside GRPO and the oracle, where it was run.
+# What is shown of every level beside GRPO and the oracle, where it was run.
 SHOWN = {"geoalign": "GeoAlign (paper)", "geoalign_best_guess": "best guess", "denoise": "denoise"}
 BOUNDS = ("oracle", "clean", "denoise_clean")
 NOTHING = Interval(math.nan, math.nan, math.nan)
@@ -99,7 +99,7 @@ def gold() -> str:
 
 
 def settings() -> str:
-    """One row a setting: GRPO's score, what each curator and the oracle add, and what that does to the gold utility.
+    """One row a level: GRPO's score, what each curator and the oracle add, and what that does to the gold utility.
 
     A gain of `denoise` that counts is bold, with a star where it counts by warm starts, too.
     """
@@ -114,7 +114,7 @@ def settings() -> str:
         yield f"{setting.level.score('oracle').interval.estimate:+.3f}"
         yield _golds(setting.level, shown)
 
-    return table(["setting", "GRPO", *shown.values(), "oracle", "gold utility, minus GRPO's"], map(row_of, SETTINGS))
+    return table(["level", "GRPO", *shown.values(), "oracle", "gold utility, minus GRPO's"], map(row_of, SETTINGS))
 
 
 def _gains(setting: Setting, shown: dict[str, str]) -> Iterator[str]:
@@ -150,7 +150,7 @@ def units() -> str:
         yield f"{level.passed('denoise', end)} of {level.curve('grpo').steps[-1]}"
         yield f"{100 * level.share('denoise').estimate:.0f}%"
 
-    heads = ["setting", "p, seeds", "gain by warm start", "p, warm starts", "counts by", "passed", "of the headroom"]
+    heads = ["level", "p, seeds", "gain by warm start", "p, warm starts", "counts by", "passed", "of the headroom"]
     return table(heads, map(row_of, SETTINGS))
 
 

@@ -41,7 +41,7 @@ def rows(cls: type, left_out: frozenset[str], prefix: str = "") -> Iterator[str]
             yield from rows(type(value), left_out, f"{name}.")
         elif "help" in item.metadata and name not in left_out:
             shown = "required" if value is MISSING else f"`{value if isinstance(value, str) else json.dumps(value)}`"
-            yield f"| `{name}` | {shown} | {item.metadata['help'].replace('|', chr(92) + '|')} |\n"
+            yield f"|`{name}`|{shown}|{item.metadata['help'].replace('|', chr(92) + '|')}|\n"
 
 
 def with_tables(page: str) -> str:
@@ -50,7 +50,7 @@ def with_tables(page: str) -> str:
     def table(match: re.Match[str]) -> str:
         prefix, left_out = f"{match[3]}." if match[3] else "", frozenset((match[4] or "").split(", "))
         body = "".join(rows(settings_class(match[2]), left_out, prefix))
-        return f"{match[1]}| key | default | what |\n|---|---|---|\n{body}{match[5]}"
+        return f"{match[1]}|key|default|what|\n|---|---|---|\n{body}{match[5]}"
 
     return TABLE.sub(table, page)
 

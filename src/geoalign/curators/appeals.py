@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Generator, Tensor
 
 from geoalign.curators.base import Curator, identity, tie_order
 from geoalign.curators.labelled_rollouts import check_reads_trusted
@@ -88,9 +88,7 @@ class Appeals(Curator[AppealsConfig]):
         self.requires = (*self._inner.requires, "second_rewards")
         self.optional = tuple(dict.fromkeys((*self._inner.optional, "response_keys")))
 
-    def curate(
-        self, rollouts: Rollouts, *, generator: torch.Generator | None = None, details: bool = False
-    ) -> Curation:
+    def curate(self, rollouts: Rollouts, *, generator: Generator | None = None, details: bool = False) -> Curation:
         """Tries, asks, and decides; only the decision draws from `generator`."""
         if not len(rollouts):
             rollouts.require("second_rewards", by="Appeals")
@@ -101,7 +99,7 @@ class Appeals(Curator[AppealsConfig]):
     def hear(self, rollouts: Rollouts) -> Hearing:
         """Tries and asks; the inner curator learns nothing of it."""
         rollouts.require("second_rewards", by="Appeals")
-        trial = deepcopy(self._inner).curate(rollouts, generator=torch.Generator().manual_seed(0))
+        trial = deepcopy(self._inner).curate(rollouts, generator=Generator().manual_seed(0))
         asked, verdicts, unanswered = self._verdicts(rollouts, trial.scores)
         rows = torch.tensor(asked, dtype=torch.long, device=rollouts.rewards.device)
         rewards = rollouts.rewards.index_copy(0, rows, torch.tensor(verdicts, dtype=torch.float64).to(rollouts.rewards))

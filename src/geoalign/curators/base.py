@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Generic, TypeVar, get_args
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Generator, Tensor
 
 from geoalign.curators.precision import full_precision
 from geoalign.errors import ConfigError, InputError
@@ -62,9 +62,7 @@ class Curator(ABC, Generic[_Config]):
         return (*self.requires, *self.optional)
 
     @abstractmethod
-    def curate(
-        self, rollouts: Rollouts, *, generator: torch.Generator | None = None, details: bool = False
-    ) -> Curation:
+    def curate(self, rollouts: Rollouts, *, generator: Generator | None = None, details: bool = False) -> Curation:
         """Returns the curation of one batch.
 
         Args:
@@ -122,9 +120,7 @@ class Baseline(Curator[_Config]):
     binary: ClassVar[bool] = False
     on_device: ClassVar[bool] = False
 
-    def curate(
-        self, rollouts: Rollouts, *, generator: torch.Generator | None = None, details: bool = False
-    ) -> Curation:
+    def curate(self, rollouts: Rollouts, *, generator: Generator | None = None, details: bool = False) -> Curation:
         """Checks the batch, and decides; `details` has no effect."""
         rollouts.require(*self.requires, by=type(self).__name__)
         if "hidden" in self.requires:
@@ -145,7 +141,7 @@ class Baseline(Curator[_Config]):
         return moved(curation, rollouts.rewards.device).with_metrics(unscored_rewards=float(unscored.sum()))
 
     @abstractmethod
-    def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
+    def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
         """The curation of a batch that has what is required."""
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 import torch
 from jaxtyping import Bool, Float
 from pydantic import Field
-from torch import Tensor
+from torch import Generator, Tensor
 
 from geoalign.curators.base import Curator, identity
 from geoalign.curators.registry import CuratorSection, make_curator
@@ -59,9 +59,7 @@ class Chain(Curator[ChainConfig]):
         read = dict.fromkeys(name for member in self.members for name in member.optional)
         self.optional = tuple(name for name in read if name not in self.requires)
 
-    def curate(
-        self, rollouts: Rollouts, *, generator: torch.Generator | None = None, details: bool = False
-    ) -> Curation:
+    def curate(self, rollouts: Rollouts, *, generator: Generator | None = None, details: bool = False) -> Curation:
         """Runs the members in order, all of them on the same generator."""
         rollouts.require(*self.requires, by="Chain")
         whole = own = identity(rollouts)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar
 import torch
 from jaxtyping import Bool, Float, Int
 from pydantic import Field
-from torch import Tensor
+from torch import Generator, Tensor
 
 from geoalign.curators.base import Baseline, canonical_rows, groups_of, moved, reweighted
 from geoalign.curators.geoalign import GeoAlign, GeoAlignConfig
@@ -41,7 +41,7 @@ class PairCount(Baseline[PairCountConfig]):
     pair are unscored and unchanged.
     """
 
-    def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
+    def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
         rows = canonical_rows(rollouts)
         pairs = preference_pairs(rollouts.rewards[rows.order], rows)
         counts = pair_count(pairs, len(rollouts))
@@ -56,7 +56,7 @@ class RewardDistance(Baseline[RewardDistanceConfig]):
     nothing. Groups of one or of equal rewards are unscored and unchanged.
     """
 
-    def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
+    def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
         rows = canonical_rows(rollouts)
         rewards = rollouts.rewards[rows.order]
         distance = group_advantages(rewards, rows.group, scale="none").abs().float()
@@ -71,7 +71,7 @@ def _rectified(
     rows: GroupedRows,
     scores: Float[Tensor, " b"],
     config: TailConfig,
-    generator: torch.Generator | None,
+    generator: Generator | None,
     **metrics: float,
 ) -> Curation:
     """Flags the sparse upper tail of the scores ([B] in sorted order) and rectifies it."""
@@ -106,7 +106,7 @@ class Random(Baseline[RandomConfig]):
         super().__init__(config, **settings)
         self._geoalign = GeoAlign(self.config.geoalign)
 
-    def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
+    def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
         asked = moved(self._geoalign.curate(rollouts, generator=generator), "cpu")
         rollouts = moved(rollouts, "cpu")
         rows = canonical_rows(rollouts)
@@ -147,7 +147,7 @@ class Oracle(Baseline[OracleConfig]):
 
     requires = ("true_rewards",)
 
-    def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
+    def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
         assert rollouts.true_rewards is not None
         rows = canonical_rows(rollouts)
         rewards = rollouts.rewards[rows.order]
@@ -172,7 +172,7 @@ class RankTrim(Baseline[RankTrimConfig]):
     which less than a pair would be left, and groups of equal rewards stay whole.
     """
 
-    def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
+    def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
         m, groups = self.config.m, groups_of(rollouts)
         trimmed = [group.rows for group in groups if group.varies and len(group.rows) >= 2 * m + 2]
         weights = torch.ones(len(rollouts))
@@ -236,7 +236,7 @@ class TieDetector(Baseline[TieDetectorConfig]):
 
     optional = ("response_keys",)
 
-    def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
+    def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
         rows = canonical_rows(rollouts)
         keys = torch.arange(len(rollouts)) if rollouts.response_keys is None else rollouts.response_keys
         scores = torch.full((len(rollouts),), torch.nan)

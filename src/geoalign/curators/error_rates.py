@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Generator, Tensor
 from torch.autograd.functional import jacobian
 
 from geoalign.curators.denoise.model import Units, by_verdict, verdict_units
@@ -101,7 +101,7 @@ def _distinct(rows: NoisyRows, units: Units) -> tuple[Units, Int[Tensor, " c"], 
     kinds = torch.cat([torch.stack([count, judged.double()], dim=1), units.counts], dim=1)
     kinds = kinds.unique(dim=0, return_inverse=True)[1]
     # Two groups are alike where the sums of 62 random bits for each kind of unit are equal.
-    codes = torch.randint(2**62, (int(kinds.max()) + 1,), generator=torch.Generator().manual_seed(0))
+    codes = torch.randint(2**62, (int(kinds.max()) + 1,), generator=Generator().manual_seed(0))
     alike = torch.zeros(int(group.max()) + 1, dtype=torch.long)
     alike = alike.index_add(0, group, codes[kinds] * (judged | (count > 0)))
     pattern, times = alike.unique(return_inverse=True, return_counts=True)[1:]
@@ -116,11 +116,11 @@ def _distinct(rows: NoisyRows, units: Units) -> tuple[Units, Int[Tensor, " c"], 
     ahead, answers = ((n + 0.5) / (other + 0.5)).log(), total(answered, group)[group].clamp(min=1).log()
     features = [answered, share, share.square(), ahead, ahead.square(), answers, (count == 1).double()]
     told = torch.stack(features, dim=1) * answered[:, None]
-    told = torch.cat([told, units.features[:, 3:5]], dim=1)
-    start = units.start.new_zeros(told.shape[1]).index_put((torch.tensor([1, 7]),), units.start[[1, 3]])
+    told = torch.cat([told, units.features[:, 3:4]], dim=1)
+    start = torch.nn.functional.one_hot(torch.tensor(1), told.shape[1]) * units.start[1]
     of = pattern[group[kept]]
     distinct = replace(
-        units, counts=units.counts[kept], known=units.known[kept], features=told[kept],
+        units, counts=units.counts[kept], known=units.known[kept], features=told[kept], base=units.base[kept],
         weight=times[of].double(), exclusive=units.exclusive[kept].unique(return_inverse=True)[1], start=start,
     )  # fmt: skip
     return distinct, of, times.double()

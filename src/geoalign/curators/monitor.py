@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar
 
 import torch
 from pydantic import Field
+from torch import Generator
 
 from geoalign.curators.base import Curator, identity
 from geoalign.curators.denoise.rows import joined, noisy_rows, two_values
@@ -28,9 +29,7 @@ class MonitorConfig:
 
     type: ClassVar[str] = "monitor"
 
-    curator: CuratorSection = setting(
-        default_factory=lambda: default_curator("denoise"), help="The curator that watches."
-    )
+    curator: CuratorSection = setting(default_factory=lambda: default_curator("denoise"), help="The one that watches.")
     bounds: dict[str, float | Annotated[tuple[float, float], Field(strict=False)]] = setting(
         default_factory=dict, help="Metric to its greatest value, or to [least, greatest]; of an interval both ends."
     )
@@ -66,9 +65,7 @@ class Monitor(Curator[MonitorConfig]):
         self._outside: list[str] = []
         self._batches = 0
 
-    def curate(
-        self, rollouts: Rollouts, *, generator: torch.Generator | None = None, details: bool = False
-    ) -> Curation:
+    def curate(self, rollouts: Rollouts, *, generator: Generator | None = None, details: bool = False) -> Curation:
         """What the inner curator says of the batch, and what the verdicts say of the verifier."""
         seen = self._inner.curate(rollouts, generator=generator, details=details)
         if not len(rollouts):

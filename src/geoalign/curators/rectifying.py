@@ -10,7 +10,7 @@ from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float
-from torch import Tensor
+from torch import Generator, Tensor
 
 from geoalign.curators.base import reward_weights
 from geoalign.method.density import Tail, cap_highest, sparse_tail
@@ -27,7 +27,7 @@ class TailConfig:
     """What is anomalous by the density of the scores, and what happens to it."""
 
     alpha: OpenShare = setting(
-        default=0.05, help="A score is anomalous where the density falls below alpha times its peak."
+        default=0.05, help="A score is anomalous where its density is below alpha times the peak."
     )
     tail: Literal["pointwise", "first_crossing"] = setting(
         default="pointwise",
@@ -81,7 +81,7 @@ def rectify(
     flags: Flags,
     *,
     strategy: Strategy,
-    generator: torch.Generator | None,
+    generator: Generator | None,
     metrics: dict[str, float],
     observing: bool = False,
     details: CurationDetails | None = None,
@@ -131,7 +131,7 @@ def _placed(
     rewards: Float[Tensor, " b"],
     flags: Flags,
     strategy: Strategy | None,
-    generator: torch.Generator | None,
+    generator: Generator | None,
 ) -> tuple[Tensor, Tensor, int]:
     """[B] source and [B] weight in sorted order, and the number of groups without a donor."""
     source = torch.arange(len(rollouts), device=rewards.device)

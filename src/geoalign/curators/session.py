@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import torch
+from torch import Generator
 
 from geoalign.curators.base import Curator
 from geoalign.curators.checkpoint import load_state, save_state
@@ -43,7 +44,7 @@ class CurationSession:
             check_takes_labelled(curator)
         self.curator = Monitor(curator=curator) if monitor else curator
         self.labelled = labelled
-        self.generator = torch.Generator().manual_seed(seed)
+        self.generator = Generator().manual_seed(seed)
         self.calls = 0
 
     @property

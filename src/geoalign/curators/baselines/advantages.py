@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import torch
 from jaxtyping import Float
 from pydantic import Field, model_validator
-from torch import Tensor
+from torch import Generator, Tensor
 
 from geoalign.curators.base import Baseline, Curator, groups_of, identity, reweighted, subset
 from geoalign.curators.denoise.model import infer
@@ -29,9 +29,7 @@ class IdentityConfig:
 class GRPO(Curator[IdentityConfig]):
     """Returns every batch unchanged: the base line of every comparison."""
 
-    def curate(
-        self, rollouts: Rollouts, *, generator: torch.Generator | None = None, details: bool = False
-    ) -> Curation:
+    def curate(self, rollouts: Rollouts, *, generator: Generator | None = None, details: bool = False) -> Curation:
         return identity(rollouts)
 
 
@@ -58,7 +56,7 @@ class MCGRPO(Baseline[MCGRPOConfig]):
     half of the rewards are equal, the standard deviation stands in for it (the released code: nothing).
     """
 
-    def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
+    def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
         advantages, stays = torch.zeros_like(rollouts.rewards), torch.ones(len(rollouts), dtype=torch.bool)
         zero = 0
         for group in groups_of(rollouts):
@@ -84,9 +82,7 @@ class QuantileBaselineConfig:
     type: ClassVar[str] = "quantile"
 
     quantile: OpenShare = setting(default=0.4, help="Level K of the quantile that is the baseline.")
-    scale: Literal["std", "none"] = setting(
-        default="std", help="Divide by the group's standard deviation, or by nothing."
-    )
+    scale: Literal["std", "none"] = setting(default="std", help="Divide by the group's standard deviation, or not.")
 
 
 def lower_quantile(values: Float[Tensor, " n"], level: float) -> Float[Tensor, ""]:
@@ -104,7 +100,7 @@ class QuantileBaseline(Baseline[QuantileBaselineConfig]):
     rewards have advantage 0, and so have rows without a reward.
     """
 
-    def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
+    def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
         advantages = torch.zeros_like(rollouts.rewards)
         for group in groups_of(rollouts):
             if group.varies:
@@ -135,9 +131,7 @@ def noise_aware_weight(success: Float[Tensor, " g"], flip_rate: float) -> Float[
 class SGRPOConfig:
     type: ClassVar[str] = "s_grpo"
 
-    flip_rate: Annotated[float, Field(ge=0, lt=0.5)] = setting(
-        default=0.1, help="Assumed share p of rewards that are flipped."
-    )
+    flip_rate: Annotated[float, Field(ge=0, lt=0.5)] = setting(default=0.1, help="Assumed share p of flipped rewards.")
 
 
 class SGRPO(Baseline[SGRPOConfig]):
@@ -149,7 +143,7 @@ class SGRPO(Baseline[SGRPOConfig]):
 
     binary = True
 
-    def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
+    def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
         groups = groups_of(rollouts)
         success = [float(group.rewards.double().sum()) / max(len(group.rows), 1) for group in groups]
         of_groups = noise_aware_weight(torch.tensor(success, dtype=torch.float64), self.config.flip_rate)
@@ -168,11 +162,9 @@ class NoiseCorrectedConfig:
         default="forward", help="Weights in the advantage's place, or unbiased rewards without the group's deviation."
     )
     false_positive_rate: Share | None = setting(
-        default=None, help="Share rho0 of wrong rows with reward 1; null: estimated."
+        default=None, help="Share rho0 of wrong rows rewarded; null: estimated."
     )
-    false_negative_rate: Share | None = setting(
-        default=None, help="Share rho1 of right rows with reward 0; null: estimated."
-    )
+    false_negative_rate: Share | None = setting(default=None, help="Share rho1 of right rows refused; null: estimated.")
     window: Count = setting(default=10, help="Batches that the rates are estimated from.")
 
     @model_validator(mode="after")
@@ -209,7 +201,7 @@ class NoiseCorrected(Baseline[NoiseCorrectedConfig]):
         # The fields of the rows (`NoisyRows`) of the batches that the next one's rates are estimated from.
         self._past: list[dict[str, Any]] = []
 
-    def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
+    def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
         false_positive, false_negative = self._rates(rollouts)
         informedness = 1 - false_positive - false_negative
         metrics = {

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
-from torch import Tensor
+from torch import Generator, Tensor
 
 from geoalign.curators.base import Baseline, canonical_rows, identity
 from geoalign.method.advantages import group_advantages
@@ -106,7 +106,7 @@ class LabelledProbe(Baseline[LabelledProbeConfig]):
 
     requires = ("hidden", "trusted")
 
-    def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
+    def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
         rows = canonical_rows(rollouts)
         batch = labelled(rollouts, rows.order)
         unchanged = identity(rollouts, {"fitted": float(batch is not None), "anomalous": 0.0})
@@ -154,7 +154,7 @@ class ConceptScore(Baseline[ConceptScoreConfig]):
 
     requires = ("hidden", "trusted")
 
-    def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
+    def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
         rows = canonical_rows(rollouts)
         batch = labelled(rollouts, rows.order)
         unchanged = identity(rollouts, {"fitted": float(batch is not None)})

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, TypeVar
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Generator, Tensor
 
 from geoalign.curators.base import Baseline, canonical_rows, groups_of, half, identity, subset
 from geoalign.curators.denoise.ridge import predict_next
@@ -53,7 +53,7 @@ class NearestCentroid(Baseline[NearestCentroidConfig]):
         self._sums: Tensor | None = None
         self._counts = torch.zeros(2)
 
-    def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
+    def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
         hidden = rollouts.hidden
         assert hidden is not None
         if self._sums is not None and self._sums.shape[1] != hidden.shape[1]:
@@ -162,7 +162,7 @@ class ConfidentLearning(Predicting[ConfidentLearningConfig]):
     `scores` are the probability that the reward is wrong. Needs `hidden`.
     """
 
-    def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
+    def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
         rows = canonical_rows(rollouts)
         values, judged, varies = self._predict(rollouts, rows)
         scores = torch.full((len(rollouts),), torch.nan)
@@ -225,7 +225,7 @@ class ScoreAgreement(Predicting[ScoreAgreementConfig]):
     does the batch where nothing is predicted.
     """
 
-    def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
+    def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
         rows = canonical_rows(rollouts)
         values, _, varies = self._predict(rollouts, rows)
         scores = in_input_order(rows, values.device)(values)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Generator, Tensor
 
 from geoalign.curators.base import Baseline, identity, rows_by_group
 from geoalign.errors import InputError
@@ -40,7 +40,7 @@ class PAR(Baseline[PARConfig]):
 
     requires = ("reference_rewards",)
 
-    def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
+    def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
         assert rollouts.reference_rewards is not None
         rewards = rollouts.rewards
         references = rollouts.reference_rewards.to(rewards)
@@ -83,22 +83,29 @@ def answer_means(rewards: Float[Tensor, " n"], answers: Sequence[str | None]) ->
 class AnswerMeanConfig:
     type: ClassVar[str] = "answer_mean"
 
+    unanswered: Literal["kept", "lowest"] = setting(
+        default="kept", help="Rows without an answer keep their reward, or get the batch's lowest if others answered."
+    )
+
 
 class AnswerMean(Baseline[AnswerMeanConfig]):
     """Gives every row the mean reward of its final answer in its group: a control without states and without a model.
 
-    r' = mean of r over the rows of the group with the same answer; rows without an answer keep theirs. Where wrong
-    rewards are drawn row by row, also among equal answers, this average all but reveals them; a verifier that errs on
-    an answer every time is not averaged away. `scores` are |r - r'|, and nothing is flagged. Where all answers of a
-    group differ, nothing changes.
+    r' = mean of r over the rows of the group with the same answer; rows without an answer keep theirs or, beside rows
+    that have one, get the lowest reward of the batch. Where wrong rewards are drawn row by row, also among equal
+    answers, this average all but reveals them; a verifier that errs on an answer every time is not averaged away.
+    `scores` are |r - r'|, and nothing is flagged. Where all answers of a group differ, nothing is averaged.
     """
 
     requires = ("answers",)
 
-    def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
+    def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
         observed, rewards = rollouts.rewards, rollouts.rewards.clone()
         for rows, answers in answers_by_group(rollouts, rollouts.groups):
             rewards[rows] = answer_means(observed[rows], answers)
+            silent = torch.tensor([answer is None for answer in answers]) & ~observed[rows].isnan()
+            if self.config.unanswered == "lowest" and not all(answer is None for answer in answers):
+                rewards[rows[silent]] = observed[~observed.isnan()].min()
         change = (rewards - observed).abs()
         metrics = {"changed_rewards": float((change > 0).sum())}
         return replace(identity(rollouts, metrics), rewards=rewards, scores=change.float())
@@ -129,7 +136,7 @@ class MajorityVote(Baseline[MajorityVoteConfig]):
 
     requires = ("answers",)
 
-    def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
+    def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
         rewards = torch.zeros_like(rollouts.rewards)
         shares, tied = [], 0
         for rows, answers in answers_by_group(rollouts, rollouts.groups):

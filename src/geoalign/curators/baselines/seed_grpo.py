@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import torch
 from jaxtyping import Float, Int
 from pydantic import Field
-from torch import Tensor
+from torch import Generator, Tensor
 from torch.nn import functional
 
 from geoalign.curators.base import Baseline, reweighted, rows_by_group
@@ -98,7 +98,7 @@ class SeedGRPO(Baseline[SeedGRPOConfig]):
         super().__init__(config, **settings)
         self.requires = (self.config.clusters, *(["logprobs"] if self.config.mass == "logprobs" else []))
 
-    def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
+    def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
         logprobs = self._logprobs(rollouts)
         hidden = rollouts.hidden
         states = None if self.config.clusters == "answers" or hidden is None else centred(hidden)

@@ -8,7 +8,7 @@ from typing import ClassVar, TypeVar
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Generator, Tensor
 
 from geoalign.curators.base import Baseline, Group, groups_of, half, subset, taking
 from geoalign.errors import InputError
@@ -24,7 +24,7 @@ class Subset(Baseline[_Config]):
     With `advantages` among `requires` the kept rows bring the engine's along; otherwise they are made from them.
     """
 
-    def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
+    def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
         groups = groups_of(rollouts)
         kept = [group.rows[self._chosen(group, rollouts)] for group in groups]
         advantages = rollouts.advantages if "advantages" in self.requires else None
@@ -136,7 +136,7 @@ class PFPPO(Baseline[_Config]):
     def _odds(self, best: int, worst: int, n: int) -> Float[Tensor, " n"]:
         """The probability of each of n rewards, of which these two are the best and the worst."""
 
-    def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
+    def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
         source, without = torch.arange(len(rollouts)), 0
         fit = torch.ones(len(rollouts)) if rollouts.donor_ok is None else rollouts.donor_ok.float()
         for group in groups_of(rollouts):
@@ -151,7 +151,7 @@ class PFPPO(Baseline[_Config]):
         replaced = float((source != torch.arange(len(source))).sum())
         return taking(rollouts, source, {"groups_without_donor": float(without), "replaced": replaced})
 
-    def _of_group(self, rewards: Float[Tensor, " n"], generator: torch.Generator | None) -> Float[Tensor, " n"]:
+    def _of_group(self, rewards: Float[Tensor, " n"], generator: Generator | None) -> Float[Tensor, " n"]:
         """`_odds` with one of several best (worst) rewards, drawn at random, for the best (worst); never the same."""
         if len(rewards) == 1:
             return torch.ones(1)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Generator, Tensor
 
 from geoalign.curators.base import Curator, hidden_states, identity
 from geoalign.curators.denoise.model import Posterior, infer
@@ -16,6 +16,7 @@ from geoalign.curators.denoise.ridge import fold_predictions, predict_next
 from geoalign.curators.denoise.rows import NoisyRows, joined, keys_in_prompts, noisy_rows
 from geoalign.curators.precision import full_precision
 from geoalign.errors import InputError
+from geoalign.method.advantages import group_advantages
 from geoalign.method.groups import GroupedRows, canonical_order, content_folds, group_centred, in_input_order
 from geoalign.method.intervals import Interval, grouped_correlation
 from geoalign.settings import Count, OpenShare, PositiveShare, setting, settings
@@ -100,9 +101,7 @@ class Denoise(Curator[DenoiseConfig]):
         self._past: list[dict[str, Tensor]] = []
         self._seen: list[Int[Tensor, " _"]] = []
 
-    def curate(
-        self, rollouts: Rollouts, *, generator: torch.Generator | None = None, details: bool = False
-    ) -> Curation:
+    def curate(self, rollouts: Rollouts, *, generator: Generator | None = None, details: bool = False) -> Curation:
         """Returns the denoised rewards and their advantages.
 
         The same rows and generator state give the same bits on the same CPU with as many threads. Draws from
@@ -118,7 +117,7 @@ class Denoise(Curator[DenoiseConfig]):
             rows = noisy_rows(rollouts, order, answers=told, component=part, seen=self._seen)
             states, fitted = self._states(rollouts, order), bool(self._ridge)
             if states is not None:
-                rows = self._predicted(rows, states, generator)
+                rows = self._predicted(self._agreed(rows), states, generator)
             self._past = [*self._past, dict(vars(rows))][-config.window :]
             if rollouts.prompt_keys is not None and states is not None:
                 self._seen = [*self._seen, keys_in_prompts(rollouts).unique()][-REMEMBERED:]
@@ -158,10 +157,20 @@ class Denoise(Curator[DenoiseConfig]):
             states = (blocks / sizes).flatten(1)
         return states
 
-    def _predicted(self, rows: NoisyRows, states: Float[Tensor, "b d"], generator: torch.Generator | None) -> NoisyRows:
+    def _agreed(self, rows: NoisyRows) -> NoisyRows:
+        """The rows with what answers alone make of the verdicts as targets: states learn no error that answers show."""
+        window = joined([*self._past, dict(vars(rows))][-self.config.window :], self.config.decay)
+        exclusive = self.config.answers != "shared"
+        found = infer(window, None, least_slope=1.0, exclusive=exclusive, earlier=self._fit)[-len(rows.group) :]
+        if not (found.verdicts and bool(rows.answered.any())):
+            return rows
+        target = group_advantages(found.mean, rows.group).nan_to_num()
+        return replace(rows, target=target, fitted=(target != 0) & ~rows.trusted)
+
+    def _predicted(self, rows: NoisyRows, states: Float[Tensor, "b d"], generator: Generator | None) -> NoisyRows:
         """The rows with what the fit says of them; a first batch is predicted by folds."""
         folded, used, decay = not self._ridge, rows.fitted, self.config.decay
-        z, self._ridge = predict_next(self._ridge, states, rows.standardised * used, used, rows.group, decay=decay)
+        z, self._ridge = predict_next(self._ridge, states, rows.target * used, used, rows.group, decay=decay)
         # The scale changes with the penalty: unscaled, the batch of the weakest one would speak for the window.
         z = torch.nn.functional.normalize(z.double().cpu(), dim=0, eps=1e-30) * len(z) ** 0.5
         # Far out a fit is a guess, and one that a policy finds if it is praise.
@@ -182,7 +191,7 @@ class Denoise(Curator[DenoiseConfig]):
 def correlation(rows: NoisyRows, *, level: float) -> Interval:
     """The `grouped_correlation` of the predictions with the rewards, of prompts that the fit had not seen."""
     weights = rows.weights * (rows.fitted & rows.unseen)
-    numbers = (each.numpy() for each in (rows.prediction, rows.standardised, rows.group, weights))
+    numbers = (each.numpy() for each in (rows.prediction, rows.target, rows.group, weights))
     return grouped_correlation(*numbers, inflation=rows.inflation.numpy(), level=level)
 
 
@@ -201,7 +210,7 @@ def learnt_correction(
     fold = content_folds(states.square().sum(dim=1).double().cpu() * own, rows.group).masked_fill(~own, -1)
     values = fold_predictions(states, surprise, own, fold, _PENALTY).double().cpu()
     twice = torch.full_like(surprise, 2.0)
-    found = replace(rows, prediction=values, standardised=surprise, fitted=own, inflation=twice)
+    found = replace(rows, prediction=values, target=surprise, fitted=own, inflation=twice)
     test, z = correlation(replace(found, weights=torch.ones_like(values)), level=level), values * own
     slope = test.low / test.estimate * float(z @ surprise / z.square().sum()) if test.low > 0 else 0.0
     metrics = {"trusted": float(own.sum()), "correction": test.estimate, "correction_low": test.low}

@@ -38,8 +38,10 @@ _SURPRISES = 0.1
 _RATE = 4.0
 # Pairs of verdicts on one unit that are as independent as expected, before any is seen.
 _PAIRS = 4.0
-# Prior means of theta: answered, its log share, z, no answer among answers, no answers at all, log-odds of the group.
-_THETA = torch.tensor([0.0, 1.0, 0.0, -2.0, 0.0, 1.0], dtype=torch.float64)
+# Prior means of theta: answered, its log share, z, no answers at all, log-odds of the group there.
+_THETA = torch.tensor([0.0, 1.0, 0.0, 0.0, 1.0], dtype=torch.float64)
+# Log-odds of a response without an answer among answers. Not fitted: a verifier that rewards them would teach it.
+_UNANSWERED = -4.0
 # From a small s the fit can end where the most extreme rewards are believed, from a large one where every reward is
 # wrong: the likeliest is taken. The first is its prior mean.
 _SLOPES = torch.tensor([4.0, 2.0, 1.0], dtype=torch.float64)
@@ -262,6 +264,7 @@ class Units:
     counts: Float[Tensor, "c 2"]  # rows refused and rewarded
     known: Float[Tensor, " c"]  # log-odds of being right by trusted rows
     features: Float[Tensor, "c f"]
+    base: Float[Tensor, " c"]  # what is added to theta' x
     weight: Float[Tensor, " c"]
     exclusive: Int[Tensor, " c"]  # of the units of one number at most one is right
     start: Float[Tensor, " f"]  # prior mean of theta
@@ -269,7 +272,7 @@ class Units:
 
     def probabilities(self, fit: Fit) -> tuple[Float[Tensor, " c"], Float[Tensor, " c"]]:
         """P(right) of each unit before its verdicts are seen, and after."""
-        odds, evidence = self.features @ fit.theta, fit.ratio.log() * torch.tensor([-1.0, 1.0]).double()
+        odds, evidence = self.features @ fit.theta + self.base, fit.ratio.log() * torch.tensor([-1.0, 1.0]).double()
         return self._shares(odds), self._shares(odds + self.independent(fit) @ evidence + self.known)
 
     def fit(self, earlier: dict[str, Tensor], rounds: int = 60) -> Fit:
@@ -316,20 +319,21 @@ def verdict_units(
     size = total(torch.ones_like(z), unit)
     group = torch.zeros(len(size), dtype=torch.long).index_put((unit,), rows.group)
     answered = total(rows.answered, unit) > 0
-    among = (total(rows.answered, rows.group) > 0)[group] & ~answered
+    alone = (total(rows.answered, rows.group) == 0)[group]
     # A Beta rate of the verdicts on the rest of the group: with a row's own in it, it would explain its error.
     rest = by_verdict(rows.group, verdict, judged)[group] - by_verdict(unit, verdict, judged) + _RATE
     share = (size / total(torch.ones_like(z), rows.group)[group]).log()
     rate = (rest[:, 1] / rest[:, 0]).log()
-    features = [answered, answered * share, total(z, unit) / size, among, ~(answered | among), ~answered * rate]
-    alone, told = len(group) + torch.arange(len(group)), float(answered.double().mean())
+    features = [answered, answered * share, total(z, unit) / size, alone, alone * rate]
+    own, told = len(group) + torch.arange(len(group)), float(answered.double().mean())
     return Units(
         unit=unit,
         counts=by_verdict(unit, verdict, compared),
         known=LIMIT * total((2 * verdict - 1) * (judged & rows.trusted), unit),
         features=torch.stack([each.double() for each in features], dim=1),
+        base=_UNANSWERED * ~(answered | alone),
         weight=total(rows.weights, unit) / size,
-        exclusive=torch.where(answered & exclusive, group, alone).unique(return_inverse=True)[1],
+        exclusive=torch.where(answered & exclusive, group, own).unique(return_inverse=True)[1],
         start=_THETA,
         # Answers tell the flip rates; without them only the curvature of the odds in z does, and rates that are thought
         # too good would leave it unused.

@@ -31,6 +31,7 @@ class NoisyRows:
     unseen: Bool[Tensor, " n"]  # whether the fit has not seen this response to the prompt before
     prediction: Float[Tensor, " n"]  # by a fit on other batches or folds
     standardised: Float[Tensor, " n"]  # rewards within their groups; 0 in groups of equal rewards, and where unscored
+    target: Float[Tensor, " n"]  # of the fit: standardised rewards, or what answers alone leave of them
     fitted: Bool[Tensor, " n"]  # rows that the fit is made of and tested on
     inflation: Float[Tensor, " n"]  # factor on the variance of the prediction's agreement with the rewards
     weights: Float[Tensor, " n"]  # in the fits, equal within a group
@@ -103,6 +104,7 @@ def noisy_rows(
         unseen=~known | trusted,
         prediction=torch.zeros_like(rewards),
         standardised=standardised,
+        target=standardised,
         fitted=fitted,
         inflation=torch.ones_like(rewards),
         weights=torch.ones_like(rewards),

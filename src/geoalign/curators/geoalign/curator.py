@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 import torch
 from jaxtyping import Float
 from pydantic import BeforeValidator, Field
-from torch import Tensor
+from torch import Generator, Tensor
 
 from geoalign.curators.base import Curator, hidden_states
 from geoalign.curators.precision import full_precision
@@ -69,7 +69,7 @@ class GeoAlignConfig(TailConfig):
         help="GDI: sum (Eq. 7), mean, or sum in excess of the batch's mean, of a rollout's pair deviations.",
     )
     margin_weighted_prototype: bool = setting(
-        default=True, help="Weigh pairs by their reward margin in the prototype (Eq. 5)."
+        default=True, help="Weigh pairs by reward margin in the prototype (Eq. 5)."
     )
     projector: _Projector = setting(
         default_factory=ProjectorConfig,
@@ -79,7 +79,7 @@ class GeoAlignConfig(TailConfig):
         default="in_sample", help="Score with a projector trained on all groups, or on the other folds."
     )
     start_step: Annotated[int, Field(ge=0)] = setting(
-        default=0, help="Calls that only observe before the first intervention."
+        default=0, help="Calls that only observe before the first change."
     )
     consensus_gate: OpenShare | None = setting(
         default=None,
@@ -195,9 +195,7 @@ class GeoAlign(Curator[GeoAlignConfig]):
         # Of the last calls: [2, G] pairs of new groups that were ordered rightly, and all of them.
         self._gate: list[Tensor] = []
 
-    def curate(
-        self, rollouts: Rollouts, *, generator: torch.Generator | None = None, details: bool = False
-    ) -> Curation:
+    def curate(self, rollouts: Rollouts, *, generator: Generator | None = None, details: bool = False) -> Curation:
         """Scores the batch, and replaces (or weighs, drops, amplifies) its anomalous rollouts.
 
         The same rows and generator state give the same bits on the same CPU with as many threads; another order of the
@@ -272,7 +270,7 @@ class GeoAlign(Curator[GeoAlignConfig]):
         """How many consensus the scoring keeps."""
         return (self.config.projector or ProjectorConfig()).folds if self.config.scoring == "cross_fit" else 1
 
-    def _score(self, batch: PairedBatch, generator: torch.Generator | None) -> ScoredPairs:
+    def _score(self, batch: PairedBatch, generator: Generator | None) -> ScoredPairs:
         """Every pair's cosine to its prototype; no pair at all where there are fewer paired groups than needed."""
         config, pairs = self.config, batch.pairs
         if len(pairs.group.unique_consecutive()) < self._folds:

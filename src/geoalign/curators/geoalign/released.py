@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import torch
 from jaxtyping import Bool, Float
 from pydantic import model_validator
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 from torch.nn import functional
 
 from geoalign.curators.base import Baseline, taking
@@ -43,9 +43,7 @@ class GeoAlignReleasedConfig:
     batch_size: Count = setting(default=1024, help="Pairs per training batch.")
     learning_rate: Positive = setting(default=1e-4, help="Initial Adam learning rate.")
     holdout: OpenShare = setting(default=0.1, help="Share of pairs held out.")
-    target_accuracy: PositiveShare = setting(
-        default=0.95, help="Early stop after min_epochs at this held-out accuracy."
-    )
+    target_accuracy: PositiveShare = setting(default=0.95, help="Early stop past min_epochs at this held-out accuracy.")
     max_fraction: PositiveShare = setting(default=0.2, help="At most this share of the rollouts is anomalous.")
     min_scores: Several = setting(default=100, help="With fewer scores nothing is flagged.")
 
@@ -59,14 +57,14 @@ class GeoAlignReleasedConfig:
 class ReleasedNetwork(nn.Module):
     """d -> d/2 -> `output_dim`, ReLU on the output too, dropout behind the first; a linear head for the orientation."""
 
-    def __init__(self, d: int, output_dim: int, dropout: float, generator: torch.Generator | None) -> None:
+    def __init__(self, d: int, output_dim: int, dropout: float, generator: Generator | None) -> None:
         super().__init__()
         self.first = new_linear(d, max(1, d // 2), generator)
         self.second = new_linear(max(1, d // 2), min(output_dim, d), generator)
         self.head = new_linear(min(output_dim, d), 1, generator)
         self.dropout = dropout
 
-    def project(self, difference: Float[Tensor, "p h"], generator: torch.Generator | None = None) -> Tensor:
+    def project(self, difference: Float[Tensor, "p h"], generator: Generator | None = None) -> Tensor:
         """[p, d'] the projection, from W h_k - W h_l; with a generator, dropout is on."""
         hidden = functional.relu(difference + self.first.bias)
         if generator is not None and self.dropout > 0:
@@ -89,7 +87,7 @@ class GeoAlignReleased(Baseline[GeoAlignReleasedConfig]):
     requires = ("hidden",)
     on_device = True
 
-    def _curate(self, rollouts: Rollouts, generator: torch.Generator | None) -> Curation:
+    def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
         hidden = rollouts.hidden
         assert hidden is not None
         started = time.perf_counter()
@@ -123,7 +121,7 @@ class GeoAlignReleased(Baseline[GeoAlignReleasedConfig]):
 
     @torch.enable_grad()
     def _train(
-        self, states: Tensor, pairs: Pairs, generator: torch.Generator | None
+        self, states: Tensor, pairs: Pairs, generator: Generator | None
     ) -> tuple[ReleasedNetwork, dict[str, float]]:
         """Epochs of shuffled batches; the scheduler steps once a batch with a period in epochs, as released."""
         config = self.config
@@ -164,7 +162,7 @@ class GeoAlignReleased(Baseline[GeoAlignReleasedConfig]):
         return flagged
 
 
-def _loss(network: ReleasedNetwork, states: Tensor, pairs: Pairs, generator: torch.Generator | None) -> Tensor:
+def _loss(network: ReleasedNetwork, states: Tensor, pairs: Pairs, generator: Generator | None) -> Tensor:
     difference = _differences(network, states, pairs)
     forward = network.head(network.project(difference, generator))[:, 0]
     backward = network.head(network.project(-difference, generator))[:, 0]

@@ -122,5 +122,6 @@ def _distinct(rows: NoisyRows, units: Units) -> tuple[Units, Int[Tensor, " c"], 
     distinct = replace(
         units, counts=units.counts[kept], known=units.known[kept], features=told[kept], base=units.base[kept],
         weight=times[of].double(), exclusive=units.exclusive[kept].unique(return_inverse=True)[1], start=start,
+        least=torch.full_like(start, -torch.inf),
     )  # fmt: skip
     return distinct, of, times.double()

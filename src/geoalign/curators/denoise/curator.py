@@ -13,7 +13,7 @@ from torch import Generator, Tensor
 from geoalign.curators.base import Curator, hidden_states, identity
 from geoalign.curators.denoise.model import Posterior, infer
 from geoalign.curators.denoise.ridge import fold_predictions, predict_next
-from geoalign.curators.denoise.rows import NoisyRows, joined, keys_in_prompts, noisy_rows
+from geoalign.curators.denoise.rows import NoisyRows, dense, joined, keys_in_prompts, noisy_rows
 from geoalign.curators.precision import full_precision
 from geoalign.errors import InputError
 from geoalign.method.advantages import group_advantages
@@ -122,17 +122,19 @@ class Denoise(Curator[DenoiseConfig]):
             if rollouts.prompt_keys is not None and states is not None:
                 self._seen = [*self._seen, keys_in_prompts(rollouts).unique()][-REMEMBERED:]
             recent = joined(self._past, config.decay)
-            test = correlation(recent, level=config.level)
+            test, beside = (correlation(each, level=config.level) for each in (recent, among_equal_rewards(recent)))
+            used = test.low > 0 and not beside.estimate < 0
             scale = ((recent.weights @ recent.prediction.square()) / recent.weights.sum()).sqrt()
-            z = recent.prediction / scale if test.low > 0 else None
+            z = recent.prediction / scale if used else None
             slope, exclusive = config.least_slope, config.answers != "shared"
             posterior = infer(recent, z, least_slope=slope, exclusive=exclusive, earlier=self._fit)[-len(rollouts) :]
             self._fit = posterior.fit
             metrics = {
-                "states_used": float(test.low > 0),
+                "states_used": float(used),
                 "correlation": test.estimate,
                 "correlation_low": test.low,
                 "correlation_high": test.high,
+                "agreement": beside.estimate,
                 "repeated_responses": float((~rows.unseen).sum()),
                 "forgotten": float(fitted and rows.inflation[0] > 1),
                 **posterior.metrics,
@@ -159,13 +161,12 @@ class Denoise(Curator[DenoiseConfig]):
 
     def _agreed(self, rows: NoisyRows) -> NoisyRows:
         """The rows with what answers alone make of the verdicts as targets: states learn no error that answers show."""
-        window = joined([*self._past, dict(vars(rows))][-self.config.window :], self.config.decay)
-        exclusive = self.config.answers != "shared"
-        found = infer(window, None, least_slope=1.0, exclusive=exclusive, earlier=self._fit)[-len(rows.group) :]
-        if not (found.verdicts and bool(rows.answered.any())):
+        if not bool(rows.answered.any()):
             return rows
+        window = joined([*self._past, dict(vars(rows))][-self.config.window :], self.config.decay)
+        found = infer(window, None, least_slope=1.0, exclusive=self.config.answers != "shared")[-len(rows.group) :]
         target = group_advantages(found.mean, rows.group).nan_to_num()
-        return replace(rows, target=target, fitted=(target != 0) & ~rows.trusted)
+        return replace(rows, target=target, fitted=(target != 0) & ~rows.trusted) if found.verdicts else rows
 
     def _predicted(self, rows: NoisyRows, states: Float[Tensor, "b d"], generator: Generator | None) -> NoisyRows:
         """The rows with what the fit says of them; a first batch is predicted by folds."""
@@ -193,6 +194,17 @@ def correlation(rows: NoisyRows, *, level: float) -> Interval:
     weights = rows.weights * (rows.fitted & rows.unseen)
     numbers = (each.numpy() for each in (rows.prediction, rows.target, rows.group, weights))
     return grouped_correlation(*numbers, inflation=rows.inflation.numpy(), level=level)
+
+
+def among_equal_rewards(rows: NoisyRows) -> NoisyRows:
+    """Answered rows, predictions and targets less their means over rows of equal reward in a group.
+
+    A prediction of the verifier's errors agrees with its verdicts, but not with what answers say of equal verdicts.
+    """
+    alike = dense(rows.group, rows.rewards.nan_to_num())
+    apart = (group_advantages(each, alike, scale="none") for each in (rows.prediction, rows.target))
+    prediction, target = apart
+    return replace(rows, prediction=prediction, target=target, fitted=rows.fitted & rows.answered)
 
 
 def learnt_correction(

@@ -40,6 +40,8 @@ _RATE = 4.0
 _PAIRS = 4.0
 # Prior means of theta: answered, its log share, z, no answers at all, log-odds of the group there.
 _THETA = torch.tensor([0.0, 1.0, 0.0, 0.0, 1.0], dtype=torch.float64)
+# z is used where it agrees with the targets: a fit that turns it round explains rewards of what it speaks against.
+_LEAST = torch.tensor([-torch.inf, -torch.inf, 0.0, -torch.inf, -torch.inf], dtype=torch.float64)
 # Log-odds of a response without an answer among answers. Not fitted: a verifier that rewards them would teach it.
 _UNANSWERED = -4.0
 # From a small s the fit can end where the most extreme rewards are believed, from a large one where every reward is
@@ -268,6 +270,7 @@ class Units:
     weight: Float[Tensor, " c"]
     exclusive: Int[Tensor, " c"]  # of the units of one number at most one is right
     start: Float[Tensor, " f"]  # prior mean of theta
+    least: Float[Tensor, " f"]  # bound of theta
     pseudo: tuple[float, float]  # counts of verdicts that were kept, and of replaced ones of each value
 
     def probabilities(self, fit: Fit) -> tuple[Float[Tensor, " c"], Float[Tensor, " c"]]:
@@ -292,9 +295,8 @@ class Units:
             size, errors = self.counts.sum(dim=1), fit.replaced * fit.anywhere.flip(0)
             expected = truth.T @ (weight * (size.square() - size)) @ (errors * (1 - errors)) + _PAIRS
             alone = (weight @ self.counts.prod(dim=1) + _PAIRS) / expected
-            fit = fit._replace(
-                theta=fit.theta + torch.linalg.solve(hessian, gradient), together=(1 - alone).clamp(0, 1)
-            )
+            theta = torch.maximum(fit.theta + torch.linalg.solve(hessian, gradient), self.least)
+            fit = fit._replace(theta=theta, together=(1 - alone).clamp(0, 1))
             if fit.is_near(before):
                 break
         return fit
@@ -335,6 +337,7 @@ def verdict_units(
         weight=total(rows.weights, unit) / size,
         exclusive=torch.where(answered & exclusive, group, own).unique(return_inverse=True)[1],
         start=_THETA,
+        least=_LEAST,
         # Answers tell the flip rates; without them only the curvature of the odds in z does, and rates that are thought
         # too good would leave it unused.
         pseudo=(2 + 4 * told, 4 - 2 * told),

@@ -96,8 +96,8 @@ def noisy_rows(
     return NoisyRows(
         rewards=rewards,
         group=group,
-        response=_dense(group, keys),
-        answer=_dense(group, answered, unit),
+        response=dense(group, keys),
+        answer=dense(group, answered, unit),
         answered=answered,
         trusted=trusted,
         # Of trusted rows the fit learns nothing.
@@ -148,6 +148,6 @@ def total(values: Tensor, label: Int[Tensor, " n"]) -> Float[Tensor, " m"]:
     return torch.bincount(label, weights=values.double())
 
 
-def _dense(*labels: Tensor) -> Int[Tensor, " n"]:
+def dense(*labels: Tensor) -> Int[Tensor, " n"]:
     """Rows that are equal in all of the labels get equal numbers, from 0."""
     return torch.stack(labels, dim=1).unique(dim=0, return_inverse=True)[1]

@@ -41,13 +41,8 @@ def planted(groups=40, size=8, *, wrong=0.25, checks=None):
 
 
 def test_lists_of_responses(tmp_path):
-    lists = {
-        "query": "q",
-        "response": ["x", "y"],
-        "pred_score": [[3.5], [-1]],
-        "score": [True, False],
-        "pred": ["4", ""],
-    }
+    lists = {"query": "q", "response": ["x", "y"], "pred_score": [[3.5], [-1]], "score": [True, False]}
+    lists["pred"] = ["4", ""]
     dump = read_labelled(written(tmp_path / "dump.jsonl", [lists, lists]))
     assert dump.groups.tolist() == [0, 0, 1, 1]
     assert dump.rewards.tolist() == [3.5, -1.0] * 2

@@ -69,7 +69,7 @@ def test_what_it_refuses_to_load(tmp_path):
     with pytest.raises(InputError, match=rf"resume: expected {STATE_FILE} in .*, got none; start anew"):
         restored(path, session())
     session().save(path)
-    with pytest.raises(InputError, match=r"expected the state of PODS, got that of GeoAlign .*start anew"):
+    with pytest.raises(InputError, match=r"expected the state of PODS, got one of GeoAlign .*start anew"):
         restored(path, CurationSession(PODS(m=2), seed=0))
     state = load_state(path)
     for gone in ("curator", "generator", "calls"):

@@ -85,12 +85,8 @@ def _run(folder, payloads, another):
     lines = [json.loads(line) for line in (folder / "evaluation.jsonl").read_text().splitlines()]
     named = [{**line, "set": f"{at} {text}"} for at, text in enumerate(payloads[:40]) for line in lines]
     (folder / "evaluation.jsonl").write_text("".join(json.dumps(line) + "\n" for line in named))
-    config = {
-        "curator": {"type": another()},
-        "task": {"type": another()},
-        "seed": another(),
-        "model": {"path": another()},
-    }
+    kinds = {"curator": {"type": another()}, "task": {"type": another()}}
+    config = {**kinds, "seed": another(), "model": {"path": another()}}
     (folder / "config.yaml").write_text(yaml.safe_dump(config))
     (folder / "versions.json").write_text(json.dumps({"schema_version": 1, "notes": list(payloads)}))
     with (folder / "metrics.jsonl").open("a") as file:

@@ -186,9 +186,7 @@ class RankTrim(Baseline[RankTrimConfig]):
 _DIFFERENT = 3
 
 
-def tied_extremes(
-    rewards: Float[Tensor, " n"], response: Int[Tensor, " n"], tolerance: float
-) -> Bool[Tensor, " n"] | None:
+def tied_extremes(rewards: Float[Tensor, " n"], keys: Int[Tensor, " n"], tolerance: float) -> Bool[Tensor, " n"] | None:
     """Which of a group's rewards lie at its highest or lowest one together with that of another response.
 
     A reward lies at an extreme if it is no further from it than `tolerance` times the group's range. None where fewer
@@ -196,7 +194,7 @@ def tied_extremes(
 
     Args:
         rewards: [N] of one group, ascending, none of them NaN.
-        response: [N] rows of equal number gave the same response.
+        keys: [N] rows of equal number gave the same response.
     """
     if not len(rewards):
         return None
@@ -207,7 +205,7 @@ def tied_extremes(
     tied = torch.zeros(len(values), dtype=torch.bool)
     for extreme in (values[0], values[-1]):
         near = (values - extreme).abs() <= reach
-        if len(response[near].unique()) > 1:
+        if len(keys[near].unique()) > 1:
             tied |= near
     return tied
 

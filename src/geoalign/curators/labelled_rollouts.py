@@ -129,9 +129,7 @@ def without_labelled(curation: Curation, rows: int) -> Curation:
     source = curation.source[kept]
     if len(wrong := (source >= rows).nonzero()):
         at = int(wrong[0])
-        raise InputError(
-            f"Curation.source: expected rows of the batch, got labelled rollout {int(source[at]) - rows} at {at}"
-        )
+        raise InputError(f"source: expected rows of the batch, got labelled rollout {int(source[at]) - rows} at {at}")
     metrics = {**curation.metrics, "labelled_rollouts": float(len(curation.scores) - rows)}
     if "anomalous" in metrics:
         metrics["anomalous"] = float(curation.anomalous[:rows].sum())

@@ -26,9 +26,7 @@ Strategy = Literal["replace", "zero_weight", "drop", "amplify"]
 class TailConfig:
     """What is anomalous by the density of the scores, and what happens to it."""
 
-    alpha: OpenShare = setting(
-        default=0.05, help="A score is anomalous where its density is below alpha times the peak."
-    )
+    alpha: OpenShare = setting(default=0.05, help="A score is anomalous where density is below alpha times the peak.")
     tail: Literal["pointwise", "first_crossing"] = setting(
         default="pointwise",
         help="Flag each sparse score right of the mode, or everything beyond the first sparse point.",

@@ -111,9 +111,7 @@ class CurationSession:
         if missing := {"curator", "curator_class", "generator", "calls", "labelled_rollouts"} - set(state):
             raise InputError(f"{setting}: expected the state of a curator, missing {sorted(missing)} in {path}")
         if (saved := state["curator_class"]) != self.name:
-            raise InputError(
-                f"{setting}: expected the state of {self.name}, got that of {saved} in {path}; {otherwise}"
-            )
+            raise InputError(f"{setting}: expected the state of {self.name}, got one of {saved} in {path}; {otherwise}")
         if (saved := state["labelled_rollouts"]) != self._digest:
             raise InputError(
                 f"labelled_rollouts: expected those of {path} (sha256 {saved or 'none'}), got others "

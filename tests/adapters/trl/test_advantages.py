@@ -44,11 +44,8 @@ def test_total_leaves_single_nan_out_and_keeps_rows_of_nan():
 @pytest.mark.parametrize("rewards", [{gaps: 1.0, length: 0.3}, {gaps: 1.0}])
 def test_the_same_as_trls_own_code(tmp_path, scale, aggregation, rewards):
     """Where nothing is dropped, TRL's code and ours give the same numbers; some rows here cannot be scored."""
-    options = {
-        "scale_rewards": scale,
-        "multi_objective_aggregation": aggregation,
-        "reward_weights": [*rewards.values()],
-    }
+    options = {"scale_rewards": scale, "multi_objective_aggregation": aggregation}
+    options["reward_weights"] = [*rewards.values()]
     watcher = Scripted(curation, requires=("advantages",))
     theirs = curated_batch(trainer(tmp_path, watcher, reward=[*rewards], per_device_train_batch_size=32, **options))
     seen = watcher.seen[0]

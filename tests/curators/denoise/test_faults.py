@@ -292,3 +292,51 @@ def test_a_verifier_that_errs_alike_on_equal_answers_is_not_believed_for_its_rep
         observed.append(cosine(identity(rollouts), rollouts))
     assert sum(found[4:]) > sum(observed[4:]) + 4 * 0.2
     assert curation.metrics["error_correlation"] > 0.9 if alike else curation.metrics["error_correlation"] < 0.3
+
+
+def praised(seed, *, answer, flipped=0.0):
+    """Verdicts, and one response in five, marked in the states, that is wrong and always rewarded: it has no answer,
+    or a wrong one."""
+    rollouts, draw = answered(seed, wrong=flipped), torch.Generator().manual_seed(seed)
+    marked = torch.rand(256, generator=draw) < 0.2
+    wrong = [f"{row % 5} of the marked" if answer else None for row in range(256)]
+    answers = [new if one else old for one, new, old in zip(marked, wrong, rollouts.answers, strict=True)]
+    true, hidden = rollouts.true_rewards.masked_fill(marked, 0), torch.randn(256, 12, generator=draw)
+    hidden[:, 0] += true
+    hidden[:, 1] += 3 * marked
+    rewards = rollouts.rewards.masked_fill(marked, 1)
+    return replace(rollouts, rewards=rewards, true_rewards=true, answers=answers, hidden=hidden), marked
+
+
+@pytest.mark.parametrize("geometry", ["states", "none"])
+def test_a_response_without_an_answer_is_not_praised_for_its_verdict(geometry):
+    """Verdicts of which one in five is wrong besides; GRPO's cosine is 0.1 to 0.3, its advantage there 0.7 to 0.9."""
+    curator = Denoise(geometry=geometry)
+    for seed in range(8):
+        rollouts, marked = praised(seed, answer=False, flipped=0.2)
+        curation = curator.curate(rollouts)
+        if seed > 2:
+            assert cosine(curation, rollouts) > 0.7
+            assert applied(curation, rollouts)[marked].mean() < 0.1
+
+
+def test_a_right_response_whose_answer_is_not_read_keeps_its_reward_where_verdicts_are_good():
+    curator = Denoise(geometry="none")
+    for seed in range(6):
+        rollouts = answered(seed, wrong=0.0)
+        unread = (torch.arange(256) % 8 == 0) & (rollouts.true_rewards == 1)
+        answers = [None if one else answer for one, answer in zip(unread, rollouts.answers, strict=True)]
+        curation = curator.curate(replace(rollouts, answers=answers))
+        assert curation.rewards[unread].min() > 0.5
+        assert not curation.anomalous[unread].any()
+
+
+def test_states_that_predict_the_errors_of_the_verifier_are_not_used():
+    """They agree with its verdicts, and contradict what answers say among equal ones."""
+    used, curator = [], Denoise()
+    for seed in range(8):
+        curation = curator.curate(praised(seed, answer=True)[0])
+        used.append(curation.metrics["states_used"])
+        assert curation.metrics["correlation_low"] > 0 or seed == 0
+        assert (curation.metrics["agreement"] < 0) == (not used[-1])
+    assert sum(used) <= 2

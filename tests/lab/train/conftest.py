@@ -16,11 +16,11 @@ TINY: dict[str, Any] = {
     "model": {"hidden_size": 16, "layers": 1, "heads": 1},
     "task": {
         "operands": 2,
-        "digits": 1,
         "train_problems": 16,
         "evaluation_problems": 4,
         "demonstrations": 32,
         "seed": 0,
+        "digits": 1,
     },
     "curator": {"type": "grpo"},
     "reward": {"flip": 0.3},  # so that rewards differ, though the model answers nothing yet

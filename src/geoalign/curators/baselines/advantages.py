@@ -161,10 +161,8 @@ class NoiseCorrectedConfig:
     correction: Literal["forward", "backward"] = setting(
         default="forward", help="Weights in the advantage's place, or unbiased rewards without the group's deviation."
     )
-    false_positive_rate: Share | None = setting(
-        default=None, help="Share rho0 of wrong rows rewarded; null: estimated."
-    )
-    false_negative_rate: Share | None = setting(default=None, help="Share rho1 of right rows refused; null: estimated.")
+    false_positive_rate: Share | None = setting(default=None, help="Rate rho0 of wrong rows rewarded; null: estimated.")
+    false_negative_rate: Share | None = setting(default=None, help="Rate rho1 of right rows refused; null: estimated.")
     window: Count = setting(default=10, help="Batches that the rates are estimated from.")
 
     @model_validator(mode="after")

@@ -66,9 +66,7 @@ def cosine_clusters(states: Float[Tensor, "n d"], threshold: float) -> Int[Tenso
 class SeedGRPOConfig:
     type: ClassVar[str] = "seed_grpo"
 
-    mode: Literal["code", "paper_linear", "paper_exp"] = setting(
-        default="code", help="How the entropy scales the advantages."
-    )
+    mode: Literal["code", "paper_linear", "paper_exp"] = setting(default="code", help="How entropy scales advantages.")
     alpha: Annotated[float, Field(ge=0)] | None = setting(
         default=None, help="Strength; null: 0.0417 for 'code', 0.02 for the paper's modes."
     )

@@ -202,8 +202,7 @@ def among_equal_rewards(rows: NoisyRows) -> NoisyRows:
     A prediction of the verifier's errors agrees with its verdicts, but not with what answers say of equal verdicts.
     """
     alike = dense(rows.group, rows.rewards.nan_to_num())
-    apart = (group_advantages(each, alike, scale="none") for each in (rows.prediction, rows.target))
-    prediction, target = apart
+    prediction, target = (group_advantages(each, alike, scale="none") for each in (rows.prediction, rows.target))
     return replace(rows, prediction=prediction, target=target, fitted=rows.fitted & rows.answered)
 
 

@@ -43,7 +43,7 @@ _THETA = torch.tensor([0.0, 1.0, 0.0, 0.0, 1.0], dtype=torch.float64)
 # z is used where it agrees with the targets: a fit that turns it round explains rewards of what it speaks against.
 _LEAST = torch.tensor([-torch.inf, -torch.inf, 0.0, -torch.inf, -torch.inf], dtype=torch.float64)
 # Log-odds of a response without an answer among answers. Not fitted: a verifier that rewards them would teach it.
-_UNANSWERED = -4.0
+_UNANSWERED = -3.0
 # From a small s the fit can end where the most extreme rewards are believed, from a large one where every reward is
 # wrong: the likeliest is taken. The first is its prior mean.
 _SLOPES = torch.tensor([4.0, 2.0, 1.0], dtype=torch.float64)
@@ -334,7 +334,8 @@ def verdict_units(
         known=LIMIT * total((2 * verdict - 1) * (judged & rows.trusted), unit),
         features=torch.stack([each.double() for each in features], dim=1),
         base=_UNANSWERED * ~(answered | alone),
-        weight=total(rows.weights, unit) / size,
+        # Rates are those of verdicts on the others: held to be wrong, these would raise the rate that tells them.
+        weight=total(rows.weights, unit) / size * (answered | alone),
         exclusive=torch.where(answered & exclusive, group, own).unique(return_inverse=True)[1],
         start=_THETA,
         least=_LEAST,
@@ -344,11 +345,9 @@ def verdict_units(
     )
 
 
-def by_verdict(
-    label: Int[Tensor, " n"], verdict: Float[Tensor, " n"], rows: Bool[Tensor, " n"]
-) -> Float[Tensor, "m 2"]:
-    """How many of the rows of each label have either verdict."""
-    return torch.stack([total(rows * (1 - verdict), label), total(rows * verdict, label)], dim=1)
+def by_verdict(label: Int[Tensor, " n"], verdict: Float[Tensor, " n"], of: Bool[Tensor, " n"]) -> Float[Tensor, "m 2"]:
+    """How many of these rows of each label have either verdict."""
+    return torch.stack([total(of * (1 - verdict), label), total(of * verdict, label)], dim=1)
 
 
 def _bin(values: Float[Tensor, " n"]) -> Int[Tensor, " n"]:

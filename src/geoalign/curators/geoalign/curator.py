@@ -68,9 +68,7 @@ class GeoAlignConfig(TailConfig):
         default="sum",
         help="GDI: sum (Eq. 7), mean, or sum in excess of the batch's mean, of a rollout's pair deviations.",
     )
-    margin_weighted_prototype: bool = setting(
-        default=True, help="Weigh pairs by reward margin in the prototype (Eq. 5)."
-    )
+    margin_weighted_prototype: bool = setting(default=True, help="Weigh pairs by margin in the prototype (Eq. 5).")
     projector: _Projector = setting(
         default_factory=ProjectorConfig,
         help="Projector settings as JSON; 'none': score raw unit displacements.",
@@ -78,9 +76,7 @@ class GeoAlignConfig(TailConfig):
     scoring: Literal["in_sample", "cross_fit"] = setting(
         default="in_sample", help="Score with a projector trained on all groups, or on the other folds."
     )
-    start_step: Annotated[int, Field(ge=0)] = setting(
-        default=0, help="Calls that only observe before the first change."
-    )
+    start_step: Annotated[int, Field(ge=0)] = setting(default=0, help="Calls that only watch before the first change.")
     consensus_gate: OpenShare | None = setting(
         default=None,
         help="Act only where the accuracy on new groups is above chance at this confidence; null: always.",

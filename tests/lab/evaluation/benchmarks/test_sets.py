@@ -67,12 +67,8 @@ def test_prompts_that_do_not_fit_are_left_out_and_counted_never_cut():
     assert [prompt.problem.id for prompt in found.prompts] == ["1", "2"]
     assert dict(found.left_out) == {"longer than 11 tokens": 1}
     assert len(found.prompts[0].tokens) == 11
-    assert [(prompt.problem.id, sample) for prompt, sample in found.requests()] == [
-        ("1", 0),
-        ("1", 1),
-        ("2", 0),
-        ("2", 1),
-    ]
+    requests = [(prompt.problem.id, sample) for prompt, sample in found.requests()]
+    assert requests == [("1", 0), ("1", 1), ("2", 0), ("2", 1)]
     shorter = prompted(_of("x" * 10, "z"), tokenizer, {}, longest=None, max_prompt_tokens=5)
     assert dict(shorter.left_out) == {"longer than 5 tokens": 1}
 

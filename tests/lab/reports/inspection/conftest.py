@@ -196,12 +196,8 @@ def _pairs(rows, generator):
         same = (better["step"], better["group"]) == (worse["step"], worse["group"])
         if same and (better["reward"] or 0) > (worse["reward"] or 0):
             deviation = 1.5 if better["anomalous"] or worse["anomalous"] else float(generator.uniform(0, 0.4))
-            whose = {
-                "step": better["step"],
-                "group": better["group"],
-                "better": better["index"],
-                "worse": worse["index"],
-            }
+            whose = {"step": better["step"], "group": better["group"]}
+            whose |= {"better": better["index"], "worse": worse["index"]}
             found.append({**whose, "deviation": deviation, "raw_cosine": 0.25, "projected_cosine": 1 - deviation})
     # By groups, as an audit writes them.
     return pyarrow.Table.from_pylist(sorted(found, key=lambda pair: (pair["step"], pair["group"])), schema=PAIRS)

@@ -35,9 +35,7 @@ def test_in_sample_flags_spread_over_the_groups():
 
 def test_cross_fit_treats_both_folds_alike(monkeypatch):
     # The folds are the even and the odd groups here, so that we know which group was scored by which consensus.
-    monkeypatch.setattr(
-        scoring_module, "fold_of_groups", lambda pairs, groups, folds, draw: torch.arange(groups) % folds
-    )
+    monkeypatch.setattr(scoring_module, "fold_of_groups", lambda pairs, groups, folds, _: torch.arange(groups) % folds)
     data = batch("isotropic")
     config = GeoAlignConfig(alpha=0.1, scoring="cross_fit")
     curation = GeoAlign(config).curate(data.rollouts, generator=torch.Generator().manual_seed(0))

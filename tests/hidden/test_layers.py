@@ -112,9 +112,7 @@ class Backbone(nn.Module):
     def __init__(self, lists):
         super().__init__()
         self.config = LlamaConfig(**SHAPE)
-        self.towers = nn.ModuleDict(
-            {f"tower{n}": nn.ModuleList(nn.Linear(2, 2) for _ in range(3)) for n in range(lists)}
-        )
+        self.towers = nn.ModuleDict({f"tower{n}": nn.ModuleList(nn.Linear(2, 2) for _ in "abc") for n in range(lists)})
 
 
 @pytest.mark.parametrize(("lists", "got"), [(0, "got none"), (2, "got towers.tower0, towers.tower1")])

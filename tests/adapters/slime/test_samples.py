@@ -81,9 +81,7 @@ def test_hidden_states_are_of_the_last_sample_and_must_be_there(batch):
         sample.metadata["geoalign_hidden"] = [float(row), 1.0]
     assert torch.equal(read(batch, "hidden").hidden[:, 0], torch.arange(12.0))
     del batch[5].metadata["geoalign_hidden"]
-    with pytest.raises(
-        InputError, match=r"metadata\['geoalign_hidden'\]: expected a hidden state, got none in sample 5"
-    ):
+    with pytest.raises(InputError, match=r"metadata\['geoalign_hidden'\]: expected a hidden state, .* in sample 5"):
         read(batch, "hidden")
 
 

@@ -158,10 +158,8 @@ def test_dropped_rows_leave_the_gradient_of_the_kept_ones(inputs, tmp_path, loss
     whole = made.compute_loss(made.model, made.inputs)
     alone = GRPOTrainer.compute_loss(made, made.model, {"model_inputs": rows, "grpo_batch": replace(batch, **part)})
     parameters = [value for value in made.model.parameters() if value.requires_grad]
-    for first, second in zip(
-        torch.autograd.grad(whole, parameters), torch.autograd.grad(alone, parameters), strict=True
-    ):
-        torch.testing.assert_close(first, second, atol=1e-6, rtol=1e-4)
+    for one, other in zip(torch.autograd.grad(whole, parameters), torch.autograd.grad(alone, parameters), strict=True):
+        torch.testing.assert_close(one, other, atol=1e-6, rtol=1e-4)
 
 
 def test_dropping_under_a_loss_that_cannot_leave_rows_out_is_refused(inputs, tmp_path):

@@ -78,7 +78,7 @@ def nemo_rl():
 def verifiers(step=3):
     """As prime-rl's `traces.jsonl`: reward 2 x 0.5 x r, one unscored part beside it."""
     user = [
-        {"message": {"role": "user", "content": [{"type": "text", "text": f"question {g}"}]}} for g in range(GROUPS)
+        {"message": {"role": "user", "content": [{"type": "text", "text": f"question {n}"}]}} for n in range(GROUPS)
     ]
     return [
         {"id": f"{g}-{r}", "env": {"id": "sums"}, "ok": True, "group": {"id": f"g{g}"},

@@ -257,7 +257,7 @@ def test_killed_crashed_and_resumed_it_comes_to_the_same(compared, settings, plu
     assert mended != BROKEN
     (plugins / "geoalign_test_broken.py").write_text(mended)
     done = {
-        path: path.stat().st_mtime_ns for path in root.glob("results/*/*/*.json") if '"finished"' in path.read_text()
+        each: each.stat().st_mtime_ns for each in root.glob("results/*/*/*.json") if '"finished"' in each.read_text()
     }
     resumed = subprocess.run(
         command("--output", root, "--resume"), capture_output=True, text=True, env=environment(plugins), check=False

@@ -12,9 +12,7 @@ from geoalign.lab.evaluation.responses import read_responses
 def test_known_answers_have_known_scores(tiny, files, tmp_path, scripted):
     scripted(right_until({"0": 1, "1": 3, "2": 0, "3": 1, "4": 0, "5": 1}))
     amc = tmp_path / "amc.jsonl"
-    amc.write_text(
-        "".join(json.dumps({"problem": f"What is {n}+1?", "answer": float(n + 1)}) + "\n" for n in (3, 4, 5))
-    )
+    amc.write_text("".join(json.dumps({"problem": f"What is {n}+1?", "answer": n + 1.0}) + "\n" for n in (3, 4, 5)))
     found, said = run([tiny], [files[0], f"amc23={amc}"], [], tmp_path / "out", samples={"aime24": 4, "amc23": 1})
     aime, other = found.models[0].sets
     # 1, 3 and 0 of 4; of one response each two are right.

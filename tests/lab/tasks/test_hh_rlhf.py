@@ -26,11 +26,7 @@ def test_a_dialogue_is_split_into_its_turns():
 
 REPEATED = "\n\nHuman: Hi\n\nHuman: Hello?\n\nAssistant:"
 OTHER = "\n\nHuman: Bye\n\nAssistant:"
-CHAT = [
-    {"role": "user", "content": "Hi"},
-    {"role": "assistant", "content": "Yes?"},
-    {"role": "user", "content": "Why?"},
-]
+CHAT = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yes?"}, {"role": "user", "content": "So?"}]
 
 
 @pytest.mark.parametrize(

@@ -95,9 +95,7 @@ def test_no_formula_hides_or_overflows(watched, page):
     # Letters of formulas are mathematical italics.
     assert "secret" in unicodedata.normalize("NFKC", text.evaluate("node => node.textContent"))
     assert text.evaluate("node => node.querySelectorAll('mphantom').length") == 0
-    box = text.evaluate(
-        "node => [...node.querySelectorAll('math *')].map((part) => part.getBoundingClientRect().width)"
-    )
+    box = text.evaluate("node => [...node.querySelectorAll('math *')].map((it) => it.getBoundingClientRect().width)")
     assert max(box) < 1000
     colours = text.evaluate(
         "node => [...new Set([...node.querySelectorAll('math *')].map((n) => getComputedStyle(n).color))]"

@@ -27,7 +27,7 @@ from geoalign import CURATORS, GeoAlign, GeoAlignConfig, ProjectorConfig, Rollou
 from geoalign.curators.session import CurationSession
 from geoalign.lab.analysis.detection import pair_counts
 from geoalign.lab.analysis.statistics import Interval, auroc, average_precision, mean_interval
-from geoalign.lab.bench.command import machine
+from geoalign.lab.bench.bench import machine
 from geoalign.lab.bench.synthetic import PlantedBatch, synthetic_rollouts
 from geoalign.lab.store.json_files import write_json
 from geoalign.method.advantages import group_advantages

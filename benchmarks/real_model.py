@@ -32,10 +32,10 @@ import torch
 
 from geoalign.errors import ConfigError, GeoAlignError
 from geoalign.lab.analysis.comparison.analysis import read_table, table_as_json
-from geoalign.lab.bench.command import machine
+from geoalign.lab.bench.bench import machine
 from geoalign.lab.command_line import report
 from geoalign.lab.config.compare import CellKey, make_plan
-from geoalign.lab.config.run import TinyModelConfig
+from geoalign.lab.config.train import TinyModelConfig
 from geoalign.lab.store.comparison import ComparisonFolder
 from geoalign.lab.store.json_files import read_json, write_json
 from geoalign.lab.terminal import Console, say

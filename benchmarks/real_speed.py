@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from geoalign.hidden import backbone_of
-from geoalign.lab.config.run import LoraConfig, PretrainedModelConfig
+from geoalign.lab.config.train import LoraConfig, PretrainedModelConfig
 from geoalign.lab.generation.shared_prompts import generate_sharing_prompts
 from geoalign.lab.models.models import initial_model, with_adapters
 from geoalign.lab.models.process_setup import silence_logs

@@ -34,7 +34,7 @@ from geoalign.errors import ConfigError, InputError
 from geoalign.hidden.answers import answer_starts
 from geoalign.hidden.extract import extract_states
 from geoalign.lab.analysis.statistics import Interval, mean_interval, paired_difference
-from geoalign.lab.bench.command import machine
+from geoalign.lab.bench.bench import machine
 from geoalign.lab.store.json_files import write_json
 from geoalign.lab.tasks.rows import dump_rows, row_name
 from geoalign.method.advantages import group_advantages

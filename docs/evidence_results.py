@@ -24,7 +24,7 @@ from geoalign.lab.analysis.statistics import (
 )
 from geoalign.lab.store.comparison import Cell, ComparisonFolder, read_results
 from geoalign.lab.store.json_files import read_yaml
-from geoalign.lab.store.run import Series
+from geoalign.lab.store.read_run import Series
 
 ROOT = Path(__file__).parents[1]
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from geoalign.lab.store.run import Evaluation
+from geoalign.lab.store.read_run import Evaluation
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
 tables = importlib.import_module("evidence_tables")

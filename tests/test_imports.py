@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "geoalign"
 # What may load torch only when it is used.
 LIGHT = [
-    "geoalign", "geoalign.settings", "geoalign.lab.config.run", "geoalign.lab.config.compare_loading",
+    "geoalign", "geoalign.settings", "geoalign.lab.config.train", "geoalign.lab.config.compare_loading",
     "geoalign.lab.config.audit", "geoalign.lab.config.evaluate", "geoalign.lab.config.judge",
     "geoalign.lab.store.run_folder", "geoalign.lab.reports", "geoalign.lab.analysis.statistics",
     "geoalign.lab.analysis.detection", "geoalign.lab.cli", "geoalign.lab.status",

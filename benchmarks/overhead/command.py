@@ -29,7 +29,7 @@ from benchmarks.overhead.curating import (
 )
 from benchmarks.overhead.step import PolicyStep, generation_cost, policy_costs, why_not_measured
 from geoalign.errors import ConfigError
-from geoalign.lab.bench.command import machine
+from geoalign.lab.bench.bench import machine
 from geoalign.lab.models.process_setup import silence_logs
 from geoalign.lab.store.json_files import finite, write_json
 from geoalign.lab.terminal import Console

@@ -5,7 +5,7 @@ import torch
 from rich.console import Console
 
 from geoalign.errors import ConfigError
-from geoalign.lab.bench.command import Shape, bench
+from geoalign.lab.bench.bench import Shape, bench
 from geoalign.lab.bench.synthetic import synthetic_rollouts
 from geoalign.lab.config.requests import BenchRequest
 
@@ -20,7 +20,7 @@ def test_shapes_are_read():
 def test_command_writes_tables_and_json(tmp_path, monkeypatch):
     # Here, not in a process of its own.
     here = lambda measured, shapes, device, repeats: [measured(shape, device, repeats) for shape in shapes]  # noqa: E731
-    monkeypatch.setattr("geoalign.lab.bench.command.in_fresh_processes", here)
+    monkeypatch.setattr("geoalign.lab.bench.bench.in_fresh_processes", here)
     console = Console(record=True, width=160)
     target = tmp_path / "bench.json"
     bench(BenchRequest(["4x4x32"], repeats=1, json_file=target), console)

@@ -8,7 +8,7 @@ import pytest
 from benchmarks.scaling import MEMORY, TERMS, CostModel, Point, Work, fit, read_points
 
 from benchmarks import scaling
-from geoalign.lab.bench.command import Shape
+from geoalign.lab.bench.bench import Shape
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "benchmarks" / "scaling.md"

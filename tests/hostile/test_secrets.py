@@ -10,7 +10,7 @@ from geoalign.errors import ConfigError
 from geoalign.lab.config.evaluate import EvaluateConfig
 from geoalign.lab.config.loading import load_run_config, parse_run_config
 from geoalign.lab.config.rewards import RewardModelConfig
-from geoalign.lab.config.run import PretrainedModelConfig, RunConfig
+from geoalign.lab.config.train import PretrainedModelConfig, RunConfig
 from geoalign.settings.secrets import has_credentials, is_secret_name, masked
 
 SECRET = "correct-horse-battery"

@@ -3,7 +3,7 @@ import sys
 import pytest
 import torch
 
-from geoalign.lab.bench.command import peak_bytes, reset_peak
+from geoalign.lab.bench.bench import peak_bytes, reset_peak
 from geoalign.method import groups
 from geoalign.method.groups import canonical_order
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from safetensors import safe_open
 
-from geoalign.lab.config.run import PretrainedModelConfig
+from geoalign.lab.config.train import PretrainedModelConfig
 from geoalign.lab.models.models import initial_model
 
 pytestmark = pytest.mark.real

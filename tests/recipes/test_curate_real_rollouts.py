@@ -7,7 +7,7 @@ import pytest
 import torch
 from recipe import load
 
-from geoalign.lab.config.run import TinyModelConfig
+from geoalign.lab.config.train import TinyModelConfig
 from geoalign.lab.models.models import make_tiny_model, make_tokenizer, save
 
 

@@ -4,7 +4,7 @@ from typing import Any
 import torch
 from transformers import Qwen3Config, Qwen3ForSequenceClassification
 
-from geoalign.lab.config.run import TinyModelConfig
+from geoalign.lab.config.train import TinyModelConfig
 from geoalign.lab.models.models import make_tiny_model, make_tokenizer, save
 
 

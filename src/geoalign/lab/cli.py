@@ -95,7 +95,7 @@ def compare_command(request: CompareRequest) -> None:
 
       geoalign compare --curators grpo,geoalign --seeds 0,1,2 --set run.grpo.max_steps=40
     """
-    from geoalign.lab.compare.command import compare
+    from geoalign.lab.compare.compare import compare
     from geoalign.lab.config.compare_loading import load_compare_config
     from geoalign.lab.store.comparison import ComparisonFolder
 
@@ -175,7 +175,7 @@ def evaluate_command(request: EvaluateRequest) -> None:
     from geoalign.lab.config.evaluate import load_evaluate_config
 
     config = load_evaluate_config(request)
-    from geoalign.lab.evaluate.command import evaluate
+    from geoalign.lab.evaluate.evaluate import evaluate
 
     evaluate(config, request, console=Console())
 
@@ -194,7 +194,7 @@ def judge_command(request: JudgeRequest) -> None:
     from geoalign.lab.config.judge import load_judge_config
 
     config = load_judge_config(request.base_url, request.model, request.overrides, local=request.local)
-    from geoalign.lab.judge.command import judge
+    from geoalign.lab.judge.judge import judge
 
     if judge(config, request, console=Console())["all"].failed:
         raise typer.Exit(1)
@@ -239,7 +239,7 @@ def status_command(request: StatusRequest) -> None:
 @command(app, "bench", BenchRequest)
 def bench_command(request: BenchRequest) -> None:
     """Measure time and memory of curation on this machine, by shape."""
-    from geoalign.lab.bench.command import bench
+    from geoalign.lab.bench.bench import bench
 
     bench(request, Console())
 

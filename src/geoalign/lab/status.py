@@ -13,7 +13,7 @@ from geoalign.lab.numbers import duration, short
 from geoalign.lab.store.comparison import COMPACT, ComparisonFolder, read_results
 from geoalign.lab.store.files import LOCK
 from geoalign.lab.store.json_files import read_lines
-from geoalign.lab.store.run import MetricRow, parse_evaluation, parse_metrics
+from geoalign.lab.store.read_run import MetricRow, parse_evaluation, parse_metrics
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.terminal import Console, say
 

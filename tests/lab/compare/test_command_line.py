@@ -5,7 +5,7 @@ import json
 import pytest
 from command_line import call
 
-from geoalign.lab.compare import command
+from geoalign.lab.compare import compare as command
 from geoalign.lab.config.compare_loading import load_compare_config
 from geoalign.lab.store.comparison import ComparisonFolder
 

@@ -1,6 +1,6 @@
 import pytest
 
-from geoalign.lab.config.run import TinyModelConfig
+from geoalign.lab.config.train import TinyModelConfig
 from geoalign.lab.models.models import make_tiny_model, make_tokenizer
 
 

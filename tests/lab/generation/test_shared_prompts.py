@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import GenerationConfig
 
-from geoalign.lab.config.run import TinyModelConfig
+from geoalign.lab.config.train import TinyModelConfig
 from geoalign.lab.generation.shared_prompts import generate_sharing_prompts, sharing_prompts
 from geoalign.lab.models.models import make_tiny_model, make_tokenizer
 

@@ -1,7 +1,7 @@
 import pytest
 
 from geoalign.lab.analysis.statistics import wilson_interval
-from geoalign.lab.judge.command import judgment_of, rates_of
+from geoalign.lab.judge.judge import judgment_of, rates_of
 
 # Against each other's position: which response the answer names, and the scores of the first and the second shown.
 FIRST, SECOND, TIE = ("model_a", 0.9, 0.2), ("model_b", 0.2, 0.9), ("tie", 0.5, 0.5)

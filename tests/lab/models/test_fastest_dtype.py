@@ -11,8 +11,8 @@ from rich.console import Console
 from safetensors.torch import load_file
 
 from geoalign.lab.config.loading import parse_run_config
-from geoalign.lab.config.run import TinyModelConfig
 from geoalign.lab.config.tasks import ArithmeticConfig
+from geoalign.lab.config.train import TinyModelConfig
 from geoalign.lab.models import fastest_dtype as module
 from geoalign.lab.models.fastest_dtype import fastest_dtype
 from geoalign.lab.models.models import make_tiny_model, make_tokenizer, save

@@ -8,7 +8,7 @@ from geoalign.lab.reports.figures.curves import curated_rewards, evaluation_curv
 from geoalign.lab.reports.figures.scores import RankCurve, pooled_scores, rank_curve, rank_panel
 from geoalign.lab.reports.figures.style import DARK, LIGHT, Look, Panel, histogram, render
 from geoalign.lab.reports.page import figure_sections
-from geoalign.lab.store.run import Evaluation, read_run
+from geoalign.lab.store.read_run import Evaluation, read_run
 
 NAN = math.nan
 

@@ -9,8 +9,8 @@ import pytest
 from geoalign.lab.reports.figures.scores import cosine_panel, density_panel, flag_panels
 from geoalign.lab.reports.figures.style import LIGHT, render
 from geoalign.lab.reports.page import figure_sections
+from geoalign.lab.store.read_run import Evaluation, MetricRow, Run
 from geoalign.lab.store.rollouts import Density, RolloutStep
-from geoalign.lab.store.run import Evaluation, MetricRow, Run
 
 NAN, TOP = float("nan"), 1e100
 COLUMNS = {

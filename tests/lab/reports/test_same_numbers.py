@@ -18,8 +18,8 @@ from geoalign.lab.compare.extract import extract
 from geoalign.lab.config.compare import CompareConfig
 from geoalign.lab.reports.page import build_run_report, evaluation_rows
 from geoalign.lab.store.comparison import parse_cell
+from geoalign.lab.store.read_run import read_run
 from geoalign.lab.store.rollouts import read_rollouts
-from geoalign.lab.store.run import read_run
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.train.summary import detection as summarised
 from geoalign.lab.train.summary import print_summary, summarise

@@ -2,7 +2,7 @@ import json
 import math
 
 from geoalign.lab.reports.page import curator_totals, evaluation_rows, flagged_rows
-from geoalign.lab.store.run import read_run
+from geoalign.lab.store.read_run import read_run
 
 
 def test_a_run_in_progress_shows_its_latest_evaluation(make_run):

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from geoalign.lab.config.run import LoraConfig, TinyModelConfig
+from geoalign.lab.config.train import LoraConfig, TinyModelConfig
 from geoalign.lab.models.models import make_tiny_model, make_tokenizer, merged, with_adapters
 
 

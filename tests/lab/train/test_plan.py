@@ -9,7 +9,7 @@ from transformers import LlamaConfig
 
 from geoalign.errors import ConfigError
 from geoalign.lab.config.loading import parse_run_config
-from geoalign.lab.config.run import PretrainedModelConfig, RunConfig, TinyModelConfig
+from geoalign.lab.config.train import PretrainedModelConfig, RunConfig, TinyModelConfig
 from geoalign.lab.models.models import make_tiny_model, make_tokenizer, save
 from geoalign.lab.tasks.base import Demonstration, Problem, rendered, token_ids
 from geoalign.lab.terminal import Console

@@ -8,8 +8,8 @@ from datasets import Dataset
 
 from geoalign.errors import ConfigError
 from geoalign.lab.config.rewards import RewardHeadConfig
-from geoalign.lab.config.run import TinyModelConfig
 from geoalign.lab.config.tasks import DialogueConfig
+from geoalign.lab.config.train import TinyModelConfig
 from geoalign.lab.evaluation.scores import pair_accuracy
 from geoalign.lab.models.models import initial_model, make_tiny_model, make_tokenizer, save
 from geoalign.lab.models.process_setup import silence_logs

@@ -10,7 +10,7 @@ from run_files import lines
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
 from geoalign.lab.config.loading import parse_run_config
-from geoalign.lab.config.run import EvaluationConfig
+from geoalign.lab.config.train import EvaluationConfig
 from geoalign.lab.store.run_folder import (
     MARK,
     RunFolder,

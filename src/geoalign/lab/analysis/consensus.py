@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from geoalign.lab.analysis.statistics import Interval, known, mean_interval
 from geoalign.lab.numbers import ends, percent
-from geoalign.lab.store.run import Floats, Run
+from geoalign.lab.store.read_run import Floats, Run
 
 CHANCE = 0.5
 # With fewer steps a last quarter is too few for an interval that says anything.

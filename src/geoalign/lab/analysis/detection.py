@@ -30,8 +30,8 @@ from geoalign.lab.analysis.statistics import (
     wilson_interval,
 )
 from geoalign.lab.store.columns import Bools, Floats
+from geoalign.lab.store.read_run import Run
 from geoalign.lab.store.rollouts import RolloutStep
-from geoalign.lab.store.run import Run
 
 # Scores and controls that are looked at, in the order of the tables, and what a figure calls them.
 SCORES = {

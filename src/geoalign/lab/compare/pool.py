@@ -18,7 +18,7 @@ from typing import Any
 
 from geoalign.lab.config.compare import PlannedRun
 from geoalign.lab.store.comparison import ComparisonFolder
-from geoalign.lab.store.run import last_step
+from geoalign.lab.store.read_run import last_step
 from geoalign.lab.terminal import Console, passing_progress, say
 
 _LOOK_SECONDS = 0.25

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from geoalign.curators.registry import CuratorSection, default_curator
 from geoalign.lab.config.loading import override_setting
-from geoalign.lab.config.run import LoadedModelConfig
+from geoalign.lab.config.train import LoadedModelConfig
 from geoalign.settings import Count, Seed, setting, settings
 from geoalign.settings.hidden import LAST, HiddenLayerSetting, HiddenPosition
 from geoalign.settings.loading import load_settings

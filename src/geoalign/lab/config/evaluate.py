@@ -11,8 +11,8 @@ from geoalign.lab.config.benchmarks import Benchmark
 from geoalign.lab.config.loading import overridden
 from geoalign.lab.config.requests import EvaluateRequest
 from geoalign.lab.config.rewards import ScoringConfig
-from geoalign.lab.config.run import LoadedModelConfig
 from geoalign.lab.config.tasks import MATH_SYSTEM_PROMPT
+from geoalign.lab.config.train import LoadedModelConfig
 from geoalign.settings import Count, Seed, setting, settings
 from geoalign.settings.loading import load_settings
 from geoalign.settings.locations import Locations

@@ -50,6 +50,4 @@ def load_judge_config(
         raise ConfigError("judge: expected --base-url and --model, or --local to try the command without an endpoint")
     values, locations = overridden(overrides)
     values |= {"base_url": base_url.rstrip("/"), "model": model}
-    locations |= {"base_url": "--base-url", "model": "--model"}
-    config: JudgeConfig = load_settings(JudgeConfig, values, Locations(locations))
-    return config
+    return load_settings(JudgeConfig, values, Locations(locations | {"base_url": "--base-url", "model": "--model"}))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from geoalign.errors import ConfigError
-from geoalign.lab.config.run import DEFAULT_TYPES, RunConfig
+from geoalign.lab.config.train import DEFAULT_TYPES, RunConfig
 from geoalign.settings.loading import load_settings
 from geoalign.settings.locations import Locations
 from geoalign.settings.secrets import is_secret_name, masked, refuse_secrets, secret_setting

@@ -1,1 +1,1 @@
-"""evaluate."""
+"""Models on benchmarks and dialogues: responses drawn, scored and kept, resumable, and what they come to."""

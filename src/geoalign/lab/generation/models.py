@@ -14,7 +14,7 @@ from transformers import AutoConfig
 
 from geoalign.errors import ConfigError
 from geoalign.lab.config.evaluate import EvaluateConfig
-from geoalign.lab.config.run import PretrainedModelConfig
+from geoalign.lab.config.train import PretrainedModelConfig
 from geoalign.lab.generation.engines import Engine, TransformersEngine, VLLMEngine
 from geoalign.lab.models.fastest_dtype import fastest_dtype
 from geoalign.lab.models.models import initial_model, initial_tokenizer

@@ -1,5 +1,4 @@
-"""One question to a judge: the paper's prompt, an OpenAI-compatible endpoint or the local rule, the verdict in the
-answer."""
+"""One question to a judge: the paper's prompt, the local rule that stands in for a judge, the verdict in the answer."""
 
 from __future__ import annotations
 

@@ -18,8 +18,8 @@ from geoalign.lab.reports.documents import Count, Drawn, Gallery, first_middle_l
 from geoalign.lab.reports.figures.curves import evaluation_panels, policy_panels, projector_panel, reward_panel
 from geoalign.lab.reports.figures.scores import cosine_panel, density_panel, rank_curves, rank_panel
 from geoalign.lab.store.columns import Bools
+from geoalign.lab.store.read_run import Evaluation, Run, read_run
 from geoalign.lab.store.rollouts import Details, RolloutStep, read_details, read_texts
-from geoalign.lab.store.run import Evaluation, Run, read_run
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.text import visible
 

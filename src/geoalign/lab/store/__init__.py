@@ -1,1 +1,1 @@
-"""store."""
+"""Every file format, written and read in one place; no torch."""

@@ -15,7 +15,7 @@ from geoalign.curators.base import Curator
 from geoalign.curators.labelled_rollouts import LabelledRollouts, check_takes_labelled
 from geoalign.curators.registry import make_curator
 from geoalign.errors import ConfigError, GeoAlignError, InputError
-from geoalign.lab.config.run import PretrainedModelConfig, RunConfig
+from geoalign.lab.config.train import PretrainedModelConfig, RunConfig
 from geoalign.lab.dumps.labels import read_labelled_rollouts
 from geoalign.lab.models.models import CODE_SETTING, initial_tokenizer
 from geoalign.lab.models.process_setup import Processes

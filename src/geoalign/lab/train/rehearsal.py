@@ -18,7 +18,7 @@ from rich.text import Text
 from geoalign.curators.geoalign import GeoAlignConfig
 from geoalign.errors import GeoAlignError
 from geoalign.lab.config.rewards import RewardModelConfig
-from geoalign.lab.config.run import LaunchConfig, RunConfig, TinyModelConfig
+from geoalign.lab.config.train import LaunchConfig, RunConfig, TinyModelConfig
 from geoalign.lab.models.models import initial_tokenizer
 from geoalign.lab.models.process_setup import Processes
 from geoalign.lab.store.json_files import read_json, read_lines

@@ -18,7 +18,7 @@ import torch
 
 from geoalign.errors import ConfigError, RunFolderError
 from geoalign.lab.config.loading import parse_run_config
-from geoalign.lab.config.run import RunConfig, TinyModelConfig
+from geoalign.lab.config.train import RunConfig, TinyModelConfig
 from geoalign.lab.models.fastest_dtype import fastest_dtype, print_fastest_dtype
 from geoalign.lab.models.process_setup import Processes, make_repeatable, silence_logs, use_one_device
 from geoalign.lab.reports import build_report

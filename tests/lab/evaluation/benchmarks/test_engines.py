@@ -9,7 +9,7 @@ import torch
 
 from geoalign.errors import ConfigError, InputError, MissingExtraError
 from geoalign.lab.config.evaluate import EvaluateConfig
-from geoalign.lab.evaluate.command import make_part
+from geoalign.lab.evaluate.evaluate import make_part
 from geoalign.lab.evaluation.answers import Prompt
 from geoalign.lab.evaluation.sets import EvaluationSet, PromptedSet
 from geoalign.lab.generation.models import EvaluatedModel, describe, device_and_dtype, open_engine

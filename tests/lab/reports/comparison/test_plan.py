@@ -4,7 +4,7 @@ import pytest
 
 from geoalign.lab.config.compare import CompareConfig
 from geoalign.lab.config.compare_loading import load_compare_config, parse_compare_config
-from geoalign.lab.config.run import RunConfig
+from geoalign.lab.config.train import RunConfig
 
 
 def test_the_plan_of_a_resolved_comparison():

@@ -6,7 +6,7 @@ import pytest
 
 from geoalign.lab.analysis.comparison.scores import by_generation, evaluation_series, final_score, pass_at_k
 from geoalign.lab.store.comparison import Cell
-from geoalign.lab.store.run import Evaluation
+from geoalign.lab.store.read_run import Evaluation
 
 NAN = math.nan
 EMPTY = Cell(

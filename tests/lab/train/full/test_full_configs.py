@@ -9,7 +9,7 @@ from accelerate.commands.config.config_args import load_config_from_file
 
 from geoalign.curators.geoalign import GeoAlignConfig
 from geoalign.lab.config.loading import load_run_config
-from geoalign.lab.config.run import RunConfig
+from geoalign.lab.config.train import RunConfig
 
 FULL = Path(__file__).parents[4] / "configs" / "full"
 

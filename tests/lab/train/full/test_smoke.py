@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from geoalign.lab.config.loading import load_run_config
-from geoalign.lab.config.run import RunConfig
+from geoalign.lab.config.train import RunConfig
 from geoalign.lab.store.json_files import read_lines
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.train.rehearsal import check_exercised, smoke_config

@@ -1,1 +1,1 @@
-"""comparison."""
+"""A comparison's results as one table: scores, paired differences, verdicts."""

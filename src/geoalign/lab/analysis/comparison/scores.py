@@ -14,7 +14,7 @@ from geoalign.lab.analysis.statistics import known, largest_drop, mean, oscillat
 from geoalign.lab.config.compare import METRICS, CompareConfig
 from geoalign.lab.store.columns import Floats, Ints
 from geoalign.lab.store.comparison import Cell
-from geoalign.lab.store.run import Evaluation, Series
+from geoalign.lab.store.read_run import Evaluation, Series
 
 BEFORE = "before_rl"
 

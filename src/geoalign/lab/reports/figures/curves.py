@@ -12,8 +12,8 @@ import numpy as np
 from geoalign.lab.analysis.statistics import ema, mean, wilson_interval
 from geoalign.lab.reports.figures.style import SMOOTHED, SMOOTHED_FROM, Line, LinePanel, Look, Panel, smoothed
 from geoalign.lab.store.columns import Floats
+from geoalign.lab.store.read_run import Evaluation, Run, Series
 from geoalign.lab.store.rollouts import RolloutStep
-from geoalign.lab.store.run import Evaluation, Run, Series
 from geoalign.text import label, visible
 
 _REWARDS = {

@@ -124,8 +124,7 @@ def _judged(
 
 @dataclass(frozen=True)
 class Judgment:
-    """A line of `judgments.jsonl`: `winner` is the side that won in both orders; "malformed": an answer was no
-    verdict."""
+    """A line of `judgments.jsonl`; `winner`: who won in both orders, "malformed" if an answer was no verdict."""
 
     set: str
     id: str
@@ -167,8 +166,7 @@ class Rates:
 
 
 def rates_of(judgments: Sequence[Judgment], pairs: int) -> Rates:
-    """The rates over the judged ones of so many pairs: Wilson's intervals where every prompt has one, else over
-    prompts."""
+    """The rates over the judged ones of so many pairs: Wilson's intervals where a prompt has one, else over prompts."""
     judged = [one for one in judgments if one.winner != "malformed"]
 
     def over_prompts(part: str) -> Interval:

@@ -16,7 +16,7 @@ from geoalign.lab.config.compare import CompareConfig, PlannedRun, make_plan, wa
 from geoalign.lab.store.comparison import ComparisonFolder
 from geoalign.lab.store.files import locked
 from geoalign.lab.store.json_files import read_json, write_json
-from geoalign.lab.store.run import last_step
+from geoalign.lab.store.read_run import last_step
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.terminal import Console
 from geoalign.settings.loading import plain_settings

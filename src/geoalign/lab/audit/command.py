@@ -248,7 +248,11 @@ def _next_command(summary: Mapping[str, Any]) -> dict[str, str] | None:
     else:
         return None
     typed = summary["command"]["arguments"] or ["audit", *(entry["file"] for entry in inputs), "--output", output]
-    more += [] if "--overwrite" in typed or "--output" in more else ["--overwrite"]
+    if "--output" in more:
+        at = next((at for at, word in enumerate(typed) if word.split("=")[0] == "--output"), len(typed))
+        typed = typed[:at] + typed[at + 1 + ("--output" in typed) :]
+    elif "--overwrite" not in typed:
+        more += ["--overwrite"]
     return {"when": when, "command": shlex.join(["geoalign", *typed, *more])}
 
 

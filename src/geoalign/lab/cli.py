@@ -138,7 +138,7 @@ def audit_command(request: AuditRequest) -> None:
     with standard_input(request) as request:
         inputs = find_inputs(request, console)
         # With torch: what was recognised stands on the terminal by now.
-        from geoalign.lab.audit.terminal import exceeded, parse_bounds
+        from geoalign.lab.audit.terminal import bounds_kept, parse_bounds
         from geoalign.lab.config.audit import load_audit_config
 
         bounds = parse_bounds(request.fail_above)
@@ -155,11 +155,11 @@ def audit_command(request: AuditRequest) -> None:
         from geoalign.lab.store.json_files import json_text
 
         sys.stdout.write(json_text(summary))
-    above = exceeded(summary, bounds) if bounds else []
-    for line in above:
+    code, said = bounds_kept(summary, bounds)
+    for line in said:
         say(Console(stderr=True), line, "red")
-    if above:
-        raise typer.Exit(3)
+    if code:
+        raise typer.Exit(code)
 
 
 @command(app, "evaluate", EvaluateRequest)

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from dumps import plain, table, verdicts, write_lines
 
-from geoalign.errors import ConfigError, ServiceError
+from geoalign.errors import ConfigError, InputError, ServiceError
 from geoalign.lab.rewards import second
 
 ROOT = Path(__file__).parents[3]
@@ -45,16 +45,13 @@ def test_the_most_suspicious_rows_are_checked_and_their_verdicts_are_labels(tmp_
     assert labels["label"].tolist() == [float(row % 8 == 3) for row in labels["index"]]
 
 
-@pytest.mark.parametrize(
-    ("code", "got"),
-    [
-        ("input(); print('{\"correct\": true}')", "1 lines"),
-        ("import sys; [print('yes') for _ in sys.stdin]", "'yes', which is no"),
-        ('import sys; [print(\'{"reward": "1"}\') for _ in sys.stdin]', "which is no"),
-        ("raise SystemExit(3)", "exit status 3"),
-        ("import time; time.sleep(60)", "timed out"),
-    ],
-)
+@pytest.mark.parametrize(("code", "got"), [
+    ("input(); print('{\"correct\": true}')", "1 lines"),
+    ("import sys; [print('yes') for _ in sys.stdin]", "'yes', which is no"),
+    ('import sys; [print(\'{"reward": "1"}\') for _ in sys.stdin]', "which is no"),
+    ("raise SystemExit(3)", "exit status 3"),
+    ("import time; time.sleep(60)", "timed out"),
+])  # fmt: skip
 def test_what_is_no_verdict_on_each_row_is_one_error(tmp_path, monkeypatch, run, code, got):
     monkeypatch.setattr(second, "START_SECONDS", 1.0 if "sleep" in code else 60.0)
     monkeypatch.setattr(second, "ROW_SECONDS", 0.0)
@@ -64,17 +61,14 @@ def test_what_is_no_verdict_on_each_row_is_one_error(tmp_path, monkeypatch, run,
     assert not (tmp_path / "out" / "summary.json").exists()
 
 
-@pytest.mark.parametrize(
-    ("asked", "message"),
-    [
-        ({"second_verifier": "no-such-command x"}, "--second-verifier: expected math_verify, an address"),
-        ({"second_verifier": "http://localhost:1/v1"}, "endpoint.model"),
-        ({"budget": "0"}, "--budget: expected a number of rows"),
-        ({"budget": "101%"}, "--budget: expected a number of rows"),
-        ({"curator": "pair_count"}, "--second-verifier: expected a curator that reads trusted rewards"),
-        ({}, "math_verify: expected gold answers"),
-    ],
-)
+@pytest.mark.parametrize(("asked", "message"), [
+    ({"second_verifier": "no-such-command x"}, "--second-verifier: expected math_verify, an address"),
+    ({"second_verifier": "http://localhost:1/v1"}, "endpoint.model"),
+    ({"budget": "0"}, "--budget: expected a number of rows"),
+    ({"budget": "101%"}, "--budget: expected a number of rows"),
+    ({"curator": "pair_count"}, "--second-verifier: expected a curator that reads trusted rewards"),
+    ({}, "math_verify: expected gold answers"),
+])  # fmt: skip
 def test_what_cannot_be_asked(tmp_path, run, asked, message):
     dump = write_lines(tmp_path / "d.jsonl", plain())
     with pytest.raises(ConfigError, match=message):
@@ -90,16 +84,26 @@ def test_math_verify_reads_the_final_answer_and_calls_nothing_wrong_unread():
     assert second.second_verifier("math_verify", {}, key="", section="")(rows) == [True, None, None, False]
 
 
-def test_a_step_of_refusals_alone_knows_their_reward_too(tmp_path, run):
+def test_a_step_of_refusals_alone_knows_both_rewards(tmp_path, run):
     rows = [
-        {"step": step, "prompt": "p", "response": f"r{row}", "answer": "1", "reward": row % 2 * 2.0 * step - 1.0}
+        {"step": step, "prompt": "p", "response": f"r{row}", "answer": "1", "reward": row % 2 * 4.0 * step - 2.0}
         for step in (0, 1) for row in range(4)
     ]  # fmt: skip
-    judge = written(tmp_path / "judge.py", "import sys; [print('{\"correct\": false}') for _ in sys.stdin]")
+    judge = "import sys; [print('{\"correct\": %s}' % str('r1' in line).lower()) for line in sys.stdin]"
+    judge = written(tmp_path / "judge.py", judge)
     dump = write_lines(tmp_path / "d.jsonl", rows)
     summary = run(dump, curator="denoise", second_verifier=judge, budget="4")
     assert summary["appeals"]["overturned"] == 2
-    assert {row["new_reward"] for row in table(tmp_path / "out") if row["trusted"]} == {-1.0}
+    assert {row["new_reward"] for row in table(tmp_path / "out") if row["trusted"]} == {-2.0, 2.0}
+
+
+def test_rewards_of_three_values_have_no_verdicts_in_any_step(tmp_path, run):
+    """The first step shows two of them."""
+    rows = [{**row, "step": step, "reward": row["reward"] / (2 - step)} for step in (0, 1) for row in verdicts()]
+    command = f"{written(tmp_path / 'judge.py', JUDGE)} {tmp_path / 'asked.jsonl'}"
+    with pytest.raises(InputError, match="expected binary rewards, or verdicts that are a `reward`, got `correct`"):
+        run(write_lines(tmp_path / "d.jsonl", rows), curator="denoise", second_verifier=command, budget="6")
+    assert len((tmp_path / "asked.jsonl").read_text().splitlines()) == 6
 
 
 def test_what_ten_percent_of_the_example_find(run, tmp_path):

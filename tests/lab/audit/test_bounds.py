@@ -4,10 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
+from dumps import write_lines
 from typer.testing import CliRunner
 
+from geoalign.curators.error_rates import RATES
 from geoalign.errors import ConfigError
-from geoalign.lab.audit.terminal import exceeded, parse_bounds
+from geoalign.lab.audit.terminal import bounds_kept, parse_bounds
 from geoalign.lab.cli import app
 
 # Of its wrong answers the verifier rewards 35.3%% (24% to 47%), of the right ones it refuses none.
@@ -19,8 +21,8 @@ def _elsewhere(tmp_path, monkeypatch, no_page):
     monkeypatch.chdir(tmp_path)
 
 
-def audited(*options):
-    return CliRunner().invoke(app, ["audit", ROLLOUTS, *options])
+def audited(*options, file=ROLLOUTS):
+    return CliRunner().invoke(app, ["audit", file, *options])
 
 
 def test_a_file_alone_is_audited_by_denoise():
@@ -37,24 +39,32 @@ def test_json_is_the_summary_and_nothing_else():
     assert json.loads(found.stdout) == json.loads(Path("runs/audit/summary.json").read_text())
 
 
-@pytest.mark.parametrize(
-    ("bounds", "code"),
-    [
-        (["false_positive=0.1"], 3),
-        (["false_positive=0.3"], 0),  # within the interval
-        (["false_negative=0.1"], 0),
-        (["false_negative=0.1", "false_positive=0.1"], 3),
-    ],
-)
+@pytest.mark.parametrize(("bounds", "code"), [
+    (["false_positive=0.1"], 3),
+    (["false_positive=0.3"], 0),  # within the interval
+    (["false_negative=0.1"], 0),
+    (["false_negative=0.1", "false_positive=0.1"], 3),
+])  # fmt: skip
 def test_it_fails_where_the_whole_interval_lies_above(bounds, code):
     found = audited(*(word for bound in bounds for word in ("--fail-above", bound)))
     assert found.exit_code == code
     assert ("false_positive: at least" in found.output) == (code == 3)
 
 
-def test_a_rate_that_cannot_be_told_is_not_above():
-    assert exceeded({"verifier": {"reason": "All rewards are equal."}}, {"false_positive": 0.0}) == []
-    assert exceeded({"verifier": {"rates": None}}, {"false_positive": 0.0}) == []
+def test_a_rate_that_cannot_be_told_is_no_pass(tmp_path):
+    rows = [json.loads(line) | {"reward": 1} for line in Path(ROLLOUTS).read_text(encoding="utf-8").splitlines()]
+    dump = str(write_lines(tmp_path / "d.jsonl", rows))
+    found = audited("--json", "--fail-above", "false_positive=0.1", file=dump)
+    assert found.exit_code == 4
+    said = "whether it is above 10.0% cannot be told. The verifier's errors cannot be told. All rewards are equal."
+    assert found.stderr == f"false_positive: {said}\n"
+    # Nor one without a number, or whose interval is all that there is; a bound that is exceeded comes first.
+    alone, above = {"estimate": 0.0, "low": 0.0, "high": 1.0}, {"estimate": 0.4, "low": 0.3, "high": 0.5}
+    for rates in (None, {}, dict.fromkeys(RATES, alone), dict.fromkeys(RATES, dict.fromkeys(alone, float("nan")))):
+        assert bounds_kept({"verifier": {"rates": rates}}, {"false_positive": 0.9})[0] == 4
+    rates = dict.fromkeys(RATES, alone) | {"false_negative_rate": above}
+    code, said = bounds_kept({"verifier": {"rates": rates}}, {"false_positive": 0.9, "false_negative": 0.1})
+    assert (code, [line.split(":")[0] for line in said]) == (3, ["false_positive", "false_negative"])
 
 
 @pytest.mark.parametrize("texts", [["informedness=0.1"], ["false_positive"], ["false_positive=1"], ["false_positive=x"],

@@ -59,11 +59,10 @@ def test_tables_without_states_have_the_columns_of_the_page(tmp_path, run):
                 "source": 5, "weight": 1.0, "new_reward": 0.1, "group_size": 4, "group_pairs": 6,
                 "group_flagged": 0}  # fmt: skip
     assert {name: row[name] for name in expected} == expected
-    assert row["group_mean"] == pytest.approx(0.15)
-    assert row["group_std"] == pytest.approx((1 / 60) ** 0.5)
+    assert (row["group_mean"], row["group_std"]) == pytest.approx((0.15, (1 / 60) ** 0.5))
 
 
-def die_at(number, paths, output, *, overwrite=False):
+def die_at(number, paths, output):
     """Curates in a process of its own, which kills itself at file operation `number` inside the output; returns
     whether it lived."""
     child = os.fork()
@@ -82,10 +81,7 @@ def die_at(number, paths, output, *, overwrite=False):
         sys.addaudithook(listen)
         code = 1
         try:
-            audit(
-                load_audit_config("reward_distance", ("curator.alpha=0.1",)),
-                AuditRequest(paths, output, overwrite=overwrite),
-            )
+            audit(load_audit_config("reward_distance", ("curator.alpha=0.1",)), AuditRequest(paths, output))
             code = 0
         finally:
             os._exit(code)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from dumps import ANSWERS, filtered, table, verdicts, write_lines
+from dumps import ANSWERS, REWARDS, filtered, table, verdicts, write_lines
 
 # The reward in a row's place is then a probability.
 EXPECTED = ("curator.least_slope=1",)
@@ -23,6 +23,21 @@ def test_answers_alone_tell_which_verdicts_are_wrong(tmp_path, run):
         # A binary reward is expected to be 1 with the probability that it is right, or that it is wrong.
         assert row["denoised_reward"] == pytest.approx(1 - wrong if row["reward"] else wrong, abs=1e-6)
         assert row["new_reward"] == row["denoised_reward"]
+
+
+@pytest.mark.parametrize("files", [1, 2])
+@pytest.mark.parametrize(("least", "rewards", "flagged"), [
+    (0.5, [0.5, 0.5, 1, 0, 0, 1, 0, 0], []),  # no verdicts
+    (0.1, REWARDS, [(1, 3), (1, 5)] * 8),  # verdicts, and something for the format
+])  # fmt: skip
+def test_two_rewards_of_a_step_are_verdicts_only_if_those_of_all_are(tmp_path, run, files, least, rewards, flagged):
+    """The first step shows 0 and the least reward above it, as early in a training."""
+    steps = [[{**row, "step": step, "id": f"{step} {row['id']}"} for row in verdicts()] for step in range(2)]
+    steps[0] = [{**row, "reward": row["reward"] * least} for row in steps[0]]
+    steps[1] = [{**row, "reward": float(rewards[place % 8])} for place, row in enumerate(steps[1])]
+    parts = steps if files == 2 else [[*steps[0], *steps[1]]]
+    run(*(write_lines(tmp_path / f"{n}.jsonl", part) for n, part in enumerate(parts)), curator="denoise")
+    assert [(row["step"], row["index"] % 8) for row in table(tmp_path / "out") if row["anomalous"]] == flagged
 
 
 def test_the_filtered_rollouts_hold_denoised_rewards_and_their_advantages(tmp_path, run):

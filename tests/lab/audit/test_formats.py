@@ -24,7 +24,7 @@ from dumps import (
 
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.dumps.formats import find_layout
-from geoalign.lab.dumps.reading import read_dump
+from geoalign.lab.dumps.reading import read_dump, read_rewards
 
 NAMES = ("verl", "trinity", "responses", "plain", "trl", "geoalign", "nemo_rl", "verifiers", "slime")
 
@@ -36,8 +36,10 @@ def read(path, **given):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_found_by_itself_and_read(name, tmp_path):
-    dump = read(write_dump(tmp_path, name))
+    path = write_dump(tmp_path, name)
+    dump = read(path)
     assert dump.layout.format.name == name
+    assert read_rewards(path, dump.layout) == [row.reward for row in dump.rows]
     assert len(dump.rows) == GROUPS * SIZE
     assert [row.reward for row in dump.rows] == [reward for _, _, reward in each()]
     assert [row.sample for row in dump.rows] == [row for _, row, _ in each()]
@@ -76,15 +78,12 @@ def test_turns_and_tool_calls_of_an_episode(tmp_path):
     assert math.isnan(second.reward)
 
 
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        ([{**nemo_rl()[0], "content": [["alone"]]}], "content: expected the texts of two messages or more"),
-        ([{**nemo_rl()[0], "token_loss_mask": [[0, 0]]}], "token_loss_mask: expected a prompt and turns of the policy"),
-        ([{**verifiers()[0], "traces": ["x"]}], "expected episodes of verifiers or prime-rl, got a field"),
-        ([{**verifiers()[0], "traces": []}], "traces: expected one trace that trains the policy, got 0"),
-    ],
-)
+@pytest.mark.parametrize(("rows", "message"), [
+    ([{**nemo_rl()[0], "content": [["alone"]]}], "content: expected the texts of two messages or more"),
+    ([{**nemo_rl()[0], "token_loss_mask": [[0, 0]]}], "token_loss_mask: expected a prompt and turns of the policy"),
+    ([{**verifiers()[0], "traces": ["x"]}], "expected episodes of verifiers or prime-rl, got a field"),
+    ([{**verifiers()[0], "traces": []}], "traces: expected one trace that trains the policy, got 0"),
+])  # fmt: skip
 def test_nested_rows_that_hold_no_rollout(tmp_path, rows, message):
     with pytest.raises(InputError, match=f"line 1: {message}"):
         read(write_lines(tmp_path / "rows.jsonl", rows))
@@ -166,13 +165,16 @@ def test_verl_without_uid_groups_by_prompt_and_with_it_by_its_stem(tmp_path):
 
 
 def test_another_format_by_its_fields(tmp_path):
-    rows = [{"q": row["prompt"], "meta": {"rm": row["reward"]}, "out": row["response"]} for row in plain()]
+    rows = [{"q": f"question {g}", "meta": {"rm": r, "ok": r > 1}, "out": f"answer {g}.{n}"} for g, n, r in each()]
     path = write_lines(tmp_path / "a.jsonl", rows)
     with pytest.raises(ConfigError, match=r"expected one of the known formats .* got the fields meta, out, q"):
         read(path)
     dump = read(path, fields={"prompt": "q", "response": "out", "reward": "meta.rm"})
     assert [row.reward for row in dump.rows] == [reward for _, _, reward in each()]
     assert dump.rows[6].response == "answer 1.2"
+    # A field that is not named for rewards may hold verdicts.
+    verdicts = read(path, fields={"prompt": "q", "response": "out", "reward": "meta.ok"})
+    assert [row.reward for row in verdicts.rows] == [float(reward > 1) for _, _, reward in each()]
 
 
 def test_a_format_by_name(tmp_path):

@@ -48,8 +48,7 @@ def test_pairs_and_density_are_written(tmp_path, run, monkeypatch):
     monkeypatch.setattr("geoalign.lab.audit.steps.PAIRS_PER_STEP", 13)
     path = write_dump(tmp_path / "in", "verl")
     hidden = save_npy(tmp_path / "h.npy", states())
-    settings = (*QUICK, "curator.alpha=0.6")
-    summary = run(path, curator="geoalign", hidden=[hidden], settings=settings)
+    summary = run(path, curator="geoalign", hidden=[hidden], settings=(*QUICK, "curator.alpha=0.6"))
     scores = pq.read_table(tmp_path / "out" / "scores.parquet").to_pylist()
     pairs = pq.read_table(tmp_path / "out" / "pairs.parquet").to_pylist()
     density = pq.read_table(tmp_path / "out" / "densities.parquet").to_pylist()
@@ -105,16 +104,13 @@ def test_states_that_do_not_fit_are_refused_by_name(kind, tmp_path, run):
     assert not (tmp_path / "out" / "summary.json").exists()
 
 
-@pytest.mark.parametrize(
-    ("names", "more", "message"),
-    [
-        (["h.npy", "h.npy"], {}, r"expected a file for each of the 1 dumps, .* got 2 file\(s\)"),
-        (["no.npy"], {}, r"no.npy: expected a file .* got none there"),
-        (["in/verl.jsonl"], {}, r"expected a file whose name ends in .safetensors or .npy, got another"),
-        (["in"], {}, r"expected verl.safetensors or verl.npy for .* got neither"),
-        (["h.npy"], {"model": "some/model"}, "--hidden: expected without --model"),
-    ],
-)
+@pytest.mark.parametrize(("names", "more", "message"), [
+    (["h.npy", "h.npy"], {}, r"expected a file for each of the 1 dumps, .* got 2 file\(s\)"),
+    (["no.npy"], {}, r"no.npy: expected a file .* got none there"),
+    (["in/verl.jsonl"], {}, r"expected a file whose name ends in .safetensors or .npy, got another"),
+    (["in"], {}, r"expected verl.safetensors or verl.npy for .* got neither"),
+    (["h.npy"], {"model": "some/model"}, "--hidden: expected without --model"),
+])  # fmt: skip
 def test_which_states_belong_to_which_dump(tmp_path, run, names, more, message):
     path = write_dump(tmp_path / "in", "verl")
     save_npy(tmp_path / "h.npy", states())
@@ -128,14 +124,10 @@ def test_states_stay_aligned_when_rows_are_skipped(tmp_path, run):
     h = save_npy(tmp_path / "h.npy", states())
     run(path, curator="geoalign", hidden=[h], settings=QUICK, skip_bad=True)
     kept = [place for place in range(ROWS) if place != 5]
-    rollouts = Rollouts(
-        rewards=torch.tensor([rows[place]["score"] for place in kept], dtype=torch.float64),
-        groups=torch.tensor(kept) // SIZE,
-        hidden=states()[kept],
-    )
-    expected = GeoAlign(load_audit_config("geoalign", QUICK).curator).curate(
-        rollouts, generator=torch.Generator().manual_seed(0)
-    )
+    rewards = torch.tensor([rows[place]["score"] for place in kept], dtype=torch.float64)
+    rollouts = Rollouts(rewards=rewards, groups=torch.tensor(kept) // SIZE, hidden=states()[kept])
+    curator = GeoAlign(load_audit_config("geoalign", QUICK).curator)
+    expected = curator.curate(rollouts, generator=torch.Generator().manual_seed(0))
     assert pq.read_table(tmp_path / "out" / "scores.parquet")["score"].to_pylist() == expected.scores.tolist()
     # A bad line hides how many responses its prompt had.
     lists = write_lines(tmp_path / "lists.jsonl", responses())

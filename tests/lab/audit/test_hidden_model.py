@@ -45,9 +45,7 @@ def test_they_are_those_of_the_extraction_and_lengths_are_filled_in(tiny, tmp_pa
     assert facts["cut_rows"] == 0
 
 
-def test_whatever_changes_them_has_a_file_of_its_own_and_the_same_is_not_computed_again(
-    tiny, tmp_path, read_by_the_model
-):
+def test_whatever_changes_them_has_its_own_file_and_the_same_is_not_made_again(tiny, tmp_path, read_by_the_model):
     shifted = [{**row, "input": row["input"] + row["output"][0], "output": row["output"][1:]} for row in verl()]
     cases = [
         (tiny, (), verl()),
@@ -74,8 +72,7 @@ def test_longer_rollouts_are_cut_and_counted_and_a_redacted_folder_keeps_no_stat
     assert summary["hidden"]["files"][0]["cut_rows"] == 1
     assert summary["hidden"]["from"] == "model"
     tokens = pq.read_table(tmp_path / "out" / "scores.parquet")["tokens"].to_pylist()
-    assert tokens[0] == len("answer 0.0") + 1
-    assert tokens[3] == 40 * len("answer 0.3") + 1
+    assert (tokens[0], tokens[3]) == (len("answer 0.0") + 1, 40 * len("answer 0.3") + 1)
     assert (tmp_path / "out" / "states").is_dir()
     run(path, curator="geoalign", redact=True, overwrite=True, cache=tmp_path / "c", **request)
     assert len(list((tmp_path / "c").iterdir())) == 1

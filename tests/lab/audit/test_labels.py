@@ -74,14 +74,11 @@ def test_bad_labels(tmp_path, run, name):
     assert not (tmp_path / "out" / "summary.json").exists()
 
 
-@pytest.mark.parametrize(
-    ("curator", "labels", "message"),
-    [
-        ("pair_count", "labels.csv", r"--labels: expected a curator that reads trusted rewards.* got PairCount"),
-        ("denoise", "gone.csv", r"gone\.csv: expected a flagged\.csv with labels, got none"),
-        ("denoise", "out/flagged.csv", r"expected a folder without the inputs, got .*flagged"),
-    ],
-)
+@pytest.mark.parametrize(("curator", "labels", "message"), [
+    ("pair_count", "labels.csv", r"--labels: expected a curator that reads trusted rewards.* got PairCount"),
+    ("denoise", "gone.csv", r"gone\.csv: expected a flagged\.csv with labels, got none"),
+    ("denoise", "out/flagged.csv", r"expected a folder without the inputs, got .*flagged"),
+])  # fmt: skip
 def test_what_cannot_be(tmp_path, run, curator, labels, message):
     dump = write_lines(tmp_path / "d.jsonl", verdicts())
     fill(tmp_path / "labels.csv", [GOOD])

@@ -28,17 +28,17 @@ def lines(tmp_path, monkeypatch):
     return printed
 
 
-@pytest.mark.parametrize(
-    ("rows", "options", "following"),
-    [
-        (verdicts, [], "geoalign audit d.jsonl --second-verifier math_verify --overwrite"),
-        (verdicts, ["--second-verifier", "math_verify"],
-         "geoalign audit d.jsonl --second-verifier math_verify --labels runs/audit/flagged.csv "
-         "--output runs/audit-labelled"),
-        (without_boxes, ["--overwrite"], "geoalign audit d.jsonl --overwrite --field final_answer=NAME"),
-        (plain, [], "geoalign audit d.jsonl --model ID_OR_PATH --overwrite"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("rows", "options", "following"), [
+    (verdicts, [], "geoalign audit d.jsonl --second-verifier math_verify --overwrite"),
+    (verdicts, ["--second-verifier", "math_verify"],
+     "geoalign audit d.jsonl --second-verifier math_verify --labels runs/audit/flagged.csv "
+     "--output runs/audit-labelled"),
+    *((verdicts, ["--second-verifier", "math_verify", *mine],
+       "geoalign audit d.jsonl --second-verifier math_verify --labels mine/flagged.csv --output mine-labelled")
+      for mine in (["--output", "mine"], ["--output=mine"])),
+    (without_boxes, ["--overwrite"], "geoalign audit d.jsonl --overwrite --field final_answer=NAME"),
+    (plain, [], "geoalign audit d.jsonl --model ID_OR_PATH --overwrite"),
+])  # fmt: skip
 def test_ten_lines_and_the_next_command(lines, monkeypatch, rows, options, following):
     monkeypatch.setattr("sys.argv", ["geoalign", "audit", "d.jsonl", *options])
     said = lines(rows(), *options)

@@ -17,8 +17,7 @@ def rows_of(*groups):
         {"step": 1, "group": g, "response": f"{answer} {r}", "answer": str(g), "final_answer": answer, "reward": reward}
         for g, group in enumerate(groups) for r, (answer, reward) in enumerate(group)
     ]  # fmt: skip
-    frame = pandas.DataFrame(rows)
-    return frame.astype({"reward": float, "final_answer": object})
+    return pandas.DataFrame(rows).astype({"reward": float, "final_answer": object})
 
 
 def audited(*groups, redact=False):
@@ -112,15 +111,12 @@ def test_prompts_whose_agreed_answer_is_always_refused():
     assert [(one["answer"], one["gold"]) for one in hidden] == [(None, None)] * 2
 
 
-@pytest.mark.parametrize(
-    ("groups", "reason"),
-    [
-        ([[("a", 0.1), ("b", 0.2), ("c", 0.3)]], "Rewards are not binary."),
-        ([[("a", 1), ("b", 1)]], "All rewards are equal."),
-        ([[("a", None)]], "No rollout has a reward."),
-        ([[(None, 1), (None, 0)]], "No rollout has an answer, and no response to a prompt was given twice."),
-    ],
-)
+@pytest.mark.parametrize(("groups", "reason"), [
+    ([[("a", 0.1), ("b", 0.2), ("c", 0.3)]], "Rewards are not binary."),
+    ([[("a", 1), ("b", 1)]], "All rewards are equal."),
+    ([[("a", None)]], "No rollout has a reward."),
+    ([[(None, 1), (None, 0)]], "No rollout has an answer, and no response to a prompt was given twice."),
+])  # fmt: skip
 def test_what_says_nothing_of_a_verifier(groups, reason):
     assert audited(*groups)[0] == {"verifier": {"reason": reason}}
     assert verifier_lines(audited(*groups)[0]) == [f"The verifier's errors cannot be told. {reason}"]

@@ -32,15 +32,15 @@ class SecondOpinion:
         self._name, self._budget, self._needs_gold = masked(name), budget, name == MATH_VERIFY
         self._number, self._share = _parsed(budget)
         self._counts: Counter[str] = Counter()
-        self._values: set[float] = set()  # of the rewards so far
         self._seconds = 0.0
 
-    def hear(self, frame: pandas.DataFrame, rollouts: Rollouts, curator: Curator) -> Hearing:
-        """What came of asking about a step's rollouts; the verdicts stand in their column `label`."""
+    def hear(self, frame: pandas.DataFrame, rollouts: Rollouts, curator: Curator, values: Sequence[float]) -> Hearing:
+        """What came of asking about a step's rollouts; the verdicts stand in their column `label`.
+
+        `values` are the rewards of all steps, from the lowest: of two the higher is that of a right response.
+        """
         if self._needs_gold and frame["answer"].isna().all():
             raise ConfigError(f"{_KEY} {MATH_VERIFY}: expected gold answers (--field answer=NAME), got none")
-        self._values |= set(frame["reward"].dropna())
-        values = sorted(self._values)
         low, high = values if len(values) == 2 else (min([0.0, *values]), 1.0)
 
         def ask(rows: Sequence[int]) -> list[float | None]:

@@ -30,7 +30,7 @@ from geoalign.lab.audit.verdicts import VerdictAudit
 from geoalign.lab.config.audit import AuditConfig
 from geoalign.lab.config.requests import AuditRequest
 from geoalign.lab.dumps.labels import Labels
-from geoalign.lab.dumps.reading import Dump, Skipped, read_dump
+from geoalign.lab.dumps.reading import Dump, Skipped, read_dump, read_rewards
 from geoalign.lab.reports.inspection.page import build_inspection
 from geoalign.lab.store.columns import whole_text
 from geoalign.lab.store.curation import FILTERED_FILE, REPORT_FILE, SUMMARY_FILE, CuratedFolder, CurationTables
@@ -107,12 +107,13 @@ class Audit:
     def run(self, inputs: Sequence[Input]) -> dict[str, Any]:
         """Reads, curates and writes every file; returns the content of `summary.json`."""
         request = self.request
+        options = {"skip_bad": request.skip_bad, "mixed_groups": request.mixed_groups}
         with CurationTables(self.folder.staging, redact=request.redact) as tables:
+            later = (rewards for source in inputs[1:] for rewards in read_rewards(source.path, source.layout))
             for number, source in enumerate(inputs, start=1):
-                dump = read_dump(
-                    source.path, source.layout, step=number, skip_bad=request.skip_bad,
-                    mixed_groups=request.mixed_groups,
-                )  # fmt: skip
+                dump = read_dump(source.path, source.layout, step=number, **options)
+                if number == 1:
+                    self.curator.expect([*dump.frame["reward"], *later])
                 if (earlier := self._earlier(dump)) != dump.path:
                     self.repeated.append({"file": str(source.path), "same_as": str(earlier)})
                     continue
@@ -124,17 +125,10 @@ class Audit:
                     with (self.folder.staging / FILTERED_FILE).open("ab") as file:
                         file.writelines(_filtered_lines(frame))
                 sizes = Counter(frame.groupby("group").size().tolist())
-                self.inputs.append(
-                    {
-                        "file": str(source.path),
-                        "format": source.layout.format.name,
-                        "fields": dict(source.layout.fields),
-                        "rows": len(frame),
-                        "groups": frame["group"].nunique(),
-                        "group_sizes": {str(size): count for size, count in sorted(sizes.items())},
-                        "skipped": len(dump.skipped),
-                    }
-                )
+                said: dict[str, Any] = {"file": str(source.path), "format": source.layout.format.name}
+                said |= {"fields": dict(source.layout.fields), "rows": len(frame), "groups": frame["group"].nunique()}
+                said |= {"group_sizes": {str(size): count for size, count in sorted(sizes.items())}}
+                self.inputs.append({**said, "skipped": len(dump.skipped)})
                 self.skipped += dump.skipped
         self.labels.check_all_found()
         return self._summary()
@@ -149,10 +143,8 @@ class Audit:
     def _curated(self, source: Input, dump: Dump, tables: CurationTables) -> pandas.DataFrame:
         """The rollouts of a file with what was decided, curated by step in the order in which steps appear."""
         frame = dump.frame
-        check_curator(
-            self.config.curator.type, self.session.curator, frame,
-            model=self.request.model is not None, hidden=source.hidden is not None,
-        )  # fmt: skip
+        brought = {"model": self.request.model is not None, "hidden": source.hidden is not None}
+        check_curator(self.config.curator.type, self.session.curator, frame, **brought)
         states = self._states(source, dump)
         frame["file"] = whole_text(str(source.path))
         given = zip(frame["final_answer"], frame["response"], strict=True)
@@ -256,7 +248,11 @@ def _next_command(summary: Mapping[str, Any]) -> dict[str, str] | None:
     else:
         return None
     typed = summary["command"]["arguments"] or ["audit", *(entry["file"] for entry in inputs), "--output", output]
-    more += [] if "--overwrite" in typed or "--output" in more else ["--overwrite"]
+    if "--output" in more:
+        at = next((at for at, word in enumerate(typed) if word.split("=")[0] == "--output"), len(typed))
+        typed = typed[:at] + typed[at + 1 + ("--output" in typed) :]
+    elif "--overwrite" not in typed:
+        more += ["--overwrite"]
     return {"when": when, "command": shlex.join(["geoalign", *typed, *more])}
 
 

@@ -58,11 +58,8 @@ class AuditModel:
         self.path, self.config, self.console = check_model_path(text), config, console
         device = config.device or ("cuda" if torch.cuda.is_available() else "cpu")
         self.dtype = fastest_dtype(device) if config.dtype == "auto" else config.dtype
-        options: dict[str, Any] = {
-            "revision": config.revision,
-            "trust_remote_code": config.trust_remote_code,
-            "setting": "trust_remote_code",
-        }
+        options: dict[str, Any] = {"revision": config.revision, "setting": "trust_remote_code"}
+        options["trust_remote_code"] = config.trust_remote_code
         with console.status("Loading the model"):
             with loading("--model: expected a causal language model with a tokenizer", text):
                 self.tokenizer = from_pretrained(AutoTokenizer, self.path, **options)

@@ -50,10 +50,8 @@ def find_inputs(request: AuditRequest, console: Console) -> list[Input]:
 
         states = find_hidden_files(request.hidden, paths)
     fields = parse_fields(request.fields)
-    inputs = [
-        Input(path, *find_layout(path, name=request.format, fields=fields), state)
-        for path, state in zip(paths, states, strict=True)
-    ]
+    each = zip(paths, states, strict=True)
+    inputs = [Input(path, *find_layout(path, name=request.format, fields=fields), state) for path, state in each]
     steps = [source.step for source in inputs]
     inputs = inputs if None in steps else sorted(inputs, key=lambda source: source.step or 0)
     for source in inputs[:_SHOWN]:

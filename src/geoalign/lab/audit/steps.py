@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from geoalign.adapters.assignment import assign
 from geoalign.curators.base import Curator
 from geoalign.curators.chain import ChainConfig
 from geoalign.curators.denoise import Denoise, DenoiseConfig
+from geoalign.curators.denoise.rows import two_values
 from geoalign.curators.geoalign import GeoAlign
 from geoalign.curators.registry import CuratorSection
 from geoalign.curators.session import CurationSession
@@ -42,8 +43,7 @@ NO_STATES = "There are no hidden states: geometry=none, rewards are judged by an
 def without_states(section: CuratorSection) -> CuratorSection:
     """The settings of a curator where no rollout has states: `denoise` goes by answers and identical responses."""
     if isinstance(section, ChainConfig):
-        members = tuple(without_states(member) for member in section.members)
-        return replace(section, members=members)
+        return replace(section, members=tuple(without_states(member) for member in section.members))
     if isinstance(section, DenoiseConfig) and section.geometry == "states":
         return replace(section, geometry="none")
     return section
@@ -86,16 +86,25 @@ class StepCurator:
         self.steps: list[dict[str, Any]] = []
         self.counts: Counter[str] = Counter()
         self.pairs_left_out = 0
+        self._values: list[float] = []
+        self._verdicts: tuple[float, float] | None = None
+
+    def expect(self, rewards: Sequence[float]) -> None:
+        """Takes the rewards of all steps: a step may show two of several values, which are then no verdicts."""
+        scored = torch.tensor(rewards, dtype=torch.float64)
+        scored = scored[~scored.isnan()]
+        self._values, self._verdicts = scored.unique().tolist(), two_values(scored)
 
     def curate(
         self, frame: pandas.DataFrame, states: Float[Tensor, "b d"] | None, source: Input, tables: CurationTables
     ) -> pandas.DataFrame:
         """The step's frame with what was decided; its pairs and the density of its scores go into their tables."""
         try:
-            rollouts = make_rollouts(frame, self.session.curator, states)
+            told = frame.assign(final_answer=None) if self._misleads(frame["reward"]) else frame
+            rollouts = make_rollouts(told, self.session.curator, states)
         except InputError as error:
             raise InputError(f"{source.hidden or source.path}: {error}") from error
-        hearing = self.second and self.second.hear(frame, rollouts, self.session.curator)
+        hearing = self.second and self.second.hear(frame, rollouts, self.session.curator, self._values)
         rollouts = hearing.rollouts if hearing else rollouts
         curation = self.session.curate(rollouts, details=True)
         curation = hearing.onto(curation) if hearing else curation
@@ -109,6 +118,14 @@ class StepCurator:
         metrics = {f"geoalign/{name}": float(value) for name, value in curation.metrics.items()}
         self.steps.append({"step": int(step), "file": str(source.path), "metrics": metrics})
         return frame
+
+    def _misleads(self, rewards: pandas.Series) -> bool:
+        """Whether `denoise` would take a step's two rewards for verdicts on its answers that those of all steps are
+        not."""
+        here, whole = two_values(torch.tensor(rewards.dropna().to_numpy())), self._verdicts
+        if here is None or not isinstance(self.session.curator, Denoise):
+            return False
+        return whole is None or max(abs(here[0] - whole[0]), abs(here[1] - whole[1])) > (whole[1] - whole[0]) / 4
 
 
 def make_rollouts(frame: pandas.DataFrame, curator: Curator, hidden: Float[Tensor, "b d"] | None = None) -> Rollouts:
@@ -154,17 +171,13 @@ def decided(
     missing = torch.full((len(frame),), math.nan)
     denoises = isinstance(curator, Denoise)
     frame = frame.assign(
-        score=curation.scores.cpu().double().numpy(),
-        anomalous=curation.anomalous.cpu().numpy(),
-        source=source,
+        score=curation.scores.cpu().double().numpy(), anomalous=curation.anomalous.cpu().numpy(), source=source,
         replacement=frame["response"].reindex(source).set_axis(frame.index).where(replaced, None),
-        weight=assignment.weights.double().numpy(),
-        new_reward=assignment.rewards.double().numpy(),
+        weight=assignment.weights.double().numpy(), new_reward=assignment.rewards.double().numpy(),
         advantage=(missing if assignment.advantages is None else assignment.advantages).double().numpy(),
         probability_wrong=(curation.scores.double().sigmoid() if denoises else missing).cpu().numpy(),
         denoised_reward=(curation.rewards.double() if denoises else missing).cpu().numpy(),
-        characters=frame["response"].str.len(),
-        trusted=frame["label"].notna(),
+        characters=frame["response"].str.len(), trusted=frame["label"].notna(),
     )  # fmt: skip
     # The pairs that the curator formed, else those of different rewards; each is counted by both of its rows.
     if curation.details is None:
@@ -273,14 +286,8 @@ class ConsensusMeter:
             return {"new_group_accuracy": None, "reason": reason}
         right, total = np.concatenate(self._judged, axis=1)
         accuracy = clustered_proportion(right, total)
-        return {
-            **accuracy.named("new_group_accuracy"),
-            "chance_accuracy": CHANCE,
-            "level": 0.95,
-            "groups": len(total),
-            "pairs": int(total.sum()),
-            "steps": len(self._judged),
-        }
+        counts = {"groups": len(total), "pairs": int(total.sum()), "steps": len(self._judged)}
+        return {**accuracy.named("new_group_accuracy"), "chance_accuracy": CHANCE, "level": 0.95, **counts}
 
     def _take(self, curator: GeoAlign) -> None:
         judged = curator.state_dict()["gate"][-1].numpy()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from geoalign.errors import ConfigError
-from geoalign.lab.analysis.audited import audited
+from geoalign.lab.analysis.audited import audited, verifier_lines
 from geoalign.lab.audit.steps import NO_CONSENSUS
 from geoalign.lab.tasks.rows import row_name
 from geoalign.lab.terminal import Console, say
@@ -101,12 +102,16 @@ def parse_bounds(texts: Sequence[str]) -> dict[str, float]:
     return bounds
 
 
-def exceeded(summary: Mapping[str, Any], bounds: Mapping[str, float]) -> list[str]:
-    """A sentence for each rate whose whole interval lies above its bound; a rate that cannot be told is not above."""
-    rates = summary["verifier"].get("rates") or {}
-    found = []
+def bounds_kept(summary: Mapping[str, Any], bounds: Mapping[str, float]) -> tuple[int, list[str]]:
+    """The exit code, and a sentence for each bound that is not known to be kept: 3 where a whole interval lies above
+    its bound, else 4 where a rate cannot be told, lest a job pass that checked nothing, else 0."""
+    rates, code, said = summary["verifier"].get("rates") or {}, 0, []
     for name, bound in bounds.items():
-        low = rates.get(f"{name}_rate", {}).get("low")
-        if low is not None and low > bound:
-            found.append(f"{name}: at least {low:.1%}, above {bound:.1%}")
-    return found
+        low, high = (rates.get(f"{name}_rate", {}).get(end, math.nan) for end in ("low", "high"))
+        if low > bound:
+            code = 3
+            said.append(f"{name}: at least {low:.1%}, above {bound:.1%}")
+        elif not high - low < 1:  # NaN, or from 0 to 1
+            code = code or 4
+            said.append(f"{name}: whether it is above {bound:.1%} cannot be told. {verifier_lines(summary)[0]}")
+    return code, said

@@ -76,7 +76,7 @@ class AuditRequest:
     mixed_groups: bool = option("Accept prompts with different numbers of rollouts.", False)
     overwrite: bool = option("Replace an earlier audit in DIR.", False)
     fail_above: Sequence[str] = option(
-        "Exit with code 3 where the interval of false_positive or false_negative lies above; may be repeated.",
+        "Exit code 3 where the interval of false_positive or false_negative lies above, 4 where unknown; repeatable.",
         (),
         "RATE=BOUND",
     )

@@ -119,28 +119,19 @@ VERL = Format(
     rendered=True,
 )  # fmt: skip
 NEMO_RL = Format(
-    "nemo_rl",
-    "training data of NeMo-RL",
-    _same("prompt", "response", "reward", "group"),
-    columns=("content", "rewards", "token_loss_mask"),
-    rendered=True,
-    unpack=engine_rows.nemo_rl,
-)
+    "nemo_rl", "training data of NeMo-RL", _same("prompt", "response", "reward", "group"),
+    columns=("content", "rewards", "token_loss_mask"), rendered=True, unpack=engine_rows.nemo_rl,
+)  # fmt: skip
 VERIFIERS = Format(
-    "verifiers",
-    "episodes of verifiers or prime-rl",
+    "verifiers", "episodes of verifiers or prime-rl",
     _same("prompt", "response", "reward", "group", "id", "answer", "step"),
-    columns=("traces", "task", "id"),
-    unpack=engine_rows.episode,
-)
+    columns=("traces", "task", "id"), unpack=engine_rows.episode,
+)  # fmt: skip
 SLIME = Format(
-    "slime",
-    "samples of slime",
-    _same("prompt", "response", "reward", "group", "answer", "tokens", "truncated"),
+    "slime", "samples of slime", _same("prompt", "response", "reward", "group", "answer", "tokens", "truncated"),
     columns=("group_index", "prompt", "response", "response_length", "status"),
-    rendered=True,
-    unpack=engine_rows.slime,
-)
+    rendered=True, unpack=engine_rows.slime,
+)  # fmt: skip
 _PROMPTS = ("query", "question", "problem")
 RESPONSES = Format(
     "responses",

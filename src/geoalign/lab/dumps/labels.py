@@ -112,12 +112,8 @@ def _columns_of_labels(path: Path) -> dict[str, Any]:
         if None in column:
             place = labelled[column.index(None)].place
             raise InputError(f"{place}: {name}: expected the whole text, got one that was cut to fit its cell")
-    return {
-        "prompts": [_asked(text) for text in texts["prompt"]],
-        "responses": texts["response"],
-        "rewards": [row.label for row in labelled],
-        "groups": texts["group"],
-    }
+    columns = {"responses": texts["response"], "rewards": [row.label for row in labelled], "groups": texts["group"]}
+    return {**columns, "prompts": [_asked(text) for text in texts["prompt"]]}
 
 
 def _columns_of_dump(path: Path) -> dict[str, Any]:
@@ -133,14 +129,10 @@ def _columns_of_dump(path: Path) -> dict[str, Any]:
     prompts = frame["prompt"].tolist()
     if not layout.format.rendered or frame["messages"].notna().any():
         prompts = [messages or _asked(text) for messages, text in zip(frame["messages"], prompts, strict=True)]
-    return {
-        "prompts": prompts,
-        "responses": frame["response"].tolist(),
-        "rewards": rewards.tolist(),
-        "groups": list(zip(frame["step"], frame["group"], strict=True)),
-        "answers": frame["final_answer"].tolist() if frame["final_answer"].notna().any() else None,
-        "truncated": [flag is True for flag in frame["truncated"]],
-    }
+    columns = {"prompts": prompts, "responses": frame["response"].tolist(), "rewards": rewards.tolist()}
+    columns |= {"answers": frame["final_answer"].tolist()} if frame["final_answer"].notna().any() else {}
+    groups = list(zip(frame["step"], frame["group"], strict=True))
+    return {**columns, "groups": groups, "truncated": [flag is True for flag in frame["truncated"]]}
 
 
 def _asked(text: str | None) -> tuple[dict[str, str], ...]:

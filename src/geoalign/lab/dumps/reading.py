@@ -18,6 +18,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,7 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "tokens": values.count,
     "truncated": values.truth,
 }
+_Sample = tuple[dict[str, Any], dict[str, Any]]  # values by role, and the reward by field
 _KINDS: dict[str, Any] = {
     **dict.fromkeys(("row", "line", "position", "step"), "int64"),
     **dict.fromkeys(("group_name", "id", "prompt", "messages", "answer"), object),
@@ -91,6 +93,17 @@ def read_dump(
     if not (skip_bad or mixed_groups):
         _check_group_sizes(path, frame)
     return Dump(path, layout, frame, tuple(reader.skipped), reader.position)
+
+
+def read_rewards(path: Path, layout: DumpLayout) -> list[float]:
+    """The rewards alone, of the rows that can be read."""
+    found: list[float] = []
+    for raw in dump_rows(path):
+        with suppress(BadValueError):
+            row = {} if raw.value is None else layout.format.flat(raw.value)
+            given = {role: field_of(row, name) for role, name in layout.fields.items()}
+            found += [_reward(layout, rewards, "") for _, rewards in _samples(layout, row, given)]
+    return found
 
 
 def _check_group_sizes(path: Path, frame: pandas.DataFrame) -> None:
@@ -157,9 +170,7 @@ class _Reader:
         name = _id(layout, row, raw.number)
         answer = values.short_text(fields["answer"], given["answer"]) if "answer" in fields else None
         made: list[tuple[Any, ...]] = []
-        for sample, (cells, rewards) in enumerate(
-            _lists(layout, given) if listed else [(given, _rewards(layout, row))]
-        ):
+        for sample, (cells, rewards) in enumerate(_samples(layout, row, given)):
             at = f".{sample}" if listed else ""
             own = name + at.replace(".", "/")
             if "id" in fields and (step, own) in self._lines:
@@ -187,14 +198,17 @@ class _Reader:
         return self._texts.setdefault(text, text), messages
 
 
-def _rewards(layout: DumpLayout, row: Mapping[str, Any]) -> dict[str, Any]:
+def _samples(layout: DumpLayout, row: Mapping[str, Any], given: dict[str, Any]) -> list[_Sample]:
+    """The values of each response of a row by role, and its reward by field."""
+    if layout.format.lists:
+        return _lists(layout, given)
     for name in layout.rewards:
         if field_of(row, name) is None and name not in row and not layout.format.reward_may_lack:
             raise BadValueError(name, "the reward of the rollout", "no such field")
-    return {name: field_of(row, name) for name in layout.rewards}
+    return [(given, {name: field_of(row, name) for name in layout.rewards})]
 
 
-def _lists(layout: DumpLayout, given: Mapping[str, Any]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+def _lists(layout: DumpLayout, given: Mapping[str, Any]) -> list[_Sample]:
     """The values of each response of a row by role, and its reward: a number, or a list of one, as reward models with
     one head give it."""
     lists = {role: given[role] for role in _CHECKS if given.get(role) is not None} | {"reward": given["reward"]}
@@ -215,11 +229,11 @@ def _lists(layout: DumpLayout, given: Mapping[str, Any]) -> list[tuple[dict[str,
 def _reward(layout: DumpLayout, given: Mapping[str, Any], at: str) -> float:
     """The reward; of several columns those that are numbers add up, as TRL adds them.
 
-    A truth value is a reward only in a field of verdicts, such as `correct`.
+    A truth value is none in a field that is called as rewards are, unless verdicts are called so too.
     """
-    verdicts = layout.format.fields.get("correct", ())
+    named, verdicts = layout.format.fields["reward"], layout.format.fields.get("correct", ())
     parts = [
-        (values.number_or_truth if name in verdicts else values.number)(name + at, value)
+        (values.number if name in named and name not in verdicts else values.number_or_truth)(name + at, value)
         for name, value in given.items()
     ]
     scored = [part for part in parts if part == part]
@@ -257,7 +271,6 @@ def _id(layout: DumpLayout, value: Mapping[str, Any], number: int) -> str:
         return whole_text("/".join(str(part) for part in parts))
     if "id" not in layout.fields:
         return str(number)
-    identifier = values.short_text(layout.fields["id"], field_of(value, layout.fields["id"]))
-    if identifier is None:
+    if (identifier := values.short_text(layout.fields["id"], field_of(value, layout.fields["id"]))) is None:
         raise BadValueError(layout.fields["id"], "the id of the rollout", "none")
     return identifier

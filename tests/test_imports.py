@@ -36,6 +36,12 @@ def test_every_room_is_in_the_contracts():
             assert f"{prefix}{name}" in contracts, entry
 
 
+def test_no_public_class_name_stands_twice():
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in SOURCE.rglob("*.py")]
+    names = [each.name for tree in trees for each in tree.body if isinstance(each, ast.ClassDef)]
+    assert not {name for name in names if names.count(name) > 1 and not name.startswith("_")}
+
+
 def test_light_modules_load_no_torch():
     """One process for all: what no module loads, none of them loads by itself."""
     checks = "".join(f"import {module}; heavy({module!r})\n" for module in LIGHT)

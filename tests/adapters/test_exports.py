@@ -39,7 +39,7 @@ ENGINES = {
     "verl": ("verl", "trainers", "CuratedSteps"),
     "swift": ("swift", "mixin", "CuratedGRPO"),
     "trinity": ("trinity", "operators", "GeoAlignOperator"),
-    "skyrl": ("skyrl", "trainers", "CuratedSteps"),
+    "skyrl": ("skyrl", "trainers", "CuratedRayPPO"),
 }
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from geoalign.adapters.verl.names import HIDDEN_KEY
+from geoalign.adapters.verl.keys import HIDDEN_KEY
 
 
 class MemoryBatch:

@@ -1,5 +1,5 @@
 """GeoAlign, or any other curator, inside SkyRL's trainers: `trainer.override_entrypoint=geoalign.adapters.skyrl` on
-SkyRL's own command line, or `CuratedSteps` before a trainer of yours. SkyRL is imported when a part of it is needed."""
+SkyRL's own command line, or `CuratedRayPPO` before a trainer of yours. SkyRL is imported when one of them is."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from geoalign.adapters.exports import lazy_exports
 
 if TYPE_CHECKING:
-    from geoalign.adapters.skyrl.trainers import CuratedConfig, CuratedExp, CuratedSteps, main
+    from geoalign.adapters.skyrl.trainers import CuratedConfig, CuratedExp, CuratedRayPPO, main
 
-__all__ = ["CuratedConfig", "CuratedExp", "CuratedSteps", "main"]
+__all__ = ["CuratedConfig", "CuratedExp", "CuratedRayPPO", "main"]
 
 _HOMES = dict.fromkeys(__all__, "geoalign.adapters.skyrl.trainers")
 

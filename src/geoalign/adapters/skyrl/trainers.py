@@ -53,8 +53,8 @@ class CuratedConfig(SkyRLTrainConfig):
     geoalign: dict[str, Any] = field(default_factory=dict)
 
 
-class CuratedSteps(_Base):
-    """Puts a curator into a subclass of SkyRL's `RayPPOTrainer`: `class Mine(CuratedSteps, DAPOTrainer)`.
+class CuratedRayPPO(_Base):
+    """Puts a curator into a subclass of SkyRL's `RayPPOTrainer`: `class Mine(CuratedRayPPO, DAPOTrainer)`.
 
     Replacement, weights, drops, subsets, shaped rewards and given advantages are carried out on the training batch;
     evaluation is never curated. Settings are `geoalign` in the configuration (`CuratedConfig`, or an attribute that you
@@ -151,11 +151,11 @@ class CuratedSteps(_Base):
         return found
 
 
-class GeoAlignTrainer(CuratedSteps, RayPPOTrainer):
+class GeoAlignTrainer(CuratedRayPPO, RayPPOTrainer):
     """SkyRL's synchronous trainer with a curator."""
 
 
-class GeoAlignFullyAsyncTrainer(CuratedSteps, FullyAsyncRayPPOTrainer):
+class GeoAlignFullyAsyncTrainer(CuratedRayPPO, FullyAsyncRayPPOTrainer):
     """SkyRL's fully asynchronous trainer; each of its mini-batches is curated by itself."""
 
 

@@ -11,7 +11,7 @@ from verl.utils import tensordict_utils as tu
 from verl.workers.engine.base import EngineRegistry
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
 
-from geoalign.adapters.verl.names import (
+from geoalign.adapters.verl.keys import (
     ANSWER_KEY,
     HIDDEN_KEY,
     LAYER_KEY,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 
-from geoalign.adapters.verl.names import VENDOR, VENDOR_VARIABLE
+from geoalign.adapters.verl.keys import VENDOR, VENDOR_VARIABLE
 
 if os.environ.get(VENDOR_VARIABLE) == VENDOR:
     try:

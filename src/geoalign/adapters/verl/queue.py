@@ -11,7 +11,7 @@ from tensordict import TensorDict
 from torch import Tensor
 from verl.utils import tensordict_utils as tu
 
-from geoalign.adapters.verl.names import LENGTH_TAG
+from geoalign.adapters.verl.keys import LENGTH_TAG
 
 # What names a row rather than belongs to it: a victim keeps its own, and is so counted in its own group.
 NAMES = ("uid", "session_id")

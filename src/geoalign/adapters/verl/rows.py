@@ -11,7 +11,7 @@ from torch import Tensor
 
 from geoalign.adapters.settings import SECTION
 from geoalign.adapters.step import Decision, group_numbers, made, named_components, named_fields, refuse
-from geoalign.adapters.verl.names import HIDDEN_KEY, RESPONSE_KEY, REWARD_KEY
+from geoalign.adapters.verl.keys import HIDDEN_KEY, RESPONSE_KEY, REWARD_KEY
 from geoalign.errors import InputError
 from geoalign.method.advantages import group_advantages
 from geoalign.types import Rollouts, response_keys

@@ -24,7 +24,7 @@ from verl.workers.engine.base import EngineRegistry
 from verl.workers.engine.fsdp import transformer_impl
 
 import geoalign.hidden.answers
-from geoalign.adapters.verl.names import ANSWER_KEY, HIDDEN_KEY, LAYER_KEY, POSITION_KEY, RESPONSE_KEY, REWARD_KEY
+from geoalign.adapters.verl.keys import ANSWER_KEY, HIDDEN_KEY, LAYER_KEY, POSITION_KEY, RESPONSE_KEY, REWARD_KEY
 from geoalign.hidden import HIDDEN_POSITIONS
 from geoalign.types import response_keys
 

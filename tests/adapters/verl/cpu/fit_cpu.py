@@ -28,7 +28,7 @@ from verl.trainer.ppo.utils import need_critic, need_reference_policy
 from verl.trainer.ppo.v1 import get_trainer_cls, register_trainer
 from verl.utils.config import validate_config
 
-from geoalign.adapters.verl.names import HIDDEN_KEY, RESPONSE_KEY, REWARD_KEY
+from geoalign.adapters.verl.keys import HIDDEN_KEY, RESPONSE_KEY, REWARD_KEY
 
 HERE = Path(__file__).parent
 # What is noted of each row, where it has it.

@@ -57,10 +57,7 @@ def rooms() -> dict[str, tuple[int, int]]:
 def test_every_room_is_within_its_budget():
     found = rooms()
     assert set(found) == set(ROOMS)
-    over = {
-        name: (now, ROOMS[name]) for name, now in found.items() if now[0] > ROOMS[name][0] or now[1] > ROOMS[name][1]
-    }
-    assert not over
+    assert not {name: now for name, now in found.items() if now[0] > ROOMS[name][0] or now[1] > ROOMS[name][1]}
 
 
 @pytest.mark.parametrize("tree", TREES)

@@ -20,10 +20,8 @@ GROUPS = torch.tensor([0, 0, 0, 1, 1, 1])
 
 def placed(rewards, groups, *, keep=False):
     rollouts = Rollouts(rewards=rewards, groups=groups)
-    assignment = assign(identity(rollouts) if keep else PODS(m=2).curate(rollouts), groups)
-    return torch.stack(
-        [assignment.rewards, assignment.weights, assignment.source, assignment.kept, assignment.replaced]
-    )
+    placed = assign(identity(rollouts) if keep else PODS(m=2).curate(rollouts), groups)
+    return torch.stack([placed.rewards, placed.weights, placed.source, placed.kept, placed.replaced])
 
 
 def states_of_texts(rewards, groups):

@@ -47,9 +47,7 @@ class TrajectoryGroup:
 def group(rewards):
     """Two turns a trajectory, whose answer is its first token; half of the reward comes with the last turn."""
     rows = [
-        Trajectory(
-            [Transition(None, TokensWithLogprobs([k, n], [-0.5, -1.0]), part, bool(n)) for n, part in turns], None
-        )
+        Trajectory([Transition(None, TokensWithLogprobs([k, n], [-0.5, -1.0]), r, bool(n)) for n, r in turns], None)
         for k, reward in enumerate(rewards)
         for turns in [((0, 0.0), (1, reward / 2))]
     ]

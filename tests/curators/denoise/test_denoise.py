@@ -114,9 +114,8 @@ def test_identical_responses_with_different_verdicts_are_a_contradiction():
     """Without answers and states, of three equal responses the verdict of two is taken for true."""
     keys = torch.arange(48)
     keys[0::6] = keys[1::6] = keys[2::6] = 1000 + torch.arange(8)
-    rollouts = Rollouts(
-        rewards=torch.tensor([1.0, 1, 0, 0, 1, 0] * 8), groups=torch.arange(48) // 6, response_keys=keys
-    )
+    rewards = torch.tensor([1.0, 1, 0, 0, 1, 0] * 8)
+    rollouts = Rollouts(rewards=rewards, groups=torch.arange(48) // 6, response_keys=keys)
     curation = Denoise(geometry="none").curate(rollouts)
     assert curation.rewards[0] == curation.rewards[1] == curation.rewards[2] > 0.5
     assert curation.anomalous.view(8, 6).tolist() == [[False, False, True, False, False, False]] * 8

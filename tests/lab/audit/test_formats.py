@@ -205,6 +205,18 @@ def test_a_generation_that_trl_wrote_again_is_curated_once(tmp_path, run):
     assert [one["step"] for one in run(tmp_path / "in", overwrite=True)["steps"]] == [1, 2, 3]
 
 
+def test_a_table_of_wandb_is_that_of_trl(tmp_path):
+    table, path = trl(1), tmp_path / "completions_1_ab.table.json"
+    saved = {"columns": [*table.columns], "data": table.to_numpy().tolist(), "ncols": table.shape[1]}
+    path.write_text(json.dumps(saved))
+    table.to_parquet(tmp_path / "a.parquet")
+    found, same = ([(row.response, row.reward) for row in read(file).rows] for file in (path, tmp_path / "a.parquet"))
+    assert found == same
+    path.write_text(json.dumps({**saved, "data": [["too short"]]}))
+    with pytest.raises(InputError, match=r"ab\.table\.json: expected a table of W&B, columns and data, got zip"):
+        read(path)
+
+
 def test_lines_in_a_json_file_are_lines_and_one_array_is_refused(tmp_path):
     path = write_lines(tmp_path / "trinity.json", trinity())
     assert len(read(path).rows) == GROUPS * SIZE

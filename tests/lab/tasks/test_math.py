@@ -191,9 +191,8 @@ def test_a_context_stands_before_the_problem(write_jsonl):
 
 
 def test_a_benchmark_has_each_problem_once(write_jsonl):
-    source = write_jsonl(
-        "a.jsonl", [ROWS["verl"], ROWS["verl"], {**ROWS["verl"], "reward_model": {"ground_truth": "2"}}]
-    )
+    row = ROWS["verl"]
+    source = write_jsonl("a.jsonl", [row, row, {**row, "reward_model": {"ground_truth": "2"}}])
     loaded = load_benchmark("aime24", source)
     assert [problem.id for problem in loaded.problems] == ["line 1", "line 3"]
     assert f"{source}: 1 of 3 rows left out: 1 repeated" in loaded.notes

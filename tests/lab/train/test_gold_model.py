@@ -56,9 +56,7 @@ def settings(tmp_path_factory):
 
 def without_time(root: Path) -> list[dict[str, Any]]:
     timed = ("time", "seconds")
-    return [
-        {key: value for key, value in line.items() if not any(word in key for word in timed)} for line in lines(root)
-    ]
+    return [{key: line[key] for key in line if not any(word in key for word in timed)} for line in lines(root)]
 
 
 def test_the_gold_model_measures_never_rewards_and_a_run_killed_in_its_stage_ends_the_same(

@@ -11,7 +11,7 @@ from typing import Any
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.dumps import engine_rows
 from geoalign.lab.dumps.values import BadValueError, whole_number
-from geoalign.lab.tasks.rows import RawRow, check_dump_name, dump_rows, field_of, is_parquet, row_name
+from geoalign.lab.tasks.rows import TABLES, RawRow, check_dump_name, dump_rows, field_of, row_name
 from geoalign.text import listed, one_line, quote
 
 # What a rollout can have, by the names of `--field`: `true_reward` is the reward before corruption, `answer` the gold
@@ -216,7 +216,7 @@ def find_layout(
     if not rows:
         if not first:
             raise InputError(f"{path}: expected at least one rollout, got an empty file")
-        hint = "" if is_parquet(path) else ": a dump has one object a line"
+        hint = "" if path.name.endswith(TABLES) else ": a dump has one object a line"
         raise InputError(f"{row_name(path, first[0].line)}: {first[0].problem}{hint}")
     fields = fields or {}
     chosen = FORMATS[name] if name is not None else _fitting(path, rows, fields)
@@ -243,8 +243,8 @@ def _unpacked(path: Path, chosen: Format, first: Sequence[RawRow]) -> list[Mappi
 
 
 def _fitting(path: Path, rows: Sequence[Mapping[str, Any]], fields: Mapping[str, str]) -> Format:
-    # Only parquet files hold TRL's tables and the rollouts of runs.
-    known = [candidate for candidate in FORMATS.values() if is_parquet(path) or candidate not in (GEOALIGN, TRL)]
+    # Only tables hold TRL's and the rollouts of runs.
+    known = [each for each in FORMATS.values() if path.name.endswith(TABLES) or each not in (GEOALIGN, TRL)]
     counts = [sum(candidate.fits(row) for row in rows) for candidate in known]
     best = max(range(len(known)), key=lambda number: counts[number])
     if counts[best]:

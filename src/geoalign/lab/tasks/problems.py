@@ -262,11 +262,7 @@ def math_task(config: MathConfig) -> Task:
         evaluation_problems=sets,
         demonstrations=[Demonstration(prompt, text) for prompt, text in worked if text is not None],
         notes=[
-            *(
-                note
-                for notes in (train.notes, dropped, *(read.notes for read in evaluation.values()))
-                for note in notes
-            ),
+            *(one for notes in (train.notes, dropped, *(read.notes for read in evaluation.values())) for one in notes),
             *(overlap_notes(sets, fingerprints(prompts)) if config.decontaminate == "report" else ()),
         ],
         final_answer=final_answer,

@@ -24,6 +24,7 @@ from geoalign.text import listed, one_line, quote
 SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".parquet")
 # How the name of a dump may end; a `.json` file holds lines, as Trinity writes them.
 DUMP_SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".parquet", ".pt")
+TABLES = (".parquet", ".table.json")
 
 MEGABYTE = 2**20
 # The longest row of JSON. A row of 64 responses of 32,000 tokens has 8 MB; parsed, a row can take 30 times as much.
@@ -170,6 +171,8 @@ def dump_rows(path: Path) -> Iterator[RawRow]:
     check_dump_name(path)
     if path.name.endswith(".pt"):
         return _torch_rows(path)
+    if path.name.endswith(".table.json"):
+        return _table_rows(path)
     return _parquet_rows(path) if is_parquet(path) else json_lines(path)
 
 
@@ -184,6 +187,16 @@ def _torch_rows(path: Path) -> Iterator[RawRow]:
     for number, sample in enumerate(samples):
         whole = sample if isinstance(sample, dict) else None
         yield RawRow(number, number + 1, whole, None if whole is not None else "expected a sample")
+
+
+def _table_rows(path: Path) -> Iterator[RawRow]:
+    """The rows of a table as W&B saves it: one object with `columns` and `data`."""
+    try:
+        table = strict_json(path.read_bytes())
+        rows = [dict(zip(table["columns"], row, strict=True)) for row in table["data"]]
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise InputError(f"{path}: expected a table of W&B, columns and data, got {one_line(error)}") from error
+    yield from (RawRow(number, number + 1, row) for number, row in enumerate(rows))
 
 
 def check_dump_name(path: Path) -> None:
@@ -205,7 +218,7 @@ def is_parquet(path: Path) -> bool:
 
 def row_name(path: Path, line: int) -> str:
     """ "dump.jsonl, line 3"; "dump.parquet, row 3"."""
-    return f"{path}, {'row' if is_parquet(path) else 'line'} {line}"
+    return f"{path}, {'row' if path.name.endswith(TABLES) else 'line'} {line}"
 
 
 def strict_json(data: bytes) -> Any:

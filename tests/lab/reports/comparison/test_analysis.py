@@ -52,10 +52,8 @@ def test_what_was_fixed_beforehand_is_primary_and_the_rest_is_corrected(level):
 
 
 def test_failed_and_missing_cells_are_told_and_left_out_of_the_pairs(make_comparison):
-    folder = make_comparison(
-        {"x": ARMS}, failed=[("x", "geoalign", 1)], missing=[("x", "geoalign", 4), ("x", "grpo", 0)]
-    )
-    table = read_table(folder)
+    missing = [("x", "geoalign", 4), ("x", "grpo", 0)]
+    table = read_table(make_comparison({"x": ARMS}, failed=[("x", "geoalign", 1)], missing=missing))
     row = table.levels[0].row("geoalign")
     assert (row.seeds, row.missing) == ((0, 2, 3), (4,))
     assert [failure.seed for failure in row.failures] == [1]

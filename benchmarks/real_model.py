@@ -107,7 +107,9 @@ class Work:
     options: Options
     console: Console
     started: float = field(default_factory=time.monotonic)
-    missing: dict[str, str] = field(default_factory=dict)
+    missing: dict[str, str] = field(
+        default_factory=lambda: {name: f"{name}: not finished" for name in (*OVERHEADS, "comparison")}
+    )
 
     @property
     def comparison(self) -> Path:
@@ -185,6 +187,7 @@ def measure_overhead(work: Work, name: str, arguments: Sequence[str]) -> None:
     file = work.results / f"{name}.json"
     if file.is_file() and read_json(file)["complete"]:
         work.say(f"{name}: measured before")
+        del work.missing[name]
         return
     if work.seconds_left() < LEAST_SECONDS:
         work.missing[name] = f"{name}: not started, the time was up"
@@ -192,7 +195,9 @@ def measure_overhead(work: Work, name: str, arguments: Sequence[str]) -> None:
     work.say(f"{name}: measuring what the curators cost")
     line = ["benchmarks.overhead", *arguments, "--no-generation", "--json", str(file.resolve())]
     code = work.run(line, seconds=work.seconds_left())
-    if code != 0:
+    if code == 0:
+        del work.missing[name]
+    else:
         why = "broken off, the time was up" if code is None else f"exit code {code}"
         work.missing[name] = f"{name}: {why}; {'its first parts' if file.is_file() else 'nothing'} measured"
 
@@ -215,6 +220,9 @@ def compare(work: Work, model: Path) -> None:
         work.say("The time is up: runs that were under way resume from their checkpoints.")
     elif code not in (0, 1):  # 1: a run failed, which is listed below
         work.missing["comparison"] = f"the comparison ended with exit code {code}"
+        return
+    if ComparisonFolder(work.comparison).started():  # what is missing of it is listed run by run
+        del work.missing["comparison"]
 
 
 def write_results(work: Work) -> None:

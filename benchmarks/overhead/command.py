@@ -9,7 +9,7 @@ import math
 import os
 import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -71,8 +71,8 @@ class Overhead:
         return found
 
     def share(self, seconds: float, curation: CurationCost | None = None) -> float:
-        """`seconds` of a step with own hidden pass and that curation (or the reference); NaN: no pass was measured."""
-        if "hidden pass" not in self.passes:
+        """`seconds` of a step with own hidden pass and that curation (or the reference); NaN: a pass is missing."""
+        if "optimizer" not in self.passes:
             return math.nan
         curated = (curation or self.reference).cost.median
         return seconds / (self.rest + self.passes["hidden pass"].median + curated)
@@ -235,16 +235,18 @@ def overhead(options: Options, console: Console, file: Path | None = None) -> Ov
             except Exception as error:  # whatever vLLM raises: the rest can be measured without
                 found = replace(found, no_generation=f"it failed: {one_line(error)}")
         for device in dict.fromkeys([options.device, "cpu"]):
+            # Beside a GPU the CPU is measured once: with the paper's settings a call takes a minute of a core there.
+            here = options if device == options.device else replace(options, repeats=1)
             for setting, early_stop in product(("paper", "default"), (True, False)):
                 status.update(f"Curation on {device}, {setting} settings")
-                one = curation_cost(options, device=device, setting=setting, early_stop=early_stop)
+                one = curation_cost(here, device=device, setting=setting, early_stop=early_stop)
                 found = _with(found, file, curation=[*found.curation, one])
             status.update(f"Denoise on {device}")
-            found = _with(found, file, curation=[*found.curation, denoise_cost(options, device=device)])
+            found = _with(found, file, curation=[*found.curation, denoise_cost(here, device=device)])
             if options.policy and device == options.device:
                 status.update("The policy's passes")
-                passes, difference = _passes(options)
-                found = _with(found, file, passes={**found.passes, **passes}, states_difference=difference)
+                for costs, difference in _passes(options):
+                    found = _with(found, file, passes={**found.passes, **costs}, states_difference=difference)
     if file is not None:
         write_json(file, overhead_json(found))
     print_overhead(console, found)
@@ -259,16 +261,16 @@ def _with(found: Overhead, file: Path | None, **more: Any) -> Overhead:
     return found
 
 
-def _passes(options: Options) -> tuple[dict[str, Cost], float]:
+def _passes(options: Options) -> Iterator[tuple[dict[str, Cost], float]]:
     with tempfile.TemporaryDirectory() as folder:
         step = PolicyStep(options, Path(folder))
         difference = step.difference()
-        costs = policy_costs(step)
+        for costs in policy_costs(step):
+            yield costs, difference
     del step
     gc.collect()  # trainer and model refer to each other; their memory is given back before more is curated
     if options.device == "cuda":
         torch.cuda.empty_cache()
-    return costs, difference
 
 
 def _check_device(name: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from importlib.util import find_spec
@@ -161,12 +161,12 @@ class PolicyStep:
         self.trainer.optimizer.step()
 
 
-def policy_costs(step: PolicyStep) -> dict[str, Cost]:
-    """Own hidden pass, log-probability pass, what the tap adds to it, update and optimizer, for the whole batch."""
+def policy_costs(step: PolicyStep) -> Iterator[dict[str, Cost]]:
+    """Own hidden pass, log-probability pass and what the tap adds, update, optimizer, of a whole batch, one by one."""
     options = step.options
     kept: dict[str, Any] = {"repeats": options.repeats, "warmups": options.warmups, "device": step.device}
     scale = options.rollouts / options.passed
-    hidden = measure(_ignoring_number(step.hidden_pass), **kept)
+    yield {"hidden pass": measure(_ignoring_number(step.hidden_pass), **kept).scaled(scale)}
     # Turn about, so that a machine that gets slower or faster meets both alike.
     passes: dict[bool, list[Cost]] = {False: [], True: []}
     for number in range(options.repeats):
@@ -176,10 +176,9 @@ def policy_costs(step: PolicyStep) -> dict[str, Cost]:
     plain, with_tap = _joined(passes[False]), _joined(passes[True])
     added = tuple(after - before for before, after in zip(plain.seconds, with_tap.seconds, strict=True))
     tap = Cost(added, with_tap.megabytes - plain.megabytes)
-    update = measure(_ignoring_number(step.update), **kept)
-    optimizer = measure(_ignoring_number(step.optimize), **kept)
-    costs = {"hidden pass": hidden, "log-probability pass": plain, "tap": tap, "update": update}
-    return {**{name: cost.scaled(scale) for name, cost in costs.items()}, "optimizer": optimizer}
+    yield {"log-probability pass": plain.scaled(scale), "tap": tap.scaled(scale)}
+    yield {"update": measure(_ignoring_number(step.update), **kept).scaled(scale)}
+    yield {"optimizer": measure(_ignoring_number(step.optimize), **kept)}
 
 
 def _ignoring_number(call: Callable[[], object]) -> Callable[[int], object]:

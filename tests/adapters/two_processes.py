@@ -49,9 +49,8 @@ def identity(folder):
     fields = {"answers": "gold", "true_rewards": scores, "second_rewards": scores}
     # Rank 0 alone shows labelled rollouts.
     labelled = LabelledRollouts(["1+2="] * 2, ["3", "four"], [1.0, 0.0], groups=[0, 0], answers=["3", "4"])
-    curated = trainer(
-        folder / "curated", watcher, extra={"rollout_fields": fields, "labelled_rollouts": labelled}, **SHAPE
-    )
+    extra = {"rollout_fields": fields, "labelled_rollouts": labelled}
+    curated = trainer(folder / "curated", watcher, extra=extra, **SHAPE)
     curated.train()
     found = {"same": same_weights(weights_of(plain), weights_of(curated)), "calls": len(watcher.seen)}
     if not watcher.seen:

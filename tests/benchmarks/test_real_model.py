@@ -84,6 +84,8 @@ class Commands:
         if kind == "benchmarks.overhead":
             write_json(Path(arguments[arguments.index("--json") + 1]), {"complete": kind not in self.codes})
         if kind == "compare":
+            self.missing = json.loads((work.results / "real_model.json").read_text())["missing"]
+        if kind == "compare" and self.finished is not None:  # None: it got not so far as to begin
             folder = ComparisonFolder(Path(arguments[arguments.index("--output") + 1]))
             config, plan = whole()
             folder.initialise(config)
@@ -145,6 +147,13 @@ def test_what_failed_is_named_and_its_first_parts_are_kept(commands, model, tmp_
     assert found["missing"][-1] == "1 of 40 runs: flip_40/oracle/seed-4 (missing)"
     assert commands().calls == []
     assert main(["--model", str(model), "--output", str(tmp_path / "out")]) == 0  # measured again, and finished
+
+
+def test_what_is_under_way_is_missing_until_it_is_there(commands, model, tmp_path):
+    made = commands(finished=None, codes={"compare": None})
+    assert main(["--model", str(model), "--output", str(tmp_path / "out")]) == 1
+    found = json.loads((tmp_path / "out" / "results" / "real_model.json").read_text())
+    assert found["missing"] == made.missing == ["comparison: not finished"]
 
 
 # Commands in earnest.

@@ -46,25 +46,17 @@ EVERYTHING = ("hidden", "lengths", "ids", "advantages", "prompt_keys")
 OPTIONS = {
     "defaults": {},
     "dapo, two updates, a reference, two rewards": {
-        "loss_type": "dapo",
-        "num_iterations": 2,
-        "beta": 0.1,
-        "reward_funcs": ["digits", "length"],
-        "reward_weights": [0.5, 2.0],
+        "loss_type": "dapo", "num_iterations": 2, "beta": 0.1,
+        "reward_funcs": ["digits", "length"], "reward_weights": [0.5, 2.0],
     },
     "micro-batches, rloo over the batch": {
-        "steps_per_generation": 4,
-        "gradient_accumulation_steps": 2,
-        "advantage_estimator": "rloo",
-        "scale_rewards": "batch",
-        "kl_in_reward": "false",
+        "steps_per_generation": 4, "gradient_accumulation_steps": 2,
+        "advantage_estimator": "rloo", "scale_rewards": "batch", "kl_in_reward": "false",
     },
     "LoRA, long rows filtered, dynamic sampling": {
-        "tuner_type": "lora",
-        "overlong_filter": "true",
-        "dynamic_sample": "true",
+        "tuner_type": "lora", "overlong_filter": "true", "dynamic_sample": "true",
     },
-}
+}  # fmt: skip
 STEPS = {"save_strategy": "steps", "save_steps": 1}
 
 
@@ -116,9 +108,8 @@ def test_replaced_rows_enter_the_loss_and_the_table_shows_what_was_generated(inp
     torch.testing.assert_close(advantages_of(curated)[:8], by_hand(rewards))
     columns = table(tmp_path / "curated")
     assert len({len(values) for values in columns.values()}) == 1
-    assert [text.replace("</s>", "") for text in generated] == [
-        text.replace("</s>", "") for text in columns["completion"][:8]
-    ]
+    shown = columns["completion"][:8]
+    assert [text.replace("</s>", "") for text in generated] == [text.replace("</s>", "") for text in shown]
     assert columns["digits"][:8] == watcher.seen[0].rewards.tolist()
     assert columns["source"][:8] == [0, 1, 0, 1, 4, 5, 4, 5]
     first = curated.state.log_history[0]
@@ -144,9 +135,8 @@ def test_dropped_rows_leave_the_gradient_of_the_kept_ones(inputs, tmp_path, loss
     watcher = Scripted(drop_last_of_group)
     made = train(inputs, tmp_path, watcher, max_steps=1, loss_type=loss_type)
     kept = torch.arange(8) % 4 != 3
-    torch.testing.assert_close(
-        advantages_of(made)[:8][kept], by_hand(watcher.seen[0].rewards[kept], size=3), atol=1e-5, rtol=1e-5
-    )
+    expected = by_hand(watcher.seen[0].rewards[kept], size=3)
+    torch.testing.assert_close(advantages_of(made)[:8][kept], expected, atol=1e-5, rtol=1e-5)
     batch = made.inputs["grpo_batch"]
     part = {
         item.name: value[kept]
@@ -158,8 +148,9 @@ def test_dropped_rows_leave_the_gradient_of_the_kept_ones(inputs, tmp_path, loss
     whole = made.compute_loss(made.model, made.inputs)
     alone = GRPOTrainer.compute_loss(made, made.model, {"model_inputs": rows, "grpo_batch": replace(batch, **part)})
     parameters = [value for value in made.model.parameters() if value.requires_grad]
-    for one, other in zip(torch.autograd.grad(whole, parameters), torch.autograd.grad(alone, parameters), strict=True):
-        torch.testing.assert_close(one, other, atol=1e-6, rtol=1e-4)
+    gradients = (torch.autograd.grad(loss, parameters) for loss in (whole, alone))
+    for first, second in zip(*gradients, strict=True):
+        torch.testing.assert_close(first, second, atol=1e-6, rtol=1e-4)
 
 
 def test_dropping_under_a_loss_that_cannot_leave_rows_out_is_refused(inputs, tmp_path):
@@ -295,24 +286,17 @@ def test_the_command_with_a_plugin_file(inputs, tmp_path):
     with socket.socket() as free:  # this process listens on its own
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
-    done = subprocess.run(
-        [str(Path(sys.executable).with_name("swift")), "rlhf", *line],
-        env={**os.environ, "MASTER_PORT": port},
-        capture_output=True,
-        text=True,
-        cwd=parts,
-        check=False,
-    )
+    command = [str(Path(sys.executable).with_name("swift")), "rlhf", *line]
+    options = {"env": {**os.environ, "MASTER_PORT": port}, "capture_output": True, "text": True, "cwd": parts}
+    done = subprocess.run(command, check=False, **options)
     assert done.returncode == 0, done.stderr[-3000:]
     assert "'geoalign/replaced_rows'" in done.stdout + done.stderr
 
 
 def test_donors_on_the_other_process(inputs, tmp_path):
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    script = Path(__file__).with_name("two_processes.py")
-    done = subprocess.run(
-        [*command, str(script), str(inputs), str(tmp_path)], capture_output=True, text=True, check=False
-    )
+    command += [str(Path(__file__).with_name("two_processes.py")), str(inputs), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     first, second = (json.loads((tmp_path / f"rank-{rank}.json").read_text()) for rank in (0, 1))
     # Both steps' rows of process 1 are those of process 0, under the same advantages; rank 0 alone decided.

@@ -4,6 +4,7 @@ from dataclasses import replace
 import pytest
 import torch
 from peft import LoraConfig, PromptTuningConfig, get_peft_model
+from transformers import Gemma3Config, Gemma3ForConditionalGeneration
 from trl_parts import SHORT, Scripted, curated_batch, curation, model, tokenizer, trainer
 
 from geoalign.adapters.trl.states import HiddenLocation
@@ -14,6 +15,10 @@ DIGITS = set(tokenizer().convert_tokens_to_ids(list("0123456789")))
 LAYERS = [1.0, 0]
 TAPPED = {"hidden_source": "logprob_pass"}
 VIRTUAL = PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=2)
+# Of a model with a vision tower.
+TEXT = {"vocab_size": 56, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "head_dim": 16}
+TEXT |= {"num_attention_heads": 2, "num_key_value_heads": 2, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
+VISION = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 2, "num_attention_heads": 1}
 
 
 @pytest.fixture(autouse=True)
@@ -39,6 +44,11 @@ def made_for(folder, *, policy=None, extra=None, **changes):
     return made
 
 
+def seeing():
+    torch.manual_seed(0)
+    return Gemma3ForConditionalGeneration(Gemma3Config(text_config=TEXT, vision_config=VISION))
+
+
 def rollouts_of(made):
     """What the curator sees in the next generation batch, its prompt tokens and its response tokens."""
     curated_batch(made)
@@ -61,9 +71,10 @@ def reference(policy, prompt_ids, response_ids, position, layers=(-1,)):
     return torch.stack(rows)
 
 
+@pytest.mark.parametrize("policy", [model, seeing])  # models with a processor: here by their tokenizer
 @pytest.mark.parametrize("source", ["own_pass", "logprob_pass"])
-def test_states_match_the_model_run_row_by_row(tmp_path, source):
-    made = made_for(tmp_path, extra={"hidden_source": source}, max_completion_length=12, **SHORT)
+def test_states_match_the_model_run_row_by_row(tmp_path, source, policy):
+    made = made_for(tmp_path, policy=policy(), extra={"hidden_source": source}, max_completion_length=12, **SHORT)
     for position in HIDDEN_POSITIONS:
         made._curation_options = replace(made._curation_options, location=HiddenLocation(position, LAYERS))
         seen, prompts, responses = rollouts_of(made)
@@ -113,6 +124,15 @@ def test_lora_states_are_the_adapted_models_not_the_references(tmp_path, source)
     with made.model.disable_adapter():
         bare = reference(made.model, prompts, responses, "predicting")
     assert (adapted - bare).abs().max() > 1e-2
+
+
+@pytest.mark.filterwarnings("ignore")  # what torch says of TRL's loss as it compiles it
+def test_a_compiled_model_shows_its_states(tmp_path):
+    made = made_for(tmp_path, torch_compile=True, torch_compile_backend="eager", max_steps=3, learning_rate=0.0)
+    made.train()
+    assert hasattr(made.model_wrapped, "_orig_mod")
+    expected = reference(made.model, *made.generated[:2], "predicting")
+    torch.testing.assert_close(made.curator.seen[1].hidden, expected, atol=2e-5, rtol=1e-4)
 
 
 def test_dropout_is_off_for_the_states_and_back_on_afterwards(tmp_path):

@@ -16,13 +16,9 @@ def scored(rollouts):
     made = best_of_group(rollouts)
     scores = torch.arange(len(rollouts)).float()
     scores[0] = math.nan
-    return curation(
-        rollouts,
-        source=made.source,
-        scores=scores,
-        anomalous=made.source != torch.arange(len(rollouts)),
-        metrics={"pairs": 12.0, "threshold": math.nan, "seconds": 99.0},
-    )
+    metrics = {"pairs": 12.0, "threshold": math.nan, "seconds": 99.0}
+    moved = made.source != torch.arange(len(rollouts))
+    return curation(rollouts, source=made.source, scores=scores, anomalous=moved, metrics=metrics)
 
 
 @pytest.fixture(scope="module")

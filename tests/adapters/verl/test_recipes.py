@@ -62,6 +62,9 @@ def test_curator_and_training_are_those_of_the_trl_configuration(recipe, config)
         "actor_rollout_ref.actor.optim.lr_warmup_steps": grpo["warmup_steps"],
         "actor_rollout_ref.actor.clip_ratio": grpo["epsilon"],
         "actor_rollout_ref.actor.grad_clip": grpo["max_grad_norm"],
+        "actor_rollout_ref.actor.use_kl_loss": grpo["beta"] > 0,
+        "actor_rollout_ref.actor.loss_agg_mode": {"dapo": "token-mean"}[grpo["loss_type"]],
+        "algorithm.norm_adv_by_std_in_grpo": grpo["scale_rewards"] == "group",
         "trainer.total_epochs": grpo["num_train_epochs"],
         "trainer.save_freq": grpo["save_steps"],
         "trainer.test_freq": theirs.evaluation.every,
@@ -100,3 +103,4 @@ def test_verl_knows_every_setting(recipe):
     if recipe == "verl_dapo_math.sh":
         assert plain["data"]["apply_chat_template_kwargs"] == {"enable_thinking": False}
     assert plain["trainer"]["v1"]["trainer_mode"] == "geoalign_sync"
+    assert plain["actor_rollout_ref"]["actor"]["optim"]["lr_scheduler_type"] == "constant"  # verl's default

@@ -15,19 +15,8 @@ from monitored import METRICS
 from verl_runs import CURATED, OTHERS, fit, logged, resume, run
 
 # What a row holds, apart from its names (`key`, `uid`) and its advantages.
-HELD = [
-    "input_ids",
-    "position_ids",
-    "responses",
-    "response_mask",
-    "loss_mask",
-    "rm_scores",
-    "rollout_log_probs",
-    "old_log_probs",
-    "geoalign_hidden",
-    "response_len",
-    "seq_len",
-]
+HELD = ["input_ids", "position_ids", "responses", "response_mask", "loss_mask", "rm_scores", "rollout_log_probs"]
+HELD += ["old_log_probs", "geoalign_hidden", "response_len", "seq_len"]
 
 pytestmark = [
     pytest.mark.engines,

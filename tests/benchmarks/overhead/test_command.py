@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from benchmarks.overhead.command import Overhead, print_overhead
 from benchmarks.overhead.curating import Cost, CurationCost, Options
+from benchmarks.overhead.step import PolicyStep
 from rich.console import Console
 
 from benchmarks.overhead import command
@@ -42,6 +43,33 @@ def test_the_script_measures_and_writes(tmp_path, monkeypatch, capsys):
     assert 0 < denoise["share"] < 1
     assert "curation: cpu, denoise" in said
     assert 0 < record["shares"]["curation"] < 1
+
+
+def test_what_was_measured_before_a_failure_is_kept(tmp_path, monkeypatch):
+    def fail(step):
+        raise MemoryError
+
+    monkeypatch.setattr(PolicyStep, "update", fail)
+    options, file = command.options_of(["--architecture", "tiny", *SMALL, "--json", str(tmp_path / "overhead.json")])
+    with pytest.raises(MemoryError):
+        command.overhead(options, Console(file=io.StringIO()), file)
+    record = json.loads(file.read_text())
+    assert set(record["passes"]) == {"hidden pass", "log-probability pass", "tap"}
+    # Shares are of a whole step.
+    assert (record["complete"], record["shares"]["curation"]) == (False, None)
+
+
+def test_beside_a_gpu_the_cpu_is_measured_once(monkeypatch):
+    asked = []
+
+    def cost(options, *, device, setting="default", early_stop=False):
+        asked.append((device, options.repeats))
+        return CurationCost(setting, early_stop, device, Cost((0.1,)), {"pairs": 0.01}, 1, 1, 0)
+
+    for name in ("curation_cost", "denoise_cost", "_check_device", "hardware"):
+        monkeypatch.setattr(command, name, cost if name.endswith("cost") else lambda given: {})
+    command.overhead(Options(device="cuda", policy=False), Console(file=io.StringIO()))
+    assert asked == [("cuda", 3)] * 5 + [("cpu", 1)] * 5
 
 
 def test_the_page_names_options_that_exist():

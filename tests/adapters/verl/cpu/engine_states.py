@@ -92,16 +92,10 @@ def batch(
     fields = {name: torch.nested.as_nested_tensor(values, layout=torch.jagged) for name, values in jagged.items()}
     data = TensorDict(fields, batch_size=len(rows))
     options = {
-        "temperature": 1.0,
-        "use_remove_padding": packed,
-        "use_dynamic_bsz": dynamic,
-        "max_token_len_per_gpu": 16,
-        "micro_batch_size_per_gpu": 2,
-        "use_fused_kernels": False,
-        "calculate_entropy": True,
-        "pad_mode": DatasetPadMode.NO_PADDING,
-        POSITION_KEY: position,
-    }
+        "temperature": 1.0, "use_remove_padding": packed, "use_dynamic_bsz": dynamic, "max_token_len_per_gpu": 16,
+        "micro_batch_size_per_gpu": 2, "use_fused_kernels": False, "calculate_entropy": True,
+        "pad_mode": DatasetPadMode.NO_PADDING, POSITION_KEY: position,
+    }  # fmt: skip
     if layer is not None:
         options[LAYER_KEY] = layer
     for key, value in options.items():

@@ -32,22 +32,8 @@ from geoalign.adapters.verl.keys import HIDDEN_KEY, RESPONSE_KEY, REWARD_KEY
 
 HERE = Path(__file__).parent
 # What is noted of each row, where it has it.
-FIELDS = [
-    "uid",
-    "input_ids",
-    "position_ids",
-    "responses",
-    "response_mask",
-    "loss_mask",
-    "rm_scores",
-    "rollout_log_probs",
-    "old_log_probs",
-    "ref_log_prob",
-    HIDDEN_KEY,
-    REWARD_KEY,
-    RESPONSE_KEY,
-    "advantages",
-]
+FIELDS = ["uid", "input_ids", "position_ids", "responses", "response_mask", "loss_mask", "rm_scores", "advantages"]
+FIELDS += ["rollout_log_probs", "old_log_probs", "ref_log_prob", HIDDEN_KEY, REWARD_KEY, RESPONSE_KEY]
 
 
 def settings(folder: Path, name: str) -> list[str]:

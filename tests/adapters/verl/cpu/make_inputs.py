@@ -23,18 +23,10 @@ END = 62
 def make_model(folder: Path, *, tied: bool = False) -> None:
     torch.manual_seed(0)
     config = Qwen2Config(
-        vocab_size=66,
-        hidden_size=16,
-        intermediate_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        max_position_embeddings=256,
-        tie_word_embeddings=tied,
-        eos_token_id=END,
-        pad_token_id=END,
-        bos_token_id=None,
-    )
+        vocab_size=66, hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2,
+        num_key_value_heads=1, max_position_embeddings=256, tie_word_embeddings=tied, eos_token_id=END,
+        pad_token_id=END, bos_token_id=None,
+    )  # fmt: skip
     Qwen2ForCausalLM(config).save_pretrained(folder)
     letters = [*"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"]
     specials = {"<|im_end|>": END, "<|im_start|>": 63, "\n": 64, "<unk>": 65}

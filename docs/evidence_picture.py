@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from evidence_results import SETTINGS, VERIFIER, level_of
+from evidence_results import AGAIN, SETTINGS, level_of
 from evidence_tables import SHOWN
 from matplotlib.axes import Axes
 
@@ -185,9 +185,8 @@ def draw_golds(axes: Axes, theme: Theme) -> None:
 # The arms under a verifier that errs by itself, likewise.
 ERRING = {
     "grpo": ("GRPO", "ink", "-"),
-    "answer_mean": ("answer_mean", "orange", "--"),
+    "answered": ("answered", "orange", "--"),
     "denoise": ("denoise", "purple", "-"),
-    "appeals": ("appeals", "green", "-."),
     "clean": ("the truth as reward", "soft", ":"),
 }
 
@@ -196,7 +195,7 @@ def verifier() -> dict[str, dict[str, list[list[float]]]]:
     """Updates, and accuracy by the truth of each run, by arm."""
     found: dict[str, dict[str, list[list[float]]]] = {}
     for arm in ERRING:
-        runs = VERIFIER.level.curves(arm)
+        runs = AGAIN.level.curves(arm)
         if runs:
             values = [[round(value, 3) for value in run.values] for run in runs]
             found[arm] = {"updates": [runs[0].steps.tolist()], "accuracy": values}

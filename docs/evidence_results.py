@@ -177,6 +177,8 @@ SMOLLM2 = Setting("SmolLM2, 40%, old default, 3 seeds", "real_maths", "flip_40")
 SETTINGS = (*PLANNED, SMOLLM2)
 # Nothing injected: a verifier that rewards the right number anywhere in a response.
 VERIFIER = Setting("SmolLM2, a verifier that errs by itself", "real_substring", "as_given")
+# The same, `denoise` mended, on fresh seeds.
+AGAIN = Setting("SmolLM2, a verifier that errs by itself, again", "real_substring_again", "as_given")
 
 
 def unchanged(level: Level, arm: str) -> Iterator[bool]:

@@ -12,9 +12,9 @@ PAGE = (Path(__file__).parents[3] / "docs" / "data.md").read_text(encoding="utf-
 
 def test_layouts_and_benchmarks_stand_there():
     for layout in LAYOUTS:
-        assert f"| {layout.name} | `{layout.prompt}`" in PAGE
+        assert f"|{layout.name}|`{layout.prompt}`" in PAGE
     for benchmark in BENCHMARKS.values():
-        row = next(line for line in PAGE.splitlines() if line.startswith(f"| `{benchmark.name}` | "))
+        row = next(line for line in PAGE.splitlines() if line.startswith(f"|`{benchmark.name}`|"))
         cells = [cell.strip() for cell in row.split("|")]
         assert cells[2].startswith(str(benchmark.problems[0]))
         assert cells[3:5] == [str(benchmark.samples), str(benchmark.pass_samples or "")]

@@ -176,7 +176,7 @@ def _verifier() -> Iterator[str]:
 
 
 def _again() -> Iterator[str]:
-    """The same with `denoise` mended, on fresh seeds: the primary comparisons, and how many runs end below their start."""
+    """The same with `denoise` mended, on fresh seeds: the primary comparisons, and the headroom where it has run."""
     level = results.AGAIN.level
     arms = ("grpo", "answered", "denoise")
     tests = [level.over_warm_starts("denoise", against=arm) for arm in arms[:2]]

@@ -12,10 +12,10 @@ def heavy_imports() -> None:
     """Imports of the commands, done once and outside the time of any command."""
     for command in (
         "train.rehearsal",
-        "compare.command",
-        "evaluate.command",
-        "bench.command",
+        "compare.compare",
+        "evaluate.evaluate",
+        "bench.bench",
         "audit.command",
-        "judge.command",
+        "judge.judge",
     ):
         importlib.import_module(f"geoalign.lab.{command}")

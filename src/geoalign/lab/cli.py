@@ -155,7 +155,7 @@ def audit_command(request: AuditRequest) -> None:
         from geoalign.lab.store.json_files import json_text
 
         sys.stdout.write(json_text(summary))
-    code, said = bounds_kept(summary, bounds)
+    code, said = bounds_kept(summary, bounds) if bounds else (0, [])
     for line in said:
         say(Console(stderr=True), line, "red")
     if code:

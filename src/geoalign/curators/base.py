@@ -51,9 +51,8 @@ class Curator(ABC, Generic[_Config]):
         if config is None:
             config = self.config_class(**settings)
         if not isinstance(config, self.config_class):
-            raise ConfigError(
-                f"{type(self).__name__}: expected a {self.config_class.__name__}, got {type(config).__name__}"
-            )
+            name, expected = type(self).__name__, self.config_class.__name__
+            raise ConfigError(f"{name}: expected a {expected}, got {type(config).__name__}")
         self.config: _Config = config
 
     @property

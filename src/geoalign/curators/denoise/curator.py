@@ -13,10 +13,9 @@ from torch import Generator, Tensor
 from geoalign.curators.base import Curator, hidden_states, identity
 from geoalign.curators.denoise.model import Posterior, infer
 from geoalign.curators.denoise.ridge import fold_predictions, predict_next
-from geoalign.curators.denoise.rows import NoisyRows, dense, joined, keys_in_prompts, noisy_rows
+from geoalign.curators.denoise.rows import NoisyRows, joined, keys_in_prompts, noisy_rows
 from geoalign.curators.precision import full_precision
 from geoalign.errors import InputError
-from geoalign.method.advantages import group_advantages
 from geoalign.method.groups import GroupedRows, canonical_order, content_folds, group_centred, in_input_order
 from geoalign.method.intervals import Interval, grouped_correlation
 from geoalign.settings import Count, OpenShare, PositiveShare, setting, settings
@@ -122,7 +121,7 @@ class Denoise(Curator[DenoiseConfig]):
             if rollouts.prompt_keys is not None and states is not None:
                 self._seen = [*self._seen, keys_in_prompts(rollouts).unique()][-REMEMBERED:]
             recent = joined(self._past, config.decay)
-            test, beside = (correlation(each, level=config.level) for each in (recent, among_equal_rewards(recent)))
+            test, beside = (correlation(each, level=config.level) for each in (recent, recent.among_equal_rewards))
             used = test.low > 0 and not beside.estimate < 0
             scale = ((recent.weights @ recent.prediction.square()) / recent.weights.sum()).sqrt()
             z = recent.prediction / scale if used else None
@@ -165,8 +164,8 @@ class Denoise(Curator[DenoiseConfig]):
             return rows
         window = joined([*self._past, dict(vars(rows))][-self.config.window :], self.config.decay)
         found = infer(window, None, least_slope=1.0, exclusive=self.config.answers != "shared")[-len(rows.group) :]
-        target = group_advantages(found.mean, rows.group).nan_to_num()
-        return replace(rows, target=target, fitted=(target != 0) & ~rows.trusted) if found.verdicts else rows
+        fitted = (found.standardised != 0) & ~rows.trusted
+        return replace(rows, target=found.standardised, fitted=fitted) if found.verdicts else rows
 
     def _predicted(self, rows: NoisyRows, states: Float[Tensor, "b d"], generator: Generator | None) -> NoisyRows:
         """The rows with what the fit says of them; a first batch is predicted by folds."""
@@ -194,16 +193,6 @@ def correlation(rows: NoisyRows, *, level: float) -> Interval:
     weights = rows.weights * (rows.fitted & rows.unseen)
     numbers = (each.numpy() for each in (rows.prediction, rows.target, rows.group, weights))
     return grouped_correlation(*numbers, inflation=rows.inflation.numpy(), level=level)
-
-
-def among_equal_rewards(rows: NoisyRows) -> NoisyRows:
-    """Answered rows, predictions and targets less their means over rows of equal reward in a group.
-
-    A prediction of the verifier's errors agrees with its verdicts, but not with what answers say of equal verdicts.
-    """
-    alike = dense(rows.group, rows.rewards.nan_to_num())
-    prediction, target = (group_advantages(each, alike, scale="none") for each in (rows.prediction, rows.target))
-    return replace(rows, prediction=prediction, target=target, fitted=rows.fitted & rows.answered)
 
 
 def learnt_correction(
@@ -252,6 +241,6 @@ def _curation(
     rest = rollouts.rewards.cpu().double()[index] - rows.rewards.nan_to_num()
     observed, offset = posterior.observed.nan_to_num() + rest, posterior.offset.nan_to_num() + rest
     whole = replace(posterior, observed=observed, offset=offset)
-    given = (whole.rewards, whole.advantages(rows.group))
+    given = (whole.rewards, whole.advantages)
     rewards, advantages = (back(each.to(rollouts.rewards.dtype)) for each in given)
     return replace(judged, rewards=rewards, advantages=advantages)

@@ -64,8 +64,7 @@ class Fit(NamedTuple):
         return 1 + (1 - self.replaced) / (self.replaced * self.anywhere).clamp(min=_FLOOR)
 
     def recounted(self, made: Float[Tensor, " v"], right: Float[Tensor, " v"], kept: float, replaced: float) -> Fit:
-        """With e and q by the rewards of each value and the right ones of them, beside pseudo-counts of kept rewards
-        and of replaced ones of each value."""
+        """With e and q by the rewards of each value, the right ones of them, and pseudo-counts of kept and replaced."""
         fit = self
         for _ in range(3):
             wrong = made - right * (1 - 1 / fit.ratio) + replaced
@@ -78,8 +77,7 @@ class Fit(NamedTuple):
 
 
 def begun(earlier: dict[str, Tensor], first: Sequence[Fit], rounds: int = 60) -> tuple[Sequence[Fit], int]:
-    """Where expectation maximisation begins, and for how many rounds: fewer from a fit of as many values that believes
-    in some of the rewards."""
+    """Where the fit begins, and for how many rounds: fewer from one of as many values that believes some rewards."""
     near = bool(earlier) and len(earlier["base"]) == len(first[0].base) and float(earlier["replaced"]) < 0.9
     return ([Fit(**earlier)], 10) if near else (first, rounds)
 
@@ -88,6 +86,7 @@ def begun(earlier: dict[str, Tensor], first: Sequence[Fit], rounds: int = 60) ->
 class Posterior:
     """The true rewards of rows, rewards being offset + scale * observation; prior to variance in units of `scale`."""
 
+    group: Int[Tensor, " n"]
     observed: Float[Tensor, " n"]  # the rewards
     observation: Float[Tensor, " n"]  # the verdict, 0 or 1, or the reward standardised within its group
     offset: Float[Tensor, " n"]  # the lower verdict and what is added to it, or the group's mean; NaN where unscored
@@ -124,13 +123,19 @@ class Posterior:
         # A matched estimate may lie beyond the bounds: to clamp it would shrink it again.
         return replace(self, mean=mean, estimate=self.estimate + (mean - self.mean), wrong=wrong)
 
-    def advantages(self, group: Int[Tensor, " n"]) -> Float[Tensor, " n"]:
+    @property
+    def standardised(self) -> Float[Tensor, " n"]:
+        """[N] the expected true rewards within their groups; 0 in groups of equal ones, and where unscored."""
+        return group_advantages(self.mean, self.group).nan_to_num()
+
+    @property
+    def advantages(self) -> Float[Tensor, " n"]:
         """A = (t' - mean t') / s with t' the rewards given and s^2 = max(E[var t], var t') in the group.
 
         E[var t] = (sum (e - mean e)^2 + sum v - var(sum t) / n) / (n - 1). A group of which nothing is known is not
         blown up to unit deviation, and none goes beyond it.
         """
-        known = ~self.offset.isnan()
+        known, group = ~self.offset.isnan(), self.group
         count = total(known, group).clamp(min=1)
         expected = group_advantages(self.offset + self.scale * self.mean, group, scale="none")
         within = self.scale.square() * (self.variance - self.group_variance / count[group].square())
@@ -205,7 +210,7 @@ def infer(
     metrics = {"wrong_share": share, "recovered": slope, **metrics}
     after = {} if fit is None else fit._asdict()
     found = (prior, mean, estimate, variance, total(together, group)[group], wrong, metrics, after)
-    return Posterior(rows.rewards, observation, offset, scale, known and verdicts is not None, *found)
+    return Posterior(group, rows.rewards, observation, offset, scale, known and verdicts is not None, *found)
 
 
 def judged_values(
@@ -266,7 +271,7 @@ class Units:
     counts: Float[Tensor, "c 2"]  # rows refused and rewarded
     known: Float[Tensor, " c"]  # log-odds of being right by trusted rows
     features: Float[Tensor, "c f"]
-    base: Float[Tensor, " c"]  # what is added to theta' x
+    offset: Float[Tensor, " c"]  # log-odds beside theta' x
     weight: Float[Tensor, " c"]
     exclusive: Int[Tensor, " c"]  # of the units of one number at most one is right
     start: Float[Tensor, " f"]  # prior mean of theta
@@ -275,7 +280,7 @@ class Units:
 
     def probabilities(self, fit: Fit) -> tuple[Float[Tensor, " c"], Float[Tensor, " c"]]:
         """P(right) of each unit before its verdicts are seen, and after."""
-        odds, evidence = self.features @ fit.theta + self.base, fit.ratio.log() * torch.tensor([-1.0, 1.0]).double()
+        odds, evidence = self.features @ fit.theta + self.offset, fit.ratio.log() * torch.tensor([-1.0, 1.0]).double()
         return self._shares(odds), self._shares(odds + self.independent(fit) @ evidence + self.known)
 
     def fit(self, earlier: dict[str, Tensor], rounds: int = 60) -> Fit:
@@ -333,7 +338,7 @@ def verdict_units(
         counts=by_verdict(unit, verdict, compared),
         known=LIMIT * total((2 * verdict - 1) * (judged & rows.trusted), unit),
         features=torch.stack([each.double() for each in features], dim=1),
-        base=_UNANSWERED * ~(answered | alone),
+        offset=_UNANSWERED * ~(answered | alone),
         # Rates are those of verdicts on the others: held to be wrong, these would raise the rate that tells them.
         weight=total(rows.weights, unit) / size * (answered | alone),
         exclusive=torch.where(answered & exclusive, group, own).unique(return_inverse=True)[1],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -45,6 +45,14 @@ class NoisyRows:
     def accompanied(self) -> Bool[Tensor, " n"]:
         """Scored rows of groups with two rewards at least."""
         return self.scored & (total(self.scored, self.group) >= 2)[self.group]
+
+    @property
+    def among_equal_rewards(self) -> NoisyRows:
+        """Answered rows, less means over equal rewards of a group: there a prediction of the verifier's errors goes
+        against what answers say."""
+        alike = _dense(self.group, self.rewards.nan_to_num())
+        prediction, target = (group_advantages(each, alike, scale="none") for each in (self.prediction, self.target))
+        return replace(self, prediction=prediction, target=target, fitted=self.fitted & self.answered)
 
 
 def noisy_rows(
@@ -96,8 +104,8 @@ def noisy_rows(
     return NoisyRows(
         rewards=rewards,
         group=group,
-        response=dense(group, keys),
-        answer=dense(group, answered, unit),
+        response=_dense(group, keys),
+        answer=_dense(group, answered, unit),
         answered=answered,
         trusted=trusted,
         # Of trusted rows the fit learns nothing.
@@ -148,6 +156,6 @@ def total(values: Tensor, label: Int[Tensor, " n"]) -> Float[Tensor, " m"]:
     return torch.bincount(label, weights=values.double())
 
 
-def dense(*labels: Tensor) -> Int[Tensor, " n"]:
+def _dense(*labels: Tensor) -> Int[Tensor, " n"]:
     """Rows that are equal in all of the labels get equal numbers, from 0."""
     return torch.stack(labels, dim=1).unique(dim=0, return_inverse=True)[1]

@@ -333,10 +333,10 @@ def test_a_right_response_whose_answer_is_not_read_keeps_its_reward_where_verdic
 
 def test_states_that_predict_the_errors_of_the_verifier_are_not_used():
     """They agree with its verdicts, and contradict what answers say among equal ones."""
-    used, curator = [], Denoise()
-    for seed in range(8):
-        curation = curator.curate(praised(seed, answer=True)[0])
-        used.append(curation.metrics["states_used"])
-        assert curation.metrics["correlation_low"] > 0 or seed == 0
-        assert (curation.metrics["agreement"] < 0) == (not used[-1])
-    assert sum(used) <= 2
+    curator = Denoise()
+    found = [curator.curate(praised(seed, answer=True)[0]).metrics for seed in range(8)]
+    assert all(each["correlation_low"] > 0 for each in found[1:])
+    assert sum(each["states_used"] for each in found) <= 2
+    batch = answered(0)
+    rows = noisy_rows(batch, canonical_order(batch.rewards, batch.groups, None), answers=True)
+    assert infer(rows, -rows.standardised, least_slope=1.0).fit["theta"][2] == 0  # nor turned round

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
 from geoalign.curators.base import Curator, hidden_states, identity
-from geoalign.curators.denoise.model import Posterior, infer
+from geoalign.curators.denoise.model import LIMIT, Posterior, infer
 from geoalign.curators.denoise.ridge import fold_predictions, predict_next
 from geoalign.curators.denoise.rows import NoisyRows, joined, keys_in_prompts, noisy_rows
 from geoalign.curators.precision import full_precision
@@ -27,8 +27,6 @@ REMEMBERED = 22
 _PENALTY = 0.3
 # A batch contradicts what was learnt with this certainty.
 _CONTRADICTED = 0.999
-# Of the log-odds that a reward is wrong.
-_CERTAIN = 30.0
 
 
 @settings
@@ -223,7 +221,7 @@ def _curation(
     """The curation that the posterior gives, in input order."""
     index = order.order.cpu()
     back = in_input_order(GroupedRows(index, order.group.cpu(), order.offsets.cpu()), rollouts.rewards.device)
-    odds = torch.logit(posterior.wrong, eps=1e-13).clamp(-_CERTAIN, _CERTAIN)
+    odds = torch.logit(posterior.wrong, eps=1e-13).clamp(-LIMIT, LIMIT)
     open_rows = rows.scored & ~rows.trusted
     change, group = (posterior.rewards - rows.rewards)[open_rows], rows.group[open_rows]
     metrics = {

@@ -24,7 +24,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from geoalign.curators.denoise.rows import NoisyRows, total, two_values
+from geoalign.curators.denoise.rows import NoisyRows, dense, total, two_values
 from geoalign.method.advantages import group_advantages
 
 # Of the log-odds: what is certain.
@@ -254,9 +254,9 @@ def judged_values(
     fit = max(found, key=lambda each: each[0])[1]
     share = likely(z)
     own = share.gather(1, observed[:, None])[:, 0]
-    _, alike, times = torch.stack([response, observed], dim=1).unique(dim=0, return_inverse=True, return_counts=True)
-    gain = own * (fit.ratio[observed] - 1) * judged
-    once, odds = gain / times[alike], 1 + total(gain / times[alike], response)[response]
+    alike, gain = dense(response, observed), own * (fit.ratio[observed] - 1) * judged
+    once = gain / total(torch.ones_like(own), alike)[alike]
+    odds = 1 + total(once, response)[response]
     # A reward that is kept is itself, not the middle of its bin.
     moments = (share @ _CENTRES**power + total(once * value**power, response)[response] for power in (1, 2))
     mean, square = (moment / odds for moment in moments)

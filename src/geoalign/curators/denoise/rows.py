@@ -50,7 +50,7 @@ class NoisyRows:
     def among_equal_rewards(self) -> NoisyRows:
         """Answered rows, less means over equal rewards of a group: there a prediction of the verifier's errors goes
         against what answers say."""
-        alike = _dense(self.group, self.rewards.nan_to_num())
+        alike = dense(self.group, self.rewards.nan_to_num())
         prediction, target = (group_advantages(each, alike, scale="none") for each in (self.prediction, self.target))
         return replace(self, prediction=prediction, target=target, fitted=self.fitted & self.answered)
 
@@ -104,8 +104,8 @@ def noisy_rows(
     return NoisyRows(
         rewards=rewards,
         group=group,
-        response=_dense(group, keys),
-        answer=_dense(group, answered, unit),
+        response=dense(group, keys),
+        answer=dense(group, answered, unit),
         answered=answered,
         trusted=trusted,
         # Of trusted rows the fit learns nothing.
@@ -156,6 +156,9 @@ def total(values: Tensor, label: Int[Tensor, " n"]) -> Float[Tensor, " m"]:
     return torch.bincount(label, weights=values.double())
 
 
-def _dense(*labels: Tensor) -> Int[Tensor, " n"]:
+def dense(*labels: Tensor) -> Int[Tensor, " n"]:
     """Rows that are equal in all of the labels get equal numbers, from 0."""
-    return torch.stack(labels, dim=1).unique(dim=0, return_inverse=True)[1]
+    found = torch.zeros(len(labels[0]), dtype=torch.long)
+    for label in labels:
+        found = (found * len(label) + label.unique(return_inverse=True)[1]).unique(return_inverse=True)[1]
+    return found

@@ -55,7 +55,7 @@ def error_rates(rows: NoisyRows, *, exclusive: bool = True, level: float = LEVEL
     def by_groups(psi: Tensor) -> tuple[Tensor, Tensor]:
         """[G, 4] the sums, and [G, F + 2] the gradients of the log-likelihoods."""
         wrong = torch.stack([1 - psi[0], psi[1]])
-        each = fit._replace(theta=psi[2:], replaced=wrong.sum(), anywhere=wrong / wrong.sum())
+        each = fit._replace(theta=psi[2:], e=wrong.sum(), q=wrong / wrong.sum())
         before, after = units.probabilities(each)
         every = refused + rewarded
         counts = torch.stack([(1 - after) * rewarded, (1 - after) * every, after * refused, after * every], dim=1)
@@ -71,7 +71,7 @@ def error_rates(rows: NoisyRows, *, exclusive: bool = True, level: float = LEVEL
         prior = torch.stack([apart - replaced / (1 - psi[0]), replaced / psi[1] - apart])
         return times @ sums, times @ scores + torch.cat([prior, units.start - psi[2:]])
 
-    missed, false = fit.replaced * fit.anywhere
+    missed, false = fit.e * fit.q
     psi = torch.cat([torch.stack([1 - missed, false]), fit.theta])
     (sums, score), (slope, hessian) = by_groups(psi), jacobian(totals, psi)
     influence = sums - (slope @ torch.linalg.solve(hessian, score.T)).T

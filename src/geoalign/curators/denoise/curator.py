@@ -21,11 +21,11 @@ from geoalign.method.intervals import Interval, grouped_correlation
 from geoalign.settings import Count, OpenShare, PositiveShare, setting, settings
 from geoalign.types import Curation, Rollouts
 
-# Of batches: by then a fit with the default decay holds less than a tenth of a prompt.
+# Batches whose responses are remembered; of older ones less than a tenth is left in the fit at the default decay.
 REMEMBERED = 22
-# Of the correction that trusted rows teach.
+# Penalty of the ridge on trusted rows.
 _PENALTY = 0.3
-# A batch contradicts what was learnt with this certainty.
+# Level at which a batch contradicts the fit.
 _CONTRADICTED = 0.999
 
 
@@ -61,7 +61,7 @@ class DenoiseConfig:
 
 
 class Denoise(Curator[DenoiseConfig]):
-    """Gives every row the reward that it should have been given under a model of the noise, by all that is known of it.
+    """Replaces every reward by an estimate of the true one under a model of the noise.
 
     What is known: a prediction by a ridge regression of earlier batches' rewards on their hidden states, while its
     correlation with rewards of new prompts is above chance; answers and identical responses, whose rows share a true
@@ -157,7 +157,7 @@ class Denoise(Curator[DenoiseConfig]):
         return states
 
     def _agreed(self, rows: NoisyRows) -> NoisyRows:
-        """The rows with what answers alone make of the verdicts as targets: states learn no error that answers show."""
+        """The posterior by answers alone as the target, not the verdicts: states learn no error that answers reveal."""
         if not bool(rows.answered.any()):
             return rows
         window = joined([*self._past, dict(vars(rows))][-self.config.window :], self.config.decay)
@@ -166,18 +166,18 @@ class Denoise(Curator[DenoiseConfig]):
         return replace(rows, target=found.standardised, fitted=fitted) if found.verdicts else rows
 
     def _predicted(self, rows: NoisyRows, states: Float[Tensor, "b d"], generator: Generator | None) -> NoisyRows:
-        """The rows with what the fit says of them; a first batch is predicted by folds."""
+        """The rows with predictions of the ridge, which takes them in; a first batch is cross-fitted over folds."""
         folded, used, decay = not self._ridge, rows.fitted, self.config.decay
         z, self._ridge = predict_next(self._ridge, states, rows.target * used, used, rows.group, decay=decay)
-        # The scale changes with the penalty: unscaled, the batch of the weakest one would speak for the window.
+        # The scale depends on the penalty: unscaled, the batch with the weakest one would dominate the window.
         z = torch.nn.functional.normalize(z.double().cpu(), dim=0, eps=1e-30) * len(z) ** 0.5
-        # Far out a fit is a guess, and one that a policy finds if it is praise.
+        # Far from the data the ridge extrapolates, and a policy would exploit praise there.
         length = states.square().sum(dim=1).double().cpu()
         familiar = (3 * length.median() / length.clamp(min=1e-30)).clamp(max=1).square()
         z = torch.where(z > 0, z * familiar, z)
         if self.config.geometry == "permuted":
             z = z[torch.rand(len(z), generator=generator, dtype=torch.float64).add(rows.group).argsort()]
-        # Groups of different folds predict each other: every product of reward and prediction counts twice.
+        # Cross-fitted groups predict each other: every product of reward and prediction counts twice.
         found = replace(rows, prediction=z * rows.unseen, inflation=torch.full_like(z, 2.0 if folded else 1.0))
         if not folded and correlation(found, level=_CONTRADICTED).high < 0:
             # What was learnt holds no longer: the batch is a first one.
@@ -196,12 +196,12 @@ def correlation(rows: NoisyRows, *, level: float) -> Interval:
 def learnt_correction(
     states: Float[Tensor, "n d"], posterior: Posterior, rows: NoisyRows, *, level: float
 ) -> tuple[Float[Tensor, " n"], dict[str, float]]:
-    """What the rewards of trusted rows are beyond expectation, as a ridge on their states says of the other rows.
+    """A correction of the other rows: a ridge from the states of trusted rows to their residuals, true reward - m.
 
-    With z the folds' predictions of these surprises d, r their correlation and l the lower end of its interval, the
-    ridge's prediction is multiplied by (l / r) sum z d / sum z^2: the trusted rows are the same in every batch, and so
-    is the fit's error; over a training a policy follows it as it follows a reward's. 0 while l is not above 0, and of
-    rows that are trusted or unscored.
+    With d these residuals, z their cross-fitted predictions, r the correlation of both and l the lower end of its
+    interval, predictions are multiplied by (l / r) sum z d / sum z^2, the slope at its lower bound: the trusted rows
+    are the same in every batch, and so is the fit's error, which a policy would exploit. 0 while l <= 0, and of rows
+    that are trusted or unscored.
     """
     own = rows.trusted
     surprise = (posterior.observation - posterior.prior) * own

@@ -1,17 +1,17 @@
-"""The true reward t behind a noisy one y: a prior from what speaks for a row, a channel from t to y.
+"""The true reward t behind a noisy one y: a prior by what speaks for a row, and a noise channel from t to y.
 
-    P(y | t) = (1 - e) 1{y = t} + e q(y),
+    P(y | t) = (1 - e) 1{y = t} + e q(y):
 
-so an observed y raises the odds of t = y by R(y) = 1 + (1 - e) / (e q(y)). Expectation maximisation fits e and q with
-the prior on the recent batches. Rows of one unit (one answer or one response to a prompt) share t.
+a reward is kept, or with probability e replaced by a draw from q. An observed y multiplies the odds of t = y by
+R(y) = 1 + (1 - e) / (e q(y)). EM on the recent batches fits e, q and the prior. Rows of one unit (the same answer or
+response to a prompt) share t.
 
-Of two values, P(t = 1) of unit u is logistic in its features, theta' x_u, behind flips at TPR = 1 - e (1 - q(1)), FPR =
-e q(1); of the answered units of a group at most one is right. A verifier may err alike on equal answers: verdicts on
-one unit that are wrong together with probability rho differ 1 - rho times as often as independent ones, and n of them
-count as n / (1 + (n - 1) rho).
+Verdicts (two values): P(t = 1) of unit u is logistic in its features, theta' x_u; TPR = 1 - e (1 - q(1)), FPR = e q(1);
+of the answers of a group at most one is right. A verifier may err alike on equal answers: with rho, the correlation of
+its errors on a unit, mixed verdicts are 1 - rho times as frequent, and n verdicts count as n / (1 + (n - 1) rho).
 
-With more values y is standardised within its group and stands in 32 bins, P(t = v) is proportional to h(v) exp(s z v)
-with z the prediction, and a value observed twice counts once.
+Other rewards: y, standardised within its group, is in one of 32 bins; P(t = v) is proportional to h(v) exp(s z v), z
+the prediction, and a value that a response got twice counts once.
 """
 
 from __future__ import annotations
@@ -27,76 +27,76 @@ from torch import Tensor
 from geoalign.curators.denoise.rows import NoisyRows, dense, total, two_values
 from geoalign.method.advantages import group_advantages
 
-# Of the log-odds: what is certain.
+# Bound of log-odds.
 LIMIT = 30.0
 _FLOOR = 1e-30
 _EDGE, _BINS = 4.0, 32
 _CENTRES = (torch.arange(_BINS, dtype=torch.float64) + 0.5) * (2 * _EDGE / _BINS) - _EDGE
-# Of true rewards that follow no prediction, so that one that merely surprises is not taken for wrong.
+# Share of true rewards that follow no prediction: a reward that surprises is not therefore wrong.
 _SURPRISES = 0.1
-# Pseudo-counts of the Beta rate of a group: in one of two rows the other's verdict must not outweigh a row's own.
+# Pseudo-counts of a group's Beta rate: of two rows the other's verdict must not outweigh a row's own.
 _RATE = 4.0
-# Pairs of verdicts on one unit that are as independent as expected, before any is seen.
+# Pseudo-count of pairs of verdicts on one unit that err independently.
 _PAIRS = 4.0
-# Prior means of theta: answered, its log share, z, no answers at all, log-odds of the group there.
+# Prior means of theta: answered, log share of the answer, z, a group without answers, its log-odds of being rewarded.
 _THETA = torch.tensor([0.0, 1.0, 0.0, 0.0, 1.0], dtype=torch.float64)
-# z is used where it agrees with the targets: a fit that turns it round explains rewards of what it speaks against.
+# Lower bounds of theta: a negative weight of z would explain the very rewards that z contradicts.
 _LEAST = torch.tensor([-torch.inf, -torch.inf, 0.0, -torch.inf, -torch.inf], dtype=torch.float64)
-# Log-odds of a response without an answer among answers. Not fitted: a verifier that rewards them would teach it.
+# Log-odds of a response without an answer among answers. Not fitted: a verifier that rewards such would raise them.
 _UNANSWERED = -3.0
-# From a small s the fit can end where the most extreme rewards are believed, from a large one where every reward is
-# wrong: the likeliest is taken. The first is its prior mean.
+# Where EM starts in s, the likeliest fit being taken; the first is its prior mean. From a small s it can end believing
+# the most extreme rewards, from a large one believing none.
 _SLOPES = torch.tensor([4.0, 2.0, 1.0], dtype=torch.float64)
 
 
 class Fit(NamedTuple):
-    """theta (of more than two values s), e, q, rho (of two values) and h (of more)."""
+    """The parameters: theta, of more than two values the slope s; e and q; rho of two values and h of more."""
 
     theta: Float[Tensor, "*f"]
-    replaced: Float[Tensor, ""]
-    anywhere: Float[Tensor, " v"]
-    together: Float[Tensor, ""]
-    base: Float[Tensor, " v"]
+    e: Float[Tensor, ""]
+    q: Float[Tensor, " v"]
+    rho: Float[Tensor, ""]
+    h: Float[Tensor, " v"]
 
     @property
     def ratio(self) -> Float[Tensor, " v"]:
-        """R, the factor on the odds of the value that was observed."""
-        return 1 + (1 - self.replaced) / (self.replaced * self.anywhere).clamp(min=_FLOOR)
+        """R(y), the likelihood ratio of the observed value to any other."""
+        return 1 + (1 - self.e) / (self.e * self.q).clamp(min=_FLOOR)
 
-    def recounted(self, made: Float[Tensor, " v"], right: Float[Tensor, " v"], kept: float, replaced: float) -> Fit:
-        """With e and q by the rewards of each value, the right ones of them, and pseudo-counts of kept and replaced."""
+    def with_channel(self, count: Float[Tensor, " v"], right: Float[Tensor, " v"], kept: float, replaced: float) -> Fit:
+        """M step of e and q: by the rewards of each value, the right ones among them, and pseudo-counts."""
         fit = self
         for _ in range(3):
-            wrong = made - right * (1 - 1 / fit.ratio) + replaced
-            fit = fit._replace(replaced=wrong.sum() / (made + replaced).sum().add(kept), anywhere=wrong / wrong.sum())
+            wrong = count - right * (1 - 1 / fit.ratio) + replaced
+            fit = fit._replace(e=wrong.sum() / (count + replaced).sum().add(kept), q=wrong / wrong.sum())
         return fit
 
     def is_near(self, other: Fit) -> bool:
-        """Whether nothing differs by 1e-5."""
+        """Whether no parameter differs by 1e-5."""
         return max(float((one - each).abs().max()) for one, each in zip(self, other, strict=True)) < 1e-5
 
 
-def begun(earlier: dict[str, Tensor], first: Sequence[Fit], rounds: int = 60) -> tuple[Sequence[Fit], int]:
-    """Where the fit begins, and for how many rounds: fewer from one of as many values that believes some rewards."""
-    near = bool(earlier) and len(earlier["base"]) == len(first[0].base) and float(earlier["replaced"]) < 0.9
+def starts_of(earlier: dict[str, Tensor], first: Sequence[Fit], rounds: int = 60) -> tuple[Sequence[Fit], int]:
+    """Where EM starts, and its rounds: few from an earlier fit of as many values that believes some rewards."""
+    near = bool(earlier) and len(earlier["h"]) == len(first[0].h) and float(earlier["e"]) < 0.9
     return ([Fit(**earlier)], 10) if near else (first, rounds)
 
 
 @dataclass(frozen=True, eq=False)
 class Posterior:
-    """The true rewards of rows, rewards being offset + scale * observation; prior to variance in units of `scale`."""
+    """The true rewards t of rows; a reward is offset + scale * observation, and all from prior on in that `scale`."""
 
     group: Int[Tensor, " n"]
     observed: Float[Tensor, " n"]  # the rewards
     observation: Float[Tensor, " n"]  # the verdict, 0 or 1, or the reward standardised within its group
     offset: Float[Tensor, " n"]  # the lower verdict and what is added to it, or the group's mean; NaN where unscored
-    scale: Float[Tensor, " n"]  # the gap of verdicts or the group's deviation, the others' where its rewards are equal
+    scale: Float[Tensor, " n"]  # the gap of verdicts or the group's deviation, where that is 0 the others'
     verdicts: bool
-    prior: Float[Tensor, " n"]  # m, the expected true reward before the row's own was looked at
-    mean: Float[Tensor, " n"]  # e, the expected true reward
-    estimate: Float[Tensor, " n"]  # what the row is given: e, matched in slope
-    variance: Float[Tensor, " n"]  # v, of the true reward around e
-    group_variance: Float[Tensor, " n"]  # that of the sum over the row's group
+    prior: Float[Tensor, " n"]  # m, the expected true reward before y is seen
+    mean: Float[Tensor, " n"]  # p = E[t | y]
+    estimate: Float[Tensor, " n"]  # what the row is given: p, matched in slope
+    variance: Float[Tensor, " n"]  # v, of t given y
+    group_variance: Float[Tensor, " n"]  # of the sum of t over the row's group, given y
     wrong: Float[Tensor, " n"]  # probability that the reward is wrong
     metrics: dict[str, float]
     fit: dict[str, Tensor]  # the fields of `Fit`; {} where nothing was judged
@@ -107,20 +107,19 @@ class Posterior:
 
     @property
     def rewards(self) -> Float[Tensor, " n"]:
-        """[N] what the rows are given as their rewards: their own where nothing is to be changed."""
+        """[N] the denoised rewards; bit for bit the observed ones where nothing is changed."""
         return torch.where(self.estimate == self.observation, self.observed, self.offset + self.scale * self.estimate)
 
     def corrected(self, correction: Float[Tensor, " n"]) -> Posterior:
         """With a correction added to the expected rewards; 0 leaves a row as it is.
 
-        Verdicts are then as likely wrong as they are far from the expected one. Of other rewards the probability is
-        that of a single wrong one, and stays.
+        A verdict's probability of being wrong becomes its distance from the corrected mean; of other rewards it stays.
         """
         mean, wrong = self.mean + correction, self.wrong
         if self.verdicts:
             mean = mean.clamp(0, 1)
             wrong = torch.where(correction != 0, (self.observation - mean).abs(), wrong)
-        # A matched estimate may lie beyond the bounds: to clamp it would shrink it again.
+        # A slope-matched estimate may lie outside of [0, 1]: clamped, it would be shrunk again.
         return replace(self, mean=mean, estimate=self.estimate + (mean - self.mean), wrong=wrong)
 
     @property
@@ -132,8 +131,8 @@ class Posterior:
     def advantages(self) -> Float[Tensor, " n"]:
         """A = (t' - mean t') / s with t' the rewards given and s^2 = max(E[var t], var t') in the group.
 
-        E[var t] = (sum (e - mean e)^2 + sum v - var(sum t) / n) / (n - 1). A group of which nothing is known is not
-        blown up to unit deviation, and none goes beyond it.
+        E[var t] = (sum (p - mean p)^2 + sum v - var(sum t) / n) / (n - 1). A group of which nothing is known is not
+        scaled up to unit deviation, and none exceeds it.
         """
         known, group = ~self.offset.isnan(), self.group
         count = total(known, group).clamp(min=1)
@@ -153,16 +152,16 @@ def infer(
     exclusive: bool = True,
     earlier: dict[str, Tensor] | None = None,
 ) -> Posterior:
-    """The posterior of the rows' true rewards, verdicts or others; where nothing speaks for a row its reward is right.
+    """The posterior of the rows' true rewards; a row of which nothing but its reward is known keeps that.
 
-    Estimates are t' = m + (e - m) / r, r = sum w (e - m)^2 / sum w ((e - m)^2 + v), the slope of e - m on t - m, or a
+    Estimates are t' = m + (p - m) / r, r = sum w (p - m)^2 / sum w ((p - m)^2 + v), the slope of p - m on t - m, or a
     group's own where that is higher, as where the model is sure.
 
     Args:
-        z: prediction of each row, of mean square 1; None: nothing is predicted.
-        least_slope: r is this at least.
+        z: the prediction, of mean square 1; None: there is none.
+        least_slope: lower bound of r.
         exclusive: at most one of a group's answers is right; False: several may be.
-        earlier: the fit of the window before, where this one's begins.
+        earlier: the fit of the window before, where EM starts.
     """
     scored, group, told, zero = rows.accompanied, rows.group, z is not None, torch.zeros_like(rows.rewards)
     verdicts = two_values(rows.rewards[scored])
@@ -189,12 +188,12 @@ def infer(
         unit, one_of = units.unit, units.exclusive[units.unit]
         prior, expected = (share[unit] for share in units.probabilities(fit))
         variance, wrong = expected * (1 - expected), (observation - expected).abs()
-        missed, false = (fit.replaced * fit.anywhere).tolist()
+        missed, false = (fit.e * fit.q).tolist()
         metrics = {"true_positive_rate": 1 - missed, "false_positive_rate": false, "informedness": 1 - missed - false}
-        metrics["error_correlation"] = float(fit.together)
+        metrics["error_correlation"] = float(fit.rho)
     elif known:
-        prior, expected, variance, wrong, fit = judged_values(rows, z, judged, earlier or {})
-        # Of several values at most one is right, which m knows nothing of.
+        prior, expected, variance, wrong, fit = value_posterior(rows, z, judged, earlier or {})
+        # A response has one true reward: of several observed ones at most one is right, for which m has no term.
         compared = open_rows & (observation != 0) & (total(judged, rows.response) == 1)[rows.response]
     prior, mean = torch.where(judged, prior, before), torch.where(open_rows, expected, observation)
     variance, wrong, weights = variance.clamp(min=0) * open_rows, wrong * open_rows, rows.weights * compared
@@ -213,51 +212,51 @@ def infer(
     return Posterior(group, rows.rewards, observation, offset, scale, known and verdicts is not None, *found)
 
 
-def judged_values(
+def value_posterior(
     rows: NoisyRows, z: Float[Tensor, " n"], judged: Bool[Tensor, " n"], earlier: dict[str, Tensor]
 ) -> tuple[Float[Tensor, " n"], Float[Tensor, " n"], Float[Tensor, " n"], Float[Tensor, " n"], Fit]:
-    """m and e of rewards standardised within groups, v, P(t is not y), and the fit on unequal groups."""
+    """Of rewards standardised within groups m, E[t | y], v and P(t != y), and the fit, on groups of unequal rewards."""
     value, response, used = rows.standardised, rows.response, judged & ~rows.trusted & (rows.standardised != 0)
     z, observed = (total(z, response) / total(torch.ones_like(z), response))[response], _bin(value)
     table = torch.bincount(_bin(z) * _BINS + observed, rows.weights * used, _BINS**2).view(_BINS, _BINS)
-    made, uniform = table.sum(dim=0), torch.full_like(_CENTRES, 1 / _BINS)
-    base, found = (made + uniform) / (made + uniform).sum(), list[tuple[float, Fit]]()
-    first = [Fit(slope, torch.tensor(0.2).double(), uniform, uniform.sum() * 0, base) for slope in _SLOPES]
-    starts, rounds = begun(earlier, first)
+    count, uniform = table.sum(dim=0), torch.full_like(_CENTRES, 1 / _BINS)
+    h, found = (count + uniform) / (count + uniform).sum(), list[tuple[float, Fit]]()
+    first = [Fit(slope, torch.tensor(0.2).double(), uniform, uniform.sum() * 0, h) for slope in _SLOPES]
+    starts, rounds = starts_of(earlier, first)
 
     def tilted(z: Tensor) -> Tensor:
-        """P(t | z) of true rewards that follow their prediction."""
-        return (fit.base.log() + fit.theta * z[:, None] * _CENTRES).softmax(dim=1)
+        """P(t | z) of true rewards that follow the prediction."""
+        return (fit.h.log() + fit.theta * z[:, None] * _CENTRES).softmax(dim=1)
 
     def likely(z: Tensor) -> Tensor:
-        """P(t | z)."""
-        usual = table.sum(dim=1) @ tilted(_CENTRES) / made.sum().clamp(min=_FLOOR)
+        """P(t | z), of those that surprise too."""
+        usual = table.sum(dim=1) @ tilted(_CENTRES) / count.sum().clamp(min=_FLOOR)
         return (1 - _SURPRISES) * tilted(z) + _SURPRISES * usual
 
     for fit in starts:
         for _ in range(rounds):
             before, following, all_of = fit, tilted(_CENTRES), likely(_CENTRES)
-            # Of the rewards in each bin of z: those that are true, and the true ones of all that follow, by value.
+            # E step, in each bin of z and by value: the right rewards, and the true rewards that follow the prediction.
             rest = table / (1 + all_of * (fit.ratio - 1))
             right = rest * all_of * fit.ratio
             truth = (right + all_of * (rest.sum(dim=1, keepdim=True) - rest)) * (1 - _SURPRISES) * following / all_of
             some, mean = truth.sum(dim=1), following @ _CENTRES
             gradient = _CENTRES @ (truth @ _CENTRES - some * mean) - (fit.theta - _SLOPES[0])
             hessian = _CENTRES.square() @ (some * (following @ _CENTRES.square() - mean.square())) + 1
-            base = fit.base * (truth.sum(dim=0) + uniform) / (some @ following + uniform)
-            fit = fit.recounted(made, right.sum(dim=0), 0.0, 1 / _BINS)
-            fit = fit._replace(theta=fit.theta + gradient / hessian, base=base / base.sum())
+            h = fit.h * (truth.sum(dim=0) + uniform) / (some @ following + uniform)
+            fit = fit.with_channel(count, right.sum(dim=0), 0.0, 1 / _BINS)
+            fit = fit._replace(theta=fit.theta + gradient / hessian, h=h / h.sum())
             if fit.is_near(before):
                 break
-        told = (1 - fit.replaced) * likely(_CENTRES) + fit.replaced * fit.anywhere
-        found.append((float((table * told.clamp(min=_FLOOR).log()).sum()), fit))
+        observed_as = (1 - fit.e) * likely(_CENTRES) + fit.e * fit.q
+        found.append((float((table * observed_as.clamp(min=_FLOOR).log()).sum()), fit))
     fit = max(found, key=lambda each: each[0])[1]
     share = likely(z)
     own = share.gather(1, observed[:, None])[:, 0]
     alike, gain = dense(response, observed), own * (fit.ratio[observed] - 1) * judged
     once = gain / total(torch.ones_like(own), alike)[alike]
     odds = 1 + total(once, response)[response]
-    # A reward that is kept is itself, not the middle of its bin.
+    # A kept reward is itself, not the centre of its bin.
     moments = (share @ _CENTRES**power + total(once * value**power, response)[response] for power in (1, 2))
     mean, square = (moment / odds for moment in moments)
     return share @ _CENTRES, mean, square - mean.square(), 1 - (own + gain) / odds, fit
@@ -265,53 +264,53 @@ def judged_values(
 
 @dataclass(frozen=True, eq=False)
 class Units:
-    """C answers or responses of which each is right or not, and the verdicts on them."""
+    """C answers or responses, each right or wrong, with the verdicts on their rows."""
 
     unit: Int[Tensor, " n"]  # of each row
-    counts: Float[Tensor, "c 2"]  # rows refused and rewarded
-    known: Float[Tensor, " c"]  # log-odds of being right by trusted rows
+    counts: Float[Tensor, "c 2"]  # of verdicts 0 and 1
+    known: Float[Tensor, " c"]  # log-odds that trusted rows add
     features: Float[Tensor, "c f"]
-    offset: Float[Tensor, " c"]  # log-odds beside theta' x
+    offset: Float[Tensor, " c"]  # log-odds that are not fitted, beside theta' x
     weight: Float[Tensor, " c"]
-    exclusive: Int[Tensor, " c"]  # of the units of one number at most one is right
+    exclusive: Int[Tensor, " c"]  # of the units with one label at most one is right
     start: Float[Tensor, " f"]  # prior mean of theta
-    least: Float[Tensor, " f"]  # bound of theta
-    pseudo: tuple[float, float]  # counts of verdicts that were kept, and of replaced ones of each value
+    least: Float[Tensor, " f"]  # lower bound of theta
+    pseudo: tuple[float, float]  # counts of kept verdicts, and of replaced ones of each value
 
     def probabilities(self, fit: Fit) -> tuple[Float[Tensor, " c"], Float[Tensor, " c"]]:
-        """P(right) of each unit before its verdicts are seen, and after."""
+        """Prior and posterior P(right) of each unit."""
         odds, evidence = self.features @ fit.theta + self.offset, fit.ratio.log() * torch.tensor([-1.0, 1.0]).double()
         return self._shares(odds), self._shares(odds + self.independent(fit) @ evidence + self.known)
 
     def fit(self, earlier: dict[str, Tensor], rounds: int = 60) -> Fit:
-        """Expectation maximisation: e and q with pseudo-counts, theta by a Newton step around its prior mean."""
+        """EM: e and q with pseudo-counts, rho by the mixed pairs, theta by Newton steps around its prior mean."""
         x, weight, half = self.features, self.weight, torch.full((2,), 0.5).double()
         first = [Fit(self.start, torch.tensor(0.4).double(), half, 0 * half[0], half)]
-        (fit,), rounds = begun(earlier, first, rounds)
+        (fit,), rounds = starts_of(earlier, first, rounds)
         for _ in range(rounds):
             (likely, right), before = self.probabilities(fit), fit
             gradient = x.T @ (weight * (right - likely)) - (fit.theta - self.start)
-            # Units of an exclusive group share a weight.
+            # Units of an exclusive group have equal weights.
             shared = x.new_zeros(int(self.exclusive.max()) + 1, x.shape[1])
             shared = shared.index_add(0, self.exclusive, x * (likely * weight.sqrt())[:, None])
             hessian = x.T @ (x * (weight * likely)[:, None]) - shared.T @ shared + torch.eye(x.shape[1]).double()
             truth, counts = torch.stack([1 - right, right], dim=1), self.independent(fit)
-            fit = fit.recounted(weight @ counts, weight @ (counts * truth), *self.pseudo)
-            size, errors = self.counts.sum(dim=1), fit.replaced * fit.anywhere.flip(0)
+            fit = fit.with_channel(weight @ counts, weight @ (counts * truth), *self.pseudo)
+            size, errors = self.counts.sum(dim=1), fit.e * fit.q.flip(0)
             expected = truth.T @ (weight * (size.square() - size)) @ (errors * (1 - errors)) + _PAIRS
-            alone = (weight @ self.counts.prod(dim=1) + _PAIRS) / expected
+            mixed = (weight @ self.counts.prod(dim=1) + _PAIRS) / expected
             theta = torch.maximum(fit.theta + torch.linalg.solve(hessian, gradient), self.least)
-            fit = fit._replace(theta=theta, together=(1 - alone).clamp(0, 1))
+            fit = fit._replace(theta=theta, rho=(1 - mixed).clamp(0, 1))
             if fit.is_near(before):
                 break
         return fit
 
     def independent(self, fit: Fit) -> Float[Tensor, "c 2"]:
-        """The counts, each row for what it adds to the others of its unit."""
-        return self.counts / (1 + (self.counts.sum(dim=1, keepdim=True) - 1).clamp(min=0) * fit.together)
+        """The effective counts, n / (1 + (n - 1) rho)."""
+        return self.counts / (1 + (self.counts.sum(dim=1, keepdim=True) - 1).clamp(min=0) * fit.rho)
 
     def _shares(self, odds: Float[Tensor, " c"]) -> Float[Tensor, " c"]:
-        """P(right), by a softmax over the exclusive group and "none of them"."""
+        """P(right): a softmax over the units of an exclusive group and "none of them"."""
         none = odds.new_zeros(int(self.exclusive.max()) + 1)
         highest = none.scatter_reduce(0, self.exclusive, odds.detach(), "amax")
         likely = (odds - highest[self.exclusive]).exp()
@@ -321,13 +320,13 @@ class Units:
 def verdict_units(
     rows: NoisyRows, z: Float[Tensor, " n"], verdict: Float[Tensor, " n"], judged: Bool[Tensor, " n"], exclusive: bool
 ) -> Units:
-    """Answers and responses with the verdicts on them; `exclusive`: at most one answer of a group is right."""
+    """The units of the rows; `exclusive`: at most one answer of a group is right."""
     unit, compared = rows.answer, judged & ~rows.trusted
     size = total(torch.ones_like(z), unit)
     group = torch.zeros(len(size), dtype=torch.long).index_put((unit,), rows.group)
     answered = total(rows.answered, unit) > 0
     alone = (total(rows.answered, rows.group) == 0)[group]
-    # A Beta rate of the verdicts on the rest of the group: with a row's own in it, it would explain its error.
+    # Beta rate of the verdicts on the rest of the group: one that held the unit's own would explain their errors.
     rest = by_verdict(rows.group, verdict, judged)[group] - by_verdict(unit, verdict, judged) + _RATE
     share = (size / total(torch.ones_like(z), rows.group)[group]).log()
     rate = (rest[:, 1] / rest[:, 0]).log()
@@ -339,19 +338,19 @@ def verdict_units(
         known=LIMIT * total((2 * verdict - 1) * (judged & rows.trusted), unit),
         features=torch.stack([each.double() for each in features], dim=1),
         offset=_UNANSWERED * ~(answered | alone),
-        # Rates are those of verdicts on the others: held to be wrong, these would raise the rate that tells them.
+        # Such rows are held to be wrong, so that each reward of one would raise the false positive rate: they count 0.
         weight=total(rows.weights, unit) / size * (answered | alone),
         exclusive=torch.where(answered & exclusive, group, own).unique(return_inverse=True)[1],
         start=_THETA,
         least=_LEAST,
-        # Answers tell the flip rates; without them only the curvature of the odds in z does, and rates that are thought
-        # too good would leave it unused.
+        # Answers identify e and q. Without them only the curvature of the log-odds in z does, and with rates that are
+        # too optimistic z would go unused.
         pseudo=(2 + 4 * told, 4 - 2 * told),
     )
 
 
 def by_verdict(label: Int[Tensor, " n"], verdict: Float[Tensor, " n"], of: Bool[Tensor, " n"]) -> Float[Tensor, "m 2"]:
-    """How many of these rows of each label have either verdict."""
+    """[M, 2] the number of the rows `of` with verdicts 0 and 1, by label."""
     return torch.stack([total(of * (1 - verdict), label), total(of * verdict, label)], dim=1)
 
 

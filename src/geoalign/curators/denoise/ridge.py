@@ -1,4 +1,4 @@
-"""A ridge regression kept running over batches.
+"""A ridge regression updated batch by batch.
 
 The fit of all earlier batches is w = (A + lambda tr(A)/d I)^-1 b with A = sum gamma^age X'X and b = sum gamma^age X'y,
 X the states centred within their groups and y the rewards standardised within them.
@@ -31,7 +31,7 @@ def conjugate_gradients(
 ) -> Float[Tensor, "d c"]:
     """(A + shift I)^-1 b of each column, by conjugate gradients behind the diagonal; from zeros, zeros where b is zero.
 
-    A round costs d^2, a factor of A d^3/3. Few rounds leave alone what A hardly holds, as a larger shift would.
+    A round costs d^2, a Cholesky factor of A d^3 / 3. Few rounds regularise, as a larger shift would.
 
     Args:
         product: gives A w, each column by its own A.
@@ -80,7 +80,7 @@ def predict_next(
     decay: float = 0.9,
     penalties: Sequence[float] = PENALTIES,
 ) -> tuple[Float[Tensor, " b"], dict[str, Any]]:
-    """Predicts a batch from earlier ones, the first one by folds of its groups, and takes it into new sums.
+    """Predicts a batch from earlier ones, the first one by folds of its groups, and adds it to the sums.
 
     Every penalty predicts; the one whose predictions of earlier batches agreed most with the rewards is taken.
 

@@ -14,7 +14,7 @@ from geoalign.method.advantages import group_advantages
 from geoalign.method.groups import GroupedRows
 from geoalign.types import Rollouts
 
-# A reward is a verdict with something added where so many rewards lie this near, in units of the gap, to two values.
+# Rewards are verdicts with a bonus where this share of them lies so near, in units of the gap, to two values.
 _NEARLY_ALL, _NEAR = 0.95, 0.25
 
 
@@ -48,8 +48,8 @@ class NoisyRows:
 
     @property
     def among_equal_rewards(self) -> NoisyRows:
-        """Answered rows, less means over equal rewards of a group: there a prediction of the verifier's errors goes
-        against what answers say."""
+        """The answered rows, centred among equal rewards of a group: there a prediction of the verifier's errors is
+        negatively correlated with what answers say."""
         alike = dense(self.group, self.rewards.nan_to_num())
         prediction, target = (group_advantages(each, alike, scale="none") for each in (self.prediction, self.target))
         return replace(self, prediction=prediction, target=target, fitted=self.fitted & self.answered)
@@ -65,9 +65,9 @@ def noisy_rows(
 ) -> NoisyRows:
     """The batch in sorted order, without predictions; rows without `response_keys` are responses of their own.
 
-    The fit is made of unequal groups, but for verdicts of the rows between their extremes: there the grossly wrong
-    rewards are, and right ones are rare, so that between them the rewards may agree with the states where over all rows
-    they do not. Where hardly any lie between, all are taken.
+    The ridge is fitted on groups of unequal rewards. Of rewards that are no verdicts it takes the rows between the
+    extremes of their group, as grossly wrong rewards lie on the extremes; all rows where less than a quarter lie
+    between.
 
     Args:
         component: the noisy part of the rewards; None: the rewards.

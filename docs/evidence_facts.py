@@ -187,9 +187,11 @@ def _again() -> Iterator[str]:
     yield f"{signed(tests[0].interval)} on GRPO and {signed(tests[1].interval)} on `answered`"
     yield f"p = {p[0]:.3f} and {p[1]:.3f}"
     if level.has("clean"):
-        truth = level.over_warm_starts("clean").interval
-        yield f"the truth ends at {_over_warm_starts(level, 'clean'):.2f}, {signed(truth)} on GRPO"
-        yield f"`denoise` recovers {tests[0].interval.estimate / truth.estimate:.0%} of that"
+        gain = signed(level.score("clean").interval)
+        yield f"the truth as the reward ends at {_final(level, 'clean'):.2f}, {gain} on GRPO"
+        for arm in ("denoise", "answered"):
+            share = level.share(arm, of="clean")
+            yield f"`{arm}` {share.estimate:.0%} of that ({share.low:.0%} to {share.high:.0%})"
 
 
 def _appealed() -> Iterator[str]:

@@ -107,12 +107,11 @@ class Level:
         curve = self.curve(arm)
         return int(curve.steps[np.flatnonzero(curve.values >= value)[0]])
 
-    def share(self, arm: str) -> Interval:
-        """The share of the headroom that an arm recovered, with Fieller's interval."""
-        mine = self.row(arm).score.values
-        seeds = [seed for seed in self.seeds if seed in mine]
-        grpo, oracle = self.row("grpo").score.values, self.row("oracle").score.values
-        return share_interval([mine[s] - grpo[s] for s in seeds], [oracle[s] - grpo[s] for s in seeds])
+    def share(self, arm: str, of: str = "oracle") -> Interval:
+        """The share of another arm's gain on GRPO that an arm has, with Fieller's interval, over the seeds of all."""
+        mine, grpo, best = (self.row(one).score.values for one in (arm, "grpo", of))
+        seeds = sorted(set(mine) & set(grpo) & set(best))
+        return share_interval([mine[s] - grpo[s] for s in seeds], [best[s] - grpo[s] for s in seeds])
 
 
 @functools.cache

@@ -35,14 +35,7 @@ ROOT = Path(__file__).parents[1]
 SHORT = ("sft.max_steps=30", "grpo.max_steps=6", "grpo.save_steps=2", "evaluation.every=3", "evaluation.problems=32")
 SETTINGS: dict[str, dict[str, Any]] = {"pods": {"m": 4}, "random": {"geoalign": GeoAlignConfig(min_scores=8)}}
 # They take no other rewards, or decide nothing on others.
-BINARY_ONLY = (
-    "s_grpo",
-    "pair_count",
-    "noise_corrected",
-    "nearest_centroid",
-    "confident_learning",
-    "score_agreement",
-)
+BINARY_ONLY = ("s_grpo", "pair_count", "noise_corrected", "nearest_centroid", "confident_learning", "score_agreement")
 # What time it took differs from run to run.
 TIMES = ("second", "time", "runtime", "per_second", "took", "duration", "versions", "created", "started")
 

@@ -128,9 +128,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     rows = list(source.read(options.clone / source.path))
     scored = [row for row in rows if row["reward"] is not None]
     options.out.write_text("".join(json.dumps(row) + "\n" for row in scored), encoding="utf-8")
-    print(
-        f"{len(scored)} rows, {len({row['group'] for row in scored})} groups; {len(rows) - len(scored)} without reward"
-    )
+    groups = {row["group"] for row in scored}
+    print(f"{len(scored)} rows, {len(groups)} groups; {len(rows) - len(scored)} without reward")
 
 
 if __name__ == "__main__":

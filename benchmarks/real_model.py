@@ -4,15 +4,13 @@ python -m benchmarks.real_model --model FOLDER --output runs/real_model
 
 1. `python -m benchmarks.overhead` for Qwen3-1.7B's shape with random weights, alone on the GPU: curation of 96 x 16
    rollouts at d = 2048 by GeoAlign and Denoise on the device and on the CPU, states by own pass and by log-probability
-   pass, the rest of a step, memory. About 3 minutes by estimate: 96 of 1,536 rollouts are passed through, which is
-   1.7 PFLOP an update.
+   pass, the rest of a step, memory. About 3 minutes by estimate: an update of 96 rollouts is 1.7 PFLOP.
 2. The same for the model in FOLDER (SmolLM2), 384 rollouts of 128 + 256 tokens. About 2 minutes.
-3. `geoalign compare configs/real/accelerator.yaml` for the time that is left: 40 runs, 8 at a time, seed by seed. About
-   16 minutes by the estimate there.
+3. `geoalign compare configs/real/accelerator.yaml` for the time that is left: 40 runs, 8 at a time, about 16 minutes.
 
-All numbers go into `results/real_model.json`, written anew after each step; each step is a process of its own, so that
-one that fails takes nothing else along. What is finished is never done again: called again with the same --output, the
-command goes on, also after its time was up or it was killed. It needs no network. Not run on a GPU yet.
+All numbers go into `results/real_model.json`, written anew after each step. A step is a process of its own, which may
+take half of what is left; a part of it that fails takes no other along. What is finished is never done again: called
+again with the same --output, the command goes on, also after it was killed. No network. Not run on a GPU yet.
 """
 
 from __future__ import annotations
@@ -23,10 +21,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -48,10 +46,8 @@ END_SECONDS, LEAST_SECONDS = 45.0, 20.0
 # Name -> arguments of benchmarks.overhead; MODEL stands for the folder.
 OVERHEADS = {
     "step_of_1.7b": ("--rows", "96"),
-    "step_of_the_model": (
-        "--model", "MODEL", "--rows", "384", "--prompt", "128", "--response", "256", "--micro-batch", "16",
-    ),
-}  # fmt: skip
+    "step_of_the_model": ("--model", "MODEL", "--rows=384", "--prompt=128", "--response=256", "--micro-batch=16"),
+}
 SMALL_STEP = ("--groups", "4", "--size", "4", "--prompt", "8", "--response", "8", "--repeats", "1", "--device", "cpu")
 SMALL_OVERHEADS = {
     "step_of_1.7b": ("--architecture", "tiny", *SMALL_STEP),
@@ -135,16 +131,14 @@ class Work:
         try:
             return process.wait(seconds)
         except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGINT)  # as Ctrl-C: a comparison stops its processes, and can be resumed
-            try:
-                process.wait(END_SECONDS / 2)
-            except subprocess.TimeoutExpired:
-                process.kill()
             return None
         finally:
             if process.poll() is None:
+                process.send_signal(signal.SIGINT)  # as Ctrl-C: a comparison stops its processes, and can be resumed
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(END_SECONDS / 2)
                 process.kill()
-            process.wait()
+                process.wait()
 
 
 def real_model(options: Options, console: Console) -> int:
@@ -152,12 +146,14 @@ def real_model(options: Options, console: Console) -> int:
     work = Work(options, console)
     work.results.mkdir(parents=True, exist_ok=True)
     work.say(f"Up to {options.minutes:g} minutes; results go to {work.results}")
-    model = model_folder(work)
-    for name, arguments in (SMALL_OVERHEADS if options.small else OVERHEADS).items():
-        measure_overhead(work, name, [str(model) if word == "MODEL" else word for word in arguments])
+    try:
+        model = model_folder(work)
+        for name, arguments in (SMALL_OVERHEADS if options.small else OVERHEADS).items():
+            measure_overhead(work, name, [str(model) if word == "MODEL" else word for word in arguments])
+            write_results(work)
+        compare(work, model)
+    finally:  # also where it was interrupted
         write_results(work)
-    compare(work, model)
-    write_results(work)
     for text in work.missing.values():
         work.say(f"Missing: {text}")
     if work.missing:
@@ -194,7 +190,7 @@ def measure_overhead(work: Work, name: str, arguments: Sequence[str]) -> None:
         return
     work.say(f"{name}: measuring what the curators cost")
     line = ["benchmarks.overhead", *arguments, "--no-generation", "--json", str(file.resolve())]
-    code = work.run(line, seconds=work.seconds_left())
+    code = work.run(line, seconds=work.seconds_left() / 2)  # one that hangs leaves time for the rest
     if code == 0:
         del work.missing[name]
     else:
@@ -247,15 +243,10 @@ def write_results(work: Work) -> None:
             **{name: read_json(file) if file.is_file() else None for name, file in steps.items()},
             # Without their settings, which the comparison's folder has.
             "runs": {name: {key: run[key] for key in run if key != "run"} for name, run in runs.items()},
-            "table": table_of(work.comparison) if len(unfinished) < len(runs) else None,
+            "table": table_as_json(read_table(work.comparison)) if len(unfinished) < len(runs) else None,
             "missing": list(work.missing.values()),
         },
     )
-
-
-def table_of(folder: Path) -> Mapping[str, Any]:
-    """The comparison's table, of the runs that are finished."""
-    return table_as_json(read_table(folder))
 
 
 def cells_of(folder: ComparisonFolder) -> list[CellKey]:
@@ -283,7 +274,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return real_model(options_of(arguments), console)
     except (GeoAlignError, OSError) as error:
         return report(error, console)
+    except KeyboardInterrupt:
+        say(console, "Stopped. Called again with the same --output, the command goes on.")
+        return 130
 
 
 if __name__ == "__main__":
+    for number in (signal.SIGTERM, signal.SIGINT):  # both as Ctrl-C, which a shell's background jobs ignore otherwise
+        signal.signal(number, signal.default_int_handler)
     sys.exit(main())

@@ -316,10 +316,7 @@ def measure(
 ) -> dict[str, list[dict[str, Any]]]:
     """Every score and curator, by the rewards as given and as verdicts: `rows`, `explored` (no choice), `skipped`."""
     record: dict[str, list[dict[str, Any]]] = {"rows": [], "explored": [], "skipped": []}
-    seen = {
-        "as given": dump.rewards,
-        f"verdict: at least {threshold:g}": (dump.rewards >= threshold).astype(np.float64),
-    }
+    seen = {"as given": dump.rewards, f"verdict: at least {threshold:g}": (dump.rewards >= threshold).astype(float)}
     if set(np.unique(dump.rewards)) <= {0.0, 1.0}:
         del seen["as given"]
     every = torch.cat(list(views.values()), dim=1) if views else None

@@ -9,8 +9,9 @@ import math
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,7 @@ _PACKAGES = ("torch", "transformers", "trl", "accelerate", "vllm")
 
 @dataclass(frozen=True)
 class Overhead:
-    """All that was measured so far; `no_generation`: why generation was not, None where it was.
+    """All that was measured so far; `no_generation`: why generation was not, None where it was; `failed`: what raised.
 
     `states_difference`: of own pass and log-probability pass, as `PolicyStep.difference` says; None: not measured.
     """
@@ -54,6 +55,7 @@ class Overhead:
     curation: Sequence[CurationCost]
     no_generation: str | None
     states_difference: float | None = None
+    failed: Sequence[str] = ()
 
     @property
     def rest(self) -> float:
@@ -61,26 +63,26 @@ class Overhead:
         return sum(self.passes[name].median for name in REST if name in self.passes)
 
     @property
-    def reference(self) -> CurationCost:
+    def reference(self) -> CurationCost | None:
         """The curation that the goals are for: on the benchmark's device, the paper's settings with the early stop."""
-        (found,) = (
-            one
-            for one in self.curation
-            if one.device == self.options.device and one.setting == "paper" and one.early_stop
-        )
-        return found
+        wanted = (self.options.device, "paper", True)
+        return next((one for one in self.curation if (one.device, one.setting, one.early_stop) == wanted), None)
 
     def share(self, seconds: float, curation: CurationCost | None = None) -> float:
         """`seconds` of a step with own hidden pass and that curation (or the reference); NaN: a pass is missing."""
-        if "optimizer" not in self.passes:
+        one = curation or self.reference
+        if "optimizer" not in self.passes or one is None:
             return math.nan
-        curated = (curation or self.reference).cost.median
-        return seconds / (self.rest + self.passes["hidden pass"].median + curated)
+        return seconds / (self.rest + self.passes["hidden pass"].median + one.cost.median)
 
 
 def print_overhead(console: Console, found: Overhead) -> None:
     """Prints the parts of a step with their shares, the stages of curation, the goals, and what limits them."""
     options = found.options
+    for text in found.failed:
+        console.print(f"Failed: {text}", soft_wrap=True, highlight=False, markup=False)
+    if (reference := found.reference) is None:  # what there is stands in the JSON
+        return
     console.print(", ".join(f"{name} {value}" for name, value in hardware(options).items()), highlight=False)
     title = (
         f"A step of {options.model or f'{options.architecture} with random weights'}: "
@@ -107,16 +109,17 @@ def print_overhead(console: Console, found: Overhead) -> None:
     console.print(_stage_table(found.curation))
     if found.states_difference is not None:
         console.print(f"States of own pass and tap: {found.states_difference:.1e} of their length apart, at most")
-    for line in [*_goals(found), *_notes(found)]:
+    for line in [*_goals(found, reference), *_notes(found, reference)]:
         console.print(line, soft_wrap=True, highlight=False, markup=False)
 
 
 def overhead_json(found: Overhead, *, complete: bool = True) -> dict[str, Any]:
     """Everything measured, with hardware, versions and seed; NaN as null. `complete`: nothing is to come."""
-    options, reference = found.options, found.reference
+    options, one = found.options, found.reference
     record = {
         "schema_version": 1,
         "complete": complete,
+        "failed": list(found.failed),
         "machine": hardware(options),
         "versions": _versions(),
         "options": asdict(options),
@@ -125,12 +128,12 @@ def overhead_json(found: Overhead, *, complete: bool = True) -> dict[str, Any]:
         "generation_not_measured": found.no_generation,
         "states_difference": found.states_difference,
         "curation": [
-            {**asdict(one), "cost": _cost_json(one.cost), "share": found.share(one.cost.median, one)}
-            for one in found.curation
+            {**asdict(each), "cost": _cost_json(each.cost), "share": found.share(each.cost.median, each)}
+            for each in found.curation
         ],
         "shares": {
             **{name: found.share(cost.median) for name, cost in found.passes.items()},
-            "curation": found.share(reference.cost.median),
+            "curation": math.nan if one is None else found.share(one.cost.median),
         },
     }
     plain = finite(record)
@@ -141,10 +144,8 @@ def overhead_json(found: Overhead, *, complete: bool = True) -> dict[str, Any]:
 def hardware(options: Options) -> dict[str, str | int | float]:
     """What it ran on, and how busy that was when it ended."""
     found: dict[str, str | int | float] = {**machine(), "cores": os.cpu_count() or 0, "load": os.getloadavg()[0]}
-    if (processors := Path("/proc/cpuinfo")).is_file():
-        model = re.search(
-            r"^model name\s*:(.*)", processors.read_text(encoding="utf-8", errors="replace"), re.MULTILINE
-        )
+    if (file := Path("/proc/cpuinfo")).is_file():
+        model = re.search(r"^model name\s*:(.*)", file.read_text(encoding="utf-8", errors="replace"), re.MULTILINE)
         found |= {"processor": model[1].strip()} if model else {}
     if torch.device(options.device).type == "cuda":
         found["gpu"] = torch.cuda.get_device_name(torch.device(options.device))
@@ -180,8 +181,7 @@ def _stage_table(curation: Sequence[CurationCost]) -> Table:
     return table
 
 
-def _goals(found: Overhead) -> list[str]:
-    one = found.reference
+def _goals(found: Overhead, one: CurationCost) -> list[str]:
     seconds, memory, share = one.cost.median, one.cost.megabytes, found.share(one.cost.median)
     stretch = "within" if seconds <= STRETCH_SECONDS else "not within"
     lines = [
@@ -201,9 +201,8 @@ def _within(value: float, goal: float) -> str:
     return "within" if value <= goal else "not within"
 
 
-def _notes(found: Overhead) -> list[str]:
+def _notes(found: Overhead, one: CurationCost) -> list[str]:
     options = found.options
-    one = found.reference
     lines = [f"Curated: {one.pairs:,.0f} pairs, {one.replaced:g} rollouts replaced, in the mean of the measured calls."]
     if found.no_generation is not None and options.policy:
         lines.append(f"Generation was not measured ({found.no_generation}): all shares are upper bounds.")
@@ -234,34 +233,48 @@ def overhead(options: Options, console: Console, file: Path | None = None) -> Ov
                 found = replace(found, passes={"generation": generation_cost(options)})
             except Exception as error:  # whatever vLLM raises: the rest can be measured without
                 found = replace(found, no_generation=f"it failed: {one_line(error)}")
-        for device in dict.fromkeys([options.device, "cpu"]):
-            # Beside a GPU the CPU is measured once: with the paper's settings a call takes a minute of a core there.
-            here = options if device == options.device else replace(options, repeats=1)
-            for setting, early_stop in product(("paper", "default"), (True, False)):
-                status.update(f"Curation on {device}, {setting} settings")
-                one = curation_cost(here, device=device, setting=setting, early_stop=early_stop)
-                found = _with(found, file, curation=[*found.curation, one])
-            status.update(f"Denoise on {device}")
-            found = _with(found, file, curation=[*found.curation, denoise_cost(here, device=device)])
-            if options.policy and device == options.device:
-                status.update("The policy's passes")
-                for costs, difference in _passes(options):
-                    found = _with(found, file, passes={**found.passes, **costs}, states_difference=difference)
-    if file is not None:
-        write_json(file, overhead_json(found))
+        for name, part in _parts(options):
+            status.update(name)
+            try:
+                measured = part()
+                for one in [measured] if isinstance(measured, CurationCost) else measured:
+                    found = _with(found, one)
+                    _write(found, file, complete=False)
+            except Exception as error:  # whatever a GPU raises, memory first of all: other parts can be measured
+                found = replace(found, failed=[*found.failed, f"{name}: {one_line(error)}"])
+    _write(found, file, complete=not found.failed)
     print_overhead(console, found)
     return found
 
 
-def _with(found: Overhead, file: Path | None, **more: Any) -> Overhead:
-    """With more measured, and written to the file."""
-    found = replace(found, **more)
+Passes = tuple[dict[str, Cost], float]
+
+
+def _parts(options: Options) -> Iterator[tuple[str, Callable[[], CurationCost | Iterable[Passes]]]]:
+    """Name and measurement of each part, in order."""
+    for device in dict.fromkeys([options.device, "cpu"]):
+        # Beside a GPU the CPU is measured once: with the paper's settings a call takes a minute of a core there.
+        here = options if device == options.device else replace(options, repeats=1)
+        for setting, stop in product(("paper", "default"), (True, False)):
+            cost = partial(curation_cost, here, device=device, setting=setting, early_stop=stop)
+            yield f"Curation on {device}, {setting} settings, {'early stop' if stop else 'all steps'}", cost
+        yield f"Denoise on {device}", partial(denoise_cost, here, device=device)
+        if options.policy and device == options.device:
+            yield "The policy's passes", partial(_passes, options)
+
+
+def _with(found: Overhead, one: CurationCost | Passes) -> Overhead:
+    if isinstance(one, CurationCost):
+        return replace(found, curation=[*found.curation, one])
+    return replace(found, passes={**found.passes, **one[0]}, states_difference=one[1])
+
+
+def _write(found: Overhead, file: Path | None, *, complete: bool) -> None:
     if file is not None:
-        write_json(file, overhead_json(found, complete=False))
-    return found
+        write_json(file, overhead_json(found, complete=complete))
 
 
-def _passes(options: Options) -> Iterator[tuple[dict[str, Cost], float]]:
+def _passes(options: Options) -> Iterator[Passes]:
     with tempfile.TemporaryDirectory() as folder:
         step = PolicyStep(options, Path(folder))
         difference = step.difference()
@@ -314,9 +327,11 @@ def options_of(arguments: Sequence[str] | None = None) -> tuple[Options, Path | 
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs the benchmark as the command line says."""
+    """Runs the benchmark as the command line says; exit code 1 where a part failed."""
     options, file = options_of(arguments)
     console = Console()
-    overhead(options, console, file)
+    failed = overhead(options, console, file).failed
     if file is not None:
         console.print(f"Written to {file}", soft_wrap=True)
+    if failed:
+        raise SystemExit(1)

@@ -67,10 +67,8 @@ def generate(options: Options) -> float:
         prompts = [{"prompt_token_ids": row} for row in ids.tolist()]
 
         def run(some: list[dict[str, list[int]]], tokens: int) -> None:
-            params = SamplingParams(
-                n=options.size, temperature=1.0, max_tokens=tokens, ignore_eos=True, detokenize=False
-            )
-            engine.generate(some, params, use_tqdm=False)
+            drawn = {"n": options.size, "temperature": 1.0, "max_tokens": tokens, "ignore_eos": True}
+            engine.generate(some, SamplingParams(**drawn, detokenize=False), use_tqdm=False)
 
         run(prompts[:1], 1)
         started = time.perf_counter()

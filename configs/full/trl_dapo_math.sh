@@ -49,6 +49,8 @@ settings=(
   --vllm_max_model_length 16384
 
   --logging_steps 1
+  --log_completions true                   # all in completions/ below the output; two of each step on the terminal
+  --num_completions_to_print 2
   --save_steps 20
   --report_to none                         # wandb, trackio, tensorboard
   --output_dir runs/trl_dapo_math

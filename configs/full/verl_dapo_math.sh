@@ -61,6 +61,7 @@ settings=(
   trainer.n_gpus_per_node=8
   trainer.save_freq=20
   trainer.test_freq=10
+  'trainer.logger=[console]'               # verl's default is W&B too, which wants a login
   trainer.project_name=geoalign
   trainer.experiment_name=dapo_math_1.7b
 )

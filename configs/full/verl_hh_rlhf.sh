@@ -52,6 +52,7 @@ settings=(
   trainer.n_gpus_per_node=8
   trainer.save_freq=20
   trainer.test_freq=8
+  'trainer.logger=[console]'               # verl's default is W&B too, which wants a login
   trainer.project_name=geoalign
   trainer.experiment_name=hh_rlhf_4b
 )

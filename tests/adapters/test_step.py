@@ -16,10 +16,8 @@ NAN = float("nan")
 def test_weighted_functions_and_names_that_several_have():
     per_function = torch.tensor([[1.0, 0.2, NAN, 4.0], [0.0, 0.4, 2.0, 5.0]])
     found = summed_components(per_function, torch.tensor([1.0, 0.5, 3.0, 1.0]), ["verdict", "bonus", "f", "f"])
-    assert {name: part.tolist() for name, part in found.items()} == {
-        "verdict": [1.0, 0.0],
-        "bonus": pytest.approx([0.1, 0.2]),
-    }
+    parts = {name: part.tolist() for name, part in found.items()}
+    assert parts == {"verdict": [1.0, 0.0], "bonus": pytest.approx([0.1, 0.2])}
 
 
 def test_numbers_of_the_rows_and_nan_where_there_is_no_reward():

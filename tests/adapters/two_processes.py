@@ -13,7 +13,10 @@ from accelerate import FullyShardedDataParallelPlugin, PartialState
 from accelerate.utils import DistributedType, gather_object
 from trl import GRPOTrainer
 from trl_parts import (
+    BATCH,
+    OPEN,
     SHORT,
+    SMALL,
     Drawing,
     Recording,
     Scripted,
@@ -22,6 +25,7 @@ from trl_parts import (
     curation,
     digits,
     drop_last_of_group,
+    has_digit,
     model,
     same_weights,
     second_half_from_first,
@@ -30,6 +34,7 @@ from trl_parts import (
     weights_of,
 )
 
+from geoalign import Denoise, GeoAlign
 from geoalign.adapters.trl import GeoAlignGRPOTrainer, LabelledRollouts, unscored_on_failure
 from geoalign.errors import GeoAlignError
 from geoalign.hidden import extract_states_from_texts
@@ -159,7 +164,7 @@ def failed(folder):
     return {"unscored": unscored, "advantages": batch["advantages"].tolist()}
 
 
-class Sharded(GeoAlignGRPOTrainer):
+class Sharded(Recording):
     """FSDP2 as accelerate makes it on GPUs: on CPUs it knows data parallelism alone."""
 
     def create_accelerator_and_postprocess(self):
@@ -178,10 +183,8 @@ class Sharded(GeoAlignGRPOTrainer):
 def sharded(folder):
     """Two generations: what FSDP2 makes different from data parallelism, and from one process."""
     texts = (["1+2="] * 4, ["3", "four", "33", "4"])
-    options = {
-        "hidden_layer": [1.0, 0],
-        "labelled_rollouts": LabelledRollouts(*texts, [1.0, 0.0, 0.0, 0.0], groups=[0] * 4),
-    }
+    labelled = LabelledRollouts(*texts, [1.0, 0.0, 0.0, 0.0], groups=[0] * 4)
+    options = {"hidden_layer": [1.0, 0], "labelled_rollouts": labelled}
     shape = {**SHAPE, "per_device_train_batch_size": 4, "num_iterations": 2, "max_steps": 3}
     runs = {}
     for cls, source in ((GeoAlignGRPOTrainer, "own_pass"), (Sharded, "own_pass"), (Sharded, "logprob_pass")):
@@ -203,10 +206,33 @@ def sharded(folder):
     }
 
 
+def rows_of(prompts, made):
+    """A rollout function whose rows are the same in any number of processes: random tokens, seeded by their place."""
+    draws = [torch.Generator().manual_seed(RANK * len(prompts) + row) for row in range(len(prompts))]
+    rows = [torch.randint(6, 56, (3 + draw.initial_seed() % 8,), generator=draw).tolist() for draw in draws]
+    ids, logprobs = made._tokenizer(prompts)["input_ids"], [[0.0] * len(row) for row in rows]
+    return {"prompt_ids": ids, "completion_ids": rows, "logprobs": logprobs}
+
+
+def by_curator(folder, cls=Sharded):
+    """What GeoAlign and denoise see and decide, without labelled rollouts; their states by a pass each."""
+    several = {"per_device_train_batch_size": 16, "ddp_backend": "gloo"} if cls is Sharded else {}
+    found = {}
+    for curator, updates in ((GeoAlign(**SMALL), 1), (Denoise(**OPEN), 2)):
+        shape = {**BATCH, "num_iterations": updates, "max_steps": 1, **several}
+        made = trainer(folder / "by", curator, cls, has_digit, extra={"rollout_func": rows_of}, **shape)
+        made.train()
+        for step in made.steps:
+            seen = {"hidden": step.rollouts.hidden.tolist(), "given": step.rollouts.rewards.tolist()}
+            decided = {part: getattr(step.curation, part).tolist() for part in ("source", "scores", "rewards")}
+            found[made._session.name] = {**seen, **decided, "advantages": list(made._logs["advantages"])}
+    return found
+
+
 def main() -> None:
     folder = Path(sys.argv[1])
     torch.set_num_threads(1)
-    checks = (identity, donors_elsewhere, dropped, agents, failed, failure, resume, sharded)
+    checks = (identity, donors_elsewhere, dropped, agents, failed, failure, resume, sharded, by_curator)
     found = {check.__name__: check(folder) for check in checks}
     (folder / f"rank-{RANK}.json").write_text(json.dumps(found))
     torch.distributed.destroy_process_group()

@@ -91,7 +91,9 @@ class Commands:
             folder.initialise(config)
             for planned in plan[: self.finished]:
                 folder.write_result(planned, {"status": "finished", "evaluation": [0.5]})
-        return self.codes.get(kind, 0)
+        if (code := self.codes.get(kind, 0)) == 130:
+            raise KeyboardInterrupt
+        return code
 
 
 @pytest.fixture
@@ -99,7 +101,8 @@ def commands(gpu, monkeypatch):
     def use(**keywords):
         made = Commands(**keywords)
         monkeypatch.setattr(Work, "run", lambda work, arguments, seconds=None: made(work, arguments, seconds=seconds))
-        monkeypatch.setattr("benchmarks.real_model.table_of", lambda folder: {"levels": []})
+        monkeypatch.setattr("benchmarks.real_model.read_table", lambda folder: None)
+        monkeypatch.setattr("benchmarks.real_model.table_as_json", lambda table: {"levels": []})
         return made
 
     return use
@@ -138,6 +141,10 @@ def test_when_the_time_is_up_nothing_new_is_started_and_what_there_is_stays(comm
 
 
 def test_what_failed_is_named_and_its_first_parts_are_kept(commands, model, tmp_path):
+    commands(codes={"benchmarks.overhead": 130})
+    assert main(["--model", str(model), "--output", str(tmp_path / "out")]) == 130
+    found = json.loads((tmp_path / "out" / "results" / "real_model.json").read_text())
+    assert (found["step_of_1.7b"], found["step_of_the_model"]) == ({"complete": False}, None)
     made = commands(finished=39, codes={"compare": None, "benchmarks.overhead": 1})
     assert main(["--model", str(model), "--output", str(tmp_path / "out")]) == 1
     assert [kind for kind, *_ in made.calls] == ["benchmarks.overhead", "benchmarks.overhead", "compare"]

@@ -18,14 +18,9 @@ def random_model(kind: Any, config: Any, tokenizer: Any, **values: Any) -> Any:
 
 def random_classifier(tokenizer: Any, **values: Any) -> Any:
     """A reward model whose scores differ visibly, for as many tokens as its tokenizer."""
-    own = {
-        "num_key_value_heads": 2,
-        "head_dim": 8,
-        "num_labels": 1,
-        "max_position_embeddings": tokenizer.model_max_length,
-    }
-    # Far from the usual 0.02, so that scores differ visibly.
-    values = {**own, "initializer_range": 0.5, **values}
+    # The range is far from the usual 0.02, so that scores differ visibly.
+    own = {"num_key_value_heads": 2, "head_dim": 8, "num_labels": 1, "initializer_range": 0.5}
+    values = {**own, "max_position_embeddings": tokenizer.model_max_length, **values}
     return random_model(Qwen3ForSequenceClassification, Qwen3Config, tokenizer, **values)
 
 

@@ -20,12 +20,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "adapters"))
 
 OPERATOR = "geoalign.adapters.trinity.GeoAlignOperator"
 ADVANTAGE = "geoalign.adapters.trinity.GeoAlignAdvantage"
-GEOALIGN = {
-    "type": "geoalign",
-    "alpha": 0.3,
-    "min_scores": 8,
-    "projector": {"hidden_dim": 8, "output_dim": 8, "steps": 5},
-}
+PROJECTOR = {"hidden_dim": 8, "output_dim": 8, "steps": 5}
+GEOALIGN = {"type": "geoalign", "alpha": 0.3, "min_scores": 8, "projector": PROJECTOR}
 TASKS = 6
 RUNS = 8
 NAMESPACE = "geoalign_test"

@@ -48,20 +48,20 @@ def test_the_whole_command_is_the_full_size_configuration(monkeypatch):
     line = ["bash", script, "--use_cpu", "true", "--bf16", "false"]  # here is no GPU; bf16 is looked for in the words
     environment = {**os.environ, "LAUNCH": "printf %s\\n"}
     words = subprocess.run(line, env=environment, capture_output=True, text=True, check=True).stdout.splitlines()
-    assert words[0] == "recipes/trl_grpo.py"
-    assert words[words.index("--bf16") :][:2] == ["--bf16", "true"]
+    assert (words[0], words[words.index("--bf16") + 1]) == ("recipes/trl_grpo.py", "true")
     module = load("trl_grpo")
     parser = TrlParser((module.RecipeArguments, GeoAlignConfig, GRPOConfig, ModelConfig))
     arguments, curator, trained, model_of = parser.parse_args_and_config(words[1:], fail_with_unknown_args=True)
     expected = {name: value for name, value in theirs.grpo.items() if name not in ("bf16", "report_to")}
     assert {name: getattr(trained, name) for name in expected} == expected
-    assert (curator, trained.seed) == (theirs.curator, theirs.seed)
-    assert trained.chat_template_kwargs == theirs.model.chat_template_kwargs
+    assert f"--config_file {theirs.launch.accelerate}" in script.read_text()
+    chat = theirs.model.chat_template_kwargs
+    assert (curator, trained.seed, trained.chat_template_kwargs) == (theirs.curator, theirs.seed, chat)
     assert (model_of.model_name_or_path, model_of.dtype) == (theirs.model.path, theirs.model.dtype)
-    # The adapter's own defaults stay: with vLLM the states come from the log-probability pass, which is free.
+    # The adapter's own defaults: with vLLM the states come from the log-probability pass, which is free.
     defaults = inspect.signature(GeoAlignMixin.__init__).parameters
     assert (defaults["hidden_position"].default, defaults["hidden_source"].default) == ("predicting", "auto")
-    assert (theirs.hidden_position, theirs.hidden_source) == ("predicting", "own_pass")
+    assert (theirs.hidden_position, theirs.hidden_source) == ("predicting", "auto")
     monkeypatch.chdir(RECIPES.parent)
     assert module.load_reward(*arguments.reward_funcs)(["\\boxed{1}"], answer=["1"]) == [1.0]
 

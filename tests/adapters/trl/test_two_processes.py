@@ -5,7 +5,10 @@ import os
 from pathlib import Path
 
 import pytest
+import torch
 from forked import run_ranks
+from trl_parts import Recording
+from two_processes import by_curator
 
 SCRIPT = Path(__file__).parents[1] / "two_processes.py"
 
@@ -89,3 +92,14 @@ def test_sharded_weights_train_as_those_of_data_parallelism(ranks):
     for rank in ranks:
         assert max(rank["sharded"]["apart"]) < 1e-5 < 1e-2 < rank["sharded"]["moved"]
         assert rank["sharded"]["labelled_rollouts"] < 1e-5
+
+
+def test_sharded_weights_are_curated_as_in_one_process(ranks, tmp_path, monkeypatch):
+    """FSDP2, an ordinary batch: states, scores, rewards and advantages up to rounding, by GeoAlign and denoise."""
+    monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")
+    alone, (found, other) = by_curator(tmp_path, Recording), (rank["by_curator"] for rank in ranks)
+    assert (list(found), other) == (["GeoAlign", "Denoise"], {})
+    for name, seen in found.items():
+        assert seen["rewards"] != seen["given"]
+        for part, values in seen.items():
+            torch.testing.assert_close(*map(torch.tensor, (values, alone[name][part])), atol=1e-4, rtol=1e-4)

@@ -20,8 +20,7 @@ def overrides(recipe):
     given = {"TRAIN": "train.parquet", "VAL": "val.parquet", "MODEL": "model", "REWARD": "reward.py", "PYTHON": "echo"}
     line = ["bash", FULL / recipe, "trainer.nnodes=2"]
     words = subprocess.run(line, env={**os.environ, **given}, capture_output=True, text=True, check=True).stdout.split()
-    assert words[:2] == ["-m", "verl.trainer.main_ppo"]
-    assert words[-1] == "trainer.nnodes=2"
+    assert (words[:2], words[-1]) == (["-m", "verl.trainer.main_ppo"], "trainer.nnodes=2")
     return words[2:]
 
 
@@ -46,9 +45,9 @@ def parse_settings(section):
 def test_curator_and_training_are_those_of_the_trl_configuration(recipe, config):
     words = overrides(recipe)
     given, theirs = dict(setting.split("=", 1) for setting in words), load_run_config(FULL / config).config
-    ours, grpo = parse_settings(geoalign_section(words)), theirs.grpo
+    gpus, grpo, ours = theirs.launch.processes, theirs.grpo, parse_settings(geoalign_section(words))
     assert (ours.curator, ours.hidden_position, ours.seed) == (theirs.curator, theirs.hidden_position, theirs.seed)
-    prompts = 8 * grpo["per_device_train_batch_size"] * grpo["steps_per_generation"] // grpo["num_generations"]
+    prompts = gpus * grpo["per_device_train_batch_size"] * grpo["steps_per_generation"] // grpo["num_generations"]
     expected = {
         "data.train_batch_size": prompts,
         "data.max_prompt_length": theirs.max_prompt_length,
@@ -66,6 +65,7 @@ def test_curator_and_training_are_those_of_the_trl_configuration(recipe, config)
         "actor_rollout_ref.actor.loss_agg_mode": {"dapo": "token-mean"}[grpo["loss_type"]],
         "algorithm.norm_adv_by_std_in_grpo": grpo["scale_rewards"] == "group",
         "trainer.total_epochs": grpo["num_train_epochs"],
+        "trainer.n_gpus_per_node": gpus,
         "trainer.save_freq": grpo["save_steps"],
         "trainer.test_freq": theirs.evaluation.every,
     }

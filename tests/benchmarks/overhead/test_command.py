@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from benchmarks.overhead.command import Overhead, print_overhead
 from benchmarks.overhead.curating import Cost, CurationCost, Options
 from benchmarks.overhead.step import PolicyStep
@@ -45,18 +46,23 @@ def test_the_script_measures_and_writes(tmp_path, monkeypatch, capsys):
     assert 0 < record["shares"]["curation"] < 1
 
 
-def test_what_was_measured_before_a_failure_is_kept(tmp_path, monkeypatch):
-    def fail(step):
-        raise MemoryError
+@pytest.mark.parametrize("part", ["update", "curation"])
+def test_a_part_that_fails_is_named_and_takes_no_other_along(tmp_path, monkeypatch, capsys, part):
+    def fail(*given, **settings):
+        raise torch.OutOfMemoryError("so much memory")
 
-    monkeypatch.setattr(PolicyStep, "update", fail)
-    options, file = command.options_of(["--architecture", "tiny", *SMALL, "--json", str(tmp_path / "overhead.json")])
-    with pytest.raises(MemoryError):
-        command.overhead(options, Console(file=io.StringIO()), file)
-    record = json.loads(file.read_text())
-    assert set(record["passes"]) == {"hidden pass", "log-probability pass", "tap"}
+    place = (PolicyStep, "update") if part == "update" else (command, "curation_cost")
+    monkeypatch.setattr(*place, fail)
+    with pytest.raises(SystemExit, match="1"):
+        command.main(["--architecture", "tiny", *SMALL, "--json", str(tmp_path / "overhead.json")])
+    record = json.loads((tmp_path / "overhead.json").read_text())
+    measured, passes = {"hidden pass", "log-probability pass", "tap"}, set(record["passes"])
+    assert passes == (measured if part == "update" else measured | {"update", "optimizer"})
+    assert len(record["curation"]) == (5 if part == "update" else 1)
     # Shares are of a whole step.
     assert (record["complete"], record["shares"]["curation"]) == (False, None)
+    assert record["failed"][-1].endswith(": so much memory")
+    assert "Failed: " in capsys.readouterr().out
 
 
 def test_beside_a_gpu_the_cpu_is_measured_once(monkeypatch):

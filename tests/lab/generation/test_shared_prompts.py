@@ -26,10 +26,8 @@ def prompts(lengths: list[int], repeats: int, width: int = 24) -> dict[str, torc
     generator = torch.Generator().manual_seed(0)
     ids = torch.randint(6, 18, (len(lengths), width), generator=generator)
     mask = (torch.arange(width) >= width - torch.tensor(lengths)[:, None]).long()
-    return {
-        "input_ids": (ids * mask).repeat_interleave(repeats, 0),
-        "attention_mask": mask.repeat_interleave(repeats, 0),
-    }
+    once = {"input_ids": ids * mask, "attention_mask": mask}
+    return {name: rows.repeat_interleave(repeats, 0) for name, rows in once.items()}
 
 
 @contextmanager

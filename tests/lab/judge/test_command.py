@@ -108,11 +108,8 @@ def test_the_key_is_nowhere_on_disk(server, settings, files, tmp_path, monkeypat
 
 def test_another_judging_needs_another_folder(server, settings, files, tmp_path):
     run(files, settings(), tmp_path / "out")
-    for config, name in (
-        (settings(model="other"), "model"),
-        (settings(temperature=1), "temperature"),
-        (None, "base_url"),
-    ):
+    others = ((settings(model="other"), "model"), (settings(temperature=1), "temperature"), (None, "base_url"))
+    for config, name in others:
         with pytest.raises(ConfigError, match=f"{name}.*: expected .*, as the judging in .*out.*take another --output"):
             run(files, config, tmp_path / "out")
     with pytest.raises(ConfigError, match="a_sha256: expected"):

@@ -7,11 +7,8 @@ from hypothesis import strategies as st
 
 from geoalign.lab.judge.asking import SYSTEM_PROMPT, Question, as_prompted, judge_messages
 
-DIALOGUE = (
-    {"role": "user", "content": "Hi"},
-    {"role": "assistant", "content": "Yes?"},
-    {"role": "user", "content": "Go"},
-)
+SAID = (("user", "Hi"), ("assistant", "Yes?"), ("user", "Go"))
+DIALOGUE = tuple({"role": role, "content": text} for role, text in SAID)
 
 
 def mark_of(content):

@@ -13,11 +13,9 @@ def test_lines_of_json_plain_and_packed(tmp_path):
     content = '\ufeff{"question": "é"}\n\n{"answer": 9007199254740993}\n'.encode()
     (tmp_path / "a.jsonl").write_bytes(content)
     (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(content))
+    rows = [("line 1", {"question": "é"}), ("line 3", {"answer": 9007199254740993})]
     for name in ("a.jsonl", "a.jsonl.gz"):
-        assert list(rows_of(tmp_path / name)) == [
-            ("line 1", {"question": "é"}),
-            ("line 3", {"answer": 9007199254740993}),
-        ]
+        assert list(rows_of(tmp_path / name)) == rows
 
 
 def test_parquet_rows_are_counted_over_batches(tmp_path):

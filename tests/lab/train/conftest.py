@@ -12,16 +12,10 @@ from rich.console import Console
 from geoalign.lab.config.loading import parse_run_config
 from geoalign.lab.tasks import make_task
 
+TASK = {"operands": 2, "digits": 1, "train_problems": 16, "evaluation_problems": 4, "demonstrations": 32, "seed": 0}
 TINY: dict[str, Any] = {
     "model": {"hidden_size": 16, "layers": 1, "heads": 1},
-    "task": {
-        "operands": 2,
-        "train_problems": 16,
-        "evaluation_problems": 4,
-        "demonstrations": 32,
-        "seed": 0,
-        "digits": 1,
-    },
+    "task": TASK,
     "curator": {"type": "grpo"},
     "reward": {"flip": 0.3},  # so that rewards differ, though the model answers nothing yet
     "sft": {"max_steps": 1, "per_device_train_batch_size": 4},

@@ -59,9 +59,7 @@ def without_time(root: Path) -> list[dict[str, Any]]:
     return [{key: line[key] for key in line if not any(word in key for word in timed)} for line in lines(root)]
 
 
-def test_the_gold_model_measures_never_rewards_and_a_run_killed_in_its_stage_ends_the_same(
-    settings, train_here, tmp_path
-):
+def test_the_gold_model_measures_never_rewards_and_a_run_killed_in_its_stage_ends_alike(settings, train_here, tmp_path):
     finished = tmp_path / "finished"
     summary = train_here(settings, finished)
     # Two and four updates, each stage with the line of its held-out pairs.

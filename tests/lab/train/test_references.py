@@ -73,10 +73,8 @@ def test_each_rollout_gets_what_belongs_to_its_own_prompt_and_response(monkeypat
         task=SimpleNamespace(final_answer=lambda text: text.upper() or None),
     )
     fields = rollout_fields(run, SimpleNamespace(true_rewards=[0.5, 1.5]), None)  # type: ignore[arg-type]
-    rows = [
-        {"problem_id": "b", "completion": [{"role": "assistant", "content": "x"}]},
-        {"problem_id": "a", "completion": ""},
-    ]
+    chat = [{"role": "assistant", "content": "x"}]
+    rows = [{"problem_id": "b", "completion": chat}, {"problem_id": "a", "completion": ""}]
     assert fields["reference_rewards"](rows) == [[2.0, 3.0], [1.0, None]]
     assert fields["answers"](rows) == ["X", None]
     assert fields["true_rewards"](rows) == [0.5, 1.5]

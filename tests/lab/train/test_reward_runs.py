@@ -147,9 +147,7 @@ STRICT = {"flip": 0.0, "function": "geoalign.lab.rewards.naive:strict"}
         ({"reward": STRICT, "curator": {"type": "par"}}, "reward.function: expected a curator that needs no reference"),
     ],
 )
-def test_settings_that_do_not_go_together_are_refused_before_anything_is_written(
-    sections, words, tiny, train_here, tmp_path
-):
+def test_settings_that_do_not_go_together_are_refused_at_once(sections, words, tiny, train_here, tmp_path):
     with pytest.raises(ConfigError, match=words):
         train_here(tiny(**sections), tmp_path / "run")
     assert not (tmp_path / "run" / "config.yaml").exists()

@@ -191,10 +191,8 @@ def test_another_process_is_refused_and_a_dead_one_is_not(tmp_path):
     assert holder.stdout is not None
     child = int(holder.stdout.readline())
     try:
-        with (
-            pytest.raises(RunFolderError, match=f"in use by another process \\(number {holder.pid}\\)"),
-            locked(tmp_path),
-        ):
+        words = f"in use by another process \\(number {holder.pid}\\)"
+        with pytest.raises(RunFolderError, match=words), locked(tmp_path):
             pass
         holder.send_signal(signal.SIGKILL)
         holder.wait()

@@ -14,11 +14,8 @@ from geoalign.lab.store.json_files import read_lines
 from geoalign.lab.store.run_folder import MARK, RunFolder
 from geoalign.settings.yaml_text import dump_yaml
 
-CURATED = {
-    "curator": {"type": "oracle"},
-    "evaluation": {"every": 2, "samples": 2},
-    "grpo": {"per_device_train_batch_size": 4},
-}
+CURATED = {"curator": {"type": "oracle"}, "evaluation": {"every": 2, "samples": 2}}
+CURATED["grpo"] = {"per_device_train_batch_size": 4}
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "TOKENIZERS_PARALLELISM": "false"}
 KILLED, EVALUATING = (Path(__file__).parent / name for name in ("killed_process.py", "evaluating_process.py"))

@@ -152,7 +152,7 @@ class RunConfig:
         default=LAST, help="After which layer: a number, or a share of the depth (0.5); a list: several."
     )
     hidden_source: Literal["auto", "own_pass", "logprob_pass"] = setting(
-        default="own_pass", help="Hidden states from a pass of their own, or from TRL's for log-probabilities."
+        default="auto", help="Hidden states from TRL's pass for log-probabilities where it can serve, or their own."
     )
     labelled_rollouts: Name | None = setting(
         default=None, help="Rollouts with true rewards for the curator: a dump, or a flagged.csv with labels."

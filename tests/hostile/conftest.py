@@ -15,7 +15,7 @@ def heavy_imports() -> None:
         "compare.compare",
         "evaluate.evaluate",
         "bench.bench",
-        "audit.command",
+        "audit.audit",
         "judge.judge",
     ):
         importlib.import_module(f"geoalign.lab.{command}")

@@ -1,4 +1,4 @@
-"""The formats in which dumps of rollouts go round, and which of them a file has, from its first rows."""
+"""The formats of rollout dumps, and which of them a file has, from its first rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`geoalign evaluate`: models, checkpoints or runs on benchmarks and dialogues, a folder with what came out."""
+"""`geoalign evaluate`: models, checkpoints or runs on benchmarks and dialogues, a folder with the results."""
 
 from __future__ import annotations
 

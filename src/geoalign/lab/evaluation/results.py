@@ -1,4 +1,4 @@
-"""What came out of an evaluation: as JSON, as a table, and as lines below it."""
+"""The results of an evaluation: as JSON, as a table, and as lines below it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """The package's structure: the contracts in pyproject.toml hold, and settings and reports stay free of torch."""
 
 import ast
+import json
 import re
 import subprocess
 import sys
@@ -70,8 +71,8 @@ EXTRAS = {"typer": "cli", "rich": "cli", "ruamel": "cli", "jinja2": "report", "m
 def test_a_command_names_the_package_that_it_lacks(tmp_path):
     """Each case is a fork of a process in which most packages are loaded already."""
     (tmp_path / "rows.jsonl").write_text('{"prompt": "1", "response": "2", "reward": 1}\n', encoding="utf-8")
-    said = '{"set": "a", "id": "1", "sample": 0, "prompt": "1", "response": "2", "truncated": false}\n'
-    (tmp_path / "said.jsonl").write_text(said, encoding="utf-8")
+    said = {"set": "a", "id": "1", "sample": 0, "prompt": [{"role": "user", "content": "1"}], "response": "2"}
+    (tmp_path / "said.jsonl").write_text(json.dumps(said | {"truncated": False}), encoding="utf-8")
     cases = [(arguments.split(), missing) for arguments, packages in LACKING.items() for missing in packages.split()]
     code = f"""import os, sys, torch, pandas, pyarrow.parquet, matplotlib, httpx2, trl, datasets
 for arguments, missing in {cases}:

@@ -31,12 +31,12 @@ from benchmarks.detection import session_of
 from geoalign import CURATORS, Rollouts
 from geoalign.curators.denoise.ridge import fold_predictions
 from geoalign.errors import ConfigError, InputError
-from geoalign.hidden.answers import answer_starts
+from geoalign.hidden.answer_starts import answer_starts
 from geoalign.hidden.extract import extract_states
 from geoalign.lab.analysis.statistics import Interval, mean_interval, paired_difference
 from geoalign.lab.bench.bench import machine
 from geoalign.lab.store.json_files import write_json
-from geoalign.lab.tasks.rows import dump_rows, row_name
+from geoalign.lab.tasks.sources import dump_rows, row_name
 from geoalign.method.advantages import group_advantages
 from geoalign.method.groups import FOLDS, group_centred
 from geoalign.pretrained import from_pretrained

@@ -70,9 +70,8 @@ def test_the_figures_of_the_example_that_need_no_model(tmp_path):
     trivial = list(flagged(rows))
     words = " ".join(README.split())
     estimate, low, high = (f"{100 * rate[end]:.0f}%" for end in ("estimate", "low", "high"))
-    assert f"{estimate} ({low} to {high}) of the wrong ones" in words
-    assert f"in truth {100 * len(wrong) / incorrect:.0f}%" in words
-    assert f"among the {len(wrong)} wrong rewards" in words
-    assert f"of {len(blind)} without the model's states {sum(row in wrong for row in blind)}" in words
+    assert f"estimates that {estimate} ({low} to {high}) of the wrong answers are rewarded" in words
+    assert f"rewarded; {100 * len(wrong) / incorrect:.0f}% are. Of the {len(wrong)} wrong rewards" in words
+    assert f"without the model's states {sum(row in wrong for row in blind)}, in {len(blind)}" in words
     found = sum(row in wrong for row in trivial)
-    assert f'of {len(trivial)} by the rule "rewarded, but not the majority\'s answer" {found}' in words
+    assert f'the rule "rewarded, but not the majority\'s answer" flags {found}, in {len(trivial)}' in words

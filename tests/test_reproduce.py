@@ -19,7 +19,7 @@ from geoalign.lab.config.evaluate import load_evaluate_config
 from geoalign.lab.config.judge import load_judge_config
 from geoalign.lab.config.loading import load_run_config
 from geoalign.lab.config.requests import EvaluateRequest
-from geoalign.lab.tasks.rows import hub_dataset
+from geoalign.lab.tasks.sources import hub_dataset
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "reproduce.md").read_text(encoding="utf-8")

@@ -16,7 +16,7 @@ import pytest
 from rich.console import Console
 
 from geoalign.errors import GeoAlignError, InputError
-from geoalign.lab.audit.command import audit
+from geoalign.lab.audit.audit import audit
 from geoalign.lab.audit.hidden_files import read_hidden
 from geoalign.lab.config.audit import load_audit_config
 from geoalign.lab.config.requests import AuditRequest
@@ -33,7 +33,7 @@ def _quick(monkeypatch):
         (folder / "report.html").write_text("")
         return folder / "report.html"
 
-    monkeypatch.setattr("geoalign.lab.audit.command.build_inspection", blank)
+    monkeypatch.setattr("geoalign.lab.audit.audit.build_inspection", blank)
     monkeypatch.setattr("geoalign.curators.registry.entry_points", lambda group: ())
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     monkeypatch.setattr(harness, "main", direct)

@@ -95,7 +95,7 @@ class Random(Baseline[RandomConfig]):
     """Flags as many rollouts as GeoAlign does in the same step, drawn uniformly from those that it scores.
 
     It holds a whole GeoAlign, whose state is its own, and rectifies by the same strategy. Its scores are the ranks of
-    the draw. Needs `hidden`.
+    the draw. Needs `hidden`; where GeoAlign flags nothing, nothing is drawn.
     """
 
     requires = ("hidden",)

@@ -144,7 +144,7 @@ def audit_command(request: AuditRequest) -> None:
         bounds = parse_bounds(request.fail_above)
         trusted = ["trust_remote_code=true"] if request.trust_remote_code else []
         config = load_audit_config(request.curator, [*request.overrides, *trusted])
-        from geoalign.lab.audit.command import audit
+        from geoalign.lab.audit.audit import audit
 
         if request.model is not None:
             from geoalign.lab.models.process_setup import silence_logs

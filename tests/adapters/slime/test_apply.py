@@ -5,8 +5,8 @@ import torch
 from curations import curation
 from slime_parts import arguments
 
-from geoalign.adapters.slime import post_process_rewards, run
-from geoalign.adapters.slime.run import SlimeRun
+from geoalign.adapters.slime import hooks, post_process_rewards
+from geoalign.adapters.slime.hooks import SlimeRun
 from geoalign.errors import ConfigError, UnsupportedError
 
 
@@ -112,8 +112,8 @@ def test_one_run_for_one_namespace(batch):
     args = arguments(GRPO)
     post_process_rewards(args, batch)
     post_process_rewards(args, batch)
-    assert run.run_of(args).session.calls == 2
-    assert run.run_of(arguments(GRPO)).session.calls == 0
+    assert hooks.run_of(args).session.calls == 2
+    assert hooks.run_of(arguments(GRPO)).session.calls == 0
 
 
 @pytest.mark.parametrize(

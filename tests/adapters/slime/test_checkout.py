@@ -15,7 +15,7 @@ import pytest
 import torch
 from slime_parts import arguments, recorded
 
-from geoalign.adapters.slime import run
+from geoalign.adapters.slime import hooks
 
 pytestmark = [pytest.mark.engines, pytest.mark.filterwarnings("default")]
 GRPO = {"curator": {"type": "grpo"}}
@@ -48,7 +48,7 @@ def engine(request, monkeypatch):
     monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, _Servers()])
     load = importlib.import_module(f"{name}.utils.misc").load_function
     hook = load("geoalign.adapters.slime.post_process_rewards")
-    assert hook is run.post_process_rewards
+    assert hook is hooks.post_process_rewards
     if name == "slime":
         manager = importlib.import_module("slime.ray.rollout").RolloutManager.__ray_metadata__.modified_class
 

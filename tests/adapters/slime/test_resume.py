@@ -5,7 +5,7 @@ import pytest
 from slime_parts import arguments, recorded
 
 from geoalign.adapters.slime import data_source, post_process_rewards
-from geoalign.adapters.slime.run import run_of
+from geoalign.adapters.slime.hooks import run_of
 from geoalign.errors import ConfigError, InputError
 
 SECTION = {"curator": {"type": "pf_ppo_br"}, "data_source": "made_up_source.Source"}

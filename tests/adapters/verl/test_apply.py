@@ -9,7 +9,7 @@ from verl_parts import batch_of
 
 from geoalign.adapters.assignment import assign
 from geoalign.adapters.verl.apply import apply_curation
-from geoalign.adapters.verl.rows import read_rollouts, sessions_of
+from geoalign.adapters.verl.batch import read_rollouts, sessions_of
 
 GROUPS = {"a": [1.0, 2.0, 3.0], "b": [0.0, 4.0]}
 

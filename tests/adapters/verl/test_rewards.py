@@ -12,7 +12,7 @@ from verl_parts import batch_of
 from geoalign.adapters.assignment import assign
 from geoalign.adapters.step import decision_metrics, named
 from geoalign.adapters.verl.apply import apply_curation
-from geoalign.adapters.verl.rows import read_rollouts
+from geoalign.adapters.verl.batch import read_rollouts
 from geoalign.curators.base import identity
 
 pytestmark = [

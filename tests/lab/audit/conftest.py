@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from geoalign.lab.audit.command import audit
+from geoalign.lab.audit.audit import audit
 from geoalign.lab.config.audit import load_audit_config
 from geoalign.lab.config.requests import AuditRequest
 
@@ -23,7 +23,7 @@ def no_page(monkeypatch):
         (folder / "report.html").write_text("<!doctype html>")
         return folder / "report.html"
 
-    monkeypatch.setattr("geoalign.lab.audit.command.build_inspection", blank)
+    monkeypatch.setattr("geoalign.lab.audit.audit.build_inspection", blank)
 
 
 @pytest.fixture

@@ -117,8 +117,8 @@ def test_what_ten_percent_of_the_example_find(run, tmp_path):
     assert asked["questions"] <= len(rows) / 10
     assert (wrong & flagged).sum() > wrong.sum() / 2
     said = (
-        f"its {asked['questions']} checks find {asked['overturned']} of the {wrong.sum()} wrong rewards themselves; "
-        f"with what they teach {(wrong & flagged).sum()} of {flagged.sum()} flags are wrong rewards"
+        f"its {asked['questions']} checks find {asked['overturned']} of the {wrong.sum()} wrong rewards directly; "
+        f"with these labels {(wrong & flagged).sum()} of {flagged.sum()} flags are wrong rewards"
     )
     docs = " ".join((ROOT / "docs" / "audit.md").read_text(encoding="utf-8").split())
     assert said in docs, said

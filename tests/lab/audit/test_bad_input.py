@@ -6,7 +6,7 @@ from dumps import GROUPS, SIZE, changed, plain, responses, trinity, verl, write_
 from rich.console import Console
 
 from geoalign.errors import ConfigError, InputError
-from geoalign.lab.audit.command import audit
+from geoalign.lab.audit.audit import audit
 from geoalign.lab.config.audit import load_audit_config
 from geoalign.lab.config.requests import AuditRequest
 from geoalign.lab.dumps.formats import find_layout

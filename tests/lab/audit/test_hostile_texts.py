@@ -58,7 +58,7 @@ def unpacked(path):
 @pytest.mark.parametrize("redact", [True, False])
 def test_redacted(redact, tmp_path, run, monkeypatch):
     monkeypatch.setattr("geoalign.lab.reports.inspection.page.inspection_sections", lambda *found: [])
-    monkeypatch.setattr("geoalign.lab.audit.command.build_inspection", page.build_inspection)
+    monkeypatch.setattr("geoalign.lab.audit.audit.build_inspection", page.build_inspection)
     texts = {"prompt": "secret question", "response": "secret response", "answer": "secret gold", "final": "secret own"}
     rows = [{**row, **texts} for row in plain()]
     # The outliers of the fourth and ninth prompt are flagged.

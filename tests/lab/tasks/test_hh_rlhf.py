@@ -6,7 +6,7 @@ from geoalign.errors import ConfigError, InputError
 from geoalign.lab.config.tasks import HHRLHFConfig
 from geoalign.lab.tasks import make_task
 from geoalign.lab.tasks.hh_rlhf import read_dialogue, read_files, read_pair, read_prompt
-from geoalign.lab.tasks.rows import LeftOutError
+from geoalign.lab.tasks.sources import LeftOutError
 
 ASK = "\n\nHuman: Hi\n\nAssistant: Yes?\n\nHuman: Why is\n\nthe sky blue?\n\nAssistant:"
 

@@ -7,7 +7,7 @@ import pytest
 from geoalign.lab.config.tasks import MATH_SYSTEM_PROMPT, MathConfig
 from geoalign.lab.tasks import make_task
 from geoalign.lab.tasks.problems import load_benchmark
-from geoalign.lab.tasks.rows import rows_of
+from geoalign.lab.tasks.sources import rows_of
 
 ROLL = "aime24_aime25_math500_roll/math_benchmarks.jsonl"
 BOTH = "dapo_math_17k/MATH-AIME-Evaluation.jsonl"

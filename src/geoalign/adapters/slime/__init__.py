@@ -6,6 +6,6 @@
 """
 
 from geoalign.adapters.failures import unscored_on_failure
-from geoalign.adapters.slime.run import data_source, post_process_rewards
+from geoalign.adapters.slime.hooks import data_source, post_process_rewards
 
 __all__ = ["data_source", "post_process_rewards", "unscored_on_failure"]

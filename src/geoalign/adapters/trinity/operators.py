@@ -14,8 +14,8 @@ from trinity.buffer.operators.experience_operator import ensure_v1_operator
 
 from geoalign.adapters.exports import check_engine
 from geoalign.adapters.step import named, refuse
+from geoalign.adapters.trinity.curation import CurationRun
 from geoalign.adapters.trinity.experiences import apply_assignment
-from geoalign.adapters.trinity.run import CurationRun
 from geoalign.curators.base import Curator
 from geoalign.curators.denoise import Denoise
 from geoalign.curators.monitor import Monitor

@@ -8,8 +8,8 @@ from geoalign.adapters.exports import lazy_exports
 
 if TYPE_CHECKING:
     from geoalign.adapters.trl.curate import CuratedStep
+    from geoalign.adapters.trl.failing_rewards import unscored_on_failure
     from geoalign.adapters.trl.mixin import GeoAlignGRPOTrainer, GeoAlignMixin
-    from geoalign.adapters.trl.rewards import unscored_on_failure
     from geoalign.curators.labelled_rollouts import LabelledRollouts
 
 __all__ = ["CuratedStep", "GeoAlignGRPOTrainer", "GeoAlignMixin", "LabelledRollouts", "unscored_on_failure"]
@@ -19,7 +19,7 @@ _HOMES = {
     "CuratedStep": "geoalign.adapters.trl.curate",
     "GeoAlignGRPOTrainer": "geoalign.adapters.trl.mixin",
     "GeoAlignMixin": "geoalign.adapters.trl.mixin",
-    "unscored_on_failure": "geoalign.adapters.trl.rewards",
+    "unscored_on_failure": "geoalign.adapters.trl.failing_rewards",
 }
 
 __getattr__ = lazy_exports(__name__, _HOMES, "pip install 'geoalign[trl]'")

@@ -17,9 +17,9 @@ from trl import GRPOTrainer
 
 from geoalign.adapters.exports import check_engine
 from geoalign.adapters.trl.curate import CurationObserver, GenerationRound, RoundOptions
+from geoalign.adapters.trl.failing_rewards import unscore_failed
 from geoalign.adapters.trl.labelled_rows import LabelledRows
 from geoalign.adapters.trl.refusals import check_flow, check_trainer, other_loss
-from geoalign.adapters.trl.rewards import unscore_failed
 from geoalign.adapters.trl.round import CuratedTrainer, RolloutField, table_columns
 from geoalign.adapters.trl.states import HiddenLocation, HiddenSource, RowTokens
 from geoalign.curators.base import Curator

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from geoalign.hidden.answers import answer_starts
+from geoalign.hidden.answer_starts import answer_starts
 from geoalign.hidden.extract import batched_states, eval_mode
 from geoalign.hidden.positions import response_states
 from geoalign.hidden.tap import BackboneTap, backbone_of

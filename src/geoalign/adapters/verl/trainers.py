@@ -22,12 +22,12 @@ from geoalign.adapters.exports import check_engine
 from geoalign.adapters.settings import SECTION, StateSettings, read_section
 from geoalign.adapters.step import Decision, decide, make_session, named, wanted_components
 from geoalign.adapters.verl.apply import apply_curation
+from geoalign.adapters.verl.batch import COLUMNS, judged_rows, read_rollouts, sessions_of
 from geoalign.adapters.verl.keys import ANSWER_KEY, LAYER_KEY, POSITION_KEY
 from geoalign.adapters.verl.queue import QueueBatch
 from geoalign.adapters.verl.refusals import check_assignment, check_config, check_engines, check_sessions, check_states
-from geoalign.adapters.verl.rows import COLUMNS, judged_rows, read_rollouts, sessions_of
 from geoalign.curators.session import STATE_FILE
-from geoalign.hidden.answers import rows_without_answer
+from geoalign.hidden.answer_starts import rows_without_answer
 
 _Base: Any = object
 

@@ -138,7 +138,7 @@ class SGRPO(Baseline[SGRPOConfig]):
     """Noise-aware GRPO for binary rewards (arXiv 2508.05928): weighs each group by what its success rate says.
 
     With an assumed flip rate p and k of n rewards 1: t = clip((k/n - p)/(1 - 2p), 0, 1), and the weight on the
-    std-normalised advantages is the one that is optimal under such flips. It acts after the advantage, as `weights`.
+    std-normalised advantages, after them, is the optimal one under such flips: 0 where t is 0 or 1 (equal rewards).
     """
 
     binary = True

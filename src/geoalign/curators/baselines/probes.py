@@ -159,7 +159,7 @@ class ConfidentLearning(Predicting[ConfidentLearningConfig]):
     with different rewards are judged, all of a batch together. There is no cap and no gate: of a probe that has learned
     nothing about half of the rows reach the other class' mean.
 
-    `scores` are the probability that the reward is wrong. Needs `hidden`.
+    `scores` are the probability that the reward is wrong; rows of groups of equal rewards have none. Needs `hidden`.
     """
 
     def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:

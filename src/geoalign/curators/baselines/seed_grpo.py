@@ -89,7 +89,7 @@ class SeedGRPO(Baseline[SeedGRPOConfig]):
     the softmax, over the group, of the mean log-probabilities, summed, and H = -sum p log p. With `clusters="hidden"`
     no answers are needed; any other labels can be given in their place. It acts after the advantage, as `weights`;
     every rollout of a group counts in its entropy, those without a reward too. Hidden states are centred by the mean of
-    the batch before they are compared, so that what all of them share does not make them all alike.
+    the batch before they are compared, so that what all share does not make them alike. A group of one has weight 1.
     """
 
     def __init__(self, config: SeedGRPOConfig | None = None, **settings: Any) -> None:

@@ -81,7 +81,7 @@ class GeoAlignReleased(Baseline[GeoAlignReleasedConfig]):
     prototype; everything beyond the first sparse grid point (or mean + 2 standard deviations) is anomalous, at most 20%
     of the rollouts; Best-Random with weights 0.5 for every best and 0.1 for every other donor.
 
-    Needs `hidden`. Keeps no state from call to call.
+    Needs `hidden`. Keeps no state from call to call. Below `min_scores` scored rollouts nothing is flagged.
     """
 
     requires = ("hidden",)

@@ -1,1 +1,1 @@
-"""What the numbers of a finished run mean, defined once for terminal, report and comparison; numpy only."""
+"""The numbers that terminal, report and comparison show, each defined once: intervals, detection, differences."""

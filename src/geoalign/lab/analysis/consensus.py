@@ -1,4 +1,4 @@
-"""What a run's curation logged comes to: was there a consensus, how close the advantages came to the true rewards',
+"""From what a run's curation logged: was there a consensus, how close the advantages came to the true rewards',
 what it cost. One definition each for summary, report and comparison."""
 
 from __future__ import annotations

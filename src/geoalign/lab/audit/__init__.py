@@ -1,1 +1,1 @@
-"""Curating dumps of rollouts without a trainer: readers of the engines' own files, scores, curated dumps, a page."""
+"""`geoalign audit`: rollouts in files, curated without a trainer: scores, the verifier's error rates, a page."""

@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from geoalign.errors import ConfigError, InputError
-from geoalign.hidden.answers import answer_starts, rows_without_answer
+from geoalign.hidden.answer_starts import answer_starts, rows_without_answer
 from geoalign.hidden.extract import extract_states
 from geoalign.hidden.layers import wanted_layers
 from geoalign.hidden.tap import backbone_of
@@ -23,11 +23,11 @@ from geoalign.lab.config.audit import AuditConfig
 from geoalign.lab.dumps.formats import DumpLayout
 from geoalign.lab.dumps.reading import Dump
 from geoalign.lab.dumps.values import Messages
-from geoalign.lab.generation.models import fingerprint
+from geoalign.lab.generation.evaluated_models import fingerprint
 from geoalign.lab.models.fastest_dtype import fastest_dtype, print_fastest_dtype
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.tasks.base import rendered, token_ids
-from geoalign.lab.tasks.rows import row_name
+from geoalign.lab.tasks.sources import row_name
 from geoalign.lab.terminal import Console, passing_progress
 from geoalign.pretrained import from_pretrained, is_hub_id, loading
 from geoalign.settings.hidden import is_last

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from geoalign.errors import ConfigError
 from geoalign.lab.config.requests import AuditRequest
 from geoalign.lab.dumps.formats import DumpLayout, find_layout, parse_fields
-from geoalign.lab.tasks.rows import DUMP_SUFFIXES
+from geoalign.lab.tasks.sources import DUMP_SUFFIXES
 from geoalign.lab.terminal import Console, say
 
 # Files that are named.

@@ -1,4 +1,4 @@
-"""Runs a comparison's runs, several at a time, and shows how far they are."""
+"""The worker processes that train the runs of a comparison, several at a time, and their progress bars."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Dumps of rollouts in every format that goes round, and the labels that people give them."""
+"""Dumps of rollouts in every format that is read, and the labels that people give them."""

@@ -1,4 +1,4 @@
-"""The formats in which dumps of rollouts go round, and which of them a file has, from its first rows."""
+"""The formats of rollout dumps, and which of them a file has, from its first rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.dumps import engine_rows
 from geoalign.lab.dumps.values import BadValueError, whole_number
-from geoalign.lab.tasks.rows import TABLES, RawRow, check_dump_name, dump_rows, field_of, row_name
+from geoalign.lab.tasks.sources import TABLES, RawRow, check_dump_name, dump_rows, field_of, row_name
 from geoalign.text import listed, one_line, quote
 
 # What a rollout can have, by the names of `--field`: `true_reward` is the reward before corruption, `answer` the gold

@@ -14,7 +14,7 @@ from geoalign.lab.dumps.formats import find_layout
 from geoalign.lab.dumps.reading import Dump, read_dump
 from geoalign.lab.dumps.values import BadValueError, number
 from geoalign.lab.store.curation import LABEL, ROW, restored, safe
-from geoalign.lab.tasks.rows import row_name
+from geoalign.lab.tasks.sources import row_name
 from geoalign.text import listed, one_line, quote
 
 # Spreadsheets write the separator of their country.

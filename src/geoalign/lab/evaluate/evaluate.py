@@ -1,4 +1,4 @@
-"""`geoalign evaluate`: models, checkpoints or runs on benchmarks and dialogues, a folder with what came out."""
+"""`geoalign evaluate`: models, checkpoints or runs on benchmarks and dialogues, a folder with the results."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from rich.progress import Progress, TaskID
 from geoalign.errors import ConfigError
 from geoalign.lab.config.evaluate import EvaluateConfig
 from geoalign.lab.config.requests import EvaluateRequest
-from geoalign.lab.evaluate.models import find_models
+from geoalign.lab.evaluate.find_models import find_models
 from geoalign.lab.evaluation.answers import Answer, Sample, Sampling, answer
 from geoalign.lab.evaluation.responses import SavedResponse, check_response_file, write_responses
 from geoalign.lab.evaluation.results import EvaluationScores, print_scores, result_json, scores_of
 from geoalign.lab.evaluation.scores import SetScores, score
 from geoalign.lab.evaluation.sets import EvaluationSet, PromptedSet, load_sets, prompted
 from geoalign.lab.generation.engines import Engine
-from geoalign.lab.generation.models import Described, EvaluatedModel, describe, device_and_dtype, open_engine
+from geoalign.lab.generation.evaluated_models import Described, EvaluatedModel, describe, device_and_dtype, open_engine
 from geoalign.lab.models.fastest_dtype import print_fastest_dtype
 from geoalign.lab.models.process_setup import silence_logs
 from geoalign.lab.rewards.base import RewardSource, check_scored, reasons, reasons_since

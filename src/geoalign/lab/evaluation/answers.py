@@ -1,4 +1,4 @@
-"""From problems to scored answers: the way of every evaluation, of a run in training and of `geoalign evaluate`."""
+"""Problems answered by an engine and scored, for evaluations in training and for `geoalign evaluate`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What came out of an evaluation: as JSON, as a table, and as lines below it."""
+"""The results of an evaluation: as JSON, as a table, and as lines below it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.text import Text
 
 from geoalign.lab.analysis.statistics import Interval
 from geoalign.lab.evaluation.scores import CheckpointCurve, SetScores, average, curve
-from geoalign.lab.generation.models import EvaluatedModel
+from geoalign.lab.generation.evaluated_models import EvaluatedModel
 from geoalign.lab.terminal import Console, say
 
 AVERAGE = "average"

@@ -1,4 +1,4 @@
-"""What the rows of an evaluation come to: avg@k and pass@k with intervals over problems, averages, curves; and how well
+"""Scores of an evaluation's rows: avg@k and pass@k with intervals over problems, averages, curves; and how well
 a reward source tells the chosen response of a pair from the rejected one."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`geoalign judge`: two response files, one judge, a folder with what came out."""
+"""`geoalign judge`: two response files, one judge, a folder with the results."""
 
 from __future__ import annotations
 

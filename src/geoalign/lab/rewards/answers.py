@@ -1,4 +1,4 @@
-"""Answers as text: in one form where that is plain, compared where that is plain; the rest is math-verify's."""
+"""Answers as text: normalised, and compared where equality is plain; math-verify decides on the rest."""
 
 from __future__ import annotations
 

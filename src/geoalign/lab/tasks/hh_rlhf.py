@@ -13,7 +13,7 @@ from geoalign.errors import InputError
 from geoalign.lab.config.tasks import HHRLHFConfig
 from geoalign.lab.tasks.base import Demonstration, Messages, PreferencePair, Problem, Task, read_messages
 from geoalign.lab.tasks.decontaminate import decontaminate, exact, fingerprint, fingerprints, overlap_notes
-from geoalign.lab.tasks.rows import LeftOutError, read_sources
+from geoalign.lab.tasks.sources import LeftOutError, read_sources
 
 # Appendix, "Experimental Tasks and Datasets"; the split itself is not published.
 _PAPER_SIZES = "the paper's split: 144,716 for SFT, 17,226 for RL"

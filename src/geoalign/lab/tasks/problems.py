@@ -19,7 +19,7 @@ from geoalign.lab.config.tasks import MathConfig, MathSetConfig
 from geoalign.lab.rewards.answers import final_answer, one_form
 from geoalign.lab.tasks.base import Demonstration, Messages, Problem, Task, read_messages
 from geoalign.lab.tasks.decontaminate import decontaminate, exact, fingerprints, overlap_notes
-from geoalign.lab.tasks.rows import LeftOutError, Read, field_of, read_sources
+from geoalign.lab.tasks.sources import LeftOutError, Read, field_of, read_sources
 
 _DAPO = (
     "Solve the following math problem step by step. The last line of your response should be of the form Answer: "

@@ -1,4 +1,4 @@
-"""What a run came to: the numbers of `summary.json` and the closing table on the terminal."""
+"""The summary of a run: the numbers of `summary.json` and the closing table on the terminal."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from geoalign.lab.config.evaluate import EvaluateConfig
 from geoalign.lab.evaluate.evaluate import make_part
 from geoalign.lab.evaluation.answers import Prompt
 from geoalign.lab.evaluation.sets import EvaluationSet, PromptedSet
-from geoalign.lab.generation.models import EvaluatedModel, describe, device_and_dtype, open_engine
+from geoalign.lab.generation.evaluated_models import EvaluatedModel, describe, device_and_dtype, open_engine
 from geoalign.lab.tasks.base import Problem
 
 PROMPTS = [[70, 71, 72], [80], [90, 91, 92, 93, 94]]

@@ -6,7 +6,7 @@ from geoalign.lab.evaluation.answers import Prompt
 from geoalign.lab.evaluation.results import result_json, scores_of
 from geoalign.lab.evaluation.scores import accuracy_interval, average, curve, pass_interval, score
 from geoalign.lab.evaluation.sets import EvaluationSet, PromptedSet
-from geoalign.lab.generation.models import EvaluatedModel
+from geoalign.lab.generation.evaluated_models import EvaluatedModel
 from geoalign.lab.store.evaluation import Part, Row
 from geoalign.lab.tasks.base import Problem
 

@@ -1,4 +1,4 @@
-"""What a run asks its models beside training: evaluations before RL, every few steps and after, reference rewards."""
+"""Evaluations of a run before RL, every few steps and after it; and the rewards of reference responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the trainers of all stages have in common: lines of metrics, marked checkpoints, a progress bar, no card.
+"""What the trainers of all stages have in common: lines of metrics, marked checkpoints, a progress bar, no model card.
 
 transformers writes a checkpoint file by file into its final folder, and would resume from one that a kill cut short.
 Here a mark is written into the folder last, after every file has reached the disk; a folder without it is removed.

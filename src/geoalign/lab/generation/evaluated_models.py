@@ -1,4 +1,4 @@
-"""The models of an evaluation: where each lies, what it is called, by what it is known again, how it is loaded."""
+"""The models of an evaluation: path, name and fingerprint of each, and the engine that it is loaded into."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from geoalign.errors import ConfigError
 from geoalign.lab.config.evaluate import EvaluateConfig
-from geoalign.lab.generation.models import EvaluatedModel
+from geoalign.lab.generation.evaluated_models import EvaluatedModel
 from geoalign.lab.store.json_files import read_json
 from geoalign.lab.store.run_folder import RunFolder, checkpoint_step, complete_checkpoints, is_checkpoint, is_last
 from geoalign.pretrained import is_hub_id

@@ -12,7 +12,7 @@ from command_line import call
 from dumps import verl, write_dump, write_lines
 from tiny_models import saved_model
 
-from geoalign.lab.audit.command import audit
+from geoalign.lab.audit.audit import audit
 from geoalign.lab.config.audit import load_audit_config
 from geoalign.lab.config.requests import AuditRequest
 from geoalign.lab.store.curation import DENSITIES, PAIRS, SCORES

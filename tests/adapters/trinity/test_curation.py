@@ -7,7 +7,7 @@ import torch
 
 from geoalign import Rollouts
 from geoalign.adapters.settings import TrinitySettings, read_section
-from geoalign.adapters.trinity.run import CurationRun
+from geoalign.adapters.trinity.curation import CurationRun
 from geoalign.curators.registry import make_curator
 from geoalign.errors import InputError
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 from verl_parts import batch_of
 
+from geoalign.adapters.verl.batch import read_rollouts, sessions_of
 from geoalign.adapters.verl.keys import HIDDEN_KEY, RESPONSE_KEY, REWARD_KEY
-from geoalign.adapters.verl.rows import read_rollouts, sessions_of
 from geoalign.errors import ConfigError, InputError, UnsupportedError
 from geoalign.types import response_keys
 

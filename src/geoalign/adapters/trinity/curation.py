@@ -1,4 +1,4 @@
-"""What the operator and the advantage function share: a curator, its hidden states, its random state, its file."""
+"""A batch of Trinity's on its way through a curator: what the operator and the advantage function share."""
 
 from __future__ import annotations
 

@@ -36,8 +36,7 @@ def test_shorter_curation_keeps_rows_in_their_own_positions():
 
 
 def test_repeats_of_a_shorter_curation_take_free_positions_of_their_group():
-    # Row 1 twice: once in position 1, once in position 0, the first free one of group 0. Position 2 and group 1 but for
-    # row 5 drop.
+    # Row 1 twice: in position 1 and in 0, the first free one of group 0. Position 2 and group 1 but for row 5 drop.
     placed = assign(made([1, 1, 5]), GROUPS)
     assert placed.source.tolist() == [1, 1, 2, 3, 4, 5]
     assert placed.kept.tolist() == [True, True, False, False, False, True]

@@ -139,8 +139,7 @@ def test_rank_trim_leaves_small_and_equal_groups_whole():
 
 
 def test_ties_at_the_extremes():
-    # Range 8, tolerance 0.008: 5.0 and 5.004 tie at the top; 1.0 and 1.0 tie in the middle, which says nothing; the
-    # bottom, -3, stands alone.
+    # Range 8, tolerance 0.008: 5.0 and 5.004 tie at the top, 1.0 twice in the middle says nothing, -3 is alone below.
     curation = TieDetector().curate(rollouts([1.0, 5.0, 1.0, -2.996, 5.004, 2.0]))
     assert curation.scores.tolist() == [0, 1, 0, 0, 1, 0]
     assert curation.weights.tolist() == [1, 0, 1, 1, 0, 1]

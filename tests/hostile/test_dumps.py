@@ -26,8 +26,7 @@ from geoalign.lab.dumps.reading import read_dump
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
-    """Leaves out what takes most of a call and reads no dump: the page, the bootstrap, the disk, other packages, and
-    reading the command line."""
+    """Leaves out what takes most of a call and reads no dump: page, bootstrap, disk, other packages, command line."""
 
     def blank(folder):
         (folder / "report.html").write_text("")

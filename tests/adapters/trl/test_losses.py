@@ -133,8 +133,7 @@ def test_a_loss_of_its_own_is_refused_only_when_rows_are_dropped(tmp_path, behin
 
 @pytest.mark.parametrize(("low", "beta"), [("old", 0.0), ("current", 0.2)])
 def test_ratios_of_dropped_rows_do_not_overflow(tmp_path, monkeypatch, low, beta):
-    """exp(100) is infinite in float32, in the ratio to the old policy or in the KL term, and infinity times the zero of
-    a mask is no number."""
+    """exp(100) is infinite in float32, in the ratio or the KL term, and infinity times a mask's zero is no number."""
     plain = GRPOTrainer._get_per_token_logps_and_entropies
     dropped = torch.ones(ROWS).index_fill(0, torch.tensor(KEPT), 0.0)
 

@@ -295,8 +295,7 @@ def test_a_verifier_that_errs_alike_on_equal_answers_is_not_believed_for_its_rep
 
 
 def praised(seed, *, answer, flipped=0.0):
-    """Verdicts, and one response in five, marked in the states, that is wrong and always rewarded: it has no answer,
-    or a wrong one."""
+    """Verdicts, and one response in five, marked in the states, without an answer or with a wrong one, rewarded."""
     rollouts, draw = answered(seed, wrong=flipped), torch.Generator().manual_seed(seed)
     marked = torch.rand(256, generator=draw) < 0.2
     wrong = [f"{row % 5} of the marked" if answer else None for row in range(256)]

@@ -21,7 +21,6 @@ def no_page(monkeypatch):
         (folder / "figures").mkdir()
         (folder / "figures" / "rewards.svg").write_text("<svg/>")
         (folder / "report.html").write_text("<!doctype html>")
-        return folder / "report.html"
 
     monkeypatch.setattr("geoalign.lab.audit.audit.build_inspection", blank)
 

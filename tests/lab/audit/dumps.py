@@ -106,14 +106,10 @@ def slime(step=7):
 
 def trl(step=2):
     return pd.DataFrame(
-        {
-            "step": [step] * (GROUPS * SIZE),
-            "prompt": [f"question {g}" for g, _, _ in each()],
-            "completion": [f"answer {g}.{r}" for g, r, _ in each()],
-            "accuracy_reward": [reward for _, _, reward in each()],
-            "advantage": [0.0] * (GROUPS * SIZE),
-        }
-    )
+        {"step": step, "prompt": f"question {g}", "completion": f"answer {g}.{r}", "accuracy_reward": reward,
+         "advantage": 0.0}
+        for g, r, reward in each()
+    )  # fmt: skip
 
 
 def geoalign_run(step=4):

@@ -63,8 +63,7 @@ def test_tables_without_states_have_the_columns_of_the_page(tmp_path, run):
 
 
 def die_at(number, paths, output):
-    """Curates in a process of its own, which kills itself at file operation `number` inside the output; returns
-    whether it lived."""
+    """Curates in a process that kills itself at file operation `number` inside the output; returns if it lived."""
     child = os.fork()
     if not child:
         seen = 0

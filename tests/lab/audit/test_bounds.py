@@ -25,18 +25,13 @@ def audited(*options, file=ROLLOUTS):
     return CliRunner().invoke(app, ["audit", file, *options])
 
 
-def test_a_file_alone_is_audited_by_denoise():
-    found = audited()
+def test_a_file_alone_is_audited_by_denoise_and_json_is_its_summary_alone():
+    found, printed = audited(), audited("--json", "--overwrite")
     assert found.exit_code == 0
     assert "the verifier rewards 35.3%" in found.stdout
-    summary = json.loads(Path("runs/audit/summary.json").read_text())
-    assert summary["curator"]["type"] == "denoise"
-    assert summary["counts"]["flagged"] > 0
-
-
-def test_json_is_the_summary_and_nothing_else():
-    found = audited("--json")
-    assert json.loads(found.stdout) == json.loads(Path("runs/audit/summary.json").read_text())
+    summary = json.loads(printed.stdout)
+    assert summary == json.loads(Path("runs/audit/summary.json").read_text())
+    assert (summary["curator"]["type"], summary["counts"]["flagged"] > 0) == ("denoise", True)
 
 
 @pytest.mark.parametrize(("bounds", "code"), [

@@ -23,6 +23,7 @@ from dumps import (
 )
 
 from geoalign.errors import ConfigError, InputError
+from geoalign.lab.analysis.audited import audited
 from geoalign.lab.dumps.formats import find_layout
 from geoalign.lab.dumps.reading import read_dump, read_rewards
 
@@ -76,6 +77,27 @@ def test_turns_and_tool_calls_of_an_episode(tmp_path):
     assert first.response == '[assistant]\nanswer 0.0\nadd({"a": 1})\n[tool]\n2\n[assistant]\ndone'
     assert first.reward == 0
     assert math.isnan(second.reward)
+
+
+def test_what_prime_rl_generated_is_set_beside_what_it_trained_on(tmp_path, run):
+    late = []
+    for step in (9, 10):
+        # Begun a step before; four rollouts are trained on in the next batch.
+        made = [{**row, "id": f"{step}-{row['id']}"} for row in verifiers(step - 1)]
+        cohorts = {"train/all": made, "train/effective": [*late, *made[:20]], "eval/all": made, "eval/effective": made}
+        for name, rows in cohorts.items():
+            (folder := tmp_path / "in" / "rollouts" / f"step_{step}" / name).mkdir(parents=True)
+            write_lines(folder / "traces.jsonl", rows)
+        late = made[20:24]
+    summary = run(tmp_path / "in")
+    assert [one["step"] for one in summary["steps"]] == [9, 10]
+    assert summary["counts"]["rows"] == 2 * GROUPS * SIZE
+    # Of the two outliers of a step the first is trained on.
+    said = "44 of 96 generated rollouts were trained on; to mistrust: 4.5% of their 44 rewards, 3.8% of the others' 52."
+    assert said in audited(summary).verifier
+    assert pq.read_table(tmp_path / "out" / "scores.parquet")["trained_on"].to_pylist()[:25] == [True] * 24 + [False]
+    evaluated = run(folder.parent, overwrite=True)["counts"]
+    assert (evaluated["rows"], evaluated["trained_on"] + evaluated["not_trained_on"]) == (GROUPS * SIZE, 0)
 
 
 @pytest.mark.parametrize(("rows", "message"), [

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from dumps import plain, verdicts, write_lines
+from dumps import plain, verdicts, write_dump, write_lines
 from typer.testing import CliRunner
 
 from geoalign.lab.cli import app
@@ -57,8 +57,8 @@ def test_a_file_without_recognised_answers_says_why_nothing_can_be_told(lines):
     assert "The verifier's errors cannot be told. No rollout has an answer, and no response got both verdicts." in said
 
 
-@pytest.mark.parametrize("suffix", ["jsonl", "jsonl.gz"])
-def test_standard_input_is_a_file(tmp_path, lines, suffix):
-    data = write_lines(tmp_path / f"in.{suffix}", verdicts()).read_bytes()
+@pytest.mark.parametrize("name", ["verl", "plain", "trl", "slime"])
+def test_standard_input_is_a_file(tmp_path, lines, name):
+    data = write_dump(tmp_path / "in", name).read_bytes()
     said = CliRunner().invoke(app, ["audit", "-", "--json"], input=data)
-    assert json.loads(said.stdout)["counts"]["rows"] == 64
+    assert [entry["format"] for entry in json.loads(said.stdout)["inputs"]] == [name]

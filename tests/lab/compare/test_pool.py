@@ -13,8 +13,7 @@ from geoalign.lab.store.comparison import ComparisonFolder
 
 
 class FakeProcess:
-    """Ends after it was looked at three times, with the exit code that its cell is given in `codes`; 99 for one that
-    ends well and leaves nothing."""
+    """Ends after three looks, with its cell's exit code of `codes`; 99 for one that ends well and leaves nothing."""
 
     codes: ClassVar = {}
 

@@ -143,8 +143,7 @@ def test_flips_turn_ones_into_zeros_and_back():
 
 
 def test_extremes_by_hand():
-    # Mean of [1, 2, 6, 3] is 3: 1 and 2 lie below and become 6; 6 and 3 (equal to the mean) become 1.
-    # Mean of [-1, 0] is -0.5.
+    # Mean of [1, 2, 6, 3] is 3: 1 and 2, below it, become 6; 6 and 3, the mean, become 1. Mean of [-1, 0] is -0.5.
     got, flags = corrupted([1.0, 2.0, 6.0, 3.0, -1.0, 0.0, 0.0, -1.0], 4, extremes=1.0, jitter=0.0)
     assert got == [6.0, 6.0, 1.0, 1.0, 0.0, -1.0, -1.0, 0.0]
     assert flags == [True] * 8

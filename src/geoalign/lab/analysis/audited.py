@@ -1,5 +1,4 @@
-"""What the summary of an audit says of the consensus, of the verifier behind binary rewards, and of gold answers, in
-words: on the terminal and on the page."""
+"""What an audit's summary says of the consensus, the verifier and gold answers, in words: on terminal and page."""
 
 from __future__ import annotations
 
@@ -53,8 +52,7 @@ def audited(summary: Mapping[str, Any]) -> Audited:
 
 
 def verifier_lines(summary: Mapping[str, Any]) -> list[str]:
-    """Sentences on the verifier: its error rates or why they cannot be told, contradictions between its verdicts, and
-    what a second one said."""
+    """Sentences on the verifier: error rates, contradictions, what a second one said; and on what was trained on."""
     verifier = summary.get("verifier") or {}
     rates = verifier.get("rates") or {}
     forms = (("false_positive_rate", ".1%"), ("false_negative_rate", ".1%"), ("informedness", ".2f"))
@@ -84,6 +82,12 @@ def verifier_lines(summary: Mapping[str, Any]) -> list[str]:
         if (repeated := verifier.get(f"groups_with_repeated_{several}"))
     ]
     lines += [f"Contradictions: {', '.join(both)}."] if both else []
+    counts = summary.get("counts") or {}
+    if counts.get("trained_on") or counts.get("not_trained_on"):
+        yes, no = ([counts[f"{name}trained_on{of}"] for of in ("", "_flagged", "_scored")] for name in ("", "not_"))
+        shares = [f"{flagged / max(scored, 1):.1%}" for _, flagged, scored in (yes, no)]
+        told = f"{yes[0]:,} of {yes[0] + no[0]:,} generated rollouts were trained on; to mistrust: {shares[0]} of their"
+        lines.append(f"{told} {yes[2]:,} rewards, {shares[1]} of the others' {no[2]:,}.")
     if asked := summary.get("appeals"):
         flagged = f"{asked['flagged_after']:,} rewards are to be mistrusted, not {asked['flagged_before']:,}"
         lines.append(

@@ -122,7 +122,6 @@ def agreement_of(run: Run) -> Agreement:
 
 
 def curation_seconds(logged: Mapping[str, Any]) -> float | None:
-    """What the curator added to a step: its own seconds and those of its pass for hidden states; None where neither was
-    logged."""
+    """What the curator added to a step: its own seconds and those of its pass for states; None where neither is."""
     seconds = [value for name in CURATION_SECONDS if (value := logged.get(name)) is not None]
     return sum(seconds, 0.0) if seconds else None

@@ -124,8 +124,7 @@ def scores_of(step: RolloutStep) -> dict[str, Floats]:
 
 
 def rankings_of(step: RolloutStep) -> dict[str, Ranking]:
-    """How each score and control ranks the corrupted rows that count above the others; rows without a score are left
-    out."""
+    """How each score and control ranks the corrupted rows that count above the others, of rows with a score."""
     rows = _counting(step)
     corrupted, scores = step.flipped[rows], scores_of(step)
     return {

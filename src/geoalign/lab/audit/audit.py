@@ -36,6 +36,7 @@ from geoalign.lab.store.columns import whole_text
 from geoalign.lab.store.curation import FILTERED_FILE, REPORT_FILE, SUMMARY_FILE, CuratedFolder, CurationTables
 from geoalign.lab.store.files import locked
 from geoalign.lab.store.json_files import write_json
+from geoalign.lab.tasks.rows import checked, dump_rows
 from geoalign.lab.terminal import Console
 from geoalign.settings.loading import plain_section
 
@@ -100,6 +101,7 @@ class Audit:
         self.repeated: list[dict[str, str]] = []
         self.hidden: list[dict[str, Any]] = []
         self.rollouts = self.groups = 0
+        self._trained: set[Any] = set()
         self._file_of: dict[int, Path] = {}
         self._seen: dict[bytes, Path] = {}
         self._model: Any = None
@@ -108,10 +110,13 @@ class Audit:
         """Reads, curates and writes every file; returns the content of `summary.json`."""
         request = self.request
         options = {"skip_bad": request.skip_bad, "mixed_groups": request.mixed_groups}
+        effective = [source.trained_on for source in inputs if source.trained_on is not None]
+        self._trained = {row.get("id") for file in effective for _, row in checked(dump_rows(file), file, "line")}
         with CurationTables(self.folder.staging, redact=request.redact) as tables:
             later = (rewards for source in inputs[1:] for rewards in read_rewards(source.path, source.layout))
             for number, source in enumerate(inputs, start=1):
-                dump = read_dump(source.path, source.layout, step=number, **options)
+                step = number if source.step is None else source.step
+                dump = read_dump(source.path, source.layout, step=step, **options)
                 if number == 1:
                     self.curator.expect([*dump.frame["reward"], *later])
                 if (earlier := self._earlier(dump)) != dump.path:
@@ -147,6 +152,7 @@ class Audit:
         check_curator(self.config.curator.type, self.session.curator, frame, **brought)
         states = self._states(source, dump)
         frame["file"] = whole_text(str(source.path))
+        frame["trained_on"] = None if source.trained_on is None else frame["id"].isin(self._trained)
         given = zip(frame["final_answer"], frame["response"], strict=True)
         answers = [boxed_answer(response) if answer is None else answer for answer, response in given]
         # As objects: a column of text would make NaN of a missing answer.
@@ -171,8 +177,7 @@ class Audit:
         return pandas.concat(parts).sort_index()
 
     def _states(self, source: Input, dump: Dump) -> Tensor | None:
-        """The states of a dump, where the curator wants them; lengths in tokens, which a model's tokenizer counts, are
-        filled in."""
+        """The states of a dump, where the curator wants them; lengths by its tokenizer are filled in."""
         needs = self.session.curator.requires
         if source.hidden is not None and "hidden" in needs:
             if dump.positions is None:
@@ -198,7 +203,8 @@ class Audit:
         request = self.request
         with self.console.status("Auditing the verdicts"):
             audited = self.verdicts.summary(redact=request.redact)
-        skipped = [asdict(row) for row in self.skipped]
+        skipped, counts = [asdict(row) for row in self.skipped], self.curator.counts
+        counts["trained_on_elsewhere"] = len(self._trained) - counts["trained_on"]
         if request.redact:
             # What came instead may quote a text.
             skipped = [{**row, "reason": row["reason"].partition(", got ")[0]} for row in skipped]
@@ -223,7 +229,7 @@ class Audit:
             "seed": self.config.seed,
             "redacted": request.redact,
             "hidden": hidden,
-            "counts": {**self.curator.counts, "skipped": len(skipped)},
+            "counts": {**counts, "skipped": len(skipped)},
             "pairs_per_step": PAIRS_PER_STEP,
             "pairs_left_out": self.curator.pairs_left_out,
             "steps": self.curator.steps,
@@ -257,8 +263,7 @@ def _next_command(summary: Mapping[str, Any]) -> dict[str, str] | None:
 
 
 def _filtered_lines(frame: pandas.DataFrame) -> Iterator[bytes]:
-    """The rollouts that stay as lines of JSON: each in its place, with the response, reward and weight that stand
-    there."""
+    """The rollouts that stay as lines of JSON: each in its place, with the response, reward and weight there."""
     names = ["file", "line", "sample", "step", "group", "id", "prompt", "messages", "response", "replacement"]
     numbers = {"reward": "new_reward", "weight": "weight", "advantage": "advantage"}
     stays = frame[frame["source"] >= 0]

@@ -20,8 +20,7 @@ SUFFIXES = (".safetensors", ".npy")
 
 
 def find_hidden_files(given: Sequence[Path], dumps: Sequence[Path]) -> list[Path]:
-    """The file of states of each dump: as many files as dumps, or a folder with `12.npy` (.safetensors) for
-    `12.jsonl.gz`."""
+    """The file of states of each dump: as many files as dumps, or a folder, `12.npy` (.safetensors) for `12.jsonl`."""
     if len(given) == 1 and given[0].is_dir():
         return [_in_folder(given[0], dump) for dump in dumps]
     if len(given) != len(dumps):
@@ -37,8 +36,7 @@ def find_hidden_files(given: Sequence[Path], dumps: Sequence[Path]) -> list[Path
 
 
 def read_hidden(path: Path, *, rows: int, dump: Path) -> Float[Tensor, "n d"]:
-    """The states of all `rows` rollouts of a dump, those left out included, as a view of the file: nothing is read
-    yet."""
+    """The states of all `rows` rollouts of a dump, those left out included, as a view of the file, not read yet."""
     states = _npy(path) if path.suffix == ".npy" else _safetensors(path)
     if states.dim() != 2 or len(states) != rows or states.shape[1] < 2:
         raise InputError(

@@ -23,12 +23,13 @@ _SHOWN = 3
 
 @dataclass(frozen=True)
 class Input:
-    """One file: how it is read, the step that its first rollout names, and where its hidden states lie."""
+    """One file: how it is read, the step of its first rollout, and where hidden states and what was trained on lie."""
 
     path: Path
     layout: DumpLayout
     step: int | None
     hidden: Path | None = None
+    trained_on: Path | None = None
 
 
 def find_inputs(request: AuditRequest, console: Console) -> list[Input]:
@@ -36,7 +37,7 @@ def find_inputs(request: AuditRequest, console: Console) -> list[Input]:
     each was recognised as, of many files the first ones.
 
     A folder stands for the dumps in it by the numbers in their names, of a run for its `rollouts`, of TRL's for its
-    `completions`.
+    `completions`, of prime-rl's for the traces of its training. Of `all` and `effective` only `all` is an input.
     """
     paths = [path for text in request.rollouts for path in _files(Path(text).expanduser())]
     if not paths:
@@ -44,14 +45,17 @@ def find_inputs(request: AuditRequest, console: Console) -> list[Input]:
     twice, times = Counter(path.resolve() for path in paths).most_common(1)[0]
     if times > 1:
         raise ConfigError(f"ROLLOUTS: expected each file once, got {twice} twice")
+    beside = {path: file for path in paths if (file := _effective(path)) is not None}
+    paths = [path for path in paths if path.resolve() not in beside.values()]
+    trained = {path: file for path, file in beside.items() if file.parts[-3] == "train"}
     states: Sequence[Path | None] = [None] * len(paths)
     if request.hidden:
         from geoalign.lab.audit.hidden_files import find_hidden_files
 
         states = find_hidden_files(request.hidden, paths)
     fields = parse_fields(request.fields)
-    each = zip(paths, states, strict=True)
-    inputs = [Input(path, *find_layout(path, name=request.format, fields=fields), state) for path, state in each]
+    each = [(path, state, trained.get(path)) for path, state in zip(paths, states, strict=True)]
+    inputs = [Input(path, *find_layout(path, name=request.format, fields=fields), *more) for path, *more in each]
     steps = [source.step for source in inputs]
     inputs = inputs if None in steps else sorted(inputs, key=lambda source: source.step or 0)
     for source in inputs[:_SHOWN]:
@@ -61,28 +65,33 @@ def find_inputs(request: AuditRequest, console: Console) -> list[Input]:
     return inputs
 
 
+def _effective(path: Path) -> Path | None:
+    """Of prime-rl's file of `all` rollouts the one beside it, of those trained on (or valid, of an evaluation)."""
+    own = path.resolve()
+    file = own.parent.parent / "effective" / own.name
+    return file if own.parts[-2:] == ("all", "traces.jsonl") and file.is_file() else None
+
+
 def _files(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
     path = next((inner for name in ("rollouts", "completions") if (inner := path / name).is_dir()), path)
     files = [item for item in path.iterdir() if item.is_file() and item.name.endswith(DUMP_SUFFIXES)]
+    files = files or [item for item in path.rglob("traces.jsonl") if "eval" not in item.relative_to(path).parts]
     if not files:
         raise ConfigError(f"{path}: expected files that end in {', '.join(DUMP_SUFFIXES)}, got none")
     # "2.jsonl" before "10.jsonl".
-    return sorted(
-        files,
-        key=lambda item: [part.zfill(20) if part.isdecimal() else part for part in re.split("([0-9]+)", item.name)],
-    )
+    return sorted(files, key=lambda item: re.sub("[0-9]+", lambda number: number[0].zfill(20), str(item)))
 
 
 @contextmanager
 def standard_input(request: AuditRequest) -> Iterator[AuditRequest]:
-    """The request with a file of what standard input brings in place of `-`: lines, also packed, or parquet."""
+    """The request with a file of what standard input brings in place of `-`: lines, also packed, parquet, slime's."""
     with TemporaryDirectory() as folder:
         path, rollouts = Path(folder) / "stdin", list(request.rollouts)
         if "-" in rollouts:
             data = sys.stdin.buffer.read()
-            kinds = {b"\x1f\x8b": ".jsonl.gz", b"PA": ".parquet"}
+            kinds = {b"\x1f\x8b": ".jsonl.gz", b"PA": ".parquet", b"PK": ".pt"}
             (path := path.with_suffix(kinds.get(data[:2], ".jsonl"))).write_bytes(data)
             rollouts[rollouts.index("-")] = str(path)
         yield replace(request, rollouts=rollouts)

@@ -50,8 +50,7 @@ def without_states(section: CuratorSection) -> CuratorSection:
 
 
 def check_curator(name: str, curator: Curator, frame: pandas.DataFrame, *, model: bool, hidden: bool) -> None:
-    """Raises ConfigError unless what a dump brings is enough for this curator; a model brings states, and its tokenizer
-    lengths."""
+    """Raises ConfigError unless what a dump brings is enough for this curator; a model brings states and lengths."""
     brought = {
         "hidden": model or hidden,
         "lengths": model or frame["tokens"].notna().all(),
@@ -120,8 +119,7 @@ class StepCurator:
         return frame
 
     def _misleads(self, rewards: pandas.Series) -> bool:
-        """Whether `denoise` would take a step's two rewards for verdicts on its answers that those of all steps are
-        not."""
+        """Whether `denoise` would take a step's two rewards for verdicts on its answers, as those of all are not."""
         here, whole = two_values(torch.tensor(rewards.dropna().to_numpy())), self._verdicts
         if here is None or not isinstance(self.session.curator, Denoise):
             return False
@@ -199,18 +197,16 @@ def counts_of(frame: pandas.DataFrame) -> dict[str, int]:
     groups = frame.drop_duplicates("group")["group_pairs"]
     kept, unscored = frame["source"] >= 0, frame["reward"].isna()
     counts = {
-        "rows": len(frame),
-        "groups": len(groups),
-        "pairs": groups.sum(),
-        "scored": frame["score"].notna().sum(),
-        "flagged": frame["anomalous"].sum(),
-        "replaced": (kept & (frame["source"] != frame.index)).sum(),
-        "left_out": (~kept).sum(),
+        "rows": len(frame), "groups": len(groups), "pairs": groups.sum(), "groups_without_pairs": (groups == 0).sum(),
+        "scored": frame["score"].notna().sum(), "unscored": unscored.sum(), "flagged": frame["anomalous"].sum(),
+        "replaced": (kept & (frame["source"] != frame.index)).sum(), "left_out": (~kept).sum(),
         "zero_weighted": (kept & (frame["weight"] == 0) & ~unscored).sum(),
-        "unscored": unscored.sum(),
-        "groups_without_pairs": (groups == 0).sum(),
         "answered": frame["final_answer"].notna().sum(),
-    }
+    }  # fmt: skip
+    for name, known in (("trained_on", True), ("not_trained_on", False)):
+        part = frame[frame["trained_on"].eq(known)]
+        flagged = {f"{name}_scored": part["score"].notna().sum(), f"{name}_flagged": part["anomalous"].sum()}
+        counts |= {name: len(part), **flagged}
     return {name: int(count) for name, count in counts.items()}
 
 
@@ -247,12 +243,9 @@ def density_columns(step: int, details: CurationDetails | None) -> dict[str, Any
     density, threshold = details.density, float(details.density.threshold)
     size = len(density.grid)
     return {
-        "step": [step] * size,
-        "score": density.grid.tolist(),
-        "density": density.density.tolist(),
-        "threshold": [None if math.isnan(threshold) else threshold] * size,
-        "peak": [float(density.peak)] * size,
-    }
+        "step": [step] * size, "score": density.grid.tolist(), "density": density.density.tolist(),
+        "threshold": [None if math.isnan(threshold) else threshold] * size, "peak": [float(density.peak)] * size,
+    }  # fmt: skip
 
 
 class ConsensusMeter:

@@ -19,8 +19,7 @@ _SHOWN = 3
 
 
 def show_result(console: Console, summary: Mapping[str, Any], page: Path) -> None:
-    """What matters in about ten lines: warnings, counts, the verifier, what to mistrust, what could not be told, where
-    everything is, and the next command."""
+    """What matters in about ten lines: warnings, counts, the verifier, what to mistrust, the next command."""
     for line in _warnings(summary):
         say(console, line, "yellow")
     for line in _findings(summary):

@@ -36,19 +36,12 @@ def agreed_answers(frame: pandas.DataFrame) -> pandas.DataFrame:
     found = found[(found["count"] >= LEAST_COUNT) & (found["share"] >= LEAST_SHARE)].set_index("group")
     others = scored[scored["final_answer"] != scored["group"].map(found["final_answer"])]
     first = frame.reset_index(names="index").drop_duplicates("group").set_index("group").loc[found.index]
-    return pandas.DataFrame(
-        {
-            "step": first["step"],
-            "group": found.index,
-            "index": first["index"],
-            "answer": found["final_answer"],
-            "gold": first["answer"],
-            "count": found["count"],
-            "share": found["share"],
-            "best": found["best"],
-            "others_best": others.groupby("group")["reward"].max().reindex(found.index),
-        }
-    ).reset_index(drop=True)
+    made = {
+        "step": first["step"], "group": found.index, "index": first["index"], "answer": found["final_answer"],
+        "gold": first["answer"], "count": found["count"], "share": found["share"], "best": found["best"],
+        "others_best": others.groupby("group")["reward"].max().reindex(found.index),
+    }  # fmt: skip
+    return pandas.DataFrame(made).reset_index(drop=True)
 
 
 def verdict_counts(

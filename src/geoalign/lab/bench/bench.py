@@ -129,8 +129,7 @@ def call_cost(call: Callable[[], object], repeats: int, device: str) -> tuple[fl
 
 
 def reset_peak() -> None:
-    """Lets the high-water mark begin again at what the process holds now, freed pages given back first (Linux alone
-    has it)."""
+    """Lets the high-water mark begin again at what the process holds now, freed pages given back (Linux alone)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).malloc_trim(0)
         Path("/proc/self/clear_refs").write_text("5")

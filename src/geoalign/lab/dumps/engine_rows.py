@@ -35,7 +35,7 @@ def episode(row: Row) -> Row:
     """The trace that trains the policy: what its model wrote is the response, tool calls and turns between included."""
     traces = [trace for trace in row.get("traces") or [] if trace.get("agent", {}).get("trainable", True)]
     if len(traces) != 1:
-        raise BadValueError("traces", "one trace that trains the policy", str(len(traces)))
+        raise BadValueError("traces", "one trace that trains the policy", f"{len(traces)} (--skip-bad leaves such out)")
     (trace,) = traces
     nodes: list[Row] = trace.get("nodes") or []
     path: list[Row] = []

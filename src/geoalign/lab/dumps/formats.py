@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -25,6 +26,8 @@ _FIRST_ROWS = 20
 # Columns of TRL's table that are no reward: the engine's own, and what this package's trainer adds.
 _NO_REWARDS = ("score", "anomalous", "source", "true_reward")
 _HINT = "name the fields of another one by --field reward=NAME --field prompt=NAME --field response=NAME"
+# Where prime-rl writes: by its own step.
+_STEP_FOLDER = re.compile(r"/step_(\d{1,18})/(?:train|eval)/(?:all|effective)/[^/]+$")
 # Without these a row is no rollout, where the file has them at all.
 NEEDED = ("prompt", "response", "reward", "group")
 
@@ -223,6 +226,9 @@ def find_layout(
     rows = _unpacked(path, chosen, first)
     layout = DumpLayout(chosen, _resolved(path, chosen, rows, fields))
     _check(path, layout, rows)
+    if chosen is VERIFIERS and "step" not in fields and (step := _STEP_FOLDER.search(path.resolve().as_posix())):
+        # Some of its rollouts were begun in an earlier step.
+        return DumpLayout(chosen, {role: name for role, name in layout.fields.items() if role != "step"}), int(step[1])
     try:
         return layout, step_of(layout, rows[0])
     except BadValueError:

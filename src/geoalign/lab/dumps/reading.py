@@ -209,8 +209,7 @@ def _samples(layout: DumpLayout, row: Mapping[str, Any], given: dict[str, Any]) 
 
 
 def _lists(layout: DumpLayout, given: Mapping[str, Any]) -> list[_Sample]:
-    """The values of each response of a row by role, and its reward: a number, or a list of one, as reward models with
-    one head give it."""
+    """The values of each response of a row by role, and its reward: a number, or a list of one, as of one head."""
     lists = {role: given[role] for role in _CHECKS if given.get(role) is not None} | {"reward": given["reward"]}
     for role, entries in lists.items():
         name = layout.fields[role]

@@ -14,8 +14,7 @@ __all__ = ["build_report"]
 
 
 def build_report(folder: Path) -> Path:
-    """Writes report.html and figures/ into the folder of a run, of a comparison (compare.yaml) or of an audit
-    (scores.parquet)."""
+    """Writes report.html and figures/ into the folder of a run, a comparison (compare.yaml) or an audit."""
     folder = Path(folder)
     if ComparisonFolder(folder).config.is_file():
         return build_comparison_report(folder)

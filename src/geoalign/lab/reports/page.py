@@ -191,8 +191,7 @@ def curator_totals(run: Run) -> list[Count]:
 
 
 def flagged_rows(run: Run) -> tuple[list[dict[str, Any]], int]:
-    """The highest-scored flagged rollouts of the first, middle and last step that has some, and how many there are
-    in all."""
+    """The highest-scored flagged rollouts of the first, middle and last step that has some, and the number of all."""
     steps = [step for step in run.rollouts if step.anomalous.any()]
     total = sum(int(step.anomalous.sum()) for step in steps)
     shown = [row for step in reversed(first_middle_last(steps)) for row in _flagged_of(step, run.curator)]

@@ -52,7 +52,7 @@ SCORES = _schema(
     ("prompt response", "text"),
     ("answer", "text?"),
     ("reward true_reward", "float?"),  # null: could not be scored; not known
-    ("correct", "bool?"),  # only where the input says so
+    ("correct trained_on", "bool?"),  # only where the input says so
     ("characters", "int"),
     ("tokens", "int?"),
     ("truncated", "bool?"),

@@ -54,8 +54,7 @@ def keep_whole_lines(path: Path) -> None:
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The objects of a file of lines that this package wrote, without a broken last one, a kill's work; none where it
-    is absent."""
+    """The objects of a file of lines that this package wrote, without a last one that a kill broke; of no file none."""
     lines = [line for line in path.read_bytes().split(b"\n") if line.strip()] if path.is_file() else []
     try:
         return [json.loads(line) for line in lines]

@@ -97,8 +97,7 @@ def write_rollouts(path: Path, columns: Mapping[str, Any]) -> None:
 
 
 def write_details(path: Path, arrays: Mapping[str, Any], density: Mapping[str, float] | None) -> None:
-    """Writes a curation's arrays as a safetensors file; the numbers of the density, where there is one, are its
-    metadata."""
+    """Writes a curation's arrays as a safetensors file; the numbers of the density, if any, are its metadata."""
     metadata = None if density is None else {"density": json.dumps(finite(density))}
     write_atomically(path, safetensors.numpy.save(dict(arrays), metadata=metadata))
 

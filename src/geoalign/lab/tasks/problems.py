@@ -32,8 +32,7 @@ _DAPO_CHINESE = (
     "如果是选择题，请按顺序输出正确的选项，不带任何标点或空格。对于其他类型的问题，请只输出最终答案的数值。"
 )
 
-# Instruction texts that data sets put before and after a problem, either may be empty; the paper's prompt has the bare
-# problem.
+# Texts that data sets put before and after a problem, either may be empty; the paper's prompt has the bare problem.
 WRAPPERS: tuple[tuple[str, str], ...] = (
     _DAPO,
     ("", _DAPO_CHINESE),

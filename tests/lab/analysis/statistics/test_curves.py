@@ -15,8 +15,7 @@ from geoalign.lab.analysis.statistics import ema, largest_drop, mean_pass_at_k, 
         # 0, 1, 0, 1: e = 0 - 1 and 1 - 0; e^2 / 1.5 is 2/3 in both: sqrt(2/3).
         ([0, 1, 0, 1], None, math.sqrt(2 / 3)),
         ([1, 8, 1, 8], None, 7 * math.sqrt(2 / 3)),
-        # Steps 0, 1, 3 and values 0, 3, 3: a = (3 - 1)/3 = 2/3, b = 1/3, e = 0 + 1 - 3 = -2;
-        # 4 / (4/9 + 1/9 + 1) = 18/7.
+        # Steps 0, 1, 3, values 0, 3, 3: a = (3 - 1)/3 = 2/3, b = 1/3, e = 0 + 1 - 3 = -2; 4 / (4/9 + 1/9 + 1) = 18/7.
         ([0, 3, 3], [0, 1, 3], math.sqrt(18 / 7)),
         ([0, math.nan, 3, 3], [0, 0.5, 1, 3], math.sqrt(18 / 7)),
         ([0.1, 0.2, 0.3, 0.4], None, 0),

@@ -53,8 +53,7 @@ def test_the_average_counts_sets_alike_however_many_problems_they_have():
     dialogue = score(*_set([[0.3]], "dialogue", "helpful"))
     found = average([small, large, dialogue])
     assert found.estimate == 0.5
-    # Wilson: 2 of 2 has low 2/(2 + 3.8415) = 0.3424, 0 of 98 has high 3.8415/101.8415 = 0.0377.
-    # Below: (1 - 0.3424)/2; above: 0.0377/2.
+    # Wilson: 2 of 2 has low 2/5.8415 = 0.3424, 0 of 98 high 3.8415/101.8415 = 0.0377; (1 - 0.3424)/2 and 0.0377/2.
     assert found.low == pytest.approx(0.5 - 0.6576 / 2, abs=1e-4)
     assert found.high == pytest.approx(0.5 + 0.0377 / 2, abs=1e-4)
     assert average([dialogue]) is None

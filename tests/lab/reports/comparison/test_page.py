@@ -75,8 +75,7 @@ def test_the_figures_of_the_paper_are_drawn(whole):
 def test_numbers_of_the_tables(whole):
     _, _, said = whole
     table = said[said.index("Final score: accuracy") : said.index("What GeoAlign has above")]
-    # Shifts .1, -.1, .05 and wobbles .01, -.01, -.02 around .6: .71, .49, .63, mean .61, sd .1114, reach
-    # 4.302653 x .1114 / sqrt(3) = .2766.
+    # .6 with .1, -.1, .05 and .01, -.01, -.02: .71, .49, .63, mean .61, sd .1114, 4.302653 x .1114 / sqrt(3) = .2766.
     assert "geoalign primary 3 0.61 0.333 to 0.887 0.111" in table
     assert "bolder 2 1 missing" in table
     assert "no interval (2 paired)" in table

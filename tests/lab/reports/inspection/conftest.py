@@ -40,8 +40,7 @@ def build_light():
     return build
 
 
-# Not for the session: while Playwright is open, this thread has a running event loop, and asyncio.run() in the tests
-# of other files would fail.
+# Not for the session: while Playwright is open, this thread runs an event loop, and others' asyncio.run() would fail.
 @pytest.fixture(scope="module")
 def chromium():
     """A headless Chromium; skipped where there is none, unless GEOALIGN_REQUIRE_CHROMIUM=1."""

@@ -152,8 +152,7 @@ MEASURES: dict[str, Callable[[Cell, CompareConfig], float]] = {
     # Of the projector, mean over steps.
     "new_group_accuracy": _logged("new_group_accuracy"),
     "heldout_accuracy": _logged("heldout_pair_accuracy"),
-    # Of the advantages as applied with those of the true rewards, mean over generations; of those of the rewards as
-    # they came.
+    # Of the advantages with those of the true rewards, mean over generations: as applied, as the rewards came.
     "advantage_cosine": _logged(APPLIED),
     "observed_advantage_cosine": _logged(OBSERVED),
     # Rollouts per generation; seconds per step and their share of it; the peak of the process in bytes, whose

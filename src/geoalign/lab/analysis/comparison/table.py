@@ -95,8 +95,7 @@ class Statement:
 
 @dataclass(frozen=True)
 class Recovered:
-    """One arm's gain over the baseline, and what share of the cost that is, with Fieller's interval over paired
-    seeds."""
+    """One arm's gain over the baseline, and its share of the cost, with Fieller's interval over paired seeds."""
 
     row: ArmRow
     gain: PairedDifference

@@ -180,8 +180,7 @@ _MOST_NAMED = 4
 
 
 def recovery(level: LevelTable, plan: CompareConfig) -> Recovery | None:
-    """The cost of wrong rewards at a level and what was recovered of it; None without any, or without results to
-    compare."""
+    """The cost of wrong rewards at a level and what was recovered of it; None without any, or without results."""
     baseline = level.row(plan.baseline)
     clean = next((row for row in level.rows if row.role == BOUND and row.seeds), None)
     if baseline is None or clean is None or not baseline.seeds or not level.rate > 0:

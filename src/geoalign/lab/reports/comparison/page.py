@@ -98,8 +98,7 @@ def _missing(table: Table) -> list[str]:
 
 
 def compact_comparison(folder: Path, into: Path) -> Path:
-    """Writes the comparison in `folder` to `into`, all results in one file, with those snapshots alone that the page
-    draws."""
+    """Writes the comparison in `folder` to `into`, all results in one file, with the snapshots that the page draws."""
     folder, into = Path(folder), Path(into)
     arms = [(level.level, row.arm) for level in read_table(folder).levels if (row := level.reference) is not None]
     into.mkdir(exist_ok=True)

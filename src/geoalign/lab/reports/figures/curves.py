@@ -30,8 +30,7 @@ _SETS = (
 
 
 def reward_series(run: Run) -> dict[str, Series]:
-    """Mean raw, curated and true reward per step where known, from the rollout files, or from the log where that has
-    more."""
+    """Mean raw, curated and true reward per step where known, from the rollout files, or the log if it has more."""
     logged = {"raw": run.series("reward"), "curated": run.series("geoalign/curated_reward")}
     computed = {
         "raw": _means({step.step: step.reward for step in run.rollouts}),

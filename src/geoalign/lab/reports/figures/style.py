@@ -118,8 +118,7 @@ def histogram(name: str, values: Floats, edges: Floats, look: Look) -> Line:
 
 
 def band(name: str, look: Look, steps: Ints, seeds: Floats) -> Line:
-    """The curves [seeds, steps] of several seeds, NaN where one lacks a step: smoothed each, then mean and t
-    interval."""
+    """The curves [seeds, steps] of several seeds, NaN where one lacks a step: each smoothed, then mean and interval."""
     smooth = np.full_like(seeds, np.nan)
     for row, values in enumerate(seeds):
         there = ~np.isnan(values)
@@ -131,8 +130,7 @@ def band(name: str, look: Look, steps: Ints, seeds: Floats) -> Line:
 
 @dataclass(frozen=True, eq=False)
 class Panel(ABC):
-    """One picture: the stem of its file, the title above its axes, what it shows in words and numbers (`alt`), how to
-    read it."""
+    """One picture: the stem of its file, the title above its axes, what it shows in words (`alt`), how to read it."""
 
     name: str
     title: str

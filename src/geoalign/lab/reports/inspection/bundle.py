@@ -35,8 +35,7 @@ NAME = 120
 
 @dataclass(frozen=True)
 class Bundle:
-    """What the page carries, in base64: columns, pieces of texts and of pairs; how many rollouts are in it and are
-    not."""
+    """What the page carries, in base64: columns, pieces of texts and of pairs; how many rollouts are in it or not."""
 
     columns: str
     texts: list[str]
@@ -133,8 +132,7 @@ def _numbers(values: Floats) -> list[float | int | None]:
 
 
 def _texts(inspection: Inspection, kept: Bools, openings: dict[int, str]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Pieces of texts with the index of their first rollout, read batch by batch; notes the openings of prompts on
-    the way."""
+    """Pieces of texts with the index of their first rollout, batch by batch; notes the openings of prompts."""
     if inspection.redacted:
         return
     group = inspection.scored["group"].to_numpy().tolist()

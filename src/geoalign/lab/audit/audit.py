@@ -36,7 +36,7 @@ from geoalign.lab.store.columns import whole_text
 from geoalign.lab.store.curation import FILTERED_FILE, REPORT_FILE, SUMMARY_FILE, CuratedFolder, CurationTables
 from geoalign.lab.store.files import locked
 from geoalign.lab.store.json_files import write_json
-from geoalign.lab.tasks.rows import checked, dump_rows
+from geoalign.lab.tasks.sources import checked, dump_rows
 from geoalign.lab.terminal import Console
 from geoalign.settings.loading import plain_section
 

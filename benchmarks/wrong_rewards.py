@@ -31,7 +31,7 @@ from benchmarks.detection import session_of
 from geoalign import CURATORS, Rollouts
 from geoalign.curators.denoise.ridge import fold_predictions
 from geoalign.errors import ConfigError, InputError
-from geoalign.hidden.answer_starts import answer_starts
+from geoalign.hidden.answers import answer_starts
 from geoalign.hidden.extract import extract_states
 from geoalign.lab.analysis.statistics import Interval, mean_interval, paired_difference
 from geoalign.lab.bench.bench import machine

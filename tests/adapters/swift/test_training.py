@@ -295,7 +295,7 @@ def test_the_command_with_a_plugin_file(inputs, tmp_path):
 
 def test_donors_on_the_other_process(inputs, tmp_path):
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    command += [str(Path(__file__).with_name("two_processes.py")), str(inputs), str(tmp_path)]
+    command += [str(Path(__file__).with_name("swift_two_processes.py")), str(inputs), str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     first, second = (json.loads((tmp_path / f"rank-{rank}.json").read_text()) for rank in (0, 1))

@@ -27,7 +27,7 @@ def the_first_digit_is_the_answer(monkeypatch):
         found = re.search("[0-9]", text)
         return None if found is None else found.start()
 
-    monkeypatch.setattr("geoalign.hidden.answer_starts.answer_start", start)
+    monkeypatch.setattr("geoalign.hidden.answers.answer_start", start)
 
 
 def made_for(folder, *, policy=None, extra=None, **changes):

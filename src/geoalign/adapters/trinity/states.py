@@ -16,7 +16,7 @@ from geoalign.adapters.settings import HIDDEN, TrinitySettings
 from geoalign.adapters.step import as_floats
 from geoalign.adapters.trinity.experiences import generated
 from geoalign.errors import InputError, UnsupportedError
-from geoalign.hidden.answer_starts import answer_starts, rows_without_answer
+from geoalign.hidden.answers import answer_starts, rows_without_answer
 from geoalign.hidden.extract import extract_states
 from geoalign.hidden.layers import wanted_layers
 from geoalign.hidden.tap import backbone_of

@@ -32,7 +32,7 @@ from geoalign.adapters.step import (
 from geoalign.adapters.trl.states import HiddenLocation, RowTokens, own_hidden, own_pass
 from geoalign.curators.session import STATE_FILE, CurationSession
 from geoalign.errors import ConfigError, GeoAlignError, InputError, UnsupportedError
-from geoalign.hidden.answer_starts import rows_without_answer
+from geoalign.hidden.answers import rows_without_answer
 from geoalign.hidden.layers import wanted_layers
 from geoalign.hidden.tap import backbone_of
 from geoalign.types import Curation, Rollouts, response_keys

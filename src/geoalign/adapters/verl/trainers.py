@@ -27,7 +27,7 @@ from geoalign.adapters.verl.keys import ANSWER_KEY, LAYER_KEY, POSITION_KEY
 from geoalign.adapters.verl.queue import QueueBatch
 from geoalign.adapters.verl.refusals import check_assignment, check_config, check_engines, check_sessions, check_states
 from geoalign.curators.session import STATE_FILE
-from geoalign.hidden.answer_starts import rows_without_answer
+from geoalign.hidden.answers import rows_without_answer
 
 _Base: Any = object
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from geoalign.errors import ConfigError, InputError
-from geoalign.hidden.answer_starts import answer_starts, rows_without_answer
+from geoalign.hidden.answers import answer_starts, rows_without_answer
 from geoalign.hidden.extract import extract_states
 from geoalign.hidden.layers import wanted_layers
 from geoalign.hidden.tap import backbone_of

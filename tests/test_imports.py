@@ -58,10 +58,10 @@ def heavy(module):
 
 # Commands, and packages of extras that each cannot do without.
 LACKING = {
-    "--help": "typer rich", "bench": "ruamel", "status .": "pyarrow", "report .": "pyarrow pandas matplotlib jinja2",
-    "train --dry-run": "ruamel pyarrow pandas jinja2 transformers trl datasets accelerate tokenizers",
-    "compare --dry-run": "ruamel trl", "evaluate m --benchmark x=rows.jsonl": "pyarrow jinja2 transformers",
-    "audit rows.jsonl": "pyarrow pandas matplotlib jinja2", "audit rows.jsonl --model m": "transformers datasets",
+    "--help": "typer rich", "bench": "ruamel", "status .": "pyarrow", "report .": "pandas matplotlib",
+    "train --dry-run": "ruamel pandas jinja2 transformers trl datasets accelerate tokenizers",
+    "compare --dry-run": "trl", "evaluate m --benchmark x=rows.jsonl": "transformers",
+    "audit rows.jsonl": "pyarrow jinja2 matplotlib", "audit rows.jsonl --model m": "datasets",
     "audit rows.jsonl --second-verifier math_verify": "math_verify",
     "judge said.jsonl said.jsonl --output out --base-url http://localhost:9 --model m": "pyarrow httpx2",
 }  # fmt: skip

@@ -209,6 +209,7 @@ def draw_verifier(axes: Axes, theme: Theme) -> None:
         for values in of["accuracy"]:
             axes.plot(of["updates"][0], values, line, color=getattr(theme, colour), linewidth=0.7, alpha=0.5)
         mean = [sum(each) / len(each) for each in zip(*of["accuracy"], strict=True)]
+        label = f"{label}, {len(of['accuracy'])} runs"
         axes.plot(of["updates"][0], mean, line, color=getattr(theme, colour), linewidth=2.2, label=label)
     axes.set(xlabel=STEP_AXIS, ylabel="accuracy by the truth", ylim=(0, 1))
     axes.legend(loc="upper left", ncols=2)

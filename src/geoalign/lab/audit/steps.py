@@ -119,7 +119,7 @@ class StepCurator:
         return frame
 
     def _misleads(self, rewards: pandas.Series) -> bool:
-        """Whether `denoise` would take a step's two rewards for verdicts on its answers, as those of all are not."""
+        """Whether `denoise` would take the two rewards of a step for verdicts, which over all steps they are not."""
         here, whole = two_values(torch.tensor(rewards.dropna().to_numpy())), self._verdicts
         if here is None or not isinstance(self.session.curator, Denoise):
             return False

@@ -130,8 +130,9 @@ def _parts() -> Iterator[str]:
     """What `denoise` gains from, and what labels add."""
     level = level_of("math_denoise", "flip_20")
     yield ", ".join(f"{label} {signed(level.score(arm).interval)}" for arm, label in PARTS.items())
-    labelled = level_of("dialogue_denoise_again", "extremes_20")
-    yield f"Gold utility beside GRPO's at 20% is {_gold(labelled, 'denoise_labels_48')}"
+    twenty, forty = (level_of("dialogue_denoise_again", f"extremes_{rate}") for rate in (20, 40))
+    few = "denoise_labels_48"
+    yield f"Gold utility beside GRPO's at 20% is {_gold(twenty, few)}, at 40% {_gold(forty, few)}"
 
 
 def _gold(level: Level, arm: str) -> str:

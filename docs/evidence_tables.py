@@ -15,18 +15,11 @@ from functools import cache
 from pathlib import Path
 
 from evidence_count import SEED, WARM_START, Gain, counted, gains
-from evidence_results import (
-    ROOT,
-    SETTINGS,
-    Level,
-    Setting,
-    gold_beside_oracle,
-    level_of,
-)
+from evidence_results import ROOT, SETTINGS, TWELVE, Level, Setting, gold_beside_oracle, level_of
 from evidence_words import plain, probability, signed, signed_number, table
 
 from geoalign.lab.analysis.comparison.table import ArmRow
-from geoalign.lab.analysis.statistics import Interval
+from geoalign.lab.analysis.statistics import Interval, holm
 
 PAGES = (ROOT / "docs" / "evidence.md", ROOT / "evidence" / "tables.md", ROOT / "README.md")
 TABLE = re.compile(r"(<!-- evidence: (\w+)((?: [\w=]+)*) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -154,6 +147,23 @@ def units() -> str:
     return table(heads, map(row_of, SETTINGS))
 
 
+def twelve() -> str:
+    """Today's `denoise` on twelve warm starts: its gain, the gain without wrong rewards, and gold utility."""
+    p = holm([one.level.score("denoise").p for one in TWELVE])
+
+    def row_of(setting: Setting) -> Iterator[str]:
+        level, gold = setting.level, setting.level.row("denoise").gold.difference.interval
+        yield setting.label
+        yield plain(level.row("grpo").score.interval.estimate, 2)
+        yield signed(level.score("denoise").interval)
+        yield probability(p[TWELVE.index(setting)])
+        yield f"{level.score('clean').interval.estimate:+.3f}" if level.has("clean") else "-"
+        yield "-" if math.isnan(gold.estimate) else signed(gold, 2)
+
+    heads = ["level", "GRPO", "`denoise`, minus GRPO (95%)", "p (Holm)", "no wrong rewards", "gold, minus GRPO's"]
+    return table(heads, map(row_of, TWELVE))
+
+
 def _gold(level: Level, shown: dict[str, str]) -> Iterator[str]:
     for arm, label in shown.items():
         interval = level.row(arm).gold.difference.interval if level.has(arm) else NOTHING
@@ -166,6 +176,7 @@ KINDS: dict[str, Callable[..., str]] = {
     "arms": arms,
     "gold": gold,
     "settings": settings,
+    "twelve": twelve,
     "units": units,
 }
 

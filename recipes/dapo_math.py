@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from geoalign.boxed import boxed_answer
 from geoalign.lab.config.rewards import ScoringConfig
 from geoalign.lab.rewards.base import response_text
 from geoalign.lab.rewards.verified import VerifiedReward
@@ -92,9 +93,9 @@ def verified(completions: Sequence[Any], answer: Sequence[str], **columns: Any) 
     return score([response_text(completion) for completion in completions], answer)
 
 
-def compute_score(data_source: str, solution_str: str, ground_truth: str, extra_info: Any = None, **more: Any) -> float:
-    """verl's: `reward.custom_reward_function.path=recipes/dapo_math.py`."""
-    return score([solution_str], [ground_truth])[0]
+def compute_score(data_source: str, solution_str: str, ground_truth: str, **more: Any) -> dict[str, Any]:
+    """verl's: `reward.custom_reward_function.path=recipes/dapo_math.py`; `+geoalign.rollout_fields.answers=answer`."""
+    return {"score": score([solution_str], [ground_truth])[0], "answer": boxed_answer(solution_str) or ""}
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ SOURCE = ROOT / "src" / "geoalign"
 ROOMS = {
     ".": (730, 7),
     "adapters": (4280, 40),
-    "curators": (4310, 28),
+    "curators": (4320, 28),
     "hidden": (610, 6),
     "lab": (940, 7),
     "lab/analysis": (1530, 10),
@@ -34,7 +34,7 @@ ROOMS = {
     "lab/store": (1520, 10),
     "lab/tasks": (1470, 8),
     "lab/train": (2110, 13),
-    "method": (1430, 12),
+    "method": (1420, 12),
     "settings": (620, 6),
 }
 # Lines of Python in all, and words of Markdown.

@@ -42,7 +42,7 @@ class Rollouts:
 
     Attributes:
         rewards: [B] scalar reward per rollout (any float dtype; kept as float32, or float64 if it came so, as are the
-            other numbers below).
+            other numbers below, but for `hidden` and `components`).
         groups: [B] group id per rollout.
         hidden: [B, d] hidden state per rollout, finite; detached here, so no gradient reaches the policy.
         lengths: [B] response length in tokens.

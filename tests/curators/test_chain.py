@@ -1,11 +1,12 @@
 """Chains: rows compose, weights multiply, scores refer to the original rows, advantages come from the last member."""
 
 import math
+from typing import ClassVar
 
 import pytest
 import torch
 
-from geoalign import Curation, Curator, GeoAlign, Rollouts, group_advantages
+from geoalign import Curation, Curator, GeoAlign, Monitor, Rollouts, group_advantages
 from geoalign.curators.baselines.advantages import GRPO, MCGRPO, IdentityConfig
 from geoalign.curators.baselines.rewards import PAR, MajorityVote
 from geoalign.curators.baselines.subsets import CPPO, PODS, PODSConfig
@@ -15,7 +16,13 @@ from geoalign.curators.registry import make_curator
 from geoalign.errors import ConfigError
 from geoalign.lab.bench.synthetic import synthetic_rollouts
 from geoalign.lab.config.loading import load_run_config, parse_run_config
+from geoalign.settings import settings
 from geoalign.settings.loading import plain_settings
+
+
+@settings
+class OwnConfig:
+    type: ClassVar[str] = "not_registered"
 
 
 class Fixed(Curator[IdentityConfig]):
@@ -161,6 +168,9 @@ def test_a_chain_from_yaml(tmp_path):
     assert reads == ("hidden", "answers", "response_keys", "prompt_keys", "trusted")
     with pytest.raises(ConfigError, match="no curator takes settings of type str"):
         Chain(["pods"])
+    own = Fixed([0])
+    own.config = OwnConfig()
+    assert Chain([Monitor(curator=own)]).config.members[0].curator == OwnConfig()
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 import logging
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -29,6 +30,10 @@ def test_the_inner_curators_metrics_stay_but_for_the_rates():
     assert {name: watched[name] for name in own} == pytest.approx(own, nan_ok=True)
     assert watched["true_positive_rate"] == 1 - watched["false_negative_rate"]
     assert watched["anomalous_share"] == acted["anomalous"] / len(rollouts)
+    # Rows whose reward is known are no share of the batch.
+    taught = replace(rollouts, trusted=torch.arange(len(rollouts)) < 48)
+    seen = Monitor(curator=Denoise(geometry="none")).curate(taught)
+    assert seen.metrics["anomalous_share"] == pytest.approx(float(seen.anomalous[48:].double().mean()))
 
 
 def test_intervals_hold_the_rates_of_the_verifier():

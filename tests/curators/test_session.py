@@ -2,12 +2,14 @@
 
 import math
 import os
+from dataclasses import replace
 
 import pytest
 import torch
 from safetensors.torch import save_file
 
 from geoalign.curators.base import Curator, identity
+from geoalign.curators.baselines.rewards import MajorityVote
 from geoalign.curators.baselines.subsets import PODS
 from geoalign.curators.checkpoint import load_state, save_state
 from geoalign.curators.geoalign import GeoAlign
@@ -98,9 +100,16 @@ def test_a_curation_of_another_batch_is_refused():
 
 def test_fields_that_nobody_brings():
     class Needy(PODS):
-        requires = ("hidden", "answers", "true_rewards")
+        requires = ("hidden", "response_keys", "answers", "true_rewards")
 
     assert CurationSession(Needy(m=2), seed=0).missing_fields(["answers"]) == ["true_rewards"]
+
+
+@pytest.mark.parametrize("gold", [True, False])
+def test_gold_answers_in_the_place_of_the_responses_own_are_said(gold, caplog):
+    given = [str(row // 8 if gold else row % 3) for row in range(32)]
+    CurationSession(MajorityVote(), seed=0).curate(replace(rollouts(), answers=given))
+    assert ("gold answers?" in caplog.text) == gold
 
 
 def test_round_trip(tmp_path):

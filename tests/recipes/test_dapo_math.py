@@ -75,5 +75,5 @@ def test_every_scorer_takes_the_last_box_alone(recipe):
     chats = [[{"role": "assistant", "content": text}] for text in responses]
     assert recipe.verified(chats, answer=["34"] * 3, prompts=[]) == [1.0, 0.0, 0.0]
     # As verl calls it.
-    scores = [recipe.compute_score("x", text, "34", extra_info={}, reward_router_address=None) for text in responses]
-    assert scores == [1.0, 0.0, 0.0]
+    found = [recipe.compute_score("x", text, "34", extra_info={}, reward_router_address=None) for text in responses]
+    assert [(each["score"], each["answer"]) for each in found] == [(1.0, "034"), (0.0, ""), (0.0, "35")]

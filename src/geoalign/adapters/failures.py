@@ -27,8 +27,8 @@ def unscored_on_failure(score: Callable[..., Any], *, timeout: float | None = No
 
     Args:
         score: any arguments and result, synchronous or asynchronous (then so is the result); no model.
-        timeout: seconds; None: no limit. A synchronous call is left behind in a thread that cannot be stopped, an
-            asynchronous one is cancelled.
+        timeout: seconds; None: no limit. A synchronous call runs in a thread, which cannot be stopped and where
+            signals (math-verify's own timeouts) fail; an asynchronous one is cancelled.
 
     Raises:
         ConfigError: `score` is no function, or `timeout` is not positive.

@@ -14,7 +14,7 @@ from geoalign.settings.hidden import LAST, HiddenLayerSetting, HiddenPosition
 from geoalign.settings.loading import load_settings
 from geoalign.settings.locations import Locations
 
-# The section's name in the configurations of verl and slime.
+# The section's name in the configurations of verl, slime and SkyRL.
 SECTION = "geoalign"
 # Where rows of Trinity (`Experience.info`) and slime (`Sample.metadata`) bring their hidden state.
 HIDDEN = "geoalign_hidden"

@@ -83,7 +83,7 @@ def error_rates(rows: NoisyRows, *, exclusive: bool = True, level: float = LEVEL
     spread = (times @ errors.square() - (times @ errors).square() / groups) / max(groups - 1, 1)
     reach = t_quantile(level, groups - 1) * (spread.clamp(min=0) * groups).sqrt()
     low, high = estimates - reach, estimates + reach
-    low[:2], high[:2] = low[:2].clamp(min=0), high[:2].clamp(max=1)
+    low[:2], high = low[:2].clamp(min=0), high.clamp(max=1)
     return [Interval(*figures) for figures in zip(*(each.tolist() for each in (estimates, low, high)), strict=True)]
 
 

@@ -71,7 +71,8 @@ class Monitor(Curator[MonitorConfig]):
         if not len(rollouts):
             return identity(rollouts)
         self._batches += 1
-        share = seen.anomalous[~rollouts.rewards.isnan()].double().mean()
+        scored = ~rollouts.rewards.isnan()
+        share = seen.anomalous[scored if rollouts.trusted is None else scored & ~rollouts.trusted].double().mean()
         metrics = {**seen.metrics, "anomalous_share": float(share), **self._rates(rollouts)}
         metrics |= self._drift(metrics)
         metrics["alarms"] = float(self._alarms(metrics))

@@ -114,7 +114,7 @@ def make_curator(config: object) -> Curator[Any]:
 
 def _checked(config: object) -> CuratorSettings:
     name = getattr(config, "type", None)
-    if not isinstance(name, str) or name not in CURATORS or not isinstance(config, CURATORS[name].config_class):
+    if not isinstance(name, str) or (name in CURATORS and not isinstance(config, CURATORS[name].config_class)):
         raise ConfigError(f"curator: no curator takes settings of type {type(config).__name__}")
     return cast("CuratorSettings", config)
 

@@ -5,6 +5,7 @@ The adapters of all engines and `geoalign audit` hold one.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -19,9 +20,10 @@ from geoalign.errors import InputError
 from geoalign.method.advantages import advantage_cosine, group_advantages
 from geoalign.types import Curation, Rollouts
 
+_LOG = logging.getLogger(__name__)
 STATE_FILE = "geoalign_state.safetensors"
 # What an adapter reads off its engine whenever a curator requires it; the other fields are the user's to give.
-ENGINE_FIELDS = ("hidden", "lengths", "logprobs", "ids", "advantages", "donor_ok", "prompt_keys")
+ENGINE_FIELDS = ("hidden", "lengths", "logprobs", "ids", "advantages", "donor_ok", "prompt_keys", "response_keys")
 
 
 class CurationSession:
@@ -67,6 +69,8 @@ class CurationSession:
         Raises:
             InputError: the curator returns other than a score a row, or a labelled rollout in the batch.
         """
+        if not self.calls and "answers" in self.curator.reads and _look_gold(rollouts):
+            _LOG.warning("answers: expected one a response, got one for all of each prompt: are they gold answers?")
         given = rollouts if labelled is None else with_labelled(rollouts, labelled)
         devices = [given.rewards.device] if given.rewards.device.type == "cuda" else []
         with torch.random.fork_rng(devices=devices), torch.enable_grad():
@@ -121,6 +125,15 @@ class CurationSession:
         self.curator.load_state_dict(state["curator"])
         self.generator.set_state(state["generator"])
         self.calls = int(state["calls"])
+
+
+def _look_gold(rollouts: Rollouts) -> bool:
+    """Whether the responses of every prompt gave one answer, and yet got different rewards."""
+    if rollouts.answers is None or None in rollouts.answers:
+        return False
+    groups, rewards = rollouts.groups.tolist(), rollouts.rewards.tolist()
+    prompts, answers, kinds = (len({*zip(groups, of, strict=True)}) for of in (groups, rollouts.answers, rewards))
+    return 1 < prompts == answers < kinds
 
 
 def agreement(curation: Curation, rollouts: Rollouts) -> dict[str, float]:

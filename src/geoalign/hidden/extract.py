@@ -74,7 +74,7 @@ def extract_states(
     with eval_mode(model):
         states = batched_states(
             model,
-            lambda ids, mask: backbone(input_ids=ids, attention_mask=mask),
+            lambda ids, mask: backbone(input_ids=ids, attention_mask=mask, use_cache=False),
             prompts,
             responses,
             position=position,

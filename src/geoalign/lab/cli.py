@@ -202,7 +202,7 @@ def judge_command(request: JudgeRequest) -> None:
 
 @command(app, "report", ReportRequest)
 def report_command(request: ReportRequest) -> None:
-    """Rebuild the report and figures of run folders; of comparisons, also the table, from the results there are."""
+    """Rebuild the report and figures of runs and audits; of comparisons, also the table, from the results there are."""
     from geoalign.lab.reports import build_report
     from geoalign.lab.store.comparison import ComparisonFolder
 

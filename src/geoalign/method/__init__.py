@@ -9,5 +9,5 @@ scoring          every pair's cosine to its prototype; accuracy on groups never 
 density          the density criterion
 rectification    what stands in the place of an anomalous rollout (Eq. 8)
 advantages       group-relative advantages (Eq. 9)
-intervals        intervals of shares of grouped counts
+intervals        intervals of shares, means and correlations
 """

@@ -9,6 +9,7 @@ left behind, so that the next batch can judge it before it is trained again.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import deepcopy
 from typing import Any, Literal
 
 import torch
@@ -132,10 +133,6 @@ class Consensus:
         # One half for a pair at right angles to the prototype.
         return (self.cosines(states, pairs).sign() + 1) / 2
 
-    def directions(self, states: Float[Tensor, "b d"], pairs: Pairs) -> Float[Tensor, "p o"]:
-        """The unit directions of a few pairs themselves, for figures."""
-        return displacement(states, pairs)
-
     def state_dict(self) -> dict[str, Any]:
         """The consensus as tensors and numbers."""
         return {"prototype": self.prototype, "train_deviation": self.train_deviation}
@@ -179,13 +176,8 @@ class ProjectedConsensus(Consensus):
         assert self.probe is not None
         return orientation(self.projector.to(states.device), self.probe.to(states.device), states, pairs)
 
-    @torch.no_grad()
-    def directions(self, states: Float[Tensor, "b d"], pairs: Pairs) -> Float[Tensor, "p o"]:
-        output = self.projector.output(self.projector.features(displacement(self.view(states), pairs)))
-        return functional.normalize(output, dim=1)
-
     def state_dict(self) -> dict[str, Any]:
-        return {**super().state_dict(), "probe": self.probe, "projector": dict(self.projector.state_dict())}
+        return deepcopy({**super().state_dict(), "probe": self.probe, "projector": dict(self.projector.state_dict())})
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)

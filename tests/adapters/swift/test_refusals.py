@@ -22,7 +22,7 @@ def trainer(**changes):
     values = {
         "multi_turn_scheduler": None, "enable_server_multi_turn": False, "use_gym_env": False,
         "template": SimpleNamespace(sequence_parallel_size=1), "_has_teacher_explicit": lambda: False,
-        "scale_rewards": "group", "kl_in_reward": False, "beta": 0.1, "use_liger_loss": False,
+        "scale_rewards": "group", "kl_in_reward": False, "beta": 0.1, "use_liger_loss": False, "loss_type": "grpo",
         "is_deepspeed_enabled": False, "is_fsdp_enabled": False, "is_multimodal": False,
         "reward_func_names": ["digits", "length"],
     }  # fmt: skip
@@ -49,6 +49,7 @@ def sharded(by, number):
         ({"_has_teacher_explicit": lambda: True}, "teacher: its term enters the advantages of every row"),
         ({"scale_rewards": "gdpo"}, "scale_rewards=gdpo: .* set it to group"),
         ({"kl_in_reward": True}, "kl_in_reward=true: .* set it to false"),
+        ({"loss_type": "real"}, "loss_type=real: it reads the signs"),
         ({"use_liger_loss": True}, "use_liger_kernel: never run"),
         (sharded("fsdp", 2), "FSDP2: never run"),
         (sharded("deepspeed", 3), "ZeRO-3: never run"),

@@ -97,11 +97,11 @@ def test_a_copy_of_the_donor_stands_in_the_slot(experience):
     assert rows[2].info["tag"] == 2
 
 
-def test_dropped_and_unscored_rows_are_left_out(experience):
-    rows = [experience(0, 0, 1.0), experience(0, 1, 0.5), experience(0, 2, None)]
-    found, positions = carry(rows, source=[0, 2], weights=[1.0, 0.0])
-    assert positions == [0]
-    assert found == [rows[0]]
+def test_dropped_and_unscored_rows_are_left_out_and_one_that_is_then_alone(experience):
+    rows = [experience(*run) for run in ((0, 0, 1.0), (0, 1, 0.5), (0, 2, None), (0, 3, 0.0), (1, 0, 1.0))]
+    assert carry(rows, source=[0, 2, 3, 4], weights=[1.0, 0.0, 1.0, 1.0]) == ([rows[0], rows[3], rows[4]], [0, 3, 4])
+    # Trinity would take the reward of a task's only experience for its advantage.
+    assert carry(rows, source=[0, 2, 4], weights=[1.0, 0.0, 1.0]) == ([rows[4]], [4])
 
 
 def test_shaped_rewards(experience):

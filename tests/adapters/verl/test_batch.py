@@ -38,7 +38,7 @@ def test_what_a_curator_asks_for_is_read():
     batch = batch_of({"a": [1.0, 2.0, 3.0]})
     batch.rows[2]["response_mask"] = torch.tensor([1, 0, 1])
     batch.advantages()
-    rollouts = read(batch, ("hidden", "logprobs", "donor_ok", "advantages"), longest=3)
+    rollouts = read(batch, ("hidden", "logprobs", "advantages"), longest=3)
     assert rollouts.hidden.tolist() == [[0.0] * 4, [1.0] * 4, [2.0] * 4]
     # Row 2 has log-probabilities -3, -4, -5, the middle one a tool's: mean -4.
     assert rollouts.logprobs.tolist() == [-1.0, -2.5, -4.0]
@@ -47,16 +47,15 @@ def test_what_a_curator_asks_for_is_read():
 
 
 def test_no_field_with_a_number_for_every_token_is_read_where_sums_and_lengths_are_there():
-    needs = ("hidden", "donor_ok")
     batch = batch_of({"a": [1.0, 2.0], "b": [3.0]})
-    by_token = read(batch, needs, longest=3)
+    by_token = read(batch, ("hidden",), longest=3)
     assert {"rm_scores", "response_mask", "responses"} <= set(batch.was_read)
     for row in batch.rows:
         row[REWARD_KEY] = row["rm_scores"].sum().reshape(1, 1)
         row[RESPONSE_KEY] = response_keys([row["responses"].tolist()]).reshape(1, 1)
         row["length_tag"] = len(row["responses"])
     batch.was_read = []
-    by_row = read(batch, needs, longest=3)
+    by_row = read(batch, ("hidden",), longest=3)
     assert sorted(batch.was_read) == sorted(["uid", HIDDEN_KEY, REWARD_KEY, RESPONSE_KEY])
     for name in ("rewards", "lengths", "response_keys", "donor_ok", "hidden", "groups"):
         assert torch.equal(getattr(by_row, name), getattr(by_token, name)), name

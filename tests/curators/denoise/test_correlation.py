@@ -28,13 +28,10 @@ def test_by_hand():
     assert doubled.high - doubled.estimate == pytest.approx(math.sqrt(2) * (apart.high - apart.estimate))
 
 
-def test_one_group_excludes_nothing():
+def test_one_group_excludes_nothing_and_nothing_to_correlate_is_nan():
     alone = grouped_correlation(ONES, ONES, np.zeros(4, dtype=int), ONES)
     assert alone.estimate == 1
     assert not alone.low > 0
-
-
-def test_nothing_to_correlate_is_nan():
     assert math.isnan(grouped_correlation(0 * ONES, ONES, np.arange(4), ONES).low)
     assert math.isnan(grouped_correlation(ONES, ONES, np.arange(4), 0 * ONES).low)
 

@@ -7,7 +7,6 @@ import torch
 from denoise_batches import cosine, world
 
 from geoalign import CURATORS, Rollouts, group_advantages
-from geoalign.curators.checkpoint import load_state, save_state
 from geoalign.curators.denoise import Denoise
 from geoalign.curators.denoise.model import infer
 from geoalign.curators.denoise.rows import noisy_rows
@@ -251,23 +250,6 @@ def test_a_batch_of_trusted_rows_alone_is_left_as_it_is():
     curation = curator.curate(rollouts)
     torch.testing.assert_close(curation.rewards, rollouts.rewards, atol=1e-5, rtol=1e-5)
     assert not curation.anomalous.any()
-
-
-@pytest.mark.parametrize("settings", [{}, {"states": 2}, {"geometry": "permuted"}, {"geometry": "none"}])
-def test_a_saved_state_goes_on_to_the_bit(tmp_path, settings):
-    whole = Denoise(**settings)
-    after(whole, 3, binary=True)
-    save_state(tmp_path / "state.safetensors", whole.state_dict())
-    resumed = Denoise(**settings)
-    resumed.load_state_dict(load_state(tmp_path / "state.safetensors"))
-    for seed in (3, 4):
-        one, other = (
-            curator.curate(world(seed, binary=True), generator=torch.Generator().manual_seed(seed))
-            for curator in (whole, resumed)
-        )
-        assert torch.equal(one.rewards, other.rewards)
-        assert torch.equal(one.scores, other.scores)
-        assert torch.equal(one.source, other.source)
 
 
 def test_bad_input_is_named():

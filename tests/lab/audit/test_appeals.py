@@ -80,8 +80,9 @@ def test_math_verify_reads_the_final_answer_and_calls_nothing_wrong_unread():
     rows = [
         {"response": "#### 18", "final_answer": "18", "answer": "18"}, {"response": "x", "answer": None},
         {"response": rf"\boxed{{{deep}}}", "answer": "x^2+1"}, {"response": "no box", "answer": "18"},
+        {"response": "", "answer": "18"},  # of a dump without texts
     ]  # fmt: skip
-    assert second.second_verifier("math_verify", {}, key="", section="")(rows) == [True, None, None, False]
+    assert second.second_verifier("math_verify", {}, key="", section="")(rows) == [True, None, None, False, None]
 
 
 def test_a_step_of_refusals_alone_knows_both_rewards(tmp_path, run):

@@ -20,7 +20,6 @@ BAD_ROWS = {
     "no prompt": (changed(plain(), 5, prompt=None), r"line 6: prompt: expected the prompt of the rollout, got null"),
     "bad message": (changed(plain(), 5, prompt=[{"content": 1}]), r"line 6: prompt.0: expected a chat message"),
     "id twice": (changed(plain(), 5, id="0-1"), r"line 6: id: expected an id of its own, got the id of .*line 2"),
-    "a truth": (changed(plain(), 5, reward=True), r"line 6: reward: expected a number, got True"),
     "no step": (changed(verl(), 5, step=...), r"line 6: step: expected the step of the rollout, got none"),
     "accuracy of a half": (changed(verl(), 9, acc=0.5), r"expected true or false, got 0.5"),
     "a later step": (changed(trinity(), 5, eid={**trinity()[5]["eid"], "step": 1}), r"line 6: eid.step: .* 0: one exp"),
@@ -50,6 +49,9 @@ def test_skipped_rows_are_counted_and_nothing_is_half_written(tmp_path, run):
         run(path)
     assert not (tmp_path / "out" / "summary.json").exists()
     assert not (tmp_path / "out" / ".partial").exists()
+    second = write_lines(tmp_path / "second.jsonl", changed(responses(), 4, response=None))
+    first = write_lines(tmp_path / "first.jsonl", responses())
+    assert run(first, second, output=tmp_path / "two", skip_bad=True)["counts"]["skipped"] == 1
     summary = run(path, skip_bad=True)
     assert summary["counts"]["skipped"] == summary["inputs"][0]["skipped"] == len(summary["skipped"]) == 1
     assert (summary["skipped"][0]["line"], summary["counts"]["rows"]) == (6, GROUPS * SIZE - 1)
@@ -108,10 +110,11 @@ def test_an_unscored_rollout_is_no_donor_and_keeps_its_place(tmp_path, run):
 
 def test_the_output_is_not_anybody_elses_folder(tmp_path, run):
     path = write_dump(tmp_path / "in", "verl")
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "thesis.tex").write_text("mine")
-    with pytest.raises(ConfigError, match=r"expected a new folder or an earlier audit, got thesis.tex in it"):
-        run(path, output=tmp_path / "other")
+    for name in ("thesis.tex", "report.html"):
+        (tmp_path / f"my {name}").mkdir()
+        (tmp_path / f"my {name}" / name).write_text("mine")
+        with pytest.raises(ConfigError, match=rf"expected a new folder or an earlier audit, got {name} in it"):
+            run(path, output=tmp_path / f"my {name}")
     with pytest.raises(ConfigError, match="expected a folder without the inputs"):
         run(path, output=tmp_path / "in")
     run(path, filtered=True)

@@ -204,8 +204,9 @@ def test_a_format_by_name(tmp_path):
     assert read(path, name="plain").layout.format.name == "plain"
     with pytest.raises(ConfigError, match=r"--format: expected one of geoalign, .*; got 'trinty'"):
         read(path, name="trinty")
-    with pytest.raises(ConfigError, match="trl, got the fields"):
-        read(path, name="trl", fields={"reward": "score"})
+    for table in (path, write_lines(tmp_path / "t.jsonl", [{"prompt": "a", "advantage": 0.5, "r": 1}])):
+        with pytest.raises(ConfigError, match="trl, got the fields"):
+            read(table, name="trl", fields={"reward": "score"} if table == path else {})
 
 
 def test_a_generation_that_trl_wrote_again_is_curated_once(tmp_path, run):

@@ -55,6 +55,8 @@ def test_the_rates_of_a_simulated_verifier_are_found():
         assert rates[name]["high"] - rates[name]["low"] < 0.2
     estimates = [rates[name]["estimate"] for name in ("false_positive_rate", "false_negative_rate", "informedness")]
     assert sum(estimates) == pytest.approx(1)
+    few = audited(*simulated(np.random.default_rng(0), 8, 0.02, 0.02))[0]["verifier"]["rates"]["informedness"]
+    assert 0 < few["low"] < few["high"] == 1
 
 
 def test_a_verifier_that_contradicts_nothing_has_no_errors_to_show():
@@ -66,6 +68,8 @@ def test_a_verifier_that_contradicts_nothing_has_no_errors_to_show():
         assert (rates[name]["estimate"], rates[name]["low"]) == (0, 0)
         assert rates[name]["high"] == pytest.approx(3 / 400, rel=0.01)
     told = verifier_lines(found)[0]
+    once = audited(*[[("r", 1), ("w", 0)]] * 5)[0]  # rates from 0 to 1
+    assert verifier_lines(once) == ["The verifier's errors cannot be told. Too few verdicts."]
     for words in ("at most 0.7% on wrong answers and 0.7% on right ones", "cannot be seen", "second verifier"):
         assert words in told
 

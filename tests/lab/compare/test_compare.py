@@ -25,26 +25,18 @@ SETTINGS = {
         "task": {"operands": 2, "digits": 1, "train_problems": 32, "evaluation_problems": 8, "demonstrations": 64},
         "sft": {"max_steps": 2, "per_device_train_batch_size": 8},
         "grpo": {
-            "max_steps": 4,
-            "num_generations": 4,
-            "per_device_train_batch_size": 16,
-            "steps_per_generation": 2,
-            "save_steps": 2,
-            "max_completion_length": 6,
+            "max_steps": 4, "num_generations": 4, "per_device_train_batch_size": 16, "steps_per_generation": 2,
+            "save_steps": 2, "max_completion_length": 6,
         },
-        "reward": {"workers": 1},
-        "evaluation": {"every": 2},
+        "reward": {"workers": 1}, "evaluation": {"every": 2},
     },
     "arms": {
         "grpo": None,
         "geoalign": {"curator": {"type": "geoalign", "min_scores": 4, "alpha": 0.5, "projector": {"steps": 3}}},
     },
     "levels": {"flip_40": {"reward": {"flip": 0.4}}},
-    "seeds": [0, 1],
-    "seeds_per_warm_start": 1,
-    "workers": 2,
-    "keep_runs": True,
-}
+    "seeds": [0, 1], "seeds_per_warm_start": 1, "workers": 2, "keep_runs": True,
+}  # fmt: skip
 
 # A curator of another package, which crashes at its first batch.
 BROKEN = """

@@ -53,7 +53,7 @@ def drawn(panels):
 def test_any_numbers_are_drawn(values):
     run, numbers = run_of(values), np.array(values, dtype=float)
     drawn(panel for _, _, panels in figure_sections(run) for panel in panels)
-    drawn(flag_panels(run.rollouts))
+    drawn(flag_panels(run.rollouts, "GDI"))
     if len(values):
         drawn([density_panel(1, Density(numbers, numbers[::-1].copy(), *[values[0]] * 4), run.rollouts[0])])
         cosines = np.nan_to_num(numbers)  # the readers refuse others

@@ -73,7 +73,7 @@ def test_grpo_sections_say_why_they_are_empty(make_run):
 
 @pytest.mark.parametrize(
     ("ends", "said"),
-    [((0.1, 0.2), "hidden states add something"), ((-0.2, -0.1), "take away"), ((-0.1, 0.1), "cannot be told apart")],
+    [((0.1, 0.2), "knows more than that"), ((-0.2, -0.1), "knows less"), ((-0.1, 0.1), "cannot be told apart")],
 )
 def test_gain_over_the_pair_count_in_words(ends, said):
     assert said in gain(PairedDifference(Interval(sum(ends) / 2, *ends), 0.5, 5, 0))

@@ -31,27 +31,17 @@ def settings(tmp_path_factory):
     return {
         "model": {"hidden_size": 16, "layers": 1, "heads": 1},
         "task": {
-            "type": "hh_rlhf",
-            "train": str(folder / "train.jsonl"),
+            "type": "hh_rlhf", "train": str(folder / "train.jsonl"), "gold_share": 0.5, "held_out": 0.25,
             "evaluation": {"asked": str(folder / "asked.jsonl")},
-            "gold_share": 0.5,
-            "held_out": 0.25,
         },
-        "curator": {"type": "grpo"},
-        "sft": None,
-        "reward_model": {**learning, "max_steps": 2},
-        "gold_model": {"max_steps": 4},
+        "curator": {"type": "grpo"}, "sft": None,
+        "reward_model": {**learning, "max_steps": 2}, "gold_model": {"max_steps": 4},
         "grpo": {
-            "max_steps": 2,
-            "num_generations": 4,
-            "per_device_train_batch_size": 8,
-            "steps_per_generation": 2,
-            "save_steps": 2,
-            "max_completion_length": 4,
+            "max_steps": 2, "num_generations": 4, "per_device_train_batch_size": 8, "steps_per_generation": 2,
+            "save_steps": 2, "max_completion_length": 4,
         },
-        "evaluation": {"every": None},
-        "output": {"keep_checkpoints": None},
-    }
+        "evaluation": {"every": None}, "output": {"keep_checkpoints": None},
+    }  # fmt: skip
 
 
 def without_time(root: Path) -> list[dict[str, Any]]:

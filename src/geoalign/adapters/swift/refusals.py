@@ -42,6 +42,9 @@ def check_trainer(
             "kl_in_reward=true: the KL term enters rewards after they are curated; set it to false": (
                 trainer.kl_in_reward and trainer.beta != 0
             ),
+            "loss_type=real: it reads the signs of advantages alone, and takes 0 for a wrong answer; set it to grpo": (
+                trainer.loss_type == "real"
+            ),
             "use_liger_kernel: never run with the adapter (it needs a GPU); leave it off": trainer.use_liger_loss,
             f"{parts}: never run with the adapter; use data parallelism or ZeRO-2": parts is not None,
             f"{session.name} with log-probabilities, which the adapter does not read here; set mass: share": (

@@ -104,15 +104,18 @@ def apply_assignment(
     experiences: Sequence[Any], assignment: Assignment, scores: Float[Tensor, " b"]
 ) -> tuple[list[Any], list[int]]:
     """The experiences that go on, and the position of each: a replaced one is a deep copy of its donor under a fresh id
-    of the position's own task and run; dropped and unscorable ones are left out.
+    of the position's own task and run; dropped and unscorable ones are left out, and one then alone in its task,
+    whose advantage Trinity would take for its reward.
 
     Every experience with a score has it in `info`; a copy has the ids of its donor and of what it replaced. A shaped
     reward beside token-level rewards, which Trinity would go on reading, is an UnsupportedError.
     """
+    tasks, count = group_ids(experiences), len(experiences)
+    alone = (tasks[assignment.active].bincount(minlength=count) == 1) & (tasks.bincount(minlength=count) > 1)
     curated, positions = [], []
     pairs = zip(assignment.source.tolist(), assignment.rewards.tolist(), strict=True)
     for position, (source, reward) in enumerate(pairs):
-        if not bool(assignment.active[position]):
+        if not assignment.active[position] or (assignment.advantages is None and alone[tasks[position]]):
             continue
         own = experiences[position]
         experience = own if source == position else _copied(experiences[source], own.eid)

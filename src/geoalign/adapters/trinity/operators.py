@@ -17,6 +17,7 @@ from geoalign.adapters.step import named, refuse
 from geoalign.adapters.trinity.curation import CurationRun
 from geoalign.adapters.trinity.experiences import apply_assignment
 from geoalign.curators.base import Curator
+from geoalign.curators.baselines.advantages import NoiseCorrected
 from geoalign.curators.denoise import Denoise
 from geoalign.curators.monitor import Monitor
 from geoalign.errors import ConfigError, UnsupportedError
@@ -66,9 +67,10 @@ def acts_on_advantages(curator: Curator) -> str | None:
     if curator.members and not isinstance(curator, Monitor):
         acts = [acts_on_advantages(member) for member in curator.members]
         return "weighs" if "weighs" in acts else acts[-1]
-    if isinstance(curator, Denoise):
+    if isinstance(curator, (Denoise, NoiseCorrected)):
         return "gives"
-    return "weighs" if getattr(curator.config, "strategy", None) == "zero_weight" else None
+    settings = getattr(curator.config, "geoalign", curator.config)  # those of `Random`
+    return "weighs" if getattr(settings, "strategy", None) == "zero_weight" else None
 
 
 class GeoAlignAdvantage(AdvantageFn, ExperienceOperatorV1):

@@ -26,8 +26,8 @@ def unscored_on_failure(
 
     Args:
         reward: TRL's kind of function, synchronous or asynchronous (then so is the result); no model.
-        timeout: seconds for one call; None: no limit. A synchronous call is left behind in a thread that cannot be
-            stopped, an asynchronous one is cancelled.
+        timeout: seconds for one call; None: no limit. A synchronous call runs in a thread, which cannot be stopped
+            and where signals (math-verify's own timeouts) fail; an asynchronous one is cancelled.
         row_by_row: one call a row (asynchronous ones all at once), so that a failure costs one row and not the batch.
 
     Raises:

@@ -63,7 +63,8 @@ def check_session(
             raise ConfigError(
                 f"rollout_fields[{name!r}]: expected a dataset column or a callable, got {type(value).__name__}"
             )
-    check_curator(session, fields, engine=engine, how="rollout_fields with {need}=<column or callable>")
+    given = {*fields, "components"}  # the rewards of the trainer's functions
+    check_curator(session, given, engine=engine, how="rollout_fields with {need}=<column or callable>")
     check_components(wanted_components(session.curator), trainer.reward_func_names, source="reward functions")
     if "hidden" in session.curator.requires:
         for name, config in getattr(trainer.model, "peft_config", {}).items():
@@ -115,11 +116,11 @@ class CuratedTrainer(_Base):
         return loss if scale is None else loss * scale
 
     def _save_checkpoint(self, model: Any, trial: Any, *args: Any, **kwargs: Any) -> Any:
-        result = super()._save_checkpoint(model, trial, *args, **kwargs)
+        # Before the others: the checkpoint is pushed as soon as these are written.
         if self._session is not None and self.args.should_save:
             folder = Path(self._get_output_dir(trial=trial)) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
             self._session.save(folder / STATE_FILE)
-        return result
+        return super()._save_checkpoint(model, trial, *args, **kwargs)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         super()._load_optimizer_and_scheduler(checkpoint)

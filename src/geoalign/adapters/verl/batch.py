@@ -74,7 +74,6 @@ def read_rollouts(
         "prompt_keys": lambda: response_keys(prompt.tolist() for prompt in data["prompts"]),
         "logprobs": lambda: _masked_means(data["old_log_probs"], masks),
         "advantages": lambda: group_advantages(rewards, groups, scale="std" if by_std else "none"),
-        "donor_ok": lambda: lengths < longest_response,
     }
     infos = [(extra or {}).get("reward_extra_info") for extra in data.get("extra_fields", ())]
     source = "the dict that the reward function returns"
@@ -82,6 +81,7 @@ def read_rollouts(
         rewards=rewards,
         groups=groups,
         lengths=lengths,
+        donor_ok=lengths < longest_response,
         ids=[batch.keys[row] for row in rows],
         **made(makers, {*needs, *(["response_keys"] if keyed else [])}),
         **named_components(components, infos, rewards, source=f"numbers in {source}"),

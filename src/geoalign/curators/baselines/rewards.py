@@ -105,7 +105,7 @@ class AnswerMean(Baseline[AnswerMeanConfig]):
             rewards[rows] = answer_means(observed[rows], answers)
             silent = torch.tensor([answer is None for answer in answers]) & ~observed[rows].isnan()
             if self.config.unanswered == "lowest" and not all(answer is None for answer in answers):
-                rewards[rows[silent]] = observed[~observed.isnan()].min()
+                rewards[rows[silent]] = observed.nan_to_num(torch.inf).min()
         change = (rewards - observed).abs()
         metrics = {"changed_rewards": float((change > 0).sum())}
         return replace(identity(rollouts, metrics), rewards=rewards, scores=change.float())

@@ -110,8 +110,8 @@ class Denoise(Curator[DenoiseConfig]):
         rollouts.require(*self.requires, by="Denoise")
         with full_precision(rollouts):
             order = canonical_order(rollouts.rewards, rollouts.groups, rollouts.hidden)
-            told, part = config.answers != "none", config.component
-            rows = noisy_rows(rollouts, order, answers=told, component=part, seen=self._seen)
+            told = config.answers != "none"
+            rows = noisy_rows(rollouts, order, answers=told, component=config.component, seen=self._seen)
             states, fitted = self._states(rollouts, order), bool(self._ridge)
             if states is not None:
                 rows = self._predicted(self._agreed(rows), states, generator)
@@ -239,6 +239,5 @@ def _curation(
     rest = rollouts.rewards.cpu().double()[index] - rows.rewards.nan_to_num()
     observed, offset = posterior.observed.nan_to_num() + rest, posterior.offset.nan_to_num() + rest
     whole = replace(posterior, observed=observed, offset=offset)
-    given = (whole.rewards, whole.advantages)
-    rewards, advantages = (back(each.to(rollouts.rewards.dtype)) for each in given)
+    rewards, advantages = (back(each.to(rollouts.rewards.dtype)) for each in (whole.rewards, whole.advantages))
     return replace(judged, rewards=rewards, advantages=advantages)

@@ -65,8 +65,7 @@ def fold_predictions(
     def product(weights: Tensor) -> Tensor:
         return states.T @ (others * (states @ weights))
 
-    shift, start = penalty * diagonal.mean(dim=0), torch.zeros_like(moments)
-    weights = conjugate_gradients(product, diagonal, moments, shift, start)
+    weights = conjugate_gradients(product, diagonal, moments, penalty * diagonal.mean(dim=0), torch.zeros_like(moments))
     return (states @ weights).gather(1, own[:, None])[:, 0]
 
 

@@ -94,10 +94,9 @@ def noisy_rows(
         trusted = rollouts.trusted.cpu()[index] & ~rewards.isnan()
     if seen and rollouts.prompt_keys is not None:
         known = torch.isin(keys_in_prompts(rollouts)[index], torch.cat(list(seen)))
-    standardised = group_advantages(rewards, group)
+    standardised, zero = group_advantages(rewards, group), torch.zeros_like(rewards)
     fitted = (standardised != 0) & ~trusted
-    ends = (torch.zeros_like(rewards).scatter_reduce(0, group, standardised, end)[group] for end in ("amin", "amax"))
-    low, high = ends
+    low, high = (zero.scatter_reduce(0, group, standardised, end)[group] for end in ("amin", "amax"))
     between = fitted & (standardised > low) & (standardised < high)
     if 4 * int(between.sum()) > int(fitted.sum()) and two_values(rewards[~rewards.isnan()]) is None:
         fitted = between
@@ -110,7 +109,7 @@ def noisy_rows(
         trusted=trusted,
         # Of trusted rows the fit learns nothing.
         unseen=~known | trusted,
-        prediction=torch.zeros_like(rewards),
+        prediction=zero,
         standardised=standardised,
         target=standardised,
         fitted=fitted,

@@ -252,7 +252,7 @@ class GeoAlign(Curator[GeoAlignConfig]):
                 f"GeoAlign state: expected one of {self._folds} folds (settings scoring and projector.folds; 1: "
                 f"in_sample), got one of {folds}"
             )
-        restored = [new_consensus(int(width or 0), self.config.projector, None) for _ in range(folds)]
+        restored = [new_consensus(int(width or 0), self.config.projector, Generator()) for _ in range(folds)]
         try:
             for consensus, saved in zip(restored, state["consensus"], strict=True):
                 consensus.load_state_dict(saved)

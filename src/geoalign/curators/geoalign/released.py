@@ -43,7 +43,7 @@ class GeoAlignReleasedConfig:
     batch_size: Count = setting(default=1024, help="Pairs per training batch.")
     learning_rate: Positive = setting(default=1e-4, help="Initial Adam learning rate.")
     holdout: OpenShare = setting(default=0.1, help="Share of pairs held out.")
-    target_accuracy: PositiveShare = setting(default=0.95, help="Early stop past min_epochs at this held-out accuracy.")
+    target_accuracy: PositiveShare = setting(default=0.85, help="Early stop past min_epochs at this held-out accuracy.")
     max_fraction: PositiveShare = setting(default=0.2, help="At most this share of the rollouts is anomalous.")
     min_scores: Several = setting(default=100, help="With fewer scores nothing is flagged.")
 
@@ -136,7 +136,7 @@ class GeoAlignReleased(Baseline[GeoAlignReleasedConfig]):
             order = training[torch.randperm(len(training), generator=generator).to(training.device)]
             for batch in order.split(config.batch_size):
                 optimizer.zero_grad()
-                _loss(network, states, pairs.take(batch), generator).backward()
+                _loss(network, states, pairs.take(batch), generator or torch.default_generator).backward()
                 optimizer.step()
                 schedule.step()
                 steps += 1

@@ -58,7 +58,7 @@ def verifier_lines(summary: Mapping[str, Any]) -> list[str]:
     forms = (("false_positive_rate", ".1%"), ("false_negative_rate", ".1%"), ("informedness", ".2f"))
     said = [_rate(rates[name], form) for name, form in forms if name in rates]
     lines = []
-    if said and all(said):
+    if said and all(said) and rates["informedness"]["low"] > -1:  # else they are 0 to 1, which says nothing
         # Of 95% on one side.
         most = [f"{rates[name]['high']:{form}}" for name, form in forms[:2]]
         told = (
@@ -73,7 +73,7 @@ def verifier_lines(summary: Mapping[str, Any]) -> list[str]:
             "rates: a second verifier would show them, or labels of your own (`label` in flagged.csv, then --labels)."
         )
     elif verifier:
-        alike = "Too few prompts." if said else "No rollout has an answer, and no response got both verdicts."
+        alike = "Too few verdicts." if said else "No rollout has an answer, and no response got both verdicts."
         lines.append(f"The verifier's errors cannot be told. {verifier.get('reason', alike)}{_no_answers(summary)}")
     both = [
         f"the same {one} to a prompt got both verdicts on {verifier[f'groups_with_{several}_judged_both_ways']:,} of "

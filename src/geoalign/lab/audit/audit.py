@@ -249,7 +249,7 @@ def _next_command(summary: Mapping[str, Any]) -> dict[str, str] | None:
     elif counts["flagged"]:
         when = f"with true rewards in the column `label` of {output}/flagged.csv"
         more = ["--labels", f"{output}/flagged.csv", "--output", f"{output}-labelled"]
-    elif "note" in summary["hidden"]:
+    elif "note" in summary["hidden"] and counts["pairs"]:
         when, more = "with the states of a model", ["--model", "ID_OR_PATH"]
     else:
         return None

@@ -134,7 +134,7 @@ def make_rollouts(frame: pandas.DataFrame, curator: Curator, hidden: Float[Tenso
     if "hidden" in curator.requires:
         needs["hidden"] = hidden
     keyed = bool({"hidden", "response_keys"} & set(curator.reads))
-    if keyed and all(frame["response"]):  # a dump may come without its texts
+    if keyed and any(frame["response"]):  # a dump may come without its texts
         needs["response_keys"] = response_keys(frame["response"])
     if "prompt_keys" in curator.reads:
         # The group where a dump has no prompts: in most formats it names one.

@@ -40,8 +40,8 @@ def _warnings(summary: Mapping[str, Any]) -> Iterator[str]:
     for entry in mixed[:_SHOWN]:
         sizes = [f"{count:,} of {size}" for size, count in entry["group_sizes"].items()]
         yield f"Groups of different sizes: {entry['file']}: {', '.join(sizes)} rollouts"
-    for entry in summary["repeated"][:_SHOWN]:
-        yield f"Left out: {entry['file']}: the rollouts of {entry['same_as']} again"
+    for entry in (repeated := summary["repeated"])[:_SHOWN]:
+        yield f"Left out: {entry['file']}: the rollouts of {entry['same_as']} again ({len(repeated):,} files in all)"
     if without := sum(entry.get("without_answer") or 0 for entry in hidden["files"]):
         yield (
             f"No final answer in {without:,} of {counts['rows']:,} responses: their state is that of hidden_position "
@@ -96,13 +96,13 @@ def parse_bounds(texts: Sequence[str]) -> dict[str, float]:
         except ValueError:
             bound = -1.0
         if name not in RATES or not 0 <= bound < 1 or name in bounds:
-            raise ConfigError(f"--fail-above: expected {' or '.join(RATES)} once, =0 to 1; got {quote(text)}")
+            raise ConfigError(f"--fail-above: expected {' or '.join(RATES)} once, in [0, 1); got {quote(text)}")
         bounds[name] = bound
     return bounds
 
 
 def bounds_kept(summary: Mapping[str, Any], bounds: Mapping[str, float]) -> tuple[int, list[str]]:
-    """The exit code, and a sentence for each bound that is not known to be kept: 3 where a whole interval lies above
+    """The exit code, and a sentence for each bound exceeded or not to be checked: 3 where a whole interval lies above
     its bound, else 4 where a rate cannot be told, lest a job pass that checked nothing, else 0."""
     rates, code, said = summary["verifier"].get("rates") or {}, 0, []
     for name, bound in bounds.items():

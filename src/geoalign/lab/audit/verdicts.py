@@ -73,7 +73,7 @@ class VerdictAudit:
             self._batches, self._agreed = [], []
             return
         # A dump may come without its texts.
-        keys = response_keys(frame["response"]) if all(frame["response"]) else None
+        keys = response_keys(frame["response"]) if any(frame["response"]) else None
         rollouts = Rollouts(
             rewards=torch.tensor(frame["reward"].to_numpy()),
             groups=torch.tensor(frame["group"].to_numpy()),

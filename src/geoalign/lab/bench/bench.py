@@ -51,7 +51,7 @@ class Shape:
         """Reads "96x16x2048"; ConfigError where the text is not three positive numbers."""
         match = re.fullmatch("0*([1-9][0-9]{0,8})x0*([1-9][0-9]{0,8})x0*([1-9][0-9]{0,8})", text.lower())
         if match is None:
-            raise ConfigError(f"--shape: expected GROUPSxSIZExHIDDEN such as 96x16x2048, got {quote(text)}")
+            raise ConfigError(f"--shape: expected GROUPSxKxHIDDEN such as 96x16x2048, got {quote(text)}")
         return cls(*map(int, match.groups()))
 
     def __str__(self) -> str:
@@ -147,6 +147,8 @@ def peak_bytes() -> float:
 
 def bench(request: BenchRequest, console: Console) -> None:
     shapes = [Shape.parse(text) for text in request.shapes or DEFAULT_SHAPES]
+    if request.device != "cpu" and not torch.cuda.is_available():
+        raise ConfigError(f"--device: expected cpu, or cuda where there is a GPU, got {quote(request.device)}")
     console.print(", ".join(f"{name} {value}" for name, value in machine().items()), highlight=False)
     with console.status(f"Measuring {len(shapes)} shapes"):
         cost = in_fresh_processes(measure, shapes, request.device, request.repeats)

@@ -28,7 +28,7 @@ _OWN_ERROR = 2
 
 
 def compare(
-    config: CompareConfig | None,
+    config: CompareConfig,
     root: Path,
     *,
     resume: bool = False,
@@ -41,7 +41,6 @@ def compare(
     seeds than before, or fewer: the table is that of the plan now given.
 
     Args:
-        config: the settings; None: those that the comparison in `root` was last run with.
         locations: where each setting was written, for error messages.
 
     Returns:
@@ -52,8 +51,6 @@ def compare(
     folder.check_vacant(resume=resume)
     with locked(folder.root):
         folder.check_vacant(resume=resume)
-        if config is None:
-            config = folder.read_config()
         plan = make_plan(config, locations)
         todo = [planned for planned in plan if not folder.finished(planned)]
         for planned in todo:

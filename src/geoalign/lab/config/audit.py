@@ -21,7 +21,7 @@ from geoalign.text import escape
 class AuditConfig(LoadedModelConfig):
     """How dumps of rollouts are curated; which ones, and where their hidden states are, is said on the command line."""
 
-    curator: CuratorSection = setting(default_factory=default_curator, help="Settings of the curator.")
+    curator: CuratorSection = setting(default_factory=lambda: default_curator("denoise"), help="Its settings.")
     seed: Seed = setting(default=0, help="Seed of every random draw.")
     hidden_position: HiddenPosition = setting(default="predicting", help="Where in a response its state is read.")
     hidden_layer: HiddenLayerSetting = setting(

@@ -125,7 +125,7 @@ class JudgeRequest:
 
 @dataclass(frozen=True)
 class ReportRequest:
-    runs: Sequence[Path] = argument("Run folders, or folders of comparisons.", "DIR...")
+    runs: Sequence[Path] = argument("Folders of runs, comparisons or audits.", "DIR...")
     compact: Path | None = option(
         "Write a comparison's results there, as one small file to commit or send.", None, "DIR"
     )

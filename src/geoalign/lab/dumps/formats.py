@@ -278,7 +278,7 @@ def _resolved(
             names = [name for name in names if name != resolved.get("reward") and _are_truths(rows, name)]
         if names:
             resolved[role] = names[0]
-    if chosen is TRL and "reward" not in fields:
+    if chosen is TRL and "reward" not in fields and "response" in resolved:
         resolved["reward"] = _trl_reward(path, rows)
     if "group" not in resolved and not chosen.lists and "prompt" in resolved:
         resolved["group"] = resolved["prompt"]
@@ -311,8 +311,8 @@ def _are_truths(rows: Sequence[Mapping[str, Any]], name: str) -> bool:
 
 def _trl_reward(path: Path, rows: Sequence[Mapping[str, Any]]) -> str:
     """The one column of rewards in TRL's table; reward functions stand between `completion` and `advantage`."""
-    names = list(rows[0])
-    between = names[names.index("completion") + 1 : names.index("advantage")] if "advantage" in names else names
+    ends, names = ("completion", "advantage"), list(rows[0])
+    between = names[names.index(ends[0]) + 1 : names.index(ends[1])] if {*ends} <= {*names} else names
     columns = []
     for name in between:
         values = [row.get(name) for row in rows]

@@ -175,7 +175,7 @@ class _Reader:
             own = name + at.replace(".", "/")
             if "id" in fields and (step, own) in self._lines:
                 earlier = row_name(self.path, self._lines[step, own])
-                raise BadValueError(fields["id"], "an id of its own", f"the id of {earlier}")
+                raise BadValueError(fields["id"], "an id of its own", f"the id of {earlier} (--field id= reads none)")
             checked = {
                 role: None if cells.get(role) is None else check(fields[role] + at, cells[role])
                 for role, check in _CHECKS.items()
@@ -217,7 +217,7 @@ def _lists(layout: DumpLayout, given: Mapping[str, Any]) -> list[_Sample]:
             raise BadValueError(name, "a list, one entry for each response", values.described(entries))
         if not entries and role == "response":
             raise BadValueError(name, "a list of responses", "an empty list")
-        if len(entries) != (length := len(lists["response"])):
+        if len(entries) != (length := len(lists.get("response", ()))):
             raise BadValueError(name, f"{length} entries as responses", str(len(entries)))
     made = [dict(zip(lists, entry, strict=True)) for entry in zip(*lists.values(), strict=True)]
     heads = [cells["reward"] for cells in made]
@@ -226,15 +226,8 @@ def _lists(layout: DumpLayout, given: Mapping[str, Any]) -> list[_Sample]:
 
 
 def _reward(layout: DumpLayout, given: Mapping[str, Any], at: str) -> float:
-    """The reward; of several columns those that are numbers add up, as TRL adds them.
-
-    A truth value is none in a field that is called as rewards are, unless verdicts are called so too.
-    """
-    named, verdicts = layout.format.fields["reward"], layout.format.fields.get("correct", ())
-    parts = [
-        (values.number if name in named and name not in verdicts else values.number_or_truth)(name + at, value)
-        for name, value in given.items()
-    ]
+    """The reward; of several columns those that are numbers add up, as TRL adds them."""
+    parts = [values.number_or_truth(name + at, value) for name, value in given.items()]
     scored = [part for part in parts if part == part]
     return values.number("+".join(given), sum(scored)) if scored else float("nan")
 

@@ -80,10 +80,10 @@ def gain(found: PairedDifference) -> str:
     if not found.defined:
         return "Too few steps to tell the score from the pair count alone"
     if not found.excludes_zero:
-        return "The score and the pair count alone cannot be told apart: no sign that the hidden states add anything"
+        return "The score and the pair count alone cannot be told apart: no sign that it knows more"
     if found.interval.low > 0:
-        return "The score ranks the flips better than the pair count alone: the hidden states add something"
-    return "The pair count alone ranks the flips better than the score: here the hidden states take away"
+        return "The score ranks the flips better than the pair count alone: it knows more than that"
+    return "The pair count alone ranks the flips better than the score: it knows less"
 
 
 @dataclass(frozen=True)

@@ -179,7 +179,7 @@ def curator_totals(run: Run) -> list[Count]:
     totals = [
         Count("rollouts", rollouts, 1, "rows of the rollout files"),
         _counted("scored", [step.scored for step in steps], "in at least one pair"),
-        _counted("flagged", [step.anomalous for step in steps], "anomalous by the density criterion"),
+        _counted("flagged", [step.anomalous for step in steps], "suspected by the curator"),
         _counted("replaced", [step.replaced for step in steps], "the content of another rollout instead"),
     ]
     if not rollouts:
@@ -241,9 +241,9 @@ def _outcome(rollouts: RolloutStep, at: int, curator: Mapping[str, object]) -> s
     copies = int((rollouts.source == row).sum()) - 1
     if copies > 0:
         return f"amplified: copied over {copies} other row(s)"
-    if curator.get("type") == "monitor":
-        return "unchanged: the curator only watches"
-    return "unchanged: no stable donor in its group, or before start_step"
+    if str(curator.get("type")).startswith("geoalign"):
+        return "unchanged: no stable donor in its group, or before start_step"
+    return "unchanged: the curator only watches" if curator.get("type") == "monitor" else "kept in its place"
 
 
 def _counted(name: str, masks: Sequence[Bools], note: str) -> Count:

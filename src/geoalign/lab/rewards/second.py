@@ -71,7 +71,7 @@ def read_verdict(text: str | bytes) -> Verdict:
 
 
 def _verified(source: VerifiedReward, rows: Rows) -> list[Verdict]:
-    golds = [(row.get("answer") or "").strip() for row in rows]
+    golds = [(row.get("answer") or "").strip() if row.get("final_answer") or row["response"] else "" for row in rows]
     answers = [f"\\boxed{{{row['final_answer']}}}" if row.get("final_answer") else row["response"] for row in rows]
     found = iter(source.outcomes([*compress(answers, golds)], [*filter(None, golds)]))
     said = {"correct": True, "wrong": False, "no_answer": False}

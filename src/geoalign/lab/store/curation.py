@@ -100,7 +100,8 @@ class CuratedFolder:
             if path.resolve().is_relative_to(self.root.resolve()):
                 raise ConfigError(f"--output {self.root}: expected a folder without the inputs, got {path} inside it")
         names = sorted(item.name for item in self.root.iterdir()) if self.root.is_dir() else []
-        others = [name for name in names if name not in _KNOWN]
+        ours = _KNOWN if {SUMMARY_FILE, _PARTIAL} & {*names} else {STATES, LOCK}
+        others = [name for name in names if name not in ours]
         if others:
             raise ConfigError(f"--output {self.root}: expected a new folder or an earlier audit, got {others[0]} in it")
         if SUMMARY_FILE in names and not overwrite:

@@ -183,7 +183,7 @@ def _torch_rows(path: Path) -> Iterator[RawRow]:
     try:
         samples = list(torch.load(path, map_location="cpu", weights_only=True)["samples"])
     except Exception as error:  # a broken archive fails in many ways
-        raise InputError(f"{path}: expected slime's rollouts, saved by torch, got {one_line(error)}") from error
+        raise InputError(f"{path}: expected slime's rollouts, saved by torch, got {one_line(repr(error))}") from error
     for number, sample in enumerate(samples):
         whole = sample if isinstance(sample, dict) else None
         yield RawRow(number, number + 1, whole, None if whole is not None else "expected a sample")

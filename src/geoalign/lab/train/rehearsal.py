@@ -161,6 +161,7 @@ def smoke_config(config: RunConfig) -> RunConfig:
         labelled_rollouts=None,
         sft=None if config.sft is None else {**_kept(config.sft), **short_stage},
         reward_model={**_kept(config.reward_model), **short_stage},
+        gold_model=config.gold_model and {**_kept(config.gold_model), **short_stage},
         reward_head=None,
         grpo={
             **_kept(config.grpo),

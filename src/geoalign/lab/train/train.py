@@ -17,7 +17,6 @@ from typing import Any
 import torch
 
 from geoalign.errors import ConfigError, RunFolderError
-from geoalign.lab.config.loading import parse_run_config
 from geoalign.lab.config.train import RunConfig, TinyModelConfig
 from geoalign.lab.models.fastest_dtype import fastest_dtype, print_fastest_dtype
 from geoalign.lab.models.process_setup import Processes, make_repeatable, silence_logs, use_one_device
@@ -53,7 +52,7 @@ _SHARED = ("model", "task", "sft", "reward_model", "gold_model", "reward_head", 
 
 
 def train(
-    config: RunConfig | None,
+    config: RunConfig,
     root: Path,
     *,
     resume: bool = False,
@@ -69,7 +68,6 @@ def train(
     prints.
 
     Args:
-        config: the settings; None: those that the run in `root` was started with.
         resume: go on with an unfinished run; where there is none, one is started.
         shared: a run folder whose finished warm start (and reward model) this run starts from, such as `prepare` makes;
             it may have another seed. Remembered for a resumption, which needs it only until they are taken over.
@@ -78,7 +76,7 @@ def train(
     processes, folder = Processes.launched(), RunFolder(root)
     console = (console or Console()) if processes.is_main else Console(quiet=True)
     with _held(folder, processes, resume=resume):
-        config = _resolved(config, folder, processes)
+        _check_unchanged(config, folder, processes)
         if folder.finished():
             console.print(
                 f"The run in {folder.root} is finished: its report is rebuilt, nothing is trained.", soft_wrap=True
@@ -111,7 +109,7 @@ def prepare(
     """Runs, or goes on with, only the stages before RL, which many runs can share (`train(..., shared=root)`)."""
     processes, folder = Processes.launched(), RunFolder(root)
     with _held(folder, processes, resume=True):
-        config = _resolved(config, folder, processes)
+        _check_unchanged(config, folder, processes)
         console = (console or Console()) if processes.is_main else Console(quiet=True)
         plan = _started(config, folder, None, locations or NOWHERE, console)
         warm_start_stage(plan)
@@ -129,15 +127,10 @@ def _held(folder: RunFolder, processes: Processes, *, resume: bool) -> Iterator[
         yield
 
 
-def _resolved(config: RunConfig | None, folder: RunFolder, processes: Processes) -> RunConfig:
-    """The settings given, which must be those of the run's start where there was one; without any, those."""
-    if not folder.started():
-        return config or RunConfig()
-    if config is None:
-        return parse_run_config(folder.read_config())
-    if processes.is_main:
+def _check_unchanged(config: RunConfig, folder: RunFolder, processes: Processes) -> None:
+    """Raises ConfigError unless the settings are those of the run's start, where there was one."""
+    if processes.is_main and folder.started():
         check_same_settings(plain_settings(config), folder.read_config(), folder.root)
-    return config
 
 
 def _started(config: RunConfig, folder: RunFolder, shared: Path | None, locations: Locations, console: Console) -> Plan:

@@ -66,6 +66,9 @@ def test_where_room_is_short_the_most_suspicious_groups_are_kept_whole(tmp_path,
     assert set(pairs["better"]) | set(pairs["worse"]) == set(range(12))
     one = bundle(inspection, rollouts=4)
     assert opened(one.columns)["groups"] == [6]
+    # One that is too long for the page makes room for the others.
+    inspection.scored.loc[inspection.scored["group"] == 6, "characters"] = 10**9
+    assert opened(bundle(inspection, rollouts=15).columns)["groups"] == [0, 1, 3]
 
 
 def test_a_page_is_as_large_as_it_may_be_whatever_its_texts(tmp_path, write_inspection):

@@ -1,1 +1,1 @@
-"""The figures of a report, one idea a file. Each is a `Panel`, drawn once for light and once for dark pages."""
+"""The figures of a report. Each is a `Panel`, drawn for light pages and recoloured for dark ones."""

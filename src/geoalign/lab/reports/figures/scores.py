@@ -61,7 +61,7 @@ def rank_panel(curves: Sequence[RankCurve], word: str = "flipped", at: str = "")
     score = np.concatenate([curve.score[curve.flipped] for curve in curves])
     flips, every = len(rank), -(-len(rank) // MAX_POINTS) or 1
     share = f"{int((rank > 0.9).sum())} of the {flips} {word} rewards lie in the highest tenth"
-    part = f" Every {every}th cross is drawn." if every > 1 else ""
+    part = f" One cross in {every} is drawn." if every > 1 else ""
     crosses = Line(f"{word} reward", 100 * rank[::every], score[::every], look=_CROSS, size=3 if flips > 200 else 5)
     return LinePanel(
         f"rank-pooled{at and '-'}{at}",
@@ -88,7 +88,7 @@ def suspect_panels(steps: Sequence[RolloutStep], kind: str) -> list[Panel | str]
     return [*flag_panels(steps, kind), *flips]
 
 
-def flag_panels(steps: Sequence[RolloutStep], kind: str = "GDI") -> list[Panel | str]:
+def flag_panels(steps: Sequence[RolloutStep], kind: str) -> list[Panel | str]:
     if not any((step.scored & np.isfinite(step.reward)).any() for step in steps):
         return ["No rollout has a score."]
     reward, score, flagged = (

@@ -83,7 +83,7 @@ def _kept(scored: pandas.DataFrame, characters: int, rollouts: int) -> Bools:
     groups = scored.assign(worst=suspects.fillna(-np.inf)).groupby("group").agg(
         size=("row", "size"), length=("characters", "sum"), flagged=("anomalous", "any"), worst=("worst", "max")
     )  # fmt: skip
-    order = groups.sort_values(["flagged", "worst"], ascending=False, kind="stable")
+    order = groups[groups["length"] <= characters].sort_values(["flagged", "worst"], ascending=False, kind="stable")
     fits = order[(order["size"].cumsum() <= rollouts) & (order["length"].cumsum() <= characters)]
     return scored["group"].isin(fits.index).to_numpy()
 

@@ -32,7 +32,7 @@ def _quick(monkeypatch):
         (folder / "report.html").write_text("")
         return folder / "report.html"
 
-    monkeypatch.setattr("geoalign.lab.audit.audit.build_inspection", blank)
+    monkeypatch.setattr("geoalign.lab.audit.audit.build_audit_page", blank)
     monkeypatch.setattr("geoalign.curators.registry.entry_points", lambda group: ())
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     monkeypatch.setattr(harness, "main", direct)

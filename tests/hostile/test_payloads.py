@@ -33,11 +33,11 @@ def write_folder(kind, folder):
         scores = {"grpo": 0.5, "geoalign": 0.6, "pair_count": 0.55, "oracle": 0.7}
         parts_of("reports/comparison")._comparison(folder, {"flip": scores}, seeds=(0, 1, 2))
     else:
-        parts_of("reports/inspection")._write(folder, groups=2, size=3)
+        parts_of("reports/audit")._write(folder, groups=2, size=3)
 
 
-# One browser for this file, with the flags and the watch of the inspection page's tests.
-chromium = parts_of("reports/inspection").chromium
+# One browser for this file, with the flags and the watch of the audit page's tests.
+chromium = parts_of("reports/audit").chromium
 KINDS = ("run", "comparison", "curation")
 
 
@@ -114,7 +114,7 @@ def _comparison(folder, payloads, another):
 
 
 def _curation(folder, payloads, another):
-    parts = parts_of("reports/inspection")
+    parts = parts_of("reports/audit")
     groups = -(-len(payloads) // 6)
 
     def change(rows):
@@ -167,11 +167,11 @@ def test_nothing_acts_in_a_browser(pages, chromium):
     context.set_default_timeout(30_000)
     try:
         for kind in KINDS:
-            watched = parts_of("reports/inspection").Watched(context.new_page())
+            watched = parts_of("reports/audit").Watched(context.new_page())
             page, watched.address = watched.page, pages[kind][1].as_uri()
             page.goto(watched.address)
             if kind == "curation":
-                parts_of("reports/inspection")._until(page, "() => document.documentElement.dataset.ready === 'yes'")
+                parts_of("reports/audit")._until(page, "() => document.documentElement.dataset.ready === 'yes'")
             _wake(page)
             if kind == "curation":
                 _read_all(page)

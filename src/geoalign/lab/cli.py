@@ -175,7 +175,7 @@ def evaluate_command(request: EvaluateRequest) -> None:
     from geoalign.lab.config.evaluate import load_evaluate_config
 
     config = load_evaluate_config(request)
-    from geoalign.lab.evaluate.evaluate import evaluate
+    from geoalign.lab.evaluation.evaluate import evaluate
 
     evaluate(config, request, console=Console())
 

@@ -22,7 +22,7 @@ def no_page(monkeypatch):
         (folder / "figures" / "rewards.svg").write_text("<svg/>")
         (folder / "report.html").write_text("<!doctype html>")
 
-    monkeypatch.setattr("geoalign.lab.audit.audit.build_inspection", blank)
+    monkeypatch.setattr("geoalign.lab.audit.audit.build_audit_page", blank)
 
 
 @pytest.fixture

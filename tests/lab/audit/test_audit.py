@@ -15,7 +15,7 @@ from tiny_models import saved_model
 from geoalign.lab.audit.audit import audit
 from geoalign.lab.config.audit import load_audit_config
 from geoalign.lab.config.requests import AuditRequest
-from geoalign.lab.store.curation import DENSITIES, PAIRS, SCORES
+from geoalign.lab.store.audit import DENSITIES, PAIRS, SCORES
 
 FILES = {"scores.parquet", "flagged.csv", "figures", "report.html", "summary.json"}
 

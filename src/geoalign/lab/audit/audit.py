@@ -31,9 +31,9 @@ from geoalign.lab.config.audit import AuditConfig
 from geoalign.lab.config.requests import AuditRequest
 from geoalign.lab.dumps.labels import Labels
 from geoalign.lab.dumps.reading import Dump, Skipped, read_dump, read_rewards
-from geoalign.lab.reports.inspection.page import build_inspection
+from geoalign.lab.reports.audit.page import build_audit_page
+from geoalign.lab.store.audit import FILTERED_FILE, REPORT_FILE, SUMMARY_FILE, AuditFolder, AuditTables
 from geoalign.lab.store.columns import whole_text
-from geoalign.lab.store.curation import FILTERED_FILE, REPORT_FILE, SUMMARY_FILE, CuratedFolder, CurationTables
 from geoalign.lab.store.files import locked
 from geoalign.lab.store.json_files import write_json
 from geoalign.lab.tasks.sources import checked, dump_rows
@@ -56,7 +56,7 @@ def audit(
         raise ConfigError("--hidden: expected without --model, got both: states come from files or from a model")
     if request.filtered and request.redact:
         raise ConfigError("--filtered: expected without --redact, got both: the filtered rollouts are texts")
-    folder = CuratedFolder(request.output)
+    folder = AuditFolder(request.output)
     folder.check([*(source.path for source in inputs), *request.labels], overwrite=request.overwrite)
     with locked(folder.root):
         folder.start()
@@ -64,7 +64,7 @@ def audit(
             summary = Audit(config, request, folder, console).run(inputs)
             summary["next"] = _next_command(summary)
             write_json(folder.staging / SUMMARY_FILE, summary)
-            build_inspection(folder.staging)
+            build_audit_page(folder.staging)
             if request.redact and request.cache is None:
                 # States give away the texts that they were computed from.
                 shutil.rmtree(folder.states, ignore_errors=True)
@@ -79,7 +79,7 @@ def audit(
 class Audit:
     """One call of the command: one curator over all files in their order, a step at a time; what is added up."""
 
-    def __init__(self, config: AuditConfig, request: AuditRequest, folder: CuratedFolder, console: Console) -> None:
+    def __init__(self, config: AuditConfig, request: AuditRequest, folder: AuditFolder, console: Console) -> None:
         curator = config.curator if request.hidden or request.model else without_states(config.curator)
         self.without_states = curator != config.curator
         self.config, self.request = replace(config, curator=curator), request
@@ -112,7 +112,7 @@ class Audit:
         options = {"skip_bad": request.skip_bad, "mixed_groups": request.mixed_groups}
         effective = [source.trained_on for source in inputs if source.trained_on is not None]
         self._trained = {row.get("id") for file in effective for _, row in checked(dump_rows(file), file, "line")}
-        with CurationTables(self.folder.staging, redact=request.redact) as tables:
+        with AuditTables(self.folder.staging, redact=request.redact) as tables:
             later = (rewards for source in inputs[1:] for rewards in read_rewards(source.path, source.layout))
             for number, source in enumerate(inputs, start=1):
                 step = number if source.step is None else source.step
@@ -145,7 +145,7 @@ class Audit:
         rows = pandas.util.hash_pandas_object(dump.frame[["prompt", "response", "reward"]], index=False)
         return self._seen.setdefault(rows.to_numpy().tobytes(), dump.path)
 
-    def _curated(self, source: Input, dump: Dump, tables: CurationTables) -> pandas.DataFrame:
+    def _curated(self, source: Input, dump: Dump, tables: AuditTables) -> pandas.DataFrame:
         """The rollouts of a file with what was decided, curated by step in the order in which steps appear."""
         frame = dump.frame
         brought = {"model": self.request.model is not None, "hidden": source.hidden is not None}

@@ -26,7 +26,7 @@ from geoalign.errors import ConfigError, InputError
 from geoalign.lab.analysis.consensus import CHANCE
 from geoalign.lab.analysis.detection import pair_counts
 from geoalign.lab.audit.inputs import Input
-from geoalign.lab.store.curation import CurationTables
+from geoalign.lab.store.audit import AuditTables
 from geoalign.method.advantages import group_advantages
 from geoalign.method.intervals import clustered_proportion
 from geoalign.types import Curation, CurationDetails, Rollouts, response_keys
@@ -95,7 +95,7 @@ class StepCurator:
         self._values, self._verdicts = scored.unique().tolist(), two_values(scored)
 
     def curate(
-        self, frame: pandas.DataFrame, states: Float[Tensor, "b d"] | None, source: Input, tables: CurationTables
+        self, frame: pandas.DataFrame, states: Float[Tensor, "b d"] | None, source: Input, tables: AuditTables
     ) -> pandas.DataFrame:
         """The step's frame with what was decided; its pairs and the density of its scores go into their tables."""
         try:

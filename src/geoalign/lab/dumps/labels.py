@@ -13,7 +13,7 @@ from geoalign.errors import ConfigError, InputError
 from geoalign.lab.dumps.formats import find_layout
 from geoalign.lab.dumps.reading import Dump, read_dump
 from geoalign.lab.dumps.values import BadValueError, number
-from geoalign.lab.store.curation import LABEL, ROW, restored, safe
+from geoalign.lab.store.audit import LABEL, ROW, restored, safe
 from geoalign.lab.tasks.sources import row_name
 from geoalign.text import listed, one_line, quote
 

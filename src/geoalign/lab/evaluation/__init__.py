@@ -1,1 +1,1 @@
-"""Evaluations: sets, answers, scores and results."""
+"""Evaluations: models on benchmarks and dialogues; sets, responses, answers, scores and results, resumable."""

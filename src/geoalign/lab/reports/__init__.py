@@ -3,11 +3,11 @@
 from pathlib import Path
 
 from geoalign.errors import RunFolderError
+from geoalign.lab.reports.audit.page import build_audit_page
 from geoalign.lab.reports.comparison.page import build_comparison_report
-from geoalign.lab.reports.inspection.page import build_inspection
 from geoalign.lab.reports.page import build_run_report
+from geoalign.lab.store.audit import SCORES_FILE
 from geoalign.lab.store.comparison import ComparisonFolder
-from geoalign.lab.store.curation import SCORES_FILE
 from geoalign.lab.store.run_folder import RunFolder
 
 __all__ = ["build_report"]
@@ -19,7 +19,7 @@ def build_report(folder: Path) -> Path:
     if ComparisonFolder(folder).config.is_file():
         return build_comparison_report(folder)
     if (folder / SCORES_FILE).is_file():
-        return build_inspection(folder)
+        return build_audit_page(folder)
     if folder.is_dir() and not RunFolder(folder).config.is_file():
         raise RunFolderError(
             f"{folder}: expected a run's config.yaml, a comparison's compare.yaml or the scores.parquet of geoalign "

@@ -9,8 +9,8 @@ import torch
 
 from geoalign.errors import ConfigError, InputError, MissingExtraError
 from geoalign.lab.config.evaluate import EvaluateConfig
-from geoalign.lab.evaluate.evaluate import make_part
 from geoalign.lab.evaluation.answers import Prompt
+from geoalign.lab.evaluation.evaluate import make_part
 from geoalign.lab.evaluation.sets import EvaluationSet, PromptedSet
 from geoalign.lab.generation.evaluated_models import EvaluatedModel, describe, device_and_dtype, open_engine
 from geoalign.lab.tasks.base import Problem

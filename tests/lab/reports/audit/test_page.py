@@ -8,13 +8,13 @@ import pytest
 
 from geoalign.errors import InputError
 from geoalign.lab.reports import build_report
+from geoalign.lab.reports.audit.page import build_audit_page, scripts
 from geoalign.lab.reports.documents import inline
-from geoalign.lab.reports.inspection.page import build_inspection, scripts
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory, write_inspection):
-    folder = write_inspection(tmp_path_factory.mktemp("page") / "dump", steps=3)
+def page(tmp_path_factory, write_audit):
+    folder = write_audit(tmp_path_factory.mktemp("page") / "dump", steps=3)
     assert build_report(folder) == folder / "report.html"
     return folder / "report.html"
 
@@ -56,22 +56,22 @@ def test_the_library_comes_with_its_licence():
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_a_redacted_page_has_no_texts(tmp_path, write_inspection):
-    text = build_inspection(write_inspection(tmp_path, redact=True)).read_text(encoding="utf-8")
+def test_a_redacted_page_has_no_texts(tmp_path, write_audit):
+    text = build_audit_page(write_audit(tmp_path, redact=True)).read_text(encoding="utf-8")
     assert 'id="texts-0"' not in text
     assert "left out (redacted)" in text
     assert '"redacted": true' in text
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_other_curators_and_empty_folders_have_a_page(tmp_path, write_inspection):
+def test_other_curators_and_empty_folders_have_a_page(tmp_path, write_audit):
     def plain(rows):
         for row in rows:
             row.update(score=None, anomalous=False, source=row["index"], reward=None, correct=None)
 
-    folder = write_inspection(tmp_path / "plain", pairs=False, change=plain, consensus={}, curator={"type": "pods"})
-    text = build_inspection(folder).read_text(encoding="utf-8")
+    folder = write_audit(tmp_path / "plain", pairs=False, change=plain, consensus={}, curator={"type": "pods"})
+    text = build_audit_page(folder).read_text(encoding="utf-8")
     assert "No rollout has a score." in text
     assert "This curator compares no pairs" in text
     assert 'id="wronged"' not in text
-    assert build_inspection(write_inspection(tmp_path / "empty", groups=0, steps=1)).is_file()
+    assert build_audit_page(write_audit(tmp_path / "empty", groups=0, steps=1)).is_file()

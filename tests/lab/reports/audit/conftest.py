@@ -11,8 +11,8 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from geoalign.lab.reports.inspection import page as page_module
-from geoalign.lab.store.curation import DENSITIES, PAIRS, SCORES, scores_schema
+from geoalign.lab.reports.audit import page as page_module
+from geoalign.lab.store.audit import DENSITIES, PAIRS, SCORES, scores_schema
 
 # Without the background flags Chromium asks Google's hosts for updates at every start.
 FLAGS = (
@@ -24,7 +24,7 @@ WORDS = ["add", "the", "two", "numbers", "then", "carry", "one", "into", "tens",
 
 
 @pytest.fixture(scope="session")
-def write_inspection():
+def write_audit():
     return _write
 
 
@@ -34,8 +34,8 @@ def build_light():
 
     def build(folder):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(page_module, "inspection_sections", lambda *found: [])
-            return page_module.build_inspection(folder)
+            patch.setattr(page_module, "audit_sections", lambda *found: [])
+            return page_module.build_audit_page(folder)
 
     return build
 

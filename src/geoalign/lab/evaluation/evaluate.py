@@ -17,8 +17,8 @@ from rich.progress import Progress, TaskID
 from geoalign.errors import ConfigError
 from geoalign.lab.config.evaluate import EvaluateConfig
 from geoalign.lab.config.requests import EvaluateRequest
-from geoalign.lab.evaluate.find_models import find_models
 from geoalign.lab.evaluation.answers import Answer, Sample, Sampling, answer
+from geoalign.lab.evaluation.find_models import find_models
 from geoalign.lab.evaluation.responses import SavedResponse, check_response_file, write_responses
 from geoalign.lab.evaluation.results import EvaluationScores, print_scores, result_json, scores_of
 from geoalign.lab.evaluation.scores import SetScores, score

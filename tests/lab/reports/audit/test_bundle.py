@@ -8,9 +8,9 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from geoalign.lab.reports.inspection import bundle as module
-from geoalign.lab.reports.inspection.bundle import bundle
-from geoalign.lab.store.curation import read_inspection
+from geoalign.lab.reports.audit import bundle as module
+from geoalign.lab.reports.audit.bundle import bundle
+from geoalign.lab.store.audit import read_audit
 
 
 def opened(piece):
@@ -26,10 +26,10 @@ def texts_of(packed):
 
 
 @pytest.mark.parametrize("size", [1, 700, 10**9])
-def test_texts_come_back_as_they_were_whatever_the_size_of_a_piece(tmp_path, write_inspection, monkeypatch, size):
+def test_texts_come_back_as_they_were_whatever_the_size_of_a_piece(tmp_path, write_audit, monkeypatch, size):
     monkeypatch.setattr(module, "PIECE_CHARACTERS", size)
-    folder = write_inspection(tmp_path, groups=5)
-    packed = bundle(read_inspection(folder))
+    folder = write_audit(tmp_path, groups=5)
+    packed = bundle(read_audit(folder))
     rows = pyarrow.parquet.read_table(folder / "scores.parquet").to_pylist()
     assert texts_of(packed) == [(row["prompt"], row["response"]) for row in rows]
     starts = opened(packed.columns)["text_starts"]
@@ -41,9 +41,9 @@ def test_texts_come_back_as_they_were_whatever_the_size_of_a_piece(tmp_path, wri
 
 
 @pytest.mark.parametrize("size", [1, 16, 10**9])
-def test_pieces_of_pairs_hold_whole_groups(tmp_path, write_inspection, monkeypatch, size):
+def test_pieces_of_pairs_hold_whole_groups(tmp_path, write_audit, monkeypatch, size):
     monkeypatch.setattr(module, "PIECE_PAIRS", size)
-    packed = bundle(read_inspection(write_inspection(tmp_path, groups=5, size=4)))
+    packed = bundle(read_audit(write_audit(tmp_path, groups=5, size=4)))
     pieces = [opened(piece) for piece in packed.pairs]
     # 4 rollouts with different rewards are 6 pairs.
     assert [group for piece in pieces for group in piece["group"]] == [group for group in range(5) for _ in range(6)]
@@ -51,9 +51,9 @@ def test_pieces_of_pairs_hold_whole_groups(tmp_path, write_inspection, monkeypat
     assert {1: 5, 16: 2}.get(size, 1) == len(pieces)
 
 
-def test_where_room_is_short_the_most_suspicious_groups_are_kept_whole(tmp_path, write_inspection):
-    inspection = read_inspection(write_inspection(tmp_path, groups=7, size=4))
-    packed = bundle(inspection, rollouts=15)
+def test_where_room_is_short_the_most_suspicious_groups_are_kept_whole(tmp_path, write_audit):
+    audit = read_audit(write_audit(tmp_path, groups=7, size=4))
+    packed = bundle(audit, rollouts=15)
     columns = opened(packed.columns)
     # Flagged are groups 0, 3 and 6; three groups of four fit into fifteen.
     assert columns["groups"] == [0, 3, 6]
@@ -64,43 +64,43 @@ def test_where_room_is_short_the_most_suspicious_groups_are_kept_whole(tmp_path,
     pairs = opened(packed.pairs[0])
     assert pairs["group"] == [0] * 6 + [1] * 6 + [2] * 6
     assert set(pairs["better"]) | set(pairs["worse"]) == set(range(12))
-    one = bundle(inspection, rollouts=4)
+    one = bundle(audit, rollouts=4)
     assert opened(one.columns)["groups"] == [6]
     # One that is too long for the page makes room for the others.
-    inspection.scored.loc[inspection.scored["group"] == 6, "characters"] = 10**9
-    assert opened(bundle(inspection, rollouts=15).columns)["groups"] == [0, 1, 3]
+    audit.scored.loc[audit.scored["group"] == 6, "characters"] = 10**9
+    assert opened(bundle(audit, rollouts=15).columns)["groups"] == [0, 1, 3]
 
 
-def test_a_page_is_as_large_as_it_may_be_whatever_its_texts(tmp_path, write_inspection):
-    inspection = read_inspection(write_inspection(tmp_path, groups=40, size=4))
+def test_a_page_is_as_large_as_it_may_be_whatever_its_texts(tmp_path, write_audit):
+    audit = read_audit(write_audit(tmp_path, groups=40, size=4))
 
     def size(packed):
         return len(packed.columns) + sum(map(len, [*packed.texts, *packed.pairs]))
 
-    whole = size(bundle(inspection))
+    whole = size(bundle(audit))
     for room in (whole, whole - 1, whole // 2, 1):
-        packed = bundle(inspection, size=room)
+        packed = bundle(audit, size=room)
         assert size(packed) <= room or not packed.rollouts
         assert packed.rollouts % 4 == 0
         assert (packed.rollouts > 0) == (room > 1)
         assert (packed.left_out == 0) == (room == whole)
 
 
-def test_a_source_outside_the_page_is_told_from_one_left_out(tmp_path, write_inspection):
+def test_a_source_outside_the_page_is_told_from_one_left_out(tmp_path, write_audit):
     def elsewhere(rows):
         rows[1]["source"] = 10
         rows[2]["source"] = -1
 
-    inspection = read_inspection(write_inspection(tmp_path, groups=4, size=4, change=elsewhere))
-    assert opened(bundle(inspection).columns)["source"][:4] == [0, 10, -1, 3]
+    audit = read_audit(write_audit(tmp_path, groups=4, size=4, change=elsewhere))
+    assert opened(bundle(audit).columns)["source"][:4] == [0, 10, -1, 3]
     # Groups 3, the higher score, and 0 are kept.
-    assert opened(bundle(inspection, rollouts=8).columns)["source"][:4] == [0, -2, -1, 3]
+    assert opened(bundle(audit, rollouts=8).columns)["source"][:4] == [0, -2, -1, 3]
 
 
-def test_an_empty_folder_and_a_redacted_one(tmp_path, write_inspection):
-    empty = bundle(read_inspection(write_inspection(tmp_path / "empty", groups=0)))
+def test_an_empty_folder_and_a_redacted_one(tmp_path, write_audit):
+    empty = bundle(read_audit(write_audit(tmp_path / "empty", groups=0)))
     assert (empty.texts, empty.pairs, empty.rollouts) == ([], [], 0)
-    redacted = bundle(read_inspection(write_inspection(tmp_path / "redacted", redact=True)))
+    redacted = bundle(read_audit(write_audit(tmp_path / "redacted", redact=True)))
     assert redacted.texts == []
     assert set(opened(redacted.columns)["openings"]) == {""}
     assert redacted.pairs

@@ -5,12 +5,12 @@ import re
 import pyarrow.parquet
 import pytest
 
-from geoalign.lab.reports.inspection import bundle as bundle_module
-from geoalign.lab.reports.inspection.page import build_inspection
+from geoalign.lab.reports.audit import bundle as bundle_module
+from geoalign.lab.reports.audit.page import build_audit_page
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory, write_inspection, build_light):
+def page(tmp_path_factory, write_audit, build_light):
     """Twelve groups of six in many small pieces; groups 0, 3, 6 and 9 have a flagged rollout, a wrong one in 3."""
 
     def wrong(rows):
@@ -19,7 +19,7 @@ def page(tmp_path_factory, write_inspection, build_light):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bundle_module, "PIECE_CHARACTERS", 3000)
         patch.setattr(bundle_module, "PIECE_PAIRS", 40)
-        return build_light(write_inspection(tmp_path_factory.mktemp("chromium") / "dump", change=wrong))
+        return build_light(write_audit(tmp_path_factory.mktemp("chromium") / "dump", change=wrong))
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +112,7 @@ LENGTHS = [10, 40, 30, 20]
 
 
 @pytest.fixture(scope="module")
-def spread(watch, tmp_path_factory, write_inspection, build_light):
+def spread(watch, tmp_path_factory, write_audit, build_light):
     """Four groups of six that differ in everything; rollout 1 of groups 0 and 3 is flagged, with a low score."""
 
     def change(rows):
@@ -122,7 +122,7 @@ def spread(watch, tmp_path_factory, write_inspection, build_light):
             if row["anomalous"]:
                 row.update(score=0.1, source=row["index"], new_reward=row["reward"], weight=0.0 if group else 1.0)
 
-    return watch(build_light(write_inspection(tmp_path_factory.mktemp("spread"), groups=4, size=6, change=change)))
+    return watch(build_light(write_audit(tmp_path_factory.mktemp("spread"), groups=4, size=6, change=change)))
 
 
 def test_every_order(until, spread):
@@ -228,8 +228,8 @@ def test_on_a_phone_list_and_group_take_turns(watched, page):
     assert found.locator("#list").is_visible()
 
 
-def test_a_dark_page_with_its_figures(until, watched, tmp_path, write_inspection):
-    found = watched(build_inspection(write_inspection(tmp_path / "dump")), color_scheme="dark").page
+def test_a_dark_page_with_its_figures(until, watched, tmp_path, write_audit):
+    found = watched(build_audit_page(write_audit(tmp_path / "dump")), color_scheme="dark").page
     images = found.locator("#figures img")
     assert images.count() == 4
     assert found.locator("img:not([alt]), img[alt='']").count() == 0
@@ -238,20 +238,20 @@ def test_a_dark_page_with_its_figures(until, watched, tmp_path, write_inspection
     assert found.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(23, 27, 32)"
 
 
-def test_steps_redaction_and_pages_without_scores(until, watched, tmp_path, write_inspection, build_light):
+def test_steps_redaction_and_pages_without_scores(until, watched, tmp_path, write_audit, build_light):
     def plain(rows):
         for row in rows:
             row.update(score=None, anomalous=False, source=row["index"], reward=None, correct=None, group_pairs=0)
 
-    several = watched(build_light(write_inspection(tmp_path / "steps", groups=3, steps=2))).page
+    several = watched(build_light(write_audit(tmp_path / "steps", groups=3, steps=2))).page
     several.get_by_label("Step").select_option("2")
     assert count(several) == "3 of 6 groups, 18 of 36 rollouts"
     assert set(several.locator(".row-step").all_inner_texts()) == {"step 2"}
-    redacted = watched(build_light(write_inspection(tmp_path / "redacted", groups=3, redact=True))).page
+    redacted = watched(build_light(write_audit(tmp_path / "redacted", groups=3, redact=True))).page
     redacted.get_by_text("left out of this folder").wait_for()
     redacted.get_by_label("Search").fill("g2-r4")
     wait_for_count(until, redacted, "1 of 3 groups, 1 of 18")
-    bare = watched(build_light(write_inspection(tmp_path / "bare", groups=3, pairs=False, change=plain))).page
+    bare = watched(build_light(write_audit(tmp_path / "bare", groups=3, pairs=False, change=plain))).page
     assert count(bare) == "3 groups, 18 rollouts"
     assert "no reward" in bare.locator("#detail").inner_text()
 
@@ -265,7 +265,7 @@ REFUSED = {"step": 1, "group": 1, "index": 6, "answer": "y", "gold": "z", "count
 
 
 @pytest.fixture(scope="module")
-def denoised(watch, tmp_path_factory, write_inspection, build_light):
+def denoised(watch, tmp_path_factory, write_audit, build_light):
     """Three groups of six verdicts: "x" rewarded twice and refused once, "y" refused twice, one without an answer."""
 
     def change(rows):
@@ -278,7 +278,7 @@ def denoised(watch, tmp_path_factory, write_inspection, build_light):
                        score=wrong * 4 - 2)  # fmt: skip
 
     prompts = {"refused": 1, "least_count": 3, "least_share": 0.5, "listed": [REFUSED]}
-    folder = write_inspection(
+    folder = write_audit(
         tmp_path_factory.mktemp("denoised") / "dump", groups=3, change=change, pairs=False, verifier=VERIFIER,
         prompts=prompts, curator={"type": "denoise"},
     )  # fmt: skip

@@ -11,7 +11,7 @@ from rich.console import Console
 from geoalign.lab.config.evaluate import EvaluateConfig
 from geoalign.lab.config.requests import EvaluateRequest
 from geoalign.lab.config.rewards import RewardModelConfig, ScoringConfig
-from geoalign.lab.evaluate.evaluate import evaluate
+from geoalign.lab.evaluation.evaluate import evaluate
 from geoalign.lab.generation.engines import Generated
 
 

@@ -13,10 +13,10 @@ import pandas
 from markupsafe import Markup
 
 from geoalign.lab.analysis.audited import Audited, audited
+from geoalign.lab.reports.audit.bundle import MAX_BYTES, bundle
 from geoalign.lab.reports.documents import Count, Drawn, Gallery, first_middle_last, inline, write_page
 from geoalign.lab.reports.figures.scores import cosine_panel, density_panel, suspect_panels
-from geoalign.lab.reports.inspection.bundle import MAX_BYTES, bundle
-from geoalign.lab.store.curation import FIGURES, REPORT_FILE, Inspection, read_inspection
+from geoalign.lab.store.audit import FIGURES, REPORT_FILE, AuditResults, read_audit
 from geoalign.lab.store.json_files import float_or_nan
 from geoalign.lab.store.rollouts import Density, RolloutStep
 from geoalign.text import visible
@@ -27,28 +27,28 @@ PROGRAM = ("dom", "store", "diff", "formulas", "model", "search", "list", "texts
 SUMMARY_LIMIT = 20_000
 
 
-def build_inspection(folder: Path) -> Path:
+def build_audit_page(folder: Path) -> Path:
     """Writes report.html and figures/ into a folder of `geoalign audit`, from its tables alone; returns the page."""
-    inspection = read_inspection(folder)
-    summary, scored, gallery = inspection.summary, inspection.scored, Gallery(inspection.folder / FIGURES)
+    audit = read_audit(folder)
+    summary, scored, gallery = audit.summary, audit.scored, Gallery(audit.folder / FIGURES)
     said = audited(summary)
-    sections = [gallery.section(name, title, drawn) for name, title, drawn in inspection_sections(inspection)]
+    sections = [gallery.section(name, title, drawn) for name, title, drawn in audit_sections(audit)]
     pictures = sum(len(picture.light) + len(picture.dark) for section in sections for picture in section.pictures)
-    packed, score = bundle(inspection, max(MAX_BYTES - pictures, 0)), score_name(inspection)
+    packed, score = bundle(audit, max(MAX_BYTES - pictures, 0)), score_name(audit)
     # What the program must know before it opens a piece; whole numbers and fixed words only.
     settings = {
-        "score": score, "redacted": inspection.redacted, "texts": len(packed.texts), "pairs": len(packed.pairs),
-        "compares": inspection.pairs is not None,
+        "score": score, "redacted": audit.redacted, "texts": len(packed.texts), "pairs": len(packed.pairs),
+        "compares": audit.pairs is not None,
     }  # fmt: skip
     # Which filters make sense here.
     columns = {"correct": "correct", "scores": "score", "probabilities": "probability_wrong"}
     has = {name: bool(scored[column].notna().any()) for name, column in columns.items()}
     return write_page(
-        inspection.folder / REPORT_FILE,
-        "inspection.html.j2",
-        title=visible(inspection.folder.resolve().name, 80),
-        facts=facts(inspection),
-        sheets=["report.css", "inspection.css"],
+        audit.folder / REPORT_FILE,
+        "audit.html.j2",
+        title=visible(audit.folder.resolve().name, 80),
+        facts=facts(audit),
+        sheets=["report.css", "audit.css"],
         scripts=scripts(),
         verdict=said.consensus,
         counts=counts(scored),
@@ -58,7 +58,7 @@ def build_inspection(folder: Path) -> Path:
         settings=json.dumps(settings),
         has=has | {"steps": scored["step"].nunique() > 1},
         score=score,
-        redacted=inspection.redacted,
+        redacted=audit.redacted,
         skipped=len(summary["skipped"]),
         summary=visible(json.dumps(dict(summary), indent=2, ensure_ascii=False), SUMMARY_LIMIT),
     )
@@ -81,25 +81,25 @@ def scripts() -> list[Markup]:
 GEOMETRIC = ("geoalign", "geoalign_released")
 
 
-def inspection_sections(inspection: Inspection) -> list[tuple[str, str, list[Drawn]]]:
-    steps = steps_of(inspection)
-    suspects = [*suspect_panels(steps, score_name(inspection)), *_densities(inspection, steps)]
+def audit_sections(audit: AuditResults) -> list[tuple[str, str, list[Drawn]]]:
+    steps = steps_of(audit)
+    suspects = [*suspect_panels(steps, score_name(audit)), *_densities(audit, steps)]
     return [
         ("scores", "Who is suspected, and where the threshold lies", suspects),
-        ("directions", "Directions before and after the projector", _directions(inspection)),
+        ("directions", "Directions before and after the projector", _directions(audit)),
     ]
 
 
-def score_name(inspection: Inspection) -> str:
-    kind = inspection.curator.get("type")
+def score_name(audit: AuditResults) -> str:
+    kind = audit.curator.get("type")
     return "GDI" if kind in GEOMETRIC else "log-odds" if kind == "denoise" else "score"
 
 
-def _densities(inspection: Inspection, steps: Sequence[RolloutStep]) -> list[Drawn]:
-    table = inspection.densities
+def _densities(audit: AuditResults, steps: Sequence[RolloutStep]) -> list[Drawn]:
+    table = audit.densities
     if table is None or not len(table):
         return ["No density was drawn: this curator has none, or there were too few scores, or all of them were equal."]
-    alpha = float_or_nan(inspection.curator.get("alpha"))
+    alpha = float_or_nan(audit.curator.get("alpha"))
     rollouts = {step.step: step for step in steps}
     panels: list[Drawn] = []
     for step in first_middle_last(np.unique(table["step"]).tolist()):
@@ -117,8 +117,8 @@ def _densities(inspection: Inspection, steps: Sequence[RolloutStep]) -> list[Dra
     return panels
 
 
-def _directions(inspection: Inspection) -> list[Drawn]:
-    pairs = inspection.pairs
+def _directions(audit: AuditResults) -> list[Drawn]:
+    pairs = audit.pairs
     if pairs is None or not len(pairs):
         return ["This curator compares no pairs, or no group had two different rewards."]
     step = int(pairs["step"].max())
@@ -160,22 +160,22 @@ def _count(name: str, value: float, of: float, note: str) -> Count:
     return Count(name, float(value), value / of if of and not math.isnan(of) else math.nan, note)
 
 
-def facts(inspection: Inspection) -> list[tuple[str, str]]:
-    inputs = inspection.summary["inputs"]
+def facts(audit: AuditResults) -> list[tuple[str, str]]:
+    inputs = audit.summary["inputs"]
     names = [item["file"].rsplit("/", 1)[-1] for item in inputs]
     shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     formats = sorted({item["format"] for item in inputs})
-    steps = len(np.unique(inspection.scored["step"].to_numpy()))
-    hidden = inspection.summary["hidden"]
+    steps = len(np.unique(audit.scored["step"].to_numpy()))
+    hidden = audit.summary["hidden"]
     states = hidden.get("note") or hidden["from"]
     known = [
         ("from", shown),
         ("read as", ", ".join(formats)),
-        ("curator", str(inspection.curator.get("type", ""))),
+        ("curator", str(audit.curator.get("type", ""))),
         ("hidden states", "" if states == "none" else states),
-        ("seed", str(inspection.summary.get("seed", ""))),
+        ("seed", str(audit.summary.get("seed", ""))),
         ("steps", str(steps) if steps > 1 else ""),
-        ("texts", "left out (redacted)" if inspection.redacted else ""),
+        ("texts", "left out (redacted)" if audit.redacted else ""),
     ]
     return [(name, visible(value, 160)) for name, value in known if value]
 
@@ -187,14 +187,14 @@ def verifier(said: Audited, limit: int = 100) -> dict[str, Any]:
     return {"lines": said.verifier, "refused": said.refused, "prompts": rows[:limit], "listed": len(rows)}
 
 
-def steps_of(inspection: Inspection) -> list[RolloutStep]:
+def steps_of(audit: AuditResults) -> list[RolloutStep]:
     """The folder as the figures of a run read it: a dump is a step, its number in the input is its row."""
     steps = []
-    for step in sorted(inspection.scored["step"].unique().tolist()):
-        rows = inspection.scored[inspection.scored["step"] == step]
+    for step in sorted(audit.scored["step"].unique().tolist()):
+        rows = audit.scored[audit.scored["step"] == step]
         columns = {name: rows[name].to_numpy() for name in _COLUMNS}
         known = (rows["true_reward"].notna() & rows["reward"].notna()).to_numpy()
         flipped = known & (columns["true_reward"] != columns["reward"])
         row = rows.index.to_numpy()
-        steps.append(RolloutStep(step, inspection.folder, row=row, flipped=flipped, flip_known=known, **columns))
+        steps.append(RolloutStep(step, audit.folder, row=row, flipped=flipped, flip_known=known, **columns))
     return steps

@@ -1,4 +1,4 @@
-"""The folder that a curation writes: all of it under temporary names first, then moved, the summary last."""
+"""The folder that an audit writes: all of it under temporary names first, then moved, the summary last."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def scores_schema(redacted: bool) -> pyarrow.Schema:
     return pyarrow.schema([column for column in SCORES if not (redacted and column.name in TEXTS)])
 
 
-class CuratedFolder:
+class AuditFolder:
     """Paths of one output folder; files are written in `staging` before they are whole; `states`, the cache of hidden
     states, outlives a stop and a later call."""
 
@@ -93,7 +93,7 @@ class CuratedFolder:
         self.states = self.root / STATES
 
     def check(self, inputs: Sequence[Path], *, overwrite: bool) -> None:
-        """Raises ConfigError where something else lies there, a finished curation does, or an input would be lost."""
+        """Raises ConfigError where something else lies there, a finished audit does, or an input would be lost."""
         if self.root.exists() and not self.root.is_dir():
             raise ConfigError(f"--output {self.root}: expected a folder, got a file")
         for path in inputs:
@@ -149,7 +149,7 @@ _FLAGGED_TEXTS = ("answer", "final_answer", "prompt", "response", "replacement")
 _LABELS = (LABEL, "note")
 
 
-class CurationTables:
+class AuditTables:
     """Writes the tables into a folder, where they are whole after the `with` block; one without rows has no file.
 
     `flagged.csv` is UTF-8 with a byte-order mark, by which spreadsheets know it; no cell of it is ever a formula.
@@ -163,7 +163,7 @@ class CurationTables:
         self._names = [*_FACTS, *(() if redact else _FLAGGED_TEXTS), *_LABELS]
         csv.writer(self._flagged).writerow(self._names)
 
-    def __enter__(self) -> CurationTables:
+    def __enter__(self) -> AuditTables:
         return self
 
     def __exit__(
@@ -236,7 +236,7 @@ NUMBERS = (
 
 
 @dataclass(frozen=True, eq=False)
-class Inspection:
+class AuditResults:
     """A folder of `geoalign audit`.
 
     Attributes:
@@ -258,7 +258,7 @@ class Inspection:
         return curator
 
 
-def read_inspection(folder: Path) -> Inspection:
+def read_audit(folder: Path) -> AuditResults:
     """Reads the tables and the summary; prompts and responses stay in their file."""
     folder = Path(folder)
     path = folder / SCORES_FILE
@@ -267,7 +267,7 @@ def read_inspection(folder: Path) -> Inspection:
     scored = scored.astype(dict.fromkeys(NUMBERS, "float64")).assign(
         group=scored.groupby(["step", "group"], sort=False).ngroup(), group_id=scored["group"]
     )
-    return Inspection(
+    return AuditResults(
         folder=folder,
         scored=scored,
         pairs=_table(folder / PAIRS_FILE, PAIRS),

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from geoalign.lab.reports.inspection.page import ASSETS
+from geoalign.lab.reports.audit.page import ASSETS
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ TEXTS = [
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory, write_inspection, build_light):
+def page(tmp_path_factory, write_audit, build_light):
     folder = tmp_path_factory.mktemp("hostile") / "<img src=x onerror=window.hacked=1>"
 
     def spoil(rows):
@@ -32,7 +32,7 @@ def page(tmp_path_factory, write_inspection, build_light):
             row.update(prompt=TEXTS[0], response=text, id=f"<b>{text[:60]}", answer=text[:200], file=TEXTS[0][:80])
             row.update(characters=len(text), final_answer=text[:200], probability_wrong=0.5, denoised_reward=0.5)
 
-    write_inspection(
+    write_audit(
         folder, groups=2, size=6, change=spoil, curator={"type": TEXTS[0], "alpha": 0.05},
         inputs=[{"file": TEXTS[1], "format": TEXTS[0]}],
         skipped=[{"file": TEXTS[0], "line": 1, "field": None, "reason": TEXTS[8]}],

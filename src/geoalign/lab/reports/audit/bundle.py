@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import pandas
 
+from geoalign.lab.store.audit import NUMBERS, SCORES_FILE, TEXTS, AuditResults
 from geoalign.lab.store.columns import Bools, Floats, Ints, batches
-from geoalign.lab.store.curation import NUMBERS, SCORES_FILE, TEXTS, Inspection
 
 # A piece opens within a frame or two; larger ones compress hardly better.
 PIECE_CHARACTERS = 400_000
@@ -44,13 +44,13 @@ class Bundle:
     left_out: int
 
 
-def bundle(inspection: Inspection, size: int = MAX_BYTES, rollouts: int = MAX_ROLLOUTS) -> Bundle:
+def bundle(audit: AuditResults, size: int = MAX_BYTES, rollouts: int = MAX_ROLLOUTS) -> Bundle:
     """Packs a folder for its page, by whole groups; where room is short, those with flagged rollouts go first,
     highest score first, then the others in their order."""
-    scored, characters = inspection.scored, CHARACTERS_PER_BYTE * size
+    scored, characters = audit.scored, CHARACTERS_PER_BYTE * size
     while True:
         kept = _kept(scored, characters, rollouts)
-        packed = _bundle(inspection, kept)
+        packed = _bundle(audit, kept)
         over = (len(packed.columns) + sum(map(len, packed.texts)) + sum(map(len, packed.pairs))) / size
         if over <= 1 or not kept.any():
             return packed
@@ -59,17 +59,17 @@ def bundle(inspection: Inspection, size: int = MAX_BYTES, rollouts: int = MAX_RO
         characters, rollouts = (int(0.97 / over * number) for number in (kept_characters, kept.sum()))
 
 
-def _bundle(inspection: Inspection, kept: Bools) -> Bundle:
+def _bundle(audit: AuditResults, kept: Bools) -> Bundle:
     index = np.cumsum(kept) - 1
     openings: dict[int, str] = {}
     texts, starts = [], []
-    for start, piece in _texts(inspection, kept, openings):
+    for start, piece in _texts(audit, kept, openings):
         starts.append(start)
         texts.append(_packed(piece))
-    pairs, pair_groups = _pairs(inspection, kept, index)
+    pairs, pair_groups = _pairs(audit, kept, index)
     columns = {
-        **_columns(inspection.scored, kept, index),
-        "openings": [openings.get(group, "") for group in np.unique(inspection.scored["group"][kept]).tolist()],
+        **_columns(audit.scored, kept, index),
+        "openings": [openings.get(group, "") for group in np.unique(audit.scored["group"][kept]).tolist()],
         "text_starts": starts,
         "pair_groups": pair_groups,
     }
@@ -131,16 +131,16 @@ def _numbers(values: Floats) -> list[float | int | None]:
     ]
 
 
-def _texts(inspection: Inspection, kept: Bools, openings: dict[int, str]) -> Iterator[tuple[int, dict[str, Any]]]:
+def _texts(audit: AuditResults, kept: Bools, openings: dict[int, str]) -> Iterator[tuple[int, dict[str, Any]]]:
     """Pieces of texts with the index of their first rollout, batch by batch; notes the openings of prompts."""
-    if inspection.redacted:
+    if audit.redacted:
         return
-    group = inspection.scored["group"].to_numpy().tolist()
+    group = audit.scored["group"].to_numpy().tolist()
     index, size = 0, 0
     prompts: dict[str, int] = {}
     which: list[int] = []
     responses: list[str] = []
-    for row, prompt, response in _rows(inspection, kept):
+    for row, prompt, response in _rows(audit, kept):
         if responses and size + len(response) > PIECE_CHARACTERS:
             yield index - len(responses), {"prompts": list(prompts), "prompt": which, "responses": responses}
             size, prompts, which, responses = 0, {}, [], []
@@ -155,9 +155,9 @@ def _texts(inspection: Inspection, kept: Bools, openings: dict[int, str]) -> Ite
         yield index - len(responses), {"prompts": list(prompts), "prompt": which, "responses": responses}
 
 
-def _rows(inspection: Inspection, kept: Bools) -> Iterator[tuple[int, str, str]]:
+def _rows(audit: AuditResults, kept: Bools) -> Iterator[tuple[int, str, str]]:
     start = 0
-    for table in batches(inspection.folder / SCORES_FILE, TEXTS):
+    for table in batches(audit.folder / SCORES_FILE, TEXTS):
         rows = start + np.flatnonzero(kept[start : start + len(table)])
         texts = table.take(rows - start) if len(rows) else table.slice(0, 0)
         yield from zip(rows.tolist(), *(texts[name].to_pylist() for name in TEXTS), strict=True)
@@ -167,9 +167,9 @@ def _rows(inspection: Inspection, kept: Bools) -> Iterator[tuple[int, str, str]]
 _FLOATS = ("deviation", "raw_cosine", "projected_cosine")
 
 
-def _pairs(inspection: Inspection, kept: Bools, index: Ints) -> tuple[list[str], list[int]]:
+def _pairs(audit: AuditResults, kept: Bools, index: Ints) -> tuple[list[str], list[int]]:
     """Pieces of pairs, whole groups by rising number, and the first group of each piece, counted as in the page."""
-    pairs, group = inspection.pairs, inspection.scored["group"].to_numpy()
+    pairs, group = audit.pairs, audit.scored["group"].to_numpy()
     if pairs is None or not len(pairs):
         return [], []
     pairs = pairs[kept[pairs["better"]] & kept[pairs["worse"]]]

@@ -1,1 +1,0 @@
-"""Models on benchmarks and dialogues: responses drawn, scored and kept, resumable, and what they come to."""

@@ -147,7 +147,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write every figure with its interval")
     options = parser.parse_args(arguments)
     record: dict[str, Any] = {"machine": machine(), "detection": {}, "curators": {}}
-    print(f"| batch | {' | '.join((*COLUMNS, *CURATOR_SETTINGS))} |\n" + "|---" * (len(COLUMNS) + 10) + "|")
+    print(f"| {' | '.join(heads := ('batch', *COLUMNS, *CURATOR_SETTINGS))} |\n{'|---' * len(heads)}|")
     for name, batches in (
         saved(options.batch) if options.batch else synthetic(options.seeds + WARM_UP, options.corruption)
     ):

@@ -3,11 +3,11 @@
 python -m benchmarks.wrong_rewards ROLLOUTS.jsonl [--model ID_OR_FOLDER --states FILE] [--json FILE]
 
 A row has `prompt`, `response`, `reward` and `correct` (or `label`, people's score), or lists of responses with theirs;
-`answer` and `passed` (the outcomes of checks, a text of 0 and 1) where there are any; `benchmarks.labelled_sets` makes
-such files. A reward from --threshold on is a verdict that the response is right. Which layer and position of a model's
-states to read is chosen on one half of the prompts, by the labels there, and counts on the other, both ways. --words
-and --encoder read the responses' words or a sentence encoder's vectors instead. The curators themselves see all rewards
-and no label. wrong_rewards.md has what was found.
+`final_answer` and `passed` (outcomes of checks, a text of 0 and 1) where there are any; `benchmarks.labelled_sets`
+makes such files. A reward from --threshold on is a verdict that the response is right. Which layer and position of a
+model's states to read is chosen on one half of the prompts, by the labels there, and counts on the other, both ways.
+--words and --encoder read the responses' words or a sentence encoder's vectors instead. The curators themselves see all
+rewards and no label. wrong_rewards.md has what was found.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ NAMES = {
     "response": ("response", "completion", "output", "responses"),
     "reward": ("pred_score", "reward", "rewards"),
     "label": ("correct", "score", "label"),
-    "answer": ("final_answer", "pred", "answer"),
+    "answer": ("final_answer", "pred"),
     "checks": ("passed",),
     "group": ("group", "group_id"),
 }

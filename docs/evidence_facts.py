@@ -211,6 +211,17 @@ def _again_in_full() -> Iterator[str]:
     yield "GRPO at {grpo:.2f}, `answered` at {answered:.2f} and `denoise` at {denoise:.2f}".format(**ends)
 
 
+def _twelve() -> Iterator[str]:
+    """Today's `denoise` under injected wrong rewards, a warm start a seed."""
+    levels = [one.level for one in results.TWELVE]
+    gains = [level.score("denoise") for level in levels]
+    shown = sum(gain.interval.low > 0 and p < 0.05 for gain, p in zip(gains, holm([g.p for g in gains]), strict=True))
+    (starts,) = {gain.pairs for gain in gains}  # a seed is reported when it has run at all levels
+    above = [mean > 0 for level in levels for mean in level.by_warm_start("denoise")]
+    yield f"at {NUMBERS[shown]} of {NUMBERS[len(levels)]} levels with {NUMBERS[starts]} fresh warm starts"
+    yield f"in {sum(above)} of {len(above)} runs"
+
+
 def _appealed() -> Iterator[str]:
     """Under that verifier: what a tenth of the rows checked is worth, and how many runs end below their start."""
     level = results.VERIFIER.level

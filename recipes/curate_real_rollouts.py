@@ -132,7 +132,8 @@ def _as_chat(tokenizer: AutoTokenizer, prompt: str) -> str:
     if tokenizer.chat_template is None:
         return prompt
     turns = [{"role": "user", "content": prompt}]
-    return tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
+    text = tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
+    return text.removeprefix(tokenizer.bos_token or "")  # which the tokenizer adds
 
 
 def _line(response: Response, width: int = 60) -> str:

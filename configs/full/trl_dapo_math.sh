@@ -2,7 +2,7 @@
 # The paper's mathematics track by TRL's own trainer in a script of your own (docs/trl.md): DAPO-Math-17k, Qwen3-1.7B, one
 # node of 8 GPUs with 80 GB; the values of configs/full/math_1.7b/geoalign.yaml, vLLM on the same GPUs. Once before:
 #
-#   pip install 'geoalign[trl]' vllm
+#   pip install -e '.[trl]' 'vllm>=0.22,<=0.31'
 #   python recipes/dapo_math.py trl data/dapo_trl
 #
 # Another curator than GeoAlign: line [2] of recipes/trl_grpo.py. Further options of TRL and of GeoAlign follow as arguments.

@@ -2,11 +2,12 @@
 # The paper's mathematics track on verl (docs/verl.md): DAPO-Math-17k, Qwen3-1.7B, one node of 8 GPUs with 80 GB; the values
 # of configs/full/math_1.7b/geoalign.yaml as verl's settings. Once before, the first in an environment of its own:
 #
-#   pip install 'geoalign[trl]' && python recipes/dapo_math.py verl data/dapo_verl
-#   pip install 'geoalign[verl]' 'math-verify>=0.8,<0.10' vllm
+#   pip install -e '.[trl]' && python recipes/dapo_math.py verl data/dapo_verl
+#   pip install -e '.[verl]' 'verl[vllm]' 'math-verify>=0.8,<0.10' && pip install --no-build-isolation flash-attn==2.8.3
 #
-# Qwen3-4B: MODEL=Qwen/Qwen3-4B, and data.train_batch_size=48 actor_rollout_ref.actor.ppo_mini_batch_size=48. Further
-# settings of verl and +geoalign follow as arguments.
+# Qwen3-4B: MODEL=Qwen/Qwen3-4B, data.train_batch_size=48 actor_rollout_ref.actor.ppo_mini_batch_size=48 and a name of its own
+# (verl resumes what has the same): trainer.experiment_name=dapo_math_4b. Another curator: a name, and '~geoalign.curator'
+# +geoalign.curator.type=grpo. Further settings of verl and +geoalign follow as arguments.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 export VERL_ENGINE_VENDOR=geoalign

@@ -23,6 +23,8 @@ settings=(
   data.max_prompt_length=1024
   data.max_response_length=1024
   data.shuffle=False                       # "processes the training data sequentially"
+  data.filter_overlong_prompts=True
+  +data.apply_chat_template_kwargs.enable_thinking=False     # as in the SFT
 
   actor_rollout_ref.model.path="${MODEL:?the model after SFT}"
   actor_rollout_ref.actor.strategy=fsdp2
@@ -40,6 +42,8 @@ settings=(
   actor_rollout_ref.rollout.tensor_model_parallel_size=1
   actor_rollout_ref.rollout.n=8
   actor_rollout_ref.rollout.temperature=1.0
+  actor_rollout_ref.rollout.val_kwargs.do_sample=True        # as configs/full evaluates
+  actor_rollout_ref.rollout.val_kwargs.temperature=1.0
   actor_rollout_ref.rollout.log_prob_use_dynamic_bsz=True
   actor_rollout_ref.rollout.log_prob_max_token_len_per_gpu=16384
 

@@ -8,9 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 import typer
 
 from geoalign.errors import MissingExtraError
+from geoalign.lab.bench.synthetic import synthetic_rollouts
 from geoalign.lab.cli import app
 
 ROOT = Path(__file__).parents[1]
@@ -41,9 +43,9 @@ def anchors(text: str) -> set[str]:
 
 def commands(text: str) -> list[list[str]]:
     """The `geoalign` commands in a page's shell blocks, continued lines joined; synopses and loops are left out."""
-    blocks = re.findall(r"^```(?:bash|sh)?\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
-    lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
-    plain = [line.strip().removeprefix("$ ").split(" | ")[0] for line in lines]
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    shell = [block.replace("\\\n", " ") for language, block in blocks if language in ("", "bash", "sh")]
+    plain = [re.split(r" \| | #", line.strip().removeprefix("$ "))[0] for line in "".join(shell).splitlines()]
     synopsis = re.compile(r"[\[$]| [A-Z]+(\.\.\.)?( |$)")
     known = [line for line in plain if line.startswith("geoalign ") and not synopsis.search(line)]
     return [shlex.split(line, comments=True) for line in known]
@@ -54,6 +56,15 @@ def test_lines_wrap(page):
     text = prose(page.read_text(encoding="utf-8"))
     long = [line for line in text.splitlines() if len(line) > 120 and not line.startswith(("|", "!", "    "))]
     assert not [line for line in long if not re.fullmatch(r"\s*\S*\]\(\S+\)\S*", line)]
+
+
+@pytest.mark.parametrize("page", ["denoise", "engines", "method"])
+def test_examples_run(page):
+    one = synthetic_rollouts(16, 8, 16, seed=0).rollouts
+    names = {"r": one.rewards, "g": one.groups, "h": one.hidden, "rollouts": one, "generator": torch.Generator()}
+    text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    for code in re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE):
+        exec(code, names)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=IDS)

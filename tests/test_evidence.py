@@ -14,7 +14,6 @@ from geoalign.lab.store.read_run import Evaluation
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
 tables = importlib.import_module("evidence_tables")
-facts = importlib.import_module("evidence_facts")
 results = importlib.import_module("evidence_results")
 picture = importlib.import_module("evidence_picture")
 PAGES = [page.name for page in tables.PAGES]

@@ -7,10 +7,7 @@ from geoalign import Curation, Rollouts
 from geoalign.errors import InputError
 from geoalign.types import response_keys
 
-
-@pytest.fixture(autouse=True)
-def _unchecked(unchecked_shapes):
-    pass
+pytestmark = pytest.mark.usefixtures("unchecked_shapes")
 
 
 def rollouts(**changes):

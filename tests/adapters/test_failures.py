@@ -26,7 +26,7 @@ async def scored_later(text, broken=False, slow=False):
 
 @pytest.mark.parametrize("reward", [scored, scored_later])
 def test_what_it_returns_or_nan(reward, caplog):
-    wrapped = unscored_on_failure(reward, timeout=0.2)
+    wrapped = unscored_on_failure(reward, timeout=1.0)
     assert inspect.iscoroutinefunction(wrapped) == inspect.iscoroutinefunction(reward)
     assert wrapped.__name__ == reward.__name__
 
@@ -40,10 +40,10 @@ def test_what_it_returns_or_nan(reward, caplog):
         started = time.monotonic()
         assert math.isnan(call("a", broken=True))
         assert math.isnan(call("a", slow=True))
-        assert time.monotonic() - started < 2
+        assert time.monotonic() - started < 4
     first, second = (record.getMessage() for record in caplog.records)
     assert "failed (ArithmeticError: no number): a row without a reward" in first
-    assert "failed (TimeoutError: no reward within 0.2 s): a row" in second
+    assert "failed (TimeoutError: no reward within 1.0 s): a row" in second
 
 
 def test_without_a_timeout_it_is_called_in_its_own_thread():

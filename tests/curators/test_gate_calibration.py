@@ -9,6 +9,7 @@ from scipy.stats import t as student
 from geoalign import GeoAlign, ProjectorConfig, Rollouts
 from geoalign.errors import ConfigError
 
+pytestmark = pytest.mark.usefixtures("unchecked_shapes")
 TINY = ProjectorConfig(layers=2, hidden_dim=8, output_dim=4, steps=4)
 
 
@@ -20,11 +21,6 @@ def noise(kind, draw, groups=16, size=8, d=32):
         groups=torch.arange(groups).repeat_interleave(size),
         hidden=torch.randn(rows, d, generator=draw),
     )
-
-
-@pytest.fixture(autouse=True)
-def _unchecked(unchecked_shapes):
-    pass
 
 
 def judged(calls, kind, **settings):

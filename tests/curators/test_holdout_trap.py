@@ -7,10 +7,7 @@ from benchmarks.holdout_trap import make_batch, trap
 from geoalign import GeoAlign, GeoAlignConfig
 from geoalign.method import scoring as scoring_module
 
-
-@pytest.fixture(autouse=True)
-def _quick(unchecked_shapes):
-    pass
+pytestmark = pytest.mark.usefixtures("unchecked_shapes")
 
 
 def batch(states):

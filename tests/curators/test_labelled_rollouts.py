@@ -158,28 +158,3 @@ def test_curators_that_make_no_use_of_labelled_rollouts():
     with pytest.raises(ConfigError, match=r"got Late, which reads advantages"):
         CurationSession(Late(), seed=0, labelled=labelled())
     assert "trusted" in Chain([GRPO(), Denoise()]).reads
-
-
-def flattered(seed, shortcut):
-    """32 groups of 8: truth is the first column; rewards follow the second one too, which has nothing to do with it."""
-    generator = torch.Generator().manual_seed(seed)
-    hidden = torch.randn(256, 8, generator=generator)
-    true = hidden[:, 0] + 0.3 * torch.randn(256, generator=generator)
-    groups = torch.arange(256) // 8
-    return Rollouts(rewards=true + shortcut * hidden[:, 1], groups=groups, hidden=hidden, true_rewards=true)
-
-
-def test_labelled_rollouts_mend_systematic_errors_of_a_batch_without_a_labelled_row():
-    known = flattered(100, shortcut=0.0).take(torch.arange(64))
-    labels = LabelledRollouts(["p"] * 64, ["r"] * 64, known.rewards.tolist(), groups=known.groups.tolist())
-    sessions = [CurationSession(Denoise(), seed=0, labelled=given) for given in (labels, None)]
-    for seed in range(4):
-        given = flattered(seed, shortcut=1.5)
-        mended, blind = (
-            session.curate(given, labelled=None if session.labelled is None else known) for session in sessions
-        )
-    assert len(mended.source) == len(mended.rewards) == len(mended.advantages) == len(given)
-    # The truth beside 1.5 times another column of the same variance: a cosine of 1 / sqrt(1 + 1.5^2) = 0.55.
-    assert blind.metrics["advantage_cosine"] < 0.65
-    assert mended.metrics["advantage_cosine"] > blind.metrics["advantage_cosine"] + 0.2
-    assert mended.metrics["observed_advantage_cosine"] == blind.metrics["observed_advantage_cosine"]

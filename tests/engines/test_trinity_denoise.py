@@ -11,8 +11,7 @@ from trinity_batches import ADVANTAGE, GEOALIGN, RUNS, TASKS, by_place, disconne
 # What Trinity-RFT and the packages below it warn about is theirs.
 pytestmark = [pytest.mark.engines, pytest.mark.filterwarnings("default")]
 
-# The planted states agree with three in four rewards; at the second level nothing passes the gate.
-SOFT, CLOSED = {"type": "denoise", "level": 0.5}, {"type": "denoise", "level": 1 - 1e-12}
+SOFT = {"type": "denoise", "level": 0.5}  # the planted states agree with three in four rewards
 
 
 def denoised(folder, curator=SOFT, batch=None, **arguments):

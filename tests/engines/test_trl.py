@@ -1,4 +1,4 @@
-"""Run by `make test-trl` in an environment of its own for the oldest and the newest supported TRL."""
+"""Run by `make test-trl` in an environment of its own for the oldest supported TRL."""
 
 from __future__ import annotations
 

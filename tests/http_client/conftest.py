@@ -21,11 +21,7 @@ def scripted() -> Iterator[ScriptedServer]:
     server.close()
 
 
-@pytest.fixture
-def elsewhere() -> Iterator[ScriptedServer]:
-    server = ScriptedServer()
-    yield server
-    server.close()
+elsewhere = scripted  # a second one
 
 
 @pytest.fixture(autouse=True)

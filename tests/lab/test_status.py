@@ -71,15 +71,15 @@ def test_a_run_from_its_start_to_its_end(said: Any, tmp_path: Path) -> None:
         append_line(run / "evaluation.jsonl", {**evaluation, "step": 0, "stage": "before_rl"})
         append_line(run / "evaluation.jsonl", evaluation)
         for name in ("metrics.jsonl", "evaluation.jsonl"):
-            os.utime(run / name, (time.time() - 90,) * 2)
+            os.utime(run / name, (time.time() - 610,) * 2)
         assert said(run) == [
-            f"{run}: running (process {process}), last line 90 s ago",
+            f"{run}: running (process {process}), last line 10 min ago",
             "rl step 2 of 10: reward 0.25, loss -0.125",
             "evaluation test at step 2 (rl): accuracy 0.5",
         ]
-    assert said(run)[0].startswith(f"{run}: no process works on it (go on with --resume), last line 9")
+    assert said(run)[0].startswith(f"{run}: no process works on it (go on with --resume), last line 10 min")
     (run / "summary.json").write_text("{}")
-    assert said(run)[0].startswith(f"{run}: finished, last line 9")
+    assert said(run)[0].startswith(f"{run}: finished, last line 10 min")
 
 
 def test_a_comparison(said: Any, tmp_path: Path) -> None:

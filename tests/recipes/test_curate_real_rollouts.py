@@ -6,9 +6,7 @@ import sys
 import pytest
 import torch
 from recipe import load
-
-from geoalign.lab.config.train import TinyModelConfig
-from geoalign.lab.models.models import make_tiny_model, make_tokenizer, save
+from tiny_models import saved_model
 
 
 @pytest.fixture
@@ -24,11 +22,7 @@ def said(monkeypatch, capsys):
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    config = TinyModelConfig(hidden_size=32, layers=1, heads=2)
-    tokenizer = make_tokenizer(None, max_length=config.max_length)
-    folder = tmp_path_factory.mktemp("model")
-    save(make_tiny_model(config, tokenizer, seed=0), tokenizer, folder)
-    return folder
+    return saved_model(tmp_path_factory.mktemp("model"), max_length=4096, hidden_size=32, heads=2)
 
 
 def written(path, problems):

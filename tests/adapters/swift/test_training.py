@@ -268,7 +268,7 @@ def test_a_resume_without_the_curators_state(inputs, tmp_path):
     folder = tmp_path / "first" / "checkpoint-1"
     fresh = Drawing()
     train(inputs, tmp_path / "model", fresh, resume_from_checkpoint=folder, resume_only_model="true", **STEPS)
-    assert fresh.calls < 2
+    assert 0 < fresh.calls < 2
 
 
 def test_the_command_with_a_plugin_file(inputs, tmp_path):

@@ -27,15 +27,15 @@ from geoalign.adapters.verl import unscored_on_failure
 
 def scored(data_source, solution_str, ground_truth, extra_info, factor, **rest):
     if solution_str == "4":
-        time.sleep(2)
+        time.sleep(5)
     return int(ground_truth) * factor / (int(solution_str) != 1)
 
 async def scored_later(solution_str, **rest):
-    await asyncio.sleep(2 if solution_str == "4" else 0)
+    await asyncio.sleep(5 if solution_str == "4" else 0)
     return scored(solution_str="0" if solution_str == "4" else solution_str, **rest)
 
-compute_score = unscored_on_failure(scored, timeout=0.3)
-compute_score_later = unscored_on_failure(scored_later, timeout=0.3)
+compute_score = unscored_on_failure(scored, timeout=1.0)
+compute_score_later = unscored_on_failure(scored_later, timeout=1.0)
 """
 TRUE = [3.0, 1.0, 2.0, 7.0, 5.0, 5.0]
 

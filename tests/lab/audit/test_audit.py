@@ -47,7 +47,9 @@ def test_from_the_command_line_to_the_page(tmp_path, monkeypatch, capsys):
 
 
 def test_tables_without_states_have_the_columns_of_the_page(tmp_path, run):
-    summary = run(write_dump(tmp_path / "in", "geoalign"))
+    write_dump(tmp_path / "in" / "rollouts", "geoalign")
+    (tmp_path / "in" / "metrics.jsonl").write_text("{}\n")
+    summary = run(tmp_path / "in")  # a run's folder
     assert pq.read_schema(tmp_path / "out" / "scores.parquet").equals(SCORES)
     assert not (tmp_path / "out" / "pairs.parquet").exists()
     assert json.loads((tmp_path / "out" / "summary.json").read_text()) == json.loads(json.dumps(summary).replace(

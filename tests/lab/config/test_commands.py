@@ -1,4 +1,4 @@
-"""The settings of `geoalign audit` and `geoalign judge` from the command line; what loads without torch."""
+"""The settings of `geoalign audit` and `geoalign judge` from the command line."""
 
 import pytest
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from geoalign.lab.reports.figures.scores import cosine_panel, density_panel, flag_panels
 from geoalign.lab.reports.figures.style import LIGHT, render
@@ -62,4 +63,7 @@ def test_any_numbers_are_drawn(values):
 
 def test_any_names_are_drawn_and_stand_in_the_legend():
     for names in (NAMES[:5], NAMES[5:]):
-        drawn(figure_sections(run_of([0.5, 1.0], names))[0][2])
+        panels, axes = figure_sections(run_of([0.5, 1.0], names))[0][2], Figure().add_subplot()
+        drawn(panels)
+        panels[-1].draw(axes, LIGHT)
+        assert len(axes.get_legend().get_texts()) == len(names)

@@ -1,4 +1,4 @@
-"""The page: complete on a whole run, harmless with hostile text, honest on a partial one, free of torch."""
+"""The page: complete on a whole run and honest on a partial one."""
 
 import math
 
@@ -8,8 +8,6 @@ from pages import Page, words
 from geoalign.lab.analysis.statistics import Interval, PairedDifference
 from geoalign.lab.reports import build_report
 from geoalign.lab.reports.documents import gain
-
-RLO, ZWSP, PDI = "\u202e", "\u200b", "\u2069"
 
 
 @pytest.fixture(scope="module")

@@ -1,11 +1,10 @@
 """Evaluation lines of both kinds, and the run report of a task whose reward is no verdict of right or wrong."""
 
-import html
 import json
-import re
 
 import pytest
 from matplotlib.figure import Figure
+from pages import words
 
 from geoalign.lab.reports import build_report
 from geoalign.lab.reports.figures.curves import evaluation_panels
@@ -49,8 +48,7 @@ def test_proxy_reward_and_gold_utility_over_steps(dialogue_run):
 
 @pytest.mark.usefixtures("undrawn")
 def test_the_page_of_a_dialogue_run(dialogue_run):
-    text = build_report(dialogue_run).read_text(encoding="utf-8")
-    said = re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", " ", text)))
+    said = words(build_report(dialogue_run).read_text(encoding="utf-8"))
     assert "Reward before and after RL" in said
     assert "held out 0.500 2 0.400 0.200" in said
     assert "there is no accuracy" in said

@@ -73,8 +73,8 @@ def test_the_final_answer_in_one_form(response, answer):
     assert final_answer(response) == answer
 
 
-# What was quadratic took eight seconds at four times the length, and half a second at this one.
-LENGTH, SECONDS = 12_000, 0.4
+# What was quadratic took eight seconds.
+LENGTH, SECONDS = 48_000, 1.0
 PIECES = [
     "\\boxed{", "\\", "{", "$", ". ", "1", "1,", "1,000,", "{,}000", "a_1 ", "\\frac{1}", "(1,", "1/2,", " \\!",
     "\\left", "1e", "x_", "\\text{", "^{", "{{a}}", "1.", "x ( ", "\\_x{", "}", " ", "\\boxed{1}", "answer is ",

@@ -12,17 +12,6 @@ from run_files import lines
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "120"}
 
 
-def test_an_error_is_one_message_and_exit_code_2(monkeypatch, capsys, tmp_path):
-    path = tmp_path / "run.yaml"
-    path.write_text("curator:\n  alfa: 0.1\n")
-    assert call(monkeypatch, "train", path, "--output", tmp_path / "run") == 2
-    said = capsys.readouterr().err
-    assert said.startswith("Error: ")
-    assert "line 2: curator.alfa: unknown key: expected curator.alpha" in said
-    assert "Traceback" not in said
-    assert not (tmp_path / "run").exists()
-
-
 def test_of_several_processes_the_first_one_speaks(monkeypatch, capsys, tmp_path):
     monkeypatch.setenv("WORLD_SIZE", "2")
     for rank, said in (("0", "curator.alfa"), ("1", "")):

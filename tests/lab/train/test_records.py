@@ -6,15 +6,19 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 import torch
 from rich.console import Console
 from safetensors import safe_open
 
 from geoalign.adapters.trl import CuratedStep
+from geoalign.errors import GeoAlignError
+from geoalign.lab.config.train import RunConfig
 from geoalign.lab.store.json_files import append_lines
 from geoalign.lab.store.rollouts import ROLLOUT_SCHEMA
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.train.recorder import assignment, record, rollout_columns
+from geoalign.lab.train.rehearsal import check_exercised
 from geoalign.lab.train.summary import print_summary, summarise
 from geoalign.types import Curation, CurationDetails, DensityDetails, PairDetails, Rollouts
 
@@ -158,3 +162,14 @@ def printed(summary: dict[str, Any], folder: Path, curator: str = "grpo") -> str
     print_summary(console, summary, curator, folder)
     console.file.close()
     return console.export_text()
+
+
+@pytest.mark.parametrize(
+    ("alike", "replaced", "got"), [(1.0, 3, "groups whose rewards differ"), (0.5, 0, "replaced rol")]
+)
+def test_a_smoke_test_that_exercised_nothing_fails(tmp_path: Path, alike: float, replaced: int, got: str) -> None:
+    folder = RunFolder(tmp_path)
+    append_lines(folder.metrics, [{"stage": "rl", "step": 1, "frac_reward_zero_std": alike}])
+    folder.summary.write_text(json.dumps({"curator": {"pairs": 5, "replaced": replaced}}))
+    with pytest.raises(GeoAlignError, match=f"smoke test: expected {got}"):
+        check_exercised(RunConfig(), folder, Console())

@@ -14,6 +14,7 @@ import json
 import os
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,11 @@ class Recorded:
         if self.global_steps == self.kill_in_step:
             worker = self.actor_rollout_wg.workers[1]
             os.kill(ray.get(worker.__ray_call__.remote(lambda self: os.getpid())), signal.SIGKILL)
+            # Until Ray has noticed, a dead actor is "unavailable", or its peer's broken connection is the first error.
+            with suppress(ray.exceptions.ActorDiedError):
+                while True:
+                    with suppress(ray.exceptions.ActorUnavailableError):
+                        ray.get(worker.__ray_ready__.remote())
         source = given = None
         if pending := getattr(self, "_pending", None):
             assignment = pending[1].result().assignment

@@ -148,7 +148,7 @@ def units() -> str:
 
 
 def twelve() -> str:
-    """Today's `denoise`, with one seed on each of several warm starts; bold: p < 0.05 after Holm."""
+    """Today's `denoise`, a seed on each of several warm starts; bold: p < 0.05 after Holm; gold: excludes zero."""
     gains = [one.level.score("denoise") for one in TWELVE]
     p = holm([gain.p for gain in gains])
 
@@ -158,7 +158,8 @@ def twelve() -> str:
         yield plain(level.row("grpo").score.interval.estimate, 2)
         yield f"**{signed(gain.interval)}**" if gain.interval.low > 0 and p < 0.05 else signed(gain.interval)
         yield probability(p)
-        yield "-" if math.isnan(gold.estimate) else signed(gold, 2)
+        shown = signed(gold, 2)
+        yield "-" if math.isnan(gold.estimate) else f"**{shown}**" if gold.low > 0 or gold.high < 0 else shown
 
     heads = ["level", "GRPO", "`denoise`, minus GRPO's (95%)", "p after Holm", "gold, minus GRPO's"]
     return table(heads, map(row_of, TWELVE, gains, p))

@@ -13,7 +13,7 @@ from geoalign.lab.config.requests import BenchRequest
 def test_shapes_are_read():
     assert Shape.parse("96x16x2048") == Shape(96, 16, 2048)
     for text in ("96x16", "96x0x8", "axbxc", "96x16x2048x1"):
-        with pytest.raises(ConfigError, match="expected GROUPSxSIZExHIDDEN"):
+        with pytest.raises(ConfigError, match="expected GROUPSxKxHIDDEN"):
             Shape.parse(text)
 
 

@@ -87,7 +87,7 @@ test-swift: $(ENGINES)/swift/.ready ## The adapter in ms-swift's own GRPO on CPU
 test-skyrl: $(ENGINES)/skyrl/.ready ## The adapter in SkyRL's own trainers, without its workers and engines
 	OMP_NUM_THREADS=1 $(ENGINES)/skyrl/bin/python -m pytest -W default tests/adapters/skyrl
 
-# By hand: with its environment it takes more than four minutes. One thread, on whichever core is free.
+# By hand: with its environment it takes three to five minutes. One thread, on whichever core is free.
 test-vllm: $(ENGINES)/vllm/.ready ## `geoalign evaluate` with vLLM itself, on CPUs, beside transformers
 	OMP_NUM_THREADS=1 VLLM_CPU_OMP_THREADS_BIND=nobind VLLM_NO_USAGE_STATS=1 \
 		$(ENGINES)/vllm/bin/python -m pytest -W default tests/real/test_real_vllm.py

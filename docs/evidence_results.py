@@ -175,14 +175,15 @@ PLANNED = (
 SMOLLM2 = Setting("SmolLM2, 40%, old default, 3 seeds", "real_maths", "flip_40")
 SETTINGS = (*PLANNED, SMOLLM2)
 # Today's `denoise`, with one seed on each of twelve fresh warm starts.
-TWELVE = (
-    Setting("three numbers, 20% flipped", "math_twelve", "flip_20"),
-    Setting("three numbers, 40% flipped", "math_twelve", "flip_40"),
-    Setting("five numbers, 20% flipped", "math_hard_twelve", "flip_20"),
-    Setting("five numbers, 40% flipped", "math_hard_twelve", "flip_40"),
-    Setting("dialogue, 20% reversed", "dialogue_twelve", "extremes_20"),
-    Setting("dialogue, 40% reversed", "dialogue_twelve", "extremes_40"),
-    Setting("dialogue, less bias, 40% reversed", "dialogue_unbiased_twelve", "extremes_40"),
+_TWELVE = {
+    "math_denoise": "math_twelve",
+    "math_hard_denoise": "math_hard_twelve",
+    "dialogue_denoise_again": "dialogue_twelve",
+    "dialogue_unbiased": "dialogue_unbiased_twelve",
+}
+_RATES = ("flip_20", "flip_40", "extremes_20", "extremes_40")
+TWELVE = tuple(
+    Setting(one.label, _TWELVE[one.folder], one.name) for one in PLANNED if one.folder in _TWELVE and one.name in _RATES
 )
 # Nothing injected: a verifier that rewards the right number anywhere in a response.
 VERIFIER = Setting("SmolLM2, a verifier that errs by itself", "real_substring", "as_given")

@@ -165,6 +165,17 @@ def twelve() -> str:
     return table(heads, map(row_of, TWELVE, gains, p))
 
 
+def by_start() -> str:
+    """The same, warm start by warm start, and by the last evaluation alone."""
+
+    def row_of(setting: Setting) -> Iterator[str]:
+        yield setting.label
+        yield ", ".join(signed_number(mean, 3) for mean in setting.level.by_warm_start("denoise"))
+        yield signed(setting.level.last_evaluation("denoise").interval)
+
+    return table(["level", "gain by warm start", "last evaluation alone (95%)"], map(row_of, TWELVE))
+
+
 def _gold(level: Level, shown: dict[str, str]) -> Iterator[str]:
     for arm, label in shown.items():
         interval = level.row(arm).gold.difference.interval if level.has(arm) else NOTHING
@@ -178,6 +189,7 @@ KINDS: dict[str, Callable[..., str]] = {
     "gold": gold,
     "settings": settings,
     "twelve": twelve,
+    "by_start": by_start,
     "units": units,
 }
 

@@ -107,7 +107,8 @@ def test_a_curators_own_advantages_and_one_that_needs_trinitys(tmp_path):
     assert all(bool(row.advantages.isfinite().all()) for row in own.values())
     config = settings(tmp_path / "b", advantage=ADVANTAGE, arguments={"curator": {"type": "cppo"}})
     found, metrics = through(config, rollouts())
-    assert metrics["experience_pipeline/geoalign/dropped_rows"] == TASKS * RUNS - len(found) == TASKS * RUNS / 2
+    for name in ("dropped_rows", "left_out_rows"):
+        assert metrics[f"experience_pipeline/geoalign/{name}"] == TASKS * RUNS - len(found) == TASKS * RUNS / 2
 
 
 def test_an_advantage_function_of_the_trainer_is_refused(tmp_path):

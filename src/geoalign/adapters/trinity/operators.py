@@ -56,7 +56,7 @@ class GeoAlignOperator(ExperienceOperatorV1):
         weighed = bool((assignment.weights[assignment.active] != 1).any())
         self._refuse({"gives": assignment.advantages is not None, "weighs": weighed})
         curated, _ = apply_assignment(exps, assignment, decision.curation.scores)
-        return curated, named(decision.metrics)
+        return curated, named({**decision.metrics, "left_out_rows": len(exps) - len(curated)})
 
 
 def acts_on_advantages(curator: Curator) -> str | None:
@@ -136,7 +136,7 @@ class GeoAlignAdvantage(AdvantageFn, ExperienceOperatorV1):
                 experience.advantages = assignment.advantages[position] * experience.action_mask
             experience.advantages = experience.advantages * assignment.weights[position]
             experience.returns = experience.advantages.clone()
-        return weighed, {**metrics, **named(decision.metrics)}
+        return weighed, {**metrics, **named({**decision.metrics, "left_out_rows": len(exps) - len(kept)})}
 
     async def close(self) -> None:
         """Closes the other advantage function."""

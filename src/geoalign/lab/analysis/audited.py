@@ -89,7 +89,7 @@ def verifier_lines(summary: Mapping[str, Any]) -> list[str]:
         told = f"{yes[0]:,} of {yes[0] + no[0]:,} generated rollouts were trained on; to mistrust: {shares[0]} of their"
         lines.append(f"{told} {yes[2]:,} rewards, {shares[1]} of the others' {no[2]:,}.")
     if asked := summary.get("appeals"):
-        flagged = f"{asked['flagged_after']:,} rewards are to be mistrusted, not {asked['flagged_before']:,}"
+        flagged = f"{asked['flagged_after']:,} rewards are to be mistrusted ({asked['flagged_before']:,} before)"
         lines.append(
             f"The second verifier judged {asked['rows']:,} of the most suspicious rollouts ({asked['questions']:,} "
             f"questions, {asked['unanswered']:,} without a verdict, {asked['seconds']:,.1f} s): the rewards of "

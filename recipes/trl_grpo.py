@@ -6,9 +6,10 @@ reads them from YAML.
 
     accelerate launch --num_processes 1 recipes/trl_grpo.py --model_name_or_path Qwen/Qwen3-0.6B \\
         --dataset_name trl-lib/DeepMath-103K --reward_funcs trl.rewards.accuracy_reward --output_dir runs/deepmath \\
-        --num_generations 8 --alpha 0.05
+        --num_generations 8 --gradient_accumulation_steps 16
 
-With `python` alone TRL refuses a node of several GPUs. For 8 of them: configs/full/trl_dapo_math.sh.
+TRL's default, one prompt a generation, is below `min_scores`: nothing would be curated. With `python` alone TRL refuses
+a node of several GPUs. For 8 of them: configs/full/trl_dapo_math.sh.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
 import asyncio
+import functools
 import inspect
 import logging
 import math
@@ -28,7 +29,7 @@ async def scored_later(text, broken=False, slow=False):
 def test_what_it_returns_or_nan(reward, caplog):
     wrapped = unscored_on_failure(reward, timeout=1.0)
     assert inspect.iscoroutinefunction(wrapped) == inspect.iscoroutinefunction(reward)
-    assert wrapped.__name__ == reward.__name__
+    assert wrapped.__name__ == unscored_on_failure(functools.partial(reward)).__name__ == reward.__name__
 
     def call(*args, **kwargs):
         result = wrapped(*args, **kwargs)

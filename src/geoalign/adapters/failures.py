@@ -99,7 +99,8 @@ def check_function(reward: Any, timeout: float | None) -> None:
 
 def function_name(reward: Any) -> str:
     """The name under which its failures are reported."""
-    return getattr(reward, "__name__", type(reward).__name__)
+    # As TRL names a `functools.partial`: after the function behind it.
+    return getattr(getattr(reward, "func", reward), "__name__", type(reward).__name__)
 
 
 def _outcome(call: _Call, timeout: float | None) -> Any:

@@ -134,14 +134,12 @@ def _placed(
     """[B] source and [B] weight in sorted order, and the number of groups without a donor."""
     source = torch.arange(len(rollouts), device=rewards.device)
     spared = torch.ones_like(rewards, dtype=torch.float32)
-    without = 0
+    without, donor_ok = 0, rollouts.donor_ok
+    fit = torch.ones_like(flags.stable) if donor_ok is None else donor_ok.to(rewards.device)[rows.order]
     if strategy == "replace":
-        fit = flags.stable
-        if rollouts.donor_ok is not None:
-            fit = fit & rollouts.donor_ok.to(fit.device)[rows.order]
-        source, without = replace(rewards, rows.group, flags.anomalous, fit, generator)
+        source, without = replace(rewards, rows.group, flags.anomalous, flags.stable & fit, generator)
     elif strategy == "amplify":
-        source, without = amplify(rows.group, flags.anomalous, flags.stable, generator)
+        source, without = amplify(rows.group, flags.anomalous & fit, flags.stable, generator)
     elif strategy is not None:
         hit, without = rows_with_partner(rows.group, flags.anomalous, flags.stable)
         spared[hit] = 0

@@ -8,6 +8,7 @@ from trl import GRPOTrainer
 from trl_parts import BATCH, OPEN, Recording, curated_batch, has_digit, same_weights, trainer, weights_of
 
 from geoalign import PODS, Denoise
+from geoalign.errors import UnsupportedError
 
 
 def test_its_advantages_change_a_real_training(tmp_path):
@@ -78,3 +79,5 @@ def test_a_format_bonus_does_not_hide_the_verdict_that_is_named(tmp_path):
     torch.testing.assert_close(named.curation.scores, alone.curation.scores, atol=1e-4, rtol=1e-4)
     torch.testing.assert_close(named.curation.rewards, alone.curation.rewards + parts["bonus"], atol=1e-5, rtol=1e-5)
     assert not torch.allclose(summed.curation.rewards, named.curation.rewards, atol=1e-3)
+    with pytest.raises(UnsupportedError, match="normalize_then_sum"):  # though its advantages are its own
+        first_curation(tmp_path / "other", denoise(), **both, multi_objective_aggregation="normalize_then_sum")

@@ -94,7 +94,20 @@ def test_a_whole_batch_and_no_failure(tmp_path, caplog):
     guarded = unscored_on_failure(digits)
     assert guarded.__name__ == "digits"
     assert guarded(completions=["1a", "12"]) == [0.5, 1.0]
-    assert guarded.failed == [False, False]
+    assert guarded.geoalign_failed == [False, False]
+
+
+class CountingFailures:
+    failed = 1  # of a judge, say; no mark of ours
+
+    def __call__(self, completions, **columns):
+        return digits(completions)
+
+
+def test_a_reward_may_have_an_attribute_of_that_name(tmp_path):
+    made = trainer(tmp_path, Scripted(curation), cls=Recording, reward=CountingFailures())
+    curated_batch(made)
+    assert not made.steps[0].rollouts.rewards.isnan().any()
 
 
 def test_extra_columns_keep_their_rows_and_another_number_of_rewards_is_refused():
@@ -109,5 +122,9 @@ def test_extra_columns_keep_their_rows_and_another_number_of_rewards_is_refused(
     guarded = unscored_on_failure(logging_reward, row_by_row=True)
     assert guarded(completions=["a", "b", "c"], log_extra=logged.__setitem__) == [1.0, None, 1.0]
     assert logged == {"text": ["a", None, "c"]}
+    guarded = unscored_on_failure(logging_reward)
+    assert guarded(completions=["a"], log_extra=logged.__setitem__) == [1.0]
+    assert guarded(completions=["b"], log_extra=logged.__setitem__) == [None]
+    assert logged == {"text": [None]}  # not the last batch's text
     with pytest.raises(InputError, match="'given': expected 2 rewards, got 8"):
         unscored_on_failure(given)(completions=["a", "b"])

@@ -3,6 +3,8 @@
 import inspect
 import json
 import os
+import re
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -64,6 +66,17 @@ def test_the_whole_command_is_the_full_size_configuration(monkeypatch):
     assert (theirs.hidden_position, theirs.hidden_source) == ("predicting", "auto")
     monkeypatch.chdir(RECIPES.parent)
     assert module.load_reward(*arguments.reward_funcs)(["\\boxed{1}"], answer=["1"]) == [1.0]
+
+
+@pytest.mark.filterwarnings("ignore:`gradient_checkpointing:FutureWarning")
+@pytest.mark.parametrize("page", ["README.md", "recipes/trl_grpo.py"])
+def test_the_first_command_generates_enough_to_be_curated(page):
+    text = (RECIPES.parent / page).read_text("utf-8").replace("\\\\\n", "\\\n").replace("\\\n", " ")
+    words = shlex.split(re.search(r"accelerate launch .*?recipes/trl_grpo.py(.*)", text).group(1), comments=True)
+    parser = TrlParser((load("trl_grpo").RecipeArguments, GeoAlignConfig, GRPOConfig, ModelConfig))
+    line = [*words, "--use_cpu", "true", "--bf16", "false"]
+    _, curator, trained, _ = parser.parse_args_and_config(line, fail_with_unknown_args=True)
+    assert trained.generation_batch_size >= 2 * curator.min_scores
 
 
 def test_recipe_trains(tmp_path, monkeypatch):

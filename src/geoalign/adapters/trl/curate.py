@@ -13,7 +13,7 @@ from torch import Tensor
 
 from geoalign.adapters.trl import advantages, rows
 from geoalign.adapters.trl.labelled_rows import LabelledRows
-from geoalign.adapters.trl.round import LOSS_SCALE, RolloutField, TrainerRound, table_columns
+from geoalign.adapters.trl.round import COLUMNS, LOSS_SCALE, RolloutField, TrainerRound, table_columns
 from geoalign.adapters.trl.states import HiddenLocation, HiddenSource, TrlPass, trl_pass_problem
 from geoalign.curators.session import CurationSession
 from geoalign.errors import UnsupportedError
@@ -97,6 +97,8 @@ class GenerationRound(TrainerRound):
         details = every > 0 and self._session.calls % every == 0
         curation = self._decide(rollouts, details=details, labelled=self._labelled())
         mine = self._mine(len(prompts))
+        if taken := sorted(set(COLUMNS) & set(trainer._pending_extra_logs)):
+            raise UnsupportedError(f"log_extra of a column called {taken[0]!r}: the curator has one of that name")
         for column, values in table_columns(curation, self._assignment.source).items():
             self._trainer._log_completion_extra(column, values[mine])
         self._observe(curation, rollouts, prompts)
@@ -108,6 +110,7 @@ class GenerationRound(TrainerRound):
         rows.check_keys(batch)
         mine = self._mine(len(batch["completion_ids"]))
         replaced = bool(assignment.replaced.any())
+        before = (batch["completion_mask"] * batch.get("tool_mask", 1)).sum()
         if replaced:
             pad, crossing = trainer._tokenizer.pad_token_id, self._crossing(len(batch["completion_ids"]))
             moved = {**rows.MOVED, **(rows.PROMPT if self._prompts_differ else {})}
@@ -124,10 +127,9 @@ class GenerationRound(TrainerRound):
             rows.leave_out(batch, assignment.kept[mine])
             batch[LOSS_SCALE] = torch.tensor(scale, device=accelerator.device)
         if assignment.dropped or replaced:
-            # Those of the responses that the policy wrote.
-            mask, tools = batch["completion_mask"], batch.get("tool_mask")
-            tokens = (mask if tools is None else mask * tools).sum()
-            batch["num_items_in_batch"] = self._gather(tokens).sum().clamp(min=1)
+            # By what came and went of the policy's tokens: TRL 1.8 counts truncated responses, too, that it masks.
+            change = (batch["completion_mask"] * batch.get("tool_mask", 1)).sum() - before
+            batch["num_items_in_batch"] = (batch["num_items_in_batch"] + self._gather(change).sum()).clamp(min=1)
 
     def _hidden(self) -> Tensor:
         heard = self._trl_pass

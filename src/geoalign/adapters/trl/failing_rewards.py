@@ -37,20 +37,21 @@ def unscored_on_failure(
     check_function(reward, timeout)
     name = function_name(reward)
     failed: list[bool] = []  # of the rows of the last call
+    logged: set[str] = set()  # columns of any call so far
 
     def plan(**columns: Any) -> tuple[list[Callable[[], Any]], Callable[[Sequence[Any]], list[float | None]]]:
         count = len(columns["completions"])
-        extra: dict[str, list[Any]] = {}
+        # TRL's table needs a value of every row, also of one that failed; of a call that comes too late it needs none.
+        extra: dict[str, list[Any]] = {column: [None] * count for column in logged}
 
-        def log_row(row: int, column: str, values: list[Any]) -> None:
-            # TRL's table needs a value of every row, also of one that failed.
-            extra.setdefault(column, [None] * count)[row] = values[0]
+        def log_rows(rows: slice, column: str, values: list[Any]) -> None:
+            extra.setdefault(column, [None] * count)[rows] = values
 
-        def of_row(row: int) -> dict[str, Any]:
-            call = {key: [value[row]] if isinstance(value, list) else value for key, value in columns.items()}
-            return call | ({"log_extra": functools.partial(log_row, row)} if "log_extra" in call else {})
+        def of_rows(rows: slice) -> dict[str, Any]:
+            call = {key: value[rows] if isinstance(value, list) else value for key, value in columns.items()}
+            return call | ({"log_extra": functools.partial(log_rows, rows)} if "log_extra" in call else {})
 
-        calls = [of_row(row) for row in range(count)] if row_by_row else [columns]
+        calls = [of_rows(slice(row, row + 1)) for row in range(count)] if row_by_row else [of_rows(slice(count))]
 
         def finish(results: Sequence[Any]) -> list[float | None]:
             rewards: list[float | None] = []
@@ -62,8 +63,9 @@ def unscored_on_failure(
                     raise InputError(f"reward function {name!r}: expected {rows} rewards, got {len(values)}")
                 rewards += values
                 failed.extend([raised] * rows)
-            for column, logged in extra.items():
-                columns["log_extra"](column, logged)
+            logged.update(extra)
+            for column, cells in extra.items():
+                columns["log_extra"](column, cells)
             if "log_metric" in columns:
                 columns["log_metric"](f"geoalign/failed_rewards/{name}", sum(failed) / count)
             for error in [result for result in results if isinstance(result, Exception)][-1:]:
@@ -73,13 +75,13 @@ def unscored_on_failure(
         return [functools.partial(reward, **call) for call in calls], finish
 
     wrapped = guarded(reward, plan, timeout)
-    vars(wrapped)["failed"] = failed
+    vars(wrapped)["geoalign_failed"] = failed
     return wrapped
 
 
 def unscore_failed(trainer: Any, rewards: Float[Tensor, "b f"]) -> Float[Tensor, "b f"]:
     """The rewards of all processes' rows with NaN in every column of a row for which a function failed."""
-    noted = [reward.failed for reward in trainer.reward_funcs if hasattr(reward, "failed")]
+    noted = [reward.geoalign_failed for reward in trainer.reward_funcs if hasattr(reward, "geoalign_failed")]
     if not noted:
         return rewards
     failed = trainer.accelerator.gather(torch.tensor(noted, device=rewards.device).any(0))

@@ -251,7 +251,9 @@ class TrainerRound:
             moved = self._raw[assignment.source].masked_fill(~assignment.kept[:, None], torch.nan)
             return self._formula(assignment.rewards, moved)
 
-        return final_advantages(assignment, computed if computed is not None and self._as_scored() else formula)
+        # The formula also where the curator brings advantages: it refuses rewards that have no meaning in it.
+        values = computed() if computed is not None and self._as_scored() else formula()
+        return final_advantages(assignment, lambda: values)
 
     def _mine(self, local: int) -> slice:
         """This process's rows among all, of `local` rows each."""

@@ -1,5 +1,6 @@
 """What wrong rewards cost and what was recovered, on comparisons made by hand."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -15,15 +16,15 @@ PLAN = CompareConfig(
 SCORES = {"grpo": [0.4], "theirs": [0.38], "ours": [0.5], "oracle": [0.58], "clean": [0.6]}
 
 
-def level(scores=SCORES, rate=0.4):
+def level(scores=SCORES, rate=0.4, plan=PLAN):
     def row(arm, values):
         by_seed = dict(enumerate(values))
         score = SimpleNamespace(values=by_seed, interval=seed_interval(values) if values else None)
-        return SimpleNamespace(arm=arm, role=PLAN.role(arm), seeds=tuple(by_seed), score=score)
+        return SimpleNamespace(arm=arm, role=plan.role(arm), seeds=tuple(by_seed), score=score)
 
     rows = tuple(row(arm, values) for arm, values in scores.items())
     by_arm = {item.arm: item for item in rows}
-    return SimpleNamespace(rows=rows, rate=rate, row=by_arm.get)
+    return SimpleNamespace(rows=rows, rate=rate, corruption={}, row=by_arm.get)
 
 
 def test_shares_are_of_the_loss():
@@ -61,7 +62,15 @@ def test_without_a_loss_nothing_is_recovered():
     assert recovery(level(unsure), PLAN).headline.endswith("The loss is not distinguishable from zero.")
 
 
+def test_of_a_shortcut_no_share_of_wrong_rewards_is_told():
+    taken = level(rate=0.5)
+    taken.corruption["shortcut"] = 0.5
+    assert recovery(taken, PLAN).headline.startswith("Some of the rewards were wrong: grpo ends at 0.4")
+
+
 def test_there_is_none_without_corruption_or_without_the_clean_arm():
+    ours = {"arms": {**PLAN.arms, "ours": {"curator": {"type": "denoise"}, "reward": {"flip": 0.0}}}, "primary": []}
+    assert recovery(level({"grpo": [0.4], "ours": [0.5]}, plan=replace(PLAN, **ours)), replace(PLAN, **ours)) is None
     assert recovery(level(rate=0.0), PLAN) is None
     assert recovery(level({"grpo": [0.4], "ours": [0.5]}), PLAN) is None
     assert recovery(level({**SCORES, "clean": []}), PLAN) is None

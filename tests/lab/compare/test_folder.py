@@ -37,7 +37,11 @@ def test_a_result_fills_all_cells_of_its_run(tmp_path):
     assert (second["level"], second["same_run_as"]) == ("b", "a/clean/seed-0")
     assert first["run"] == clean.settings
     folder.result(clean.cells[1]).unlink()
-    assert not folder.finished(clean)
+    assert folder.finished(clean)  # a level that was added later
+    assert folder.read_result(clean.cells[1]) == second
+    folder.result(clean.cells[0]).unlink()
+    assert folder.finished(clean)
+    assert folder.read_result(clean.cells[0]) == first
 
 
 def test_a_result_of_other_settings_is_refused_by_file_and_key(tmp_path):
@@ -76,6 +80,9 @@ def test_where_a_comparison_may_start_or_go_on(tmp_path):
         (folder.root / name).touch()
     folder.check_vacant(resume=False)  # killed before it had begun
     config = parse_compare_config(DATA)
+    folder.initialise(config)
+    folder.config.unlink()
+    folder.check_vacant(resume=False)  # killed between its two files
     folder.initialise(config)
     with pytest.raises(RunFolderError, match="resume it with --resume"):
         folder.check_vacant(resume=False)

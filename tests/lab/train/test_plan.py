@@ -44,6 +44,7 @@ def test_options_are_passed_on_and_ours_are_the_defaults() -> None:
     [
         ({"learning_rat": 1}, ["learning_rat", "grpo.learning_rate, the nearest"]),
         ({"output_dir": "x"}, ["output_dir", "output.folder"]),
+        ({"data_seed": 5}, ["data_seed: expected to be left out (use seed), got 5"]),
         ({"learning_rate": "fast"}, ["learning_rate: expected float (TRL's GRPOConfig), got 'fast'"]),
         ({"num_generations": 3}, ["num_generations", "from TRL", "divisible by num_generations"]),
         ({"num_generations": 0}, ["num_generations: ZeroDivisionError from TRL"]),
@@ -185,6 +186,8 @@ def test_the_plan_counts_what_all_processes_do(settings: dict[str, Any], said: A
     assert "64, of at most 32 tokens" in text
     assert "20 problems x 2" in text
     assert "before and after RL, every 3 updates" in text
+    # 128 rollouts a process, where the settings say nothing.
+    assert "16 prompts x 128 = 2,048 rollouts, 8 processes" in said({**settings, "grpo": {"num_generations": 128}, "launch": {"processes": 8}})
     assert "What is 1" in text
     assert "accelerate launch --num_processes 4 -m geoalign train mine.yaml --set seed=3 --output runs/mine" in text
     assert "Not checked" not in text

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 from run_files import lines, same_weights
 
-from geoalign.errors import ConfigError
+from geoalign.errors import ConfigError, RunFolderError
 from geoalign.lab.config.loading import parse_run_config
 from geoalign.lab.store.run_folder import RunFolder, mark_complete
 from geoalign.lab.train import train as train_module
@@ -55,6 +55,8 @@ def test_a_run_killed_before_it_took_the_warm_start_over_remembers_where_it_lies
     assert not RunFolder(root).warm_started.exists()
     (root / "checkpoints" / "warm_start.tmp").mkdir(parents=True)  # as a kill within the copying leaves it
     (root / "checkpoints" / "warm_start.tmp" / "model.safetensors").write_bytes(b"half")
+    with pytest.raises(RunFolderError, match="expected to go on from shared, as it was begun, got shared-1"):
+        train_here(tiny(), root, resume=True, shared=prepared.with_name("shared-1"))
     train_here(tiny(), root, resume=True)
     assert {line["stage"] for line in lines(root)} == {"rl"}
     assert same_weights(root, prepared, "warm_start")

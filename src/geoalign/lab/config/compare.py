@@ -135,8 +135,9 @@ class CompareConfig:
 
     def rate(self, level: str) -> float:
         """Share of corrupted rewards at a level, all kinds together; NaN where unknown."""
-        shares = self.corruption.get(level)
-        return math.nan if shares is None else float(sum(shares.values()))
+        shares, reward = self.corruption.get(level), self.levels.get(level, {}).get("reward") or {}
+        errs_itself = reward.get("function", self.run.reward.function) is not None
+        return math.nan if shares is None or errs_itself else float(sum(shares.values()))
 
     def is_primary(self, arm: str, against: str) -> bool:
         return any((item.arm, item.against) == (arm, against) for item in self.primary)
@@ -146,7 +147,8 @@ class CompareConfig:
         if any(item.arm == arm for item in self.primary):
             return "primary"
         roles = {self.baseline: "baseline", self.control: "control", self.oracle: "oracle"}
-        return roles.get(arm) or ("bound" if self.arms.get(arm, {}).get("reward") else "exploratory")
+        reward = self.arms.get(arm, {}).get("reward") or {}
+        return roles.get(arm) or ("bound" if reward.keys() & CLEAN_ARM["reward"].keys() else "exploratory")
 
     def planned(self, arm: str, level: str) -> bool:
         return level in self.arms_at.get(arm, self.levels)

@@ -76,7 +76,7 @@ class ComparisonFolder:
         """Raises RunFolderError unless a comparison may start or go on here."""
         if self.root.exists() and not self.root.is_dir():
             raise RunFolderError(f"{self.root}: expected a folder, got a file: choose another --output")
-        early = (LOCK, self.shared.name, self.shared_log.name, self.checked.name)
+        early = (LOCK, self.shared.name, self.shared_log.name, self.checked.name, self.versions.name)
         others = [
             item.name
             for item in sorted(self.root.iterdir() if self.root.is_dir() else ())
@@ -102,7 +102,7 @@ class ComparisonFolder:
         """The same as far as tables and pages need it: the other settings of the base run may be of another version."""
         data, _ = read_yaml(self.config)
         run = data.get("run") or {}
-        reward = {name: value for name, value in (run.get("reward") or {}).items() if name in KINDS}
+        reward = {name: value for name, value in (run.get("reward") or {}).items() if name in (*KINDS, "function")}
         return parse_compare_config({**data, "run": BaseOfTables(RewardConfig(**reward), run.get("grpo") or {})})
 
     def initialise(self, config: CompareConfig) -> None:
@@ -129,17 +129,18 @@ class ComparisonFolder:
         return read_json(path) if path.is_file() else None
 
     def finished(self, planned: PlannedRun) -> bool:
-        """True where every cell of a run has its result; ConfigError where one was made with other settings."""
-        for cell in planned.cells:
-            result = self.read_result(cell)
-            if result is None or result["status"] != "finished":
-                return False
+        """Whether a run has its result, which each of its cells then has; ConfigError for one of other settings."""
+        found = [self.read_result(cell) for cell in planned.cells]
+        done = [result for result in found if result is not None and result["status"] == "finished"]
+        for result in done:
             if result["settings_key"] != planned.key:
-                path = self.result(cell)
+                path = self.result(CellKey(*(result[name] for name in ("level", "arm", "seed"))))
                 check_same_settings(planned.settings, computed(result["run"]), path)
                 expected = "expected a result of this comparison's warm start, got one of another"
                 raise ConfigError(f"{path}: {expected}: choose another --output")
-        return True
+        if 0 < len(done) < len(found):  # a level was added to a run that is the same at every level
+            self.write_result(planned, done[0])
+        return bool(done)
 
     def check_unfinished(self, planned: PlannedRun) -> None:
         """Makes sure that what was begun of a run can be resumed; a run that failed with other settings is removed."""
@@ -157,7 +158,8 @@ class ComparisonFolder:
         for cell in planned.cells:
             whose = {"schema_version": SCHEMA_VERSION, "arm": cell.arm, "level": cell.level, "seed": cell.seed}
             same = {} if cell == planned.cell else {"same_run_as": planned.cell.name}
-            content = {**whose, **result, **same, "settings_key": planned.key, "run": planned.settings}
+            kept = {name: value for name, value in result.items() if name not in (*whose, "same_run_as")}
+            content = {**whose, **kept, **same, "settings_key": planned.key, "run": planned.settings}
             write_atomically(self.result(cell), json.dumps(finite(content), ensure_ascii=False) + "\n")
 
     def discard(self, planned: PlannedRun) -> None:

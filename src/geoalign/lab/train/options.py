@@ -29,6 +29,7 @@ _SET_HERE = {
     **dict.fromkeys(("save_only_model", "load_best_model_at_end", "ignore_data_skip", "disable_tqdm"), "nothing"),
     **dict.fromkeys(("eval_strategy", "eval_steps", "do_eval"), "evaluation.every"),
     "restore_callback_states_from_checkpoint": "nothing",
+    **dict.fromkeys(("seed", "data_seed"), "seed"),
     "output_dir": "output.folder",
     "save_strategy": "save_steps",
     "save_total_limit": "output.keep_checkpoints",
@@ -86,7 +87,7 @@ _REWARD_MODEL: dict[str, Any] = {
     "center_rewards_coefficient": 0.01,
 }
 
-_GRPO: dict[str, Any] = {
+GRPO: dict[str, Any] = {
     **_COMMON,
     "max_steps": 100,
     "num_generations": 8,
@@ -109,7 +110,7 @@ _KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
     "sft": (SFTConfig, _SFT),
     "reward_model": (RewardConfig, _REWARD_MODEL),
     "gold_model": (RewardConfig, _REWARD_MODEL),
-    "grpo": (GRPOConfig, _GRPO),
+    "grpo": (GRPOConfig, GRPO),
 }
 
 

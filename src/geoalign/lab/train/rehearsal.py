@@ -26,7 +26,7 @@ from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.tasks import make_task
 from geoalign.lab.tasks.base import rendered
 from geoalign.lab.terminal import Console
-from geoalign.lab.train.options import check_options, generation_shape, trainer_options, without_gpu
+from geoalign.lab.train.options import GRPO, check_options, generation_shape, trainer_options, without_gpu
 from geoalign.lab.train.plan import Plan, make_plan, prompt_lengths
 from geoalign.settings.locations import NOWHERE, Locations
 from geoalign.text import visible
@@ -36,7 +36,7 @@ from geoalign.text import visible
 _ROLLOUTS, _ROWS, _PROMPT, _RESPONSE, _CORRUPTED = 256, 512, 256, 8, 0.4
 
 # Options that say how long to train or on how much at once, or that need an account.
-_RESIZED = ("num_train_epochs", "gradient_accumulation_steps", "generation_batch_size", "report_to")
+_RESIZED = ("num_train_epochs", "gradient_accumulation_steps", "generation_batch_size", "num_iterations", "report_to")
 
 
 def dry_run(
@@ -97,7 +97,7 @@ def _as_launched(config: RunConfig, processes: int, locations: Locations) -> Run
         check_options(name, options or {}, locations)
     if not torch.accelerator.is_available():
         sections = {name: options and without_gpu(options) for name, options in sections.items()}
-    if isinstance(size := config.grpo.get("per_device_train_batch_size"), int):
+    if isinstance(size := {**GRPO, **config.grpo}["per_device_train_batch_size"], int):
         size = size * processes // Processes.launched().count
         sections["grpo"] = {**sections["grpo"], "per_device_train_batch_size": size}
     return replace(config, **sections)
@@ -144,13 +144,12 @@ def smoke_config(config: RunConfig) -> RunConfig:
     the run trains itself, in two steps; labelled rollouts, perhaps too long for a model of characters, are left out.
     """
     reward, task = config.reward, _few_rows(config.task)
-    if make_task(task, seed=config.seed).preference_pairs:
-        reward = replace(reward, extremes=max(reward.extremes, _CORRUPTED))
-    elif reward.function is None:
-        reward = replace(reward, flip=max(reward.flip, _CORRUPTED))
-    updates = generation_shape(
-        trainer_options("grpo", without_gpu(config.grpo), seed=config.seed, folder=Path())
-    ).updates
+    if reward.function is None:
+        kind = "extremes" if make_task(task, seed=config.seed).preference_pairs else "flip"
+        changes: dict[str, Any] = {"flip": 0.0, "extremes": 0.0, kind: max(getattr(reward, kind), _CORRUPTED)}
+        reward = replace(reward, **changes)
+    shape = generation_shape(trainer_options("grpo", without_gpu(config.grpo), seed=config.seed, folder=Path()))
+    updates, size = shape.updates, max(1, _ROLLOUTS // (shape.updates * shape.samples)) * shape.samples
     short_stage = {"max_steps": 2, "save_steps": 2, "per_device_train_batch_size": 4, "max_length": 256}
     return replace(
         config,
@@ -166,10 +165,11 @@ def smoke_config(config: RunConfig) -> RunConfig:
         grpo={
             **_kept(config.grpo),
             "max_completion_length": _RESPONSE,
-            "per_device_train_batch_size": _ROLLOUTS // updates,
+            "per_device_train_batch_size": size,
             "steps_per_generation": updates,
             "max_steps": 3 * updates,
             "save_steps": updates,
+            "logging_steps": 1,
         },
         evaluation=replace(
             config.evaluation, every=1, problems=2, samples=2, pass_samples=None, max_new_tokens=_RESPONSE

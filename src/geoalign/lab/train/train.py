@@ -143,6 +143,9 @@ def _started(config: RunConfig, folder: RunFolder, shared: Path | None, location
     # Checkpoints hold one state of the random generators per process, and the batch is made of their shares.
     if folder.started() and (then := folder.read_versions().get("processes", 1)) != processes.count:
         raise RunFolderError(f"{folder.root}: expected {then} processes, as the run was started, got {processes.count}")
+    begun = Path(folder.read_versions().get("shared", shared)).name if shared and folder.started() else None
+    if shared and begun not in (None, shared.name):
+        raise RunFolderError(f"{folder.root}: expected to go on from {begun}, as it was begun, got {shared.name}")
     silence_logs()
     if processes.count == 1:
         use_one_device()

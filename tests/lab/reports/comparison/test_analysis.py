@@ -51,6 +51,13 @@ def test_what_was_fixed_beforehand_is_primary_and_the_rest_is_corrected(level):
     assert level.decidable
 
 
+def test_an_oracle_named_beforehand_is_the_headroom_and_shared_warm_starts_are_told(make_comparison):
+    plan = {"primary": [{"arm": "oracle", "against": "grpo"}], "seeds_per_warm_start": 5}
+    table = read_table(make_comparison({"x": ARMS}, compare=plan))
+    assert table.levels[0].decidable
+    assert table.notes == ("Intervals and p take seeds as units, though 5 share each warm start.",)
+
+
 def test_failed_and_missing_cells_are_told_and_left_out_of_the_pairs(make_comparison):
     missing = [("x", "geoalign", 4), ("x", "grpo", 0)]
     table = read_table(make_comparison({"x": ARMS}, failed=[("x", "geoalign", 1)], missing=missing))

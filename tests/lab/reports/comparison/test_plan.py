@@ -49,6 +49,9 @@ def test_parts_are_told_by_settings_not_by_names():
     }  # fmt: skip
     plan = parse_compare_config(data)
     assert [plan.role(arm) for arm in plan.arms] == ["baseline", "control", "bound"]
+    arms["asks"] = {"curator": {"type": "appeals"}, "reward": {"appeals": "math_verify"}}
+    assert parse_compare_config(data).role("asks") == "exploratory"
+    assert math.isnan(parse_compare_config({**data, "run": {"reward": {"function": "m:f"}}}).rate("b"))
     # The level is laid over the run.
     assert plan.corruption == {"a": {"shortcut": 0.05, "flip": 0.2}, "b": {"shortcut": 0.05}}
     assert plan.rate("a") == pytest.approx(0.25)

@@ -145,10 +145,12 @@ def _kind(row: ArmRow, other: ArmRow, plan: CompareConfig) -> str:
     """What the comparison of an arm with another counts as; empty where none is made."""
     if row.arm == other.arm:
         return ""
+    if (row.arm, other.arm) == (plan.oracle, plan.baseline):
+        return HEADROOM
     if plan.is_primary(row.arm, other.arm):
         return PRIMARY
     if other.arm == plan.baseline:
-        return {"oracle": HEADROOM, "bound": BOUND}.get(row.role, EXPLORATORY)
+        return BOUND if row.role == "bound" else EXPLORATORY
     return EXPLORATORY if other.arm == plan.control and row.is_geoalign else ""
 
 
@@ -172,6 +174,8 @@ def _notes(cells: Sequence[Cell], evaluations: Sequence[float], left_out: int, p
             f"{short} of {len(done)} cells have fewer than {plan.last_evaluations} evaluations during and after "
             "RL: their final score is the mean of those there are."
         )
+    if (plan.seeds_per_warm_start or 1) > 1:
+        notes.append(f"Intervals and p take seeds as units, though {plan.seeds_per_warm_start} share each warm start.")
     if left_out:
         notes.append(f"Results of {left_out} cells that are not in compare.yaml are left out.")
     return notes

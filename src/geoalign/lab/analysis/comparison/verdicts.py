@@ -182,14 +182,18 @@ _MOST_NAMED = 4
 def recovery(level: LevelTable, plan: CompareConfig) -> Recovery | None:
     """The cost of wrong rewards at a level and what was recovered of it; None without any, or without results."""
     baseline = level.row(plan.baseline)
-    clean = next((row for row in level.rows if row.role == BOUND and row.seeds), None)
+    curators = {arm: settings.get("curator") for arm, settings in plan.arms.items()}
+    plain = [row for row in level.rows if row.role == BOUND and curators[row.arm] == curators[plan.baseline]]
+    clean = next((row for row in plain if row.seeds), None)
     if baseline is None or clean is None or not baseline.seeds or not level.rate > 0:
         return None
     arms = [_recovered(row, baseline, clean) for row in level.rows if row.seeds and row not in (baseline, clean)]
     measured = [arm for arm in arms if not math.isnan(arm.gain.interval.estimate)]
     best_first = tuple(sorted(measured, key=lambda arm: -arm.gain.interval.estimate))
     cost = paired_difference(clean.score.values, baseline.score.values)
-    found = Recovery(level.rate, baseline, clean, cost, best_first)
+    # A shortcut's share is of the responses that take it.
+    rate = math.nan if "shortcut" in level.corruption else level.rate
+    found = Recovery(rate, baseline, clean, cost, best_first)
     return replace(found, headline=_headline(found, plan), footnote=_footnote(found))
 
 
@@ -203,10 +207,8 @@ def _recovered(row: ArmRow, baseline: ArmRow, clean: ArmRow) -> Recovered:
 def _headline(found: Recovery, plan: CompareConfig) -> str:
     """What wrong rewards cost and what was recovered, in one or two sentences without any verdict."""
     score, cost = found.baseline.score.interval.estimate, found.cost.interval
-    first = (
-        f"{found.rate:.0%} of the rewards were wrong: {found.baseline.arm} ends at {short(score)} instead of "
-        f"{short(found.clean.score.interval.estimate)}"
-    )
+    share, clean = "Some" if math.isnan(found.rate) else f"{found.rate:.0%}", found.clean.score.interval.estimate
+    first = f"{share} of the rewards were wrong: {found.baseline.arm} ends at {short(score)} instead of {short(clean)}"
     if not cost.estimate > 0:
         return f"{first}. That is no loss, so there was nothing to recover."
     if cost.low <= 0:

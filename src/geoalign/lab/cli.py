@@ -68,6 +68,8 @@ def train_command(request: TrainRequest) -> None:
     loaded = load_run_config(started.config if started is not None and resumed else config, overrides)
     settings, locations, smoke = loaded.config, loaded.locations, request.smoke and not resumed
     if request.dry_run:
+        if request.smoke:
+            raise typer.BadParameter("--dry-run shows the plan at full size: leave --smoke out")
         from geoalign.lab.train.rehearsal import dry_run
 
         dry_run(settings, Console(), locations=locations, config_file=config, overrides=overrides, output=output)
@@ -135,8 +137,8 @@ def audit_command(request: AuditRequest) -> None:
 
     console = Console(quiet=request.json)
     request = replace(request, command=[masked(argument) for argument in sys.argv[1:]])
-    with standard_input(request) as request:
-        inputs = find_inputs(request, console)
+    with standard_input(request.rollouts) as stdin:
+        inputs = find_inputs(request, console, stdin)
         # With torch: what was recognised stands on the terminal by now.
         from geoalign.lab.audit.terminal import bounds_kept, parse_bounds
         from geoalign.lab.config.audit import load_audit_config

@@ -47,6 +47,10 @@ def test_ten_lines_and_the_next_command(lines, monkeypatch, rows, options, follo
     assert said[-1].endswith(f": {following}")
 
 
+def test_a_curator_that_reads_no_trusted_rewards_is_offered_none(lines):
+    assert not lines(verdicts(), "--curator", "pair_count")[-1].startswith("Next, ")
+
+
 def test_a_file_without_recognised_answers_says_why_nothing_can_be_told(lines):
     said = " ".join(lines(without_boxes()))
     assert "The verifier's errors cannot be told. No rollout has an answer" in said
@@ -62,3 +66,6 @@ def test_standard_input_is_a_file(tmp_path, lines, name):
     data = write_dump(tmp_path / "in", name).read_bytes()
     said = CliRunner().invoke(app, ["audit", "-", "--json"], input=data)
     assert [entry["format"] for entry in json.loads(said.stdout)["inputs"]] == [name]
+    assert {entry["file"].split(".")[0] for entry in json.loads(said.stdout)["inputs"]} == {
+        "stdin"
+    }  # no temporary path

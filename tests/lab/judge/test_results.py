@@ -1,7 +1,10 @@
+import io
+
 import pytest
+from rich.console import Console
 
 from geoalign.lab.analysis.statistics import wilson_interval
-from geoalign.lab.judge.judge import judgment_of, rates_of
+from geoalign.lab.judge.judge import judgment_of, rates_of, table_of
 
 # Against each other's position: which response the answer names, and the scores of the first and the second shown.
 FIRST, SECOND, TIE = ("model_a", 0.9, 0.2), ("model_b", 0.2, 0.9), ("tie", 0.5, 0.5)
@@ -58,3 +61,15 @@ def test_several_samples_of_a_prompt_are_not_independent():
     assert found.win.estimate == pytest.approx(4 / 6)
     independent = wilson_interval(4, 6)
     assert found.win.high - found.win.low > independent.high - independent.low
+
+
+def test_samples_that_all_agree_count_each_prompt_once():
+    found = rates_of([pair(FIRST, SECOND, number, sample) for number in (0, 1) for sample in (0, 1)], 4)
+    assert (found.win, found.lose) == (wilson_interval(2, 2), wilson_interval(0, 2))
+
+
+def test_a_table_of_several_sets_cuts_neither_names_nor_numbers():
+    rates, out = rates_of(FOUR, 4), io.StringIO()
+    Console(width=80, file=out).print(table_of({"helpful": rates, "harmless": rates, "all": rates}, "t"))
+    assert " win " in out.getvalue()
+    assert "…" not in out.getvalue()

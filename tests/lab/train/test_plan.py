@@ -187,7 +187,9 @@ def test_the_plan_counts_what_all_processes_do(settings: dict[str, Any], said: A
     assert "20 problems x 2" in text
     assert "before and after RL, every 3 updates" in text
     # 128 rollouts a process, where the settings say nothing.
-    assert "16 prompts x 128 = 2,048 rollouts, 8 processes" in said({**settings, "grpo": {"num_generations": 128}, "launch": {"processes": 8}})
+    assert "16 prompts x 128 = 2,048 rollouts, 8 processes" in said(
+        {**settings, "grpo": {"num_generations": 128}, "launch": {"processes": 8}}
+    )
     assert "What is 1" in text
     assert "accelerate launch --num_processes 4 -m geoalign train mine.yaml --set seed=3 --output runs/mine" in text
     assert "Not checked" not in text

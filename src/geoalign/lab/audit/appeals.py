@@ -30,7 +30,7 @@ class SecondOpinion:
     def __init__(self, name: str, budget: str, config: AuditConfig) -> None:
         self._judge = second_verifier(name, config.endpoint, key=_KEY, section="endpoint")
         self._name, self._budget, self._needs_gold = masked(name), budget, name == MATH_VERIFY
-        self._number, self._share = _parsed(budget)
+        self._number, self._percent = _parsed(budget)
         self._counts: Counter[str] = Counter()
         self._seconds = 0.0
 
@@ -54,7 +54,7 @@ class SecondOpinion:
             self._counts["questions"] += len(found)
             return [(high if verdict else low) if isinstance(verdict, bool) else verdict for verdict in found]
 
-        budget = self._number or max(1, int(self._share * len(frame)))
+        budget = self._number or max(1, self._percent * len(frame) // 100)
         hearing = Appeals(curator=curator, budget=budget).hear(replace(rollouts, second_rewards=ask))
         given, old = hearing.rollouts.rewards[hearing.asked], rollouts.rewards[hearing.asked]
         frame.loc[frame.index[hearing.asked.numpy()], "label"] = given.tolist()
@@ -68,9 +68,9 @@ class SecondOpinion:
         return {**asked, "flagged_after": flagged, "seconds": round(self._seconds, 3)}
 
 
-def _parsed(budget: str) -> tuple[int, float]:
-    """The number of rows a step, or 0 and their share."""
+def _parsed(budget: str) -> tuple[int, int]:
+    """The number of rows a step, or 0 and their percentage."""
     number = budget.removesuffix("%")
     if number.isascii() and number.isdecimal() and 0 < int(number) <= (100 if budget != number else 10**9):
-        return (int(number), 0.0) if budget == number else (0, int(number) / 100)
+        return (int(number), 0) if budget == number else (0, int(number))
     raise ConfigError(f"--budget: expected a number of rows, or a share such as 10%, got {quote(budget)}")

@@ -6,7 +6,7 @@ import json
 import shlex
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from geoalign.lab.config.audit import AuditConfig
 from geoalign.lab.config.requests import AuditRequest
 from geoalign.lab.dumps.labels import Labels
 from geoalign.lab.dumps.reading import Dump, Skipped, read_dump, read_rewards
+from geoalign.lab.dumps.values import short_text
 from geoalign.lab.reports.audit.page import build_audit_page
 from geoalign.lab.store.audit import FILTERED_FILE, REPORT_FILE, SUMMARY_FILE, AuditFolder, AuditTables
 from geoalign.lab.store.columns import whole_text
@@ -61,8 +62,9 @@ def audit(
     with locked(folder.root):
         folder.start()
         try:
-            summary = Audit(config, request, folder, console).run(inputs)
-            summary["next"] = _next_command(summary)
+            audited = Audit(config, request, folder, console)
+            summary = audited.run(inputs)
+            summary["next"] = _next_command(summary, audited.session.curator.reads)
             write_json(folder.staging / SUMMARY_FILE, summary)
             build_audit_page(folder.staging)
             if request.redact and request.cache is None:
@@ -111,7 +113,9 @@ class Audit:
         request = self.request
         options = {"skip_bad": request.skip_bad, "mixed_groups": request.mixed_groups}
         effective = [source.trained_on for source in inputs if source.trained_on is not None]
-        self._trained = {row.get("id") for file in effective for _, row in checked(dump_rows(file), file, "line")}
+        rows = ((row, file) for file in effective for row in dump_rows(file) if row.value or not request.skip_bad)
+        found = (value for row, file in rows for _, value in checked([row], file, "line"))
+        self._trained = {short_text("id", value.get("id")) for value in found}
         with AuditTables(self.folder.staging, redact=request.redact) as tables:
             later = (rewards for source in inputs[1:] for rewards in read_rewards(source.path, source.layout))
             for number, source in enumerate(inputs, start=1):
@@ -238,15 +242,16 @@ class Audit:
         }
 
 
-def _next_command(summary: Mapping[str, Any]) -> dict[str, str] | None:
+def _next_command(summary: Mapping[str, Any], reads: Collection[str]) -> dict[str, str] | None:
     """The call that would tell most beyond this one, and when to make it; None where no further one would."""
     output, counts, inputs = summary["command"]["output"], summary["counts"], summary["inputs"]
     gold = any("answer" in entry["fields"] for entry in inputs)
+    trusts = "trusted" in reads and "components" not in reads
     if gold and not counts["answered"]:
         when, more = "where a field has the responses' final answers", ["--field", "final_answer=NAME"]
-    elif gold and "reason" not in summary["verifier"] and summary["appeals"] is None:
+    elif trusts and gold and "reason" not in summary["verifier"] and summary["appeals"] is None:
         when, more = "where Math-Verify was not the verifier", ["--second-verifier", "math_verify"]
-    elif counts["flagged"]:
+    elif trusts and counts["flagged"]:
         when = f"with true rewards in the column `label` of {output}/flagged.csv"
         more = ["--labels", f"{output}/flagged.csv", "--output", f"{output}-labelled"]
     elif "note" in summary["hidden"] and counts["pairs"]:

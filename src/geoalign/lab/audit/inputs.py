@@ -7,8 +7,8 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
+from pathlib import Path, PosixPath
 from tempfile import TemporaryDirectory
 
 from geoalign.errors import ConfigError
@@ -32,14 +32,15 @@ class Input:
     trained_on: Path | None = None
 
 
-def find_inputs(request: AuditRequest, console: Console) -> list[Input]:
+def find_inputs(request: AuditRequest, console: Console, stdin: Path | None = None) -> list[Input]:
     """The files that the arguments name, with their layouts, by the step that they name where all name one; says what
     each was recognised as, of many files the first ones.
 
     A folder stands for the dumps in it by the numbers in their names, of a run for its `rollouts`, of TRL's for its
     `completions`, of prime-rl's for the traces of its training. Of `all` and `effective` only `all` is an input.
     """
-    paths = [path for text in request.rollouts for path in _files(Path(text).expanduser())]
+    named = (stdin if text == "-" and stdin is not None else Path(text).expanduser() for text in request.rollouts)
+    paths = [path for each in named for path in _files(each)]
     if not paths:
         raise ConfigError("ROLLOUTS: expected at least one file of rollouts, got none")
     twice, times = Counter(path.resolve() for path in paths).most_common(1)[0]
@@ -84,14 +85,21 @@ def _files(path: Path) -> list[Path]:
     return sorted(files, key=lambda item: re.sub("[0-9]+", lambda number: number[0].zfill(20), str(item)))
 
 
+class _Named(PosixPath):
+    """A file that goes by its name alone: its folder lasts as long as the call."""
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __fspath__(self) -> str:
+        return super().__str__()
+
+
 @contextmanager
-def standard_input(request: AuditRequest) -> Iterator[AuditRequest]:
-    """The request with a file of what standard input brings in place of `-`: lines, also packed, parquet, slime's."""
+def standard_input(rollouts: Sequence[str]) -> Iterator[Path]:
+    """A file of what standard input brings where `-` is among the inputs: lines, also packed, parquet, slime's."""
     with TemporaryDirectory() as folder:
-        path, rollouts = Path(folder) / "stdin", list(request.rollouts)
-        if "-" in rollouts:
-            data = sys.stdin.buffer.read()
-            kinds = {b"\x1f\x8b": ".jsonl.gz", b"PA": ".parquet", b"PK": ".pt"}
-            (path := path.with_suffix(kinds.get(data[:2], ".jsonl"))).write_bytes(data)
-            rollouts[rollouts.index("-")] = str(path)
-        yield replace(request, rollouts=rollouts)
+        data = sys.stdin.buffer.read() if "-" in rollouts and sys.stdin else b""
+        kinds = {b"\x1f\x8b": ".jsonl.gz", b"PA": ".parquet", b"PK": ".pt"}
+        (path := _Named(folder, "stdin" + kinds.get(data[:2], ".jsonl"))).write_bytes(data)
+        yield path

@@ -95,7 +95,7 @@ def _mean(row: ArmRow, name: str) -> str:
 def _columns(title: str, names: Iterable[str]) -> Drawn:
     drawn = Drawn(title=title, title_justify="left")
     for name in names:
-        drawn.add_column(name, justify="left" if name == "arm" else "right")
+        drawn.add_column(name, justify="left" if name == "arm" else "right", overflow="fold")
     return drawn
 
 

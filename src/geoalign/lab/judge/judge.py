@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from geoalign.errors import InputError, ServiceError
@@ -176,9 +176,10 @@ def rates_of(judgments: Sequence[Judgment], pairs: int) -> Rates:
         return clustered_proportion(*np.array(list(sums.values())).reshape(-1, 2).T)
 
     def rate(winner: str) -> Interval:
-        if len({(one.set, one.id) for one in judged}) < len(judged):
+        won, prompts = sum(one.winner == winner for one in judged), len({(one.set, one.id) for one in judged})
+        if prompts < len(judged) and 0 < won < len(judged):
             return over_prompts(winner)
-        return wilson_interval(sum(one.winner == winner for one in judged), len(judged))
+        return wilson_interval(won * prompts // max(1, len(judged)), prompts)  # of several alike as if of one
 
     return Rates(
         pairs=pairs,
@@ -194,9 +195,9 @@ def rates_of(judgments: Sequence[Judgment], pairs: int) -> Rates:
 
 
 def table_of(sets: Mapping[str, Rates], title: str) -> Table:
-    table = Table("", title=Text(title), title_justify="left")
+    table = Table(Column("", no_wrap=True), title=Text(title), title_justify="left")
     for name in sets:
-        table.add_column(Text(name), justify="right", no_wrap=True)
+        table.add_column(Text(name), justify="right")
     for name in (item.name for item in fields(Rates)):
         values = [getattr(rates, name) for rates in sets.values()]
         cells = [estimate(it, lambda x: decimals(x, 4)) if isinstance(it, Interval) else str(it) for it in values]

@@ -257,3 +257,10 @@ def test_bad_hidden_states():
     curate(curator, good)
     with pytest.raises(InputError, match="expected 32 columns as in earlier calls, got 16"):
         curate(curator, Rollouts(rewards=good.rewards, groups=good.groups, hidden=good.hidden[:, :16]))
+
+
+def test_two_groups_that_agree_open_no_gate():
+    rewards, group = torch.arange(16) % 4 / 3, torch.arange(16) // 4
+    curator = GeoAlign(consensus_gate=0.95, scoring="cross_fit", projector=None)
+    metrics = curator.curate(Rollouts(rewards=rewards, groups=group, hidden=rewards[:, None] * torch.ones(4))).metrics
+    assert (metrics["new_group_accuracy_low"], metrics["gate_closed"]) == (1, 1)

@@ -90,3 +90,9 @@ def test_drift_is_the_change_since_the_first_window_by_hand():
     assert low == pytest.approx(drift - ((b - b_low) ** 2 + (a_high - a) ** 2) ** 0.5)
     assert high == pytest.approx(drift + ((b_high - b) ** 2 + (a - a_low) ** 2) ** 0.5)
     assert 0.1 < low < 0.3 < high
+
+
+def test_no_batch_is_in_both_windows_of_the_inner_curator():
+    monitor = Monitor(curator=Denoise(window=3), window=1)
+    found = [monitor.curate(replace(verdicts(step), hidden=torch.randn(192, 4))).metrics for step in range(6)]
+    assert ["correlation_drift" in each for each in found] == [False] * 5 + [True]

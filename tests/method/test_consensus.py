@@ -85,3 +85,8 @@ def test_projected_scores_equal_the_naive_ones(monkeypatch):
     scores = torch.empty(len(rollouts))
     scores[rows.order] = deviation_index(deviation, pairs, len(rollouts), aggregation="sum")
     torch.testing.assert_close(scores, naive_scores(net, naive_pairs(rollouts), len(rollouts)), atol=2e-4, rtol=1e-3)
+
+
+def test_the_rounding_of_equal_directions_is_no_deviation():
+    _, pairs = hand_pairs()
+    assert not deviation_index(torch.tensor([1e-7, 0.0, 3e-7]), pairs, 4, aggregation="sum")[:3].any()

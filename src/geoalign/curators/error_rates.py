@@ -83,6 +83,8 @@ def error_rates(rows: NoisyRows, *, exclusive: bool = True, level: float = LEVEL
     spread = (times @ errors.square() - (times @ errors).square() / groups) / max(groups - 1, 1)
     reach = t_quantile(level, groups - 1) * (spread.clamp(min=0) * groups).sqrt()
     low, high = estimates - reach, estimates + reach
+    # A rate of nearly 0 hardly varies from group to group: at least the bound of as many verdicts without an error.
+    high[:2] = torch.maximum(high[:2], 1 - (1 - level) ** (1 / right.clamp(min=1e-30)))
     low[:2], high = low[:2].clamp(min=0), high.clamp(max=1)
     return [Interval(*figures) for figures in zip(*(each.tolist() for each in (estimates, low, high)), strict=True)]
 

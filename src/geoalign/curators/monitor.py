@@ -101,11 +101,14 @@ class Monitor(Curator[MonitorConfig]):
         """The differences d = b - a of intervals now to the first ones, their ends d -+ sqrt(reach_b^2 + reach_a^2)
         with the reaches on either side (Newcombe 1998)."""
         found: dict[str, float] = {}
+        # The inner curator may pool more batches than this one.
+        pooled = max(getattr(each.config, "window", 1) for each in (self, self._inner, *self._inner.members))
         for name in [each.removesuffix("_low") for each in metrics if each.endswith("_low")]:
             b, low, high = (metrics.get(name + end, math.nan) for end in ("", "_low", "_high"))
-            if self._batches >= self.config.window and not math.isnan(b + low + high):
+            window = self.config.window if name in RATES else pooled
+            if self._batches >= window and not math.isnan(b + low + high):
                 batch, a, a_low, a_high = self._first.setdefault(name, [self._batches, b, low, high])
-                if self._batches >= batch + self.config.window:
+                if self._batches >= batch + window:
                     ends = b - a - math.hypot(b - low, a_high - a), b - a + math.hypot(high - b, a - a_low)
                     found |= Interval(b - a, *ends).named(f"{name}_drift")
         return found

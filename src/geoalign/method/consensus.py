@@ -75,6 +75,8 @@ def deviation_index(
     """
     if aggregation == "excess" and len(pairs):
         deviation = deviation - deviation.mean()
+    # Of directions that are all equal float32 leaves about 1e-6, which is no deviation.
+    deviation = deviation * bool((deviation.abs() > 1e-5).any())
     total = torch.zeros(rows, dtype=torch.float32, device=deviation.device)
     total.index_add_(0, pairs.winner, deviation).index_add_(0, pairs.loser, deviation)
     count = pair_count(pairs, rows)

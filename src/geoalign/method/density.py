@@ -88,19 +88,15 @@ def _at(estimate: Any, scores: np.ndarray) -> np.ndarray:
 
 
 def cap_highest(
-    scores: Float[np.ndarray, " n"],
-    flagged: Bool[np.ndarray, " n"],
-    max_fraction: float | None,
-    *,
-    of: int | None = None,
+    scores: Float[np.ndarray, " n"], flagged: Bool[np.ndarray, " n"], max_fraction: float | None
 ) -> Bool[np.ndarray, " n"]:
-    """Keeps the highest flagged scores, at most `max_fraction` of `of` (None: of all scores), rounded down.
+    """Keeps the highest flagged scores, at most `max_fraction` of all scores, rounded down.
 
     `max_fraction` None keeps all of them.
     """
     if max_fraction is None:
         return flagged
-    limit = floor_share(max_fraction, len(scores) if of is None else of)
+    limit = floor_share(max_fraction, len(scores))
     if flagged.sum() <= limit:
         return flagged
     kept = np.zeros_like(flagged)

@@ -102,5 +102,6 @@ def test_verl_knows_every_setting(recipe):
     assert parse_settings(plain["geoalign"]).curator.min_scores == 2
     if recipe == "verl_dapo_math.sh":
         assert plain["data"]["apply_chat_template_kwargs"] == {"enable_thinking": False}
-    assert plain["trainer"]["v1"]["trainer_mode"] == "geoalign_sync" and plain["trainer"]["use_v1"]
+    assert plain["trainer"]["v1"]["trainer_mode"] == "geoalign_sync"
+    assert plain["trainer"]["use_v1"]
     assert plain["actor_rollout_ref"]["actor"]["optim"]["lr_scheduler_type"] == "constant"  # verl's default

@@ -328,3 +328,21 @@ def test_states_that_predict_the_errors_of_the_verifier_are_not_used():
     batch = answered(0)
     rows = noisy_rows(batch, canonical_order(batch.rewards, batch.groups, None), answers=True)
     assert infer(rows, -rows.standardised, least_slope=1.0).fit["theta"][2] == 0  # nor turned round
+
+
+def test_rows_without_a_reward_teach_the_states_nothing():
+    curator, unscored = Denoise(), torch.arange(256) % 4 == 0
+    for seed in range(4):
+        rollouts, hidden = answered(seed), torch.randn(256, 8, generator=torch.Generator().manual_seed(seed))
+        rewards = rollouts.rewards.masked_fill(unscored, torch.nan)
+        found = curator.curate(replace(rollouts, rewards=rewards, hidden=hidden + 3 * unscored[:, None])).metrics
+    assert not found["states_used"]
+
+
+def test_states_that_predict_the_errors_of_the_verifier_are_not_used_beside_a_bonus_either():
+    curator = Denoise()
+    for seed in range(8):
+        batch = praised(seed, answer=True)[0]
+        bonus = 1e-3 * torch.rand(len(batch), generator=torch.Generator().manual_seed(seed))
+        found = curator.curate(replace(batch, rewards=batch.rewards + bonus)).metrics
+    assert found["agreement"] < 0

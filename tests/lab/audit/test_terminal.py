@@ -65,7 +65,5 @@ def test_a_file_without_recognised_answers_says_why_nothing_can_be_told(lines):
 def test_standard_input_is_a_file(tmp_path, lines, name):
     data = write_dump(tmp_path / "in", name).read_bytes()
     said = CliRunner().invoke(app, ["audit", "-", "--json"], input=data)
-    assert [entry["format"] for entry in json.loads(said.stdout)["inputs"]] == [name]
-    assert {entry["file"].split(".")[0] for entry in json.loads(said.stdout)["inputs"]} == {
-        "stdin"
-    }  # no temporary path
+    [found] = json.loads(said.stdout)["inputs"]
+    assert (found["format"], found["file"].split(".")[0]) == (name, "stdin")  # no temporary path

@@ -125,3 +125,9 @@ def test_what_says_nothing_of_a_verifier(groups, reason):
     assert audited(*groups)[0] == {"verifier": {"reason": reason}}
     assert verifier_lines(audited(*groups)[0]) == [f"The verifier's errors cannot be told. {reason}"]
     assert refused_line(audited(*groups)[0]) == ""
+
+
+def test_a_rate_of_nearly_nothing_is_bounded_as_if_no_error_was_seen():
+    for seed in range(12):
+        rates = audited(*simulated(np.random.default_rng(seed), 16, 0.03, 0.2))[0]["verifier"]["rates"]
+        assert rates["false_positive_rate"]["high"] > 0.03

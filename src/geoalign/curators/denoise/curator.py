@@ -206,7 +206,7 @@ def learnt_correction(
     own = rows.trusted
     surprise = (posterior.observation - posterior.prior) * own
     fold = content_folds(states.square().sum(dim=1).double().cpu() * own, rows.group).masked_fill(~own, -1)
-    values = fold_predictions(states, surprise, own, fold, _PENALTY).double().cpu()
+    values = fold_predictions(states, surprise, own, fold, _PENALTY).double().cpu().nan_to_num(0, 0, 0)
     twice = torch.full_like(surprise, 2.0)
     found = replace(rows, prediction=values, target=surprise, fitted=own, inflation=twice)
     test, z = correlation(replace(found, weights=torch.ones_like(values)), level=level), values * own

@@ -125,7 +125,7 @@ class Posterior:
     @property
     def standardised(self) -> Float[Tensor, " n"]:
         """[N] the expected true rewards within their groups; 0 in groups of equal ones, and where unscored."""
-        return group_advantages(self.mean, self.group).nan_to_num()
+        return group_advantages(self.mean.masked_fill(self.offset.isnan(), torch.nan), self.group)
 
     @property
     def advantages(self) -> Float[Tensor, " n"]:

@@ -48,9 +48,11 @@ class NoisyRows:
 
     @property
     def among_equal_rewards(self) -> NoisyRows:
-        """The answered rows, centred among equal rewards of a group: there a prediction of the verifier's errors is
-        negatively correlated with what answers say."""
-        alike = dense(self.group, self.rewards.nan_to_num())
+        """The answered rows, all rows centred among equal rewards of a group: there a prediction of the verifier's
+        errors is negatively correlated with what answers say."""
+        # A bonus beside the verdict would leave each row alone.
+        verdicts, rewards = two_values(self.rewards[self.scored]), self.rewards.nan_to_num()
+        alike = dense(self.group, rewards if verdicts is None else rewards > sum(verdicts) / 2)
         prediction, target = (group_advantages(each, alike, scale="none") for each in (self.prediction, self.target))
         return replace(self, prediction=prediction, target=target, fitted=self.fitted & self.answered)
 

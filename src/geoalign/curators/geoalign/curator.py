@@ -212,8 +212,8 @@ class GeoAlign(Curator[GeoAlignConfig]):
             self._gate = [*self._gate, scored.counts][-self.config.gate_window :]
             gate = self.config.consensus_gate
             pooled = clustered_proportion(*torch.cat(self._gate, dim=1).numpy(), level=gate or GATE_LEVEL)
-            # Without any judged group there is nothing that speaks for a consensus.
-            closed = gate is not None and not pooled.low > CHANCE
+            # Fewer than five judged groups, or none, say nothing: two are both right by chance, without any spread.
+            closed = gate is not None and not (pooled.low > CHANCE and sum(each.shape[1] for each in self._gate) >= 5)
             observing = self._calls < self.config.start_step or closed
             self._calls += 1
             curation = rectify(

@@ -44,7 +44,7 @@ class GeoAlignReleasedConfig:
     learning_rate: Positive = setting(default=1e-4, help="Initial Adam learning rate.")
     holdout: OpenShare = setting(default=0.1, help="Share of pairs held out.")
     target_accuracy: PositiveShare = setting(default=0.85, help="Early stop past min_epochs at this held-out accuracy.")
-    max_fraction: PositiveShare = setting(default=0.2, help="At most this share of the rollouts is anomalous.")
+    max_fraction: PositiveShare = setting(default=0.2, help="At most this share of the scored rollouts is anomalous.")
     min_scores: Several = setting(default=100, help="With fewer scores nothing is flagged.")
 
     @model_validator(mode="after")
@@ -79,7 +79,7 @@ class GeoAlignReleased(Baseline[GeoAlignReleasedConfig]):
     Raw differences instead of unit displacements; a fresh two-layer network with ReLU output in every call, trained in
     epochs of batches with a margin-weighted loss, the weights of the best validation accuracy kept; an unweighted
     prototype; everything beyond the first sparse grid point (or mean + 2 standard deviations) is anomalous, at most 20%
-    of the rollouts; Best-Random with weights 0.5 for every best and 0.1 for every other donor.
+    of the scored rollouts; Best-Random with weights 0.5 for every best and 0.1 for every other donor.
 
     Needs `hidden`. Keeps no state from call to call. Below `min_scores` scored rollouts nothing is flagged.
     """
@@ -102,7 +102,7 @@ class GeoAlignReleased(Baseline[GeoAlignReleasedConfig]):
             metrics.update(trained)
             deviation = 1 - _cosines(network, states, pairs)
         scores = deviation_index(deviation, pairs, len(rollouts), aggregation="sum")
-        anomalous = self._flag(scores, len(rollouts))
+        anomalous = self._flag(scores)
         stable = ~anomalous & ~rewards.isnan()
         if rollouts.donor_ok is not None:
             stable &= rollouts.donor_ok.to(stable.device)[rows.order]
@@ -141,15 +141,15 @@ class GeoAlignReleased(Baseline[GeoAlignReleasedConfig]):
                 schedule.step()
                 steps += 1
             accuracy = _accuracy(network, states, heldout)
-            if accuracy > best:
+            if accuracy > best or not count:
                 best, best_weights = accuracy, {name: value.clone() for name, value in network.state_dict().items()}
-            if epoch + 1 >= config.min_epochs and best >= config.target_accuracy:
+            if epoch + 1 >= config.min_epochs and accuracy >= config.target_accuracy:
                 break
         network.load_state_dict(best_weights)
         return network, {"projector_steps": float(steps), "heldout_pair_accuracy": best if count else torch.nan}
 
-    def _flag(self, scores: Float[Tensor, " b"], rollouts: int) -> Bool[Tensor, " b"]:
-        """Beyond the first sparse grid point, else mean + 2 standard deviations; at most a share of all rollouts."""
+    def _flag(self, scores: Float[Tensor, " b"]) -> Bool[Tensor, " b"]:
+        """Beyond the first sparse grid point, else mean + 2 standard deviations; at most a share of the scored ones."""
         scored = ~scores.isnan()
         flagged = torch.zeros_like(scored)
         values = scores[scored].double().cpu().numpy()
@@ -157,7 +157,7 @@ class GeoAlignReleased(Baseline[GeoAlignReleasedConfig]):
         tail = sparse_tail(values, alpha=self.config.alpha, tail="first_crossing") if enough else None
         if tail is not None:
             beyond = values > values.mean() + 2 * values.std() if math.isnan(tail.threshold) else tail.flagged
-            kept = cap_highest(values, beyond, self.config.max_fraction, of=rollouts)
+            kept = cap_highest(values, beyond, self.config.max_fraction)
             flagged[scored] = torch.from_numpy(kept).to(scored.device)
         return flagged
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from geoalign.lab.analysis.consensus import curation_seconds
+from geoalign.lab.analysis.consensus import APPLIED, OBSERVED, curation_seconds
 from geoalign.lab.analysis.detection import SCORES, Tally, mean_ranking, rankings_of, tally_of
 from geoalign.lab.analysis.statistics import mean
 from geoalign.lab.store.columns import Bools
@@ -23,14 +23,11 @@ _SERIES = {
     "reward": "reward",
     "ppo_kl": "ppo_kl",
     "clip_fraction": "clip_ratio/region_mean",
-    "mean_abs_advantage": "mean_abs_advantage",
-    "step_seconds": "step_time",
 }
 _SERIES |= {
     name: f"geoalign/{name}"
     for name in (
-        "pairs", "anomalous", "replaced", "new_group_accuracy", "new_group_accuracy_low", "heldout_pair_accuracy",
-        "advantage_cosine", "observed_advantage_cosine", "train_accuracy", "hidden_seconds",
+        "replaced", "train_accuracy", "heldout_pair_accuracy", "new_group_accuracy", APPLIED, OBSERVED,
     )
 }  # fmt: skip
 

@@ -88,7 +88,6 @@ def run_cell(job: dict[str, Any]) -> None:
         "error": None,
         **extract(run, planned.settings["curator"]),
         **job["shape"],
-        "kl_zero_by_construction": job["shape"]["updates_per_generation"] < 2,
         **measured(read_lines(attempts)),
     }
     folder.write_result(planned, result)
@@ -100,7 +99,7 @@ def measured(attempts: list[dict[str, Any]]) -> dict[str, Any]:
     starts = sum("started" in line for line in attempts)
     seconds = sum(line["seconds"] for line in ends) if len(ends) == starts else None
     peak = max((line["peak_memory_bytes"] for line in ends), default=None)
-    return {"seconds": seconds, "peak_memory_bytes": peak, "starts": starts}
+    return {"seconds": seconds, "peak_memory_bytes": peak}
 
 
 def peak_memory() -> int:

@@ -166,8 +166,7 @@ def _series(scoring):
     """A hundred updates, every second of which is the first on its batch, with a KL of 0 and the curator's numbers."""
     steps = range(1, 101)
     curated = {
-        "pairs": 600, "anomalous": 10, "replaced": 8, "new_group_accuracy": 0.6, "new_group_accuracy_low": 0.52,
-        "heldout_pair_accuracy": 0.8, "train_accuracy": 0.9,
+        "replaced": 8, "new_group_accuracy": 0.6, "heldout_pair_accuracy": 0.8, "train_accuracy": 0.9,
     }  # fmt: skip
     return {
         "step": list(steps),
@@ -175,7 +174,6 @@ def _series(scoring):
         "true_reward": [0.3 + 0.003 * step if step % 2 else None for step in steps],
         "ppo_kl": [0.0, 0.002] * 50,
         "clip_fraction": [0.0, 0.02] * 50,
-        "mean_abs_advantage": [0.8] * 100,
         "curation_seconds": [0.1 if scoring else 0.0] * 100,
         **{name: [value if scoring else None, None] * 50 for name, value in curated.items()},
     }

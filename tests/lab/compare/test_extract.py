@@ -7,8 +7,6 @@ from geoalign.lab.store.json_files import append_lines
 from geoalign.lab.store.rollouts import ROLLOUT_SCHEMA
 from geoalign.lab.store.run_folder import RunFolder
 
-GEOALIGN = {"type": "geoalign", "alpha": 0.1, "aggregation": "sum", "top_m": None}
-
 
 def rollouts(step, **changes):
     """Two groups of two: the second row of group 0 was flipped and is replaced by the first."""
@@ -41,7 +39,7 @@ def folder(tmp_path):
 
 
 def test_series_stand_side_by_side(folder):
-    series = extract(folder, GEOALIGN)["series"]
+    series = extract(folder)["series"]
     expected = {
         "step": [1, 2, 3], "reward": [0.5, None, 0.25], "ppo_kl": [0.0, 0.01, None],
         "clip_fraction": [0.0, 0.125, None], "replaced": [1.0, None, None], "new_group_accuracy": [None, None, None],
@@ -55,8 +53,7 @@ def test_series_stand_side_by_side(folder):
 
 
 def test_the_rest_of_the_result(folder):
-    found = extract(folder, GEOALIGN)
-    assert (found["curator"], found["settings"]) == ("geoalign", {"alpha": 0.1, "aggregation": "sum", "top_m": None})
+    found = extract(folder)
     assert found["evaluations"] == [{"step": 0, "stage": "before_rl", "set": "a", "accuracy": 0.333333}]
     assert found["seconds_per_step"] == 2.0  # (3 + 1 + 2) / 3
     # Corrupted .5 against .1, .2, .3 in both generations; each of the four rows is in one pair.

@@ -36,6 +36,7 @@ def test_a_result_fills_all_cells_of_its_run(tmp_path):
     assert (first["level"], first["arm"], first["seed"]) == ("a", "clean", 0)
     assert (second["level"], second["same_run_as"]) == ("b", "a/clean/seed-0")
     assert first["run"] == clean.settings
+    assert (first["curator"], first["settings"]) == ("grpo", {})
     folder.result(clean.cells[1]).unlink()
     assert folder.finished(clean)  # a level that was added later
     assert folder.read_result(clean.cells[1]) == second

@@ -76,8 +76,9 @@ def test_base_rate_precision_and_areas_are_the_same(run):
 
 
 def in_a_comparison(run):
-    result = extract(RunFolder(run), {"type": "geoalign", "aggregation": "sum"})
-    whose = {"schema_version": 1, "status": "finished", "arm": "geoalign", "level": "flip", "seed": 0}
+    result = extract(RunFolder(run))
+    whose = {"schema_version": 1, "status": "finished", "curator": "geoalign", "arm": "geoalign"}
+    whose |= {"level": "flip", "seed": 0}
     return parse_cell({**whose, **result}, run)
 
 

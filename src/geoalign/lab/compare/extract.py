@@ -32,15 +32,13 @@ _SERIES |= {
 }  # fmt: skip
 
 
-def extract(folder: RunFolder, curator: Mapping[str, Any]) -> dict[str, Any]:
-    """The result of a finished run, from its own files alone; `curator`: its resolved settings, `type` included."""
+def extract(folder: RunFolder) -> dict[str, Any]:
+    """The result of a finished run, from its own files alone."""
     lines = [line for line in read_lines(folder.metrics) if line.get("stage") == "rl"]
     generations = list(read_rollouts(folder.rollouts))
     seconds = [line["step_time"] for line in lines if isinstance(line.get("step_time"), (int, float))]
     return rounded(
         {
-            "curator": curator["type"],
-            "settings": {name: value for name, value in curator.items() if name != "type"},
             "evaluations": read_lines(folder.evaluation),
             "series": series(lines, generations),
             "detection": detection(generations),

@@ -91,16 +91,7 @@ def _conclude(folder: ComparisonFolder, planned: PlannedRun, process: WorkerProc
             folder.discard(planned)
         return None
     error = process.error()
-    curator = planned.settings["curator"]
-    folder.write_result(
-        planned,
-        {
-            "status": "failed",
-            "error": error,
-            "curator": curator["type"],
-            "settings": {name: value for name, value in curator.items() if name != "type"},
-        },
-    )
+    folder.write_result(planned, {"status": "failed", "error": error})
     return error
 
 

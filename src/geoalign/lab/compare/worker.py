@@ -86,7 +86,7 @@ def run_cell(job: dict[str, Any]) -> None:
     result = {
         "status": "finished",
         "error": None,
-        **extract(run, planned.settings["curator"]),
+        **extract(run),
         **job["shape"],
         **measured(read_lines(attempts)),
     }

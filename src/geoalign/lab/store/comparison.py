@@ -155,11 +155,13 @@ class ComparisonFolder:
 
     def write_result(self, planned: PlannedRun, result: Mapping[str, Any]) -> None:
         """Writes the result of a run into every cell that it fills."""
+        settings = dict(planned.settings["curator"])
+        curator = {"curator": settings.pop("type"), "settings": settings}
         for cell in planned.cells:
             whose = {"schema_version": SCHEMA_VERSION, "arm": cell.arm, "level": cell.level, "seed": cell.seed}
             same = {} if cell == planned.cell else {"same_run_as": planned.cell.name}
             kept = {name: value for name, value in result.items() if name not in (*whose, "same_run_as")}
-            content = {**whose, **kept, **same, "settings_key": planned.key, "run": planned.settings}
+            content = {**whose, **curator, **kept, **same, "settings_key": planned.key, "run": planned.settings}
             write_atomically(self.result(cell), json.dumps(finite(content), ensure_ascii=False) + "\n")
 
     def discard(self, planned: PlannedRun) -> None:

@@ -110,7 +110,7 @@ class GeoAlignConfig(TailConfig):
 
 
 class PairedBatch(NamedTuple):
-    """A batch in sorted order, on the device of its states, with its pairs and their raw prototype.
+    """A batch in sorted order, on the device of its states, with its pairs and their cosines to their raw prototype.
 
     `identical` is the number of pairs without a direction between the responses, which are left out.
     """
@@ -121,7 +121,6 @@ class PairedBatch(NamedTuple):
     pairs: Pairs
     weights: Float[Tensor, " p"]
     identical: int
-    raw_prototype: Float[Tensor, " d"]
     raw_cosine: Float[Tensor, " p"]
 
 
@@ -138,9 +137,8 @@ def paired_batch(rollouts: Rollouts, hidden: Float[Tensor, "b d"], *, margin_wei
         directed = directed & (keys[every.winner] != keys[every.loser])
     pairs = every.take(directed)
     weights = prototype_weights(pairs.margin, margin_weighted)
-    prototype = raw_prototype(states, pairs, weights)
-    cosine = raw_cosines(states, pairs, prototype)
-    return PairedBatch(rows, rewards, states, pairs, weights, len(every) - len(pairs), prototype, cosine)
+    cosine = raw_cosines(states, pairs, raw_prototype(states, pairs, weights))
+    return PairedBatch(rows, rewards, states, pairs, weights, len(every) - len(pairs), cosine)
 
 
 def _batch_metrics(batch: PairedBatch, scores: Float[Tensor, " b"]) -> dict[str, float]:

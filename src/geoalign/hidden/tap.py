@@ -106,7 +106,8 @@ class BackboneTap:
         self._found[number] = states if self._select is None else self._select(states, self._rows)
 
     def _record(self, module: nn.Module, arguments: tuple[Any, ...], output: Any) -> None:
-        last = last_hidden(output)
+        # A tuple, or one of transformers' output classes.
+        last = output[0] if isinstance(output, tuple) else output.last_hidden_state
         if None in self._layers:
             self._keep(None, last)
         missing = [number for number in self._layers if number not in self._found]
@@ -116,8 +117,3 @@ class BackboneTap:
         self._states.append(pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=-1))
         self._found = {}
         self._rows += len(last)
-
-
-def last_hidden(output: Any) -> Tensor:
-    """The last hidden states in what a backbone returned: a tuple or one of transformers' output classes."""
-    return output[0] if isinstance(output, tuple) else output.last_hidden_state

@@ -14,7 +14,7 @@ from torch import Generator, Tensor
 
 from geoalign.curators.precision import full_precision
 from geoalign.errors import ConfigError, InputError
-from geoalign.method.groups import GroupedRows, canonical_order
+from geoalign.method.groups import GroupedRows, canonical_order, row_sums
 from geoalign.types import Curation, Rollouts
 
 _Config = TypeVar("_Config")
@@ -89,7 +89,10 @@ class Curator(ABC, Generic[_Config]):
         if len(members) != len(self.members):
             expected = f"expected the key members with {len(self.members)} states"
             raise ConfigError(f"{type(self).__name__} state: {expected}, got {len(members)}")
-        self._expect_keys(state, *self.kept, *(["members"] if members else []))
+        keys = (*self.kept, *(["members"] if members else []))
+        if set(state) != set(keys):
+            expected = ", ".join(keys) or "(none)"
+            raise ConfigError(f"{type(self).__name__} state: expected the keys {expected}, got {sorted(state)}")
         for member, saved in zip(self.members, members, strict=True):
             member.load_state_dict(saved)
         for name in self.kept:
@@ -98,12 +101,6 @@ class Curator(ABC, Generic[_Config]):
                 value.load_state_dict(saved)
             else:
                 setattr(self, f"_{name}", deepcopy(saved))
-
-    def _expect_keys(self, state: dict[str, Any], *keys: str) -> None:
-        """Raises ConfigError unless a state has these keys alone: it is of another curator."""
-        if set(state) != set(keys):
-            expected = ", ".join(keys) or "(none)"
-            raise ConfigError(f"{type(self).__name__} state: expected the keys {expected}, got {sorted(state)}")
 
 
 class Baseline(Curator[_Config]):
@@ -211,8 +208,7 @@ def tie_order(rollouts: Rollouts) -> Int[Tensor, " b"]:
         names = rollouts.ids
         return torch.tensor(sorted(range(len(names)), key=lambda row: (len(names[row]), names[row])), dtype=torch.long)
     if rollouts.hidden is not None:
-        widest = torch.float32 if rollouts.hidden.device.type == "mps" else torch.float64
-        return rollouts.hidden.sum(dim=1, dtype=widest).cpu().argsort(stable=True)
+        return row_sums(rollouts.hidden).cpu().argsort(stable=True)
     return torch.arange(len(rollouts))
 
 

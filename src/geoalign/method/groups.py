@@ -45,7 +45,7 @@ def canonical_order(
     """
     order = torch.arange(len(rewards), device=rewards.device)
     if hidden is not None:
-        order = _row_sums(hidden).argsort(stable=True).to(rewards.device)
+        order = row_sums(hidden).argsort(stable=True).to(rewards.device)
     order = order[rewards[order].argsort(stable=True)]
     order = order[groups[order].argsort(stable=True)]
     _, group, sizes = groups[order].unique_consecutive(return_inverse=True, return_counts=True)
@@ -77,14 +77,11 @@ def content_folds(content: Float[Tensor, " n"], group: Int[Tensor, " n"]) -> Int
     return (torch.bincount(group, weights=content).argsort(stable=True).argsort() % FOLDS)[group]
 
 
-def _row_sums(hidden: Float[Tensor, "b d"]) -> Float[Tensor, " b"]:
+def row_sums(hidden: Float[Tensor, "b d"]) -> Float[Tensor, " b"]:
     """Every row's sum in float64, a chunk of rows at a time: on a CPU torch makes a float64 copy of what it sums."""
-    sums = torch.empty(len(hidden), dtype=_widest(hidden), device=hidden.device)
+    widest = torch.float32 if hidden.device.type == "mps" else torch.float64
+    sums = torch.empty(len(hidden), dtype=widest, device=hidden.device)
     chunk = max(1, _CHUNK // max(1, hidden.shape[1]))
     for start in range(0, len(hidden), chunk):
         sums[start : start + chunk] = hidden[start : start + chunk].sum(dim=1, dtype=sums.dtype)
     return sums
-
-
-def _widest(tensor: Tensor) -> torch.dtype:
-    return torch.float32 if tensor.device.type == "mps" else torch.float64

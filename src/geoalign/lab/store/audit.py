@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import pandas
@@ -149,27 +148,19 @@ _FLAGGED_TEXTS = ("answer", "final_answer", "prompt", "response", "replacement")
 _LABELS = (LABEL, "note")
 
 
-class AuditTables:
+class AuditTables(ExitStack):
     """Writes the tables into a folder, where they are whole after the `with` block; one without rows has no file.
 
     `flagged.csv` is UTF-8 with a byte-order mark, by which spreadsheets know it; no cell of it is ever a formula.
     """
 
     def __init__(self, folder: Path, *, redact: bool) -> None:
+        super().__init__()
         self._folder, self._redact = folder, redact
-        self._open = ExitStack()
         self._writers: dict[str, pyarrow.parquet.ParquetWriter] = {}
-        self._flagged = self._open.enter_context((folder / FLAGGED_FILE).open("w", encoding="utf-8-sig", newline=""))
+        self._flagged = self.enter_context((folder / FLAGGED_FILE).open("w", encoding="utf-8-sig", newline=""))
         self._names = [*_FACTS, *(() if redact else _FLAGGED_TEXTS), *_LABELS]
         csv.writer(self._flagged).writerow(self._names)
-
-    def __enter__(self) -> AuditTables:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._open.close()
 
     def add_scores(self, frame: pandas.DataFrame) -> None:
         """Writes the rollouts of one file, the columns of SCORES, and those flagged among them (with the text of their
@@ -204,7 +195,7 @@ class AuditTables:
     def _write(self, name: str, table: pyarrow.Table) -> None:
         if name not in self._writers:
             writer = pyarrow.parquet.ParquetWriter(self._folder / name, table.schema, compression="zstd")
-            self._writers[name] = self._open.enter_context(writer)
+            self._writers[name] = self.enter_context(writer)
         self._writers[name].write_table(table)
 
 

@@ -31,8 +31,10 @@ def run_of(values, names=("test",)):
         flipped=rows % 3 == 0, flip_known=np.ones(len(rows), dtype=bool), score=values, anomalous=rows % 2 == 1,
         source=rows[::-1].copy(), weight=np.ones(len(rows)),
     )  # fmt: skip
-    keys = ("reward", "ppo_kl", "clip_ratio", "geoalign/new_group_accuracy", "geoalign/new_group_accuracy_low",
-            "geoalign/new_group_accuracy_high", "geoalign/train_accuracy", "geoalign/replaced")  # fmt: skip
+    keys = (
+        "reward", "ppo_kl", "clip_ratio/region_mean", "geoalign/new_group_accuracy", "geoalign/train_accuracy",
+        "geoalign/new_group_accuracy_low", "geoalign/new_group_accuracy_high", "geoalign/replaced",
+    )  # fmt: skip
     metrics = [MetricRow("rl", at, dict.fromkeys(keys, float(value))) for at, value in enumerate(values)]
     evaluations = [
         Evaluation(at, "rl", name, NAN, None, 3, float(value), float(value))

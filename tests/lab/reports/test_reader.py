@@ -32,7 +32,7 @@ def test_series_takes_the_first_known_key_and_the_last_of_equal_steps(make_run):
         {"stage": "rl", "step": 2, "reward": 0.5, "name": "text is no number", "flag": True},
     ]
     (folder / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n")
-    series = read_run(folder).series("absent", "reward")
+    series = read_run(folder).series("reward")
     assert series.steps.tolist() == [1, 2]
     assert series.values.tolist() == [0.2, 0.5]
     assert "flag" not in read_run(folder).metrics[3].values

@@ -44,18 +44,15 @@ class Run:
     evaluations: tuple[Evaluation, ...]
     finished: bool
 
-    def series(self, *keys: str, stage: str = "rl") -> Series:
-        """The first of `keys` that has a number in any row of `stage`; of rows with equal steps the last one counts."""
-        for key in keys:
-            points = {
-                row.step: row.values[key]
-                for row in self.metrics
-                if row.stage == stage and np.isfinite(row.values.get(key, np.nan))
-            }
-            if points:
-                steps = sorted(points)
-                return Series(np.array(steps, dtype=np.int64), np.array([points[step] for step in steps]))
-        return Series(np.empty(0, dtype=np.int64), np.empty(0))
+    def series(self, key: str, stage: str = "rl") -> Series:
+        """The numbers of a quantity in the rows of `stage`; of rows with equal steps the last one counts."""
+        points = {
+            row.step: row.values[key]
+            for row in self.metrics
+            if row.stage == stage and np.isfinite(row.values.get(key, np.nan))
+        }
+        steps = sorted(points)
+        return Series(np.array(steps, dtype=np.int64), np.array([points[step] for step in steps], dtype=np.float64))
 
     @property
     def curator(self) -> Mapping[str, Any]:

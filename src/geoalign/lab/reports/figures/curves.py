@@ -179,27 +179,27 @@ def projector_panel(run: Run) -> Panel | str:
 
 # --- the policy -------------------------------------------------------------------------------------------------------
 
-# As a result's series call them -> file, title, axis, caption, names in the log.
+# As a result's series call them -> file, title, axis, caption, name in the log.
 POLICY = {
     "ppo_kl": (
         "kl", "PPO KL", "PPO KL",
         "Old minus new log-probability, mean over tokens, whatever beta is; zero at the first update on each batch.",
-        ("ppo_kl", "geoalign/ppo_kl"),
+        "ppo_kl",
     ),
     "clip_fraction": (
         "clip-fraction", "Clip fraction", "share of tokens",
         "Tokens outside the clipping range; none at the first update on each batch.",
-        ("clip_ratio/region_mean", "clip_ratio"),
+        "clip_ratio/region_mean",
     ),
 }  # fmt: skip
 
 
 def policy_panels(run: Run) -> list[Panel | str]:
     panels: list[Panel | str] = []
-    for name, title, axis, caption, keys in POLICY.values():
-        series = run.series(*keys)
+    for name, title, axis, caption, key in POLICY.values():
+        series = run.series(key)
         if not len(series):
-            panels.append(f"{title} was not logged (`{keys[0]}`).")
+            panels.append(f"{title} was not logged (`{key}`).")
             continue
         zero = "" if series.values.any() else " It is zero at every step."
         values = f"mean {series.values.mean():.4g}, largest {series.values.max():.4g}."

@@ -63,7 +63,6 @@ def _level(name: str, rows: Sequence[ArmRow], plan: CompareConfig) -> LevelTable
         rate=rate,
         corruption=plan.corruption.get(name, {}),
         rows=tuple(rows),
-        headroom=next((item for item in comparisons if item.kind == HEADROOM), None),
         comparisons=comparisons,
         statements=tuple(level_statements(rate, comparisons, rows, plan)),
     )
@@ -188,7 +187,7 @@ def table_as_json(table: Table) -> dict[str, object]:
     """The table as plain values for table.json; NaN becomes null, curves are left out (the results hold them)."""
     levels = []
     for level in table.levels:
-        facts = {name: getattr(level, name) for name in ("level", "rate", "corruption", "decidable")}
+        facts = {name: getattr(level, name) for name in ("level", "rate", "corruption")}
         arms = [_arm_as_json(row) for row in level.rows]
         said = {name: [asdict(item) for item in getattr(level, name)] for name in ("comparisons", "statements")}
         levels.append({**facts, "arms": arms, **said})

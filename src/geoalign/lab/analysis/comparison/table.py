@@ -118,22 +118,16 @@ class Recovery:
 
 @dataclass(frozen=True, eq=False)
 class LevelTable:
-    """One level of corruption: its arms, the headroom (None without an oracle), comparisons, what they amount to, and
-    what was recovered of the cost of wrong rewards."""
+    """One level of corruption: its arms, comparisons, what they amount to (the headroom first), and what was recovered
+    of the cost of wrong rewards."""
 
     level: str
     rate: float
     corruption: Mapping[str, float]
     rows: tuple[ArmRow, ...]
-    headroom: Comparison | None
     comparisons: tuple[Comparison, ...]
     statements: tuple[Statement, ...]
     recovery: Recovery | None = None
-
-    @property
-    def decidable(self) -> bool:
-        """Whether a verdict on a curator is possible: the headroom's interval lies above zero."""
-        return self.headroom is not None and self.headroom.difference.interval.low > 0
 
     @property
     def judged(self) -> tuple[ArmRow, ...]:

@@ -30,21 +30,19 @@ def synthetic_rollouts(
     rewards: Literal["continuous", "binary"] = "continuous",
     signal: float = 1.0,
     corruption: float = 0.05,
-    dtype: torch.dtype = torch.float32,
-    axis_seed: int = 0,
 ) -> PlantedBatch:
     """Hidden states h = prompt + signal * quality * axis + noise, rewards = quality (or its sign), some corrupted.
 
     `states`: "isotropic" noise has the same variance in all d directions; "compressible" noise falls as 1 / rank, in
     shuffled coordinates, so that few directions hold most of it. Both have variance 1 per coordinate on average. The
-    axis is a unit vector drawn from `axis_seed`, so that batches of different `seed` share it, as the batches of one
+    axis is one unit vector whatever `seed`, so that batches of different `seed` share it, as the batches of one
     training do; one unit of quality moves a state by `signal` * d^(1/4) along it. A corrupted binary reward is flipped;
     a corrupted continuous one goes to the group's opposite extreme, with a hair of jitter that avoids ties.
     """
     draw = torch.Generator().manual_seed(seed)
     rows = groups * size
     quality = torch.randn(rows, generator=draw)
-    shared = torch.Generator().manual_seed(axis_seed)
+    shared = torch.Generator().manual_seed(0)
     axis = torch.nn.functional.normalize(torch.randn(d, generator=shared), dim=0)
     spectrum = torch.ones(d) if states == "isotropic" else 1 / torch.arange(1, d + 1)
     spectrum = spectrum * (d / spectrum.square().sum()).sqrt()
@@ -57,7 +55,7 @@ def synthetic_rollouts(
     corrupted = torch.rand(rows, generator=draw) < corruption
     given = _corrupt(values.view(groups, size), corrupted.view(groups, size), rewards, draw).flatten()
     rollouts = Rollouts(
-        rewards=given, groups=group, hidden=hidden.to(dtype), true_rewards=values, response_keys=torch.arange(rows)
+        rewards=given, groups=group, hidden=hidden, true_rewards=values, response_keys=torch.arange(rows)
     )
     return PlantedBatch(rollouts, corrupted)
 

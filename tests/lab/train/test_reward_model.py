@@ -6,7 +6,6 @@ import pytest
 import torch
 from datasets import Dataset
 
-from geoalign.errors import ConfigError
 from geoalign.lab.config.rewards import RewardHeadConfig
 from geoalign.lab.config.tasks import DialogueConfig
 from geoalign.lab.config.train import TinyModelConfig
@@ -140,8 +139,6 @@ def test_a_cut_model_is_saved_with_what_its_head_reads(classifier, tmp_path):
     scores, again = (each.score(["yes", "no"], [""] * 2, prompts=[list(prompt)] * 2) for each in scorers)
     assert scores[0] > scores[1]
     assert again == pytest.approx(scores, abs=1e-6)
-    with pytest.raises(ConfigError, match=r"reward_head\.layers: expected at most the model's 2, got 4"):
-        fit_head(model, tokenizer, pairs, RewardHeadConfig(layers=4))
 
 
 def test_the_head_alone_is_changed_and_tells_the_pairs_apart(classifier, tmp_path):

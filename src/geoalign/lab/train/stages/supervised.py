@@ -17,7 +17,6 @@ from torch.nn.functional import softplus
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from trl import RewardTrainer, SFTTrainer
 
-from geoalign.errors import ConfigError
 from geoalign.lab.config.rewards import RewardHeadConfig
 from geoalign.lab.evaluation.scores import hold_out_prompts, pair_accuracy
 from geoalign.lab.models.models import (
@@ -204,9 +203,6 @@ def fit_head(model: Any, tokenizer: Any, pairs: Sequence[PreferencePair], config
     The head reads the mean last-layer state of the reply; layers above `config.layers` are left out.
     """
     if config.layers is not None:  # the first layers only, followed by the model's own last norm
-        there = len(model.base_model.layers)
-        if config.layers > there:
-            raise ConfigError(f"reward_head.layers: expected at most the model's {there}, got {config.layers}")
         model.base_model.layers = model.base_model.layers[: config.layers]
         model.config.num_hidden_layers = config.layers
         if getattr(model.config, "layer_types", None) is not None:

@@ -18,11 +18,11 @@ WORDS = {in_words(number): number for number in range(10)}
 
 
 def test_a_function_of_a_module_and_of_a_file(tmp_path, monkeypatch):
-    assert load_function("geoalign.lab.rewards.naive:substring", key="k") is substring
+    assert load_function("geoalign.lab.rewards.naive:substring") is substring
     (tmp_path / "mine.py").write_text("def always(completions, **_):\n    return [1.0] * len(completions)\n")
     monkeypatch.chdir(tmp_path)
     for name in ("mine.py:always", f"{tmp_path}/mine.py:always"):
-        assert load_function(name, key="k")(["a", "b"]) == [1.0, 1.0]
+        assert load_function(name)(["a", "b"]) == [1.0, 1.0]
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_a_function_of_a_module_and_of_a_file(tmp_path, monkeypatch):
 )
 def test_what_is_no_function_is_named(name, words):
     with pytest.raises(ConfigError, match=f"reward.function: {words}"):
-        load_function(name, key="reward.function")
+        load_function(name)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_what_is_no_function_is_named(name, words):
 )
 def test_wrong_results_are_named(results, words):
     with pytest.raises(InputError, match=f"reward.function: {words}"):
-        function_rewards(lambda completions: results, 2, key="reward.function", completions=["a", "b"])
+        function_rewards(lambda completions: results, 2, completions=["a", "b"])
 
 
 def test_the_function_gets_what_trl_gives_and_the_truth_stands_beside_it():

@@ -15,23 +15,25 @@ from geoalign.lab.rewards.base import RewardSource, response_text
 from geoalign.text import quote
 
 RewardFunction = Callable[..., Sequence[float | None]]
+# The setting that names it.
+KEY = "reward.function"
 
 
-def load_function(name: str, *, key: str) -> RewardFunction:
+def load_function(name: str) -> RewardFunction:
     """The function `MODULE:NAME`: of an importable module, or of a file `PATH.py` as seen from the working directory.
 
-    Importing runs the module's code; nothing is imported unless the settings name it (`key`).
+    Importing runs the module's code; nothing is imported unless the settings name it (`KEY`).
     """
     module, _, attribute = name.rpartition(":")
     try:
         found = getattr(_imported(module), attribute)
     except (ImportError, OSError, AttributeError) as error:
         raise ConfigError(
-            f"{key}: expected MODULE:NAME, an importable module or a file PATH.py, and a function in it; "
+            f"{KEY}: expected MODULE:NAME, an importable module or a file PATH.py, and a function in it; "
             f"got {quote(name)}: {error}"
         ) from error
     if not callable(found):
-        raise ConfigError(f"{key}: expected a function, got {type(found).__name__} as {quote(name)}")
+        raise ConfigError(f"{KEY}: expected a function, got {type(found).__name__} as {quote(name)}")
     function: RewardFunction = found
     return function
 
@@ -47,11 +49,11 @@ def _imported(module: str) -> Any:
     return loaded
 
 
-def function_rewards(function: RewardFunction, rows: int, *, key: str, **columns: Any) -> list[float]:
+def function_rewards(function: RewardFunction, rows: int, **columns: Any) -> list[float]:
     """What the function says of `rows` rows; NaN where it returns None or NaN: a row that could not be scored."""
     results = list(function(**columns))
     if len(results) != rows:
-        raise InputError(f"{key}: expected {rows} results, one per completion, got {len(results)}")
+        raise InputError(f"{KEY}: expected {rows} results, one per completion, got {len(results)}")
     rewards = []
     for row, result in enumerate(results):
         try:
@@ -59,7 +61,7 @@ def function_rewards(function: RewardFunction, rows: int, *, key: str, **columns
         except (TypeError, ValueError):
             reward = math.inf
         if math.isinf(reward):
-            raise InputError(f"{key}: expected a finite number or None, got {quote(result)} for completion {row}")
+            raise InputError(f"{KEY}: expected a finite number or None, got {quote(result)} for completion {row}")
         rewards.append(reward)
     return rewards
 
@@ -83,15 +85,8 @@ class FunctionReward:
         """The function's rewards of this process's rows."""
         responses = [response_text(completion) for completion in completions]
         self.true_rewards = list(self._source.score(responses, answer, prompts=prompts))
-        rewards = function_rewards(
-            self._function,
-            len(completions),
-            key="reward.function",
-            prompts=prompts,
-            completions=completions,
-            answer=answer,
-            **columns,
-        )
+        told = {"prompts": prompts, "completions": completions, "answer": answer, **columns}
+        rewards = function_rewards(self._function, len(completions), **told)
         self.counters["unscored"] += sum(map(math.isnan, rewards))
         if (log_extra := columns.get("log_extra")) is not None:
             log_extra("true_reward", list(self.true_rewards))

@@ -252,7 +252,7 @@ def _check_reward(plan: Plan, *, ask: bool) -> None:
     settings, model, binary = plan.config.reward, plan.config.reward.model, binary_reward(plan)
     check_corruption(settings, binary=binary)
     if settings.function is not None:
-        load_function(settings.function, key="reward.function")
+        load_function(settings.function)
     if settings.appeals is not None:
         second_verifier(settings.appeals, settings.endpoint, key="reward.appeals", section="reward.endpoint")
     if settings.function is not None:

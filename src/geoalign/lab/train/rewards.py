@@ -50,7 +50,7 @@ def observed_reward(plan: Plan, source: RewardSource) -> ObservedReward:
     """What the user's function says (`reward.function`), else the task's own reward with the corruption asked for."""
     settings = plan.config.reward
     if settings.function is not None:
-        return FunctionReward(load_function(settings.function, key="reward.function"), source)
+        return FunctionReward(load_function(settings.function), source)
     return RewardWithCorruption(
         source,
         settings,

@@ -58,7 +58,6 @@ def write_responses(path: Path, rows: Iterable[SavedResponse]) -> None:
 
     Characters that UTF-8 cannot hold (lone surrogates) are written as JSON escapes and read back as they were.
     """
-    check_response_file(path)
     lines = [json.dumps(asdict(row), ensure_ascii=False, allow_nan=False) + "\n" for row in rows]
     # Only surrogates fail to encode, and Python's backslash form of one is its JSON escape.
     data = "".join(lines).encode("utf-8", errors="backslashreplace")

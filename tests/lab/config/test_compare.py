@@ -45,7 +45,7 @@ def test_problems_are_those_of_the_warm_start_for_every_seed(tmp_path: Path) -> 
     config = load_compare_config(written(tmp_path, "run: {seed: 11}\n" + TWO_ARMS)).config
     runs = [resolved_run(config, "as_given", "grpo", seed) for seed in (0, 1)]
     assert [run.task.seed for run in runs] == [11, 11]
-    assert warm_start_run(config).task == runs[0].task
+    assert warm_start_run(config, config.run.seed).task == runs[0].task
     given = load_compare_config(written(tmp_path, "run: {task: {seed: 4}}\n" + TWO_ARMS)).config
     assert resolved_run(given, "as_given", "grpo", 1).task.seed == 4
 

@@ -40,16 +40,15 @@ def checked_shapes(runs: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str,
     return shapes
 
 
-def shape_of(settings: Mapping[str, Any], tasks: dict[str, Task] | None = None) -> dict[str, int]:
+def shape_of(settings: Mapping[str, Any], tasks: dict[str, Task]) -> dict[str, int]:
     """How many updates a run makes, and how many on each generation; `tasks` are those made before, by settings."""
     config = parse_run_config(settings)
-    made = {} if tasks is None else tasks
     name = json.dumps([settings.get("task"), settings.get("seed")], sort_keys=True)
     if (settings.get("task") or {}).get("seed") is not None:
         name = json.dumps(settings["task"], sort_keys=True)
-    if name not in made:
-        made[name] = make_task(config.task, seed=config.seed)
-    plan = make_training_plan(config, RunFolder(Path("unused")), Console(quiet=True), task=made[name])
+    if name not in tasks:
+        tasks[name] = make_task(config.task, seed=config.seed)
+    plan = make_training_plan(config, RunFolder(Path("unused")), Console(quiet=True), task=tasks[name])
     return {"max_steps": plan.grpo.max_steps, "updates_per_generation": plan.generation.updates}
 
 

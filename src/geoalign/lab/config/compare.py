@@ -273,9 +273,8 @@ def warm_start_seed(config: CompareConfig, seed: int) -> int:
     return config.run.seed + block
 
 
-def warm_start_run(config: CompareConfig, seed: int | None = None) -> RunConfig:
-    """The settings of a run whose warm start others share: the base's, with the warm start's seed if one is given."""
-    seed = config.run.seed if seed is None else seed
+def warm_start_run(config: CompareConfig, seed: int) -> RunConfig:
+    """The settings of a run whose warm start others share: the base's, with the warm start's seed."""
     return parse_run_config(_of_seed(plain_settings(config.run), seed, seed))
 
 

@@ -103,15 +103,13 @@ def train(
     return summary
 
 
-def prepare(
-    config: RunConfig, root: Path, *, locations: Locations | None = None, console: Console | None = None
-) -> None:
+def prepare(config: RunConfig, root: Path, *, console: Console | None = None) -> None:
     """Runs, or goes on with, only the stages before RL, which many runs can share (`train(..., shared=root)`)."""
     processes, folder = Processes.launched(), RunFolder(root)
     with _held(folder, processes, resume=True):
         _check_unchanged(config, folder, processes)
         console = (console or Console()) if processes.is_main else Console(quiet=True)
-        plan = _started(config, folder, None, locations or NOWHERE, console)
+        plan = _started(config, folder, None, NOWHERE, console)
         warm_start_stage(plan)
         reward_model_stages(plan)
 

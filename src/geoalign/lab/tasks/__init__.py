@@ -1,7 +1,6 @@
 """Tasks: problems with gold answers, and demonstrations for the warm start."""
 
-from geoalign.errors import ConfigError
-from geoalign.lab.config.tasks import ArithmeticConfig, DialogueConfig, HHRLHFConfig, MathConfig
+from geoalign.lab.config.tasks import ArithmeticConfig, DialogueConfig, MathConfig, TaskConfig
 from geoalign.lab.tasks.arithmetic import arithmetic_task
 from geoalign.lab.tasks.base import Demonstration, PreferencePair, Problem, Task
 from geoalign.lab.tasks.dialogue import dialogue_task
@@ -11,14 +10,12 @@ from geoalign.lab.tasks.problems import math_task
 __all__ = ["Demonstration", "PreferencePair", "Problem", "Task", "make_task"]
 
 
-def make_task(settings: object, *, seed: int) -> Task:
-    """The task of these settings (a member of `TaskConfig`); `seed` is that of the run."""
+def make_task(settings: TaskConfig, *, seed: int) -> Task:
+    """The task of these settings; `seed` is that of the run."""
     if isinstance(settings, ArithmeticConfig):
         return arithmetic_task(settings, seed=seed if settings.seed is None else settings.seed)
     if isinstance(settings, DialogueConfig):
         return dialogue_task(settings, seed=seed if settings.seed is None else settings.seed)
     if isinstance(settings, MathConfig):
         return math_task(settings)
-    if isinstance(settings, HHRLHFConfig):
-        return hh_rlhf_task(settings)
-    raise ConfigError(f"task: expected settings of a known task, got {type(settings).__name__}")
+    return hh_rlhf_task(settings)

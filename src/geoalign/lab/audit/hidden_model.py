@@ -22,11 +22,10 @@ from geoalign.lab.audit.hidden_files import stem
 from geoalign.lab.config.audit import AuditConfig
 from geoalign.lab.dumps.formats import DumpLayout
 from geoalign.lab.dumps.reading import Dump
-from geoalign.lab.dumps.values import Messages
 from geoalign.lab.generation.evaluated_models import fingerprint
 from geoalign.lab.models.fastest_dtype import fastest_dtype, print_fastest_dtype
 from geoalign.lab.store.run_folder import RunFolder
-from geoalign.lab.tasks.base import rendered, token_ids
+from geoalign.lab.tasks.base import Messages, rendered, token_ids
 from geoalign.lab.tasks.sources import row_name
 from geoalign.lab.terminal import Console, passing_progress
 from geoalign.pretrained import from_pretrained, is_hub_id, loading

@@ -28,8 +28,9 @@ import pandas
 from geoalign.errors import InputError
 from geoalign.lab.dumps import values
 from geoalign.lab.dumps.formats import TRINITY, VERL, DumpLayout, step_of
-from geoalign.lab.dumps.values import BadValueError, Messages
+from geoalign.lab.dumps.values import BadValueError
 from geoalign.lab.store.columns import whole_text
+from geoalign.lab.tasks.base import Messages
 from geoalign.lab.tasks.sources import RawRow, dump_rows, field_of, row_name
 
 # What each rollout of a row has of its own, and the check of its value; the reward has its own.

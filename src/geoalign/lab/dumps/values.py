@@ -12,12 +12,11 @@ from typing import Any
 
 from geoalign.lab.rewards.base import response_text
 from geoalign.lab.store.columns import whole_text
+from geoalign.lab.tasks.base import Messages
 from geoalign.text import quote
 
 # The largest number of float32, in which trainers hold rewards.
 LARGEST = (2 - 2**-23) * 2.0**127
-
-Messages = tuple[dict[str, str], ...]
 
 
 class BadValueError(Exception):

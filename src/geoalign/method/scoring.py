@@ -21,7 +21,6 @@ from geoalign.method.pairs import Pairs
 JUDGED_PAIRS = 8192
 # The paper's mark for an aligned direction (Fig. "Visualization of latent vectors").
 ALIGNED = 0.8
-_QUANTILES = {"gdi_q05": 0.05, "gdi_q25": 0.25, "gdi_q50": 0.5, "gdi_q75": 0.75, "gdi_q95": 0.95, "gdi_max": 1.0}
 
 
 class NewGroups(NamedTuple):
@@ -190,15 +189,3 @@ def cosine_summary(name: str, cosine: Float[Tensor, " p"]) -> dict[str, float]:
         f"{name}_cosine_mean": float(cosine.mean()),
         f"{name}_cosine_share_080": float((cosine > ALIGNED).float().mean()),
     }
-
-
-def quantiles(scores: Float[Tensor, " n"]) -> dict[str, float]:
-    """Quantiles of the scored rollouts' GDI; NaN where none is scored."""
-    if not len(scores):
-        return dict.fromkeys(_QUANTILES, torch.nan)
-    ascending = scores.sort().values.cpu()
-    # Linear interpolation by hand: torch.quantile refuses more than 16 million values.
-    place = torch.tensor(list(_QUANTILES.values())) * (len(ascending) - 1)
-    low, high = ascending[place.floor().long()], ascending[place.ceil().long()]
-    values = low + (high - low) * (place - place.floor())
-    return dict(zip(_QUANTILES, values.tolist(), strict=True))

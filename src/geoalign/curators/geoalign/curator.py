@@ -29,7 +29,7 @@ from geoalign.method.groups import GroupedRows, canonical_order
 from geoalign.method.intervals import clustered_proportion
 from geoalign.method.pairs import Pairs, centred_states, preference_pairs, with_distances
 from geoalign.method.projector import ProjectorConfig
-from geoalign.method.scoring import ScoredPairs, cosine_summary, quantiles, score_cross_fit, score_in_sample, unscored
+from geoalign.method.scoring import ScoredPairs, cosine_summary, score_cross_fit, score_in_sample, unscored
 from geoalign.settings import Count, OpenShare, setting, settings
 from geoalign.types import Curation, CurationDetails, DensityDetails, PairDetails, Rollouts
 
@@ -142,7 +142,7 @@ def paired_batch(rollouts: Rollouts, hidden: Float[Tensor, "b d"], *, margin_wei
 
 
 def _batch_metrics(batch: PairedBatch, scores: Float[Tensor, " b"]) -> dict[str, float]:
-    """Counts of rows, groups and pairs, and summaries of the raw cosines and of the scores."""
+    """Counts of rows, groups and pairs, and a summary of the raw cosines."""
     pairs, sizes = batch.pairs, batch.rows.sizes
     scored = batch.rows.group.new_zeros(len(sizes)).index_add(0, batch.rows.group, (~batch.rewards.isnan()).long())
     paired = len(pairs.group.unique_consecutive())
@@ -156,7 +156,6 @@ def _batch_metrics(batch: PairedBatch, scores: Float[Tensor, " b"]) -> dict[str,
         "tied_groups": float((scored > 1).sum() - paired),
         "chance_accuracy": CHANCE,
         **cosine_summary("raw", batch.raw_cosine),
-        **quantiles(scores[~scores.isnan()]),
     }
 
 

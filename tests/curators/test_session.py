@@ -112,6 +112,14 @@ def test_gold_answers_in_the_place_of_the_responses_own_are_said(gold, caplog):
     assert ("gold answers?" in caplog.text) == gold
 
 
+@pytest.mark.parametrize("small", [True, False])
+def test_a_first_batch_too_small_to_be_curated_is_said(small, caplog):
+    curator = GeoAlign(min_scores=64 if small else 8, projector=None)
+    given = replace(rollouts(), hidden=torch.randn(32, 4), rewards=torch.arange(32.0))
+    CurationSession(curator, seed=0).curate(given)
+    assert ("min_scores: nothing is flagged in the first batch, 32 rollouts" in caplog.text) == small
+
+
 def test_round_trip(tmp_path):
     shared = torch.arange(6.0).view(2, 3)
     state = {

@@ -75,6 +75,9 @@ class CurationSession:
         devices = [given.rewards.device] if given.rewards.device.type == "cuda" else []
         with torch.random.fork_rng(devices=devices), torch.enable_grad():
             curation = self.curator.curate(given, generator=self.generator, details=details and labelled is None)
+        if not self.calls and curation.metrics.get("too_few_scores"):
+            words = "min_scores: nothing is flagged in the first batch, %d rollouts: are batches large enough?"
+            _LOG.warning(words, len(given))
         if len(curation.scores) != len(given):
             raise InputError(f"Curation.scores: expected {len(given)} rows, got {len(curation.scores)}")
         if labelled is not None:

@@ -50,7 +50,7 @@ def read_responses(path: Path) -> list[Response]:
         InputError: a line is not JSON, lacks a field, or its lists differ in length; the message names file and line.
     """
     responses = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), start=1):
         if not line.strip():
             continue
         try:
@@ -132,8 +132,7 @@ def _as_chat(tokenizer: AutoTokenizer, prompt: str) -> str:
     if tokenizer.chat_template is None:
         return prompt
     turns = [{"role": "user", "content": prompt}]
-    text = tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
-    return text.removeprefix(tokenizer.bos_token or "")  # which the tokenizer adds
+    return tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
 
 
 def _line(response: Response, width: int = 60) -> str:

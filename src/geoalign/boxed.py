@@ -25,7 +25,7 @@ _LONGEST_BETWEEN = 70
 # GSM8K's mark, a number alone behind it (otherwise it is a heading), and the words that name an answer; emphasis, a
 # quotation or a bracket may stand before the answer itself.
 _MARKS = (
-    re.compile(r"(?<!#)####(?=[ \t]*\$?[ \t]*[-+]?[0-9.,/]+%?[ \t]*$)", re.MULTILINE),
+    re.compile(r"(?<!#)####(?=[ \t]*(?:\$[ \t]*)?[-+]?[0-9.,/]+%?[ \t]*$)", re.MULTILINE),
     re.compile(r"\banswer\**\s*(?:\bis\b|:)", re.IGNORECASE),
 )
 _ADORNMENT = re.compile(r"[\s:$*_`\"'(\[]*")

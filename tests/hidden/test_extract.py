@@ -1,10 +1,11 @@
 import pytest
 import torch
-from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from geoalign.errors import InputError
 from geoalign.hidden import BackboneTap, backbone_of, extract_states, extract_states_from_texts
+from geoalign.hidden.extract import prompt_token_ids
 
 
 def qwen():
@@ -27,6 +28,7 @@ RESPONSES = [[1, 2], [3, 4, 5, 6], [7], [8, 9, 10]]
 @pytest.mark.parametrize("position", ["final", "predicting", "mean"])
 def test_batches_match_single_rows(make, position):
     model = make()
+    model.config.pad_token_id = -1  # as of old Llamas; no row of the embedding
     found = extract_states(model, PROMPTS, RESPONSES, position=position, batch_size=3)
     assert found.states.shape == (4, 16)
     assert found.lengths.tolist() == [2, 4, 1, 3]
@@ -159,6 +161,10 @@ def test_texts():
     for text in ("de", "</s>"):
         bare = extract_states_from_texts(model, words, ["ab"], [text], end_of_sequence=False)
         assert bare.lengths.tolist() == [len(text)]
+    words.add_special_tokens({"bos_token": "<s>"})
+    words.backend_tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
+    # A chat template may have written it.
+    assert prompt_token_ids(words, "<s>ab") == prompt_token_ids(words, "ab") == [1, *ids[0][0]]
     words.eos_token = None
     with pytest.raises(InputError, match="end_of_sequence"):
         extract_states_from_texts(model, words, ["a"], ["b"])

@@ -30,6 +30,13 @@ def written(path, problems):
     return path
 
 
+def test_a_line_ends_where_json_lines_do(tmp_path):
+    (file := tmp_path / "a.jsonl").write_text(
+        '{"query": "a\u2028b", "response": ["x", "y"], "pred_score": [[1], [0]]}', encoding="utf-8"
+    )
+    assert len(load("curate_real_rollouts").read_responses(file)) == 2
+
+
 def test_it_prints_the_flagged_responses_with_their_donors(said, model, tmp_path):
     draw = torch.Generator().manual_seed(0)
     problems = []

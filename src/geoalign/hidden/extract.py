@@ -69,8 +69,6 @@ def extract_states(
     if answer_starts is not None:
         answer_starts = cut_answers(answer_starts, prompts, response_ids, responses)
 
-    # Any id in the vocabulary will do: padded positions are masked, and stand behind the ones that are read.
-    pad_id = getattr(getattr(model, "config", None), "pad_token_id", None)
     with eval_mode(model):
         states = batched_states(
             model,
@@ -81,7 +79,7 @@ def extract_states(
             layer=layer,
             answer_starts=answer_starts,
             batch_size=batch_size,
-            pad_id=pad_id or 0,
+            pad_id=0,  # any id in the vocabulary: padded positions are masked, and stand behind the ones that are read
             device=next(model.parameters()).device,
             progress=progress,
         )
@@ -99,8 +97,8 @@ def extract_states_from_texts(
 ) -> ExtractedStates:
     """The hidden state of each response text after its prompt text.
 
-    A prompt is tokenised as its tokenizer does by default (with a beginning-of-sequence token where it adds one), the
-    response without special tokens; text that only looks like a special token is split as text where the tokenizer can.
+    A prompt is tokenised as its tokenizer does by default (with a beginning-of-sequence token where it adds one and the
+    text has none), the response without special tokens; what looks like one in it is split as text where it can be.
 
     Args:
         model: as in `extract_states`.
@@ -115,11 +113,18 @@ def extract_states_from_texts(
     """
     if end_of_sequence and tokenizer.eos_token_id is None:
         raise InputError("end_of_sequence: expected a tokenizer with an end-of-sequence token, got none; pass False")
-    prompt_ids = [tokenizer(text)["input_ids"] for text in prompts]
+    prompt_ids = [prompt_token_ids(tokenizer, text) for text in prompts]
     response_ids = [response_token_ids(tokenizer, text, end=end_of_sequence) for text in responses]
     if options.get("position") == "answer_start":
         options.setdefault("answer_starts", answer_starts(tokenizer, response_ids))
     return extract_states(model, prompt_ids, response_ids, **options)
+
+
+def prompt_token_ids(tokenizer: Any, text: str) -> list[int]:
+    """The tokens of a prompt text, with the special ones that the tokenizer adds unless the text begins with one."""
+    begun = bool(tokenizer.bos_token) and text.startswith(tokenizer.bos_token)
+    ids: list[int] = tokenizer(text, add_special_tokens=not begun)["input_ids"]
+    return ids
 
 
 def response_token_ids(tokenizer: Any, text: str, *, end: bool) -> list[int]:

@@ -84,7 +84,8 @@ PIECES = [
 @pytest.mark.parametrize("piece", PIECES)
 def test_reading_takes_time_in_proportion_to_the_length(piece):
     run = piece * (LENGTH // len(piece))
-    for text in (run, f"\\boxed{{{run}}}", f"1{run}", f"\\boxed{run}", run + run.replace("{", "}")):
+    ends = f"1{run}", f"1{run}2", f"####{run}x"
+    for text in (run, f"\\boxed{{{run}}}", *ends, f"\\boxed{run}", run + run.replace("{", "}")):
         for read in (
             final_answer,
             answer_start,

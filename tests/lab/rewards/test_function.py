@@ -45,6 +45,7 @@ def test_what_is_no_function_is_named(name, words):
         ([1.0], "expected 2 results, one per completion, got 1"),
         ([1.0, "right"], "expected a finite number or None, got 'right' for completion 1"),
         ([math.inf, 0], "expected a finite number or None, got inf for completion 0"),
+        ([10**400, 0], "expected a finite number or None, got "),
     ],
 )
 def test_wrong_results_are_named(results, words):

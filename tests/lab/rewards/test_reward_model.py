@@ -1,3 +1,4 @@
+import copy
 import math
 
 import pytest
@@ -42,7 +43,12 @@ def test_batches_change_nothing(model, tokenizer):
     assert len({len(response) for response in RESPONSES}) > 5  # so that there was something to pad and to sort
 
 
-def test_a_score_is_the_logit_at_the_end_of_the_dialogue(model, tokenizer):
+@pytest.mark.parametrize("padded", [True, False])
+def test_a_score_is_the_logit_at_the_end_of_the_dialogue(model, tokenizer, padded):
+    if not padded:  # the end token stands in for it, and is read as one of the dialogue's
+        model.config.pad_token_id = None
+        tokenizer = copy.deepcopy(tokenizer)
+        tokenizer.pad_token = None
     # Written out: prompt, reply, end token; the head on the last token's state.
     ids = tokenizer("<|user|>help me fix my lamp<|reply|>lamp: open.<|end|>", return_tensors="pt")["input_ids"]
     with torch.no_grad():

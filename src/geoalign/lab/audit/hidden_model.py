@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from geoalign.errors import ConfigError, InputError
 from geoalign.hidden.answers import answer_starts, rows_without_answer
-from geoalign.hidden.extract import extract_states
+from geoalign.hidden.extract import extract_states, prompt_token_ids
 from geoalign.hidden.layers import wanted_layers
 from geoalign.hidden.tap import backbone_of
 from geoalign.lab.audit.hidden_files import stem
@@ -171,7 +171,7 @@ class AuditModel:
             messages = ({"role": "user", "content": text},)
         if messages is None or (how == "text" and not layout.format.rendered):
             plain = text if messages is None else "\n\n".join(message["content"] for message in messages)
-            ids = self.tokenizer(plain)["input_ids"]
+            ids = prompt_token_ids(self.tokenizer, plain)
         elif self.tokenizer.chat_template is None:
             raise ConfigError(
                 f"prompts: expected a tokenizer with a chat template for the chat messages of {layout.format.title}, "

@@ -16,7 +16,7 @@ _POWER = re.compile(r"(?<![\w.\\])([0-9]{1,100}\.?[0-9]{0,100})[eE]([+-]?[0-9]{1
 _END = "." + "".join(sign for sign in map(chr, range(0x3001)) if sign.isspace())
 
 # Sizes of brackets, dollar signs and spaces, unless these divide two numbers, are no part of an answer.
-_NOTHING = re.compile(r"\\(?:left|right|displaystyle|q?quad)(?![A-Za-z])|\\?\$|\\[,!;:]|(?<![0-9\s])\s+|\s+(?![0-9\s])")
+_NOTHING = re.compile(r"\\(?:left|right|displaystyle)(?![A-Za-z])|\\?\$|\\[,!;:]|(?<![0-9\s])\s+|(?<!\s)\s+(?![0-9\s])")
 _STYLED = re.compile(r"\\(?:text(?:bf|rm|it)?|math(?:rm|bf|it)|mbox|operatorname)\s*\{([^{}]*)\}")
 # x^{2} is x^2, and k_{B} is k_B.
 _SINGLE = re.compile(r"([_^])\{\s*([A-Za-z0-9])\s*\}")
@@ -67,7 +67,8 @@ def tidy(text: str) -> str:
 
 def plain(text: str) -> str:
     """Without spaces, bracket sizes, dollar signs and letter styles; equal texts are equal answers."""
-    return _NOTHING.sub("", _without_styles(text)).replace(r"\dfrac", r"\frac")
+    spaced = _without_styles(text).replace(r"\qquad", " ").replace(r"\quad", " ")
+    return _NOTHING.sub("", spaced).replace(r"\dfrac", r"\frac")
 
 
 def _without_styles(text: str) -> str:

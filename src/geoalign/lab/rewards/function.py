@@ -58,7 +58,7 @@ def function_rewards(function: RewardFunction, rows: int, **columns: Any) -> lis
     for row, result in enumerate(results):
         try:
             reward = math.nan if result is None else float(result)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             reward = math.inf
         if math.isinf(reward):
             raise InputError(f"{KEY}: expected a finite number or None, got {quote(result)} for completion {row}")

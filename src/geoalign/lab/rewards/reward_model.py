@@ -51,8 +51,8 @@ class RewardModelScorer(ChatRewardModel):
         if pad is None:
             raise InputError("reward model: expected a tokenizer with a padding or an end token, got none")
         self._pad = int(pad)
-        if has_own_code(model) and pad == tokenizer.eos_token_id:
-            # Such code may look for the first padding token, and an end token ends every turn: pad nothing.
+        if pad == tokenizer.eos_token_id and (has_own_code(model) or text_config.pad_token_id is None):
+            # A model may look for padding, which it was not told is the end token that ends every turn: pad nothing.
             self.batch_size = 1
         else:
             text_config.pad_token_id = self._pad

@@ -80,6 +80,7 @@ class _Worker:
 
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout
+        self._owner = 0  # who started the process: a forked child inherits the connection, and must not share it
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: Connection | None = None
 
@@ -114,7 +115,7 @@ class _Worker:
             return ""
 
     def _running(self) -> Connection:
-        if self._connection is not None:
+        if self._connection is not None and self._owner == os.getpid():
             return self._connection
         connection = self._start()
         if (said := self._reply(_START_SECONDS)) != "ready":
@@ -123,6 +124,7 @@ class _Worker:
         return connection
 
     def _start(self) -> Connection:
+        self._owner = os.getpid()
         self._connection, theirs = Pipe()
         with theirs:
             number, path = theirs.fileno(), os.pathsep.join(entry or os.getcwd() for entry in sys.path)

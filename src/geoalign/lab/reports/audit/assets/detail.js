@@ -209,14 +209,14 @@ class Detail {
 
   compare(left, right, all, wanted) {
     const { options } = this;
-    const prompt = prepared(left.prompt, options);
+    const prompt = prepared(left.prompt, { ...options, all });
     const texts = [left, right].map((text) => text && prepared(text.response, { ...options, all }));
     const marks = right && options.marks ? marked(texts[0], texts[1]) : null;
     const sides = [this.side(this.row, false)];
     if (right) sides.push(this.side(this.beside, true));
     const formulas = written(this.prompt, prompt);
     sides.forEach(({ text }, at) => formulas.push(...written(text, texts[at], marks ? [marks.left, marks.right][at] : [])));
-    const rest = Math.max(...texts.filter(Boolean).map((text) => text.rest));
+    const rest = Math.max(...[prompt, ...texts].filter(Boolean).map((text) => text.rest));
     this.compared.replaceChildren(
       this.tools(marks),
       el("div", { class: right ? "sides two" : "sides" }, ...sides.map(({ node }) => node)),

@@ -66,6 +66,6 @@ def test_the_figures_of_the_example_that_need_no_model(tmp_path):
     estimate, low, high = (f"{100 * rate[end]:.0f}%" for end in ("estimate", "low", "high"))
     assert f"estimates that {estimate} ({low} to {high}) of the wrong answers are rewarded" in words
     assert f"rewarded; {100 * len(wrong) / incorrect:.0f}% are. Of the {len(wrong)} wrong rewards" in words
-    assert f"without the model's states {sum(row in wrong for row in blind)}, in {len(blind)}" in words
+    assert f"without the model's states {sum(row in wrong for row in blind)}, with {len(blind)}" in words
     found = sum(row in wrong for row in trivial)
-    assert f'the rule "rewarded, but not the majority\'s answer" flags {found}, in {len(trivial)}' in words
+    assert f'the rule "rewarded, but not the majority\'s answer" finds {found}, with {len(trivial)}' in words

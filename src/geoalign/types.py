@@ -41,8 +41,8 @@ class Rollouts:
     donor and gets weight 0.
 
     Attributes:
-        rewards: [B] scalar reward per rollout (any float dtype; kept as float32, or float64 if it came so, as are the
-            other numbers below, but for `hidden` and `components`).
+        rewards: [B] scalar reward per rollout (any float dtype; stored as float32, or as float64 if given so; so are
+            the other numbers below, except `hidden` and `components`).
         groups: [B] group id per rollout.
         hidden: [B, d] hidden state per rollout, finite; detached here, so no gradient reaches the policy.
         lengths: [B] response length in tokens.
@@ -59,8 +59,8 @@ class Rollouts:
         prompt_keys: [B] equal for rows of the same prompt, in this batch and any other: `response_keys` of the prompts.
         trusted: [B] True for rows whose reward is known to be true, checked by a person for example.
         components: what each of several reward functions adds to the reward, by name: [B] each, weights included; NaN
-            where one could not score a row.
-        second_rewards: gives the rewards of a second, dearer verifier for a few rows, named by their indices.
+            where it could not score a row.
+        second_rewards: returns the rewards of a second, costlier verifier for a few rows, given by index.
 
     Raises:
         InputError: a field has the wrong type, rank or length, or `hidden` is not finite; the message names the field
@@ -143,7 +143,7 @@ class Rollouts:
             call = ", ".join(f"{name}=..." for name in missing)
             raise InputError(
                 f"{by} needs the rollout field(s) {', '.join(missing)}: expected Rollouts(..., {call}), got none "
-                "(inside TRL: the trainer's rollout_fields, or what the adapter brings itself)"
+                "(inside TRL: set the trainer's rollout_fields, unless the adapter provides it)"
             )
 
 
@@ -155,8 +155,8 @@ def _asked_of(ask: SecondRewards, taken: Sequence[int]) -> SecondRewards:
 def response_keys(responses: Iterable[Sequence[int] | str]) -> Int[Tensor, " b"]:
     """A number for each response, equal for equal token ids (or texts): the `response_keys` of `Rollouts`.
 
-    63 bits of a hash of the response alone, so that several processes agree without asking each other. Of prompts they
-    are the `prompt_keys`.
+    63 bits of a hash of the response alone, so that several processes agree without communicating. Applied to prompts
+    they are the `prompt_keys`.
     """
     keys = []
     for response in responses:
@@ -200,15 +200,15 @@ class CurationDetails:
 
 @dataclass(frozen=True, eq=False)
 class Curation:
-    """What a curator decides about B rollouts: which row stands where, with what reward and what weight.
+    """What a curator decides about B rollouts: which row goes where, with what reward and what weight.
 
     Attributes:
-        source: [C] row of the input that stands in each output row: a subset, a permutation, or with repeats. C = B for
-            curators that replace.
+        source: [C] input row that each output row holds: a subset, a permutation, or with repeats. C = B for curators
+            that replace.
         rewards: [C] reward of each output row.
         weights: [C] factor on the advantage of each output row.
-        advantages: [C] given only by curators whose method is another advantage; else None, and `group_advantages` or
-            the engine computes them from `rewards`.
+        advantages: [C] set only by curators that compute their own; else None, and `group_advantages` or the engine
+            computes them from `rewards`.
         scores: [B] suspicion of each input row; NaN where unscored.
         anomalous: [B] which input rows were judged anomalous.
         metrics: floats by name; NaN where a quantity is undefined in this call.
@@ -239,7 +239,7 @@ class Curation:
 
     @property
     def replaced(self) -> Bool[Tensor, " c"]:
-        """[C] True where an output row holds another row than the one whose place it takes; C = B only."""
+        """[C] True where an output row holds another row than the one in its place; C = B only."""
         if len(self.source) != len(self.scores):
             raise InputError(
                 f"replaced: expected as many output rows as input rows, got {len(self.source)} and {len(self.scores)}"

@@ -24,7 +24,7 @@ FIELDS = ("answers", "reference_rewards", "true_rewards")
 
 @settings
 class EngineSettings:
-    """What the settings of every engine say."""
+    """The settings that all engines share."""
 
     curator: CuratorSection = setting(
         default_factory=default_curator, help="Settings of the curator: a section with its `type`, or a name alone."
@@ -32,13 +32,13 @@ class EngineSettings:
     monitor: bool = setting(default=False, help="Only watch: nothing is changed, as with the curator `monitor`.")
     seed: Annotated[int, Field(ge=0, lt=2**63)] = setting(default=0, help="Seed of the curator's draws.")
     rollout_fields: dict[str, str] = setting(
-        default_factory=dict, help="answers, reference_rewards, true_rewards: where the engine's rows have them."
+        default_factory=dict, help="Where the engine's rows hold answers, reference_rewards and true_rewards."
     )
 
 
 @settings
 class StateSettings(EngineSettings):
-    """Those of verl, ms-swift and Trinity, in which the adapter reads hidden states."""
+    """The settings of verl, ms-swift and Trinity, where the adapter reads hidden states."""
 
     hidden_position: HiddenPosition = setting(
         default="predicting", help="Where in a response its hidden state is read (`geoalign.hidden`)."
@@ -57,11 +57,11 @@ class TrinitySettings(StateSettings):
     )
     reload: Literal["published", "never"] = setting(
         default="published",
-        help="published: the weights that Trinity's synchroniser has; never: always those of model_path.",
+        help="published: the latest weights of Trinity's synchroniser; never: always those of model_path.",
     )
-    device: str = setting(default="cpu", help="Where model_path computes.")
-    dtype: Literal["float32", "bfloat16", "float16"] = setting(default="float32", help="Of the weights of model_path.")
-    batch_size: Annotated[int, Field(ge=1)] = setting(default=8, help="Rows in a pass of model_path.")
+    device: str = setting(default="cpu", help="Device of model_path.")
+    dtype: Literal["float32", "bfloat16", "float16"] = setting(default="float32", help="Type of model_path's weights.")
+    batch_size: Annotated[int, Field(ge=1)] = setting(default=8, help="Rows per forward pass of model_path.")
     trust_remote_code: bool = setting(default=False, help="Run the Python code that comes with model_path.")
     state_file: str | None = setting(
         default=None, help="Projector and random state, written after each batch and resumed from."
@@ -76,7 +76,7 @@ class SlimeSettings(EngineSettings):
         default=None, help="Path of the data source to wrap; null: the one that --data-source-path has by default."
     )
     resume: bool = setting(
-        default=True, help="Save the curator's state with checkpoints, and take it from that of --load."
+        default=True, help="Save the curator's state with checkpoints, and restore it from those of --load."
     )
 
 

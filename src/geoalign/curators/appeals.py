@@ -1,4 +1,4 @@
-"""Appeals: a second, dearer verifier judges the most suspicious rows, and what it says is known from then on."""
+"""Appeals: a second, costlier verifier judges the most suspicious rows; its verdicts are trusted from then on."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class AppealsConfig:
     type: ClassVar[str] = "appeals"
 
     curator: CuratorSection = setting(
-        default_factory=lambda: default_curator("denoise"), help="The curator that suspects, and learns the verdicts."
+        default_factory=lambda: default_curator("denoise"), help="Scores the rows, and learns from the verdicts."
     )
     budget: Count = setting(default=16, help="Responses of a batch that the second verifier may be asked about.")
 
@@ -58,14 +58,14 @@ class Hearing:
 class Appeals(Curator[AppealsConfig]):
     """Asks a second verifier about the most suspicious rows, and curates the batch again with its verdicts as trusted.
 
-    The inner curator scores the batch on trial. The `budget` rows of highest score that are not trusted yet go to
+    The inner curator scores the batch in a trial. The `budget` rows of highest score that are not trusted yet go to
     `Rollouts.second_rewards`, whatever their score (where a verifier errs alike on alike responses, none looks
     suspicious); of identical responses of a group one is asked about for all. Their rewards become the second
     verifier's, and they `trusted`; the inner curator then decides on this batch, and learns from it. A verdict of None
     or NaN leaves its row as it was, and is counted.
 
     `scores` of rows that were asked about are those of the trial; they are anomalous where the verdict differs from the
-    reward, and no other score of theirs counts. Where no row has a score, nobody is asked.
+    reward, and no other score of theirs counts. If no row has a score, none is asked about.
 
     Needs `second_rewards` and what the inner curator needs; heeds `response_keys`.
 

@@ -22,7 +22,7 @@ _Held = TypeVar("_Held", Rollouts, Curation)
 
 
 class Curator(ABC, Generic[_Config]):
-    """Reads a batch of rollouts and says which row stands where, with what reward and what weight.
+    """Reads a batch of rollouts and decides which row goes where, with what reward and what weight.
 
     A subclass names its settings class, `class Mine(Curator[MineConfig])`, the optional rollout fields that it needs in
     `requires`, those that it makes use of where an engine or the user can give them in `optional`, and implements
@@ -71,7 +71,7 @@ class Curator(ABC, Generic[_Config]):
         """
 
     def state_dict(self) -> dict[str, Any]:
-        """What another process needs to go on: nested dicts and lists of tensors and plain values."""
+        """What another process needs to resume: nested dicts and lists of tensors and plain values."""
         held = {name: getattr(self, f"_{name}") for name in self.kept}
         members = {"members": [member.state_dict() for member in self.members]} if self.members else {}
         return members | {
@@ -83,7 +83,7 @@ class Curator(ABC, Generic[_Config]):
         """Restores what `state_dict` returned; the settings must be those that it was saved with.
 
         Raises:
-            ConfigError: the state is not of this curator.
+            ConfigError: the state is another curator's.
         """
         members = state.get("members", [])
         if len(members) != len(self.members):
@@ -245,7 +245,7 @@ def subset(
 ) -> Curation:
     """The curation that keeps the rows named, none twice, group after group, and leaves the others out.
 
-    Where every row of the batch is kept it comes back as it was.
+    If every row is kept, the batch is returned unchanged.
 
     Args:
         kept: row indices, a tensor for each group.

@@ -1,4 +1,4 @@
-"""Controls: GeoAlign's rectification, driven by something that is no geometry, and other rules without states."""
+"""Controls: GeoAlign's rectification, driven by something other than geometry, and other rules without states."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class PairCountConfig(TailConfig):
 
 
 class PairCount(Baseline[PairCountConfig]):
-    """GeoAlign with the number of strict pairs that a rollout is in for its score; no hidden state is looked at.
+    """GeoAlign whose score is the number of strict pairs that a rollout is in; hidden states are not used.
 
-    A cumulative GDI grows with that number, so this says what is left of GeoAlign without its geometry. Rollouts in no
+    A cumulative GDI grows with that number, so this shows what is left of GeoAlign without its geometry. Rollouts in no
     pair are unscored and unchanged.
     """
 
@@ -50,7 +50,7 @@ class PairCount(Baseline[PairCountConfig]):
 
 
 class RewardDistance(Baseline[RewardDistanceConfig]):
-    """GeoAlign with a reward's distance to its group's mean, |r - mean|, for its score; no hidden state is looked at.
+    """GeoAlign whose score is a reward's distance to its group's mean, |r - mean|; hidden states are not used.
 
     The control for continuous rewards, where every rollout of a group is in equally many pairs and the pair count says
     nothing. Groups of one or of equal rewards are unscored and unchanged.
@@ -160,11 +160,11 @@ class Oracle(Baseline[OracleConfig]):
 class RankTrimConfig:
     type: ClassVar[str] = "rank_trim"
 
-    m: Count = setting(default=1, help="So many of the highest and of the lowest rewards of a group get weight 0.")
+    m: Count = setting(default=1, help="This many of a group's highest and of its lowest rewards get weight 0.")
 
 
 class RankTrim(Baseline[RankTrimConfig]):
-    """Gives the m highest and the m lowest rewards of each group weight 0; nothing but the rewards' order is looked at.
+    """Gives the m highest and the m lowest rewards of each group weight 0; only the order of the rewards is used.
 
     Rewards that are wrong by far stand at the extremes, so this is the control of every method that finds them there.
     The trimmed rows still enter the mean and the deviation of their group: rewards and advantages of the others stay as

@@ -29,11 +29,11 @@ class MonitorConfig:
 
     type: ClassVar[str] = "monitor"
 
-    curator: CuratorSection = setting(default_factory=lambda: default_curator("denoise"), help="The one that watches.")
+    curator: CuratorSection = setting(default_factory=lambda: default_curator("denoise"), help="The curator to log.")
     bounds: dict[str, float | Annotated[tuple[float, float], Field(strict=False)]] = setting(
-        default_factory=dict, help="Metric to its greatest value, or to [least, greatest]; of an interval both ends."
+        default_factory=dict, help="A metric's largest value, or [smallest, largest]; alarm: a whole interval outside."
     )
-    window: Count = setting(default=10, help="Batches of which the verifier's error rates are estimated.")
+    window: Count = setting(default=10, help="Batches from which the verifier's error rates are estimated.")
 
 
 class Monitor(Curator[MonitorConfig]):
@@ -44,8 +44,8 @@ class Monitor(Curator[MonitorConfig]):
     contradictions tell them. `anomalous_share` is of scored rows. Of every metric with an interval `<name>_drift` is
     the change since the first window, once no batch is in both, with an interval of its own.
 
-    A metric that leaves its bounds, its interval where it has one, is logged as a warning, once until its estimate is
-    back; `alarms` counts those outside. NaN, and what the inner curator does not give in a batch, leaves no bound.
+    A metric outside its bounds, with all of its interval if it has one, is logged as a warning, once until its estimate
+    is back inside; `alarms` counts those outside. A NaN or missing metric raises no alarm.
     As a keyword `curator` may be a curator itself.
     """
 

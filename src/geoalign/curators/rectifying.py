@@ -26,7 +26,7 @@ Strategy = Literal["replace", "zero_weight", "drop", "amplify"]
 class TailConfig:
     """What is anomalous by the density of the scores, and what happens to it."""
 
-    alpha: OpenShare = setting(default=0.05, help="A score is anomalous where density is below alpha times the peak.")
+    alpha: OpenShare = setting(default=0.05, help="A score is anomalous if its density is below alpha times the peak.")
     tail: Literal["pointwise", "first_crossing"] = setting(
         default="pointwise",
         help="Flag each sparse score right of the mode, or everything beyond the first sparse point.",
@@ -58,7 +58,7 @@ class Flags:
 def flag_sparse_tail(scores: Float[Tensor, " b"], config: TailConfig) -> Flags:
     """The density criterion on the scores that are not NaN; nothing is flagged with fewer than `min_scores` of them.
 
-    A suspect that the cap spares stays in its place, but is nobody's donor.
+    A suspect that the cap spares stays in its place, but is never a donor.
     """
     scored = ~scores.isnan()
     values = scores[scored].double().cpu().numpy()

@@ -123,7 +123,7 @@ def compare_command(request: CompareRequest) -> None:
 
 @command(app, "audit", AuditRequest)
 def audit_command(request: AuditRequest) -> None:
-    """Which rewards of these rollouts to mistrust, and how often their verifier errs; a page shows the rows.
+    """Find the rewards to mistrust in these rollouts, and how often the verifier errs; a page shows the rows.
 
     Reads JSONL (.gz), parquet and .pt of TRL, verl, Trinity-RFT, GeoAlign's runs and others; changes none. Examples:
 
@@ -168,7 +168,7 @@ def audit_command(request: AuditRequest) -> None:
 def evaluate_command(request: EvaluateRequest) -> None:
     """Evaluate models: accuracy, avg@k and pass@k on benchmarks, responses to dialogues for the judge.
 
-    Every response is kept; after a stop --resume makes the missing ones and comes to the same rows. Examples:
+    Every response is kept; after a stop --resume generates the missing ones and gives the same rows. Examples:
 
       geoalign evaluate runs/math --benchmark aime24=aime24.jsonl --benchmark math500=HuggingFaceH4/MATH-500@test
 
@@ -204,7 +204,7 @@ def judge_command(request: JudgeRequest) -> None:
 
 @command(app, "report", ReportRequest)
 def report_command(request: ReportRequest) -> None:
-    """Rebuild the report and figures of runs and audits; of comparisons, also the table, from the results there are."""
+    """Rebuild the report and figures of runs and audits; of comparisons, also the table, from the results so far."""
     from geoalign.lab.reports import build_report
     from geoalign.lab.store.comparison import ComparisonFolder
 

@@ -47,7 +47,7 @@ class ProjectorConfig:
     folds: Several = setting(default=2, help="Folds of the cross-fitted scoring.")
     warm_start: bool = setting(default=True, help="Keep the weights from one call to the next.")
     groups_per_step: Count | Literal["auto"] | None = setting(
-        default="auto", help="Groups drawn for each step; null: all; auto: so that a step stays small."
+        default="auto", help="Groups drawn for each step; null: all; auto: few enough to keep a step small."
     )
 
 

@@ -58,7 +58,7 @@ class CuratedRayPPO(_Base):
 
     Replacement, weights, drops, subsets, shaped rewards and given advantages are carried out on the training batch;
     evaluation is never curated. Settings are `geoalign` in the configuration (`CuratedConfig`, or an attribute that you
-    set). What is refused says what to change.
+    set). Error messages say what to change.
     """
 
     def __init__(self, cfg: Any, *args: Any, **kwargs: Any) -> None:

@@ -32,7 +32,7 @@ class CuratedGRPO(CuratedTrainer):
 
     Raises:
         UnsupportedError: a combination that is refused; the message names it.
-        ConfigError: the curator requires a field that nobody gives.
+        ConfigError: the curator requires a field that neither the settings nor the adapter provide.
     """
 
     _session: CurationSession

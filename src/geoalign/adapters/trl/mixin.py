@@ -38,7 +38,7 @@ class GeoAlignMixin(CuratedTrainer):
 
     Args:
         curator: any `Curator`; None: plain GRPO, with no extra pass and no extra file.
-        monitor: only watch by it, as with the curator `Monitor`.
+        monitor: only observe with it, as with the curator `Monitor`.
         hidden_position: which hidden state a curator gets (`geoalign.hidden.response_states`).
         hidden_layer: after which layer: its number (0: the embeddings), or a share of the depth as a float (1.0: the
             last); a list: several states side by side (`geoalign.hidden.BackboneTap`).
@@ -47,7 +47,7 @@ class GeoAlignMixin(CuratedTrainer):
         rollout_fields: "answers", "reference_rewards" or "true_rewards" -> a dataset column, or a callable that takes
             this process's input rows (dicts with "prompt", "completion", "completion_ids" and the dataset's columns)
             and returns one value per row. Called after the rewards were computed. "second_rewards", of the curator
-            `Appeals`: called on rank 0, with the rows alone that the curator asks about.
+            `Appeals`: called on rank 0, with only the rows that the curator asks about.
         curation_observer: called on rank 0 with a `CuratedStep` after each curation.
         details_every: ask the curator for `Curation.details` in every n-th generation; 0: never.
         labelled_rollouts: with true rewards, for a curator that reads `trusted`. It sees them beside every batch, with

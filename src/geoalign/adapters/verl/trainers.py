@@ -37,7 +37,7 @@ class CuratedSteps(_Base):
 
     Replacement, weights, drops, subsets, shaped rewards and given advantages are carried out on the rows in
     TransferQueue before the actor is updated; validation is never curated. Settings come from `+geoalign` in verl's
-    configuration. A subclass names verl's mode in `base_mode`. What is refused says what to change.
+    configuration. A subclass names verl's mode in `base_mode`. Error messages say what to change.
     """
 
     base_mode: ClassVar[str]

@@ -84,7 +84,7 @@ class LabelledProbeConfig:
         default=1.0, help="With penalty: how many times the probability of being bad is subtracted from the reward."
     )
     penalty: Positive = setting(
-        default=0.01, help="Of the logistic regression, on the square of its weights on standardised states."
+        default=0.01, help="L2 penalty of the logistic regression, whose states are standardised."
     )
 
 

@@ -124,7 +124,7 @@ class MajorityVoteConfig:
 
 
 class MajorityVote(Baseline[MajorityVoteConfig]):
-    """Rewards agreement with the group's most frequent answer (TTRL, arXiv 2504.16084); no reward is looked at.
+    """Rewards agreement with the group's most frequent answer (TTRL, arXiv 2504.16084); the rewards are ignored.
 
     r' = 1 for rows that give that answer and 0 for the others, rows without an answer among them, which have no vote.
     Of several most frequent answers all are rewarded (the released code takes the one that came first, which depends on

@@ -128,8 +128,8 @@ class PFPPO(Baseline[_Config]):
 
     As many rows of each group as it has rewards, with replacement, without importance correction, before the advantage:
     Best-Random (BR): best 1/2, every other 1/(2(n-1)); Best-Worst (BW): best 1/2, worst 1/2. A row with `donor_ok`
-    False takes nobody's place, one without a reward is never drawn; a group where nobody may take another's place stays
-    as it is.
+    False never replaces another, one without a reward is never drawn; a group without any possible donor stays as it
+    is.
     """
 
     @abstractmethod

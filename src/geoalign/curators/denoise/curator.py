@@ -37,24 +37,24 @@ class DenoiseConfig:
 
     geometry: Literal["states", "permuted", "none"] = setting(
         default="states",
-        help="Predict rewards from hidden states; 'permuted' shuffles them in groups (a control), 'none': without.",
+        help="Predict rewards from hidden states; 'permuted': predictions shuffled (a control), 'none': do not.",
     )
     states: Count = setting(
-        default=1, help="Hidden states of several layers or positions stand side by side: so many of equal width."
+        default=1, help="How many hidden states of equal width (layers, positions) are concatenated in `hidden`."
     )
     answers: Literal["exclusive", "shared", "none"] = setting(
         default="exclusive",
-        help="Rows of one answer share a truth: at most one answer of a group is right, several may be, or no use.",
+        help="Equal answers share a true reward: at most one answer of a group is right, several may be, or unused.",
     )
     component: str | None = setting(
-        default=None, help="The reward component that is noisy; it alone is denoised, the others stay. null: their sum."
+        default=None, help="The noisy reward component: it alone is denoised, the others stay. null: denoise their sum."
     )
     least_slope: PositiveShare = setting(
         default=0.3,
-        help="Bias against variance: 1 gives expected rewards, less mends their slope on true ones by up to 1/this.",
+        help="Bias against variance: 1 gives expected rewards; less restores their scale, at most by 1/this.",
     )
     level: OpenShare = setting(
-        default=0.95, help="States are used while the interval of this level of their correlation excludes chance."
+        default=0.95, help="States are used while the interval of their correlation, at this level, excludes chance."
     )
     decay: PositiveShare = setting(default=0.9, help="Weight of a batch relative to the next.")
     window: Count = setting(default=10, help="Batches that the noise model is fitted on.")
@@ -63,13 +63,13 @@ class DenoiseConfig:
 class Denoise(Curator[DenoiseConfig]):
     """Replaces every reward by an estimate of the true one under a model of the noise.
 
-    What is known: a prediction by a ridge regression of earlier batches' rewards on their hidden states, while its
+    It uses a prediction by a ridge regression of earlier batches' rewards on their hidden states, while its
     correlation with rewards of new prompts is above chance; answers and identical responses, whose rows share a true
-    reward; and trusted rows, which keep their reward and teach a correction of the others. Without any of these
+    reward; and trusted rows, which keep their reward and train a correction of the others. Without any of these
     nothing is changed. The modules `rows`, `ridge` and `model` beside this one, and docs/denoise.md, say how.
 
     The curation's rewards are the expected true ones, matched in slope as far as `least_slope` lets them, and its
-    advantages those of them; `scores` are the log-odds that a reward is wrong, `anomalous` those above 0.
+    advantages follow from them; `scores` are the log-odds that a reward is wrong, `anomalous` those above 0.
 
     Needs `hidden` unless `geometry="none"`, `components` with `component`; heeds `answers`, `response_keys`,
     `prompt_keys` and `trusted`. NaN rewards stay NaN.

@@ -76,7 +76,7 @@ class GeoAlignConfig(TailConfig):
     scoring: Literal["in_sample", "cross_fit"] = setting(
         default="in_sample", help="Score with a projector trained on all groups, or on the other folds."
     )
-    start_step: Annotated[int, Field(ge=0)] = setting(default=0, help="Calls that only watch before the first change.")
+    start_step: Annotated[int, Field(ge=0)] = setting(default=0, help="Calls that only observe, before any change.")
     consensus_gate: OpenShare | None = setting(
         default=None,
         help="Act only where the accuracy on new groups is above chance at this confidence; null: always.",
@@ -171,7 +171,7 @@ class GeoAlign(Curator[GeoAlignConfig]):
     `gate_window` calls, is above chance at that confidence; until then it scores and logs. Not in the paper.
 
     Needs `hidden`; heeds `response_keys`: rows of one key have no direction between them. Groups without a strict pair
-    are unscored and unchanged; a batch without any pair is returned as it came. A group whose flagged rollouts find no
+    are unscored and unchanged; a batch without any pair is returned unchanged. A group whose flagged rollouts find no
     donor stays as it is and is counted.
 
     Raises:

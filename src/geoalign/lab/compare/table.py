@@ -69,7 +69,7 @@ def _detection(level: LevelTable) -> Drawn | None:
         return None
     drawn = _columns(
         f"{level.level}: finding the corrupted rollouts, means over seeds; cosine with the true rewards' advantages",
-        ("arm", "AUROC", "of pair count", "AUPRC", "replaced", "right", "base", "cosine", "as came"),
+        ("arm", "AUROC", "of pair count", "AUPRC", "replaced", "right", "base", "cosine", "uncurated"),
     )
     for row in level.judged:
         detection = row.detection

@@ -37,12 +37,12 @@ class AuditConfig(LoadedModelConfig):
     chat_template_kwargs: dict[str, Any] = setting(
         default_factory=dict, help="Arguments of the chat template, such as enable_thinking: false."
     )
-    batch_size: Count = setting(default=16, help="Rollouts that the model takes at a time; 1 to 16 for long ones.")
+    batch_size: Count = setting(default=16, help="Rollouts per forward pass; 1 to 16 for long ones.")
     max_tokens: Annotated[int, Field(ge=2)] | None = setting(
         default=None, help="Longer rollouts keep their last tokens; null: as many as the model can take."
     )
     endpoint: dict[str, Any] = setting(
-        default_factory=dict, help="Of `--second-verifier https://...`: model, max_tokens, ... as of `geoalign judge`."
+        default_factory=dict, help="For `--second-verifier https://...`: model, max_tokens, ... as in `geoalign judge`."
     )
 
 

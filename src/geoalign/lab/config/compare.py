@@ -73,11 +73,11 @@ class CompareConfig:
     """
 
     run: SkipValidation[RunConfig] = setting(default_factory=RunConfig, help="The base run.")
-    arms: dict[str, dict[str, Any]] = setting(help="Name to settings laid over the base run.")
+    arms: dict[str, dict[str, Any]] = setting(help="Each arm's settings, by name, merged into the base run.")
     levels: dict[str, dict[str, Any]] = setting(
-        default_factory=lambda: {"as_given": {}}, help="Name to settings, in general of reward."
+        default_factory=lambda: {"as_given": {}}, help="Each level's settings, by name, usually of `reward`."
     )
-    seeds: list[Seed] = setting(default_factory=lambda: [0, 1, 2], help="One run of every arm at every level for each.")
+    seeds: list[Seed] = setting(default_factory=lambda: [0, 1, 2], help="Every arm runs at every level with each seed.")
     seeds_per_warm_start: Count | None = setting(
         default=None,
         help=(
@@ -86,19 +86,19 @@ class CompareConfig:
         ),
     )
     arms_at: dict[str, list[str]] = setting(
-        default_factory=dict, help="Arm to the levels it runs at, where these are not all."
+        default_factory=dict, help="The levels of each arm that does not run at all of them."
     )
-    baseline: str = setting(default="grpo", help="The arm that every difference is taken to.")
+    baseline: str = setting(default="grpo", help="The arm that the others are compared with.")
     oracle: str | None = setting(
-        default="oracle", help="The arm whose difference to the baseline is the headroom; null: none."
+        default="oracle", help="The arm whose difference from the baseline is the headroom; null: none."
     )
     primary: list[PrimaryComparison] = setting(
         default_factory=list, help="Comparisons chosen beforehand; the others are exploratory."
     )
     metric: Literal["accuracy", "reward", "gold_utility"] = setting(default="accuracy", help="What the table compares.")
-    last_evaluations: Count = setting(default=5, help="The final score is the mean over so many last evaluations.")
+    last_evaluations: Count = setting(default=5, help="The final score is the mean over this many last evaluations.")
     workers: Workers | None = setting(
-        default=None, help="Runs at a time, a process each; null: as many as the machine has cores."
+        default=None, help="Parallel runs, a process each; null: as many as the machine has cores."
     )
     keep_runs: bool = setting(default=False, help="Keep the run folders (rollouts, checkpoints).")
 

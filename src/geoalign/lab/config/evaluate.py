@@ -36,9 +36,9 @@ class EvaluateConfig(LoadedModelConfig):
         default=None, help="Responses per problem, or set by set; null: the benchmark's own, otherwise 1."
     )
     pass_at_k: bool = setting(default=False, help="As many responses a problem as in the paper's figure: 64, 64, 32.")
-    problems: Count | None = setting(default=None, help="Only the first so many of each set; null: all.")
+    problems: Count | None = setting(default=None, help="At most this many problems of each set, the first; null: all.")
     temperature: Annotated[float, Field(ge=0, allow_inf_nan=False)] = setting(
-        default=1.0, help="Of the sampling, over the whole vocabulary; 0: the likeliest token each time."
+        default=1.0, help="Sampling temperature, over the whole vocabulary; 0: greedy."
     )
     max_new_tokens: Count | None = setting(
         default=None, help="Longest response in tokens; null: 8192 for benchmarks, 1024 for dialogues."
@@ -55,7 +55,7 @@ class EvaluateConfig(LoadedModelConfig):
     )
     chat_template_kwargs: dict[str, Any] | None = setting(
         default=None,
-        help="Arguments of the chat template, such as enable_thinking: false; null: a run's own, or nothing.",
+        help="Arguments of the chat template, such as enable_thinking: false; null: the run's own, or none.",
     )
     system_prompt: str | None = setting(
         default=MATH_SYSTEM_PROMPT, help="System message of benchmarks; null: none. Dialogues have their own."

@@ -31,7 +31,7 @@ class TrainRequest:
     overrides: Sequence[str] = _settings("Override one setting; may be repeated.")
     output: Path | None = option("Run folder; default: output.folder, or runs/<name>.", None, "DIR")
     resume: bool = option("Resume the run in the folder; start it where there is none.", False)
-    smoke: bool = option("The same run made small: tiny model, few rows, corrupted rewards, a CPU.", False)
+    smoke: bool = option("A small version of the run: tiny model, few rows, corrupted rewards, a CPU.", False)
     dry_run: bool = option("Check everything but the weights, print the plan, train nothing.", False)
 
 
@@ -39,11 +39,11 @@ class TrainRequest:
 class CompareRequest:
     config: Path | None = argument("Settings of the comparison.", "[CONFIG.yaml]", None)
     curators: str | None = option("Only these arms; or curators by name.", None, "A,B,...")
-    seeds: str | None = option("Seeds, instead of those set.", None, "0,1,...")
+    seeds: str | None = option("Seeds, instead of the comparison's.", None, "0,1,...")
     levels: str | None = option("Only these levels.", None, "A,B,...")
     overrides: Sequence[str] = _settings("Override one setting; may be repeated.")
     output: Path | None = option("Folder; default: runs/compare, or runs/<name>.", None, "DIR")
-    workers: int | None = option("Runs at a time; default: the machine's cores.", None, min=1, max=1024)
+    workers: int | None = option("Parallel runs; default: the machine's cores.", None, min=1, max=1024)
     resume: bool = option("Resume the comparison in the folder; start it where there is none.", False)
     dry_run: bool = option("Check every run's settings, print the plan, train nothing.", False)
 
@@ -67,10 +67,10 @@ class AuditRequest:
     overrides: Sequence[str] = _settings("A setting, such as curator.alpha=0.1; may be repeated.")
     labels: Sequence[Path] = option("A flagged.csv with true rewards in `label`; may be repeated.", (), "FILE")
     second_verifier: str | None = option(
-        "math_verify, a command, or https://host/v1: it checks the most suspicious rows.", None, "WHO"
+        "Checks the most suspicious rows: math_verify, a command or https://host/v1.", None, "WHO"
     )
-    budget: str = option("Rows that it checks of each step, or their share.", "10%", "N|N%")
-    filtered: bool = option("Also write filtered.jsonl: the rollouts that stay, with their new rewards.", False)
+    budget: str = option("Rows, or share of rows, that it checks in each step.", "10%", "N|N%")
+    filtered: bool = option("Also write filtered.jsonl: the remaining rollouts, with their new rewards.", False)
     redact: bool = option("Write no texts: no prompts, responses, answers.", False)
     skip_bad: bool = option("Leave bad rows out and list them.", False)
     mixed_groups: bool = option("Accept prompts with different numbers of rollouts.", False)
@@ -97,12 +97,12 @@ class EvaluateRequest:
     output: Path = option("Folder for this evaluation.", Path("runs/evaluation"), "DIR")
     samples: Sequence[str] = option("Responses per problem; default: the benchmark's own.", (), "N|NAME=N")
     pass_at_k: bool = option("As many responses per problem as the paper's pass@k figure: 64, 64, 32.", False)
-    temperature: float | None = option("Of the sampling; default: 1.", None, min=0)
+    temperature: float | None = option("Sampling temperature; default: 1.", None, min=0)
     max_new_tokens: int | None = option(
         "Longest response in tokens; default: 8192 for benchmarks, 1024 for dialogues.", None, min=1
     )
-    greedy: bool = option("The likeliest token each time; one response.", False)
-    checkpoints: bool = option("Of a run every kept checkpoint: last-five average and EMA.", False)
+    greedy: bool = option("Greedy decoding; one response.", False)
+    checkpoints: bool = option("Evaluate every kept checkpoint of a run: last-five average and EMA.", False)
     save_responses: Path | None = option("Also write .jsonl[.gz] for the judge.", None, "FILE")
     overrides: Sequence[str] = _settings("Another setting, such as engine=vllm; may be repeated.")
     trust_remote_code: bool = option("Run the Python code that comes with the models.", False)
@@ -114,7 +114,7 @@ class JudgeRequest:
     a: Path = argument("Responses, as `geoalign evaluate --save-responses` writes them.", "A")
     b: Path = argument("Responses to the same prompts.", "B")
     output: Path = option("Folder for this judging; an unfinished one is resumed.", metavar="DIR")
-    base_url: str | None = option("Address up to and with the version: https://host/v1.", None, "URL")
+    base_url: str | None = option("Address up to and including the version: https://host/v1.", None, "URL")
     model: str | None = option("The model's name at the endpoint.", None, "NAME")
     local: bool = option("Judge by simple rules, without an endpoint: to try the command.", False)
     overrides: Sequence[str] = option(

@@ -21,9 +21,9 @@ class RewardHeadConfig:
     """
 
     penalty: Positive = setting(
-        default=1.0, help="Half of it times the squared length of the fitted direction, in standard deviations."
+        default=1.0, help="L2 penalty: half of it times the squared length of the direction, in standard deviations."
     )
-    layers: Count | None = setting(default=None, help="Keep the model's first so many layers; null: all.")
+    layers: Count | None = setting(default=None, help="Keep only this many layers of the model, the lowest; null: all.")
 
 
 @settings
@@ -45,19 +45,19 @@ class RewardModelConfig:
     max_length: Count | None = setting(
         default=None, help="Longest dialogue in tokens; longer ones are not scored. null: what it can take."
     )
-    url: Address | None = setting(default=None, help="A server of vLLM that scores.")
+    url: Address | None = setting(default=None, help="Address of a vLLM server that scores.")
     api: Literal["vllm", "vllm_pooling"] = setting(
-        default="vllm", help="What the server is asked by: vLLM's /classify, or vLLM's /pooling."
+        default="vllm", help="The server's endpoint: vLLM's /classify, or vLLM's /pooling."
     )
     tokenizer: Name | None = setting(
-        default=None, help="Of a server: folder or hub id with the chat template to use; null: the served model's name."
+        default=None, help="For a server: folder or hub id with its chat template; null: the served model's name."
     )
     token_env: Name | None = setting(
         default=None, help="Environment variable with the server's bearer token; null: none is sent."
     )
     timeout: Positive = setting(default=120.0, help="Seconds for one request.")
     patience: NotNegative = setting(
-        default=600.0, help="Seconds that a batch waits for a server that is away; then the rest of it stays unscored."
+        default=600.0, help="Seconds that a batch waits for a server that is down; then its rest stays unscored."
     )
 
     @property
@@ -83,7 +83,7 @@ class ScoringConfig:
         default_factory=RewardModelConfig, help="A learned reward model: which one, and how it scores."
     )
     max_unscored: PositiveShare = setting(
-        default=0.5, help="Largest share of a batch that may stay unscored; beyond it the run stops, ready to go on."
+        default=0.5, help="Largest share of a batch that may stay unscored; beyond it the run stops and can be resumed."
     )
     timeout: Positive = setting(default=5.0, help="Seconds for one answer; then it counts as wrong and as a time-out.")
     workers: Workers = setting(default=2, help="Processes that verify answers; started when first needed.")
@@ -102,8 +102,8 @@ class RewardConfig(ScoringConfig):
     function: _Function = setting(
         default=None,
         help=(
-            "Reward of RL by a reward function of TRL's form, MODULE:NAME or PATH.py:NAME (its code is run); null: the "
-            "task's own."
+            "RL learns from this reward function of TRL's form, MODULE:NAME or PATH.py:NAME (its code is run); null: "
+            "the task's own."
         ),
     )
     appeals: Name | None = setting(
@@ -114,7 +114,7 @@ class RewardConfig(ScoringConfig):
         ),
     )
     endpoint: dict[str, Any] = setting(
-        default_factory=dict, help="Of `appeals: https://...`: model, max_tokens, ... as of `geoalign judge`."
+        default_factory=dict, help="For `appeals: https://...`: model, max_tokens, ... as in `geoalign judge`."
     )
     flip: AnyShare = setting(default=0.0, help="Share of the rollouts whose binary reward is flipped.")
     extremes: AnyShare = setting(
@@ -127,7 +127,7 @@ class RewardConfig(ScoringConfig):
     fixed_share: bool = setting(
         default=False,
         help=(
-            "`flip` and `extremes` hit just this share of every prompt's rollouts (a remainder by lot), as in the "
+            "`flip` and `extremes` hit exactly their share of every prompt's rollouts (rounded at random), as in the "
             "paper; false: each rollout independently."
         ),
     )
@@ -143,5 +143,5 @@ class RewardConfig(ScoringConfig):
         help="Share of the rollouts which take the task's recognisable shortcut that are rewarded, right or wrong.",
     )
     references: Count = setting(
-        default=10, help="Responses of the starting model per prompt, for curators that compare rewards with its own."
+        default=10, help="Reference responses per prompt from the starting model, for curators that use their rewards."
     )

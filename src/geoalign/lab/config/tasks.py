@@ -68,8 +68,8 @@ class ArithmeticConfig:
 
 Decontaminate = Literal["report", "drop", "off"]
 DECONTAMINATE_HELP = (
-    "Duplicates in training, conflicting answers among them, and training rows that an evaluation set has: report "
-    "them, drop them, or off."
+    "Duplicate training rows, those with conflicting answers, and training rows that are in an evaluation set: "
+    "report them, drop them, or off."
 )
 
 # Maths prompts of the paper (appendix, "Mathematics Training & Evaluation Prompt"): this, and the bare problem.
@@ -125,7 +125,7 @@ class MathConfig:
         default=MATH_SYSTEM_PROMPT,
         help="First message of every prompt that has no system message of its own; null: none.",
     )
-    limit: Count | None = setting(default=None, help="Use the first so many training problems; null: all.")
+    limit: Count | None = setting(default=None, help="At most this many training problems, the first; null: all.")
     decontaminate: Decontaminate = setting(default="report", help=DECONTAMINATE_HELP)
 
 
@@ -147,7 +147,7 @@ class DialogueConfig:
         default=8192, help="Responses for the warm start; 0: no warm start."
     )
     quality: AnyShare = setting(
-        default=0.5, help="Probability that a demonstration gets a part right; less leaves RL more to do."
+        default=0.5, help="Probability that a demonstration gets a part right; lower leaves RL more to learn."
     )
     artifact_demonstrations: AnyShare = setting(
         default=0.2, help="Share of the demonstrations that begin with a flattering opener."
@@ -180,7 +180,7 @@ class HHRLHFConfig:
     )
     gold_share: OpenShare | None = setting(
         default=None,
-        help="Share of the pairs that a second reward model learns from alone, the gold model; null: there is none.",
+        help="Share of the pairs reserved for a second reward model, the gold model; null: there is none.",
     )
     held_out: OpenShare = setting(
         default=0.1, help="Share of a reward model's pairs that are kept for its test, at most 1,024 pairs."
@@ -190,7 +190,7 @@ class HHRLHFConfig:
     )
     rl_prompts: Count | None = setting(
         default=None,
-        help="Keep the last so many different prompts of `train` for RL, and the rest for SFT; null: all for both.",
+        help="Keep this many different prompts, the last of `train`, for RL, the rest for SFT; null: all for both.",
     )
     evaluation: dict[str, Name | _Names] = setting(
         default_factory=dict,
@@ -199,7 +199,7 @@ class HHRLHFConfig:
     max_characters: Count | None = setting(
         default=None, help="Leave out dialogues longer than this, prompt and reply together; null: none."
     )
-    limit: Count | None = setting(default=None, help="Use the first so many usable rows of each source; null: all.")
+    limit: Count | None = setting(default=None, help="At most this many usable rows per source, the first; null: all.")
     decontaminate: Decontaminate = setting(default="report", help=DECONTAMINATE_HELP)
 
     @model_validator(mode="after")

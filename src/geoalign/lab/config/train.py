@@ -102,13 +102,13 @@ class EvaluationConfig:
     """Accuracy (or mean reward) on problems kept aside: before RL, every few steps, and after."""
 
     every: Count | None = setting(default=20, help="Steps between evaluations in RL; null: only before and after.")
-    problems: Count | None = setting(default=256, help="At most so many problems of each set; null: all.")
+    problems: Count | None = setting(default=256, help="At most this many problems of each set; null: all.")
     samples: Count | dict[str, Count] = setting(
         default=1, help="Responses per problem; or set by set, 1 for those not named."
     )
     pass_samples: Count | dict[str, Count] | None = setting(
         default=None,
-        help="Responses per problem in the evaluation after RL, for pass@k; or set by set; else as samples.",
+        help="Responses per problem in the evaluation after RL, for pass@k; or set by set; null: as `samples`.",
     )
     temperature: NotNegative = setting(default=1.0, help="Sampling temperature; 0: the likeliest token.")
     batch_size: Count = setting(default=128, help="Responses generated at a time.")
@@ -152,7 +152,7 @@ class RunConfig:
         default=LAST, help="After which layer: a number, or a share of the depth (0.5); a list: several."
     )
     hidden_source: Literal["auto", "own_pass", "logprob_pass"] = setting(
-        default="auto", help="Hidden states from TRL's pass for log-probabilities where it can serve, or their own."
+        default="auto", help="Take hidden states from TRL's log-probability pass, where possible, or an extra one."
     )
     labelled_rollouts: Name | None = setting(
         default=None, help="Rollouts with true rewards for the curator: a dump, or a flagged.csv with labels."
@@ -162,7 +162,7 @@ class RunConfig:
         help="Training prompts longer than this, in tokens of the chat template, are left out and counted.",
     )
     reward_head: RewardHeadConfig | None = setting(
-        default=None, help="Fit only the head of reward and gold model; null: train them by TRL."
+        default=None, help="Fit only the heads of reward and gold model; null: train them with TRL."
     )
     model: ModelConfig = field(default_factory=TinyModelConfig)
     task: TaskConfig = field(default_factory=ArithmeticConfig)

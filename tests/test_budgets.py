@@ -16,7 +16,7 @@ ROOMS = {
     ".": (730, 7),
     "adapters": (4280, 40),
     "curators": (4330, 28),
-    "hidden": (610, 6),
+    "hidden": (620, 6),
     "lab": (940, 7),
     "lab/analysis": (1530, 10),
     "lab/audit": (1290, 9),

@@ -8,14 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 
-def test_order_by_hand():
-    # Group 3: the right 0.5 stands above 0.2 and ties with 0.5: (1 + 1/2) / 2. Group 5 is not mixed. Group 7: 1 of 1.
-    scores = np.array([0.5, 0.2, 0.5, 0.9, 0.1, 2.0, 1.0])
-    right = np.array([True, False, False, True, True, True, False])
-    groups = np.array([3, 3, 3, 5, 5, 7, 7])
-    assert group_orders(scores, right, groups) == {3: 0.75, 7: 1.0}
-
-
 def test_rows_without_a_score_are_left_out():
     scores = np.array([math.nan, 0.0, 1.0, math.nan, 0.0])
     right = np.array([False, False, True, True, False])

@@ -106,6 +106,7 @@ def test_a_member_after_the_advantage_sees_those_of_the_changed_batch():
     shaped = Fixed([0, 1, 2, 3])
     Chain([PAR(), shaped]).curate(four(advantages=engine, reference_rewards=torch.zeros(4, 1)))
     rewards = torch.sigmoid(torch.tensor([0.0, 1, 2, 3]))
+    torch.testing.assert_close(shaped.seen.rewards, rewards)
     torch.testing.assert_close(shaped.seen.advantages, group_advantages(rewards, torch.zeros(4, dtype=torch.long)))
 
 
@@ -116,25 +117,6 @@ def test_components_of_changed_rewards_are_unknown():
     Chain([PAR(), shaped]).curate(batch)
     assert torch.equal(same.seen.components["a"], parts["a"])
     assert shaped.seen.components is None
-
-
-def test_denoised_rewards_are_handed_on():
-    """Its advantages are those of a last member; before others its rewards alone go on."""
-    rollouts = synthetic_rollouts(12, 6, 16, seed=0).rollouts
-    alone = Denoise(level=0.01).curate(rollouts)
-    assert alone.advantages is not None
-    seen = Fixed(list(range(72)))
-    chain = Chain([Denoise(level=0.01), seen])
-    assert chain.curate(rollouts).advantages is None
-    assert torch.equal(seen.seen.rewards, alone.rewards)
-    assert torch.equal(seen.seen.advantages, alone.advantages)
-    replaced = GeoAlign(min_scores=8, alpha=0.3, projector=None)
-    last = Chain([replaced, Denoise(level=0.01)]).curate(rollouts, generator=torch.Generator().manual_seed(0))
-    first = replaced.curate(rollouts, generator=torch.Generator().manual_seed(0))
-    assert bool(first.replaced.any())
-    expected = Denoise(level=0.01).curate(rollouts.take(first.source))
-    assert torch.equal(last.source, first.source)
-    assert torch.equal(last.advantages, expected.advantages)
 
 
 def test_the_state_of_another_number_of_members_is_refused():

@@ -97,7 +97,7 @@ def test_backbone_through_wrappers():
         backbone_of(torch.nn.Linear(2, 2))
 
 
-def test_tap_records_each_pass_and_lets_go():
+def test_tap_records_each_pass():
     model = qwen()
     ids = torch.tensor([[1, 2, 3], [4, 5, 6]])
     with BackboneTap(model) as tap:
@@ -106,14 +106,6 @@ def test_tap_records_each_pass_and_lets_go():
     assert [tuple(states.shape) for states in tap.states] == [(2, 3, 16), (1, 3, 16)]
     assert torch.equal(tap.states[0], output.hidden_states[-1])
     assert not tap.states[0].requires_grad
-    model(input_ids=ids)
-    assert len(tap.states) == 2
-    firsts = []
-    with BackboneTap(model, lambda states, first: (firsts.append(first), states[:, -1])[1]) as tap:
-        model(input_ids=ids)
-        model(input_ids=ids)
-    assert firsts == [0, 2]
-    assert tap.states[1].shape == (2, 16)
 
 
 def tokenizer():

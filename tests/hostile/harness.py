@@ -79,11 +79,13 @@ def run(*arguments: str | Path) -> Outcome:
 
 
 def refused(outcome: Outcome, *parts: str) -> list[str]:
-    """What is wrong with the refusal of a command; none: it keeps every promise and names every part."""
+    """What is wrong with the refusal of a command; none: one line that keeps every promise and names every part."""
     found = outcome.broken()
     said = " ".join(outcome.err.split())
     if outcome.code != 2:
         found.append(f"exit code {outcome.code}: {outcome.out[-200:]}")
+    if not outcome.err.startswith("Error: ") or outcome.err.count("\n") != 1:
+        found.append("not one line")
     return found + [f"{part!r} is not in {said[:400]!r}" for part in parts if part not in said]
 
 

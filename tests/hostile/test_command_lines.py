@@ -31,8 +31,9 @@ COMMANDS: list[tuple[Sequence[str], str]] = [
             ("compare --output nowhere --seeds", "", "seeds: expected one or more"),
             ("compare --output nowhere --seeds", "0,0", "seeds: expected one or more, each once"),
             ("compare --output nowhere --seeds", "9" * 5001, "seeds"),
-            ("compare --output nowhere --levels", "nowhere", "--levels"),
-            ("compare --output nowhere --curators", "geoalign", "--curators"),
+            ("compare --output nowhere --levels", "nowhere", "--levels: expected some of flip_10, got 'nowhere'"),
+            ("compare --output nowhere --curators", "geoalign", "--curators: expected the baseline grpo among them"),
+            ("compare --output nowhere --curators", "grpo,nobody", "curator.type: expected one of"),
             ("compare --output nowhere --curators", "grpo,../x", "arms"),
             ("compare --output nowhere --curators", "grpo," + "x" * 9000, "arms"),
             ("compare --output nowhere --workers", "0", "--workers"),
@@ -52,6 +53,9 @@ COMMANDS: list[tuple[Sequence[str], str]] = [
             ("bench --shape", "\u00b2x2x2", "--shape"),
             ("bench --shape", "x".join(["9" * 5001] * 3), "--shape"),
             ("bench --repeats", "1000000000", "--repeats"),
+            ("bench --repeats", "many", "--help"),
+            ("train", "--\x1b[2J", "--help"),
+            ("train a", "b" * 10_000, "--help"),
         ]
     ),
 ]

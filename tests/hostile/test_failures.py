@@ -80,18 +80,6 @@ def test_ctrl_c_says_what_was_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "Abort" not in outcome.err
 
 
-@pytest.mark.parametrize(
-    "arguments", [["bench", "--repeats", "many"], ["train", "--\x1b[2J"], ["train", "a", "b" * 10_000]]
-)
-def test_wrong_use_is_one_line(arguments: list[str]) -> None:
-    outcome = run(*(argument[:20_000] for argument in arguments))
-    assert outcome.broken() == []
-    assert outcome.code == 2
-    assert outcome.err.startswith("Error: ")
-    assert outcome.err.count("\n") == 1
-    assert "--help" in outcome.err
-
-
 def piped(command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, env=ENVIRONMENT)
 

@@ -18,19 +18,6 @@ def prepared(rewards, groups, hidden):
     return rows, states, pairs, directed
 
 
-def by_input_row(rows, pairs):
-    return sorted(zip(rows.order[pairs.winner].tolist(), rows.order[pairs.loser].tolist(), strict=True))
-
-
-def test_pairs_by_hand():
-    # Group 7 holds rows 0, 2, 3 with rewards 1, 0, 0.5: three strict pairs. Group 3 holds rows 1, 4 with equal rewards.
-    rows, _, pairs, _ = prepared([1.0, 2.0, 0.0, 0.5, 2.0], [7, 3, 7, 7, 3], [[0.0, 0.0]] * 5)
-    assert by_input_row(rows, pairs) == [(0, 2), (0, 3), (3, 2)]
-    margin = dict(zip(by_input_row(rows, pairs), sorted(pairs.margin.tolist(), reverse=True), strict=True))
-    assert margin[(0, 2)] == 1.0
-    assert sorted(pairs.margin.tolist()) == [0.5, 0.5, 1.0]
-
-
 def test_distances_by_hand():
     # 3-4-5 triangles; the states are divided by the batch's largest entry, 4, so the lengths are 5/4 and 0.
     rows, _, pairs, directed = prepared([1.0, 0.0, 0.0], [0, 0, 0], [[3.0, 4.0], [0.0, 0.0], [3.0, 4.0]])
@@ -57,11 +44,12 @@ def test_against_loops(data):
     hidden = torch.randn(count, 5, generator=torch.Generator().manual_seed(count))
     rows, states, pairs, directed = prepared(rewards, groups, hidden.tolist())
     naive = naive_pairs(Rollouts(rewards=torch.tensor(rewards), groups=torch.tensor(groups), hidden=hidden))
-    assert by_input_row(rows, pairs) == sorted(zip(naive.winner, naive.loser, strict=True))
+    found = list(zip(rows.order[pairs.winner].tolist(), rows.order[pairs.loser].tolist(), strict=True))
+    assert sorted(found) == sorted(zip(naive.winner, naive.loser, strict=True))
+    assert pairs.margin.tolist() == [rewards[winner] - rewards[loser] for winner, loser in found]
     assert directed.all()
     assert (pairs.group[1:] >= pairs.group[:-1]).all()
     unit = (states[pairs.winner] - states[pairs.loser]) / pairs.distance[:, None]
     expected = dict(zip(zip(naive.winner, naive.loser, strict=True), naive.displacement, strict=True))
-    rows_of_pairs = zip(rows.order[pairs.winner].tolist(), rows.order[pairs.loser].tolist(), strict=True)
-    for pair, direction in zip(rows_of_pairs, unit, strict=True):
+    for pair, direction in zip(found, unit, strict=True):
         torch.testing.assert_close(direction, expected[pair], atol=1e-5, rtol=1e-4)

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 import torch
 
-from geoalign.method.rectification import amplify, best_random_odds, replace, rows_with_partner
+from geoalign.method.rectification import amplify, replace, rows_with_partner
 
 
 def bools(*rows, size):
@@ -14,16 +14,12 @@ def bools(*rows, size):
     return mask
 
 
-def test_odds_by_hand():
-    # Four donors: the best 0.5, the others 0.5 / 3.
-    odds = best_random_odds(torch.tensor([0.1, 0.9, 0.5, 0.3]), None)
-    assert odds.tolist() == pytest.approx([1 / 6, 0.5, 1 / 6, 1 / 6])
-    assert best_random_odds(torch.tensor([0.4]), None).tolist() == [1.0]
-
-
-def test_replace_frequencies():
-    # One anomalous row, donors with rewards 3, 2, 1: expected shares 1/2, 1/4, 1/4.
-    rewards, group = torch.tensor([9.0, 3.0, 2.0, 1.0]), torch.zeros(4, dtype=torch.long)
+@pytest.mark.parametrize(
+    ("donors", "expected"), [((3.0, 2.0, 1.0), (400, 200, 200)), ((3.0, 3.0, 1.0), (300, 300, 200))]
+)
+def test_replace_frequencies(donors, expected):
+    # One anomalous row, three donors: shares 1/2, 1/4, 1/4; of two best each counts as the best half of the time.
+    rewards, group = torch.tensor([9.0, *donors]), torch.zeros(4, dtype=torch.long)
     generator = torch.Generator().manual_seed(1)
     seen = Counter()
     for _ in range(800):
@@ -32,7 +28,7 @@ def test_replace_frequencies():
         assert source[1:].tolist() == [1, 2, 3]
         seen[int(source[0])] += 1
     # Standard deviation at most sqrt(800) / 2 = 14; five of them.
-    assert all(abs(seen[row] - count) < 71 for row, count in ((1, 400), (2, 200), (3, 200)))
+    assert all(abs(seen[row] - count) < 71 for row, count in enumerate(expected, 1))
 
 
 def test_replace_stays_in_the_group_and_counts_groups_without_donor():

@@ -24,12 +24,6 @@ def solved(states, targets, penalty):
     return torch.linalg.solve(shifted, states.T @ targets).float()
 
 
-def test_one_column_by_hand():
-    # A = 1 + 4 = 5, b = 1 * 2 + 2 * 3 = 8, shift 1: w = 8 / (5 + 1) = 4/3.
-    one = torch.ones(1, 1)
-    assert conjugate_gradients((5 * one).matmul, 5 * one, 8 * one, one[0], 0 * one).item() == pytest.approx(4 / 3)
-
-
 def test_running_sums_are_those_of_all_batches_with_decay():
     sums, settings = {}, {"decay": 0.5, "penalties": (0.1,)}
     seen = [batch(seed) for seed in range(4)]

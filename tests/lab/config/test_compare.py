@@ -125,16 +125,6 @@ def test_an_arm_may_build_on_one_above_it(tmp_path: Path) -> None:
         load_compare_config(written(tmp_path, text.replace("base: geoalign", "base: gone")))
 
 
-def test_unknown_levels_and_a_missing_baseline_on_the_command_line(tmp_path: Path) -> None:
-    path = written(tmp_path, TWO_ARMS)
-    with pytest.raises(ConfigError, match="--levels: expected some of as_given, got 'b'"):
-        load_compare_config(path, levels=["b"])
-    with pytest.raises(ConfigError, match="--curators: expected the baseline grpo among them"):
-        load_compare_config(path, arms=["geoalign"])
-    with pytest.raises(ConfigError, match=r"curator\.type: expected one of"):
-        load_compare_config(path, arms=["grpo", "nobody"])
-
-
 def test_the_base_run_may_stand_in_a_file_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "base.yaml").write_text("seed: 7\ngrpo:\n  max_steps: 12\n", encoding="utf-8")
     config = load_compare_config(written(tmp_path, "run: base.yaml\n" + TWO_ARMS), ["run.grpo.max_steps=14"]).config

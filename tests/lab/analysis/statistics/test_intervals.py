@@ -2,7 +2,6 @@ import math
 
 import numpy as np
 import pytest
-from scipy.stats import ttest_rel
 
 from geoalign.lab.analysis.statistics import holm, paired_difference, seed_interval, share_interval, wilson_interval
 from geoalign.method.intervals import clustered_proportion, mean_interval
@@ -65,16 +64,6 @@ def test_paired_difference_by_hand():
     assert (found.pairs, found.left_out, found.defined, found.excludes_zero) == (3, 3, True, False)
 
 
-def test_it_agrees_with_scipy():
-    draw = np.random.default_rng(0)
-    first, second = draw.normal(0.3, 1, 8), draw.normal(0, 1, 8)
-    found = paired_difference(dict(enumerate(first)), dict(enumerate(second)))
-    test = ttest_rel(first, second)
-    reference = test.confidence_interval(0.95)
-    assert found.p == pytest.approx(test.pvalue, rel=1e-9)
-    assert (found.interval.low, found.interval.high) == pytest.approx((reference.low, reference.high), rel=1e-9)
-
-
 def test_differences_without_spread_are_no_proof_and_equal_arms_differ_by_nothing():
     equal = paired_difference({0: 0.1, 1: 0.7, 2: 0.3}, {0: 0.1, 1: 0.7, 2: 0.3})
     assert (equal.interval.low, equal.interval.high, equal.p, equal.excludes_zero) == (0, 0, 1, False)
@@ -90,13 +79,7 @@ def test_holm_by_hand():
     assert holm([0.01, 0.04, 0.03, 0.005]).tolist() == pytest.approx([0.03, 0.06, 0.06, 0.02])
     # What was not tested does not count: .02 x 2 and max(.04, .03 x 1).
     assert holm([NAN, 0.02, 0.03]).tolist() == pytest.approx([NAN, 0.04, 0.04], nan_ok=True)
-
-
-def test_holm_keeps_the_chance_of_any_false_finding():
-    draw = np.random.default_rng(2)
-    false = sum((holm(draw.random(10)) < 0.05).any() for _ in range(1000))
-    # At most 5% of 1000, standard deviation 6.9; without the correction 40% would have one.
-    assert 20 <= false <= 71
+    assert holm([0.6, 0.7]).tolist() == [1.0, 1.0]
 
 
 def test_ends_of_a_share_are_those_that_a_t_test_just_cannot_refute():

@@ -13,10 +13,6 @@ NAN = math.nan
 @pytest.mark.parametrize(
     ("scores", "marked", "expected"),
     [
-        # Marked 0.9 and 0.4; unmarked 0.8 and 0.1. Pairs won: 0.9 beats both, 0.4 beats 0.1 only: 3 of 4.
-        ([0.9, 0.8, 0.4, 0.1], [1, 0, 1, 0], 0.75),
-        # Marked 2, 1; unmarked 2, 1, 0. Marked 2 against (2, 1, 0): 1/2 + 1 + 1; marked 1: 0 + 1/2 + 1. 4 of 6 in all.
-        ([2, 1, 2, 1, 0], [1, 1, 0, 0, 0], 4 / 6),
         ([0.9, NAN, 0.1, NAN], [1, 1, 0, 0], 1.0),
         ([math.inf, 1.0, -math.inf], [1, 0, 0], 1.0),
         ([1.0, 2.0], [1, 1], NAN),

@@ -32,7 +32,7 @@ ROOMS = {
     "lab/rewards": (1430, 12),
     "lab/store": (1510, 10),
     "lab/tasks": (1470, 8),
-    "lab/train": (2100, 13),
+    "lab/train": (2110, 13),
     "method": (1390, 12),
     "settings": (620, 6),
 }

@@ -25,6 +25,17 @@ async def scored_later(text, broken=False, slow=False):
     return scored(text, broken)
 
 
+class Judge:
+    func = scored  # no partial's
+
+    def __call__(self, text):
+        return {}
+
+
+def test_an_object_goes_by_its_class():
+    assert unscored_on_failure(Judge()).__name__ == unscored_on_failure(functools.partial(Judge())).__name__ == "Judge"
+
+
 @pytest.mark.parametrize("reward", [scored, scored_later])
 def test_what_it_returns_or_nan(reward, caplog):
     wrapped = unscored_on_failure(reward, timeout=1.0)

@@ -1,9 +1,11 @@
 """The rewards of a sum by name: out of weighted functions, or out of the numbers that rows carry."""
 
+import numpy as np
 import pytest
 import torch
 from monitored import METRICS
 
+from geoalign.adapters import step
 from geoalign.adapters.settings import SlimeSettings, StateSettings, TrinitySettings
 from geoalign.adapters.step import decide, make_session, named, named_components, summed_components, wanted_components
 from geoalign.errors import ConfigError
@@ -18,6 +20,11 @@ def test_weighted_functions_and_names_that_several_have():
     found = summed_components(per_function, torch.tensor([1.0, 0.5, 3.0, 1.0]), ["verdict", "bonus", "f", "f"])
     parts = {name: part.tolist() for name, part in found.items()}
     assert parts == {"verdict": [1.0, 0.0], "bonus": pytest.approx([0.1, 0.2])}
+
+
+def test_what_is_empty_is_no_answer():
+    given = [[], "", None, ["4"], np.int64(5), 0, "x"]
+    assert step.as_answers(given) == [None, None, None, "['4']", "5", "0", "x"]
 
 
 def test_numbers_of_the_rows_and_nan_where_there_is_no_reward():

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from geoalign import GRPO, Denoise, Monitor, Rollouts
+from geoalign import GRPO, Denoise, GeoAlign, Monitor, Rollouts
 
 RATES = ("false_positive_rate", "false_negative_rate", "informedness")
 
@@ -92,7 +92,17 @@ def test_drift_is_the_change_since_the_first_window_by_hand():
     assert 0.1 < low < 0.3 < high
 
 
-def test_no_batch_is_in_both_windows_of_the_inner_curator():
-    monitor = Monitor(curator=Denoise(window=3), window=1)
-    found = [monitor.curate(replace(verdicts(step), hidden=torch.randn(192, 4))).metrics for step in range(6)]
-    assert ["correlation_drift" in each for each in found] == [False] * 5 + [True]
+@pytest.mark.parametrize(
+    ("inner", "name"),
+    [
+        (Denoise(window=3), "correlation_drift"),
+        (GeoAlign(gate_window=3, scoring="cross_fit", projector=None), "pooled_new_group_accuracy_drift"),
+    ],
+)
+def test_no_batch_is_in_both_windows_of_the_inner_curator(inner, name):
+    monitor, draw = Monitor(curator=inner, window=1), torch.Generator().manual_seed(0)
+    states = torch.randn(6, 192, 4, generator=draw)
+    found = [
+        monitor.curate(replace(verdicts(step), hidden=of), generator=draw).metrics for step, of in enumerate(states)
+    ]
+    assert [name in each for each in found] == [False] * 5 + [True]

@@ -166,7 +166,7 @@ def test_the_yaml_of_the_docs_is_trinitys(tmp_path):
         file = tmp_path / f"{number}.yaml"
         file.write_text(f"{block}\nmodel:\n  model_path: some/model\n", encoding="utf-8")
         configs.append(load_config(str(file)))
-        assert configs[-1].synchronizer.sync_style == "explorer_driven"
+        assert configs[-1].synchronizer.sync_style.value == "explorer_driven"
     [operator] = configs[0].data_processor.experience_pipeline.operators
     assert operator.name == OPERATOR
     found = read_settings(operator.args)

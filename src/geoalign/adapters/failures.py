@@ -99,8 +99,8 @@ def check_function(reward: Any, timeout: float | None) -> None:
 
 def function_name(reward: Any) -> str:
     """The name under which its failures are reported."""
-    # As TRL names a `functools.partial`: after the function behind it.
-    return getattr(getattr(reward, "func", reward), "__name__", type(reward).__name__)
+    inner = reward.func if isinstance(reward, functools.partial) else reward  # as TRL names it
+    return getattr(inner, "__name__", type(inner).__name__)
 
 
 def _outcome(call: _Call, timeout: float | None) -> Any:

@@ -201,7 +201,7 @@ def _entries(rows: Sequence[Any], rewards: Float[Tensor, " b"]) -> list[tuple[Ma
 
 def as_answers(values: Sequence[Any]) -> list[str | None]:
     """The values as answers: text, or None where a response gives none."""
-    return [None if value in (None, "", []) else str(value) for value in values]
+    return [None if isinstance(value, (str, list, type(None))) and not value else str(value) for value in values]
 
 
 def as_floats(name: str, values: Sequence[Any], device: torch.device, *, setting: str = "rollout_fields") -> Tensor:

@@ -102,7 +102,8 @@ class Monitor(Curator[MonitorConfig]):
         with the reaches on either side (Newcombe 1998)."""
         found: dict[str, float] = {}
         # The inner curator may pool more batches than this one.
-        pooled = max(getattr(each.config, "window", 1) for each in (self, self._inner, *self._inner.members))
+        made = [each.config for each in (self, self._inner, *self._inner.members)]
+        pooled = max(getattr(config, name, 1) for config in made for name in ("window", "gate_window"))
         for name in [each.removesuffix("_low") for each in metrics if each.endswith("_low")]:
             b, low, high = (metrics.get(name + end, math.nan) for end in ("", "_low", "_high"))
             window = self.config.window if name in RATES else pooled

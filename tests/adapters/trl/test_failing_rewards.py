@@ -6,7 +6,7 @@ from trl import GRPOTrainer
 from trl_parts import Recording, Scripted, curated_batch, curation, digits, drop_last_of_group, trainer
 
 from geoalign.adapters.trl import unscored_on_failure
-from geoalign.errors import InputError
+from geoalign.errors import InputError, UnsupportedError
 
 GIVEN = [3.0, 1.0, 2.0, 7.0, 5.0, 5.0, 1.0, 0.0]
 
@@ -97,17 +97,14 @@ def test_a_whole_batch_and_no_failure(tmp_path, caplog):
     assert guarded.geoalign_failed == [False, False]
 
 
-class CountingFailures:
-    failed, __name__ = 1, "judge"  # a counter of its own; no mark of ours
-
-    def __call__(self, completions, **columns):
+def test_a_reward_may_have_such_an_attribute_but_no_such_column(tmp_path):
+    def judge(completions, log_extra, **columns):
+        log_extra("source", completions)
         return digits(completions)
 
-
-def test_a_reward_may_have_an_attribute_of_that_name(tmp_path):
-    made = trainer(tmp_path, Scripted(curation), cls=Recording, reward=CountingFailures())
-    curated_batch(made)
-    assert not made.steps[0].rollouts.rewards.isnan().any()
+    judge.failed = 1  # a counter of its own; no mark of ours
+    with pytest.raises(UnsupportedError, match="'source'"):
+        curated_batch(trainer(tmp_path, Scripted(curation), reward=judge))
 
 
 def test_extra_columns_keep_their_rows_and_another_number_of_rewards_is_refused():
@@ -116,14 +113,16 @@ def test_extra_columns_keep_their_rows_and_another_number_of_rewards_is_refused(
     def logging_reward(completions, log_extra, **columns):
         if completions == ["b"]:
             raise ArithmeticError
-        log_extra("text", completions)
-        return [1.0]
+        for text in completions:
+            log_extra("text", [text])  # TRL appends
+        return [1.0] * len(completions)
 
     guarded = unscored_on_failure(logging_reward, row_by_row=True)
     assert guarded(completions=["a", "b", "c"], log_extra=logged.__setitem__) == [1.0, None, 1.0]
     assert logged == {"text": ["a", None, "c"]}
     guarded = unscored_on_failure(logging_reward)
-    assert guarded(completions=["a"], log_extra=logged.__setitem__) == [1.0]
+    assert guarded(completions=["a", "c"], log_extra=logged.__setitem__) == [1.0, 1.0]
+    assert logged == {"text": ["a", "c"]}
     assert guarded(completions=["b"], log_extra=logged.__setitem__) == [None]
     assert logged == {"text": [None]}  # not the last batch's text
     with pytest.raises(InputError, match="'given': expected 2 rewards, got 8"):

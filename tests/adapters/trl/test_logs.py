@@ -4,18 +4,7 @@ import time
 import pandas as pd
 import pytest
 import torch
-from trl_parts import (
-    Recording,
-    Scripted,
-    best_of_group,
-    by_hand,
-    curated_batch,
-    curation,
-    data,
-    digits,
-    length,
-    trainer,
-)
+from trl_parts import Recording, Scripted, best_of_group, by_hand, curation, data, digits, length, trainer
 
 from geoalign.curators.chain import Chain
 from geoalign.curators.denoise import Denoise
@@ -109,16 +98,6 @@ def test_observer_is_told_everything(tmp_path):
 
 def score(completions, **columns):
     return [0.0] * len(completions)
-
-
-def logs_source(completions, log_extra, **columns):
-    log_extra("source", completions)
-    return digits(completions)
-
-
-def test_a_column_that_the_curator_has_too_is_refused(tmp_path):
-    with pytest.raises(UnsupportedError, match="'source'"):
-        curated_batch(trainer(tmp_path, Scripted(curation), reward=logs_source))
 
 
 @pytest.mark.parametrize(

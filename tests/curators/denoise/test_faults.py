@@ -339,6 +339,16 @@ def test_rows_without_a_reward_teach_the_states_nothing():
     assert not found["states_used"]
 
 
+def test_rows_without_a_reward_do_not_hide_that_states_agree_with_answers():
+    curator, unscored = Denoise(), torch.arange(256) % 5 < 2
+    for seed in range(4):
+        rollouts, hidden = answered(seed), torch.randn(256, 8, generator=torch.Generator().manual_seed(seed))
+        hidden[:, 0] += torch.where(unscored, -6.0, 2 * rollouts.true_rewards)
+        rewards = rollouts.rewards.masked_fill(unscored, torch.nan)
+        found = curator.curate(replace(rollouts, rewards=rewards, hidden=hidden)).metrics
+    assert found["states_used"]
+
+
 def test_states_that_predict_the_errors_of_the_verifier_are_not_used_beside_a_bonus_either():
     curator = Denoise()
     for seed in range(8):

@@ -20,7 +20,8 @@ def level(scores=SCORES, rate=0.4, plan=PLAN):
     def row(arm, values):
         by_seed = dict(enumerate(values))
         score = SimpleNamespace(values=by_seed, interval=seed_interval(values) if values else None)
-        return SimpleNamespace(arm=arm, role=plan.role(arm), seeds=tuple(by_seed), score=score)
+        curator = plan.arms.get(arm, {}).get("curator", {}).get("type", "grpo")
+        return SimpleNamespace(arm=arm, role=plan.role(arm), curator=curator, seeds=tuple(by_seed), score=score)
 
     rows = tuple(row(arm, values) for arm, values in scores.items())
     by_arm = {item.arm: item for item in rows}

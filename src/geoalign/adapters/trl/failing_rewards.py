@@ -41,15 +41,15 @@ def unscored_on_failure(
 
     def plan(**columns: Any) -> tuple[list[Callable[[], Any]], Callable[[Sequence[Any]], list[float | None]]]:
         count = len(columns["completions"])
-        # TRL's table needs a value of every row, also of one that failed; of a call that comes too late it needs none.
-        extra: dict[str, list[Any]] = {column: [None] * count for column in logged}
+        extra: list[dict[str, list[Any]]] = []  # of each call; what one logs that comes too late nobody reads
 
-        def log_rows(rows: slice, column: str, values: list[Any]) -> None:
-            extra.setdefault(column, [None] * count)[rows] = values
+        def log_rows(own: dict[str, list[Any]], column: str, values: list[Any]) -> None:
+            own.setdefault(column, []).extend(values)
 
         def of_rows(rows: slice) -> dict[str, Any]:
             call = {key: value[rows] if isinstance(value, list) else value for key, value in columns.items()}
-            return call | ({"log_extra": functools.partial(log_rows, rows)} if "log_extra" in call else {})
+            extra.append({})
+            return call | ({"log_extra": functools.partial(log_rows, extra[-1])} if "log_extra" in call else {})
 
         calls = [of_rows(slice(row, row + 1)) for row in range(count)] if row_by_row else [of_rows(slice(count))]
 
@@ -63,9 +63,11 @@ def unscored_on_failure(
                     raise InputError(f"reward function {name!r}: expected {rows} rewards, got {len(values)}")
                 rewards += values
                 failed.extend([raised] * rows)
-            logged.update(extra)
-            for column, cells in extra.items():
-                columns["log_extra"](column, cells)
+            logged.update(*map(list, extra))
+            for column in sorted(logged):
+                # TRL's table needs a value of every row, also of one that failed.
+                given = [(own.get(column, []), len(one["completions"])) for own, one in zip(extra, calls, strict=True)]
+                columns["log_extra"](column, [cell for own, rows in given for cell in (own + [None] * rows)[:rows]])
             if "log_metric" in columns:
                 columns["log_metric"](f"geoalign/failed_rewards/{name}", sum(failed) / count)
             for error in [result for result in results if isinstance(result, Exception)][-1:]:

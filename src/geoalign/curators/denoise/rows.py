@@ -52,7 +52,7 @@ class NoisyRows:
         errors is negatively correlated with what answers say."""
         # A bonus beside the verdict would leave each row alone.
         verdicts, rewards = two_values(self.rewards[self.scored]), self.rewards.nan_to_num()
-        alike = dense(self.group, rewards if verdicts is None else rewards > sum(verdicts) / 2)
+        alike = dense(self.group, rewards if verdicts is None else rewards > sum(verdicts) / 2, self.scored)
         prediction, target = (group_advantages(each, alike, scale="none") for each in (self.prediction, self.target))
         return replace(self, prediction=prediction, target=target, fitted=self.fitted & self.answered)
 

@@ -36,7 +36,14 @@ from geoalign.text import visible
 _ROLLOUTS, _ROWS, _PROMPT, _RESPONSE, _CORRUPTED = 256, 512, 256, 8, 0.4
 
 # Options that say how long to train or on how much at once, or that need an account.
-_RESIZED = ("num_train_epochs", "gradient_accumulation_steps", "generation_batch_size", "num_iterations", "report_to")
+_RESIZED = (
+    "num_train_epochs",
+    "gradient_accumulation_steps",
+    "generation_batch_size",
+    "num_iterations",
+    "logging_steps",
+    "report_to",
+)
 
 
 def dry_run(
@@ -169,7 +176,6 @@ def smoke_config(config: RunConfig) -> RunConfig:
             "steps_per_generation": updates,
             "max_steps": 3 * updates,
             "save_steps": updates,
-            "logging_steps": 1,
         },
         evaluation=replace(
             config.evaluation, every=1, problems=2, samples=2, pass_samples=None, max_new_tokens=_RESPONSE

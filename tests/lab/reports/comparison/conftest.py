@@ -50,7 +50,7 @@ def _comparison(
     paired differences spread. `settings` gives curators their settings, `parts` go to `_result`.
     """
     names = list(dict.fromkeys(arm for arms in scores.values() for arm in arms))
-    kinds = {name: {"type": name, **(settings or {}).get(name, {})} for name in names}
+    kinds = {name: {"type": "grpo" if name == "clean" else name, **(settings or {}).get(name, {})} for name in names}
     rates = rates if rates is not None else dict.fromkeys(scores, 0.1)
     every = [(level, *of, seed) for level, arms in scores.items() for of in enumerate(arms) for seed in seeds]
     for level, index, arm, seed in every:
@@ -73,7 +73,7 @@ def _comparison(
 def _plan(kinds, rates, seeds, metric, more):
     kind = "flip" if metric == "accuracy" else "extremes"
     arms = {
-        name: {"curator": {"type": "grpo"}, "reward": {"flip": 0.0}} if name == "clean" else {"curator": value}
+        name: {"curator": value, **({"reward": {"flip": 0.0}} if name == "clean" else {})}
         for name, value in kinds.items()
     }
     primary = [

@@ -173,8 +173,8 @@ def _notes(cells: Sequence[Cell], evaluations: Sequence[float], left_out: int, p
             f"{short} of {len(done)} cells have fewer than {plan.last_evaluations} evaluations during and after "
             "RL: their final score is the mean of those there are."
         )
-    if (plan.seeds_per_warm_start or 1) > 1:
-        notes.append(f"Intervals and p take seeds as units, though {plan.seeds_per_warm_start} share each warm start.")
+    if (share := plan.seeds_per_warm_start) and len({seed // share for seed in plan.seeds}) < len(plan.seeds):
+        notes.append(f"Intervals and p take seeds as units, though {share} share each warm start.")
     if left_out:
         notes.append(f"Results of {left_out} cells that are not in compare.yaml are left out.")
     return notes

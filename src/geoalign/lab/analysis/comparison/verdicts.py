@@ -182,10 +182,10 @@ _MOST_NAMED = 4
 def recovery(level: LevelTable, plan: CompareConfig) -> Recovery | None:
     """The cost of wrong rewards at a level and what was recovered of it; None without any, or without results."""
     baseline = level.row(plan.baseline)
-    curators = {arm: settings.get("curator") for arm, settings in plan.arms.items()}
-    plain = [row for row in level.rows if row.role == BOUND and curators[row.arm] == curators[plan.baseline]]
-    clean = next((row for row in plain if row.seeds), None)
-    if baseline is None or clean is None or not baseline.seeds or not level.rate > 0:
+    if baseline is None or not baseline.seeds or not level.rate > 0:
+        return None
+    plain = (row for row in level.rows if row.role == BOUND and row.seeds and row.curator == baseline.curator)
+    if (clean := next(plain, None)) is None:
         return None
     arms = [_recovered(row, baseline, clean) for row in level.rows if row.seeds and row not in (baseline, clean)]
     measured = [arm for arm in arms if not math.isnan(arm.gain.interval.estimate)]

@@ -16,7 +16,7 @@ from evidence_results import Level, auroc_at_reward, last_gold, level_of
 from evidence_words import signed
 
 from geoalign.lab.analysis.comparison.table import EXPLORATORY
-from geoalign.lab.analysis.statistics import holm, paired_difference, seed_interval
+from geoalign.lab.analysis.statistics import holm, paired_difference, seed_interval, share_interval
 
 # Of what `denoise` goes by one kind alone.
 PARTS = {"denoise_answers": "answers alone", "denoise_states": "states alone", "majority_vote": "a majority vote"}
@@ -26,13 +26,10 @@ def facts() -> Iterator[tuple[str, str]]:
     """Name of the page, and words with figures that it must have."""
     for words in (*_summary(), *_parts(), *_real(), *_paper(), *_verifier(), *_appealed(), *claims.page()):
         yield "evidence.md", words
-    for words in _again():
+    for words in (*_twelve(), *_fresh()):
         yield "evidence.md", words
         yield "README.md", words
-    for words in _twelve():
-        yield "evidence.md", words
-        yield "README.md", words
-    for words in _again_in_full():
+    for words in (*_again(), *_again_in_full(), *_fresh_in_full()):
         yield "evidence.md", words
     for words in (*_beside(), *_denoise()):
         yield "tables.md", words
@@ -195,23 +192,53 @@ def _again() -> Iterator[str]:
 
 
 def _again_in_full() -> Iterator[str]:
-    """What the page says beyond the README of these runs: run by run, the first seeds alone, and the truth."""
+    """What the page says beyond the README of these runs: how GRPO ends, run by run."""
     level = results.AGAIN.level
-    scores = {arm: level.row(arm).score.values for arm in ("grpo", "answered", "denoise", "clean")}
-    above = sum(scores["denoise"][seed] > score for seed, score in scores["grpo"].items())
+    grpo = level.row("grpo").score.values
     fell = sum(run.values[-1] < run.values[0] for run in level.curves("grpo"))
-    runs = NUMBERS[len(scores["grpo"])]
-    yield f"above GRPO in {NUMBERS[above]} of {runs} runs; GRPO ends below its start in {NUMBERS[fell]}"
-    yield f"and at {min(scores['grpo'].values()):.2f} in one"
-    yield f"the first is {level.over_warm_starts('denoise').p:.3f} before"
-    first = {arm: {seed: score for seed, score in of.items() if seed % 2 == 0} for arm, of in scores.items()}
-    tests = [paired_difference(first["denoise"], first[arm]) for arm in ("grpo", "answered")]
-    p = holm([test.p for test in tests])
-    yield f"the first seeds alone gave, {signed(tests[0].interval)} and {signed(tests[1].interval)}, p = {p[0]:.3f} and"
-    yield f"p = {p[0]:.3f} and {p[1]:.3f}, was"
-    ends = {arm: mean(of[seed] for seed in scores["clean"]) for arm, of in scores.items()}
-    yield f"On {NUMBERS[len(scores['clean'])]} of the seeds the truth as the reward ends at {ends['clean']:.2f}"
-    yield "GRPO at {grpo:.2f}, `answered` at {answered:.2f} and `denoise` at {denoise:.2f}".format(**ends)
+    runs, worst = NUMBERS[len(grpo)], min(grpo.values())
+    yield f"GRPO ends below its start in {NUMBERS[fell]} of these {runs} runs, and at {worst:.2f} in one"
+
+
+def _fresh() -> Iterator[str]:
+    """With four more warm starts: the primary comparison over all eight, and the share of the truth's gain."""
+    levels = [one.level for one in (results.AGAIN, results.FRESH)]
+    gains = [gain for level in levels for gain in level.by_warm_start("denoise")]
+    gain = paired_difference(dict(enumerate(gains)), dict.fromkeys(range(len(gains)), 0.0))
+    ends = {arm: mean(end for level in levels for end in _by_warm_start(level, arm)) for arm in ("grpo", "denoise")}
+    yield "GRPO ends at {grpo:.2f}, `denoise` at {denoise:.2f}".format(**ends)
+    yield f"{signed(gain.interval)} on GRPO (p = {gain.p:.4f}"
+    pairs = [pair for level in levels for pair in _above(level)]
+    yield f"above GRPO in {sum(pairs)} of {len(pairs)} runs"
+    scores = _with_truth(levels)
+    truth, grpo, denoise = (scores[arm] for arm in ("clean", "grpo", "denoise"))
+    lost = [best - theirs for best, theirs in zip(truth, grpo, strict=True)]
+    cost = paired_difference(dict(enumerate(lost)), dict.fromkeys(range(len(lost)), 0.0))
+    share = share_interval([mine - theirs for mine, theirs in zip(denoise, grpo, strict=True)], lost)
+    yield f"the truth as the reward ends at {mean(truth):.2f}, {signed(cost.interval)} on GRPO"
+    yield f"`denoise` has {share.estimate:.0%} ({share.low:.0%} to {share.high:.0%}) of that"
+    yield f"{signed(levels[0].over_warm_starts('denoise', against='answered').interval)} on `answered`"
+
+
+def _fresh_in_full() -> Iterator[str]:
+    """What the page says beyond the README of these runs."""
+    alone = results.FRESH.level.over_warm_starts("denoise")
+    yield f"the four fresh ones alone {signed(alone.interval)}"
+    scores = _with_truth([one.level for one in (results.AGAIN, results.FRESH)])
+    left = paired_difference(dict(enumerate(scores["denoise"])), dict(enumerate(scores["clean"])))
+    yield f"`denoise` minus the truth as the reward: {signed(left.interval)}"
+
+
+def _above(level: Level) -> list[bool]:
+    """Of each seed whether `denoise` ends above GRPO."""
+    grpo = level.row("grpo").score.values
+    return [score > grpo[seed] for seed, score in level.row("denoise").score.values.items()]
+
+
+def _with_truth(levels: list[Level]) -> dict[str, list[float]]:
+    """Final scores of three arms on the seeds with the truth as reward, of which every warm start has one."""
+    rows = [(level, seed) for level in levels for seed in level.row("clean").score.values]
+    return {arm: [level.row(arm).score.values[seed] for level, seed in rows] for arm in ("clean", "grpo", "denoise")}
 
 
 def _twelve() -> Iterator[str]:
@@ -279,10 +306,15 @@ def _final(level: Level, arm: str) -> float:
 
 def _over_warm_starts(level: Level, arm: str) -> float:
     """The final score of an arm, of which a warm start's seeds are one."""
+    return mean(_by_warm_start(level, arm))
+
+
+def _by_warm_start(level: Level, arm: str) -> list[float]:
+    """The final score of an arm on each warm start."""
     blocks: dict[int, list[float]] = {}
     for seed, score in level.row(arm).score.values.items():
         blocks.setdefault(seed // 2, []).append(score)
-    return mean([mean(scores) for scores in blocks.values()])
+    return [mean(scores) for scores in blocks.values()]
 
 
 def _on_new_groups(level: Level, arm: str = "geoalign") -> float:

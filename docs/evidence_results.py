@@ -189,6 +189,8 @@ TWELVE = tuple(
 VERIFIER = Setting("SmolLM2, a verifier that errs by itself", "real_substring", "as_given")
 # The same, `denoise` mended, on fresh seeds.
 AGAIN = Setting("SmolLM2, a verifier that errs by itself, again", "real_substring_again", "as_given")
+# Four more warm starts; the primary comparison is over those of both.
+FRESH = Setting("SmolLM2, a verifier that errs by itself, fresh warm starts", "real_substring_fresh", "as_given")
 
 
 def unchanged(level: Level, arm: str) -> Iterator[bool]:

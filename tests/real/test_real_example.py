@@ -30,4 +30,4 @@ def test_the_readme_says_what_the_example_flags(smollm2: Path, tmp_path: Path, m
     flagged = pd.read_parquet(tmp_path / "scores.parquet")["anomalous"]
     right = sum(found and bad for found, bad in zip(flagged, wrong, strict=True))
     readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
-    assert f"Of the {sum(wrong)} wrong rewards it flags {right}, in {sum(flagged)} flags" in readme
+    assert f"Of the {sum(wrong)} wrong rewards it finds {right}, with {sum(flagged)} flags" in readme

@@ -35,8 +35,11 @@ def pretend_gpu() -> Iterator[torch.device]:
     """In the block `cuda:0` is a device: what is made there or moved there is `OnGPU`, and so is what comes of it.
 
     As on a GPU, tensors of two devices do not meet (but numbers of no dimension, and indices on the CPU), NumPy reads
-    none, and a generator of the CPU draws none.
+    none, and a generator of the CPU draws none. Where torch has a GPU, it is that one.
     """
+    if torch.cuda.is_available():
+        yield GPU
+        return
     drawn = torch.zeros(1, dtype=torch.uint8)
     overwrite = torch.__future__.get_overwrite_module_params_on_conversion()
     torch.__future__.set_overwrite_module_params_on_conversion(True)
@@ -54,7 +57,8 @@ def pretend_gpu() -> Iterator[torch.device]:
 
 def on_gpu(value: Tensor) -> Tensor:
     """A copy of the tensor on the GPU."""
-    return value.detach().clone().as_subclass(OnGPU)
+    copy = value.detach().clone()
+    return copy.to(GPU) if torch.cuda.is_available() else copy.as_subclass(OnGPU)
 
 
 def rollouts_on_gpu(rollouts: Rollouts, moved: str = "all") -> Rollouts:

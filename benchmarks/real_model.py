@@ -10,7 +10,7 @@ python -m benchmarks.real_model --model FOLDER --output runs/real_model
 
 All numbers go into `results/real_model.json`, written anew after each step. A step is a process of its own, which may
 take half of what is left; a part of it that fails takes no other along. What is finished is never done again: called
-again with the same --output, the command goes on, also after it was killed. No network. Not run on a GPU yet.
+again with the same --output, the command goes on, also after it was killed. No network.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -28,31 +27,34 @@ FLIPPED = [one for one in PLANNED if "flipped" in one.label]
 def both_pages() -> Iterator[str]:
     """What either page must say."""
     levels = {one.label: one.level for one in PLANNED}
-    means = [mean for level in levels.values() for mean in level.by_warm_start("denoise")]
-    yield f"{sum(mean > 0 for mean in means)} of {len(means)} means"
-    yield f"in all {len(_pairs())} pairs of task and warm start"
-    assert all(np.mean(gains) > 0 for gains in _pairs().values())
     of_seeds, of_warm_starts = count.counted(SEED), count.counted(WARM_START)
     yield f"{NUMBERS[len(of_seeds)]} of {NUMBERS[len(levels)]} levels with seeds as units"
     assert set(of_warm_starts) == {FORTY, LESS}
     yield f"{NUMBERS[len(of_warm_starts)]} with warm starts"
-    near = [gain.p for gain in count.gains(WARM_START).values() if 0.05 <= gain.p < 0.1]
-    yield f"{NUMBERS[len(near)]} more have p from {min(near):.3f} to {max(near):.3f}"
-    old, old_by_warm_start = (count.counted(unit, gold_at_the_end_is_lower) for unit in (SEED, WARM_START))
-    assert set(old) == set(of_seeds) - {FORTY} | {WIDER}
-    assert set(old_by_warm_start) == set(of_warm_starts) - {FORTY} | {WIDER}
     # No loss is detected: no interval of the gain in the given reward lies below zero.
     assert all(gain.score.interval.high > 0 for unit in (SEED, WARM_START) for gain in count.gains(unit).values())
-    shares = {label: 100 * level.share("denoise").estimate for label, level in levels.items()}
-    won = [shares[label] for label in of_seeds]
-    yield f"{min(won):.0f}% to {max(won):.0f}% of the oracle's gain"
-    yield f"{min(shares.values()):.0f}% to {max(shares.values()):.0f}% of all"
     forty = levels[FORTY]
     yield f"{_of_clean(forty):.0f}% of that on dialogue at 40%"
     end = forty.row("grpo").score.interval.estimate
     yield f"at update {forty.passed('denoise', end)} of {forty.curve('grpo').steps[-1]}"
-    yield signed(levels[TWENTY].last_evaluation("denoise").interval)
-    yield signed(SMOLLM2.level.last_evaluation("denoise").interval)
+
+
+def _counted(levels: dict[str, Level]) -> Iterator[str]:
+    """Where `denoise` gains, by either unit, and how much."""
+    means = [mean for level in levels.values() for mean in level.by_warm_start("denoise")]
+    yield f"{sum(mean > 0 for mean in means)} of {len(means)} means"
+    yield f"in all {len(_pairs())} pairs of task and warm start"
+    assert all(np.mean(gains) > 0 for gains in _pairs().values())
+    near = [gain.p for gain in count.gains(WARM_START).values() if 0.05 <= gain.p < 0.1]
+    yield f"{NUMBERS[len(near)]} more have p from {min(near):.3f} to {max(near):.3f}"
+    of_seeds, of_warm_starts = count.counted(SEED), count.counted(WARM_START)
+    old, old_by_warm_start = (count.counted(unit, gold_at_the_end_is_lower) for unit in (SEED, WARM_START))
+    assert set(old) == set(of_seeds) - {FORTY} | {WIDER}
+    assert set(old_by_warm_start) == set(of_warm_starts) - {FORTY} | {WIDER}
+    shares = {label: 100 * level.share("denoise").estimate for label, level in levels.items()}
+    won = [shares[label] for label in of_seeds]
+    yield f"{min(won):.0f}% to {max(won):.0f}% of the oracle's gain"
+    yield f"{min(shares.values()):.0f}% to {max(shares.values()):.0f}% of all"
 
 
 def _pairs() -> dict[tuple[str, int], list[float]]:
@@ -83,6 +85,8 @@ def readme() -> Iterator[str]:
 def page() -> Iterator[str]:
     """What docs/evidence.md alone says."""
     levels = {one.label: one.level for one in PLANNED}
+    yield from _counted(levels)
+    yield from (signed(level.last_evaluation("denoise").interval) for level in (levels[TWENTY], SMOLLM2.level))
     of_seeds = count.counted(SEED)
     yield f"largest p after Holm {max(gain.p for gain in of_seeds.values()):.3f}"
     left_out = {label: gain.found for label, gain in count.gains(SEED).items() if label not in of_seeds}
@@ -114,7 +118,6 @@ def page() -> Iterator[str]:
     yield f"over {NUMBERS[len(levels)]} levels and the gold utility of the {NUMBERS[six]} on dialogue"
     problems = read_yaml(ROOT / "evidence" / SMOLLM2.folder / "compare.yaml")[0]["run"]["task"]["evaluation_problems"]
     yield f"{NUMBERS[len(SMOLLM2.level.seeds)]} seeds of one warm start, {problems} problems"
-    yield f"standard error of one evaluation is {math.sqrt(0.25 / problems):.2f}"
     yield from _real_rewards()
 
 

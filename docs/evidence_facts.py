@@ -18,18 +18,15 @@ from evidence_words import signed
 from geoalign.lab.analysis.comparison.table import EXPLORATORY
 from geoalign.lab.analysis.statistics import holm, paired_difference, seed_interval, share_interval
 
-# Of what `denoise` goes by one kind alone.
-PARTS = {"denoise_answers": "answers alone", "denoise_states": "states alone", "majority_vote": "a majority vote"}
-
 
 def facts() -> Iterator[tuple[str, str]]:
     """Name of the page, and words with figures that it must have."""
-    for words in (*_summary(), *_parts(), *_real(), *_paper(), *_verifier(), *_appealed(), *claims.page()):
+    for words in (*_summary(), *_parts(), *_real(), *_paper(), *_verifier(), *_flipped(), *claims.page()):
         yield "evidence.md", words
-    for words in (*_twelve(), *_fresh()):
+    for words in (*_twelve(), *_fresh(), _appealed(), *_flipped_first()):
         yield "evidence.md", words
         yield "README.md", words
-    for words in (*_again(), *_again_in_full(), *_fresh_in_full()):
+    for words in (*_again(), *_fresh_in_full()):
         yield "evidence.md", words
     for words in (*_beside(), *_denoise()):
         yield "tables.md", words
@@ -127,9 +124,7 @@ def _denoise() -> Iterator[str]:
 
 
 def _parts() -> Iterator[str]:
-    """What `denoise` gains from, and what labels add."""
-    level = level_of("math_denoise", "flip_20")
-    yield ", ".join(f"{label} {signed(level.score(arm).interval)}" for arm, label in PARTS.items())
+    """What labels add."""
     twenty, forty = (level_of("dialogue_denoise_again", f"extremes_{rate}") for rate in (20, 40))
     few = "denoise_labels_48"
     yield f"Gold utility beside GRPO's at 20% is {_gold(twenty, few)}, at 40% {_gold(forty, few)}"
@@ -158,24 +153,59 @@ def _real() -> Iterator[str]:
     level = level_of("real_maths", "flip_40")
     gain, beside = level.score("denoise").interval, level.score("denoise", "geoalign").interval
     yield f"`denoise` gains {signed(gain)} on GRPO, {signed(beside)} on GeoAlign"
-    vote, blind = (level.score(arm) for arm in ("majority_vote", "denoise_states"))
-    yield f"majority vote gains {vote.interval.estimate:+.3f}, and without answers `denoise` loses"
-    yield f"`denoise` loses {-blind.interval.estimate:.3f} ({vote.pairs} of three seeds"
 
 
 def _verifier() -> Iterator[str]:
-    """Under a verifier that errs by itself: the primary comparisons with warm starts as units, and the headroom."""
-    level = results.VERIFIER.level
-    tests = [level.over_warm_starts("denoise", against=arm) for arm in ("grpo", "answer_mean")]
-    p = holm([test.p for test in tests])
-    yield "GRPO ends at {:.2f}, `answer_mean` at {:.2f}, `denoise` at {:.2f}".format(
-        *(_over_warm_starts(level, arm) for arm in ("grpo", "answer_mean", "denoise"))
+    """Under a verifier that errs by itself: the first round, and the other arms."""
+    earlier = results.VERIFIER.level.over_warm_starts("denoise").interval
+    yield f"it gained {signed(earlier)} on GRPO, not shown"
+    level = results.ARMS.level
+    arms = ("grpo", "geoalign", "denoise", "denoise_answers", "clean")
+    yield "GRPO ends at {:.2f}, GeoAlign at {:.2f}, `denoise` at {:.2f}, without states at {:.2f}, the truth".format(
+        *(_final(level, arm) for arm in arms)
     )
-    yield f"{signed(tests[0].interval)} on GRPO and {signed(tests[1].interval)} on `answer_mean`"
-    yield f"p = {p[0]:.2f} and {p[1]:.2f}"
-    truth = level.over_warm_starts("clean").interval
-    yield f"the truth as the reward ends at {_over_warm_starts(level, 'clean'):.2f}, {signed(truth)} on GRPO"
-    yield f"`denoise` has {tests[0].interval.estimate / truth.estimate:.0%} of that"
+    yield f"the truth as the reward at {_final(level, 'clean'):.2f}"
+    tests = level.over_warm_starts("geoalign"), level.over_warm_starts("denoise", against="denoise_answers")
+    yield f"GeoAlign minus GRPO: {signed(tests[0].interval)}"
+    yield f"`denoise` minus itself without states: {signed(tests[1].interval)}"
+    (p,) = {f"{each:.2f}" for each in holm([test.p for test in tests])}
+    yield f"(both p = {p} after Holm)"
+    gains = [gain for one in (results.AGAIN, results.FRESH, results.ARMS) for gain in one.level.by_warm_start("denoise")]
+    every = paired_difference(dict(enumerate(gains)), dict.fromkeys(range(len(gains)), 0.0)).interval
+    yield f"over all {NUMBERS[len(gains)]} warm starts `denoise` gains {signed(every)}"
+    yield f"ends at {_final(level, 'appeals'):.2f}, {_appealed()}"
+
+
+def _appealed() -> str:
+    """What a tenth of the rows checked is worth."""
+    level = results.ARMS.level
+    share = level.share("appeals", "clean")
+    gain = signed(level.over_warm_starts("appeals").interval)
+    return f"{gain} on GRPO, {share.estimate:.0%} ({share.low:.0%} to {share.high:.0%}) of what the truth gains"
+
+
+def _flipped_first() -> Iterator[str]:
+    """Injected flips beside the pretrained model, what both pages say of `denoise`."""
+    level = results.FLIPPED.level
+    gains = level.by_warm_start("denoise")
+    yield signed(level.over_warm_starts("denoise").interval)
+    yield f"below GRPO on {NUMBERS[sum(gain < 0 for gain in gains)]} of {NUMBERS[len(gains)]}"
+
+
+def _flipped() -> Iterator[str]:
+    """The same in full."""
+    level = results.FLIPPED.level
+    arms = ("grpo", "denoise", "geoalign_mean")
+    yield "GRPO ends at {:.2f}, `denoise` at {:.2f}, GeoAlign on the same states at {:.2f}".format(
+        *(_final(level, arm) for arm in arms)
+    )
+    tests = [level.over_warm_starts(arm) for arm in arms[1:]]
+    (p,) = {f"{each:.2f}" for each in holm([test.p for test in tests])}
+    yield f"{signed(tests[0].interval)} and {signed(tests[1].interval)} on GRPO (both p = {p} after Holm)"
+    measures = level.row("geoalign_mean").measures
+    new, held = (measures[name].interval for name in ("new_group_accuracy", "heldout_accuracy"))
+    yield f"{new.estimate:.2f} ({new.low:.2f} to {new.high:.2f}) of the pairs of new groups"
+    yield f"{held.estimate:.2f} of held-out pairs"
 
 
 def _again() -> Iterator[str]:
@@ -189,15 +219,6 @@ def _again() -> Iterator[str]:
     )
     yield f"{signed(tests[0].interval)} on GRPO and {signed(tests[1].interval)} on `answered`"
     yield f"p = {p[0]:.3f} and {p[1]:.3f}"
-
-
-def _again_in_full() -> Iterator[str]:
-    """What the page says beyond the README of these runs: how GRPO ends, run by run."""
-    level = results.AGAIN.level
-    grpo = level.row("grpo").score.values
-    fell = sum(run.values[-1] < run.values[0] for run in level.curves("grpo"))
-    runs, worst = NUMBERS[len(grpo)], min(grpo.values())
-    yield f"GRPO ends below its start in {NUMBERS[fell]} of these {runs} runs, and at {worst:.2f} in one"
 
 
 def _fresh() -> Iterator[str]:
@@ -252,15 +273,6 @@ def _twelve() -> Iterator[str]:
     yield f"in {sum(above)} of {len(above)} runs"
     forty = next(one.level for one in results.TWELVE if one.label == claims.FORTY)
     yield f"{_gold(forty, 'denoise')} at dialogue 40%"
-
-
-def _appealed() -> Iterator[str]:
-    """Under that verifier: what a tenth of the rows checked is worth."""
-    level = results.VERIFIER.level
-    asked, (truth, grpo) = level.row("appeals").score, (level.row(arm).score.values for arm in ("clean", "grpo"))
-    yield f"ends at {_final(level, 'appeals'):.2f}, {signed(level.over_warm_starts('appeals').interval)} on GRPO"
-    whole = sum(truth[seed] - grpo[seed] for seed in asked.values)
-    yield f"{sum(asked.values[seed] - grpo[seed] for seed in asked.values) / whole:.0%} of what the truth gains there"
 
 
 def _paper() -> Iterator[str]:

@@ -185,12 +185,16 @@ _RATES = ("flip_20", "flip_40", "extremes_20", "extremes_40")
 TWELVE = tuple(
     Setting(one.label, _TWELVE[one.folder], one.name) for one in PLANNED if one.folder in _TWELVE and one.name in _RATES
 )
-# Nothing injected: a verifier that rewards the right number anywhere in a response.
-VERIFIER = Setting("SmolLM2, a verifier that errs by itself", "real_substring", "as_given")
+# SmolLM2. Nothing injected: a verifier that rewards the right number anywhere in a response.
+VERIFIER = Setting("errs by itself, `denoise` before it was mended", "real_substring", "as_given")
 # The same, `denoise` mended, on fresh seeds.
-AGAIN = Setting("SmolLM2, a verifier that errs by itself, again", "real_substring_again", "as_given")
+AGAIN = Setting("errs by itself", "real_substring_again", "as_given")
 # Four more warm starts; the primary comparison is over those of both.
-FRESH = Setting("SmolLM2, a verifier that errs by itself, fresh warm starts", "real_substring_fresh", "as_given")
+FRESH = Setting("errs by itself, four more", "real_substring_fresh", "as_given")
+# The other arms, and beside injected flips, on a GPU.
+ARMS = Setting("errs by itself, four more, on a GPU", "real_substring_gpu", "as_given")
+FLIPPED = Setting("40% flipped, on a GPU", "real_flip_gpu", "flip_40")
+PRETRAINED = (VERIFIER, AGAIN, FRESH, ARMS, FLIPPED)
 
 
 def unchanged(level: Level, arm: str) -> Iterator[bool]:

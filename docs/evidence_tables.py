@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 
 from evidence_count import SEED, WARM_START, Gain, counted, gains
-from evidence_results import ROOT, SETTINGS, TWELVE, Level, Setting, gold_beside_oracle, level_of
+from evidence_results import PRETRAINED, ROOT, SETTINGS, TWELVE, Level, Setting, gold_beside_oracle, level_of
 from evidence_words import plain, probability, signed, signed_number, table
 
 from geoalign.lab.analysis.comparison.table import ArmRow
@@ -176,6 +176,23 @@ def by_start() -> str:
     return table(["level", "gain by warm start", "last evaluation alone (95%)"], map(row_of, TWELVE))
 
 
+def pretrained() -> str:
+    """Every arm beside a pretrained model: its final score, and what it gains with warm starts as units."""
+
+    def row_of(setting: Setting, row: ArmRow) -> Iterator[str]:
+        level = setting.level
+        yield setting.label
+        yield row.arm
+        yield str(len(row.seeds))
+        yield plain(row.score.interval.estimate, 2)
+        yield "-" if row.arm == "grpo" else signed(level.over_warm_starts(row.arm).interval)
+        yield plain(row.measures["advantage_cosine"].interval.estimate, 2)
+
+    rows = ((one, row) for one in PRETRAINED for row in one.level.table.rows if row.seeds)
+    heads = ["verifier", "arm", "runs", "final score", "minus GRPO's (95%)", "cosine"]
+    return table(heads, (row_of(*each) for each in rows))
+
+
 def _gold(level: Level, shown: dict[str, str]) -> Iterator[str]:
     for arm, label in shown.items():
         interval = level.row(arm).gold.difference.interval if level.has(arm) else NOTHING
@@ -190,6 +207,7 @@ KINDS: dict[str, Callable[..., str]] = {
     "settings": settings,
     "twelve": twelve,
     "by_start": by_start,
+    "pretrained": pretrained,
     "units": units,
 }
 

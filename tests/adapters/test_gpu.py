@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from pretend_gpu import on_gpu, pretend_gpu
+from pretend_gpu import PRETENDED, on_gpu, pretend_gpu
 from trl_parts import model, tokenizer
 
 from geoalign.adapters.assignment import assign
@@ -54,6 +54,7 @@ def test_functions(name):
         torch.testing.assert_close(found.cpu(), expected, equal_nan=True)
 
 
+@PRETENDED
 def test_the_pretence_refuses_what_a_gpu_refuses():
     generator = torch.Generator()
     with pretend_gpu() as gpu:

@@ -6,6 +6,7 @@ from dataclasses import fields, replace
 from typing import Any
 from unittest.mock import patch
 
+import pytest
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
@@ -14,6 +15,7 @@ from torch.utils._pytree import tree_map
 from geoalign.types import Rollouts
 
 GPU = torch.device("cuda", 0)
+PRETENDED = pytest.mark.skipif(torch.cuda.is_available(), reason="a real GPU")
 _MOVES = ("to", "cpu", "cuda", "copy_", "type_as", "_has_compatible_shallow_copy_type")
 _INDEXING = ("__getitem__", "__setitem__")
 

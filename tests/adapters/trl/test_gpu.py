@@ -3,7 +3,7 @@
 import pytest
 import torch
 from accelerate import Accelerator
-from pretend_gpu import pretend_gpu
+from pretend_gpu import PRETENDED, pretend_gpu
 from transformers import TrainingArguments
 from trl_parts import LABELLED, OPEN, SMALL, Recording, curated_batch, trainer
 
@@ -34,6 +34,7 @@ def batch_and_loss(folder, case):
     return made, batch, made.compute_loss(made.model, batch)
 
 
+@PRETENDED  # a GPU draws other responses
 @pytest.mark.parametrize("case", CASES)
 def test_it_decides_as_on_the_cpu(tmp_path, monkeypatch, case):
     _, here, loss = batch_and_loss(tmp_path / "cpu", case)

@@ -137,7 +137,7 @@ def _cosine(level: Level, arm: str) -> float:
 
 def _real_rewards() -> Iterator[str]:
     """HumanEval: P(a right solution stands above a wrong one), by the shares of asserts passed and as verdicts."""
-    given, verdict = "as given", "verdict: at least 0.5"
+    verdict = "verdict: at least 0.5"
     rows = [row for name in ("positions", "geoalign") for row in _rows(f"humaneval_codegen16b_{name}")]
 
     def row(view: str, score: str) -> dict[str, Any]:
@@ -153,7 +153,6 @@ def _real_rewards() -> Iterator[str]:
     yield f"CodeT's consensus of checks, without any states, {of(verdict, codet)}"
     yield f"the verdicts {of(verdict, 'observed reward')}, `denoise` {beside(verdict, every)}"
     yield f"GeoAlign {signed(Interval(*row(verdict, PAPERS)['gain']))}"
-    yield f"the shares {of(given, 'observed reward')}, `denoise` {beside(given, every)}"
 
 
 PAPERS = "geoalign, paper's"

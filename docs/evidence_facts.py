@@ -21,7 +21,7 @@ from geoalign.lab.analysis.statistics import holm, paired_difference, seed_inter
 
 def facts() -> Iterator[tuple[str, str]]:
     """Name of the page, and words with figures that it must have."""
-    for words in (*_summary(), *_parts(), *_real(), *_paper(), *_verifier(), *_flipped(), *claims.page()):
+    for words in (*_summary(), *_parts(), *_paper(), *_verifier(), *_flipped(), *claims.page()):
         yield "evidence.md", words
     for words in (*_twelve(), *_fresh(), _appealed(), *_flipped_first()):
         yield "evidence.md", words
@@ -55,14 +55,11 @@ def _summary() -> Iterator[str]:
     lost = levels["five numbers, 20% flipped"].score("geoalign").interval
     yield f"with five numbers at 20% it loses {signed(lost)}"
     beaten = sum(level.score("denoise", "geoalign").interval.low > 0 for level in tried)
-    yield f"`denoise` is better than it at {NUMBERS[beaten]}, and on SmolLM2"
+    yield f"`denoise` is better than it at {NUMBERS[beaten]}"
     vote = level_of("math_hard_denoise", "flip_40")
     voted = vote.row("majority_vote").score.values
     grpo = [value for seed, value in vote.row("grpo").score.values.items() if seed in voted]
     yield f"majority vote ends at {_final(vote, 'majority_vote'):.3f}, GRPO at {sum(grpo) / len(grpo):.3f}"
-    first, again = level_of("dialogue", "extremes_20"), level_of("dialogue_again", "extremes_20")
-    yield f"p = {first.score('geoalign').p:.3f} of four primary levels"
-    yield f"ten new seeds gave {signed(again.score('geoalign').interval)}"
     top = [_at_most(one.level, "geoalign") for one in results.PLANNED if one.label in LIMITED]
     yield "at most {1} of the headroom on dialogue, {0} on maths with five numbers".format(*top)
     areas = [_auroc_at(level, reward) for reward in (1, 0) for level in ("flip_20", "flip_40")]
@@ -102,6 +99,9 @@ def _beside() -> Iterator[str]:
 
 
 def _denoise() -> Iterator[str]:
+    first, again = level_of("dialogue", "extremes_20"), level_of("dialogue_again", "extremes_20")
+    yield f"p = {first.score('geoalign').p:.3f} of four primary levels"
+    yield f"ten new seeds gave {signed(again.score('geoalign').interval)}"
     forty, twenty = (level_of("dialogue_denoise", f"extremes_{rate}") for rate in (40, 20))
     yield f"`denoise` recovered {_share(forty)} of the headroom at 40%, {_share(twenty)} at 20%"
     a, b = (_gold(level, "denoise") for level in (forty, twenty))
@@ -149,12 +149,6 @@ def _grpo_below_the_oracle() -> str:
     return f"{signed(a.interval, 2)} at 1.0 ({a.pairs} seeds), with flattery {signed(b.interval, 2)} at 1.5"
 
 
-def _real() -> Iterator[str]:
-    level = level_of("real_maths", "flip_40")
-    gain, beside = level.score("denoise").interval, level.score("denoise", "geoalign").interval
-    yield f"`denoise` gains {signed(gain)} on GRPO, {signed(beside)} on GeoAlign"
-
-
 def _verifier() -> Iterator[str]:
     """Under a verifier that errs by itself: the first round, and the other arms."""
     earlier = results.VERIFIER.level.over_warm_starts("denoise").interval
@@ -170,7 +164,9 @@ def _verifier() -> Iterator[str]:
     yield f"`denoise` minus itself without states: {signed(tests[1].interval)}"
     (p,) = {f"{each:.2f}" for each in holm([test.p for test in tests])}
     yield f"(both p = {p} after Holm)"
-    gains = [gain for one in (results.AGAIN, results.FRESH, results.ARMS) for gain in one.level.by_warm_start("denoise")]
+    gains = [
+        gain for one in (results.AGAIN, results.FRESH, results.ARMS) for gain in one.level.by_warm_start("denoise")
+    ]
     every = paired_difference(dict(enumerate(gains)), dict.fromkeys(range(len(gains)), 0.0)).interval
     yield f"over all {NUMBERS[len(gains)]} warm starts `denoise` gains {signed(every)}"
     yield f"ends at {_final(level, 'appeals'):.2f}, {_appealed()}"

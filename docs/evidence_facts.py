@@ -152,7 +152,7 @@ def _grpo_below_the_oracle() -> str:
 def _verifier() -> Iterator[str]:
     """Under a verifier that errs by itself: the first round, and the other arms."""
     earlier = results.VERIFIER.level.over_warm_starts("denoise").interval
-    yield f"it gained {signed(earlier)} on GRPO, not shown"
+    yield f"it gained {signed(earlier)} over GRPO, not significant"
     level = results.ARMS.level
     arms = ("grpo", "geoalign", "denoise", "denoise_answers", "clean")
     yield "GRPO ends at {:.2f}, GeoAlign at {:.2f}, `denoise` at {:.2f}, without states at {:.2f}, the truth".format(
@@ -170,6 +170,7 @@ def _verifier() -> Iterator[str]:
     every = paired_difference(dict(enumerate(gains)), dict.fromkeys(range(len(gains)), 0.0)).interval
     yield f"over all {NUMBERS[len(gains)]} warm starts `denoise` gains {signed(every)}"
     yield f"ends at {_final(level, 'appeals'):.2f}, {_appealed()}"
+    yield f"{signed(level.over_warm_starts('appeals', against='denoise').interval)} over `denoise`"
 
 
 def _appealed() -> str:
@@ -177,7 +178,7 @@ def _appealed() -> str:
     level = results.ARMS.level
     share = level.share("appeals", "clean")
     gain = signed(level.over_warm_starts("appeals").interval)
-    return f"{gain} on GRPO, {share.estimate:.0%} ({share.low:.0%} to {share.high:.0%}) of what the truth gains"
+    return f"{gain} over GRPO, {share.estimate:.0%} ({share.low:.0%} to {share.high:.0%}) of what the truth gains"
 
 
 def _flipped_first() -> Iterator[str]:
@@ -197,7 +198,7 @@ def _flipped() -> Iterator[str]:
     )
     tests = [level.over_warm_starts(arm) for arm in arms[1:]]
     (p,) = {f"{each:.2f}" for each in holm([test.p for test in tests])}
-    yield f"{signed(tests[0].interval)} and {signed(tests[1].interval)} on GRPO (both p = {p} after Holm)"
+    yield f"{signed(tests[0].interval)} and {signed(tests[1].interval)} over GRPO (both p = {p} after Holm)"
     measures = level.row("geoalign_mean").measures
     new, held = (measures[name].interval for name in ("new_group_accuracy", "heldout_accuracy"))
     yield f"{new.estimate:.2f} ({new.low:.2f} to {new.high:.2f}) of the pairs of new groups"
@@ -213,7 +214,7 @@ def _again() -> Iterator[str]:
     yield "GRPO ends at {:.2f}, `answered` at {:.2f}, `denoise` at {:.2f}".format(
         *(_over_warm_starts(level, arm) for arm in arms)
     )
-    yield f"{signed(tests[0].interval)} on GRPO and {signed(tests[1].interval)} on `answered`"
+    yield f"{signed(tests[0].interval)} over GRPO and {signed(tests[1].interval)} over `answered`"
     yield f"p = {p[0]:.3f} and {p[1]:.3f}"
 
 
@@ -224,7 +225,7 @@ def _fresh() -> Iterator[str]:
     gain = paired_difference(dict(enumerate(gains)), dict.fromkeys(range(len(gains)), 0.0))
     ends = {arm: mean(end for level in levels for end in _by_warm_start(level, arm)) for arm in ("grpo", "denoise")}
     yield "GRPO ends at {grpo:.2f}, `denoise` at {denoise:.2f}".format(**ends)
-    yield f"{signed(gain.interval)} on GRPO (p = {gain.p:.4f}"
+    yield f"{signed(gain.interval)} over GRPO (p = {gain.p:.4f}"
     pairs = [pair for level in levels for pair in _above(level)]
     yield f"above GRPO in {sum(pairs)} of {len(pairs)} runs"
     scores = _with_truth(levels)
@@ -232,9 +233,9 @@ def _fresh() -> Iterator[str]:
     lost = [best - theirs for best, theirs in zip(truth, grpo, strict=True)]
     cost = paired_difference(dict(enumerate(lost)), dict.fromkeys(range(len(lost)), 0.0))
     share = share_interval([mine - theirs for mine, theirs in zip(denoise, grpo, strict=True)], lost)
-    yield f"the truth as the reward ends at {mean(truth):.2f}, {signed(cost.interval)} on GRPO"
+    yield f"the truth as the reward ends at {mean(truth):.2f}, {signed(cost.interval)} over GRPO"
     yield f"`denoise` has {share.estimate:.0%} ({share.low:.0%} to {share.high:.0%}) of that"
-    yield f"{signed(levels[0].over_warm_starts('denoise', against='answered').interval)} on `answered`"
+    yield f"{signed(levels[0].over_warm_starts('denoise', against='answered').interval)} over `answered`"
 
 
 def _fresh_in_full() -> Iterator[str]:

@@ -237,7 +237,7 @@ PANELS = {
     "gold": (golds, Drawn("gold", "True utility beside the reward (hollow: oracle)", "", "", draw_golds)),
     "verifier": (
         verifier,
-        Drawn("verifier", "Nothing injected: a verifier that errs by itself", "", "", draw_verifier),
+        Drawn("verifier", "A verifier that errs by itself (arms differ in seeds)", "", "", draw_verifier),
     ),
 }
 

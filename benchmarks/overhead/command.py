@@ -205,7 +205,7 @@ def _notes(found: Overhead, one: CurationCost) -> list[str]:
     options = found.options
     lines = [f"Curated: {one.pairs:,.0f} pairs, {one.replaced:g} rollouts replaced, in the mean of the measured calls."]
     if found.no_generation is not None and options.policy:
-        lines.append(f"Generation was not measured ({found.no_generation}): all shares are upper bounds.")
+        lines.append(f"Generation was not measured ({found.no_generation}): shares are of a step without it.")
     if options.passed != options.rollouts:
         lines.append(f"* {options.passed} of {options.rollouts} rollouts were passed through, the seconds multiplied.")
     return lines

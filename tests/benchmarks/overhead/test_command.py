@@ -129,9 +129,9 @@ def test_goals_are_judged():
     assert "time: 50.0 ms, within 100 ms, within the stretch of 50 ms" in good
     assert "memory: 250 MB, within 300 MB" in good
     assert "share of the step: 0.62%, within 1%" in good
-    assert "all shares are upper bounds" in good
+    assert "shares are of a step without it" in good
     bad = said(made(0.12, 301.0, generation_seconds=1.0))
     assert "time: 120.0 ms, not within 100 ms, not within the stretch of 50 ms" in bad
     assert "memory: 301 MB, not within 300 MB" in bad
     assert "share of the step: 1.32%, not within 1%" in bad
-    assert "upper bounds" not in bad
+    assert "shares are of" not in bad

@@ -194,7 +194,8 @@ FRESH = Setting("errs by itself, four more", "real_substring_fresh", "as_given")
 # The other arms, and beside injected flips, on a GPU.
 ARMS = Setting("errs by itself, four more, on a GPU", "real_substring_gpu", "as_given")
 FLIPPED = Setting("40% flipped, on a GPU", "real_flip_gpu", "flip_40")
-PRETRAINED = (VERIFIER, AGAIN, FRESH, ARMS, FLIPPED)
+EXPECTED = Setting("40% flipped, `least_slope: 1`", "real_flip_expected", "flip_40")
+PRETRAINED = (VERIFIER, AGAIN, FRESH, ARMS, FLIPPED, EXPECTED)
 
 
 def unchanged(level: Level, arm: str) -> Iterator[bool]:

@@ -17,7 +17,7 @@ from geoalign.lab.store.json_files import read_yaml
 
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 # The words that the sentences have for levels.
-FORTY, TWENTY = "dialogue, 40% reversed", "five numbers, 20% flipped"
+FORTY = "dialogue, 40% reversed"
 THREE, FIVE = "three numbers, 40% flipped", "five numbers, 40% flipped"
 TEN, REVERSED = "dialogue, 10% reversed", "dialogue, 20% reversed"
 WIDER, LESS = "dialogue, wider model, 40% reversed", "dialogue, less bias, 40% reversed"
@@ -87,7 +87,7 @@ def page() -> Iterator[str]:
     levels = {one.label: one.level for one in PLANNED}
     yield from _counted(levels)
     today = next(one.level for one in TWELVE if one.label == FIVE)
-    yield from (signed(level.last_evaluation("denoise").interval) for level in (levels[TWENTY], today))
+    yield signed(today.last_evaluation("denoise").interval)
     of_seeds = count.counted(SEED)
     yield f"largest p after Holm {max(gain.p for gain in of_seeds.values()):.3f}"
     left_out = {label: gain.found for label, gain in count.gains(SEED).items() if label not in of_seeds}

@@ -198,6 +198,10 @@ EXPECTED = Setting("40% flipped, `least_slope: 1`", "real_flip_expected", "flip_
 PRETRAINED = (VERIFIER, AGAIN, FRESH, ARMS, FLIPPED, EXPECTED)
 
 
+# Learning rate and KL term chosen for either method on other seeds.
+TUNED = Setting("dialogue, 40% reversed, tuned", "dialogue_tuned", "extremes_40")
+
+
 def unchanged(level: Level, arm: str) -> Iterator[bool]:
     """Of each generation whether the curator left its advantages as they were."""
     for cell in level.cells:

@@ -102,7 +102,7 @@ def page() -> Iterator[str]:
     yield f"{min(oracle):.2f} to {max(oracle):.2f}, that of `denoise` {min(ours):.2f} to {max(ours):.2f}"
     clean = len(levels[THREE].row("clean").score.values)
     yield f"{_of_clean(levels[THREE]):.0f}% with three numbers at 40% ({NUMBERS[clean]} seeds)"
-    for label in (FORTY, THREE, FIVE):
+    for label in (THREE, FIVE):
         values = levels[label].curve("grpo").values
         yield f"from {values[-5]:.2f} to {values[-1]:.2f}"
     planned = list(count.planned())

@@ -21,7 +21,7 @@ from geoalign.lab.analysis.statistics import holm, paired_difference, seed_inter
 
 def facts() -> Iterator[tuple[str, str]]:
     """Name of the page, and words with figures that it must have."""
-    for words in (*_summary(), *_parts(), *_paper(), *_verifier(), *_flipped(), *_tuned(), *claims.page()):
+    for words in (*_summary(), *_parts(), *_paper(), *_verifier(), *_flipped(), *_tuned(), *_long(), *claims.page()):
         yield "evidence.md", words
     for words in (*_twelve(), *_fresh(), _appealed(), *_flipped_first()):
         yield "evidence.md", words
@@ -176,6 +176,13 @@ def _tuned() -> Iterator[str]:
     assert gain.p < 0.001
     yield f"{signed(gain.interval)} over GRPO where both are tuned (p < 0.001)"
     yield f"gold then {signed(level.minus(ours, last_gold, theirs).interval, 2)}"
+
+
+def _long() -> Iterator[str]:
+    """Three times as long: what is left of the gain at the end."""
+    level = results.LONG.level
+    gain = level.over_warm_starts("denoise")
+    yield f"with {level.curve('grpo').steps[-1]} updates {signed(gain.interval)} (p = {gain.p:.3f})"
 
 
 def _appealed() -> str:

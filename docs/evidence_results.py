@@ -198,7 +198,8 @@ EXPECTED = Setting("40% flipped, `least_slope: 1`", "real_flip_expected", "flip_
 PRETRAINED = (VERIFIER, AGAIN, FRESH, ARMS, FLIPPED, EXPECTED)
 
 
-# Learning rate and KL term chosen for either method on other seeds.
+# Three times the updates; and learning rate and KL term chosen for either method on other seeds.
+LONG = Setting("dialogue, 40% reversed, three times as long", "dialogue_long", "extremes_40")
 TUNED = Setting("dialogue, 40% reversed, tuned", "dialogue_tuned", "extremes_40")
 
 

@@ -11,14 +11,14 @@ from geoalign.lab.config.compare_loading import load_compare_config
 
 CONFIGS = Path(__file__).parents[3] / "configs"
 VERIFIERS = sorted((CONFIGS / "evidence").glob("real_verifier_*.yaml"))
-EVIDENCE = [path for path in sorted((CONFIGS / "evidence").glob("*.yaml")) if path not in VERIFIERS]
+EVIDENCE = [path for path in sorted(CONFIGS.glob("evidence/[dm]*.yaml")) if not path.stem.endswith("_tuned")]
 COMPARISONS = [
     path
     for path in sorted(CONFIGS.rglob("*.yaml"))
     if path in (*EVIDENCE, *VERIFIERS) or "arms" in yaml.safe_load(path.read_text(encoding="utf-8"))
 ]
 # Those of a pretrained model and of data that are not in the repository start in tests/real.
-GENERATED = [path for path in COMPARISONS if path.parent.name != "real" and path not in VERIFIERS]
+GENERATED = [path for path in COMPARISONS if path.parent.name != "real" and not path.stem.startswith("real_")]
 PAPER = [path for path in COMPARISONS if path.parent.name == "paper"]
 # Made once for all comparisons that share a base run.
 TASKS = {}

@@ -173,8 +173,9 @@ def _tuned() -> Iterator[str]:
     level = results.TUNED.level
     ours, theirs = "denoise_fourfold", "grpo_double_kl_02"
     gain = level.over_warm_starts(ours, against=theirs)
-    assert gain.p < 0.001
-    yield f"{signed(gain.interval)} over GRPO where both are tuned (p < 0.001)"
+    # Of three planned levels; the two that have not run count as having shown nothing.
+    p = holm([gain.p, 1.0, 1.0])[0]
+    yield f"{signed(gain.interval)} over GRPO where both are tuned (p = {p:.3f} after Holm)"
     yield f"gold then {signed(level.minus(ours, last_gold, theirs).interval, 2)}"
 
 
@@ -182,7 +183,8 @@ def _long() -> Iterator[str]:
     """Three times as long: what is left of the gain at the end."""
     level = results.LONG.level
     gain = level.over_warm_starts("denoise")
-    yield f"with {level.curve('grpo').steps[-1]} updates {signed(gain.interval)} (p = {gain.p:.3f})"
+    p = holm([gain.p, 1.0])[0]  # of two planned levels, likewise
+    yield f"with {level.curve('grpo').steps[-1]} updates {signed(gain.interval)} (p = {p:.3f} after Holm)"
 
 
 def _appealed() -> str:

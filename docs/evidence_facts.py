@@ -21,9 +21,11 @@ from geoalign.lab.analysis.statistics import holm, paired_difference, seed_inter
 
 def facts() -> Iterator[tuple[str, str]]:
     """Name of the page, and words with figures that it must have."""
-    for words in (*_summary(), *_parts(), *_paper(), *_verifier(), *_flipped(), *_tuned(), *_long(), *claims.page()):
+    for words in (*_summary(), *_parts(), *_paper(), *_verifier(), *_controls(), *_flipped(), *_in_states()):
         yield "evidence.md", words
-    for words in (*_twelve(), *_fresh(), _appealed(), *_flipped_first()):
+    for words in (*_tuned(), *_long(), *claims.page()):
+        yield "evidence.md", words
+    for words in (*_twelve(), *_fresh(), *_voted(), *_flipped_first()):
         yield "evidence.md", words
         yield "README.md", words
     for words in (*_again(), *_fresh_in_full()):
@@ -164,8 +166,45 @@ def _verifier() -> Iterator[str]:
     yield f"`denoise` minus itself without states: {signed(tests[1].interval)}"
     (p,) = {f"{each:.2f}" for each in holm([test.p for test in tests])}
     yield f"(both p = {p} after Holm)"
-    yield f"ends at {_final(level, 'appeals'):.2f}, {_appealed()}"
+    yield f"ends at {_final(level, 'appeals'):.2f}, {signed(level.over_warm_starts('appeals').interval)} over GRPO"
+    share = level.share("appeals", "clean")
+    yield f"{share.estimate:.0%} ({share.low:.0%} to {share.high:.0%}) of what the truth gains"
     yield f"{signed(level.over_warm_starts('appeals', against='denoise').interval)} over `denoise`"
+
+
+def _controls() -> Iterator[str]:
+    """Majority vote and labels beside `denoise`, and the strict verifier."""
+    level = results.CONTROLS.level
+    arms = ("grpo", "majority_vote", "denoise", "denoise_labels_48", "answered", "clean")
+    yield (
+        "GRPO ends at {:.2f}, a majority vote at {:.2f}, `denoise` at {:.2f}, with 48 labels at {:.2f}, "
+        "`answered` at {:.2f}, the truth at {:.2f}".format(*(_final(level, arm) for arm in arms))
+    )
+    vote = level.over_warm_starts("denoise", against="majority_vote")
+    labels = level.over_warm_starts("denoise_labels_48", against="denoise")
+    p = holm([vote.p, labels.p])
+    yield f"labels minus none: {signed(labels.interval)} (p = {p[0]:.2f} and {p[1]:.2f} after Holm)"
+    strict = results.STRICT.level
+    truth, ours = (signed(strict.over_warm_starts(arm).interval) for arm in ("clean", "denoise"))
+    yield f"the truth as the reward minus GRPO {truth}, `denoise` minus GRPO {ours}"
+
+
+def _voted() -> Iterator[str]:
+    """What both pages say of the majority vote, and of all warm starts together."""
+    vote = results.CONTROLS.level.over_warm_starts("denoise", against="majority_vote")
+    yield f"`denoise` minus majority vote: {signed(vote.interval)}"
+    rounds = (results.AGAIN, results.FRESH, results.ARMS, results.CONTROLS)
+    gains = [gain for one in rounds for gain in one.level.by_warm_start("denoise")]
+    gain = paired_difference(dict(enumerate(gains)), dict.fromkeys(range(len(gains)), 0.0))
+    yield f"over all {len(gains)} warm starts `denoise` gains {signed(gain.interval)}"
+
+
+def _in_states() -> Iterator[str]:
+    """GeoAlign where the reward is a direction in the states that it reads."""
+    level = results.IN_STATES.level
+    new = level.row("geoalign").measures["new_group_accuracy"].interval
+    yield f"orders {new.estimate:.2f} ({new.low:.2f} to {new.high:.2f}) of new groups' pairs"
+    yield f"minus GRPO {signed(level.over_warm_starts('geoalign').interval)}"
 
 
 def _tuned() -> Iterator[str]:
@@ -185,14 +224,6 @@ def _long() -> Iterator[str]:
     gain = level.over_warm_starts("denoise")
     p = holm([gain.p, 1.0])[0]  # of two planned levels, likewise
     yield f"with {level.curve('grpo').steps[-1]} updates {signed(gain.interval)} (p = {p:.3f} after Holm)"
-
-
-def _appealed() -> str:
-    """What a tenth of the rows checked is worth."""
-    level = results.ARMS.level
-    share = level.share("appeals", "clean")
-    gain = signed(level.over_warm_starts("appeals").interval)
-    return f"{gain} over GRPO, {share.estimate:.0%} ({share.low:.0%} to {share.high:.0%}) of what the truth gains"
 
 
 def _flipped_first() -> Iterator[str]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from evidence_results import AGAIN, ARMS, FRESH, SETTINGS, level_of
+from evidence_results import AGAIN, ARMS, CONTROLS, FRESH, SETTINGS, level_of
 from evidence_tables import SHOWN
 from matplotlib.axes import Axes
 
@@ -199,7 +199,7 @@ def verifier() -> dict[str, dict[str, list[list[float]]]]:
     """Updates, and accuracy by the truth of each run, by arm."""
     found: dict[str, dict[str, list[list[float]]]] = {}
     for arm in ERRING:
-        runs = [run for one in (AGAIN, FRESH, ARMS) for run in one.level.curves(arm) if one.level.has(arm)]
+        runs = [run for one in (AGAIN, FRESH, ARMS, CONTROLS) for run in one.level.curves(arm) if one.level.has(arm)]
         if runs:
             values = [[round(value, 3) for value in run.values] for run in runs]
             found[arm] = {"updates": [runs[0].steps.tolist()], "accuracy": values}

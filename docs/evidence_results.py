@@ -195,7 +195,12 @@ FRESH = Setting("errs by itself, four more", "real_substring_fresh", "as_given")
 ARMS = Setting("errs by itself, four more, on a GPU", "real_substring_gpu", "as_given")
 FLIPPED = Setting("40% flipped, on a GPU", "real_flip_gpu", "flip_40")
 EXPECTED = Setting("40% flipped, `least_slope: 1`", "real_flip_expected", "flip_40")
-PRETRAINED = (VERIFIER, AGAIN, FRESH, ARMS, FLIPPED, EXPECTED)
+# Majority vote and labels; and a verifier that refuses right answers.
+CONTROLS = Setting("errs by itself, four more, controls", "real_substring_controls", "as_given")
+STRICT = Setting("refuses right answers for their form", "real_strict_gpu", "as_given")
+# Dialogue whose reward is a direction in the states that curators read.
+IN_STATES = Setting("dialogue, a direction in the states, 20% reversed", "real_dialogue_gpu", "extremes_20")
+PRETRAINED = (VERIFIER, AGAIN, FRESH, ARMS, CONTROLS, STRICT, FLIPPED, EXPECTED, IN_STATES)
 
 
 # Three times the updates; and learning rate and KL term chosen for either method on other seeds.

@@ -287,7 +287,6 @@ def _fresh() -> Iterator[str]:
     share = share_interval([mine - theirs for mine, theirs in zip(denoise, grpo, strict=True)], lost)
     yield f"the truth as the reward ends at {mean(truth):.2f}, {signed(cost.interval)} over GRPO"
     yield f"`denoise` has {share.estimate:.0%} ({share.low:.0%} to {share.high:.0%}) of that"
-    yield f"{signed(levels[0].over_warm_starts('denoise', against='answered').interval)} over `answered`"
 
 
 def _fresh_in_full() -> Iterator[str]:

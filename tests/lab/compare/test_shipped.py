@@ -11,7 +11,7 @@ from geoalign.lab.config.compare_loading import load_compare_config
 
 CONFIGS = Path(__file__).parents[3] / "configs"
 VERIFIERS = sorted((CONFIGS / "evidence").glob("real_verifier_*.yaml"))
-EVIDENCE = sorted({*CONFIGS.glob("evidence/*.yaml")} - {*CONFIGS.glob("evidence/real_*"), *CONFIGS.glob("*/*_tuned.*")})
+EVIDENCE = sorted({*CONFIGS.glob("evidence/*.yaml")} - {*CONFIGS.glob("*/real_*"), *CONFIGS.glob("*/*_[rt]*ed.*")})
 COMPARISONS = [
     path
     for path in sorted(CONFIGS.rglob("*.yaml"))

@@ -209,21 +209,23 @@ def _in_states() -> Iterator[str]:
 
 def _tuned() -> Iterator[str]:
     """`denoise` and GRPO with the learning rate and KL term that suit each."""
-    level = results.TUNED.level
-    ours, theirs = "denoise_fourfold", "grpo_double_kl_02"
-    gain = level.over_warm_starts(ours, against=theirs)
-    # Of three planned levels; the two that have not run count as having shown nothing.
-    p = holm([gain.p, 1.0, 1.0])[0]
-    yield f"{signed(gain.interval)} over GRPO where both are tuned (p = {p:.3f} after Holm)"
-    yield f"gold then {signed(level.minus(ours, last_gold, theirs).interval, 2)}"
+    gains = [one.level.over_warm_starts(ours, against=theirs) for one, ours, theirs in results.TUNED]
+    p = holm([gain.p for gain in gains])
+    for (one, *_), gain, each in zip(results.TUNED, gains, p, strict=True):
+        yield f"{signed(gain.interval)} {one.label} (p = {each:.3f})"
+    defaults = (one.level.over_warm_starts("denoise", against=theirs) for one, _, theirs in results.TUNED)
+    yield f"by default minus tuned GRPO {', '.join(signed(default.interval) for default in defaults)}"
+    one, ours, theirs = results.TUNED[0]
+    yield f"gold then {signed(one.level.minus(ours, last_gold, theirs).interval, 2)}"
 
 
 def _long() -> Iterator[str]:
     """Three times as long: what is left of the gain at the end."""
-    level = results.LONG.level
-    gain = level.over_warm_starts("denoise")
-    p = holm([gain.p, 1.0])[0]  # of two planned levels, likewise
-    yield f"with {level.curve('grpo').steps[-1]} updates {signed(gain.interval)} (p = {p:.3f} after Holm)"
+    gains = [one.level.over_warm_starts("denoise") for one in results.LONG]
+    p = holm([gain.p for gain in gains])
+    for one, gain, each in zip(results.LONG, gains, p, strict=True):
+        steps = one.level.curve("grpo").steps[-1]
+        yield f"{signed(gain.interval)} {one.label} after {steps} updates (p = {each:.3f})"
 
 
 def _flipped_first() -> Iterator[str]:

@@ -203,9 +203,15 @@ IN_STATES = Setting("dialogue, a direction in the states, 20% reversed", "real_d
 PRETRAINED = (VERIFIER, AGAIN, FRESH, ARMS, CONTROLS, STRICT, FLIPPED, EXPECTED, IN_STATES)
 
 
-# Three times the updates; and learning rate and KL term chosen for either method on other seeds.
-LONG = Setting("dialogue, 40% reversed, three times as long", "dialogue_long", "extremes_40")
-TUNED = Setting("dialogue, 40% reversed, tuned", "dialogue_tuned", "extremes_40")
+# Three times the updates; and learning rate and KL term chosen for `denoise` and for GRPO on another seed.
+LONG = (
+    Setting("on dialogue", "dialogue_long", "extremes_40"),
+    Setting("with five numbers", "math_hard_long", "flip_40"),
+)
+TUNED = (
+    (Setting("on dialogue", "dialogue_tuned", "extremes_40"), "denoise_fourfold", "grpo_double_kl_02"),
+    (Setting("with five numbers", "math_hard_tuned", "flip_40"), "denoise_half", "grpo_kl_10"),
+)
 
 
 def unchanged(level: Level, arm: str) -> Iterator[bool]:

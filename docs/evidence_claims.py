@@ -9,7 +9,7 @@ from typing import Any
 import evidence_count as count
 import numpy as np
 from evidence_count import SEED, WARM_START, gold_at_the_end_is_lower
-from evidence_results import PLANNED, ROOT, SMOLLM2, TWELVE, Level
+from evidence_results import PLANNED, ROOT, SMOLLM2, Level
 from evidence_words import signed
 
 from geoalign.lab.analysis.statistics import Interval
@@ -86,8 +86,6 @@ def page() -> Iterator[str]:
     """What docs/evidence.md alone says."""
     levels = {one.label: one.level for one in PLANNED}
     yield from _counted(levels)
-    today = next(one.level for one in TWELVE if one.label == FIVE)
-    yield signed(today.last_evaluation("denoise").interval)
     of_seeds = count.counted(SEED)
     yield f"largest p after Holm {max(gain.p for gain in of_seeds.values()):.3f}"
     left_out = {label: gain.found for label, gain in count.gains(SEED).items() if label not in of_seeds}

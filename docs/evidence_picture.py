@@ -215,7 +215,7 @@ def draw_verifier(axes: Axes, theme: Theme) -> None:
         mean = [sum(each) / len(each) for each in zip(*of["accuracy"], strict=True)]
         label = f"{label}, {len(of['accuracy'])} runs"
         axes.plot(of["updates"][0], mean, line, color=getattr(theme, colour), linewidth=2.2, label=label)
-    axes.set(xlabel=STEP_AXIS, ylabel="accuracy by the truth", ylim=(0, 1))
+    axes.set(xlabel=STEP_AXIS, ylabel="accuracy by the truth", ylim=(0, 1.2), yticks=[0, 0.2, 0.4, 0.6, 0.8, 1])
     axes.legend(loc="upper left", ncols=2)
 
 

@@ -158,10 +158,12 @@ def twelve() -> str:
         yield plain(level.row("grpo").score.interval.estimate, 2)
         yield f"**{signed(gain.interval)}**" if gain.interval.low > 0 and p < 0.05 else signed(gain.interval)
         yield probability(p)
+        share = level.share("denoise", "clean")
+        yield f"{share.estimate:.0%}" + ("" if math.isnan(share.low) else f" ({share.low:.0%} to {share.high:.0%})")
         shown = signed(gold, 2)
         yield "-" if math.isnan(gold.estimate) else f"**{shown}**" if gold.low > 0 or gold.high < 0 else shown
 
-    heads = ["level", "GRPO", "`denoise`, minus GRPO's (95%)", "p after Holm", "gold, minus GRPO's"]
+    heads = ["level", "GRPO", "`denoise`, minus GRPO's (95%)", "p after Holm", "of the ceiling", "gold, minus GRPO's"]
     return table(heads, map(row_of, TWELVE, gains, p))
 
 

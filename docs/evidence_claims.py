@@ -18,7 +18,7 @@ from geoalign.lab.store.json_files import read_yaml
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 # The words that the sentences have for levels.
 FORTY = "dialogue, 40% reversed"
-THREE, FIVE = "three numbers, 40% flipped", "five numbers, 40% flipped"
+THREE = "three numbers, 40% flipped"
 TEN, REVERSED = "dialogue, 10% reversed", "dialogue, 20% reversed"
 WIDER, LESS = "dialogue, wider model, 40% reversed", "dialogue, less bias, 40% reversed"
 FLIPPED = [one for one in PLANNED if "flipped" in one.label]
@@ -34,7 +34,6 @@ def both_pages() -> Iterator[str]:
     # No loss is detected: no interval of the gain in the given reward lies below zero.
     assert all(gain.score.interval.high > 0 for unit in (SEED, WARM_START) for gain in count.gains(unit).values())
     forty = levels[FORTY]
-    yield f"{_of_clean(forty):.0f}% of that on dialogue at 40%"
     end = forty.row("grpo").score.interval.estimate
     yield f"at update {forty.passed('denoise', end)} of {forty.curve('grpo').steps[-1]}"
 
@@ -66,15 +65,6 @@ def _pairs() -> dict[tuple[str, int], list[float]]:
     return found
 
 
-def _of_clean(level: Level) -> float:
-    """Percent of the gain of the run without wrong rewards, on its seeds."""
-    score = {arm: level.row(arm).score.values for arm in ("grpo", "denoise", "clean")}
-    ours, clean = (
-        sum(score[arm][seed] - score["grpo"][seed] for seed in score["clean"]) for arm in ("denoise", "clean")
-    )
-    return 100 * ours / clean
-
-
 def readme() -> Iterator[str]:
     """What README.md alone says."""
     levels = [one.level for label in (FORTY, THREE) for one in PLANNED if one.label == label]
@@ -87,7 +77,6 @@ def page() -> Iterator[str]:
     levels = {one.label: one.level for one in PLANNED}
     yield from _counted(levels)
     of_seeds = count.counted(SEED)
-    yield f"largest p after Holm {max(gain.p for gain in of_seeds.values()):.3f}"
     left_out = {label: gain.found for label, gain in count.gains(SEED).items() if label not in of_seeds}
     assert left_out == {WIDER: True, "dialogue, flattery rewarded": True, TEN: False, REVERSED: False}
     twenty = count.gains(SEED)[REVERSED]
@@ -98,11 +87,6 @@ def page() -> Iterator[str]:
         yield f"updates {steps[-5]} to {steps[-1]} {words}"
     ours, oracle = ([_cosine(one.level, arm) for one in FLIPPED] for arm in ("denoise", "oracle"))
     yield f"{min(oracle):.2f} to {max(oracle):.2f}, that of `denoise` {min(ours):.2f} to {max(ours):.2f}"
-    clean = len(levels[THREE].row("clean").score.values)
-    yield f"{_of_clean(levels[THREE]):.0f}% with three numbers at 40% ({NUMBERS[clean]} seeds)"
-    for label in (THREE, FIVE):
-        values = levels[label].curve("grpo").values
-        yield f"from {values[-5]:.2f} to {values[-1]:.2f}"
     planned = list(count.planned())
     left = [setting for setting in planned if not setting[-1]]
     yield f"Of {len(planned)} planned levels {NUMBERS[len(left)]} have not run"

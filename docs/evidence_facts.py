@@ -318,6 +318,8 @@ def _twelve() -> Iterator[str]:
     above = [mean > 0 for level in levels for mean in level.by_warm_start("denoise")]
     yield f"at {NUMBERS[shown]} of {NUMBERS[len(levels)]} levels with {NUMBERS[starts]} fresh warm starts"
     yield f"in {sum(above)} of {len(above)} runs"
+    shares = [level.share("denoise", "clean").estimate for level in levels]
+    yield f"{min(shares):.0%} to {max(shares):.0%} of the ceiling"
     forty = next(one.level for one in results.TWELVE if one.label == claims.FORTY)
     yield f"{_gold(forty, 'denoise')} at dialogue 40%"
 

@@ -23,7 +23,7 @@ def facts() -> Iterator[tuple[str, str]]:
     """Name of the page, and words with figures that it must have."""
     for words in (*_summary(), *_parts(), *_paper(), *_verifier(), *_controls(), *_flipped(), *_in_states()):
         yield "evidence.md", words
-    for words in (*_tuned(), *_long(), *claims.page()):
+    for words in (*_tuned(), *_long(), *_of_the_ceiling(), *claims.page()):
         yield "evidence.md", words
     for words in (*_twelve(), *_fresh(), *_voted(), *_flipped_first()):
         yield "evidence.md", words
@@ -200,11 +200,12 @@ def _voted() -> Iterator[str]:
 
 
 def _in_states() -> Iterator[str]:
-    """GeoAlign where the reward is a direction in the states that it reads."""
+    """GeoAlign where the reward is linear in the states that it reads."""
     level = results.IN_STATES.level
     new = level.row("geoalign").measures["new_group_accuracy"].interval
     yield f"orders {new.estimate:.2f} ({new.low:.2f} to {new.high:.2f}) of new groups' pairs"
-    yield f"minus GRPO {signed(level.over_warm_starts('geoalign').interval)}"
+    gold = level.minus("geoalign", lambda cell: results.final_score(cell, "gold_utility", 2)[0])
+    yield f"minus GRPO {signed(level.over_warm_starts('geoalign').interval)}, gold {signed(gold.interval, 2)}"
 
 
 def _tuned() -> Iterator[str]:
@@ -226,6 +227,10 @@ def _long() -> Iterator[str]:
     for one, gain, each in zip(results.LONG, gains, p, strict=True):
         steps = one.level.curve("grpo").steps[-1]
         yield f"{signed(gain.interval)} {one.label} after {steps} updates (p = {each:.3f})"
+    level = results.LONG[0].level
+    end = level.row("grpo").score.interval.estimate
+    yield f"at update {level.passed('denoise', end)} of {level.curve('grpo').steps[-1]}"
+    yield f"gold {signed(level.minus('denoise', last_gold).interval, 2)} after"
 
 
 def _flipped_first() -> Iterator[str]:
@@ -322,6 +327,12 @@ def _twelve() -> Iterator[str]:
     yield f"{min(shares):.0%} to {max(shares):.0%} of the ceiling"
     forty = next(one.level for one in results.TWELVE if one.label == claims.FORTY)
     yield f"{_gold(forty, 'denoise')} at dialogue 40%"
+
+
+def _of_the_ceiling() -> Iterator[str]:
+    """How uncertain the shares of the gain without wrong rewards are."""
+    shares = [one.level.share("denoise", "clean") for one in results.TWELVE]
+    yield f"(intervals: {min(share.low for share in shares):.0%} to {max(share.high for share in shares):.0%})"
 
 
 def _paper() -> Iterator[str]:

@@ -198,8 +198,8 @@ EXPECTED = Setting("40% flipped, `least_slope: 1`", "real_flip_expected", "flip_
 # Majority vote and labels; and a verifier that refuses right answers.
 CONTROLS = Setting("errs by itself, four more, controls", "real_substring_controls", "as_given")
 STRICT = Setting("refuses right answers for their form", "real_strict_gpu", "as_given")
-# Dialogue whose reward is a direction in the states that curators read.
-IN_STATES = Setting("dialogue, a direction in the states, 20% reversed", "real_dialogue_gpu", "extremes_20")
+# Dialogue whose reward is linear in the states that curators read.
+IN_STATES = Setting("dialogue, reward linear in the states, 20% reversed", "real_dialogue_gpu", "extremes_20")
 PRETRAINED = (VERIFIER, AGAIN, FRESH, ARMS, CONTROLS, STRICT, FLIPPED, EXPECTED, IN_STATES)
 
 

@@ -44,8 +44,6 @@ def _counted(levels: dict[str, Level]) -> Iterator[str]:
     yield f"{sum(mean > 0 for mean in means)} of {len(means)} means"
     yield f"in all {len(_pairs())} pairs of task and warm start"
     assert all(np.mean(gains) > 0 for gains in _pairs().values())
-    near = [gain.p for gain in count.gains(WARM_START).values() if 0.05 <= gain.p < 0.1]
-    yield f"{NUMBERS[len(near)]} more have p from {min(near):.3f} to {max(near):.3f}"
     of_seeds, of_warm_starts = count.counted(SEED), count.counted(WARM_START)
     old, old_by_warm_start = (count.counted(unit, gold_at_the_end_is_lower) for unit in (SEED, WARM_START))
     assert set(old) == set(of_seeds) - {FORTY} | {WIDER}

@@ -216,6 +216,8 @@ def _tuned() -> Iterator[str]:
         yield f"{signed(gain.interval)} {one.label} (p = {each:.3f})"
     defaults = (one.level.over_warm_starts("denoise", against=theirs) for one, _, theirs in results.TUNED)
     yield f"by default minus tuned GRPO {', '.join(signed(default.interval) for default in defaults)}"
+    fallen = min(results.TUNED[1][0].level.row("denoise").score.values.values())
+    yield f"one of four fell to {fallen:.2f}"
     one, ours, theirs = results.TUNED[0]
     yield f"gold then {signed(one.level.minus(ours, last_gold, theirs).interval, 2)}"
 
@@ -226,7 +228,7 @@ def _long() -> Iterator[str]:
     p = holm([gain.p for gain in gains])
     for one, gain, each in zip(results.LONG, gains, p, strict=True):
         steps = one.level.curve("grpo").steps[-1]
-        yield f"{signed(gain.interval)} {one.label} after {steps} updates (p = {each:.3f})"
+        yield f"{signed(gain.interval)} {one.label.split(',')[0]} after {steps} updates (p = {each:.3f})"
     level = results.LONG[0].level
     end = level.row("grpo").score.interval.estimate
     yield f"at update {level.passed('denoise', end)} of {level.curve('grpo').steps[-1]}"

@@ -205,12 +205,13 @@ PRETRAINED = (VERIFIER, AGAIN, FRESH, ARMS, CONTROLS, STRICT, FLIPPED, EXPECTED,
 
 # Three times the updates; and learning rate and KL term chosen for `denoise` and for GRPO on another seed.
 LONG = (
-    Setting("on dialogue", "dialogue_long", "extremes_40"),
-    Setting("with five numbers", "math_hard_long", "flip_40"),
+    Setting("on dialogue, three times as long", "dialogue_long", "extremes_40"),
+    Setting("with five numbers, three times as long", "math_hard_long", "flip_40"),
 )
 TUNED = (
     (Setting("on dialogue", "dialogue_tuned", "extremes_40"), "denoise_fourfold", "grpo_double_kl_02"),
     (Setting("with five numbers", "math_hard_tuned", "flip_40"), "denoise_half", "grpo_kl_10"),
+    (Setting("with three numbers", "math_tuned", "flip_40"), "denoise_half", "grpo_half"),
 )
 
 

@@ -15,7 +15,18 @@ from functools import cache
 from pathlib import Path
 
 from evidence_count import SEED, WARM_START, Gain, counted, gains
-from evidence_results import PRETRAINED, ROOT, SETTINGS, TWELVE, Level, Setting, gold_beside_oracle, level_of
+from evidence_results import (
+    LONG,
+    PRETRAINED,
+    ROOT,
+    SETTINGS,
+    TUNED,
+    TWELVE,
+    Level,
+    Setting,
+    gold_beside_oracle,
+    level_of,
+)
 from evidence_words import plain, probability, signed, signed_number, table
 
 from geoalign.lab.analysis.comparison.table import ArmRow
@@ -185,8 +196,8 @@ def by_start() -> str:
     return table(["level", "gain by warm start", "last evaluation alone (95%)"], map(row_of, TWELVE))
 
 
-def pretrained() -> str:
-    """Every arm beside a pretrained model: its final score, and what it gains with warm starts as units."""
+def scores(group: str) -> str:
+    """Every arm of some levels: its final score, and what it gains with warm starts as units."""
 
     def row_of(setting: Setting, row: ArmRow) -> Iterator[str]:
         level = setting.level
@@ -197,7 +208,7 @@ def pretrained() -> str:
         yield "-" if row.arm == "grpo" else signed(level.over_warm_starts(row.arm).interval)
         yield plain(row.measures["advantage_cosine"].interval.estimate, 2)
 
-    rows = ((one, row) for one in PRETRAINED for row in one.level.table.rows if row.seeds)
+    rows = ((one, row) for one in GROUPS[group] for row in one.level.table.rows if row.seeds)
     heads = ["rewards", "arm", "runs", "final score", "minus GRPO's (95%)", "cosine"]
     return table(heads, (row_of(*each) for each in rows))
 
@@ -210,13 +221,15 @@ def _gold(level: Level, shown: dict[str, str]) -> Iterator[str]:
             yield f"{label.split(' (')[0]} " + (f"**{text}**" if interval.low > 0 or interval.high < 0 else text)
 
 
+GROUPS = {"pretrained": PRETRAINED, "tiny": (*(one for one, *_ in TUNED), *LONG)}
+
 KINDS: dict[str, Callable[..., str]] = {
     "arms": arms,
     "gold": gold,
     "settings": settings,
     "twelve": twelve,
     "by_start": by_start,
-    "pretrained": pretrained,
+    "scores": scores,
     "units": units,
 }
 

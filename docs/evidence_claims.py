@@ -33,9 +33,6 @@ def both_pages() -> Iterator[str]:
     yield f"{NUMBERS[len(of_warm_starts)]} with warm starts"
     # No loss is detected: no interval of the gain in the given reward lies below zero.
     assert all(gain.score.interval.high > 0 for unit in (SEED, WARM_START) for gain in count.gains(unit).values())
-    forty = levels[FORTY]
-    end = forty.row("grpo").score.interval.estimate
-    yield f"at update {forty.passed('denoise', end)} of {forty.curve('grpo').steps[-1]}"
 
 
 def _counted(levels: dict[str, Level]) -> Iterator[str]:
@@ -77,8 +74,6 @@ def page() -> Iterator[str]:
     of_seeds = count.counted(SEED)
     left_out = {label: gain.found for label, gain in count.gains(SEED).items() if label not in of_seeds}
     assert left_out == {WIDER: True, "dialogue, flattery rewarded": True, TEN: False, REVERSED: False}
-    twenty = count.gains(SEED)[REVERSED]
-    yield f"(p = {twenty.score.p:.3f}, corrected {twenty.p:.3f})"
     tasks = {"on maths": levels[THREE], "on dialogue": levels[FORTY], "by SmolLM2": SMOLLM2.level}
     for words, level in tasks.items():
         steps = level.curve("grpo").steps

@@ -23,9 +23,9 @@ def facts() -> Iterator[tuple[str, str]]:
     """Name of the page, and words with figures that it must have."""
     for words in (*_summary(), *_parts(), *_paper(), *_verifier(), *_controls(), *_flipped(), *_in_states()):
         yield "evidence.md", words
-    for words in (*_tuned(), *_long(), *_of_the_ceiling(), *claims.page()):
+    for words in (*_tuned(), *_long(), *_of_the_ceiling(), *_ceiling_with_repeated_errors(), *claims.page()):
         yield "evidence.md", words
-    for words in (*_twelve(), *_fresh(), *_voted(), *_flipped_first()):
+    for words in (*_twelve(), *_fresh(), *_voted(), *_repeated(), *_flipped_first()):
         yield "evidence.md", words
         yield "README.md", words
     for words in (*_again(), *_fresh_in_full()):
@@ -220,6 +220,20 @@ def _tuned() -> Iterator[str]:
     yield f"one of four fell to {fallen:.2f}"
     one, ours, theirs = results.TUNED[0]
     yield f"gold then {signed(one.level.minus(ours, last_gold, theirs).interval, 2)}"
+
+
+def _repeated() -> Iterator[str]:
+    """Where the verdict on an answer is wrong each time that it is given."""
+    level = results.REPEATED.level
+    gain, vote = (level.over_warm_starts("denoise", against=arm) for arm in ("grpo", "majority_vote"))
+    p = holm([gain.p, vote.p])
+    yield f"{signed(gain.interval)} over GRPO (p = {p[0]:.2f})"
+    yield f"{signed(vote.interval)} over a majority vote (p = {p[1]:.2f})"
+
+
+def _ceiling_with_repeated_errors() -> Iterator[str]:
+    """What was there to gain, on the page alone."""
+    yield f"right rewards {signed(results.REPEATED.level.over_warm_starts('clean').interval)}"
 
 
 def _long() -> Iterator[str]:

@@ -213,6 +213,8 @@ TUNED = (
     (Setting("with five numbers", "math_hard_tuned", "flip_40"), "denoise_half", "grpo_kl_10"),
     (Setting("with three numbers", "math_tuned", "flip_40"), "denoise_half", "grpo_half"),
 )
+# Errors that repeat with the answer.
+REPEATED = Setting("with three numbers, errors repeat", "math_repeated", "repeated_40")
 
 
 def unchanged(level: Level, arm: str) -> Iterator[bool]:

@@ -18,6 +18,7 @@ from evidence_count import SEED, WARM_START, Gain, counted, gains
 from evidence_results import (
     LONG,
     PRETRAINED,
+    REPEATED,
     ROOT,
     SETTINGS,
     TUNED,
@@ -221,7 +222,7 @@ def _gold(level: Level, shown: dict[str, str]) -> Iterator[str]:
             yield f"{label.split(' (')[0]} " + (f"**{text}**" if interval.low > 0 or interval.high < 0 else text)
 
 
-GROUPS = {"pretrained": PRETRAINED, "tiny": (*(one for one, *_ in TUNED), *LONG)}
+GROUPS = {"pretrained": PRETRAINED, "tiny": (*(one for one, *_ in TUNED), *LONG, REPEATED)}
 
 KINDS: dict[str, Callable[..., str]] = {
     "arms": arms,

@@ -84,9 +84,8 @@ def test_random_draws_uniformly_from_the_scored_rows():
     for _ in range(calls):
         flagged += Random(geoalign=replace(GEOALIGN, projector=None)).curate(rollouts, generator=source).anomalous
     assert flagged[:6].sum() == 0
-    # As many are flagged in each call (nothing is learned); a row's count is binomial with variance n p (1 - p), so the
-    # squared deviations over it add up to 137 (p-values of .1% on either side). A draw that prefers some rows, or gives
-    # each its turn, lies outside.
+    # A row's count is binomial with variance n p (1 - p), so the squared deviations over it add up to 137 (p-values of
+    # .1% on either side). A draw that prefers some rows, or gives each its turn, lies outside.
     share = flagged.sum() / calls / 138
     spread = (flagged[6:] - calls * share).square().sum() / (calls * share * (1 - share))
     low, high = chi2.ppf([0.001, 0.999], 137)

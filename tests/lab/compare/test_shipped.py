@@ -8,6 +8,7 @@ import yaml
 from geoalign.lab.compare.checks import shape_of
 from geoalign.lab.config.compare import make_plan, warm_start_seed
 from geoalign.lab.config.compare_loading import load_compare_config
+from geoalign.lab.rewards.function import load_function
 
 CONFIGS = Path(__file__).parents[3] / "configs"
 VERIFIERS = sorted((CONFIGS / "evidence").glob("real_verifier_*.yaml"))
@@ -20,8 +21,7 @@ COMPARISONS = [
 # Those of a pretrained model and of data that are not in the repository start in tests/real.
 GENERATED = [path for path in COMPARISONS if path.parent.name != "real" and not path.stem.startswith("real_")]
 PAPER = [path for path in COMPARISONS if path.parent.name == "paper"]
-# Made once for all comparisons that share a base run.
-TASKS = {}
+TASKS = {}  # made once for all comparisons that share a base run
 
 
 @functools.cache
@@ -62,8 +62,7 @@ def test_the_papers_corruption_is_a_fixed_share_exactly_on_the_extremes(path):
 @pytest.mark.parametrize("path", EVIDENCE, ids=lambda path: path.stem)
 def test_the_plans_of_evidence_spread_twenty_seeds_over_four_warm_starts(path):
     config = config_of(path)
-    # Dialogue's seeds 0 to 9 had their round.
-    first = 10 if "dialogue" in path.stem else 0
+    first = 10 if "dialogue" in path.stem else 0  # dialogue's seeds 0 to 9 had their round
     assert config.seeds == list(range(first, first + 20))
     starts = sorted({warm_start_seed(config, seed) for seed in config.seeds})
     assert starts == list(range(first // 5, first // 5 + 4))
@@ -88,12 +87,14 @@ def test_the_plans_with_a_wrong_verifier_inject_nothing_and_have_two_seeds_a_war
 @pytest.mark.parametrize("path", [None, *GENERATED], ids=lambda path: path.stem if path else "defaults")
 def test_every_arm_could_start_and_makes_two_updates_on_a_generation(path):
     assert GENERATED
-    config = config_of(path)
     by_arm = {planned.cell.arm: planned.settings for planned in runs_of(path)}
-    assert by_arm.keys() <= config.arms.keys()
     shapes = [shape_of(small(settings), TASKS) for settings in by_arm.values()]
-    # With one update, KL and clip fraction would be zero by construction.
-    assert {shape["updates_per_generation"] for shape in shapes} <= {2, 3, 4}
+    assert {shape["updates_per_generation"] for shape in shapes} <= {2, 3, 4}  # at one KL is 0 by construction
     assert len({shape["max_steps"] for shape in shapes}) == 1
-    names = {item.arm for item in config.primary} | {item.against for item in config.primary}
-    assert names <= config.arms.keys()
+
+
+def test_errors_that_repeat_hit_two_answers_in_five_and_equal_answers_alike():
+    flipped = load_function(f"{CONFIGS}/evidence/repeated.py:flipped_40")
+    rewards = flipped(["1 + 1"] * 2000, [rf"\boxed{{{row % 1000}}}" for row in range(2000)], ["none"] * 2000)
+    assert rewards[:1000] == rewards[1000:]
+    assert 350 < sum(rewards[:1000]) < 450

@@ -49,9 +49,8 @@ def test_by_hand():
     assert (found.win, found.lose, found.tie) == (*[wilson_interval(1, 4)] * 2, wilson_interval(2, 4))
     assert found.score_a.estimate == pytest.approx(3.5 / 8)
     assert found.score_b.estimate == pytest.approx(4.2 / 8)
-    # Scores of A per prompt 0.8, 0.6, 0.3, 0.05, mean 0.4375: residuals 0.3625, 0.1625, -0.1375, -0.3875, squares
-    # 0.131406, 0.026406, 0.018906, 0.150156, sum 0.326875; error sqrt(4/3 * 0.326875) / 4 = 0.165045; Student's t with
-    # 3 degrees of freedom 3.182446: 0.4375 -+ 0.525247, cut at 0.
+    # Scores of A per prompt 0.8, 0.6, 0.3, 0.05, mean 0.4375: squared residuals add up to 0.326875; the error is
+    # sqrt(4/3 * 0.326875) / 4 = 0.165045; t with 3 degrees of freedom 3.182446: 0.4375 -+ 0.525247, cut at 0.
     assert (found.score_a.low, found.score_a.high) == (0.0, pytest.approx(0.962747, abs=1e-5))
 
 

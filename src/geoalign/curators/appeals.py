@@ -1,8 +1,9 @@
-"""Appeals: a second, costlier verifier judges the most suspicious rows; its verdicts are trusted from then on."""
+"""Appeals: a second, costlier verifier judges the rows that would tell most; its verdicts are trusted from then on."""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -56,18 +57,18 @@ class Hearing:
 
 
 class Appeals(Curator[AppealsConfig]):
-    """Asks a second verifier about the most suspicious rows, and curates the batch again with its verdicts as trusted.
+    """Asks a second verifier about the rows that would tell most, and curates the batch again with these as trusted.
 
-    The inner curator scores the batch in a trial. The `budget` rows of highest score that are not trusted yet go to
-    `Rollouts.second_rewards`, whatever their score (where a verifier errs alike on alike responses, none looks
-    suspicious); of identical responses of a group one is asked about for all. Their rewards become the second
-    verifier's, and they `trusted`; the inner curator then decides on this batch, and learns from it. A verdict of None
-    or NaN leaves its row as it was, and is counted.
+    The inner curator scores the batch in a trial: log-odds that a reward is wrong, p. Up to `budget` rows that are not
+    trusted yet go to `Rollouts.second_rewards`, by n p (1 - p), the variance that a verdict settles where n rows of the
+    group give the same answer: first one row of each answer, then the others. Of identical responses of a group one is
+    asked about for all. Their rewards become the second verifier's, and they `trusted`; the inner curator then decides
+    on this batch, and learns from it. A verdict of None or NaN leaves its row as it was, and is counted.
 
     `scores` of rows that were asked about are those of the trial; they are anomalous where the verdict differs from the
     reward, and no other score of theirs counts. If no row has a score, none is asked about.
 
-    Needs `second_rewards` and what the inner curator needs; heeds `response_keys`.
+    Needs `second_rewards` and what the inner curator needs; heeds `answers` and `response_keys`.
 
     Args:
         curator: as a keyword, a curator that reads `trusted`, or its settings.
@@ -86,7 +87,7 @@ class Appeals(Curator[AppealsConfig]):
         check_reads_trusted(self._inner, setting="appeals")
         self.members = (self._inner,)
         self.requires = (*self._inner.requires, "second_rewards")
-        self.optional = tuple(dict.fromkeys((*self._inner.optional, "response_keys")))
+        self.optional = tuple(dict.fromkeys((*self._inner.optional, "answers", "response_keys")))
 
     def curate(self, rollouts: Rollouts, *, generator: Generator | None = None, details: bool = False) -> Curation:
         """Tries, asks, and decides; only the decision draws from `generator`."""
@@ -111,7 +112,7 @@ class Appeals(Curator[AppealsConfig]):
     def _verdicts(self, rollouts: Rollouts, scores: Float[Tensor, " b"]) -> tuple[list[int], list[float], int]:
         """The rows with a verdict, the verdicts, and how many questions had no answer."""
         assert rollouts.second_rewards is not None
-        alike = self._suspicious(rollouts, scores.cpu())
+        alike = self._questions(rollouts, scores.cpu())
         answers = rollouts.second_rewards([rows[0] for rows in alike]) if alike else []
         if len(answers) != len(alike):
             raise InputError(f"second_rewards: expected {len(alike)} verdicts, got {len(answers)}")
@@ -123,18 +124,25 @@ class Appeals(Curator[AppealsConfig]):
         asked = [row for rows, _ in given for row in rows]
         return asked, [verdict for rows, verdict in given for _ in rows], len(alike) - len(given)
 
-    def _suspicious(self, rollouts: Rollouts, scores: Float[Tensor, " b"]) -> list[list[int]]:
-        """The rows to ask about, most suspicious first, each with the rows of its group that hold the same response."""
+    def _questions(self, rollouts: Rollouts, scores: Float[Tensor, " b"]) -> list[list[int]]:
+        """The rows to ask about, those that tell most first, each with the rows of its group of the same response."""
         open_rows = ~scores.isnan() & ~rollouts.rewards.cpu().isnan()
         if rollouts.trusted is not None:
             open_rows &= ~rollouts.trusted.cpu()
+        keys, groups, answers = rollouts.response_keys, rollouts.groups.tolist(), rollouts.answers
+        response = list(zip(groups, range(len(groups)) if keys is None else keys.tolist(), strict=True))
+        answer = [
+            each if answers is None or answers[row] is None else (each[0], answers[row])
+            for row, each in enumerate(response)
+        ]
+        sizes = Counter(answer)
+        settled = scores.sigmoid() * (-scores).sigmoid() * torch.tensor([sizes[each] for each in answer])
         first = tie_order(rollouts)
-        order = first[scores[first].nan_to_num(-torch.inf).argsort(descending=True, stable=True)]
-        keys, groups = rollouts.response_keys, rollouts.groups.tolist()
-        content = list(range(len(rollouts))) if keys is None else keys.tolist()
+        order = first[settled[first].nan_to_num(-torch.inf).argsort(descending=True, stable=True)]
+        rows = order[open_rows[order]].tolist()
+        ahead = {answer[row]: row for row in reversed(rows)}
         alike: dict[tuple[int, int], list[int]] = {}
-        for row in order[open_rows[order]].tolist():
-            name = (groups[row], content[row])
-            if name in alike or len(alike) < self.config.budget:
-                alike.setdefault(name, []).append(row)
+        for row in sorted(rows, key=lambda row: ahead[answer[row]] != row):
+            if response[row] in alike or len(alike) < self.config.budget:
+                alike.setdefault(response[row], []).append(row)
         return list(alike.values())

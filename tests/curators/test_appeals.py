@@ -1,4 +1,4 @@
-"""A second verifier, asked about the most suspicious rows alone; its verdicts are trusted rows of the batch."""
+"""A second verifier, asked about the most informative rows alone; its verdicts are trusted rows of the batch."""
 
 import math
 from dataclasses import replace
@@ -52,21 +52,21 @@ def batch():
     )
 
 
-def test_the_most_suspicious_rows_are_asked_about_within_the_budget():
-    # By score: 2 (3), 5 (2), 7 (1), 4 (0.5), ...
+def test_the_most_informative_rows_are_asked_about_within_the_budget():
+    # n p (1 - p), one row of each answer first: 0 (3 x 0.249), 4 (2 x 0.235), 3 (0.197), 5 (0.105), ..., then 7, ...
     curation, asked, _ = asked_about(batch(), budget=3)
-    assert asked == [2, 5, 7]
-    assert curation.rewards.tolist() == [1, 1, 1, 0, 1, 0, 0, 0]
-    assert curation.scores[asked].tolist() == [3, 2, 1]
-    assert curation.anomalous.nonzero()[:, 0].tolist() == asked
+    assert asked == [0, 4, 3]
+    assert curation.rewards.tolist() == [0, 1, 0, 1, 0, 1, 0, 1]
+    assert curation.scores[asked].tolist() == pytest.approx([0.1, 0.5, -1])
+    assert curation.anomalous.nonzero()[:, 0].tolist() == sorted(asked)
     assert curation.metrics["appeals"] == curation.metrics["overturned"] == curation.metrics["anomalous"] == 3
 
 
 def test_one_of_identical_responses_is_asked_about_for_all():
-    # Rows 0 to 2 hold one response, of which row 2 is the most suspicious; in the other group the key is another's.
+    # Rows 0 to 2 hold one response, of which row 0 is the least certain; in the other group the key is another's.
     curation, asked, _ = asked_about(batch(), budget=2, response_keys=torch.tensor([1, 1, 1, 2, 1, 1, 3, 4]))
-    assert asked == [2, 5]
-    assert curation.rewards.tolist() == [1, 1, 1, 0, 0, 0, 0, 1]
+    assert asked == [0, 4]
+    assert curation.rewards.tolist() == [0, 0, 0, 0, 0, 0, 0, 1]
     assert curation.metrics["appeals"] == 5
 
 
@@ -74,7 +74,7 @@ def test_labelled_rows_and_rows_without_a_reward_are_not_asked_about():
     rewards = batch().rewards.index_fill(0, torch.tensor([5]), math.nan)
     rollouts = replace(batch(), rewards=rewards, trusted=torch.arange(8) == 2)
     _, asked, inner = asked_about(rollouts, budget=8)
-    assert asked == [7, 4, 0, 3, 1, 6]
+    assert asked == [0, 4, 3, 6, 7, 1]
     assert inner.seen[0].trusted.tolist() == [row != 5 for row in range(8)]
 
 

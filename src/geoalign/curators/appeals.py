@@ -1,4 +1,4 @@
-"""Appeals: a second, costlier verifier judges the rows that would tell most; its verdicts are trusted from then on."""
+"""Appeals: a second, costlier verifier judges the most informative rows; its verdicts are trusted from then on."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Hearing:
 
 
 class Appeals(Curator[AppealsConfig]):
-    """Asks a second verifier about the rows that would tell most, and curates the batch again with these as trusted.
+    """Asks a second verifier about the most informative rows, and curates the batch again with its verdicts as trusted.
 
     The inner curator scores the batch in a trial: log-odds that a reward is wrong, p. Up to `budget` rows that are not
     trusted yet go to `Rollouts.second_rewards`, by n p (1 - p), the variance that a verdict settles where n rows of the
@@ -125,7 +125,7 @@ class Appeals(Curator[AppealsConfig]):
         return asked, [verdict for rows, verdict in given for _ in rows], len(alike) - len(given)
 
     def _questions(self, rollouts: Rollouts, scores: Float[Tensor, " b"]) -> list[list[int]]:
-        """The rows to ask about, those that tell most first, each with the rows of its group of the same response."""
+        """The rows to ask about, the most informative first, each with the rows of its group of the same response."""
         open_rows = ~scores.isnan() & ~rollouts.rewards.cpu().isnan()
         if rollouts.trusted is not None:
             open_rows &= ~rollouts.trusted.cpu()

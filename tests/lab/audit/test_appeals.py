@@ -26,19 +26,20 @@ def written(path, code):
     return f"{sys.executable} {path}"
 
 
-def test_the_most_suspicious_rows_are_checked_and_their_verdicts_are_labels(tmp_path, run):
-    """Rows 3 (right, refused) and 5 (wrong, rewarded) of each of eight prompts are suspicious, and no other."""
+def test_the_verdicts_on_rows_that_are_checked_are_labels(tmp_path, run):
+    """Rows 3 (right, refused) and 5 (wrong, rewarded) of each of eight prompts are wrong, and no other."""
     dump, asked = write_lines(tmp_path / "d.jsonl", verdicts()), tmp_path / "asked.jsonl"
     command = f"{written(tmp_path / 'judge.py', JUDGE)} {asked}"
-    summary = run(dump, curator="denoise", second_verifier=command, budget="25%")  # 16 of 64
+    summary = run(dump, curator="denoise", second_verifier=command, budget="100%")
     questions = [json.loads(line) for line in asked.read_text().splitlines()]
     rows = table(tmp_path / "out")
-    assert sorted(row["id"] for row in questions) == sorted(f"{g}-{r}" for g in range(8) for r in (3, 5))
+    # One row of each answer first.
+    assert {row["id"] for row in questions[:16]} == {f"{g}-{r}" for g in range(8) for r in (0, 4)}
     assert set(questions[0]) == {"prompt", "response", "answer", "final_answer", "reward", "id", "step"}
-    assert {row["index"] % 8: row["new_reward"] for row in rows if row["trusted"]} == {3: 1.0, 5: 0.0}
+    assert all(row["trusted"] and row["new_reward"] == (row["index"] % 8 < 4) for row in rows)
     assert [row["anomalous"] for row in rows] == [row["index"] % 8 in (3, 5) for row in rows]
     found = {name: value for name, value in summary["appeals"].items() if name not in ("verifier", "seconds")}
-    assert found == {"budget": "25%", "questions": 16, "rows": 16, "unanswered": 0, "overturned": 16, "lowered": 8,
+    assert found == {"budget": "100%", "questions": 64, "rows": 64, "unanswered": 0, "overturned": 16, "lowered": 8,
                      "flagged_before": 16, "flagged_after": 16}  # fmt: skip
     # What it said stands in the file that comes back as labels.
     labels = pd.read_csv(tmp_path / "out" / "flagged.csv")

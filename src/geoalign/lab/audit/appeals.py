@@ -1,4 +1,4 @@
-"""`--second-verifier`: it judges the most suspicious rows of each step, and its verdicts are labels from then on."""
+"""`--second-verifier`: it judges the most informative rows of each step, and its verdicts are labels from then on."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def check_curator(name: str, curator: Curator, frame: pandas.DataFrame, *, model
 class StepCurator:
     """Curates one step of a dump after the other with one curator, and adds up what the summary says of them.
 
-    `second` judges a step's most suspicious rows first.
+    `second` judges a step's most informative rows first.
     """
 
     def __init__(self, session: CurationSession, second: SecondOpinion | None, *, name: str) -> None:

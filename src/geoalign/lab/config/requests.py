@@ -67,7 +67,7 @@ class AuditRequest:
     overrides: Sequence[str] = _settings("A setting, such as curator.alpha=0.1; may be repeated.")
     labels: Sequence[Path] = option("A flagged.csv with true rewards in `label`; may be repeated.", (), "FILE")
     second_verifier: str | None = option(
-        "Checks the most suspicious rows: math_verify, a command or https://host/v1.", None, "WHO"
+        "Checks the most informative rows: math_verify, a command or https://host/v1.", None, "WHO"
     )
     budget: str = option("Rows, or share of rows, that it checks in each step.", "10%", "N|N%")
     filtered: bool = option("Also write filtered.jsonl: the remaining rollouts, with their new rewards.", False)

@@ -40,8 +40,7 @@ def asked_about(rollouts, budget=2, second=None, **fields):
     curator = Appeals(budget=budget)
     curator._inner = Suspicious([0.1, -2, 3, -1, 0.5, 2, -3, 1])
     curation = curator.curate(replace(rollouts, second_rewards=ask, **fields))
-    [rows] = asked
-    return curation, rows, curator._inner
+    return curation, *asked, curator._inner
 
 
 def batch():
@@ -60,6 +59,8 @@ def test_the_most_informative_rows_are_asked_about_within_the_budget():
     assert curation.scores[asked].tolist() == pytest.approx([0.1, 0.5, -1])
     assert curation.anomalous.nonzero()[:, 0].tolist() == sorted(asked)
     assert curation.metrics["appeals"] == curation.metrics["overturned"] == curation.metrics["anomalous"] == 3
+    # Rewards of more than two values by the score alone: 2 (3), 5 (2), 7 (1), ...
+    assert asked_about(replace(batch(), rewards=torch.arange(8.0)), budget=3)[1] == [2, 5, 7]
 
 
 def test_one_of_identical_responses_is_asked_about_for_all():

@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor
 
 from geoalign.curators.base import Curator, identity, tie_order
+from geoalign.curators.denoise.rows import two_values
 from geoalign.curators.labelled_rollouts import check_reads_trusted
 from geoalign.curators.registry import CuratorSection, default_curator, make_curator
 from geoalign.errors import InputError
@@ -60,10 +61,12 @@ class Appeals(Curator[AppealsConfig]):
     """Asks a second verifier about the most informative rows, and curates the batch again with its verdicts as trusted.
 
     The inner curator scores the batch in a trial: log-odds that a reward is wrong, p. Up to `budget` rows that are not
-    trusted yet go to `Rollouts.second_rewards`, by n p (1 - p), the variance that a verdict settles where n rows of the
-    group give the same answer: first one row of each answer, then the others. Of identical responses of a group one is
-    asked about for all. Their rewards become the second verifier's, and they `trusted`; the inner curator then decides
-    on this batch, and learns from it. A verdict of None or NaN leaves its row as it was, and is counted.
+    trusted yet go to `Rollouts.second_rewards`, first one row of each answer, then the others. With rewards of two
+    values these are the rows of highest n p (1 - p), the variance that a verdict settles where n rows of the group give
+    the same answer (a row that is surely wrong is put right without asking), with others those of highest p. Of
+    identical responses of a group one is asked about for all. Their rewards become the second verifier's, and they
+    `trusted`; the inner curator then decides on this batch, and learns from it. A verdict of None or NaN leaves its row
+    as it was, and is counted.
 
     `scores` of rows that were asked about are those of the trial; they are anomalous where the verdict differs from the
     reward, and no other score of theirs counts. If no row has a score, none is asked about.
@@ -135,10 +138,11 @@ class Appeals(Curator[AppealsConfig]):
             each if answers is None or answers[row] is None else (each[0], answers[row])
             for row, each in enumerate(response)
         ]
-        sizes = Counter(answer)
-        settled = scores.sigmoid() * (-scores).sigmoid() * torch.tensor([sizes[each] for each in answer])
+        if two_values(rollouts.rewards.cpu()[open_rows]):
+            sizes = Counter(answer)
+            scores = scores.sigmoid() * (-scores).sigmoid() * torch.tensor([sizes[each] for each in answer])
         first = tie_order(rollouts)
-        order = first[settled[first].nan_to_num(-torch.inf).argsort(descending=True, stable=True)]
+        order = first[scores[first].nan_to_num(-torch.inf).argsort(descending=True, stable=True)]
         rows = order[open_rows[order]].tolist()
         ahead = {answer[row]: row for row in reversed(rows)}
         alike: dict[tuple[int, int], list[int]] = {}

@@ -33,8 +33,7 @@ def test_the_verdicts_on_rows_that_are_checked_are_labels(tmp_path, run):
     summary = run(dump, curator="denoise", second_verifier=command, budget="100%")
     questions = [json.loads(line) for line in asked.read_text().splitlines()]
     rows = table(tmp_path / "out")
-    # One row of each answer first.
-    assert {row["id"] for row in questions[:16]} == {f"{g}-{r}" for g in range(8) for r in (0, 4)}
+    assert {row["id"] for row in questions[:16]} == {f"{g}-{r}" for g in range(8) for r in (0, 4)}  # each answer once
     assert set(questions[0]) == {"prompt", "response", "answer", "final_answer", "reward", "id", "step"}
     assert all(row["trusted"] and row["new_reward"] == (row["index"] % 8 < 4) for row in rows)
     assert [row["anomalous"] for row in rows] == [row["index"] % 8 in (3, 5) for row in rows]

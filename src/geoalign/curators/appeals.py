@@ -61,12 +61,11 @@ class Appeals(Curator[AppealsConfig]):
     """Asks a second verifier about the most informative rows, and curates the batch again with its verdicts as trusted.
 
     The inner curator scores the batch in a trial: log-odds that a reward is wrong, p. Up to `budget` rows that are not
-    trusted yet go to `Rollouts.second_rewards`, first one row of each answer, then the others. With rewards of two
-    values these are the rows of highest n p (1 - p), the variance that a verdict settles where n rows of the group give
-    the same answer (a row that is surely wrong is put right without asking), with others those of highest p. Of
-    identical responses of a group one is asked about for all. Their rewards become the second verifier's, and they
-    `trusted`; the inner curator then decides on this batch, and learns from it. A verdict of None or NaN leaves its row
-    as it was, and is counted.
+    trusted yet go to `Rollouts.second_rewards`, first one row of each answer, then the others: with rewards of two
+    values by n p (1 - p), the variance that a verdict settles where n rows of the group give the answer (rows that are
+    surely wrong are put right without asking), with others by p; of identical responses of a group one for all. Their
+    rewards become the second verifier's, and they `trusted`; the inner curator then decides on this batch, and learns
+    from it. A verdict of None or NaN leaves its row as it was, and is counted.
 
     `scores` of rows that were asked about are those of the trial; they are anomalous where the verdict differs from the
     reward, and no other score of theirs counts. If no row has a score, none is asked about.
@@ -132,15 +131,12 @@ class Appeals(Curator[AppealsConfig]):
         open_rows = ~scores.isnan() & ~rollouts.rewards.cpu().isnan()
         if rollouts.trusted is not None:
             open_rows &= ~rollouts.trusted.cpu()
-        keys, groups, answers = rollouts.response_keys, rollouts.groups.tolist(), rollouts.answers
+        keys, groups = rollouts.response_keys, rollouts.groups.tolist()
+        answers = rollouts.answers or [None] * len(groups)
         response = list(zip(groups, range(len(groups)) if keys is None else keys.tolist(), strict=True))
-        answer = [
-            each if answers is None or answers[row] is None else (each[0], answers[row])
-            for row, each in enumerate(response)
-        ]
+        answer = [each if said is None else (each[0], said) for each, said in zip(response, answers, strict=True)]
         if two_values(rollouts.rewards.cpu()[open_rows]):
-            sizes = Counter(answer)
-            scores = scores.sigmoid() * (-scores).sigmoid() * torch.tensor([sizes[each] for each in answer])
+            scores = scores.sigmoid() * (-scores).sigmoid() * torch.tensor([*map(Counter(answer).get, answer)])
         first = tie_order(rollouts)
         order = first[scores[first].nan_to_num(-torch.inf).argsort(descending=True, stable=True)]
         rows = order[open_rows[order]].tolist()

@@ -13,7 +13,7 @@ import evidence_results as results
 from evidence_claims import NUMBERS
 from evidence_count import judged
 from evidence_results import Level, auroc_at_reward, last_gold, level_of
-from evidence_words import signed
+from evidence_words import probability, signed
 
 from geoalign.lab.analysis.comparison.table import EXPLORATORY
 from geoalign.lab.analysis.statistics import holm, paired_difference, seed_interval, share_interval
@@ -25,7 +25,7 @@ def facts() -> Iterator[tuple[str, str]]:
         yield "evidence.md", words
     for words in (*_tuned(), *_long(), *_of_the_ceiling(), *_ceiling_with_repeated_errors(), *claims.page()):
         yield "evidence.md", words
-    for words in (*_twelve(), *_fresh(), *_voted(), *_repeated(), *_flipped_first()):
+    for words in (*_twelve(), *_fresh(), *_voted(), *_repeated(), *_appeals(), *_flipped_first()):
         yield "evidence.md", words
         yield "README.md", words
     for words in (*_again(), *_fresh_in_full()):
@@ -234,6 +234,16 @@ def _repeated() -> Iterator[str]:
 def _ceiling_with_repeated_errors() -> Iterator[str]:
     """What was there to gain, on the page alone."""
     yield f"right rewards {signed(results.REPEATED.level.over_warm_starts('clean').interval)}"
+
+
+def _appeals() -> Iterator[str]:
+    """And where the truth of a tenth of the rows is known, `denoise` behind it."""
+    level = results.APPEALS.level
+    gain, vote = (level.over_warm_starts("appeals", against=arm) for arm in ("grpo", "majority_vote"))
+    (p,) = {probability(each) for each in holm([gain.p, vote.p])}
+    yield f"{signed(gain.interval)} over GRPO and {signed(vote.interval)} over a majority vote (both p {p})"
+    share = level.share("appeals", "clean")
+    yield f"{share.estimate:.0%} ({share.low:.0%} to {share.high:.0%}) of what right rewards gain"
 
 
 def _long() -> Iterator[str]:

@@ -16,6 +16,8 @@ from pathlib import Path
 
 from evidence_count import SEED, WARM_START, Gain, counted, gains
 from evidence_results import (
+    APPEALS,
+    APPEALS_20,
     LONG,
     PRETRAINED,
     REPEATED,
@@ -222,7 +224,7 @@ def _gold(level: Level, shown: dict[str, str]) -> Iterator[str]:
             yield f"{label.split(' (')[0]} " + (f"**{text}**" if interval.low > 0 or interval.high < 0 else text)
 
 
-GROUPS = {"pretrained": PRETRAINED, "tiny": (*(one for one, *_ in TUNED), *LONG, REPEATED)}
+GROUPS = {"pretrained": PRETRAINED, "tiny": (*(one for one, *_ in TUNED), *LONG, REPEATED, APPEALS, APPEALS_20)}
 
 KINDS: dict[str, Callable[..., str]] = {
     "arms": arms,

@@ -1,6 +1,7 @@
 """Injected errors that repeat with the answer, as a real verifier's do: `reward.function` of math_repeated.yaml."""
 
 import hashlib
+from collections import Counter
 
 from geoalign.boxed import last_boxed
 from geoalign.lab.rewards.base import response_text
@@ -21,3 +22,14 @@ def flipped_20(prompts, completions, answer, **_):
 def flipped_40(prompts, completions, answer, **_):
     """The verdict on two answers in five to a prompt is wrong, each time that it is given."""
     return list(_flipped(prompts, completions, answer, 0.4))
+
+
+def checked_majority(prompts, completions, answer, **_):
+    """The truth of the most frequent answer to a prompt, the first of several; every other answer counts as wrong."""
+    given = [last_boxed(response_text(completion)) for completion in completions]
+    counts = Counter((prompt, each) for prompt, each in zip(map(str, prompts), given, strict=True) if each is not None)
+    most = {}
+    for (prompt, each), _count in counts.most_common():
+        most.setdefault(prompt, each)
+    rows = zip(map(str, prompts), given, answer, strict=True)
+    return [float(most.get(prompt) == each == gold) for prompt, each, gold in rows]

@@ -105,9 +105,7 @@ def test_verdicts_on_a_few_rows_recover_what_no_fit_can():
             made = synthetic_rollouts(32, 8, 16, seed=seed, rewards="binary", corruption=0.0).rollouts
             true = made.rewards
             observed = torch.where(made.hidden[:, 3] > 1, 1.0, true)
-            rollouts = replace(
-                made, rewards=observed, true_rewards=true, second_rewards=lambda rows, t=true: t[list(rows)].tolist()
-            )
+            rollouts = replace(made, rewards=observed, true_rewards=true, second_rewards=true.__getitem__)
             found.append(agreement(curator.curate(rollouts), rollouts)["advantage_cosine"])
         cosines[name] = sum(found[2:]) / 3
     assert cosines["appeals"] > cosines["alone"] + 0.05, cosines

@@ -40,7 +40,6 @@ def test_the_verdicts_on_rows_that_are_checked_are_labels(tmp_path, run):
     found = {name: value for name, value in summary["appeals"].items() if name not in ("verifier", "seconds")}
     assert found == {"budget": "100%", "questions": 64, "rows": 64, "unanswered": 0, "overturned": 16, "lowered": 8,
                      "flagged_before": 16, "flagged_after": 16}  # fmt: skip
-    # What it said stands in the file that comes back as labels.
     labels = pd.read_csv(tmp_path / "out" / "flagged.csv")
     assert labels["label"].tolist() == [float(row % 8 == 3) for row in labels["index"]]
 

@@ -98,6 +98,6 @@ def test_errors_that_repeat_hit_two_answers_in_five_and_equal_answers_alike():
     rewards = flipped(["1 + 1"] * 2000, [rf"\boxed{{{row % 1000}}}" for row in range(2000)], ["none"] * 2000)
     assert rewards[:1000] == rewards[1000:]
     assert 350 < sum(rewards[:1000]) < 450
-    checked, given = load_function(f"{CONFIGS}/evidence/repeated.py:checked_majority"), [r"\boxed{2}", *["a b"] * 3]
-    given[2:] = [r"\boxed{1}"] * 2
-    assert [checked("aaaa", given, gold * 4) for gold in "12"] == [[0, 0, 1, 1], [0, 0, 0, 0]]
+    checked = load_function(f"{CONFIGS}/evidence/repeated.py:checked_majority")
+    given = ["no box"] * 3 + [r"\boxed{1}"] * 2
+    assert [checked("aaaaa", given, gold * 5) for gold in "12"] == [[0, 0, 0, 1, 1], [0] * 5]

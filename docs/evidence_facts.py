@@ -237,7 +237,7 @@ def _ceiling_with_repeated_errors() -> Iterator[str]:
 
 
 def _appeals() -> Iterator[str]:
-    """And where the truth of a tenth of the rows is known, `denoise` behind it."""
+    """And where 26 of 256 responses are checked, `denoise` behind it."""
     level = results.APPEALS.level
     gain, vote = (level.over_warm_starts("appeals", against=arm) for arm in ("grpo", "majority_vote"))
     (p,) = {probability(each) for each in holm([gain.p, vote.p])}

@@ -215,7 +215,7 @@ TUNED = (
 )
 # Errors that repeat with the answer.
 REPEATED = Setting("with three numbers, errors repeat", "math_repeated", "repeated_40")
-# And the truth of a tenth of the rows, on fresh warm starts; 40% and 20% of the answers.
+# And where 26 of 256 responses are checked, on fresh warm starts; 40% and 20% of the answers.
 APPEALS = Setting("with three numbers, errors repeat, eight more", "math_appeals", "repeated_40")
 APPEALS_20 = Setting("with three numbers, errors repeat, 20%", "math_appeals", "repeated_20")
 

@@ -19,7 +19,7 @@ class Suspicious(Curator):
     """Scores the rows as it is told, keeps every reward, and notes each batch that it learns from."""
 
     config_class = type(None)
-    optional = ("trusted",)
+    optional, log_odds = ("trusted",), True
 
     def __init__(self, scores):
         self.scores, self.seen = torch.tensor(scores), []
@@ -38,7 +38,7 @@ def asked_about(rollouts, budget=2, second=None, **fields):
         return [1.0 - float(rollouts.rewards[row]) for row in rows] if second is None else second(rows)
 
     curator = Appeals(budget=budget)
-    curator._inner = Suspicious([0.1, -2, 3, -1, 0.5, 2, -3, 1])
+    curator._inner = Suspicious([0.1, -2, 3, 0, 0.5, 2, -3, 1])
     curation = curator.curate(replace(rollouts, second_rewards=ask, **fields))
     return curation, *asked, curator._inner
 
@@ -52,15 +52,15 @@ def batch():
 
 
 def test_the_most_informative_rows_are_asked_about_within_the_budget():
-    # n p (1 - p), one row of each answer first: 0 (3 x 0.249), 4 (2 x 0.235), 3 (0.197), 5 (0.105), ..., then 7, ...
+    # n p (1 - p), one row of each answer first: 0 (3 x 0.249), 4 (2 x 0.235), 3 (0.25), 5 (0.105), ..., then 7, ...
     curation, asked, _ = asked_about(batch(), budget=3)
     assert asked == [0, 4, 3]
     assert curation.rewards.tolist() == [0, 1, 0, 1, 0, 1, 0, 1]
-    assert curation.scores[asked].tolist() == pytest.approx([0.1, 0.5, -1])
+    assert curation.scores[asked].tolist() == pytest.approx([0.1, 0.5, 0])
     assert curation.anomalous.nonzero()[:, 0].tolist() == sorted(asked)
     assert curation.metrics["appeals"] == curation.metrics["overturned"] == curation.metrics["anomalous"] == 3
-    # Rewards of more than two values by the score alone: 2 (3), 5 (2), 7 (1), ...
-    assert asked_about(replace(batch(), rewards=torch.arange(8.0)), budget=3)[1] == [2, 5, 7]
+    # Rewards of more than two values by the score, one row of each answer first.
+    assert asked_about(replace(batch(), rewards=torch.arange(8.0)), budget=8)[1] == [2, 5, 7, 3, 6, 4, 0, 1]
 
 
 def test_one_of_identical_responses_is_asked_about_for_all():
@@ -75,7 +75,7 @@ def test_labelled_rows_and_rows_without_a_reward_are_not_asked_about():
     rewards = batch().rewards.index_fill(0, torch.tensor([5]), math.nan)
     rollouts = replace(batch(), rewards=rewards, trusted=torch.arange(8) == 2)
     _, asked, inner = asked_about(rollouts, budget=8)
-    assert asked == [0, 4, 3, 6, 7, 1]
+    assert asked == [4, 3, 6, 0, 7, 1]  # the truth of answer 7 is known
     assert inner.seen[0].trusted.tolist() == [row != 5 for row in range(8)]
 
 

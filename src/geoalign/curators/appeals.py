@@ -60,17 +60,16 @@ class Hearing:
 class Appeals(Curator[AppealsConfig]):
     """Asks a second verifier about the most informative rows, and curates the batch again with its verdicts as trusted.
 
-    The inner curator scores the batch in a trial: log-odds that a reward is wrong, p. Up to `budget` rows that are not
-    trusted yet go to `Rollouts.second_rewards`, first one row of each answer, then the others: with rewards of two
-    values by n p (1 - p), the variance that a verdict settles where n rows of the group give the answer (rows that are
-    surely wrong are put right without asking), with others by p; of identical responses of a group one for all. Their
-    rewards become the second verifier's, and they `trusted`; the inner curator then decides on this batch, and learns
-    from it. A verdict of None or NaN leaves its row as it was, and is counted.
+    The inner curator scores the batch in a trial. Up to `budget` distinct responses that are not trusted yet go to
+    `Rollouts.second_rewards`, first one row of each answer that has no trusted row. Verdicts of `Denoise` go by
+    n p (1 - p), the variance that the truth settles where n rows of the group have the answer and p is the probability
+    that the reward is wrong; all else by score. A verdict holds for identical responses of the group: their rewards
+    become the second verifier's, and they `trusted`; the inner curator then decides on this batch, and learns from it.
+    A verdict of None or NaN changes nothing, and is counted. If no row has a score, none is asked about.
 
-    `scores` of rows that were asked about are those of the trial; they are anomalous where the verdict differs from the
-    reward, and no other score of theirs counts. If no row has a score, none is asked about.
+    `scores` of rows that were asked about are the trial's; anomalous are those whose verdict differs from the reward.
 
-    Needs `second_rewards` and what the inner curator needs; heeds `answers` and `response_keys`.
+    Needs `second_rewards` and what the inner curator needs; heeds `response_keys`.
 
     Args:
         curator: as a keyword, a curator that reads `trusted`, or its settings.
@@ -89,7 +88,7 @@ class Appeals(Curator[AppealsConfig]):
         check_reads_trusted(self._inner, setting="appeals")
         self.members = (self._inner,)
         self.requires = (*self._inner.requires, "second_rewards")
-        self.optional = tuple(dict.fromkeys((*self._inner.optional, "answers", "response_keys")))
+        self.optional = tuple(dict.fromkeys((*self._inner.optional, "response_keys")))
 
     def curate(self, rollouts: Rollouts, *, generator: Generator | None = None, details: bool = False) -> Curation:
         """Tries, asks, and decides; only the decision draws from `generator`."""
@@ -128,19 +127,18 @@ class Appeals(Curator[AppealsConfig]):
 
     def _questions(self, rollouts: Rollouts, scores: Float[Tensor, " b"]) -> list[list[int]]:
         """The rows to ask about, the most informative first, each with the rows of its group of the same response."""
-        open_rows = ~scores.isnan() & ~rollouts.rewards.cpu().isnan()
-        if rollouts.trusted is not None:
-            open_rows &= ~rollouts.trusted.cpu()
         keys, groups = rollouts.response_keys, rollouts.groups.tolist()
-        answers = rollouts.answers or [None] * len(groups)
+        trusted = torch.zeros(len(groups)).bool() if rollouts.trusted is None else rollouts.trusted.cpu()
+        open_rows = ~(scores.isnan() | rollouts.rewards.cpu().isnan() | trusted)
+        answers = (rollouts.answers if "answers" in self.optional else None) or [None] * len(groups)
         response = list(zip(groups, range(len(groups)) if keys is None else keys.tolist(), strict=True))
         answer = [each if said is None else (each[0], said) for each, said in zip(response, answers, strict=True)]
-        if two_values(rollouts.rewards.cpu()[open_rows]):
+        if self._inner.log_odds and two_values(rollouts.rewards.cpu()[open_rows]):
             scores = scores.sigmoid() * (-scores).sigmoid() * torch.tensor([*map(Counter(answer).get, answer)])
         first = tie_order(rollouts)
-        order = first[scores[first].nan_to_num(-torch.inf).argsort(descending=True, stable=True)]
-        rows = order[open_rows[order]].tolist()
-        ahead = {answer[row]: row for row in reversed(rows)}
+        first = first[open_rows[first]]
+        rows = first[scores[first].argsort(descending=True, stable=True)].tolist()
+        ahead = {answer[row]: row for row in reversed([*trusted.nonzero()[:, 0].tolist(), *rows])}
         alike: dict[tuple[int, int], list[int]] = {}
         for row in sorted(rows, key=lambda row: ahead[answer[row]] != row):
             if response[row] in alike or len(alike) < self.config.budget:

@@ -99,5 +99,5 @@ def test_errors_that_repeat_hit_two_answers_in_five_and_equal_answers_alike():
     assert rewards[:1000] == rewards[1000:]
     assert 350 < sum(rewards[:1000]) < 450
     checked = load_function(f"{CONFIGS}/evidence/repeated.py:checked_majority")
-    given = ["no box"] * 3 + [r"\boxed{1}"] * 2
-    assert [checked("aaaaa", given, gold * 5) for gold in "12"] == [[0, 0, 0, 1, 1], [0] * 5]
+    given = ["no box"] * 3 + [r"\boxed{1}"] * 2 + [r"\boxed{2}"] * 2
+    assert [checked("aaaaaab", given, gold * 7) for gold in "12"] == [[0, 0, 0, 1, 1, 0, 0], [0] * 6 + [1]]

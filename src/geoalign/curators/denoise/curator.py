@@ -82,6 +82,7 @@ class Denoise(Curator[DenoiseConfig]):
     requires: tuple[str, ...] = ("hidden",)
     optional: tuple[str, ...] = ("answers", "response_keys", "prompt_keys", "trusted")
     kept = ("ridge", "past", "fit", "seen")
+    log_odds = True
 
     def __init__(self, config: DenoiseConfig | None = None, **settings: Any) -> None:
         super().__init__(config, **settings)

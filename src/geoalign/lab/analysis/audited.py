@@ -91,7 +91,7 @@ def verifier_lines(summary: Mapping[str, Any]) -> list[str]:
     if asked := summary.get("appeals"):
         flagged = f"{asked['flagged_after']:,} rewards are to be mistrusted ({asked['flagged_before']:,} before)"
         lines.append(
-            f"The second verifier judged {asked['rows']:,} of the most informative rollouts ({asked['questions']:,} "
+            f"The second verifier judged {asked['rows']:,} rollouts, identical ones at once ({asked['questions']:,} "
             f"questions, {asked['unanswered']:,} without a verdict, {asked['seconds']:,.1f} s): the rewards of "
             f"{asked['overturned']:,} were wrong, {asked['lowered']:,} of them too high; by its verdicts {flagged}."
         )

@@ -244,6 +244,14 @@ def _appeals() -> Iterator[str]:
     yield f"{signed(gain.interval)} over GRPO and {signed(vote.interval)} over a majority vote (both p {p})"
     share = level.share("appeals", "clean")
     yield f"{share.estimate:.0%} ({share.low:.0%} to {share.high:.0%}) of what right rewards gain"
+    rule, over = (
+        level.over_warm_starts("checked_majority"),
+        level.over_warm_starts("appeals", against="checked_majority"),
+    )
+    yield f"is {signed(rule.interval)} over GRPO"
+    yield f"`appeals` {signed(over.interval)} over it"
+    alone = (one.level.over_warm_starts("denoise").interval for one in (results.APPEALS, results.APPEALS_20))
+    yield "{}, at 20% {} over GRPO".format(*map(signed, alone))
 
 
 def _long() -> Iterator[str]:

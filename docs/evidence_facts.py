@@ -249,6 +249,7 @@ def _appeals() -> Iterator[str]:
         level.over_warm_starts("appeals", against="checked_majority"),
     )
     yield f"is {signed(rule.interval)} over GRPO"
+    yield f"with 13 {signed(level.over_warm_starts('appeals_13').interval)}"
     yield f"`appeals` {signed(over.interval)} over it"
     alone = (one.level.over_warm_starts("denoise").interval for one in (results.APPEALS, results.APPEALS_20))
     yield "{}, at 20% {} over GRPO".format(*map(signed, alone))

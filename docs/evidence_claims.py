@@ -60,13 +60,6 @@ def _pairs() -> dict[tuple[str, int], list[float]]:
     return found
 
 
-def readme() -> Iterator[str]:
-    """What README.md alone says."""
-    levels = [one.level for label in (FORTY, THREE) for one in PLANNED if one.label == label]
-    ours, grpo = ([_cosine(level, arm) for level in levels] for arm in ("denoise", "grpo"))
-    yield f"is {ours[0]:.2f} (dialogue) and {ours[1]:.2f} (maths), GRPO's {grpo[0]:.2f} and {grpo[1]:.2f}"
-
-
 def page() -> Iterator[str]:
     """What docs/evidence.md alone says."""
     levels = {one.label: one.level for one in PLANNED}

@@ -28,14 +28,12 @@ def facts() -> Iterator[tuple[str, str]]:
     for words in (*_twelve(), *_fresh(), *_voted(), *_repeated(), *_appeals(), *_flipped_first()):
         yield "evidence.md", words
         yield "README.md", words
-    for words in (*_again(), *_fresh_in_full()):
+    for words in (*_again(), *_fresh_in_full(), *_appeals_in_full()):
         yield "evidence.md", words
     for words in (*_beside(), *_denoise()):
         yield "tables.md", words
     for words in claims.both_pages():
         yield "evidence.md", words
-        yield "README.md", words
-    for words in claims.readme():
         yield "README.md", words
 
 
@@ -237,20 +235,24 @@ def _ceiling_with_repeated_errors() -> Iterator[str]:
 
 
 def _appeals() -> Iterator[str]:
-    """And where 26 of 256 responses are checked, `denoise` behind it."""
+    """And where 26 of 256 responses are checked, `denoise` behind it; what both pages say."""
     level = results.APPEALS.level
-    gain, vote = (level.over_warm_starts("appeals", against=arm) for arm in ("grpo", "majority_vote"))
-    (p,) = {probability(each) for each in holm([gain.p, vote.p])}
-    yield f"{signed(gain.interval)} over GRPO and {signed(vote.interval)} over a majority vote (both p {p})"
+    yield f"{signed(level.over_warm_starts('appeals').interval)} over GRPO"
     share = level.share("appeals", "clean")
     yield f"{share.estimate:.0%} ({share.low:.0%} to {share.high:.0%}) of what right rewards gain"
-    rule, over = (
-        level.over_warm_starts("checked_majority"),
-        level.over_warm_starts("appeals", against="checked_majority"),
-    )
-    yield f"is {signed(rule.interval)} over GRPO"
     yield f"with 13 {signed(level.over_warm_starts('appeals_13').interval)}"
-    yield f"`appeals` {signed(over.interval)} over it"
+    yield f"is {signed(level.over_warm_starts('checked_majority').interval)} over GRPO"
+
+
+def _appeals_in_full() -> Iterator[str]:
+    """And what the page alone says."""
+    level = results.APPEALS.level
+    gain, vote, rule = (
+        level.over_warm_starts("appeals", against=arm) for arm in ("grpo", "majority_vote", "checked_majority")
+    )
+    (p,) = {probability(each) for each in holm([gain.p, vote.p])}
+    yield f"over GRPO and {signed(vote.interval)} over a majority vote (both p {p})"
+    yield f"`appeals` {signed(rule.interval)} over it"
     alone = (one.level.over_warm_starts("denoise").interval for one in (results.APPEALS, results.APPEALS_20))
     yield "{}, at 20% {} over GRPO".format(*map(signed, alone))
 

@@ -1,4 +1,4 @@
-"""Injected errors that repeat with the answer, as a real verifier's do: `reward.function` of math_repeated.yaml."""
+"""Injected errors that repeat with the answer, as a real verifier's do, and a rule: math_repeated.yaml's rewards."""
 
 import hashlib
 from collections import Counter

@@ -19,17 +19,17 @@ class Suspicious(Curator):
     """Scores the rows as it is told, keeps every reward, and notes each batch that it learns from."""
 
     config_class = type(None)
-    optional, log_odds = ("trusted",), True
+    optional = ("trusted",)
 
-    def __init__(self, scores):
-        self.scores, self.seen = torch.tensor(scores), []
+    def __init__(self, scores, log_odds):
+        self.scores, self.log_odds, self.seen = torch.tensor(scores), log_odds, []
 
     def curate(self, rollouts, *, generator=None, details=False):
         self.seen.append(rollouts)
         return replace(identity(rollouts), scores=self.scores.masked_fill(rollouts.rewards.isnan(), torch.nan))
 
 
-def asked_about(rollouts, budget=2, second=None, **fields):
+def asked_about(rollouts, budget=2, second=None, log_odds=True, **fields):
     """The curation, the rows that were asked about, and the inner curator; unless told, every reward was wrong."""
     asked = []
 
@@ -38,7 +38,7 @@ def asked_about(rollouts, budget=2, second=None, **fields):
         return [1.0 - float(rollouts.rewards[row]) for row in rows] if second is None else second(rows)
 
     curator = Appeals(budget=budget)
-    curator._inner = Suspicious([0.1, -2, 3, 0, 0.5, 2, -3, 1])
+    curator._inner = Suspicious([0.1, -2, 3, 0, 0.5, 2, -3, 1], log_odds)
     curation = curator.curate(replace(rollouts, second_rewards=ask, **fields))
     return curation, *asked, curator._inner
 
@@ -59,8 +59,8 @@ def test_the_most_informative_rows_are_asked_about_within_the_budget():
     assert curation.scores[asked].tolist() == pytest.approx([0.1, 0.5, 0])
     assert curation.anomalous.nonzero()[:, 0].tolist() == sorted(asked)
     assert curation.metrics["appeals"] == curation.metrics["overturned"] == curation.metrics["anomalous"] == 3
-    # Rewards of more than two values by the score, one row of each answer first.
-    assert asked_about(replace(batch(), rewards=torch.arange(8.0)), budget=8)[1] == [2, 5, 7, 3, 6, 4, 0, 1]
+    wide = replace(batch(), rewards=torch.arange(8.0))  # more than two values: by score, as where it is no log-odds
+    assert asked_about(wide, 8)[1] == asked_about(batch(), 8, log_odds=False)[1] == [2, 5, 7, 3, 6, 4, 0, 1]
 
 
 def test_one_of_identical_responses_is_asked_about_for_all():

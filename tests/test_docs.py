@@ -1,4 +1,4 @@
-"""The documentation: its size and lines, its links, the settings, modules and commands that it names, its words."""
+"""The documentation: its links, the settings, modules and commands that it names, its words."""
 
 import dataclasses
 import importlib
@@ -49,13 +49,6 @@ def commands(text: str) -> list[list[str]]:
     synopsis = re.compile(r"[\[$]| [A-Z]+(\.\.\.)?( |$)")
     known = [line for line in plain if line.startswith("geoalign ") and not synopsis.search(line)]
     return [shlex.split(line, comments=True) for line in known]
-
-
-@pytest.mark.parametrize("page", PAGES, ids=IDS)
-def test_lines_wrap(page):
-    text = prose(page.read_text(encoding="utf-8"))
-    long = [line for line in text.splitlines() if len(line) > 120 and not line.startswith(("|", "!", "    "))]
-    assert not [line for line in long if not re.fullmatch(r"\s*\S*\]\(\S+\)\S*", line)]
 
 
 @pytest.mark.parametrize("page", ["denoise", "engines", "method"])

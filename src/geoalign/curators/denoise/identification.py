@@ -1,0 +1,170 @@
+"""Whether verdicts say how far they are to be believed, and what holds even where they do not.
+
+The noise model learns how often the verifier errs from verdicts on equal answers that contradict each other. A verifier
+that repeats its errors with the answer never contradicts itself: then "good verdicts, wrong majority" and "poor
+verdicts, right majority" fit equally well, and no rule without labels can choose between them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from geoalign.curators.denoise.model import Fit, Posterior, Units
+from geoalign.curators.denoise.rows import NoisyRows, total
+from geoalign.method.intervals import Interval, t_quantile
+
+LEVEL = 0.95
+# Errors on equal answers count as independent while the interval of their correlation holds 0 and stays below this.
+REPEATED = 0.5
+# The informedness is known well enough when its interval stays above this share of the estimate.
+PRECISE = 0.5
+# Answers whose truth is known by trusted rows, from which on these identify the rates.
+KNOWN_ANSWERS = 20
+
+
+@dataclass(frozen=True)
+class Identification:
+    """What the verdicts of the recent batches tell of their own reliability.
+
+    Attributes:
+        error_correlation: correlation of the verifier's errors on equal answers, 0 if each verdict errs by itself and
+            1 if errors repeat with the answer; NaN where no answer was judged twice.
+        informedness: true positive rate minus false positive rate.
+        has_answers: whether any response has an answer that is compared with others.
+        known_answers: how many answers (or responses) have a trusted row.
+    """
+
+    error_correlation: Interval
+    informedness: Interval
+    has_answers: bool
+    known_answers: int
+
+    @property
+    def identified(self) -> bool:
+        """Whether the model's rates may be relied upon.
+
+        They may where trusted rows tell the truth of enough answers. Otherwise the informedness must be known within
+        half of itself and, where there are answers, verdicts on equal ones must contradict each other about as often
+        as independent errors would. NaN, for which there was too little to tell, counts as not identified.
+        """
+        if self.known_answers >= KNOWN_ANSWERS:
+            return True
+        precise = self.informedness.low >= PRECISE * self.informedness.estimate > 0
+        correlation = self.error_correlation
+        independent = correlation.low <= 0 and correlation.high < REPEATED
+        return precise and (independent or not self.has_answers)
+
+    @property
+    def reason(self) -> str:
+        """Why the rates are not identified, in words."""
+        if self.has_answers and not self.error_correlation.high < REPEATED:
+            return "verdicts on equal answers hardly contradict each other, so errors that repeat cannot be seen"
+        if self.has_answers and self.error_correlation.low > 0:
+            return "verdicts on equal answers contradict each other too rarely for independent errors"
+        return "there are too few verdicts to tell how often they are wrong"
+
+
+def identification(units: Units, fit: Fit, *, level: float = LEVEL) -> Identification:
+    """What the verdicts on `units` say of the fit's own reliability; intervals take groups as independent."""
+    answered = units.features[:, 0] > 0
+    return Identification(
+        error_correlation=error_correlation(units, fit, level=level),
+        informedness=informedness(units, fit, level=level),
+        has_answers=bool((answered & (units.counts.sum(dim=1) > 0)).any()),
+        known_answers=int((units.known != 0).sum()),
+    )
+
+
+def error_correlation(units: Units, fit: Fit, *, level: float = LEVEL) -> Interval:
+    """How much rarer contradictions between verdicts on one unit are than under independent errors: 1 - M / E.
+
+    M = sum w n0 n1 counts the pairs of different verdicts on one unit, E = sum w (n^2 - n) E[e_t (1 - e_t)] those that
+    independent errors at the fitted rates e_t would give. M / E is a ratio of sums over groups: its standard error is
+    sqrt(sum (M_g - M / E E_g)^2) / E. NaN where no unit has two verdicts, or one group alone has.
+    """
+    _, right = units.probabilities(fit)
+    truth = torch.stack([1 - right, right], dim=1)
+    errors = fit.e * fit.q.flip(0)
+    size = units.counts.sum(dim=1)
+    expected = units.weight * (size.square() - size) * (truth @ (errors * (1 - errors)))
+    mixed = units.weight * units.counts.prod(dim=1)
+    expected_of = total(expected, units.group)
+    mixed_of = total(mixed, units.group)
+    groups = int((expected_of > 0).sum())
+    if groups < 2:
+        return Interval(math.nan, math.nan, math.nan)
+    ratio = mixed_of.sum() / expected_of.sum()
+    residual = (mixed_of - ratio * expected_of).norm() * math.sqrt(groups / (groups - 1))
+    reach = t_quantile(level, groups - 1) * float(residual / expected_of.sum())
+    estimate = 1 - float(ratio)
+    return Interval(estimate, estimate - reach, estimate + reach)
+
+
+def informedness(units: Units, fit: Fit, *, level: float = LEVEL) -> Interval:
+    """J = TPR - FPR of the fit, with the sandwich interval of a maximum likelihood estimate.
+
+    With s_g the gradient of group g's log-likelihood in (TPR, FPR, theta), by Fisher's identity that of its complete
+    data expected under the posterior, w_g the group's weight, H = sum w_g s_g s_g' + the prior precision of theta, and
+    B = sum w_g^2 s_g s_g': Var = H^-1 B H^-1. NaN where no group was judged.
+    """
+    missed, false = (fit.e * fit.q).tolist()
+    hit = 1 - missed
+    before, after = units.probabilities(fit)
+    refused, rewarded = units.independent(fit).unbind(dim=1)
+    of_hit = after * (rewarded / hit - refused / (1 - hit))
+    of_false = (1 - after) * (rewarded / false - refused / (1 - false))
+    of_theta = units.features * (after - before)[:, None]
+    scores = torch.cat([of_hit[:, None], of_false[:, None], of_theta], dim=1) * units.weight.sqrt()[:, None]
+    groups = int(units.group.max()) + 1
+    by_group = scores.new_zeros(groups, scores.shape[1]).index_add(0, units.group, scores)
+    judged = int((total(units.weight * units.counts.sum(dim=1), units.group) > 0).sum())
+    if judged < 2:
+        return Interval(math.nan, math.nan, math.nan)
+    weight = scores.new_zeros(groups).scatter_reduce(0, units.group, units.weight, "amax")
+    precision = torch.ones(scores.shape[1], dtype=scores.dtype)
+    precision[:2] = 1e-6  # the rates have no prior here: it would pass for evidence
+    bread = torch.linalg.inv(by_group.T @ by_group + precision.diag())
+    meat = by_group.T @ (by_group * weight[:, None])
+    covariance = bread @ meat @ bread
+    variance = covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1]
+    estimate = hit - false
+    reach = t_quantile(level, judged - 1) * float(variance.clamp(min=0).sqrt())
+    return Interval(estimate, estimate - reach, estimate + reach)
+
+
+def certain_observations(rows: NoisyRows, posterior: Posterior, *, exclusive: bool) -> Float[Tensor, " n"]:
+    """[N] the verdicts (0 to 1) as far as they can be put right without an error rate; elsewhere as observed.
+
+    - A response without an answer where one is expected is wrong, unless the verdicts look so good that even the model
+      believes this one: its answer may be one that was not read.
+    - Identical responses to a prompt share one truth: they get the mean of their verdicts.
+    - Rows of an answer with a trusted row share its verdict, and where that one is right and answers are `exclusive`,
+      every other answer of the group is wrong.
+
+    Later rules go before earlier ones; trusted and unscored rows keep what they have.
+    """
+    observed = posterior.observation
+    open_rows = rows.accompanied & ~rows.trusted
+    count = total(open_rows, rows.response)
+    mean = total(observed * open_rows, rows.response) / count.clamp(min=1)
+    certain = torch.where(count[rows.response] >= 2, mean[rows.response], observed)
+    certain = certain.masked_fill(rows.lacking & (posterior.wrong > 0.5), 0.0)
+    right, wrong = known_answers(rows, observed)
+    certain = torch.where(right, 1.0, torch.where(wrong, 0.0, certain))
+    if exclusive:
+        solved = total(right & rows.answered, rows.group)[rows.group] > 0
+        certain = certain.masked_fill(solved & ~right & (rows.answered | rows.lacking), 0.0)
+    return torch.where(open_rows, certain, observed)
+
+
+def known_answers(rows: NoisyRows, observed: Float[Tensor, " n"]) -> tuple[Bool[Tensor, " n"], Bool[Tensor, " n"]]:
+    """[N] twice: whether trusted rows of the same answer say that it is right, and that it is wrong."""
+    trusted = total(rows.trusted, rows.answer)
+    share = total(rows.trusted * observed, rows.answer) / trusted.clamp(min=1)
+    known = trusted > 0
+    return (known & (share > 0.5))[rows.answer], (known & (share <= 0.5))[rows.answer]

@@ -139,6 +139,23 @@ def made(makers: Mapping[str, Callable[[], Any]], needs: Container[str]) -> dict
     return {name: make() for name, make in makers.items() if name in needs}
 
 
+def states_of_rows(states: Sequence[Tensor | None], groups: Int[Tensor, " b"]) -> Float[Tensor, "b d"]:
+    """[B, d] the hidden states that rows bring along; at least one row has one.
+
+    A row without one gets the mean of the others of its group, else of the batch: a state that says nothing. So the
+    caller lets rows pass that need none: without a reward, or without a token of the policy's own.
+    """
+    known = torch.tensor([state is not None for state in states])
+    given = torch.stack([state for state in states if state is not None])
+    found = given.mean(dim=0).repeat(len(states), 1)
+    found[known] = given
+    for row in (~known).nonzero().flatten().tolist():
+        others = known & (groups == groups[row])
+        if bool(others.any()):
+            found[row] = found[others].mean(dim=0)
+    return found
+
+
 def named_components(
     wanted: Sequence[str], rows: Sequence[Any], rewards: Float[Tensor, " b"], *, source: str
 ) -> dict[str, Any]:

@@ -1,5 +1,8 @@
 """The rewards of a sum by name: out of weighted functions, or out of the numbers that rows carry."""
 
+import logging
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 import torch
@@ -8,6 +11,8 @@ from monitored import METRICS
 from geoalign.adapters import step
 from geoalign.adapters.settings import SlimeSettings, StateSettings, TrinitySettings
 from geoalign.adapters.step import decide, make_session, named, named_components, summed_components, wanted_components
+from geoalign.curators.geoalign import GeoAlign
+from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError
 from geoalign.settings.loading import load_settings
 from geoalign.types import Rollouts
@@ -20,6 +25,18 @@ def test_weighted_functions_and_names_that_several_have():
     found = summed_components(per_function, torch.tensor([1.0, 0.5, 3.0, 1.0]), ["verdict", "bonus", "f", "f"])
     parts = {name: part.tolist() for name, part in found.items()}
     assert parts == {"verdict": [1.0, 0.0], "bonus": pytest.approx([0.1, 0.2])}
+
+
+def test_a_first_batch_is_warned_of_once_from_whichever_thread(caplog):
+    """In verl a thread decides, while the driver goes on."""
+    hidden = torch.randn(8, 4, generator=torch.Generator().manual_seed(0))
+    rollouts = Rollouts(rewards=torch.arange(8.0), groups=torch.arange(8) // 4, hidden=hidden)
+    session = CurationSession(GeoAlign(projector=None), seed=0)
+    with ThreadPoolExecutor(max_workers=1) as thread, caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            thread.submit(decide, session, rollouts).result()
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == ["min_scores"]
+    assert session.calls == 2
 
 
 def test_what_is_empty_is_no_answer():

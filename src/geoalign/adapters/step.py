@@ -37,9 +37,13 @@ class Decision:
 
 
 def decide(session: CurationSession, rollouts: Rollouts) -> Decision:
-    """Curates one batch, in one process; `seconds` among the metrics are the curation's."""
+    """Curates one batch, in one process; `seconds` among the metrics are the curation's.
+
+    The batch counts once it is curated: what the session says of a first batch is said of this one.
+    """
     started = time.perf_counter()
     curation = session.curate(rollouts)
+    session.calls += 1
     assignment = assign(curation, rollouts.groups, by=session.name)
     seconds = time.perf_counter() - started
     return Decision(rollouts, curation, assignment, decision_metrics(curation, rollouts, assignment, seconds=seconds))

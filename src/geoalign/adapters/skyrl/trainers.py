@@ -81,7 +81,6 @@ class CuratedRayPPO(_Base):
         """
         rollouts = self._read(data, **data.metadata.pop(NOTES, {}))
         decision = decide(self._session, rollouts)
-        self._session.calls += 1
         self.all_metrics.update(named(decision.metrics))
         assignment = decision.assignment
         check_drops(assignment, self.cfg.trainer.algorithm, self._session.name)

@@ -51,7 +51,6 @@ class CurationRun:
                 components=wanted_components(self.session.curator),
             )
             decision = await asyncio.to_thread(decide, self.session, rollouts)
-            self.session.calls += 1
             if path := self.settings.state_file:
                 await asyncio.to_thread(self.session.save, path)
         return replace(decision, metrics={**decision.metrics, **states, "hidden_seconds": seconds})

@@ -125,7 +125,6 @@ class CuratedSteps(_Base):
         if self._geoalign.hidden_position == "answer_start" and "hidden" in self._session.curator.reads:
             starts = batch.read(rows, [ANSWER_KEY])[ANSWER_KEY]
             self._without_answer = rows_without_answer([int(start) for start in starts])
-        self._session.calls += 1
         return sessions, self._thread.submit(decide, self._session, rollouts)
 
     def _save_checkpoint(self) -> None:

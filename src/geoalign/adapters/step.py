@@ -18,7 +18,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from geoalign.adapters.assignment import Assignment, assign
-from geoalign.adapters.settings import EngineSettings
+from geoalign.adapters.settings import EngineSettings, LogMetrics
 from geoalign.curators.base import Curator
 from geoalign.curators.registry import make_curator
 from geoalign.curators.session import CurationSession
@@ -52,10 +52,19 @@ def decide(session: CurationSession, rollouts: Rollouts) -> Decision:
 def decision_metrics(curation: Curation, rollouts: Rollouts, assignment: Assignment, **more: float) -> dict[str, float]:
     """The curator's metrics, the mean rewards before and after, and how many rows were replaced, dropped, unscored.
 
-    `more` overwrites what a curator itself calls so, its seconds for example: one clock for all of them.
+    Of the rows with a reward, `anomalous_share` look wrong to a curator that scores rows (NaN: it scores none), and
+    `changed_share` got another content, reward or weight, or were dropped; NaN where no row has a reward. `more`
+    overwrites what a curator itself calls so, its seconds for example: one clock for all of them.
     """
     kept = assignment.rewards[assignment.kept]
+    scored = ~rollouts.rewards.isnan()
+    judged = not bool(curation.scores.isnan().all())
+    anomalous = curation.anomalous[scored].double().mean().item() if judged else math.nan
+    same_reward = assignment.rewards == rollouts.rewards
+    changed = assignment.replaced | ~same_reward | (assignment.weights != 1)
     return {
+        "anomalous_share": anomalous,
+        "changed_share": changed[scored].double().mean().item(),
         **curation.metrics,
         "raw_reward": rollouts.rewards.nanmean().item(),
         "curated_reward": kept.nanmean().item() if len(kept) else math.nan,
@@ -69,6 +78,40 @@ def decision_metrics(curation: Curation, rollouts: Rollouts, assignment: Assignm
 def named(metrics: Mapping[str, float]) -> dict[str, float]:
     """Metrics as engines log them: `geoalign/<name>`; what is undefined in this batch (NaN) is left out."""
     return {f"geoalign/{name}": float(value) for name, value in metrics.items() if not math.isnan(value)}
+
+
+# What is logged of every curator; `headline` of the curator follows, and the last where there is room.
+_FIRST = ("anomalous_share", "changed_share", "seconds")
+_LAST = ("curated_reward",)
+_SHOWN = 5
+# What went wrong, or keeps a curator from acting: logged wherever it is not 0.
+ALARMS = frozenset({
+    "unscored_rows", "failed_rewards", "rows_without_policy_token", "rows_without_logprob", "rows_without_answer",
+    "alarms", "too_few_scores", "zero_spread", "groups_without_donor", "gate_closed", "observed_only", "forgotten",
+    "appeals_unanswered",
+})  # fmt: skip
+
+
+def is_alarm(name: str) -> bool:
+    """Whether a metric says that something went wrong, of a member of a chain too (`member_2/too_few_scores`)."""
+    return name.rpartition("/")[2] in ALARMS
+
+
+def logged(metrics: Mapping[str, float], curator: Curator, which: LogMetrics = "headline") -> dict[str, float]:
+    """The metrics that an engine logs, as `named`: five of them, the same in every batch, and the alarms that are not
+    0; or "all"."""
+    if which == "all":
+        return named(metrics)
+    names = dict.fromkeys([*_FIRST, *_headline(curator), *_LAST])
+    shown = [*names][:_SHOWN]
+    return named({
+        name: value for name, value in metrics.items() if name in shown or (is_alarm(name) and value != 0)
+    })  # fmt: skip
+
+
+def _headline(curator: Curator) -> list[str]:
+    """The metrics that the curator declares to tell most, then its members'."""
+    return [*curator.headline, *(name for member in curator.members for name in _headline(member))]
 
 
 def final_advantages(assignment: Assignment, computed: Callable[[], Float[Tensor, " b"]]) -> Float[Tensor, " b"]:

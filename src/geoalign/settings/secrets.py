@@ -50,22 +50,24 @@ def _prefix(locations: Locations | None, key: str) -> str:
 MASK = "***"
 
 # Tokens of a language model, and numbers of them, are no secrets: what such names say before "token" ...
-_OF_A_MODEL = frozenset(
-    "eos bos pad padding unk sep mask masked cls image video audio start stop end eot eoi boi special think vocab "
-    "vocabulary text control role system assistant turn tool tools prompt response completion answer reasoning thinking "
-    "input output generated sampled policy model own new next last first previous current each every any no one single "
-    "a the of by per second with without".split()
-)
+_OF_A_MODEL = frozenset({
+    "eos", "bos", "pad", "padding", "unk", "sep", "mask", "masked", "cls", "image", "video", "audio", "start", "stop",
+    "end", "eot", "eoi", "boi", "special", "think", "vocab", "vocabulary", "text", "control", "role", "system",
+    "assistant", "turn", "tool", "tools", "prompt", "response", "completion", "answer", "reasoning", "thinking",
+    "input", "output", "generated", "sampled", "policy", "model", "own", "new", "next", "last", "first", "previous",
+    "current", "each", "every", "any", "no", "one", "single", "a", "the", "of", "by", "per", "second", "with",
+    "without",
+})  # fmt: skip
 # ... and how names of numbers begin.
-_OF_NUMBERS = frozenset(
-    "rows share rate number num n count counts max min mean average avg total sum time seconds cost loss entropy logprob "
-    "logprobs".split()
-)
+_OF_NUMBERS = frozenset({
+    "rows", "share", "rate", "number", "num", "n", "count", "counts", "max", "min", "mean", "average", "avg", "total",
+    "sum", "time", "seconds", "cost", "loss", "entropy", "logprob", "logprobs",
+})  # fmt: skip
 # What makes even several tokens, or a number in the place of one, a secret.
-_OF_AN_ACCOUNT = frozenset(
-    "hub hf face huggingface access auth oauth api bearer refresh session security secret private personal github "
-    "gitlab wandb".split()
-)
+_OF_AN_ACCOUNT = frozenset({
+    "hub", "hf", "face", "huggingface", "access", "auth", "oauth", "api", "bearer", "refresh", "session", "security",
+    "secret", "private", "personal", "github", "gitlab", "wandb",
+})  # fmt: skip
 _NAME = re.compile(
     r"(?:^|_)(?:secrets?|passwords?|passwd|passphrase|api_?keys?|access_?keys?|private_?keys?|secret_?keys?|"
     r"credentials?|authorization)$"

@@ -129,7 +129,7 @@ def test_extra_columns_keep_their_rows_and_another_number_of_rewards_is_refused(
     assert logged == {"text": ["a", "c"]}
     assert guarded(completions=["b"], log_extra=logged.__setitem__) == [None]
     assert logged == {"text": [None]}  # not the last batch's text
-    with pytest.raises(InputError, match="'given': expected a list of 2 rewards.*; got 8"):
+    with pytest.raises(InputError, match=r"'given': expected a list of 2 rewards.*; got 8"):
         unscored_on_failure(given)(completions=["a", "b"])
 
 
@@ -192,6 +192,8 @@ def test_a_generator_that_raises_on_its_way_is_a_failure():
     ],
 )
 def test_what_is_no_list_of_rewards_says_what_to_return(result, got):
-    message = rf"reward function '<lambda>': expected a list of 2 rewards, one number or None per .*; got {got}.*Return "
+    message = (
+        rf"reward function '<lambda>': expected a list of 2 rewards, one number or None per .*; got {got}.*Return "
+    )
     with pytest.raises(InputError, match=message):
         unscored_on_failure(lambda **columns: result)(completions=["a", "b"])

@@ -49,7 +49,10 @@ def test_what_is_no_function_is_named(name, words):
         (1.0, "expected a list of 2 rewards, .*; got 1.0. Return one reward for each of `completions`"),
         (None, "expected a list of 2 rewards, .*; got None. Return "),
         ("10", "expected a list of 2 rewards, .*; got '10'. Return "),
-        ([1.0, "right"], "expected a list of 2 rewards, .*; got 'right' for completion 1. Return None for one that could not"),
+        (
+            [1.0, "right"],
+            "expected a list of 2 rewards, .*; got 'right' for completion 1. Return None for one that could not",
+        ),
         ([math.inf, 0], "expected a finite number or None, got inf for completion 0"),
         ([10**400, 0], "expected a list of 2 rewards, .*; got a whole number of .* for completion [01]"),
     ],

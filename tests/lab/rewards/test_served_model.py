@@ -56,7 +56,14 @@ def test_dialogues_are_sent_in_the_chat_template_and_raw_outputs_come_back(serve
         assert score(model, ["a", "bb", "ccc"]) == lengths(tokenizer, "a", "bb", "ccc")
         assert score(model, []) == []
         assert math.isnan(score(model, ["b" * 600])[0])  # too long: nothing is asked
-        assert model.counters == {"scored": 3, "too_long": 1, "empty": 0, "not_finite": 0, "unreachable": 0, "refused": 0}
+        assert model.counters == {
+            "scored": 3,
+            "too_long": 1,
+            "empty": 0,
+            "not_finite": 0,
+            "unreachable": 0,
+            "refused": 0,
+        }
     assert [len(body["input"]) for body in server.bodies] == [2, 1]
     for body in server.bodies:
         assert (body["model"], body["add_special_tokens"], body["use_activation"]) == ("org/model", False, False)
@@ -154,7 +161,14 @@ def test_a_server_that_stays_away_leaves_the_rest_unscored_in_bounded_time(serve
         assert time.monotonic() - start < 5  # all attempts together, not of each request
         assert found[:2] == [5.0, 6.0]
         assert all(map(math.isnan, found[2:]))
-        assert model.counters == {"scored": 3, "too_long": 0, "empty": 0, "not_finite": 0, "unreachable": 8, "refused": 0}
+        assert model.counters == {
+            "scored": 3,
+            "too_long": 0,
+            "empty": 0,
+            "not_finite": 0,
+            "unreachable": 8,
+            "refused": 0,
+        }
         server.answers = []
         assert score(model, ["a"]) == lengths(tokenizer, "a")
 

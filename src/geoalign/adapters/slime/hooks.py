@@ -23,7 +23,7 @@ from geoalign.adapters.slime.samples import (
     reward_of,
     rollout_rows,
 )
-from geoalign.adapters.step import decide, final_advantages, make_session, named, refuse
+from geoalign.adapters.step import decide, final_advantages, logged, make_session, refuse
 from geoalign.curators.base import identity
 from geoalign.errors import ConfigError
 from geoalign.types import Rollouts
@@ -72,7 +72,7 @@ class SlimeRun:
         )
         found = final_advantages(assignment, lambda: self._normalised(assignment, rollouts))
         advantages = found.masked_fill(~assignment.active, 0.0).tolist()
-        self._log(samples[0], named(decision.metrics))
+        self._log(samples[0], logged(decision.metrics, self.session.curator, self.settings.log_metrics))
         placed = assign_samples(samples, rows, assignment)
         if bool(assignment.replaced.any()):
             samples[:] = [sample for own in placed for sample in own]

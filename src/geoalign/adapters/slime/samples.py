@@ -99,9 +99,7 @@ def read_rollouts(
     makers = {
         "prompt_keys": lambda: response_keys(_split(rollout[0])[0] for rollout in rollouts),
         "hidden": lambda: _states(lasts, excused, groups),
-        "logprobs": lambda: torch.tensor(
-            [_mean_logprob(*each) for each in zip(rollouts, masks, excused, strict=True)]
-        ),
+        "logprobs": lambda: torch.tensor([_mean_logprob(*each) for each in zip(rollouts, masks, excused, strict=True)]),
     }
     entries = [sample.reward if isinstance(sample.reward, Mapping) else {} for sample in lasts]
     components, source = wanted_components(curator), "dict of numbers in Sample.reward"

@@ -17,6 +17,7 @@ from torch import Tensor
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from geoalign.adapters.assignment import Assignment, assign
+from geoalign.adapters.settings import LogMetrics
 from geoalign.adapters.step import (
     as_answers,
     as_floats,
@@ -24,6 +25,8 @@ from geoalign.adapters.step import (
     check_curator,
     decision_metrics,
     final_advantages,
+    is_alarm,
+    logged,
     made,
     named,
     summed_components,
@@ -141,12 +144,18 @@ class TrainerRound:
     _prompts_differ = False
 
     def __init__(
-        self, trainer: Any, session: CurationSession, location: HiddenLocation, fields: dict[str, RolloutField]
+        self,
+        trainer: Any,
+        session: CurationSession,
+        location: HiddenLocation,
+        fields: dict[str, RolloutField],
+        log_metrics: LogMetrics,
     ) -> None:
         self._trainer = trainer
         self._session = session
         self._location = location
         self._fields = fields
+        self._log_metrics = log_metrics
         self._gather = trainer.accelerator.gather
         self._metrics: dict[str, float] = {}
         self._tokens: RowTokens
@@ -231,10 +240,20 @@ class TrainerRound:
         self._rollouts = rollouts
         self._assignment = assign(curation, rollouts.groups, by=self._session.name)
         if accelerator.is_main_process:
-            found = decision_metrics(curation, rollouts, self._assignment, **self._metrics)
-            for name, value in named(found).items():
-                self._trainer._metrics["train"][name].append(value)
+            self._log(decision_metrics(curation, rollouts, self._assignment, **self._metrics))
         return curation
+
+    def _log(self, metrics: dict[str, float]) -> None:
+        """Adds the metrics of a generation to the trainer's, which logs the mean over the generations since its last
+        log: an alarm that is logged for one of them is 0 in the others."""
+        log = self._trainer._metrics["train"]
+        generations = len(log.get("geoalign/seconds", ()))
+        shown = logged(metrics, self._session.curator, self._log_metrics)
+        quiet = {name: value for name, value in named(metrics).items() if is_alarm(name) and log.get(name)}
+        for name, value in {**quiet, **shown}.items():
+            if is_alarm(name):
+                log[name].extend([0.0] * (generations - len(log[name])))
+            log[name].append(value)
 
     def _as_scored(self) -> bool:
         """Whether every position has the reward that its own row came with."""

@@ -99,6 +99,8 @@ class SeedGRPO(Baseline[SeedGRPOConfig]):
         InputError: a log-probability is infinite; the message names the row.
     """
 
+    headline = ("entropy", "scale")
+
     def __init__(self, config: SeedGRPOConfig | None = None, **settings: Any) -> None:
         super().__init__(config, **settings)
         self.requires = (self.config.clusters, *(["logprobs"] if self.config.mass == "logprobs" else []))

@@ -268,7 +268,7 @@ def test_seed_grpo_leaves_rows_without_a_token_of_the_policy_out_of_the_entropy(
         rewards=rewards, groups=torch.tensor([0, 0, 0, 0, 0, 1, 1, 2]), answers=answers, logprobs=logprobs
     )
     curation = SeedGRPO().curate(rollouts)
-    # Group 0: two rows of mass 1/2 each and two answers, H = log 2 of log 2. Group 1: nothing is known. Group 2: one row.
+    # Group 0: two rows of mass 1/2 each and two answers, H = log 2 of log 2. Group 1: nothing is known. Group 2: a row.
     close(curation.weights, [0.959969, 0.959969, 0.959969, 0.959969, 0.0, 1.0, 1.0, 1.0])
     assert curation.metrics["rows_without_logprob"] == 5
     # The means are of the groups with evidence: (log 2 + 0) / 2, (2 + 1) / 2 clusters.
@@ -295,5 +295,5 @@ def test_seed_grpo_with_equal_masses_reads_no_log_probability():
 def test_seed_grpo_refuses_infinite_log_probabilities():
     logprobs = torch.zeros(8)
     logprobs[2] = -math.inf
-    with pytest.raises(InputError, match="finite logprobs, .*got -inf in row 2"):
+    with pytest.raises(InputError, match=r"finite logprobs, .*got -inf in row 2"):
         SeedGRPO().curate(group(RB, answers=ANSWERS, logprobs=logprobs))

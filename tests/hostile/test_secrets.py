@@ -27,10 +27,10 @@ SECRETS = [
 OTHERS = [
     "eos_token", "pad_token", "max_tokens", "max_new_tokens", "tokenizer", "token_env", "api_key_variable",
     "include_num_input_tokens_seen", "average_tokens_across_devices", "skip_special_tokens", "per_token", "keyword",
-    "rows_without_policy_token", "curator.bounds.rows_without_policy_token", "policy_token", "pad_token_id", "token_ids",
+    "rows_without_policy_token", "curator.bounds.rows_without_policy_token", "policy_token", "pad_token_id",
     "response_token", "completion_tokens", "generatedToken", "time_to_first_token", "mean_logprob_of_a_token",
     "share_of_rows_without_a_hub_token", "num_token", "token_level_rewards", "rows_with_no_token", "padding_token",
-    "assistant_token", "tokens", "input_tokens",
+    "assistant_token", "tokens", "input_tokens", "token_ids",
 ]  # fmt: skip
 
 

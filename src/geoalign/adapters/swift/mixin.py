@@ -44,6 +44,7 @@ class CuratedGRPO(CuratedTrainer):
         self._session = CurationSession(made, seed=settings.seed, monitor=settings.monitor)
         self._location = HiddenLocation(settings.hidden_position, settings.hidden_layer)
         self._log_metrics = settings.log_metrics
+        self._quiet_alarms = {}
         self._curation_round: CurationRound | None = None
         check_trainer(self, self._session, location=self._location, rollout_fields=self._rollout_fields)
         self._failed: set[str] = set()

@@ -93,6 +93,7 @@ class GeoAlignMixin(CuratedTrainer):
         self.curator = curator
         self._session = None
         self._curation_round: GenerationRound | None = None
+        self._quiet_alarms = {}
         if curator is None:
             return
         self._session = CurationSession(curator, seed=self.args.seed, labelled=labelled_rollouts, monitor=monitor)

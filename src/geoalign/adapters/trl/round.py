@@ -108,9 +108,11 @@ class CuratedTrainer(_Base):
 
     Attributes:
         _session: the curator; None: plain GRPO.
+        _quiet_alarms: in how many generations since the last log an alarm was 0, by its name.
     """
 
     _session: CurationSession | None
+    _quiet_alarms: dict[str, int]
 
     def compute_loss(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         """The trainer's loss, scaled to a mean over the kept rows where rows were dropped."""
@@ -245,15 +247,18 @@ class TrainerRound:
 
     def _log(self, metrics: dict[str, float]) -> None:
         """Adds the metrics of a generation to the trainer's, which logs the mean over the generations since its last
-        log: an alarm that is logged for one of them is 0 in the others."""
+        log. An alarm counts as 0 in those where it was 0, though it is not logged before it is another."""
+        trainer: CuratedTrainer = self._trainer
         log = self._trainer._metrics["train"]
-        generations = len(log.get("geoalign/seconds", ()))
+        if not log.get("geoalign/seconds"):
+            trainer._quiet_alarms.clear()
         shown = logged(metrics, self._session.curator, self._log_metrics)
-        quiet = {name: value for name, value in named(metrics).items() if is_alarm(name) and log.get(name)}
-        for name, value in {**quiet, **shown}.items():
-            if is_alarm(name):
-                log[name].extend([0.0] * (generations - len(log[name])))
-            log[name].append(value)
+        for name, value in named(metrics).items():
+            if name in shown or log.get(name):
+                log[name].extend([0.0] * trainer._quiet_alarms.pop(name, 0))
+                log[name].append(value)
+            elif is_alarm(name):
+                trainer._quiet_alarms[name] = trainer._quiet_alarms.get(name, 0) + 1
 
     def _as_scored(self) -> bool:
         """Whether every position has the reward that its own row came with."""

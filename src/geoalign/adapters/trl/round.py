@@ -17,6 +17,7 @@ from torch import Tensor
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from geoalign.adapters.assignment import Assignment, assign
+from geoalign.adapters.failures import awaited
 from geoalign.adapters.settings import LogMetrics
 from geoalign.adapters.step import (
     as_answers,
@@ -38,6 +39,7 @@ from geoalign.errors import ConfigError, GeoAlignError, InputError, UnsupportedE
 from geoalign.hidden.answers import rows_without_answer
 from geoalign.hidden.layers import wanted_layers
 from geoalign.hidden.tap import backbone_of
+from geoalign.text import quote
 from geoalign.types import Curation, Rollouts, response_keys
 
 # A dataset column, or a function of this process's input rows (each with prompt, completion and completion_ids).
@@ -80,7 +82,10 @@ def check_session(
 
 
 def field_values(name: str, field: RolloutField, rows: list[dict[str, Any]]) -> list[Any]:
-    """One value per row of this process; InputError where a row lacks the column, or a callable returned too few."""
+    """One value per row of this process; an asynchronous callable is awaited.
+
+    InputError where a row lacks the column, or a callable returned one value for all, or another number of them.
+    """
     if isinstance(field, str):
         for index, row in enumerate(rows):
             if field not in row:
@@ -89,7 +94,14 @@ def field_values(name: str, field: RolloutField, rows: list[dict[str, Any]]) -> 
                     f"in row {index}"
                 )
         return [row[field] for row in rows]
-    values = list(field(rows))
+    found = awaited(field(rows))
+    try:
+        values = None if isinstance(found, str) else list(found)
+    except TypeError:  # a number, or None
+        values = None
+    if values is None:
+        expected = f"expected a list of {len(rows)} values from the callable"
+        raise InputError(f"rollout_fields[{name!r}]: {expected}, got {quote(found)}. Return one value for each row")
     if len(values) != len(rows):
         raise InputError(f"rollout_fields[{name!r}]: expected {len(rows)} values from the callable, got {len(values)}")
     return values

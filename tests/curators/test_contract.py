@@ -142,6 +142,19 @@ def same(one: Curation, other: Curation) -> bool:
     )
 
 
+def test_rows_without_a_token_of_the_policy_end_no_training(make):
+    """Engines give them no log-probability and no length; some have a reward, some have none."""
+    rollouts = batch(make)
+    rewards, logprobs, lengths = rollouts.rewards.clone(), rollouts.logprobs.clone(), rollouts.lengths.clone()
+    rewards[[0, 7]] = math.nan
+    logprobs[[0, 1, 13]], lengths[[0, 1, 13]] = math.nan, 0
+    donor_ok = lengths > 0
+    given = replace(rollouts, rewards=rewards, logprobs=logprobs, lengths=lengths, donor_ok=donor_ok)
+    curation = curate(make(), given)
+    assert curation.weights.isfinite().all()
+    assert not curation.weights[(curation.source == 0) | (curation.source == 7)].any()
+
+
 def test_rows_rewards_and_groups_belong_together(make):
     rollouts, curation = batch(make), make.expected
     taken = rollouts.take(curation.source)

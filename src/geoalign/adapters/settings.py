@@ -22,6 +22,10 @@ HIDDEN = "geoalign_hidden"
 FIELDS = ("answers", "reference_rewards", "true_rewards")
 
 
+# What an engine logs of a curation: five metrics and what went wrong, or all of them.
+LogMetrics = Literal["headline", "all"]
+
+
 @settings
 class EngineSettings:
     """The settings that all engines share."""
@@ -33,6 +37,9 @@ class EngineSettings:
     seed: Annotated[int, Field(ge=0, lt=2**63)] = setting(default=0, help="Seed of the curator's draws.")
     rollout_fields: dict[str, str] = setting(
         default_factory=dict, help="Where the engine's rows hold answers, reference_rewards and true_rewards."
+    )
+    log_metrics: LogMetrics = setting(
+        default="headline", help="headline: five metrics and what went wrong; all: every metric of the curator."
     )
 
 

@@ -79,6 +79,8 @@ class Appeals(Curator[AppealsConfig]):
         InputError: the second verifier returns another number of verdicts than it was asked for.
     """
 
+    headline = ("appeals", "overturned")
+
     def __init__(self, config: AppealsConfig | None = None, **settings: Any) -> None:
         inner = settings.get("curator")
         if isinstance(inner, Curator):

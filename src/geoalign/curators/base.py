@@ -35,6 +35,7 @@ class Curator(ABC, Generic[_Config]):
 
     config_class: ClassVar[type[Any]]
     kept: ClassVar[tuple[str, ...]] = ()
+    headline: ClassVar[tuple[str, ...]] = ()  # the metrics that engines log by default: the two that tell most
     log_odds: ClassVar[bool] = False  # whether scores are the log-odds that a reward is wrong
     requires: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()

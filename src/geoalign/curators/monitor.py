@@ -49,6 +49,8 @@ class Monitor(Curator[MonitorConfig]):
     As a keyword `curator` may be a curator itself.
     """
 
+    headline = ("false_positive_rate", "false_negative_rate")
+
     kept = ("past", "first", "outside", "batches")
 
     def __init__(self, config: MonitorConfig | None = None, **settings: Any) -> None:

@@ -63,12 +63,20 @@ def test_the_second_verifier_reads_the_rows_alone_that_it_is_asked_about(tmp_pat
     assert verdicts[1] == float(seen.lengths[2])
 
 
+def test_an_asynchronous_callable_is_awaited(tmp_path):
+    async def judged(rows):
+        return [0.5 for _ in rows]
+
+    assert seen_with(tmp_path, {"true_rewards": judged}).true_rewards.tolist() == [0.5] * 8
+
+
 @pytest.mark.parametrize(
     ("fields", "error", "words"),
     [
         ({}, ConfigError, r"Scripted requires true_rewards: .*true_rewards=<column or callable>"),
         ({"true_rewards": "nothing"}, InputError, "expected a dataset column 'nothing', got columns .*gold"),
         ({"true_rewards": lambda rows: ["a"]}, InputError, "expected 8 values from the callable, got 1"),
+        ({"true_rewards": lambda rows: 1.0}, InputError, "expected a list of 8 values from the callable, got 1.0"),
         ({"true_rewards": "prompt"}, InputError, "expected numbers"),
         ({"true_rewards": lambda rows: [[1.0, 2.0], *[[3.0]] * 7]}, InputError, "true_rewards: expected numbers, one"),
     ],

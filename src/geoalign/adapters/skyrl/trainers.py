@@ -26,9 +26,9 @@ from geoalign.adapters.step import (
     decide,
     final_advantages,
     group_numbers,
+    logged,
     made,
     make_session,
-    named,
     named_components,
     named_fields,
     refuse,
@@ -48,7 +48,7 @@ NOTES = "geoalign_notes"  # in the metadata of a batch, from one hook to the oth
 
 @dataclass
 class CuratedConfig(SkyRLTrainConfig):
-    """SkyRL's configuration with a section `geoalign`: `curator`, `seed`, `rollout_fields`."""
+    """SkyRL's configuration with a section `geoalign`: the settings of `EngineSettings`."""
 
     geoalign: dict[str, Any] = field(default_factory=dict)
 
@@ -81,8 +81,7 @@ class CuratedRayPPO(_Base):
         """
         rollouts = self._read(data, **data.metadata.pop(NOTES, {}))
         decision = decide(self._session, rollouts)
-        self._session.calls += 1
-        self.all_metrics.update(named(decision.metrics))
+        self.all_metrics.update(logged(decision.metrics, self._session.curator, self._geoalign.log_metrics))
         assignment = decision.assignment
         check_drops(assignment, self.cfg.trainer.algorithm, self._session.name)
         if bool(assignment.replaced.any()):

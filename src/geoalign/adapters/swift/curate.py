@@ -41,7 +41,8 @@ class CurationRound(TrainerRound):
         raised = self._gather(torch.tensor(flags, device=self._trainer.accelerator.device))
         rewards = total_rewards(per_function, self._trainer.reward_weights).masked_fill(raised, torch.nan)
         self._metrics["failed_rewards"] = float(raised.sum())
-        self.note_tokens(RowTokens(*token_rows(self._trainer, samples)))
+        prompts, responses, masks = token_rows(self._trainer, samples)
+        self.note_tokens(RowTokens(prompts, responses, masks))
         rows = (
             {**sample.to_reward_row(), "prompt": sample.messages[:-1], "completion": sample.messages[-1]["content"]}
             for sample in samples
@@ -131,19 +132,21 @@ def guard_rewards(trainer: Any, failed: set[str]) -> None:
 IGNORED = -100
 
 
-def token_rows(trainer: Any, samples: list[Any]) -> tuple[TokenIds, TokenIds]:
-    """Prompt and response tokens of each sample, as ms-swift's template encodes it for training.
+def token_rows(trainer: Any, samples: list[Any]) -> tuple[TokenIds, TokenIds, TokenIds]:
+    """Prompt and response tokens of each sample, as ms-swift's template encodes it for training, and a mask of the
+    response: 1 throughout.
 
-    The response reaches from the first token in the loss to the last.
+    The response reaches from the first token in the loss to the last. A sample without one (cut off before it) has its
+    last token for a response, and 0 in its mask: the policy wrote nothing that it is trained on.
     """
-    prompts, responses = [], []
+    prompts, responses, masks = [], [], []
     with trainer._template_context(trainer.template):
-        for row, sample in enumerate(samples):
+        for sample in samples:
             encoded = encode_sample(sample, trainer.template)
             ids = [int(token) for token in encoded["input_ids"]]
             learnt = [place for place, label in enumerate(encoded["labels"]) if label != IGNORED]
-            if not learnt:
-                raise UnsupportedError(f"sample {row} without a response token in the loss: cannot be curated")
-            prompts.append(ids[: learnt[0]])
-            responses.append(ids[learnt[0] : learnt[-1] + 1])
-    return prompts, responses
+            first, last = (learnt[0], learnt[-1]) if learnt else (len(ids) - 1, len(ids) - 1)
+            prompts.append(ids[:first])
+            responses.append(ids[first : last + 1])
+            masks.append([int(bool(learnt))] * (last + 1 - first))
+    return prompts, responses, masks

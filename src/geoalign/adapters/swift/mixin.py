@@ -43,6 +43,8 @@ class CuratedGRPO(CuratedTrainer):
         made = curator or make_curator(settings.curator)
         self._session = CurationSession(made, seed=settings.seed, monitor=settings.monitor)
         self._location = HiddenLocation(settings.hidden_position, settings.hidden_layer)
+        self._log_metrics = settings.log_metrics
+        self._quiet_alarms = {}
         self._curation_round: CurationRound | None = None
         check_trainer(self, self._session, location=self._location, rollout_fields=self._rollout_fields)
         self._failed: set[str] = set()
@@ -67,7 +69,9 @@ class CuratedGRPO(CuratedTrainer):
         if not self.model.training:
             log_columns(self, None, torch.arange(len(self._rewards_per_func)))
             return samples
-        self._curation_round = CurationRound(self, self._session, self._location, self._rollout_fields)
+        self._curation_round = CurationRound(
+            self, self._session, self._location, self._rollout_fields, self._log_metrics
+        )
         return self._curation_round.curate(samples, self._rewards_per_func, failed=self._failed)
 
     def _postprocess_batch(self, samples: list[Any], batch_encoded_inputs: list[dict[str, Any]]) -> None:

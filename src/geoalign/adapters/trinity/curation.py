@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from geoalign.adapters.settings import HIDDEN, TrinitySettings, read_section
-from geoalign.adapters.step import Decision, decide, make_session, wanted_components
+from geoalign.adapters.step import Decision, decide, logged, make_session, wanted_components
 from geoalign.adapters.trinity.experiences import check_experiences, read_rollouts
 from geoalign.adapters.trinity.states import PublishedWeights, StateModel, take_given_states
 from geoalign.errors import InputError
@@ -51,10 +51,13 @@ class CurationRun:
                 components=wanted_components(self.session.curator),
             )
             decision = await asyncio.to_thread(decide, self.session, rollouts)
-            self.session.calls += 1
             if path := self.settings.state_file:
                 await asyncio.to_thread(self.session.save, path)
         return replace(decision, metrics={**decision.metrics, **states, "hidden_seconds": seconds})
+
+    def logged(self, metrics: Mapping[str, float]) -> dict[str, float]:
+        """What Trinity logs of these metrics, by the settings."""
+        return logged(metrics, self.session.curator, self.settings.log_metrics)
 
     async def _hidden(self, experiences: Sequence[Any]) -> tuple[Tensor | None, float, dict[str, float]]:
         """The states, the seconds that they took, and how old their weights are."""

@@ -13,7 +13,7 @@ from trinity.buffer.operators import ExperienceOperatorV1
 from trinity.buffer.operators.experience_operator import ensure_v1_operator
 
 from geoalign.adapters.exports import check_engine
-from geoalign.adapters.step import named, refuse
+from geoalign.adapters.step import refuse
 from geoalign.adapters.trinity.curation import CurationRun
 from geoalign.adapters.trinity.experiences import apply_assignment
 from geoalign.curators.base import Curator
@@ -56,7 +56,7 @@ class GeoAlignOperator(ExperienceOperatorV1):
         weighed = bool((assignment.weights[assignment.active] != 1).any())
         self._refuse({"gives": assignment.advantages is not None, "weighs": weighed})
         curated, _ = apply_assignment(exps, assignment, decision.curation.scores)
-        return curated, named({**decision.metrics, "left_out_rows": len(exps) - len(curated)})
+        return curated, self.run.logged({**decision.metrics, "left_out_rows": len(exps) - len(curated)})
 
 
 def acts_on_advantages(curator: Curator) -> str | None:
@@ -136,7 +136,8 @@ class GeoAlignAdvantage(AdvantageFn, ExperienceOperatorV1):
                 experience.advantages = assignment.advantages[position] * experience.action_mask
             experience.advantages = experience.advantages * assignment.weights[position]
             experience.returns = experience.advantages.clone()
-        return weighed, {**metrics, **named({**decision.metrics, "left_out_rows": len(exps) - len(kept)})}
+        own = self.run.logged({**decision.metrics, "left_out_rows": len(exps) - len(kept)})
+        return weighed, {**metrics, **own}
 
     async def close(self) -> None:
         """Closes the other advantage function."""

@@ -11,6 +11,7 @@ from accelerate.utils import gather_object
 from jaxtyping import Int
 from torch import Tensor
 
+from geoalign.adapters.settings import LogMetrics
 from geoalign.adapters.trl import advantages, rows
 from geoalign.adapters.trl.labelled_rows import LabelledRows
 from geoalign.adapters.trl.round import COLUMNS, LOSS_SCALE, RolloutField, TrainerRound, table_columns
@@ -57,6 +58,7 @@ class RoundOptions:
     details_every: int
     other_loss: str | None
     labelled: LabelledRows | None
+    log_metrics: LogMetrics
 
 
 class GenerationRound(TrainerRound):
@@ -66,7 +68,7 @@ class GenerationRound(TrainerRound):
     """
 
     def __init__(self, trainer: Any, session: CurationSession, options: RoundOptions) -> None:
-        super().__init__(trainer, session, options.location, options.fields)
+        super().__init__(trainer, session, options.location, options.fields, options.log_metrics)
         self._options = options
         needs = session.curator.requires
         from_trl = "hidden" in needs and options.hidden_source != "own_pass"

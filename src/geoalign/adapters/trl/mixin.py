@@ -9,13 +9,14 @@ curated rewards over TRL's. `compute_loss` scales the loss where rows were dropp
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
 from trl import GRPOTrainer
 
 from geoalign.adapters.exports import check_engine
+from geoalign.adapters.settings import LogMetrics
 from geoalign.adapters.trl.curate import CurationObserver, GenerationRound, RoundOptions
 from geoalign.adapters.trl.failing_rewards import unscore_failed
 from geoalign.adapters.trl.labelled_rows import LabelledRows
@@ -52,6 +53,7 @@ class GeoAlignMixin(CuratedTrainer):
         details_every: ask the curator for `Curation.details` in every n-th generation; 0: never.
         labelled_rollouts: with true rewards, for a curator that reads `trusted`. It sees them beside every batch, with
             states of the current policy (by a pass of their own, on all processes); neither loss nor logs see them.
+        log_metrics: "headline" logs five metrics of each curation, and what went wrong in it; "all": every one.
 
     Raises:
         UnsupportedError: AsyncGRPOTrainer, processors, Liger, FSDP1, PEFT prompt learning, a "logprob_pass" that cannot
@@ -74,8 +76,11 @@ class GeoAlignMixin(CuratedTrainer):
         curation_observer: CurationObserver | None = None,
         details_every: int = 0,
         labelled_rollouts: LabelledRollouts | None = None,
+        log_metrics: LogMetrics = "headline",
         **kwargs: Any,
     ) -> None:
+        if log_metrics not in get_args(LogMetrics):
+            raise ConfigError(f"log_metrics: expected one of {', '.join(get_args(LogMetrics))}; got {log_metrics!r}")
         if curator is not None:
             check_engine("trl")
             if not isinstance(curator, Curator):
@@ -88,6 +93,7 @@ class GeoAlignMixin(CuratedTrainer):
         self.curator = curator
         self._session = None
         self._curation_round: GenerationRound | None = None
+        self._quiet_alarms = {}
         if curator is None:
             return
         self._session = CurationSession(curator, seed=self.args.seed, labelled=labelled_rollouts, monitor=monitor)
@@ -100,6 +106,7 @@ class GeoAlignMixin(CuratedTrainer):
             details_every=details_every,
             other_loss=other_loss(type(self)),
             labelled=LabelledRows(self, labelled_rollouts, fields.get("answers")) if labelled_rollouts else None,
+            log_metrics=log_metrics,
         )
         check_trainer(self, self._session, self._curation_options)
 

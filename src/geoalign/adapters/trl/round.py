@@ -17,6 +17,8 @@ from torch import Tensor
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from geoalign.adapters.assignment import Assignment, assign
+from geoalign.adapters.failures import awaited
+from geoalign.adapters.settings import LogMetrics
 from geoalign.adapters.step import (
     as_answers,
     as_floats,
@@ -24,6 +26,8 @@ from geoalign.adapters.step import (
     check_curator,
     decision_metrics,
     final_advantages,
+    is_alarm,
+    logged,
     made,
     named,
     summed_components,
@@ -35,6 +39,7 @@ from geoalign.errors import ConfigError, GeoAlignError, InputError, UnsupportedE
 from geoalign.hidden.answers import rows_without_answer
 from geoalign.hidden.layers import wanted_layers
 from geoalign.hidden.tap import backbone_of
+from geoalign.text import quote
 from geoalign.types import Curation, Rollouts, response_keys
 
 # A dataset column, or a function of this process's input rows (each with prompt, completion and completion_ids).
@@ -77,7 +82,10 @@ def check_session(
 
 
 def field_values(name: str, field: RolloutField, rows: list[dict[str, Any]]) -> list[Any]:
-    """One value per row of this process; InputError where a row lacks the column, or a callable returned too few."""
+    """One value per row of this process; an asynchronous callable is awaited.
+
+    InputError where a row lacks the column, or a callable returned one value for all, or another number of them.
+    """
     if isinstance(field, str):
         for index, row in enumerate(rows):
             if field not in row:
@@ -86,7 +94,14 @@ def field_values(name: str, field: RolloutField, rows: list[dict[str, Any]]) -> 
                     f"in row {index}"
                 )
         return [row[field] for row in rows]
-    values = list(field(rows))
+    found = awaited(field(rows))
+    try:
+        values = None if isinstance(found, str) else list(found)
+    except TypeError:  # a number, or None
+        values = None
+    if values is None:
+        expected = f"expected a list of {len(rows)} values from the callable"
+        raise InputError(f"rollout_fields[{name!r}]: {expected}, got {quote(found)}. Return one value for each row")
     if len(values) != len(rows):
         raise InputError(f"rollout_fields[{name!r}]: expected {len(rows)} values from the callable, got {len(values)}")
     return values
@@ -105,9 +120,11 @@ class CuratedTrainer(_Base):
 
     Attributes:
         _session: the curator; None: plain GRPO.
+        _quiet_alarms: in how many generations since the last log an alarm was 0, by its name.
     """
 
     _session: CurationSession | None
+    _quiet_alarms: dict[str, int]
 
     def compute_loss(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         """The trainer's loss, scaled to a mean over the kept rows where rows were dropped."""
@@ -141,12 +158,18 @@ class TrainerRound:
     _prompts_differ = False
 
     def __init__(
-        self, trainer: Any, session: CurationSession, location: HiddenLocation, fields: dict[str, RolloutField]
+        self,
+        trainer: Any,
+        session: CurationSession,
+        location: HiddenLocation,
+        fields: dict[str, RolloutField],
+        log_metrics: LogMetrics,
     ) -> None:
         self._trainer = trainer
         self._session = session
         self._location = location
         self._fields = fields
+        self._log_metrics = log_metrics
         self._gather = trainer.accelerator.gather
         self._metrics: dict[str, float] = {}
         self._tokens: RowTokens
@@ -231,10 +254,23 @@ class TrainerRound:
         self._rollouts = rollouts
         self._assignment = assign(curation, rollouts.groups, by=self._session.name)
         if accelerator.is_main_process:
-            found = decision_metrics(curation, rollouts, self._assignment, **self._metrics)
-            for name, value in named(found).items():
-                self._trainer._metrics["train"][name].append(value)
+            self._log(decision_metrics(curation, rollouts, self._assignment, **self._metrics))
         return curation
+
+    def _log(self, metrics: dict[str, float]) -> None:
+        """Adds the metrics of a generation to the trainer's, which logs the mean over the generations since its last
+        log. An alarm counts as 0 in those where it was 0, though it is not logged before it is another."""
+        trainer: CuratedTrainer = self._trainer
+        log = self._trainer._metrics["train"]
+        if not log.get("geoalign/seconds"):
+            trainer._quiet_alarms.clear()
+        shown = logged(metrics, self._session.curator, self._log_metrics)
+        for name, value in named(metrics).items():
+            if name in shown or log.get(name):
+                log[name].extend([0.0] * trainer._quiet_alarms.pop(name, 0))
+                log[name].append(value)
+            elif is_alarm(name):
+                trainer._quiet_alarms[name] = trainer._quiet_alarms.get(name, 0) + 1
 
     def _as_scored(self) -> bool:
         """Whether every position has the reward that its own row came with."""

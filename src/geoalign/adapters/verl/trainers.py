@@ -20,7 +20,7 @@ from verl.utils.config import omega_conf_to_dataclass
 
 from geoalign.adapters.exports import check_engine
 from geoalign.adapters.settings import SECTION, StateSettings, read_section
-from geoalign.adapters.step import Decision, decide, make_session, named, wanted_components
+from geoalign.adapters.step import Decision, decide, logged, make_session, wanted_components
 from geoalign.adapters.verl.apply import apply_curation
 from geoalign.adapters.verl.batch import COLUMNS, judged_rows, read_rollouts, sessions_of
 from geoalign.adapters.verl.keys import ANSWER_KEY, LAYER_KEY, POSITION_KEY
@@ -93,11 +93,12 @@ class CuratedSteps(_Base):
         queue = QueueBatch(batch, lambda part: compute(part, metrics))
         by_std = self.config.algorithm.norm_adv_by_std_in_grpo
         result = apply_curation(queue, sessions, decision.rollouts, decision.assignment, by_std=by_std)
-        metrics.update(named({**decision.metrics, "wait_seconds": waited}))
+        found = {**decision.metrics, "wait_seconds": waited}
+        if self._without_answer is not None:
+            found["rows_without_answer"] = float(self._without_answer)
+        metrics.update(logged(found, self._session.curator, self._geoalign.log_metrics))
         if self.config.trainer.get("rollout_data_dir"):
             self._judged |= judged_rows(decision, [[queue.keys[row] for row in session] for session in sessions])
-        if self._without_answer is not None:
-            metrics["geoalign/rows_without_answer"] = float(self._without_answer)
         return result
 
     def _dump_generations(self, *args: Any, reward_extra_infos_dict: dict[str, Any], **more: Any) -> None:
@@ -125,7 +126,6 @@ class CuratedSteps(_Base):
         if self._geoalign.hidden_position == "answer_start" and "hidden" in self._session.curator.reads:
             starts = batch.read(rows, [ANSWER_KEY])[ANSWER_KEY]
             self._without_answer = rows_without_answer([int(start) for start in starts])
-        self._session.calls += 1
         return sessions, self._thread.submit(decide, self._session, rollouts)
 
     def _save_checkpoint(self) -> None:

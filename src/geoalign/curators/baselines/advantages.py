@@ -141,6 +141,8 @@ class SGRPO(Baseline[SGRPOConfig]):
     std-normalised advantages, after them, is the optimal one under such flips: 0 where t is 0 or 1 (equal rewards).
     """
 
+    headline = ("group_weight",)
+
     binary = True
 
     def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
@@ -188,6 +190,8 @@ class NoiseCorrected(Baseline[NoiseCorrectedConfig]):
 
     Heeds `answers` and `response_keys`, if a rate is estimated.
     """
+
+    headline = ("false_positive_rate", "false_negative_rate")
 
     binary = True
     kept = ("past",)

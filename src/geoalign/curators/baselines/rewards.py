@@ -38,6 +38,8 @@ class PAR(Baseline[PARConfig]):
         InputError: there are no reference rewards, none for a row that has a reward, or an infinite one.
     """
 
+    headline = ("shaped_reward",)
+
     requires = ("reference_rewards",)
 
     def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
@@ -133,6 +135,8 @@ class MajorityVote(Baseline[MajorityVoteConfig]):
 
     Needs `answers`. A row whose reward is NaN votes, but stays without a reward.
     """
+
+    headline = ("majority_share", "tied_groups")
 
     requires = ("answers",)
 

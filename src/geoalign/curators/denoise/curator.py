@@ -93,6 +93,8 @@ class Denoise(Curator[DenoiseConfig]):
             is no such component.
     """
 
+    headline = ("states_used", "recovered")
+
     requires: tuple[str, ...] = ("hidden",)
     optional: tuple[str, ...] = ("answers", "response_keys", "prompt_keys", "trusted")
     kept = ("ridge", "past", "fit", "seen")

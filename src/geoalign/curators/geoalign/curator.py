@@ -178,6 +178,8 @@ class GeoAlign(Curator[GeoAlignConfig]):
         InputError: `hidden` is missing, has fewer than two columns, or another width than in earlier calls.
     """
 
+    headline = ("new_group_accuracy", "pairs")
+
     requires = ("hidden",)
 
     def __init__(self, config: GeoAlignConfig | None = None, **settings: Any) -> None:

@@ -84,6 +84,8 @@ class GeoAlignReleased(Baseline[GeoAlignReleasedConfig]):
     Needs `hidden`. Keeps no state from call to call. Below `min_scores` scored rollouts nothing is flagged.
     """
 
+    headline = ("heldout_pair_accuracy", "pairs")
+
     requires = ("hidden",)
     on_device = True
 

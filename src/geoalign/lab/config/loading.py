@@ -11,7 +11,7 @@ from geoalign.errors import ConfigError
 from geoalign.lab.config.train import DEFAULT_TYPES, RunConfig
 from geoalign.settings.loading import load_settings
 from geoalign.settings.locations import Locations
-from geoalign.settings.secrets import is_secret_name, masked, refuse_secrets, secret_setting
+from geoalign.settings.secrets import holds_secret, masked, refuse_secrets, secret_setting
 from geoalign.settings.yaml_text import parse_value, read_yaml
 from geoalign.text import escape, quote
 
@@ -52,6 +52,13 @@ def overridden(overrides: Sequence[str]) -> tuple[dict[str, Any], dict[str, str]
     return values, locations
 
 
+def _number_or_text(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
 def override_setting(
     data: dict[str, Any], locations: dict[str, str], override: str, *, run: tuple[str, ...] = ()
 ) -> None:
@@ -65,7 +72,8 @@ def override_setting(
     if not equals or not all(part and part.isprintable() for part in parts):
         raise ConfigError(f"--set: expected section.key=value, got {quote(masked(override))}")
     dotted = ".".join(parts)
-    if is_secret_name(dotted) and text.strip().lower() not in ("", "null", "~", "true", "false"):
+    # Looked at before it is parsed: what cannot be parsed is shown.
+    if text.strip().lower() not in ("", "null", "~", "true", "false") and holds_secret(dotted, _number_or_text(text)):
         raise ConfigError(f"--set {secret_setting(dotted)}")
     override = masked(override)
     location = f"--set {escape(override)}"

@@ -63,6 +63,10 @@ class DenoiseConfig:
         default="wrong",
         help="A response without an answer, where most have one: it is wrong, or nothing is concluded from it.",
     )
+    unidentified: Literal["kept", "modelled"] = setting(
+        default="kept",
+        help="Where verdicts do not tell how often they are wrong, rewards are kept, or denoised as if they did.",
+    )
     least_slope: PositiveShare = setting(
         default=0.3,
         help="Bias against variance: 1 gives expected rewards; less restores their scale, at most by 1/this.",
@@ -180,7 +184,7 @@ class Denoise(Curator[DenoiseConfig]):
             **found.error_correlation.named("error_correlation"),
             "identified": float(found.identified),
         }
-        if found.identified:
+        if found.identified or self.config.unidentified == "modelled":
             return posterior, metrics
         if len(self._past) >= self.config.window and not self._warned:
             self._warned = True

@@ -97,7 +97,7 @@ class Denoise(Curator[DenoiseConfig]):
             is no such component.
     """
 
-    headline = ("states_used", "recovered")
+    headline = ("identified", "recovered")
 
     requires: tuple[str, ...] = ("hidden",)
     optional: tuple[str, ...] = ("answers", "response_keys", "prompt_keys", "trusted")

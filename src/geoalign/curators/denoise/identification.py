@@ -21,8 +21,8 @@ from geoalign.method.intervals import Interval, t_quantile
 LEVEL = 0.95
 # Errors on equal answers count as independent while the interval of their correlation holds 0 and stays below this.
 REPEATED = 0.5
-# The informedness is known well enough when its interval stays above this share of the estimate.
-PRECISE = 0.5
+# The correlation must be known within this share of J^2, the agreement between verdicts that the truth explains.
+PRECISE = 2 / 3
 # Answers whose truth is known by trusted rows, from which on these identify the rates.
 KNOWN_ANSWERS = 20
 
@@ -34,13 +34,13 @@ class Identification:
     Attributes:
         error_correlation: correlation of the verifier's errors on equal answers, 0 if each verdict errs by itself and
             1 if errors repeat with the answer; NaN where no answer was judged twice.
-        informedness: true positive rate minus false positive rate.
+        informedness: J, true positive rate minus false positive rate.
         has_answers: whether any response has an answer that is compared with others.
         known_answers: how many answers (or responses) have a trusted row.
     """
 
     error_correlation: Interval
-    informedness: Interval
+    informedness: float
     has_answers: bool
     known_answers: int
 
@@ -48,33 +48,44 @@ class Identification:
     def identified(self) -> bool:
         """Whether the model's rates may be relied upon.
 
-        They may where trusted rows tell the truth of enough answers. Otherwise the informedness must be known within
-        half of itself and, where there are answers, verdicts on equal ones must contradict each other about as often
-        as independent errors would. NaN, for which there was too little to tell, counts as not identified.
+        They may where trusted rows tell the truth of enough answers. Otherwise, where there are answers, verdicts on
+        equal ones must contradict each other as often as independent errors would. Two verdicts on an answer agree
+        because of the truth, with a correlation of about J^2, or because errors repeat, with one of about
+        `error_correlation`: so that must be known well beside J^2. NaN, for which there was too little to tell, counts
+        as not identified. Without any answers the states alone speak, and nothing is tested here.
         """
-        if self.known_answers >= KNOWN_ANSWERS:
+        if self.known_answers >= KNOWN_ANSWERS or not self.has_answers:
             return True
-        precise = self.informedness.low >= PRECISE * self.informedness.estimate > 0
-        correlation = self.error_correlation
-        independent = correlation.low <= 0 and correlation.high < REPEATED
-        return precise and (independent or not self.has_answers)
+        return self.independent and self.precise
+
+    @property
+    def independent(self) -> bool:
+        """Whether contradictions are as frequent as independent errors would make them."""
+        return self.error_correlation.low <= 0 and self.error_correlation.high < REPEATED
+
+    @property
+    def precise(self) -> bool:
+        """Whether there were verdicts enough on equal answers."""
+        reach = self.error_correlation.high - self.error_correlation.estimate
+        return reach <= PRECISE * self.informedness**2
 
     @property
     def reason(self) -> str:
         """Why the rates are not identified, in words."""
-        if self.has_answers and not self.error_correlation.high < REPEATED:
-            return "verdicts on equal answers hardly contradict each other, so errors that repeat cannot be seen"
-        if self.has_answers and self.error_correlation.low > 0:
-            return "verdicts on equal answers contradict each other too rarely for independent errors"
-        return "there are too few verdicts to tell how often they are wrong"
+        if self.independent:
+            return "there are too few verdicts on equal answers to tell how often they are wrong"
+        if self.error_correlation.low > 0:
+            return "verdicts on equal answers contradict each other too rarely for errors that do not repeat"
+        return "verdicts on equal answers hardly ever contradict each other, so errors that repeat cannot be seen"
 
 
 def identification(units: Units, fit: Fit, *, level: float = LEVEL) -> Identification:
-    """What the verdicts on `units` say of the fit's own reliability; intervals take groups as independent."""
+    """What the verdicts on `units` say of the fit's own reliability."""
+    missed, false = (fit.e * fit.q).tolist()
     answered = units.features[:, 0] > 0
     return Identification(
         error_correlation=error_correlation(units, fit, level=level),
-        informedness=informedness(units, fit, level=level),
+        informedness=1 - missed - false,
         has_answers=bool((answered & (units.counts.sum(dim=1) > 0)).any()),
         known_answers=int((units.known != 0).sum()),
     )
@@ -102,38 +113,6 @@ def error_correlation(units: Units, fit: Fit, *, level: float = LEVEL) -> Interv
     residual = (mixed_of - ratio * expected_of).norm() * math.sqrt(groups / (groups - 1))
     reach = t_quantile(level, groups - 1) * float(residual / expected_of.sum())
     estimate = 1 - float(ratio)
-    return Interval(estimate, estimate - reach, estimate + reach)
-
-
-def informedness(units: Units, fit: Fit, *, level: float = LEVEL) -> Interval:
-    """J = TPR - FPR of the fit, with the sandwich interval of a maximum likelihood estimate.
-
-    With s_g the gradient of group g's log-likelihood in (TPR, FPR, theta), by Fisher's identity that of its complete
-    data expected under the posterior, w_g the group's weight, H = sum w_g s_g s_g' + the prior precision of theta, and
-    B = sum w_g^2 s_g s_g': Var = H^-1 B H^-1. NaN where no group was judged.
-    """
-    missed, false = (fit.e * fit.q).tolist()
-    hit = 1 - missed
-    before, after = units.probabilities(fit)
-    refused, rewarded = units.independent(fit).unbind(dim=1)
-    of_hit = after * (rewarded / hit - refused / (1 - hit))
-    of_false = (1 - after) * (rewarded / false - refused / (1 - false))
-    of_theta = units.features * (after - before)[:, None]
-    scores = torch.cat([of_hit[:, None], of_false[:, None], of_theta], dim=1) * units.weight.sqrt()[:, None]
-    groups = int(units.group.max()) + 1
-    by_group = scores.new_zeros(groups, scores.shape[1]).index_add(0, units.group, scores)
-    judged = int((total(units.weight * units.counts.sum(dim=1), units.group) > 0).sum())
-    if judged < 2:
-        return Interval(math.nan, math.nan, math.nan)
-    weight = scores.new_zeros(groups).scatter_reduce(0, units.group, units.weight, "amax")
-    precision = torch.ones(scores.shape[1], dtype=scores.dtype)
-    precision[:2] = 1e-6  # the rates have no prior here: it would pass for evidence
-    bread = torch.linalg.inv(by_group.T @ by_group + precision.diag())
-    meat = by_group.T @ (by_group * weight[:, None])
-    covariance = bread @ meat @ bread
-    variance = covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1]
-    estimate = hit - false
-    reach = t_quantile(level, judged - 1) * float(variance.clamp(min=0).sqrt())
     return Interval(estimate, estimate - reach, estimate + reach)
 
 

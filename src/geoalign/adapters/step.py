@@ -19,7 +19,6 @@ from torch import Tensor
 
 from geoalign.adapters.assignment import Assignment, assign
 from geoalign.adapters.settings import EngineSettings
-from geoalign.curators.base import Curator
 from geoalign.curators.registry import make_curator
 from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, InputError, UnsupportedError
@@ -96,7 +95,8 @@ def make_session(settings: EngineSettings, *, engine: str, how: str) -> Curation
 def check_curator(session: CurationSession, given: Iterable[str], *, engine: str, how: str) -> None:
     """Raises ConfigError where the curator needs a field that is not `given`; `how`: what to set for a field
     `{need}`."""
-    parts = ("components",) if wanted_components(session.curator) else ()
+    session.how = how
+    parts = ("components",) if session.curator.components else ()
     missing = session.missing_fields({*given, *parts})
     if missing:
         expected = ", ".join(how.format(need=need) for need in missing)
@@ -108,13 +108,6 @@ def refuse(problems: Mapping[str, Any]) -> None:
     for message, holds in problems.items():
         if holds:
             raise UnsupportedError(message)
-
-
-def wanted_components(curator: Curator) -> list[str]:
-    """The components that the curator names, by its setting `component` or its members'."""
-    own = getattr(curator.config, "component", None)
-    members = (name for member in curator.members for name in wanted_components(member))
-    return [*members] if own is None else [own, *members]
 
 
 def check_components(wanted: Iterable[str], known: Iterable[str], *, source: str) -> None:

@@ -33,7 +33,6 @@ from geoalign.adapters.step import (
     named_fields,
     refuse,
     rewards_stay,
-    wanted_components,
 )
 from geoalign.curators.session import STATE_FILE, CurationSession
 from geoalign.method.advantages import group_advantages
@@ -121,7 +120,7 @@ class CuratedRayPPO(_Base):
             "logprobs": logprobs,
             "advantages": lambda: self._advantages(rewards, groups),
         }
-        wanted, fields = wanted_components(curator), self._geoalign.rollout_fields
+        wanted, fields = curator.components, self._geoalign.rollout_fields
         source = "the dict of the environment's get_metrics() (generator.batched=false brings it along)"
         return Rollouts(
             rewards=rewards,
@@ -213,7 +212,7 @@ def curation_of(cfg: Any) -> tuple[EngineSettings, CurationSession]:
             "advantage": generator.n_samples_per_prompt < 2,
             f"trainer.algorithm.dynamic_sampling.type={sampling} with fields of get_metrics(): SkyRL leaves those "
             "behind where it moves rows; leave it out (zero_variance_filter instead)": (
-                sampling and (settings.rollout_fields or wanted_components(session.curator))
+                sampling and (settings.rollout_fields or session.curator.components)
             ),
             f"trainer.ckpt_path={trainer.ckpt_path}: expected a local folder": "://" in str(trainer.ckpt_path),
         }

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from geoalign.adapters.assignment import Assignment
 from geoalign.adapters.settings import HIDDEN, SlimeSettings
-from geoalign.adapters.step import made, named_components, named_fields, wanted_components
+from geoalign.adapters.step import made, named_components, named_fields
 from geoalign.curators.base import Curator
 from geoalign.errors import InputError, UnsupportedError
 from geoalign.types import Rollouts, response_keys
@@ -98,7 +98,7 @@ def read_rollouts(
         "logprobs": lambda: torch.tensor([_mean_logprob(*pair) for pair in zip(rollouts, masks, strict=True)]),
     }
     entries = [sample.reward if isinstance(sample.reward, Mapping) else {} for sample in lasts]
-    components, source = wanted_components(curator), "dict of numbers in Sample.reward"
+    components, source = curator.components, "dict of numbers in Sample.reward"
     return Rollouts(
         rewards=observed,
         groups=groups,

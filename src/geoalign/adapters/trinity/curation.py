@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from geoalign.adapters.settings import HIDDEN, TrinitySettings, read_section
-from geoalign.adapters.step import Decision, decide, make_session, wanted_components
+from geoalign.adapters.step import Decision, decide, make_session
 from geoalign.adapters.trinity.experiences import check_experiences, read_rollouts
 from geoalign.adapters.trinity.states import PublishedWeights, StateModel, take_given_states
 from geoalign.errors import InputError
@@ -48,7 +48,7 @@ class CurationRun:
                 reads=self.session.curator.reads,
                 hidden=hidden,
                 rollout_fields=self.settings.rollout_fields,
-                components=wanted_components(self.session.curator),
+                components=self.session.curator.components,
             )
             decision = await asyncio.to_thread(decide, self.session, rollouts)
             self.session.calls += 1

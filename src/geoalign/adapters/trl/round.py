@@ -27,7 +27,6 @@ from geoalign.adapters.step import (
     made,
     named,
     summed_components,
-    wanted_components,
 )
 from geoalign.adapters.trl.states import HiddenLocation, RowTokens, own_hidden, own_pass
 from geoalign.curators.session import STATE_FILE, CurationSession
@@ -65,7 +64,7 @@ def check_session(
             )
     given = {*fields, "components"}  # the rewards of the trainer's functions
     check_curator(session, given, engine=engine, how="rollout_fields with {need}=<column or callable>")
-    check_components(wanted_components(session.curator), trainer.reward_func_names, source="reward functions")
+    check_components(session.curator.components, trainer.reward_func_names, source="reward functions")
     if "hidden" in session.curator.requires:
         for name, config in getattr(trainer.model, "peft_config", {}).items():
             if getattr(config, "is_prompt_learning", False):

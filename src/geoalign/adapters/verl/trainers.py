@@ -20,7 +20,7 @@ from verl.utils.config import omega_conf_to_dataclass
 
 from geoalign.adapters.exports import check_engine
 from geoalign.adapters.settings import SECTION, StateSettings, read_section
-from geoalign.adapters.step import Decision, decide, make_session, named, wanted_components
+from geoalign.adapters.step import Decision, decide, make_session, named
 from geoalign.adapters.verl.apply import apply_curation
 from geoalign.adapters.verl.batch import COLUMNS, judged_rows, read_rollouts, sessions_of
 from geoalign.adapters.verl.keys import ANSWER_KEY, LAYER_KEY, POSITION_KEY
@@ -118,7 +118,7 @@ class CuratedSteps(_Base):
             rows,
             self._session.curator.reads,
             rollout_fields=self._geoalign.rollout_fields,
-            components=wanted_components(self._session.curator),
+            components=self._session.curator.components,
             longest_response=self.config.actor_rollout_ref.rollout.response_length,
             by_std=self.config.algorithm.norm_adv_by_std_in_grpo,
         )

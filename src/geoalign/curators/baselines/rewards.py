@@ -39,6 +39,8 @@ class PAR(Baseline[PARConfig]):
     """
 
     requires = ("reference_rewards",)
+    acts_on = ("rewards",)
+    scores_rows = False
 
     def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
         assert rollouts.reference_rewards is not None
@@ -98,6 +100,7 @@ class AnswerMean(Baseline[AnswerMeanConfig]):
     """
 
     requires = ("answers",)
+    acts_on = ("rewards",)
 
     def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
         observed, rewards = rollouts.rewards, rollouts.rewards.clone()
@@ -135,6 +138,8 @@ class MajorityVote(Baseline[MajorityVoteConfig]):
     """
 
     requires = ("answers",)
+    acts_on = ("rewards",)
+    scores_rows = False
 
     def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
         rewards = torch.zeros_like(rollouts.rewards)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -92,8 +92,11 @@ class SeedGRPO(Baseline[SeedGRPOConfig]):
     the batch before they are compared, so that what all share does not make them alike. A group of one has weight 1.
     """
 
-    def __init__(self, config: SeedGRPOConfig | None = None, **settings: Any) -> None:
-        super().__init__(config, **settings)
+    acts_on = ("weights",)
+    scores_rows = False
+
+    def declare(self) -> None:
+        """What it clusters by, and log-probabilities where they weigh the rollouts."""
         self.requires = (self.config.clusters, *(["logprobs"] if self.config.mass == "logprobs" else []))
 
     def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:

@@ -85,7 +85,12 @@ class GeoAlignReleased(Baseline[GeoAlignReleasedConfig]):
     """
 
     requires = ("hidden",)
+    acts_on = ("rows",)
     on_device = True
+
+    def declare(self) -> None:
+        """How many scores it takes is a setting."""
+        self.min_scores = self.config.min_scores
 
     def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
         hidden = rollouts.hidden

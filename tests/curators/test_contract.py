@@ -451,7 +451,9 @@ def test_a_state_of_other_settings_is_refused_by_name(name, changes, tmp_path):
     curate(saved, batch(now))
     save_state(tmp_path / "state", saved.state_dict())
     differs = [key for key, value in changes.items() if getattr(saved.config, key) != value]
-    with pytest.raises(ConfigError, match=rf"saved with other settings: .*{name}\.{differs[0]}\b.*: saved with .*, now"):
+    with pytest.raises(
+        ConfigError, match=rf"saved with other settings: .*{name}\.{differs[0]}\b.*: saved with .*, now"
+    ):
         now().load_state_dict(load_state(tmp_path / "state"))
 
 

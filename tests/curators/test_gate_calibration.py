@@ -77,10 +77,14 @@ def test_the_gate_is_closed_on_noise_and_counts_one_fold():
 @pytest.mark.parametrize(
     ("saved", "asked", "words"),
     [
-        ({}, {"scoring": "cross_fit"}, "expected one of 2 folds .*got one of 1"),
-        ({"scoring": "cross_fit"}, {}, "expected one of 1 folds .*got one of 2"),
-        ({}, {"projector": None}, "other projector settings"),
-        ({"projector": None}, {}, "other projector settings"),
+        ({}, {"scoring": "cross_fit"}, r"geoalign\.scoring: saved with 'in_sample', now 'cross_fit'"),
+        ({}, {"projector": {**TINY, "layers": 3}}, r"geoalign\.projector\.layers: saved with 2, now 3"),
+        ({}, {"projector": None}, r"geoalign\.projector: saved with settings, now None"),
+        (
+            {"alpha": 0.1, "strategy": "drop"},
+            {},
+            r"alpha: saved with 0.1, now 0.05; .*strategy: .*'drop', now 'replace'",
+        ),
     ],
 )
 def test_a_state_of_other_scoring_folds_or_view_is_refused_by_name(saved, asked, words):

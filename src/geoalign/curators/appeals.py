@@ -62,11 +62,12 @@ class Appeals(Holder[AppealsConfig]):
     """Asks a second verifier about the most informative rows, and curates the batch again with its verdicts as trusted.
 
     The inner curator scores the batch in a trial. Up to `budget` distinct responses that are not trusted yet go to
-    `Rollouts.second_rewards`, first one row of each answer that has no trusted row. Verdicts go by n p (1 - p)
-    where scores are log-odds, as `Denoise`'s are: the variance that the truth settles where n rows of the group have
-    the answer and p is the probability that the reward is wrong; all else by score. A verdict holds for identical responses of the group: their rewards
-    become the second verifier's, and they `trusted`; the inner curator then decides on this batch, and learns from it.
-    A verdict of None or NaN changes nothing, and is counted. If no row has a score, none is asked about.
+    `Rollouts.second_rewards`, first one row of each answer that has no trusted row. Verdicts go by n p (1 - p) where
+    scores are log-odds, as those of `Denoise` are: the variance that the truth settles where n rows of the group have
+    the answer and p is the probability that the reward is wrong; all else goes by score. A verdict holds for identical
+    responses of the group: their rewards become the second verifier's, and they `trusted`; the inner curator then
+    decides on this batch, and learns from it. A verdict of None or NaN changes nothing, and is counted. If no row has a
+    score, none is asked about.
 
     `scores` of rows that were asked about are the trial's; anomalous are those whose verdict differs from the reward.
 

@@ -16,6 +16,7 @@ from geoalign.curators.precision import full_precision
 from geoalign.errors import ConfigError, InputError
 from geoalign.method.groups import GroupedRows, canonical_order, row_sums
 from geoalign.settings.loading import plain_settings
+from geoalign.text import quote
 from geoalign.types import Curation, Rollouts
 
 _Config = TypeVar("_Config")
@@ -241,11 +242,11 @@ def _differences(saved: Any, now: Any, path: str) -> list[str]:
 
 def _shown(value: Any) -> str:
     """A setting in a message: a section by its `type`, a list by what it has."""
-    if isinstance(value, Mapping) and "type" in value:
-        return str(value["type"])
+    if isinstance(value, Mapping):
+        return str(value.get("type", "settings"))
     if isinstance(value, list):
         return f"[{', '.join(map(_shown, value))}]"
-    return repr(value)
+    return quote(value)
 
 
 class Baseline(Curator[_Config]):

@@ -25,6 +25,8 @@ class CurationRun:
         self.settings = read_section(TrinitySettings, arguments, engine="Trinity")
         how = "rollout_fields.{need}: <entry of Experience.info>"
         self.session = make_session(self.settings, engine="Trinity-RFT", how=how)
+        enlarge = "raise buffer.batch_size {:.2g}-fold".format
+        self.session.remedies = replace(self.session.remedies, enlarge=enlarge)
         self._weights = weights or PublishedWeights()
         self._model: StateModel | None = None
         # Trinity may finish two batches at once; a curator takes them one at a time.

@@ -218,6 +218,7 @@ class NoiseCorrected(Baseline[NoiseCorrectedConfig]):
         """Answers and trusted rows are read only for a rate that is not given."""
         if None in (self.config.false_positive_rate, self.config.false_negative_rate):
             self.optional = ("answers", "response_keys", "trusted")
+            self.answer_reading = "exclusive"
             self.pooled_batches = self.config.window
 
     def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:

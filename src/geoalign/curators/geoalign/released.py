@@ -116,6 +116,7 @@ class GeoAlignReleased(Baseline[GeoAlignReleasedConfig]):
         metrics.update(
             scored_groups=float(len(pairs.group.unique())),
             scored_rollouts=float((~scores.isnan()).sum()),
+            too_few_scores=float((~scores.isnan()).sum() < self.config.min_scores),
             anomalous=float(anomalous.sum()),
             replaced=float((source != torch.arange(len(source), device=source.device)).sum()),
             groups_without_donor=float(without),

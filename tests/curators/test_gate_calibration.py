@@ -1,5 +1,7 @@
 """On pure noise the consensus gate opens as rarely as its level says: 2.5% of the calls at 0.95."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -78,7 +80,7 @@ def test_the_gate_is_closed_on_noise_and_counts_one_fold():
     ("saved", "asked", "words"),
     [
         ({}, {"scoring": "cross_fit"}, r"geoalign\.scoring: saved with 'in_sample', now 'cross_fit'"),
-        ({}, {"projector": {**TINY, "layers": 3}}, r"geoalign\.projector\.layers: saved with 2, now 3"),
+        ({}, {"projector": replace(TINY, layers=3)}, r"geoalign\.projector\.layers: saved with 2, now 3"),
         ({}, {"projector": None}, r"geoalign\.projector: saved with settings, now None"),
         (
             {"alpha": 0.1, "strategy": "drop"},

@@ -126,11 +126,11 @@ def as_curator(value: object, *, setting: str = "curator") -> Curator[Any]:
         ConfigError: none of these; an unknown name (the message lists the known ones, and the nearest); or a setting
             that is unknown or out of range.
     """
-    from geoalign.curators.base import Curator
-
-    if isinstance(value, Curator):
+    # By its name, as the curators themselves: importing this module loads no torch.
+    curator_class: type[Curator[Any]] = import_module("geoalign.curators.base").Curator
+    if isinstance(value, curator_class):
         return value
-    if isinstance(value, type) and issubclass(value, Curator):
+    if isinstance(value, type) and issubclass(value, curator_class):
         raise ConfigError(f"{setting}: expected a curator, got its class: write {value.__name__}()")
     if isinstance(value, (str, Mapping)):
         return make_curator(load_member(_SECTION, value, path=setting))

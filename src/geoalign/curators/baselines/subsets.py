@@ -24,7 +24,7 @@ class Subset(Baseline[_Config]):
     With `advantages` among `requires` the kept rows bring the engine's along; otherwise they are made from them.
     """
 
-    acts_on = ("rows",)
+    acts_on: tuple[str, ...] | None = ("rows",)
     drops_rows = True
     scores_rows = False
 

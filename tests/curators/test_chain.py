@@ -5,6 +5,9 @@ from typing import ClassVar
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import settings as settings_of_examples
+from hypothesis import strategies as st
 
 from geoalign import Curation, Curator, GeoAlign, Monitor, Rollouts, group_advantages
 from geoalign.curators.baselines.advantages import GRPO, MCGRPO, IdentityConfig, QuantileBaseline
@@ -12,7 +15,7 @@ from geoalign.curators.baselines.rewards import PAR, MajorityVote
 from geoalign.curators.baselines.seed_grpo import SeedGRPO
 from geoalign.curators.baselines.subsets import CPPO, PODS, PODSConfig
 from geoalign.curators.chain import Chain, ChainConfig
-from geoalign.curators.controls import Oracle
+from geoalign.curators.controls import Oracle, RankTrim
 from geoalign.curators.denoise import Denoise
 from geoalign.curators.registry import make_curator
 from geoalign.errors import ConfigError
@@ -222,3 +225,60 @@ def test_bad_chains_are_named(tmp_path, members, words):
     with pytest.raises(ConfigError, match=words):
         load_run_config(file)
     assert ChainConfig().members == ()
+
+
+# Every kind of member: of each action alone and of several, and one that changes nothing.
+MEMBERS = {
+    "grpo": GRPO,
+    "monitor": lambda: Monitor(GRPO()),
+    "quantile": QuantileBaseline,
+    "mc_grpo": MCGRPO,
+    "rank_trim": RankTrim,
+    "majority_vote": MajorityVote,
+    "oracle": Oracle,
+    "pods": lambda: PODS(m=2),
+    "denoise": lambda: Denoise(geometry="none"),
+}
+
+
+def chained(members):
+    draw = torch.Generator().manual_seed(5)
+    rollouts = Rollouts(
+        rewards=torch.rand(20, generator=draw).round(),
+        true_rewards=torch.rand(20, generator=draw).round(),
+        groups=torch.arange(20) // 5,
+        answers=[f"{int(item)}" for item in torch.randint(3, (20,), generator=draw)],
+    )
+    return Chain(members).curate(rollouts, generator=torch.Generator().manual_seed(0))
+
+
+def decisions(curation):
+    """All that a curation decides, as comparable numbers; NaN where there is no advantage."""
+    rows = torch.full((len(curation.source),), math.nan) if curation.advantages is None else curation.advantages
+    values = (curation.source, curation.rewards, curation.weights, rows, curation.scores, curation.anomalous)
+    return [str(value.tolist()) for value in values]
+
+
+names = st.lists(st.sampled_from(sorted(MEMBERS)), max_size=4)
+
+
+@settings_of_examples(max_examples=30, derandomize=True)
+@given(names, names, st.sampled_from(["grpo", "monitor"]))
+def test_a_member_that_changes_nothing_changes_nothing_anywhere(before, after, idle):
+    def made(several):
+        return [MEMBERS[name]() for name in several]
+
+    plain = decisions(chained(made([*before, *after])))
+    found = decisions(chained(made([*before, idle, *after])))
+    assert found == plain
+
+
+@settings_of_examples(max_examples=30, derandomize=True)
+@given(names, names, names)
+def test_a_chain_within_a_chain_is_its_members(before, within, after):
+    def made(several):
+        return [MEMBERS[name]() for name in several]
+
+    flat = chained(made([*before, *within, *after]))
+    nested = chained([*made(before), Chain(made(within)), *made(after)])
+    assert decisions(nested) == decisions(flat)

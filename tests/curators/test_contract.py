@@ -8,16 +8,31 @@ import pytest
 import torch
 from pretend_gpu import pretend_gpu, rollouts_on_gpu
 
-from geoalign import CURATORS, GRPO, Chain, Curation, Curator, Monitor, Rollouts, group_advantages
+from geoalign import (
+    CURATORS,
+    GRPO,
+    Appeals,
+    Chain,
+    Curation,
+    Curator,
+    Denoise,
+    Monitor,
+    Rollouts,
+    as_curator,
+    group_advantages,
+)
+from geoalign.adapters.settings import EngineSettings
 from geoalign.curators.baselines.rewards import PARConfig
 from geoalign.curators.baselines.subsets import PODSConfig
 from geoalign.curators.checkpoint import load_state, save_state
 from geoalign.curators.denoise import DenoiseConfig
 from geoalign.curators.geoalign import GeoAlignConfig
+from geoalign.curators.monitor import MonitorConfig
 from geoalign.curators.registry import make_curator
 from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.bench.synthetic import synthetic_rollouts
+from geoalign.settings.loading import load_settings
 
 PROJECTOR = {"hidden_dim": 16, "output_dim": 8, "steps": 5}
 SMALL_GEOALIGN = {"min_scores": 8, "alpha": 0.3, "projector": PROJECTOR}
@@ -511,10 +526,52 @@ def test_settings_pick_their_curator(name, unchecked_shapes):
 
 
 def test_an_unknown_name_lists_the_known_ones():
-    with pytest.raises(ConfigError, match=r"geoalign, geoalign_released, .*grpo.*pods.*got 'geo'"):
-        CURATORS["geo"]
+    with pytest.raises(ConfigError, match=r"geoalign, .*grpo.*pods.*nearest: denoise.*got 'Denoize'"):
+        CURATORS["Denoize"]
     assert "geo" not in CURATORS
     assert {"geoalign", "pods", "chain"} <= set(CURATORS)
+
+
+def test_a_curator_by_name_dict_settings_or_itself():
+    windowed = DenoiseConfig(window=3)
+    for given in ({"type": "denoise", "window": 3}, windowed, Denoise(window=3)):
+        assert as_curator(given).config == Monitor(given).config.curator == Chain([given]).config.members[0] == windowed
+        assert CurationSession(given, seed=0).curator.config == windowed
+    assert as_curator("denoise").config == Appeals("denoise").config.curator == DenoiseConfig()
+    held = Denoise()
+    assert as_curator(held) is held
+    assert Monitor(held).members == Monitor(curator=held).members == (held,)
+    # In settings, so in YAML and of every engine.
+    for name in ("denoise", {"type": "denoise"}, DenoiseConfig()):
+        assert (
+            load_settings(EngineSettings, {"curator": {"type": "monitor", "curator": name}}).curator == MonitorConfig()
+        )
+        assert MonitorConfig(curator=name) == MonitorConfig()
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (
+            "denoize",
+            r"^curator\.type: expected one of .*, tie_detector \(nearest: denoise\); got 'denoize'$",
+        ),
+        ({"type": "denoise", "windw": 3}, r"^curator\.windw: unknown key: expected curator\.window"),
+        ({"type": "denoise", "window": 0}, r"^curator\.window: expected greater than or equal to 1, got 0"),
+        ({"type": 3}, r"^curator\.type: expected one of .*; got 3"),
+        (3, r"^curator: expected a curator \(a name such as 'denoise', .*\), got int$"),
+        (Denoise, r"^curator: expected a curator, got its class: write Denoise\(\)$"),
+    ],
+)
+def test_what_is_no_curator_is_refused_with_the_key(given, words):
+    for take in (as_curator, Monitor, Appeals, lambda given: CurationSession(given, seed=0)):
+        with pytest.raises(ConfigError, match=words):
+            take(given)
+
+
+def test_a_word_that_is_no_action_is_refused():
+    with pytest.raises(ConfigError, match=r"Mine\.acts_on: expected a tuple out of rows, .*; got \('reward',\)"):
+        type("Mine", (Curator,), {"acts_on": ("reward",)})
 
 
 def check_on_gpu(session: CurationSession, rollouts: Rollouts, expected: Curation):

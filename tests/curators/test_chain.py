@@ -204,7 +204,7 @@ def test_a_chain_from_yaml(tmp_path):
     reads = Chain([GeoAlign(), Denoise(answers="none"), MajorityVote()]).reads
     assert reads == ("hidden", "answers", "response_keys", "prompt_keys", "trusted")
     assert Chain(["grpo", {"type": "pods", "m": 4}]).members[1].config == PODSConfig(m=4)
-    with pytest.raises(ConfigError, match=r"^members\.1\.type: expected one of .*\(nearest: pods\); got 'pod'$"):
+    with pytest.raises(ConfigError, match=r"^members\.1: expected one of .*\(nearest: pods\); got 'pod'$"):
         Chain(["grpo", "pod"])
     own = Fixed([0])
     own.config = OwnConfig()

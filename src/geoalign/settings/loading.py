@@ -136,12 +136,13 @@ class _Loader:
         return value
 
     def member(self, union: ByType, path: str, value: Any) -> Any:
-        values = {"type": value} if union.by_name and isinstance(value, str) else self._mapping(path, value)
+        named = union.by_name and isinstance(value, str)
+        values = {"type": value} if named else self._mapping(path, value)
         name = values.pop("type", union.default)
         if not isinstance(name, str) or name not in union.kinds:
             near = nearest(name, union.kinds) if isinstance(name, str) else None
             hint = f" (nearest: {near})" if near else ""
-            key = f"{path}.type"
+            key = path if named else f"{path}.type"
             raise ConfigError(
                 f"{self.locations.prefix(key)}{key}: expected one of {', '.join(sorted(union.kinds))}{hint}; "
                 f"got {quote(name)}"

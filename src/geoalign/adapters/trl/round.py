@@ -64,7 +64,7 @@ def check_session(
             )
     given = {*fields, "components"}  # the rewards of the trainer's functions
     check_curator(session, given, engine=engine, how="rollout_fields with {need}=<column or callable>")
-    session.remedies = replace(session.remedies, enlarge=partial(larger_generation, trainer.args))
+    session.remedies = replace(session.remedies, enlarge=lambda factor: larger_generation(trainer.args, factor))
     check_components(session.curator.components, trainer.reward_func_names, source="reward functions")
     if "hidden" in session.curator.requires:
         for name, config in getattr(trainer.model, "peft_config", {}).items():

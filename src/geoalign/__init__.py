@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from geoalign.curators.geoalign import GeoAlign as GeoAlign
     from geoalign.curators.geoalign import GeoAlignConfig as GeoAlignConfig
     from geoalign.curators.registry import CURATORS as CURATORS
+    from geoalign.curators.registry import as_curator as as_curator
     from geoalign.method.advantages import group_advantages as group_advantages
     from geoalign.method.projector import ProjectorConfig as ProjectorConfig
     from geoalign.types import Curation as Curation
@@ -33,6 +34,7 @@ _HOMES = {
     "GeoAlignConfig": "geoalign.curators.geoalign",
     "ProjectorConfig": "geoalign.method.projector",
     "Rollouts": "geoalign.types",
+    "as_curator": "geoalign.curators.registry",
     "group_advantages": "geoalign.method.advantages",
 }
 

@@ -14,6 +14,7 @@ from geoalign.adapters import step
 from geoalign.adapters.assignment import assign
 from geoalign.adapters.settings import SlimeSettings, StateSettings, TrinitySettings
 from geoalign.adapters.step import (
+    check_curator,
     decide,
     decision_metrics,
     logged,
@@ -21,7 +22,6 @@ from geoalign.adapters.step import (
     named,
     named_components,
     summed_components,
-    wanted_components,
 )
 from geoalign.curators.base import identity
 from geoalign.curators.baselines.advantages import GRPO
@@ -142,10 +142,32 @@ def test_what_is_not_there(rows, message):
 def test_a_curator_that_watches_keeps_every_row_under_the_same_names(kind):
     plain = {"curator": {"type": "denoise", "geometry": "none", "component": "verdict"}, "monitor": True}
     session = make_session(load_settings(kind, plain), engine="any", how="{need}")
-    assert wanted_components(session.curator) == ["verdict"]
+    assert session.curator.components == ("verdict",)
     verdict, group = torch.tensor([1.0, 0.0, 1.0, 0.0, 1.0, 1.0, 0.0, 1.0]), torch.arange(8) // 4
     rewards, parts = verdict + torch.arange(8), {"verdict": verdict}
     decision = decide(session, Rollouts(rewards=rewards, groups=group, answers=list("aababaab"), components=parts))
     assert bool((decision.curation.scores != 0).any())
     assert torch.equal(decision.assignment.rewards, rewards)
     assert set(named(decision.metrics)) >= METRICS
+
+
+@pytest.mark.parametrize(
+    ("curator", "engine", "words"),
+    [
+        ("majority_vote", "slime", "MajorityVote requires answers: expected set answers, got none"),
+        (
+            "labelled_probe",
+            "TRL",
+            "LabelledProbe requires trusted: expected labelled_rollouts, which TRL's adapter alone",
+        ),
+        (
+            "appeals",
+            "verl",
+            "Appeals requires second_rewards: expected a second verifier .* TRL's adapter alone can ask",
+        ),
+        ("appeals", "TRL", "Appeals requires second_rewards: expected set second_rewards, got none"),
+    ],
+)
+def test_what_gives_a_missing_field_is_said(curator, engine, words):
+    with pytest.raises(ConfigError, match=words):
+        check_curator(CurationSession(curator, seed=0), (), engine=engine, how="set {need}")

@@ -116,8 +116,6 @@ def read_section(
             f"{prefix}labelled_rollouts: expected to be left out, got a value: inside {engine} none can be shown to a "
             "curator, inside TRL they can (geoalign.adapters.trl)"
         )
-    if isinstance(plain.get("curator"), str):
-        plain["curator"] = {"type": plain["curator"]}
     parsed = load_settings(kind, plain, locations, path=path)
     for name in parsed.rollout_fields:
         if name not in FIELDS:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
 
@@ -141,13 +141,25 @@ def make_session(settings: EngineSettings, *, engine: str, how: str) -> Curation
 
 
 def check_curator(session: CurationSession, given: Iterable[str], *, engine: str, how: str) -> None:
-    """Raises ConfigError where the curator needs a field that is not `given`; `how`: what to set for a field
-    `{need}`."""
-    parts = ("components",) if wanted_components(session.curator) else ()
+    """Raises ConfigError where the curator needs a field that is not `given`; `how`: what to set for a field `{need}`.
+
+    The session says so too, where the curator cannot act without one.
+    """
+    session.remedies = replace(session.remedies, field=how)
+    parts = ("components",) if session.curator.components else ()
     missing = session.missing_fields({*given, *parts})
     if missing:
-        expected = ", ".join(how.format(need=need) for need in missing)
+        expected = ", ".join(_giver(need, engine).format(need=need) or how.format(need=need) for need in missing)
         raise ConfigError(f"{session.name} requires {', '.join(missing)}: expected {expected}, got none")
+
+
+def _giver(need: str, engine: str) -> str:
+    """What gives a field that no engine's rows hold; "" for the others."""
+    if need == "trusted":
+        return "labelled_rollouts, which TRL's adapter alone can show"
+    if need == "second_rewards" and engine not in ("TRL", "ms-swift"):
+        return "a second verifier in rollout_fields, which TRL's adapter alone can ask"
+    return ""
 
 
 def refuse(problems: Mapping[str, Any]) -> None:
@@ -155,13 +167,6 @@ def refuse(problems: Mapping[str, Any]) -> None:
     for message, holds in problems.items():
         if holds:
             raise UnsupportedError(message)
-
-
-def wanted_components(curator: Curator) -> list[str]:
-    """The components that the curator names, by its setting `component` or its members'."""
-    own = getattr(curator.config, "component", None)
-    members = (name for member in curator.members for name in wanted_components(member))
-    return [*members] if own is None else [own, *members]
 
 
 def check_components(wanted: Iterable[str], known: Iterable[str], *, source: str) -> None:

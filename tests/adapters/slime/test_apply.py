@@ -165,3 +165,13 @@ def test_denoise_of_a_component_of_a_reward_that_is_a_dict(batch):
     run.session.curate = lambda rollouts: seen.append(rollouts) or curation(rollouts)
     run.curate(batch)
     assert seen[0].components["verdict"][:4].tolist() == [0.5, 0.5, 0, 0]
+
+
+@pytest.mark.parametrize(
+    "curator", ["pods", {"type": "chain", "members": ["grpo", {"type": "geoalign", "strategy": "drop"}]}]
+)
+def test_a_curator_that_declares_to_drop_rows_is_refused_at_the_start(curator):
+    with pytest.raises(UnsupportedError, match="drops rows, and slime's loss divides by --global-batch-size"):
+        SlimeRun(arguments({"curator": curator}))
+    SlimeRun(arguments({"curator": curator}, calculate_per_token_loss=True))
+    SlimeRun(arguments({"curator": curator, "monitor": True}))

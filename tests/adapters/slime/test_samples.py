@@ -18,7 +18,7 @@ def read(samples, *reads, **fields):
 
 def read_members(members, reads=(), fields=None):
     rewards, settings = [reward_of(rollout, None) for rollout in members], SlimeSettings(rollout_fields=fields or {})
-    curator = SimpleNamespace(reads=reads, config=None, members=())
+    curator = SimpleNamespace(reads=reads, components=())
     return read_rollouts(members, group_ids(members, 4), rewards, curator, settings)
 
 

@@ -128,7 +128,9 @@ def score(completions, **columns):
         (Scripted(curation), {"rollout_fields": {"answer": "gold"}}, "expected keys out of answers"),
         (Scripted(curation), {"rollout_fields": {"answers": 3}}, "expected a dataset column or a callable, got int"),
         (Chain([Denoise(component="format")]), {}, "component: expected one of digits; got 'format'"),
-        ("geoalign", {}, "expected a Curator or None, got str"),
+        ("geoaling", {}, r"^curator: expected one of .*denoise.*nearest: geoalign.*got 'geoaling'"),
+        ({"type": "denoise", "windw": 3}, {}, r"curator\.windw: unknown key: expected curator\.window"),
+        (3, {}, "curator: expected a curator .*, got int"),
         (None, {"monitor": True}, "monitor: expected with a curator"),
     ],
 )

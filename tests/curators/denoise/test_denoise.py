@@ -262,8 +262,8 @@ def test_bad_input_is_named():
         curator.curate(world(0, d=7))
     with pytest.raises(InputError, match="expected a multiple of states = 5 columns, got 12"):
         Denoise(states=5).curate(world(0))
-    with pytest.raises(ConfigError, match="Denoise state: expected the keys ridge, past, fit, seen, got"):
-        curator.load_state_dict({"past": []})
+    with pytest.raises(ConfigError, match=r"state: expected the keys ridge, past, fit, seen beside .*, got past"):
+        curator.load_state_dict({name: curator.state_dict()[name] for name in ("class", "settings", "past")})
     with pytest.raises(ConfigError, match="geometry"):
         Denoise(geometry="hyperbolic")
 

@@ -48,6 +48,8 @@ class SlimeRun:
         check_arguments(args)
         how = f"{SECTION}.rollout_fields with {{need}}: <entry of Sample.metadata>"
         self.session = make_session(self.settings, engine="slime", how=how)
+        self.session.remedies = replace(self.session.remedies, enlarge=self._larger_batch)
+        check_drops(args, self.session.name, drops=self.session.curator.drops_rows)
         self.saved = False
 
     def curate(self, samples: list[Any]) -> tuple[list[float], list[float]]:
@@ -62,14 +64,7 @@ class SlimeRun:
         rollouts = self._read(members, raw)
         decision = decide(self.session, rollouts)
         assignment = decision.assignment
-        by_tokens = getattr(self.args, "calculate_per_token_loss", False)
-        refuse(
-            {
-                f"{self.session.name} drops rows, and slime's loss divides by --global-batch-size rollouts; set "
-                "--calculate-per-token-loss, or let the curator replace or weigh rows": assignment.dropped
-                and not by_tokens
-            }
-        )
+        check_drops(self.args, self.session.name, drops=assignment.dropped)
         found = final_advantages(assignment, lambda: self._normalised(assignment, rollouts))
         advantages = found.masked_fill(~assignment.active, 0.0).tolist()
         self._log(samples[0], logged(decision.metrics, self.session.curator, self.settings.log_metrics))
@@ -78,6 +73,10 @@ class SlimeRun:
             samples[:] = [sample for own in placed for sample in own]
             rows = rollout_rows(samples)
         return _logged_rewards(_each(rows, raw, len(samples))), _each(rows, advantages, len(samples))
+
+    def _larger_batch(self, factor: float) -> str:
+        """What makes batches so many times as large."""
+        return f"raise --rollout-batch-size to {math.ceil(self.args.rollout_batch_size * factor)}"
 
     def _read(self, members: list[list[Any]], rewards: list[float]) -> Rollouts:
         groups = group_ids(members, self.args.n_samples_per_prompt)
@@ -155,6 +154,17 @@ def check_arguments(args: Any) -> None:
             "--normalize-advantages: it would shift the advantages of all rows, those without weight among them; leave "
             "it out": args.normalize_advantages,
             f"--custom-advantage-function-path {own}: expected none, so that curated advantages stay": own is not None,
+        }
+    )
+
+
+def check_drops(args: Any, curator: str, *, drops: bool) -> None:
+    """Raises UnsupportedError where a curator of this name `drops` rows, and slime's loss cannot leave them out."""
+    by_tokens = getattr(args, "calculate_per_token_loss", False)
+    refuse(
+        {
+            f"{curator} drops rows, and slime's loss divides by --global-batch-size rollouts; set "
+            "--calculate-per-token-loss, or let the curator replace or weigh rows": drops and not by_tokens
         }
     )
 

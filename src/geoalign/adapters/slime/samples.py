@@ -17,7 +17,7 @@ from torch import Tensor
 
 from geoalign.adapters.assignment import Assignment
 from geoalign.adapters.settings import HIDDEN, SlimeSettings
-from geoalign.adapters.step import made, named_components, named_fields, states_of_rows, wanted_components
+from geoalign.adapters.step import made, named_components, named_fields, states_of_rows
 from geoalign.curators.base import Curator
 from geoalign.errors import InputError, UnsupportedError
 from geoalign.types import Rollouts, response_keys
@@ -102,7 +102,7 @@ def read_rollouts(
         "logprobs": lambda: torch.tensor([_mean_logprob(*each) for each in zip(rollouts, masks, excused, strict=True)]),
     }
     entries = [sample.reward if isinstance(sample.reward, Mapping) else {} for sample in lasts]
-    components, source = wanted_components(curator), "dict of numbers in Sample.reward"
+    components, source = curator.components, "dict of numbers in Sample.reward"
     return Rollouts(
         rewards=observed,
         groups=groups,

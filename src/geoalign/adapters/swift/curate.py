@@ -12,12 +12,11 @@ from swift.rlhf_trainers.utils import encode_sample
 from torch import Tensor, nn
 
 from geoalign.adapters.failures import guarded_call, warn_of_failure
-from geoalign.adapters.swift.refusals import check_batch
+from geoalign.adapters.swift.refusals import check_batch, check_drops
 from geoalign.adapters.trl.advantages import scaled_advantages, total_rewards
 from geoalign.adapters.trl.round import LOSS_SCALE, TrainerRound, table_columns
 from geoalign.adapters.trl.rows import dropping_scale
 from geoalign.adapters.trl.states import RowTokens, TokenIds
-from geoalign.errors import UnsupportedError
 from geoalign.types import Curation
 
 
@@ -57,10 +56,7 @@ class CurationRound(TrainerRound):
         kept = self._assignment.kept
         if not self._assignment.dropped:
             return
-        if self._trainer.chord_sft_iterator is not None:
-            raise UnsupportedError(
-                f"{self._session.name} drops rows under chord_sft_dataset, whose loss is no mean over rollouts"
-            )
+        check_drops(self._trainer, self._session.name)
         scale = dropping_scale(self._trainer, rows=len(kept), kept=int(kept.sum()))
         first = self._mine(len(self.generated)).start
         for entry in batches:

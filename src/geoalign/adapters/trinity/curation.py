@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from geoalign.adapters.settings import HIDDEN, TrinitySettings, read_section
-from geoalign.adapters.step import Decision, decide, logged, make_session, wanted_components
+from geoalign.adapters.step import Decision, decide, logged, make_session
 from geoalign.adapters.trinity.experiences import check_experiences, read_rollouts
 from geoalign.adapters.trinity.states import PublishedWeights, StateModel, take_given_states
 from geoalign.errors import InputError
@@ -25,6 +25,8 @@ class CurationRun:
         self.settings = read_section(TrinitySettings, arguments, engine="Trinity")
         how = "rollout_fields.{need}: <entry of Experience.info>"
         self.session = make_session(self.settings, engine="Trinity-RFT", how=how)
+        enlarge = "raise buffer.batch_size {:.2g}-fold".format
+        self.session.remedies = replace(self.session.remedies, enlarge=enlarge)
         self._weights = weights or PublishedWeights()
         self._model: StateModel | None = None
         # Trinity may finish two batches at once; a curator takes them one at a time.
@@ -48,7 +50,7 @@ class CurationRun:
                 reads=self.session.curator.reads,
                 hidden=hidden,
                 rollout_fields=self.settings.rollout_fields,
-                components=wanted_components(self.session.curator),
+                components=self.session.curator.components,
             )
             decision = await asyncio.to_thread(decide, self.session, rollouts)
             if path := self.settings.state_file:

@@ -61,6 +61,14 @@ class RoundOptions:
     log_metrics: LogMetrics
 
 
+def shaped_sum(curator: str) -> str:
+    """Why the rewards that a curator of this name shapes cannot be carried out."""
+    return (
+        f"{curator} shapes rewards under multi_objective_aggregation='normalize_then_sum': TRL normalises each reward "
+        "function there, and a shaped sum has none; use 'sum_then_normalize'"
+    )
+
+
 class GenerationRound(TrainerRound):
     """Follows one generation batch from TRL's `_generate` to the dict that enters the buffer.
 
@@ -154,10 +162,7 @@ class GenerationRound(TrainerRound):
             return advantages.scaled_advantages(rewards, size, scale_rewards=trainer.scale_rewards)
         totals = advantages.total_rewards(per_function, trainer.reward_weights)
         if not torch.equal(rewards.nan_to_num(0), totals.nan_to_num(0)):
-            raise UnsupportedError(
-                f"{self._session.name} shapes rewards under multi_objective_aggregation="
-                "'normalize_then_sum': TRL normalises each reward function there, and a shaped sum has none"
-            )
+            raise UnsupportedError(shaped_sum(self._session.name))
         return advantages.advantages_by_function(per_function, trainer.reward_weights, size)
 
     def _observe(self, curation: Curation, rollouts: Rollouts, prompts: list[Any]) -> None:

@@ -25,6 +25,7 @@ from geoalign.adapters.trl.round import CuratedTrainer, RolloutField, table_colu
 from geoalign.adapters.trl.states import HiddenLocation, HiddenSource, RowTokens
 from geoalign.curators.base import Curator
 from geoalign.curators.labelled_rollouts import LabelledRollouts
+from geoalign.curators.registry import as_curator
 from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError
 from geoalign.settings.hidden import LAST, HiddenLayer, HiddenPosition
@@ -38,7 +39,8 @@ class GeoAlignMixin(CuratedTrainer):
     process.
 
     Args:
-        curator: any `Curator`; None: plain GRPO, with no extra pass and no extra file.
+        curator: any `Curator`, its name ("denoise"), a dict ({"type": "denoise", "window": 3}) or its settings; None:
+            plain GRPO, with no extra pass and no extra file.
         monitor: only observe with it, as with the curator `Monitor`.
         hidden_position: which hidden state a curator gets (`geoalign.hidden.response_states`).
         hidden_layer: after which layer: its number (0: the embeddings), or a share of the depth as a float (1.0: the
@@ -57,8 +59,9 @@ class GeoAlignMixin(CuratedTrainer):
 
     Raises:
         UnsupportedError: AsyncGRPOTrainer, processors, Liger, FSDP1, PEFT prompt learning, a "logprob_pass" that cannot
-            serve; later: unknown per-row keys, sources across groups, and rows dropped under a loss that
-            cannot leave them out.
+            serve, a curator that declares to drop rows under a loss that cannot leave them out, or to change rewards
+            under normalize_then_sum; later: unknown per-row keys, sources across groups, and what a curator does
+            without having declared it.
         InputError: an unknown position, or a layer that the model does not have.
         ConfigError: an argument is out of range, the curator requires a field that `rollout_fields` lacks, or makes no
             use of labelled rollouts.
@@ -67,7 +70,7 @@ class GeoAlignMixin(CuratedTrainer):
     def __init__(
         self,
         *args: Any,
-        curator: Curator | None = None,
+        curator: Curator | str | Mapping[str, Any] | Any | None = None,
         monitor: bool = False,
         hidden_position: HiddenPosition = "predicting",
         hidden_layer: HiddenLayer = LAST,
@@ -83,8 +86,7 @@ class GeoAlignMixin(CuratedTrainer):
             raise ConfigError(f"log_metrics: expected one of {', '.join(get_args(LogMetrics))}; got {log_metrics!r}")
         if curator is not None:
             check_engine("trl")
-            if not isinstance(curator, Curator):
-                raise ConfigError(f"curator: expected a Curator or None, got {type(curator).__name__}")
+            curator = as_curator(curator)
             check_flow(type(self))
         elif monitor or labelled_rollouts is not None:
             name, what = ("monitor", "watches") if monitor else ("labelled_rollouts", "reads trusted rewards")

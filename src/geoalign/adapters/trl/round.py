@@ -31,7 +31,6 @@ from geoalign.adapters.step import (
     made,
     named,
     summed_components,
-    wanted_components,
 )
 from geoalign.adapters.trl.states import HiddenLocation, RowTokens, own_hidden, own_pass
 from geoalign.curators.session import STATE_FILE, CurationSession
@@ -70,7 +69,8 @@ def check_session(
             )
     given = {*fields, "components"}  # the rewards of the trainer's functions
     check_curator(session, given, engine=engine, how="rollout_fields with {need}=<column or callable>")
-    check_components(wanted_components(session.curator), trainer.reward_func_names, source="reward functions")
+    session.remedies = replace(session.remedies, enlarge=lambda factor: larger_generation(trainer.args, factor))
+    check_components(session.curator.components, trainer.reward_func_names, source="reward functions")
     if "hidden" in session.curator.requires:
         for name, config in getattr(trainer.model, "peft_config", {}).items():
             if getattr(config, "is_prompt_learning", False):
@@ -79,6 +79,16 @@ def check_session(
                     "prompt, and the positions of hidden states would be wrong"
                 )
         wanted_layers(backbone_of(trainer.model), location.layer)
+
+
+def larger_generation(args: Any, factor: float) -> str:
+    """The setting of TRL's that makes a generation batch so many times as large.
+
+    By itself a batch is generated for as many micro-batches as gradients are accumulated over.
+    """
+    own = args.steps_per_generation not in (None, args.gradient_accumulation_steps)
+    name = "steps_per_generation" if own else "gradient_accumulation_steps"
+    return f"raise {name} to {math.ceil(getattr(args, name) * factor)}"
 
 
 def field_values(name: str, field: RolloutField, rows: list[dict[str, Any]]) -> list[Any]:

@@ -41,6 +41,8 @@ class PAR(Baseline[PARConfig]):
     headline = ("shaped_reward",)
 
     requires = ("reference_rewards",)
+    acts_on = ("rewards",)
+    scores_rows = False
 
     def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
         assert rollouts.reference_rewards is not None
@@ -100,6 +102,7 @@ class AnswerMean(Baseline[AnswerMeanConfig]):
     """
 
     requires = ("answers",)
+    acts_on = ("rewards",)
 
     def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
         observed, rewards = rollouts.rewards, rollouts.rewards.clone()
@@ -139,6 +142,8 @@ class MajorityVote(Baseline[MajorityVoteConfig]):
     headline = ("majority_share", "tied_groups")
 
     requires = ("answers",)
+    acts_on = ("rewards",)
+    scores_rows = False
 
     def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
         rewards = torch.zeros_like(rollouts.rewards)

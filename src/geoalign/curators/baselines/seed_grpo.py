@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -100,9 +100,11 @@ class SeedGRPO(Baseline[SeedGRPOConfig]):
     """
 
     headline = ("entropy", "scale")
+    acts_on = ("weights",)
+    scores_rows = False
 
-    def __init__(self, config: SeedGRPOConfig | None = None, **settings: Any) -> None:
-        super().__init__(config, **settings)
+    def declare(self) -> None:
+        """What it clusters by, and log-probabilities where they weigh the rollouts."""
         self.requires = (self.config.clusters, *(["logprobs"] if self.config.mass == "logprobs" else []))
 
     def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:

@@ -102,6 +102,7 @@ class Denoise(Curator[DenoiseConfig]):
     requires: tuple[str, ...] = ("hidden",)
     optional: tuple[str, ...] = ("answers", "response_keys", "prompt_keys", "trusted")
     kept = ("ridge", "past", "fit", "seen")
+    acts_on = ("rewards", "advantages")
     log_odds = True
 
     def __init__(self, config: DenoiseConfig | None = None, **settings: Any) -> None:
@@ -110,6 +111,9 @@ class Denoise(Curator[DenoiseConfig]):
         self.requires = hidden if self.config.component is None else (*hidden, "components")
         read = {"answers": self.config.answers != "none", "prompt_keys": bool(hidden)}
         self.optional = tuple(name for name in self.optional if read.get(name, True))
+        self.answer_reading = self.config.answers
+        self.components = () if self.config.component is None else (self.config.component,)
+        self.pooled_batches = self.config.window
         self._forget()
 
         self._warned = False

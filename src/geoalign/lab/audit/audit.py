@@ -18,6 +18,7 @@ from torch import Tensor
 
 from geoalign import __version__
 from geoalign.boxed import boxed_answer
+from geoalign.curators.idle import Remedies
 from geoalign.curators.labelled_rollouts import check_reads_trusted
 from geoalign.curators.registry import make_curator
 from geoalign.curators.session import CurationSession
@@ -87,6 +88,7 @@ class Audit:
         self.config, self.request = replace(config, curator=curator), request
         self.folder, self.console = folder, console
         self.session = CurationSession(make_curator(curator), seed=config.seed)
+        self.session.remedies = Remedies(field="--field final_answer=NAME")
         if request.labels:
             check_reads_trusted(self.session.curator, setting="--labels")
         self.labels = Labels(request.labels)

@@ -27,8 +27,10 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 @dataclass(frozen=True)
 class EvaluationSet:
-    """Problems with gold answers (a benchmark), or prompts without (dialogues); `notes` are lines on how it was
-    read."""
+    """Problems with gold answers (a benchmark), or prompts without (dialogues).
+
+    `notes` are lines on how it was read; `left_over` are the problems behind the first ones that were asked for.
+    """
 
     name: str
     kind: Literal["benchmark", "dialogue"]
@@ -36,10 +38,13 @@ class EvaluationSet:
     samples: int
     max_new_tokens: int
     notes: tuple[str, ...]
+    left_over: tuple[Problem, ...] = ()
 
     def digest(self) -> str:
-        lines = [json.dumps([problem.id, problem.prompt, problem.answer]) for problem in self.problems]
-        return hashlib.sha256("\n".join([*lines, f"{self.kind} {self.max_new_tokens}"]).encode()).hexdigest()
+        """A hash of all problems of its files, however many of them were asked for."""
+        every = (*self.problems, *self.left_over)
+        lines = [json.dumps([problem.id, problem.prompt, problem.answer]) for problem in every]
+        return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
 @dataclass(frozen=True)

@@ -99,12 +99,21 @@ def compare_command(request: CompareRequest) -> None:
     """
     from geoalign.lab.compare.compare import compare
     from geoalign.lab.config.compare_loading import load_compare_config
+    from geoalign.lab.config.loading import Typed, check_options_agree
     from geoalign.lab.store.comparison import ComparisonFolder
+    from geoalign.settings.yaml_text import parse_value
 
     config = request.config
     overrides = [*request.overrides]
-    overrides += [] if request.workers is None else [f"workers={request.workers}"]
-    overrides += [] if request.seeds is None else [f"seeds=[{request.seeds}]"]
+    options: list[Typed] = []
+    if request.workers is not None:
+        options.append(Typed("workers", request.workers, f"--workers {request.workers}"))
+        overrides.append(f"workers={request.workers}")
+    if request.seeds is not None:
+        words = f"--seeds {request.seeds}"
+        options.append(Typed("seeds", parse_value(f"[{request.seeds}]", "seeds", words), words))
+        overrides.append(f"seeds=[{request.seeds}]")
+    check_options_agree(options, request.overrides)
     output = request.output or Path("runs") / (config.stem if config else "compare")
     if request.resume and config is None and ComparisonFolder(output).started():
         config = ComparisonFolder(output).config
@@ -144,8 +153,9 @@ def audit_command(request: AuditRequest) -> None:
         from geoalign.lab.config.audit import load_audit_config
 
         bounds = parse_bounds(request.fail_above)
-        trusted = ["trust_remote_code=true"] if request.trust_remote_code else []
-        config = load_audit_config(request.curator, [*request.overrides, *trusted])
+        config = load_audit_config(
+            request.curator, request.overrides, trust_remote_code=request.trust_remote_code
+        )
         from geoalign.lab.audit.audit import audit
 
         if request.model is not None:
@@ -198,7 +208,7 @@ def judge_command(request: JudgeRequest) -> None:
     config = load_judge_config(request.base_url, request.model, request.overrides, local=request.local)
     from geoalign.lab.judge.judge import judge
 
-    if judge(config, request, console=Console())["all"].failed:
+    if judge(config, request, console=Console()).overall.failed:
         raise typer.Exit(1)
 
 

@@ -27,7 +27,7 @@ def _pattern_with_group(pattern: str | None) -> str | None:
 MOST_GENERATED = 100_000
 _Rows = Annotated[int, Field(ge=1, le=MOST_GENERATED)]
 _Names = Annotated[tuple[Name, ...], Field(min_length=1, strict=False)]
-_Pattern = Annotated[str | None, AfterValidator(_pattern_with_group)]
+Pattern = Annotated[str | None, AfterValidator(_pattern_with_group)]
 
 
 @settings
@@ -83,7 +83,7 @@ class MathSetConfig:
     path: Name | _Names = setting(help="File or files, or hub ids, of the set.")
     prompt_field: Name | None = setting(default=None, help="Field of the problem.")
     answer_field: Name | None = setting(default=None, help="Field of the gold answer.")
-    answer_pattern: _Pattern = setting(
+    answer_pattern: Pattern = setting(
         default=None,
         help="Regular expression whose group is the answer; null: recognised, or all of a field that is named.",
     )
@@ -111,7 +111,7 @@ class MathConfig:
         default=None, help="Field of the problem, taken as it stands there; null: recognised."
     )
     answer_field: Name | None = setting(default=None, help="Field of the gold answer; null: recognised.")
-    answer_pattern: _Pattern = setting(
+    answer_pattern: Pattern = setting(
         default=None,
         help=(
             "Regular expression whose one group is the answer, for example '####\\s*(.+)'; null: recognised, or all "

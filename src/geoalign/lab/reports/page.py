@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from geoalign.lab.analysis.consensus import CURATION_SECONDS, agreement_of, consensus
+from geoalign.lab.analysis.decline import REMEDY, last_falls
 from geoalign.lab.analysis.detection import SCORES, detect, why_no_scores
 from geoalign.lab.analysis.statistics import accuracy_of_evaluation
 from geoalign.lab.reports.documents import Count, Drawn, Gallery, first_middle_last, write_page
@@ -43,6 +44,8 @@ def build_run_report(run_folder: Path) -> Path:
         accuracies=[row for row in rows if row.binary],
         rewards=[row for row in rows if row.scored],
         accuracy=accuracy_of_evaluation,
+        fallen=[visible(str(fall), 300) for fall in last_falls(run.evaluations)],
+        remedy=REMEDY,
         old_intervals=any(_interval_unknown(line) for row in rows for line in (row.before, row.after)),
         totals=curator_totals(run),
         detection=detect(run),

@@ -120,8 +120,7 @@ def _usage_of(argument: Any) -> str:
 
 def _show_help(context: typer.Context, more: str) -> None:
     """Prints the help of a command, and lines behind it."""
-    print(context.get_help())
-    say_lines(Console(), more)
+    say_lines(Console(), f"{context.get_help()}\n{more}")
 
 
 def run_command_line(app: typer.Typer) -> None:

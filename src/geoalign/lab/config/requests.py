@@ -29,7 +29,7 @@ def _settings(help: str) -> Any:
 class TrainRequest:
     config: Path | None = argument("Settings of the run.", "CONFIG.yaml", None)
     overrides: Sequence[str] = _settings("Override one setting; may be repeated.")
-    output: Path | None = option("Run folder; default: output.folder, or runs/<name>.", None, "DIR")
+    output: Path | None = option("Run folder; default: output.folder, or runs/ and the file's name.", None, "DIR")
     resume: bool = option("Resume the run in the folder; start it where there is none.", False)
     smoke: bool = option("A small version of the run: tiny model, few rows, corrupted rewards, a CPU.", False)
     dry_run: bool = option("Check everything but the weights, print the plan, train nothing.", False)
@@ -42,7 +42,7 @@ class CompareRequest:
     seeds: str | None = option("Seeds, instead of the comparison's.", None, "0,1,...")
     levels: str | None = option("Only these levels.", None, "A,B,...")
     overrides: Sequence[str] = _settings("Override one setting; may be repeated.")
-    output: Path | None = option("Folder; default: runs/compare, or runs/<name>.", None, "DIR")
+    output: Path | None = option("Folder; default: runs/compare, or runs/ and the file's name.", None, "DIR")
     workers: int | None = option("Parallel runs; default: the machine's cores.", None, "N", min=1, max=1024)
     resume: bool = option("Resume the comparison in the folder; start it where there is none.", False)
     dry_run: bool = option("Check every run's settings, print the plan, train nothing.", False)

@@ -73,9 +73,9 @@ def evaluate(config: EvaluateConfig, request: EvaluateRequest, *, console: Conso
     prompts = [_prompted(model, sets, config) for model in described]
     identity = identity_of(described, sets, config)
     with locked(folder.root):
-        whole = folder.begin(identity, resume=request.resume)
+        whole = folder.begin(identity, asked=_numbers(described, prompts), resume=request.resume)
         scores = scores_of(_scored(described, prompts, config, folder, console, request.save_responses))
-        folder.write_result(asked(identity, sets, config), package_versions(), result_json(scores))
+        folder.write_result(result_settings(identity, sets, config), package_versions(), result_json(scores))
     print_scores(console, scores)
     for line in _other_rows(identity, whole):
         say(console, line)
@@ -91,6 +91,16 @@ def _with_recorded_dtype(config: EvaluateConfig, recorded: Recorded | None) -> E
     if recorded is None or config.dtype != "auto" or recorded.settings.get("engine") != config.engine:
         return config
     return replace(config, dtype=recorded.settings["dtype"])
+
+
+def _numbers(
+    models: Sequence[Described], prompts: Sequence[Sequence[PromptedSet]]
+) -> dict[str, dict[str, int]]:
+    """How many responses each model is asked for, set by set."""
+    return {
+        model.model.name: {prompted_set.set.name: len(prompted_set.requests()) for prompted_set in sets}
+        for model, sets in zip(models, prompts, strict=True)
+    }
 
 
 def _other_rows(asked_for: Recorded, whole: Recorded) -> list[str]:
@@ -343,7 +353,7 @@ def _set_identity(evaluated: EvaluationSet, config: EvaluateConfig) -> dict[str,
     return {**shared, "reward": {"model": scored_by}}
 
 
-def asked(identity: Recorded, sets: Sequence[EvaluationSet], config: EvaluateConfig) -> dict[str, Any]:
+def result_settings(identity: Recorded, sets: Sequence[EvaluationSet], config: EvaluateConfig) -> dict[str, Any]:
     """The settings as the results hold them: what the rows depend on, and how many of them were asked for."""
     sets_by_name = {
         evaluated.name: {

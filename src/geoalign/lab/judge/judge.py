@@ -25,7 +25,7 @@ from geoalign.lab.http_client import BadReplyError
 from geoalign.lab.judge.asking import Ask, Question, ask_local, judge_messages, parse_verdict
 from geoalign.lab.numbers import decimals, estimate
 from geoalign.lab.rewards.chat import chat
-from geoalign.lab.store.evaluation import begin
+from geoalign.lab.store.evaluation import JUDGED, JUDGMENTS, begin
 from geoalign.lab.store.files import locked
 from geoalign.lab.store.json_files import append_line, keep_whole_lines, read_lines, write_json
 from geoalign.lab.terminal import Console, passing_progress, say
@@ -62,7 +62,7 @@ def judge(config: JudgeConfig | None, request: JudgeRequest, *, console: Console
     failures: Counter[str] = Counter()
     with locked(request.output):
         begin(request.output, identity, kind="judging")
-        judgments = _judged(config, pairs, request.output / "judgments.jsonl", failures, console)
+        judgments = _judged(config, pairs, request.output / JUDGMENTS, failures, console)
         sizes = Counter(key[0] for key in pairs)
         sets = {name: rates_of([one for one in judgments if one.set == name], sizes[name]) for name in sizes}
         overall = rates_of(judgments, len(pairs))
@@ -77,7 +77,7 @@ def judge(config: JudgeConfig | None, request: JudgeRequest, *, console: Console
                 for name in ("score_a", "score_b")
             },
         }
-        write_json(request.output / "judge.json", {**identity, **facts})
+        write_json(request.output / JUDGED, {**identity, **facts})
     judged = Judged(sets, overall)
     console.print(table_of(judged, f"A: {request.a}   B: {request.b}   judge: {identity['model']}"))
     for reason, count in failures.most_common(5):

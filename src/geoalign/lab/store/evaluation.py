@@ -25,6 +25,8 @@ from geoalign.text import one_line
 # 1: the batch size and the number of samples belonged to the settings, and rows were known by their part.
 SCHEMA_VERSION = 2
 SETTINGS = "settings.json"
+# Of a judging: its results, and a line for each judged pair.
+JUDGED, JUDGMENTS = "judge.json", "judgments.jsonl"
 _COUNTS = b"geoalign.counts"
 
 SCHEMA = pa.schema(
@@ -46,6 +48,11 @@ def begin(root: Path, identity: Mapping[str, Any], *, kind: str, resume: bool = 
     if not resume:
         raise RunFolderError(f"{root}: expected an empty folder, got an {kind}: add --resume to resume it")
     check_same(identity, read_json(settings), root, kind=kind)
+
+
+def is_judging(root: Path) -> bool:
+    """Whether the settings in a folder are those of a judging, which names two files, and not of an evaluation."""
+    return "a_sha256" in read_json(root / SETTINGS)
 
 
 def check_empty(root: Path, kind: str) -> None:
@@ -162,19 +169,31 @@ class EvaluationFolder:
         """What the rows that are there depend on; None in a folder without an evaluation."""
         if not self.started():
             return None
+        data = self._read()
+        return Recorded(data["settings"], data["models"], data["sets"])
+
+    def asked(self) -> dict[str, dict[str, int]]:
+        """How many responses of each model to each set the last command asked for."""
+        found: dict[str, dict[str, int]] = self._read()["asked"]
+        return found
+
+    def _read(self) -> dict[str, Any]:
         data = read_json(self.settings)
-        schema = data.pop("schema_version", None)
+        schema = data.get("schema_version")
         if schema != SCHEMA_VERSION:
             raise RunFolderError(
                 f"{self.root}: expected an evaluation of this version (schema_version {SCHEMA_VERSION}), got "
                 f"schema_version {schema!r}: its rows cannot be gone on with, take another --output"
             )
-        return Recorded(data["settings"], data["models"], data["sets"])
+        return data
 
-    def begin(self, now: Recorded, *, resume: bool) -> Recorded:
+    def begin(self, now: Recorded, *, asked: Mapping[str, Mapping[str, int]], resume: bool) -> Recorded:
         """Makes the folder that of an evaluation, or checks that its rows were made under the same settings.
 
         Models and sets that are new are added to `settings.json` before any of their rows is there.
+
+        Args:
+            asked: how many responses of each model to each set this command asks for.
 
         Returns:
             All that the rows of the folder depend on, those of other models and sets included.
@@ -182,7 +201,7 @@ class EvaluationFolder:
         then = self.recorded()
         if then is None:
             check_empty(self.root, "evaluation")
-            self._write(now)
+            self._write(now, asked)
             return now
         if not resume:
             raise RunFolderError(f"{self.root}: expected an empty folder, got an evaluation: add --resume to resume it")
@@ -196,10 +215,10 @@ class EvaluationFolder:
             models={**then.models, **now.models},
             sets={**then.sets, **now.sets},
         )
-        self._write(grown)
+        self._write(grown, asked)
         return grown
 
-    def _write(self, recorded: Recorded) -> None:
+    def _write(self, recorded: Recorded, asked: Mapping[str, Mapping[str, int]]) -> None:
         write_json(
             self.settings,
             {
@@ -207,12 +226,17 @@ class EvaluationFolder:
                 "settings": recorded.settings,
                 "models": recorded.models,
                 "sets": recorded.sets,
+                "asked": asked,
             },
         )
 
     def parts(self, model: str, name: str) -> list[Path]:
         """The parts of a model's rows on a set, by number; what a kill left half written is none of them."""
         return sorted((self.rows / model / name).glob("part-*.parquet"), key=_number_of)
+
+    def responses(self, model: str, name: str) -> int:
+        """How many responses of a model to a set are there."""
+        return sum(pq.read_metadata(part).num_rows for part in self.parts(model, name))
 
     def next_part(self, model: str, name: str) -> Path:
         """Where the next part goes: behind the last one."""

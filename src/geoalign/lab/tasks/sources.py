@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from geoalign.errors import ConfigError, InputError
+from geoalign.pretrained import quiet_hub, unreachable
 from geoalign.text import listed, one_line, quote
 
 # How the name of a file of problems or dialogues may end; a `.json` file is one array of rows.
@@ -150,10 +151,13 @@ def _hub_rows(source: str) -> Iterator[tuple[str, dict[str, Any]]]:
     from datasets import Dataset, load_dataset
 
     try:
-        loaded: Any = load_dataset(**hub)
+        with quiet_hub():
+            loaded: Any = load_dataset(**hub)
     except Exception as error:  # the client of the hub raises dozens of kinds; the message has its text
-        got = f"no such file, and the hub gave {type(error).__name__}: {one_line(error)}"
-        raise ConfigError(f"{source}: expected {expected}, got {got}") from error
+        said = f"the hub gave {type(error).__name__}: {one_line(error)}"
+        why = unreachable(error, str(hub["path"]), kind="dataset")
+        got = said if why is None else f"{why} ({said})"
+        raise ConfigError(f"{source}: expected {expected}, got no such file, and {got}") from error
     if not isinstance(loaded, Dataset):
         splits = list(loaded)
         if len(splits) != 1:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console as RichConsole
 from rich.progress import Progress
 
 from geoalign.lab.analysis.decline import REMEDY, falls
@@ -22,7 +21,7 @@ from geoalign.lab.store.json_files import append_lines, read_lines, write_json
 from geoalign.lab.store.read_run import parse_evaluation
 from geoalign.lab.store.run_folder import RunFolder, note_records
 from geoalign.lab.tasks.base import Problem
-from geoalign.lab.terminal import say, stage_progress
+from geoalign.lab.terminal import Console, say, stage_progress
 from geoalign.lab.train.plan import Plan
 from geoalign.lab.train.rewards import REFERENCE_REWARDS, open_reward_model, reference_rewards
 
@@ -109,13 +108,13 @@ def evaluate(plan: Plan, respondent: Respondent, *, stage: str, step: int, progr
     if plan.processes.is_main:
         earlier = read_lines(plan.folder.evaluation)
         append_lines(plan.folder.evaluation, lines)
-        warn_of_falls(progress.console, earlier, lines)
+        warn_of_falls(plan.console, earlier, lines)
         if stage != "rl":  # a checkpoint follows on those within RL
             note_records(plan.folder, "done" if plan.folder.final.is_dir() else "rl", step)
 
 
 def warn_of_falls(
-    console: RichConsole, earlier: Sequence[Mapping[str, Any]], now: Sequence[Mapping[str, Any]]
+    console: Console, earlier: Sequence[Mapping[str, Any]], now: Sequence[Mapping[str, Any]]
 ) -> None:
     """Says, of each set once in a run, that its accuracy has fallen below that before RL, and what to do."""
     before = [parse_evaluation(line) for line in earlier]

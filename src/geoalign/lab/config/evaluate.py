@@ -14,7 +14,7 @@ from geoalign.lab.config.loading import Typed, check_agree, overridden
 from geoalign.lab.config.requests import EvaluateRequest
 from geoalign.lab.config.rewards import ScoringConfig
 from geoalign.lab.config.tasks import MATH_SYSTEM_PROMPT, Pattern
-from geoalign.lab.config.train import LoadedModelConfig
+from geoalign.lab.config.train import EVERY_OTHER, LoadedModelConfig
 from geoalign.settings import Count, Name, Seed, setting, settings
 from geoalign.settings.loading import load_settings
 from geoalign.settings.locations import Locations
@@ -29,10 +29,6 @@ _OWN_OF_VLLM = {
 }  # fmt: skip
 # Responses generated at a time where nothing is set: vLLM schedules them itself.
 _BATCH = {"transformers": 32, "vllm": 1024}
-
-
-# In place of a set's name: every set that is not named. No set can be called so.
-EVERY_OTHER = "*"
 
 
 @settings

@@ -120,6 +120,9 @@ def override_setting(
         if not isinstance(inner, dict):
             raise ConfigError(f"{location}: expected {part} to be a section, got {quote(inner)}")
         section = inner
+    for key, earlier in locations.items():
+        if key.startswith(f"{dotted}.") and earlier.startswith("--set ") and parts[-1] != "type":
+            raise ConfigError(f"{location} would undo {earlier}: a setting within {dotted} and all of it, keep one")
     name = parts[len(run)] if len(parts) > len(run) else ""
     picks_kind = tuple(parts) == (*run, name, "type") and name in DEFAULT_TYPES
     if picks_kind and section.get("type", DEFAULT_TYPES[name]) != value:

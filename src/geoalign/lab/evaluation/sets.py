@@ -13,8 +13,9 @@ from jinja2 import TemplateError
 
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.config.benchmarks import BENCHMARKS, Benchmark, parse_benchmark, parse_dialogue
-from geoalign.lab.config.evaluate import EVERY_OTHER, EvaluateConfig, FieldsConfig
+from geoalign.lab.config.evaluate import EvaluateConfig, FieldsConfig
 from geoalign.lab.config.tasks import MathConfig
+from geoalign.lab.config.train import EVERY_OTHER
 from geoalign.lab.evaluation.answers import Prompt, Sample, requests_of
 from geoalign.lab.tasks.base import Problem, rendered, token_ids
 from geoalign.lab.tasks.hh_rlhf import different_prompts, read_files

@@ -114,7 +114,9 @@ def test_what_is_no_run_is_one_line(said: Any, tmp_path: Path) -> None:
     assert said(tmp_path) == [f"Error: {tmp_path}: {expected}"]
 
 
-def test_an_audit(said: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_an_audit(
+    said: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     rollouts = tmp_path / "rollouts.jsonl"
     for prompt in ("1+1?", "2+2?"):
         for reward in (0.0, 1.0, 1.0):

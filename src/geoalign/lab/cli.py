@@ -152,8 +152,8 @@ def compare_command(request: CompareRequest) -> None:
     output = request.output or Path("runs") / (config.stem if config else "compare")
     if request.resume and config is None and ComparisonFolder(output).started():
         config = ComparisonFolder(output).config
-    named = (config, request.curators, request.seeds, request.levels, request.overrides)
-    if not (any(named) or request.dry_run):
+    chosen = any(value is not None for value in (config, request.curators, request.seeds, request.levels))
+    if not (chosen or request.overrides or request.dry_run):
         raise NothingAskedError(COMPARE_EXAMPLE)
     arms, levels = (
         [name.strip() for name in names.split(",")] if names else None for names in (request.curators, request.levels)
@@ -193,9 +193,7 @@ def audit_command(request: AuditRequest) -> None:
         from geoalign.lab.config.audit import load_audit_config
 
         bounds = parse_bounds(request.fail_above)
-        config = load_audit_config(
-            request.curator, request.overrides, trust_remote_code=request.trust_remote_code
-        )
+        config = load_audit_config(request.curator, request.overrides, trust_remote_code=request.trust_remote_code)
         from geoalign.lab.audit.audit import audit
 
         if request.model is not None:

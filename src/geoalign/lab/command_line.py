@@ -74,8 +74,8 @@ def help_text(docstring: str) -> str:
 
 
 class PlainCommand(typer.core.TyperCommand):
-    """A command whose help has no types in it: `geoalign train [OPTIONS] [CONFIG.yaml]`, and of each argument and option
-    its name and what it is."""
+    """A command whose help has no types in it: `geoalign train [OPTIONS] [CONFIG.yaml]`, and of each argument and
+    option its name and what it is."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         arguments = [parameter for parameter in self.get_params(ctx) if parameter.param_type_name == "argument"]

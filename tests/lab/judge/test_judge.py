@@ -2,6 +2,7 @@ import io
 import json
 import os
 import signal
+from dataclasses import replace
 
 import pytest
 from command_line import call

@@ -68,7 +68,9 @@ def test_samples_that_all_agree_count_each_prompt_once():
 
 
 def test_one_win_in_two_for_every_prompt_is_no_certainty():
-    judged = [pair(*(TIE, TIE) if sample else (FIRST, SECOND), number, sample) for number in (0, 1) for sample in (0, 1)]
+    judged = [
+        pair(*(TIE, TIE) if sample else (FIRST, SECOND), number, sample) for number in (0, 1) for sample in (0, 1)
+    ]
     assert rates_of(judged, 4).win == wilson_interval(1, 2)
 
 

@@ -12,8 +12,8 @@ from geoalign.lab.store.read_run import Evaluation
 BEFORE = "before_rl"
 
 REMEDY = (
-    "RL makes the policy worse here. Usual causes: grpo.learning_rate is too high (try a third of it), the warm start is "
-    "too short (sft.max_steps), or the rewards are wrong (geoalign audit, with the run's folder, shows which)."
+    "RL makes the policy worse here. Usual causes: grpo.learning_rate is too high (try a third of it), the warm start "
+    "is too short (sft.max_steps), or the rewards are wrong (geoalign audit, with the run's folder, shows which)."
 )
 
 
@@ -36,8 +36,8 @@ class Fall:
 def falls(evaluations: Sequence[Evaluation]) -> list[Fall]:
     """Every evaluation whose accuracy lies below the lower end of the 95% interval of its set's accuracy before RL.
 
-    The same problems are answered at every evaluation, so this is a cautious rule: it names no fall that another draw of
-    the problems could explain. Sets without an accuracy, or without an interval before RL, have none.
+    The same problems are answered at every evaluation, so this is a cautious rule: it names no fall that another draw
+    of the problems could explain. Sets without an accuracy, or without an interval before RL, have none.
     """
     lowest: dict[str, tuple[float, float]] = {}
     for line in evaluations:

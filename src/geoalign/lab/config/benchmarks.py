@@ -95,7 +95,9 @@ def parse_dialogue(text: str) -> tuple[str, str]:
     """The name of a set of dialogues and its file or hub id, from `NAME=PATH_OR_ID`."""
     name, equals, path = (part.strip() for part in text.partition("="))
     if not equals or not path or not SET_NAME.fullmatch(name):
-        raise ConfigError(f"--dialogue: expected NAME=PATH_OR_ID with letters and digits in the name, got {quote(text)}")
+        raise ConfigError(
+            f"--dialogue: expected NAME=PATH_OR_ID with letters and digits in the name, got {quote(text)}"
+        )
     if name in BENCHMARKS:
         raise ConfigError(f"--dialogue: expected a name that no benchmark has, got {quote(name)}")
     check_set_name("--dialogue", name)

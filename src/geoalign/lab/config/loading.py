@@ -52,9 +52,7 @@ class Typed:
     words: str
 
 
-def overridden(
-    overrides: Sequence[str], options: Sequence[Typed] = ()
-) -> tuple[dict[str, Any], dict[str, str]]:
+def overridden(overrides: Sequence[str], options: Sequence[Typed] = ()) -> tuple[dict[str, Any], dict[str, str]]:
     """The settings of the command line, and where each was written: those of options of their own, then each `a.b=c` of
     `--set` in their order. What two of them say differently is refused, in whatever order they stand.
     """

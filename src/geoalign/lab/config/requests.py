@@ -89,7 +89,10 @@ class AuditRequest:
 class EvaluateRequest:
     models: Sequence[str] = argument("Model folders, hub ids, or run folders of `geoalign train`.", "MODEL")
     benchmarks: Sequence[str] = option(
-        "Problems with answers: a benchmark's name, or one of your own, and its file or hub id; may be repeated.", (), "NAME=PATH_OR_ID", option="benchmark"
+        "Problems with answers: a benchmark's name, or one of your own, and its file or hub id; may be repeated.",
+        (),
+        "NAME=PATH_OR_ID",
+        option="benchmark",
     )
     dialogues: Sequence[str] = option(
         "Dialogue prompts, for the judge; may be repeated.", (), "NAME=PATH_OR_ID", option="dialogue"

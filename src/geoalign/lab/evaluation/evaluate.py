@@ -93,9 +93,7 @@ def _with_recorded_dtype(config: EvaluateConfig, recorded: Recorded | None) -> E
     return replace(config, dtype=recorded.settings["dtype"])
 
 
-def _numbers(
-    models: Sequence[Described], prompts: Sequence[Sequence[PromptedSet]]
-) -> dict[str, dict[str, int]]:
+def _numbers(models: Sequence[Described], prompts: Sequence[Sequence[PromptedSet]]) -> dict[str, dict[str, int]]:
     """How many responses each model is asked for, set by set."""
     return {
         model.model.name: {prompted_set.set.name: len(prompted_set.requests()) for prompted_set in sets}

@@ -58,7 +58,7 @@ class PromptedSet:
 
 @dataclass
 class _Named:
-    """A set as the command line names it: by `--benchmark` (then with a benchmark) or by `--dialogue`, and its files."""
+    """A set as the command line names it, by `--benchmark` (then with a benchmark) or by `--dialogue`; its files."""
 
     benchmark: Benchmark | None
     paths: list[str]

@@ -244,9 +244,7 @@ class EvaluationFolder:
         number = _number_of(parts[-1]) + 1 if parts else 0
         return self.rows / model / name / f"part-{number:05d}.parquet"
 
-    def write_result(
-        self, settings: Mapping[str, Any], versions: Mapping[str, str], scores: Mapping[str, Any]
-    ) -> None:
+    def write_result(self, settings: Mapping[str, Any], versions: Mapping[str, str], scores: Mapping[str, Any]) -> None:
         schema = {"schema_version": SCHEMA_VERSION}
         write_json(self.result, {**schema, "settings": {**schema, **settings}, "versions": versions, **scores})
 

@@ -118,8 +118,8 @@ def rows_of(source: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Every row of a source in order, with its number from 1: "line 3"; "row 3" in parquet, JSON and on the hub.
 
     A local file of this name comes first; a `.json` file is one array of objects. Only where there is none, and the
-    text has the form `HUB_FORM`, it is loaded by `datasets.load_dataset`, which keeps it in its cache. A `.csv` file has
-    commas and a first line with the names of its columns; every value is a text.
+    text has the form `HUB_FORM`, it is loaded by `datasets.load_dataset`, which keeps it in its cache. A `.csv` file
+    has commas and a first line with the names of its columns; every value is a text.
     """
     path = Path(source).expanduser()
     if path.is_dir():

@@ -89,7 +89,9 @@ def test_other_weights_and_other_problems_are_refused(tiny, files, tmp_path, scr
         run([other], [files[0]], [], tmp_path / "out", resume=True)
     problems = tmp_path / "aime.jsonl"
     problems.write_text(problems.read_text().replace('"answer": "3"', '"answer": "4"'))
-    with pytest.raises(ConfigError, match=r"sets\.aime24\.digest: expected .*the problems, their answers or their order"):
+    with pytest.raises(
+        ConfigError, match=r"sets\.aime24\.digest: expected .*the problems, their answers or their order"
+    ):
         run([tiny], [files[0]], [], tmp_path / "out", resume=True)
 
 

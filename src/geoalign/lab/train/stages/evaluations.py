@@ -113,9 +113,7 @@ def evaluate(plan: Plan, respondent: Respondent, *, stage: str, step: int, progr
             note_records(plan.folder, "done" if plan.folder.final.is_dir() else "rl", step)
 
 
-def warn_of_falls(
-    console: Console, earlier: Sequence[Mapping[str, Any]], now: Sequence[Mapping[str, Any]]
-) -> None:
+def warn_of_falls(console: Console, earlier: Sequence[Mapping[str, Any]], now: Sequence[Mapping[str, Any]]) -> None:
     """Says, of each set once in a run, that its accuracy has fallen below that before RL, and what to do."""
     before = [parse_evaluation(line) for line in earlier]
     after = [parse_evaluation(line) for line in now]

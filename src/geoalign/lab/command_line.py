@@ -83,7 +83,8 @@ class PlainCommand(typer.core.TyperCommand):
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         rows: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
-        for parameter in self.get_params(ctx):
+        parameters: list[Any] = [*self.get_params(ctx)]
+        for parameter in parameters:
             record = parameter.get_help_record(ctx)
             if record is None:
                 continue

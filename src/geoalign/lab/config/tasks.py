@@ -94,8 +94,8 @@ class MathConfig:
     """Problems with gold answers from files or the hub.
 
     A source is a file (.jsonl, .jsonl.gz, .json, .parquet, .csv) or a hub id `owner/name[/folder][:config][@split]`.
-    The layout is recognised by the columns; fields named here come first. Field names are dotted where values are nested:
-    `reward_model.ground_truth`, `prompt.0.content`. A prompt is a text or a list of chat messages.
+    The layout is recognised by the columns; fields named here come first. Field names are dotted where values are
+    nested: `reward_model.ground_truth`, `prompt.0.content`. A prompt is a text or a list of chat messages.
     """
 
     train: Name | _Names = setting(help="File or files, or hub ids, of the training problems.")

@@ -206,6 +206,13 @@ class EvaluationFolder:
         if not resume:
             raise RunFolderError(f"{self.root}: expected an empty folder, got an evaluation: add --resume to resume it")
         check_same(now.settings, then.settings, self.root, kind="evaluation")
+        for name in now.sets:
+            for other in then.sets:
+                if other != name and other.casefold() == name.casefold():
+                    raise ConfigError(
+                        f"{name}: {self.root} has a set {other}, and names that differ by case alone are one folder on "
+                        "some file systems: take another name"
+                    )
         for part, mine, theirs in (("models", now.models, then.models), ("sets", now.sets, then.sets)):
             for name in mine:
                 if name in theirs:

@@ -15,6 +15,7 @@ from evaluating import right_until, rows_of, run
 from geoalign.errors import ConfigError, RunFolderError
 from geoalign.lab.config.rewards import ScoringConfig
 from geoalign.lab.generation.engines import TransformersEngine
+from geoalign.lab.models import fastest_dtype
 
 
 def test_resuming_after_every_stop(tiny, files, tmp_path, monkeypatch):
@@ -176,6 +177,22 @@ def test_models_are_added_whatever_order_they_are_named_in(tiny, files, tmp_path
     assert len(after) == 2 * len(before)
     _, said = run(folders[:1], [files[0]], [], tmp_path / "out", resume=True)
     assert "Not in these results: model model-2, of an earlier command" in said
+
+
+def test_a_set_that_differs_from_an_earlier_one_by_case_alone_is_refused(tiny, files, tmp_path, scripted):
+    scripted(lambda prompt, sample: "")
+    problems = files[0].partition("=")[2]
+    run([tiny], [f"mine={problems}"], [], tmp_path / "out")
+    with pytest.raises(ConfigError, match=r"Mine: .* has a set mine"):
+        run([tiny], [f"Mine={problems}"], [], tmp_path / "out", resume=True)
+
+
+def test_what_this_cpu_is_faster_in_today_does_not_end_an_evaluation(tiny, files, tmp_path, scripted, monkeypatch):
+    scripted(lambda prompt, sample: "")
+    run([tiny], [files[0]], [], tmp_path / "out")
+    monkeypatch.setattr(fastest_dtype, "cpu_speed", lambda: {"float32": 20.0, "bfloat16": 100.0})
+    run([tiny], [files[0]], [], tmp_path / "out", resume=True)
+    assert results_of(tmp_path / "out")["settings"]["dtype"] == "float32"
 
 
 def test_a_part_that_cannot_be_read_is_named(tiny, files, tmp_path, scripted):

@@ -13,12 +13,13 @@ from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
 from geoalign.curators.base import Curator, hidden_states, identity
-from geoalign.curators.denoise.identification import certain_observations, identification
+from geoalign.curators.denoise.identification import certain_observations, identification, pooled
 from geoalign.curators.denoise.model import LIMIT, Fit, Posterior, infer
 from geoalign.curators.denoise.ridge import fold_predictions, predict_next
 from geoalign.curators.denoise.rows import NoisyRows, joined, keys_in_prompts, noisy_rows
 from geoalign.curators.precision import full_precision
 from geoalign.errors import InputError
+from geoalign.method.advantages import group_advantages
 from geoalign.method.groups import GroupedRows, canonical_order, content_folds, group_centred, in_input_order
 from geoalign.method.intervals import Interval, grouped_correlation
 from geoalign.settings import Count, OpenShare, PositiveShare, setting, settings
@@ -172,7 +173,7 @@ class Denoise(Curator[DenoiseConfig]):
                 **posterior.metrics,
                 **told_apart,
             }
-            if states is not None and posterior.identified and bool(rows.trusted.any()):
+            if states is not None and posterior.certain is None and bool(rows.trusted.any()):
                 correction, learnt = learnt_correction(states, posterior, rows, level=config.level)
                 posterior, metrics = posterior.corrected(correction), {**metrics, **learnt}
             curation = _curation(rollouts, order, rows, posterior, metrics)
@@ -195,7 +196,7 @@ class Denoise(Curator[DenoiseConfig]):
             _LOG.warning(_NOT_IDENTIFIED, found.reason)
         certain = certain_observations(rows, posterior, exclusive=self.config.answers == "exclusive")
         unknown = dict.fromkeys(_RATE_METRICS, math.nan)
-        return replace(posterior, estimate=certain, identified=False), {**metrics, **unknown}
+        return replace(posterior, estimate=pooled(rows, certain), certain=certain), {**metrics, **unknown}
 
     def _states(self, rollouts: Rollouts, order: GroupedRows) -> Float[Tensor, "b d"] | None:
         """The states in sorted order, centred within groups; of several each over its mean square."""
@@ -294,7 +295,14 @@ def _curation(
     rest = rollouts.rewards.cpu().double()[index] - rows.rewards.nan_to_num()
     observed, offset = posterior.observed.nan_to_num() + rest, posterior.offset.nan_to_num() + rest
     whole = replace(posterior, observed=observed, offset=offset)
-    if not posterior.identified:
-        return replace(judged, rewards=back(whole.rewards.to(rollouts.rewards.dtype)))
-    rewards, advantages = (back(each.to(rollouts.rewards.dtype)) for each in (whole.rewards, whole.advantages))
-    return replace(judged, rewards=rewards, advantages=advantages)
+    rewards = back(whole.rewards.to(rollouts.rewards.dtype))
+    if posterior.certain is None:
+        advantages = whole.advantages
+    elif torch.equal(posterior.certain, posterior.estimate):
+        return replace(judged, rewards=rewards)
+    else:
+        # The mean of GRPO's advantages over identical responses, not GRPO's advantages of the mean rewards: pooling
+        # narrows a group's deviation, and dividing by that would blow up what is left of the noise.
+        alone = replace(whole, estimate=posterior.certain).rewards.masked_fill(~rows.scored, torch.nan)
+        advantages = pooled(rows, group_advantages(alone, rows.group))
+    return replace(judged, rewards=rewards, advantages=back(advantages.to(rollouts.rewards.dtype)))

@@ -22,7 +22,7 @@ LEVEL = 0.95
 # Errors on equal answers count as independent while the interval of their correlation holds 0 and stays below this.
 REPEATED = 0.5
 # The correlation must be known within this share of J^2, the agreement between verdicts that the truth explains.
-PRECISE = 2 / 3
+PRECISE = 0.8
 # Answers whose truth is known by trusted rows, from which on these identify the rates.
 KNOWN_ANSWERS = 20
 
@@ -117,28 +117,37 @@ def error_correlation(units: Units, fit: Fit, *, level: float = LEVEL) -> Interv
 
 
 def certain_observations(rows: NoisyRows, posterior: Posterior, *, exclusive: bool) -> Float[Tensor, " n"]:
-    """[N] the verdicts (0 to 1) as far as they can be put right without an error rate; elsewhere as observed.
+    """[N] the verdicts (0 or 1) as far as they can be put right without an error rate; elsewhere as observed.
 
     - A response without an answer where one is expected is wrong, unless the verdicts look so good that even the model
       believes this one: its answer may be one that was not read.
-    - Identical responses to a prompt share one truth: they get the mean of their verdicts.
     - Rows of an answer with a trusted row share its verdict, and where that one is right and answers are `exclusive`,
       every other answer of the group is wrong.
 
     Later rules go before earlier ones; trusted and unscored rows keep what they have.
     """
     observed = posterior.observation
-    open_rows = rows.accompanied & ~rows.trusted
-    count = total(open_rows, rows.response)
-    mean = total(observed * open_rows, rows.response) / count.clamp(min=1)
-    certain = torch.where(count[rows.response] >= 2, mean[rows.response], observed)
-    certain = certain.masked_fill(rows.lacking & (posterior.wrong > 0.5), 0.0)
+    certain = observed.masked_fill(rows.lacking & (posterior.wrong > 0.5), 0.0)
     right, wrong = known_answers(rows, observed)
     certain = torch.where(right, 1.0, torch.where(wrong, 0.0, certain))
     if exclusive:
         solved = total(right & rows.answered, rows.group)[rows.group] > 0
         certain = certain.masked_fill(solved & ~right & (rows.answered | rows.lacking), 0.0)
-    return torch.where(open_rows, certain, observed)
+    return torch.where(_open_rows(rows), certain, observed)
+
+
+def pooled(rows: NoisyRows, values: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
+    """[N] the mean of the values over identical responses to a prompt, which share one truth; trusted and unscored
+    rows keep theirs, as do all rows whose identical responses have equal values."""
+    open_rows = _open_rows(rows)
+    count = total(open_rows, rows.response).clamp(min=1)
+    mean = (total(values.masked_fill(~open_rows, 0.0), rows.response) / count)[rows.response]
+    differs = total(open_rows & ((values - mean).abs() > 1e-9), rows.response)[rows.response] > 0
+    return torch.where(open_rows & differs, mean, values)
+
+
+def _open_rows(rows: NoisyRows) -> Bool[Tensor, " n"]:
+    return rows.accompanied & ~rows.trusted
 
 
 def known_answers(rows: NoisyRows, observed: Float[Tensor, " n"]) -> tuple[Bool[Tensor, " n"], Bool[Tensor, " n"]]:

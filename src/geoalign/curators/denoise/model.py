@@ -101,7 +101,9 @@ class Posterior:
     metrics: dict[str, float]
     fit: dict[str, Tensor]  # the fields of `Fit`; {} where nothing was judged
     units: Units | None = None  # of two values: what the fit is made of
-    identified: bool = True  # whether the model's rates may be relied upon; else `estimate` rests on none of them
+    # Where the rates are not identified: the observations as far as they can be put right without them. `estimate` then
+    # rests on no rate either.
+    certain: Float[Tensor, " n"] | None = None
 
     def __getitem__(self, rows: slice) -> Posterior:
         cut: dict[str, Any] = {name: each[rows] for name, each in vars(self).items() if isinstance(each, Tensor)}

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geoalign.boxed import answer_start, boxed_answer, last_boxed
-from geoalign.lab.rewards.answers import final_answer
+from geoalign.answers import final_answer
 from geoalign.lab.rewards.verified import nesting_depth
 
 

@@ -7,7 +7,7 @@ import pandas as pd
 from typer.testing import CliRunner
 
 from geoalign.lab.cli import app
-from geoalign.lab.rewards.answers import final_answer
+from geoalign.answers import final_answer
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -10,6 +10,7 @@ from typing import Any, Protocol, Self
 
 from jinja2 import TemplateError
 
+from geoalign.answers.completions import completion_text as response_text
 from geoalign.errors import InputError, UnscoredError
 from geoalign.lab.http_client import UnreachableError
 
@@ -27,19 +28,6 @@ class RewardSource(Protocol):
         self, responses: Sequence[str], answers: Sequence[str], *, prompts: Sequence[Any] | None = None
     ) -> list[float]:
         """One reward per response, from the gold answer or the prompt (chat messages) of its row."""
-
-
-def response_text(completion: object) -> str:
-    """The text of a completion as TRL hands it over: a string, or chat messages whose contents are joined."""
-    if isinstance(completion, str):
-        return completion
-    if isinstance(completion, list | tuple) and all(isinstance(message, dict) for message in completion):
-        contents = [
-            message.get("content") or "" for message in completion if message.get("role", "assistant") == "assistant"
-        ]
-        if all(isinstance(content, str) for content in contents):
-            return "".join(contents)
-    raise InputError(f"completion: expected a text or a list of chat messages, got {type(completion).__name__}")
 
 
 @dataclass(frozen=True)

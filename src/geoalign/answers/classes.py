@@ -6,9 +6,10 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Sequence
 from fractions import Fraction
+from functools import lru_cache
 from typing import NamedTuple, Protocol
 
-from geoalign.answers.forms import choice_letter, exact_value, is_mathematical, normal_form
+from geoalign.answers.forms import INTEGER, choice_letter, exact_value, is_mathematical, normal_form
 from geoalign.answers.units import split_unit
 
 _NAMED = re.compile(r"([A-Za-z](?:_[A-Za-z0-9]|_\{[A-Za-z0-9]+\})?)=([^=<>]+)")
@@ -41,9 +42,12 @@ def answers_by_class(
     of the rows.
     """
     forms = [None if answer is None else normal_form(answer) or None for answer in answers]
+    # Integers in their normal form are equal or not, as they stand: most groups have nothing else.
+    spelt = {form for form in forms if form is not None and not INTEGER.fullmatch(form)}
+    mixed = {group for group, form in zip(groups, forms, strict=True) if form in spelt}
     counts: dict[Hashable, Counter[str]] = defaultdict(Counter)
     for group, form in zip(groups, forms, strict=True):
-        if form is not None:
+        if form is not None and group in mixed:
             counts[group][form] += 1
     classes = {group: _merged(found) for group, found in counts.items()}
     if undecided is not None:
@@ -51,7 +55,7 @@ def answers_by_class(
     named = {
         (group, form): members[0] for group, several in classes.items() for members in several for form in members
     }
-    return [None if form is None else named[group, form] for group, form in zip(groups, forms, strict=True)]
+    return [None if form is None else named.get((group, form), form) for group, form in zip(groups, forms, strict=True)]
 
 
 def _merged(counts: Counter[str]) -> list[list[str]]:
@@ -83,6 +87,7 @@ def _without_percent(said: _Read, bare: Collection[Fraction | str]) -> _Read:
     return _Read(said.name, said.value / 100, "")
 
 
+@lru_cache(maxsize=65536)
 def _read(form: str) -> _Read:
     named = _NAMED.fullmatch(form)
     name, said = (named[1], normal_form(named[2])) if named is not None else ("", form)

@@ -22,7 +22,8 @@ _TOKENS_SLASHED = re.compile(r"([+-]?)(\\[A-Za-z]+|[A-Za-z]|[0-9]+)/(\\[A-Za-z]+
 _SCIENTIFIC = re.compile(r"(-?[0-9]+(?:\.[0-9]+)?)\\times10\^(?:([0-9])|\{(-?[0-9]{1,3})\})")
 # 4.5e33, 3e6, 1e-5; larger powers are no answers.
 _POWER = re.compile(r"(?<![\w.\\])([0-9]{1,100}\.?[0-9]{0,100})[eE]([+-]?[0-9]{1,3})(?![\w.])")
-_INTEGER = re.compile(r"-?[1-9][0-9]{0,99}")
+# An integer that is in its normal form.
+INTEGER = re.compile(r"0|-?[1-9][0-9]{0,99}")
 # Longer numbers are compared as text.
 _MOST_DIGITS = 400
 
@@ -83,7 +84,7 @@ def normal_form(answer: str) -> str:
     """
     if len(answer) > LONGEST:
         return answer.strip()
-    return answer if _INTEGER.fullmatch(answer) else _normal_form(answer)
+    return answer if INTEGER.fullmatch(answer) else _normal_form(answer)
 
 
 @lru_cache(maxsize=65536)

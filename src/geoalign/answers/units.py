@@ -51,7 +51,7 @@ def split_unit(text: str) -> tuple[str, str]:
     if value is None or not any(sign.isdigit() for sign in value[0]):
         return text, ""
     behind = spelt[value.end() :].strip()
-    number = value[0].strip()
+    number = re.sub(r"(?:\s|~|\\[,;: ])+$", "", value[0])
     if not behind or len(behind) > _LONGEST:
         return text, ""
     if re.fullmatch(r"\\?%|percent", behind):
@@ -76,7 +76,8 @@ def stated_unit(text: str) -> tuple[str, str]:
         if len(letters) > 2 or word[1] or letters in _HARDLY_SYMBOLS:
             return number, unit
     unstyled = re.sub(r"\\[A-Za-z]+", "", STYLED.sub("", text))
-    return (text, "") if any(sign.isalpha() for sign in unstyled) else (number, unit)
+    symbols = any(sign.isalpha() for sign in unstyled) and unit not in ("m*s^-1", "m*s^-2")
+    return (text, "") if symbols else (number, unit)
 
 
 def _unit(text: str) -> str | None:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 from torch import Generator
 
+from geoalign.answers import answers_by_class
 from geoalign.curators.base import Curator
 from geoalign.curators.checkpoint import load_state, save_state
 from geoalign.curators.labelled_rollouts import LabelledRollouts, check_takes_labelled, with_labelled, without_labelled
@@ -72,6 +74,8 @@ class CurationSession:
         if not self.calls and "answers" in self.curator.reads and _look_gold(rollouts):
             _LOG.warning("answers: expected one a response, got one for all of each prompt: are they gold answers?")
         given = rollouts if labelled is None else with_labelled(rollouts, labelled)
+        if given.answers is not None and "answers" in self.curator.reads:
+            given = replace(given, answers=answers_by_class(given.answers, given.groups.tolist()))
         devices = [given.rewards.device] if given.rewards.device.type == "cuda" else []
         with torch.random.fork_rng(devices=devices), torch.enable_grad():
             curation = self.curator.curate(given, generator=self.generator, details=details and labelled is None)

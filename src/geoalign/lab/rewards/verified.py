@@ -67,6 +67,11 @@ class VerifiedReward:
         self.counters["compared"] += len(compared)
         return outcomes
 
+    @property
+    def workers(self) -> AnswerWorkers:
+        """The processes that compare, for whoever else has answers to compare."""
+        return self._workers
+
     def close(self) -> None:
         """Ends the processes; scoring again starts new ones."""
         self._workers.close()

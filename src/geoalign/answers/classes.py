@@ -52,9 +52,7 @@ def answers_by_class(
     classes = {group: _merged(found) for group, found in counts.items()}
     if undecided is not None:
         _merge_undecided(classes, counts, undecided)
-    named = {
-        (group, form): members[0] for group, several in classes.items() for members in several for form in members
-    }
+    named = {(group, form): members[0] for group, several in classes.items() for members in several for form in members}
     return [None if form is None else named.get((group, form), form) for group, form in zip(groups, forms, strict=True)]
 
 
@@ -133,4 +131,3 @@ def _is_undecided(one: str, other: str) -> bool:
     if len(set(names)) > 1 or any(choice_letter(form) or form.isalpha() for form in (one, other)):
         return False
     return is_mathematical(one) and is_mathematical(other)
-

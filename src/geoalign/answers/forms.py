@@ -62,14 +62,20 @@ _SPELLINGS: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], 
 _WORDS = ("yes", "no", "true", "false")
 _MARK = r"(?:(?:[Oo]ption|[Cc]hoice|[Aa]nswer)\s*:?\s*)?"
 _BARE_LETTER = re.compile(rf"{_MARK}[(\[{{]?\s*([A-Z])\s*[)\]}}]?\s*[.:]?")
-_LETTER_AND_TEXT = re.compile(rf"{_MARK}\(?([A-J])\)(?:\s|\\[ ,;:]|~|\\q?quad(?![A-Za-z]))+(?![-+*/=<>^_]\s)(\S.*)", re.DOTALL)
+_LETTER_AND_TEXT = re.compile(
+    rf"{_MARK}\(?([A-J])\)(?:\s|\\[ ,;:]|~|\\q?quad(?![A-Za-z]))+(?![-+*/=<>^_]\s)(\S.*)", re.DOTALL
+)
 _LOOSE_LETTER_AND_TEXT = re.compile(r"([A-J])[.:]\s+(\S.*)", re.DOTALL)
 _ANOTHER_LETTER = re.compile(r"\(?[A-Z][).:]")
 _WRAPPED = re.compile(r"\(\s*([A-Za-z]|[-+]?[0-9]+(?:\.[0-9]+)?)\s*\)")
-_BASES = dict(zip("two three four five six seven eight nine ten eleven twelve sixteen".split(), (*range(2, 13), 16)))
+_BASES = {
+    "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10, "eleven": 11,
+    "twelve": 12, "sixteen": 16,
+}  # fmt: skip
 _BASE = r"(?:base[- ]?)?\s*([0-9]{1,2}|[a-z]{3,7})"
 _IN_BASE = re.compile(
-    rf"\(?([0-9][0-9A-Z]*|[A-F]{{1,20}})\)?\s*(?:_\s*(?:([0-9])|\{{\s*\(?{_BASE}\)?\s*\}})|,?\s*(?:in\s+)?\(?base[- ]{_BASE}\)?)"
+    r"\(?([0-9][0-9A-Z]*|[A-F]{1,20})\)?\s*"
+    rf"(?:_\s*(?:([0-9])|\{{\s*\(?{_BASE}\)?\s*\}})|,?\s*(?:in\s+)?\(?base[- ]{_BASE}\)?)"
 )
 
 
@@ -117,7 +123,14 @@ def undecorated(text: str) -> str:
     while text != before:
         before = text
         text = without_styles(tidy(text))
-        for opening, closing in ((r"\(", r"\)"), (r"\[", r"\]"), ("**", "**"), ("$$", "$$"), ("{", "}"), (r"\boxed{", "}")):
+        for opening, closing in (
+            (r"\(", r"\)"),
+            (r"\[", r"\]"),
+            ("**", "**"),
+            ("$$", "$$"),
+            ("{", "}"),
+            (r"\boxed{", "}"),
+        ):
             inner = text[len(opening) : len(text) - len(closing)]
             if text.startswith(opening) and text.endswith(closing) and len(text) > len(opening + closing):
                 text = inner if _closed(inner) and opening not in inner else text
@@ -197,7 +210,26 @@ def is_mathematical(answer: str) -> bool:
     return not words
 
 
-_FUNCTIONS = {"sin", "cos", "tan", "cot", "sec", "csc", "log", "ln", "exp", "max", "min", "mod", "gcd", "lcm", "and", "or", "sqrt", "pi"}
+_FUNCTIONS = {
+    "sin",
+    "cos",
+    "tan",
+    "cot",
+    "sec",
+    "csc",
+    "log",
+    "ln",
+    "exp",
+    "max",
+    "min",
+    "mod",
+    "gcd",
+    "lcm",
+    "and",
+    "or",
+    "sqrt",
+    "pi",
+}
 
 
 def _respelt(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Unicode signs of mathematics as LaTeX and ASCII, so that `√3`, `½`, `x²`, `−5` and `１２` are read as what they mean."""
+"""Unicode signs of mathematics as LaTeX and ASCII, so that `√3`, `½`, `x²`, `−5`, `１２` are read as what they mean."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ _PLAIN = {
     "ℚ": r"\mathbb{Q}", "ℂ": r"\mathbb{C}", "∣": "|", "。": ".", "、": ",", "′": "'", "’": "'", "‘": "'", "“": '"',
     "”": '"', "…": r"\ldots ", "∶": ":",
 }  # fmt: skip
-_TABLE = {ord(sign): f"\\{name} " for sign, name in _COMMANDS.items()} | {ord(sign): text for sign, text in _PLAIN.items()}
+_TABLE = {ord(sign): f"\\{name} " for sign, name in _COMMANDS.items()} | {
+    ord(sign): text for sign, text in _PLAIN.items()
+}
 
 # Longer texts are no answers, and come back as they are.
 LONGEST = 2000
@@ -40,7 +42,9 @@ _RAISED_OVER_LOWERED = re.compile("([⁰¹²³⁴⁵⁶⁷⁸⁹]+)[⁄/∕]([�
 _DIGITS_OVER_DIGITS = re.compile("([0-9]+)⁄([0-9]+)")
 _ROOT_OF_DEGREE = re.compile(r"(?<![\w)\]}])([²³⁴⁵⁶⁷⁸⁹]|[¹²³⁴⁵⁶⁷⁸⁹][⁰¹²³⁴⁵⁶⁷⁸⁹])√")
 _DEGREE = re.compile(r"\\sqrt\[[0-9]{1,2}\]$")
-_RADICAND = re.compile(r"[0-9]+(?:\.[0-9]+)?|[A-Za-z]|\\[A-Za-z]+(?![A-Za-z{\[])|\\frac\{[^{}]*\}\{[^{}]*\}|\\sqrt(?:\[[0-9]+\])?\{[^{}]*\}")
+_RADICAND = re.compile(
+    r"[0-9]+(?:\.[0-9]+)?|[A-Za-z]|\\[A-Za-z]+(?![A-Za-z{\[])|\\frac\{[^{}]*\}\{[^{}]*\}|\\sqrt(?:\[[0-9]+\])?\{[^{}]*\}"
+)
 _CLOSING = {"(": ")", "{": "}"}
 
 
@@ -48,8 +52,8 @@ def plain_signs(text: str) -> str:
     r"""The text with its Unicode signs as LaTeX: `2√3` is `2\sqrt{3}`, `x²` is `x^{2}`, `½` is `\frac{1}{2}`.
 
     Digits of every script and width are ASCII digits, spaces of every kind are spaces, and what cannot be seen is left
-    out. A dash is a minus where nothing stands before it that it could reach from (`–5`; `1–5` is a range). ASCII comes
-    back as it is; every text has a result, in time that grows with its length; longer ones than `LONGEST` come back as they are.
+    out. A dash is a minus where nothing stands before it that it could reach from (`–5`; `1–5` is a range). ASCII, and
+    texts longer than `LONGEST`, come back as they are.
     """
     if text.isascii() or len(text) > LONGEST:
         return text

@@ -40,7 +40,7 @@ _LONGEST = 60
 def split_unit(text: str) -> tuple[str, str]:
     r"""A number and its unit, `("5", "cm^2")` of `5 square centimeters`; the text itself and "" where none is known.
 
-    Letter styles (`\text{...}`) must be gone. Degrees are `degree`, a dollar sign in front `dollar`, a percent sign `%`.
+    Letter styles (`\text{...}`) must be gone. Degrees are `degree`, a dollar sign in front `dollar`, percent `%`.
     Known units are multiplied and divided: `3 m/s`, `3 m s^{-1}` and `3 meters per second` have the unit `m*s^-1`.
     """
     dollar = _DOLLAR.match(text)

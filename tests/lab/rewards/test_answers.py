@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geoalign.boxed import answer_start
 from geoalign.answers import final_answer
+from geoalign.boxed import answer_start
 from geoalign.lab.rewards.answers import plain, quick_verdict, with_powers, without_name
 
 

@@ -9,8 +9,8 @@ from geoalign.adapters.exports import lazy_exports
 if TYPE_CHECKING:
     from geoalign.adapters.trl.curate import CuratedStep
     from geoalign.adapters.trl.failing_rewards import unscored_on_failure
-    from geoalign.answers import boxed_answers
     from geoalign.adapters.trl.mixin import GeoAlignGRPOTrainer, GeoAlignMixin
+    from geoalign.answers import boxed_answers
     from geoalign.curators.labelled_rollouts import LabelledRollouts
 
 __all__ = [

@@ -46,9 +46,9 @@ class GeoAlignMixin(CuratedTrainer):
             (under FSDP2 and ZeRO-3 the model) once more, in eval mode; "auto": the first where it can serve.
         rollout_fields: "answers", "reference_rewards" or "true_rewards" -> a dataset column, or a callable that takes
             this process's input rows (dicts with "prompt", "completion", "completion_ids" and the dataset's columns)
-            and returns one value per row. Without "answers" these are read from the `\\boxed{...}` of completions, where
-            the curator looks at answers and any completion has one. Called after the rewards were computed. "second_rewards", of the curator
-            `Appeals`: called on rank 0, with only the rows that the curator asks about.
+            and returns one value per row. Called after the rewards were computed. "second_rewards", of the curator
+            `Appeals`: called on rank 0, with only the rows that the curator asks about. Where the curator looks at
+            answers and none are given, they are the boxed ones of completions (`boxed_answers`), if any has a box.
         curation_observer: called on rank 0 with a `CuratedStep` after each curation.
         details_every: ask the curator for `Curation.details` in every n-th generation; 0: never.
         labelled_rollouts: with true rewards, for a curator that reads `trusted`. It sees them beside every batch, with

@@ -29,8 +29,8 @@ from geoalign.adapters.step import (
     summed_components,
     wanted_components,
 )
-from geoalign.answers import boxed_answers
 from geoalign.adapters.trl.states import HiddenLocation, RowTokens, own_hidden, own_pass
+from geoalign.answers import boxed_answers
 from geoalign.curators.base import Curator
 from geoalign.curators.session import STATE_FILE, CurationSession
 from geoalign.errors import ConfigError, GeoAlignError, InputError, UnsupportedError

@@ -33,8 +33,8 @@ from geoalign.lab.config.requests import AuditRequest
 from geoalign.lab.dumps.labels import Labels
 from geoalign.lab.dumps.reading import Dump, Skipped, read_dump, read_rewards
 from geoalign.lab.dumps.values import short_text
-from geoalign.lab.rewards.equivalence import EqualAnswers, math_verify_is_installed
 from geoalign.lab.reports.audit.page import build_audit_page
+from geoalign.lab.rewards.equivalence import EqualAnswers, math_verify_is_installed
 from geoalign.lab.store.audit import FILTERED_FILE, REPORT_FILE, SUMMARY_FILE, AuditFolder, AuditTables
 from geoalign.lab.store.columns import whole_text
 from geoalign.lab.store.files import locked

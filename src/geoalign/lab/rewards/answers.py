@@ -26,7 +26,9 @@ _INTEGER = re.compile(r"([+-]?)([1-9][0-9]{0,2}(?:(?:,|\{,\})[0-9]{3})+|[0-9]+)(
 _WHOLE = r"(?<![\w.^_}\\/)])(?<![0-9][\s,])([1-9][0-9]{0,2}(?:,[0-9]{3})+|[0-9]{1,30})"
 _GAP = r"(?:\s|~|\\[ ,;:])"
 _MIXED_PLAIN = re.compile(rf"{_WHOLE}{_GAP}{{1,4}}([0-9]{{1,30}})\s?/\s?([0-9]{{1,30}})(?![\w.^/])")
-_MIXED_LATEX = re.compile(rf"{_WHOLE}{_GAP}{{0,4}}\\[dt]?frac\s?(?:\{{([0-9]{{1,30}})\}}\s?\{{([0-9]{{1,30}})\}}|([0-9])\s?([0-9]))(?![0-9^])")
+_MIXED_LATEX = re.compile(
+    rf"{_WHOLE}{_GAP}{{0,4}}\\[dt]?frac\s?(?:\{{([0-9]{{1,30}})\}}\s?\{{([0-9]{{1,30}})\}}|([0-9])\s?([0-9]))(?![0-9^])"
+)
 
 # Sizes of brackets, dollar signs and spaces, unless these divide two numbers, are no part of an answer.
 _NOTHING = re.compile(r"\\(?:left|right|displaystyle)(?![A-Za-z])|\\?\$|\\[,!;:]|(?<![0-9\s])\s+|(?<!\s)\s+(?![0-9\s])")

@@ -10,12 +10,16 @@ from typing import Any, Protocol, Self
 
 from jinja2 import TemplateError
 
-from geoalign.answers.completions import completion_text as response_text
+from geoalign.answers import completion_text
 from geoalign.errors import InputError, UnscoredError
 from geoalign.lab.http_client import UnreachableError
 
 # Counters of a reward source that say how much it did; all others say why a response was not scored, or not read.
 _NO_REASONS = ("scored", "correct", "compared")
+
+
+# The name by which reward functions know it.
+response_text = completion_text
 
 
 class RewardSource(Protocol):

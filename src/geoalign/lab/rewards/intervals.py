@@ -28,8 +28,8 @@ class _Described(NamedTuple):
 def as_intervals(gold: str, answer: str) -> tuple[str, str]:
     r"""Both answers as intervals where both say a set of numbers, and one of them in another way than as an interval.
 
-    Read are `x>2`, `1<x\le3`, `x<1` or `x>2`, `x>1` and `x<3`, `x\ne2`, `x\in(1,3]`, `\{x:x>2\}` and `]1,3[`. Inequalities
-    of two unknowns, and whatever else, come back as they are.
+    Read are `x>2`, `1<x\le3`, `x<1` or `x>2`, `x>1` and `x<3`, `x\ne2`, `x\in(1,3]`, `\{x:x>2\}` and `]1,3[`.
+    Inequalities of two unknowns, and whatever else, come back as they are.
     """
     expected, given = _described(gold), _described(answer)
     if expected is None or given is None:

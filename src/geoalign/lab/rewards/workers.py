@@ -249,14 +249,15 @@ def _same_magnitude(one: Any, other: Any, share: float) -> bool:
     if not unknowns:
         return _numbers_agree(one, other, share)
     try:
-        terms = [Poly(side, *unknowns).as_dict() for side in (one, other)]
+        ours, theirs = [Poly(side, *unknowns).as_dict() for side in (one, other)]
     except PolynomialError:
         places = [
             {unknown: start + Rational(number, 5) for number, unknown in enumerate(unknowns)}
             for start in (Rational(13, 7), Rational(37, 11))
         ]
         return all(_numbers_agree(one.subs(place), other.subs(place), share) for place in places)
-    return all(_numbers_agree(*(part.get(term, Rational(0)) for part in terms), share) for term in {**terms[0], **terms[1]})
+    none = Rational(0)
+    return all(_numbers_agree(ours.get(term, none), theirs.get(term, none), share) for term in {**ours, **theirs})
 
 
 def _numbers_agree(one: Any, other: Any, share: float) -> bool:

@@ -278,7 +278,7 @@ def _value(text: str) -> str:
     tokens = _TOKENS_SLASHED.fullmatch(text)
     if tokens is not None:
         text = rf"{tokens[1]}\frac{{{tokens[2]}}}{{{tokens[3]}}}"
-    return text[1:] if text[:1] == "+" else text
+    return text[1:] if text[:1] == "+" and text != "+" else text
 
 
 def _canonical(number: re.Match[str]) -> str:

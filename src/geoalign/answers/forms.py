@@ -22,6 +22,9 @@ _TOKENS_SLASHED = re.compile(r"([+-]?)(\\[A-Za-z]+|[A-Za-z]|[0-9]+)/(\\[A-Za-z]+
 _SCIENTIFIC = re.compile(r"(-?[0-9]+(?:\.[0-9]+)?)\\times10\^(?:([0-9])|\{(-?[0-9]{1,3})\})")
 # 4.5e33, 3e6, 1e-5; larger powers are no answers.
 _POWER = re.compile(r"(?<![\w.\\])([0-9]{1,100}\.?[0-9]{0,100})[eE]([+-]?[0-9]{1,3})(?![\w.])")
+_TIMES_TEN = re.compile(r"(?<=[0-9])\s{0,4}(?:x|X|\*)\s{0,4}10\s{0,4}\^")
+_NEGATIVE_POWER = re.compile(r"\^\s{0,4}-\s{0,4}([0-9]{1,30})")
+_NUMBERS_IN_BASES = re.compile(r"(?<![0-9A-Za-z}])([0-9]{1,100})\)?_(?:([0-9])|\{\s*\(?([0-9]{1,2})\)?\s*\})")
 # An integer that is in its normal form.
 INTEGER = re.compile(r"0|-?[1-9][0-9]{0,99}")
 # Longer numbers are compared as text.
@@ -113,8 +116,10 @@ def tidy(text: str) -> str:
 
 
 def with_powers(text: str) -> str:
-    """4.5e33, which math-verify does not read, as `4.5 \\times 10^{33}`."""
-    return _POWER.sub(r"\1 \\times 10^{\2}", text)
+    """`4.5e33` and `4.5 x 10^33`, which math-verify does not read, as `4.5 \\times 10^{33}`; `2^-3` as `2^{-3}`."""
+    text = _POWER.sub(r"\1 \\times 10^{\2}", text)
+    text = _TIMES_TEN.sub(r" \\times 10^", text)
+    return _NEGATIVE_POWER.sub(r"^{-\1}", text)
 
 
 def undecorated(text: str) -> str:
@@ -174,6 +179,11 @@ def in_base(text: str) -> tuple[str, int] | None:
     base = int(said) if said.isdigit() else _BASES.get(said, 0)
     digits = found[1].lstrip("0") or "0"
     return (digits, base) if 1 < base <= 36 and all(int(digit, 36) < base for digit in digits) else None
+
+
+def numbers_in_bases(text: str) -> list[tuple[str, str]]:
+    """The digits and bases of all numbers in an answer that say their base, sorted."""
+    return sorted((digits, short or long) for digits, short, long in _NUMBERS_IN_BASES.findall(text))
 
 
 def exact_value(form: str) -> Fraction | None:

@@ -28,7 +28,9 @@ _POWERS = {"square": 2, "sq": 2, "sq.": 2, "cubic": 3, "cu": 3, "cu.": 3}
 # A value: numbers, brackets and signs between them, fractions, roots, powers, pi.
 _VALUE = re.compile(r"(?:\\(?:frac|times|cdot|sqrt|pi|[,;: ])(?![A-Za-z])|[-+0-9.,(){}\[\]^*/\s~])+")
 _DEGREES = re.compile(r"\s*\^\s*(?:\\circ(?![A-Za-z])|\{\s*\\circ\s*\})")
-_DOLLAR = re.compile(r"\s*\\?\$\s*(?=[-+.0-9])")
+_CURRENCY = re.compile(r"\s*(\\?\$|€|£)\s*(?=[-+.0-9])")
+_CURRENCIES = {"$": "dollar", r"\$": "dollar", "€": "euro", "£": "£"}
+_BEHIND_NUMBER = re.compile(r"(?<=[0-9}])((?:\s|~|\\[,;: ]|\x01)*)[\s~]*([A-Za-z]+)")
 _FACTOR = re.compile(r"([A-Za-z€£.]+)(?:\^\{?(-?[0-9])\}?)?")
 STYLED = re.compile(
     r"\\(?:text(?:bf|rm|it|sf|tt|normal|up)?|math(?:rm|bf|it|sf)|mbox|boldsymbol|bm|operatorname)(?![A-Za-z])\s*\{([^{}]*)\}"
@@ -43,9 +45,9 @@ def split_unit(text: str) -> tuple[str, str]:
     Letter styles (`\text{...}`) must be gone. Degrees are `degree`, a dollar sign in front `dollar`, percent `%`.
     Known units are multiplied and divided: `3 m/s`, `3 m s^{-1}` and `3 meters per second` have the unit `m*s^-1`.
     """
-    dollar = _DOLLAR.match(text)
-    if dollar is not None and text.count("$") == 1:
-        return text[dollar.end() :], "dollar"
+    currency = _CURRENCY.match(text)
+    if currency is not None and text.count("$") <= 1:
+        return text[currency.end() :], _CURRENCIES[currency[1]]
     spelt = _DEGREES.sub(" degree ", text)
     value = _VALUE.match(spelt)
     if value is None or not any(sign.isdigit() for sign in value[0]):
@@ -69,7 +71,7 @@ def stated_unit(text: str) -> tuple[str, str]:
     letters or more, or of two behind a space, or of two that are hardly ever symbols (`5cm`).
     """
     number, unit = split_unit(STYLED.sub(r" \1", text))
-    if unit in ("", "%", "degree", "dollar", "degC", "degF"):
+    if unit in ("", "%", "degree", "degC", "degF", *_CURRENCIES.values()):
         return (number, unit) if unit else (text, "")
     for word in re.finditer(r"(\s|~)?(?<!\\)\b([A-Za-z]{2,})|(?<=[0-9])()([A-Za-z]{2,})", STYLED.sub("", text)):
         letters = word[2] or word[4]
@@ -78,6 +80,16 @@ def stated_unit(text: str) -> tuple[str, str]:
     unstyled = re.sub(r"\\[A-Za-z]+", "", STYLED.sub("", text))
     symbols = any(sign.isalpha() for sign in unstyled) and unit not in ("m*s^-1", "m*s^-2")
     return (text, "") if symbols else (number, unit)
+
+
+def units_in(text: str) -> set[str]:
+    """The units behind the numbers of a whole answer, such as a list; no letter right behind one, nor the word "in"."""
+    found = set()
+    for apart, word in _BEHIND_NUMBER.findall(STYLED.sub("\x01\\1", text)):
+        name = _named(word)
+        if name and word != "in" and (apart or len(word) > 1):
+            found.add(name)
+    return found
 
 
 def _unit(text: str) -> str | None:

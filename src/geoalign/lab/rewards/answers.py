@@ -10,13 +10,14 @@ from geoalign.answers.forms import (
     exact_value,
     in_base,
     normal_form,
+    numbers_in_bases,
     tidy,
     undecorated,
     with_powers,
     without_styles,
 )
 from geoalign.answers.signs import plain_signs
-from geoalign.answers.units import split_unit, stated_unit
+from geoalign.answers.units import split_unit, stated_unit, units_in
 from geoalign.lab.rewards.intervals import as_intervals
 
 # 1234, 1,234, 1{,}234, 025, 27.0: an integer, however written. `0,123` is none.
@@ -98,7 +99,9 @@ def _by_base(gold: str, answer: str) -> bool | None:
     if given is not None:
         number = _INTEGER.fullmatch(gold)
         return None if number is None else given[1] == 10 and _canonical(number) == given[0]
-    return None
+    # In lists and equations, too, no other base may stand.
+    bases = [numbers_in_bases(text) for text in (gold, answer)]
+    return False if all(bases) and bases[0] != bases[1] else None
 
 
 def _by_letter(gold: str, answer: str) -> bool | None:
@@ -117,6 +120,10 @@ def _by_word(gold: str, answer: str) -> bool | None:
 def _by_unit(gold: str, answer: str) -> bool | None:
     units = [split_unit(without_styles(text))[1] for text in (gold, answer)]
     if all(units) and units[0] != units[1]:
+        return False
+    # In lists and behind names.
+    inside = [units_in(text) for text in (gold, answer)]
+    if not all(units) and all(inside) and inside[0] != inside[1]:
         return False
     (expected, unit), (given, other) = stated_unit(gold), stated_unit(answer)
     if "%" in (unit, other) and unit != other:

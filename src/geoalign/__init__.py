@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from geoalign.answers import boxed_answers as boxed_answers
     from geoalign.curators.base import Curator as Curator
     from geoalign.curators.chain import Chain as Chain
     from geoalign.curators.denoise import Denoise as Denoise
@@ -35,6 +36,7 @@ _HOMES = {
     "ProjectorConfig": "geoalign.method.projector",
     "Rollouts": "geoalign.types",
     "as_curator": "geoalign.curators.registry",
+    "boxed_answers": "geoalign.answers",
     "group_advantages": "geoalign.method.advantages",
 }
 

@@ -275,3 +275,17 @@ def test_unreadable_files_are_named(tmp_path):
     save_file({"w": torch.zeros(2)}, tmp_path / "foreign")
     with pytest.raises(InputError, match="expected the state of a curator"):
         load_state(tmp_path / "foreign")
+
+
+def test_equal_answers_of_a_prompt_are_one_answer_to_every_curator():
+    watched: list[Rollouts] = []
+
+    class Watching(MajorityVote):
+        def curate(self, rollouts, *, generator=None, details=False):
+            watched.append(rollouts)
+            return identity(rollouts)
+
+    answers = ["0.5", "1/2", "1/2", "x=0.5", "5 cm", "5", None, "7."]
+    batch = Rollouts(rewards=torch.arange(8.0), groups=torch.tensor([0] * 4 + [1] * 4), answers=answers)
+    CurationSession(Watching(), seed=0).curate(batch)
+    assert watched[0].answers == [r"\frac{1}{2}"] * 4 + ["5", "5", None, "7"]

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from geoalign.adapters.assignment import Assignment, assign
 from geoalign.adapters.settings import EngineSettings, LogMetrics
+from geoalign.answers import normal_form
 from geoalign.curators.base import Curator
 from geoalign.curators.registry import make_curator
 from geoalign.curators.session import CurationSession
@@ -269,8 +270,9 @@ def _entries(rows: Sequence[Any], rewards: Float[Tensor, " b"]) -> list[tuple[Ma
 
 
 def as_answers(values: Sequence[Any]) -> list[str | None]:
-    """The values as answers: text, or None where a response gives none."""
-    return [None if isinstance(value, (str, list, type(None))) and not value else str(value) for value in values]
+    """The values as answers in their normal form (`geoalign.answers.normal_form`); None where a response gives none."""
+    texts = ["" if isinstance(value, (list, type(None))) and not value else str(value) for value in values]
+    return [normal_form(text) or None for text in texts]
 
 
 def as_floats(name: str, values: Sequence[Any], device: torch.device, *, setting: str = "rollout_fields") -> Tensor:

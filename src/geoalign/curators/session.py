@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Generator
 
+from geoalign.answers import answers_by_class
 from geoalign.curators.base import Curator, other_settings, settings_of
 from geoalign.curators.checkpoint import load_state, save_state
 from geoalign.curators.idle import Remedies, why_idle
@@ -82,6 +84,8 @@ class CurationSession:
             InputError: the curator returns other than a score a row, or a labelled rollout in the batch.
         """
         given = rollouts if labelled is None else with_labelled(rollouts, labelled)
+        if given.answers is not None and "answers" in self.curator.reads:
+            given = replace(given, answers=answers_by_class(given.answers, given.groups.tolist()))
         devices = [given.rewards.device] if given.rewards.device.type == "cuda" else []
         with torch.random.fork_rng(devices=devices), torch.enable_grad():
             curation = self.curator.curate(given, generator=self.generator, details=details and labelled is None)

@@ -21,7 +21,7 @@ from geoalign.adapters.trl.curate import CurationObserver, GenerationRound, Roun
 from geoalign.adapters.trl.failing_rewards import unscore_failed
 from geoalign.adapters.trl.labelled_rows import LabelledRows
 from geoalign.adapters.trl.refusals import check_flow, check_trainer, other_loss
-from geoalign.adapters.trl.round import CuratedTrainer, RolloutField, table_columns
+from geoalign.adapters.trl.round import CuratedTrainer, RolloutField, table_columns, with_answers
 from geoalign.adapters.trl.states import HiddenLocation, HiddenSource, RowTokens
 from geoalign.curators.base import Curator
 from geoalign.curators.labelled_rollouts import LabelledRollouts
@@ -50,7 +50,8 @@ class GeoAlignMixin(CuratedTrainer):
         rollout_fields: "answers", "reference_rewards" or "true_rewards" -> a dataset column, or a callable that takes
             this process's input rows (dicts with "prompt", "completion", "completion_ids" and the dataset's columns)
             and returns one value per row. Called after the rewards were computed. "second_rewards", of the curator
-            `Appeals`: called on rank 0, with only the rows that the curator asks about.
+            `Appeals`: called on rank 0, with only the rows that the curator asks about. Where the curator looks at
+            answers and none are given, they are the boxed ones of completions (`boxed_answers`), if any has a box.
         curation_observer: called on rank 0 with a `CuratedStep` after each curation.
         details_every: ask the curator for `Curation.details` in every n-th generation; 0: never.
         labelled_rollouts: with true rewards, for a curator that reads `trusted`. It sees them beside every batch, with
@@ -99,7 +100,7 @@ class GeoAlignMixin(CuratedTrainer):
         if curator is None:
             return
         self._session = CurationSession(curator, seed=self.args.seed, labelled=labelled_rollouts, monitor=monitor)
-        fields = dict(rollout_fields or {})
+        fields = with_answers(rollout_fields or {}, self._session.curator)
         self._curation_options = RoundOptions(
             location=HiddenLocation(hidden_position, hidden_layer),
             hidden_source=hidden_source,

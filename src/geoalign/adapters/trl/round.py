@@ -33,6 +33,8 @@ from geoalign.adapters.step import (
     summed_components,
 )
 from geoalign.adapters.trl.states import HiddenLocation, RowTokens, own_hidden, own_pass
+from geoalign.answers import boxed_answers
+from geoalign.curators.base import Curator
 from geoalign.curators.session import STATE_FILE, CurationSession
 from geoalign.errors import ConfigError, GeoAlignError, InputError, UnsupportedError
 from geoalign.hidden.answers import rows_without_answer
@@ -54,6 +56,17 @@ _Result = TypeVar("_Result")
 _Base: Any = object
 if TYPE_CHECKING:
     from transformers import Trainer as _Base
+
+
+def answers_of_boxes(rows: list[dict[str, Any]]) -> list[str | None]:
+    """The rollout field `answers` where the user gives none: what each completion says in its last box."""
+    return boxed_answers([row["completion"] for row in rows])
+
+
+def with_answers(fields: Mapping[str, RolloutField], curator: Curator) -> dict[str, RolloutField]:
+    """The user's rollout fields; answers are read from boxes where the curator looks at answers and none are given."""
+    wanted = "answers" in curator.reads and "answers" not in fields
+    return {**fields, "answers": answers_of_boxes} if wanted else dict(fields)
 
 
 def check_session(
@@ -248,7 +261,11 @@ class TrainerRound:
                 if name in self._session.curator.requires:
                     fields[name] = partial(_second_rewards, field, gather_object(rows))
             elif name == "answers":
-                fields[name] = gather_object(as_answers(field_values(name, field, rows)))
+                answers = gather_object(as_answers(field_values(name, field, rows)))
+                # Responses of a task without boxes have answers of another kind, not none.
+                unread = field is answers_of_boxes and not any(answers)
+                if not unread or name in self._session.curator.requires:
+                    fields[name] = answers
             else:
                 fields[name] = self._gather(as_floats(name, field_values(name, field, rows), device))
         return fields

@@ -12,12 +12,17 @@ from typing import Any, Protocol, Self
 
 from jinja2 import TemplateError
 
+from geoalign.answers import completion_text
 from geoalign.errors import InputError, UnscoredError
 from geoalign.lab.http_client import RefusedTextError, UnreachableError
 
 _LOG = logging.getLogger(__name__)
 # Counters of a reward source that say how much it did; all others say why a response was not scored, or not read.
 _NO_REASONS = ("scored", "correct", "compared")
+
+
+# The name by which reward functions know it.
+response_text = completion_text
 
 
 class RewardSource(Protocol):
@@ -30,19 +35,6 @@ class RewardSource(Protocol):
         self, responses: Sequence[str], answers: Sequence[str], *, prompts: Sequence[Any] | None = None
     ) -> list[float]:
         """One reward per response, from the gold answer or the prompt (chat messages) of its row."""
-
-
-def response_text(completion: object) -> str:
-    """The text of a completion as TRL hands it over: a string, or chat messages whose contents are joined."""
-    if isinstance(completion, str):
-        return completion
-    if isinstance(completion, list | tuple) and all(isinstance(message, dict) for message in completion):
-        contents = [
-            message.get("content") or "" for message in completion if message.get("role", "assistant") == "assistant"
-        ]
-        if all(isinstance(content, str) for content in contents):
-            return "".join(contents)
-    raise InputError(f"completion: expected a text or a list of chat messages, got {type(completion).__name__}")
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
+from geoalign.answers import final_answer, normal_form
 from geoalign.boxed import boxed_answer
 from geoalign.errors import InputError
 from geoalign.lab.config.benchmarks import BENCHMARKS, Benchmark, benchmark_named
 from geoalign.lab.config.tasks import MathConfig, MathSetConfig
-from geoalign.lab.rewards.answers import final_answer, one_form
 from geoalign.lab.tasks.base import Demonstration, Messages, Problem, Task, read_messages
 from geoalign.lab.tasks.decontaminate import decontaminate, exact, fingerprints, overlap_notes
 from geoalign.lab.tasks.sources import LeftOutError, Read, field_of, read_sources
@@ -257,7 +257,7 @@ def math_task(config: MathConfig) -> Task:
         config.decontaminate,
         config.train if isinstance(config.train, str) else "training",
         [exact(prompt) for prompt in prompts],
-        [one_form(problem.answer) for problem in train.problems],
+        [normal_form(problem.answer) for problem in train.problems],
         prompts,
         chain.from_iterable(sets.values()),
     )

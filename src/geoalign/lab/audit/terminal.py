@@ -10,7 +10,7 @@ from typing import Any
 from geoalign.errors import ConfigError
 from geoalign.lab.analysis.audited import audited, verifier_lines
 from geoalign.lab.audit.steps import NO_CONSENSUS
-from geoalign.lab.tasks.sources import row_name
+from geoalign.lab.tasks.row_files import row_name
 from geoalign.lab.terminal import Console, say
 from geoalign.text import quote
 

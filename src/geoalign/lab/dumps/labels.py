@@ -14,7 +14,7 @@ from geoalign.lab.dumps.formats import find_layout
 from geoalign.lab.dumps.reading import Dump, read_dump
 from geoalign.lab.dumps.values import BadValueError, number
 from geoalign.lab.store.audit import LABEL, ROW, restored, safe
-from geoalign.lab.tasks.sources import row_name
+from geoalign.lab.tasks.row_files import row_name
 from geoalign.text import listed, one_line, quote
 
 # Spreadsheets write the separator of their country.
@@ -121,7 +121,7 @@ def _columns_of_dump(path: Path) -> dict[str, Any]:
     for role in ("prompt", "response"):
         if role not in layout.fields:
             raise ConfigError(f"{path}: {role}: expected a field of it, got a dump without")
-    frame = read_dump(path, layout, mixed_groups=True).frame
+    frame = read_dump(path, layout).frame
     rewards = frame["true_reward"].fillna(frame["reward"])
     if rewards.isna().any():
         line = frame["line"][rewards.isna()].iloc[0]

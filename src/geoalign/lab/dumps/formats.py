@@ -473,7 +473,7 @@ def missing_roles(
     taken |= {name for role in NEEDED if role not in missing for name in kind.fields.get(role, ())}
     guesses = guessed_fields(rows, missing, taken)
     options = [word for role in missing for word in ("--field", f"{role}={guesses.get(role, 'NAME')}")]
-    what = f"{path}: no {' and no '.join(missing)} was found. Its fields: {kinds_of_fields(rows)}."
+    what = f"{path}: found no {' and no '.join(missing)}. Its fields: {kinds_of_fields(rows)}."
     return MissingRolesError(what, options)
 
 

@@ -31,6 +31,7 @@ from geoalign.lab.dumps.formats import TRINITY, VERL, DumpLayout, step_of
 from geoalign.lab.dumps.groups import (
     GOLD_ANSWERS,
     MEDIA,
+    PROBLEM_IDS,
     Grouping,
     group_rows,
     name_of_group,
@@ -141,11 +142,13 @@ def _grouping(
     uid = layout.format is VERL and group == "uid" and "group" not in layout.asked
     if uid and not frame.duplicated(["step", "own"]).any():
         group = None  # the uid is that of the rollout
+    ids = fields.get("id")
+    named_by_ids = "group" in layout.asked and ids in layout.groups
     grouping = group_rows(
         frame,
         parts,
         group=group,
-        id_field=fields.get("id"),
+        id_field=None if named_by_ids else ids,
         prompt=fields.get("prompt"),
         gold=fields.get("answer"),
         gold_asked="answer" in layout.asked,
@@ -155,7 +158,7 @@ def _grouping(
             f"{path}: group: expected a prompt, or ids that name problems, got ids that name rollouts; "
             "--field group=NAME names the field that rollouts of one problem share"
         )
-    return grouping
+    return replace(grouping, ids_are_problems=True) if named_by_ids else grouping
 
 
 def _problems(
@@ -165,7 +168,8 @@ def _problems(
 
     It depends on nothing but the row, so that it is the same in every step.
     """
-    names = [name for name in parts if name in (*GOLD_ANSWERS, *MEDIA, layout.fields.get("answer"))]
+    told = (*GOLD_ANSWERS, *MEDIA, layout.fields.get("answer"), *(() if "prompt" in layout.fields else PROBLEM_IDS))
+    names = [name for name in parts if name in told]
     asked = frame["asked"].where(frame["asked"].notna(), frame["own"])
     if not names:
         return asked.fillna("").astype(object)
@@ -188,7 +192,7 @@ def _duplicates(
         if not skip_bad:
             raise InputError(
                 f"{row_name(path, line)}: {field}: {reason}; --skip-bad leaves such rows out; if ids name problems: "
-                f"--field group={field} --field id="
+                f"--field group={field}"
             )
         skipped.append(Skipped(str(path), line, field, reason))
     return skipped

@@ -240,6 +240,8 @@ def _entries(path: Path) -> Iterator[Any]:
             ended = not piece
             text += decoder.decode(piece, final=ended)
             continue
+        if end > LONGEST_ROW:
+            raise ValueError(f"an entry of more than {LONGEST_ROW // MEGABYTE} MB, the longest that is read")
         try:
             value = strict.raw_decode(text)[0]
         except ValueError as error:

@@ -40,6 +40,7 @@ _ROWS, _ROW_BYTES = 32, 64
 _ROWS_INSIDE = ("data", "rows", "rollouts", "samples", "results", "records", "examples")
 # Spreadsheets write the separator of their country.
 _SEPARATORS = ",;\t"
+_NO_CSV = (csv.Error, UnicodeDecodeError, OSError, EOFError, zlib.error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,14 +302,11 @@ def csv_rows(path: Path) -> Iterator[RawRow]:
 
     A file of tabs ends in .tsv; otherwise the separator is that of `,` `;` and tab which the header has most of.
     """
-    # A cell can be a whole response: Python's own limit is 131,072 characters.
-    csv.field_size_limit(max(csv.field_size_limit(), LONGEST_ROW))
     number = 0
     line = 1
     header: list[str] | None = None
     try:
-        separator = separator_of(path)
-        reader = csv.reader((data.decode("utf-8") for data in _lines(path)), delimiter=separator, strict=True)
+        reader = _csv_reader(path)
         for cells in reader:
             place = line
             line = reader.line_num + 1
@@ -327,8 +325,26 @@ def csv_rows(path: Path) -> Iterator[RawRow]:
             else:
                 yield RawRow(number, place, dict(zip(header, map(Cell, cells), strict=True)))
             number += 1
-    except (csv.Error, UnicodeDecodeError, OSError, EOFError, zlib.error) as error:
+    except _NO_CSV as error:
         yield RawRow(number, line, None, f"expected CSV in UTF-8, got {one_line(error)}", rest_lost=True)
+
+
+def csv_header(path: Path) -> list[str]:
+    """The names of a CSV file's columns; InputError where it is none."""
+    try:
+        for cells in _csv_reader(path):
+            if any(cells):
+                return cells
+    except _NO_CSV as error:
+        raise InputError(f"{path}: expected CSV in UTF-8, got {one_line(error)}") from error
+    return []
+
+
+def _csv_reader(path: Path) -> Any:
+    # A cell can be a whole response: Python's own limit is 131,072 characters.
+    csv.field_size_limit(max(csv.field_size_limit(), LONGEST_ROW))
+    lines = (data.decode("utf-8") for data in _lines(path))
+    return csv.reader(lines, delimiter=separator_of(path), strict=True)
 
 
 def separator_of(path: Path) -> str:

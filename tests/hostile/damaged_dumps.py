@@ -149,7 +149,12 @@ def csv_cases(count: int) -> Iterator[Case]:
     """CSV with a bad row, and cut off or with bytes changed."""
     names = ("id", "prompt", "response", "reward")
     rows = ["\t".join(names), *("\t".join(str(json.loads(row[name])) for name in names) for row in PLAIN)]
-    bad = {"a cell less": "x\ty", "a cell more": "x\ty\tz\t1\t2", "a word as reward": "x\ty\tz\tfive", "NUL": "x\0\ty\tz\t1"}
+    bad = {
+        "a cell less": "x\ty",
+        "a cell more": "x\ty\tz\t1\t2",
+        "a word as reward": "x\ty\tz\tfive",
+        "NUL": "x\0\ty\tz\t1",
+    }
     for kind, text in bad.items():
         damaged_rows = [text if place == BAD else row for place, row in enumerate(rows)]
         yield Case(f"CSV, {kind}", "dump.tsv", packed(damaged_rows))

@@ -192,7 +192,9 @@ def test_verl_without_uid_groups_by_prompt_and_with_it_by_its_stem(tmp_path):
 def test_another_format_by_its_fields(tmp_path):
     rows = [{"q": f"question {g}", "meta": {"rm": r, "ok": r > 1}, "out": f"answer {g}.{n}"} for g, n, r in each()]
     path = write_lines(tmp_path / "a.jsonl", rows)
-    with pytest.raises(ConfigError, match=r"found no reward and no response and no prompt\. Its fields: q \(text\), meta.rm") as e:
+    with pytest.raises(
+        ConfigError, match=r"found no reward and no response and no prompt\. Its fields: q \(text\), meta.rm"
+    ) as e:
         read(path)
     assert e.value.options == ("--field", "reward=meta.rm", "--field", "response=out", "--field", "prompt=q")
     dump = read(path, fields={"prompt": "q", "response": "out", "reward": "meta.rm"})

@@ -5,7 +5,8 @@ import json
 import pytest
 from written import dump_of, rollouts, wrote
 
-from geoalign.lab.dumps.formats import FINAL_ANSWERS, find_layout
+from geoalign.lab.dumps.field_names import FINAL_ANSWERS
+from geoalign.lab.dumps.formats import find_layout
 
 NAMES = {
     "plain": {"prompt": "prompt", "response": "response", "reward": "reward"},

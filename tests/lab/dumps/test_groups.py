@@ -4,7 +4,7 @@ import pytest
 from written import PROBLEMS, SIZE, by_problem, dump_of, groups_of, rollouts
 
 from geoalign.errors import InputError
-from geoalign.lab.dumps.groups import GOLD_ANSWERS, MEDIA, PROBLEM_IDS
+from geoalign.lab.dumps.field_names import GOLD_ANSWERS, MEDIA, PROBLEM_IDS
 
 ONE_GROUP = [0] * PROBLEMS * SIZE
 
@@ -114,6 +114,15 @@ def test_an_answer_that_is_the_responses_own_splits_no_group(tmp_path):
     # Unless the user says that it is the gold answer.
     asked = dump_of(tmp_path, [{**row, "answer": own_answer(row)} for row in rows], fields={"answer": "answer"})
     assert asked.layout.fields["group"] == "prompt+answer"
+
+
+def test_a_solution_that_the_responses_wrote_splits_no_group(tmp_path):
+    def program(problem, number):
+        return f"def solve(x):\n    return x * {number % 3} + {problem}  # " + "long " * 60
+
+    rows = rollouts(size=8, prompt=lambda problem, _: f"question {problem}", solution=program)
+    rows = [{**row, "response": f"```python\n{row['solution']}\n```\nThis is {n}."} for n, row in enumerate(rows)]
+    assert groups_of(dump_of(tmp_path, rows)) == by_problem(size=8)
 
 
 def test_what_every_row_has_another_of_splits_no_group(tmp_path):

@@ -13,7 +13,10 @@ from geoalign.lab.terminal import Console
 
 
 def dialogue(problem, number):
-    return [{"role": "user", "content": f"Change booking {problem}."}, {"role": "assistant", "content": f"Way {number}."}]
+    return [
+        {"role": "user", "content": f"Change booking {problem}."},
+        {"role": "assistant", "content": f"Way {number}."},
+    ]
 
 
 def trajectories(**fields):

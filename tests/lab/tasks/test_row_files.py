@@ -69,11 +69,13 @@ def test_the_same_rows_in_every_form(tmp_path, name):
 
 @pytest.mark.parametrize("written", [json.dumps, str], ids=["JSON", "Python"])
 def test_a_conversation_in_a_cell(tmp_path, written):
-    said = [{"role": "user", "content": "It's \"1+1\"?"}]
+    said = [{"role": "user", "content": 'It\'s "1+1"?'}]
     file = io.StringIO()
     writer = csv.writer(file)
     writer.writerow(["prompt", "completion", "reward", "step"])
-    writer.writerows([[written(said), "[{'no': 'conversation'}]", reward, 3] for reward in ("1", "0", "", "nan", "True")])
+    writer.writerows(
+        [[written(said), "[{'no': 'conversation'}]", reward, 3] for reward in ("1", "0", "", "nan", "True")]
+    )
     path = tmp_path / "a.csv"
     path.write_text(file.getvalue())
     layout, step = find_layout(path)

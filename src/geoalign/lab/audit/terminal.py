@@ -51,8 +51,8 @@ def _warnings(summary: Mapping[str, Any]) -> Iterator[str]:
 def _findings(summary: Mapping[str, Any]) -> Iterator[str]:
     counts, labels, said = summary["counts"], summary["labels"], audited(summary)
     yield (
-        f"{counts['rows']:,} rollouts in {counts['groups']:,} groups ({grouping_words(summary)}), {counts['groups_without_pairs']:,} of "
-        f"them without a pair; {counts['unscored']:,} rollouts without a reward."
+        f"{counts['rows']:,} rollouts in {counts['groups']:,} groups ({grouping_words(summary)}), "
+        f"{counts['groups_without_pairs']:,} of them without a pair; {counts['unscored']:,} rollouts without a reward."
     )
     yield from said.verifier
     share = counts["flagged"] / counts["scored"] if counts["scored"] else 0.0

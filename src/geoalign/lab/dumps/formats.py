@@ -12,7 +12,14 @@ from typing import Any
 
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.dumps import engine_rows
-from geoalign.lab.dumps.groups import GOLD_ANSWERS, IDS, LIKELY_GOLD_ANSWERS, PROBLEM_IDS
+from geoalign.lab.dumps.field_names import (
+    FINAL_ANSWERS,
+    GOLD_ANSWERS,
+    GROUPS,
+    IDS,
+    LIKELY_GOLD_ANSWERS,
+    PROBLEM_IDS,
+)
 from geoalign.lab.dumps.guesses import guessed_fields, kinds_of_fields
 from geoalign.lab.dumps.values import BadValueError, final_answer, is_conversation, typed, whole_number
 from geoalign.lab.tasks.row_files import CSV_SUFFIXES, Cell, RawRow, row_name
@@ -24,13 +31,6 @@ from geoalign.text import listed, one_line, quote
 ROLES = (
     "prompt", "system", "response", "reward", "true_reward", "correct", "answer", "final_answer", "group", "id", "step",
     "tokens", "truncated",
-)  # fmt: skip
-# Fields that name the group of a rollout, whatever the format.
-GROUPS = ("group", "group_id", "prompt_id", "prompt_uid", "prompt_idx", "prompt_index", "group_idx", "group_index")
-# Fields that hold the final answer of a response, whatever the format, as reward functions and harnesses call it.
-FINAL_ANSWERS = (
-    "final_answer", "pred", "prediction", "predicted_answer", "pred_answer", "extracted_answer", "answer_extracted",
-    "extracted_prediction", "extracted_pred", "parsed_answer", "model_answer", "response_answer", "student_answer",
 )  # fmt: skip
 # Rows that a format is recognised by.
 _FIRST_ROWS = 20
@@ -398,7 +398,8 @@ def _answers(
         if chosen.lists and given:
             responses = resolved.get("response", "")
             theirs = all(
-                isinstance(value, list) and isinstance(listed := field_of(row, responses), list)
+                isinstance(value, list)
+                and isinstance(listed := field_of(row, responses), list)
                 and len(value) == len(listed)
                 for row, value in given
             )

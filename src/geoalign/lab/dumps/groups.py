@@ -20,40 +20,31 @@ import numpy as np
 import pandas
 
 from geoalign.boxed import boxed_answer
+from geoalign.lab.dumps.field_names import (
+    ENVIRONMENTS,
+    GOLD_ANSWERS,
+    IDS,
+    LIKELY_GOLD_ANSWERS,
+    MEDIA,
+    PROBLEM_IDS,
+)
 from geoalign.lab.dumps.values import BadValueError, described
 from geoalign.lab.tasks.sources import field_of
 
-# Fields that hold the gold answer of a problem, whatever the format; the first that a file has is read as `answer`.
-GOLD_ANSWERS = (
-    "ground_truth", "gold_answer", "golden_answer", "reference_answer", "expected_answer", "correct_answer", "gold",
-    "gts", "gt", "reward_model.ground_truth",
-)  # fmt: skip
-# Fields that hold it in most files, and in some what the response itself answered.
-LIKELY_GOLD_ANSWERS = ("answer", "solution", "target")
-MEDIA = (
-    "image", "images", "image_path", "image_url", "image_id", "video", "videos", "audio", "audios", "multi_modal_data",
-)  # fmt: skip
-ENVIRONMENTS = (
-    "data_source", "dataset", "dataset_name", "env", "env_id", "env_name", "environment", "task", "task_name",
-)  # fmt: skip
-# Fields that name a problem, and fields that name a problem in some files and a rollout in others.
-PROBLEM_IDS = (
-    "problem_id", "question_id", "example_id", "task_id", "query_id", "instance_id", "problem_idx", "question_idx",
-    "unique_id", "extra_info.index",
-)  # fmt: skip
-IDS = ("id", "uid", "sample_id", "index", "idx")
 _PARTS = (*GOLD_ANSWERS, *LIKELY_GOLD_ANSWERS, *MEDIA, *ENVIRONMENTS, *PROBLEM_IDS, *IDS)
 _DOTTED = tuple((name, name.partition(".")[0]) for name in _PARTS if "." in name)
-_PLAIN = tuple(name for name in _PARTS if "." not in name)
+_PLAIN = frozenset(name for name in _PARTS if "." not in name)
 # Texts up to this length stand for themselves, longer ones and what is nested by a digest.
 _LONGEST_NAME = 200
-# Ids are of problems only where at least this share of rows shares its id with another row.
+# Ids are of problems, and environments tell problems apart, only where at least this share of rows has another row of
+# the same.
 _LEAST_SHARED = 0.5
 # A field holds the responses' own answers where at least so many refused responses, and so large a share of them, give
 # just what it says.
 _LEAST_REFUSED, _LEAST_OWN = 4, 0.95
-# Where in a response without a box its answer is looked for: in its last characters.
-_ENDING = 200
+# Where in a response without a box its answer is looked for: in its last characters. Longer answers than this, as a
+# program, stand nowhere by chance.
+_ENDING, _LONG_ANSWER = 200, 60
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,13 +70,19 @@ class Grouping:
 
 def present_parts(row: Mapping[str, Any]) -> list[str]:
     """The fields of a row that may tell its problem from another; a truth value is a verdict, not a problem's."""
-    names = [name for name in _PLAIN if row.get(name) is not None and not isinstance(row[name], bool)]
+    names = [name for name in row if name in _PLAIN and row[name] is not None and not isinstance(row[name], bool)]
     names += [name for name, outer in _DOTTED if outer in row and field_of(row, name) is not None]
     return names
 
 
-def short_name(value: Any) -> str:
-    """A text for a value, the same for equal values alone; a digest of what is long or nested."""
+def name_of_part(field: str, value: Any) -> str:
+    """A text for the value of a field that may tell problems apart, the same for equal values alone.
+
+    It is a digest of what is long or nested, unless the field may hold what a response answered: that is looked for in
+    the response.
+    """
+    if field in LIKELY_GOLD_ANSWERS and isinstance(value, str):
+        return value
     text = value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=_texts_of_bytes)
     if isinstance(value, str) and len(text) <= _LONGEST_NAME:
         return text
@@ -132,10 +129,10 @@ def group_rows(
     """
     steps = pandas.factorize(frame["step"])[0]
     doubtful = {name: parts[name] for name in LIKELY_GOLD_ANSWERS if name in parts}
-    if gold_asked:
-        doubtful.pop(gold, None)
+    if gold_asked and gold in doubtful:
+        del doubtful[gold]
     not_gold = _own_answers(frame, doubtful, steps)
-    facts = [frame["asked"].tolist()]
+    facts: list[Sequence[str | None]] = [frame["asked"].tolist()]
     for name, column in parts.items():
         if name in (*GOLD_ANSWERS, *MEDIA, gold, "answer") and name not in not_gold:
             facts.append(column)
@@ -160,7 +157,7 @@ def group_rows(
             f"`{name}` differs within prompts and is what refused responses answered, so it splits no group: "
             f"--field final_answer={name} reads it as the responses' answer"
         )
-    return Grouping(_joined_names(columns, len(frame)), fields, False, ids_are_problems, duplicates, remark)
+    return Grouping(joined_names(columns, len(frame)), fields, False, ids_are_problems, duplicates, remark)
 
 
 def _parts_of_groups(
@@ -193,9 +190,9 @@ def _parts_of_groups(
         refined = _refined(codes, parts[name])
         if refined.max() == codes.max() and fields:
             continue
-        # What differs in every row, as the number of a process does, tells no problem from another.
+        # What differs in nearly every row, as the number of a process does, tells no problem from another.
         certain = name in (*GOLD_ANSWERS, *MEDIA, "answer", gold, problem_id)
-        if not certain and _has_pairs(codes) and not _has_pairs(refined):
+        if not certain and _has_pairs(codes) and _share_in_pairs(refined) < _LEAST_SHARED:
             continue
         fields.append(name)
         columns.append(parts[name])
@@ -258,9 +255,7 @@ def _agree_on_gold(
     return bool(known) and all(_refined(ids, parts[name]).max() == ids.max() for name in known)
 
 
-def _own_answers(
-    frame: pandas.DataFrame, doubtful: Mapping[str, Sequence[str | None]], steps: np.ndarray
-) -> list[str]:
+def _own_answers(frame: pandas.DataFrame, doubtful: Mapping[str, Sequence[str | None]], steps: np.ndarray) -> list[str]:
     """Of fields that may hold gold answers those that hold what the responses themselves answered."""
     of_prompts = _refined(steps, frame["asked"].tolist())
     found = []
@@ -290,8 +285,14 @@ def _is_the_responses_own(frame: pandas.DataFrame, column: Sequence[str | None],
         response = frame["response"].iloc[row]
         if value is None or not response:
             continue
+        given = value.strip()
         boxed = boxed_answer(response)
-        matches.append(value.strip() == boxed.strip() if boxed is not None else value.strip() in response[-_ENDING:])
+        if len(given) > _LONG_ANSWER:
+            matches.append(given in response)
+        elif boxed is not None:
+            matches.append(given == boxed.strip())
+        else:
+            matches.append(given in response[-_ENDING:])
     return len(matches) >= _LEAST_REFUSED and float(np.mean(matches)) >= _LEAST_OWN
 
 
@@ -323,8 +324,8 @@ def _repeated(ids: np.ndarray) -> dict[int, int]:
     return repeated
 
 
-def _joined_names(columns: Sequence[Sequence[str | None]], rows: int) -> list[str]:
-    """A name for each row's group: its only part, or a list of its parts."""
+def joined_names(columns: Sequence[Sequence[str | None]], rows: int) -> list[str]:
+    """A name for each row from its values in some columns: the only one, or a list of them as JSON."""
     if not columns:
         return [""] * rows
     if len(columns) == 1 and None not in columns[0]:

@@ -40,9 +40,7 @@ def kinds_of_fields(rows: Sequence[Mapping[str, Any]]) -> str:
     return listed(f"{name} ({kind})" for name, kind in _kinds(rows).items()) or "none"
 
 
-def guessed_fields(
-    rows: Sequence[Mapping[str, Any]], roles: Sequence[str], taken: Collection[str]
-) -> dict[str, str]:
+def guessed_fields(rows: Sequence[Mapping[str, Any]], roles: Sequence[str], taken: Collection[str]) -> dict[str, str]:
     """The likeliest field for each role, by kind and name; no guess where no field is of its kind."""
     kinds = _kinds(rows)
     guesses: dict[str, str] = {}

@@ -27,16 +27,15 @@ import pandas
 
 from geoalign.errors import InputError
 from geoalign.lab.dumps import values
+from geoalign.lab.dumps.field_names import GOLD_ANSWERS, MEDIA, PROBLEM_IDS
 from geoalign.lab.dumps.formats import TRINITY, VERL, DumpLayout, step_of
 from geoalign.lab.dumps.groups import (
-    GOLD_ANSWERS,
-    MEDIA,
-    PROBLEM_IDS,
     Grouping,
     group_rows,
+    joined_names,
     name_of_group,
+    name_of_part,
     present_parts,
-    short_name,
 )
 from geoalign.lab.dumps.values import BadValueError
 from geoalign.lab.store.columns import whole_text
@@ -161,9 +160,7 @@ def _grouping(
     return replace(grouping, ids_are_problems=True) if named_by_ids else grouping
 
 
-def _problems(
-    frame: pandas.DataFrame, parts: Mapping[str, Sequence[str | None]], layout: DumpLayout
-) -> pandas.Series:
+def _problems(frame: pandas.DataFrame, parts: Mapping[str, Sequence[str | None]], layout: DumpLayout) -> pandas.Series:
     """For each row a text of its problem: prompt, gold answer, images; what the file calls its group without a prompt.
 
     It depends on nothing but the row, so that it is the same in every step.
@@ -173,8 +170,8 @@ def _problems(
     asked = frame["asked"].where(frame["asked"].notna(), frame["own"])
     if not names:
         return asked.fillna("").astype(object)
-    rows = zip(asked, *(parts[name] for name in names), strict=True)
-    return pandas.Series([json.dumps(row, ensure_ascii=False) for row in rows], dtype=object)
+    columns = [asked.tolist(), *(parts[name] for name in names)]
+    return pandas.Series(joined_names(columns, len(frame)), dtype=object)
 
 
 def _duplicates(
@@ -295,15 +292,15 @@ class _Reader:
         if gold is not None and gold not in names and field_of(row, gold) is not None:
             names.append(gold)
         try:
-            return {name: short_name(field_of(row, name)) for name in names}
+            return {name: name_of_part(name, field_of(row, name)) for name in names}
         except (TypeError, ValueError, RecursionError):
             raise BadValueError(None, "expected values that can be compared, got ones nested too deeply") from None
 
     def _keep_parts(self, parts: Mapping[str, str], rows: int) -> None:
         """Appends the parts of a row, that holds so many rollouts, to their columns."""
-        before = len(self.columns[0])
         for name in parts:
-            self.parts.setdefault(name, [None] * before)
+            if name not in self.parts:
+                self.parts[name] = [None] * len(self.columns[0])
         for name, column in self.parts.items():
             value = parts.get(name)
             column.extend([self._kept(value)] * rows)

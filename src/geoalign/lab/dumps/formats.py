@@ -483,7 +483,7 @@ def step_of(layout: DumpLayout, value: Mapping[str, Any]) -> int | None:
     if "step" not in layout.fields:
         return None
     name = layout.fields["step"]
-    step = field_of(value, name)
+    step = typed(field_of(value, name))
     # Trinity's batches may be texts: "12".
     if isinstance(step, str) and step.isascii() and step.isdecimal() and len(step) < 19:
         step = int(step)

@@ -20,7 +20,8 @@ MEDIA = (
     "image", "images", "image_path", "image_url", "image_id", "video", "videos", "audio", "audios", "multi_modal_data",
 )  # fmt: skip
 ENVIRONMENTS = (
-    "data_source", "source", "dataset", "dataset_name", "subset", "env", "env_id", "env_name", "environment", "task", "task_name",
+    "data_source", "source", "dataset", "dataset_name", "subset", "env", "env_id", "env_name", "environment", "task",
+    "task_name",
 )  # fmt: skip
 # Fields that name a problem, and fields that name a problem in some files and a rollout in others.
 PROBLEM_IDS = (

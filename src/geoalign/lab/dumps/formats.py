@@ -22,7 +22,7 @@ from geoalign.lab.dumps.field_names import (
 )
 from geoalign.lab.dumps.guesses import guessed_fields, kinds_of_fields
 from geoalign.lab.dumps.values import BadValueError, final_answer, is_conversation, typed, whole_number
-from geoalign.lab.tasks.row_files import CSV_SUFFIXES, Cell, RawRow, row_name
+from geoalign.lab.tasks.row_files import CSV_SUFFIXES, CsvCell, RawRow, row_name
 from geoalign.lab.tasks.sources import check_dump_name, dump_rows, field_of
 from geoalign.text import listed, one_line, quote
 
@@ -368,7 +368,7 @@ def _resolved(
 
 def _is_there(value: Any) -> bool:
     """Whether a field has a value; an empty cell of CSV is none."""
-    return value is not None and not (isinstance(value, Cell) and not value.strip())
+    return value is not None and not (isinstance(value, CsvCell) and not value.strip())
 
 
 def _answers(

@@ -103,7 +103,9 @@ def _kind(values: Sequence[Any]) -> str:
     if all(is_conversation(value) for value in given):
         return "messages"
     if all(isinstance(value, list) for value in given):
-        inner = _kind([entry for value in given for entry in value])
+        entries = [entry for value in given for entry in value]
+        lists_of_lists = any(isinstance(entry, list) and not is_conversation(entry) for entry in entries)
+        inner = "list" if lists_of_lists else _kind(entries)
         plural = {"text": "texts", "number": "numbers", "true or false": "numbers", "messages": "messages"}
         return f"list of {plural[inner]}" if inner in plural else "list"
     return "object" if all(isinstance(value, Mapping) for value in given) else "mixed"

@@ -15,7 +15,7 @@ from typing import Any
 from geoalign.lab.rewards.base import response_text
 from geoalign.lab.store.columns import whole_text
 from geoalign.lab.tasks.base import Messages
-from geoalign.lab.tasks.row_files import Cell
+from geoalign.lab.tasks.row_files import CsvCell
 from geoalign.text import quote
 
 # The largest number of float32, in which trainers hold rewards.
@@ -41,7 +41,7 @@ class BadValueError(Exception):
 def typed(value: Any) -> Any:
     """A cell of CSV as the number or truth value that it says, None where it is empty or says that nothing is there;
     other cells, and other values, as they are."""
-    if not isinstance(value, Cell):
+    if not isinstance(value, CsvCell):
         return value
     text = value.strip().lower()
     if text in _MISSING:
@@ -139,7 +139,7 @@ def is_conversation(value: Any) -> bool:
 
 def _conversation_in_cell(value: Any) -> Any:
     """The chat messages that a cell of CSV holds as JSON, or as pandas writes a list; other values as they are."""
-    if not isinstance(value, Cell) or not value.startswith("[{"):
+    if not isinstance(value, CsvCell) or not value.startswith("[{"):
         return value
     for parse in (json.loads, ast.literal_eval):
         try:
@@ -175,8 +175,8 @@ def final_answer(field: str, value: Any) -> str | None:
 
 def described(value: Any) -> str:
     """What came, in a few characters: the kind, and a number, a truth value or a cell of CSV itself."""
-    if isinstance(value, (bool, int, float, Cell)):
-        return quote(str(value) if isinstance(value, Cell) else value, 40)
+    if isinstance(value, (bool, int, float, CsvCell)):
+        return quote(str(value) if isinstance(value, CsvCell) else value, 40)
     if isinstance(value, list):
         kinds = {
             "an empty list": not value,

@@ -57,7 +57,7 @@ class RawRow:
     rest_lost: bool = False
 
 
-class Cell(str):
+class CsvCell(str):
     """A cell of a CSV file, which has no types: whether it is a text or a number, the field that it fills decides."""
 
     __slots__ = ()
@@ -123,15 +123,18 @@ def json_rows(path: Path) -> Iterator[RawRow]:
 
 
 def _beginning(path: Path) -> bytes:
-    """The first piece of a file that is not only space; nothing where it cannot be unpacked, which reading it says."""
+    """The first line of a file that is not only space, and something of what follows, in at most `LONGEST_ROW` bytes;
+    nothing where it cannot be unpacked, which reading it says."""
+    data = b""
     try:
         for piece in _pieces(path):
-            stripped = piece.removeprefix(codecs.BOM_UTF8).lstrip()
-            if stripped:
-                return stripped
+            data = (data + piece).removeprefix(codecs.BOM_UTF8).lstrip()
+            first, _, others = data.partition(b"\n")
+            if others.strip() or len(data) > LONGEST_ROW or (first == data and data.startswith(b"[")):
+                return data
     except (OSError, EOFError, zlib.error):
-        pass
-    return b""
+        return b""
+    return data
 
 
 def _is_json(data: bytes) -> bool:
@@ -268,12 +271,10 @@ def _rows_of_object(path: Path) -> list[Any] | None:
 
     An object that is a row itself, written over several lines, is the only row. None where the file is no such object.
     """
-    data = b""
+    if path.stat().st_size > LARGEST_OBJECT:
+        return None
     try:
-        for piece in _pieces(path):
-            data += piece
-            if len(data) > LARGEST_OBJECT:
-                return None
+        data = b"".join(_pieces(path))
         value = strict_json(data.removeprefix(codecs.BOM_UTF8))
     except (OSError, EOFError, zlib.error, ValueError):
         return None
@@ -323,7 +324,7 @@ def csv_rows(path: Path) -> Iterator[RawRow]:
                 problem = f"expected {len(header)} cells as in the first line, got {len(cells)}"
                 yield RawRow(number, place, None, problem)
             else:
-                yield RawRow(number, place, dict(zip(header, map(Cell, cells), strict=True)))
+                yield RawRow(number, place, dict(zip(header, map(CsvCell, cells), strict=True)))
             number += 1
     except _NO_CSV as error:
         yield RawRow(number, line, None, f"expected CSV in UTF-8, got {one_line(error)}", rest_lost=True)

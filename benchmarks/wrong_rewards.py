@@ -36,7 +36,8 @@ from geoalign.hidden.extract import extract_states
 from geoalign.lab.analysis.statistics import Interval, mean_interval, paired_difference
 from geoalign.lab.bench.bench import machine
 from geoalign.lab.store.json_files import write_json
-from geoalign.lab.tasks.sources import dump_rows, row_name
+from geoalign.lab.tasks.row_files import row_name
+from geoalign.lab.tasks.sources import dump_rows
 from geoalign.method.advantages import group_advantages
 from geoalign.method.groups import FOLDS, group_centred
 from geoalign.pretrained import from_pretrained

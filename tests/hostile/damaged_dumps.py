@@ -131,6 +131,39 @@ def byte_cases(count: int) -> Iterator[Case]:
         yield Case(f"{base}, bytes {number}, {name}", name, _changed(data, number, chance))
 
 
+def array_cases(count: int) -> Iterator[Case]:
+    """One array of JSON with a bad entry, which leaves the others as they are, and cut off or with bytes changed."""
+    texts = {"a number": "5", "a list": "[1]", "empty": "{}", "a doubled key": '{"a": 1, "a": 2}', "null": "null"}
+    for (base, good), (kind, text) in product(BASES.items(), texts.items()):
+        rows = [text if place == BAD else rendered(row) for place, row in enumerate(good)]
+        yield Case(f"array of {base}, {kind} as an entry", "dump.json", f"[{', '.join(rows)}]".encode(), len(rows))
+    chance = random.Random(2)
+    for number in range(count):
+        base, name = chance.choice(list(BASES)), ("dump.json", "dump.jsonl", "dump.json.gz")[number % 3]
+        data = f"[{', '.join(rendered(row) for row in BASES[base])}]".encode()
+        data = gzip.compress(data, mtime=0) if name.endswith(".gz") else data
+        yield Case(f"array of {base}, bytes {number}, {name}", name, _changed(data, number, chance))
+
+
+def csv_cases(count: int) -> Iterator[Case]:
+    """CSV with a bad row, and cut off or with bytes changed."""
+    names = ("id", "prompt", "response", "reward")
+    rows = ["\t".join(names), *("\t".join(str(json.loads(row[name])) for name in names) for row in PLAIN)]
+    bad = {
+        "a cell less": "x\ty",
+        "a cell more": "x\ty\tz\t1\t2",
+        "a word as reward": "x\ty\tz\tfive",
+        "NUL": "x\0\ty\tz\t1",
+    }
+    for kind, text in bad.items():
+        damaged_rows = [text if place == BAD else row for place, row in enumerate(rows)]
+        yield Case(f"CSV, {kind}", "dump.tsv", packed(damaged_rows))
+    chance = random.Random(3)
+    for number in range(count):
+        data, name = packed(rows), ("dump.tsv", "dump.csv")[number % 2]
+        yield Case(f"CSV, bytes {number}, {name}", name, _changed(data, number, chance))
+
+
 def columns() -> dict[str, pa.Array]:
     """Columns of six rows of kinds that no field holds, some beyond what Python can."""
     far = pa.array([2**62] * 6, pa.int64())

@@ -40,7 +40,7 @@ LINE = "a line of more than 16 MB"
 BOMBS = {
     "a long line behind a row": ("d.jsonl.gz", lambda: zipped((ROW + b"\n", 1), (b"x" * MEGA, 100)), LINE),
     "brackets in a line": ("d.jsonl", lambda: b'{"a": ' + b"[" * 10**7 + b"\n", "nested too deeply"),
-    "lists of nothing": ("d.jsonl", lambda: b'{"a": [' + b"[]," * (MEGA // 8) + b"[]]}\n", "expected one of the known"),
+    "lists of nothing": ("d.jsonl", lambda: b'{"a": [' + b"[]," * (MEGA // 8) + b"[]]}\n", "found no reward"),
     "rows and rows": ("d.jsonl.gz", lambda: zipped((ROW + b" " * MEGA + b"\n", 80)), UNPACKED),
     "rows of nothing": ("d.parquet", lambda: parquet(prompt=pa.nulls(3 * 10**7)), UNPACKED),
     "a long text": ("d.parquet", lambda: parquet(prompt=pa.array(["q" * 80 * MEGA])), UNPACKED),

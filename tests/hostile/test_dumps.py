@@ -40,9 +40,9 @@ def _quick(monkeypatch):
 
 def direct() -> None:
     _, path, output, *options = sys.argv
-    given = {"skip_bad": "--skip-bad" in options, "mixed_groups": True}
+    request = AuditRequest([path], Path(output), skip_bad="--skip-bad" in options)
     try:
-        audit(load_audit_config("grpo", ()), AuditRequest([path], Path(output), **given), console=Console())
+        audit(load_audit_config("grpo", ()), request, console=Console())
     except GeoAlignError as error:
         print(f"Error: {error}", file=sys.stderr)
         sys.exit(2)
@@ -63,7 +63,7 @@ def broken_rows(case: dumps.Case, output: Path) -> list[str]:
 def read_alone(case: dumps.Case, path: Path) -> list[str]:
     """What is wrong with the rows as they are read, without what is made of them."""
     try:
-        dump = read_dump(path, find_layout(path)[0], skip_bad=True, mixed_groups=True)
+        dump = read_dump(path, find_layout(path)[0], skip_bad=True)
     except GeoAlignError as error:
         return [f"good rows refused: {error}"] if case.rows is not None else []
     seen = sorted([*dump.frame["line"].unique().tolist(), *(row.line for row in dump.skipped)])
@@ -98,6 +98,10 @@ def test_damaged_fields_and_lines(tmp_path):
 
 def test_damaged_bytes(tmp_path):
     check(dumps.byte_cases(24), tmp_path)
+
+
+def test_damaged_arrays_and_csv(tmp_path):
+    check([*dumps.array_cases(12), *dumps.csv_cases(12)], tmp_path, whole=4)
 
 
 def test_damaged_parquet(tmp_path):

@@ -137,7 +137,7 @@ def test_a_table_that_trl_itself_wrote(tmp_path, run):
         model=str(folder), reward_funcs=share_of_early_letters, args=arguments,
         train_dataset=Dataset.from_list([{"prompt": prompt} for prompt in prompts]),
     ).train()  # fmt: skip
-    summary = run(tmp_path / "trl", settings=("curator.min_scores=8",), mixed_groups=True)
+    summary = run(tmp_path / "trl", settings=("curator.min_scores=8",))
     assert [one["format"] for one in summary["inputs"]] == ["trl", "trl"]
     assert summary["inputs"][0]["fields"]["reward"] == "share_of_early_letters"
     assert [one["step"] for one in summary["steps"]] == [1, 2]

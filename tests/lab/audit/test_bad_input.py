@@ -6,6 +6,7 @@ from dumps import GROUPS, SIZE, changed, plain, responses, trinity, verl, write_
 from rich.console import Console
 
 from geoalign.errors import ConfigError, InputError
+from geoalign.lab.analysis.grouping import sizes_lines
 from geoalign.lab.audit.audit import audit
 from geoalign.lab.config.audit import load_audit_config
 from geoalign.lab.config.requests import AuditRequest
@@ -19,7 +20,7 @@ BAD_ROWS = {
     "no reward": (changed(plain(), 5, reward=...), r"line 6: reward: expected the reward .* got no such field"),
     "no prompt": (changed(plain(), 5, prompt=None), r"line 6: prompt: expected the prompt of the rollout, got null"),
     "bad message": (changed(plain(), 5, prompt=[{"content": 1}]), r"line 6: prompt.0: expected a chat message"),
-    "id twice": (changed(plain(), 5, id="0-1"), r"line 6: id: expected an id of its own, got the id of .*line 2"),
+    "id twice": (changed(plain(), 5, id="0-1"), r"line 6: id: .* got a duplicate id '0-1' \(first on line 2\)"),
     "no step": (changed(verl(), 5, step=...), r"line 6: step: expected the step of the rollout, got none"),
     "accuracy of a half": (changed(verl(), 9, acc=0.5), r"expected true or false, got 0.5"),
     "a later step": (changed(trinity(), 5, eid={**trinity()[5]["eid"], "step": 1}), r"line 6: eid.step: .* 0: one exp"),
@@ -61,20 +62,27 @@ def test_skipped_rows_are_counted_and_nothing_is_half_written(tmp_path, run):
 def test_groups_of_different_sizes(tmp_path, run):
     rows = [row for row in plain() if row["id"] != "5-0"]
     path = write_lines(tmp_path / "dump.jsonl", rows)
-    message = r"dump.jsonl, line 21: group: expected 4 rollouts .* as most prompts have, got 3; .*--mixed-groups"
-    with pytest.raises(InputError, match=message):
-        run(path)
-    summary = run(path, mixed_groups=True)
+    summary = run(path)
     assert summary["inputs"][0]["group_sizes"] == {"3": 1, "4": 11}
+    assert sizes_lines(summary) == [f"Groups of different sizes: {path}: 1 of 3, 11 of 4 rollouts"]
     listed = changed(responses(), 2, response=["a"] * 3, pred_score=[1.0] * 3, score=[True] * 3, pred=["1"] * 3)
-    with pytest.raises(InputError, match=r"line 3: group: expected 4 rollouts"):
-        run(write_lines(tmp_path / "lists.jsonl", listed), output=tmp_path / "lists")
+    summary = run(write_lines(tmp_path / "lists.jsonl", listed), output=tmp_path / "lists")
+    assert summary["inputs"][0]["group_sizes"] == {"3": 1, "4": 11}
+
+
+def test_many_sizes_of_groups_are_told_in_a_line():
+    sizes = {"1": 2, "2": 1, "5": 1, "7": 3, "8": 40}
+    inputs = [{"file": name, "group_sizes": sizes} for name in "abcde"]
+    assert sizes_lines({"inputs": inputs}) == [
+        *(f"Groups of different sizes: {name}: 40 of 8 rollouts, 7 others of 1 to 7" for name in "abc"),
+        "... and 2 more files with groups of different sizes",
+    ]
 
 
 @pytest.mark.parametrize(("name", "content", "error", "message"), [
     ("empty.jsonl", "\n\n", InputError, "expected at least one rollout, got an empty file"),
     ("missing.jsonl", None, ConfigError, "expected a file of rollouts, got none there"),
-    ("a.csv", "x", ConfigError, r"expected a name that ends in \.jsonl"),
+    ("a.xlsx", "x", ConfigError, r"expected a name that ends in \.jsonl"),
 ])  # fmt: skip
 def test_what_is_no_dump(tmp_path, run, name, content, error, message):
     if content is not None:

@@ -49,7 +49,7 @@ def test_two_rewards_of_a_step_are_verdicts_only_if_those_of_all_are(tmp_path, r
 def test_the_filtered_rollouts_hold_denoised_rewards_and_their_advantages(tmp_path, run):
     unscored = {**verdicts()[0], "reward": None}
     path = write_lines(tmp_path / "d.jsonl", [unscored, *verdicts()[1:]])
-    run(path, curator="denoise", settings=EXPECTED, skip_bad=True, mixed_groups=True, filtered=True)
+    run(path, curator="denoise", settings=EXPECTED, skip_bad=True, filtered=True)
     rows = table(tmp_path / "out")
     made = filtered(tmp_path / "out")
     assert [one["reward"] for one in made] == [row["new_reward"] for row in rows]

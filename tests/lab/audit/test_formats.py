@@ -192,8 +192,11 @@ def test_verl_without_uid_groups_by_prompt_and_with_it_by_its_stem(tmp_path):
 def test_another_format_by_its_fields(tmp_path):
     rows = [{"q": f"question {g}", "meta": {"rm": r, "ok": r > 1}, "out": f"answer {g}.{n}"} for g, n, r in each()]
     path = write_lines(tmp_path / "a.jsonl", rows)
-    with pytest.raises(ConfigError, match=r"expected one of the known formats .* got the fields meta, out, q"):
+    with pytest.raises(
+        ConfigError, match=r"found no reward and no response and no prompt\. Its fields: q \(text\), meta.rm"
+    ) as e:
         read(path)
+    assert e.value.options == ("--field", "reward=meta.rm", "--field", "response=out", "--field", "prompt=q")
     dump = read(path, fields={"prompt": "q", "response": "out", "reward": "meta.rm"})
     assert [row.reward for row in dump.rows] == [reward for _, _, reward in each()]
     assert dump.rows[6].response == "answer 1.2"
@@ -208,7 +211,7 @@ def test_a_format_by_name(tmp_path):
     with pytest.raises(ConfigError, match=r"--format: expected one of geoalign, .*; got 'trinty'"):
         read(path, name="trinty")
     for table in (path, write_lines(tmp_path / "t.jsonl", [{"prompt": "a", "advantage": 0.5, "r": 1}])):
-        with pytest.raises(ConfigError, match="trl, got the fields"):
+        with pytest.raises(ConfigError, match="found no "):
             read(table, name="trl", fields={"reward": "score"} if table == path else {})
 
 
@@ -243,13 +246,18 @@ def test_a_table_of_wandb_is_that_of_trl(tmp_path):
         read(path)
 
 
-def test_lines_in_a_json_file_are_lines_and_one_array_is_refused(tmp_path):
-    path = write_lines(tmp_path / "trinity.json", trinity())
-    assert len(read(path).rows) == GROUPS * SIZE
-    for indent in (None, 2):
-        path.write_text(json.dumps(trinity(), indent=indent))
-        with pytest.raises(InputError, match=r"trinity\.json, line 1: expected .*: a dump has one object a line"):
-            read(path)
+def test_a_json_file_holds_lines_or_one_array(tmp_path):
+    rows = trinity()
+    path = write_lines(tmp_path / "trinity.json", rows)
+    expected = read(path).rows
+    assert len(expected) == GROUPS * SIZE
+    for content in (rows, {"version": 1, "data": rows}):
+        for indent in (None, 2):
+            path.write_text(json.dumps(content, indent=indent))
+            found = read(path).rows
+            assert [(row.response, row.reward, row.group) for row in found] == [
+                (row.response, row.reward, row.group) for row in expected
+            ]
 
 
 def test_one_question_under_two_system_messages_is_two_prompts(tmp_path):

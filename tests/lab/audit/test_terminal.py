@@ -2,6 +2,7 @@
 
 import json
 
+import pandas
 import pytest
 from dumps import plain, verdicts, write_dump, write_lines
 from typer.testing import CliRunner
@@ -66,6 +67,43 @@ def test_a_file_without_recognised_answers_says_why_nothing_can_be_told(lines):
     same = [{**row, "id": f"{n}", "response": "so", "reward": float(n % 16 < 8)} for n, row in enumerate(verdicts())]
     said = " ".join(lines(same, "--overwrite"))
     assert "The verifier's errors cannot be told. No rollout has an answer, and no response got both verdicts." in said
+
+
+def test_groups_of_one_are_given_as_the_reason_and_what_they_were_made_by(lines):
+    one_each = [row for row in verdicts() if row["id"].endswith("-3")]
+    said = " ".join(lines(one_each))
+    assert "8 rollouts in 8 groups (the same `prompt`; --field group=NAME chooses another field)" in said
+    one_each = [{**row, "reward": float(number % 2)} for number, row in enumerate(one_each)]
+    said = " ".join(lines(one_each, "--overwrite"))
+    assert "cannot be told. Every group holds one rollout, for no two have the same `prompt`" in said
+    assert "--field group=NAME names the field that they share" in said
+    assert "No rollout has an answer" not in said
+    # By the file's own field, too; groups of two have another reason, if any.
+    own = " ".join(lines([{**row, "group": row["id"]} for row in one_each], "--overwrite"))
+    assert "8 groups (prompts)" in own
+    assert "no two have the same `group`" in own
+    assert "Every group holds" not in " ".join(lines(verdicts(), "--overwrite"))
+
+
+def test_an_answer_that_is_no_gold_answer_is_said(lines):
+    rows = [{**row, "answer": row["response"][-2]} for row in verdicts()]
+    said = " ".join(lines(rows))
+    assert "`answer` differs within prompts and is what refused responses answered, so it splits no group" in said
+
+
+@pytest.mark.parametrize("written", [json.dumps, lambda rows: pandas.DataFrame(rows).to_csv(index=False)])
+def test_an_array_and_csv_on_standard_input(tmp_path, monkeypatch, written):
+    monkeypatch.chdir(tmp_path)
+    said = CliRunner().invoke(app, ["audit", "-", "--json"], input=written(verdicts()).encode())
+    assert json.loads(said.stdout)["counts"]["groups"] == 8
+
+
+def test_csv_files_beside_dumps_are_no_dumps(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_dump(tmp_path / "in", "plain")
+    (tmp_path / "in" / "flagged.csv").write_text("step,line,sample,label\n1,1,0,1\n")
+    said = json.loads(CliRunner().invoke(app, ["audit", str(tmp_path / "in"), "--json"]).stdout)
+    assert [entry["format"] for entry in said["inputs"]] == ["plain"]
 
 
 @pytest.mark.parametrize("name", ["verl", "plain", "trl", "slime"])

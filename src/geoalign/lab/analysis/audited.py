@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from geoalign.lab.analysis.consensus import CHANCE, HEADLINES, Verdict, level_of
+from geoalign.lab.analysis.grouping import groups_of_one
 from geoalign.lab.analysis.statistics import Interval
 from geoalign.lab.numbers import ends, percent
 from geoalign.text import visible
@@ -74,7 +75,8 @@ def verifier_lines(summary: Mapping[str, Any]) -> list[str]:
         )
     elif verifier:
         alike = "Too few verdicts." if said else "No rollout has an answer, and no response got both verdicts."
-        lines.append(f"The verifier's errors cannot be told. {verifier.get('reason', alike)}{_no_answers(summary)}")
+        reason = groups_of_one(summary) or f"{verifier.get('reason', alike)}{_no_answers(summary)}"
+        lines.append(f"The verifier's errors cannot be told. {reason}")
     both = [
         f"the same {one} to a prompt got both verdicts on {verifier[f'groups_with_{several}_judged_both_ways']:,} of "
         f"{repeated:,} prompts that have one twice"

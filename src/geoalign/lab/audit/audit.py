@@ -117,7 +117,6 @@ class Audit:
     def run(self, inputs: Sequence[Input]) -> dict[str, Any]:
         """Reads, curates and writes every file; returns the content of `summary.json`."""
         request = self.request
-        options = {"skip_bad": request.skip_bad, "mixed_groups": request.mixed_groups}
         effective = [source.trained_on for source in inputs if source.trained_on is not None]
         rows = ((row, file) for file in effective for row in dump_rows(file) if row.value or not request.skip_bad)
         found = (value for row, file in rows for _, value in checked([row], file, "line"))
@@ -126,7 +125,7 @@ class Audit:
             later = (rewards for source in inputs[1:] for rewards in read_rewards(source.path, source.layout))
             for number, source in enumerate(inputs, start=1):
                 step = number if source.step is None else source.step
-                dump = read_dump(source.path, source.layout, step=step, **options)
+                dump = read_dump(source.path, source.layout, step=step, skip_bad=request.skip_bad)
                 if number == 1:
                     self.curator.expect([*dump.frame["reward"], *later])
                 if (earlier := self._earlier(dump)) != dump.path:
@@ -141,7 +140,8 @@ class Audit:
                         file.writelines(_filtered_lines(frame))
                 sizes = Counter(frame.groupby("group").size().tolist())
                 said: dict[str, Any] = {"file": str(source.path), "format": source.layout.format.name}
-                said |= {"fields": dict(source.layout.fields), "rows": len(frame), "groups": frame["group"].nunique()}
+                said |= {"fields": dict(dump.layout.fields), "rows": len(frame), "groups": frame["group"].nunique()}
+                said |= {"own_groups": dump.own_groups, "remark": dump.remark}
                 said |= {"group_sizes": {str(size): count for size, count in sorted(sizes.items())}}
                 self.inputs.append({**said, "skipped": len(dump.skipped)})
                 self.skipped += dump.skipped

@@ -26,7 +26,7 @@ from geoalign.lab.generation.evaluated_models import fingerprint
 from geoalign.lab.models.fastest_dtype import fastest_dtype, print_fastest_dtype
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.tasks.base import Messages, rendered, token_ids
-from geoalign.lab.tasks.sources import row_name
+from geoalign.lab.tasks.row_files import row_name
 from geoalign.lab.terminal import Console, passing_progress
 from geoalign.pretrained import from_pretrained, is_hub_id, loading
 from geoalign.settings.hidden import is_last

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import codecs
 import re
+import shlex
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PosixPath
@@ -13,7 +15,8 @@ from tempfile import TemporaryDirectory
 
 from geoalign.errors import ConfigError
 from geoalign.lab.config.requests import AuditRequest
-from geoalign.lab.dumps.formats import DumpLayout, find_layout, parse_fields
+from geoalign.lab.dumps.formats import DumpLayout, MissingRolesError, find_layout, parse_fields
+from geoalign.lab.tasks.row_files import CSV_SUFFIXES
 from geoalign.lab.tasks.sources import DUMP_SUFFIXES
 from geoalign.lab.terminal import Console, say
 
@@ -56,7 +59,7 @@ def find_inputs(request: AuditRequest, console: Console, stdin: Path | None = No
         states = find_hidden_files(request.hidden, paths)
     fields = parse_fields(request.fields)
     each = [(path, state, trained.get(path)) for path, state in zip(paths, states, strict=True)]
-    inputs = [Input(path, *find_layout(path, name=request.format, fields=fields), *more) for path, *more in each]
+    inputs = [Input(path, *_layout(path, request, fields), *more) for path, *more in each]
     steps = [source.step for source in inputs]
     inputs = inputs if None in steps else sorted(inputs, key=lambda source: source.step or 0)
     for source in inputs[:_SHOWN]:
@@ -64,6 +67,16 @@ def find_inputs(request: AuditRequest, console: Console, stdin: Path | None = No
     if len(inputs) > _SHOWN:
         say(console, f"... and {len(inputs) - _SHOWN:,} more files")
     return inputs
+
+
+def _layout(path: Path, request: AuditRequest, fields: Mapping[str, str]) -> tuple[DumpLayout, int | None]:
+    """The layout of a file and its step; where parts of a rollout were not found, the error ends in a ready command."""
+    try:
+        return find_layout(path, name=request.format, fields=fields)
+    except MissingRolesError as error:
+        typed = request.command or ("audit", *request.rollouts)
+        command = shlex.join(["geoalign", *typed, *error.options])
+        raise ConfigError(f"{error.what} Try: {command}") from None
 
 
 def _effective(path: Path) -> Path | None:
@@ -77,7 +90,9 @@ def _files(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
     path = next((inner for name in ("rollouts", "completions") if (inner := path / name).is_dir()), path)
-    files = [item for item in path.iterdir() if item.is_file() and item.name.endswith(DUMP_SUFFIXES)]
+    there = [item for item in path.iterdir() if item.is_file() and item.name.endswith(DUMP_SUFFIXES)]
+    # Beside dumps of other kinds a CSV file is a log or a list of labels.
+    files = [item for item in there if not item.name.endswith(CSV_SUFFIXES)] or there
     files = files or [item for item in path.rglob("traces.jsonl") if "eval" not in item.relative_to(path).parts]
     if not files:
         raise ConfigError(f"{path}: expected files that end in {', '.join(DUMP_SUFFIXES)}, got none")
@@ -100,6 +115,17 @@ def standard_input(rollouts: Sequence[str]) -> Iterator[Path]:
     """A file of what standard input brings where `-` is among the inputs: lines, also packed, parquet, slime's."""
     with TemporaryDirectory() as folder:
         data = sys.stdin.buffer.read() if "-" in rollouts and sys.stdin else b""
-        kinds = {b"\x1f\x8b": ".jsonl.gz", b"PA": ".parquet", b"PK": ".pt"}
-        (path := _Named(folder, "stdin" + kinds.get(data[:2], ".jsonl"))).write_bytes(data)
+        path = _Named(folder, "stdin" + _ending(data))
+        path.write_bytes(data)
         yield path
+
+
+def _ending(data: bytes) -> str:
+    """How the name of a file with these bytes ends: told by its first bytes, and lines of JSON begin with a bracket."""
+    kinds = {b"\x1f\x8b": ".jsonl.gz", b"PA": ".parquet", b"PK": ".pt"}
+    if data[:2] in kinds:
+        return kinds[data[:2]]
+    text = data.removeprefix(codecs.BOM_UTF8).lstrip()
+    header = text.partition(b"\n")[0]
+    is_csv = not text.startswith((b"{", b"[")) and any(separator in header for separator in (b",", b";", b"\t"))
+    return ".csv" if is_csv else ".jsonl"

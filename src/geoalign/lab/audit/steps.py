@@ -142,9 +142,7 @@ def make_rollouts(frame: pandas.DataFrame, curator: Curator, hidden: Float[Tenso
     if keyed and any(frame["response"]):  # a dump may come without its texts
         needs["response_keys"] = response_keys(frame["response"])
     if "prompt_keys" in curator.reads:
-        # The group where a dump has no prompts: in most formats it names one.
-        names = zip(frame["prompt"], frame["group_name"], strict=True)
-        needs["prompt_keys"] = response_keys(prompt or name for prompt, name in names)
+        needs["prompt_keys"] = response_keys(frame["problem"])
     if frame["tokens"].notna().all():
         needs["lengths"] = torch.tensor(frame["tokens"].to_numpy(dtype=np.int64))
     if frame["true_reward"].notna().any():

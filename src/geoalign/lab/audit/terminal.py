@@ -9,8 +9,9 @@ from typing import Any
 
 from geoalign.errors import ConfigError
 from geoalign.lab.analysis.audited import audited, verifier_lines
+from geoalign.lab.analysis.grouping import grouping_remarks, grouping_words, sizes_lines
 from geoalign.lab.audit.steps import NO_CONSENSUS
-from geoalign.lab.tasks.sources import row_name
+from geoalign.lab.tasks.row_files import row_name
 from geoalign.lab.terminal import Console, say
 from geoalign.text import quote
 
@@ -36,10 +37,8 @@ def _warnings(summary: Mapping[str, Any]) -> Iterator[str]:
         yield f"Skipped: {row_name(Path(entry['file']), entry['line'])}: {name}{entry['reason']}"
     if counts["skipped"] > _SHOWN:
         yield f"... {counts['skipped']} rows were skipped; all are listed in summary.json"
-    mixed = [entry for entry in summary["inputs"] if len(entry["group_sizes"]) > 1]
-    for entry in mixed[:_SHOWN]:
-        sizes = [f"{count:,} of {size}" for size, count in entry["group_sizes"].items()]
-        yield f"Groups of different sizes: {entry['file']}: {', '.join(sizes)} rollouts"
+    yield from grouping_remarks(summary)
+    yield from sizes_lines(summary)
     for entry in (repeated := summary["repeated"])[:_SHOWN]:
         yield f"Left out: {entry['file']}: the rollouts of {entry['same_as']} again ({len(repeated):,} files in all)"
     if without := sum(entry.get("without_answer") or 0 for entry in hidden["files"]):
@@ -52,8 +51,8 @@ def _warnings(summary: Mapping[str, Any]) -> Iterator[str]:
 def _findings(summary: Mapping[str, Any]) -> Iterator[str]:
     counts, labels, said = summary["counts"], summary["labels"], audited(summary)
     yield (
-        f"{counts['rows']:,} rollouts in {counts['groups']:,} groups (prompts), {counts['groups_without_pairs']:,} of "
-        f"them without a pair; {counts['unscored']:,} rollouts without a reward."
+        f"{counts['rows']:,} rollouts in {counts['groups']:,} groups ({grouping_words(summary)}), "
+        f"{counts['groups_without_pairs']:,} of them without a pair; {counts['unscored']:,} rollouts without a reward."
     )
     yield from said.verifier
     share = counts["flagged"] / counts["scored"] if counts["scored"] else 0.0

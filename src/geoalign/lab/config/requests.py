@@ -73,7 +73,7 @@ class AuditRequest:
     filtered: bool = option("Also write filtered.jsonl: the remaining rollouts, with their new rewards.", False)
     redact: bool = option("Write no texts: no prompts, responses, answers.", False)
     skip_bad: bool = option("Leave bad rows out and list them.", False)
-    mixed_groups: bool = option("Accept prompts with different numbers of rollouts.", False)
+    mixed_groups: bool = option("No longer needed: groups of any size are read.", False)
     overwrite: bool = option("Replace an earlier audit in DIR.", False)
     fail_above: Sequence[str] = option(
         "Exit code 3 where the interval of false_positive or false_negative lies above, 4 where unknown; repeatable.",

@@ -93,9 +93,9 @@ class MathSetConfig:
 class MathConfig:
     """Problems with gold answers from files or the hub.
 
-    A source is a file (.jsonl, .jsonl.gz, .json, .parquet, .csv) or a hub id `owner/name[/folder][:config][@split]`.
-    The layout is recognised by the columns; fields named here come first. Field names are dotted where values are
-    nested: `reward_model.ground_truth`, `prompt.0.content`. A prompt is a text or a list of chat messages.
+    A source is a file (JSON, CSV or parquet) or a hub id `owner/name[/folder][:config][@split]`. The
+    layout is recognised by the columns; fields named here come first. Field names are dotted where values are nested:
+    `reward_model.ground_truth`, `prompt.0.content`. A prompt is a text or a list of chat messages.
     """
 
     train: Name | _Names = setting(help="File or files, or hub ids, of the training problems.")
@@ -168,7 +168,7 @@ class HHRLHFConfig:
     """Dialogues in the format of HH-RLHF: rows with `chosen` and `rejected`, texts that begin `\\n\\nHuman:`.
 
     The chosen replies are the demonstrations, the pairs train the reward model, the prompts are for RL; each from
-    sources of its own where these are given. A source is a file (.jsonl, .jsonl.gz, .json, .parquet, .csv) or a hub id
+    sources of its own where these are given. A source is a file (JSON, CSV or parquet) or a hub id
     `owner/name[/folder][:config][@split]`. Prompts for RL and evaluation may also be rows with a `prompt`, a list of
     chat messages. Gold utility is unknown, unless `gold_share` has a second reward model trained: then it is its score.
     """

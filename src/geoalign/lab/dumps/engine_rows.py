@@ -28,7 +28,7 @@ def nemo_rl(row: Row) -> Row:
     if not 0 < first < len(messages):
         raise BadValueError("token_loss_mask", "a prompt and turns of the policy", f"{sum(runs)} turns")
     prompt, response = ("\n\n".join(part) for part in (messages[:first], messages[first : None if own else -1]))
-    return {"prompt": prompt, "group": prompt, "response": response, "reward": flat.get("rewards")}
+    return {**flat, "prompt": prompt, "response": response, "reward": flat.get("rewards")}
 
 
 def episode(row: Row) -> Row:
@@ -48,13 +48,14 @@ def episode(row: Row) -> Row:
     turns = [_turn(node.get("message") or {}) for node in path[first:]]
     rewards = [reward for reward in (trace.get("rewards") or {}).values() if reward is not None]
     task, data = row.get("task") or {}, (row.get("task") or {}).get("data") or {}
-    group = (row.get("group") or {}).get("id") or task.get("key") or task.get("hash")
     prompt = [{"role": role, "content": text} for role, text in (_turn(node["message"]) for node in path[:first])]
     return {
         "prompt": prompt,
         "response": turns[0][1] if len(turns) == 1 else "\n".join(f"[{role}]\n{text}" for role, text in turns),
         "reward": sum(one["score"] * one.get("weight", 1.0) for one in rewards) if rewards else None,
-        "group": prompt if group is None else group,
+        "group": (row.get("group") or {}).get("id"),
+        "problem_id": task.get("key") or task.get("hash"),
+        "env_id": (row.get("env") or {}).get("id"),
         "id": row.get("id"),
         "answer": data.get("answer") if isinstance(data.get("answer"), str) else None,
         "step": ((row.get("run") or {}).get("work") or {}).get("step"),
@@ -71,11 +72,20 @@ def _turn(message: Row) -> tuple[str, str]:
 
 
 def slime(row: Row) -> Row:
-    """A sample; aborted and failed ones were not scored."""
+    """A sample; aborted and failed ones were not scored.
+
+    A reward may be what its DAPO verifier gives: an object of `score`, `acc` and `pred`.
+    """
     ended = row.get("status")
+    reward = row.get("reward")
+    verdict: Row = {"score": reward}
+    if isinstance(reward, Mapping):
+        verdict = reward
     return {
         **{name: row.get(name) for name in ("prompt", "response")},
-        "reward": None if ended in ("aborted", "failed") else row.get("reward"),
+        "reward": None if ended in ("aborted", "failed") else verdict.get("score"),
+        "correct": verdict.get("acc"),
+        "pred": verdict.get("pred"),
         "group": row.get("group_index"),
         "answer": row.get("label") if isinstance(row.get("label"), str) else None,
         "tokens": row.get("response_length"),

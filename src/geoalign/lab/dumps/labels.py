@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,11 +13,11 @@ from geoalign.lab.dumps.formats import find_layout
 from geoalign.lab.dumps.reading import Dump, read_dump
 from geoalign.lab.dumps.values import BadValueError, number
 from geoalign.lab.store.audit import LABEL, ROW, restored, safe
-from geoalign.lab.tasks.sources import row_name
-from geoalign.text import listed, one_line, quote
+from geoalign.lab.tasks.row_files import CSV_SUFFIXES, csv_header, csv_rows, row_name
+from geoalign.text import listed, quote
 
-# Spreadsheets write the separator of their country.
-_SEPARATORS = ",;\t"
+# What a CSV file of labels has, and no dump.
+_WANTED = (*ROW, LABEL)
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
 _WHOLE = re.compile(r"-?[0-9]{1,18}", re.ASCII)
 _TEXTS = ("group", "prompt", "response")
@@ -89,13 +88,15 @@ class Labels:
 
 
 def read_labelled_rollouts(path: str | Path) -> LabelledRollouts:
-    """The labelled rollouts in a file: every rollout of a dump in any known format, or the labelled rows of a CSV.
+    """The labelled rollouts in a file: every rollout of a dump in any known format, or the labelled rows of a
+    flagged.csv, which has a column `label`.
 
     A dump's true rewards (`true_reward`) come before its rewards, which may have been corrupted on purpose.
     Prompts that a dump keeps as the model read them stay texts; others become chat messages, a text one of the user.
     """
     path = Path(path).expanduser()
-    columns = _columns_of_labels(path) if path.name.endswith(".csv") else _columns_of_dump(path)
+    labels = path.name.endswith(CSV_SUFFIXES) and path.is_file() and LABEL in csv_header(path)
+    columns = _columns_of_labels(path) if labels else _columns_of_dump(path)
     try:
         return LabelledRollouts(**columns)
     except InputError as error:
@@ -121,7 +122,7 @@ def _columns_of_dump(path: Path) -> dict[str, Any]:
     for role in ("prompt", "response"):
         if role not in layout.fields:
             raise ConfigError(f"{path}: {role}: expected a field of it, got a dump without")
-    frame = read_dump(path, layout, mixed_groups=True).frame
+    frame = read_dump(path, layout).frame
     rewards = frame["true_reward"].fillna(frame["reward"])
     if rewards.isna().any():
         line = frame["line"][rewards.isna()].iloc[0]
@@ -141,26 +142,14 @@ def _asked(text: str | None) -> tuple[dict[str, str], ...]:
 
 def _rows(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
     """The rows below the header, each with its place; rows without a single cell are passed over."""
-    wanted = (*ROW, LABEL)
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            separator = max(_SEPARATORS, key=file.readline().count)
-            file.seek(0)
-            reader = csv.reader(file, delimiter=separator, strict=True)
-            header = next(reader, [])
-            if not set(wanted) <= set(header):
-                raise InputError(f"{path}, line 1: expected the columns {', '.join(wanted)}, got {listed(header)}")
-            if twice := [name for name in header if header.count(name) > 1]:
-                raise InputError(f"{path}, line 1: expected each column once, got {one_line(twice[0], 80)} again")
-            line = reader.line_num + 1
-            for cells in reader:
-                place, line = f"{path}, line {line}", reader.line_num + 1
-                if cells and len(cells) != len(header):
-                    raise InputError(f"{place}: expected {len(header)} cells as in the first line, got {len(cells)}")
-                if any(cells):
-                    yield place, dict(zip(header, cells, strict=True))
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: expected CSV in UTF-8, got {one_line(error)}") from error
+    header = csv_header(path)
+    if not set(_WANTED) <= set(header):
+        raise InputError(f"{path}, line 1: expected the columns {', '.join(_WANTED)}, got {listed(header)}")
+    for raw in csv_rows(path):
+        place = row_name(path, raw.line)
+        if raw.value is None:
+            raise InputError(f"{place}: {raw.problem}")
+        yield place, {name: str(cell) for name, cell in raw.value.items()}
 
 
 def _whole(name: str, cell: str) -> int:

@@ -14,7 +14,8 @@ from typing_extensions import TypedDict
 
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.store.files import write_atomically
-from geoalign.lab.tasks.sources import checked, json_lines
+from geoalign.lab.tasks.row_files import json_lines
+from geoalign.lab.tasks.sources import checked
 from geoalign.text import one_line
 
 Key = tuple[str, str, int]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,16 @@ import numpy as np
 import pyarrow as pa
 
 from geoalign.errors import ConfigError, RunFolderError
-from geoalign.lab.config.compare import KINDS, BaseOfTables, CellKey, CompareConfig, PlannedRun, computed
+from geoalign.lab.config.compare import (
+    KINDS,
+    BaseOfTables,
+    CellKey,
+    CompareConfig,
+    CuratorName,
+    PlannedRun,
+    computed,
+    updates_per_generation,
+)
 from geoalign.lab.config.compare_loading import parse_compare_config
 from geoalign.lab.config.rewards import RewardConfig
 from geoalign.lab.store.columns import Bools, Floats, read_columns, write_table
@@ -103,7 +113,10 @@ class ComparisonFolder:
         data, _ = read_yaml(self.config)
         run = data.get("run") or {}
         reward = {name: value for name, value in (run.get("reward") or {}).items() if name in (*KINDS, "function")}
-        return parse_compare_config({**data, "run": BaseOfTables(RewardConfig(**reward), run.get("grpo") or {})})
+        curator = CuratorName((run.get("curator") or {}).get("type", "grpo"))
+        return parse_compare_config(
+            {**data, "run": BaseOfTables(RewardConfig(**reward), curator, run.get("grpo") or {})}
+        )
 
     def initialise(self, config: CompareConfig) -> None:
         """Writes `compare.yaml` and `versions.json`; the versions of a later start that differ are added to it."""
@@ -194,6 +207,7 @@ class Cell:
             and other rewards; empty where none was corrupted.
         replaced_precision: share of corrupted ones among the replaced.
         base_rate: share of corrupted ones.
+        updates_per_generation: of this run, NaN where its result does not say.
         snapshots: a few generations.
     """
 
@@ -213,6 +227,7 @@ class Cell:
     seconds: float
     seconds_per_step: float
     peak_memory_bytes: float
+    updates_per_generation: float = math.nan
 
     def column(self, name: str) -> Floats:
         """A quantity over steps; all NaN where it was not recorded."""
@@ -244,6 +259,7 @@ def parse_cell(value: Mapping[str, Any], path: Path) -> Cell:
         series={name: _floats(values) for name, values in value.get("series", {}).items() if values is not None},
         replaced_precision=float_or_nan(detection.pop("precision_among_replaced", None)),
         base_rate=float_or_nan(detection.pop("base_rate", None)),
+        updates_per_generation=_updates(value),
         detection={
             name: (float_or_nan(entry.get("auroc")), float_or_nan(entry.get("auprc")))
             for name, entry in detection.items()
@@ -258,6 +274,15 @@ def parse_cell(value: Mapping[str, Any], path: Path) -> Cell:
         ),
         **{name: float_or_nan(value.get(name)) for name in ("seconds", "seconds_per_step", "peak_memory_bytes")},
     )
+
+
+def _updates(result: Mapping[str, Any]) -> float:
+    """The updates made on each generation: as the run recorded them, else by its resolved settings; NaN without."""
+    recorded = result.get("updates_per_generation")
+    if recorded is not None:
+        return float_or_nan(recorded)
+    settings = result.get("run") or {}
+    return updates_per_generation(settings["grpo"]) if "grpo" in settings else math.nan
 
 
 def _floats(values: Sequence[float | None]) -> Floats:

@@ -74,7 +74,7 @@ def _heading(level: LevelTable) -> str:
 def _facts(table: Table) -> list[tuple[str, str]]:
     plan, rows = table.plan, [row for level in table.levels for row in level.rows]
     seconds = [cell.seconds for row in rows for cell in (*row.cells, *row.failures) if not math.isnan(cell.seconds)]
-    updates = plan.updates_per_generation
+    updates = sorted({number for row in rows for number in row.updates})
     return [
         ("compared", METRICS[plan.metric]),
         ("arms", str(len(plan.arms))),
@@ -82,7 +82,7 @@ def _facts(table: Table) -> list[tuple[str, str]]:
         ("seeds", str(len(plan.seeds))),
         ("runs finished", f"{sum(len(row.cells) for row in rows)} of {len(plan.seeds) * len(rows)}"),
         ("time of all runs", duration(sum(seconds))),
-        ("updates per generation", "unknown" if updates is None else f"{updates:g}"),
+        ("updates per generation", ", ".join(f"{number:g}" for number in updates) or "unknown"),
     ]
 
 

@@ -29,7 +29,7 @@ from geoalign.lab.analysis.statistics import (
     share_interval,
 )
 from geoalign.lab.config.compare import METRICS, CompareConfig
-from geoalign.lab.numbers import ends, estimate, probability, short, signed
+from geoalign.lab.numbers import ends, estimate, probability, share, short, signed, whole_percent
 
 SIGNIFICANCE = 0.05
 
@@ -294,7 +294,7 @@ def _headline(found: Recovery, plan: CompareConfig, *, decidable: bool) -> str:
     headroom (`decidable`) no share of the loss is claimed either.
     """
     wrong = (
-        "Some of the rewards were wrong" if math.isnan(found.rate) else f"{found.rate:.0%} of the rewards were wrong"
+        "Some of the rewards were wrong" if math.isnan(found.rate) else f"{share(found.rate)} of the rewards were wrong"
     )
     score, best = found.baseline.score.estimate, found.clean.score.estimate
     loss = f"{found.baseline.row.arm} ends at {short(score)} instead of {short(best)}"
@@ -351,4 +351,4 @@ def _share(arm: Recovered, plan: CompareConfig) -> str:
     name = arm.row.arm
     if name == plan.oracle:
         name = f"{name}, which knows the wrong ones,"
-    return f"{name} {estimate(arm.share, '{:.0%}'.format)}"
+    return f"{name} {estimate(arm.share, whole_percent)}"

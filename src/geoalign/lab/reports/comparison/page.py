@@ -11,7 +11,7 @@ from geoalign.errors import RunFolderError
 from geoalign.lab.analysis.comparison.analysis import read_table
 from geoalign.lab.analysis.comparison.table import LevelTable, Table
 from geoalign.lab.config.compare import METRICS, CompareConfig
-from geoalign.lab.numbers import duration
+from geoalign.lab.numbers import duration, share
 from geoalign.lab.reports.comparison.panels import level_panels, robustness_panels, slug
 from geoalign.lab.reports.documents import Gallery, write_page
 from geoalign.lab.store.comparison import COMPACT, ComparisonFolder, write_compact
@@ -68,7 +68,7 @@ def _level(level: LevelTable, plan: CompareConfig, gallery: Gallery) -> dict[str
 def _heading(level: LevelTable) -> str:
     if not level.corruption:
         return "nothing corrupted" if level.rate == 0 else "corruption unknown"
-    return ", ".join(f"{kind} {rate:.0%}" for kind, rate in level.corruption.items())
+    return ", ".join(f"{kind} {share(rate)}" for kind, rate in level.corruption.items())
 
 
 def _facts(table: Table) -> list[tuple[str, str]]:

@@ -14,7 +14,7 @@ from geoalign.lab.analysis.comparison.scores import logged_curve
 from geoalign.lab.analysis.comparison.table import ArmRow, Curve, LevelTable, Recovery
 from geoalign.lab.analysis.statistics import Interval, mean
 from geoalign.lab.config.compare import METRICS, CompareConfig
-from geoalign.lab.numbers import estimate, short, signed
+from geoalign.lab.numbers import estimate, share, short, signed
 from geoalign.lab.reports.documents import Drawn
 from geoalign.lab.reports.figures.curves import ACCURACIES, AGAINST_CHANCE, POLICY, PROJECTOR
 from geoalign.lab.reports.figures.scores import RankCurve, rank_curve, rank_panel
@@ -298,7 +298,7 @@ def _robustness(levels: Sequence[LevelTable], kind: str, plan: CompareConfig) ->
             shift = (at - (len(part) - 1) / 2) * max(level.rate for level in levels) * 1.2
             x, found = [100 * rate + shift for rate, _ in curves[arm]], [item for _, item in curves[arm]]
             lines.append(interval_line(label(arm, 24), x, found, style[arm], bars=True))
-            values = ", ".join(f"{item.estimate:.3f} at {rate:.0%}" for rate, item in curves[arm])
+            values = ", ".join(f"{item.estimate:.3f} at {share(rate)}" for rate, item in curves[arm])
             words.append(f"{visible(arm, 40)} {values}")
         panels.append(
             LinePanel(

@@ -22,9 +22,11 @@ from geoalign.lab.config.compare import (
     CuratorName,
     PlannedRun,
     computed,
+    planned_cells,
     updates_per_generation,
 )
 from geoalign.lab.config.compare_loading import parse_compare_config
+from geoalign.lab.config.loading import flat, merged_settings
 from geoalign.lab.config.rewards import RewardConfig
 from geoalign.lab.store.columns import Bools, Floats, read_columns, write_table
 from geoalign.lab.store.files import HALF_WRITTEN, LOCK, write_atomically
@@ -118,6 +120,23 @@ class ComparisonFolder:
             {**data, "run": BaseOfTables(RewardConfig(**reward), curator, run.get("grpo") or {})}
         )
 
+    def planned_runs(self) -> list[tuple[CellKey, ...]]:
+        """The cells of the plan by the run that fills them: those of a seed whose merged settings do not differ.
+
+        Read from the file alone, without loading a curator: cells that differ only in whether a default is written out
+        count as two runs.
+        """
+        plan = self.read_plan()
+        data, _ = read_yaml(self.config)
+        by_settings: dict[str, list[CellKey]] = {}
+        for cell in planned_cells(plan):
+            settings = merged_settings(data.get("run") or {}, plan.levels[cell.level])
+            settings = merged_settings(settings, plan.arms[cell.arm])
+            # Numbers as floats: 0 and 0.0 are the same setting.
+            values = {key: _as_float(value) for key, value in flat(settings).items()}
+            by_settings.setdefault(json.dumps([values, cell.seed], sort_keys=True), []).append(cell)
+        return [tuple(cells) for cells in by_settings.values()]
+
     def initialise(self, config: CompareConfig) -> None:
         """Writes `compare.yaml` and `versions.json`; the versions of a later start that differ are added to it."""
         self.root.mkdir(parents=True, exist_ok=True)
@@ -184,6 +203,10 @@ class ComparisonFolder:
             shutil.rmtree(run)
         for path in (self.log(planned.cell), self.attempts(planned.cell)):
             path.unlink(missing_ok=True)
+
+
+def _as_float(value: Any) -> Any:
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 @dataclass(frozen=True, eq=False)

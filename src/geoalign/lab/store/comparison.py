@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +28,7 @@ from geoalign.lab.config.compare_loading import parse_compare_config
 from geoalign.lab.config.loading import flat, merged_settings
 from geoalign.lab.config.rewards import RewardConfig
 from geoalign.lab.store.columns import Bools, Floats, read_columns, write_table
-from geoalign.lab.store.files import HALF_WRITTEN, LOCK, write_atomically
+from geoalign.lab.store.files import HALF_WRITTEN, LOCK, remove_folder, write_atomically
 from geoalign.lab.store.json_files import finite, float_or_nan, read_json, write_json
 from geoalign.lab.store.read_run import Evaluation, parse_evaluation
 from geoalign.lab.store.run_folder import RunFolder, check_same_settings, first_difference, package_versions
@@ -120,6 +119,10 @@ class ComparisonFolder:
             {**data, "run": BaseOfTables(RewardConfig(**reward), curator, run.get("grpo") or {})}
         )
 
+    def keeps_runs(self) -> bool:
+        """Whether the comparison, as it was last started, keeps the folders of its runs."""
+        return self.started() and bool(read_yaml(self.config)[0].get("keep_runs"))
+
     def planned_runs(self) -> list[tuple[CellKey, ...]]:
         """The cells of the plan by the run that fills them: those of a seed whose merged settings do not differ.
 
@@ -183,7 +186,7 @@ class ComparisonFolder:
         if result is None or result["status"] != "failed":
             check_same_settings(planned.settings, then, run.root)
         elif first_difference(planned.settings, then) is not None:
-            shutil.rmtree(run.root)
+            remove_folder(run.root)
 
     def write_result(self, planned: PlannedRun, result: Mapping[str, Any]) -> None:
         """Writes the result of a run into every cell that it fills."""
@@ -197,10 +200,9 @@ class ComparisonFolder:
             write_atomically(self.result(cell), json.dumps(finite(content), ensure_ascii=False) + "\n")
 
     def discard(self, planned: PlannedRun) -> None:
-        """Removes the run folder of a run that has its result, and what its process left beside it."""
-        run = self.run(planned.cell).root
-        if run.is_dir():
-            shutil.rmtree(run)
+        """Removes the run folder of a run that has its result, and what its process left beside it; again, where a kill
+        left some of it."""
+        remove_folder(self.run(planned.cell).root)
         for path in (self.log(planned.cell), self.attempts(planned.cell)):
             path.unlink(missing_ok=True)
 

@@ -75,8 +75,7 @@ class Stage(TrainerCallback):
             step, keep = state.global_step, self.plan.config.output.keep_checkpoints
             run = records_of(self.plan.folder, self.stage)(step)
             mark_complete(checkpoint_path(self.checkpoints, step), step=step, run=run)
-            if keep is not None:
-                prune(self.checkpoints, keep)
+            prune(self.checkpoints, keep)
 
     def __enter__(self) -> Stage:
         return self

@@ -74,12 +74,11 @@ def train_command(request: TrainRequest) -> None:
 
         dry_run(settings, Console(), locations=locations, config_file=config, overrides=overrides, output=output)
         return
-    from geoalign.lab.train.rehearsal import check_exercised, smoke_config
+    from geoalign.lab.train.rehearsal import check_exercised, default_folder, smoke_config
     from geoalign.lab.train.train import train
 
     if output is None:
-        name = config.stem if config else "default"
-        output = Path(settings.output.folder or Path("runs") / (f"smoke_{name}" if smoke else name))
+        output = default_folder(settings, config, smoke=smoke)
     settings = smoke_config(settings) if smoke else settings
     train(settings, output, resume=request.resume, locations=locations, console=Console())
     if smoke:

@@ -36,16 +36,17 @@ def conclude(folder: ComparisonFolder, console: Console) -> None:
 
 
 def print_table(console: Console, table: Table) -> None:
-    """Prints per level scores, detection and the sentences, and what was recovered; then failures and notes."""
+    """Prints per level what was recovered, then scores, detection and the sentences; then failures and notes."""
     for level in table.levels:
+        if level.recovery is not None:
+            console.print(level.recovery.headline, markup=False, highlight=False, soft_wrap=True, style="bold")
         console.print(_scores(console, level, table.plan))
         if (detection := _detection(console, level)) is not None:
             console.print(detection)
         for statement in level.statements:
             console.print(f"- {statement.text}", markup=False, highlight=False, soft_wrap=True)
-        if (found := level.recovery) is not None:
-            words = f"{found.headline} {found.footnote}"
-            console.print(words, markup=False, highlight=False, soft_wrap=True, style="bold")
+        if level.recovery is not None:
+            console.print(f"- {level.recovery.footnote}", markup=False, highlight=False, soft_wrap=True)
         console.print()
     for failure in table.failures:
         where = f"{failure.level}/{failure.arm}/seed-{failure.seed}"

@@ -20,7 +20,7 @@ from geoalign.lab.terminal import Console
 _PREFIX = "geoalign/"
 # Added up over the run.
 _COUNTS = ("pairs", "suspects", "anomalous", "replaced", "groups_without_donor", "single_groups", "tied_groups")
-# The curator's rows of the closing table; one with an unknown number is left out.
+# The curator's rows of the closing table; one with an unknown number is left out, as is a count of nothing.
 _ROWS = {
     "pairs compared": "{pairs:,.0f}",
     "rollouts flagged": "{anomalous:,.0f}",
@@ -104,7 +104,7 @@ def print_summary(console: Console, summary: dict[str, Any], curator: str, folde
         *(
             (f"{curator}: {label}", said)
             for label, form in _ROWS.items()
-            if (said := _filled(form, summary["curator"]))
+            if (said := _filled(form, summary["curator"])) not in (None, "0")
         ),
     ):
         table.add_row(*row)

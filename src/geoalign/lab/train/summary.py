@@ -121,10 +121,14 @@ def _evaluations(lines: Sequence[dict[str, Any]], key: str) -> dict[str, dict[st
 
 
 def _evaluation_rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
-    """Accuracy before and after RL, or proxy reward where there is none; gold utility and pass@k where known."""
+    """Accuracy before and after RL, or gold utility and the proxy reward; pass@k where known."""
     rows = []
-    kinds = (("accuracy", "accuracy", percent), ("reward", "proxy reward", decimals))
-    for key, label, shown in (*kinds, ("gold_utility", "gold utility", decimals)):
+    kinds = (
+        ("accuracy", "accuracy", percent),
+        ("gold_utility", "gold utility", decimals),
+        ("reward", "proxy reward", decimals),
+    )
+    for key, label, shown in kinds:
         before, after = (summary[key][stage] for stage in ("before_rl", "after_rl"))
         for name in after:
             if key != "reward" or name not in summary["accuracy"]["after_rl"]:

@@ -98,7 +98,7 @@ class CuratorSettings(Protocol):
     type: ClassVar[str]
 
 
-def default_curator(name: str = "geoalign") -> CuratorSettings:
+def default_curator(name: str = "denoise") -> CuratorSettings:
     """A curator's settings, all at their defaults."""
     return cast("CuratorSettings", CURATORS[name].config_class())
 
@@ -124,4 +124,4 @@ if TYPE_CHECKING:
 else:
     _CONFIGS = _Curators(lambda curator_class: curator_class.config_class)
     # A `curator:` section: `type` picks the settings class, and only its module is imported.
-    CuratorSection = Annotated[CuratorSettings, PlainValidator(_checked), ByType(_CONFIGS, default="geoalign")]
+    CuratorSection = Annotated[CuratorSettings, PlainValidator(_checked), ByType(_CONFIGS, default="denoise")]

@@ -94,7 +94,7 @@ def compare_command(request: CompareRequest) -> None:
 
       geoalign compare configs/compare_quickstart.yaml --output runs/compare
 
-      geoalign compare --curators grpo,geoalign --seeds 0,1,2 --set run.grpo.max_steps=40
+      geoalign compare --curators grpo,denoise --seeds 0,1,2 --set run.grpo.max_steps=40
     """
     from geoalign.lab.compare.compare import compare
     from geoalign.lab.config.compare_loading import load_compare_config

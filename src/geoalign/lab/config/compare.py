@@ -23,7 +23,7 @@ from geoalign.text import escape
 METRICS = {"accuracy": "accuracy", "reward": "reward", "gold_utility": "gold utility"}
 KINDS = ("flip", "extremes", "shortcut")
 CLEAN = "clean"
-# The upper bound that nobody can know in earnest: rewards are the task's own, uncorrupted, and nothing is curated.
+# Upper bound: clean rewards, which are unavailable in practice. They are the task's own, and nothing is curated.
 CLEAN_ARM: dict[str, Any] = {
     "curator": {"type": "grpo"},
     "reward": {"function": None, "flip": 0.0, "extremes": 0.0, "shortcut": 0.0},
@@ -41,10 +41,17 @@ DEFAULTS: dict[str, Any] = {
         },
         "evaluation": {"every": 10, "problems": 256},
     },
-    "arms": dict.fromkeys(("grpo", "geoalign", "pair_count", "random", "oracle", CLEAN)),
+    "arms": {
+        "grpo": None,
+        "denoise": {"curator": {"type": "denoise"}, "hidden_position": "mean"},
+        "geoalign": None,
+        "pair_count": None,
+        "oracle": None,
+        CLEAN: None,
+    },
     "levels": {"flip_10": {"reward": {"flip": 0.1}}},
     "seeds": [0, 1, 2],
-    "primary": [{"arm": "geoalign", "against": "grpo"}, {"arm": "geoalign", "against": "pair_count"}],
+    "primary": [{"arm": "denoise", "against": "grpo"}],
 }  # fmt: skip
 
 

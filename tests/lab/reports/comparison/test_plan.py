@@ -9,13 +9,13 @@ from geoalign.lab.config.compare_loading import load_compare_config, parse_compa
 def test_the_plan_of_a_resolved_comparison():
     plan = load_compare_config().config
     assert (plan.baseline, plan.control, plan.oracle) == ("grpo", "pair_count", "oracle")
-    assert plan.is_primary("geoalign", "pair_count")
-    assert not plan.is_primary("grpo", "geoalign")
+    assert plan.is_primary("denoise", "grpo")
+    assert not plan.is_primary("grpo", "denoise")
     assert plan.corruption("flip_10") == {"flip": 0.1}
     assert plan.rate("flip_10") == 0.1
     assert plan.updates_per_generation("flip_10", "grpo") == 2
     assert [plan.role(arm) for arm in plan.arms] == [
-        "baseline", "primary", "control", "exploratory", "oracle", "bound",
+        "baseline", "primary", "exploratory", "control", "oracle", "bound",
     ]  # fmt: skip
 
 

@@ -130,7 +130,7 @@ class CompareConfig:
     def corruption(self, level: str, arm: str | None = None) -> dict[str, float]:
         """Share of an arm's rewards that are corrupted at a level, by kind; kinds that are 0 are left out.
 
-        An arm without settings of its own for `reward`, as None, has those of the level.
+        None, or an arm without settings of its own for `reward`, has those of the level.
         """
         reward = self._reward(level, arm)
         return {kind: reward[kind] for kind in KINDS if reward[kind]}
@@ -138,7 +138,7 @@ class CompareConfig:
     def updates_per_generation(self, level: str, arm: str) -> float:
         """The updates that an arm makes on each generation at a level; NaN where its settings do not say."""
         settings = dict(self.run.grpo)
-        for overlay in (self.levels[level], self.arms[arm]):
+        for overlay in (self.levels.get(level, {}), self.arms.get(arm, {})):
             settings.update(overlay.get("grpo") or {})
         return updates_per_generation(settings)
 
@@ -153,7 +153,7 @@ class CompareConfig:
         """What an arm's rewards at a level are made by: the base run's settings, the level's over them, the arm's."""
         reward = {name: getattr(self.run.reward, name) for name in (*KINDS, "function")}
         reward.update(self.levels[level].get("reward") or {})
-        if arm is not None:
+        if arm in self.arms:
             reward.update(self.arms[arm].get("reward") or {})
         return reward
 

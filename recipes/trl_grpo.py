@@ -74,8 +74,8 @@ def make_parser(arguments: Sequence[str]) -> TrlParser:
         return TrlParser((RecipeArguments, settings, GRPOConfig, ModelConfig))
     except argparse.ArgumentError as error:
         raise SystemExit(
-            f"--curator {settings.type}: one of its settings has the name of another option ({error}). Make the curator "
-            "in a script of your own, in the line marked [2]."
+            f"--curator {settings.type}: one of its settings has the name of another option ({error}). Make the "
+            "curator in a script of your own, in the line marked [2]."
         ) from error
 
 

@@ -17,7 +17,7 @@ _LARGEST_IN_FULL = 1e12
 
 
 def _or_dash(write: Callable[..., str]) -> Callable[..., str]:
-    """The same function, which writes a dash where there is no number, and a number that is rounded to zero unsigned."""
+    """The same function, which writes a dash where there is no number, and what is rounded to zero without a sign."""
 
     @wraps(write)
     def written(value: float | None, *args: int, **options: int) -> str:

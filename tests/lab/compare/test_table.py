@@ -40,7 +40,7 @@ def table():
 
 def made(make, metric="accuracy"):
     plan = {
-        "arms": dict.fromkeys(NAMES, {"curator": {"type": "grpo"}}),
+        "arms": {name: {"curator": {"type": "grpo"}} for name in NAMES},
         "levels": {"flip_40": {"reward": {"flip": 0.4}}},
     }
     plan["arms"]["clean"] = {"curator": {"type": "grpo"}, "reward": {"flip": 0.0}}

@@ -71,7 +71,10 @@ def test_another_type_in_an_override_starts_the_section_anew(tmp_path: Path) -> 
     ("text", "parts"),
     [
         ("curator:\n  widow: 3\n", ["line 2", "curator.widow", "curator.window", "'widow'"]),
-        ("seed: 1\ncurator:\n  type: geoalign\n  projector:\n    step: 1\n", ["line 5", "curator.projector.step", "projector.steps"]),
+        (
+            "seed: 1\ncurator:\n  type: geoalign\n  projector:\n    step: 1\n",
+            ["line 5", "curator.projector.step", "projector.steps"],
+        ),
         ("evaluation: {evry: 3}\n", ["line 1", "evaluation.evry", "evaluation.every"]),
         ("alpha: 0.1\n", ["line 1", "alpha: unknown key"]),
         ("currator: {}\n", ["line 1", "currator", "expected curator"]),

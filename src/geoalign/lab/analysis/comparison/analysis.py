@@ -81,8 +81,8 @@ def _unequal_seeds(level: LevelTable) -> str:
         return ""
     parts = [f"{', '.join(arms)}: {', '.join(map(str, seeds))}" for seeds, arms in by_seeds.items()]
     return (
-        f"At {level.level} the arms have finished different seeds ({'; '.join(parts)}). A row's score and difference are "
-        "of the seeds that it shares with the baseline: compare differences, not scores of two rows."
+        f"At {level.level} the arms have finished different seeds ({'; '.join(parts)}). A row's score and difference "
+        "are of the seeds that it shares with the baseline: compare differences, not scores of two rows."
     )
 
 

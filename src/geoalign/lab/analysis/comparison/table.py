@@ -67,8 +67,8 @@ class ArmRow:
 
     Attributes:
         rate: the share of its rewards that were corrupted, NaN where unknown.
-        seeds, cells: those that finished; `failures`: the cells that did not; `missing`: planned seeds without a result.
-        updates: the numbers of updates that its runs made on each generation, where known: one, if all are alike.
+        seeds, cells: those that finished; `failures`: the cells that did not; `missing`: planned seeds without any.
+        updates: the numbers of updates that its runs made on each generation, where known; one, if all are alike.
         evaluations: the fewest behind a final score.
         measures: the numbers of `scores.MEASURES`; `pass_at_k`: of the last evaluation; `curves`: metrics over steps.
     """

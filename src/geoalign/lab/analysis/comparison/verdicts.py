@@ -4,7 +4,7 @@ what wrong rewards cost at a level, and how much of that each arm won back."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from geoalign.lab.analysis.comparison.table import (

@@ -66,7 +66,8 @@ class Stage(TrainerCallback):
         del state.log_history[:-1]
         found = {label: (logs or {}).get(key) for label, key in self.shown.items()}
         self.newest |= {label: value for label, value in found.items() if isinstance(value, (int, float))}
-        self.progress.update(self.task, values="  ".join(f"{name} {short(value)}" for name, value in self.newest.items()))
+        values = "  ".join(f"{name} {short(value)}" for name, value in self.newest.items())
+        self.progress.update(self.task, values=values)
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Called by the trainer on every process after the last file that it writes itself."""

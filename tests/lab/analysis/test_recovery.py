@@ -111,6 +111,7 @@ def test_no_share_is_claimed_where_no_verdict_is_possible():
     found = level(scores)
     assert "no verdict on any curator is possible" in found.statements[0].text
     assert found.recovery.headline.endswith("instead of 0.6 in accuracy.")
+    assert "Shares" not in found.recovery.footnote
 
 
 def test_without_an_oracle_the_run_without_wrong_rewards_is_the_headroom():

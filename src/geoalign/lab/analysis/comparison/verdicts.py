@@ -250,7 +250,11 @@ def recovery(level: LevelTable, plan: CompareConfig) -> Recovery | None:
         named=tuple(arms[row.arm] for row in named),
     )
     decidable = any(item.kind == HEADROOM and item.verdict == "better" for item in level.statements)
-    return replace(found, headline=_headline(found, plan, decidable=decidable), footnote=_footnote(found, plan))
+    # Too few seeds, no loss or no headroom: then no share of the loss is claimed.
+    loss = found.cost.interval.low > 0
+    claimed = decidable and loss and bool(found.named) and not found.is_illustration
+    headline = _headline(found, plan, claimed=claimed)
+    return replace(found, headline=headline, footnote=_footnote(found, claimed=claimed))
 
 
 def _named(rows: Sequence[ArmRow], plan: CompareConfig) -> list[ArmRow]:
@@ -287,11 +291,11 @@ def _recovered(row: ArmRow, baseline: ArmRow, clean: ArmRow, seeds: Collection[i
     )
 
 
-def _headline(found: Recovery, plan: CompareConfig, *, decidable: bool) -> str:
+def _headline(found: Recovery, plan: CompareConfig, *, claimed: bool) -> str:
     """What wrong rewards cost and what was recovered, the truth first where the reward is only a proxy of it.
 
-    Too few seeds for an interval are called an illustration, with the final scores alone. Without a verdict on the
-    headroom (`decidable`) no share of the loss is claimed either.
+    Too few seeds for an interval are called an illustration, with the final scores alone. `claimed`: the shares of the
+    loss are told.
     """
     wrong = (
         "Some of the rewards were wrong" if math.isnan(found.rate) else f"{share(found.rate)} of the rewards were wrong"
@@ -312,7 +316,7 @@ def _headline(found: Recovery, plan: CompareConfig, *, decidable: bool) -> str:
         return f"{first}. All seeds lose the same, which gives no spread to judge it by."
     if not found.cost.excludes_zero:
         return f"{first}. The loss is not distinguishable from zero."
-    if not decidable or not found.named:
+    if not claimed:
         return f"{first}."
     return f"{first}. Recovered of that loss: {'; '.join(_share(arm, plan) for arm in found.named)}."
 
@@ -324,17 +328,16 @@ def _truths(found: Recovery) -> str:
     return f"the true utility ({METRICS['gold_utility']}) ends at {values}"
 
 
-def _footnote(found: Recovery, plan: CompareConfig) -> str:
+def _footnote(found: Recovery, *, claimed: bool) -> str:
     """What the shares are of, how far they can be trusted, and which seeds and arms are not in them."""
-    clean = f"{found.clean.row.arm} had no wrong rewards."
-    parts = [f"Shares are of the loss, {found.clean.row.arm} minus {found.baseline.row.arm}, by final scores."]
-    if found.is_illustration:
-        parts = [clean]
-        if len(found.seeds) == 1:
-            parts.append("One seed shows what happens, and proves nothing: other seeds give other numbers.")
-        else:
-            parts.append("Two seeds give no interval, and prove nothing.")
-    elif found.cost.defined:
+    clean, baseline = found.clean.row.arm, found.baseline.row.arm
+    parts = [f"{clean} had no wrong rewards."]
+    if len(found.seeds) == 1:
+        parts.append("One seed shows what happens, and proves nothing: other seeds give other numbers.")
+    elif found.is_illustration:
+        parts.append("Two seeds give no interval, and prove nothing.")
+    if claimed:
+        parts.append(f"Shares are of the loss, {clean} minus {baseline}, by final scores.")
         parts.append(f"Intervals are Fieller's over {len(found.seeds)} paired seeds, uncorrected.")
     if found.left_out:
         seeds = ", ".join(map(str, found.seeds))

@@ -100,14 +100,17 @@ def _show_warning(*said: Any) -> None:
     say_lines(console, warnings.formatwarning(*said[:4]))
 
 
-def named_rows(console: rich.console.Console, title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """A table whose rows begin with a name, which is never broken where it leaves the numbers half of the terminal.
+def print_named_rows(
+    console: rich.console.Console, title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]
+) -> None:
+    """Prints a table whose rows begin with a name, which is not broken as long as it leaves the numbers half of the
+    terminal.
 
-    Columns without anything but dashes and empty cells are left out.
+    Columns without anything but dashes and empty cells are left out. The title may be wider than the table.
     """
     told = [at for at in range(len(heads)) if at == 0 or any(row[at] not in ("", DASH) for row in rows)]
     longest = max((cell_len(row[0]) for row in rows), default=0)
-    table = Table(title=Text(title), title_justify="left")
+    table = Table()
     for at in told:
         first = at == 0
         table.add_column(
@@ -118,7 +121,8 @@ def named_rows(console: rich.console.Console, title: str, heads: Sequence[str], 
         )
     for row in rows:
         table.add_row(*(row[at] for at in told))
-    return table
+    console.print(Text(title, style="italic"), soft_wrap=True)
+    console.print(table)
 
 
 def stage_progress(console: Console) -> Progress:

@@ -8,8 +8,6 @@ import math
 from collections.abc import Iterable
 from dataclasses import astuple
 
-from rich.table import Table as Drawn
-
 from geoalign.lab.analysis.comparison.analysis import read_table, table_as_json
 from geoalign.lab.analysis.comparison.scores import MEASURES
 from geoalign.lab.analysis.comparison.table import ArmRow, LevelTable, Measure, Table
@@ -20,7 +18,7 @@ from geoalign.lab.numbers import ends, estimate, short, signed
 from geoalign.lab.store.comparison import ComparisonFolder
 from geoalign.lab.store.files import write_atomically
 from geoalign.lab.store.json_files import write_json
-from geoalign.lab.terminal import Console, named_rows
+from geoalign.lab.terminal import Console, print_named_rows
 
 
 def conclude(folder: ComparisonFolder, console: Console) -> None:
@@ -40,9 +38,9 @@ def print_table(console: Console, table: Table) -> None:
     for level in table.levels:
         if level.recovery is not None:
             console.print(level.recovery.headline, markup=False, highlight=False, soft_wrap=True, style="bold")
-        console.print(_scores(console, level, table.plan))
-        if (detection := _detection(console, level)) is not None:
-            console.print(detection)
+        _print_scores(console, level, table.plan)
+        if level.judged:
+            _print_detection(console, level)
         for statement in level.statements:
             console.print(f"- {statement.text}", markup=False, highlight=False, soft_wrap=True)
         if level.recovery is not None:
@@ -55,7 +53,7 @@ def print_table(console: Console, table: Table) -> None:
         console.print(note, markup=False, highlight=False, soft_wrap=True)
 
 
-def _scores(console: Console, level: LevelTable, plan: CompareConfig) -> Drawn:
+def _print_scores(console: Console, level: LevelTable, plan: CompareConfig) -> None:
     """Final scores and differences; where the metric is a proxy of the truth, the truth first."""
     with_truth = plan.metric == "reward" and any(not math.isnan(row.gold.interval.estimate) for row in level.rows)
     metric, truth = METRICS[plan.metric], METRICS["gold_utility"]
@@ -76,7 +74,7 @@ def _scores(console: Console, level: LevelTable, plan: CompareConfig) -> Drawn:
             cells += [signed(difference.estimate), ends(difference, signed)]
         rows.append(cells)
     title = f"{level.level}: mean over seeds and the last {plan.last_evaluations} evaluations"
-    return named_rows(console, title, heads, rows)
+    print_named_rows(console, title, heads, rows)
 
 
 def _beside(measure: Measure) -> Interval:
@@ -91,9 +89,8 @@ def _seeds(row: ArmRow) -> str:
     return f"{counted} ({len(row.failures)} failed)" if row.failures else counted
 
 
-def _detection(console: Console, level: LevelTable) -> Drawn | None:
-    if not level.judged:
-        return None
+def _print_detection(console: Console, level: LevelTable) -> None:
+    """How the arms' scores rank corrupted rollouts, and how close their advantages come to the true ones."""
     heads = ("arm", "AUROC", "of pair count", "cosine", "uncurated")
     rows = []
     for row in level.judged:
@@ -102,7 +99,7 @@ def _detection(console: Console, level: LevelTable) -> Drawn | None:
         cosines = [_mean(row, name) for name in ("advantage_cosine", "observed_advantage_cosine")]
         rows.append([row.arm, *areas, *cosines])
     title = f"{level.level}: ranking of the corrupted rollouts; cosine with the advantages of the true rewards"
-    return named_rows(console, title, heads, rows)
+    print_named_rows(console, title, heads, rows)
 
 
 def _own_and_control(found: Detection | None) -> tuple[ScoreDetection | None, ScoreDetection | None]:

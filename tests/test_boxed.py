@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from geoalign.answers import final_answer
 from geoalign.boxed import answer_start, boxed_answer, last_boxed
-from geoalign.lab.rewards.answers import final_answer
 from geoalign.lab.rewards.verified import nesting_depth
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pandas as pd
 from typer.testing import CliRunner
 
+from geoalign.answers import final_answer
 from geoalign.lab.cli import app
-from geoalign.lab.rewards.answers import final_answer
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from geoalign.answers import boxed_answers as boxed_answers
     from geoalign.curators.base import Curator as Curator
     from geoalign.curators.chain import Chain as Chain
     from geoalign.curators.denoise import Denoise as Denoise
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from geoalign.curators.geoalign import GeoAlign as GeoAlign
     from geoalign.curators.geoalign import GeoAlignConfig as GeoAlignConfig
     from geoalign.curators.registry import CURATORS as CURATORS
+    from geoalign.curators.registry import as_curator as as_curator
     from geoalign.method.advantages import group_advantages as group_advantages
     from geoalign.method.projector import ProjectorConfig as ProjectorConfig
     from geoalign.types import Curation as Curation
@@ -33,6 +35,8 @@ _HOMES = {
     "GeoAlignConfig": "geoalign.curators.geoalign",
     "ProjectorConfig": "geoalign.method.projector",
     "Rollouts": "geoalign.types",
+    "as_curator": "geoalign.curators.registry",
+    "boxed_answers": "geoalign.answers",
     "group_advantages": "geoalign.method.advantages",
 }
 

@@ -5,12 +5,13 @@ A model is named by its folder or by its id on the hub.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from geoalign.errors import ConfigError
 
@@ -40,11 +41,48 @@ def from_pretrained(kind: Any, path: str | Path, *, trust_remote_code: bool, set
 def loading(expected: str, path: str | Path) -> Iterator[None]:
     """ConfigError for what is raised while a model is loaded: what its setting `expected`, and that it got `path`."""
     try:
-        yield
+        with quiet_hub():
+            yield
     except OwnCodeError:
         raise
     except (OSError, ValueError, ImportError) as error:
-        raise ConfigError(f"{expected}, got {str(path)!r}: {error}") from error
+        why = unreachable(error, str(path), kind="model") or str(error)
+        raise ConfigError(f"{expected}, got {str(path)!r}: {why}") from error
+
+
+@contextmanager
+def quiet_hub() -> Iterator[None]:
+    """Turns off what the hub's client says of every try, for the block: of its failure one error tells."""
+    logger = logging.getLogger("huggingface_hub")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+def unreachable(error: BaseException, name: str, *, kind: Literal["model", "dataset"]) -> str | None:
+    """What to say where the hub could not be asked and its cache has no copy; None for an error of another kind."""
+    from huggingface_hub import constants
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, ConnectionError | LocalEntryNotFoundError):
+        cause = cause.__cause__ or cause.__context__
+    if cause is None:
+        return None
+    what = f"the Hugging Face hub ({constants.ENDPOINT}) cannot be reached"
+    check = "Check the network, HTTPS_PROXY and HF_ENDPOINT"
+    if constants.HF_HUB_OFFLINE:
+        what = "HF_HUB_OFFLINE is set, so the Hugging Face hub is not asked"
+        check = "Unset it where there is a network"
+    fetch = f"hf download {name}" + (" --repo-type dataset" if kind == "dataset" else "")
+    own = "a folder" if kind == "model" else "a file"
+    return (
+        f"{what}, and there is no copy in its cache ({constants.HF_HUB_CACHE}). {check}; or run `{fetch}` on a machine "
+        f"that has one, and copy its cache here (HF_HOME names the place) or name {own} instead"
+    )
 
 
 def own_code(path: str | Path, setting: str) -> OwnCodeError:

@@ -46,7 +46,7 @@ class Rollouts:
         groups: [B] group id per rollout.
         hidden: [B, d] hidden state per rollout, finite; detached here, so no gradient reaches the policy.
         lengths: [B] response length in tokens.
-        logprobs: [B] mean log-probability per token.
+        logprobs: [B] mean log-probability of the tokens that the policy wrote; NaN where it wrote none.
         answers: B final answers (None where a response gives none).
         reference_rewards: [B, M] rewards of M reference responses of the row's prompt.
         true_rewards: [B] reward before corruption, where known (NaN where not).

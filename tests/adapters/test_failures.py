@@ -8,6 +8,7 @@ import time
 import pytest
 import torch
 
+from geoalign.adapters import failures
 from geoalign.adapters.failures import unscored_on_failure
 from geoalign.errors import ConfigError
 
@@ -56,6 +57,68 @@ def test_what_it_returns_or_nan(reward, caplog):
     first, second = (record.getMessage() for record in caplog.records)
     assert "failed (ArithmeticError: no number): a row without a reward" in first
     assert "failed (TimeoutError: no reward within 1.0 s): a row" in second
+
+
+class AsyncJudge:
+    async def __call__(self, text, bonus=0.0):
+        if text == "broken":
+            raise ArithmeticError("no number")
+        return 1.0 + bonus
+
+    async def method(self, text, bonus=0.0):
+        return await self(text, bonus)
+
+    def hidden(self, text, bonus=0.0):
+        """Synchronous, and what it returns is not."""
+        return self(text, bonus)
+
+
+ASYNC = {
+    "object": AsyncJudge(),
+    "partial of an object": functools.partial(AsyncJudge(), bonus=0.0),
+    "partial of a partial": functools.partial(functools.partial(AsyncJudge(), bonus=2.0), bonus=0.0),
+    "bound method": AsyncJudge().method,
+    "partial of a bound method": functools.partial(AsyncJudge().method, bonus=0.0),
+}
+
+
+@pytest.mark.parametrize("name", ASYNC)
+def test_whatever_gives_a_coroutine_stays_asynchronous(name):
+    wrapped = unscored_on_failure(ASYNC[name], timeout=9)
+    assert inspect.iscoroutinefunction(wrapped)
+    assert asyncio.run(wrapped("a")) == 1.0
+    assert math.isnan(asyncio.run(wrapped("broken")))
+
+
+def test_an_awaitable_of_a_synchronous_function_is_awaited_by_it_or_by_the_loop_that_calls_it():
+    wrapped = unscored_on_failure(AsyncJudge().hidden, timeout=9)
+    assert wrapped("a") == 1.0
+    assert math.isnan(wrapped("broken"))
+
+    async def engine():
+        return await wrapped("a"), await wrapped("broken")
+
+    value, failed = asyncio.run(engine())
+    assert value == 1.0
+    assert math.isnan(failed)
+
+
+def test_an_awaitable_that_takes_too_long_is_unscored():
+    async def slow(text):
+        await asyncio.sleep(60)
+
+    assert math.isnan(unscored_on_failure(lambda text: slow(text), timeout=0.1)("a"))
+
+
+def test_awaitables_are_awaited_inside_a_running_loop_too_and_all_in_one():
+    async def loop_of():
+        return asyncio.get_running_loop()
+
+    async def notebook():
+        return failures.awaited(loop_of())
+
+    assert asyncio.run(notebook()) is failures.awaited(loop_of())
+    assert failures.awaited(3) == 3
 
 
 def test_without_a_timeout_it_is_called_in_its_own_thread():

@@ -1,13 +1,36 @@
 """The rewards of a sum by name: out of weighted functions, or out of the numbers that rows carry."""
 
+import logging
+import math
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from monitored import METRICS
 
 from geoalign.adapters import step
+from geoalign.adapters.assignment import assign
 from geoalign.adapters.settings import SlimeSettings, StateSettings, TrinitySettings
-from geoalign.adapters.step import decide, make_session, named, named_components, summed_components, wanted_components
+from geoalign.adapters.step import (
+    check_curator,
+    decide,
+    decision_metrics,
+    logged,
+    make_session,
+    named,
+    named_components,
+    summed_components,
+)
+from geoalign.curators.base import identity
+from geoalign.curators.baselines.advantages import GRPO
+from geoalign.curators.baselines.subsets import PODS
+from geoalign.curators.chain import Chain
+from geoalign.curators.denoise import Denoise
+from geoalign.curators.geoalign import GeoAlign
+from geoalign.curators.monitor import Monitor
+from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError
 from geoalign.settings.loading import load_settings
 from geoalign.types import Rollouts
@@ -20,6 +43,73 @@ def test_weighted_functions_and_names_that_several_have():
     found = summed_components(per_function, torch.tensor([1.0, 0.5, 3.0, 1.0]), ["verdict", "bonus", "f", "f"])
     parts = {name: part.tolist() for name, part in found.items()}
     assert parts == {"verdict": [1.0, 0.0], "bonus": pytest.approx([0.1, 0.2])}
+
+
+def test_a_first_batch_is_warned_of_once_from_whichever_thread(caplog):
+    """In verl a thread decides, while the driver goes on."""
+    hidden = torch.randn(8, 4, generator=torch.Generator().manual_seed(0))
+    rollouts = Rollouts(rewards=torch.arange(8.0), groups=torch.arange(8) // 4, hidden=hidden)
+    session = CurationSession(GeoAlign(projector=None), seed=0)
+    with ThreadPoolExecutor(max_workers=1) as thread, caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            thread.submit(decide, session, rollouts).result()
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == ["min_scores"]
+    assert session.calls == 2
+
+
+def decided(curator, **changes):
+    hidden = torch.randn(64, 4, generator=torch.Generator().manual_seed(0))
+    rewards = torch.rand(64, generator=torch.Generator().manual_seed(1)).round()
+    given = Rollouts(rewards=rewards, groups=torch.arange(64) // 8, hidden=hidden)
+    return decide(CurationSession(curator, seed=0), replace(given, **changes))
+
+
+@pytest.mark.parametrize(
+    ("curator", "own"),
+    [
+        (GeoAlign(projector=None, min_scores=8), {"pairs", "new_group_accuracy"}),
+        (Denoise(), {"states_used", "recovered"}),
+        (Monitor(curator=Denoise()), {"false_positive_rate", "false_negative_rate"}),
+        (Chain([GeoAlign(projector=None, min_scores=8), PODS()]), {"pairs", "new_group_accuracy"}),
+        (GRPO(), {"curated_reward"}),
+    ],
+)
+def test_five_metrics_are_logged_by_default_and_all_where_they_are_asked_for(curator, own):
+    decision = decided(curator)
+    shared = {"anomalous_share", "changed_share", "seconds"}
+    # What is undefined in a batch (accuracies in the first one, scores of a curator that gives none) is left out.
+    expected = {name for name in shared | own if not math.isnan(decision.metrics.get(name, math.nan))}
+    assert set(logged(decision.metrics, curator)) == {f"geoalign/{name}" for name in expected}
+    assert logged(decision.metrics, curator, "all") == named(decision.metrics)
+
+
+def test_what_went_wrong_is_logged_where_it_did():
+    rewards = torch.rand(64, generator=torch.Generator().manual_seed(1)).round()
+    rewards[3] = NAN
+    decision = decided(GeoAlign(projector=None, min_scores=128), rewards=rewards)
+    found = logged({**decision.metrics, "member_2/gate_closed": 1.0, "rows_without_answer": 0.0}, GeoAlign())
+    wrong = {"unscored_rows": 1.0, "too_few_scores": 1.0, "member_2/gate_closed": 1.0}
+    assert {name: found.get(f"geoalign/{name}") for name in wrong} == wrong
+    assert "geoalign/rows_without_answer" not in found
+
+
+def test_shares_of_what_looks_wrong_and_of_what_was_changed():
+    rollouts = Rollouts(rewards=torch.tensor([1.0, 0, 1, 0, NAN, 1, 1, 0]), groups=torch.arange(8) // 8)
+    curation = replace(
+        identity(rollouts),
+        source=torch.tensor([0, 0, 2, 3, 4, 5, 6]),
+        rewards=torch.tensor([1.0, 1, 0.5, 0, NAN, 1, 1]),
+        weights=torch.tensor([1.0, 1, 1, 0.5, 0, 1, 1]),
+        scores=torch.zeros(8),
+        anomalous=torch.tensor([False, True, True, False, True, False, False, False]),
+    )
+    metrics = decision_metrics(curation, rollouts, assign(curation, rollouts.groups))
+    # Of seven scored rows two look wrong; one was replaced, one shaped, one weighed, one left out.
+    assert metrics["anomalous_share"] == pytest.approx(2 / 7)
+    assert metrics["changed_share"] == pytest.approx(4 / 7)
+    unscored = decision_metrics(identity(rollouts), rollouts, assign(identity(rollouts), rollouts.groups))
+    assert math.isnan(unscored["anomalous_share"])
+    assert unscored["changed_share"] == 0
 
 
 def test_what_is_empty_is_no_answer():
@@ -52,10 +142,32 @@ def test_what_is_not_there(rows, message):
 def test_a_curator_that_watches_keeps_every_row_under_the_same_names(kind):
     plain = {"curator": {"type": "denoise", "geometry": "none", "component": "verdict"}, "monitor": True}
     session = make_session(load_settings(kind, plain), engine="any", how="{need}")
-    assert wanted_components(session.curator) == ["verdict"]
+    assert session.curator.components == ("verdict",)
     verdict, group = torch.tensor([1.0, 0.0, 1.0, 0.0, 1.0, 1.0, 0.0, 1.0]), torch.arange(8) // 4
     rewards, parts = verdict + torch.arange(8), {"verdict": verdict}
     decision = decide(session, Rollouts(rewards=rewards, groups=group, answers=list("aababaab"), components=parts))
     assert bool((decision.curation.scores != 0).any())
     assert torch.equal(decision.assignment.rewards, rewards)
     assert set(named(decision.metrics)) >= METRICS
+
+
+@pytest.mark.parametrize(
+    ("curator", "engine", "words"),
+    [
+        ("majority_vote", "slime", "MajorityVote requires answers: expected set answers, got none"),
+        (
+            "labelled_probe",
+            "TRL",
+            "LabelledProbe requires trusted: expected labelled_rollouts, which TRL's adapter alone",
+        ),
+        (
+            "appeals",
+            "verl",
+            "Appeals requires second_rewards: expected a second verifier .* TRL's adapter alone can ask",
+        ),
+        ("appeals", "TRL", "Appeals requires second_rewards: expected set second_rewards, got none"),
+    ],
+)
+def test_what_gives_a_missing_field_is_said(curator, engine, words):
+    with pytest.raises(ConfigError, match=words):
+        check_curator(CurationSession(curator, seed=0), (), engine=engine, how="set {need}")

@@ -91,6 +91,8 @@ def test_what_the_second_verifier_cannot_score_stays_and_is_counted():
 def test_a_curator_that_reads_no_labels_is_refused():
     with pytest.raises(ConfigError, match=r"appeals: expected a curator that reads trusted rewards.*got GRPO"):
         Appeals(curator=CURATORS["grpo"]())
+    with pytest.raises(ConfigError, match=r"appeals: expected a curator that scores rows.*got NoiseCorrected"):
+        Appeals(curator=CURATORS["noise_corrected"]())
     # A verdict is on the whole reward: a component of it would keep the old one.
     with pytest.raises(ConfigError, match=r"and no components.*got Denoise"):
         Appeals(curator=CURATORS["denoise"](component="a"))

@@ -259,8 +259,41 @@ def test_seed_grpo_finds_the_meanings_of_states_with_a_large_common_offset(offse
     assert (len(cosine_clusters(states[5], 0.95).unique()) == 1) == (offset > 0)
 
 
+def test_seed_grpo_leaves_rows_without_a_token_of_the_policy_out_of_the_entropy():
+    """They have no log-probability: neither their answer nor their number says how unsure the policy is."""
+    rewards = torch.tensor([0.0, 1, 0, 1, math.nan, 0, 1, 1])
+    logprobs = torch.tensor([-0.5, -0.5, math.nan, math.nan, math.nan, math.nan, math.nan, -0.5])
+    answers = ["a", "b", "c", "a", None, "a", "b", "a"]
+    rollouts = Rollouts(
+        rewards=rewards, groups=torch.tensor([0, 0, 0, 0, 0, 1, 1, 2]), answers=answers, logprobs=logprobs
+    )
+    curation = SeedGRPO().curate(rollouts)
+    # Group 0: two rows of mass 1/2 each and two answers, H = log 2 of log 2. Group 1: nothing is known. Group 2: a row.
+    close(curation.weights, [0.959969, 0.959969, 0.959969, 0.959969, 0.0, 1.0, 1.0, 1.0])
+    assert curation.metrics["rows_without_logprob"] == 5
+    # The means are of the groups with evidence: (log 2 + 0) / 2, (2 + 1) / 2 clusters.
+    assert curation.metrics["entropy"] == pytest.approx(math.log(2) / 2)
+    assert curation.metrics["clusters"] == 1.5
+    assert curation.metrics["scale"] == pytest.approx((0.959969 + 1) / 2, abs=1e-6)
+
+
+def test_seed_grpo_of_a_batch_without_any_token_of_the_policy():
+    rollouts = group([0.0, 1.0], answers=["a", "b"], logprobs=torch.full((2,), math.nan))
+    curation = SeedGRPO().curate(rollouts)
+    close(curation.weights, [1.0, 1.0])
+    assert curation.metrics["rows_without_logprob"] == 2
+    assert math.isnan(curation.metrics["entropy"])
+
+
+def test_seed_grpo_with_equal_masses_reads_no_log_probability():
+    rollouts = group([0.0, 1.0], answers=["a", "b"], logprobs=torch.full((2,), math.nan))
+    curation = SeedGRPO(mass="share").curate(rollouts)
+    close(curation.weights, [0.959969] * 2)
+    assert curation.metrics["rows_without_logprob"] == 0
+
+
 def test_seed_grpo_refuses_infinite_log_probabilities():
     logprobs = torch.zeros(8)
     logprobs[2] = -math.inf
-    with pytest.raises(InputError, match="finite logprobs, got -inf in row 2"):
+    with pytest.raises(InputError, match=r"finite logprobs, .*got -inf in row 2"):
         SeedGRPO().curate(group(RB, answers=ANSWERS, logprobs=logprobs))

@@ -1,16 +1,21 @@
-"""Chains: rows compose, weights multiply, scores refer to the original rows, advantages come from the last member."""
+"""Chains: rows compose, weights multiply, scores refer to the original rows, advantages hold while rewards do."""
 
 import math
 from typing import ClassVar
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import settings as settings_of_examples
+from hypothesis import strategies as st
 
 from geoalign import Curation, Curator, GeoAlign, Monitor, Rollouts, group_advantages
-from geoalign.curators.baselines.advantages import GRPO, MCGRPO, IdentityConfig
+from geoalign.curators.baselines.advantages import GRPO, MCGRPO, IdentityConfig, QuantileBaseline
 from geoalign.curators.baselines.rewards import PAR, MajorityVote
+from geoalign.curators.baselines.seed_grpo import SeedGRPO
 from geoalign.curators.baselines.subsets import CPPO, PODS, PODSConfig
 from geoalign.curators.chain import Chain, ChainConfig
+from geoalign.curators.controls import Oracle, RankTrim
 from geoalign.curators.denoise import Denoise
 from geoalign.curators.registry import make_curator
 from geoalign.errors import ConfigError
@@ -80,12 +85,62 @@ def test_scores_refer_to_the_original_rows():
     assert curation.scores.nan_to_num(-1).tolist() == [-1, 7, -1, -1]
 
 
-def test_advantages_come_from_the_last_member_only():
-    giving = Fixed([0, 1, 2, 3], advantages=[1.0, 2.0, 3.0, 4.0])
+def giving():
+    return Fixed([0, 1, 2, 3], advantages=[1.0, 2.0, 3.0, 4.0])
+
+
+def test_advantages_of_two_members():
     plain = Fixed([3, 0])
-    assert Chain([giving, plain]).curate(four()).advantages is None
+    assert Chain([giving(), plain]).curate(four()).advantages is None
     assert plain.seen.advantages.tolist() == [1, 2, 3, 4]
     assert Chain([plain, Fixed([0, 1], advantages=[5.0, 6.0])]).curate(four()).advantages.tolist() == [5, 6]
+    assert Chain([giving(), Fixed([0, 1, 2, 3])]).curate(four()).advantages.tolist() == [1, 2, 3, 4]
+    taking = Fixed([3, 0, 0])
+    taking.acts_on = ("rows",)
+    assert Chain([giving(), taking]).curate(four()).advantages.tolist() == [4, 1, 1]
+
+
+def test_weights_behind_advantages_are_those_of_one_after_the_other():
+    rollouts = four(answers=["a", "a", "b", "c"], logprobs=-torch.arange(4.0))
+    chained = Chain([QuantileBaseline(), SeedGRPO()]).curate(rollouts)
+    assert torch.equal(chained.advantages, QuantileBaseline().curate(rollouts).advantages)
+    assert torch.equal(chained.weights, SeedGRPO().curate(rollouts).weights)
+
+
+def test_what_ends_advantages_is_said_once_and_counted(caplog):
+    rollouts = four(reference_rewards=torch.zeros(4, 1))
+    chain = Chain([QuantileBaseline(), GRPO(), PAR(), GRPO()])
+    curation = chain.curate(rollouts)
+    assert curation.advantages is None
+    assert torch.equal(curation.rewards, PAR().curate(rollouts).rewards)
+    assert curation.metrics["advantages_dropped"] == 1
+    chain.curate(rollouts)
+    assert ["put QuantileBaseline behind PAR" in message for message in caplog.messages] == [True]
+    # PODS makes its advantages over the rows that it keeps; behind it they are the quantile's of these.
+    assert Chain([QuantileBaseline(), PODS(m=2)]).curate(rollouts).metrics["advantages_dropped"] == 1
+    behind = Chain([PODS(m=2), QuantileBaseline()]).curate(rollouts)
+    assert "advantages_dropped" not in behind.metrics
+    # Rewards 3 and 0: the quantile is 0, the deviation 3 / sqrt(2).
+    assert sorted(behind.advantages.tolist()) == pytest.approx([0, math.sqrt(2)])
+
+
+def test_replaced_rows_bring_their_advantages_along():
+    rollouts = four(true_rewards=torch.tensor([0.0, 1, 2, 5]))
+    before = QuantileBaseline().curate(rollouts).advantages
+    curation = Chain([QuantileBaseline(), Oracle()]).curate(rollouts, generator=torch.Generator().manual_seed(0))
+    assert curation.source[3] != 3
+    assert torch.equal(curation.advantages, before[curation.source])
+
+
+def test_a_known_reward_stays_for_the_next_member_and_an_identity_changes_none():
+    seen, trusted = Fixed([0, 1, 2, 3]), torch.tensor([True, False, False, False])
+    rollouts = four(answers=["a", "a", "b", "c"], trusted=trusted)
+    curation = Chain([MajorityVote(), seen]).curate(rollouts)
+    assert seen.seen.rewards.tolist() == [0, 1, 0, 0]
+    assert curation.rewards.tolist() == MajorityVote().curate(rollouts).rewards.tolist() == [1, 1, 0, 0]
+
+
+def test_advantages_pruned_by_a_later_member():
     # MC-GRPO's advantages, pruned by CPPO: -1.5 and 1.5 are the largest.
     given = four(advantages=torch.zeros(4))
     pruned = Chain([MCGRPO(), CPPO()]).curate(given)
@@ -120,7 +175,7 @@ def test_components_of_changed_rewards_are_unknown():
 
 
 def test_the_state_of_another_number_of_members_is_refused():
-    with pytest.raises(ConfigError, match="expected the key members with 1 states, got 2"):
+    with pytest.raises(ConfigError, match=r"chain\.members: saved with \[pods, pods\], now \[pods\]"):
         Chain([PODS()]).load_state_dict(Chain([PODS(m=4), PODS()]).state_dict())
 
 
@@ -148,8 +203,9 @@ def test_a_chain_from_yaml(tmp_path):
     assert Chain(chain.members).config == config.curator
     reads = Chain([GeoAlign(), Denoise(answers="none"), MajorityVote()]).reads
     assert reads == ("hidden", "answers", "response_keys", "prompt_keys", "trusted")
-    with pytest.raises(ConfigError, match="no curator takes settings of type str"):
-        Chain(["pods"])
+    assert Chain(["grpo", {"type": "pods", "m": 4}]).members[1].config == PODSConfig(m=4)
+    with pytest.raises(ConfigError, match=r"^members\.1: expected one of .*\(nearest: pods\); got 'pod'$"):
+        Chain(["grpo", "pod"])
     own = Fixed([0])
     own.config = OwnConfig()
     assert Chain([Monitor(curator=own)]).config.members[0].curator == OwnConfig()
@@ -169,3 +225,60 @@ def test_bad_chains_are_named(tmp_path, members, words):
     with pytest.raises(ConfigError, match=words):
         load_run_config(file)
     assert ChainConfig().members == ()
+
+
+# Every kind of member: of each action alone and of several, and one that changes nothing.
+MEMBERS = {
+    "grpo": GRPO,
+    "monitor": lambda: Monitor(GRPO()),
+    "quantile": QuantileBaseline,
+    "mc_grpo": MCGRPO,
+    "rank_trim": RankTrim,
+    "majority_vote": MajorityVote,
+    "oracle": Oracle,
+    "pods": lambda: PODS(m=2),
+    "denoise": lambda: Denoise(geometry="none"),
+}
+
+
+def chained(members):
+    draw = torch.Generator().manual_seed(5)
+    rollouts = Rollouts(
+        rewards=torch.rand(20, generator=draw).round(),
+        true_rewards=torch.rand(20, generator=draw).round(),
+        groups=torch.arange(20) // 5,
+        answers=[f"{int(item)}" for item in torch.randint(3, (20,), generator=draw)],
+    )
+    return Chain(members).curate(rollouts, generator=torch.Generator().manual_seed(0))
+
+
+def decisions(curation):
+    """All that a curation decides, as comparable numbers; NaN where there is no advantage."""
+    rows = torch.full((len(curation.source),), math.nan) if curation.advantages is None else curation.advantages
+    values = (curation.source, curation.rewards, curation.weights, rows, curation.scores, curation.anomalous)
+    return [str(value.tolist()) for value in values]
+
+
+names = st.lists(st.sampled_from(sorted(MEMBERS)), max_size=4)
+
+
+@settings_of_examples(max_examples=30, derandomize=True)
+@given(names, names, st.sampled_from(["grpo", "monitor"]))
+def test_a_member_that_changes_nothing_changes_nothing_anywhere(before, after, idle):
+    def made(several):
+        return [MEMBERS[name]() for name in several]
+
+    plain = decisions(chained(made([*before, *after])))
+    found = decisions(chained(made([*before, idle, *after])))
+    assert found == plain
+
+
+@settings_of_examples(max_examples=30, derandomize=True)
+@given(names, names, names)
+def test_a_chain_within_a_chain_is_its_members(before, within, after):
+    def made(several):
+        return [MEMBERS[name]() for name in several]
+
+    flat = chained(made([*before, *within, *after]))
+    nested = chained([*made(before), Chain(made(within)), *made(after)])
+    assert decisions(nested) == decisions(flat)

@@ -8,16 +8,31 @@ import pytest
 import torch
 from pretend_gpu import pretend_gpu, rollouts_on_gpu
 
-from geoalign import CURATORS, Curation, Curator, Monitor, Rollouts, group_advantages
+from geoalign import (
+    CURATORS,
+    GRPO,
+    Appeals,
+    Chain,
+    Curation,
+    Curator,
+    Denoise,
+    Monitor,
+    Rollouts,
+    as_curator,
+    group_advantages,
+)
+from geoalign.adapters.settings import EngineSettings
 from geoalign.curators.baselines.rewards import PARConfig
 from geoalign.curators.baselines.subsets import PODSConfig
 from geoalign.curators.checkpoint import load_state, save_state
 from geoalign.curators.denoise import DenoiseConfig
 from geoalign.curators.geoalign import GeoAlignConfig
+from geoalign.curators.monitor import MonitorConfig
 from geoalign.curators.registry import make_curator
 from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.bench.synthetic import synthetic_rollouts
+from geoalign.settings.loading import load_settings
 
 PROJECTOR = {"hidden_dim": 16, "output_dim": 8, "steps": 5}
 SMALL_GEOALIGN = {"min_scores": 8, "alpha": 0.3, "projector": PROJECTOR}
@@ -142,6 +157,19 @@ def same(one: Curation, other: Curation) -> bool:
     )
 
 
+def test_rows_without_a_token_of_the_policy_end_no_training(make):
+    """Engines give them no log-probability and no length; some have a reward, some have none."""
+    rollouts = batch(make)
+    rewards, logprobs, lengths = rollouts.rewards.clone(), rollouts.logprobs.clone(), rollouts.lengths.clone()
+    rewards[[0, 7]] = math.nan
+    logprobs[[0, 1, 13]], lengths[[0, 1, 13]] = math.nan, 0
+    donor_ok = lengths > 0
+    given = replace(rollouts, rewards=rewards, logprobs=logprobs, lengths=lengths, donor_ok=donor_ok)
+    curation = curate(make(), given)
+    assert curation.weights.isfinite().all()
+    assert not curation.weights[(curation.source == 0) | (curation.source == 7)].any()
+
+
 def test_rows_rewards_and_groups_belong_together(make):
     rollouts, curation = batch(make), make.expected
     taken = rollouts.take(curation.source)
@@ -176,6 +204,78 @@ def test_the_table_holds_curators_that_do_something(make):
         or not torch.equal(curation.rewards, rollouts.rewards)
     )
     assert acted
+
+
+def done_to(rollouts: Rollouts, curation: Curation) -> set[str]:
+    """What a curation changed, in the words in which curators declare it; a row without a reward has weight 0."""
+    rewards, weights = rollouts.rewards[curation.source], curation.weights
+    changed = {
+        "rows": curation.source.tolist() != list(range(len(rollouts))),
+        "rewards": not torch.equal(curation.rewards.nan_to_num(-1), rewards.nan_to_num(-1)),
+        "weights": not torch.equal(weights, (~rewards.isnan()).to(weights)),
+        "advantages": curation.advantages is not None,
+    }
+    return {name for name, holds in changed.items() if holds}
+
+
+def varied_batches(make):
+    """Batches with groups of even and odd sizes, verdicts and (where it takes any) other rewards, not all scored."""
+    for seed, (size, rewards) in enumerate([(6, None), (5, "binary"), (6, "binary"), (5, None)]):
+        rollouts = batch(make, seed=seed, size=size, rewards=rewards)
+        unscored = rollouts.rewards.clone()
+        unscored[::9] = math.nan
+        yield rollouts if seed < 2 else replace(rollouts, rewards=unscored)
+
+
+def test_what_is_declared_is_what_is_done(make):
+    curator, did, dropped, scored = make(), set(), False, False
+    for rollouts in varied_batches(make):
+        curation = curate(curator, rollouts)
+        did |= done_to(rollouts, curation)
+        dropped |= len(curation.source) < len(rollouts)
+        scored |= not bool(curation.scores.isnan().all())
+    # What a curator does that another one holds it need not do on the other's batches, or a later one undoes it.
+    assert did <= set(curator.acts_on)
+    assert curator.members or did == set(curator.acts_on)
+    assert dropped == curator.drops_rows
+    assert scored == curator.scores_rows
+
+
+def test_what_it_does_not_read_changes_nothing(make):
+    rollouts = batch(make)
+    # Every engine says these of every row; in a chain a trusted reward stays whatever a member makes of it.
+    always = ["rewards", "groups", "ids", "donor_ok", *make().reads, *(["trusted"] if make.name == "chain" else [])]
+    bare = Rollouts(**{name: getattr(rollouts, name) for name in always})
+    assert same(curate(make(), bare), make.expected)
+
+
+def test_a_curator_that_changes_nothing_leaves_a_chain_as_it_is(make):
+    for members in ([make()], [make(), GRPO()], [GRPO(), make(), Chain([GRPO()])]):
+        curation = curate(Chain(members), batch(make))
+        assert same(curation, make.expected)
+        assert (curation.advantages is None) == (make.expected.advantages is None)
+        assert {name: curation.metrics[name] for name in make.expected.metrics if name != "seconds"} == pytest.approx(
+            {name: value for name, value in make.expected.metrics.items() if name != "seconds"}, nan_ok=True
+        )
+
+
+def declared(curator):
+    """All that a curator declares; what it needs and reads in one order."""
+    names = ("acts_on", "drops_rows", "recomputes_advantages", "answer_reading", "components", "pooled_batches")
+    facts = {name: getattr(curator, name) for name in (*names, "scores_rows", "log_odds", "min_scores")}
+    return {**facts, "requires": sorted(curator.requires), "reads": sorted(curator.reads)}
+
+
+def test_a_chain_of_one_declares_what_its_member_does(make):
+    assert declared(Chain([make()])) == declared(make())
+
+
+def test_a_watcher_acts_on_nothing_and_keeps_what_says_how_to_read_the_scores(make):
+    inner, watcher = declared(make()), Monitor(curator=make())
+    assert (watcher.acts_on, watcher.drops_rows) == ((), False)
+    kept = ("components", "scores_rows", "log_odds", "min_scores", "requires")
+    assert {name: declared(watcher)[name] for name in kept} == {name: inner[name] for name in kept}
+    assert watcher.answer_reading == (inner["answer_reading"] or "exclusive")
 
 
 def test_one_that_watches_leaves_grpo(make):
@@ -369,6 +469,29 @@ def test_a_restored_curator_goes_on_alike(make, tmp_path):
 def test_foreign_state_is_refused(make):
     with pytest.raises(ConfigError, match=r"expected .* (key|state)"):
         make().load_state_dict({"unknown": 1})
+    with pytest.raises(ConfigError, match=r"expected the keys .* got .*unknown"):
+        make().load_state_dict({**make().state_dict(), "unknown": 1})
+
+
+@pytest.mark.parametrize(("name", "changes"), [(name, each) for name, all_ in CHANGES.items() for each in all_])
+def test_a_state_of_other_settings_is_refused_by_name(name, changes, tmp_path):
+    saved, now = Made(name, {})(), Made(name, changes)
+    curate(saved, batch(now))
+    save_state(tmp_path / "state", saved.state_dict())
+    differs = [key for key, value in changes.items() if getattr(saved.config, key) != value]
+    with pytest.raises(
+        ConfigError, match=rf"saved with other settings: .*{name}\.{differs[0]}\b.*: saved with .*, now"
+    ):
+        now().load_state_dict(load_state(tmp_path / "state"))
+
+
+def test_a_state_is_safe_to_load_by_torch(make, tmp_path):
+    curator = make()
+    curate(curator, batch(make))
+    torch.save(curator.state_dict(), tmp_path / "state.pt")
+    restored = make()
+    restored.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
+    assert same(curate(restored, batch(make, seed=1)), curate(curator, batch(make, seed=1)))
 
 
 def test_missing_fields_are_named(make):
@@ -416,10 +539,52 @@ def test_settings_pick_their_curator(name, unchecked_shapes):
 
 
 def test_an_unknown_name_lists_the_known_ones():
-    with pytest.raises(ConfigError, match=r"geoalign, geoalign_released, .*grpo.*pods.*got 'geo'"):
-        CURATORS["geo"]
+    with pytest.raises(ConfigError, match=r"geoalign, .*grpo.*pods.*nearest: denoise.*got 'Denoize'"):
+        CURATORS["Denoize"]
     assert "geo" not in CURATORS
     assert {"geoalign", "pods", "chain"} <= set(CURATORS)
+
+
+def test_a_curator_by_name_dict_settings_or_itself():
+    windowed = DenoiseConfig(window=3)
+    for given in ({"type": "denoise", "window": 3}, windowed, Denoise(window=3)):
+        assert as_curator(given).config == Monitor(given).config.curator == Chain([given]).config.members[0] == windowed
+        assert CurationSession(given, seed=0).curator.config == windowed
+    assert as_curator("denoise").config == Appeals("denoise").config.curator == DenoiseConfig()
+    held = Denoise()
+    assert as_curator(held) is held
+    assert Monitor(held).members == Monitor(curator=held).members == (held,)
+    # In settings, so in YAML and of every engine.
+    for name in ("denoise", {"type": "denoise"}, DenoiseConfig()):
+        assert (
+            load_settings(EngineSettings, {"curator": {"type": "monitor", "curator": name}}).curator == MonitorConfig()
+        )
+        assert MonitorConfig(curator=name) == MonitorConfig()
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (
+            "denoize",
+            r"^curator: expected one of .*, tie_detector \(nearest: denoise\); got 'denoize'$",
+        ),
+        ({"type": "denoise", "windw": 3}, r"^curator\.windw: unknown key: expected curator\.window"),
+        ({"type": "denoise", "window": 0}, r"^curator\.window: expected greater than or equal to 1, got 0"),
+        ({"type": 3}, r"^curator\.type: expected one of .*; got 3"),
+        (3, r"^curator: expected a curator \(a name such as 'denoise', .*\), got int$"),
+        (Denoise, r"^curator: expected a curator, got its class: write Denoise\(\)$"),
+    ],
+)
+def test_what_is_no_curator_is_refused_with_the_key(given, words):
+    for take in (as_curator, Monitor, Appeals, lambda given: CurationSession(given, seed=0)):
+        with pytest.raises(ConfigError, match=words):
+            take(given)
+
+
+def test_a_word_that_is_no_action_is_refused():
+    with pytest.raises(ConfigError, match=r"Mine\.acts_on: expected a tuple out of rows, .*; got \('reward',\)"):
+        type("Mine", (Curator,), {"acts_on": ("reward",)})
 
 
 def check_on_gpu(session: CurationSession, rollouts: Rollouts, expected: Curation):

@@ -1,5 +1,7 @@
 """On pure noise the consensus gate opens as rarely as its level says: 2.5% of the calls at 0.95."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -77,10 +79,14 @@ def test_the_gate_is_closed_on_noise_and_counts_one_fold():
 @pytest.mark.parametrize(
     ("saved", "asked", "words"),
     [
-        ({}, {"scoring": "cross_fit"}, "expected one of 2 folds .*got one of 1"),
-        ({"scoring": "cross_fit"}, {}, "expected one of 1 folds .*got one of 2"),
-        ({}, {"projector": None}, "other projector settings"),
-        ({"projector": None}, {}, "other projector settings"),
+        ({}, {"scoring": "cross_fit"}, r"geoalign\.scoring: saved with 'in_sample', now 'cross_fit'"),
+        ({}, {"projector": replace(TINY, layers=3)}, r"geoalign\.projector\.layers: saved with 2, now 3"),
+        ({}, {"projector": None}, r"geoalign\.projector: saved with settings, now None"),
+        (
+            {"alpha": 0.1, "strategy": "drop"},
+            {},
+            "alpha: saved with 0.1, now 0.05; .*strategy: .*'drop', now",
+        ),
     ],
 )
 def test_a_state_of_other_scoring_folds_or_view_is_refused_by_name(saved, asked, words):

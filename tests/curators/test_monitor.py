@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from geoalign import GRPO, Denoise, GeoAlign, Monitor, Rollouts
+from geoalign import GRPO, Appeals, Chain, Denoise, GeoAlign, Monitor, Rollouts
 
 RATES = ("false_positive_rate", "false_negative_rate", "informedness")
 
@@ -67,6 +67,31 @@ def test_a_metric_that_leaves_its_bounds_is_named_once_until_it_is_back(caplog):
     assert 0.1 < low < value < high
     said = f"false_positive_rate is {value:.3g} ({low:.3g} to {high:.3g}) in batch 3, outside of 0.1"
     assert caplog.messages[0] == said
+
+
+@pytest.mark.parametrize(
+    "wrap", [lambda inner: Chain([inner]), lambda inner: Chain(["grpo", Chain([inner])]), Monitor, Appeals]
+)
+@pytest.mark.parametrize("settings", [{"answers": "shared"}, {"answers": "none"}, {"window": 30}])
+def test_the_estimates_are_those_without_what_is_around_the_inner_curator(wrap, settings):
+    rollouts = replace(verdicts(0, wrong=0.3, missed=0.1), second_rewards=lambda rows: [None] * len(rows))
+    inner = Denoise(geometry="none", **settings)
+    plain, around = Monitor(inner), Monitor(wrap(Denoise(geometry="none", **settings)))
+    expected, found = plain.curate(rollouts).metrics, around.curate(rollouts).metrics
+    assert {name: found[name] for name in expected if name != "seconds"} == pytest.approx(
+        {name: value for name, value in expected.items() if name != "seconds"}, nan_ok=True
+    )
+    assert around.pooled_batches == plain.pooled_batches
+
+
+def test_the_noisy_component_is_that_of_a_curator_within():
+    rollouts = verdicts(0, wrong=0.3, missed=0.1)
+    bonus = torch.arange(len(rollouts)) % 3 * 0.7
+    summed = replace(rollouts, rewards=rollouts.rewards + bonus, components={"bonus": bonus, "v": rollouts.rewards})
+    inner = Denoise(geometry="none", component="v")
+    alone, chained = (Monitor(each).curate(summed).metrics for each in (inner, Chain([inner])))
+    whole = Monitor(GRPO()).curate(rollouts).metrics
+    assert alone["false_positive_rate"] == chained["false_positive_rate"] == whole["false_positive_rate"]
 
 
 def test_without_an_interval_that_can_be_told_nothing_is_outside():

@@ -8,6 +8,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from geoalign import GRPO, Appeals, Chain, Denoise, Monitor, NoiseCorrected, PairCount
 from geoalign.curators.base import Curator, identity
 from geoalign.curators.baselines.rewards import MajorityVote
 from geoalign.curators.baselines.subsets import PODS
@@ -81,6 +82,33 @@ def test_what_it_refuses_to_load(tmp_path):
     save_state(path, {**state, "curator": {"calls": 1}})
     with pytest.raises(ConfigError, match="missing"):
         restored(path, session())
+    save_state(path, {**state, "note": 1})
+    with pytest.raises(InputError, match=r"expected the state of a curator, got also \['note'\]"):
+        restored(path, session())
+
+
+def test_other_settings_are_refused_by_name_also_of_curators_that_save_their_own_state(tmp_path):
+    path = tmp_path / STATE_FILE
+
+    class Own(PODS):
+        def state_dict(self):
+            return {}
+
+        def load_state_dict(self, state):
+            assert state == {}
+
+    for saved, now, words in (
+        ({"type": "denoise", "geometry": "none"}, {"type": "denoise", "window": 3}, r"denoise\.window: .*10, now 3"),
+        (Monitor(Denoise()), Monitor(Denoise(window=3)), r"monitor\.curator\.window: saved with 10, now 3"),
+        (Chain(["grpo", "pods"]), Chain(["grpo", PODS(m=4)]), r"chain\.members\.1\.m: saved with None, now 4"),
+        (Own(m=2), Own(m=3), r"pods\.m: saved with 2, now 3"),
+    ):
+        CurationSession(saved, seed=0).save(path)
+        restored(path, CurationSession(saved, seed=0))
+        with pytest.raises(
+            ConfigError, match=rf"^resume: the curator in .* has other settings: .*{words}.*start anew$"
+        ):
+            restored(path, CurationSession(now, seed=0))
 
 
 def test_global_generators_are_left_alone():
@@ -112,12 +140,66 @@ def test_gold_answers_in_the_place_of_the_responses_own_are_said(gold, caplog):
     assert ("gold answers?" in caplog.text) == gold
 
 
-@pytest.mark.parametrize("small", [True, False])
-def test_a_first_batch_too_small_to_be_curated_is_said(small, caplog):
-    curator = GeoAlign(min_scores=64 if small else 8, projector=None)
-    given = replace(rollouts(), hidden=torch.randn(32, 4), rewards=torch.arange(32.0))
-    CurationSession(curator, seed=0).curate(given)
-    assert ("min_scores: nothing is flagged in the first batch, 32 rollouts" in caplog.text) == small
+FEW = "GeoAlign could not act on the first batch: nothing is flagged: "
+
+
+@pytest.mark.parametrize(
+    ("wrap", "needed", "said"),
+    [
+        (lambda curator: curator, 64, FEW + "32 rollouts < min_scores = 64: give at least 64 rollouts a batch"),
+        # Three of the four groups have equal rewards: eight rows have a score.
+        (
+            lambda curator: curator,
+            16,
+            FEW + "8 of 32 rollouts have a score, fewer than min_scores = 16: give",
+        ),
+        (lambda curator: Chain([GRPO(), PairCount(), curator]), 40, "32 rollouts < min_scores = 40"),
+        (Monitor, 64, "32 rollouts < min_scores = 64"),
+        (lambda curator: curator, 8, None),
+    ],
+)
+def test_a_first_batch_too_small_to_be_curated_is_said_once(wrap, needed, said, caplog):
+    rewards = torch.zeros(32).index_copy(0, torch.arange(8), torch.arange(8.0)) if needed < 32 else torch.arange(32.0)
+    given = replace(rollouts(), hidden=torch.randn(32, 4), rewards=rewards, answers=["a"] * 32)
+    held = CurationSession(wrap(GeoAlign(min_scores=needed, projector=None)), seed=0)
+    for _ in range(2):
+        held.curate(given)
+    assert [said in message for message in caplog.messages if "could not act" in message] == [True] * (said is not None)
+
+
+def verdicts() -> Rollouts:
+    """Two prompts of four responses, without answers, no two alike."""
+    rewards = torch.tensor([1.0, 0, 1, 0, 0, 0, 1, 0])
+    groups = torch.arange(2).repeat_interleave(4)
+    return Rollouts(rewards=rewards, groups=groups, response_keys=torch.arange(8), hidden=torch.randn(8, 4))
+
+
+@pytest.mark.parametrize(
+    ("curator", "changes", "said"),
+    [
+        (Denoise(geometry="none"), {}, "there are no answers to compare, which leaves identical responses"),
+        ("denoise", {}, "hidden states, once they predict the rewards of new prompts: set Rollouts(..., answers=...)"),
+        ("denoise", {"answers": [None] * 8}, "no reward is changed: no response has an answer"),
+        ("noise_corrected", {}, "there are no answers to compare"),
+        (Monitor(Chain([Denoise(geometry="none")])), {}, "there are no answers to compare"),
+        (Appeals(Denoise()), {"second_rewards": lambda rows: [None] * len(rows)}, "answered none of 8 questions"),
+        ("labelled_probe", {"trusted": torch.zeros(8).bool()}, "nothing is learnt: there is no trusted row"),
+        # It says that it reads none; it has some; it has acted; the scores of a reward model have none.
+        (Denoise(geometry="none", answers="none"), {}, None),
+        ("denoise", {"answers": list("abcdabcd")}, None),
+        (NoiseCorrected(false_positive_rate=0.1, false_negative_rate=0.1), {}, None),
+        ("denoise", {"rewards": torch.randn(8)}, None),
+    ],
+)
+def test_what_hinders_a_curator_in_the_first_batch_with_rewards_is_said_once(curator, changes, said, caplog):
+    held = CurationSession(curator, seed=0)
+    given = replace(verdicts(), **changes)
+    unscored = replace(given, rewards=torch.full((8,), math.nan))
+    held.curate(unscored)
+    assert not caplog.messages
+    for _ in range(2):
+        held.curate(given)
+    assert [said in message for message in caplog.messages] == [True] * (said is not None), caplog.messages
 
 
 def test_round_trip(tmp_path):
@@ -193,3 +275,17 @@ def test_unreadable_files_are_named(tmp_path):
     save_file({"w": torch.zeros(2)}, tmp_path / "foreign")
     with pytest.raises(InputError, match="expected the state of a curator"):
         load_state(tmp_path / "foreign")
+
+
+def test_equal_answers_of_a_prompt_are_one_answer_to_every_curator():
+    watched: list[Rollouts] = []
+
+    class Watching(MajorityVote):
+        def curate(self, rollouts, *, generator=None, details=False):
+            watched.append(rollouts)
+            return identity(rollouts)
+
+    answers = ["0.5", "1/2", "1/2", "x=0.5", "5 cm", "5", None, "7."]
+    batch = Rollouts(rewards=torch.arange(8.0), groups=torch.tensor([0] * 4 + [1] * 4), answers=answers)
+    CurationSession(Watching(), seed=0).curate(batch)
+    assert watched[0].answers == [r"\frac{1}{2}"] * 4 + ["5", "5", None, "7"]

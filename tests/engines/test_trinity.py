@@ -10,6 +10,7 @@ import torch
 import yaml
 from trinity_batches import ADVANTAGE, GEOALIGN, OPERATOR, RUNS, TASKS, by_place, rollouts, settings, through
 
+EVERY_METRIC = {"log_metrics": "all"}
 # What Trinity-RFT and the packages below it warn about is theirs.
 pytestmark = [pytest.mark.engines, pytest.mark.filterwarnings("default")]
 
@@ -22,7 +23,9 @@ def test_the_environment_holds_what_it_is_for():
 
 def test_the_identity_curator_is_plain_trinity_bit_for_bit(tmp_path):
     plain, plain_metrics = through(settings(tmp_path / "a"), rollouts())
-    same, metrics = through(settings(tmp_path / "b", operators=[(OPERATOR, {"curator": "grpo"})]), rollouts())
+    same, metrics = through(
+        settings(tmp_path / "b", operators=[(OPERATOR, {"curator": "grpo", **EVERY_METRIC})]), rollouts()
+    )
     other, _ = through(settings(tmp_path / "c", advantage=ADVANTAGE, arguments={"curator": "grpo"}), rollouts())
     for found in (same, other):
         assert [row.eid.rid for row in found] == [row.eid.rid for row in plain]
@@ -39,7 +42,7 @@ def test_replaced_rows_reach_the_trainer(tmp_path, cluster):
     """Through the queue that a trainer reads from, which is an actor."""
     from trinity.common.config import ExperienceBufferConfig
 
-    config = settings(tmp_path, operators=[(OPERATOR, {"curator": GEOALIGN})])
+    config = settings(tmp_path, operators=[(OPERATOR, {"curator": GEOALIGN, **EVERY_METRIC})])
     config.buffer.trainer_input.experience_buffer = ExperienceBufferConfig(
         name="queue", storage_type="queue", path=str(tmp_path / "queue.jsonl"), max_read_timeout=5
     )
@@ -69,7 +72,8 @@ def test_replaced_rows_reach_the_trainer(tmp_path, cluster):
 
 def test_dropped_rows_do_not_reach_the_trainer(tmp_path):
     dropping = {**GEOALIGN, "strategy": "drop"}
-    found, metrics = through(settings(tmp_path, operators=[(OPERATOR, {"curator": dropping})]), rollouts())
+    config = settings(tmp_path, operators=[(OPERATOR, {"curator": dropping, **EVERY_METRIC})])
+    found, metrics = through(config, rollouts())
     dropped = metrics["experience_pipeline/geoalign/dropped_rows"]
     assert dropped > 0
     assert len(found) == TASKS * RUNS - dropped
@@ -89,7 +93,8 @@ def test_what_comes_after_advantages_is_refused_by_the_operator(tmp_path):
 def test_weights_multiply_trinitys_advantages(tmp_path):
     weighing = {**GEOALIGN, "strategy": "zero_weight"}
     plain = by_place(through(settings(tmp_path / "plain"), rollouts())[0])
-    found, metrics = through(settings(tmp_path / "b", advantage=ADVANTAGE, arguments={"curator": weighing}), rollouts())
+    arguments = {"curator": weighing, **EVERY_METRIC}
+    found, metrics = through(settings(tmp_path / "b", advantage=ADVANTAGE, arguments=arguments), rollouts())
     assert len(found) == TASKS * RUNS
     zero = [place for place, row in by_place(found).items() if not row.advantages.any()]
     assert len(zero) == metrics["experience_pipeline/geoalign/zero_weighted"] > 0
@@ -105,7 +110,7 @@ def test_a_curators_own_advantages_and_one_that_needs_trinitys(tmp_path):
     )
     assert any(not torch.equal(row.advantages, plain[place].advantages) for place, row in own.items())
     assert all(bool(row.advantages.isfinite().all()) for row in own.values())
-    config = settings(tmp_path / "b", advantage=ADVANTAGE, arguments={"curator": {"type": "cppo"}})
+    config = settings(tmp_path / "b", advantage=ADVANTAGE, arguments={"curator": {"type": "cppo"}, **EVERY_METRIC})
     found, metrics = through(config, rollouts())
     for name in ("dropped_rows", "left_out_rows"):
         assert metrics[f"experience_pipeline/geoalign/{name}"] == TASKS * RUNS - len(found) == TASKS * RUNS / 2

@@ -16,7 +16,7 @@ SOFT = {"type": "denoise", "level": 0.5}  # the planted states agree with three 
 
 def denoised(folder, curator=SOFT, batch=None, **arguments):
     """What the trainer reads, and the curator's metrics."""
-    config = settings(folder, advantage=ADVANTAGE, arguments={"curator": curator, **arguments})
+    config = settings(folder, advantage=ADVANTAGE, arguments={"curator": curator, "log_metrics": "all", **arguments})
     rows, metrics = through(config, rollouts() if batch is None else batch)
     prefix = "experience_pipeline/geoalign/"
     return rows, {name.removeprefix(prefix): value for name, value in metrics.items() if name.startswith(prefix)}

@@ -91,7 +91,7 @@ def test_states_of_the_policy_that_the_synchronizer_publishes(tmp_path, sync):
             await check(HereNotThere(synchronizer))
 
     async def check(actor):
-        operator = GeoAlignOperator(curator=GEOALIGN, model_path=str(tmp_path / "model"))
+        operator = GeoAlignOperator(curator=GEOALIGN, model_path=str(tmp_path / "model"), log_metrics="all")
         operator.run._weights = PublishedWeights(actor)
         await operator.prepare()
         _, first = await operator.process(rollouts(states=False))
@@ -191,7 +191,7 @@ def test_the_coordinator_scores_with_the_weights_of_the_synchronizers_actor(tmp_
     from geoalign.adapters.trinity.states import PublishedWeights
 
     tiny().save_pretrained(tmp_path / "model")
-    arguments = {"curator": GEOALIGN, "model_path": str(tmp_path / "model")}
+    arguments = {"curator": GEOALIGN, "model_path": str(tmp_path / "model"), "log_metrics": "all"}
     config = settings(tmp_path / "a", operators=[(OPERATOR, arguments)])
     config.mode = "serve"  # without the scheduler, which wants rollout models
     batches = [rollouts(states=False, batch=number) for number in range(2)]

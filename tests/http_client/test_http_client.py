@@ -61,7 +61,7 @@ def test_every_reply(name, scripted, elsewhere):
     if kind == FINE:
         assert found == [1.5, -2.0]
         return
-    assert type(error) is ERRORS[kind]
+    assert isinstance(error, ERRORS[kind])
     said = str(error)
     assert not CONTROL.search(said)
     assert len(said) < 1000

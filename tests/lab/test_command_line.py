@@ -1,3 +1,4 @@
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -5,10 +6,13 @@ from typing import Any
 
 import pytest
 import typer
+from command_line import call
 from typer.testing import CliRunner
 
 from geoalign.lab import cli
-from geoalign.lab.command_line import command
+from geoalign.lab.command_line import command, help_text
+from geoalign.lab.config.compare_loading import load_compare_config
+from geoalign.lab.config.loading import load_run_config
 from geoalign.lab.config.requests import argument, option
 
 
@@ -58,6 +62,70 @@ def test_the_help_is_that_of_the_fields(called):
     text = CliRunner().invoke(called[0], ["work", "--help"], env={"COLUMNS": "150"}).output
     for words in ("Works.", "At most.", "1<=x<=8", "ROWS"):
         assert words in text, words
+
+
+COMMANDS = sorted(typer.main.get_command(cli.app).commands)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_of_a_command_fits_and_names_no_types(name):
+    text = CliRunner().invoke(cli.app, [name, "--help"], env={"COLUMNS": "80"}).output
+    assert max(map(len, text.splitlines())) <= 80
+    assert not re.search(r"<\w+( range)?>|list\[|\[\[|[{}]", text)
+
+
+def test_a_docstring_becomes_paragraphs_and_examples():
+    docstring = """One
+    paragraph.
+
+    Another
+    one.
+
+      geoalign x \\
+          --y
+      geoalign z
+    """
+    assert help_text(docstring) == "One paragraph.\n\nAnother one.\n\n\b\n  geoalign x \\\n      --y\n  geoalign z"
+
+
+def test_usage_says_what_has_to_be_given():
+    usages = {name: CliRunner().invoke(cli.app, [name, "--help"]).output.splitlines()[0] for name in COMMANDS}
+    assert usages["train"] == "Usage: geoalign train [OPTIONS] [CONFIG.yaml]"
+    assert usages["evaluate"] == "Usage: geoalign evaluate [OPTIONS] MODEL..."
+    assert usages["judge"] == "Usage: geoalign judge [OPTIONS] A B"
+
+
+def yaml_of(example):
+    """The settings in an example: its indented lines."""
+    return "\n".join(line[2:] for line in example.splitlines() if line.startswith("  "))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["train"], "Nothing was trained"),
+        (["train", "--output", "x"], "Nothing was trained"),
+        (["train", "--output", "x", "--resume"], "Nothing was trained"),
+        (["compare"], "Nothing was compared"),
+        (["compare", "--output", "x", "--workers", "2"], "Nothing was compared"),
+    ],
+)
+def test_a_bare_command_shows_its_help_and_does_nothing(monkeypatch, tmp_path, capsys, words, said):
+    monkeypatch.chdir(tmp_path)
+    assert call(monkeypatch, *words) == 2
+    text = capsys.readouterr().out
+    assert f"Usage: geoalign {words[0]} [OPTIONS] [CONFIG.yaml]" in text
+    assert said in text
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_examples_of_a_bare_command_are_settings(tmp_path):
+    for name in ("problems", "held_out"):
+        (tmp_path / f"{name}.jsonl").write_text('{"problem": "1+1?", "answer": "2"}\n')
+    (tmp_path / "run.yaml").write_text(yaml_of(cli.TRAIN_EXAMPLE))
+    (tmp_path / "compare.yaml").write_text(yaml_of(cli.COMPARE_EXAMPLE))
+    assert load_run_config(tmp_path / "run.yaml").config.curator.type == "denoise"
+    assert list(load_compare_config(tmp_path / "compare.yaml").config.arms) == ["grpo", "denoise", "clean"]
 
 
 def test_every_option_of_every_command_has_a_help():

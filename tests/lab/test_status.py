@@ -13,7 +13,9 @@ from command_line import call
 
 from geoalign.lab.config.compare import make_plan
 from geoalign.lab.config.compare_loading import load_compare_config
+from geoalign.lab.evaluation.responses import SavedResponse, write_responses
 from geoalign.lab.store.comparison import ComparisonFolder
+from geoalign.lab.store.evaluation import EvaluationFolder, Part, Recorded, Row, write_part
 from geoalign.lab.store.json_files import append_line, write_json
 
 HOLD = """
@@ -126,4 +128,64 @@ def test_a_run_that_fills_several_cells_counts_once(said: Any, tmp_path: Path) -
 
 
 def test_what_is_no_run_is_one_line(said: Any, tmp_path: Path) -> None:
-    assert said(tmp_path) == [f"Error: {tmp_path}: expected the folder of a run or a comparison, got neither"]
+    expected = "expected the folder of a run, comparison, audit, evaluation or judging, got none of them"
+    assert said(tmp_path) == [f"Error: {tmp_path}: {expected}"]
+
+
+def test_an_audit(
+    said: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    rollouts = tmp_path / "rollouts.jsonl"
+    for prompt in ("1+1?", "2+2?"):
+        for reward in (0.0, 1.0, 1.0):
+            append_line(rollouts, {"prompt": prompt, "response": f"{reward}", "reward": reward})
+    folder = tmp_path / "audit"
+    assert call(monkeypatch, "audit", rollouts, "--curator", "grpo", "--output", folder) == 0
+    capsys.readouterr()
+    assert said(folder) == [
+        f"{folder}: audit, finished",
+        "6 rollouts in 2 groups of 1 files",
+        "rewards to mistrust: 0",
+    ]
+    (folder / ".partial").mkdir()
+    assert said(folder) == [f"{folder}: audit, no process works on it (the same command begins anew)"]
+
+
+def test_an_evaluation_that_grows(said: Any, tmp_path: Path) -> None:
+    folder = EvaluationFolder(tmp_path / "scores")
+    folder.root.mkdir()
+    recorded = Recorded({"temperature": 1.0}, {"tiny": {}}, {"mine": {}})
+    folder.begin(recorded, asked={"tiny": {"mine": 4}}, resume=False)
+    rows = [Row("tiny", "mine", "line 1", sample, "[]", "", "1", 1.0, True, 1, 1, False) for sample in range(4)]
+    write_part(folder.next_part("tiny", "mine"), Part(tuple(rows[:3]), {}))
+    waiting = f"{folder.root}: evaluation, no process works on it (go on with --resume)"
+    assert said(folder.root) == [waiting, "tiny, mine: 3 of 4 responses"]
+    write_part(folder.next_part("tiny", "mine"), Part(tuple(rows[3:]), {}))
+    accuracy = {"estimate": 1.0, "low": 0.5, "high": 1.0}
+    folder.write_result({}, {}, {"models": {"tiny": {"sets": {"mine": {"accuracy": accuracy, "reward": None}}}}})
+    assert said(folder.root) == [
+        f"{folder.root}: evaluation, finished",
+        "tiny, mine: 4 of 4 responses, accuracy 100.0% (50.0% to 100.0%)",
+    ]
+    # More was asked for since the results were written.
+    folder.begin(recorded, asked={"tiny": {"mine": 8}}, resume=True)
+    assert said(folder.root) == [waiting, "tiny, mine: 4 of 8 responses"]
+
+
+def test_a_judging(
+    said: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    prompt = ({"role": "user", "content": "hi"},)
+    for name, text in (("a", "longer"), ("b", "short")):
+        write_responses(tmp_path / f"{name}.jsonl", [SavedResponse("s", "0", 0, prompt, text, False)])
+    folder = tmp_path / "judge"
+    files = (tmp_path / "a.jsonl", tmp_path / "b.jsonl")
+    assert call(monkeypatch, "judge", *files, "--local", "--output", folder) == 0
+    capsys.readouterr()
+    first, second = said(folder)
+    assert first == f"{folder}: judging, finished"
+    assert second.startswith("1 of 1 pairs judged: A against B win ")
+    (folder / "judge.json").unlink()
+    assert said(folder) == [
+        f"{folder}: judging, no process works on it (the same command goes on)", "1 pairs judged",
+    ]  # fmt: skip

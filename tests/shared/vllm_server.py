@@ -17,6 +17,7 @@ class VLLMServer:
         models: what /v1/models says.
         answers: taken one after another by requests for scores, before those that are right.
         bodies: of all requests for scores.
+        refused: text -> the status with which a request that holds it is refused.
     """
 
     def __init__(self, score: Callable[[str], float] = len, *, longest: int | None = 60, token: str = "") -> None:
@@ -25,6 +26,7 @@ class VLLMServer:
         self.answers: list[Answer] = []
         self.bodies: list[dict[str, Any]] = []
         self.score, self.token = score, token
+        self.refused: dict[str, int] = {}
         self.start(0)
 
     @property
@@ -49,6 +51,9 @@ class VLLMServer:
         self.bodies.append(body)
         if self.answers:
             return self.answers.pop(0)
+        for text, status in self.refused.items():
+            if any(text in one for one in body["input"]):
+                return status
         name = {"/classify": "probs", "/pooling": "data"}.get(path)
         if name is None:
             return 404

@@ -1,4 +1,4 @@
-"""Calls of reward functions that may fail: by an error, or by taking too long."""
+"""Calls of reward functions of whatever kind: some are asynchronous, some fail, by an error or by taking too long."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ import functools
 import inspect
 import logging
 import math
+import os
 import queue
 import threading
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence, Set
+from typing import Any, TypeGuard
 
 from torch import nn
 
-from geoalign.errors import ConfigError
+from geoalign.errors import ConfigError, InputError
+from geoalign.text import quote
 
 _LOGGER = logging.getLogger(__name__)
 _Call = Callable[[], Any]
@@ -26,7 +28,9 @@ def unscored_on_failure(score: Callable[..., Any], *, timeout: float | None = No
     Failures are logged as warnings.
 
     Args:
-        score: any arguments and result, synchronous or asynchronous (then so is the result); no model.
+        score: any arguments and result, synchronous or asynchronous (then so is the result); no model. Where a
+            synchronous one returns an awaitable, so does the result to a caller inside an event loop (slime's); to
+            any other caller it is awaited.
         timeout: seconds; None: no limit. A synchronous call runs in a thread, which cannot be stopped and where
             signals (math-verify's own timeouts) fail; an asynchronous one is cancelled.
 
@@ -39,13 +43,18 @@ def unscored_on_failure(score: Callable[..., Any], *, timeout: float | None = No
         warn_of_failure(score, error, "a row without a reward")
         return math.nan
 
-    return guarded_call(score, failed, timeout)
+    return guarded_call(score, failed, timeout, hand_on=True)
 
 
 def guarded_call(
-    reward: Callable[..., Any], failed: Callable[[Exception, dict[str, Any]], Any], timeout: float | None = None
+    reward: Callable[..., Any],
+    failed: Callable[[Exception, dict[str, Any]], Any],
+    timeout: float | None = None,
+    *,
+    hand_on: bool = False,
 ) -> Callable[..., Any]:
-    """A function in the place of `reward`: its result, or what `failed` makes of its error and its keywords."""
+    """A function in the place of `reward`: its result, or what `failed` makes of its error and its keywords; `hand_on`
+    as in `guarded`."""
 
     def plan(*args: Any, **kwargs: Any) -> tuple[list[_Call], Callable[[Sequence[Any]], Any]]:
         def finish(results: Sequence[Any]) -> Any:
@@ -53,20 +62,25 @@ def guarded_call(
 
         return [functools.partial(reward, *args, **kwargs)], finish
 
-    return guarded(reward, plan, timeout)
+    return guarded(reward, plan, timeout, hand_on=hand_on)
 
 
 def guarded(
     reward: Callable[..., Any],
     plan: Callable[..., tuple[list[_Call], Callable[[Sequence[Any]], Any]]],
     timeout: float | None = None,
+    *,
+    hand_on: bool = False,
 ) -> Callable[..., Any]:
-    """A function in the place of `reward`, asynchronous if that is, of which an error is a value.
+    """A function in the place of `reward`, asynchronous if that is (`is_async`), of which an error is a value.
 
-    `plan` makes of its arguments the calls of `reward`, and what makes its result of theirs: each what it returned, or
-    the error that it raised.
+    Args:
+        plan: makes of its arguments the calls of `reward`, and what makes its result of theirs: each what it returned
+            (of a generator the list), or the error that it raised.
+        hand_on: where a synchronous `reward` returns an awaitable, and the caller is inside an event loop, return an
+            awaitable too; without it the caller waits for the result.
     """
-    if inspect.iscoroutinefunction(reward) or inspect.iscoroutinefunction(type(reward).__call__):
+    if is_async(reward):
 
         @functools.wraps(reward)
         async def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -77,10 +91,84 @@ def guarded(
         @functools.wraps(reward)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             calls, finish = plan(*args, **kwargs)
-            return finish([_outcome(call, timeout) for call in calls])
+            outcomes = [_outcome(call, timeout) for call in calls]
+            if not any(_is_pending(outcome) for outcome in outcomes):
+                return finish(outcomes)
+
+            async def finish_later() -> Any:
+                return finish(await asyncio.gather(*[_settled(outcome, timeout) for outcome in outcomes]))
+
+            return finish_later() if hand_on and _loop_runs_here() else awaited(finish_later())
 
     wrapper.__name__ = function_name(reward)
     return wrapper
+
+
+def is_async(function: Any) -> bool:
+    """Whether a call gives a coroutine: of an `async def` function or method, of an object whose class has an
+    `async def __call__`, and of partials of these, as TRL tells them apart."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+
+
+def awaited(result: Any) -> Any:
+    """The result itself, or where it is an awaitable or an asynchronous generator what that comes to.
+
+    It runs in one event loop for all calls, in a thread of its own, as in TRL: a caller may be inside a running loop,
+    and a client may keep its connections from call to call.
+    """
+    if not _is_pending(result):
+        return result
+    future = asyncio.run_coroutine_threadsafe(_finished(result), _loop(os.getpid()))
+    try:
+        return future.result()
+    except BaseException:
+        # On Ctrl-C the call ends too.
+        future.cancel()
+        raise
+
+
+def reward_list(result: Any, rows: int, *, by: str) -> list[float | None]:
+    """The rewards that a reward function returned for its completions, as numbers; None where it gave none.
+
+    Args:
+        result: a list, tuple, generator, array or tensor of numbers (single tensors among them) and None.
+        rows: how many completions there are.
+        by: the function, for messages.
+
+    Raises:
+        InputError: one value for all, another number of rewards, or an entry that is no number.
+    """
+    expected = f"{by}: expected a list of {rows} rewards, one number or None per completion"
+    unordered = (str, bytes, Mapping, Set)
+    try:
+        values = None if isinstance(result, unordered) else list(result)
+    except TypeError:  # a number, or a tensor of one
+        values = None
+    if values is None:
+        raise InputError(
+            f"{expected}; got {quote(result)}. Return one reward for each of `completions`, in their order: for a "
+            "single value [value] * len(completions)"
+        )
+    if len(values) != rows:
+        raise InputError(f"{expected}; got {len(values)}. Return one reward for each of `completions`, in their order")
+    return [_number(value, expected, row) for row, value in enumerate(values)]
+
+
+def _number(value: Any, expected: str, row: int) -> float | None:
+    if value is None:
+        return None
+    plain = value.tolist() if hasattr(value, "tolist") else value
+    try:
+        # A text such as "1.0" is more likely a judge's reply that nobody has read.
+        if isinstance(plain, (str, bytes)):
+            raise TypeError
+        return float(plain)
+    except (TypeError, ValueError, OverflowError):
+        raise InputError(
+            f"{expected}; got {quote(plain)} for completion {row}. Return None for one that could not be scored"
+        ) from None
 
 
 def warn_of_failure(reward: Any, error: Exception, rows: str) -> None:
@@ -99,14 +187,17 @@ def check_function(reward: Any, timeout: float | None) -> None:
 
 def function_name(reward: Any) -> str:
     """The name under which its failures are reported."""
-    inner = reward.func if isinstance(reward, functools.partial) else reward  # as TRL names it
-    return getattr(inner, "__name__", type(inner).__name__)
+    while isinstance(reward, functools.partial):  # as TRL names it
+        reward = reward.func
+    return getattr(reward, "__name__", type(reward).__name__)
 
 
 def _outcome(call: _Call, timeout: float | None) -> Any:
     def run() -> Any:
         try:
-            return call()
+            result = call()
+            # What a generator raises, it raises while it is read.
+            return list(result) if isinstance(result, Iterator) else result
         except Exception as error:
             return error
 
@@ -121,10 +212,53 @@ def _outcome(call: _Call, timeout: float | None) -> Any:
 
 
 async def _awaited_outcome(call: _Call, timeout: float | None) -> Any:
+    try:
+        pending = call()
+    except Exception as error:
+        return error
+    return await _settled(pending, timeout)
+
+
+async def _settled(outcome: Any, timeout: float | None) -> Any:
+    """What an awaitable outcome comes to, or its error; any other outcome as it is."""
+    if not _is_pending(outcome):
+        return outcome
     # A cancellation from outside goes through.
     try:
-        return await asyncio.wait_for(call(), timeout)
+        return await asyncio.wait_for(_finished(outcome), timeout)
     except TimeoutError as error:
         return error if str(error) else TimeoutError(f"no reward within {timeout} s")
     except Exception as error:
         return error
+
+
+def _is_pending(result: Any) -> TypeGuard[Awaitable[Any] | AsyncIterator[Any]]:
+    return inspect.isawaitable(result) or isinstance(result, AsyncIterator)
+
+
+def _finished(result: Awaitable[Any] | AsyncIterator[Any]) -> Coroutine[Any, Any, Any]:
+    """A coroutine of what an awaitable or asynchronous generator comes to; of a generator the list."""
+
+    async def finish() -> Any:
+        if isinstance(result, AsyncIterator):
+            return [value async for value in result]
+        found = await result
+        return list(found) if isinstance(found, Iterator) else found
+
+    return finish()
+
+
+def _loop_runs_here() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+@functools.cache
+def _loop(process: int) -> asyncio.AbstractEventLoop:
+    """The event loop of `awaited` in this process; a fork has none of its parent's threads."""
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="geoalign-rewards", daemon=True).start()
+    return loop

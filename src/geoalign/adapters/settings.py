@@ -22,6 +22,10 @@ HIDDEN = "geoalign_hidden"
 FIELDS = ("answers", "reference_rewards", "true_rewards")
 
 
+# What an engine logs of a curation: five metrics and what went wrong, or all of them.
+LogMetrics = Literal["headline", "all"]
+
+
 @settings
 class EngineSettings:
     """The settings that all engines share."""
@@ -33,6 +37,9 @@ class EngineSettings:
     seed: Annotated[int, Field(ge=0, lt=2**63)] = setting(default=0, help="Seed of the curator's draws.")
     rollout_fields: dict[str, str] = setting(
         default_factory=dict, help="Where the engine's rows hold answers, reference_rewards and true_rewards."
+    )
+    log_metrics: LogMetrics = setting(
+        default="headline", help="headline: five metrics and what went wrong; all: every metric of the curator."
     )
 
 
@@ -109,8 +116,6 @@ def read_section(
             f"{prefix}labelled_rollouts: expected to be left out, got a value: inside {engine} none can be shown to a "
             "curator, inside TRL they can (geoalign.adapters.trl)"
         )
-    if isinstance(plain.get("curator"), str):
-        plain["curator"] = {"type": plain["curator"]}
     parsed = load_settings(kind, plain, locations, path=path)
     for name in parsed.rollout_fields:
         if name not in FIELDS:

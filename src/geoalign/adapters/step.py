@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
 
@@ -18,7 +18,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from geoalign.adapters.assignment import Assignment, assign
-from geoalign.adapters.settings import EngineSettings
+from geoalign.adapters.settings import EngineSettings, LogMetrics
+from geoalign.answers import normal_form
 from geoalign.curators.base import Curator
 from geoalign.curators.registry import make_curator
 from geoalign.curators.session import CurationSession
@@ -37,9 +38,13 @@ class Decision:
 
 
 def decide(session: CurationSession, rollouts: Rollouts) -> Decision:
-    """Curates one batch, in one process; `seconds` among the metrics are the curation's."""
+    """Curates one batch, in one process; `seconds` among the metrics are the curation's.
+
+    The batch counts once it is curated: what the session says of a first batch is said of this one.
+    """
     started = time.perf_counter()
     curation = session.curate(rollouts)
+    session.calls += 1
     assignment = assign(curation, rollouts.groups, by=session.name)
     seconds = time.perf_counter() - started
     return Decision(rollouts, curation, assignment, decision_metrics(curation, rollouts, assignment, seconds=seconds))
@@ -48,10 +53,19 @@ def decide(session: CurationSession, rollouts: Rollouts) -> Decision:
 def decision_metrics(curation: Curation, rollouts: Rollouts, assignment: Assignment, **more: float) -> dict[str, float]:
     """The curator's metrics, the mean rewards before and after, and how many rows were replaced, dropped, unscored.
 
-    `more` overwrites what a curator itself calls so, its seconds for example: one clock for all of them.
+    Of the rows with a reward, `anomalous_share` look wrong to a curator that scores rows (NaN: it scores none), and
+    `changed_share` got another content, reward or weight, or were dropped; NaN where no row has a reward. `more`
+    overwrites what a curator itself calls so, its seconds for example: one clock for all of them.
     """
     kept = assignment.rewards[assignment.kept]
+    scored = ~rollouts.rewards.isnan()
+    judged = not bool(curation.scores.isnan().all())
+    anomalous = curation.anomalous[scored].double().mean().item() if judged else math.nan
+    same_reward = assignment.rewards == rollouts.rewards
+    changed = assignment.replaced | ~same_reward | (assignment.weights != 1)
     return {
+        "anomalous_share": anomalous,
+        "changed_share": changed[scored].double().mean().item(),
         **curation.metrics,
         "raw_reward": rollouts.rewards.nanmean().item(),
         "curated_reward": kept.nanmean().item() if len(kept) else math.nan,
@@ -65,6 +79,40 @@ def decision_metrics(curation: Curation, rollouts: Rollouts, assignment: Assignm
 def named(metrics: Mapping[str, float]) -> dict[str, float]:
     """Metrics as engines log them: `geoalign/<name>`; what is undefined in this batch (NaN) is left out."""
     return {f"geoalign/{name}": float(value) for name, value in metrics.items() if not math.isnan(value)}
+
+
+# What is logged of every curator; `headline` of the curator follows, and the last where there is room.
+_FIRST = ("anomalous_share", "changed_share", "seconds")
+_LAST = ("curated_reward",)
+_SHOWN = 5
+# What went wrong, or keeps a curator from acting: logged wherever it is not 0.
+ALARMS = frozenset({
+    "unscored_rows", "failed_rewards", "rows_without_policy_token", "rows_without_logprob", "rows_without_answer",
+    "alarms", "too_few_scores", "zero_spread", "groups_without_donor", "gate_closed", "observed_only", "forgotten",
+    "appeals_unanswered",
+})  # fmt: skip
+
+
+def is_alarm(name: str) -> bool:
+    """Whether a metric says that something went wrong, of a member of a chain too (`member_2/too_few_scores`)."""
+    return name.rpartition("/")[2] in ALARMS
+
+
+def logged(metrics: Mapping[str, float], curator: Curator, which: LogMetrics = "headline") -> dict[str, float]:
+    """The metrics that an engine logs, as `named`: five of them, the same in every batch, and the alarms that are not
+    0; or "all"."""
+    if which == "all":
+        return named(metrics)
+    names = dict.fromkeys([*_FIRST, *_headline(curator), *_LAST])
+    shown = [*names][:_SHOWN]
+    return named({
+        name: value for name, value in metrics.items() if name in shown or (is_alarm(name) and value != 0)
+    })  # fmt: skip
+
+
+def _headline(curator: Curator) -> list[str]:
+    """The metrics that the curator declares to tell most, then its members'."""
+    return [*curator.headline, *(name for member in curator.members for name in _headline(member))]
 
 
 def final_advantages(assignment: Assignment, computed: Callable[[], Float[Tensor, " b"]]) -> Float[Tensor, " b"]:
@@ -94,13 +142,25 @@ def make_session(settings: EngineSettings, *, engine: str, how: str) -> Curation
 
 
 def check_curator(session: CurationSession, given: Iterable[str], *, engine: str, how: str) -> None:
-    """Raises ConfigError where the curator needs a field that is not `given`; `how`: what to set for a field
-    `{need}`."""
-    parts = ("components",) if wanted_components(session.curator) else ()
+    """Raises ConfigError where the curator needs a field that is not `given`; `how`: what to set for a field `{need}`.
+
+    The session says so too, where the curator cannot act without one.
+    """
+    session.remedies = replace(session.remedies, field=how)
+    parts = ("components",) if session.curator.components else ()
     missing = session.missing_fields({*given, *parts})
     if missing:
-        expected = ", ".join(how.format(need=need) for need in missing)
+        expected = ", ".join(_giver(need, engine).format(need=need) or how.format(need=need) for need in missing)
         raise ConfigError(f"{session.name} requires {', '.join(missing)}: expected {expected}, got none")
+
+
+def _giver(need: str, engine: str) -> str:
+    """What gives a field that no engine's rows hold; "" for the others."""
+    if need == "trusted":
+        return "labelled_rollouts, which TRL's adapter alone can show"
+    if need == "second_rewards" and engine not in ("TRL", "ms-swift"):
+        return "a second verifier in rollout_fields, which TRL's adapter alone can ask"
+    return ""
 
 
 def refuse(problems: Mapping[str, Any]) -> None:
@@ -108,13 +168,6 @@ def refuse(problems: Mapping[str, Any]) -> None:
     for message, holds in problems.items():
         if holds:
             raise UnsupportedError(message)
-
-
-def wanted_components(curator: Curator) -> list[str]:
-    """The components that the curator names, by its setting `component` or its members'."""
-    own = getattr(curator.config, "component", None)
-    members = (name for member in curator.members for name in wanted_components(member))
-    return [*members] if own is None else [own, *members]
 
 
 def check_components(wanted: Iterable[str], known: Iterable[str], *, source: str) -> None:
@@ -137,6 +190,23 @@ def summed_components(
 def made(makers: Mapping[str, Callable[[], Any]], needs: Container[str]) -> dict[str, Any]:
     """The fields of a batch that are needed, each made by its function."""
     return {name: make() for name, make in makers.items() if name in needs}
+
+
+def states_of_rows(states: Sequence[Tensor | None], groups: Int[Tensor, " b"]) -> Float[Tensor, "b d"]:
+    """[B, d] the hidden states that rows bring along; at least one row has one.
+
+    A row without one gets the mean of the others of its group, else of the batch: a state that says nothing. So the
+    caller lets rows pass that need none: without a reward, or without a token of the policy's own.
+    """
+    known = torch.tensor([state is not None for state in states])
+    given = torch.stack([state for state in states if state is not None])
+    found = given.mean(dim=0).repeat(len(states), 1)
+    found[known] = given
+    for row in (~known).nonzero().flatten().tolist():
+        others = known & (groups == groups[row])
+        if bool(others.any()):
+            found[row] = found[others].mean(dim=0)
+    return found
 
 
 def named_components(
@@ -200,8 +270,9 @@ def _entries(rows: Sequence[Any], rewards: Float[Tensor, " b"]) -> list[tuple[Ma
 
 
 def as_answers(values: Sequence[Any]) -> list[str | None]:
-    """The values as answers: text, or None where a response gives none."""
-    return [None if isinstance(value, (str, list, type(None))) and not value else str(value) for value in values]
+    """The values as answers in their normal form (`geoalign.answers.normal_form`); None where a response gives none."""
+    texts = ["" if isinstance(value, (list, type(None))) and not value else str(value) for value in values]
+    return [normal_form(text) or None for text in texts]
 
 
 def as_floats(name: str, values: Sequence[Any], device: torch.device, *, setting: str = "rollout_fields") -> Tensor:

@@ -12,11 +12,12 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor
 
-from geoalign.curators.base import Curator, identity, tie_order
+from geoalign.curators.base import identity, tie_order
 from geoalign.curators.denoise.rows import two_values
+from geoalign.curators.holder import Holder
 from geoalign.curators.labelled_rollouts import check_reads_trusted
-from geoalign.curators.registry import CuratorSection, default_curator, make_curator
-from geoalign.errors import InputError
+from geoalign.curators.registry import CuratorSection, default_curator
+from geoalign.errors import ConfigError, InputError
 from geoalign.settings import Count, setting, settings
 from geoalign.types import Curation, Rollouts
 
@@ -57,38 +58,43 @@ class Hearing:
         )
 
 
-class Appeals(Curator[AppealsConfig]):
+class Appeals(Holder[AppealsConfig]):
     """Asks a second verifier about the most informative rows, and curates the batch again with its verdicts as trusted.
 
     The inner curator scores the batch in a trial. Up to `budget` distinct responses that are not trusted yet go to
-    `Rollouts.second_rewards`, first one row of each answer that has no trusted row. Verdicts of `Denoise` go by
-    n p (1 - p), the variance that the truth settles where n rows of the group have the answer and p is the probability
-    that the reward is wrong; all else by score. A verdict holds for identical responses of the group: their rewards
-    become the second verifier's, and they `trusted`; the inner curator then decides on this batch, and learns from it.
-    A verdict of None or NaN changes nothing, and is counted. If no row has a score, none is asked about.
+    `Rollouts.second_rewards`, first one row of each answer that has no trusted row. Verdicts go by n p (1 - p) where
+    scores are log-odds, as those of `Denoise` are: the variance that the truth settles where n rows of the group have
+    the answer and p is the probability that the reward is wrong; all else goes by score. A verdict holds for identical
+    responses of the group: their rewards become the second verifier's, and they `trusted`; the inner curator then
+    decides on this batch, and learns from it. A verdict of None or NaN changes nothing, and is counted. If no row has a
+    score, none is asked about.
 
     `scores` of rows that were asked about are the trial's; anomalous are those whose verdict differs from the reward.
 
     Needs `second_rewards` and what the inner curator needs; heeds `response_keys`.
 
     Args:
-        curator: as a keyword, a curator that reads `trusted`, or its settings.
+        config: its settings, or the curator alone, one that reads `trusted`; as a keyword, `curator`: as `Holder` says.
 
     Raises:
-        ConfigError: the inner curator makes no use of trusted rows.
+        ConfigError: the inner curator makes no use of trusted rows, or scores none.
         InputError: the second verifier returns another number of verdicts than it was asked for.
     """
 
-    def __init__(self, config: AppealsConfig | None = None, **settings: Any) -> None:
-        inner = settings.get("curator")
-        if isinstance(inner, Curator):
-            settings["curator"] = inner.config
+    headline = ("appeals", "overturned")
+
+    def __init__(self, config: Any = None, **settings: Any) -> None:
         super().__init__(config, **settings)
-        self._inner = inner if isinstance(inner, Curator) else make_curator(self.config.curator)
         check_reads_trusted(self._inner, setting="appeals")
-        self.members = (self._inner,)
+        if not self._inner.scores_rows:
+            name = type(self._inner).__name__
+            raise ConfigError(f"appeals: expected a curator that scores rows, by which to ask, as denoise; got {name}")
         self.requires = (*self._inner.requires, "second_rewards")
-        self.optional = tuple(dict.fromkeys((*self._inner.optional, "response_keys")))
+        read = dict.fromkeys((*self._inner.optional, "response_keys"))
+        self.optional = tuple(name for name in read if name not in self.requires)
+        if self.acts_on is not None:
+            # The rewards of rows that the second verifier overturns.
+            self.acts_on = tuple(dict.fromkeys((*self.acts_on, "rewards")))
 
     def curate(self, rollouts: Rollouts, *, generator: Generator | None = None, details: bool = False) -> Curation:
         """Tries, asks, and decides; only the decision draws from `generator`."""

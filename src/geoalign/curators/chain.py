@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
@@ -11,11 +12,13 @@ from pydantic import Field
 from torch import Generator, Tensor
 
 from geoalign.curators.base import Curator, identity
-from geoalign.curators.registry import CuratorSection, make_curator
+from geoalign.curators.registry import CuratorSection, as_curator, make_curator
 from geoalign.errors import ConfigError
 from geoalign.method.advantages import group_advantages
 from geoalign.settings import setting, settings
 from geoalign.types import Curation, Rollouts
+
+_LOG = logging.getLogger(__name__)
 
 
 @settings
@@ -33,74 +36,132 @@ class Chain(Curator[ChainConfig]):
     """Hands each member the rollouts as the one before left them: `Chain([GeoAlign(), PODS(m=4)])`.
 
     Rows and rewards are the last member's; weights multiply; scores and flags refer to the original rows (a row's
-    score is that of the first member to score it; it is anomalous if any member says so); advantages come from the last
-    member alone. A member that works after the advantage gets the one before's, or, where that changed rows or rewards
-    and gave none, GRPO's of the changed batch (Eq. 9). A chain without members changes nothing.
+    score is that of the first member to score it; it is anomalous if any member says so). A member that changes nothing
+    in a batch leaves everything as it stands, bit for bit.
+
+    Advantages that a member gives hold until a later member gives its own. In between
+
+    - a member that keeps rows and rewards keeps them;
+    - one that takes or moves rows, and keeps rewards, takes each row's advantage along with it, unless its method makes
+      advantages over the rows that it leaves (`recomputes_advantages`: PODS, for example) or it does not declare what
+      it acts on;
+    - one that changes rewards ends them, for they are those of other rewards.
+
+    Where they end, advantages are made from the rewards that are left, as if none had been given: the metric
+    `advantages_dropped` is then 1, and the first time a warning names both members. A member that works after the
+    advantage gets what stands there, or the engine's own, or, where rows or rewards have changed since, GRPO's of the
+    changed batch (Eq. 9). A chain without members changes nothing.
 
     Metrics keep their names; one that an earlier member used already becomes `member_<n>/<name>`. Seconds add up.
 
     Args:
-        members: curators, or settings of curators; or the settings of the whole chain.
+        members: curators, or what `as_curator` makes one of (a name, a dict with its `type`, settings); or the settings
+            of the whole chain.
 
     Raises:
-        ConfigError: a member is neither a curator nor the settings of one.
+        ConfigError: a member is no curator, and none can be made of it.
     """
 
     def __init__(self, members: list[Any] | tuple[Any, ...] | ChainConfig | None = None, **settings: Any) -> None:
         if isinstance(members, (list, tuple)):
             if settings:
                 raise ConfigError("Chain: expected a config or keywords, got both")
-            self.members = tuple(member if isinstance(member, Curator) else make_curator(member) for member in members)
-            super().__init__(ChainConfig(members=tuple(member.config for member in self.members)))
+            made = [as_curator(member, setting=f"members.{place}") for place, member in enumerate(members)]
+            super().__init__(ChainConfig(members=tuple(member.config for member in made)))
         else:
             super().__init__(members, **settings)
-            self.members = tuple(make_curator(config) for config in self.config.members)
-        self.requires = tuple(dict.fromkeys(name for member in self.members for name in member.requires))
-        read = dict.fromkeys(name for member in self.members for name in member.optional)
-        self.optional = tuple(name for name in read if name not in self.requires)
+            made = [make_curator(config) for config in self.config.members]
+        self.combine(*made)
+        self._warned = False
 
     def curate(self, rollouts: Rollouts, *, generator: Generator | None = None, details: bool = False) -> Curation:
         """Runs the members in order, all of them on the same generator."""
         rollouts.require(*self.requires, by="Chain")
         whole = own = identity(rollouts)
-        current, original = rollouts, whole.source
-        for number, member in enumerate(self.members):
-            if number:
-                current = _handed_on(current, own)
+        current = rollouts
+        original = whole.source
+        # The member whose advantages hold.
+        giver: Curator[Any] | None = None
+        for number, member in enumerate(self.members, 1):
+            if number > 1:
+                current = _handed_on(current, own, whole.advantages)
             own = member.curate(current, generator=generator, details=details)
+            advantages = _standing_advantages(current, member, own, whole.advantages)
+            dropped = whole.advantages is not None and advantages is None
+            if own.advantages is not None:
+                giver = member
+            elif dropped and giver is not None:
+                self._warn(giver, member)
             scores, anomalous = _on_original_rows(whole, own)
+            metrics = _joined(whole.metrics, own.metrics, number)
             # Details name rows of the member's own input: they are of use while these are the original ones.
             in_place = whole.details is None and torch.equal(whole.source, original)
             whole = Curation(
                 source=whole.source[own.source],
-                rewards=own.rewards,
+                rewards=whole.rewards[own.source] if _keeps_rewards(current, own) else own.rewards,
                 weights=whole.weights[own.source] * own.weights.to(whole.weights),
-                advantages=own.advantages,
+                advantages=advantages,
                 scores=scores,
                 anomalous=anomalous,
-                metrics=_joined(whole.metrics, own.metrics, number + 1),
+                metrics={**metrics, "advantages_dropped": 1.0} if dropped else metrics,
                 details=own.details if in_place else whole.details,
             )
         return whole
 
+    def _warn(self, giver: Curator[Any], member: Curator[Any]) -> None:
+        """Says, the first time, whose advantages were dropped and why, and what to do."""
+        if not self._warned:
+            first, second = type(giver).__name__, type(member).__name__
+            _LOG.warning(
+                "Chain: the advantages of %s do not hold for the rows and rewards that %s leaves, and are dropped; to "
+                "train on them put %s behind %s",
+                first,
+                second,
+                first,
+                second,
+            )
+        self._warned = True
 
-def _handed_on(current: Rollouts, curation: Curation) -> Rollouts:
-    """The batch that the next member sees."""
-    taken = current.take(curation.source)
-    advantages, scored = taken.advantages, taken.rewards.to(curation.rewards)
-    same_rewards = torch.equal(curation.rewards.nan_to_num(0.0), scored.nan_to_num(0.0))
-    if curation.advantages is not None:
-        advantages = curation.advantages
-    elif advantages is not None:
-        same_rows = len(taken) == len(current) and not bool(curation.replaced.any())
-        if not (same_rows and same_rewards):
-            advantages = group_advantages(curation.rewards, taken.groups)
-    rewards = curation.rewards
+
+def _keeps_rows(own: Curation) -> bool:
+    """Whether every row stands where it stood."""
+    rows = torch.arange(len(own.scores), device=own.source.device)
+    return torch.equal(own.source, rows)
+
+
+def _keeps_rewards(current: Rollouts, own: Curation) -> bool:
+    """Whether every row that is left has the reward with which it came."""
+    return _equal(own.rewards, current.rewards[own.source])
+
+
+def _standing_advantages(
+    current: Rollouts, member: Curator[Any], own: Curation, earlier: Float[Tensor, " b"] | None
+) -> Float[Tensor, " c"] | None:
+    """The advantages that hold behind a member: its own, or those of `earlier` members of the rows that it left."""
+    if own.advantages is not None or earlier is None or not _keeps_rewards(current, own):
+        return own.advantages
+    travel = member.acts_on is not None and not member.recomputes_advantages
+    return earlier[own.source] if travel or _keeps_rows(own) else None
+
+
+def _handed_on(current: Rollouts, own: Curation, given: Float[Tensor, " c"] | None) -> Rollouts:
+    """The batch that the next member sees, with the advantages that members have given, if any hold."""
+    taken, rewards, keeps_rewards = current.take(own.source), own.rewards, _keeps_rewards(current, own)
+    advantages = given
+    if given is None and taken.advantages is not None:
+        unchanged = keeps_rewards and _keeps_rows(own)
+        advantages = taken.advantages if unchanged else group_advantages(rewards, taken.groups)
     if taken.trusted is not None:
         # A reward that is known to be true stays, whatever a member makes of it.
-        rewards = torch.where(taken.trusted, scored, rewards)
+        rewards = torch.where(taken.trusted, taken.rewards.to(rewards), rewards)
     # Of other rewards the components are unknown.
-    return replace(taken, rewards=rewards, advantages=advantages, components=taken.components if same_rewards else None)
+    components = taken.components if keeps_rewards else None
+    return replace(taken, rewards=rewards, advantages=advantages, components=components)
+
+
+def _equal(one: Tensor, other: Tensor) -> bool:
+    """Whether two rewards of every row are equal, or both NaN."""
+    return torch.equal(one.isnan(), other.isnan()) and torch.equal(one.nan_to_num(0.0), other.to(one).nan_to_num(0.0))
 
 
 def _on_original_rows(whole: Curation, own: Curation) -> tuple[Float[Tensor, " b"], Bool[Tensor, " b"]]:

@@ -11,7 +11,7 @@ from torch import Generator, Tensor
 
 from geoalign.curators.base import Baseline, canonical_rows, groups_of, moved, reweighted
 from geoalign.curators.geoalign import GeoAlign, GeoAlignConfig
-from geoalign.curators.rectifying import Flags, Strategy, TailConfig, flag_sparse_tail, rectify
+from geoalign.curators.rectifying import Flags, Strategy, TailConfig, declare_strategy, flag_sparse_tail, rectify
 from geoalign.method.advantages import group_advantages
 from geoalign.method.consensus import pair_count
 from geoalign.method.groups import GroupedRows
@@ -41,6 +41,11 @@ class PairCount(Baseline[PairCountConfig]):
     pair are unscored and unchanged.
     """
 
+    def declare(self) -> None:
+        """What happens to flagged rows, and how many scores it takes, are settings."""
+        declare_strategy(self, self.config.strategy)
+        self.min_scores = self.config.min_scores
+
     def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
         rows = canonical_rows(rollouts)
         pairs = preference_pairs(rollouts.rewards[rows.order], rows)
@@ -55,6 +60,11 @@ class RewardDistance(Baseline[RewardDistanceConfig]):
     The control for continuous rewards, where every rollout of a group is in equally many pairs and the pair count says
     nothing. Groups of one or of equal rewards are unscored and unchanged.
     """
+
+    def declare(self) -> None:
+        """What happens to flagged rows, and how many scores it takes, are settings."""
+        declare_strategy(self, self.config.strategy)
+        self.min_scores = self.config.min_scores
 
     def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
         rows = canonical_rows(rollouts)
@@ -99,12 +109,19 @@ class Random(Baseline[RandomConfig]):
     """
 
     requires = ("hidden",)
+    optional = ("response_keys",)
     kept = ("geoalign",)
     on_device = True
 
     def __init__(self, config: RandomConfig | None = None, **settings: Any) -> None:
         super().__init__(config, **settings)
         self._geoalign = GeoAlign(self.config.geoalign)
+
+    def declare(self) -> None:
+        """It does as often, and to as many rows, what its GeoAlign would do."""
+        declare_strategy(self, self.config.geoalign.strategy)
+        self.min_scores = self.config.geoalign.min_scores
+        self.pooled_batches = self.config.geoalign.gate_window
 
     def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
         asked = moved(self._geoalign.curate(rollouts, generator=generator), "cpu")
@@ -147,6 +164,10 @@ class Oracle(Baseline[OracleConfig]):
 
     requires = ("true_rewards",)
 
+    def declare(self) -> None:
+        """What happens to corrupted rows is a setting."""
+        declare_strategy(self, self.config.strategy)
+
     def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
         assert rollouts.true_rewards is not None
         rows = canonical_rows(rollouts)
@@ -171,6 +192,9 @@ class RankTrim(Baseline[RankTrimConfig]):
     they are. Of equal rewards those trimmed are told apart by `tie_order`. Groups with fewer than 2m + 2 rewards, in
     which less than a pair would be left, and groups of equal rewards stay whole.
     """
+
+    acts_on = ("weights",)
+    scores_rows = False
 
     def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
         m, groups = self.config.m, groups_of(rollouts)
@@ -233,6 +257,10 @@ class TieDetector(Baseline[TieDetectorConfig]):
     """
 
     optional = ("response_keys",)
+
+    def declare(self) -> None:
+        """What happens to tied rows is a setting."""
+        declare_strategy(self, self.config.strategy)
 
     def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
         rows = canonical_rows(rollouts)

@@ -122,8 +122,15 @@ def _distinct(rows: NoisyRows, units: Units) -> tuple[Units, Int[Tensor, " c"], 
     start = torch.nn.functional.one_hot(torch.tensor(1), told.shape[1]) * units.start[1]
     of = pattern[group[kept]]
     distinct = replace(
-        units, counts=units.counts[kept], known=units.known[kept], features=told[kept], offset=units.offset[kept],
-        weight=times[of].double(), exclusive=units.exclusive[kept].unique(return_inverse=True)[1], start=start,
+        units,
+        group=of,
+        counts=units.counts[kept],
+        known=units.known[kept],
+        features=told[kept],
+        offset=units.offset[kept],
+        weight=times[of].double(),
+        exclusive=units.exclusive[kept].unique(return_inverse=True)[1],
+        start=start,
         least=torch.full_like(start, -torch.inf),
-    )  # fmt: skip
+    )
     return distinct, of, times.double()

@@ -11,10 +11,11 @@ import torch
 from pydantic import Field
 from torch import Generator
 
-from geoalign.curators.base import Curator, identity
+from geoalign.curators.base import identity
 from geoalign.curators.denoise.rows import joined, noisy_rows, two_values
 from geoalign.curators.error_rates import RATES, error_rates
-from geoalign.curators.registry import CuratorSection, default_curator, make_curator
+from geoalign.curators.holder import Holder
+from geoalign.curators.registry import CuratorSection, default_curator
 from geoalign.method.groups import canonical_order
 from geoalign.method.intervals import Interval
 from geoalign.settings import Count, setting, settings
@@ -36,7 +37,7 @@ class MonitorConfig:
     window: Count = setting(default=10, help="Batches from which the verifier's error rates are estimated.")
 
 
-class Monitor(Curator[MonitorConfig]):
+class Monitor(Holder[MonitorConfig]):
     """The scores, flags and metrics of another curator; no row, reward or weight is changed.
 
     Where rewards are verdicts it adds the verifier's `false_positive_rate`, `false_negative_rate` and `informedness` in
@@ -46,19 +47,27 @@ class Monitor(Curator[MonitorConfig]):
 
     A metric outside its bounds, with all of its interval if it has one, is logged as a warning, once until its estimate
     is back inside; `alarms` counts those outside. A NaN or missing metric raises no alarm.
-    As a keyword `curator` may be a curator itself.
+
+    The rates are of the verdicts that the inner curator declares to judge: of the first of its `components`, or of the
+    whole reward, with answers read as it reads them, exclusive where it does not say.
+
+    Args:
+        config: its settings, or the curator alone; as a keyword, `curator`: as `Holder` says.
     """
+
+    headline = ("false_positive_rate", "false_negative_rate")
 
     kept = ("past", "first", "outside", "batches")
 
-    def __init__(self, config: MonitorConfig | None = None, **settings: Any) -> None:
-        inner = settings.get("curator")
-        if isinstance(inner, Curator):
-            settings["curator"] = inner.config
+    def __init__(self, config: Any = None, **settings: Any) -> None:
         super().__init__(config, **settings)
-        self._inner = inner if isinstance(inner, Curator) else make_curator(self.config.curator)
-        self.members, self.requires = (self._inner,), self._inner.requires
-        self.optional = tuple(dict.fromkeys((*self._inner.optional, "answers", "response_keys")))
+        read = dict.fromkeys((*self.optional, "answers", "response_keys", "trusted"))
+        self.optional = tuple(name for name in read if name not in self.requires)
+        self.acts_on = ()
+        self.drops_rows = False
+        self.recomputes_advantages = False
+        self.answer_reading = self._inner.answer_reading or "exclusive"
+        self.pooled_batches = max(self._inner.pooled_batches, self.config.window)
         self._past: list[dict[str, Any]] = []
         # Of each metric with an interval the batch in which it was first told, and what.
         self._first: dict[str, list[float]] = {}
@@ -80,16 +89,16 @@ class Monitor(Curator[MonitorConfig]):
 
     def _rates(self, rollouts: Rollouts) -> dict[str, float]:
         """The error rates in the window of recent batches; where they cannot be told their intervals are NaN."""
-        answers, component = (getattr(self._inner.config, name, "") for name in ("answers", "component"))
-        part = component if component in (rollouts.components or {}) else None
+        given = rollouts.components or {}
+        component = next((name for name in self.components if name in given), None)
         order = canonical_order(rollouts.rewards, rollouts.groups)
-        rows = noisy_rows(rollouts, order, answers=answers != "none", component=part)
+        rows = noisy_rows(rollouts, order, answers=self.answer_reading != "none", component=component)
         self._past = [*self._past, dict(vars(rows))][-self.config.window :]
         recent = joined(self._past, 1.0)
         rates = None
         if (values := two_values(recent.rewards[recent.scored])) is not None:
             verdict = (recent.rewards > sum(values) / 2).double().masked_fill(~recent.scored, torch.nan)
-            rates = error_rates(replace(recent, rewards=verdict), exclusive=answers != "shared")
+            rates = error_rates(replace(recent, rewards=verdict), exclusive=self.answer_reading != "shared")
         if rates is None:
             return {f"{name}_{end}": math.nan for name in RATES for end in ("low", "high")}
         told = {"true_positive_rate": 1 - rates[1].estimate}
@@ -101,12 +110,10 @@ class Monitor(Curator[MonitorConfig]):
         """The differences d = b - a of intervals now to the first ones, their ends d -+ sqrt(reach_b^2 + reach_a^2)
         with the reaches on either side (Newcombe 1998)."""
         found: dict[str, float] = {}
-        # The inner curator may pool more batches than this one.
-        made = [each.config for each in (self, self._inner, *self._inner.members)]
-        pooled = max(getattr(config, name, 1) for config in made for name in ("window", "gate_window"))
         for name in [each.removesuffix("_low") for each in metrics if each.endswith("_low")]:
             b, low, high = (metrics.get(name + end, math.nan) for end in ("", "_low", "_high"))
-            window = self.config.window if name in RATES else pooled
+            # The inner curator may pool more batches than this one.
+            window = self.config.window if name in RATES else self.pooled_batches
             if self._batches >= window and not math.isnan(b + low + high):
                 batch, a, a_low, a_high = self._first.setdefault(name, [self._batches, b, low, high])
                 if self._batches >= batch + window:

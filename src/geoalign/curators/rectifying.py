@@ -6,13 +6,13 @@ GeoAlign and its controls share this, so that they differ in nothing but the sco
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Generator, Tensor
 
-from geoalign.curators.base import reward_weights
+from geoalign.curators.base import Curator, reward_weights
 from geoalign.method.density import Tail, cap_highest, sparse_tail
 from geoalign.method.groups import GroupedRows, in_input_order
 from geoalign.method.rectification import amplify, replace, rows_with_partner
@@ -36,6 +36,12 @@ class TailConfig:
     )
     min_scores: Several = setting(default=32, help="With fewer scored rollouts nothing is flagged.")
     strategy: Strategy = setting(default="replace", help="What happens to anomalous rollouts.")
+
+
+def declare_strategy(curator: Curator[Any], strategy: Strategy) -> None:
+    """Declares what a curator does to anomalous rows: it changes rows, or weighs them."""
+    curator.acts_on = ("weights",) if strategy == "zero_weight" else ("rows",)
+    curator.drops_rows = strategy == "drop"
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, cast, runt
 from pydantic import PlainValidator
 
 from geoalign.errors import ConfigError
-from geoalign.settings.loading import ByType
+from geoalign.settings.loading import ByType, load_member, nearest
 from geoalign.text import quote
 
 if TYPE_CHECKING:
@@ -66,7 +66,9 @@ class _Curators(Mapping[str, Any]):
         # Installed packages are searched only for other names: that takes a while.
         locations: Mapping[str, Any] = BUILT_IN if name in BUILT_IN else self._locations()
         if name not in locations:
-            raise ConfigError(f"curator: expected one of {', '.join(sorted(locations))}; got {name!r}")
+            near = nearest(name, locations) if isinstance(name, str) else None
+            hint = f" (nearest: {near})" if near else ""
+            raise ConfigError(f"curator: expected one of {', '.join(sorted(locations))}{hint}; got {quote(name)}")
         location = locations[name]
         if isinstance(location, str):
             module, _, attribute = location.partition(":")
@@ -112,16 +114,46 @@ def make_curator(config: object) -> Curator[Any]:
     return CURATORS[_checked(config).type](config)
 
 
+def as_curator(value: object, *, setting: str = "curator") -> Curator[Any]:
+    """The curator that a user means, wherever one is taken: by name, as a dict, by its settings, or the curator itself.
+
+    Args:
+        value: a name ("denoise"); a dict as a section of YAML, `{"type": "denoise", "window": 3}`; settings,
+            `DenoiseConfig(window=3)`; or a `Curator`, which is returned as it is.
+        setting: where it was given, for messages.
+
+    Raises:
+        ConfigError: none of these; an unknown name (the message lists the known ones, and the nearest); or a setting
+            that is unknown or out of range.
+    """
+    # By its name, as the curators themselves: importing this module loads no torch.
+    curator_class: type[Curator[Any]] = import_module("geoalign.curators.base").Curator
+    if isinstance(value, curator_class):
+        return value
+    if isinstance(value, type) and issubclass(value, curator_class):
+        raise ConfigError(f"{setting}: expected a curator, got its class: write {value.__name__}()")
+    if isinstance(value, (str, Mapping)):
+        return make_curator(load_member(_SECTION, value, path=setting))
+    if not isinstance(getattr(value, "type", None), str):
+        ways = "a name such as 'denoise', a dict with its `type`, its settings, or a Curator"
+        raise ConfigError(f"{setting}: expected a curator ({ways}), got {type(value).__name__}")
+    return make_curator(value)
+
+
 def _checked(config: object) -> CuratorSettings:
+    """The settings of a curator; those of a name or of a dict with its `type`."""
+    if isinstance(config, (str, Mapping)):
+        return cast("CuratorSettings", load_member(_SECTION, config, path="curator"))
     name = getattr(config, "type", None)
     if not isinstance(name, str) or (name in CURATORS and not isinstance(config, CURATORS[name].config_class)):
         raise ConfigError(f"curator: no curator takes settings of type {type(config).__name__}")
     return cast("CuratorSettings", config)
 
 
+# A `curator:` section: `type` picks the settings class, and only its module is imported; a text is the `type` alone.
+_SECTION = ByType(_Curators(lambda curator_class: curator_class.config_class), default="denoise", by_name=True)
+
 if TYPE_CHECKING:
     CuratorSection = CuratorSettings
 else:
-    _CONFIGS = _Curators(lambda curator_class: curator_class.config_class)
-    # A `curator:` section: `type` picks the settings class, and only its module is imported.
-    CuratorSection = Annotated[CuratorSettings, PlainValidator(_checked), ByType(_CONFIGS, default="denoise")]
+    CuratorSection = Annotated[CuratorSettings, PlainValidator(_checked), _SECTION]

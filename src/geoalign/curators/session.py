@@ -7,21 +7,27 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Generator
 
-from geoalign.curators.base import Curator
+from geoalign.answers import answers_by_class
+from geoalign.curators.base import Curator, other_settings, settings_of
 from geoalign.curators.checkpoint import load_state, save_state
+from geoalign.curators.idle import Remedies, why_idle
 from geoalign.curators.labelled_rollouts import LabelledRollouts, check_takes_labelled, with_labelled, without_labelled
 from geoalign.curators.monitor import Monitor
-from geoalign.errors import InputError
+from geoalign.curators.registry import as_curator
+from geoalign.errors import ConfigError, InputError
 from geoalign.method.advantages import advantage_cosine, group_advantages
 from geoalign.types import Curation, Rollouts
 
 _LOG = logging.getLogger(__name__)
 STATE_FILE = "geoalign_state.safetensors"
+_STATE = {"curator", "curator_class", "curator_settings", "generator", "calls", "labelled_rollouts"}
 # What an adapter reads off its engine whenever a curator requires it; the other fields are the user's to give.
 ENGINE_FIELDS = ("hidden", "lengths", "logprobs", "ids", "advantages", "donor_ok", "prompt_keys", "response_keys")
 
@@ -34,17 +40,25 @@ class CurationSession:
         generator: of every random draw of the curator, on the CPU; the global generators stay untouched.
         labelled: rollouts with true rewards; the curator sees them beside every batch, where the engine can show them.
         calls: batches curated so far. The caller counts: in several processes all of them, though one alone decides.
+        remedies: what a user can do, in the engine's words, where the curator cannot act.
+
+    Args:
+        curator: a curator, or what `as_curator` makes one of.
 
     Raises:
-        ConfigError: the curator makes no use of labelled rollouts.
+        ConfigError: the curator makes no use of labelled rollouts, or none can be made of what is given.
     """
 
     def __init__(
-        self, curator: Curator, *, seed: int, labelled: LabelledRollouts | None = None, monitor: bool = False
+        self, curator: Any, *, seed: int, labelled: LabelledRollouts | None = None, monitor: bool = False
     ) -> None:
+        chosen = as_curator(curator)
         if labelled is not None:
-            check_takes_labelled(curator)
-        self.curator = Monitor(curator=curator) if monitor else curator
+            check_takes_labelled(chosen)
+        self.curator: Curator = Monitor(curator=chosen) if monitor else chosen
+        self.remedies = Remedies()
+        # Whether a batch with rewards is still to come, of which is said what hinders the curator.
+        self._unsaid = True
         self.labelled = labelled
         self.generator = Generator().manual_seed(seed)
         self.calls = 0
@@ -69,26 +83,34 @@ class CurationSession:
         Raises:
             InputError: the curator returns other than a score a row, or a labelled rollout in the batch.
         """
-        if not self.calls and "answers" in self.curator.reads and _look_gold(rollouts):
-            _LOG.warning("answers: expected one a response, got one for all of each prompt: are they gold answers?")
         given = rollouts if labelled is None else with_labelled(rollouts, labelled)
+        if given.answers is not None and "answers" in self.curator.reads:
+            given = replace(given, answers=answers_by_class(given.answers, given.groups.tolist()))
         devices = [given.rewards.device] if given.rewards.device.type == "cuda" else []
         with torch.random.fork_rng(devices=devices), torch.enable_grad():
             curation = self.curator.curate(given, generator=self.generator, details=details and labelled is None)
-        if not self.calls and curation.metrics.get("too_few_scores"):
-            words = "min_scores: nothing is flagged in the first batch, %d rollouts: are batches large enough?"
-            _LOG.warning(words, len(given))
         if len(curation.scores) != len(given):
             raise InputError(f"Curation.scores: expected {len(given)} rows, got {len(curation.scores)}")
+        if self._unsaid and not bool(rollouts.rewards.isnan().all()):
+            self._unsaid = False
+            self._say_what_hinders(given, curation)
         if labelled is not None:
             curation = without_labelled(curation, len(rollouts))
         return curation.with_metrics(**agreement(curation, rollouts))
+
+    def _say_what_hinders(self, rollouts: Rollouts, curation: Curation) -> None:
+        """Logs, once, why the curator could not act on the first batch with rewards, and what to do."""
+        if "answers" in self.curator.reads and _look_gold(rollouts):
+            _LOG.warning("answers: expected one a response, got one for all of each prompt: are they gold answers?")
+        if (why := why_idle(self.curator, rollouts, curation, self.remedies)) is not None:
+            _LOG.warning("%s could not act on the first batch: %s", self.name, why)
 
     def save(self, path: str | Path) -> None:
         """Writes the curator's state, the generator's and the number of calls; makes the folder where it is missing."""
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         state = {
             "curator_class": self.name,
+            "curator_settings": settings_of(self.curator),
             "curator": self.curator.state_dict(),
             "generator": self.generator.get_state(),
             "calls": self.calls,
@@ -109,14 +131,19 @@ class CurationSession:
 
         Raises:
             InputError: there is no such file, or it is of another curator or other labelled rollouts.
-            ConfigError: the curator was saved with settings that do not fit.
+            ConfigError: the curator was saved with other settings; the message names each, with both values.
         """
         path = Path(path)
         if not path.is_file():
             raise InputError(f"{setting}: expected {path.name} in {path.parent}, got none; {otherwise}")
         state = load_state(path)
-        if missing := {"curator", "curator_class", "generator", "calls", "labelled_rollouts"} - set(state):
-            raise InputError(f"{setting}: expected the state of a curator, missing {sorted(missing)} in {path}")
+        if missing := _STATE - set(state):
+            raise InputError(
+                f"{setting}: expected the state of a curator, missing {sorted(missing)} in {path}: it is of an earlier "
+                f"version, or of something else; {otherwise}"
+            )
+        if extra := set(state) - _STATE:
+            raise InputError(f"{setting}: expected the state of a curator, got also {sorted(extra)} in {path}")
         if (saved := state["curator_class"]) != self.name:
             raise InputError(f"{setting}: expected the state of {self.name}, got one of {saved} in {path}; {otherwise}")
         if (saved := state["labelled_rollouts"]) != self._digest:
@@ -125,6 +152,9 @@ class CurationSession:
                 f"({self._digest or 'none'}); "
                 f"{otherwise}"
             )
+        # Asked here too, for a curator whose own state says nothing of its settings.
+        if problems := other_settings(state["curator_settings"], settings_of(self.curator)):
+            raise ConfigError(f"{setting}: the curator in {path} has other settings: {problems}; {otherwise}")
         self.curator.load_state_dict(state["curator"])
         self.generator.set_state(state["generator"])
         self.calls = int(state["calls"])

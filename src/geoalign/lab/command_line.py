@@ -13,6 +13,7 @@ from dataclasses import MISSING, fields
 from typing import Any, get_args, get_origin, get_type_hints
 
 import typer
+import typer.core
 
 from geoalign.errors import ConfigError, GeoAlignError
 from geoalign.lab.terminal import Console, harmless_messages, say, say_lines
@@ -23,15 +24,22 @@ from geoalign.text import LONGEST_ERROR, one_line
 _WrongUse: type[Exception] = typer.BadParameter.__mro__[2]
 
 
+class NothingAskedError(Exception):
+    """A command was called without anything that says what to do; its text, lines on what to write, follow the help."""
+
+
 def command(app: typer.Typer, name: str, request: type) -> Callable[[Callable[[Any], None]], Callable[[Any], None]]:
     """Makes a function a command, its docstring the help; `request`: a dataclass of its arguments and options."""
 
     def register(function: Callable[[Any], None]) -> Callable[[Any], None]:
-        def callback(**values: Any) -> None:
+        def callback(context: typer.Context, **values: Any) -> None:
             # Typer has None for a list that is not given; the request has its own default.
             made = request(**{key: value for key, value in values.items() if value is not None})
             try:
                 function(made)
+            except NothingAskedError as nothing:
+                _show_help(context, str(nothing))
+                raise typer.Exit(2) from None
             except KeyboardInterrupt:
                 again = ["geoalign", *sys.argv[1:], *(["--resume"] if getattr(made, "resume", None) is False else [])]
                 console = Console(stderr=True)
@@ -39,13 +47,81 @@ def command(app: typer.Typer, name: str, request: type) -> Callable[[Callable[[A
                 say(console, masked(f"Stopped. Go on with: {shlex.join(again)}"))
                 raise typer.Exit(130) from None
 
-        callback.__signature__ = inspect.Signature(list(_parameters(request)))  # type: ignore[attr-defined]
+        context = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
+        callback.__signature__ = inspect.Signature([context, *_parameters(request)])  # type: ignore[attr-defined]
         callback.__annotations__ = {}
-        callback.__doc__ = function.__doc__
-        app.command(name)(callback)
+        app.command(name, cls=PlainCommand, help=help_text(function.__doc__ or ""))(callback)
         return function
 
     return register
+
+
+def help_text(docstring: str) -> str:
+    """A docstring as the help of a command: the lines of a paragraph are one, which the terminal wraps; indented lines,
+    the examples, stay as they are."""
+    paragraphs: list[str] = []
+    lines: list[str] = []
+    indented = False
+    for line in [*inspect.cleandoc(docstring).splitlines(), ""]:
+        if line.strip():
+            indented = line.startswith(" ")
+            lines.append(line if indented else line.strip())
+        elif lines:
+            # What follows a \b is not wrapped.
+            paragraphs.append("\b\n" + "\n".join(lines) if indented else " ".join(lines))
+            lines = []
+    return "\n\n".join(paragraphs)
+
+
+class PlainCommand(typer.core.TyperCommand):
+    """A command whose help has no types in it: `geoalign train [OPTIONS] [CONFIG.yaml]`, and of each argument and
+    option its name and what it is."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        arguments = [parameter for parameter in self.get_params(ctx) if parameter.param_type_name == "argument"]
+        return ["[OPTIONS]", *map(_usage_of, arguments)]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        rows: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
+        parameters: list[Any] = [*self.get_params(ctx)]
+        for parameter in parameters:
+            record = parameter.get_help_record(ctx)
+            if record is None:
+                continue
+            name, words = record
+            if parameter.param_type_name == "argument":
+                # That it has to be given stands in the usage.
+                rows["Arguments"].append((str(parameter.metavar), str(parameter.help)))
+            else:
+                rows["Options"].append((name, words))
+        for title, found in rows.items():
+            if found:
+                with formatter.section(title):
+                    formatter.write_dl(found)
+
+
+class PlainGroup(typer.core.TyperGroup):
+    """The list of all commands, each with the whole first paragraph of its help."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        rows = []
+        for name in self.list_commands(ctx):
+            command = self.get_command(ctx, name)
+            if command is not None:
+                rows.append((name, (command.help or "").partition("\n\n")[0]))
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+def _usage_of(argument: Any) -> str:
+    name = str(argument.metavar)
+    many = "..." if argument.nargs != 1 else ""
+    return f"{name}{many}" if argument.required else f"[{name}]{many}"
+
+
+def _show_help(context: typer.Context, more: str) -> None:
+    """Prints the help of a command, and lines behind it."""
+    say_lines(Console(), f"{context.get_help()}\n{more}")
 
 
 def run_command_line(app: typer.Typer) -> None:

@@ -49,6 +49,10 @@ class BadReplyError(ServiceError):
     """A reply that is too long, cannot be unpacked, is not what was asked for, or refuses this text alone."""
 
 
+class RefusedTextError(BadReplyError):
+    """An answer that refuses what was sent, such as a text that is too long; other texts may pass."""
+
+
 class RefusedError(ServiceError):
     """An answer that no other attempt would change, such as a refused token or a redirect."""
 
@@ -148,7 +152,7 @@ class HTTPClient:
         if status in _PASSING or status >= 500:
             raise UnreachableError(f"HTTP {status}: {said}", _asked_pause(response.headers.get("Retry-After", "")))
         if status in _OF_THE_TEXT:
-            raise BadReplyError(f"HTTP {status}: {said}")
+            raise RefusedTextError(f"HTTP {status}: {said}")
         raise RefusedError(status, said)
 
 

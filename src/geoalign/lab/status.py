@@ -1,21 +1,25 @@
-"""`geoalign status`: where a run or a comparison stands, by its files, read once."""
+"""`geoalign status`: where a run, comparison, audit, evaluation or judging stands, by its files, read once."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from geoalign.errors import RunFolderError
 from geoalign.lab.config.compare import CellKey
-from geoalign.lab.numbers import duration, short
+from geoalign.lab.numbers import duration, estimate, percent, short
+from geoalign.lab.store.audit import AuditFolder
 from geoalign.lab.store.comparison import COMPACT, ComparisonFolder, read_results
+from geoalign.lab.store.evaluation import JUDGED, JUDGMENTS, EvaluationFolder, is_judging
 from geoalign.lab.store.files import LOCK
-from geoalign.lab.store.json_files import read_lines
+from geoalign.lab.store.json_files import float_or_nan, read_json, read_lines
 from geoalign.lab.store.read_run import MetricRow, parse_evaluation, parse_metrics
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.terminal import Console, say
+from geoalign.method.intervals import Interval
 
 # The section of the settings that each stage is trained by.
 _SECTIONS = {"sft": "sft", "reward_model": "reward_model", "gold_model": "gold_model", "rl": "grpo"}
@@ -28,17 +32,29 @@ _SHOWN = (
 
 
 def status(folder: Path, console: Console) -> None:
-    """Prints the state of the run or comparison in `folder`: who works on it, step, metrics, failures."""
-    comparison = ComparisonFolder(folder)
-    for line in _comparison(comparison) if comparison.started() else _run(RunFolder(folder)):
+    """Prints the state of what lies in `folder`: who works on it, how far it is, its last numbers, failures."""
+    for line in _lines_of(folder):
         say(console, line)
+
+
+def _lines_of(folder: Path) -> Iterator[str]:
+    comparison = ComparisonFolder(folder)
+    if comparison.started():
+        return _comparison(comparison)
+    if AuditFolder(folder).started() and not RunFolder(folder).started():
+        return _audit(AuditFolder(folder))
+    if EvaluationFolder(folder).started():
+        return _judging(folder) if is_judging(folder) else _evaluation(EvaluationFolder(folder))
+    return _run(RunFolder(folder))
 
 
 def _run(run: RunFolder) -> Iterator[str]:
     rows = [parse_metrics(line) for line in read_lines(run.metrics)]
     evaluations = [parse_evaluation(line) for line in read_lines(run.evaluation)]
     if not rows and not run.started() and _holder(run.root) is None:
-        raise RunFolderError(f"{run.root}: expected the folder of a run or a comparison, got neither")
+        raise RunFolderError(
+            f"{run.root}: expected the folder of a run, comparison, audit, evaluation or judging, got none of them"
+        )
     yield f"{run.root}: {'finished' if run.finished() else _worker(run.root)}, {_age(run)}"
     if rows:
         yield f"{_step(run, rows[-1])}: {', '.join(_newest(rows))}"
@@ -88,6 +104,57 @@ def _comparison(folder: ComparisonFolder) -> Iterator[str]:
         yield f"{cell.name} failed: {results[cell].error or 'no reason given'}"
 
 
+def _audit(folder: AuditFolder) -> Iterator[str]:
+    if not folder.finished():
+        yield f"{folder.root}: audit, {_worker(folder.root, again='the same command begins anew')}"
+        return
+    summary = read_json(folder.summary)
+    counts = summary["counts"]
+    share = f" ({percent(counts['flagged'] / counts['scored'])} of those scored)" if counts["scored"] else ""
+    yield f"{folder.root}: audit, finished"
+    yield f"{counts['rows']:,} rollouts in {counts['groups']:,} groups of {len(summary['inputs']):,} files"
+    yield f"rewards to mistrust: {counts['flagged']:,}{share}"
+    if counts["skipped"]:
+        yield f"{counts['skipped']:,} rows were skipped; summary.json lists them"
+
+
+def _evaluation(folder: EvaluationFolder) -> Iterator[str]:
+    """The responses of each model on each set that the last command asked for, and their scores once it is finished."""
+    asked = folder.asked()
+    there = {name: {of_set: folder.responses(name, of_set) for of_set in sets} for name, sets in asked.items()}
+    whole = all(there[name][of_set] >= number for name, sets in asked.items() for of_set, number in sets.items())
+    finished = whole and folder.result.is_file() and _holder(folder.root) is None
+    yield f"{folder.root}: evaluation, {'finished' if finished else _worker(folder.root)}"
+    scores = read_json(folder.result)["models"] if finished else {}
+    for name, sets in asked.items():
+        for of_set, number in sets.items():
+            found = min(there[name][of_set], number)
+            said = _scored(scores.get(name, {}).get("sets", {}).get(of_set, {}))
+            yield f"{name}, {of_set}: {found:,} of {number:,} responses{said}"
+
+
+def _scored(scores: Mapping[str, Any]) -> str:
+    accuracy, reward = scores.get("accuracy"), scores.get("reward")
+    if accuracy is not None:
+        return f", accuracy {estimate(Interval(**accuracy), percent)}"
+    return "" if reward is None else f", reward {estimate(Interval(**reward))}"
+
+
+def _judging(folder: Path) -> Iterator[str]:
+    result = folder / JUDGED
+    judged = len(read_lines(folder / JUDGMENTS))
+    if not result.is_file() or _holder(folder) is not None:
+        yield f"{folder}: judging, {_worker(folder, again='the same command goes on')}"
+        yield f"{judged:,} pairs judged"
+        return
+    overall = read_json(result)["overall"]
+    yield f"{folder}: judging, finished"
+    shares = ", ".join(f"{name} {percent(float_or_nan(overall[name]['estimate']))}" for name in ("win", "lose", "tie"))
+    yield f"{overall['judged']:,} of {overall['pairs']:,} pairs judged: A against B {shares}"
+    if overall["failed"]:
+        yield f"{overall['failed']:,} pairs failed; the same command asks for them again"
+
+
 def _holder(folder: Path) -> str | None:
     """The number of the process that holds a folder's lock; None where none does."""
     try:
@@ -101,9 +168,9 @@ def _holder(folder: Path) -> str | None:
     return None
 
 
-def _worker(folder: Path) -> str:
+def _worker(folder: Path, *, again: str = "go on with --resume") -> str:
     process = _holder(folder)
-    return "no process works on it (go on with --resume)" if process is None else f"running (process {process})"
+    return f"no process works on it ({again})" if process is None else f"running (process {process})"
 
 
 def _age(run: RunFolder) -> str:

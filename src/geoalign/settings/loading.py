@@ -20,10 +20,14 @@ from geoalign.text import escape, quote
 
 @dataclass(frozen=True)
 class ByType:
-    """A union of settings classes of which a section's `type` picks one of `kinds`; `default` where it names none."""
+    """A union of settings classes of which a section's `type` picks one of `kinds`; `default` where it names none.
+
+    With `by_name` a text stands for a section that has this `type` and nothing else.
+    """
 
     kinds: Mapping[str, Any]
     default: str
+    by_name: bool = False
 
 
 def by_type(hint: Any) -> ByType | None:
@@ -43,6 +47,12 @@ def load_settings(kind: Any, data: Any, locations: Locations | None = None, *, p
     locations = locations or Locations()
     refuse_secrets(data, locations, path)
     return _Loader(locations).section(kind, path, data)
+
+
+def load_member(union: ByType, data: Any, *, path: str) -> Any:
+    """The settings of the member that plain data's `type` picks, as `load_settings` reads those of one class."""
+    refuse_secrets(data, Locations(), path)
+    return _Loader(Locations()).member(union, path, data)
 
 
 # The types of a class's fields, read once: evaluating them was most of what loading a run's settings took.
@@ -67,7 +77,7 @@ def check_keys(data: Mapping[str, Any], known: Iterable[str], section: str, loca
     for last in map(str, data):
         if last in known:
             continue
-        near = _nearest(last, known)
+        near = nearest(last, known)
         if "." in last:
             expected = "expected a section within a section, not a key with dots"
         elif near:
@@ -80,8 +90,13 @@ def check_keys(data: Mapping[str, Any], known: Iterable[str], section: str, loca
         raise ConfigError(f"{locations.prefix(key)}{escape(key)}: unknown key: {expected}; got {quote(last)}")
 
 
-def _nearest(name: str, known: Iterable[str]) -> str | None:
-    return next(iter(difflib.get_close_matches(name[:LONGEST_KEY], list(known), n=1, cutoff=0.6)), None)
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that is most like another, in whatever case that is written; None where none is like it."""
+    known = list(known)
+    for spelling in (name[:LONGEST_KEY], name[:LONGEST_KEY].lower()):
+        if found := difflib.get_close_matches(spelling, known, n=1, cutoff=0.6):
+            return found[0]
+    return None
 
 
 @dataclass(frozen=True)
@@ -100,7 +115,7 @@ class _Loader:
         if is_dataclass(value):
             return value
         if union := by_type(hint):
-            return self._member(union, path, value)
+            return self.member(union, path, value)
         if is_dataclass(hint):
             return self.section(hint, path, value)
         origin, arguments = get_origin(hint), get_args(hint)
@@ -120,13 +135,14 @@ class _Loader:
             return {key: self._value(arguments[1], f"{path}.{key}", item) for key, item in value.items()}
         return value
 
-    def _member(self, union: ByType, path: str, value: Any) -> Any:
-        values = self._mapping(path, value)
+    def member(self, union: ByType, path: str, value: Any) -> Any:
+        named = union.by_name and isinstance(value, str)
+        values = {"type": value} if named else self._mapping(path, value)
         name = values.pop("type", union.default)
         if not isinstance(name, str) or name not in union.kinds:
-            near = _nearest(name, union.kinds) if isinstance(name, str) else None
+            near = nearest(name, union.kinds) if isinstance(name, str) else None
             hint = f" (nearest: {near})" if near else ""
-            key = f"{path}.type"
+            key = path if named else f"{path}.type"
             raise ConfigError(
                 f"{self.locations.prefix(key)}{key}: expected one of {', '.join(sorted(union.kinds))}{hint}; "
                 f"got {quote(name)}"

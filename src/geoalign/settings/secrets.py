@@ -23,7 +23,7 @@ def refuse_secrets(value: Any, locations: Locations | None = None, path: str = "
     elif isinstance(value, (list, tuple)):
         for inner in value:
             refuse_secrets(inner, locations, path)
-    elif value is not None and not isinstance(value, bool) and is_secret_name(path):
+    elif value is not None and not isinstance(value, bool) and holds_secret(path, value):
         raise ConfigError(f"{_prefix(locations, path)}{secret_setting(path)}")
     elif isinstance(value, str) and has_credentials(value):
         raise ConfigError(
@@ -49,13 +49,28 @@ def _prefix(locations: Locations | None, key: str) -> str:
 
 MASK = "***"
 
-# Tokens of a vocabulary, and counts of them, are no secrets.
-_VOCABULARY = re.compile(
-    r"(?:^|_)(?:eos|bos|pad|unk|sep|mask|cls|image|video|audio|start|stop|end|eot|eoi|boi|special|think|next|last|first|"
-    r"by|per|per_second)_tokens?$"
-)
+# Tokens of a language model, and numbers of them, are no secrets: what such names say before "token" ...
+_OF_A_MODEL = frozenset({
+    "eos", "bos", "pad", "padding", "unk", "sep", "mask", "masked", "cls", "image", "video", "audio", "start", "stop",
+    "end", "eot", "eoi", "boi", "special", "think", "vocab", "vocabulary", "text", "control", "role", "system",
+    "assistant", "turn", "tool", "tools", "prompt", "response", "completion", "answer", "reasoning", "thinking",
+    "input", "output", "generated", "sampled", "policy", "model", "own", "new", "next", "last", "first", "previous",
+    "current", "each", "every", "any", "no", "one", "single", "a", "the", "of", "by", "per", "second", "with",
+    "without",
+})  # fmt: skip
+# ... and how names of numbers begin.
+_OF_NUMBERS = frozenset({
+    "rows", "share", "rate", "number", "num", "n", "count", "counts", "max", "min", "mean", "average", "avg", "total",
+    "sum", "time", "seconds", "cost", "loss", "entropy", "logprob", "logprobs",
+})  # fmt: skip
+# What makes even several tokens, or a number in the place of one, a secret.
+_OF_AN_ACCOUNT = frozenset({
+    "hub", "hf", "face", "huggingface", "access", "auth", "oauth", "api", "bearer", "refresh", "session", "security",
+    "secret", "private", "personal", "github", "gitlab", "wandb",
+})  # fmt: skip
 _NAME = re.compile(
-    r"(?:^|_)(?:token|secret|password|passwd|api_?key|access_?key|private_?key|secret_?key|credentials?|authorization)$"
+    r"(?:^|_)(?:secrets?|passwords?|passwd|passphrase|api_?keys?|access_?keys?|private_?keys?|secret_?keys?|"
+    r"credentials?|authorization)$"
 )
 # An address with a user, or a user and a password, before its host; a path made of one has a slash less.
 _ADDRESS = re.compile(
@@ -68,9 +83,32 @@ _ASSIGNED = re.compile(r"(?<![\w.-])(?P<name>[\w.-]{1,200})=(?:'[^']*'|\"[^\"]*\
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether an option of this name holds a secret: hub_token, api_key, password; not eos_token or max_tokens."""
-    last = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.rpartition(".")[2]).lower().replace("-", "_")
-    return bool(_NAME.search(last)) and not _VOCABULARY.search(last)
+    """Whether an option of this name holds a secret: hub_token, api_key, password; not eos_token, max_tokens, or
+    rows_without_policy_token. A token of a name that says nothing is taken for one."""
+    words = _words(name)
+    if _NAME.search("_".join(words)):
+        return True
+    if words == ["tokens"] or words[-1] not in ("token", "tokens") or words[0] in _OF_NUMBERS:
+        return False
+    return _is_of_an_account(words) or (words[-1] == "token" and words[-2] not in _OF_A_MODEL)
+
+
+def holds_secret(name: str, value: Any) -> bool:
+    """Whether a setting of this name holds a secret in this value: no number is a token, unless the name says so."""
+    number = isinstance(value, (int, float))
+    words = _words(name)
+    token = words[-1] == "token" and not _is_of_an_account(words)
+    return is_secret_name(name) and not (number and token)
+
+
+def _words(name: str) -> list[str]:
+    """The words of the last part of a dotted name: ["hub", "token"] of `grpo.hubToken`."""
+    last = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.rpartition(".")[2])
+    return last.lower().replace("-", "_").split("_")
+
+
+def _is_of_an_account(words: list[str]) -> bool:
+    return words == ["token"] or (len(words) > 1 and words[-2] in _OF_AN_ACCOUNT)
 
 
 def has_credentials(text: str) -> bool:

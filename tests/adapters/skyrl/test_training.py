@@ -56,7 +56,7 @@ def trainer_of(folder, section=None, *, kind=None, asynchronous=False, prompts=2
     }  # fmt: skip
     others |= {f"trainer.{name}": value for name, value in trainer.items()}
     cfg = CuratedConfig.from_cli_overrides({**others, **changes})
-    cfg.geoalign = section or {"curator": {"type": "grpo"}}
+    cfg.geoalign = {"log_metrics": "all", **(section or {"curator": {"type": "grpo"}})}
     rows = Prompts({"prompt": [], "env_class": "x", "env_extras": {}, "uid": str(row)} for row in range(4))
     made, staged = (kind or CuratedExp.__new__(CuratedExp).get_trainer)(
         cfg=cfg, tracker=MagicMock(), tokenizer=MagicMock(pad_token_id=0), train_dataset=rows, eval_dataset=None,

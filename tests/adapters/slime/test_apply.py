@@ -1,5 +1,7 @@
 """A curation in slime's list of samples, and the advantages, worked by hand."""
 
+import math
+
 import pytest
 import torch
 from curations import curation
@@ -70,12 +72,29 @@ def test_unscored_rows_leave_mean_and_deviation(batch):
     batch[3].reward, batch[2].status = None, type(batch[2].status).FAILED
     raw, found = SlimeRun(arguments(GRPO)).curate(batch)
     assert found[:4] == [0.0] * 4  # 1 1 are left: no spread
-    assert raw[3] != raw[3]
+    # The engine logs the mean of the raw rewards: of the ten scored ones, 1 1 1 1 1 0 0 1 0 1, it is 0.7.
+    assert raw[2:4] == pytest.approx([0.7, 0.7])
+    assert sum(raw) / len(raw) == pytest.approx(0.7)
     batch[1].reward, batch[0].reward = 0.0, 1.0
     # 1 0 are left: mean 1/2, standard deviation sqrt(1/2).
     assert SlimeRun(arguments(GRPO)).curate(batch)[1][:4] == pytest.approx([0.70710, -0.70710, 0, 0], abs=1e-4)
     batch[1].reward = None
     assert SlimeRun(arguments(GRPO)).curate(batch)[1][:4] == [0.0] * 4  # one alone
+
+
+def test_the_mean_of_raw_rewards_is_of_the_scored_samples_of_agents_too(batch):
+    for sample in batch[:2]:
+        sample.rollout_id, sample.reward = 0, 1.0
+    batch[3].reward = None
+    raw, _ = SlimeRun(arguments(GRPO)).curate(batch)
+    scored = [1, 1, 0, 1, 1, 1, 0, 0, 1, 0, 1]
+    assert sum(raw) / len(raw) == pytest.approx(sum(scored) / len(scored))
+
+
+def test_nothing_scored_has_no_mean(batch):
+    for sample in batch:
+        sample.reward = None
+    assert all(map(math.isnan, SlimeRun(arguments(GRPO)).curate(batch)[0]))
 
 
 def test_dropped_rows_leave_the_loss_where_its_normaliser_is_the_tokens(batch):
@@ -146,3 +165,13 @@ def test_denoise_of_a_component_of_a_reward_that_is_a_dict(batch):
     run.session.curate = lambda rollouts: seen.append(rollouts) or curation(rollouts)
     run.curate(batch)
     assert seen[0].components["verdict"][:4].tolist() == [0.5, 0.5, 0, 0]
+
+
+@pytest.mark.parametrize(
+    "curator", ["pods", {"type": "chain", "members": ["grpo", {"type": "geoalign", "strategy": "drop"}]}]
+)
+def test_a_curator_that_declares_to_drop_rows_is_refused_at_the_start(curator):
+    with pytest.raises(UnsupportedError, match="drops rows, and slime's loss divides by --global-batch-size"):
+        SlimeRun(arguments({"curator": curator}))
+    SlimeRun(arguments({"curator": curator}, calculate_per_token_loss=True))
+    SlimeRun(arguments({"curator": curator, "monitor": True}))

@@ -7,6 +7,8 @@ from slime_parts import Sample
 
 from geoalign.adapters.settings import SlimeSettings
 from geoalign.adapters.slime.samples import group_ids, read_rollouts, reward_of, rollout_rows
+from geoalign.curators.baselines.seed_grpo import SeedGRPO
+from geoalign.curators.denoise import Denoise
 from geoalign.errors import ConfigError, InputError, UnsupportedError
 
 
@@ -16,7 +18,7 @@ def read(samples, *reads, **fields):
 
 def read_members(members, reads=(), fields=None):
     rewards, settings = [reward_of(rollout, None) for rollout in members], SlimeSettings(rollout_fields=fields or {})
-    curator = SimpleNamespace(reads=reads, config=None, members=())
+    curator = SimpleNamespace(reads=reads, components=())
     return read_rollouts(members, group_ids(members, 4), rewards, curator, settings)
 
 
@@ -83,6 +85,27 @@ def test_hidden_states_are_of_the_last_sample_and_must_be_there(batch):
     del batch[5].metadata["geoalign_hidden"]
     with pytest.raises(InputError, match=r"metadata\['geoalign_hidden'\]: expected a hidden state, .* in sample 5"):
         read(batch, "hidden")
+
+
+def test_a_sample_without_a_token_of_the_policy_needs_neither_state_nor_log_probabilities(batch):
+    for row, sample in enumerate(batch):
+        sample.metadata["geoalign_hidden"] = [float(row), 1.0]
+        sample.metadata["answer"] = "1"
+    # Aborted before its first token; masked whole; failed, with tokens that nobody has told the probabilities of.
+    batch[1].status, batch[1].response_length, batch[1].loss_mask = Sample.Status.ABORTED, 0, None
+    batch[5].loss_mask = [0] * batch[5].response_length
+    batch[6].status = Sample.Status.FAILED
+    for row in (1, 5, 6):
+        batch[row].rollout_log_probs = None
+        del batch[row].metadata["geoalign_hidden"]
+    found = read(batch, "hidden", "logprobs", answers="answer")
+    assert found.logprobs.isnan().nonzero().flatten().tolist() == [1, 5, 6]
+    assert found.rewards.isnan().nonzero().flatten().tolist() == [1, 6]
+    assert not found.donor_ok[[1, 5, 6]].any()
+    # The mean of the states of the other rows of the prompt: it says nothing. (0 + 2 + 3) / 3, (4 + 7) / 2.
+    torch.testing.assert_close(found.hidden[[1, 5, 6], 0], torch.tensor([5 / 3, 5.5, 5.5]))
+    assert SeedGRPO().curate(found).metrics["rows_without_logprob"] == 3
+    assert Denoise().curate(found).weights[[1, 6]].tolist() == [0.0, 0.0]
 
 
 def test_errors_name_the_entry_and_the_sample(batch):

@@ -92,7 +92,7 @@ def train(inputs, folder, curator=None, *, settings=None, rollout_fields=None, *
     TrainerFactory.TRAINER_MAPPING.update(OWN)
     plain = curator is None and settings is None
     if not plain:
-        install(settings or {}, curator=curator, rollout_fields=rollout_fields)
+        install(settings or {"log_metrics": "all"}, curator=curator, rollout_fields=rollout_fields)
     TrainerFactory.TRAINER_MAPPING["grpo"] = f"swift_parts.{'Plain' if plain else 'Curated'}"
     Recorded.made = None
     rlhf_main(arguments(inputs, folder, **changes))

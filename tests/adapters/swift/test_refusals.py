@@ -11,7 +11,9 @@ from geoalign.adapters.swift.refusals import OtherTraining, check_batch, check_t
 from geoalign.adapters.trl.states import HiddenLocation
 from geoalign.curators.baselines.advantages import GRPO
 from geoalign.curators.baselines.seed_grpo import SeedGRPO
+from geoalign.curators.baselines.subsets import PODS
 from geoalign.curators.denoise import Denoise
+from geoalign.curators.monitor import Monitor
 from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, UnsupportedError
 
@@ -97,3 +99,12 @@ def test_batches():
 def test_other_kinds_of_training():
     with pytest.raises(UnsupportedError, match="under Namespace: expected --rlhf_type grpo"):
         OtherTraining(model=None, args=Namespace())
+
+
+def test_drops_that_the_loss_cannot_leave_out_are_refused_at_the_start():
+    check(trainer(chord_sft_iterator=None), PODS())
+    check(trainer(chord_sft_iterator=iter([]), loss_type="bnpo"), Monitor(PODS()))
+    with pytest.raises(UnsupportedError, match="PODS drops rows under chord_sft_dataset"):
+        check(trainer(chord_sft_iterator=iter([])), PODS())
+    with pytest.raises(UnsupportedError, match="dropping rows with loss_type='bnpo'"):
+        check(trainer(chord_sft_iterator=None, loss_type="bnpo"), PODS())

@@ -162,7 +162,7 @@ def test_dropping_beside_a_supervised_loss_is_refused():
     from geoalign.adapters.swift.curate import CurationRound
 
     stand_in = SimpleNamespace(accelerator=SimpleNamespace(gather=None), chord_sft_iterator=iter([]))
-    made = CurationRound(stand_in, CurationSession(GeoAlign(), seed=0), None, {})
+    made = CurationRound(stand_in, CurationSession(GeoAlign(), seed=0), None, {}, "headline")
     made._assignment = SimpleNamespace(dropped=True, kept=None)
     with pytest.raises(UnsupportedError, match="GeoAlign drops rows under chord_sft_dataset"):
         made.leave_out([])
@@ -181,7 +181,7 @@ def test_denoise_acts(inputs, tmp_path):
 def test_a_curator_that_watches_changes_nothing_and_says_what_it_saw(inputs, tmp_path):
     plain = train(inputs, tmp_path / "plain", reward_funcs="has_digit", **BATCH)
     answers = {"answers": lambda rows: [row["completion"][:1] or None for row in rows]}
-    settings = {"curator": {"type": "denoise", "level": 0.01}, "monitor": True}
+    settings = {"curator": {"type": "denoise", "level": 0.01}, "monitor": True, "log_metrics": "all"}
     changes = {"settings": settings, "rollout_fields": answers, "reward_funcs": "has_digit", **BATCH}
     watched = train(inputs, tmp_path / "watched", **changes)
     assert plain.entered == watched.entered
@@ -290,7 +290,7 @@ def test_the_command_with_a_plugin_file(inputs, tmp_path):
     options = {"env": {**os.environ, "MASTER_PORT": port}, "capture_output": True, "text": True, "cwd": parts}
     done = subprocess.run(command, check=False, **options)
     assert done.returncode == 0, done.stderr[-3000:]
-    assert "'geoalign/replaced_rows'" in done.stdout + done.stderr
+    assert "'geoalign/changed_share'" in done.stdout + done.stderr
 
 
 def test_donors_on_the_other_process(inputs, tmp_path):

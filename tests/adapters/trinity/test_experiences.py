@@ -74,6 +74,12 @@ def test_log_probabilities_that_are_not_there(experience):
         read_rollouts([experience(logprobs=torch.zeros(3))], reads=("logprobs",))
 
 
+def test_a_row_without_a_token_of_the_policy_needs_no_log_probabilities(experience):
+    nothing = torch.zeros(4, dtype=torch.bool)
+    rows = [experience(action_mask=nothing), experience(0, 1, response=0), experience(0, 2, logprobs=torch.zeros(4))]
+    assert read_rollouts(rows, reads=("logprobs",)).logprobs.isnan().tolist() == [True, True, False]
+
+
 def test_a_copy_of_the_donor_stands_in_the_slot(experience):
     rows = [experience(0, run, run / 3, info={"tag": run}) for run in range(3)]
     before = copy.deepcopy(rows)

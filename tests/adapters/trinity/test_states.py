@@ -23,10 +23,19 @@ def test_given_states_are_taken_out_of_the_info(experience):
     assert take_given_states(rows) is None
 
 
+def test_an_unscored_row_and_one_without_a_token_of_the_policy_may_lack_a_state(experience):
+    states = ([0.0, 1.0], None, [4.0, 1.0], None)
+    rows = [experience(0, run, info={"geoalign_hidden": state}) for run, state in enumerate(states)]
+    rows[1].reward = None
+    rows[3].action_mask = torch.zeros(4, dtype=torch.bool)
+    # The mean of the states of the same task.
+    assert take_given_states(rows).tolist() == [[0, 1], [2, 1], [4, 1], [2, 1]]
+
+
 @pytest.mark.parametrize(
     ("state", "message"),
     [
-        (None, r"in every experience or in none, got none in 1 of 2, the first 0/0/1/0/"),
+        (None, r"in every scored experience or in none, got none in 1 of 2, the first 0/0/1/0/"),
         ([1.0], "expected numbers, one or equally many"),
         ("text", "expected numbers"),
     ],

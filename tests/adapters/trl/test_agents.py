@@ -221,5 +221,6 @@ def test_a_row_in_which_the_policy_wrote_nothing(tmp_path):
     seen = watcher.seen[0]
     assert seen.donor_ok.tolist() == [row != 1 for row in range(8)]
     assert seen.lengths[1] == 0
+    assert seen.logprobs.isnan().tolist() == [row == 1 for row in range(8)]
     assert int((batch["completion_mask"] * batch["tool_mask"])[1].sum()) == 0
     assert made._metrics["train"]["geoalign/rows_without_policy_token"] == [1.0]

@@ -36,7 +36,8 @@ def test_a_curator_that_watches_changes_nothing_and_says_what_it_saw(tmp_path, c
     plain = trainer(tmp_path / "plain", cls=GRPOTrainer, **changes)
     plain.train()
     fields = {"answers": lambda rows: [row["completion"][:1] or None for row in rows]}
-    watched = trainer(tmp_path / "watched", curator, extra={"monitor": True, "rollout_fields": fields}, **changes)
+    extra = {"monitor": True, "rollout_fields": fields, "log_metrics": "all"}
+    watched = trainer(tmp_path / "watched", curator, extra=extra, **changes)
     watched.train()
     assert same_weights(weights_of(plain), weights_of(watched))
     assert all(set(log) >= METRICS for log in watched.state.log_history[:2])

@@ -1,5 +1,9 @@
+import asyncio
+import functools
+import inspect
 import logging
 
+import numpy as np
 import pytest
 import torch
 from trl import GRPOTrainer
@@ -125,5 +129,71 @@ def test_extra_columns_keep_their_rows_and_another_number_of_rewards_is_refused(
     assert logged == {"text": ["a", "c"]}
     assert guarded(completions=["b"], log_extra=logged.__setitem__) == [None]
     assert logged == {"text": [None]}  # not the last batch's text
-    with pytest.raises(InputError, match="'given': expected 2 rewards, got 8"):
+    with pytest.raises(InputError, match=r"'given': expected a list of 2 rewards.*; got 8"):
         unscored_on_failure(given)(completions=["a", "b"])
+
+
+class AsyncJudge:
+    async def __call__(self, completions, bonus=0.0, **columns):
+        return [1.0 + bonus] * len(completions)
+
+
+async def streamed(completions, **columns):
+    for _ in completions:
+        yield 3.0
+
+
+async def later(completions, **columns):
+    return (3.0 for _ in completions)
+
+
+ALL_THREE = {
+    "partial of an asynchronous object": functools.partial(AsyncJudge(), bonus=2.0),
+    "synchronous and returns a coroutine": lambda **columns: AsyncJudge()(bonus=2.0, **columns),
+    "asynchronous generator": streamed,
+    "asynchronous and returns a generator": later,
+    "generator": lambda completions, **columns: (3.0 for _ in completions),
+    "tuple": lambda completions, **columns: (3,) * len(completions),
+    "array": lambda completions, **columns: np.full(len(completions), 3, dtype=np.int64),
+    "tensor": lambda completions, **columns: torch.full((len(completions),), 3.0, requires_grad=True),
+    "single tensors": lambda completions, **columns: [torch.tensor(3.0) for _ in completions],
+}
+
+
+@pytest.mark.parametrize("row_by_row", [False, True])
+@pytest.mark.parametrize("name", ALL_THREE)
+def test_the_same_rewards_in_whatever_form(name, row_by_row):
+    result = unscored_on_failure(ALL_THREE[name], row_by_row=row_by_row)(completions=["a", "b"])
+    result = asyncio.run(result) if inspect.iscoroutine(result) else result
+    assert result == [3.0, 3.0]
+    assert all(type(value) is float for value in result)
+
+
+def test_a_generator_that_raises_on_its_way_is_a_failure():
+    def broken(completions, **columns):
+        yield 1.0
+        raise ArithmeticError
+
+    assert unscored_on_failure(broken)(completions=["a", "b"]) == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("result", "got"),
+    [
+        (1.0, "1.0"),
+        (None, "None"),
+        (True, "True"),
+        (torch.tensor(0.5), "tensor"),
+        ("right", "'right'"),
+        ({"reward": 1.0}, "{'reward': 1.0}"),
+        ([1.0], "1"),
+        ([None, "1.0"], "'1.0' for completion [01]"),
+        ([[1.0], [2.0]], r"\[1.0\] for completion [01]"),
+    ],
+)
+def test_what_is_no_list_of_rewards_says_what_to_return(result, got):
+    message = (
+        rf"reward function '<lambda>': expected a list of 2 rewards, one number or None per .*; got {got}.*Return "
+    )
+    with pytest.raises(InputError, match=message):
+        unscored_on_failure(lambda **columns: result)(completions=["a", "b"])

@@ -4,6 +4,7 @@ import pytest
 import torch
 from trl_parts import Scripted, curated_batch, curation, data, trainer
 
+from geoalign.adapters.trl import boxed_answers
 from geoalign.errors import ConfigError, InputError
 
 
@@ -63,12 +64,20 @@ def test_the_second_verifier_reads_the_rows_alone_that_it_is_asked_about(tmp_pat
     assert verdicts[1] == float(seen.lengths[2])
 
 
+def test_an_asynchronous_callable_is_awaited(tmp_path):
+    async def judged(rows):
+        return [0.5 for _ in rows]
+
+    assert seen_with(tmp_path, {"true_rewards": judged}).true_rewards.tolist() == [0.5] * 8
+
+
 @pytest.mark.parametrize(
     ("fields", "error", "words"),
     [
         ({}, ConfigError, r"Scripted requires true_rewards: .*true_rewards=<column or callable>"),
         ({"true_rewards": "nothing"}, InputError, "expected a dataset column 'nothing', got columns .*gold"),
         ({"true_rewards": lambda rows: ["a"]}, InputError, "expected 8 values from the callable, got 1"),
+        ({"true_rewards": lambda rows: 1.0}, InputError, "expected a list of 8 values from the callable, got 1.0"),
         ({"true_rewards": "prompt"}, InputError, "expected numbers"),
         ({"true_rewards": lambda rows: [[1.0, 2.0], *[[3.0]] * 7]}, InputError, "true_rewards: expected numbers, one"),
     ],
@@ -76,3 +85,29 @@ def test_the_second_verifier_reads_the_rows_alone_that_it_is_asked_about(tmp_pat
 def test_bad_fields_are_named(tmp_path, fields, error, words):
     with pytest.raises(error, match=words):
         seen_with(tmp_path, fields, requires=("true_rewards",))
+
+
+def boxes(rows):
+    """Every other response answers 7 in a box, spelt in two ways, in the place of what the tiny model says."""
+    return [rf"\boxed{{{'7.' if number % 4 else '7.0'}}}" if number % 2 == 0 else "no box" for number in range(rows)]
+
+
+@pytest.mark.parametrize(("boxed", "requires", "optional", "found"), [
+    (True, (), ("answers",), ["7", None] * 4),
+    (True, ("answers",), (), ["7", None] * 4),
+    (True, (), (), None),  # not wanted
+    (False, (), ("answers",), None),  # a task without boxes: answers of another kind, not none
+    (False, ("answers",), (), [None] * 8),
+])  # fmt: skip
+def test_answers_are_read_from_boxes_where_none_are_given(tmp_path, monkeypatch, boxed, requires, optional, found):
+    def answers(completions):
+        return boxed_answers(boxes(len(completions)) if boxed else completions)
+
+    monkeypatch.setattr("geoalign.adapters.trl.round.boxed_answers", answers)
+    assert seen_with(tmp_path, {}, requires=requires, optional=optional).answers == found
+
+
+def test_given_answers_come_in_their_normal_form(tmp_path):
+    fields = {"answers": lambda rows: [["1,234", r"\dfrac12", "", None][number % 4] for number in range(len(rows))]}
+    seen = seen_with(tmp_path, fields, optional=("answers",))
+    assert seen.answers == ["1234", r"\frac{1}{2}", None, None] * 2

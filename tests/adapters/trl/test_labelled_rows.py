@@ -31,7 +31,7 @@ def watching():
 
 def test_the_batch_is_trained_on_alone_and_the_states_are_those_of_the_policy_of_the_moment(tmp_path):
     """A curator that changes nothing: bit for bit TRL's own weights, however many labelled rollouts it is shown."""
-    extra = {"labelled_rollouts": LABELLED, "hidden_position": "mean"}
+    extra = {"labelled_rollouts": LABELLED, "hidden_position": "mean", "log_metrics": "all"}
     made = trainer(tmp_path / "labelled_run", watching(), cls=Recording, extra=extra)
     made.train()
     plain = trainer(tmp_path / "plain", cls=GRPOTrainer)

@@ -27,7 +27,8 @@ def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("logs")
     changes = {"log_completions": True, "num_completions_to_print": 1, "reward_weights": [1.0, 0.1]}
     changes |= {"eval_strategy": "steps", "eval_steps": 1, "per_device_eval_batch_size": 4}
-    extra, watcher = {"eval_dataset": data(1), "details_every": 2}, Scripted(scored, requires=("hidden", "logprobs"))
+    extra = {"eval_dataset": data(1), "details_every": 2, "log_metrics": "all"}
+    watcher = Scripted(scored, requires=("hidden", "logprobs"))
     made = trainer(folder, watcher, cls=Recording, reward=[digits, length], extra=extra, **changes)
     made.train()
     return made, folder
@@ -48,6 +49,25 @@ def test_raw_reward_stays_the_logged_reward(trained):
     assert "geoalign/threshold" not in log
     assert 0.05 <= log["geoalign/seconds"] < 5
     assert all(0 < log[f"geoalign/{name}_seconds"] < 5 for name in ("hidden", "logprob"))
+
+
+def test_by_default_a_log_has_few_metrics_and_the_mean_of_what_went_wrong(tmp_path):
+    """Three generations are logged at once; in one of them two of eight rows have no reward."""
+    calls = iter(range(9))
+
+    def failing(completions, **columns):
+        broken = next(calls) == 1
+        return [None if broken and row < 2 else 1.0 * row for row in range(len(completions))]
+
+    changes = {"max_steps": 3, "logging_steps": 3}
+    made = trainer(tmp_path, Scripted(scored), reward=failing, **changes)
+    made.train()
+    found = {name: value for name, value in made.state.log_history[0].items() if name.startswith("geoalign/")}
+    shown = {"anomalous_share", "changed_share", "seconds", "curated_reward", "unscored_rows"}
+    assert set(found) == {f"geoalign/{name}" for name in shown}
+    assert found["geoalign/unscored_rows"] == pytest.approx(2 / 3)
+    with pytest.raises(ConfigError, match="log_metrics: expected one of headline, all; got 'none'"):
+        trainer(tmp_path, Scripted(scored), extra={"log_metrics": "none"})
 
 
 def test_completions_table_has_the_curators_columns(trained):
@@ -108,7 +128,9 @@ def score(completions, **columns):
         (Scripted(curation), {"rollout_fields": {"answer": "gold"}}, "expected keys out of answers"),
         (Scripted(curation), {"rollout_fields": {"answers": 3}}, "expected a dataset column or a callable, got int"),
         (Chain([Denoise(component="format")]), {}, "component: expected one of digits; got 'format'"),
-        ("geoalign", {}, "expected a Curator or None, got str"),
+        ("geoaling", {}, r"^curator: expected one of .*denoise.*nearest: geoalign.*got 'geoaling'"),
+        ({"type": "denoise", "windw": 3}, {}, r"curator\.windw: unknown key: expected curator\.window"),
+        (3, {}, "curator: expected a curator .*, got int"),
         (None, {"monitor": True}, "monitor: expected with a curator"),
     ],
 )

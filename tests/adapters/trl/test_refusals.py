@@ -85,3 +85,40 @@ def test_sharded_weights(tmp_path, by, version, message):
     made.is_fsdp_enabled, made.is_deepspeed_enabled = by == "FSDP", by == "ZeRO"
     with nullcontext() if message is None else pytest.raises(UnsupportedError, match=message):
         check(made)
+
+
+@pytest.mark.parametrize(
+    ("curator", "changes", "words"),
+    [
+        ("pods", {"loss_type": "bnpo"}, "dropping rows with loss_type='bnpo'"),
+        ({"type": "chain", "members": ["grpo", "pods"]}, {"loss_type": "bnpo"}, "dropping rows with loss_type='bnpo'"),
+        (
+            "denoise",
+            {"multi_objective_aggregation": "normalize_then_sum"},
+            "Denoise shapes rewards under .*normalize_then",
+        ),
+    ],
+)
+def test_what_a_curator_declares_to_do_is_refused_at_the_start(tmp_path, curator, changes, words):
+    trainer(tmp_path, curator, extra={"monitor": True}, **changes)
+    with pytest.raises(UnsupportedError, match=words):
+        trainer(tmp_path, curator, **changes)
+
+
+def test_drops_under_a_loss_of_its_own_are_refused_at_the_start(tmp_path):
+    class Behind(GRPOTrainer):
+        def _compute_loss(self, model, inputs):
+            return super()._compute_loss(model, inputs)
+
+    class Mine(GeoAlignMixin, Behind):
+        pass
+
+    with pytest.raises(UnsupportedError, match="PODS drops rows, and Behind has a _compute_loss of its own"):
+        trainer(tmp_path, cls=Mine, extra={"curator": "pods"})
+
+
+def test_a_batch_too_small_names_the_setting_that_enlarges_it(tmp_path, caplog):
+    made = trainer(tmp_path, {"type": "geoalign", "min_scores": 32, "projector": "none"}, gradient_accumulation_steps=1)
+    curated_batch(made)
+    said = "GeoAlign could not act on the first batch: nothing is flagged: 8 rollouts < min_scores = 32"
+    assert f"{said}: raise gradient_accumulation_steps to 4" in caplog.text

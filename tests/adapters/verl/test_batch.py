@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -6,7 +7,8 @@ from verl_parts import batch_of
 
 from geoalign.adapters.verl.batch import read_rollouts, sessions_of
 from geoalign.adapters.verl.keys import HIDDEN_KEY, RESPONSE_KEY, REWARD_KEY
-from geoalign.errors import ConfigError, InputError, UnsupportedError
+from geoalign.curators.baselines.seed_grpo import SeedGRPO
+from geoalign.errors import ConfigError, UnsupportedError
 from geoalign.types import response_keys
 
 
@@ -77,8 +79,10 @@ def test_a_prompt_has_its_key_in_every_batch():
 def test_a_row_without_a_token_of_its_own():
     batch = batch_of({"a": [1.0, 2.0]})
     batch.rows[1]["response_mask"] = torch.zeros(2, dtype=torch.int64)
-    with pytest.raises(InputError, match="got none in row 1"):
-        read(batch, ("logprobs",))
+    batch.advantages()
+    rollouts = read(batch, ("logprobs",))
+    assert rollouts.logprobs.isnan().tolist() == [False, True]
+    assert SeedGRPO().curate(replace(rollouts, answers=["x", "y"])).metrics["rows_without_logprob"] == 1
 
 
 def test_an_unscored_row_may_lack_what_the_others_return():

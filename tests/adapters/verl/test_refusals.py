@@ -5,7 +5,8 @@ import torch
 from curations import curation
 
 from geoalign.adapters.assignment import assign
-from geoalign.adapters.verl.refusals import check_assignment, check_config, check_engines, check_sessions
+from geoalign.adapters.verl.refusals import check_assignment, check_config, check_drops, check_engines, check_sessions
+from geoalign.curators.registry import as_curator
 from geoalign.errors import UnsupportedError
 from geoalign.types import Rollouts
 
@@ -71,6 +72,10 @@ def test_dropped_rows_need_a_loss_over_tokens(named, message):
     check_assignment(placed(0, 1, 2, 3), losses(**named), "PODS")
     with pytest.raises(UnsupportedError, match=message):
         check_assignment(placed(0, 1, 2), losses(**named), "PODS")
+    # At the start, by what the curator declares.
+    with pytest.raises(UnsupportedError, match=message):
+        check_drops(losses(**named), "PODS", drops=as_curator("pods").drops_rows)
+    check_drops(losses(**named), "Denoise", drops=as_curator("denoise").drops_rows)
 
 
 def test_a_session_in_the_place_of_one_with_other_outputs():

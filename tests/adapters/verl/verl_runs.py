@@ -85,13 +85,20 @@ def finish(process, *, check=True):
     return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
 
 
-FLAGS = ["+geoalign.curator.type=geoalign", "+geoalign.curator.alpha=0.8", "+geoalign.curator.min_scores=8"]
+EVERY_METRIC = "+geoalign.log_metrics=all"
+FLAGS = [
+    "+geoalign.curator.type=geoalign",
+    "+geoalign.curator.alpha=0.8",
+    "+geoalign.curator.min_scores=8",
+    EVERY_METRIC,
+]
 
 
 def chained(*members):
     """A chain in verl's own configuration: members as hydra writes them."""
     return [
         "trainer.v1.trainer_mode=geoalign_sync",
+        EVERY_METRIC,
         "+geoalign.curator.type=chain",
         f"+geoalign.curator.members=[{','.join(members)}]",
     ]
@@ -118,6 +125,7 @@ OTHERS = {
     "plain": ["trainer.v1.trainer_mode=sync", *TWO_STEPS],
     "watched": [
         "trainer.v1.trainer_mode=geoalign_sync",
+        EVERY_METRIC,
         "+geoalign.monitor=true",
         "+geoalign.curator={type:denoise,component:verdict,level:0.01}",
         "+geoalign.rollout_fields.answers=answer",
@@ -143,6 +151,7 @@ OTHERS = {
         "actor_rollout_ref.rollout.checkpoint_engine.custom_backend_module=verl_cpu_weights",
         f"actor_rollout_ref.rollout.agent.agent_loop_config_path={CPU}/agent_loops.yaml",
         "actor_rollout_ref.rollout.agent.default_agent_loop=in_parts",
+        EVERY_METRIC,
         "+geoalign.curator.type=pods",
         "+geoalign.curator.m=4",
         "trainer.total_training_steps=2",

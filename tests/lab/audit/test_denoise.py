@@ -91,3 +91,29 @@ def test_a_prompt_of_an_earlier_file_is_known_again_where_states_are_fitted(tmp_
         np.save(states[-1], np.random.default_rng(number).normal(size=(8 * prompts, 4)).astype(np.float32))
     summary = run(*paths, curator="denoise", hidden=states)
     assert [step["metrics"]["geoalign/repeated_responses"] for step in summary["steps"]] == [0, 64]
+
+
+def test_another_spelling_is_no_other_answer(tmp_path, run):
+    def spelt(answer, number):
+        return [rf"\frac{{{ord(answer)}}}{{7}}", rf"\dfrac{{{ord(answer)}}}{{7}}", f"{ord(answer)}/7."][number % 3]
+
+    given = [(row, ANSWERS[number % 8], number) for number, row in enumerate(verdicts())]
+    boxed = [{**row, "response": rf"\boxed{{{spelt(answer, number)}}}"} for row, answer, number in given]
+    summary = run(write_lines(tmp_path / "d.jsonl", boxed), curator="denoise")
+    assert [row["index"] % 8 for row in table(tmp_path / "out") if row["anomalous"]] == [3, 5] * 8
+    column = [{**row, "response": "so", "final_answer": spelt(answer, number)} for row, answer, number in given]
+    other = run(write_lines(tmp_path / "e.jsonl", column), curator="denoise", output=tmp_path / "column")
+    assert other["verifier"]["groups_with_repeated_answers"] == summary["verifier"]["groups_with_repeated_answers"]
+    assert summary["equal_answers"] == {"compared": 0, "equal": 0, "undecided": 0}
+
+
+def test_what_math_verify_calls_equal_is_one_answer_of_a_prompt(tmp_path, run):
+    pytest.importorskip("math_verify")
+    rows = [
+        {"prompt": f"p{g}", "response": rf"{r}: \boxed{{{['x+1', '1+x', '2'][r % 3]}}}", "reward": float(r % 3 < 2)}
+        for g in range(3)
+        for r in range(6)
+    ]
+    summary = run(write_lines(tmp_path / "d.jsonl", rows), curator="denoise")
+    assert {row["final_answer"] for row in table(tmp_path / "out")} == {"1+x", "2"}
+    assert summary["equal_answers"]["equal"] == 1

@@ -47,6 +47,13 @@ def test_ten_lines_and_the_next_command(lines, monkeypatch, rows, options, follo
     assert said[-1].endswith(f": {following}")
 
 
+def test_math_verify_is_offered_where_gold_answers_are_maths_and_not_where_they_are_prose(lines):
+    prose = [{**row, "answer": "The author blames the weather."} for row in verdicts()]
+    assert "math_verify" not in lines(prose)[-1]
+    half = [{**row, "answer": "12" if number % 16 < 8 else "Paris"} for number, row in enumerate(verdicts())]
+    assert "--second-verifier math_verify" in lines(half, "--overwrite")[-1]
+
+
 def test_a_curator_that_reads_no_trusted_rewards_is_offered_none(lines):
     assert not lines(verdicts(), "--curator", "pair_count")[-1].startswith("Next, ")
 

@@ -15,11 +15,16 @@ def test_a_name_with_a_place():
     assert (benchmark.title, place) == ("AIME24", "data/a=b.jsonl")
 
 
+def test_a_set_of_ones_own_is_answered_once():
+    benchmark, place = parse_benchmark("mine=x.csv")
+    assert (benchmark.name, benchmark.title, benchmark.samples, place) == ("mine", "mine", 1, "x.csv")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("aime=x.jsonl", r"expected one of aime24, .*, got 'aime'"),
-        ("=x.jsonl", "got ''"),
+        ("aime", r"with one of aime24, .* or a name of your own .*, got 'aime'"),
+        ("=x.jsonl", "got '=x.jsonl'"),
         ("math500", r"expected math500=FILE or a hub id such as math500=HuggingFaceH4/MATH-500@test"),
         ("math500= ", "expected math500=FILE"),
     ],

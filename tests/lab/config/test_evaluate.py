@@ -32,16 +32,75 @@ def test_samples_that_are_given_come_first():
 
 
 @pytest.mark.parametrize(
-    ("texts", "expected"), [([], None), (["4"], 4), (["aime24=16", "amc23 = 2"], {"aime24": 16, "amc23": 2})]
+    ("texts", "expected"),
+    [
+        ([], None),
+        (["4"], 4),
+        (["4", "4"], 4),
+        (["aime24=16", "amc23 = 2"], {"aime24": 16, "amc23": 2}),
+        (["aime24=64", "8"], {"aime24": 64, "*": 8}),
+        (["8", "aime24=64"], {"aime24": 64, "*": 8}),
+    ],
 )
 def test_samples_on_the_command_line(texts, expected):
     assert load_evaluate_config(EvaluateRequest(["m"], samples=texts)).samples == expected
 
 
-@pytest.mark.parametrize("texts", [["x"], ["=1"], ["a="], ["1.5"], ["1", "a=2"], ["1e9999"]])
+@pytest.mark.parametrize("texts", [["x"], ["=1"], ["a="], ["1.5"], ["0"], ["true"], ["1e9999"]])
 def test_samples_that_are_none_are_refused(texts):
     with pytest.raises(ConfigError, match="expected"):
         load_evaluate_config(EvaluateRequest(["m"], samples=texts))
+
+
+@pytest.mark.parametrize("overrides", [["samples=8"], ["samples={'*': 8}"]])
+def test_samples_of_all_and_of_one_set_mean_the_same_by_set(overrides):
+    named = EvaluateRequest(["m"], samples=["aime24=64"], overrides=overrides)
+    only_set = EvaluateRequest(["m"], overrides=["samples.aime24=64", *overrides])
+    turned = EvaluateRequest(["m"], overrides=[*overrides, "samples.aime24=64"])
+    for request in (named, only_set, turned):
+        config = load_evaluate_config(request)
+        found = (config.samples_of("aime24", BENCHMARKS["aime24"]), config.samples_of("amc23", BENCHMARKS["amc23"]))
+        assert found == (64, 8)
+
+
+@pytest.mark.parametrize(
+    ("given", "overrides", "first", "second"),
+    [
+        ({"samples": ["8", "4"]}, [], "--samples 8", "--samples 4"),
+        ({"samples": ["a=8", "a=4"]}, [], "--samples a=8", "--samples a=4"),
+        ({"samples": ["8"]}, ["samples=4"], "--samples 8", "--set samples=4"),
+        ({"greedy": True, "temperature": 0.7}, [], "--greedy", "--temperature 0.7"),
+        ({"greedy": True}, ["temperature=0.7"], "--greedy", "--set temperature=0.7"),
+        ({"temperature": 0.5}, ["temperature=0.7"], "--temperature 0.5", "--set temperature=0.7"),
+        ({"max_new_tokens": 8}, ["max_new_tokens=9"], "--max-new-tokens 8", "--set max_new_tokens=9"),
+        ({"pass_at_k": True}, ["pass_at_k=false"], "--pass-at-k", "--set pass_at_k=false"),
+        ({"trust_remote_code": True}, ["trust_remote_code=false"], "--trust-remote-code", "--set trust_remote_code"),
+    ],
+)
+def test_options_that_contradict_each_other_are_named_as_they_were_typed(given, overrides, first, second):
+    with pytest.raises(ConfigError, match="contradict each other") as error:
+        load_evaluate_config(EvaluateRequest(["m"], overrides=overrides, **given))
+    assert first in str(error.value)
+    assert second in str(error.value)
+
+
+def test_what_is_said_twice_alike_is_no_contradiction():
+    request = EvaluateRequest(["m"], greedy=True, temperature=0.0, overrides=["temperature=0"])
+    assert load_evaluate_config(request).temperature == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"greedy": True, "samples": ["aime24=2"]}, "--samples aime24=2 with --greedy: samples: expected 1"),
+        ({"greedy": True, "pass_at_k": True}, "--pass-at-k with --greedy: samples: expected 1"),
+        ({"samples": ["8"], "pass_at_k": True}, "--samples 8 with --pass-at-k: samples: expected numbers for sets"),
+    ],
+)
+def test_options_that_do_not_go_together_are_named_as_they_were_typed(given, words):
+    with pytest.raises(ConfigError) as error:
+        load_evaluate_config(EvaluateRequest(["m"], **given))
+    assert str(error.value).startswith(words)
 
 
 def test_settings_of_the_command_line_and_of_set():
@@ -61,6 +120,7 @@ def test_settings_of_the_command_line_and_of_set():
         ({"temperature": float("nan")}, [], "temperature: expected"),
         ({"samples": ["2"], "greedy": True}, [], "samples: expected 1 with temperature=0"),
         ({"pass_at_k": True, "temperature": 0.0}, [], "samples: expected 1 with temperature=0"),
+        ({}, ["engine=vllm", "device=cuda"], "device: expected null with engine=vllm"),
         ({}, ["vllm.max_model_len=9"], "vllm: expected nothing with engine=transformers"),
         ({}, ["engine=vllm", "vllm.seed=9"], "vllm: expected no seed, "),
         ({}, ["reward.model.path=x", "reward.model.url=http://y"], "reward.model.url: expected null beside path"),

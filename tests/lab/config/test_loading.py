@@ -87,7 +87,8 @@ def test_another_type_in_an_override_starts_the_section_anew(tmp_path: Path) -> 
         ("hidden_layer: 1.2\n", ["line 1", "hidden_layer", "a share of the depth in (0, 1]", "1.2"]),
         ("hidden_layer: true\n", ["line 1", "hidden_layer", "expected a layer's number", "True"]),
         ("grpo: 3\n", ["line 1", "grpo", "section", "3"]),
-        ("curator: geoalign\n", ["line 1", "curator", "section", "'geoalign'"]),
+        ("curator: 3\n", ["line 1", "curator", "section", "3"]),
+        ("curator: geoaling\n", ["line 1", "curator: expected one of", "nearest: geoalign", "'geoaling'"]),
         ("model: {type: pretrained}\n", ["model.path"]),
         ("- 1\n", ["mapping", "list"]),
     ],
@@ -188,3 +189,20 @@ def test_what_means_the_same_is_taken() -> None:
     assert GeoAlignConfig(projector={"layers": 2}).projector == ProjectorConfig(layers=2)
     assert GeoAlignConfig(projector="none").projector is None
     assert ChainConfig(members=[PODSConfig(m=2)]).members == (PODSConfig(m=2),)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [["evaluation.samples.sums=64", "evaluation.samples=8"], ["sft.max_steps=3", "sft=null"]],
+)
+def test_a_setting_that_would_undo_an_earlier_one_within_it_is_refused(overrides):
+    within, whole = overrides
+    with pytest.raises(ConfigError, match=f"--set {whole} would undo --set {within}"):
+        load_run_config(None, overrides)
+
+
+def test_samples_of_every_other_set():
+    config = load_run_config(None, ["evaluation.samples={sums: 64, '*': 8}", "evaluation.pass_samples={'*': 16}"])
+    evaluation = config.config.evaluation
+    assert [evaluation.samples_of(name, last=False) for name in ("sums", "other")] == [64, 8]
+    assert evaluation.samples_of("other", last=True) == 16

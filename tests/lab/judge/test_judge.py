@@ -2,6 +2,7 @@ import io
 import json
 import os
 import signal
+from dataclasses import replace
 
 import pytest
 from command_line import call
@@ -24,8 +25,8 @@ def files(saved):
 
 def run(files, config, output, **more):
     console = Console(file=io.StringIO(), width=120)
-    result = judge(config, JudgeRequest(*files, output, **more), console=console)
-    return result, console.file.getvalue()
+    judged = judge(config, JudgeRequest(*files, output, **more), console=console)
+    return {**judged.sets, "all": judged.overall}, console.file.getvalue()
 
 
 def counts(result):
@@ -49,6 +50,17 @@ def test_a_whole_judging(server, settings, files, tmp_path):
     lines = [json.loads(line) for line in (tmp_path / "out" / "judgments.jsonl").read_text().splitlines()]
     first = next(line for line in lines if (line["set"], line["id"]) == ("helpful", "0"))
     assert (first["winner"], first["score_a"], first["score_b"], len(first["answers"])) == ("a", 0.75, 0.25, 2)
+
+
+def test_a_set_called_all_is_kept_beside_all_sets(saved, tmp_path):
+    named = [[replace(line, set="all") if line.set == "helpful" else line for line in side] for side in (A, B)]
+    files = (saved("all_a.jsonl", named[0]), saved("all_b.jsonl", named[1]))
+    console = Console(file=io.StringIO(), width=120)
+    judged = judge(None, JudgeRequest(*files, tmp_path / "out"), console=console)
+    assert {name: found.pairs for name, found in judged.sets.items()} == {"all": 5, "harmless": 1}
+    assert judged.overall.pairs == 6
+    pairs = next(line for line in console.file.getvalue().splitlines() if "pairs" in line)
+    assert [int(cell) for cell in pairs.replace("│", " ").split()[1:]] == [5, 1, 6]
 
 
 def test_a_malformed_answer_is_counted_never_a_tie(server, settings, files, tmp_path):

@@ -4,7 +4,7 @@ import pytest
 from rich.console import Console
 
 from geoalign.lab.analysis.statistics import wilson_interval
-from geoalign.lab.judge.judge import judgment_of, rates_of, table_of
+from geoalign.lab.judge.judge import Judged, judgment_of, rates_of, table_of
 
 # Against each other's position: which response the answer names, and the scores of the first and the second shown.
 FIRST, SECOND, TIE = ("model_a", 0.9, 0.2), ("model_b", 0.2, 0.9), ("tie", 0.5, 0.5)
@@ -67,8 +67,15 @@ def test_samples_that_all_agree_count_each_prompt_once():
     assert (found.win, found.lose) == (wilson_interval(2, 2), wilson_interval(0, 2))
 
 
+def test_one_win_in_two_for_every_prompt_is_no_certainty():
+    judged = [
+        pair(*(TIE, TIE) if sample else (FIRST, SECOND), number, sample) for number in (0, 1) for sample in (0, 1)
+    ]
+    assert rates_of(judged, 4).win == wilson_interval(1, 2)
+
+
 def test_a_table_of_several_sets_cuts_neither_names_nor_numbers():
     rates, out = rates_of(FOUR, 4), io.StringIO()
-    Console(width=80, file=out).print(table_of({"helpful": rates, "harmless": rates, "all": rates}, "t"))
+    Console(width=80, file=out).print(table_of(Judged({"helpful": rates, "harmless": rates}, rates), "t"))
     assert " win " in out.getvalue()
     assert "…" not in out.getvalue()

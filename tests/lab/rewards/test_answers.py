@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from geoalign.answers import final_answer
 from geoalign.boxed import answer_start
-from geoalign.lab.rewards.answers import final_answer, plain, quick_verdict, with_powers, without_name
+from geoalign.lab.rewards.answers import plain, quick_verdict, with_powers, without_name
 
 
 @given(st.text(max_size=60), st.text(max_size=60))
@@ -63,7 +64,7 @@ def test_names_in_front_of_a_gold_answer(gold, answer, values):
 @pytest.mark.parametrize(
     ("response", "answer"),
     [
-        (r"6+4=10;\boxed{81}", "81"), (r"\boxed{1}, or rather \boxed{ $+0,081.0$. }", "81"),
+        (r"6+4=10;\boxed{81}", "81"), (r"\boxed{1}, or rather \boxed{ $+081.0$. }", "81"),
         (r"\boxed{+1,234.00}", "1234"), (r"\boxed{-0025}", "-25"), (r"\boxed{-0}", "0"), (r"\boxed{$x+1$.}", "x+1"),
         (r"\boxed{\frac{1}{2}}", r"\frac{1}{2}"), (r"\boxed{}", None), (r"\boxed{81", None), ("81", None),
         ("", None),

@@ -1,11 +1,14 @@
 """A verifier of the user's own: found, called as TRL calls it, and checked; and the two naive ones that come along."""
 
+import functools
 import json
 import math
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.rewards.function import FunctionReward, function_rewards, load_function
@@ -42,15 +45,45 @@ def test_what_is_no_function_is_named(name, words):
 @pytest.mark.parametrize(
     ("results", "words"),
     [
-        ([1.0], "expected 2 results, one per completion, got 1"),
-        ([1.0, "right"], "expected a finite number or None, got 'right' for completion 1"),
+        ([1.0], "expected a list of 2 rewards, one number or None per completion; got 1. Return one reward for each"),
+        (1.0, "expected a list of 2 rewards, .*; got 1.0. Return one reward for each of `completions`"),
+        (None, "expected a list of 2 rewards, .*; got None. Return "),
+        ("10", "expected a list of 2 rewards, .*; got '10'. Return "),
+        (
+            [1.0, "right"],
+            "expected a list of 2 rewards, .*; got 'right' for completion 1. Return None for one that could not",
+        ),
         ([math.inf, 0], "expected a finite number or None, got inf for completion 0"),
-        ([10**400, 0], "expected a finite number or None, got "),
+        ([10**400, 0], "expected a list of 2 rewards, .*; got a whole number of .* for completion [01]"),
     ],
 )
 def test_wrong_results_are_named(results, words):
     with pytest.raises(InputError, match=f"reward.function: {words}"):
         function_rewards(lambda completions: results, 2, completions=["a", "b"])
+
+
+class AsyncJudge:
+    async def __call__(self, completions, bonus=0.0):
+        return [None, bonus]
+
+    def hidden(self, completions):
+        return self(completions, bonus=2.0)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        functools.partial(AsyncJudge(), bonus=2.0),
+        AsyncJudge().hidden,
+        lambda completions: iter([math.nan, 2]),
+        lambda completions: torch.tensor([math.nan, 2]),
+        lambda completions: (None, np.float32(2)),
+    ],
+)
+def test_an_asynchronous_function_is_awaited_and_rewards_may_come_in_any_sequence(function):
+    missing, given = function_rewards(function, 2, completions=["a", "b"])
+    assert math.isnan(missing)
+    assert given == 2.0
 
 
 def test_the_function_gets_what_trl_gives_and_the_truth_stands_beside_it():

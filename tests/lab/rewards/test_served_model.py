@@ -1,6 +1,8 @@
 """Rewards from a server that has vLLM's formats, that is away, and that answers something else."""
 
+import logging
 import math
+import re
 import time
 
 import pytest
@@ -54,7 +56,14 @@ def test_dialogues_are_sent_in_the_chat_template_and_raw_outputs_come_back(serve
         assert score(model, ["a", "bb", "ccc"]) == lengths(tokenizer, "a", "bb", "ccc")
         assert score(model, []) == []
         assert math.isnan(score(model, ["b" * 600])[0])  # too long: nothing is asked
-        assert model.counters == {"scored": 3, "too_long": 1, "empty": 0, "not_finite": 0, "unreachable": 0}
+        assert model.counters == {
+            "scored": 3,
+            "too_long": 1,
+            "empty": 0,
+            "not_finite": 0,
+            "unreachable": 0,
+            "refused": 0,
+        }
     assert [len(body["input"]) for body in server.bodies] == [2, 1]
     for body in server.bodies:
         assert (body["model"], body["add_special_tokens"], body["use_activation"]) == ("org/model", False, False)
@@ -86,7 +95,8 @@ def results(*probs):
         ({"error": "x"}, "expected vLLM's format"),
         (b"<html>", "expected vLLM's format, got <html>"),
         (401, r"/classify: expected success, got \(set reward\.model\.token_env\?\) HTTP 401: .*no such luck"),
-        (400, "/classify: HTTP 400: .*no such luck"),
+        (403, r"/classify: expected success, got \(set reward\.model\.token_env\?\) HTTP 403: .*no such luck"),
+        (404, "/classify: expected success, got HTTP 404: .*no such luck"),
         ((307, {"Location": "http://127.0.0.1:1/classify"}), "got HTTP 307"),
     ],
 )
@@ -95,6 +105,38 @@ def test_refusals_and_answers_that_mean_something_else_are_errors_at_once(server
     with client(server.url) as model, pytest.raises(ServiceError, match=message):
         score(model, ["a", "b"])
     assert len(server.bodies) == 1
+
+
+@pytest.mark.parametrize("status", [400, 413, 422])
+def test_a_text_that_the_server_refuses_is_unscored_and_the_others_go_on(server, client, tokenizer, caplog, status):
+    server.refused = {"bad": status}
+    with client(server.url, batch_size=3) as model, caplog.at_level(logging.WARNING):
+        found = score(model, ["a", "bad", "cc", "bade", "ddddd"])
+        score(model, ["bad"])
+        # One request of all three that stand next to each other by length, then each of them alone.
+        assert [len(body["input"]) for body in server.bodies] == [3, 1, 1, 1, 2, 1, 1, 1]
+        assert [math.isnan(value) for value in found] == [False, True, False, True, False]
+        assert [found[row] for row in (0, 2, 4)] == lengths(tokenizer, "a", "cc", "ddddd")
+        assert (model.counters["scored"], model.counters["refused"], model.counters["unreachable"]) == (3, 3, 0)
+    (warning,) = caplog.records
+    words = f"/classify: HTTP {status}: .*no such luck.*; the response stays unscored"
+    assert re.search(words, warning.getMessage())
+
+
+def test_a_batch_that_is_too_large_is_asked_one_by_one(server, client, tokenizer):
+    server.answers = [413]
+    with client(server.url) as model:
+        assert score(model, ["a", "bb"]) == lengths(tokenizer, "a", "bb")
+        assert model.counters["refused"] == 0
+
+
+def test_a_server_that_goes_away_among_single_texts_loses_no_score(server, client):
+    server.answers = [422, results([5.0]), *[500] * 100]
+    with client(server.url, patience=0.5) as model:
+        found = score(model, ["a", "bb", "ccc"])
+        assert found[0] == 5.0
+        assert all(map(math.isnan, found[1:]))
+        assert (model.counters["scored"], model.counters["refused"], model.counters["unreachable"]) == (1, 0, 2)
 
 
 def test_the_server_and_the_tokenizer_are_looked_for_at_the_start(server, client, tmp_path):
@@ -119,7 +161,14 @@ def test_a_server_that_stays_away_leaves_the_rest_unscored_in_bounded_time(serve
         assert time.monotonic() - start < 5  # all attempts together, not of each request
         assert found[:2] == [5.0, 6.0]
         assert all(map(math.isnan, found[2:]))
-        assert model.counters == {"scored": 3, "too_long": 0, "empty": 0, "not_finite": 0, "unreachable": 8}
+        assert model.counters == {
+            "scored": 3,
+            "too_long": 0,
+            "empty": 0,
+            "not_finite": 0,
+            "unreachable": 8,
+            "refused": 0,
+        }
         server.answers = []
         assert score(model, ["a"]) == lengths(tokenizer, "a")
 

@@ -50,9 +50,9 @@ def test_bad_content_is_an_error_with_its_place(tmp_path, name, content, message
 
 
 def test_a_file_of_another_kind_is_refused(tmp_path):
-    (tmp_path / "a.csv").write_text("x")
-    with pytest.raises(ConfigError, match=r"ends in \.jsonl, \.jsonl\.gz, \.json or \.parquet"):
-        rows_of(tmp_path / "a.csv")
+    (tmp_path / "a.tsv").write_text("x")
+    with pytest.raises(ConfigError, match=r"ends in \.jsonl, \.jsonl\.gz, \.json, \.parquet or \.csv"):
+        rows_of(tmp_path / "a.tsv")
 
 
 def test_dotted_names_go_into_objects_and_lists():
@@ -131,6 +131,19 @@ def test_a_local_file_comes_first(hub, tmp_path, monkeypatch):
     with pytest.raises(ConfigError, match="owner/name: expected a file, got a folder"):
         rows_of("owner/name")
     assert hub.asked == ()
+
+
+def test_a_hub_that_cannot_be_reached_is_one_message_with_what_to_do(hub, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    hub.answer = ConnectionError("Couldn't reach 'owner/name' on the Hub (LocalEntryNotFoundError)")
+    with pytest.raises(ConfigError) as error:
+        rows_of("owner/name@test")
+    said = str(error.value)
+    assert "the Hugging Face hub (https://huggingface.co) cannot be reached" in said
+    assert "`hf download owner/name --repo-type dataset`" in said
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(ConfigError, match="HF_HUB_OFFLINE is set, so the Hugging Face hub is not asked"):
+        rows_of("owner/name@test")
 
 
 def test_what_the_hub_refuses_is_told(hub):

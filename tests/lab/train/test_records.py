@@ -15,6 +15,10 @@ from geoalign.adapters.trl import CuratedStep
 from geoalign.curators.geoalign import GeoAlignConfig
 from geoalign.errors import GeoAlignError
 from geoalign.lab.config.train import RunConfig
+from geoalign.lab.evaluation.answers import Answer
+from geoalign.lab.evaluation.scores import accuracy_interval, evaluation_values
+from geoalign.lab.generation.engines import Generated
+from geoalign.lab.reports.page import build_run_report
 from geoalign.lab.store.json_files import append_lines
 from geoalign.lab.store.rollouts import ROLLOUT_SCHEMA
 from geoalign.lab.store.run_folder import RunFolder
@@ -135,6 +139,60 @@ def test_a_run_in_numbers_and_as_a_table(tmp_path: Path) -> None:
     assert re.search(r"geoalign: rollouts replaced[ │]+4 ", text)
     assert "donor" not in text  # not known
     assert "report.html" in text
+
+
+def evaluated(stage: str, step: int, right: list[int], samples: int) -> dict[str, Any]:
+    """A line of evaluation.jsonl: of each problem's answers so many are right."""
+    answers = [
+        Answer(None, sample, "", Generated("", 1, False), float(sample < count))  # type: ignore[arg-type]
+        for count in right
+        for sample in range(samples)
+    ]
+    values = evaluation_values(answers, samples, binary=True, gold=[None] * len(answers))
+    return {"stage": stage, "step": step, "set": "sums", **values}
+
+
+def test_an_accuracy_has_one_interval_over_problems_wherever_it_is_shown(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    folder.initialise({"task": {"type": "arithmetic"}}, threads=1)
+    # 12 of 30 problems always right, then none: 0.213941 to 0.586059 and 0 to 0.113513 (test_intervals.py).
+    lines = [evaluated("before_rl", 0, [64] * 12 + [0] * 18, 64), evaluated("after_rl", 9, [0] * 30, 64)]
+    append_lines(folder.evaluation, lines)
+    found = summarise(folder)
+    assert found["accuracy_low"]["before_rl"]["sums"] == pytest.approx(0.213941, abs=1e-6)
+    assert found["accuracy_high"]["after_rl"]["sums"] == pytest.approx(0.113513, abs=1e-6)
+    direct, _ = accuracy_interval([64] * 12 + [0] * 18, 64)
+    assert (found["accuracy_low"]["before_rl"]["sums"], found["accuracy_high"]["before_rl"]["sums"]) == (
+        direct.low, direct.high,
+    )  # fmt: skip
+    assert "21.4% to 58.6%; 0.0% to 11.4%" in printed(found, tmp_path)
+    page = build_run_report(tmp_path).read_text(encoding="utf-8")
+    assert "<td>21.4% to 58.6%</td>" in page
+    assert "<td>0.0% to 11.4%</td>" in page
+
+
+def test_a_run_that_fell_below_its_start_says_so_on_the_page_and_at_its_end(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    folder.initialise({"task": {"type": "arithmetic"}}, threads=1)
+    append_lines(folder.evaluation, [evaluated("before_rl", 0, [1] * 20 + [0] * 80, 1)])
+    append_lines(folder.evaluation, [evaluated("after_rl", 9, [0] * 100, 1)])
+    found = summarise(folder)
+    assert found["fell_below_start"] == {"sums": {"set": "sums", "start": 0.2, "accuracy": 0.0, "step": 9}}
+    fell = "Accuracy on sums fell from 20.0% before RL to 0.0% at step 9."
+    assert fell in printed(found, tmp_path)
+    assert fell in build_run_report(tmp_path).read_text(encoding="utf-8")
+
+
+def test_runs_of_earlier_versions_have_no_interval_where_there_are_several_answers(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    folder.initialise({"task": {"type": "arithmetic"}}, threads=1)
+    for name, samples in (("several", 2), ("one", 1)):
+        line = {"stage": "before_rl", "step": 0, "set": name, "accuracy": 0.5, "correct": 5, "count": 10}
+        append_lines(folder.evaluation, [{**line, "samples": samples}])
+    page = build_run_report(tmp_path).read_text(encoding="utf-8")
+    # Wilson's of 5 in 10 problems.
+    assert page.count("<td>23.7% to 76.3%</td>") == 1
+    assert "made by an earlier version" in page
 
 
 def test_a_continuous_reward_shows_proxy_and_gold_side_by_side(tmp_path: Path) -> None:

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from run_files import lines, rollouts, same_weights
 
+from geoalign.answers import final_answer
 from geoalign.lab.generation.engines import GREEDY, new_tokens
+from geoalign.lab.rewards.verified import VerifiedReward
 from geoalign.lab.train.rewards import rollout_fields
 from geoalign.lab.train.stages import evaluations, policy
 
@@ -80,6 +82,25 @@ def test_each_rollout_gets_what_belongs_to_its_own_prompt_and_response(monkeypat
     assert fields["true_rewards"](rows) == [0.5, 1.5]
     run.curator.requires = ("hidden",)
     assert set(rollout_fields(run, SimpleNamespace(true_rewards=[]), None)) == {"true_rewards"}  # type: ignore[arg-type]
+
+
+def test_verified_answers_of_a_prompt_that_are_equal_are_one_answer_over_all_processes():
+    class Processes:
+        rank = 1
+
+        def gather(self, items):
+            return [*[("a", "x+1")] * 4, *items]  # those of the first process
+
+    run: Any = SimpleNamespace(
+        curator=SimpleNamespace(requires=(), optional=("answers",)),
+        task=SimpleNamespace(final_answer=final_answer),
+        processes=Processes(),
+    )
+    with VerifiedReward() as source:
+        fields = rollout_fields(run, SimpleNamespace(true_rewards=[]), source)  # type: ignore[arg-type]
+        texts = [("a", r"\boxed{1+x}"), ("b", r"\boxed{1+x}"), ("a", r"\boxed{\dfrac12}"), ("a", "none")]
+        rows = [{"problem_id": problem, "completion": text} for problem, text in texts]
+        assert fields["answers"](rows) == ["x+1", "1+x", r"\frac{1}{2}", None]
 
 
 class StandIn:

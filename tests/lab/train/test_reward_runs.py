@@ -130,7 +130,7 @@ def test_what_a_function_cannot_score_is_counted_and_stops_the_run(functions, ti
     for name in ("reward/unscored", "geoalign/unscored_rows"):
         assert {line[name] for line in found if name in line} == {15.0}
     assert [row["reward"] for row in rollouts(tmp_path / "allowed")].count(None) == 30
-    with pytest.raises(InputError, match=r"reward\.function: expected 16 results, one per completion, got 1"):
+    with pytest.raises(InputError, match=r"reward\.function: expected a list of 16 rewards, .*; got 1\."):
         train_here(tiny(reward={"flip": 0.0, "function": f"{functions}:too_few"}), tmp_path / "few")
 
 

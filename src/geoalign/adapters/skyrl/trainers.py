@@ -5,8 +5,9 @@ carries the curation out around SkyRL's own advantages; checkpoints take the cur
 """
 
 # No `annotations` of the future: SkyRL reads the types of a configuration's fields, not their names.
+import math
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,21 +20,19 @@ from skyrl.train.trainer import RayPPOTrainer
 from skyrl.train.utils import initialize_ray, validate_cfg
 from torch import Tensor
 
-from geoalign.adapters.assignment import Assignment
 from geoalign.adapters.exports import check_engine
 from geoalign.adapters.settings import SECTION, EngineSettings, read_section
 from geoalign.adapters.step import (
     decide,
     final_advantages,
     group_numbers,
+    logged,
     made,
     make_session,
-    named,
     named_components,
     named_fields,
     refuse,
     rewards_stay,
-    wanted_components,
 )
 from geoalign.curators.session import STATE_FILE, CurationSession
 from geoalign.method.advantages import group_advantages
@@ -48,7 +47,7 @@ NOTES = "geoalign_notes"  # in the metadata of a batch, from one hook to the oth
 
 @dataclass
 class CuratedConfig(SkyRLTrainConfig):
-    """SkyRL's configuration with a section `geoalign`: `curator`, `seed`, `rollout_fields`."""
+    """SkyRL's configuration with a section `geoalign`: the settings of `EngineSettings`."""
 
     geoalign: dict[str, Any] = field(default_factory=dict)
 
@@ -81,10 +80,9 @@ class CuratedRayPPO(_Base):
         """
         rollouts = self._read(data, **data.metadata.pop(NOTES, {}))
         decision = decide(self._session, rollouts)
-        self._session.calls += 1
-        self.all_metrics.update(named(decision.metrics))
+        self.all_metrics.update(logged(decision.metrics, self._session.curator, self._geoalign.log_metrics))
         assignment = decision.assignment
-        check_drops(assignment, self.cfg.trainer.algorithm, self._session.name)
+        check_drops(self.cfg.trainer.algorithm, self._session.name, drops=assignment.dropped)
         if bool(assignment.replaced.any()):
             data.update({key: value[assignment.source] for key, value in data.items() if value is not None})
         data = super().compute_advantages_and_returns(data)
@@ -121,7 +119,7 @@ class CuratedRayPPO(_Base):
             "logprobs": logprobs,
             "advantages": lambda: self._advantages(rewards, groups),
         }
-        wanted, fields = wanted_components(curator), self._geoalign.rollout_fields
+        wanted, fields = curator.components, self._geoalign.rollout_fields
         source = "the dict of the environment's get_metrics() (generator.batched=false brings it along)"
         return Rollouts(
             rewards=rewards,
@@ -213,16 +211,23 @@ def curation_of(cfg: Any) -> tuple[EngineSettings, CurationSession]:
             "advantage": generator.n_samples_per_prompt < 2,
             f"trainer.algorithm.dynamic_sampling.type={sampling} with fields of get_metrics(): SkyRL leaves those "
             "behind where it moves rows; leave it out (zero_variance_filter instead)": (
-                sampling and (settings.rollout_fields or wanted_components(session.curator))
+                sampling and (settings.rollout_fields or session.curator.components)
             ),
             f"trainer.ckpt_path={trainer.ckpt_path}: expected a local folder": "://" in str(trainer.ckpt_path),
         }
     )
+    check_drops(algorithm, session.name, drops=session.curator.drops_rows)
+
+    def larger_batch(factor: float) -> str:
+        return f"raise trainer.train_batch_size to {math.ceil(trainer.train_batch_size * factor)}"
+
+    session.remedies = replace(session.remedies, enlarge=larger_batch)
     return settings, session
 
 
-def check_drops(assignment: Assignment, algorithm: Any, curator: str) -> None:
-    """Raises UnsupportedError where SkyRL's loss cannot leave dropped rows out of what divides it."""
+def check_drops(algorithm: Any, curator: str, *, drops: bool) -> None:
+    """Raises UnsupportedError where a curator of this name `drops` rows, and SkyRL's loss cannot leave them out of what
+    divides it."""
     loss, reduction = algorithm.policy_loss_type, algorithm.loss_reduction
     problems = {
         f"loss_reduction={reduction}, which counts rows or prompts; set it to token_mean": reduction != "token_mean",
@@ -234,4 +239,4 @@ def check_drops(assignment: Assignment, algorithm: Any, curator: str) -> None:
         ),
     }
     start, instead = f"{curator} drops rows under trainer.algorithm.", ", or let the curator replace or weigh rows"
-    refuse({start + problem + instead: assignment.dropped and holds for problem, holds in problems.items()})
+    refuse({start + problem + instead: drops and holds for problem, holds in problems.items()})

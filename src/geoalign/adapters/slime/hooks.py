@@ -23,7 +23,7 @@ from geoalign.adapters.slime.samples import (
     reward_of,
     rollout_rows,
 )
-from geoalign.adapters.step import decide, final_advantages, make_session, named, refuse
+from geoalign.adapters.step import decide, final_advantages, logged, make_session, refuse
 from geoalign.curators.base import identity
 from geoalign.errors import ConfigError
 from geoalign.types import Rollouts
@@ -48,12 +48,14 @@ class SlimeRun:
         check_arguments(args)
         how = f"{SECTION}.rollout_fields with {{need}}: <entry of Sample.metadata>"
         self.session = make_session(self.settings, engine="slime", how=how)
+        self.session.remedies = replace(self.session.remedies, enlarge=self._larger_batch)
+        check_drops(args, self.session.name, drops=self.session.curator.drops_rows)
         self.saved = False
 
     def curate(self, samples: list[Any]) -> tuple[list[float], list[float]]:
         """Makes the list of samples the curated one; returns each sample's raw reward and advantage.
 
-        The raw reward is that of the position as generated, NaN where there is none.
+        The raw reward, which the engine only logs, is that of the position as generated (`_logged_rewards`).
         """
         check_saving(self.args, self.settings, self.saved)
         rows = rollout_rows(samples)
@@ -61,24 +63,20 @@ class SlimeRun:
         raw = [reward_of(rollout, self.args.reward_key) for rollout in members]
         rollouts = self._read(members, raw)
         decision = decide(self.session, rollouts)
-        self.session.calls += 1
         assignment = decision.assignment
-        by_tokens = getattr(self.args, "calculate_per_token_loss", False)
-        refuse(
-            {
-                f"{self.session.name} drops rows, and slime's loss divides by --global-batch-size rollouts; set "
-                "--calculate-per-token-loss, or let the curator replace or weigh rows": assignment.dropped
-                and not by_tokens
-            }
-        )
+        check_drops(self.args, self.session.name, drops=assignment.dropped)
         found = final_advantages(assignment, lambda: self._normalised(assignment, rollouts))
         advantages = found.masked_fill(~assignment.active, 0.0).tolist()
-        self._log(samples[0], named(decision.metrics))
+        self._log(samples[0], logged(decision.metrics, self.session.curator, self.settings.log_metrics))
         placed = assign_samples(samples, rows, assignment)
         if bool(assignment.replaced.any()):
             samples[:] = [sample for own in placed for sample in own]
             rows = rollout_rows(samples)
-        return _each(rows, raw, len(samples)), _each(rows, advantages, len(samples))
+        return _logged_rewards(_each(rows, raw, len(samples))), _each(rows, advantages, len(samples))
+
+    def _larger_batch(self, factor: float) -> str:
+        """What makes batches so many times as large."""
+        return f"raise --rollout-batch-size to {math.ceil(self.args.rollout_batch_size * factor)}"
 
     def _read(self, members: list[list[Any]], rewards: list[float]) -> Rollouts:
         groups = group_ids(members, self.args.n_samples_per_prompt)
@@ -138,6 +136,14 @@ def _each(rows: list[list[int]], values: list[float], size: int) -> list[float]:
     return [of_row.get(row, math.nan) for row in range(size)]
 
 
+def _logged_rewards(raw: list[float]) -> list[float]:
+    """The rewards with the mean of the scored samples in the place of NaN: the engine logs their mean
+    (`rollout/raw_reward`), which is that of the scored samples then; NaN where none is."""
+    scored = [reward for reward in raw if not math.isnan(reward)]
+    mean = sum(scored) / len(scored) if scored else math.nan
+    return [mean if math.isnan(reward) else reward for reward in raw]
+
+
 def check_arguments(args: Any) -> None:
     """Raises UnsupportedError where slime would not take the normalised rewards for the advantages."""
     own = getattr(args, "custom_advantage_function_path", None)
@@ -148,6 +154,17 @@ def check_arguments(args: Any) -> None:
             "--normalize-advantages: it would shift the advantages of all rows, those without weight among them; leave "
             "it out": args.normalize_advantages,
             f"--custom-advantage-function-path {own}: expected none, so that curated advantages stay": own is not None,
+        }
+    )
+
+
+def check_drops(args: Any, curator: str, *, drops: bool) -> None:
+    """Raises UnsupportedError where a curator of this name `drops` rows, and slime's loss cannot leave them out."""
+    by_tokens = getattr(args, "calculate_per_token_loss", False)
+    refuse(
+        {
+            f"{curator} drops rows, and slime's loss divides by --global-batch-size rollouts; set "
+            "--calculate-per-token-loss, or let the curator replace or weigh rows": drops and not by_tokens
         }
     )
 
@@ -185,7 +202,8 @@ def post_process_rewards(args: Any, samples: list[Any]) -> tuple[list[float], li
         samples: the flat list of a rollout step; slime makes the training rows of it after this call.
 
     Returns:
-        Each sample's reward as generated (NaN: none), and its advantage.
+        Each sample's reward as generated, for the engine's log (of an unscored one the mean of the others), and its
+        advantage.
 
     Raises:
         UnsupportedError, InputError: the samples cannot be curated; the message has the first that cannot.

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from geoalign.adapters.assignment import Assignment
 from geoalign.adapters.settings import HIDDEN, SlimeSettings
-from geoalign.adapters.step import made, named_components, named_fields, wanted_components
+from geoalign.adapters.step import made, named_components, named_fields, states_of_rows
 from geoalign.curators.base import Curator
 from geoalign.errors import InputError, UnsupportedError
 from geoalign.types import Rollouts, response_keys
@@ -85,26 +85,30 @@ def read_rollouts(
 
     Samples that are not completed, are kept out of the loss (`remove_sample`) or have no token of the policy's own are
     no donors; of a rollout with several, the last has the hidden state, the fields, and the components in a
-    `Sample.reward` that is a dict.
+    `Sample.reward` that is a dict. A rollout without a reward, or without a token of the policy's own, may lack its
+    hidden state (`states_of_rows`) and its log-probabilities (NaN).
     """
     lasts = [rollout[-1] for rollout in rollouts]
     # Which tokens of a response the policy generated and is trained on.
     given = [[sample.loss_mask or [1] * sample.response_length for sample in rollout] for rollout in rollouts]
     masks = [[[bool(one) for one in mask] for mask in rollout] for rollout in given]
     observed = torch.tensor(rewards, dtype=torch.float32)
+    wrote = [any(map(any, mask)) for mask in masks]
+    # Nothing of such a rollout is learnt, whatever it lacks.
+    excused = [not own or math.isnan(reward) for own, reward in zip(wrote, rewards, strict=True)]
     makers = {
         "prompt_keys": lambda: response_keys(_split(rollout[0])[0] for rollout in rollouts),
-        "hidden": lambda: torch.stack([_state(sample) for sample in lasts]),
-        "logprobs": lambda: torch.tensor([_mean_logprob(*pair) for pair in zip(rollouts, masks, strict=True)]),
+        "hidden": lambda: _states(lasts, excused, groups),
+        "logprobs": lambda: torch.tensor([_mean_logprob(*each) for each in zip(rollouts, masks, excused, strict=True)]),
     }
     entries = [sample.reward if isinstance(sample.reward, Mapping) else {} for sample in lasts]
-    components, source = wanted_components(curator), "dict of numbers in Sample.reward"
+    components, source = curator.components, "dict of numbers in Sample.reward"
     return Rollouts(
         rewards=observed,
         groups=groups,
         ids=[str(rollout[0].index) for rollout in rollouts],
         lengths=torch.tensor([sum(map(sum, mask)) for mask in masks]),
-        donor_ok=torch.tensor([_fit(rollout, mask) for rollout, mask in zip(rollouts, masks, strict=True)]),
+        donor_ok=torch.tensor([_fit(rollout) and own for rollout, own in zip(rollouts, wrote, strict=True)]),
         response_keys=response_keys([token for sample in rollout for token in _split(sample)[1]]
                                     for rollout in rollouts),
         **made(makers, curator.reads),
@@ -120,9 +124,8 @@ def read_rollouts(
     )  # fmt: skip
 
 
-def _fit(rollout: Sequence[Any], masks: Sequence[Sequence[bool]]) -> bool:
-    whole = all(sample.status.value == "completed" and not sample.remove_sample for sample in rollout)
-    return whole and any(map(any, masks))
+def _fit(rollout: Sequence[Any]) -> bool:
+    return all(sample.status.value == "completed" and not sample.remove_sample for sample in rollout)
 
 
 def _split(sample: Any) -> tuple[list[int], list[int]]:
@@ -130,18 +133,30 @@ def _split(sample: Any) -> tuple[list[int], list[int]]:
     return list(sample.tokens[:start]), list(sample.tokens[start:])
 
 
-def _state(sample: Any) -> Tensor:
-    state = (sample.metadata or {}).get(HIDDEN)
-    if state is None:
-        raise InputError(f"Sample.metadata[{HIDDEN!r}]: expected a hidden state, got none in sample {sample.index}")
+def _states(samples: Sequence[Any], excused: Sequence[bool], groups: Int[Tensor, " b"]) -> Float[Tensor, "b d"]:
+    """[B, d] the states in the samples' metadata; only the `excused` may lack theirs, and not all at once."""
+    states = [(sample.metadata or {}).get(HIDDEN) for sample in samples]
+    any_known = any(state is not None for state in states)
+    for sample, state, needs_none in zip(samples, states, excused, strict=True):
+        if state is None and not (needs_none and any_known):
+            raise InputError(f"Sample.metadata[{HIDDEN!r}]: expected a hidden state, got none in sample {sample.index}")
+    return states_of_rows([None if state is None else _vector(state) for state in states], groups)
+
+
+def _vector(state: Any) -> Tensor:
     return torch.as_tensor(state).detach().float().cpu().reshape(-1)
 
 
-def _mean_logprob(rollout: Sequence[Any], masks: Sequence[Sequence[bool]]) -> float:
+def _mean_logprob(rollout: Sequence[Any], masks: Sequence[Sequence[bool]], excused: bool) -> float:
+    """The mean over the policy's own tokens; NaN where there are none, or where an excused rollout does not tell."""
     chosen: list[float] = []
     for sample, mask in zip(rollout, masks, strict=True):
         found = sample.rollout_log_probs
+        if not any(mask):
+            continue
         if found is None or len(found) != len(mask):
+            if excused:
+                return math.nan
             got = "none" if found is None else len(found)
             raise InputError(f"Sample.rollout_log_probs: expected {len(mask)}, got {got} in sample {sample.index}")
         chosen.extend(value for value, own in zip(found, mask, strict=True) if own)

@@ -12,12 +12,11 @@ from swift.rlhf_trainers.utils import encode_sample
 from torch import Tensor, nn
 
 from geoalign.adapters.failures import guarded_call, warn_of_failure
-from geoalign.adapters.swift.refusals import check_batch
+from geoalign.adapters.swift.refusals import check_batch, check_drops
 from geoalign.adapters.trl.advantages import scaled_advantages, total_rewards
 from geoalign.adapters.trl.round import LOSS_SCALE, TrainerRound, table_columns
 from geoalign.adapters.trl.rows import dropping_scale
 from geoalign.adapters.trl.states import RowTokens, TokenIds
-from geoalign.errors import UnsupportedError
 from geoalign.types import Curation
 
 
@@ -41,7 +40,8 @@ class CurationRound(TrainerRound):
         raised = self._gather(torch.tensor(flags, device=self._trainer.accelerator.device))
         rewards = total_rewards(per_function, self._trainer.reward_weights).masked_fill(raised, torch.nan)
         self._metrics["failed_rewards"] = float(raised.sum())
-        self.note_tokens(RowTokens(*token_rows(self._trainer, samples)))
+        prompts, responses, masks = token_rows(self._trainer, samples)
+        self.note_tokens(RowTokens(prompts, responses, masks))
         rows = (
             {**sample.to_reward_row(), "prompt": sample.messages[:-1], "completion": sample.messages[-1]["content"]}
             for sample in samples
@@ -56,10 +56,7 @@ class CurationRound(TrainerRound):
         kept = self._assignment.kept
         if not self._assignment.dropped:
             return
-        if self._trainer.chord_sft_iterator is not None:
-            raise UnsupportedError(
-                f"{self._session.name} drops rows under chord_sft_dataset, whose loss is no mean over rollouts"
-            )
+        check_drops(self._trainer, self._session.name)
         scale = dropping_scale(self._trainer, rows=len(kept), kept=int(kept.sum()))
         first = self._mine(len(self.generated)).start
         for entry in batches:
@@ -131,19 +128,21 @@ def guard_rewards(trainer: Any, failed: set[str]) -> None:
 IGNORED = -100
 
 
-def token_rows(trainer: Any, samples: list[Any]) -> tuple[TokenIds, TokenIds]:
-    """Prompt and response tokens of each sample, as ms-swift's template encodes it for training.
+def token_rows(trainer: Any, samples: list[Any]) -> tuple[TokenIds, TokenIds, TokenIds]:
+    """Prompt and response tokens of each sample, as ms-swift's template encodes it for training, and a mask of the
+    response: 1 throughout.
 
-    The response reaches from the first token in the loss to the last.
+    The response reaches from the first token in the loss to the last. A sample without one (cut off before it) has its
+    last token for a response, and 0 in its mask: the policy wrote nothing that it is trained on.
     """
-    prompts, responses = [], []
+    prompts, responses, masks = [], [], []
     with trainer._template_context(trainer.template):
-        for row, sample in enumerate(samples):
+        for sample in samples:
             encoded = encode_sample(sample, trainer.template)
             ids = [int(token) for token in encoded["input_ids"]]
             learnt = [place for place, label in enumerate(encoded["labels"]) if label != IGNORED]
-            if not learnt:
-                raise UnsupportedError(f"sample {row} without a response token in the loss: cannot be curated")
-            prompts.append(ids[: learnt[0]])
-            responses.append(ids[learnt[0] : learnt[-1] + 1])
-    return prompts, responses
+            first, last = (learnt[0], learnt[-1]) if learnt else (len(ids) - 1, len(ids) - 1)
+            prompts.append(ids[:first])
+            responses.append(ids[first : last + 1])
+            masks.append([int(bool(learnt))] * (last + 1 - first))
+    return prompts, responses, masks

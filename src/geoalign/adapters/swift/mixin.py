@@ -17,7 +17,7 @@ from torch import Tensor
 from geoalign.adapters.swift.curate import CurationRound, guard_rewards, log_columns
 from geoalign.adapters.swift.plug_in import chosen
 from geoalign.adapters.swift.refusals import check_trainer
-from geoalign.adapters.trl.round import CuratedTrainer
+from geoalign.adapters.trl.round import CuratedTrainer, with_answers
 from geoalign.adapters.trl.states import HiddenLocation
 from geoalign.curators.registry import make_curator
 from geoalign.curators.session import CurationSession
@@ -38,11 +38,14 @@ class CuratedGRPO(CuratedTrainer):
     _session: CurationSession
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        settings, curator, self._rollout_fields = chosen()
+        settings, curator, rollout_fields = chosen()
         super().__init__(*args, **kwargs)
         made = curator or make_curator(settings.curator)
         self._session = CurationSession(made, seed=settings.seed, monitor=settings.monitor)
+        self._rollout_fields = with_answers(rollout_fields, self._session.curator)
         self._location = HiddenLocation(settings.hidden_position, settings.hidden_layer)
+        self._log_metrics = settings.log_metrics
+        self._quiet_alarms = {}
         self._curation_round: CurationRound | None = None
         check_trainer(self, self._session, location=self._location, rollout_fields=self._rollout_fields)
         self._failed: set[str] = set()
@@ -67,7 +70,9 @@ class CuratedGRPO(CuratedTrainer):
         if not self.model.training:
             log_columns(self, None, torch.arange(len(self._rewards_per_func)))
             return samples
-        self._curation_round = CurationRound(self, self._session, self._location, self._rollout_fields)
+        self._curation_round = CurationRound(
+            self, self._session, self._location, self._rollout_fields, self._log_metrics
+        )
         return self._curation_round.curate(samples, self._rewards_per_func, failed=self._failed)
 
     def _postprocess_batch(self, samples: list[Any], batch_encoded_inputs: list[dict[str, Any]]) -> None:

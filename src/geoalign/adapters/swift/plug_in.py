@@ -12,6 +12,7 @@ from geoalign.adapters.exports import check_engine
 from geoalign.adapters.settings import StateSettings, read_section
 from geoalign.adapters.trl.round import RolloutField
 from geoalign.curators.base import Curator
+from geoalign.curators.registry import as_curator
 from geoalign.errors import ConfigError, UnsupportedError
 from geoalign.settings.locations import Locations
 from geoalign.settings.yaml_text import read_yaml
@@ -26,14 +27,14 @@ _chosen: list[tuple[StateSettings, Curator | None, dict[str, RolloutField]]] = [
 def install(
     settings: str | Path | Mapping[str, Any] | None = None,
     *,
-    curator: Curator | None = None,
+    curator: Curator | str | Mapping[str, Any] | Any | None = None,
     rollout_fields: Mapping[str, RolloutField] | None = None,
 ) -> None:
     """Makes `swift rlhf --rlhf_type grpo` of this process curate its rollouts; other kinds of training are refused.
 
     Args:
         settings: a YAML file of settings, or its content; None: all defaults.
-        curator: a curator in the place of the one in the settings.
+        curator: a curator, or what `as_curator` makes one of, in the place of the one in the settings.
         rollout_fields: as in `geoalign.adapters.trl.GeoAlignMixin`, beside those of the settings.
 
     Raises:
@@ -47,7 +48,8 @@ def install(
     fields = {name: _field(value) for name, value in parsed.rollout_fields.items()}
     from swift.trainers import TrainerFactory
 
-    _chosen[:] = [(parsed, curator, {**fields, **(rollout_fields or {})})]
+    chosen_curator = None if curator is None else as_curator(curator)
+    _chosen[:] = [(parsed, chosen_curator, {**fields, **(rollout_fields or {})})]
     for kind in TrainerFactory.TRAINER_MAPPING:
         TrainerFactory.TRAINER_MAPPING[kind] = TRAINER if kind == "grpo" else REFUSED
 

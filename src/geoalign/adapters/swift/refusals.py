@@ -6,6 +6,7 @@ from typing import Any
 
 from geoalign.adapters.step import refuse
 from geoalign.adapters.trl.round import RolloutField, check_session
+from geoalign.adapters.trl.rows import dropping_scale
 from geoalign.adapters.trl.states import HiddenLocation, sharding
 from geoalign.curators.session import CurationSession
 from geoalign.errors import UnsupportedError
@@ -55,6 +56,15 @@ def check_trainer(
     if "hidden" in session.curator.requires and trainer.is_multimodal:
         raise UnsupportedError(f"{session.name} with a multimodal model: the pass for hidden states feeds tokens alone")
     check_session(trainer, session, rollout_fields, location=location, engine="ms-swift")
+    if session.curator.drops_rows:
+        check_drops(trainer, session.name)
+
+
+def check_drops(trainer: Any, curator: str) -> None:
+    """Raises UnsupportedError where the loss cannot leave out the rows that a curator of this name drops."""
+    if trainer.chord_sft_iterator is not None:
+        raise UnsupportedError(f"{curator} drops rows under chord_sft_dataset, whose loss is no mean over rollouts")
+    dropping_scale(trainer, rows=1, kept=1)
 
 
 def check_batch(trainer: Any, samples: list[Any]) -> None:

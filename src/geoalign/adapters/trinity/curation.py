@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from geoalign.adapters.settings import HIDDEN, TrinitySettings, read_section
-from geoalign.adapters.step import Decision, decide, make_session, wanted_components
+from geoalign.adapters.step import Decision, decide, logged, make_session
 from geoalign.adapters.trinity.experiences import check_experiences, read_rollouts
 from geoalign.adapters.trinity.states import PublishedWeights, StateModel, take_given_states
 from geoalign.errors import InputError
@@ -25,6 +25,8 @@ class CurationRun:
         self.settings = read_section(TrinitySettings, arguments, engine="Trinity")
         how = "rollout_fields.{need}: <entry of Experience.info>"
         self.session = make_session(self.settings, engine="Trinity-RFT", how=how)
+        enlarge = "raise buffer.batch_size {:.2g}-fold".format
+        self.session.remedies = replace(self.session.remedies, enlarge=enlarge)
         self._weights = weights or PublishedWeights()
         self._model: StateModel | None = None
         # Trinity may finish two batches at once; a curator takes them one at a time.
@@ -48,13 +50,16 @@ class CurationRun:
                 reads=self.session.curator.reads,
                 hidden=hidden,
                 rollout_fields=self.settings.rollout_fields,
-                components=wanted_components(self.session.curator),
+                components=self.session.curator.components,
             )
             decision = await asyncio.to_thread(decide, self.session, rollouts)
-            self.session.calls += 1
             if path := self.settings.state_file:
                 await asyncio.to_thread(self.session.save, path)
         return replace(decision, metrics={**decision.metrics, **states, "hidden_seconds": seconds})
+
+    def logged(self, metrics: Mapping[str, float]) -> dict[str, float]:
+        """What Trinity logs of these metrics, by the settings."""
+        return logged(metrics, self.session.curator, self.settings.log_metrics)
 
     async def _hidden(self, experiences: Sequence[Any]) -> tuple[Tensor | None, float, dict[str, float]]:
         """The states, the seconds that they took, and how old their weights are."""

@@ -92,12 +92,15 @@ def generated(experience: Any) -> Bool[Tensor, " t"]:
 
 
 def _mean_logprob(experience: Any) -> float:
+    """The mean over the tokens that the model generated; NaN where it generated none."""
     mask = generated(experience)
+    if not bool(mask.any()):
+        return math.nan
     if experience.logprobs is None or len(experience.logprobs) != len(mask):
         length = "none" if experience.logprobs is None else len(experience.logprobs)
         expected = f"expected {len(mask)} log-probabilities, got {length}"
         raise InputError(f"experience {experience.eid.uid}: {expected}; the rollout model must return them")
-    return experience.logprobs[mask].float().mean().item() if mask.any() else math.nan
+    return experience.logprobs[mask].float().mean().item()
 
 
 def apply_assignment(

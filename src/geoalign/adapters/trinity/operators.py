@@ -13,18 +13,12 @@ from trinity.buffer.operators import ExperienceOperatorV1
 from trinity.buffer.operators.experience_operator import ensure_v1_operator
 
 from geoalign.adapters.exports import check_engine
-from geoalign.adapters.step import named, refuse
 from geoalign.adapters.trinity.curation import CurationRun
 from geoalign.adapters.trinity.experiences import apply_assignment
-from geoalign.curators.base import Curator
-from geoalign.curators.baselines.advantages import NoiseCorrected
-from geoalign.curators.denoise import Denoise
-from geoalign.curators.monitor import Monitor
+from geoalign.adapters.trinity.refusals import check_operator
 from geoalign.errors import ConfigError, UnsupportedError
 
 check_engine("trinity-rft")
-
-_INSTEAD = "name geoalign.adapters.trinity.GeoAlignAdvantage as algorithm.advantage_fn instead of this operator"
 
 
 class GeoAlignOperator(ExperienceOperatorV1):
@@ -35,13 +29,8 @@ class GeoAlignOperator(ExperienceOperatorV1):
 
     def __init__(self, **arguments: Any) -> None:
         self.run = CurationRun(arguments)
-        # It touches no advantage before the first flag, which may be hours away.
-        acts = acts_on_advantages(self.run.session.curator)
-        self._refuse({"weighs": acts == "weighs", "gives": acts == "gives"})
-
-    def _refuse(self, acts: dict[str, bool]) -> None:
-        after = f"advantages, which come after every operator: {_INSTEAD}"
-        refuse({f"{self.run.session.name} {what} {after}": holds for what, holds in acts.items()})
+        session = self.run.session
+        check_operator(session.name, session.curator.acts_on or ())
 
     async def prepare(self) -> None:
         """Loads what the curator needs."""
@@ -53,24 +42,13 @@ class GeoAlignOperator(ExperienceOperatorV1):
             return [], {}
         decision = await self.run.decide(exps)
         assignment = decision.assignment
-        weighed = bool((assignment.weights[assignment.active] != 1).any())
-        self._refuse({"gives": assignment.advantages is not None, "weighs": weighed})
+        did = {
+            "weights": bool((assignment.weights[assignment.active] != 1).any()),
+            "advantages": assignment.advantages is not None,
+        }
+        check_operator(self.run.session.name, [what for what, done in did.items() if done])
         curated, _ = apply_assignment(exps, assignment, decision.curation.scores)
-        return curated, named({**decision.metrics, "left_out_rows": len(exps) - len(curated)})
-
-
-def acts_on_advantages(curator: Curator) -> str | None:
-    """What the curator does to advantages once it acts: it "weighs" or "gives" them; None: neither.
-
-    A chain weighs where any member does, and gives what its last member gives.
-    """
-    if curator.members and not isinstance(curator, Monitor):
-        acts = [acts_on_advantages(member) for member in curator.members]
-        return "weighs" if "weighs" in acts else acts[-1]
-    if isinstance(curator, (Denoise, NoiseCorrected)):
-        return "gives"
-    settings = getattr(curator.config, "geoalign", curator.config)  # those of `Random`
-    return "weighs" if getattr(settings, "strategy", None) == "zero_weight" else None
+        return curated, self.run.logged({**decision.metrics, "left_out_rows": len(exps) - len(curated)})
 
 
 class GeoAlignAdvantage(AdvantageFn, ExperienceOperatorV1):
@@ -136,7 +114,8 @@ class GeoAlignAdvantage(AdvantageFn, ExperienceOperatorV1):
                 experience.advantages = assignment.advantages[position] * experience.action_mask
             experience.advantages = experience.advantages * assignment.weights[position]
             experience.returns = experience.advantages.clone()
-        return weighed, {**metrics, **named({**decision.metrics, "left_out_rows": len(exps) - len(kept)})}
+        own = self.run.logged({**decision.metrics, "left_out_rows": len(exps) - len(kept)})
+        return weighed, {**metrics, **own}
 
     async def close(self) -> None:
         """Closes the other advantage function."""

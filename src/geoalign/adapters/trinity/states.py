@@ -4,6 +4,7 @@ newest weights of the policy as far as Trinity's synchroniser lets an operator h
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from geoalign.adapters.settings import HIDDEN, TrinitySettings
-from geoalign.adapters.step import as_floats
-from geoalign.adapters.trinity.experiences import generated
+from geoalign.adapters.step import as_floats, states_of_rows
+from geoalign.adapters.trinity.experiences import generated, group_ids
 from geoalign.errors import InputError, UnsupportedError
 from geoalign.hidden.answers import answer_starts, rows_without_answer
 from geoalign.hidden.extract import extract_states
@@ -24,17 +25,30 @@ from geoalign.pretrained import from_pretrained
 
 
 def take_given_states(experiences: Sequence[Any]) -> Float[Tensor, "b d"] | None:
-    """Takes the states out of the experiences' `info`, so that no buffer stores them; None if none has one."""
+    """Takes the states out of the experiences' `info`, so that no buffer stores them; None if none has one.
+
+    An experience without a reward, or without a generated token, may lack its state (`states_of_rows`).
+    """
     states = [experience.info.pop(HIDDEN, None) for experience in experiences]
-    missing = [row for row, state in enumerate(states) if state is None]
-    if len(missing) == len(states):
+    if all(state is None for state in states):
         return None
+    missing = [
+        experience
+        for experience, state in zip(experiences, states, strict=True)
+        if state is None and _scored(experience) and bool(generated(experience).any())
+    ]
     if missing:
         raise InputError(
-            f"Experience.info[{HIDDEN!r}]: expected a hidden state in every experience or in none, got none in "
-            f"{len(missing)} of {len(states)}, the first {experiences[missing[0]].eid.uid}"
+            f"Experience.info[{HIDDEN!r}]: expected a hidden state in every scored experience or in none, got none in "
+            f"{len(missing)} of {len(states)}, the first {missing[0].eid.uid}"
         )
-    return as_floats(HIDDEN, states, torch.device("cpu"), setting="Experience.info")
+    known = [state for state in states if state is not None]
+    given = iter(as_floats(HIDDEN, known, torch.device("cpu"), setting="Experience.info"))
+    return states_of_rows([None if state is None else next(given) for state in states], group_ids(experiences))
+
+
+def _scored(experience: Any) -> bool:
+    return experience.reward is not None and not math.isnan(experience.reward)
 
 
 def token_rows(experience: Any, position: str) -> tuple[list[int], list[int]]:

@@ -11,6 +11,7 @@ from accelerate.utils import gather_object
 from jaxtyping import Int
 from torch import Tensor
 
+from geoalign.adapters.settings import LogMetrics
 from geoalign.adapters.trl import advantages, rows
 from geoalign.adapters.trl.labelled_rows import LabelledRows
 from geoalign.adapters.trl.round import COLUMNS, LOSS_SCALE, RolloutField, TrainerRound, table_columns
@@ -57,6 +58,15 @@ class RoundOptions:
     details_every: int
     other_loss: str | None
     labelled: LabelledRows | None
+    log_metrics: LogMetrics
+
+
+def shaped_sum(curator: str) -> str:
+    """Why the rewards that a curator of this name shapes cannot be carried out."""
+    return (
+        f"{curator} shapes rewards under multi_objective_aggregation='normalize_then_sum': TRL normalises each reward "
+        "function there, and a shaped sum has none; use 'sum_then_normalize'"
+    )
 
 
 class GenerationRound(TrainerRound):
@@ -66,7 +76,7 @@ class GenerationRound(TrainerRound):
     """
 
     def __init__(self, trainer: Any, session: CurationSession, options: RoundOptions) -> None:
-        super().__init__(trainer, session, options.location, options.fields)
+        super().__init__(trainer, session, options.location, options.fields, options.log_metrics)
         self._options = options
         needs = session.curator.requires
         from_trl = "hidden" in needs and options.hidden_source != "own_pass"
@@ -152,10 +162,7 @@ class GenerationRound(TrainerRound):
             return advantages.scaled_advantages(rewards, size, scale_rewards=trainer.scale_rewards)
         totals = advantages.total_rewards(per_function, trainer.reward_weights)
         if not torch.equal(rewards.nan_to_num(0), totals.nan_to_num(0)):
-            raise UnsupportedError(
-                f"{self._session.name} shapes rewards under multi_objective_aggregation="
-                "'normalize_then_sum': TRL normalises each reward function there, and a shaped sum has none"
-            )
+            raise UnsupportedError(shaped_sum(self._session.name))
         return advantages.advantages_by_function(per_function, trainer.reward_weights, size)
 
     def _observe(self, curation: Curation, rollouts: Rollouts, prompts: list[Any]) -> None:

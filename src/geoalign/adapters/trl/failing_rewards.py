@@ -10,8 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from geoalign.adapters.failures import check_function, function_name, guarded, warn_of_failure
-from geoalign.errors import InputError
+from geoalign.adapters.failures import check_function, function_name, guarded, reward_list, warn_of_failure
 
 
 def unscored_on_failure(
@@ -25,14 +24,17 @@ def unscored_on_failure(
     `geoalign/failed_rewards/<name>`, a share of the rows, and logged as warnings.
 
     Args:
-        reward: TRL's kind of function, synchronous or asynchronous (then so is the result); no model.
+        reward: TRL's kind of function, synchronous or asynchronous (then so is the result); no model. Partials and
+            objects are taken for what they call; an awaitable that a synchronous one returns is awaited. The rewards
+            may be a list, tuple, generator, array or tensor.
         timeout: seconds for one call; None: no limit. A synchronous call runs in a thread, which cannot be stopped
             and where signals (math-verify's own timeouts) fail; an asynchronous one is cancelled.
         row_by_row: one call a row (asynchronous ones all at once), so that a failure costs one row and not the batch.
 
     Raises:
         ConfigError: `reward` is no function, or `timeout` is not positive.
-        InputError: later, where `reward` returns another number of rewards than it got rows.
+        InputError: later, where `reward` returns another number of rewards than it got rows, one value for all of
+            them, or what is no number.
     """
     check_function(reward, timeout)
     name = function_name(reward)
@@ -58,10 +60,7 @@ def unscored_on_failure(
             failed.clear()
             for call, result in zip(calls, results, strict=True):
                 rows, raised = len(call["completions"]), isinstance(result, Exception)
-                values = [None] * rows if raised else list(result)
-                if len(values) != rows:
-                    raise InputError(f"reward function {name!r}: expected {rows} rewards, got {len(values)}")
-                rewards += values
+                rewards += [None] * rows if raised else reward_list(result, rows, by=f"reward function {name!r}")
                 failed.extend([raised] * rows)
             logged.update(*map(list, extra))
             for column in sorted(logged):

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from geoalign.adapters.step import as_answers
-from geoalign.adapters.trl.round import RolloutField, field_values
+from geoalign.adapters.trl.round import RolloutField, answers_of_boxes, field_values
 from geoalign.adapters.trl.states import HiddenLocation, RowTokens, TokenIds, own_hidden
 from geoalign.curators.labelled_rollouts import LabelledRollouts
 from geoalign.errors import ConfigError, InputError, UnsupportedError
@@ -34,7 +34,9 @@ class LabelledRows:
             "response_keys": response_keys(self._tokens.responses),
         }
         if answers is not None:
-            self._rollouts["answers"] = _answers(labelled, answers, self._tokens.responses)
+            found = _answers(labelled, answers, self._tokens.responses)
+            if answers is not answers_of_boxes or any(found):
+                self._rollouts["answers"] = found
 
     def rollouts(self, location: HiddenLocation | None) -> Rollouts:
         """The rollouts under the current policy, with states from `location`; None: without. Draws no random number."""
@@ -68,7 +70,7 @@ def _token_ids(trainer: Any, labelled: LabelledRollouts) -> tuple[TokenIds, Toke
 
 def _answers(labelled: LabelledRollouts, field: RolloutField, responses: TokenIds) -> list[str | None]:
     if labelled.answers is not None:
-        return list(labelled.answers)
+        return as_answers(labelled.answers)
     rows = [
         {
             "prompt": prompt,

@@ -9,21 +9,23 @@ curated rewards over TRL's. `compute_loss` scales the loss where rows were dropp
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
 from trl import GRPOTrainer
 
 from geoalign.adapters.exports import check_engine
+from geoalign.adapters.settings import LogMetrics
 from geoalign.adapters.trl.curate import CurationObserver, GenerationRound, RoundOptions
 from geoalign.adapters.trl.failing_rewards import unscore_failed
 from geoalign.adapters.trl.labelled_rows import LabelledRows
 from geoalign.adapters.trl.refusals import check_flow, check_trainer, other_loss
-from geoalign.adapters.trl.round import CuratedTrainer, RolloutField, table_columns
+from geoalign.adapters.trl.round import CuratedTrainer, RolloutField, table_columns, with_answers
 from geoalign.adapters.trl.states import HiddenLocation, HiddenSource, RowTokens
 from geoalign.curators.base import Curator
 from geoalign.curators.labelled_rollouts import LabelledRollouts
+from geoalign.curators.registry import as_curator
 from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError
 from geoalign.settings.hidden import LAST, HiddenLayer, HiddenPosition
@@ -37,7 +39,8 @@ class GeoAlignMixin(CuratedTrainer):
     process.
 
     Args:
-        curator: any `Curator`; None: plain GRPO, with no extra pass and no extra file.
+        curator: any `Curator`, its name ("denoise"), a dict ({"type": "denoise", "window": 3}) or its settings; None:
+            plain GRPO, with no extra pass and no extra file.
         monitor: only observe with it, as with the curator `Monitor`.
         hidden_position: which hidden state a curator gets (`geoalign.hidden.response_states`).
         hidden_layer: after which layer: its number (0: the embeddings), or a share of the depth as a float (1.0: the
@@ -47,16 +50,19 @@ class GeoAlignMixin(CuratedTrainer):
         rollout_fields: "answers", "reference_rewards" or "true_rewards" -> a dataset column, or a callable that takes
             this process's input rows (dicts with "prompt", "completion", "completion_ids" and the dataset's columns)
             and returns one value per row. Called after the rewards were computed. "second_rewards", of the curator
-            `Appeals`: called on rank 0, with only the rows that the curator asks about.
+            `Appeals`: called on rank 0, with only the rows that the curator asks about. Where the curator looks at
+            answers and none are given, they are the boxed ones of completions (`boxed_answers`), if any has a box.
         curation_observer: called on rank 0 with a `CuratedStep` after each curation.
         details_every: ask the curator for `Curation.details` in every n-th generation; 0: never.
         labelled_rollouts: with true rewards, for a curator that reads `trusted`. It sees them beside every batch, with
             states of the current policy (by a pass of their own, on all processes); neither loss nor logs see them.
+        log_metrics: "headline" logs five metrics of each curation, and what went wrong in it; "all": every one.
 
     Raises:
         UnsupportedError: AsyncGRPOTrainer, processors, Liger, FSDP1, PEFT prompt learning, a "logprob_pass" that cannot
-            serve; later: unknown per-row keys, sources across groups, and rows dropped under a loss that
-            cannot leave them out.
+            serve, a curator that declares to drop rows under a loss that cannot leave them out, or to change rewards
+            under normalize_then_sum; later: unknown per-row keys, sources across groups, and what a curator does
+            without having declared it.
         InputError: an unknown position, or a layer that the model does not have.
         ConfigError: an argument is out of range, the curator requires a field that `rollout_fields` lacks, or makes no
             use of labelled rollouts.
@@ -65,7 +71,7 @@ class GeoAlignMixin(CuratedTrainer):
     def __init__(
         self,
         *args: Any,
-        curator: Curator | None = None,
+        curator: Curator | str | Mapping[str, Any] | Any | None = None,
         monitor: bool = False,
         hidden_position: HiddenPosition = "predicting",
         hidden_layer: HiddenLayer = LAST,
@@ -74,12 +80,14 @@ class GeoAlignMixin(CuratedTrainer):
         curation_observer: CurationObserver | None = None,
         details_every: int = 0,
         labelled_rollouts: LabelledRollouts | None = None,
+        log_metrics: LogMetrics = "headline",
         **kwargs: Any,
     ) -> None:
+        if log_metrics not in get_args(LogMetrics):
+            raise ConfigError(f"log_metrics: expected one of {', '.join(get_args(LogMetrics))}; got {log_metrics!r}")
         if curator is not None:
             check_engine("trl")
-            if not isinstance(curator, Curator):
-                raise ConfigError(f"curator: expected a Curator or None, got {type(curator).__name__}")
+            curator = as_curator(curator)
             check_flow(type(self))
         elif monitor or labelled_rollouts is not None:
             name, what = ("monitor", "watches") if monitor else ("labelled_rollouts", "reads trusted rewards")
@@ -88,10 +96,11 @@ class GeoAlignMixin(CuratedTrainer):
         self.curator = curator
         self._session = None
         self._curation_round: GenerationRound | None = None
+        self._quiet_alarms = {}
         if curator is None:
             return
         self._session = CurationSession(curator, seed=self.args.seed, labelled=labelled_rollouts, monitor=monitor)
-        fields = dict(rollout_fields or {})
+        fields = with_answers(rollout_fields or {}, self._session.curator)
         self._curation_options = RoundOptions(
             location=HiddenLocation(hidden_position, hidden_layer),
             hidden_source=hidden_source,
@@ -100,6 +109,7 @@ class GeoAlignMixin(CuratedTrainer):
             details_every=details_every,
             other_loss=other_loss(type(self)),
             labelled=LabelledRows(self, labelled_rollouts, fields.get("answers")) if labelled_rollouts else None,
+            log_metrics=log_metrics,
         )
         check_trainer(self, self._session, self._curation_options)
 

@@ -8,8 +8,9 @@ from transformers import ProcessorMixin
 from trl import GRPOTrainer
 
 from geoalign.adapters.step import refuse
-from geoalign.adapters.trl.curate import RoundOptions
+from geoalign.adapters.trl.curate import RoundOptions, shaped_sum
 from geoalign.adapters.trl.round import COLUMNS, CuratedTrainer, check_session
+from geoalign.adapters.trl.rows import dropping_scale
 from geoalign.adapters.trl.states import HiddenSource, sharding, trl_pass_problem
 from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, UnsupportedError
@@ -50,6 +51,18 @@ def _behind(trainer: type) -> tuple[type, ...]:
     return trainer.__mro__[trainer.__mro__.index(CuratedTrainer) + 1 :]
 
 
+def check_actions(trainer: Any, session: CurationSession, options: RoundOptions) -> None:
+    """Raises UnsupportedError for what the curator declares to do, and this trainer cannot carry out."""
+    curator = session.curator
+    if curator.drops_rows:
+        if options.other_loss is not None:
+            raise UnsupportedError(f"{session.name} drops rows, and {options.other_loss}")
+        # Refuses a loss from which no row can be left out.
+        dropping_scale(trainer, rows=1, kept=1)
+    if "rewards" in (curator.acts_on or ()) and trainer.multi_objective_aggregation == "normalize_then_sum":
+        raise UnsupportedError(shaped_sum(session.name))
+
+
 def check_trainer(trainer: Any, session: CurationSession, options: RoundOptions) -> None:
     """Raises by name unless a trainer that is otherwise complete has what the adapter carries out."""
     check_position(options.location.position)
@@ -74,6 +87,7 @@ def check_trainer(trainer: Any, session: CurationSession, options: RoundOptions)
             ),
         }
     )
+    check_actions(trainer, session, options)
     if "hidden" in session.curator.requires and source == "logprob_pass":
         problem = trl_pass_problem(trainer)
         if problem is not None:

@@ -17,6 +17,8 @@ from torch import Tensor
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from geoalign.adapters.assignment import Assignment, assign
+from geoalign.adapters.failures import awaited
+from geoalign.adapters.settings import LogMetrics
 from geoalign.adapters.step import (
     as_answers,
     as_floats,
@@ -24,17 +26,21 @@ from geoalign.adapters.step import (
     check_curator,
     decision_metrics,
     final_advantages,
+    is_alarm,
+    logged,
     made,
     named,
     summed_components,
-    wanted_components,
 )
 from geoalign.adapters.trl.states import HiddenLocation, RowTokens, own_hidden, own_pass
+from geoalign.answers import boxed_answers
+from geoalign.curators.base import Curator
 from geoalign.curators.session import STATE_FILE, CurationSession
 from geoalign.errors import ConfigError, GeoAlignError, InputError, UnsupportedError
 from geoalign.hidden.answers import rows_without_answer
 from geoalign.hidden.layers import wanted_layers
 from geoalign.hidden.tap import backbone_of
+from geoalign.text import quote
 from geoalign.types import Curation, Rollouts, response_keys
 
 # A dataset column, or a function of this process's input rows (each with prompt, completion and completion_ids).
@@ -52,6 +58,17 @@ if TYPE_CHECKING:
     from transformers import Trainer as _Base
 
 
+def answers_of_boxes(rows: list[dict[str, Any]]) -> list[str | None]:
+    """The rollout field `answers` where the user gives none: what each completion says in its last box."""
+    return boxed_answers([row["completion"] for row in rows])
+
+
+def with_answers(fields: Mapping[str, RolloutField], curator: Curator) -> dict[str, RolloutField]:
+    """The user's rollout fields; answers are read from boxes where the curator looks at answers and none are given."""
+    wanted = "answers" in curator.reads and "answers" not in fields
+    return {**fields, "answers": answers_of_boxes} if wanted else dict(fields)
+
+
 def check_session(
     trainer: Any, session: CurationSession, fields: Mapping[str, RolloutField], *, location: HiddenLocation, engine: str
 ) -> None:
@@ -65,7 +82,8 @@ def check_session(
             )
     given = {*fields, "components"}  # the rewards of the trainer's functions
     check_curator(session, given, engine=engine, how="rollout_fields with {need}=<column or callable>")
-    check_components(wanted_components(session.curator), trainer.reward_func_names, source="reward functions")
+    session.remedies = replace(session.remedies, enlarge=lambda factor: larger_generation(trainer.args, factor))
+    check_components(session.curator.components, trainer.reward_func_names, source="reward functions")
     if "hidden" in session.curator.requires:
         for name, config in getattr(trainer.model, "peft_config", {}).items():
             if getattr(config, "is_prompt_learning", False):
@@ -76,8 +94,21 @@ def check_session(
         wanted_layers(backbone_of(trainer.model), location.layer)
 
 
+def larger_generation(args: Any, factor: float) -> str:
+    """The setting of TRL's that makes a generation batch so many times as large.
+
+    By itself a batch is generated for as many micro-batches as gradients are accumulated over.
+    """
+    own = args.steps_per_generation not in (None, args.gradient_accumulation_steps)
+    name = "steps_per_generation" if own else "gradient_accumulation_steps"
+    return f"raise {name} to {math.ceil(getattr(args, name) * factor)}"
+
+
 def field_values(name: str, field: RolloutField, rows: list[dict[str, Any]]) -> list[Any]:
-    """One value per row of this process; InputError where a row lacks the column, or a callable returned too few."""
+    """One value per row of this process; an asynchronous callable is awaited.
+
+    InputError where a row lacks the column, or a callable returned one value for all, or another number of them.
+    """
     if isinstance(field, str):
         for index, row in enumerate(rows):
             if field not in row:
@@ -86,7 +117,14 @@ def field_values(name: str, field: RolloutField, rows: list[dict[str, Any]]) -> 
                     f"in row {index}"
                 )
         return [row[field] for row in rows]
-    values = list(field(rows))
+    found = awaited(field(rows))
+    try:
+        values = None if isinstance(found, str) else list(found)
+    except TypeError:  # a number, or None
+        values = None
+    if values is None:
+        expected = f"expected a list of {len(rows)} values from the callable"
+        raise InputError(f"rollout_fields[{name!r}]: {expected}, got {quote(found)}. Return one value for each row")
     if len(values) != len(rows):
         raise InputError(f"rollout_fields[{name!r}]: expected {len(rows)} values from the callable, got {len(values)}")
     return values
@@ -105,9 +143,11 @@ class CuratedTrainer(_Base):
 
     Attributes:
         _session: the curator; None: plain GRPO.
+        _quiet_alarms: in how many generations since the last log an alarm was 0, by its name.
     """
 
     _session: CurationSession | None
+    _quiet_alarms: dict[str, int]
 
     def compute_loss(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         """The trainer's loss, scaled to a mean over the kept rows where rows were dropped."""
@@ -141,12 +181,18 @@ class TrainerRound:
     _prompts_differ = False
 
     def __init__(
-        self, trainer: Any, session: CurationSession, location: HiddenLocation, fields: dict[str, RolloutField]
+        self,
+        trainer: Any,
+        session: CurationSession,
+        location: HiddenLocation,
+        fields: dict[str, RolloutField],
+        log_metrics: LogMetrics,
     ) -> None:
         self._trainer = trainer
         self._session = session
         self._location = location
         self._fields = fields
+        self._log_metrics = log_metrics
         self._gather = trainer.accelerator.gather
         self._metrics: dict[str, float] = {}
         self._tokens: RowTokens
@@ -215,7 +261,11 @@ class TrainerRound:
                 if name in self._session.curator.requires:
                     fields[name] = partial(_second_rewards, field, gather_object(rows))
             elif name == "answers":
-                fields[name] = gather_object(as_answers(field_values(name, field, rows)))
+                answers = gather_object(as_answers(field_values(name, field, rows)))
+                # Responses of a task without boxes have answers of another kind, not none.
+                unread = field is answers_of_boxes and not any(answers)
+                if not unread or name in self._session.curator.requires:
+                    fields[name] = answers
             else:
                 fields[name] = self._gather(as_floats(name, field_values(name, field, rows), device))
         return fields
@@ -231,10 +281,23 @@ class TrainerRound:
         self._rollouts = rollouts
         self._assignment = assign(curation, rollouts.groups, by=self._session.name)
         if accelerator.is_main_process:
-            found = decision_metrics(curation, rollouts, self._assignment, **self._metrics)
-            for name, value in named(found).items():
-                self._trainer._metrics["train"][name].append(value)
+            self._log(decision_metrics(curation, rollouts, self._assignment, **self._metrics))
         return curation
+
+    def _log(self, metrics: dict[str, float]) -> None:
+        """Adds the metrics of a generation to the trainer's, which logs the mean over the generations since its last
+        log. An alarm counts as 0 in those where it was 0, though it is not logged before it is another."""
+        trainer: CuratedTrainer = self._trainer
+        log = self._trainer._metrics["train"]
+        if not log.get("geoalign/seconds"):
+            trainer._quiet_alarms.clear()
+        shown = logged(metrics, self._session.curator, self._log_metrics)
+        for name, value in named(metrics).items():
+            if name in shown or log.get(name):
+                log[name].extend([0.0] * trainer._quiet_alarms.pop(name, 0))
+                log[name].append(value)
+            elif is_alarm(name):
+                trainer._quiet_alarms[name] = trainer._quiet_alarms.get(name, 0) + 1
 
     def _as_scored(self) -> bool:
         """Whether every position has the reward that its own row came with."""

@@ -122,9 +122,10 @@ class TrlPass:
             with BackboneTap(model, select, layer=location.layer) as tap:
                 result = run()
             self.hidden = torch.cat(tap.states)
-        # The mean over the tokens that the policy wrote; responses stand in the first columns.
+        # The mean over the tokens that the policy wrote, NaN where it wrote none; responses stand in the first columns.
         inside = rows.mask.to(result[0].device)
-        self.logprobs = (result[0][:, : inside.size(1)].float() * inside).sum(1) / inside.sum(1)
+        means = (result[0][:, : inside.size(1)].float() * inside).sum(1) / inside.sum(1)
+        self.logprobs = means.masked_fill(torch.tensor(rows.nothing, device=means.device), torch.nan)
         self.done = True
         return result
 

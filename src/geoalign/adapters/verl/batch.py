@@ -12,7 +12,6 @@ from torch import Tensor
 from geoalign.adapters.settings import SECTION
 from geoalign.adapters.step import Decision, group_numbers, made, named_components, named_fields, refuse
 from geoalign.adapters.verl.keys import HIDDEN_KEY, RESPONSE_KEY, REWARD_KEY
-from geoalign.errors import InputError
 from geoalign.method.advantages import group_advantages
 from geoalign.types import Rollouts, response_keys
 
@@ -99,10 +98,9 @@ def judged_rows(decision: Decision, keys: Sequence[Sequence[str]]) -> dict[str, 
 
 
 def _masked_means(values: list[Tensor], masks: list[Tensor]) -> Tensor:
+    """[B] the mean of each row over the policy's own tokens; NaN where it has none."""
     means = []
-    for row, (value, mask) in enumerate(zip(values, masks, strict=True)):
-        own = mask.bool()
-        if not bool(own.any()):
-            raise InputError(f"response_mask: expected a token of the policy's own in every row, got none in row {row}")
-        means.append(value.float()[own].mean())
+    for value, mask in zip(values, masks, strict=True):
+        own = value.float()[mask.bool()]
+        means.append(own.mean() if len(own) else own.new_tensor(torch.nan))
     return torch.stack(means)

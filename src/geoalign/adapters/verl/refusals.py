@@ -59,17 +59,23 @@ def check_states(settings: StateSettings, model: Any) -> None:
 
 
 def check_assignment(assignment: Assignment, config: Mapping[str, Any], curator: str) -> None:
-    """Raises UnsupportedError where verl's loss cannot leave dropped rows out of what divides it."""
+    """Raises UnsupportedError where rows were dropped that verl's loss cannot leave out of what divides it."""
+    check_drops(config, curator, drops=assignment.dropped)
+
+
+def check_drops(config: Mapping[str, Any], curator: str, *, drops: bool) -> None:
+    """Raises UnsupportedError where a curator of this name `drops` rows, and verl's loss cannot leave them out of what
+    divides it."""
     actor = config["actor_rollout_ref"]["actor"]
     aggregated, mode = actor["loss_agg_mode"], actor["policy_loss"]["loss_mode"]
     refuse(
         {
             f"{curator} drops rows under actor_rollout_ref.actor.policy_loss.loss_mode={mode}, which is not known to "
             f"leave them out of what it divides by; set it to one of {', '.join(DROPPING_LOSSES)}, or let the curator "
-            "replace or weigh rows": assignment.dropped and mode not in DROPPING_LOSSES,
+            "replace or weigh rows": drops and mode not in DROPPING_LOSSES,
             f"{curator} drops rows under actor_rollout_ref.actor.loss_agg_mode={aggregated}, which divides by a fixed "
             "number of sequences; set it to token-mean, or let the curator replace or weigh rows": (
-                assignment.dropped and aggregated not in ("token-mean", "token-sum")
+                drops and aggregated not in ("token-mean", "token-sum")
             ),
         }
     )

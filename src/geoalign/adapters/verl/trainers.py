@@ -8,8 +8,10 @@ value passes on the workers, while the driver curates. `_save_checkpoint` and `_
 from __future__ import annotations
 
 import json
+import math
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -20,12 +22,19 @@ from verl.utils.config import omega_conf_to_dataclass
 
 from geoalign.adapters.exports import check_engine
 from geoalign.adapters.settings import SECTION, StateSettings, read_section
-from geoalign.adapters.step import Decision, decide, make_session, named, wanted_components
+from geoalign.adapters.step import Decision, decide, logged, make_session
 from geoalign.adapters.verl.apply import apply_curation
 from geoalign.adapters.verl.batch import COLUMNS, judged_rows, read_rollouts, sessions_of
 from geoalign.adapters.verl.keys import ANSWER_KEY, LAYER_KEY, POSITION_KEY
 from geoalign.adapters.verl.queue import QueueBatch
-from geoalign.adapters.verl.refusals import check_assignment, check_config, check_engines, check_sessions, check_states
+from geoalign.adapters.verl.refusals import (
+    check_assignment,
+    check_config,
+    check_drops,
+    check_engines,
+    check_sessions,
+    check_states,
+)
 from geoalign.curators.session import STATE_FILE
 from geoalign.hidden.answers import rows_without_answer
 
@@ -50,6 +59,8 @@ class CuratedSteps(_Base):
         self._geoalign = read_section(StateSettings, plain.get(SECTION), engine="verl", path=SECTION, place=place)
         how = "+geoalign.rollout_fields.{need}=<name in the reward function's result>"
         self._session = make_session(self._geoalign, engine="verl", how=how)
+        self._session.remedies = replace(self._session.remedies, enlarge=self._larger_batch)
+        check_drops(plain, self._session.name, drops=self._session.curator.drops_rows)
         # One thread decides, while the driver goes on with work that does not touch the curator.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="geoalign")
         self._pending: tuple[list[list[int]], Future[Decision]] | None = None
@@ -60,6 +71,10 @@ class CuratedSteps(_Base):
         with open_dict(config):
             config.trainer.v1.trainer_mode = self.base_mode
         super().__init__(config)
+
+    def _larger_batch(self, factor: float) -> str:
+        """What makes batches so many times as large."""
+        return f"raise data.train_batch_size to {math.ceil(self.config.data.train_batch_size * factor)}"
 
     def _setup(self) -> None:
         if "hidden" in self._session.curator.requires:
@@ -93,11 +108,12 @@ class CuratedSteps(_Base):
         queue = QueueBatch(batch, lambda part: compute(part, metrics))
         by_std = self.config.algorithm.norm_adv_by_std_in_grpo
         result = apply_curation(queue, sessions, decision.rollouts, decision.assignment, by_std=by_std)
-        metrics.update(named({**decision.metrics, "wait_seconds": waited}))
+        found = {**decision.metrics, "wait_seconds": waited}
+        if self._without_answer is not None:
+            found["rows_without_answer"] = float(self._without_answer)
+        metrics.update(logged(found, self._session.curator, self._geoalign.log_metrics))
         if self.config.trainer.get("rollout_data_dir"):
             self._judged |= judged_rows(decision, [[queue.keys[row] for row in session] for session in sessions])
-        if self._without_answer is not None:
-            metrics["geoalign/rows_without_answer"] = float(self._without_answer)
         return result
 
     def _dump_generations(self, *args: Any, reward_extra_infos_dict: dict[str, Any], **more: Any) -> None:
@@ -118,14 +134,13 @@ class CuratedSteps(_Base):
             rows,
             self._session.curator.reads,
             rollout_fields=self._geoalign.rollout_fields,
-            components=wanted_components(self._session.curator),
+            components=self._session.curator.components,
             longest_response=self.config.actor_rollout_ref.rollout.response_length,
             by_std=self.config.algorithm.norm_adv_by_std_in_grpo,
         )
         if self._geoalign.hidden_position == "answer_start" and "hidden" in self._session.curator.reads:
             starts = batch.read(rows, [ANSWER_KEY])[ANSWER_KEY]
             self._without_answer = rows_without_answer([int(start) for start in starts])
-        self._session.calls += 1
         return sessions, self._thread.submit(decide, self._session, rollouts)
 
     def _save_checkpoint(self) -> None:

@@ -29,6 +29,9 @@ class IdentityConfig:
 class GRPO(Curator[IdentityConfig]):
     """Returns every batch unchanged: the base line of every comparison."""
 
+    acts_on = ()
+    scores_rows = False
+
     def curate(self, rollouts: Rollouts, *, generator: Generator | None = None, details: bool = False) -> Curation:
         return identity(rollouts)
 
@@ -55,6 +58,13 @@ class MCGRPO(Baseline[MCGRPOConfig]):
     0 and stay whole. Rows without a reward have advantage and weight 0. Where the MAD is 0, as it is where more than
     half of the rewards are equal, the standard deviation stands in for it (the released code: nothing).
     """
+
+    scores_rows = False
+
+    def declare(self) -> None:
+        """Rows leave the update only with `drop_median`."""
+        self.acts_on = ("rows", "advantages") if self.config.drop_median else ("advantages",)
+        self.drops_rows = self.config.drop_median
 
     def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
         advantages, stays = torch.zeros_like(rollouts.rewards), torch.ones(len(rollouts), dtype=torch.bool)
@@ -100,6 +110,9 @@ class QuantileBaseline(Baseline[QuantileBaselineConfig]):
     rewards have advantage 0, and so have rows without a reward.
     """
 
+    acts_on = ("advantages",)
+    scores_rows = False
+
     def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
         advantages = torch.zeros_like(rollouts.rewards)
         for group in groups_of(rollouts):
@@ -141,7 +154,11 @@ class SGRPO(Baseline[SGRPOConfig]):
     std-normalised advantages, after them, is the optimal one under such flips: 0 where t is 0 or 1 (equal rewards).
     """
 
+    headline = ("group_weight",)
+
     binary = True
+    acts_on = ("weights",)
+    scores_rows = False
 
     def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
         groups = groups_of(rollouts)
@@ -186,18 +203,27 @@ class NoiseCorrected(Baseline[NoiseCorrectedConfig]):
     not above 0, the batch stays as it is: J > 0 is what learning from noisy verdicts takes (arXiv 2601.04411); it is
     among the metrics.
 
-    Heeds `answers` and `response_keys`, if a rate is estimated.
+    Heeds `answers`, `response_keys` and `trusted`, if a rate is estimated.
     """
+
+    headline = ("false_positive_rate", "false_negative_rate")
 
     binary = True
     kept = ("past",)
+    acts_on = ("advantages",)
+    scores_rows = False
 
     def __init__(self, config: NoiseCorrectedConfig | None = None, **settings: Any) -> None:
         super().__init__(config, **settings)
-        if None in (self.config.false_positive_rate, self.config.false_negative_rate):
-            self.optional = ("answers", "response_keys")
         # The fields of the rows (`NoisyRows`) of the batches that the next one's rates are estimated from.
         self._past: list[dict[str, Any]] = []
+
+    def declare(self) -> None:
+        """Answers and trusted rows are read only for a rate that is not given."""
+        if None in (self.config.false_positive_rate, self.config.false_negative_rate):
+            self.optional = ("answers", "response_keys", "trusted")
+            self.answer_reading = "exclusive"
+            self.pooled_batches = self.config.window
 
     def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
         false_positive, false_negative = self._rates(rollouts)

@@ -106,6 +106,13 @@ class LabelledProbe(Baseline[LabelledProbeConfig]):
 
     requires = ("hidden", "trusted")
 
+    def declare(self) -> None:
+        """What happens to screened rows is a setting; of rows that are dropped the group's statistics are rid."""
+        acts_on = {"screen": "weights", "drop": "rows", "penalty": "rewards"}
+        self.acts_on = (acts_on[self.config.strategy],)
+        self.drops_rows = self.config.strategy == "drop"
+        self.recomputes_advantages = self.drops_rows
+
     def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
         rows = canonical_rows(rollouts)
         batch = labelled(rollouts, rows.order)
@@ -153,6 +160,7 @@ class ConceptScore(Baseline[ConceptScoreConfig]):
     """
 
     requires = ("hidden", "trusted")
+    acts_on = ("advantages",)
 
     def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
         rows = canonical_rows(rollouts)

@@ -11,7 +11,7 @@ from torch import Generator, Tensor
 
 from geoalign.curators.base import Baseline, canonical_rows, groups_of, half, identity, subset
 from geoalign.curators.denoise.ridge import predict_next
-from geoalign.curators.rectifying import Flags, Strategy, rectify
+from geoalign.curators.rectifying import Flags, Strategy, declare_strategy, rectify
 from geoalign.errors import InputError
 from geoalign.method.advantages import group_advantages
 from geoalign.method.groups import GroupedRows, canonical_order, group_centred, in_input_order
@@ -45,6 +45,7 @@ class NearestCentroid(Baseline[NearestCentroidConfig]):
 
     binary = True
     requires = ("hidden",)
+    acts_on = ("rewards",)
     kept = ("sums", "counts")
 
     def __init__(self, config: NearestCentroidConfig | None = None, **settings: Any) -> None:
@@ -162,6 +163,10 @@ class ConfidentLearning(Predicting[ConfidentLearningConfig]):
     `scores` are the probability that the reward is wrong; rows of groups of equal rewards have none. Needs `hidden`.
     """
 
+    def declare(self) -> None:
+        """What happens to flagged rows is a setting."""
+        declare_strategy(self, self.config.strategy)
+
     def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
         rows = canonical_rows(rollouts)
         values, judged, varies = self._predict(rollouts, rows)
@@ -224,6 +229,11 @@ class ScoreAgreement(Predicting[ScoreAgreementConfig]):
     batch: by folds over its groups). Advantages are those of the rows kept. Groups of equal rewards stay whole, and so
     does the batch where nothing is predicted.
     """
+
+    acts_on = ("rows",)
+    drops_rows = True
+    recomputes_advantages = True
+    scores_rows = False
 
     def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
         rows = canonical_rows(rollouts)

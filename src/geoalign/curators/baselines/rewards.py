@@ -38,7 +38,11 @@ class PAR(Baseline[PARConfig]):
         InputError: there are no reference rewards, none for a row that has a reward, or an infinite one.
     """
 
+    headline = ("shaped_reward",)
+
     requires = ("reference_rewards",)
+    acts_on = ("rewards",)
+    scores_rows = False
 
     def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
         assert rollouts.reference_rewards is not None
@@ -98,6 +102,7 @@ class AnswerMean(Baseline[AnswerMeanConfig]):
     """
 
     requires = ("answers",)
+    acts_on = ("rewards",)
 
     def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
         observed, rewards = rollouts.rewards, rollouts.rewards.clone()
@@ -134,7 +139,11 @@ class MajorityVote(Baseline[MajorityVoteConfig]):
     Needs `answers`. A row whose reward is NaN votes, but stays without a reward.
     """
 
+    headline = ("majority_share", "tied_groups")
+
     requires = ("answers",)
+    acts_on = ("rewards",)
+    scores_rows = False
 
     def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
         rewards = torch.zeros_like(rollouts.rewards)

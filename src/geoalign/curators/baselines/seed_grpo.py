@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -90,43 +90,78 @@ class SeedGRPO(Baseline[SeedGRPOConfig]):
     no answers are needed; any other labels can be given in their place. It acts after the advantage, as `weights`;
     every rollout of a group counts in its entropy, those without a reward too. Hidden states are centred by the mean of
     the batch before they are compared, so that what all share does not make them alike. A group of one has weight 1.
+
+    A rollout without a token of the policy's own has no log-probability (NaN). It is no evidence of how unsure the
+    policy is: it is left out of the entropy and of G, and counted in `rows_without_logprob`. It gets the weight of its
+    group; a group of such rollouts alone has weight 1, and is left out of the metrics.
+
+    Raises:
+        InputError: a log-probability is infinite; the message names the row.
     """
 
-    def __init__(self, config: SeedGRPOConfig | None = None, **settings: Any) -> None:
-        super().__init__(config, **settings)
+    headline = ("entropy", "scale")
+    acts_on = ("weights",)
+    scores_rows = False
+
+    def declare(self) -> None:
+        """What it clusters by, and log-probabilities where they weigh the rollouts."""
         self.requires = (self.config.clusters, *(["logprobs"] if self.config.mass == "logprobs" else []))
 
     def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
         logprobs = self._logprobs(rollouts)
+        known = ~logprobs.isnan()
         hidden = rollouts.hidden
         states = None if self.config.clusters == "answers" or hidden is None else centred(hidden)
         alpha = _ALPHA[self.config.mode] if self.config.alpha is None else self.config.alpha
         weights = torch.ones(len(rollouts))
         entropies, scales, counts = [], [], []
-        for rows in rows_by_group(rollouts.groups):
+        for members in rows_by_group(rollouts.groups):
+            rows = members[known[members]]
+            if not len(rows):
+                continue
             if states is not None:
                 clusters = cosine_clusters(states[rows], self.config.threshold)
             else:
-                assert rollouts.answers is not None
-                known: dict[object, int] = {}
-                labels = [row if (label := rollouts.answers[row]) is None else label for row in rows.tolist()]
-                clusters = torch.tensor([known.setdefault(label, len(known)) for label in labels])
+                clusters = self._answer_clusters(rollouts, rows)
+            # p of a cluster: the softmax of the log-probabilities over the group, summed; H = -sum p log p.
             mass = torch.softmax(logprobs[rows].double(), dim=0)
             masses = mass.new_zeros(int(clusters.max()) + 1).index_add(0, clusters, mass)
-            entropies.append(float(-torch.xlogy(masses, masses).sum()))
-            scales.append(entropy_scale(entropies[-1], len(rows), mode=self.config.mode, alpha=alpha))
+            entropy = float(-torch.xlogy(masses, masses).sum())
+            scale = entropy_scale(entropy, len(rows), mode=self.config.mode, alpha=alpha)
+            weights[members] = scale
+            entropies.append(entropy)
+            scales.append(scale)
             counts.append(float(len(masses)))
-            weights[rows] = scales[-1]
-        metrics = {"entropy": mean_of(entropies), "scale": mean_of(scales), "clusters": mean_of(counts)}
+        metrics = {
+            "entropy": mean_of(entropies),
+            "scale": mean_of(scales),
+            "clusters": mean_of(counts),
+            "rows_without_logprob": float((~known).sum()),
+        }
         return reweighted(rollouts, weights, metrics)
 
+    def _answer_clusters(self, rollouts: Rollouts, rows: Int[Tensor, " n"]) -> Int[Tensor, " n"]:
+        """The cluster of each of these rows: equal for equal answers, its own for a row without one."""
+        assert rollouts.answers is not None
+        numbers: dict[object, int] = {}
+        clusters = []
+        for row in rows.tolist():
+            answer = rollouts.answers[row]
+            label = row if answer is None else answer
+            clusters.append(numbers.setdefault(label, len(numbers)))
+        return torch.tensor(clusters)
+
     def _logprobs(self, rollouts: Rollouts) -> Float[Tensor, " b"]:
+        """[B] the mean log-probabilities, all 0 for equal masses; NaN where a row has no token of the policy's own."""
         if self.config.mass == "share":
             return torch.zeros(len(rollouts))
         assert rollouts.logprobs is not None
         logprobs = rollouts.logprobs.double()
-        bad = (~logprobs.isfinite()).nonzero()
-        if len(bad):
-            row = int(bad[0])
-            raise InputError(f"SeedGRPO: expected finite logprobs, got {float(logprobs[row])} in row {row}")
+        infinite = logprobs.isinf().nonzero()
+        if len(infinite):
+            row = int(infinite[0])
+            raise InputError(
+                f"SeedGRPO: expected finite logprobs, or NaN for a row without a token of the policy's own; got "
+                f"{float(logprobs[row])} in row {row}"
+            )
         return logprobs

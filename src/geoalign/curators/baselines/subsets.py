@@ -24,6 +24,10 @@ class Subset(Baseline[_Config]):
     With `advantages` among `requires` the kept rows bring the engine's along; otherwise they are made from them.
     """
 
+    acts_on: tuple[str, ...] | None = ("rows",)
+    drops_rows = True
+    scores_rows = False
+
     def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
         groups = groups_of(rollouts)
         kept = [group.rows[self._chosen(group, rollouts)] for group in groups]
@@ -75,6 +79,8 @@ class PODS(Subset[PODSConfig]):
         InputError: m is larger than a group; the message names the group.
     """
 
+    recomputes_advantages = True
+
     def _chosen(self, group: Group, rollouts: Rollouts) -> Tensor:
         m, n = self.config.m, len(group.rows)
         if m is not None and m > group.size:
@@ -100,6 +106,7 @@ class CPPO(Subset[CPPOConfig]):
     """
 
     requires = ("advantages",)
+    acts_on = ("rows", "advantages")
 
     def _chosen(self, group: Group, rollouts: Rollouts) -> Tensor:
         assert rollouts.advantages is not None
@@ -131,6 +138,9 @@ class PFPPO(Baseline[_Config]):
     False never replaces another, one without a reward is never drawn; a group without any possible donor stays as it
     is.
     """
+
+    acts_on = ("rows",)
+    scores_rows = False
 
     @abstractmethod
     def _odds(self, best: int, worst: int, n: int) -> Float[Tensor, " n"]:

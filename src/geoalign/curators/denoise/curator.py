@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import math
 import time
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
@@ -11,22 +13,31 @@ from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
 from geoalign.curators.base import Curator, hidden_states, identity
-from geoalign.curators.denoise.model import LIMIT, Posterior, infer
+from geoalign.curators.denoise.identification import certain_observations, identification, pooled
+from geoalign.curators.denoise.model import LIMIT, Fit, Posterior, infer
 from geoalign.curators.denoise.ridge import fold_predictions, predict_next
 from geoalign.curators.denoise.rows import NoisyRows, joined, keys_in_prompts, noisy_rows
 from geoalign.curators.precision import full_precision
 from geoalign.errors import InputError
+from geoalign.method.advantages import group_advantages
 from geoalign.method.groups import GroupedRows, canonical_order, content_folds, group_centred, in_input_order
 from geoalign.method.intervals import Interval, grouped_correlation
 from geoalign.settings import Count, OpenShare, PositiveShare, setting, settings
 from geoalign.types import Curation, Rollouts
 
+_LOG = logging.getLogger(__name__)
 # Batches whose responses are remembered; of older ones less than a tenth is left in the fit at the default decay.
 REMEMBERED = 22
 # Penalty of the ridge on trusted rows.
 _PENALTY = 0.3
 # Level at which a batch contradicts the fit.
 _CONTRADICTED = 0.999
+# Metrics that rest on the model's rates.
+_RATE_METRICS = ("true_positive_rate", "false_positive_rate", "informedness", "wrong_share", "recovered")
+_NOT_IDENTIFIED = (
+    "denoise: rewards stay as they are, because %s. To correct them, have a few rows of each batch checked by a second "
+    "verifier (curator `appeals`) or give labelled rollouts."
+)
 
 
 @settings
@@ -48,6 +59,14 @@ class DenoiseConfig:
     )
     component: str | None = setting(
         default=None, help="The noisy reward component: it alone is denoised, the others stay. null: denoise their sum."
+    )
+    unanswered: Literal["wrong", "kept"] = setting(
+        default="wrong",
+        help="A response without an answer, where most have one: it is wrong, or nothing is concluded from it.",
+    )
+    unidentified: Literal["kept", "modelled"] = setting(
+        default="kept",
+        help="Where verdicts do not tell how often they are wrong, rewards are kept, or denoised as if they did.",
     )
     least_slope: PositiveShare = setting(
         default=0.3,
@@ -79,9 +98,12 @@ class Denoise(Curator[DenoiseConfig]):
             is no such component.
     """
 
+    headline = ("identified", "recovered")
+
     requires: tuple[str, ...] = ("hidden",)
     optional: tuple[str, ...] = ("answers", "response_keys", "prompt_keys", "trusted")
     kept = ("ridge", "past", "fit", "seen")
+    acts_on = ("rewards", "advantages")
     log_odds = True
 
     def __init__(self, config: DenoiseConfig | None = None, **settings: Any) -> None:
@@ -90,7 +112,12 @@ class Denoise(Curator[DenoiseConfig]):
         self.requires = hidden if self.config.component is None else (*hidden, "components")
         read = {"answers": self.config.answers != "none", "prompt_keys": bool(hidden)}
         self.optional = tuple(name for name in self.optional if read.get(name, True))
+        self.answer_reading = self.config.answers
+        self.components = () if self.config.component is None else (self.config.component,)
+        self.pooled_batches = self.config.window
         self._forget()
+
+        self._warned = False
 
     def _forget(self) -> None:
         self._ridge: dict[str, Any] = {}
@@ -112,7 +139,14 @@ class Denoise(Curator[DenoiseConfig]):
         with full_precision(rollouts):
             order = canonical_order(rollouts.rewards, rollouts.groups, rollouts.hidden)
             told = config.answers != "none"
-            rows = noisy_rows(rollouts, order, answers=told, component=config.component, seen=self._seen)
+            rows = noisy_rows(
+                rollouts,
+                order,
+                answers=told,
+                component=config.component,
+                seen=self._seen,
+                unanswered_wrong=config.unanswered == "wrong",
+            )
             states, fitted = self._states(rollouts, order), bool(self._ridge)
             if states is not None:
                 rows = self._predicted(self._agreed(rows), states, generator)
@@ -127,6 +161,7 @@ class Denoise(Curator[DenoiseConfig]):
             slope, exclusive = config.least_slope, config.answers != "shared"
             posterior = infer(recent, z, least_slope=slope, exclusive=exclusive, earlier=self._fit)[-len(rollouts) :]
             self._fit = posterior.fit
+            posterior, told_apart = self._as_far_as_identified(posterior, rows)
             metrics = {
                 "states_used": float(used),
                 "correlation": test.estimate,
@@ -136,12 +171,32 @@ class Denoise(Curator[DenoiseConfig]):
                 "repeated_responses": float((~rows.unseen).sum()),
                 "forgotten": float(fitted and rows.inflation[0] > 1),
                 **posterior.metrics,
+                **told_apart,
             }
-            if states is not None and bool(rows.trusted.any()):
+            if states is not None and posterior.certain is None and bool(rows.trusted.any()):
                 correction, learnt = learnt_correction(states, posterior, rows, level=config.level)
                 posterior, metrics = posterior.corrected(correction), {**metrics, **learnt}
             curation = _curation(rollouts, order, rows, posterior, metrics)
         return curation.with_metrics(seconds=time.perf_counter() - started)
+
+    def _as_far_as_identified(self, posterior: Posterior, rows: NoisyRows) -> tuple[Posterior, dict[str, float]]:
+        """The posterior itself where the verdicts identify the model's rates; else the rewards as observed, but for
+        `certain_observations`. With what is to be logged: of rates that are not identified NaN."""
+        if posterior.units is None:
+            return posterior, {}
+        found = identification(posterior.units, Fit(**posterior.fit))
+        metrics = {
+            **found.error_correlation.named("error_correlation"),
+            "identified": float(found.identified),
+        }
+        if found.identified or self.config.unidentified == "modelled":
+            return posterior, metrics
+        if len(self._past) >= self.config.window and not self._warned:
+            self._warned = True
+            _LOG.warning(_NOT_IDENTIFIED, found.reason)
+        certain = certain_observations(rows, posterior, exclusive=self.config.answers == "exclusive")
+        unknown = dict.fromkeys(_RATE_METRICS, math.nan)
+        return replace(posterior, estimate=pooled(rows, certain), certain=certain), {**metrics, **unknown}
 
     def _states(self, rollouts: Rollouts, order: GroupedRows) -> Float[Tensor, "b d"] | None:
         """The states in sorted order, centred within groups; of several each over its mean square."""
@@ -240,5 +295,14 @@ def _curation(
     rest = rollouts.rewards.cpu().double()[index] - rows.rewards.nan_to_num()
     observed, offset = posterior.observed.nan_to_num() + rest, posterior.offset.nan_to_num() + rest
     whole = replace(posterior, observed=observed, offset=offset)
-    rewards, advantages = (back(each.to(rollouts.rewards.dtype)) for each in (whole.rewards, whole.advantages))
-    return replace(judged, rewards=rewards, advantages=advantages)
+    rewards = back(whole.rewards.to(rollouts.rewards.dtype))
+    if posterior.certain is None:
+        advantages = whole.advantages
+    elif torch.equal(posterior.certain, posterior.estimate):
+        return replace(judged, rewards=rewards)
+    else:
+        # The mean of GRPO's advantages over identical responses, not GRPO's advantages of the mean rewards: pooling
+        # narrows a group's deviation, and dividing by that would blow up what is left of the noise.
+        alone = replace(whole, estimate=posterior.certain).rewards.masked_fill(~rows.scored, torch.nan)
+        advantages = pooled(rows, group_advantages(alone, rows.group))
+    return replace(judged, rewards=rewards, advantages=back(advantages.to(rollouts.rewards.dtype)))

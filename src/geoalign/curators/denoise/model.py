@@ -100,6 +100,10 @@ class Posterior:
     wrong: Float[Tensor, " n"]  # probability that the reward is wrong
     metrics: dict[str, float]
     fit: dict[str, Tensor]  # the fields of `Fit`; {} where nothing was judged
+    units: Units | None = None  # of two values: what the fit is made of
+    # Where the rates are not identified: the observations as far as they can be put right without them. `estimate` then
+    # rests on no rate either.
+    certain: Float[Tensor, " n"] | None = None
 
     def __getitem__(self, rows: slice) -> Posterior:
         cut: dict[str, Any] = {name: each[rows] for name, each in vars(self).items() if isinstance(each, Tensor)}
@@ -169,8 +173,9 @@ def infer(
         low, high = verdicts
         observation, scale = (rows.rewards > (low + high) / 2).double(), torch.full_like(zero, high - low)
         offset = rows.rewards - scale * observation
-        both = (by_verdict(rows.answer, observation, scored) > 0).all(dim=1)
-        judged = scored & (told or bool(both.any() | (rows.answered & scored).any()))
+        # A row is judged by what is known of it: a prediction, its answer, or a response that got both verdicts.
+        contradicted = (by_verdict(rows.answer, observation, scored) > 0).all(dim=1)[rows.answer]
+        judged = scored & (told | rows.answered | rows.lacking | contradicted)
     else:
         centred = group_advantages(rows.rewards, group, scale="none")
         observation, offset = rows.standardised, rows.rewards - centred
@@ -181,6 +186,7 @@ def infer(
     prior, expected, variance, wrong, metrics = before, observation, zero, zero, {}
     open_rows = compared = judged & ~rows.trusted
     unit = one_of = rows.response
+    units = None
     known, z, fit = bool(judged.any()), zero if z is None else z, None
     if known and verdicts is not None:
         units = verdict_units(rows, z, observation, judged, exclusive)
@@ -209,7 +215,7 @@ def infer(
     metrics = {"wrong_share": share, "recovered": slope, **metrics}
     after = {} if fit is None else fit._asdict()
     found = (prior, mean, estimate, variance, total(together, group)[group], wrong, metrics, after)
-    return Posterior(group, rows.rewards, observation, offset, scale, known and verdicts is not None, *found)
+    return Posterior(group, rows.rewards, observation, offset, scale, known and verdicts is not None, *found, units)
 
 
 def value_posterior(
@@ -267,6 +273,7 @@ class Units:
     """C answers or responses, each right or wrong, with the verdicts on their rows."""
 
     unit: Int[Tensor, " n"]  # of each row
+    group: Int[Tensor, " c"]
     counts: Float[Tensor, "c 2"]  # of verdicts 0 and 1
     known: Float[Tensor, " c"]  # log-odds that trusted rows add
     features: Float[Tensor, "c f"]
@@ -325,7 +332,7 @@ def verdict_units(
     size = total(torch.ones_like(z), unit)
     group = torch.zeros(len(size), dtype=torch.long).index_put((unit,), rows.group)
     answered = total(rows.answered, unit) > 0
-    alone = (total(rows.answered, rows.group) == 0)[group]
+    alone = ~answered & (total(rows.lacking, unit) == 0)
     # Beta rate of the verdicts on the rest of the group: one that held the unit's own would explain their errors.
     rest = by_verdict(rows.group, verdict, judged)[group] - by_verdict(unit, verdict, judged) + _RATE
     share = (size / total(torch.ones_like(z), rows.group)[group]).log()
@@ -334,6 +341,7 @@ def verdict_units(
     own, told = len(group) + torch.arange(len(group)), float(answered.double().mean())
     return Units(
         unit=unit,
+        group=group,
         counts=by_verdict(unit, verdict, compared),
         known=LIMIT * total((2 * verdict - 1) * (judged & rows.trusted), unit),
         features=torch.stack([each.double() for each in features], dim=1),

@@ -27,6 +27,7 @@ class NoisyRows:
     response: Int[Tensor, " n"]  # rows of equal number gave the same response
     answer: Int[Tensor, " n"]  # rows of equal number gave the same answer or, without one, the same response
     answered: Bool[Tensor, " n"]
+    lacking: Bool[Tensor, " n"]  # no answer where one is expected: held to be wrong, whatever the verdict
     trusted: Bool[Tensor, " n"]  # whether the reward is known to be true
     unseen: Bool[Tensor, " n"]  # whether the fit has not seen this response to the prompt before
     prediction: Float[Tensor, " n"]  # by a fit on other batches or folds
@@ -64,6 +65,7 @@ def noisy_rows(
     answers: bool,
     component: str | None = None,
     seen: Sequence[Int[Tensor, " _"]] = (),
+    unanswered_wrong: bool = True,
 ) -> NoisyRows:
     """The batch in sorted order, without predictions; rows without `response_keys` are responses of their own.
 
@@ -74,6 +76,8 @@ def noisy_rows(
     Args:
         component: the noisy part of the rewards; None: the rewards.
         seen: `keys_in_prompts` of earlier batches.
+        unanswered_wrong: a response without an answer is held to be wrong where answers are expected: at least half of
+            the batch has one, and so has another response to the prompt. False: nothing is concluded from it.
 
     Raises:
         InputError: there is no such component.
@@ -90,6 +94,8 @@ def noisy_rows(
     given = [told[row] for row in index.tolist()]
     numbers = {answer: number for number, answer in enumerate(dict.fromkeys(given))}
     answered = torch.tensor([answer is not None for answer in given])
+    expected = unanswered_wrong and 2 * int(answered.sum()) >= len(index)
+    lacking = ~answered & expected & (total(answered, group) > 0)[group]
     unit = torch.where(answered, torch.tensor([numbers[answer] for answer in given]), keys)
     trusted = known = torch.zeros_like(answered)
     if rollouts.trusted is not None:
@@ -108,6 +114,7 @@ def noisy_rows(
         response=dense(group, keys),
         answer=dense(group, answered, unit),
         answered=answered,
+        lacking=lacking,
         trusted=trusted,
         # Of trusted rows the fit learns nothing.
         unseen=~known | trusted,

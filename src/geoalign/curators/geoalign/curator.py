@@ -12,9 +12,9 @@ from jaxtyping import Float
 from pydantic import BeforeValidator, Field
 from torch import Generator, Tensor
 
-from geoalign.curators.base import Curator, hidden_states
+from geoalign.curators.base import Curator, check_state_keys, hidden_states
 from geoalign.curators.precision import full_precision
-from geoalign.curators.rectifying import TailConfig, flag_sparse_tail, rectify
+from geoalign.curators.rectifying import TailConfig, declare_strategy, flag_sparse_tail, rectify
 from geoalign.errors import ConfigError, InputError
 from geoalign.method.consensus import (
     Consensus,
@@ -178,7 +178,10 @@ class GeoAlign(Curator[GeoAlignConfig]):
         InputError: `hidden` is missing, has fewer than two columns, or another width than in earlier calls.
     """
 
+    headline = ("new_group_accuracy", "pairs")
+
     requires = ("hidden",)
+    optional = ("response_keys",)
 
     def __init__(self, config: GeoAlignConfig | None = None, **settings: Any) -> None:
         super().__init__(config, **settings)
@@ -187,6 +190,12 @@ class GeoAlign(Curator[GeoAlignConfig]):
         self._consensus: list[Consensus] = []
         # Of the last calls: [2, G] pairs of new groups that were ordered rightly, and all of them.
         self._gate: list[Tensor] = []
+
+    def declare(self) -> None:
+        """What happens to flagged rows, how many scores it takes and what the gate pools are settings."""
+        declare_strategy(self, self.config.strategy)
+        self.min_scores = self.config.min_scores
+        self.pooled_batches = self.config.gate_window
 
     def curate(self, rollouts: Rollouts, *, generator: Generator | None = None, details: bool = False) -> Curation:
         """Scores the batch, and replaces (or weighs, drops, amplifies) its anomalous rollouts.
@@ -232,7 +241,7 @@ class GeoAlign(Curator[GeoAlignConfig]):
             )
         return curation.with_metrics(seconds=time.perf_counter() - started)
 
-    def state_dict(self) -> dict[str, Any]:
+    def _learnt(self) -> dict[str, Any]:
         return {
             "calls": self._calls,
             "width": self._width,
@@ -240,21 +249,17 @@ class GeoAlign(Curator[GeoAlignConfig]):
             "gate": list(self._gate),
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        if missing := {"calls", "width", "consensus", "gate"} - set(state):
-            raise ConfigError(f"GeoAlign state: expected the keys calls, consensus, gate, width; missing {missing}")
+    def _restore(self, state: dict[str, Any]) -> None:
+        check_state_keys(state, ("calls", "width", "consensus", "gate"), by="GeoAlign")
         width, folds = state["width"], len(state["consensus"])
         if folds not in (0, self._folds):
-            raise ConfigError(
-                f"GeoAlign state: expected one of {self._folds} folds (settings scoring and projector.folds; 1: "
-                f"in_sample), got one of {folds}"
-            )
+            raise ConfigError(f"GeoAlign state: expected one of {self._folds} folds, got one of {folds}")
         restored = [new_consensus(int(width or 0), self.config.projector, Generator()) for _ in range(folds)]
         try:
             for consensus, saved in zip(restored, state["consensus"], strict=True):
                 consensus.load_state_dict(saved)
         except (KeyError, RuntimeError) as error:
-            raise ConfigError(f"GeoAlign state: saved with other projector settings ({error})") from error
+            raise ConfigError(f"GeoAlign state: expected projectors of its settings ({error})") from error
         self._gate = list(state["gate"])
         self._calls, self._width, self._consensus = int(state["calls"]), width, restored
 

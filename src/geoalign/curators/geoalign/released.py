@@ -84,8 +84,15 @@ class GeoAlignReleased(Baseline[GeoAlignReleasedConfig]):
     Needs `hidden`. Keeps no state from call to call. Below `min_scores` scored rollouts nothing is flagged.
     """
 
+    headline = ("heldout_pair_accuracy", "pairs")
+
     requires = ("hidden",)
+    acts_on = ("rows",)
     on_device = True
+
+    def declare(self) -> None:
+        """How many scores it takes is a setting."""
+        self.min_scores = self.config.min_scores
 
     def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
         hidden = rollouts.hidden
@@ -111,6 +118,7 @@ class GeoAlignReleased(Baseline[GeoAlignReleasedConfig]):
         metrics.update(
             scored_groups=float(len(pairs.group.unique())),
             scored_rollouts=float((~scores.isnan()).sum()),
+            too_few_scores=float((~scores.isnan()).sum() < self.config.min_scores),
             anomalous=float(anomalous.sum()),
             replaced=float((source != torch.arange(len(source), device=source.device)).sum()),
             groups_without_donor=float(without),

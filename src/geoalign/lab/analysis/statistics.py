@@ -6,12 +6,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import comb, fsum
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri, stdtr
 
 from geoalign.errors import InputError
+from geoalign.lab.store.read_run import Evaluation
 from geoalign.method.intervals import Interval as Interval
 from geoalign.method.intervals import clustered_proportion as clustered_proportion
 from geoalign.method.intervals import mean_interval as mean_interval
@@ -129,10 +131,51 @@ def share_interval(parts: ArrayLike, wholes: ArrayLike) -> Interval:
     return Interval(estimate, float(b / a - half), float(b / a + half))
 
 
-def wilson_interval(successes: int, trials: int) -> Interval:
+def proportion_over_groups(right: ArrayLike, total: ArrayLike) -> tuple[Interval, Literal["wilson", "clustered"]]:
+    """The share of right cases with the 95% interval that takes groups, not cases, as independent; and how it was made.
+
+    This is the interval of every accuracy: groups are problems, cases the responses to each. All NaN without groups.
+
+    - One case in each group: Wilson's.
+    - Several: that of a ratio of sums over groups (`clustered_proportion`).
+    - Several, but the same share in every group (all right, all wrong, or half of each): there is no spread to judge
+      by, and the ratio's interval would have no width. Wilson's, as if each group had one case: 30 problems that are
+      all wrong give 0 to 0.114, however many responses each has. It errs on the wide side.
+
+    Args:
+        right: [G] right cases of each group.
+        total: [G] cases of each group, positive.
+    """
+    rights = np.asarray(right, dtype=np.float64)
+    totals = np.asarray(total, dtype=np.float64)
+    groups = len(totals)
+    if groups == 0:
+        return _UNKNOWN, "wilson"
+    alike = bool(np.all(rights * totals[0] == rights[0] * totals))
+    if alike or bool(np.all(totals == 1)):
+        return wilson_interval(float(rights.sum()) * groups / float(totals.sum()), groups), "wilson"
+    return clustered_proportion(rights, totals), "clustered"
+
+
+def accuracy_of_evaluation(evaluation: Evaluation | None) -> Interval | None:
+    """The accuracy of an evaluation's line with its interval over problems; None where there is none.
+
+    Lines of earlier versions have no interval and no counts by problem: with one response to each problem Wilson's is
+    right, with several (or an unknown number) the interval is unknown.
+    """
+    if evaluation is None or evaluation.correct is None:
+        return None
+    if not math.isnan(evaluation.accuracy_low):
+        return Interval(evaluation.accuracy, evaluation.accuracy_low, evaluation.accuracy_high)
+    if evaluation.samples == 1:
+        return wilson_interval(evaluation.correct, evaluation.count)
+    return Interval(evaluation.accuracy, math.nan, math.nan)
+
+
+def wilson_interval(successes: float, trials: int) -> Interval:
     """Wilson's 95% score interval; all NaN without trials.
 
-    For trials that come in groups (several answers to one problem) it is too narrow: see `clustered_proportion`.
+    For trials that come in groups (several answers to one problem) it is too narrow: see `proportion_over_groups`.
     """
     if trials == 0:
         return _UNKNOWN

@@ -17,7 +17,9 @@ import torch
 from torch import Tensor
 
 from geoalign import __version__
+from geoalign.answers import answers_by_class, is_mathematical
 from geoalign.boxed import boxed_answer
+from geoalign.curators.idle import Remedies
 from geoalign.curators.labelled_rollouts import check_reads_trusted
 from geoalign.curators.registry import make_curator
 from geoalign.curators.session import CurationSession
@@ -33,6 +35,7 @@ from geoalign.lab.dumps.labels import Labels
 from geoalign.lab.dumps.reading import Dump, Skipped, read_dump, read_rewards
 from geoalign.lab.dumps.values import short_text
 from geoalign.lab.reports.audit.page import build_audit_page
+from geoalign.lab.rewards.equivalence import EqualAnswers, math_verify_is_installed
 from geoalign.lab.store.audit import FILTERED_FILE, REPORT_FILE, SUMMARY_FILE, AuditFolder, AuditTables
 from geoalign.lab.store.columns import whole_text
 from geoalign.lab.store.files import locked
@@ -87,6 +90,7 @@ class Audit:
         self.config, self.request = replace(config, curator=curator), request
         self.folder, self.console = folder, console
         self.session = CurationSession(make_curator(curator), seed=config.seed)
+        self.session.remedies = Remedies(field="--field final_answer=NAME")
         if request.labels:
             check_reads_trusted(self.session.curator, setting="--labels")
         self.labels = Labels(request.labels)
@@ -107,6 +111,8 @@ class Audit:
         self._file_of: dict[int, Path] = {}
         self._seen: dict[bytes, Path] = {}
         self._model: Any = None
+        self._equal = EqualAnswers() if math_verify_is_installed() else None
+        self._golds: Counter[str] = Counter()
 
     def run(self, inputs: Sequence[Input]) -> dict[str, Any]:
         """Reads, curates and writes every file; returns the content of `summary.json`."""
@@ -139,6 +145,8 @@ class Audit:
                 said |= {"group_sizes": {str(size): count for size, count in sorted(sizes.items())}}
                 self.inputs.append({**said, "skipped": len(dump.skipped)})
                 self.skipped += dump.skipped
+        if self._equal is not None:
+            self._equal.close()
         self.labels.check_all_found()
         return self._summary()
 
@@ -158,10 +166,14 @@ class Audit:
         frame["file"] = whole_text(str(source.path))
         frame["trained_on"] = None if source.trained_on is None else frame["id"].isin(self._trained)
         given = zip(frame["final_answer"], frame["response"], strict=True)
-        answers = [boxed_answer(response) if answer is None else answer for answer, response in given]
+        said = [boxed_answer(response) if answer is None else answer for answer, response in given]
+        prompts = list(zip(frame["step"], frame["group"], strict=True))
+        answers = answers_by_class(said, prompts, self._equal)
         # As objects: a column of text would make NaN of a missing answer.
         frame["final_answer"] = pandas.Series(answers, index=frame.index, dtype=object)
         parts = []
+        golds = frame.drop_duplicates(["step", "group"])["answer"].dropna()
+        self._golds.update(golds=len(golds), mathematical=sum(map(is_mathematical, golds)))
         for step in frame["step"].unique().tolist():
             if (earlier := self._file_of.get(step)) is not None:
                 raise ConfigError(
@@ -234,6 +246,8 @@ class Audit:
             "redacted": request.redact,
             "hidden": hidden,
             "counts": {**counts, "skipped": len(skipped)},
+            "gold_answers": {name: self._golds[name] for name in ("golds", "mathematical")},
+            "equal_answers": None if self._equal is None else dict(self._equal.counters),
             "pairs_per_step": PAIRS_PER_STEP,
             "pairs_left_out": self.curator.pairs_left_out,
             "steps": self.curator.steps,
@@ -246,10 +260,13 @@ def _next_command(summary: Mapping[str, Any], reads: Collection[str]) -> dict[st
     """The call that would tell most beyond this one, and when to make it; None where no further one would."""
     output, counts, inputs = summary["command"]["output"], summary["counts"], summary["inputs"]
     gold = any("answer" in entry["fields"] for entry in inputs)
+    # math-verify says nothing of golds that are prose.
+    golds = summary["gold_answers"]
+    mathematical = 0 < golds["golds"] <= 2 * golds["mathematical"]
     trusts = "trusted" in reads and "components" not in reads
     if gold and not counts["answered"]:
         when, more = "where a field has the responses' final answers", ["--field", "final_answer=NAME"]
-    elif trusts and gold and "reason" not in summary["verifier"] and summary["appeals"] is None:
+    elif trusts and mathematical and "reason" not in summary["verifier"] and summary["appeals"] is None:
         when, more = "where Math-Verify was not the verifier", ["--second-verifier", "math_verify"]
     elif trusts and counts["flagged"]:
         when = f"with true rewards in the column `label` of {output}/flagged.csv"

@@ -15,11 +15,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from geoalign.adapters.assignment import assign
+from geoalign.curators.appeals import AppealsConfig
 from geoalign.curators.base import Curator
 from geoalign.curators.chain import ChainConfig
-from geoalign.curators.denoise import Denoise, DenoiseConfig
+from geoalign.curators.denoise import DenoiseConfig
 from geoalign.curators.denoise.rows import two_values
 from geoalign.curators.geoalign import GeoAlign
+from geoalign.curators.monitor import MonitorConfig
 from geoalign.curators.registry import CuratorSection
 from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, InputError
@@ -44,6 +46,8 @@ def without_states(section: CuratorSection) -> CuratorSection:
     """The settings of a curator where no rollout has states: `denoise` goes by answers and identical responses."""
     if isinstance(section, ChainConfig):
         return replace(section, members=tuple(without_states(member) for member in section.members))
+    if isinstance(section, (AppealsConfig, MonitorConfig)):
+        return replace(section, curator=without_states(section.curator))
     if isinstance(section, DenoiseConfig) and section.geometry == "states":
         return replace(section, geometry="none")
     return section
@@ -119,9 +123,10 @@ class StepCurator:
         return frame
 
     def _misleads(self, rewards: pandas.Series) -> bool:
-        """Whether `denoise` would take the two rewards of a step for verdicts, which over all steps they are not."""
+        """Whether a curator that compares verdicts on answers would take the two rewards of a step for verdicts, which
+        over all steps they are not."""
         here, whole = two_values(torch.tensor(rewards.dropna().to_numpy())), self._verdicts
-        if here is None or not isinstance(self.session.curator, Denoise):
+        if here is None or self.session.curator.answer_reading not in ("exclusive", "shared"):
             return False
         return whole is None or max(abs(here[0] - whole[0]), abs(here[1] - whole[1])) > (whole[1] - whole[0]) / 4
 
@@ -167,7 +172,8 @@ def decided(
     source = np.where(assignment.kept.numpy(), index[assignment.source.numpy()], -1)
     replaced = (source >= 0) & (source != index)
     missing = torch.full((len(frame),), math.nan)
-    denoises = isinstance(curator, Denoise)
+    # Scores are then the log-odds that a reward is wrong, and rewards, in their places, the expected true ones.
+    denoises = curator.log_odds and "rewards" in (curator.acts_on or ()) and "rows" not in (curator.acts_on or ())
     frame = frame.assign(
         score=curation.scores.cpu().double().numpy(), anomalous=curation.anomalous.cpu().numpy(), source=source,
         replacement=frame["response"].reindex(source).set_axis(frame.index).where(replaced, None),

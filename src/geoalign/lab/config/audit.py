@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from geoalign.curators.registry import CuratorSection, default_curator
-from geoalign.lab.config.loading import override_setting
+from geoalign.lab.config.loading import Typed, overridden
 from geoalign.lab.config.train import LoadedModelConfig
 from geoalign.settings import Count, Seed, setting, settings
 from geoalign.settings.hidden import LAST, HiddenLayerSetting, HiddenPosition
@@ -46,12 +46,17 @@ class AuditConfig(LoadedModelConfig):
     )
 
 
-def load_audit_config(curator: str | None = None, overrides: Sequence[str] = ()) -> AuditConfig:
-    """The settings from the command line: the curator's name, and each `a.b=c` of `--set`."""
-    values: dict[str, Any] = {} if curator is None else {"curator": {"type": curator}}
-    locations = {} if curator is None else {"curator.type": f"--curator {escape(curator)}"}
-    for override in overrides:
-        override_setting(values, locations, override)
+def load_audit_config(
+    curator: str | None = None, overrides: Sequence[str] = (), *, trust_remote_code: bool = False
+) -> AuditConfig:
+    """The settings from the command line: the curator's name, whether a model's code may run, each `a.b=c` of
+    `--set`."""
+    options: list[Typed] = []
+    if curator is not None:
+        options.append(Typed("curator.type", curator, f"--curator {escape(curator)}"))
+    if trust_remote_code:
+        options.append(Typed("trust_remote_code", True, "--trust-remote-code"))
+    values, locations = overridden(overrides, options)
     if isinstance(section := values.setdefault("curator", {}), dict):
         values["curator"] = {"type": "denoise", **section}
     config: AuditConfig = load_settings(AuditConfig, values, Locations(locations))

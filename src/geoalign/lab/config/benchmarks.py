@@ -1,7 +1,9 @@
-"""The six mathematics benchmarks of the paper: what they are called, how large they are, where the hub has them."""
+"""The six mathematics benchmarks of the paper: what they are called, how large they are, where the hub has them; and
+sets of a user's own, under any other name."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -63,13 +65,55 @@ def benchmark_named(name: str) -> Benchmark:
     return BENCHMARKS[name]
 
 
+# Names of sets become names of folders.
+SET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}")
+# What the results call the mean over the benchmarks.
+AVERAGE = "average"
+
+
 def parse_benchmark(text: str) -> tuple[Benchmark, str]:
-    """A benchmark and its file or hub id from `NAME=PATH_OR_ID`: nothing is loaded from the network unasked."""
-    name, equals, path = text.partition("=")
-    benchmark = benchmark_named(name.strip())
-    if not equals or not path.strip():
+    """A benchmark and its file or hub id from `NAME=PATH_OR_ID`: nothing is loaded from the network unasked.
+
+    A name that is none of the paper's is a set of the user's own, with one response per problem.
+    """
+    name, equals, path = (part.strip() for part in text.partition("="))
+    benchmark = BENCHMARKS.get(name) or Benchmark(name, title=name, problems=(), hub=())
+    if equals and path and SET_NAME.fullmatch(name):
+        check_set_name("--benchmark", name)
+        return benchmark, path
+    if name in BENCHMARKS:
         raise ConfigError(
-            f"benchmark {benchmark.name}: expected {benchmark.name}=FILE or a hub id such as "
-            f"{benchmark.name}={benchmark.hub[0]}, got {quote(text)}"
+            f"benchmark {name}: expected {name}=FILE or a hub id such as {name}={benchmark.hub[0]}, got {quote(text)}"
         )
-    return benchmark, path.strip()
+    raise ConfigError(
+        f"--benchmark: expected NAME=FILE or NAME=HUB_ID, with one of {', '.join(BENCHMARKS)} or a name of your own "
+        f"(letters, digits, dots, _ and -), got {quote(text)}"
+    )
+
+
+def parse_dialogue(text: str) -> tuple[str, str]:
+    """The name of a set of dialogues and its file or hub id, from `NAME=PATH_OR_ID`."""
+    name, equals, path = (part.strip() for part in text.partition("="))
+    if not equals or not path or not SET_NAME.fullmatch(name):
+        raise ConfigError(
+            f"--dialogue: expected NAME=PATH_OR_ID with letters and digits in the name, got {quote(text)}"
+        )
+    if name in BENCHMARKS:
+        raise ConfigError(f"--dialogue: expected a name that no benchmark has, got {quote(name)}")
+    check_set_name("--dialogue", name)
+    return name, path
+
+
+def check_set_name(option: str, name: str) -> None:
+    """Raises ConfigError for a name that stands for something else, or nearly does."""
+    folded = name.casefold()
+    if folded == AVERAGE:
+        raise ConfigError(
+            f"{option} {name}: {AVERAGE} is what the results call the mean over all benchmarks: take another name"
+        )
+    for benchmark in BENCHMARKS.values():
+        if name != benchmark.name and folded in (benchmark.name, *benchmark.also_called):
+            raise ConfigError(
+                f"{option} {name}: the paper's {benchmark.title} is called {benchmark.name} here: write "
+                f"{benchmark.name}=..., or take another name for a set of your own"
+            )

@@ -125,6 +125,8 @@ class CompareConfig:
     def curator_of(self, arm: str) -> str:
         """The name of an arm's curator: its own, else that of the base run."""
         own = self.arms[arm].get("curator") or {}
+        if isinstance(own, str):  # a name alone
+            return own
         return str(own.get("type", self.run.curator.type))
 
     def corruption(self, level: str, arm: str | None = None) -> dict[str, float]:

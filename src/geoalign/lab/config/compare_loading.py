@@ -125,9 +125,14 @@ def _check(config: CompareConfig, locations: Locations) -> None:
     for section, names in (("arms", config.arms), ("levels", config.levels)):
         if not names:
             raise _wrong(section, "expected at least one", [], locations)
+        folders: dict[str, str] = {}
         for name in names:
             if not _NAME.fullmatch(name):
                 expected = "expected a name of letters, digits, dots, _, + and -, at most 80"
+                raise _wrong(f"{section}.{name}", expected, name, locations)
+            other = folders.setdefault(name.casefold(), name)
+            if other != name:
+                expected = f"expected a name that differs from {other} by more than case: both name a folder"
                 raise _wrong(f"{section}.{name}", expected, name, locations)
     if not config.seeds or len(set(config.seeds)) < len(config.seeds):
         raise _wrong("seeds", "expected one or more, each once", config.seeds, locations)

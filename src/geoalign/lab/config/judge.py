@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from geoalign.errors import ConfigError
-from geoalign.lab.config.loading import overridden
+from geoalign.lab.config.loading import Typed, overridden
 from geoalign.lab.config.rewards import Address
 from geoalign.settings import Count, Name, NotNegative, Positive, setting, settings
 from geoalign.settings.loading import load_settings
@@ -48,6 +48,9 @@ def load_judge_config(
         return None
     if base_url is None or model is None:
         raise ConfigError("judge: expected --base-url and --model, or --local to try the command without an endpoint")
-    values, locations = overridden(overrides)
-    values |= {"base_url": base_url.rstrip("/"), "model": model}
-    return load_settings(JudgeConfig, values, Locations(locations | {"base_url": "--base-url", "model": "--model"}))
+    options = [
+        Typed("base_url", base_url.rstrip("/"), "--base-url"),
+        Typed("model", model, "--model"),
+    ]
+    values, locations = overridden(overrides, options)
+    return load_settings(JudgeConfig, values, Locations(locations))

@@ -11,7 +11,7 @@ from geoalign.errors import ConfigError
 from geoalign.lab.config.train import DEFAULT_TYPES, RunConfig
 from geoalign.settings.loading import load_settings
 from geoalign.settings.locations import Locations
-from geoalign.settings.secrets import is_secret_name, masked, refuse_secrets, secret_setting
+from geoalign.settings.secrets import holds_secret, masked, refuse_secrets, secret_setting
 from geoalign.settings.yaml_text import parse_value, read_yaml
 from geoalign.text import escape, quote
 
@@ -43,13 +43,59 @@ def parse_run_config(data: Mapping[str, Any], locations: Locations | None = None
     return config
 
 
-def overridden(overrides: Sequence[str]) -> tuple[dict[str, Any], dict[str, str]]:
-    """The settings of each `a.b=c` of the command line, in their order, and where each was written."""
+@dataclass(frozen=True)
+class Typed:
+    """A setting that an option of its own gave: its dotted key, its value, and the option as it was typed."""
+
+    key: str
+    value: Any
+    words: str
+
+
+def overridden(overrides: Sequence[str], options: Sequence[Typed] = ()) -> tuple[dict[str, Any], dict[str, str]]:
+    """The settings of the command line, and where each was written: those of options of their own, then each `a.b=c` of
+    `--set` in their order. What two of them say differently is refused, in whatever order they stand.
+    """
     values: dict[str, Any] = {}
     locations: dict[str, str] = {}
+    check_options_agree(options, overrides)
+    for option in options:
+        section = values
+        *sections, name = option.key.split(".")
+        for part in sections:
+            section = section.setdefault(part, {})
+        section[name] = option.value
+        locations[option.key] = option.words
     for override in overrides:
         override_setting(values, locations, override)
     return values, locations
+
+
+def _number_or_text(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def check_options_agree(options: Sequence[Typed], overrides: Sequence[str]) -> None:
+    """Raises ConfigError where two options, or an option and a `--set` of its setting, say different things."""
+    by_key: dict[str, Typed] = {}
+    for option in options:
+        check_agree(by_key.get(option.key), option)
+        by_key[option.key] = option
+    for override in overrides:
+        key, _, text = override.partition("=")
+        dotted = ".".join(part.strip() for part in key.split("."))
+        if dotted in by_key:
+            words = f"--set {escape(masked(override))}"
+            check_agree(by_key[dotted], Typed(dotted, parse_value(text, dotted, words), words))
+
+
+def check_agree(one: Typed | None, other: Typed) -> None:
+    """Raises ConfigError for two options that give a setting different values; both are named as they were typed."""
+    if one is not None and one.value != other.value:
+        raise ConfigError(f"{one.words} and {other.words} contradict each other: {other.key} has one value, keep one")
 
 
 def override_setting(
@@ -65,7 +111,8 @@ def override_setting(
     if not equals or not all(part and part.isprintable() for part in parts):
         raise ConfigError(f"--set: expected section.key=value, got {quote(masked(override))}")
     dotted = ".".join(parts)
-    if is_secret_name(dotted) and text.strip().lower() not in ("", "null", "~", "true", "false"):
+    # Looked at before it is parsed: what cannot be parsed is shown.
+    if text.strip().lower() not in ("", "null", "~", "true", "false") and holds_secret(dotted, _number_or_text(text)):
         raise ConfigError(f"--set {secret_setting(dotted)}")
     override = masked(override)
     location = f"--set {escape(override)}"
@@ -79,6 +126,9 @@ def override_setting(
         if not isinstance(inner, dict):
             raise ConfigError(f"{location}: expected {part} to be a section, got {quote(inner)}")
         section = inner
+    for key, earlier in locations.items():
+        if key.startswith(f"{dotted}.") and earlier.startswith("--set ") and parts[-1] != "type":
+            raise ConfigError(f"{location} would undo {earlier}: a setting within {dotted} and all of it, keep one")
     name = parts[len(run)] if len(parts) > len(run) else ""
     picks_kind = tuple(parts) == (*run, name, "type") and name in DEFAULT_TYPES
     if picks_kind and section.get("type", DEFAULT_TYPES[name]) != value:

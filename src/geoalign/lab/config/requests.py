@@ -27,10 +27,10 @@ def _settings(help: str) -> Any:
 
 @dataclass(frozen=True)
 class TrainRequest:
-    config: Path | None = argument("Settings of the run.", "[CONFIG.yaml]", None)
+    config: Path | None = argument("Settings of the run.", "CONFIG.yaml", None)
     overrides: Sequence[str] = _settings("Override one setting; may be repeated.")
     output: Path | None = option(
-        "Run folder; default: output.folder, or runs/<name>; with --smoke smoke_<name> beside it.", None, "DIR"
+        "Run folder; default: output.folder, or runs/ and the file's name; of --smoke beside it.", None, "DIR"
     )
     resume: bool = option("Resume the run in the folder; start it where there is none.", False)
     smoke: bool = option("A small version of the run: tiny model, few rows, corrupted rewards, a CPU.", False)
@@ -39,13 +39,13 @@ class TrainRequest:
 
 @dataclass(frozen=True)
 class CompareRequest:
-    config: Path | None = argument("Settings of the comparison.", "[CONFIG.yaml]", None)
+    config: Path | None = argument("Settings of the comparison.", "CONFIG.yaml", None)
     curators: str | None = option("Only these arms; or curators by name.", None, "A,B,...")
     seeds: str | None = option("Seeds, instead of the comparison's.", None, "0,1,...")
     levels: str | None = option("Only these levels.", None, "A,B,...")
     overrides: Sequence[str] = _settings("Override one setting; may be repeated.")
-    output: Path | None = option("Folder; default: runs/compare, or runs/<name>.", None, "DIR")
-    workers: int | None = option("Parallel runs; default: the machine's cores.", None, min=1, max=1024)
+    output: Path | None = option("Folder; default: runs/compare, or runs/ and the file's name.", None, "DIR")
+    workers: int | None = option("Parallel runs; default: the machine's cores.", None, "N", min=1, max=1024)
     resume: bool = option("Resume the comparison in the folder; start it where there is none.", False)
     dry_run: bool = option("Check every run's settings, print the plan, train nothing.", False)
 
@@ -54,7 +54,7 @@ class CompareRequest:
 class AuditRequest:
     """`geoalign audit`. `curator` and `overrides` are read into its settings; `command` is what was typed."""
 
-    rollouts: Sequence[str] = argument("Dumps of rollouts or folders of them, in step order; - : stdin.", "ROLLOUTS...")
+    rollouts: Sequence[str] = argument("Dumps of rollouts or folders of them, in step order; - : stdin.", "ROLLOUTS")
     output: Path = option("New folder for the scores, pairs and the page.", Path("runs/audit"), "DIR")
     curator: str | None = option("What judges the rollouts; default: denoise.", None, "NAME")
     hidden: Sequence[Path] = option("States by row: .safetensors, .npy, or a folder of them.", (), "FILE|DIR")
@@ -89,26 +89,34 @@ class AuditRequest:
 
 @dataclass(frozen=True)
 class EvaluateRequest:
-    models: Sequence[str] = argument("Model folders, hub ids, or run folders of `geoalign train`.", "MODEL...")
+    models: Sequence[str] = argument("Model folders, hub ids, or run folders of `geoalign train`.", "MODEL")
     benchmarks: Sequence[str] = option(
-        "A benchmark and its file or hub id; may be repeated.", (), "NAME=PATH_OR_ID", option="benchmark"
+        "Problems with answers: a benchmark's name, or one of your own, and its file or hub id; may be repeated.",
+        (),
+        "NAME=PATH_OR_ID",
+        option="benchmark",
     )
     dialogues: Sequence[str] = option(
         "Dialogue prompts, for the judge; may be repeated.", (), "NAME=PATH_OR_ID", option="dialogue"
     )
     output: Path = option("Folder for this evaluation.", Path("runs/evaluation"), "DIR")
-    samples: Sequence[str] = option("Responses per problem; default: the benchmark's own.", (), "N|NAME=N")
+    samples: Sequence[str] = option(
+        "Responses per problem, of one set or of all others; default: the benchmark's own.", (), "N|NAME=N"
+    )
     pass_at_k: bool = option("As many responses per problem as the paper's pass@k figure: 64, 64, 32.", False)
-    temperature: float | None = option("Sampling temperature; default: 1.", None, min=0)
+    temperature: float | None = option("Sampling temperature; default: 1.", None, "T", min=0)
     max_new_tokens: int | None = option(
-        "Longest response in tokens; default: 8192 for benchmarks, 1024 for dialogues.", None, min=1
+        "Longest response in tokens; default: 8192 for benchmarks, 1024 for dialogues.", None, "N", min=1
     )
     greedy: bool = option("Greedy decoding; one response.", False)
     checkpoints: bool = option("Evaluate every kept checkpoint of a run: last-five average and EMA.", False)
     save_responses: Path | None = option("Also write .jsonl[.gz] for the judge.", None, "FILE")
     overrides: Sequence[str] = _settings("Another setting, such as engine=vllm; may be repeated.")
     trust_remote_code: bool = option("Run the Python code that comes with the models.", False)
-    resume: bool = option("Resume the evaluation in the folder; start it where there is none.", False)
+    resume: bool = option(
+        "Go on in the folder: what is missing, more samples, further sets and models; start it where there is none.",
+        False,
+    )
 
 
 @dataclass(frozen=True)
@@ -127,7 +135,7 @@ class JudgeRequest:
 
 @dataclass(frozen=True)
 class ReportRequest:
-    runs: Sequence[Path] = argument("Folders of runs, comparisons or audits.", "DIR...")
+    runs: Sequence[Path] = argument("Folders of runs, comparisons or audits.", "DIR")
     compact: Path | None = option(
         "Write a comparison's results there, as one small file to commit or send.", None, "DIR"
     )
@@ -135,12 +143,12 @@ class ReportRequest:
 
 @dataclass(frozen=True)
 class StatusRequest:
-    folder: Path = argument("A run's folder, or a comparison's.", "DIR")
+    folder: Path = argument("The folder of a run, comparison, audit, evaluation or judging.", "DIR")
 
 
 @dataclass(frozen=True)
 class BenchRequest:
     shapes: Sequence[str] = option("A shape; may be repeated.", (), "GROUPSxKxHIDDEN", option="shape")
-    repeats: int = option("Calls per figure; the median is shown.", 3, min=1, max=1000)
-    device: str = option("cpu or cuda.", "cpu")
+    repeats: int = option("Calls per figure; the median is shown.", 3, "N", min=1, max=1000)
+    device: str = option("cpu or cuda.", "cpu", "NAME")
     json_file: Path | None = option("Also write the figures here.", None, "FILE", option="json")

@@ -27,7 +27,7 @@ def _pattern_with_group(pattern: str | None) -> str | None:
 MOST_GENERATED = 100_000
 _Rows = Annotated[int, Field(ge=1, le=MOST_GENERATED)]
 _Names = Annotated[tuple[Name, ...], Field(min_length=1, strict=False)]
-_Pattern = Annotated[str | None, AfterValidator(_pattern_with_group)]
+Pattern = Annotated[str | None, AfterValidator(_pattern_with_group)]
 
 
 @settings
@@ -83,7 +83,7 @@ class MathSetConfig:
     path: Name | _Names = setting(help="File or files, or hub ids, of the set.")
     prompt_field: Name | None = setting(default=None, help="Field of the problem.")
     answer_field: Name | None = setting(default=None, help="Field of the gold answer.")
-    answer_pattern: _Pattern = setting(
+    answer_pattern: Pattern = setting(
         default=None,
         help="Regular expression whose group is the answer; null: recognised, or all of a field that is named.",
     )
@@ -93,9 +93,9 @@ class MathSetConfig:
 class MathConfig:
     """Problems with gold answers from files or the hub.
 
-    A source is a file (.jsonl, .jsonl.gz, .json, .parquet) or a hub id `owner/name[/folder][:config][@split]`. The
-    layout is recognised by the columns; fields named here come first. Field names are dotted where values are nested:
-    `reward_model.ground_truth`, `prompt.0.content`. A prompt is a text or a list of chat messages.
+    A source is a file (.jsonl, .jsonl.gz, .json, .parquet, .csv) or a hub id `owner/name[/folder][:config][@split]`.
+    The layout is recognised by the columns; fields named here come first. Field names are dotted where values are
+    nested: `reward_model.ground_truth`, `prompt.0.content`. A prompt is a text or a list of chat messages.
     """
 
     train: Name | _Names = setting(help="File or files, or hub ids, of the training problems.")
@@ -111,7 +111,7 @@ class MathConfig:
         default=None, help="Field of the problem, taken as it stands there; null: recognised."
     )
     answer_field: Name | None = setting(default=None, help="Field of the gold answer; null: recognised.")
-    answer_pattern: _Pattern = setting(
+    answer_pattern: Pattern = setting(
         default=None,
         help=(
             "Regular expression whose one group is the answer, for example '####\\s*(.+)'; null: recognised, or all "
@@ -168,7 +168,7 @@ class HHRLHFConfig:
     """Dialogues in the format of HH-RLHF: rows with `chosen` and `rejected`, texts that begin `\\n\\nHuman:`.
 
     The chosen replies are the demonstrations, the pairs train the reward model, the prompts are for RL; each from
-    sources of its own where these are given. A source is a file (.jsonl, .jsonl.gz, .json, .parquet) or a hub id
+    sources of its own where these are given. A source is a file (.jsonl, .jsonl.gz, .json, .parquet, .csv) or a hub id
     `owner/name[/folder][:config][@split]`. Prompts for RL and evaluation may also be rows with a `prompt`, a list of
     chat messages. Gold utility is unknown, unless `gold_share` has a second reward model trained: then it is its score.
     """

@@ -97,6 +97,10 @@ class LaunchConfig:
     accelerate: Name | None = setting(default=None, help="accelerate's settings file, for the command that is printed.")
 
 
+# In place of a set's name: every set that is not named.
+EVERY_OTHER = "*"
+
+
 @settings
 class EvaluationConfig:
     """Accuracy (or mean reward) on problems kept aside: before RL, every few steps, and after."""
@@ -104,11 +108,14 @@ class EvaluationConfig:
     every: Count | None = setting(default=20, help="Steps between evaluations in RL; null: only before and after.")
     problems: Count | None = setting(default=256, help="At most this many problems of each set; null: all.")
     samples: Count | dict[str, Count] = setting(
-        default=1, help="Responses per problem; or set by set, 1 for those not named."
+        default=1, help="Responses per problem; or set by set, `*` for every other set (without it: 1)."
     )
     pass_samples: Count | dict[str, Count] | None = setting(
         default=None,
-        help="Responses per problem in the evaluation after RL, for pass@k; or set by set; null: as `samples`.",
+        help=(
+            "Responses per problem in the evaluation after RL, for pass@k; or set by set, `*` for every other set; "
+            "null: as `samples`."
+        ),
     )
     temperature: NotNegative = setting(default=1.0, help="Sampling temperature; 0: the likeliest token.")
     batch_size: Count = setting(default=128, help="Responses generated at a time.")
@@ -118,10 +125,17 @@ class EvaluationConfig:
 
     def samples_of(self, name: str, *, last: bool) -> int:
         """Responses per problem of a set; `last`: in the evaluation after RL."""
-        samples = self.samples.get(name, 1) if isinstance(self.samples, dict) else self.samples
+        samples = _of_set(self.samples, name, otherwise=1)
         if not last or self.pass_samples is None:
             return samples
-        return self.pass_samples.get(name, samples) if isinstance(self.pass_samples, dict) else self.pass_samples
+        return _of_set(self.pass_samples, name, otherwise=samples)
+
+
+def _of_set(samples: int | dict[str, int], name: str, *, otherwise: int) -> int:
+    """The number for a set: its own, that of every other set, or `otherwise`."""
+    if isinstance(samples, int):
+        return samples
+    return samples.get(name, samples.get(EVERY_OTHER, otherwise))
 
 
 @settings

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from geoalign.errors import ConfigError
 from geoalign.lab.config.evaluate import EvaluateConfig
 from geoalign.lab.config.requests import EvaluateRequest
 from geoalign.lab.evaluation.answers import Answer, Sample, Sampling, answer
-from geoalign.lab.evaluation.find_models import find_models
+from geoalign.lab.evaluation.find_models import find_models, free_name
 from geoalign.lab.evaluation.responses import SavedResponse, check_response_file, write_responses
 from geoalign.lab.evaluation.results import EvaluationScores, print_scores, result_json, scores_of
 from geoalign.lab.evaluation.scores import SetScores, score
@@ -31,19 +31,32 @@ from geoalign.lab.rewards.base import RewardSource, check_scored, reasons, reaso
 from geoalign.lab.rewards.reward_model import RewardModelScorer
 from geoalign.lab.rewards.verified import VerifiedReward
 from geoalign.lab.store.columns import whole_text
-from geoalign.lab.store.evaluation import EvaluationFolder, Part, Row, messages_json, read_part, write_part
+from geoalign.lab.store.evaluation import (
+    EvaluationFolder,
+    Part,
+    Recorded,
+    Row,
+    messages_json,
+    read_part,
+    write_part,
+)
 from geoalign.lab.store.files import locked
 from geoalign.lab.store.run_folder import package_versions
 from geoalign.lab.terminal import Console, say, stage_progress
+from geoalign.text import listed
 
 
 def evaluate(config: EvaluateConfig, request: EvaluateRequest, *, console: Console | None = None) -> EvaluationScores:
     """Evaluates models on sets, and writes rows and numbers into a folder.
 
-    Called again with `resume` it makes the missing rows; they are those of an undisturbed evaluation.
+    Called again with `resume` it makes the rows that are missing: after a kill, for more samples or problems, for
+    further sets and models, with any batch size. A response is the same whatever was generated before it or beside it.
     """
     console = console or Console()
     silence_logs()
+    folder = EvaluationFolder(request.output)
+    recorded = folder.recorded()
+    config = _with_recorded_dtype(config, recorded)
     models = find_models(request.models, config, checkpoints=request.checkpoints)
     if request.save_responses is not None:
         check_response_file(request.save_responses)
@@ -56,19 +69,49 @@ def evaluate(config: EvaluateConfig, request: EvaluateRequest, *, console: Conso
     device, _ = device_and_dtype(config)
     if device is not None and config.dtype == "auto":
         print_fastest_dtype(console, device)
-    described = [describe(model) for model in models]
+    described = as_recorded([describe(model) for model in models], {} if recorded is None else recorded.models)
     prompts = [_prompted(model, sets, config) for model in described]
-    folder = EvaluationFolder(request.output)
     identity = identity_of(described, sets, config)
     with locked(folder.root):
-        folder.begin(identity, resume=request.resume)
+        whole = folder.begin(identity, asked=_numbers(described, prompts), resume=request.resume)
         scores = scores_of(_scored(described, prompts, config, folder, console, request.save_responses))
-        folder.write_result(identity, package_versions(), result_json(scores))
+        folder.write_result(result_settings(identity, sets, config), package_versions(), result_json(scores))
     print_scores(console, scores)
+    for line in _other_rows(identity, whole):
+        say(console, line)
     if not config.reward.model.ready and any(evaluated.kind == "dialogue" for evaluated in sets):
         say(console, "Dialogues were not scored: --set reward.model.path (or url) names a reward model")
     say(console, f"Written to {folder.root}")
     return scores
+
+
+def _with_recorded_dtype(config: EvaluateConfig, recorded: Recorded | None) -> EvaluateConfig:
+    """The settings with the folder's type of weights in place of `auto`: what a CPU computes in is measured anew in
+    each process, and could come out differently."""
+    if recorded is None or config.dtype != "auto" or recorded.settings.get("engine") != config.engine:
+        return config
+    return replace(config, dtype=recorded.settings["dtype"])
+
+
+def _numbers(models: Sequence[Described], prompts: Sequence[Sequence[PromptedSet]]) -> dict[str, dict[str, int]]:
+    """How many responses each model is asked for, set by set."""
+    return {
+        model.model.name: {prompted_set.set.name: len(prompted_set.requests()) for prompted_set in sets}
+        for model, sets in zip(models, prompts, strict=True)
+    }
+
+
+def _other_rows(asked_for: Recorded, whole: Recorded) -> list[str]:
+    """Lines on models and sets whose rows lie in the folder, but which this command did not name."""
+    lines = []
+    for what, mine, every in (("model", asked_for.models, whole.models), ("set", asked_for.sets, whole.sets)):
+        others = [name for name in every if name not in mine]
+        if others:
+            lines.append(
+                f"Not in these results: {what} {listed(others)}, of an earlier command; its rows are kept, "
+                "name it again to have it here"
+            )
+    return lines
 
 
 def _print_notes(console: Console, sets: Sequence[EvaluationSet]) -> None:
@@ -141,9 +184,6 @@ def _saved(row: Row) -> SavedResponse:
 
 # --- what is still lacking --------------------------------------------------------------------------------------------
 
-# Settings that stand in `models` and `sets` as what they come to, or change no row.
-_ELSEWHERE = ("samples", "pass_at_k", "problems", "max_new_tokens", "device", "chat_template_kwargs", "system_prompt")
-
 Sources = Callable[[PromptedSet], RewardSource | None]
 
 
@@ -155,29 +195,61 @@ def run_model(
     folder: EvaluationFolder,
     progress: Callable[[PromptedSet, int], None],
 ) -> dict[str, Part]:
-    """All rows of a model by set, with the counts of all parts; parts that are there are read, the others made.
+    """The rows of a model that were asked for, by set; rows that are there are read, the others are made.
 
-    What stands in a part depends on the settings and its number alone; the model is loaded only if one is missing.
+    What a response draws depends on the seed, its set, problem and number alone. The model is loaded only if a row is
+    missing.
     """
     parts_by_set: dict[str, Part] = {}
     with ExitStack() as stack:
         engine: Engine | None = None
         for prompted_set in sets:
-            source, parts, requests = sources(prompted_set), [], prompted_set.requests()
-            for number, start in enumerate(range(0, len(requests), config.batch)):
-                batch = requests[start : start + config.batch]
-                path = folder.part(model.model.name, prompted_set.set.name, number)
-                if path.is_file():
-                    parts.append(read_part(path))
-                else:
-                    if engine is None:
-                        engine = stack.enter_context(open_engine(model.model, model.tokenizer, config))
-                    part = make_part(engine, model, prompted_set, batch, source, config)
-                    write_part(path, part)
-                    parts.append(part)
+            name = prompted_set.set.name
+            source = sources(prompted_set)
+            requests = prompted_set.requests()
+            parts = [read_part(path) for path in folder.parts(model.model.name, name)]
+            there = {row_key(row) for part in parts for row in part.rows}
+            missing = [request for request in requests if request_key(request) not in there]
+            progress(prompted_set, len(requests) - len(missing))
+            for start in range(0, len(missing), config.batch):
+                batch = missing[start : start + config.batch]
+                if engine is None:
+                    engine = stack.enter_context(open_engine(model.model, model.tokenizer, config))
+                part = make_part(engine, model, prompted_set, batch, source, config)
+                write_part(folder.next_part(model.model.name, name), part)
+                parts.append(part)
                 progress(prompted_set, len(batch))
-            parts_by_set[prompted_set.set.name] = joined(parts)
+            parts_by_set[name] = asked_rows(parts, requests)
     return parts_by_set
+
+
+# The id of a problem, and the number of a response to it.
+RowKey = tuple[str, int]
+
+
+def row_key(row: Row) -> RowKey:
+    return row.id, row.sample
+
+
+def request_key(request: Sample) -> RowKey:
+    prompt, sample = request
+    return whole_text(prompt.problem.id), sample
+
+
+def asked_rows(parts: Sequence[Part], requests: Sequence[Sample]) -> Part:
+    """The rows of these requests, in their order, out of parts that may hold further ones.
+
+    Reasons are counted by part, not by row: the counts are those of the parts of which every row was asked for.
+    """
+    keys = [request_key(request) for request in requests]
+    wanted = set(keys)
+    rows: dict[RowKey, Row] = {}
+    counts: Counter[str] = Counter()
+    for part in parts:
+        rows.update({row_key(row): row for row in part.rows})
+        if all(row_key(row) in wanted for row in part.rows):
+            counts.update(part.counts)
+    return Part(tuple(rows[key] for key in keys), dict(counts))
 
 
 def make_part(
@@ -199,7 +271,8 @@ def make_part(
     except torch.OutOfMemoryError as error:
         raise ConfigError(
             f"batch_size: expected as many responses as fit into memory, got {len(batch)} of up to "
-            f"{prompted_set.set.max_new_tokens} tokens: start with a smaller one in another --output ({error})"
+            f"{prompted_set.set.max_new_tokens} tokens: go on with --resume and a smaller one, such as "
+            f"--set batch_size={max(1, len(batch) // 2)}; the responses that are there are kept ({error})"
         ) from error
     counts = {"not_text": sum(scored.response != scored.generated.text for scored in answers)}
     if source is not None:
@@ -208,14 +281,6 @@ def make_part(
         check_scored(rewards, config.reward.max_unscored, why=since, what=f"a batch of {prompted_set.set.name}")
         counts |= since
     return Part(tuple(_row(model, prompted_set, scored) for scored in answers), counts)
-
-
-def joined(parts: Sequence[Part]) -> Part:
-    """Several parts as one: their rows in order, their counts added up."""
-    counts: Counter[str] = Counter()
-    for part in parts:
-        counts.update(part.counts)
-    return Part(tuple(row for part in parts for row in part.rows), dict(counts))
 
 
 def _row(model: Described, prompted_set: PromptedSet, scored: Answer) -> Row:
@@ -236,27 +301,101 @@ def _row(model: Described, prompted_set: PromptedSet, scored: Answer) -> Row:
     )
 
 
-def identity_of(models: Sequence[Described], sets: Sequence[EvaluationSet], config: EvaluateConfig) -> dict[str, Any]:
-    """What the rows of an evaluation depend on, as `settings.json` holds it; where files lie is left out."""
-    settings = asdict(config)
+# Arguments of vLLM's LLM that say how much memory and how many devices it takes: like the batch size, they change no
+# response but by rounding.
+_RESOURCES_OF_VLLM = frozenset(
+    {
+        "block_size", "cpu_offload_gb", "data_parallel_size", "disable_custom_all_reduce", "disable_log_stats",
+        "distributed_executor_backend", "enable_chunked_prefill", "enable_prefix_caching", "enforce_eager",
+        "gpu_memory_utilization", "kv_cache_memory_bytes", "load_format", "max_model_len", "max_num_batched_tokens",
+        "max_num_seqs", "max_parallel_loading_workers", "pipeline_parallel_size", "swap_space", "tensor_parallel_size",
+    }
+)  # fmt: skip
+
+
+def identity_of(models: Sequence[Described], sets: Sequence[EvaluationSet], config: EvaluateConfig) -> Recorded:
+    """What the rows of an evaluation depend on: where files lie, how many responses are asked for and how many are
+    generated at a time is left out."""
     device, dtype = device_and_dtype(config)
-    kept = {name: value for name, value in settings.items() if name not in _ELSEWHERE}
-    reward = dict(kept.pop("reward"))
-    # Retries, and the device that scores, change no reward.
-    scored_by = {name: reward["model"][name] for name in ("path", "revision", "url", "api", "dtype", "max_length")}
-    sets_by_name = {
-        each.name: {"problems": len(each.problems), "samples": each.samples, "digest": each.digest()} for each in sets
-    }
-    models_by_name = {
-        each.model.name: {"fingerprint": each.fingerprint, "chat_template_kwargs": dict(each.model.template_options)}
-        for each in models
-    }
-    return {
-        **kept,
-        "batch_size": config.batch,
+    settings = {
+        "temperature": config.temperature,
+        "seed": config.seed,
+        "engine": config.engine,
         "dtype": dtype,
         "device_type": None if device is None else device.partition(":")[0],
-        "reward": {"timeout": reward["timeout"], "model": scored_by},
-        "models": models_by_name,
+        "vllm": {name: value for name, value in config.vllm.items() if name not in _RESOURCES_OF_VLLM},
+    }
+    return Recorded(
+        settings=settings,
+        models={model.model.name: _model_identity(model) for model in models},
+        sets={evaluated.name: _set_identity(evaluated, config) for evaluated in sets},
+    )
+
+
+def _model_identity(model: Described) -> dict[str, Any]:
+    return {
+        "fingerprint": model.fingerprint,
+        "chat_template_kwargs": dict(model.model.template_options),
+        "trust_remote_code": model.model.trust_remote_code,
+    }
+
+
+def _set_identity(evaluated: EvaluationSet, config: EvaluateConfig) -> dict[str, Any]:
+    """What the rows of one set depend on; settings that are of no effect on sets of its kind are left out."""
+    shared = {"kind": evaluated.kind, "max_new_tokens": evaluated.max_new_tokens, "digest": evaluated.digest()}
+    if evaluated.kind == "benchmark":
+        return {"system_prompt": config.system_prompt, **shared, "reward": {"timeout": config.reward.timeout}}
+    # Retries, and the device that scores, change no reward.
+    of_model = ("path", "revision", "url", "api", "dtype", "max_length")
+    scored_by = {name: getattr(config.reward.model, name) for name in of_model}
+    return {**shared, "reward": {"model": scored_by}}
+
+
+def result_settings(identity: Recorded, sets: Sequence[EvaluationSet], config: EvaluateConfig) -> dict[str, Any]:
+    """The settings as the results hold them: what the rows depend on, and how many of them were asked for."""
+    sets_by_name = {
+        evaluated.name: {
+            **identity.sets[evaluated.name],
+            "problems": len(evaluated.problems),
+            "samples": evaluated.samples,
+        }
+        for evaluated in sets
+    }
+    return {
+        **identity.settings,
+        "batch_size": config.batch,
+        "max_prompt_tokens": config.max_prompt_tokens,
+        "models": dict(identity.models),
         "sets": sets_by_name,
     }
+
+
+def as_recorded(models: Sequence[Described], recorded: Mapping[str, Mapping[str, Any]]) -> list[Described]:
+    """The models under the names that they have in the folder, whatever order this command names them in.
+
+    A model is known by its fingerprint. One that is new takes a free name where its own belongs to another model of
+    this command; where it belongs to a model that this command does not name, it keeps the name, and is refused: most
+    likely its weights have changed.
+    """
+    own = [model.model.name for model in models]
+    names: dict[int, str] = {}
+    for number, model in enumerate(models):
+        same = [
+            name
+            for name, entry in recorded.items()
+            if entry["fingerprint"] == model.fingerprint and name not in names.values()
+        ]
+        if own[number] in same:
+            names[number] = own[number]
+        elif same:
+            names[number] = same[0]
+    for number, name in enumerate(own):
+        if number in names:
+            continue
+        taken = list(names.values())
+        if name in taken:
+            taken += recorded
+        # The same folder on some file systems.
+        taken += [other for other in recorded if other != name and other.casefold() == name.casefold()]
+        names[number] = free_name(name, taken)
+    return [replace(model, model=replace(model.model, name=names[number])) for number, model in enumerate(models)]

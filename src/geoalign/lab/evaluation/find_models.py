@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -130,6 +130,13 @@ def _with_own_names(models: Sequence[EvaluatedModel]) -> list[EvaluatedModel]:
 def _own(name: str, path: str, taken: dict[str, str]) -> str:
     """The name under which a path goes: `name` itself, or with the first number that is free."""
     if path not in taken:
-        names = (name if number == 1 else f"{name}-{number}" for number in count(1))
-        taken[path] = next(own for own in names if own not in taken.values())
+        taken[path] = free_name(name, taken.values())
     return taken[path]
+
+
+def free_name(name: str, taken: Collection[str]) -> str:
+    """`name` itself, or with the first number that is free; names that differ only by case are the same folder on some
+    file systems."""
+    folded = {other.casefold() for other in taken}
+    names = (name if number == 1 else f"{name}-{number}" for number in count(1))
+    return next(free for free in names if free.casefold() not in folded)

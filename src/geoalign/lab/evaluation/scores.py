@@ -20,6 +20,7 @@ from geoalign.lab.analysis.statistics import (
     mean_pass_at_k,
     pass_at_k,
     powers_of_two,
+    proportion_over_groups,
     wilson_interval,
 )
 from geoalign.lab.evaluation.answers import Answer
@@ -101,11 +102,14 @@ def evaluation_values(
     answers: Sequence[Answer], samples: int, *, binary: bool, gold: Sequence[float | None]
 ) -> dict[str, Any]:
     """The values of one line of `evaluation.jsonl` from answers by problem, then by sample; only a `binary` reward
-    has accuracy and pass@k. `gold` is what each answer is truly worth."""
+    has accuracy, its interval over problems, and pass@k. `gold` is what each answer is truly worth."""
     right = right_answers(answers, samples)
+    interval, _ = accuracy_interval(right, samples)
     passed = {str(k): mean_pass_at_k(right, samples=samples, k=k) for k in powers_of_two(samples)}
     return {
         "accuracy": sum(right) / len(answers) if binary else None,
+        "accuracy_low": interval.low if binary else None,
+        "accuracy_high": interval.high if binary else None,
         "correct": sum(right) if binary else None,
         "count": len(answers),
         "reward": mean_of_known([scored.reward for scored in answers]),
@@ -121,23 +125,17 @@ def right_answers(rows: Sequence[Any], samples: int) -> list[int]:
 
 
 def accuracy_interval(right: Sequence[int], samples: int) -> tuple[Interval, Literal["wilson", "clustered"]]:
-    """The share of right responses with a 95% interval that takes problems as independent, and how it was made.
-
-    One response to each problem: Wilson's. Several: that of a ratio of sums over problems (`clustered_proportion`);
-    where all are right or all wrong that would have no width: Wilson's as if each had been answered once.
-    """
-    total = len(right) * samples
-    if samples > 1 and 0 < sum(right) < total:
-        return clustered_proportion(np.array(right, float), np.full(len(right), float(samples))), "clustered"
-    return wilson_interval(sum(right) // samples, len(right)), "wilson"
+    """The share of right responses with the 95% interval over problems, and how it was made
+    (`proportion_over_groups`)."""
+    return proportion_over_groups(right, [samples] * len(right))
 
 
 def pass_interval(right: Sequence[int], samples: int, k: int) -> Interval:
-    """Mean over problems of the unbiased pass@k with Student's interval, cut to [0, 1]; Wilson's where all have 0 or
-    1."""
+    """Mean over problems of the unbiased pass@k with Student's interval over problems, cut to [0, 1]; Wilson's where
+    all problems have the same value, and there is no spread to judge by."""
     values = np.array([pass_at_k(samples, count, k) for count in right])
-    if values.min() == values.max() and values[0] in (0.0, 1.0):
-        return wilson_interval(int(values.sum()), len(values))
+    if values.min() == values.max():
+        return wilson_interval(float(values[0]) * len(values), len(values))
     return clustered_proportion(values, np.ones(len(values)))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,22 +12,22 @@ from typing import Any, Literal
 from jinja2 import TemplateError
 
 from geoalign.errors import ConfigError, InputError
-from geoalign.lab.config.benchmarks import BENCHMARKS, parse_benchmark
-from geoalign.lab.config.evaluate import EvaluateConfig
+from geoalign.lab.config.benchmarks import BENCHMARKS, Benchmark, parse_benchmark, parse_dialogue
+from geoalign.lab.config.evaluate import EvaluateConfig, FieldsConfig
 from geoalign.lab.config.tasks import MathConfig
+from geoalign.lab.config.train import EVERY_OTHER
 from geoalign.lab.evaluation.answers import Prompt, Sample, requests_of
 from geoalign.lab.tasks.base import Problem, rendered, token_ids
 from geoalign.lab.tasks.hh_rlhf import different_prompts, read_files
-from geoalign.lab.tasks.problems import load_benchmark
-
-# Names of sets become names of folders.
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+from geoalign.lab.tasks.problems import ProblemSet, load_benchmark, load_problems
 
 
 @dataclass(frozen=True)
 class EvaluationSet:
-    """Problems with gold answers (a benchmark), or prompts without (dialogues); `notes` are lines on how it was
-    read."""
+    """Problems with gold answers (a benchmark), or prompts without (dialogues).
+
+    `notes` are lines on how it was read; `left_over` are the problems behind the first ones that were asked for.
+    """
 
     name: str
     kind: Literal["benchmark", "dialogue"]
@@ -36,10 +35,13 @@ class EvaluationSet:
     samples: int
     max_new_tokens: int
     notes: tuple[str, ...]
+    left_over: tuple[Problem, ...] = ()
 
     def digest(self) -> str:
-        lines = [json.dumps([problem.id, problem.prompt, problem.answer]) for problem in self.problems]
-        return hashlib.sha256("\n".join([*lines, f"{self.kind} {self.max_new_tokens}"]).encode()).hexdigest()
+        """A hash of all problems of its files, however many of them were asked for."""
+        every = (*self.problems, *self.left_over)
+        lines = [json.dumps([problem.id, problem.prompt, problem.answer]) for problem in every]
+        return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -54,41 +56,83 @@ class PromptedSet:
         return requests_of(self.prompts, self.set.samples)
 
 
+@dataclass
+class _Named:
+    """A set as the command line names it, by `--benchmark` (then with a benchmark) or by `--dialogue`; its files."""
+
+    benchmark: Benchmark | None
+    paths: list[str]
+
+
 def load_sets(benchmarks: Sequence[str], dialogues: Sequence[str], config: EvaluateConfig) -> list[EvaluationSet]:
     """The sets of `NAME=PATH_OR_ID` texts; a name given again is one set from several files (AIME 2025 I and II)."""
     if not benchmarks and not dialogues:
         raise ConfigError("evaluate: expected --benchmark NAME=PATH_OR_ID or --dialogue NAME=PATH_OR_ID, got neither")
-    named = [(benchmark.name, path) for benchmark, path in map(parse_benchmark, benchmarks)]
-    paths: dict[str, list[str]] = {}
-    for name, path in [*named, *map(_dialogue, dialogues)]:
-        paths.setdefault(name, []).append(path)
-    for name in config.samples if isinstance(config.samples, Mapping) else ():
-        if name not in paths:
-            raise ConfigError(f"samples.{name}: expected one of {', '.join(paths)}, got {name!r}")
-    return [_load(name, given, config) for name, given in paths.items()]
+    named: dict[str, _Named] = {}
+    for text in benchmarks:
+        benchmark, path = parse_benchmark(text)
+        _add(named, benchmark.name, benchmark, path)
+    for text in dialogues:
+        name, path = parse_dialogue(text)
+        _add(named, name, None, path)
+    for setting, names in (("samples", config.samples), ("fields", config.fields)):
+        for name in names if isinstance(names, Mapping) else ():
+            if name not in named and name != EVERY_OTHER:
+                raise ConfigError(f"{setting}.{name}: expected one of {', '.join(named)}, got {name!r}")
+    for name in config.fields:
+        if named[name].benchmark is None:
+            raise ConfigError(f"fields.{name}: expected a set of --benchmark, got one of --dialogue")
+    return [_load(name, given, config) for name, given in named.items()]
 
 
-def _dialogue(text: str) -> tuple[str, str]:
-    name, equals, path = (part.strip() for part in text.partition("="))
-    if not equals or not path or not _NAME.fullmatch(name):
-        raise ConfigError(f"--dialogue: expected NAME=PATH_OR_ID with letters and digits in the name, got {text!r}")
-    if name in BENCHMARKS:
-        raise ConfigError(f"--dialogue: expected a name that no benchmark has, got {name!r}")
-    return name, path
+def _add(named: dict[str, _Named], name: str, benchmark: Benchmark | None, path: str) -> None:
+    """Adds a file to the set of this name; ConfigError where two sets, or two files, cannot be told apart."""
+    for other, there in named.items():
+        if other != name and other.casefold() == name.casefold():
+            raise ConfigError(f"{other} and {name}: expected names that differ by more than case: they name folders")
+        if other == name and (there.benchmark is None) != (benchmark is None):
+            raise ConfigError(f"{name}: expected one kind of set, got --benchmark {name} and --dialogue {name}")
+    there = named.setdefault(name, _Named(benchmark, []))
+    if path in there.paths:
+        raise ConfigError(f"{name}: expected each file once, got {path} twice")
+    there.paths.append(path)
 
 
-def _load(name: str, paths: Sequence[str], config: EvaluateConfig) -> EvaluationSet:
-    benchmark = BENCHMARKS.get(name)
-    if benchmark is not None:
-        loaded = load_benchmark(name, paths, MathConfig(train=tuple(paths), system_prompt=config.system_prompt))
-        problems, notes = loaded.problems, loaded.notes
-    else:
-        items, notes = read_files(paths, prompts=True)
+def _load(name: str, named: _Named, config: EvaluateConfig) -> EvaluationSet:
+    if named.benchmark is None:
+        items, notes = read_files(named.paths, prompts=True)
         problems = different_prompts(items)
+    else:
+        loaded = _load_problems(named.benchmark, named.paths, config)
+        problems, notes = loaded.problems, loaded.notes
     kept = tuple(problems[: config.problems])
     cut = [] if len(kept) == len(problems) else [f"{name}: the first {len(kept)} of {len(problems)} problems"]
-    samples, tokens = config.samples_of(name, benchmark), config.tokens_of(benchmark)
-    return EvaluationSet(name, "benchmark" if benchmark else "dialogue", kept, samples, tokens, (*notes, *cut))
+    return EvaluationSet(
+        name=name,
+        kind="dialogue" if named.benchmark is None else "benchmark",
+        problems=kept,
+        samples=config.samples_of(name, named.benchmark),
+        max_new_tokens=config.tokens_of(named.benchmark),
+        notes=(*notes, *cut),
+        left_over=tuple(problems[len(kept) :]),
+    )
+
+
+def _load_problems(benchmark: Benchmark, paths: Sequence[str], config: EvaluateConfig) -> ProblemSet:
+    """The problems of one of the paper's benchmarks, or of a set of the user's own."""
+    name = benchmark.name
+    fields = config.fields.get(name, FieldsConfig())
+    how = MathConfig(
+        train=tuple(paths),
+        system_prompt=config.system_prompt,
+        prompt_field=fields.prompt_field,
+        answer_field=fields.answer_field,
+        answer_pattern=fields.answer_pattern,
+    )
+    remedy = f"--set fields.{name}.prompt_field=FIELD and --set fields.{name}.answer_field=FIELD name them"
+    if name in BENCHMARKS:
+        return load_benchmark(name, paths, how, remedy=remedy)
+    return load_problems(paths, how, remedy=remedy)
 
 
 def prompted(

@@ -21,7 +21,7 @@ from geoalign.lab.models.models import initial_model, initial_tokenizer
 from geoalign.pretrained import from_pretrained, loading
 
 # What a model's answers depend on, by the ends of its files' names.
-_ENDINGS = (".safetensors", ".bin", ".json", ".model", ".jinja", ".txt", ".tiktoken")
+_ENDINGS = (".safetensors", ".bin", ".json", ".model", ".jinja", ".txt", ".tiktoken", ".py")
 # Of a large file so many blocks are read: training changes every part of the weights.
 _BLOCKS, _BLOCK = 256, 4096
 

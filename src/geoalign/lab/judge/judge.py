@@ -17,7 +17,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from geoalign.errors import InputError, ServiceError
-from geoalign.lab.analysis.statistics import Interval, clustered_proportion, wilson_interval
+from geoalign.lab.analysis.statistics import Interval, clustered_proportion, proportion_over_groups
 from geoalign.lab.config.judge import JudgeConfig
 from geoalign.lab.config.requests import JudgeRequest
 from geoalign.lab.evaluation.responses import Key, SavedResponse, read_responses
@@ -25,7 +25,7 @@ from geoalign.lab.http_client import BadReplyError
 from geoalign.lab.judge.asking import Ask, Question, ask_local, judge_messages, parse_verdict
 from geoalign.lab.numbers import decimals, estimate
 from geoalign.lab.rewards.chat import chat
-from geoalign.lab.store.evaluation import begin
+from geoalign.lab.store.evaluation import JUDGED, JUDGMENTS, begin
 from geoalign.lab.store.files import locked
 from geoalign.lab.store.json_files import append_line, keep_whole_lines, read_lines, write_json
 from geoalign.lab.terminal import Console, passing_progress, say
@@ -34,8 +34,20 @@ from geoalign.text import listed
 Pairs = dict[Key, tuple[SavedResponse, SavedResponse]]
 
 
-def judge(config: JudgeConfig | None, request: JudgeRequest, *, console: Console | None = None) -> dict[str, Rates]:
-    """Judges the responses of two files pair by pair, both orders; the rates of each set, and of "all" together.
+# The column of all sets together. A set may be called so too: then two columns are.
+ALL = "all"
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What a judging came to: the rates of each set by its name, whatever it is called, and of all pairs together."""
+
+    sets: Mapping[str, Rates]
+    overall: Rates
+
+
+def judge(config: JudgeConfig | None, request: JudgeRequest, *, console: Console | None = None) -> Judged:
+    """Judges the responses of two files pair by pair, both orders; the rates of each set, and of all together.
 
     Every judged pair is written as soon as it is there; called again on the same folder, none is asked for again.
     Without `config` the local rule judges, which measures no quality.
@@ -50,29 +62,30 @@ def judge(config: JudgeConfig | None, request: JudgeRequest, *, console: Console
     failures: Counter[str] = Counter()
     with locked(request.output):
         begin(request.output, identity, kind="judging")
-        judgments = _judged(config, pairs, request.output / "judgments.jsonl", failures, console)
+        judgments = _judged(config, pairs, request.output / JUDGMENTS, failures, console)
         sizes = Counter(key[0] for key in pairs)
         sets = {name: rates_of([one for one in judgments if one.set == name], sizes[name]) for name in sizes}
+        overall = rates_of(judgments, len(pairs))
         facts = {
             "a": {"file": str(request.a), "unmatched": len(a) - len(pairs)},
             "b": {"file": str(request.b), "unmatched": len(b) - len(pairs)},
             "sets": {name: asdict(rates) for name, rates in sets.items()},
-            "overall": asdict(overall := rates_of(judgments, len(pairs))),
+            "overall": asdict(overall),
             # The paper's "Mean": every set counts alike, however many pairs it has.
             "mean_of_sets": {
                 name: math.fsum(getattr(rates, name).estimate for rates in sets.values()) / len(sets)
                 for name in ("score_a", "score_b")
             },
         }
-        write_json(request.output / "judge.json", {**identity, **facts})
-    sets["all"] = overall
-    console.print(table_of(sets, f"A: {request.a}   B: {request.b}   judge: {identity['model']}"))
+        write_json(request.output / JUDGED, {**identity, **facts})
+    judged = Judged(sets, overall)
+    console.print(table_of(judged, f"A: {request.a}   B: {request.b}   judge: {identity['model']}"))
     for reason, count in failures.most_common(5):
         say(console, f"{count} pairs failed, the same command asks for them again: {reason}")
     if config is None:
         say(console, "Judged by the local rule: it is there to try the command and measures no quality.")
     say(console, f"Written to {request.output}")
-    return sets
+    return judged
 
 
 def _matched(a: Mapping[Key, SavedResponse], b: Mapping[Key, SavedResponse], request: JudgeRequest) -> Pairs:
@@ -166,20 +179,20 @@ class Rates:
 
 
 def rates_of(judgments: Sequence[Judgment], pairs: int) -> Rates:
-    """The rates over the judged ones of so many pairs: Wilson's intervals where a prompt has one, else over prompts."""
+    """The rates over the judged ones of so many pairs, with intervals over prompts."""
     judged = [one for one in judgments if one.winner != "malformed"]
+    by_prompt: dict[tuple[str, str], list[Judgment]] = defaultdict(list)
+    for one in judged:
+        by_prompt[one.set, one.id].append(one)
+    total = np.array([len(group) for group in by_prompt.values()], dtype=np.float64)
 
-    def over_prompts(part: str) -> Interval:
-        sums: dict[tuple[str, str], np.ndarray] = defaultdict(lambda: np.zeros(2))
-        for one in judged:
-            sums[one.set, one.id] += getattr(one, part, one.winner == part), 1
-        return clustered_proportion(*np.array(list(sums.values())).reshape(-1, 2).T)
+    def mean_score(part: str) -> Interval:
+        sums = [math.fsum(getattr(one, part) for one in group) for group in by_prompt.values()]
+        return clustered_proportion(np.array(sums, dtype=np.float64), total)
 
     def rate(winner: str) -> Interval:
-        won, prompts = sum(one.winner == winner for one in judged), len({(one.set, one.id) for one in judged})
-        if prompts < len(judged) and 0 < won < len(judged):
-            return over_prompts(winner)
-        return wilson_interval(won * prompts // max(1, len(judged)), prompts)  # of several alike as if of one
+        won = [sum(one.winner == winner for one in group) for group in by_prompt.values()]
+        return proportion_over_groups(won, total)[0]
 
     return Rates(
         pairs=pairs,
@@ -189,17 +202,18 @@ def rates_of(judgments: Sequence[Judgment], pairs: int) -> Rates:
         win=rate("a"),
         lose=rate("b"),
         tie=rate("tie"),
-        score_a=over_prompts("score_a"),
-        score_b=over_prompts("score_b"),
+        score_a=mean_score("score_a"),
+        score_b=mean_score("score_b"),
     )
 
 
-def table_of(sets: Mapping[str, Rates], title: str) -> Table:
+def table_of(judged: Judged, title: str) -> Table:
     table = Table(Column("", no_wrap=True), title=Text(title), title_justify="left")
-    for name in sets:
+    for name in (*judged.sets, ALL):
         table.add_column(Text(name), justify="right")
+    columns = [*judged.sets.values(), judged.overall]
     for name in (item.name for item in fields(Rates)):
-        values = [getattr(rates, name) for rates in sets.values()]
+        values = [getattr(rates, name) for rates in columns]
         cells = [estimate(it, lambda x: decimals(x, 4)) if isinstance(it, Interval) else str(it) for it in values]
         table.add_row(name.replace("_", " "), *cells)
     return table

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from geoalign.lab.analysis.consensus import CURATION_SECONDS, agreement_of, consensus
+from geoalign.lab.analysis.decline import REMEDY, last_falls
 from geoalign.lab.analysis.detection import SCORES, detect, why_no_scores
-from geoalign.lab.analysis.statistics import Interval, wilson_interval
+from geoalign.lab.analysis.statistics import accuracy_of_evaluation
 from geoalign.lab.numbers import percent, short
 from geoalign.lab.reports.documents import Count, Drawn, Gallery, first_middle_last, write_page
 from geoalign.lab.reports.figures.curves import evaluation_panels, policy_panels, projector_panel, reward_panel
@@ -44,8 +45,10 @@ def build_run_report(run_folder: Path) -> Path:
         verdict=consensus(run),
         accuracies=[row for row in rows if row.binary],
         rewards=[row for row in rows if row.scored],
-        wilson=wilson,
-        repeated=(_setting(run, "evaluation", "samples") or 1) != 1,
+        accuracy=accuracy_of_evaluation,
+        fallen=[visible(str(fall), 300) for fall in last_falls(run.evaluations)],
+        remedy=REMEDY,
+        old_intervals=any(_interval_unknown(line) for row in rows for line in (row.before, row.after)),
         totals=curator_totals(run),
         detection=detect(run),
         names=SCORES,
@@ -298,7 +301,7 @@ def _seconds(run: Run) -> list[Count]:
     return [Count("seconds", float(sum(logged)), math.nan, note)] if logged else []
 
 
-def wilson(evaluation: Evaluation | None) -> Interval | None:
-    if evaluation is None or evaluation.correct is None:
-        return None
-    return wilson_interval(evaluation.correct, evaluation.count)
+def _interval_unknown(evaluation: Evaluation | None) -> bool:
+    """Whether there is an accuracy whose interval cannot be told: the line is of an earlier version."""
+    found = accuracy_of_evaluation(evaluation)
+    return found is not None and math.isnan(found.low)

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
 from jinja2 import TemplateError
 
+from geoalign.answers import completion_text
 from geoalign.errors import InputError, UnscoredError
-from geoalign.lab.http_client import UnreachableError
+from geoalign.lab.http_client import RefusedTextError, UnreachableError
 
+_LOG = logging.getLogger(__name__)
 # Counters of a reward source that say how much it did; all others say why a response was not scored, or not read.
 _NO_REASONS = ("scored", "correct", "compared")
+
+
+# The name by which reward functions know it.
+response_text = completion_text
 
 
 class RewardSource(Protocol):
@@ -27,19 +35,6 @@ class RewardSource(Protocol):
         self, responses: Sequence[str], answers: Sequence[str], *, prompts: Sequence[Any] | None = None
     ) -> list[float]:
         """One reward per response, from the gold answer or the prompt (chat messages) of its row."""
-
-
-def response_text(completion: object) -> str:
-    """The text of a completion as TRL hands it over: a string, or chat messages whose contents are joined."""
-    if isinstance(completion, str):
-        return completion
-    if isinstance(completion, list | tuple) and all(isinstance(message, dict) for message in completion):
-        contents = [
-            message.get("content") or "" for message in completion if message.get("role", "assistant") == "assistant"
-        ]
-        if all(isinstance(content, str) for content in contents):
-            return "".join(contents)
-    raise InputError(f"completion: expected a text or a list of chat messages, got {type(completion).__name__}")
 
 
 @dataclass(frozen=True)
@@ -56,7 +51,7 @@ class ChatRewardModel(ABC):
 
     A context manager that frees what it holds. `counters` counts, since the start: responses scored, and those with NaN
     instead of a score: too_long (more tokens than `longest`; nothing is ever cut off), empty (no token at all),
-    not_finite (the model gave no number), and, of a server, unreachable.
+    not_finite (the model gave no number), and, of a server, unreachable and refused (it does not take the text).
     """
 
     __name__ = "reward_model"
@@ -71,21 +66,45 @@ class ChatRewardModel(ABC):
     def score(
         self, responses: Sequence[str], answers: Sequence[str], *, prompts: Sequence[Any] | None = None
     ) -> list[float]:
-        """One reward per response; NaN for one that cannot be scored. `answers` is left unread."""
-        rewards, left = [math.nan] * len(responses), len(responses)
+        """One reward per response; NaN for one that cannot be scored. `answers` is left unread.
+
+        A batch that is refused is asked for again, each of its responses alone: one text costs no other its score.
+        """
+        rewards = [math.nan] * len(responses)
+        # Until the model is known nothing is sorted into batches.
+        waiting: deque[list[tuple[int, Written]]] = deque()
+        left = len(responses)
         try:
             self.open()
             # Neighbours in length share a batch, so that little is padded; ties stay in their order.
             rows = sorted(self._scorable(responses, prompts), key=lambda item: len(item[1].tokens))
-            for start in range(0, len(rows), self.batch_size):
-                left, batch = len(rows) - start, rows[start : start + self.batch_size]
-                for (row, _), value in zip(batch, self.scores([written for _, written in batch]), strict=True):
+            waiting.extend(rows[start : start + self.batch_size] for start in range(0, len(rows), self.batch_size))
+            while waiting:
+                left = sum(map(len, waiting))
+                batch = waiting.popleft()
+                try:
+                    values = self.scores([written for _, written in batch])
+                except RefusedTextError as error:
+                    if len(batch) > 1:
+                        waiting.extendleft([item] for item in reversed(batch))
+                    else:
+                        self._note_refusal(error)
+                    continue
+                for (row, _), value in zip(batch, values, strict=True):
                     rewards[row] = value if math.isfinite(value) else math.nan
                     self.counters["not_finite"] += not math.isfinite(value)
         except UnreachableError:
             self.counters["unreachable"] += left
         self.counters["scored"] += sum(not math.isnan(reward) for reward in rewards)
         return rewards
+
+    def _note_refusal(self, error: RefusedTextError) -> None:
+        """Counts a response that the server refuses, and says so the first time."""
+        if not self.counters["refused"]:
+            _LOG.warning(
+                "%s; the response stays unscored, and so do others that are refused: `refused` counts them", error
+            )
+        self.counters["refused"] += 1
 
     def _scorable(self, responses: Sequence[str], prompts: Sequence[Any] | None) -> list[tuple[int, Written]]:
         if prompts is None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from geoalign.adapters.failures import awaited, function_name, reward_list
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.rewards.base import RewardSource, response_text
 from geoalign.text import quote
@@ -50,19 +51,18 @@ def _imported(module: str) -> Any:
 
 
 def function_rewards(function: RewardFunction, rows: int, **columns: Any) -> list[float]:
-    """What the function says of `rows` rows; NaN where it returns None or NaN: a row that could not be scored."""
-    results = list(function(**columns))
-    if len(results) != rows:
-        raise InputError(f"{KEY}: expected {rows} results, one per completion, got {len(results)}")
-    rewards = []
-    for row, result in enumerate(results):
-        try:
-            reward = math.nan if result is None else float(result)
-        except (TypeError, ValueError, OverflowError):
-            reward = math.inf
+    """What the function says of `rows` completions; NaN where it returns None or NaN: one that could not be scored.
+
+    An asynchronous function is awaited.
+
+    Raises:
+        InputError: it returns one value for all, another number of rewards, or what is no finite number.
+    """
+    results = reward_list(awaited(function(**columns)), rows, by=KEY)
+    rewards = [math.nan if result is None else result for result in results]
+    for row, reward in enumerate(rewards):
         if math.isinf(reward):
-            raise InputError(f"{KEY}: expected a finite number or None, got {quote(result)} for completion {row}")
-        rewards.append(reward)
+            raise InputError(f"{KEY}: expected a finite number or None, got {reward} for completion {row}")
     return rewards
 
 
@@ -73,7 +73,7 @@ class FunctionReward:
     """
 
     def __init__(self, function: RewardFunction, source: RewardSource) -> None:
-        self.__name__ = getattr(function, "__name__", type(function).__name__)
+        self.__name__ = function_name(function)
         self._function = function
         self._source = source
         self.true_rewards: list[float] = []

@@ -17,7 +17,14 @@ from pydantic import AliasChoices, BaseModel, Field
 
 from geoalign.errors import ConfigError, ServiceError
 from geoalign.lab.config.rewards import RewardModelConfig
-from geoalign.lab.http_client import BadReplyError, HTTPClient, RefusedError, UnreachableError, token_from
+from geoalign.lab.http_client import (
+    BadReplyError,
+    HTTPClient,
+    RefusedError,
+    RefusedTextError,
+    UnreachableError,
+    token_from,
+)
 from geoalign.lab.rewards.base import ChatRewardModel, Written
 from geoalign.pretrained import from_pretrained, loading
 from geoalign.text import one_line
@@ -51,12 +58,13 @@ class ServedRewardModel(ChatRewardModel):
     """Scores by a server, a batch at a time; dialogues are written out here, so that the server adds nothing to them.
 
     A server that is away (restarting, overloaded, late) is asked again, with growing pauses, for `patience` seconds;
-    then the rest stays unscored (NaN), and nothing that has been scored is lost.
+    then the rest stays unscored (NaN), and nothing that has been scored is lost. A response that it refuses (HTTP 400,
+    413, 422 or 451) stays unscored alone; other refusals, of the token or the address, are errors.
     """
 
     def __init__(self, config: RewardModelConfig) -> None:
         assert config.url is not None
-        super().__init__(config.batch_size, "unreachable")
+        super().__init__(config.batch_size, "unreachable", "refused")
         self._config = config
         self._client = HTTPClient(
             config.url,
@@ -148,6 +156,8 @@ class ServedRewardModel(ChatRewardModel):
         except RefusedError as error:
             hint = " (set reward.model.token_env?)" if error.status in (401, 403) else ""
             raise ServiceError(f"{self._config.url}{path}: expected success, got{hint} {error}") from error
+        except RefusedTextError as error:
+            raise RefusedTextError(f"{self._config.url}{path}: {error}") from error
         except BadReplyError as error:
             raise ServiceError(f"{self._config.url}{path}: {error}") from error
         finally:

@@ -9,7 +9,7 @@ from typing import Any
 from geoalign.boxed import boxed_answer
 from geoalign.errors import InputError
 from geoalign.lab.config.rewards import ScoringConfig
-from geoalign.lab.rewards.answers import quick_verdict, tidy, with_powers
+from geoalign.lab.rewards.answers import comparable, quick_verdict, readable, verdict_by_form
 from geoalign.lab.rewards.workers import AnswerWorkers
 
 _MAX_DEPTH = 20
@@ -20,7 +20,8 @@ _REMEMBERED = 65536
 class VerifiedReward:
     """Scores responses against gold answers; a context manager that ends its processes.
 
-    Equal strings and integers are decided here; whatever else, by math-verify in processes of their own. `counters`
+    Equal strings and integers are decided here, as are bases, letters and units; whatever else, by math-verify in
+    processes of their own. `counters`
     counts, since the start: responses scored, correct, without an answer (no_answer), refused (too long or too deep:
     wrong unread), timeouts, errors (math-verify failed), and the comparisons that took a process (compared).
     """
@@ -49,12 +50,13 @@ class VerifiedReward:
                 raise InputError(f"answers: expected a gold answer, got {answer!r} in row {row}")
         golds, given = ([boxed_answer(text) for text in texts] for texts in (answers, responses))
         pairs = [
-            (with_powers(tidy(inner or gold)), with_powers(tidy(answer or "")))
+            (readable(inner or gold), readable(answer or ""))
             for inner, gold, answer in zip(golds, answers, given, strict=True)
         ]
         found = {pair: self._known.get(pair) or self._at_once(*pair) for pair in dict.fromkeys(pairs)}
         compared = [pair for pair, outcome in found.items() if outcome is None]
-        new = dict(zip(compared, self._workers.compare(compared), strict=True))
+        said = self._workers.compare([comparable(*pair) for pair in compared])
+        new = dict(zip(compared, said, strict=True))
         if len(self._known) > _REMEMBERED:
             self._known.clear()
         self._known |= {pair: outcome for pair, outcome in new.items() if outcome in ("correct", "wrong")}
@@ -64,6 +66,11 @@ class VerifiedReward:
         self.counters["scored"] += len(outcomes)
         self.counters["compared"] += len(compared)
         return outcomes
+
+    @property
+    def workers(self) -> AnswerWorkers:
+        """The processes that compare, for whoever else has answers to compare."""
+        return self._workers
 
     def close(self) -> None:
         """Ends the processes; scoring again starts new ones."""
@@ -83,7 +90,10 @@ class VerifiedReward:
         if equal is not None:
             return "correct" if equal else "wrong"
         too_long = max(len(answer), len(gold)) > MOST_CHARACTERS
-        return "refused" if too_long or max(nesting_depth(answer), nesting_depth(gold)) > _MAX_DEPTH else None
+        if too_long or max(nesting_depth(answer), nesting_depth(gold)) > _MAX_DEPTH:
+            return "refused"
+        equal = verdict_by_form(gold, answer)
+        return None if equal is None else "correct" if equal else "wrong"
 
 
 def nesting_depth(text: str) -> int:

@@ -179,8 +179,18 @@ def main(descriptor: int, timeout: float) -> None:
         connection.send(outcome)
 
 
+# Two numbers that math-verify calls equal by its absolute tolerances (six decimals where one is a decimal, 1e-15
+# otherwise) are so only if they differ by no more than this share of the larger one. 0.001389 is 1/720, 0.000333 is not
+# 1/3000: four digits must agree.
+_DECIMAL_SHARE = 2e-4
+_EXACT_SHARE = 1e-9
+_DIGITS = 30
+
+
 def _comparison() -> Callable[[str, str], bool]:
-    from math_verify import ExprExtractionConfig, LatexExtractionConfig, parse, verify
+    from math_verify import ExprExtractionConfig, LatexExtractionConfig, grader, parse, verify
+
+    grader.sympy_numeric_eq = _also_by_ratio(grader.sympy_numeric_eq)
 
     # It warns that no time limit of its own is set, which is meant: its limit cannot interrupt one long C call.
     logging.disable(logging.WARNING)
@@ -203,3 +213,56 @@ def _comparison() -> Callable[[str, str], bool]:
             raise
 
     return equal
+
+
+def _also_by_ratio(numeric_equality: Callable[..., bool]) -> Callable[..., bool]:
+    """math-verify's comparison of numbers, which it makes of every number in tuples, sets and matrices too, but false
+    where the two have different magnitudes: its tolerances are absolute, by which all tiny numbers are equal."""
+    from sympy import Basic, Float, Integer
+
+    def equal(one: Any, other: Any, *args: Any, **kwargs: Any) -> bool:
+        if not numeric_equality(one, other, *args, **kwargs):
+            return False
+        if not (isinstance(one, Basic) and isinstance(other, Basic)):
+            return True  # matrices, whose elements come here one by one
+        if one == other or all(_number_or_percentage(side, Integer) for side in (one, other)):
+            return True
+        decimal = one.has(Float) or other.has(Float)
+        return _same_magnitude(one.doit(), other.doit(), _DECIMAL_SHARE if decimal else _EXACT_SHARE)
+
+    return equal
+
+
+def _number_or_percentage(value: Any, kind: type) -> bool:
+    from math_verify.grader import is_atomic_or_pct_atomic
+
+    return bool(is_atomic_or_pct_atomic(value, kind))
+
+
+def _same_magnitude(one: Any, other: Any, share: float) -> bool:
+    """Whether two expressions differ by at most a share of the larger one: polynomials in every coefficient, others
+    with unknowns at two places of these."""
+    from sympy import Poly, Rational
+    from sympy.polys.polyerrors import PolynomialError
+
+    unknowns = sorted(one.free_symbols | other.free_symbols, key=str)
+    if not unknowns:
+        return _numbers_agree(one, other, share)
+    try:
+        ours, theirs = [Poly(side, *unknowns).as_dict() for side in (one, other)]
+    except PolynomialError:
+        places = [
+            {unknown: start + Rational(number, 5) for number, unknown in enumerate(unknowns)}
+            for start in (Rational(13, 7), Rational(37, 11))
+        ]
+        return all(_numbers_agree(one.subs(place), other.subs(place), share) for place in places)
+    none = Rational(0)
+    return all(_numbers_agree(ours.get(term, none), theirs.get(term, none), share) for term in {**ours, **theirs})
+
+
+def _numbers_agree(one: Any, other: Any, share: float) -> bool:
+    sizes = [abs(side.evalf(_DIGITS)) for side in (one, other)]
+    difference = abs((one - other).evalf(_DIGITS))
+    if not all(size.is_comparable for size in (*sizes, difference)):
+        return True  # no numbers: as math-verify has it
+    return bool(difference <= share * max(sizes))

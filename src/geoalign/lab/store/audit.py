@@ -90,6 +90,15 @@ class AuditFolder:
         # Under the folder's own name, which the page has as its title.
         self.staging = self.root / _PARTIAL / (self.root.resolve().name or "curated")
         self.states = self.root / STATES
+        self.summary = self.root / SUMMARY_FILE
+
+    def started(self) -> bool:
+        """Whether an audit lies here: a finished one has scores, one that works or was stopped its partial folder."""
+        return (self.root / SCORES_FILE).is_file() or (self.root / _PARTIAL).is_dir()
+
+    def finished(self) -> bool:
+        """The summary comes last; while another audit replaces it, the folder is not finished."""
+        return self.summary.is_file() and not (self.root / _PARTIAL).is_dir()
 
     def check(self, inputs: Sequence[Path], *, overwrite: bool) -> None:
         """Raises ConfigError where something else lies there, a finished audit does, or an input would be lost."""

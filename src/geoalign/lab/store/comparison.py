@@ -114,7 +114,8 @@ class ComparisonFolder:
         data, _ = read_yaml(self.config)
         run = data.get("run") or {}
         reward = {name: value for name, value in (run.get("reward") or {}).items() if name in (*KINDS, "function")}
-        curator = CuratorName((run.get("curator") or {}).get("type", "grpo"))
+        section = run.get("curator") or {}
+        curator = CuratorName(section if isinstance(section, str) else section.get("type", "grpo"))
         return parse_compare_config(
             {**data, "run": BaseOfTables(RewardConfig(**reward), curator, run.get("grpo") or {})}
         )

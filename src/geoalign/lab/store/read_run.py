@@ -104,6 +104,7 @@ class Evaluation:
 
     `reward` is the mean of the uncorrupted reward (the proxy reward where it is a learned model), `gold_utility` that
     of the task's known utility, `count` the answers behind the line, `samples` the answers per problem.
+    `accuracy_low` and `accuracy_high` are the ends of the 95% interval over problems; NaN in lines of earlier versions.
     """
 
     step: int
@@ -116,6 +117,8 @@ class Evaluation:
     gold_utility: float = math.nan
     samples: int | None = None
     pass_at_k: Mapping[int, float] = field(default_factory=dict)
+    accuracy_low: float = math.nan
+    accuracy_high: float = math.nan
 
     @property
     def values(self) -> dict[str, float]:
@@ -146,6 +149,8 @@ def parse_evaluation(line: Mapping[str, Any]) -> Evaluation:
         gold_utility=float_or_nan(line.get("gold_utility")),
         samples=line.get("samples"),
         pass_at_k=dict(sorted(passed.items())),
+        accuracy_low=float_or_nan(line.get("accuracy_low")),
+        accuracy_high=float_or_nan(line.get("accuracy_high")),
     )
 
 

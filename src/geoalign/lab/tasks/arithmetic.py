@@ -7,10 +7,10 @@ from collections.abc import Container, Sequence
 from itertools import accumulate
 from random import Random
 
+from geoalign.answers import final_answer
 from geoalign.boxed import last_boxed
 from geoalign.errors import ConfigError
 from geoalign.lab.config.tasks import ArithmeticConfig
-from geoalign.lab.rewards.answers import final_answer
 from geoalign.lab.tasks.base import Demonstration, Messages, Problem, Task
 
 SYSTEM_PROMPT = "Answer in \\boxed{}."

@@ -12,14 +12,15 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
+from geoalign.answers import final_answer, normal_form
 from geoalign.boxed import boxed_answer
 from geoalign.errors import InputError
 from geoalign.lab.config.benchmarks import BENCHMARKS, Benchmark, benchmark_named
 from geoalign.lab.config.tasks import MathConfig, MathSetConfig
-from geoalign.lab.rewards.answers import final_answer, one_form
 from geoalign.lab.tasks.base import Demonstration, Messages, Problem, Task, read_messages
 from geoalign.lab.tasks.decontaminate import decontaminate, exact, fingerprints, overlap_notes
 from geoalign.lab.tasks.sources import LeftOutError, Read, field_of, read_sources
+from geoalign.text import listed
 
 _DAPO = (
     "Solve the following math problem step by step. The last line of your response should be of the form Answer: "
@@ -94,24 +95,28 @@ LAYOUTS: tuple[Layout, ...] = (
 )
 
 
-def recognise(source: str, rows: Sequence[Mapping[str, Any]]) -> Layout:
-    """The layout that fits most of these rows of one file (its first ones)."""
+# What to do where no layout fits, in a run's settings.
+_REMEDY = "prompt_field and answer_field name the columns of another layout"
+
+
+def recognise(source: str, rows: Sequence[Mapping[str, Any]], *, remedy: str = _REMEDY) -> Layout:
+    """The layout that fits most of these rows of one file (its first ones); `remedy`: what to do where none does."""
     counts = [sum(layout.fits(row) for row in rows) for layout in LAYOUTS]
     if max(counts):
         return LAYOUTS[counts.index(max(counts))]
     columns = sorted({str(name) for row in rows for name in row})
     raise InputError(
         f"{source}: expected the columns of a known layout ({'; '.join(map(str, LAYOUTS))}), got "
-        f"{', '.join(columns) or 'no column'}; prompt_field and answer_field name the columns of another layout"
+        f"{listed(columns) or 'no column'}; {remedy}"
     )
 
 
-def _layout(source: str, head: Sequence[Mapping[str, Any]], how: MathConfig) -> Layout:
+def _layout(source: str, head: Sequence[Mapping[str, Any]], how: MathConfig, remedy: str) -> Layout:
     """The fields to read, from the first rows of a file."""
     prompt, answer, pattern = how.prompt_field, how.answer_field, how.answer_pattern
     if prompt is not None and answer is not None:
         return Layout("", prompt, answer, pattern=pattern, bare=False)
-    found = recognise(source, head)
+    found = recognise(source, head, remedy=remedy)
     if pattern is not None or answer not in (None, found.answer):
         found = replace(found, boxed=False, pattern=pattern)
     return replace(found, prompt=prompt or found.prompt, answer=answer or found.answer, bare=prompt is None)
@@ -126,18 +131,21 @@ class ProblemSet:
     notes: list[str]
 
 
-def load_problems(sources: str | Sequence[str], how: MathConfig, *, only: Collection[str] | None = None) -> ProblemSet:
+def load_problems(
+    sources: str | Sequence[str], how: MathConfig, *, only: Collection[str] | None = None, remedy: str = _REMEDY
+) -> ProblemSet:
     """The problems of local files or data sets on the hub as one set, read by the fields of `how` or by their layout.
 
     Where the layout is recognised, a prompt is the bare problem behind `system_prompt`; where `prompt_field` is given,
     it is the content of that field, and a system message of its own stays. `only`: of a file with several sets, those
-    of these names (in lower case); and each problem once (DAPO's AIME 2024 has each 32 times).
+    of these names (in lower case); and each problem once (DAPO's AIME 2024 has each 32 times). `remedy`: what to do
+    where the columns are not known, for the error.
     """
     notes: list[str] = []
     known: set[object] = set()
 
     def reader_of(source: str, head: Sequence[Mapping[str, Any]]) -> Read[tuple[Problem, str | None, bool]]:
-        layout = _layout(source, head, how)
+        layout = _layout(source, head, how, remedy)
         if layout.name:
             notes.append(f"{source}: read as {layout}")
 
@@ -163,11 +171,13 @@ def load_problems(sources: str | Sequence[str], how: MathConfig, *, only: Collec
     return ProblemSet([problem for problem, *_ in items], [text for _, text, _ in items], notes)
 
 
-def load_benchmark(name: str, sources: str | Sequence[str], how: MathConfig | None = None) -> ProblemSet:
+def load_benchmark(
+    name: str, sources: str | Sequence[str], how: MathConfig | None = None, *, remedy: str = _REMEDY
+) -> ProblemSet:
     """The benchmark of this name; of a file that holds several sets its own. Another row count is a note."""
     benchmark: Benchmark = benchmark_named(name)
     how = how or MathConfig(train=sources if isinstance(sources, str) else tuple(sources))
-    read = load_problems(sources, how, only=(name, *benchmark.also_called))
+    read = load_problems(sources, how, only=(name, *benchmark.also_called), remedy=remedy)
     if len(read.problems) not in benchmark.problems:
         expected = " or ".join(map(str, benchmark.problems))
         read.notes.append(f"benchmark {name}: {len(read.problems)} problems, where {benchmark.title} has {expected}")
@@ -247,7 +257,7 @@ def math_task(config: MathConfig) -> Task:
         config.decontaminate,
         config.train if isinstance(config.train, str) else "training",
         [exact(prompt) for prompt in prompts],
-        [one_form(problem.answer) for problem in train.problems],
+        [normal_form(problem.answer) for problem in train.problems],
         prompts,
         chain.from_iterable(sets.values()),
     )

@@ -1,4 +1,4 @@
-"""Rows of other people's data: files (JSONL, also in gzip, JSON, parquet), data sets on the hub; fields by dotted name.
+"""Rows of other people's data: files (JSONL, also in gzip, JSON, parquet, CSV), data sets on the hub; fields by name.
 
 Neither a line nor what is packed can fill the memory.
 """
@@ -6,6 +6,7 @@ Neither a line nor what is packed can fill the memory.
 from __future__ import annotations
 
 import codecs
+import csv
 import gzip
 import json
 import re
@@ -18,10 +19,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from geoalign.errors import ConfigError, InputError
+from geoalign.pretrained import quiet_hub, unreachable
 from geoalign.text import listed, one_line, quote
 
 # How the name of a file of problems or dialogues may end; a `.json` file is one array of rows.
-SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".parquet")
+SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".parquet", ".csv")
 # How the name of a dump may end; a `.json` file holds lines, as Trinity writes them.
 DUMP_SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".parquet", ".pt")
 TABLES = (".parquet", ".table.json")
@@ -46,7 +48,7 @@ _HUB = re.compile(
     re.ASCII,
 )
 # What is plainly meant as a local file is never looked for on the hub: a typing error costs no network access.
-_FILE_ENDINGS = (*SUFFIXES, ".gz", ".csv", ".tsv", ".txt", ".arrow", ".zip", ".zst", ".yaml", ".yml")
+_FILE_ENDINGS = (*SUFFIXES, ".gz", ".tsv", ".txt", ".arrow", ".zip", ".zst", ".yaml", ".yml")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +118,8 @@ def rows_of(source: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Every row of a source in order, with its number from 1: "line 3"; "row 3" in parquet, JSON and on the hub.
 
     A local file of this name comes first; a `.json` file is one array of objects. Only where there is none, and the
-    text has the form `HUB_FORM`, it is loaded by `datasets.load_dataset`, which keeps it in its cache.
+    text has the form `HUB_FORM`, it is loaded by `datasets.load_dataset`, which keeps it in its cache. A `.csv` file
+    has commas and a first line with the names of its columns; every value is a text.
     """
     path = Path(source).expanduser()
     if path.is_dir():
@@ -128,6 +131,8 @@ def rows_of(source: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
         return checked(_parquet_rows(path), path, "row")
     if path.name.endswith(".json"):
         return checked(_json_array(path), path, "row")
+    if path.name.endswith(".csv"):
+        return checked(_csv_rows(path), path, "row")
     return checked(json_lines(path), path, "line")
 
 
@@ -146,10 +151,13 @@ def _hub_rows(source: str) -> Iterator[tuple[str, dict[str, Any]]]:
     from datasets import Dataset, load_dataset
 
     try:
-        loaded: Any = load_dataset(**hub)
+        with quiet_hub():
+            loaded: Any = load_dataset(**hub)
     except Exception as error:  # the client of the hub raises dozens of kinds; the message has its text
-        got = f"no such file, and the hub gave {type(error).__name__}: {one_line(error)}"
-        raise ConfigError(f"{source}: expected {expected}, got {got}") from error
+        said = f"the hub gave {type(error).__name__}: {one_line(error)}"
+        why = unreachable(error, str(hub["path"]), kind="dataset")
+        got = said if why is None else f"{why} ({said})"
+        raise ConfigError(f"{source}: expected {expected}, got no such file, and {got}") from error
     if not isinstance(loaded, Dataset):
         splits = list(loaded)
         if len(splits) != 1:
@@ -291,6 +299,31 @@ def _json_array(path: Path) -> Iterator[RawRow]:
         yield RawRow(0, 1, None, f"expected an array of JSON, got {got}", rest_lost=True)
         return
     yield from (_object(number, number + 1, entry) for number, entry in enumerate(entries))
+
+
+def _csv_rows(path: Path) -> Iterator[RawRow]:
+    """The rows of a table with commas, behind a line of column names; behind one that cannot be read nothing can be."""
+    number = 0
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file, strict=True)
+            names = next(reader, [])
+            twice = [name for name, count in Counter(names).items() if count > 1]
+            if twice:
+                problem = f"expected columns of different names, got two or more of {listed(twice)}"
+                yield RawRow(0, 1, None, problem, rest_lost=True)
+                return
+            for cells in reader:
+                if not cells:
+                    continue
+                if len(cells) == len(names):
+                    yield RawRow(number, number + 1, dict(zip(names, cells, strict=True)))
+                else:
+                    problem = f"expected {len(names)} values, as the first line has names, got {len(cells)}"
+                    yield RawRow(number, number + 1, None, problem)
+                number += 1
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        yield RawRow(number, number + 1, None, f"expected a table with commas, got {one_line(error)}", rest_lost=True)
 
 
 def _most_unpacked(path: Path) -> int:

@@ -15,7 +15,7 @@ from geoalign.curators.base import Curator
 from geoalign.curators.labelled_rollouts import LabelledRollouts, check_takes_labelled
 from geoalign.curators.registry import make_curator
 from geoalign.errors import ConfigError, GeoAlignError, InputError
-from geoalign.lab.config.train import PretrainedModelConfig, RunConfig
+from geoalign.lab.config.train import EVERY_OTHER, PretrainedModelConfig, RunConfig
 from geoalign.lab.dumps.labels import read_labelled_rollouts
 from geoalign.lab.models.models import CODE_SETTING, initial_tokenizer
 from geoalign.lab.models.process_setup import Processes
@@ -105,7 +105,7 @@ def make_plan(
     evaluation_sets = task.evaluation_problems
     for key in ("samples", "pass_samples"):
         if isinstance(named := getattr(config.evaluation, key), dict):
-            check_keys(named, evaluation_sets, f"evaluation.{key}", locations)
+            check_keys(named, [*evaluation_sets, EVERY_OTHER], f"evaluation.{key}", locations)
     order, max_steps = plan_prompts(grpo, shape, len(problems), locations)
     # What the `grpo` section may not set: the model's settings and the plan, whose prompts TRL takes in order.
     grpo.chat_template_kwargs = dict(config.model.chat_template_kwargs) or None

@@ -11,8 +11,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from geoalign.answers import answers_by_class
 from geoalign.lab.rewards.base import RewardSource, check_scored, reasons, reasons_since, response_text
 from geoalign.lab.rewards.corruption import RewardWithCorruption
+from geoalign.lab.rewards.equivalence import EqualAnswers
 from geoalign.lab.rewards.function import FunctionReward, load_function
 from geoalign.lab.rewards.reward_model import RewardModelScorer
 from geoalign.lab.rewards.second import second_verifier
@@ -108,7 +110,7 @@ def rollout_fields(plan: Plan, reward: ObservedReward, source: RewardSource) -> 
     fields: dict[str, RolloutField] = {"true_rewards": lambda rows: reward.true_rewards}
     needs, wants = plan.curator.requires, plan.curator.optional
     if "answers" in (*needs, *wants) and (final_answer := plan.task.final_answer) is not None:
-        fields["answers"] = lambda rows: [final_answer(response_text(row["completion"])) for row in rows]
+        fields["answers"] = _answers(plan, final_answer, source)
     if REFERENCE_REWARDS in needs:
         # Read when first needed: with vLLM they are made when the trainer has started it.
         known = cache(lambda: reference_rewards(plan))
@@ -116,6 +118,28 @@ def rollout_fields(plan: Plan, reward: ObservedReward, source: RewardSource) -> 
     if "second_rewards" in needs:
         fields["second_rewards"] = _second_rewards(plan, source)
     return fields
+
+
+def _answers(plan: Plan, final_answer: Callable[[str], str | None], source: RewardSource) -> RolloutField:
+    """What each response answers; of verified answers those of a prompt that math-verify calls equal in one spelling,
+    over the rows of all processes."""
+
+    def read(rows: list[dict[str, Any]]) -> list[str | None]:
+        return [final_answer(response_text(row["completion"])) for row in rows]
+
+    if not isinstance(source, VerifiedReward):
+        return read
+    equal = EqualAnswers(source.workers)
+
+    def read_equal(rows: list[dict[str, Any]]) -> list[str | None]:
+        own = [(row["problem_id"], answer) for row, answer in zip(rows, read(rows), strict=True)]
+        whole = plan.processes.gather(own)
+        found = answers_by_class([answer for _, answer in whole], [problem for problem, _ in whole], equal)
+        # All processes have as many rows.
+        first = plan.processes.rank * len(own)
+        return found[first : first + len(own)]
+
+    return read_equal
 
 
 def _second_rewards(plan: Plan, source: RewardSource) -> RolloutField:

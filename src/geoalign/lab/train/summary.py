@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 
 from geoalign.lab.analysis.consensus import APPLIED, OBSERVED, accuracy_on_new_groups, agreement
+from geoalign.lab.analysis.decline import REMEDY, Fall, last_falls
 from geoalign.lab.analysis.detection import Tally, mean_ranking, rankings_of, tally_of
 from geoalign.lab.evaluation.scores import mean_of_known
 from geoalign.lab.numbers import decimals, percent
 from geoalign.lab.store.json_files import finite, read_json, read_lines
+from geoalign.lab.store.read_run import parse_evaluation
 from geoalign.lab.store.rollouts import read_rollouts
 from geoalign.lab.store.run_folder import ACCURACY_FILE, RunFolder
-from geoalign.lab.terminal import Console
+from geoalign.lab.terminal import Console, say
+from geoalign.text import DASH
 
 _PREFIX = "geoalign/"
 # Added up over the run.
@@ -42,6 +46,7 @@ def summarise(folder: RunFolder) -> dict[str, Any]:
     """The numbers of a run, read from its own files, so that a resumed run has the same as an undisturbed one."""
     lines = [line for line in read_lines(folder.metrics) if line.get("stage") == "rl"]
     evaluations = read_lines(folder.evaluation)
+    parsed = [parse_evaluation(line) for line in evaluations]
     curated = [line for line in lines if any(key.startswith(_PREFIX) for key in line)]
     new_groups = (f"{_PREFIX}new_group_accuracy{end}" for end in ("", "_low", "_high"))
     cosines = agreement(*(_values(curated, _PREFIX + name) for name in (APPLIED, OBSERVED)))
@@ -49,6 +54,9 @@ def summarise(folder: RunFolder) -> dict[str, Any]:
         "steps": max((line["step"] for line in lines), default=0),
         "generations": len(curated),
         "accuracy": _evaluations(evaluations, "accuracy"),
+        "accuracy_low": _evaluations(evaluations, "accuracy_low"),
+        "accuracy_high": _evaluations(evaluations, "accuracy_high"),
+        "fell_below_start": {fall.set: asdict(fall) for fall in last_falls(parsed)},
         "reward": _evaluations(evaluations, "reward"),
         "gold_utility": _evaluations(evaluations, "gold_utility"),
         "pass_at_k": _evaluations(evaluations, "pass_at_k")["after_rl"],
@@ -109,6 +117,11 @@ def print_summary(console: Console, summary: dict[str, Any], curator: str, folde
     ):
         table.add_row(*row)
     console.print(table)
+    fallen = [Fall(**fall) for fall in summary.get("fell_below_start", {}).values()]
+    for fall in fallen:
+        say(console, f"Warning: {fall}", "yellow")
+    if fallen:
+        say(console, REMEDY, "yellow")
     console.print(f"Report: {RunFolder(folder).report}", soft_wrap=True, highlight=False)
 
 
@@ -133,10 +146,22 @@ def _evaluation_rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
         for name in after:
             if key != "reward" or name not in summary["accuracy"]["after_rl"]:
                 rows.append((f"{label} before; after RL ({name})", f"{shown(before.get(name))}; {shown(after[name])}"))
+            if key == "accuracy":
+                rows += _interval_row(summary, name)
     for name, passed in summary["pass_at_k"].items():
         if len(passed) > 1:
             rows.append((f"pass@{', '.join(passed)} after RL ({name})", "; ".join(map(percent, passed.values()))))
     return rows or [("accuracy", "no evaluation set")]
+
+
+def _interval_row(summary: dict[str, Any], name: str) -> list[tuple[str, str]]:
+    """The 95% intervals of a set's accuracy before and after RL, where they are known: runs of earlier versions have
+    none."""
+    ends = []
+    for stage in ("before_rl", "after_rl"):
+        low, high = (summary.get(f"accuracy_{end}", {}).get(stage, {}).get(name) for end in ("low", "high"))
+        ends.append(DASH if low is None else f"{percent(low)} to {percent(high)}")
+    return [] if ends == [DASH, DASH] else [(f"95% interval over problems ({name})", "; ".join(ends))]
 
 
 def _filled(template: str, values: dict[str, Any]) -> str | None:

@@ -3,7 +3,16 @@ import math
 import numpy as np
 import pytest
 
-from geoalign.lab.analysis.statistics import holm, paired_difference, seed_interval, share_interval, wilson_interval
+from geoalign.lab.analysis.statistics import (
+    accuracy_of_evaluation,
+    holm,
+    paired_difference,
+    proportion_over_groups,
+    seed_interval,
+    share_interval,
+    wilson_interval,
+)
+from geoalign.lab.store.read_run import Evaluation
 from geoalign.method.intervals import clustered_proportion, mean_interval
 
 NAN = math.nan
@@ -51,6 +60,41 @@ def mean(*values):
 )
 def test_by_hand(interval, expected):
     assert (interval.estimate, interval.low, interval.high) == pytest.approx(expected, abs=1e-5, nan_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("right", "total", "expected"),
+    [
+        # 12 of 30 problems always right, 64 answers each: p = 0.4, residuals 38.4 (12 times) and -25.6 (18 times):
+        # error sqrt(30/29 * (12 * 38.4^2 + 18 * 25.6^2)) / 1920 = 0.090972; t with 29 degrees 2.045230: 0.186059.
+        ([64] * 12 + [0] * 18, [64] * 30, (0.4, 0.213941, 0.586059)),
+        # One answer each: Wilson's of 12 in 30: centre (12 + 1.920729) / 33.841459 = 0.411351;
+        # half = 1.959964 * sqrt(0.24 / 30 + 3.841459 / 3600) / 1.128049 = 0.165445.
+        ([1] * 12 + [0] * 18, [1] * 30, (0.4, 0.245906, 0.576796)),
+        # No spread between problems, whatever the share: Wilson's of the share in so many problems.
+        ([0] * 30, [64] * 30, (0.0, 0.0, 0.113513)),
+        ([64] * 30, [64] * 30, (1.0, 0.886487, 1.0)),
+        ([1] * 10, [2] * 10, (0.5, 0.236593, 0.763407)),
+        ([], [], (NAN, NAN, NAN)),
+    ],
+)
+def test_an_accuracy_has_its_interval_over_problems(right, total, expected):
+    found, _ = proportion_over_groups(right, total)
+    assert (found.estimate, found.low, found.high) == pytest.approx(expected, abs=1e-5, nan_ok=True)
+
+
+def test_lines_of_earlier_versions_have_the_interval_that_can_be_known():
+    def ends(**values):
+        line = Evaluation(0, "rl", "s", values.pop("accuracy", 0.4), values.pop("correct", 12), 30, **values)
+        found = accuracy_of_evaluation(line)
+        return None if found is None else (found.low, found.high)
+
+    assert ends(samples=64, accuracy_low=0.2, accuracy_high=0.6) == (0.2, 0.6)
+    # One answer to each problem; several, or nobody knows how many.
+    assert ends(samples=1) == pytest.approx((0.245906, 0.576796), abs=1e-5)
+    assert ends(samples=3) == pytest.approx((NAN, NAN), nan_ok=True)
+    assert ends() == pytest.approx((NAN, NAN), nan_ok=True)
+    assert ends(accuracy=NAN, correct=None) is None
 
 
 def test_paired_difference_by_hand():

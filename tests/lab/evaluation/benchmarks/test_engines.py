@@ -62,7 +62,7 @@ def test_too_many_at_a_time_names_the_setting(tiny_folder):
     problem = Problem("p", ({"role": "user", "content": "?"},), "1")
     one = PromptedSet(EvaluationSet("set", "benchmark", (problem,), 3, 12, ()), (Prompt(problem, (1,)),), {})
     model = describe(EvaluatedModel("tiny", str(tiny_folder)))
-    with pytest.raises(ConfigError, match="batch_size: expected as many responses as fit into memory, got 3 of up to"):
+    with pytest.raises(ConfigError, match=r"as fit into memory, got 3 of up to .* --resume and .* batch_size=1;"):
         make_part(Full(), model, one, one.requests(), None, EvaluateConfig(device="cpu"))
 
 

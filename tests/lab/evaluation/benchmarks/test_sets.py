@@ -1,9 +1,12 @@
+import csv
 import json
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from geoalign.errors import ConfigError, InputError
-from geoalign.lab.config.evaluate import EvaluateConfig
+from geoalign.lab.config.evaluate import EvaluateConfig, FieldsConfig
 from geoalign.lab.evaluation.sets import EvaluationSet, load_sets, prompted
 from geoalign.lab.models.models import make_tokenizer
 from geoalign.lab.tasks.base import Problem
@@ -41,7 +44,17 @@ def test_benchmarks_and_dialogues(aime, talk):
     ("benchmarks", "dialogues", "values", "said"),
     [
         ([], [], {}, "expected --benchmark NAME=PATH_OR_ID or --dialogue NAME=PATH_OR_ID, got neither"),
-        (["aime26=x"], [], {}, r"benchmark: expected one of .*aime25.*got 'aime26'"),
+        (["aime26"], [], {}, r"--benchmark: expected NAME=FILE or NAME=HUB_ID, with one of .*aime25.*got 'aime26'"),
+        (["../x=y"], [], {}, "--benchmark: expected NAME=FILE"),
+        (["AIME24=x"], [], {}, "the paper's AIME24 is called aime24 here"),
+        (["aime2024=x"], [], {}, "the paper's AIME24 is called aime24 here"),
+        (["Average=x"], [], {}, "average is what the results call the mean over all benchmarks"),
+        ([], ["average=x"], {}, "average is what the results call the mean over all benchmarks"),
+        (["mine=x"], ["mine=y"], {}, "got --benchmark mine and --dialogue mine"),
+        (["mine=x", "Mine=y"], [], {}, "mine and Mine: expected names that differ by more than case"),
+        (["mine=x", "mine=x"], [], {}, "mine: expected each file once, got x twice"),
+        (["mine=x"], [], {"fields": {"other": FieldsConfig()}}, "fields.other: expected one of mine"),
+        ([], ["talk=x"], {"fields": {"talk": FieldsConfig()}}, "fields.talk: expected a set of --benchmark"),
         (["aime24"], [], {}, "expected aime24=FILE or a hub id"),
         (["aime24=/nowhere/x.jsonl"], [], {}, r"/nowhere/x\.jsonl: expected a local file"),
         ([], ["helpful"], {}, "--dialogue: expected NAME=PATH_OR_ID"),
@@ -53,6 +66,63 @@ def test_benchmarks_and_dialogues(aime, talk):
 def test_sets_that_are_none_are_refused(benchmarks, dialogues, values, said):
     with pytest.raises(ConfigError, match=said):
         load_sets(benchmarks, dialogues, EvaluateConfig(**values))
+
+
+PROBLEMS = [("What is 1+1?", "2"), ('Say "a, b"', "a, b")]
+
+
+def write_set(path, fields):
+    """The two problems in the format that the file's name ends in, under these fields."""
+    rows = [dict(zip(fields, problem, strict=True)) for problem in PROBLEMS]
+    if path.suffix == ".jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    elif path.suffix == ".json":
+        path.write_text(json.dumps(rows))
+    elif path.suffix == ".parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    else:
+        with path.open("w", newline="", encoding="utf-8-sig") as file:
+            writer = csv.DictWriter(file, fields)
+            writer.writeheader()
+            writer.writerows(rows)
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "json", "parquet", "csv"])
+def test_a_set_of_ones_own_has_any_name_and_format(tmp_path, ending):
+    path = tmp_path / f"mine.{ending}"
+    write_set(path, ("problem", "answer"))
+    (mine,) = load_sets([f"my.set-1={path}"], [], EvaluateConfig())
+    assert (mine.name, mine.kind, mine.samples, mine.max_new_tokens) == ("my.set-1", "benchmark", 1, 8192)
+    assert [(problem.prompt[-1]["content"], problem.answer) for problem in mine.problems] == PROBLEMS
+    assert mine.problems[0].prompt[0]["role"] == "system"
+
+
+def test_columns_of_ones_own_are_named(tmp_path):
+    path = tmp_path / "mine.csv"
+    write_set(path, ("q", "gold"))
+    with pytest.raises(InputError, match=r"got gold, q; --set fields\.mine\.prompt_field=FIELD and --set"):
+        load_sets([f"mine={path}"], [], EvaluateConfig())
+    fields = {"mine": FieldsConfig(prompt_field="q", answer_field="gold")}
+    (mine,) = load_sets([f"mine={path}"], [], EvaluateConfig(fields=fields))
+    assert [(problem.prompt[-1]["content"], problem.answer) for problem in mine.problems] == PROBLEMS
+    fields = {"mine": FieldsConfig(prompt_field="nothing", answer_field="gold")}
+    with pytest.raises(InputError, match="in 2 rows with the columns q, gold: 2 without a usable prompt"):
+        load_sets([f"mine={path}"], [], EvaluateConfig(fields=fields))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a,a\n1,2\n", "expected columns of different names, got two or more of a"),
+        ("problem,answer\n1,2\n1\n", "row 2: expected 2 values, as the first line has names, got 1"),
+        ('problem,answer\n"1,2\n', "row 1: expected a table with commas"),
+    ],
+)
+def test_a_table_that_is_none_is_refused_with_its_row(tmp_path, text, message):
+    path = tmp_path / "mine.csv"
+    path.write_text(text)
+    with pytest.raises(InputError, match=message):
+        load_sets([f"mine={path}"], [], EvaluateConfig())
 
 
 def _of(*texts, max_new_tokens=4):

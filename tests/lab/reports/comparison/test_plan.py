@@ -48,8 +48,9 @@ def test_what_a_level_or_an_arm_overrides_is_read_from_it():
     assert [plan.updates_per_generation(level, "grpo") for level in plan.levels] == [2, 1, 2]
     assert [plan.rate("more", arm) for arm in plan.arms] == [0.4, 0.4, 0.3, 0.0, 0.4]
     assert plan.corruption("more", "noisier") == {"flip": 0.3}
-    # An arm without a curator of its own has that of the base run.
+    # An arm without a curator of its own has that of the base run; a curator may be a name alone.
     assert plan.control == "count"
+    assert parse_compare_config({"arms": {"grpo": None, "by_name": {"curator": "pair_count"}}}).control == "by_name"
     erring = parse_compare_config({**data, "arms": {"grpo": None, "own": {"reward": {"function": "m:f"}}}})
     assert math.isnan(erring.rate("more", "own"))
     assert erring.rate("more", "grpo") == 0.4

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from geoalign.lab.analysis.statistics import ema, mean, wilson_interval
+from geoalign.lab.analysis.statistics import accuracy_of_evaluation, ema, mean
 from geoalign.lab.reports.figures.style import SMOOTHED, SMOOTHED_FROM, Line, LinePanel, Look, Panel, smoothed
 from geoalign.lab.store.columns import Floats
 from geoalign.lab.store.read_run import Evaluation, Run, Series
@@ -84,7 +84,7 @@ def _same(first: Series, second: Series) -> bool:
 _EVALUATED = {
     "accuracy": (
         "accuracy", "Evaluation accuracy", "accuracy",
-        f"Points: each evaluation, with Wilson's 95% interval as a band. Thick: {SMOOTHED}, "
+        f"Points: each evaluation, with its 95% interval over problems as a band. Thick: {SMOOTHED}, "
         f"which lags behind the points; with fewer than {SMOOTHED_FROM} evaluations, the points themselves.",
     ),
     "reward": (
@@ -125,9 +125,10 @@ def _evaluated(metric: str, evaluations: Sequence[Evaluation]) -> Panel:
         words.append(
             f"{visible(key, 40)} from {values[0]:.3f} at step {steps[0]} to {values[-1]:.3f} at step {steps[-1]}"
         )
-        found = [wilson_interval(item.correct, item.count) for item in items if item.correct is not None]
+        found = [accuracy_of_evaluation(item) for item in items]
+        known = [interval for interval in found if interval is not None]
         thick = ema(values) if len(items) >= SMOOTHED_FROM else values
-        ends = [item.low for item in found], [item.high for item in found]
+        ends = [interval.low for interval in known], [interval.high for interval in known]
         lines.append(Line(label(key), steps, values, *ends, thick, _SETS[at % len(_SETS)], marked=True))
     return LinePanel(name, title, f"{title}, by set: {'; '.join(words)}.", caption, lines, y=axis)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from rich.progress import Progress
 
+from geoalign.lab.analysis.decline import REMEDY, falls
 from geoalign.lab.evaluation.answers import Answer, Sampling, answer_together, prompts_of, requests_of
 from geoalign.lab.evaluation.scores import evaluation_values
 from geoalign.lab.generation.engines import Engine, TrainerEngine, TransformersEngine
@@ -17,9 +18,10 @@ from geoalign.lab.models.models import load_saved
 from geoalign.lab.models.process_setup import undisturbed
 from geoalign.lab.rewards.base import RewardSource
 from geoalign.lab.store.json_files import append_lines, read_lines, write_json
+from geoalign.lab.store.read_run import parse_evaluation
 from geoalign.lab.store.run_folder import RunFolder, note_records
 from geoalign.lab.tasks.base import Problem
-from geoalign.lab.terminal import stage_progress
+from geoalign.lab.terminal import Console, say, stage_progress
 from geoalign.lab.train.plan import Plan
 from geoalign.lab.train.rewards import REFERENCE_REWARDS, open_reward_model, reference_rewards
 
@@ -104,9 +106,23 @@ def evaluate(plan: Plan, respondent: Respondent, *, stage: str, step: int, progr
         progress.update(task, values=f"{name}: {shown}", visible=stage != "rl")
         lines.append({"step": step, "stage": stage, "set": name, **values})
     if plan.processes.is_main:
+        earlier = read_lines(plan.folder.evaluation)
         append_lines(plan.folder.evaluation, lines)
+        warn_of_falls(plan.console, earlier, lines)
         if stage != "rl":  # a checkpoint follows on those within RL
             note_records(plan.folder, "done" if plan.folder.final.is_dir() else "rl", step)
+
+
+def warn_of_falls(console: Console, earlier: Sequence[Mapping[str, Any]], now: Sequence[Mapping[str, Any]]) -> None:
+    """Says, of each set once in a run, that its accuracy has fallen below that before RL, and what to do."""
+    before = [parse_evaluation(line) for line in earlier]
+    after = [parse_evaluation(line) for line in now]
+    known = {fall.set for fall in falls(before)}
+    new = [fall for fall in falls([*before, *after]) if fall.set not in known]
+    for fall in new:
+        say(console, f"Warning: {fall}", "yellow")
+    if new:
+        say(console, REMEDY, "yellow")
 
 
 def _gold_utilities(plan: Plan, answers: Sequence[Answer]) -> list[float | None]:

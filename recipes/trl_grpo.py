@@ -1,40 +1,47 @@
-"""GRPO with GeoAlign on any model, data set and reward function: TRL's own `scripts/grpo.py` with three changed lines.
+"""GRPO with a curator on any model, data set and reward function: TRL's own `scripts/grpo.py` with three changed lines.
 
-The lines marked [1], [2] and [3] are all that a script of your own needs. GeoAlign's settings are on the command line
-beside TRL's (`--alpha`, `--strategy`, `--projector '{"layers": 2}'`, ...); `--help` lists them all, and `--config FILE`
-reads them from YAML.
+The lines marked [1], [2] and [3] are all that a script of your own needs. `--curator NAME` takes another curator than
+`denoise`; its settings are on the command line beside TRL's (`--least_slope`, or with `--curator geoalign` `--alpha`,
+`--strategy`, `--projector '{"layers": 2}'`, ...). `--help` lists them all, and `--config FILE` reads them from YAML.
 
     accelerate launch --num_processes 1 recipes/trl_grpo.py --model_name_or_path Qwen/Qwen3-0.6B \\
         --dataset_name trl-lib/DeepMath-103K --reward_funcs trl.rewards.accuracy_reward --output_dir runs/deepmath \\
         --num_generations 8 --gradient_accumulation_steps 16
 
-TRL's default, one prompt a generation, is below `min_scores`: nothing would be curated. With `python` alone TRL refuses
+TRL's default, one prompt a generation, is too little to learn from. With `python` alone TRL refuses
 a node of several GPUs. For 8 of them: configs/full/trl_dapo_math.sh.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
+import yaml
 from datasets import load_dataset
 from trl import GRPOConfig, ModelConfig, ScriptArguments, TrlParser, get_peft_config, get_quantization_config
 
-from geoalign import GeoAlign, GeoAlignConfig
 from geoalign.adapters.trl import GeoAlignGRPOTrainer  # [1] instead of trl.GRPOTrainer
+from geoalign.curators.registry import CURATORS, CuratorSettings, make_curator
 
 
 @dataclass
 class RecipeArguments(ScriptArguments):
-    """TRL's script arguments, and the reward functions by import path."""
+    """TRL's script arguments, the reward functions by import path, and what a curator reads."""
 
     reward_funcs: list[str] = field(
         default_factory=lambda: ["trl.rewards.accuracy_reward"],
         metadata={"help": "Import paths of reward functions, such as 'my_rewards.length_reward'."},
+    )
+    curator: str = field(default="denoise", metadata={"help": "Name of the curator; its settings are options, too."})
+    hidden_position: str = field(
+        default="mean", metadata={"help": "Where in a response its state is read: mean, predicting or final."}
     )
 
 
@@ -48,8 +55,32 @@ def load_reward(path: str) -> Callable[..., Any]:
     return getattr(import_module(module), name)
 
 
+def curator_class(arguments: Sequence[str]) -> type[Any]:
+    """The settings class of the curator that `--curator` names, or `curator` in the file of `--config`."""
+    named = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    named.add_argument("--curator")
+    named.add_argument("--config")
+    given, _ = named.parse_known_args(arguments)
+    name = given.curator
+    if name is None and given.config is not None:
+        name = (yaml.safe_load(Path(given.config).read_text(encoding="utf-8")) or {}).get("curator")
+    return CURATORS[name or RecipeArguments.curator].config_class
+
+
+def make_parser(arguments: Sequence[str]) -> TrlParser:
+    """The parser of TRL's options and those of the curator that the arguments name."""
+    settings = curator_class(arguments)  # [3] the curator's settings among the others
+    try:
+        return TrlParser((RecipeArguments, settings, GRPOConfig, ModelConfig))
+    except argparse.ArgumentError as error:
+        raise SystemExit(
+            f"--curator {settings.type}: one of its settings has the name of another option ({error}). Make the "
+            "curator in a script of your own, in the line marked [2]."
+        ) from error
+
+
 def main(
-    script_args: RecipeArguments, geoalign_config: GeoAlignConfig, training_args: GRPOConfig, model_args: ModelConfig
+    script_args: RecipeArguments, curator_config: CuratorSettings, training_args: GRPOConfig, model_args: ModelConfig
 ) -> GeoAlignGRPOTrainer:
     """Trains, saves the model, and returns the trainer."""
     training_args.model_init_kwargs = {
@@ -70,7 +101,8 @@ def main(
         eval_dataset=dataset[script_args.dataset_test_split] if evaluated else None,
         quantization_config=get_quantization_config(model_args),
         peft_config=get_peft_config(model_args),
-        curator=GeoAlign(geoalign_config),  # [2] the curator
+        curator=make_curator(curator_config),  # [2] the curator, and where it reads states
+        hidden_position=script_args.hidden_position,
     )
     trainer.train(resume_from_checkpoint=training_args.resume_from_checkpoint)
     trainer.save_model(training_args.output_dir)
@@ -79,5 +111,4 @@ def main(
 
 
 if __name__ == "__main__":
-    parser = TrlParser((RecipeArguments, GeoAlignConfig, GRPOConfig, ModelConfig))  # [3] GeoAlignConfig among them
-    main(*parser.parse_args_and_config(fail_with_unknown_args=True))
+    main(*make_parser(sys.argv[1:]).parse_args_and_config(fail_with_unknown_args=True))

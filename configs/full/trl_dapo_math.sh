@@ -5,14 +5,17 @@
 #   pip install -e '.[trl]' 'vllm>=0.22,<=0.31'
 #   python recipes/dapo_math.py trl data/dapo_trl
 #
-# Another curator than GeoAlign: line [2] of recipes/trl_grpo.py. Further options of TRL and of GeoAlign follow as arguments.
+# Another curator: --curator NAME in place of the first lines of settings. Further options of TRL and of the curator follow as
+# arguments.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 settings=(
+  --curator geoalign
   --alpha 0.05                             # the paper's: no cap, no minimum of scores, all groups in every step
   --max_fraction none
   --min_scores 2
   --projector '{"target_accuracy":0.95,"groups_per_step":null,"early_stop":"paper"}'
+  --hidden_position predicting
 
   --model_name_or_path "${MODEL:-Qwen/Qwen3-1.7B}"
   --dtype float32                          # of the master weights; bf16 under autocast

@@ -1,6 +1,6 @@
 import pytest
 
-from geoalign import GeoAlignConfig
+from geoalign import DenoiseConfig
 from geoalign.adapters.settings import SlimeSettings, StateSettings, TrinitySettings, read_section
 from geoalign.adapters.swift.plug_in import read_settings
 from geoalign.curators.baselines.subsets import PODSConfig
@@ -15,7 +15,7 @@ def test_defaults_and_a_curator_by_its_name_alone_or_with_settings(kind):
         return read_section(kind, given, engine="it")
 
     assert read(None) == kind()
-    assert (read(None).curator, read(None).seed) == (GeoAlignConfig(), 0)
+    assert (read(None).curator, read(None).seed) == (DenoiseConfig(), 0)
     assert type(read({"curator": "denoise"}).curator).type == "denoise"
     assert read({"curator": {"type": "pods", "m": 4}}).curator == PODSConfig(m=4)
     members = [{"type": "grpo"}, {"type": "geoalign", "projector": {"layers": 2}}]
@@ -30,7 +30,7 @@ def test_defaults_and_a_curator_by_its_name_alone_or_with_settings(kind):
         ({"rollout_fields": {"gold": "x"}}, r"here\.rollout_fields: expected keys out of answers, .*got 'gold'"),
         ("denoise", "here: expected a section of that file, got 'denoise'"),
         ({"sede": 1}, r"here\.sede: unknown key: expected here\.seed"),
-        ({"curator": {"alpah": 1}}, r"here\.curator\.alpah: unknown key: expected here\.curator\.alpha"),
+        ({"curator": {"widow": 1}}, r"here\.curator\.widow: unknown key: expected here\.curator\.window"),
         ({"curator": {"type": "geoaling"}}, r"here\.curator\.type"),
         ({"hidden_position": "first"}, r"here\.hidden_position"),
         ({"seed": -1}, r"here\.seed"),

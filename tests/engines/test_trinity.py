@@ -172,12 +172,12 @@ def test_the_yaml_of_the_docs_is_trinitys(tmp_path):
         file.write_text(f"{block}\nmodel:\n  model_path: some/model\n", encoding="utf-8")
         configs.append(load_config(str(file)))
         assert configs[-1].synchronizer.sync_style.value == "explorer_driven"
-    [operator] = configs[0].data_processor.experience_pipeline.operators
+    [operator] = configs[1].data_processor.experience_pipeline.operators
     assert operator.name == OPERATOR
     found = read_settings(operator.args)
     curator = found.curator
     assert (found.model_path, curator.alpha) == ("some/model", 0.05)
-    assert configs[1].algorithm.advantage_fn == ADVANTAGE
-    arguments = dict(configs[1].algorithm.advantage_fn_args)
+    assert configs[0].algorithm.advantage_fn == ADVANTAGE
+    arguments = dict(configs[0].algorithm.advantage_fn_args)
     assert (arguments.pop("base"), arguments.pop("base_args")) == ("grpo", {"epsilon": 1e-6})
-    assert read_settings(arguments).curator.strategy == "zero_weight"
+    assert read_settings(arguments).curator.type == "denoise"

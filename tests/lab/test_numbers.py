@@ -3,8 +3,24 @@
 import math
 import unicodedata
 
+import pytest
+
 from geoalign.lab.analysis.statistics import Interval
-from geoalign.lab.numbers import decimals, duration, ends, estimate, percent, short, whole
+from geoalign.lab.numbers import (
+    decimals,
+    duration,
+    ends,
+    estimate,
+    megabytes,
+    number,
+    percent,
+    points,
+    share,
+    short,
+    signed,
+    whole,
+    whole_percent,
+)
 from geoalign.text import DASH, escape_terminal, invisible, shows, visible
 
 
@@ -40,16 +56,83 @@ def test_intervals():
     assert estimate(Interval(math.nan, math.nan, math.nan)) == DASH
 
 
-def test_lengths_of_time():
-    assert [duration(seconds) for seconds in (0.25, 12.3, 119, 600, 7500)] == [
-        "0.25 s",
-        "12 s",
-        "119 s",
-        "10 min",
-        "2:05:00 h",
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        (999.4, "999"),
+        (999.7, "1,000"),
+        (999.95, "1,000"),
+        (-999.7, "-1,000"),
+        (1000.4, "1,000"),
+        (0.9996, "1"),
+        (-0.0004, "-0.0004"),
+        (-0.0, "0"),
+        (1e-5, "1e-05"),
+        (999_999_999_999.9, "1e+12"),
+        (math.inf, "inf"),
+        (-math.inf, "-inf"),
+    ],
+)
+def test_short_numbers_at_the_edges_of_rounding(value, written):
+    assert short(value) == written
+
+
+def test_differences_at_the_edges_of_rounding():
+    assert [signed(value) for value in (999.7, -999.7, 1234.5, 0.0, -0.0, -0.0004, math.nan, math.inf)] == [
+        "+1,000",
+        "-1,000",
+        "+1,234",
+        "0",
+        "0",
+        "-0.0004",
+        DASH,
+        "+inf",
     ]
-    assert duration(1e300) == duration(math.inf) == "years"
-    assert duration(-1) == "0 s"
+
+
+def test_what_is_rounded_to_zero_has_no_sign():
+    assert [write(-0.0004) for write in (percent, decimals, points, whole, whole_percent)] == [
+        "0.0%",
+        "0.00",
+        "0.0 points",
+        "0",
+        "0%",
+    ]
+    assert (number(-0.0001), megabytes(-1.0), megabytes(0.0), percent(-0.0006)) == ("0.000", "0 MiB", "0 MiB", "-0.1%")
+    # A whole number that nobody would count is not written in full.
+    assert number(1e300) == "1e+300"
+
+
+def test_shares_that_were_set():
+    assert [share(value) for value in (0.4, 0.125, 0.004, 1.0, 0.0)] == ["40%", "12.5%", "0.4%", "100%", "0%"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "written"),
+    [
+        (0.25, "0.25 s"),
+        (9.96, "10 s"),
+        (12.3, "12 s"),
+        (59.6, "60 s"),
+        (119, "119 s"),
+        (119.6, "2 min"),
+        (600, "10 min"),
+        (3564, "59 min"),
+        (3599.7, "1:00:00 h"),
+        (3600, "1:00:00 h"),
+        (7500, "2:05:00 h"),
+        (7199.7, "2:00:00 h"),
+        (86_400, "24:00:00 h"),
+        (200_000, "55:33:20 h"),
+        (1e300, "years"),
+        (math.inf, "years"),
+        (-1, "0 s"),
+        (math.nan, DASH),
+        (None, DASH),
+    ],
+)
+def test_lengths_of_time(seconds, written):
+    assert duration(seconds) == written
 
 
 def test_inert_by_hand():

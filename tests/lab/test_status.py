@@ -109,6 +109,24 @@ def test_a_comparison(said: Any, tmp_path: Path) -> None:
     assert lines[4:] == [f"{second.name} failed: killed by <U+001B>[2J[red]signal 9"]
 
 
+def test_a_run_that_fills_several_cells_counts_once(said: Any, tmp_path: Path) -> None:
+    folder = ComparisonFolder(tmp_path / "compare")
+    levels = ["levels.flip_20={reward: {flip: 0.2}}", "seeds=[0]"]
+    config = load_compare_config(None, levels, arms=["grpo", "clean"]).config
+    folder.initialise(config)
+    plan = make_plan(config)
+    # GRPO at two levels, and the run without wrong rewards, which is the same at both.
+    assert folder.planned_runs() == [planned.cells for planned in plan]
+    with held(folder.run(plan[1].cell).root):
+        assert said(folder.root)[1] == "3 runs: 1 running, 2 waiting"
+    for planned in plan:
+        folder.write_result(planned, {"status": "finished", "error": None})
+    assert said(folder.root) == [f"{folder.root}: finished", "3 runs: 3 finished"]
+    # A level that was added and not yet run: of it, too, the run without wrong rewards is there.
+    folder.result(plan[1].cells[1]).unlink()
+    assert said(folder.root)[1] == "3 runs: 3 finished"
+
+
 def test_what_is_no_run_is_one_line(said: Any, tmp_path: Path) -> None:
     expected = "expected the folder of a run, comparison, audit, evaluation or judging, got none of them"
     assert said(tmp_path) == [f"Error: {tmp_path}: {expected}"]

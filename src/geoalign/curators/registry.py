@@ -100,7 +100,7 @@ class CuratorSettings(Protocol):
     type: ClassVar[str]
 
 
-def default_curator(name: str = "geoalign") -> CuratorSettings:
+def default_curator(name: str = "denoise") -> CuratorSettings:
     """A curator's settings, all at their defaults."""
     return cast("CuratorSettings", CURATORS[name].config_class())
 
@@ -151,7 +151,7 @@ def _checked(config: object) -> CuratorSettings:
 
 
 # A `curator:` section: `type` picks the settings class, and only its module is imported; a text is the `type` alone.
-_SECTION = ByType(_Curators(lambda curator_class: curator_class.config_class), default="geoalign", by_name=True)
+_SECTION = ByType(_Curators(lambda curator_class: curator_class.config_class), default="denoise", by_name=True)
 
 if TYPE_CHECKING:
     CuratorSection = CuratorSettings

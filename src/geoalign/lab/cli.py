@@ -108,12 +108,11 @@ def train_command(request: TrainRequest) -> None:
 
         dry_run(settings, Console(), locations=locations, config_file=config, overrides=overrides, output=output)
         return
-    from geoalign.lab.train.rehearsal import check_exercised, smoke_config
+    from geoalign.lab.train.rehearsal import check_exercised, default_folder, smoke_config
     from geoalign.lab.train.train import train
 
     if output is None:
-        name = config.stem if config else "default"
-        output = Path(settings.output.folder or Path("runs") / (f"smoke_{name}" if smoke else name))
+        output = default_folder(settings, config, smoke=smoke)
     settings = smoke_config(settings) if smoke else settings
     train(settings, output, resume=request.resume, locations=locations, console=Console())
     if smoke:
@@ -129,7 +128,7 @@ def compare_command(request: CompareRequest) -> None:
     Examples:
 
       geoalign compare configs/compare_quickstart.yaml --output runs/compare
-      geoalign compare --curators grpo,geoalign --seeds 0,1,2 \\
+      geoalign compare --curators grpo,denoise --seeds 0,1,2 \\
           --set run.grpo.max_steps=40
     """
     from geoalign.lab.compare.compare import compare

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from datetime import timedelta
 from functools import wraps
 from typing import TYPE_CHECKING
 
@@ -18,31 +17,47 @@ _LARGEST_IN_FULL = 1e12
 
 
 def _or_dash(write: Callable[..., str]) -> Callable[..., str]:
-    """The same function, which writes a dash where there is no number."""
+    """The same function, which writes a dash where there is no number, and what is rounded to zero without a sign."""
 
     @wraps(write)
     def written(value: float | None, *args: int, **options: int) -> str:
-        return DASH if value is None or math.isnan(value) else write(value, *args, **options)
+        if value is None or math.isnan(value):
+            return DASH
+        text = write(value, *args, **options)
+        return text.lstrip("+-") if _is_zero(text) else text
 
     return written
+
+
+def _is_zero(text: str) -> bool:
+    """Whether what is written has digits, and all of them are zero."""
+    digits = [character for character in text if character.isdigit()]
+    return bool(digits) and set(digits) == {"0"}
 
 
 @_or_dash
 def number(value: float, digits: int = 3) -> str:
     """A whole number in full, another with `digits` decimals."""
-    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.{digits}f}"
+    return whole(value) if float(value).is_integer() else f"{value:,.{digits}f}"
 
 
 @_or_dash
 def short(value: float) -> str:
-    """A number with three significant digits; from 1,000 on in full."""
-    return whole(value) if abs(value) >= 1000 else f"{value:.3g}"
+    """A number with three significant digits; what is 1,000 or more when it is rounded to these, in full."""
+    return _three_digits(value, sign="")
 
 
 @_or_dash
 def signed(value: float) -> str:
-    """A difference with its sign and three significant digits."""
-    return "0" if value == 0 else f"{value:+.3g}"
+    """A difference with its sign, otherwise as `short`."""
+    return _three_digits(value, sign="+")
+
+
+def _three_digits(value: float, *, sign: str) -> str:
+    rounded = float(f"{value:.3g}")
+    # 999.7 is 1,000 and not 1e+03.
+    in_full = 1000 <= abs(rounded) < _LARGEST_IN_FULL
+    return f"{value:{sign},.0f}" if in_full else f"{value:{sign}.3g}"
 
 
 @_or_dash
@@ -63,6 +78,18 @@ def percent(value: float) -> str:
 
 
 @_or_dash
+def whole_percent(value: float) -> str:
+    """A share as a percentage without decimals, for rough ones."""
+    return f"{value:.0%}"
+
+
+@_or_dash
+def share(value: float) -> str:
+    """A share that was set, such as 0.125 or 0.004, as a percentage with three significant digits."""
+    return f"{short(100 * value)}%"
+
+
+@_or_dash
 def points(value: float) -> str:
     return f"{100 * value:+.1f} points"
 
@@ -79,16 +106,22 @@ def megabytes(value: float) -> str:
     return f"{value / 2**20:+,.0f} MiB"
 
 
+@_or_dash
 def duration(seconds: float) -> str:
-    """A length of time: 0.25 s, 12 s, 3 min, 2:05:00 h."""
+    """A length of time: 0.25 s, 12 s, 3 min, 2:05:00 h, 55:33:20 h. Each unit begins where the one before, rounded,
+    would come to it: 119.6 s are 2 min, 3,599.7 s an hour."""
     if seconds < 10:
         return f"{max(0.0, seconds):.2g} s"
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    if seconds < 3600:
-        return f"{seconds / 60:.0f} min"
     # More than a few years is no estimate but a broken number.
-    return f"{timedelta(seconds=round(seconds))} h" if seconds < 1e9 else "years"
+    if seconds >= 1e9:
+        return "years"
+    if round(seconds) < 120:
+        return f"{round(seconds)} s"
+    if round(seconds / 60) < 60:
+        return f"{round(seconds / 60)} min"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02} h"
 
 
 def ends(value: Interval | None, write: Callable[[float], str] = short) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from geoalign.errors import RunFolderError
-from geoalign.lab.config.compare import CellKey, planned_cells
+from geoalign.lab.config.compare import CellKey
 from geoalign.lab.numbers import duration, estimate, percent, short
 from geoalign.lab.store.audit import AuditFolder
 from geoalign.lab.store.comparison import COMPACT, ComparisonFolder, read_results
@@ -76,17 +76,27 @@ def _newest(rows: list[MetricRow]) -> Iterator[str]:
 
 
 def _comparison(folder: ComparisonFolder) -> Iterator[str]:
-    cells = planned_cells(folder.read_plan())
+    """A comparison's runs by their state; one that fills several cells, such as `clean` at every level, counts once."""
+    runs = folder.planned_runs()
     there = folder.results.is_dir() or (folder.root / COMPACT).is_file()
     results = {CellKey(done.level, done.arm, done.seed): done for done in (read_results(folder.root) if there else ())}
-    running = [cell for cell in cells if _holder(folder.run(cell).root) is not None]
-    done = [cell for cell in cells if cell in results and cell not in running]
-    failed = [cell for cell in done if not results[cell].finished]
-    counts = {"finished": len(done) - len(failed), "failed": len(failed), "running": len(running)}
-    counts["waiting"] = len(cells) - sum(counts.values())
-    over = counts["finished"] == len(cells) and _holder(folder.root) is None
+    running: list[CellKey] = []
+    failed: list[CellKey] = []
+    finished = 0
+    for cells in runs:
+        held = [cell for cell in cells if _holder(folder.run(cell).root) is not None]
+        done = [cell for cell in cells if cell in results]
+        if held:
+            running.append(held[0])
+        elif any(results[cell].finished for cell in done):
+            finished += 1
+        elif done:
+            failed.append(done[0])
+    waiting = len(runs) - finished - len(failed) - len(running)
+    counts = {"finished": finished, "failed": len(failed), "running": len(running), "waiting": waiting}
+    over = finished == len(runs) and _holder(folder.root) is None
     yield f"{folder.root}: {'finished' if over else _worker(folder.root)}"
-    yield f"{len(cells)} runs: {', '.join(f'{count} {state}' for state, count in counts.items() if count)}"
+    yield f"{len(runs)} runs: {', '.join(f'{count} {state}' for state, count in counts.items() if count)}"
     starts = [path for path in sorted(folder.root.glob(f"{folder.shared.name}*")) if _holder(path) is not None]
     for run in (*map(RunFolder, starts), *map(folder.run, running)):
         yield from _run(run)

@@ -5,17 +5,19 @@ from __future__ import annotations
 import logging
 import traceback
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 import rich.console
+from rich.cells import cell_len
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.segment import Segment
+from rich.table import Table
 from rich.text import Text
 
-from geoalign.text import Escapes, escape_terminal, escapes
+from geoalign.text import DASH, Escapes, escape_terminal, escapes
 
 
 class Console(rich.console.Console):
@@ -96,6 +98,31 @@ def _show_warning(*said: Any) -> None:
     """`warnings.showwarning`: message, category, file name, line number, then the file to write to."""
     console = Console(file=said[4]) if len(said) > 4 and said[4] is not None else Console(stderr=True)
     say_lines(console, warnings.formatwarning(*said[:4]))
+
+
+def print_named_rows(
+    console: rich.console.Console, title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]
+) -> None:
+    """Prints a table whose rows begin with a name, which is not broken as long as it leaves the numbers half of the
+    terminal.
+
+    Columns without anything but dashes and empty cells are left out. The title may be wider than the table.
+    """
+    told = [at for at in range(len(heads)) if at == 0 or any(row[at] not in ("", DASH) for row in rows)]
+    longest = max((cell_len(row[0]) for row in rows), default=0)
+    table = Table()
+    for at in told:
+        first = at == 0
+        table.add_column(
+            Text(heads[at]),
+            justify="left" if first else "right",
+            no_wrap=first and longest <= console.width // 2 - 4,
+            overflow="fold",
+        )
+    for row in rows:
+        table.add_row(*(row[at] for at in told))
+    console.print(Text(title, style="italic"), soft_wrap=True)
+    console.print(table)
 
 
 def stage_progress(console: Console) -> Progress:

@@ -13,9 +13,10 @@ from recipe import RECIPES, load
 from trl import GRPOConfig, ModelConfig, ScriptArguments, TrlParser
 from trl_parts import digits, model, tokenizer
 
-from geoalign import GeoAlignConfig, ProjectorConfig
+from geoalign import DenoiseConfig, GeoAlignConfig, ProjectorConfig
 from geoalign.adapters.trl import GeoAlignMixin
 from geoalign.curators.registry import CURATORS
+from geoalign.errors import ConfigError
 from geoalign.lab.config.loading import load_run_config
 
 FULL = Path(__file__).parents[3] / "configs" / "full"
@@ -52,7 +53,7 @@ def test_the_whole_command_is_the_full_size_configuration(monkeypatch):
     words = subprocess.run(line, env=environment, capture_output=True, text=True, check=True).stdout.splitlines()
     assert (words[0], words[words.index("--bf16") + 1]) == ("recipes/trl_grpo.py", "true")
     module = load("trl_grpo")
-    parser = TrlParser((module.RecipeArguments, GeoAlignConfig, GRPOConfig, ModelConfig))
+    parser = module.make_parser(words[1:])
     arguments, curator, trained, model_of = parser.parse_args_and_config(words[1:], fail_with_unknown_args=True)
     expected = {name: value for name, value in theirs.grpo.items() if name not in ("bf16", "report_to")}
     assert {name: getattr(trained, name) for name in expected} == expected
@@ -62,8 +63,8 @@ def test_the_whole_command_is_the_full_size_configuration(monkeypatch):
     assert (model_of.model_name_or_path, model_of.dtype) == (theirs.model.path, theirs.model.dtype)
     # The adapter's own defaults: with vLLM the states come from the log-probability pass, which is free.
     defaults = inspect.signature(GeoAlignMixin.__init__).parameters
-    assert (defaults["hidden_position"].default, defaults["hidden_source"].default) == ("predicting", "auto")
-    assert (theirs.hidden_position, theirs.hidden_source) == ("predicting", "auto")
+    assert defaults["hidden_source"].default == "auto"
+    assert (theirs.hidden_position, theirs.hidden_source) == (arguments.hidden_position, "auto")
     monkeypatch.chdir(RECIPES.parent)
     assert module.load_reward(*arguments.reward_funcs)(["\\boxed{1}"], answer=["1"]) == [1.0]
 
@@ -79,7 +80,21 @@ def test_the_first_command_generates_enough_to_be_curated(page):
     assert trained.generation_batch_size >= 2 * curator.min_scores
 
 
-def test_recipe_trains(tmp_path, monkeypatch):
+def test_the_recipe_takes_a_curator_by_name(tmp_path, capsys):
+    module = load("trl_grpo")
+    assert module.curator_class([]) is DenoiseConfig
+    assert module.curator_class(["--alpha", "0.1", "--curator", "geoalign"]) is GeoAlignConfig
+    assert module.curator_class(["--curator=pods"]) is CURATORS["pods"].config_class
+    (tmp_path / "settings.yaml").write_text("curator: geoalign\nalpha: 0.1\n")
+    assert module.curator_class(["--config", str(tmp_path / "settings.yaml")]) is GeoAlignConfig
+    with pytest.raises(ConfigError, match="expected one of"):
+        module.curator_class(["--curator", "nobody"])
+    with pytest.raises(SystemExit, match="--curator monitor: one of its settings has the name of another option"):
+        module.make_parser(["--curator", "monitor"])
+
+
+@pytest.mark.parametrize("curator", ["--curator geoalign --alpha 0.5 --min_scores 8 --projector", ""])
+def test_recipe_trains(tmp_path, monkeypatch, curator):
     model().save_pretrained(tmp_path / "model")
     tokenizer().save_pretrained(tmp_path / "model")
     (tmp_path / "data").mkdir()
@@ -90,16 +105,17 @@ def test_recipe_trains(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
     module = load("trl_grpo")
-    parser = TrlParser((module.RecipeArguments, GeoAlignConfig, GRPOConfig, ModelConfig))
     line = (
         "--model_name_or_path model --dataset_name data --reward_funcs my_rewards.digits --output_dir out "
         "--use_cpu true --bf16 false --per_device_train_batch_size 32 --num_generations 8 --max_completion_length 10 "
-        "--max_steps 1 --logging_steps 1 --report_to none --beta 0.05 --alpha 0.5 --min_scores 8 --projector"
+        "--max_steps 1 --logging_steps 1 --report_to none --beta 0.05"
     )
-    words = [*line.split(), '{"hidden_dim": 16, "output_dim": 8, "steps": 5}']
-    made = module.main(*parser.parse_args_and_config(words, fail_with_unknown_args=True))
-    assert made.state.log_history[0]["geoalign/pairs"] > 10
-    assert made.curator.config.alpha == 0.5
+    words = [*line.split(), *curator.split()]
+    if curator:
+        words.append('{"hidden_dim": 16, "output_dim": 8, "steps": 5}')
+    made = module.main(*module.make_parser(words).parse_args_and_config(words, fail_with_unknown_args=True))
+    assert any(name.startswith("geoalign/") for name in made.state.log_history[0])
+    assert made.curator.config.type == ("geoalign" if curator else "denoise")
     assert (tmp_path / "out" / "model.safetensors").is_file()
 
 

@@ -1,35 +1,61 @@
 """What wrong rewards cost and what was recovered, on comparisons made by hand."""
 
-from dataclasses import replace
-from types import SimpleNamespace
+import json
+import math
 
 import pytest
 
-from geoalign.lab.analysis.comparison.verdicts import recovery
-from geoalign.lab.analysis.statistics import seed_interval
-from geoalign.lab.config.compare import CompareConfig, PrimaryComparison
+from geoalign.lab.analysis.comparison.analysis import analyse
+from geoalign.lab.config.compare_loading import parse_compare_config
+from geoalign.lab.store.comparison import parse_cell
 
-PLAN = CompareConfig(
-    arms={**{name: {} for name in ("grpo", "ours", "theirs", "oracle")}, "clean": {"reward": {"flip": 0.0}}},
-    primary=[PrimaryComparison(arm="ours", against="grpo")],
-)
 SCORES = {"grpo": [0.4], "theirs": [0.38], "ours": [0.5], "oracle": [0.58], "clean": [0.6]}
+# Differences between seeds are known well, and the oracle is clearly above GRPO.
+THREE = {
+    "grpo": [0.39, 0.4, 0.41],
+    "theirs": [0.37, 0.38, 0.39],
+    "ours": [0.48, 0.5, 0.52],
+    "oracle": [0.57, 0.58, 0.6],
+    "clean": [0.6, 0.6, 0.6],
+}
 
 
-def level(scores=SCORES, rate=0.4, plan=PLAN):
-    def row(arm, values):
-        by_seed = dict(enumerate(values))
-        score = SimpleNamespace(values=by_seed, interval=seed_interval(values) if values else None)
-        curator = plan.arms.get(arm, {}).get("curator", {}).get("type", "grpo")
-        return SimpleNamespace(arm=arm, role=plan.role(arm), curator=curator, seeds=tuple(by_seed), score=score)
+def result(arm, seed, score, gold):
+    line = {"step": 10, "stage": "after_rl", "set": "test", "accuracy": score, "correct": None, "count": 100}
+    value = {
+        "schema_version": 1,
+        "arm": arm,
+        "level": "flip",
+        "seed": seed,
+        "status": "finished" if score is not None else "failed",
+        "curator": "grpo" if arm == "clean" else arm,
+        "evaluations": [{**line, "reward": score, "gold_utility": gold}] if score is not None else [],
+        "run": {"grpo": {}},
+    }
+    return parse_cell(json.loads(json.dumps(value)), None)
 
-    rows = tuple(row(arm, values) for arm, values in scores.items())
-    by_arm = {item.arm: item for item in rows}
-    return SimpleNamespace(rows=rows, rate=rate, corruption={}, row=by_arm.get)
+
+def level(scores, *, reward=None, metric="accuracy", gold=None, arms=None, oracle="oracle"):
+    """The level of a comparison with these final scores by arm and seed; None: the run failed."""
+    names = {"clean": {"curator": {"type": "grpo"}, "reward": {"flip": 0.0, "shortcut": 0.0}}}
+    plan = {
+        "arms": {**{arm: names.get(arm, {"curator": {"type": arm}}) for arm in scores}, **(arms or {})},
+        "levels": {"flip": {"reward": reward or {"flip": 0.4}}},
+        "seeds": list(range(max(map(len, scores.values())))),
+        "primary": [{"arm": "ours", "against": "grpo"}],
+        "metric": metric,
+        "oracle": oracle if oracle in scores else None,
+    }
+    cells = [
+        result(arm, seed, score, None if gold is None else gold[arm])
+        for arm, values in scores.items()
+        for seed, score in enumerate(values)
+    ]
+    return analyse(cells, parse_compare_config(plan)).levels[0]
 
 
 def test_shares_are_of_the_loss():
-    found = recovery(level(), PLAN)
+    found = level(SCORES).recovery
     # The loss is 0.6 - 0.4; ours wins back 0.1 of 0.2, theirs -0.02, the oracle 0.18.
     assert found.cost.interval.estimate == pytest.approx(0.2)
     shares = {arm.row.arm: arm.share.estimate for arm in found.arms}
@@ -38,41 +64,107 @@ def test_shares_are_of_the_loss():
 
 
 def test_the_headline_names_the_primary_arm_first_and_the_oracle_last():
-    assert recovery(level(), PLAN).headline == (
-        "40% of the rewards were wrong: grpo ends at 0.4 instead of 0.6. Recovered of that loss: ours 50%; theirs "
-        "-10%; oracle, which knows the wrong ones, 90%."
+    words = level(THREE).recovery.headline
+    assert words.startswith("40% of the rewards were wrong: grpo ends at 0.4 instead of 0.6 in accuracy. Recovered of")
+    assert words.index("ours 50%") < words.index("theirs -10%") < words.index("oracle, which knows the wrong ones, 92%")
+    many = {**THREE, **{f"other_{at}": [0.44, 0.45, 0.46] for at in range(4)}}
+    named = level(many).recovery
+    assert "theirs" not in named.headline
+    assert "other_0" not in named.headline
+    assert len(named.arms) == 7
+
+
+@pytest.mark.parametrize("failed", ["grpo", "ours", "theirs", "oracle", "clean"])
+def test_every_number_is_of_the_seeds_that_all_named_arms_have(failed):
+    # The fourth seed lies far below the others: with it every mean would be another.
+    scores = {arm: [*values, values[0] - 0.3] for arm, values in THREE.items()}
+    scores[failed][3] = None
+    found = level(scores)
+    assert found.recovery.seeds == (0, 1, 2)
+    assert found.recovery.headline == level(THREE).recovery.headline
+    assert found.recovery.cost == level(THREE).recovery.cost
+    assert [arm.score for arm in found.recovery.everyone] == [arm.score for arm in level(THREE).recovery.everyone]
+    assert "All numbers are of seeds 0, 1, 2, which all these arms have." in found.recovery.footnote
+
+
+def test_an_arm_that_shares_no_seed_is_left_out_and_named():
+    scores = {**{arm: [*values, None] for arm, values in THREE.items()}, "theirs": [None, None, None, 0.9]}
+    found = level(scores).recovery
+    assert found.seeds == (0, 1, 2)
+    assert "theirs" not in found.headline
+    assert found.footnote.endswith("Left out, for they lack one of these seeds: theirs.")
+    # Without a seed of both there is nothing to say of wrong rewards.
+    assert level({"grpo": [0.4, None], "ours": [0.5, 0.5], "clean": [None, 0.6]}).recovery is None
+
+
+@pytest.mark.parametrize(("seeds", "words"), [(1, "One seed"), (2, "Two seeds")])
+def test_too_few_seeds_are_an_illustration_without_a_claim(seeds, words):
+    found = level({arm: values[:seeds] for arm, values in THREE.items()})
+    said = [found.recovery.headline, found.recovery.footnote, *(item.text for item in found.statements)]
+    assert found.recovery.headline.startswith(f"{words}: an illustration. 40% of the rewards were wrong: grpo ends at")
+    assert found.statements[0].text.startswith(f"{words}: an illustration. oracle minus grpo: +0.18")
+    assert not any(word in " ".join(said) for word in ("verdict", "Recovered", "better", "worse", "%;"))
+
+
+def test_no_share_is_claimed_where_no_verdict_is_possible():
+    scores = {**THREE, "oracle": [0.3, 0.58, 0.5]}
+    found = level(scores)
+    assert "no verdict on any curator is possible" in found.statements[0].text
+    assert found.recovery.headline.endswith("instead of 0.6 in accuracy.")
+    assert "Shares" not in found.recovery.footnote
+
+
+def test_without_an_oracle_the_run_without_wrong_rewards_is_the_headroom():
+    scores = {arm: values for arm, values in THREE.items() if arm != "oracle"}
+    found = level(scores)
+    assert found.statements[0].text.startswith("Headroom, clean minus grpo: +0.2")
+    assert found.statements[0].verdict == "better"
+    assert "Recovered of that loss: ours 50%" in found.recovery.headline
+
+
+def test_the_truth_leads_where_the_reward_is_its_proxy():
+    gold = {"grpo": -0.03, "theirs": 0.1, "ours": -0.93, "oracle": -0.5, "clean": -0.57}
+    found = level(THREE, metric="reward", reward={"extremes": 0.4}, gold=gold, arms={"clean": CLEAN_DIALOGUE})
+    assert found.recovery.headline.startswith(
+        "40% of the rewards were wrong: the true utility (gold utility) ends at grpo -0.03, ours -0.93, theirs 0.1, "
+        "oracle -0.5, clean -0.57. By the reward, a proxy of it, grpo ends at 0.4 instead of 0.6. Recovered of that "
+        "loss: ours 50%"
     )
-    many = {**SCORES, **{f"other_{at}": [0.45] for at in range(4)}}
-    words = recovery(level(many), PLAN).headline
-    assert words.endswith("Recovered of that loss: ours 50%; oracle, which knows the wrong ones, 90%.")
+    one = {arm: values[:1] for arm, values in THREE.items()}
+    found = level(one, metric="reward", reward={"extremes": 0.4}, gold=gold, arms={"clean": CLEAN_DIALOGUE})
+    assert found.recovery.headline.startswith("One seed: an illustration. 40% of the rewards were wrong: the true")
+    # Where the table compares the truth itself, nothing stands beside it.
+    accuracy = level(THREE, gold=gold).recovery.headline
+    assert "utility" not in accuracy
 
 
-def test_one_seed_is_called_an_example():
-    assert "One seed shows what happens, and proves nothing" in recovery(level(), PLAN).footnote
-    three = {"grpo": [0.4, 0.4, 0.4], "ours": [0.44, 0.5, 0.52], "clean": [0.58, 0.6, 0.62]}
-    found = recovery(level(three), PLAN)
-    assert "over 3 paired seeds" in found.footnote
-    # (0.04 + 0.1 + 0.12) / (0.18 + 0.2 + 0.22) = 0.26 / 0.6, with an interval.
-    assert "ours 43% (" in found.headline
+CLEAN_DIALOGUE = {"curator": {"type": "grpo"}, "reward": {"extremes": 0.0}}
 
 
 def test_without_a_loss_nothing_is_recovered():
-    words = recovery(level({**SCORES, "clean": [0.4]}), PLAN).headline
+    words = level({**THREE, "clean": [0.38, 0.39, 0.4]}).recovery.headline
     assert words.endswith("That is no loss, so there was nothing to recover.")
-    unsure = {"grpo": [0.4, 0.6, 0.4], "ours": [0.5, 0.5, 0.5], "clean": [0.6, 0.5, 0.5]}
-    assert recovery(level(unsure), PLAN).headline.endswith("The loss is not distinguishable from zero.")
+    unsure = {**THREE, "clean": [0.39, 0.6, 0.4]}
+    assert level(unsure).recovery.headline.endswith("The loss is not distinguishable from zero.")
 
 
 def test_of_a_shortcut_no_share_of_wrong_rewards_is_told():
-    taken = level(rate=0.5)
-    taken.corruption["shortcut"] = 0.5
-    assert recovery(taken, PLAN).headline.startswith("Some of the rewards were wrong: grpo ends at 0.4")
+    found = level(THREE, reward={"shortcut": 0.5}).recovery
+    assert math.isnan(found.rate)
+    assert found.headline.startswith("Some of the rewards were wrong: grpo ends at 0.4")
 
 
 def test_there_is_none_without_corruption_or_without_the_clean_arm():
-    ours = {"arms": {**PLAN.arms, "ours": {"curator": {"type": "denoise"}, "reward": {"flip": 0.0}}}, "primary": []}
-    assert recovery(level({"grpo": [0.4], "ours": [0.5]}, plan=replace(PLAN, **ours)), replace(PLAN, **ours)) is None
-    assert recovery(level(rate=0.0), PLAN) is None
-    assert recovery(level({"grpo": [0.4], "ours": [0.5]}), PLAN) is None
-    assert recovery(level({**SCORES, "clean": []}), PLAN) is None
-    assert recovery(level({**SCORES, "grpo": []}), PLAN) is None
+    assert level({"grpo": [0.4], "ours": [0.5]}).recovery is None
+    assert level(SCORES, reward={"flip": 0.0}).recovery is None
+    assert level({**SCORES, "clean": [None]}).recovery is None
+    assert level({**SCORES, "grpo": [None]}).recovery is None
+    # Of an arm with other wrong rewards, or of another curator without any, the loss is not told.
+    fewer = {"curator": {"type": "grpo"}, "reward": {"flip": 0.1}}
+    assert level(SCORES, arms={"clean": fewer}).recovery is None
+    assert (
+        level(
+            {"grpo": [0.4], "ours": [0.5]}, arms={"ours": {"curator": {"type": "denoise"}, "reward": {"flip": 0}}}
+        ).recovery
+        is None
+    )

@@ -80,7 +80,10 @@ def test_a_finished_comparison_is_only_reported_again(monkeypatch, capsys, path,
         line = {"step": 2, "stage": "after_rl", "set": "s", "accuracy": number / 8, "correct": number, "count": 8}
         what = {"curator": planned.cell.arm, "evaluations": [line], "series": {"step": [1, 2]}}
         folder.write_result(planned, {"status": "finished", "error": None, **nothing, **cost, **what})
+    left = folder.run(command.make_plan(config)[0].cell).root
+    left.mkdir(parents=True)  # a kill came before it was removed
     assert call(monkeypatch, "compare", "--output", root, "--resume") == 0
+    assert not left.exists()
     said = capsys.readouterr().out
     assert "All 8 runs are finished: nothing is trained." in said
     table = json.loads((root / "table.json").read_text())

@@ -72,6 +72,24 @@ def test_a_run_begun_with_other_settings_is_refused_unless_it_failed(tmp_path):
     assert not folder.run(run.cell).root.exists()
 
 
+def test_a_run_folder_that_is_half_removed_never_stands_under_its_own_name(tmp_path, monkeypatch):
+    folder = ComparisonFolder(tmp_path)
+    run = planned("a/geoalign/seed-0")
+    folder.run(run.cell).initialise(run.settings, threads=1)
+
+    def killed(path):
+        (path / "versions.json").unlink()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("geoalign.lab.store.files.shutil.rmtree", killed)
+        with pytest.raises(KeyboardInterrupt):
+            folder.discard(run)
+    assert not folder.run(run.cell).root.exists()
+    folder.discard(run)
+    assert not list((tmp_path / "runs").rglob("*seed-0*"))
+
+
 def test_where_a_comparison_may_start_or_go_on(tmp_path):
     folder = ComparisonFolder(tmp_path / "x")
     folder.check_vacant(resume=False)

@@ -9,7 +9,7 @@ from geoalign.lab.config.compare_loading import load_compare_config, parse_compa
 from geoalign.lab.config.loading import merged_settings
 from geoalign.settings.loading import plain_settings
 
-TWO_ARMS = "arms:\n  grpo:\n  geoalign:\n    curator:\n      alpha: 0.1\n"
+TWO_ARMS = "arms:\n  grpo:\n  geoalign:\n    curator: {type: geoalign, alpha: 0.1}\n"
 
 
 def written(tmp_path: Path, text: str) -> Path:
@@ -23,8 +23,8 @@ def test_another_type_starts_a_section_anew_and_the_same_type_does_not() -> None
     assert merged_settings(base, {"curator": {"type": "grpo"}}) == {"curator": {"type": "grpo"}}
     same = merged_settings(base, {"curator": {"type": "geoalign", "alpha": 0.5}})
     assert same == {"curator": {"type": "geoalign", "alpha": 0.5, "projector": {"steps": 3}}}
-    # A section without a type is of the default kind, geoalign.
-    assert merged_settings({"curator": {"alpha": 0.2}}, {"curator": {"type": "geoalign"}})["curator"]["alpha"] == 0.2
+    # A section without a type is of the default kind, denoise.
+    assert merged_settings({"curator": {"states": 2}}, {"curator": {"type": "denoise"}})["curator"]["states"] == 2
 
 
 def test_the_arm_has_the_last_word_then_the_level(tmp_path: Path) -> None:
@@ -38,7 +38,7 @@ def test_the_arm_has_the_last_word_then_the_level(tmp_path: Path) -> None:
     assert resolved_run(config, "some", "clean", 0).reward.flip == 0.0
     eager = resolved_run(config, "some", "eager", 7)
     assert eager.grpo == {"learning_rate": 0.1, "beta": 0.3, "max_steps": 8}
-    assert (eager.seed, eager.curator.alpha) == (7, 0.05)  # the base's curator, GeoAlign
+    assert (eager.seed, eager.curator.type) == (7, "denoise")  # the base's curator
 
 
 def test_problems_are_those_of_the_warm_start_for_every_seed(tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_null_is_the_curator_of_the_arms_name_and_clean_has_no_corruption(tmp_pa
     clean = resolved_run(config, "as_given", "clean", 0)
     assert (clean.reward.flip, clean.reward.extremes, clean.reward.shortcut) == (0.0, 0.0, 0.0)
     assert type(clean.curator).__name__ == "IdentityConfig"
-    assert type(resolved_run(config, "as_given", "as_base", 0).curator).__name__ == "GeoAlignConfig"
+    assert type(resolved_run(config, "as_given", "as_base", 0).curator).__name__ == "DenoiseConfig"
 
 
 def test_what_is_written_is_read_back_the_same(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_an_oracle_is_taken_where_there_is_one(tmp_path: Path) -> None:
         ("armz: 3", r"line 1: armz: unknown key: expected arms, the nearest known key"),
         ("run:\n  gpro: {}\narms: {grpo: }", r"line 2: run\.gpro: unknown key: expected run\.grpo"),
         ("arms:\n  grpo:\n  geoalgn:\n", r"line 3: curator\.type: expected one of .*nearest: geoalign\); got 'geoal"),
-        ("arms:\n  grpo:\n  b: {curator: {alpha: 2}}", r"line 3: curator\.alpha: expected less than 1, got 2"),
+        ("arms:\n  grpo:\n  b: {curator: {type: geoalign, alpha: 2}}", r"line 3: curator\.alpha: .*less than 1, got 2"),
         ("arms: {grpo: 3}", r"arms: expected dictionary, got 3"),
         ("seeds: [0]", r"arms: expected a value, got none"),
         ("arms: {geoalign: }", r"baseline: expected one of the arms geoalign, got 'grpo'"),
@@ -119,9 +119,10 @@ def test_what_is_wrong_is_named_with_its_place(tmp_path: Path, text: str, messag
 def test_an_arm_may_build_on_one_above_it(tmp_path: Path) -> None:
     text = TWO_ARMS + "  drop: {base: geoalign, curator: {strategy: drop}, grpo: {beta: 0.1}}\n"
     config = load_compare_config(written(tmp_path, text), ["arms.geoalign.curator.alpha=0.2"]).config
-    assert config.arms["drop"] == {"curator": {"alpha": 0.1, "strategy": "drop"}, "grpo": {"beta": 0.1}}
-    assert config.arms["geoalign"] == {"curator": {"alpha": 0.2}}
-    with pytest.raises(ConfigError, match=r"line 6: arms\.drop\.base: expected an arm above this one, got 'gone'"):
+    curator = {"type": "geoalign", "alpha": 0.1, "strategy": "drop"}
+    assert config.arms["drop"] == {"curator": curator, "grpo": {"beta": 0.1}}
+    assert config.arms["geoalign"] == {"curator": {"type": "geoalign", "alpha": 0.2}}
+    with pytest.raises(ConfigError, match=r"line 5: arms\.drop\.base: expected an arm above this one, got 'gone'"):
         load_compare_config(written(tmp_path, text.replace("base: geoalign", "base: gone")))
 
 

@@ -7,6 +7,7 @@ import yaml
 from geoalign.curators.baselines.advantages import IdentityConfig
 from geoalign.curators.baselines.subsets import PODSConfig
 from geoalign.curators.chain import ChainConfig
+from geoalign.curators.denoise import DenoiseConfig
 from geoalign.curators.geoalign import GeoAlignConfig
 from geoalign.errors import ConfigError
 from geoalign.lab.config.loading import load_run_config, parse_run_config, read_layers
@@ -35,13 +36,17 @@ def test_type_picks_the_kind_of_a_section_and_left_out_is_the_default_one(tmp_pa
     assert config.model == PretrainedModelConfig(path="some/model")
     assert config.task == MathConfig(train=("a",))
     assert config.curator == IdentityConfig()
-    text = "model: {layers: 1}\ntask: {digits: 1}\ncurator: {alpha: 0.1, projector: {steps: 3}}\n"
+    text = "model: {layers: 1}\ntask: {digits: 1}\ncurator: {states: 3}\n"
     config = load_run_config(written(tmp_path, text)).config
     assert config.model == TinyModelConfig(layers=1)
     assert config.task == ArithmeticConfig(digits=1)
+    assert config.curator == DenoiseConfig(states=3)
+    text = "sft: null\ncurator: {type: geoalign, alpha: 0.1, projector: {steps: 3}}\n"
+    config = load_run_config(written(tmp_path, text)).config
     assert config.curator == GeoAlignConfig(alpha=0.1, projector={"steps": 3})
     assert (config.curator.projector.steps, config.curator.projector.layers) == (3, 3)
-    config = load_run_config(written(tmp_path, "sft: null\ncurator: {projector: null}\n")).config
+    text = "sft: null\ncurator: {type: geoalign, projector: null}\n"
+    config = load_run_config(written(tmp_path, text)).config
     assert (config.sft, config.curator.projector) == (None, None)
 
 
@@ -65,8 +70,11 @@ def test_another_type_in_an_override_starts_the_section_anew(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("text", "parts"),
     [
-        ("curator:\n  alfa: 0.1\n", ["line 2", "curator.alfa", "curator.alpha", "'alfa'"]),
-        ("seed: 1\ncurator:\n  projector:\n    step: 1\n", ["line 4", "curator.projector.step", "projector.steps"]),
+        ("curator:\n  widow: 3\n", ["line 2", "curator.widow", "curator.window", "'widow'"]),
+        (
+            "seed: 1\ncurator:\n  type: geoalign\n  projector:\n    step: 1\n",
+            ["line 5", "curator.projector.step", "projector.steps"],
+        ),
         ("evaluation: {evry: 3}\n", ["line 1", "evaluation.evry", "evaluation.every"]),
         ("alpha: 0.1\n", ["line 1", "alpha: unknown key"]),
         ("currator: {}\n", ["line 1", "currator", "expected curator"]),
@@ -74,7 +82,7 @@ def test_another_type_in_an_override_starts_the_section_anew(tmp_path: Path) -> 
         ("curator: {type: [1, 2]}\n", ["line 1", "curator.type", "[1, 2]"]),
         ("task: {type: maths}\n", ["line 1", "task.type", "nearest: math"]),
         ("task: {train: x}\n", ["line 1", "task.train: unknown key"]),
-        ("seed: 1\ncurator: {alpha: 1.5}\n", ["line 2", "curator.alpha", "less than 1", "1.5"]),
+        ("seed: 1\ncurator: {type: geoalign, alpha: 1.5}\n", ["line 2", "curator.alpha", "less than 1", "1.5"]),
         ("hidden_position: last\n", ["line 1", "hidden_position", "'final'", "'last'"]),
         ("hidden_layer: 1.2\n", ["line 1", "hidden_layer", "a share of the depth in (0, 1]", "1.2"]),
         ("hidden_layer: true\n", ["line 1", "hidden_layer", "expected a layer's number", "True"]),
@@ -96,7 +104,7 @@ def test_what_is_wrong_is_named_with_its_place(tmp_path: Path, text: str, parts:
 @pytest.mark.parametrize(
     ("override", "parts"),
     [
-        ("curator.alfa=1", ["--set curator.alfa=1", "curator.alpha"]),
+        ("curator.widow=1", ["--set curator.widow=1", "curator.window"]),
         ("curator.alpha", ["section.key=value"]),
         ("=1", ["section.key=value"]),
         ("seed.x=1", ["section", "3"]),
@@ -117,7 +125,7 @@ def test_wrong_overrides(tmp_path: Path, override: str, parts: list[str]) -> Non
 def test_the_resolved_settings_read_back_as_the_same(overrides: list[str]) -> None:
     config = load_run_config(None, overrides).config
     plain = yaml.safe_load(yaml.safe_dump(plain_settings(config)))
-    assert plain["curator"]["type"] == ("grpo" if "curator.type=grpo" in overrides else "geoalign")
+    assert plain["curator"]["type"] == ("grpo" if "curator.type=grpo" in overrides else "denoise")
     assert parse_run_config(plain) == config
     assert plain_settings(parse_run_config(plain)) == plain
 

@@ -49,6 +49,9 @@ def test_proxy_reward_and_gold_utility_over_steps(dialogue_run):
 @pytest.mark.usefixtures("undrawn")
 def test_the_page_of_a_dialogue_run(dialogue_run):
     said = words(build_report(dialogue_run).read_text(encoding="utf-8"))
+    # The truth comes first, and no claim is made of one seed.
+    opening = "One seed: an illustration. On held out, the true utility (gold utility) went from 0.4 to 0.2; the reward"
+    assert f"{opening}, its proxy, went from 0.5 to 2." in said
     assert "Reward before and after RL" in said
     assert "held out 0.500 2 0.400 0.200" in said
     assert "there is no accuracy" in said

@@ -22,6 +22,26 @@ def test_of_several_processes_the_first_one_speaks(monkeypatch, capsys, tmp_path
         assert bool(error) == bool(said)
 
 
+@pytest.mark.parametrize(
+    ("settings", "folder"),
+    [({"output": {"folder": "kept/maths"}}, "kept/smoke_maths"), ({}, "runs/smoke_mine")],
+)
+def test_a_smoke_test_never_writes_into_the_folder_of_its_run(monkeypatch, tmp_path, settings, folder):
+    seen = []
+
+    def train(config, root, **options):
+        seen.append(str(root))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("geoalign.lab.train.train.train", train)
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump(settings))
+    for more in ((), ("--smoke",), ("--smoke", "--output", "elsewhere")):
+        assert call(monkeypatch, "train", path, *more) == 130
+    full = folder.replace("smoke_", "")
+    assert seen == [full, folder, "elsewhere"]
+
+
 @pytest.fixture(scope="module")
 def config(tmp_path_factory, tiny):
     path = tmp_path_factory.mktemp("config") / "tiny.yaml"

@@ -52,7 +52,8 @@ def test_options_are_passed_on_and_ours_are_the_defaults() -> None:
         ({"optim": "nothing"}, ["optim: ValueError from TRL: nothing is not a valid OptimizerNames"]),
         ({"per_device_train_batch_size": 0}, ["per_device_train_batch_size: expected at least 1, got 0"]),
         ({"save_steps": 3}, ["save_steps", "multiple of 2", "got 3"]),
-        ({"save_steps": 6, "logging_steps": 4}, ["save_steps", "logging_steps = 4", "got 6"]),
+        ({"logging_steps": 4}, ["logging_steps: expected 1, got 4: every update is a line", "leave it out"]),
+        ({"logging_steps": 0.25}, ["logging_steps: expected 1, got 0.25"]),
         (
             {"steps_per_generation": 3, "gradient_accumulation_steps": 2, "num_generations": 2},
             ["gradient_accumulation_steps", "divisor", "3", "got 2"],
@@ -66,6 +67,12 @@ def test_wrong_options_are_refused_by_file_line_and_name(values: dict[str, Any],
         trainer_options("grpo", {**base, **values}, seed=0, folder=FOLDER, locations=locations)
     for part in ("x.yaml, line 4: grpo.", *parts):
         assert part in str(caught.value)
+
+
+def test_stages_without_sums_may_log_less_often_but_whole_at_a_checkpoint() -> None:
+    assert trainer_options("sft", {"logging_steps": 5}, seed=0, folder=FOLDER).logging_steps == 5
+    with pytest.raises(ConfigError, match=r"sft\.save_steps: expected a multiple of sft\.logging_steps = 4"):
+        trainer_options("sft", {"save_steps": 6, "logging_steps": 4}, seed=0, folder=FOLDER)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The shipped settings: the quickstart, run as the README says, learns with GeoAlign; dialogue raises the reward."""
+"""The shipped settings: the quickstart, run as the README says, learns with denoise; dialogue raises the reward."""
 
 import json
 import subprocess
@@ -25,9 +25,8 @@ def test_the_quickstart_learns_while_rewards_are_flipped(tmp_path: Path) -> None
     # 256 answers: a standard error of 0.03 each, so that 0.15 is no accident.
     assert after > before + 0.15
     curator = summary["curator"]
-    assert curator["pairs"] > 1000
-    assert curator["replaced"] > 10
-    assert 0 <= curator["auroc"] <= 1
+    # The score tells the wrong rewards from the right ones.
+    assert curator["auroc"] > 0.8
     # 5% of all rewards are flipped; a flip is in a pair more often than not, so among those in a pair it is more.
     assert 0.05 < curator["corrupted_share"] < 0.2
     assert (root / "report.html").stat().st_size > 10000

@@ -12,6 +12,7 @@ from rich.console import Console
 from safetensors import safe_open
 
 from geoalign.adapters.trl import CuratedStep
+from geoalign.curators.geoalign import GeoAlignConfig
 from geoalign.errors import GeoAlignError
 from geoalign.lab.config.train import RunConfig
 from geoalign.lab.evaluation.answers import Answer
@@ -230,4 +231,4 @@ def test_a_smoke_test_that_exercised_nothing_fails(tmp_path: Path, alike: float,
     append_lines(folder.metrics, [{"stage": "rl", "step": 1, "frac_reward_zero_std": alike}])
     folder.summary.write_text(json.dumps({"curator": {"pairs": 5, "replaced": replaced}}))
     with pytest.raises(GeoAlignError, match=f"smoke test: expected {got}"):
-        check_exercised(RunConfig(), folder, Console())
+        check_exercised(RunConfig(curator=GeoAlignConfig()), folder, Console())

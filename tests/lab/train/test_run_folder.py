@@ -84,8 +84,8 @@ def test_a_folder_of_other_files_is_never_touched(tmp_path):
     ("override", "message"),
     [
         ("grpo.learning_rate=0.5", r"grpo\.learning_rate: expected nothing, .* got 0\.5"),
-        ("curator.type=grpo", r"curator\.aggregation: expected 'sum', .* got nothing"),
-        ("curator.projector.steps=7", r"curator\.projector\.steps: expected 50, .* got 7"),
+        ("curator.type=grpo", r"curator\.answers: expected 'exclusive', .* got nothing"),
+        ("curator.window=7", r"curator\.window: expected 10, .* got 7"),
         ("sft=null", r"sft: expected nothing, .* got None"),
     ],
 )

@@ -19,10 +19,13 @@ from geoalign.lab.store.run_folder import (
     complete_checkpoints,
     is_last,
     latest_complete,
+    mark_complete,
+    prune,
 )
 from geoalign.lab.terminal import Console
 from geoalign.lab.train.stages.policy import InTraining, PolicyShift
 from geoalign.lab.train.stages.trainers import Stage
+from geoalign.lab.train.train import go_back
 
 
 @pytest.fixture
@@ -85,6 +88,35 @@ def test_the_mark_comes_last_then_old_ones_go(stage, arguments):
         checkpoint(stage.checkpoints, step, complete=step < 6)
     stage.on_save(arguments, TrainerState(global_step=6), TrainerControl())
     assert [checkpoint_step(path) for path in complete_checkpoints(stage.checkpoints)] == [4, 6]
+
+
+def test_what_a_kill_between_two_deletions_left_goes_with_the_next_save_and_at_a_resume(stage, arguments):
+    for step in (2, 4, 6, 8):
+        checkpoint(stage.checkpoints, step)
+    (stage.checkpoints / "checkpoint-2" / MARK).unlink()  # half deleted
+    stage.on_save(arguments, TrainerState(global_step=8), TrainerControl())
+    assert sorted(path.name for path in stage.checkpoints.iterdir()) == ["checkpoint-6", "checkpoint-8"]
+
+    # Killed again, at the last save of the stage: no other follows.
+    checkpoint(stage.checkpoints, 2)
+    checkpoint(stage.checkpoints, 4, complete=False)
+    for path in stage.checkpoints.iterdir():
+        if (path / MARK).exists():
+            mark_complete(path, step=checkpoint_step(path), run={"stage": "rl", "step": checkpoint_step(path)})
+    for _ in range(2):
+        go_back(stage.plan.folder, Console(quiet=True), keep=2)
+        assert sorted(path.name for path in stage.checkpoints.iterdir()) == ["checkpoint-6", "checkpoint-8"]
+
+
+def test_of_a_linked_checkpoint_only_the_link_goes(tmp_path):
+    theirs = checkpoint(tmp_path / "theirs", 2)
+    ours = tmp_path / "ours"
+    ours.mkdir()
+    (ours / "checkpoint-2").symlink_to(theirs)
+    checkpoint(ours, 4)
+    prune(ours, keep=1)
+    assert [path.name for path in ours.iterdir()] == ["checkpoint-4"]
+    assert (theirs / MARK).is_file()
 
 
 def test_the_last_checkpoint_of_a_stage(tmp_path):

@@ -55,6 +55,11 @@ def compare(
         todo = [planned for planned in plan if not folder.finished(planned)]
         for planned in todo:
             folder.check_unfinished(planned)
+        if not config.keep_runs and not folder.keeps_runs():
+            # What a kill left of folders whose runs have their results.
+            for planned in plan:
+                if planned not in todo:
+                    folder.discard(planned)
         failed: dict[str, str] = {}
         if todo:
             failed = _run(folder, config, plan, todo, console)

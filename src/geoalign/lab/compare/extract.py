@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from geoalign.lab.analysis.consensus import APPLIED, OBSERVED, curation_seconds
-from geoalign.lab.analysis.detection import SCORES, Tally, mean_ranking, rankings_of, tally_of
+from geoalign.lab.analysis.detection import OWN_SCORE, SCORES, Tally, mean_ranking, rankings_of, tally_of
 from geoalign.lab.analysis.statistics import mean
 from geoalign.lab.store.columns import Bools
 from geoalign.lab.store.json_files import finite, read_lines
@@ -94,10 +94,15 @@ def replaced_rows(step: RolloutStep) -> Bools:
 
 
 def detection(generations: Iterable[RolloutStep]) -> dict[str, Any]:
-    """The detection quality of a whole run; what is undefined is None. The precision is that of the replaced rows."""
+    """The detection quality of a whole run; what is undefined is None. The precision is that of the replaced rows.
+
+    Of a curator with a score of its own every ranking is of the generations that it could rank, so that its score and
+    the pair count are judged on the same ones.
+    """
     generations = list(generations)
     counts = sum((tally_of(step, replaced_rows(step)) for step in generations), Tally())
     ranked = [rankings_of(step) for step in generations]
+    ranked = [each for each in ranked if not math.isnan(each[OWN_SCORE].auroc)] or ranked
     means = {name: mean_ranking(each[name] for each in ranked if name in each) for name in SCORES}
     return {
         **{name: {**quality._asdict(), "generations": count} for name, (quality, count) in means.items() if count},

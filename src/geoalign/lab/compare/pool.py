@@ -12,11 +12,11 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from geoalign.lab.config.compare import PlannedRun
+from geoalign.lab.numbers import duration
 from geoalign.lab.store.comparison import ComparisonFolder
 from geoalign.lab.store.read_run import last_step
 from geoalign.lab.terminal import Console, passing_progress, say
@@ -54,7 +54,7 @@ def run_all(
                     if error is not None:
                         failed[planned.cell.name] = error
                         say(console, f"{planned.cell.name} failed: {error}", "red")
-                    done, took = len(runs) - len(waiting) - len(running), timedelta(seconds=round(process.seconds))
+                    done, took = len(runs) - len(waiting) - len(running), duration(process.seconds)
                     said = "failed" if error is not None else "finished"
                     say(console, f"{planned.cell.name} {said} after {took}. {done} of {len(runs)} runs are done.")
                 begun = (

@@ -23,7 +23,7 @@ from geoalign.text import escape
 METRICS = {"accuracy": "accuracy", "reward": "reward", "gold_utility": "gold utility"}
 KINDS = ("flip", "extremes", "shortcut")
 CLEAN = "clean"
-# The upper bound that nobody can know in earnest: rewards are the task's own, uncorrupted, and nothing is curated.
+# Upper bound: clean rewards, which are unavailable in practice. They are the task's own, and nothing is curated.
 CLEAN_ARM: dict[str, Any] = {
     "curator": {"type": "grpo"},
     "reward": {"function": None, "flip": 0.0, "extremes": 0.0, "shortcut": 0.0},
@@ -41,11 +41,25 @@ DEFAULTS: dict[str, Any] = {
         },
         "evaluation": {"every": 10, "problems": 256},
     },
-    "arms": dict.fromkeys(("grpo", "geoalign", "pair_count", "random", "oracle", CLEAN)),
+    "arms": {
+        "grpo": None,
+        "denoise": {"curator": {"type": "denoise"}, "hidden_position": "mean"},
+        "geoalign": None,
+        "pair_count": None,
+        "oracle": None,
+        CLEAN: None,
+    },
     "levels": {"flip_10": {"reward": {"flip": 0.1}}},
     "seeds": [0, 1, 2],
-    "primary": [{"arm": "geoalign", "against": "grpo"}, {"arm": "geoalign", "against": "pair_count"}],
+    "primary": [{"arm": "denoise", "against": "grpo"}],
 }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class CuratorName:
+    """The name of a curator in place of its settings."""
+
+    type: str
 
 
 @dataclass(frozen=True)
@@ -53,6 +67,7 @@ class BaseOfTables:
     """What tables and pages need of a base run; without the rest no curator, and so no torch, is loaded."""
 
     reward: RewardConfig
+    curator: CuratorName
     grpo: Mapping[str, Any]
 
 
@@ -105,39 +120,44 @@ class CompareConfig:
     @property
     def control(self) -> str | None:
         """The arm that replaces by the number of pairs alone, told by its curator; None: there is none."""
-        controls = (name for name, arm in self.arms.items() if (arm.get("curator") or {}).get("type") == "pair_count")
-        return next(controls, None)
+        return next((name for name in self.arms if self.curator_of(name) == "pair_count"), None)
 
-    @property
-    def corruption(self) -> dict[str, dict[str, float]]:
-        """Share of corrupted rewards by level and kind; kinds that are 0 are left out."""
-        base = {kind: getattr(self.run.reward, kind) for kind in KINDS}
-        rewards = {name: {**base, **(level.get("reward") or {})} for name, level in self.levels.items()}
-        return {name: {kind: reward[kind] for kind in KINDS if reward[kind]} for name, reward in rewards.items()}
+    def curator_of(self, arm: str) -> str:
+        """The name of an arm's curator: its own, else that of the base run."""
+        own = self.arms[arm].get("curator") or {}
+        if isinstance(own, str):  # a name alone
+            return own
+        return str(own.get("type", self.run.curator.type))
 
-    @property
-    def updates_per_generation(self) -> float | None:
-        """By TRL's rules and this project's default of two steps; None where it is unknown."""
-        grpo = self.run.grpo
-        accumulation, steps = grpo.get("gradient_accumulation_steps"), grpo.get("steps_per_generation")
-        size, batch = grpo.get("per_device_train_batch_size"), grpo.get("generation_batch_size")
-        if steps is None and batch is not None:
-            if size is None:
-                return None
-            steps = batch / size
-        updates: float = (steps or accumulation or 2) * (grpo.get("num_iterations") or 1) / (accumulation or 1)
-        return updates
+    def corruption(self, level: str, arm: str | None = None) -> dict[str, float]:
+        """Share of an arm's rewards that are corrupted at a level, by kind; kinds that are 0 are left out.
 
-    @property
-    def zero_by_construction(self) -> bool:
-        """Whether KL and clip fraction can be nothing but zero: each batch is used for a single update."""
-        return self.updates_per_generation is not None and self.updates_per_generation <= 1
+        None, or an arm without settings of its own for `reward`, has those of the level.
+        """
+        reward = self._reward(level, arm)
+        return {kind: reward[kind] for kind in KINDS if reward[kind]}
 
-    def rate(self, level: str) -> float:
-        """Share of corrupted rewards at a level, all kinds together; NaN where unknown."""
-        shares, reward = self.corruption.get(level), self.levels.get(level, {}).get("reward") or {}
-        errs_itself = reward.get("function", self.run.reward.function) is not None
-        return math.nan if shares is None or errs_itself else float(sum(shares.values()))
+    def updates_per_generation(self, level: str, arm: str) -> float:
+        """The updates that an arm makes on each generation at a level; NaN where its settings do not say."""
+        settings = dict(self.run.grpo)
+        for overlay in (self.levels.get(level, {}), self.arms.get(arm, {})):
+            settings.update(overlay.get("grpo") or {})
+        return updates_per_generation(settings)
+
+    def rate(self, level: str, arm: str | None = None) -> float:
+        """Share of an arm's rewards that are corrupted at a level, all kinds together; NaN where unknown, as with a
+        reward function that errs by itself."""
+        if level not in self.levels or self._reward(level, arm)["function"] is not None:
+            return math.nan
+        return float(sum(self.corruption(level, arm).values()))
+
+    def _reward(self, level: str, arm: str | None) -> dict[str, Any]:
+        """What an arm's rewards at a level are made by: the base run's settings, the level's over them, the arm's."""
+        reward = {name: getattr(self.run.reward, name) for name in (*KINDS, "function")}
+        reward.update(self.levels[level].get("reward") or {})
+        if arm in self.arms:
+            reward.update(self.arms[arm].get("reward") or {})
+        return reward
 
     def is_primary(self, arm: str, against: str) -> bool:
         return any((item.arm, item.against) == (arm, against) for item in self.primary)
@@ -152,6 +172,21 @@ class CompareConfig:
 
     def planned(self, arm: str, level: str) -> bool:
         return level in self.arms_at.get(arm, self.levels)
+
+
+def updates_per_generation(grpo: Mapping[str, Any]) -> float:
+    """The updates made on each generation, from a run's `grpo` section; NaN where it does not say.
+
+    steps_per_generation x num_iterations / gradient_accumulation_steps, by TRL's rules and this project's default of
+    two steps.
+    """
+    accumulation, steps = grpo.get("gradient_accumulation_steps"), grpo.get("steps_per_generation")
+    size, batch = grpo.get("per_device_train_batch_size"), grpo.get("generation_batch_size")
+    if steps is None and batch is not None:
+        if size is None:
+            return math.nan
+        steps = batch / size
+    return float((steps or accumulation or 2) * (grpo.get("num_iterations") or 1) / (accumulation or 1))
 
 
 _WARM_START = "all runs of a seed start from one warm start, made from the settings under run"

@@ -29,7 +29,9 @@ def _settings(help: str) -> Any:
 class TrainRequest:
     config: Path | None = argument("Settings of the run.", "CONFIG.yaml", None)
     overrides: Sequence[str] = _settings("Override one setting; may be repeated.")
-    output: Path | None = option("Run folder; default: output.folder, or runs/ and the file's name.", None, "DIR")
+    output: Path | None = option(
+        "Run folder; default: output.folder, or runs/ and the file's name; of --smoke beside it.", None, "DIR"
+    )
     resume: bool = option("Resume the run in the folder; start it where there is none.", False)
     smoke: bool = option("A small version of the run: tiny model, few rows, corrupted rewards, a CPU.", False)
     dry_run: bool = option("Check everything but the weights, print the plan, train nothing.", False)

@@ -15,6 +15,7 @@ from geoalign.lab.analysis.consensus import CURATION_SECONDS, agreement_of, cons
 from geoalign.lab.analysis.decline import REMEDY, last_falls
 from geoalign.lab.analysis.detection import SCORES, detect, why_no_scores
 from geoalign.lab.analysis.statistics import accuracy_of_evaluation
+from geoalign.lab.numbers import percent, short
 from geoalign.lab.reports.documents import Count, Drawn, Gallery, first_middle_last, write_page
 from geoalign.lab.reports.figures.curves import evaluation_panels, policy_panels, projector_panel, reward_panel
 from geoalign.lab.reports.figures.scores import cosine_panel, density_panel, rank_curves, rank_panel
@@ -40,6 +41,7 @@ def build_run_report(run_folder: Path) -> Path:
         run=run,
         title=visible(run.folder.resolve().name, 80),
         facts=_facts(run),
+        headline=headline(rows),
         verdict=consensus(run),
         accuracies=[row for row in rows if row.binary],
         rewards=[row for row in rows if row.scored],
@@ -138,6 +140,8 @@ _LOGGED = (
     ("calls without spread", "zero_spread", "all scores equal: nothing was flagged in them"),
     ("calls that only observed", "observed_only", "scored, nothing changed"),
 )
+# With more evaluation sets the headline counts the others.
+_SETS_NAMED = 3
 _MISSING = ("(not in the file)", "(not in the file)")
 
 
@@ -173,6 +177,38 @@ def evaluation_rows(run: Run) -> list[EvaluationRow]:
         before, after, during = (latest.get(stage) for stage in ("before_rl", "after_rl", "rl"))
         sets.append(EvaluationRow(visible(name, 80), before, after or during))
     return sets
+
+
+def headline(rows: Sequence[EvaluationRow]) -> str:
+    """What a run came to on its evaluation sets, the truth first where the reward is only a proxy of it; of one seed
+    no claim. Empty without an evaluation after the first."""
+    parts = [words for row in rows if (words := _outcome_on(row))]
+    shown = ". ".join(parts[:_SETS_NAMED])
+    more = f" ({len(parts) - _SETS_NAMED} more sets below)" if len(parts) > _SETS_NAMED else ""
+    return f"One seed: an illustration. {shown}{more}." if parts else ""
+
+
+def _outcome_on(row: EvaluationRow) -> str:
+    """Truth and proxy of one set before RL and after it, or so far; empty without either."""
+    before, after = row.before, row.after
+    if after is None:
+        return ""
+    when = "" if after.stage == "after_rl" else f" so far, to step {after.step}"
+    gold = not math.isnan(after.gold_utility)
+    kinds = [
+        ("accuracy", percent, "accuracy"),
+        ("gold_utility", short, "the true utility (gold utility)"),
+        ("reward", short, "the reward, its proxy," if gold else "the reward"),
+    ]
+    said = []
+    for name, write, words in kinds:
+        value = getattr(after, name)
+        if math.isnan(value) or (name == "reward" and not math.isnan(after.accuracy)):
+            continue
+        first = math.nan if before is None else getattr(before, name)
+        way = f"came to {write(value)}" if math.isnan(first) else f"went from {write(first)} to {write(value)}"
+        said.append(f"{words} {way}")
+    return f"On {row.set}, {'; '.join(said)}{when}" if said else ""
 
 
 def curator_totals(run: Run) -> list[Count]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import shutil
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,11 +13,22 @@ import numpy as np
 import pyarrow as pa
 
 from geoalign.errors import ConfigError, RunFolderError
-from geoalign.lab.config.compare import KINDS, BaseOfTables, CellKey, CompareConfig, PlannedRun, computed
+from geoalign.lab.config.compare import (
+    KINDS,
+    BaseOfTables,
+    CellKey,
+    CompareConfig,
+    CuratorName,
+    PlannedRun,
+    computed,
+    planned_cells,
+    updates_per_generation,
+)
 from geoalign.lab.config.compare_loading import parse_compare_config
+from geoalign.lab.config.loading import flat, merged_settings
 from geoalign.lab.config.rewards import RewardConfig
 from geoalign.lab.store.columns import Bools, Floats, read_columns, write_table
-from geoalign.lab.store.files import HALF_WRITTEN, LOCK, write_atomically
+from geoalign.lab.store.files import HALF_WRITTEN, LOCK, remove_folder, write_atomically
 from geoalign.lab.store.json_files import finite, float_or_nan, read_json, write_json
 from geoalign.lab.store.read_run import Evaluation, parse_evaluation
 from geoalign.lab.store.run_folder import RunFolder, check_same_settings, first_difference, package_versions
@@ -103,7 +114,32 @@ class ComparisonFolder:
         data, _ = read_yaml(self.config)
         run = data.get("run") or {}
         reward = {name: value for name, value in (run.get("reward") or {}).items() if name in (*KINDS, "function")}
-        return parse_compare_config({**data, "run": BaseOfTables(RewardConfig(**reward), run.get("grpo") or {})})
+        section = run.get("curator") or {}
+        curator = CuratorName(section if isinstance(section, str) else section.get("type", "grpo"))
+        return parse_compare_config(
+            {**data, "run": BaseOfTables(RewardConfig(**reward), curator, run.get("grpo") or {})}
+        )
+
+    def keeps_runs(self) -> bool:
+        """Whether the comparison, as it was last started, keeps the folders of its runs."""
+        return self.started() and bool(read_yaml(self.config)[0].get("keep_runs"))
+
+    def planned_runs(self) -> list[tuple[CellKey, ...]]:
+        """The cells of the plan by the run that fills them: those of a seed whose merged settings do not differ.
+
+        Read from the file alone, without loading a curator: cells that differ only in whether a default is written out
+        count as two runs.
+        """
+        plan = self.read_plan()
+        data, _ = read_yaml(self.config)
+        by_settings: dict[str, list[CellKey]] = {}
+        for cell in planned_cells(plan):
+            settings = merged_settings(data.get("run") or {}, plan.levels[cell.level])
+            settings = merged_settings(settings, plan.arms[cell.arm])
+            # Numbers as floats: 0 and 0.0 are the same setting.
+            values = {key: _as_float(value) for key, value in flat(settings).items()}
+            by_settings.setdefault(json.dumps([values, cell.seed], sort_keys=True), []).append(cell)
+        return [tuple(cells) for cells in by_settings.values()]
 
     def initialise(self, config: CompareConfig) -> None:
         """Writes `compare.yaml` and `versions.json`; the versions of a later start that differ are added to it."""
@@ -151,7 +187,7 @@ class ComparisonFolder:
         if result is None or result["status"] != "failed":
             check_same_settings(planned.settings, then, run.root)
         elif first_difference(planned.settings, then) is not None:
-            shutil.rmtree(run.root)
+            remove_folder(run.root)
 
     def write_result(self, planned: PlannedRun, result: Mapping[str, Any]) -> None:
         """Writes the result of a run into every cell that it fills."""
@@ -165,12 +201,15 @@ class ComparisonFolder:
             write_atomically(self.result(cell), json.dumps(finite(content), ensure_ascii=False) + "\n")
 
     def discard(self, planned: PlannedRun) -> None:
-        """Removes the run folder of a run that has its result, and what its process left beside it."""
-        run = self.run(planned.cell).root
-        if run.is_dir():
-            shutil.rmtree(run)
+        """Removes the run folder of a run that has its result, and what its process left beside it; again, where a kill
+        left some of it."""
+        remove_folder(self.run(planned.cell).root)
         for path in (self.log(planned.cell), self.attempts(planned.cell)):
             path.unlink(missing_ok=True)
+
+
+def _as_float(value: Any) -> Any:
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,6 +233,7 @@ class Cell:
             and other rewards; empty where none was corrupted.
         replaced_precision: share of corrupted ones among the replaced.
         base_rate: share of corrupted ones.
+        updates_per_generation: of this run, NaN where its result does not say.
         snapshots: a few generations.
     """
 
@@ -213,6 +253,7 @@ class Cell:
     seconds: float
     seconds_per_step: float
     peak_memory_bytes: float
+    updates_per_generation: float = math.nan
 
     def column(self, name: str) -> Floats:
         """A quantity over steps; all NaN where it was not recorded."""
@@ -244,6 +285,7 @@ def parse_cell(value: Mapping[str, Any], path: Path) -> Cell:
         series={name: _floats(values) for name, values in value.get("series", {}).items() if values is not None},
         replaced_precision=float_or_nan(detection.pop("precision_among_replaced", None)),
         base_rate=float_or_nan(detection.pop("base_rate", None)),
+        updates_per_generation=_updates(value),
         detection={
             name: (float_or_nan(entry.get("auroc")), float_or_nan(entry.get("auprc")))
             for name, entry in detection.items()
@@ -258,6 +300,15 @@ def parse_cell(value: Mapping[str, Any], path: Path) -> Cell:
         ),
         **{name: float_or_nan(value.get(name)) for name in ("seconds", "seconds_per_step", "peak_memory_bytes")},
     )
+
+
+def _updates(result: Mapping[str, Any]) -> float:
+    """The updates made on each generation: as the run recorded them, else by its resolved settings; NaN without."""
+    recorded = result.get("updates_per_generation")
+    if recorded is not None:
+        return float_or_nan(recorded)
+    settings = result.get("run") or {}
+    return updates_per_generation(settings["grpo"]) if "grpo" in settings else math.nan
 
 
 def _floats(values: Sequence[float | None]) -> Floats:

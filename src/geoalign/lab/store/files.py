@@ -62,6 +62,20 @@ def replace_folder(written: Path, path: Path) -> None:
     sync_folder(path.parent)
 
 
+def remove_folder(path: Path) -> None:
+    """Removes a folder; its temporary name comes first, so that half of one never stands under its own.
+
+    What a kill leaves under that name is removed by the next call, or with all other files of such names.
+    """
+    half = beside(path)
+    if half.exists():
+        shutil.rmtree(half)
+    if path.exists():
+        path.replace(half)
+        sync_folder(path.parent)
+        shutil.rmtree(half)
+
+
 def sync_tree(folder: Path) -> None:
     """Brings every file below a folder to the disk."""
     for path in sorted(folder.rglob("*")):

@@ -18,7 +18,7 @@ from typing import Any
 import geoalign
 from geoalign.errors import ConfigError, RunFolderError
 from geoalign.lab.config.loading import flat
-from geoalign.lab.store.files import HALF_WRITTEN, sync_tree, write_atomically
+from geoalign.lab.store.files import HALF_WRITTEN, sync_folder, sync_tree, write_atomically
 from geoalign.lab.store.json_files import read_json, read_yaml, write_json
 from geoalign.settings.yaml_text import dump_yaml
 
@@ -200,24 +200,32 @@ def complete_checkpoints(folder: Path) -> list[Path]:
 
 def latest_complete(folder: Path) -> Path | None:
     """The newest complete checkpoint of a stage; None where there is none. Incomplete ones are removed."""
-    for path in [*folder.glob(f"{CHECKPOINT}*")]:
-        if is_checkpoint(path) and not (path / MARK).is_file():
-            remove_checkpoint(path)
+    prune(folder, keep=None)
     return next(reversed(complete_checkpoints(folder)), None)
 
 
-def prune(folder: Path, keep: int) -> None:
-    for path in complete_checkpoints(folder)[:-keep]:
-        remove_checkpoint(path)
+def prune(folder: Path, keep: int | None) -> None:
+    """Removes every checkpoint of a stage but the newest `keep` complete ones (None: all of these stay).
+
+    What an earlier call was killed over goes as well: whole checkpoints that it had not come to, and halves of others.
+    No checkpoint may be in the making.
+    """
+    complete = complete_checkpoints(folder)
+    kept = complete if keep is None else complete[-keep:]
+    for path in [*folder.glob(f"{CHECKPOINT}*")]:
+        if is_checkpoint(path) and path not in kept:
+            remove_checkpoint(path)
 
 
 def remove_checkpoint(path: Path) -> None:
-    """Removes a checkpoint; the mark goes first, so half of one never counts."""
-    (path / MARK).unlink(missing_ok=True)
+    """Removes a checkpoint; the mark goes first, on the disk too, so half of one never counts. Of a link only the link
+    goes."""
     if path.is_symlink():
         path.unlink()
-    else:
-        shutil.rmtree(path)
+        return
+    (path / MARK).unlink(missing_ok=True)
+    sync_folder(path)
+    shutil.rmtree(path)
 
 
 # In the order in which a run passes through them.

@@ -134,6 +134,10 @@ def trainer_options(
     if "num_train_epochs" in values and "max_steps" not in values:
         defaults["max_steps"] = -1
     options = _made(section, {**defaults, "save_steps": 1}, values, locations)
+    if options.logging_steps != 1:
+        # TRL writes the mean over the updates between two lines: their number, and so every sum, would be lost.
+        why = "every update is a line of metrics.jsonl, from which counts and curves are made: leave it out"
+        raise located(locations, "grpo.logging_steps", f"expected 1, got {quote(options.logging_steps)}: {why}")
     between = generation_shape(options, locations).updates
     if "save_steps" not in values:
         options.save_steps = between * math.ceil(20 / between)

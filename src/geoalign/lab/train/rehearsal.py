@@ -78,6 +78,15 @@ def dry_run(
     console.print(Text(launch_command(config, config_file, overrides, output)), soft_wrap=True)
 
 
+def default_folder(config: RunConfig, config_file: Path | None, *, smoke: bool = False) -> Path:
+    """The run folder where none is named on the command line: `output.folder`, or one below `runs`.
+
+    A smoke test has one of its own beside it: in the run's folder it would keep the run from starting.
+    """
+    folder = Path(config.output.folder or Path("runs") / (config_file.stem if config_file else "default"))
+    return folder.with_name(f"smoke_{folder.name}") if smoke else folder
+
+
 def launch_command(
     config: RunConfig, config_file: Path | None, overrides: Sequence[str], output: Path | None = None
 ) -> str:
@@ -85,7 +94,7 @@ def launch_command(
     arguments = ["train", *([str(config_file)] if config_file else [])]
     for override in overrides:
         arguments += ["--set", override]
-    folder = output or config.output.folder or f"runs/{config_file.stem if config_file else 'default'}"
+    folder = output or default_folder(config, config_file)
     start = ["accelerate", "launch"]
     if config.launch.accelerate is not None:
         start += ["--config_file", config.launch.accelerate, "-m"]

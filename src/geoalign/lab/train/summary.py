@@ -24,7 +24,7 @@ from geoalign.text import DASH
 _PREFIX = "geoalign/"
 # Added up over the run.
 _COUNTS = ("pairs", "suspects", "anomalous", "replaced", "groups_without_donor", "single_groups", "tied_groups")
-# The curator's rows of the closing table; one with an unknown number is left out.
+# The curator's rows of the closing table; one with an unknown number is left out, as is a count of nothing.
 _ROWS = {
     "pairs compared": "{pairs:,.0f}",
     "rollouts flagged": "{anomalous:,.0f}",
@@ -112,7 +112,7 @@ def print_summary(console: Console, summary: dict[str, Any], curator: str, folde
         *(
             (f"{curator}: {label}", said)
             for label, form in _ROWS.items()
-            if (said := _filled(form, summary["curator"]))
+            if (said := _filled(form, summary["curator"])) not in (None, "0")
         ),
     ):
         table.add_row(*row)
@@ -134,10 +134,14 @@ def _evaluations(lines: Sequence[dict[str, Any]], key: str) -> dict[str, dict[st
 
 
 def _evaluation_rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
-    """Accuracy before and after RL, or proxy reward where there is none; gold utility and pass@k where known."""
+    """Accuracy before and after RL, or gold utility and the proxy reward; pass@k where known."""
     rows = []
-    kinds = (("accuracy", "accuracy", percent), ("reward", "proxy reward", decimals))
-    for key, label, shown in (*kinds, ("gold_utility", "gold utility", decimals)):
+    kinds = (
+        ("accuracy", "accuracy", percent),
+        ("gold_utility", "gold utility", decimals),
+        ("reward", "proxy reward", decimals),
+    )
+    for key, label, shown in kinds:
         before, after = (summary[key][stage] for stage in ("before_rl", "after_rl"))
         for name in after:
             if key != "reward" or name not in summary["accuracy"]["after_rl"]:

@@ -30,10 +30,10 @@ from geoalign.lab.store.run_folder import (
     check_same_settings,
     first_difference,
     last_moment,
-    latest_complete,
     made_models,
     next_stage,
     note_records,
+    prune,
     stage_checkpoints,
 )
 from geoalign.lab.terminal import Console, say
@@ -155,7 +155,7 @@ def _started(config: RunConfig, folder: RunFolder, shared: Path | None, location
         check_shared(origin, settings)
     if processes.is_main:
         if folder.started():
-            go_back(folder, console)
+            go_back(folder, console, keep=config.output.keep_checkpoints)
         else:
             own = torch.get_num_threads()
             folder.initialise(settings, threads=own, processes=processes.count, shared=shared, bf16=bf16)
@@ -209,13 +209,16 @@ def check_vacant(folder: RunFolder, *, resume: bool) -> None:
         )
 
 
-def go_back(folder: RunFolder, console: Console) -> None:
-    """Takes a run back to its newest moment: what it has written since is removed, and so never written twice."""
+def go_back(folder: RunFolder, console: Console, *, keep: int | None = None) -> None:
+    """Takes a run back to its newest moment: what it has written since is removed, and so never written twice.
+
+    Of each stage's checkpoints the newest `keep` stay (None: all that are complete).
+    """
     moment, noted = last_moment(folder)
     if noted is not None and noted.name == MARK:
         say(console, f"Resuming from {noted.parent.relative_to(folder.root).as_posix()}.")
     for checkpoints in stage_checkpoints(folder).values():
-        latest_complete(checkpoints)
+        prune(checkpoints, keep)
     for stage, model in made_models(folder).items():
         # One that the run was killed over, before it had noted it, is made again.
         if STAGES.index(stage) >= STAGES.index(moment.stage) and model.is_dir():

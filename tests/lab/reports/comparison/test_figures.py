@@ -135,13 +135,26 @@ def test_rank_plots_pool_all_kept_generations_of_all_seeds(level):
     assert "flipped" not in pooled.caption
 
 
-def test_logged_quantities_are_drawn_or_their_absence_is_said(table, level):
-    kl, clip = logged_panels(level, ("ppo_kl", "clip_fraction"), table.plan)
+def test_logged_quantities_are_drawn_or_their_absence_is_said(level):
+    kl, clip = logged_panels(level, ("ppo_kl", "clip_fraction"))
     assert list(lines_of(drawn(kl))) == ["grpo", "geoalign", "pair_count", "oracle"]
     assert "geoalign 0.001" in kl.alt
     assert "geoalign 0.01" in clip.alt
     bare = replace(level, rows=tuple(replace(row, cells=()) for row in level.rows))
-    assert logged_panels(bare, ("ppo_kl",), table.plan) == ["PPO KL was not logged at flip_10."]
+    assert logged_panels(bare, ("ppo_kl",)) == ["PPO KL was not logged at flip_10."]
+
+
+def test_how_far_the_policy_moved_is_zero_where_the_arms_own_level_makes_one_update_a_generation(make_comparison):
+    rates = {"as_given": 0.1, "one_update": 0.1}
+    single = {"reward": {"flip": 0.1}, "grpo": {"steps_per_generation": 1}}
+    levels = {"as_given": {"reward": {"flip": 0.1}}, "one_update": single}
+    table = read_table(make_comparison(dict.fromkeys(rates, SCORES), rates=rates, compare={"levels": levels}))
+    two, one = table.levels
+    assert [row.updates for row in (*two.rows, *one.rows)] == [(2.0,)] * 4 + [(1.0,)] * 4
+    assert logged_panels(two, ("ppo_kl",))[0].name == "kl-as_given"
+    assert logged_panels(one, ("ppo_kl",)) == [
+        "PPO KL is zero by construction: each generation is used for a single update."
+    ]
 
 
 def test_projector_accuracies_of_the_geoalign_arm(level):

@@ -91,7 +91,8 @@ def test_build_report_knows_a_comparison_and_results_alone_are_enough(make_compa
     page = build_report(folder)
     said = words(page.read_text(encoding="utf-8"))
     assert "GeoAlign comparison of curators" in said
-    assert "The headroom was not measured" in said
+    assert "One seed: an illustration." in said
+    assert "verdict on any curator" not in said
     assert "versions.json is not there" in said
     assert "No GeoAlign arm has a finished run at x" in said
     assert "Robustness needs at least two levels" in said
@@ -118,7 +119,7 @@ def test_with_a_run_without_wrong_rewards_the_page_opens_with_what_was_recovered
     text = build_comparison_report(folder).read_text(encoding="utf-8")
     said = words(text)
     # Of a loss of 0.2 GeoAlign wins 0.1 back and the oracle 0.18.
-    assert "40% of the rewards were wrong: grpo ends at 0.4 instead of 0.6." in said
+    assert "40% of the rewards were wrong: grpo ends at 0.4 instead of 0.6 in accuracy." in said
     assert "Recovered of that loss: geoalign 50%" in said
     assert "oracle, which knows the wrong ones, 90%" in said
     assert said.count("of the rewards were wrong") == 1

@@ -82,6 +82,6 @@ def test_the_first_update_on_a_generation_does_not_make_the_median():
     assert by_generation(values, 2).tolist() == [2, 1, 6]
     assert by_generation(values[:5], 2)[:2].tolist() == [2, 1]
     assert math.isnan(by_generation(values[:5], 2)[2])
-    for unknown in (None, 1, 1.5):
+    for unknown in (NAN, 1, 1.5):
         np.testing.assert_array_equal(by_generation(values, unknown), values)
     assert len(by_generation(np.array([]), 2)) == 0

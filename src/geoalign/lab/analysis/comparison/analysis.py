@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from geoalign.lab.analysis.comparison.scores import MEASURES, evaluation_curves, numbers_of
+from geoalign.lab.analysis.comparison.scores import MEASURES, evaluation_curves, numbers_of, updates_of
 from geoalign.lab.analysis.comparison.table import (
     BOUND,
     EXPLORATORY,
@@ -22,7 +22,7 @@ from geoalign.lab.analysis.comparison.table import (
     Table,
 )
 from geoalign.lab.analysis.comparison.verdicts import level_statements, recovery
-from geoalign.lab.analysis.detection import Detection, detection
+from geoalign.lab.analysis.detection import OWN_SCORE, Detection, detection
 from geoalign.lab.analysis.statistics import Interval, holm, paired_difference, seed_interval
 from geoalign.lab.config.compare import CompareConfig
 from geoalign.lab.store.comparison import Cell, ComparisonFolder, read_results
@@ -44,7 +44,7 @@ def analyse(cells: Sequence[Cell], plan: CompareConfig) -> Table:
 
     Comparisons that the plan fixed beforehand are primary; others with the baseline, and of GeoAlign with the control,
     exploratory, with Holm's correction over the level. Those of the oracle (the headroom) and of an arm without
-    corruption are bounds, no findings.
+    corruption are bounds, no findings; where the oracle has no result, the latter is the headroom.
     """
     arms = {level: [arm for arm in plan.arms if plan.planned(arm, level)] for level in plan.levels}
     kept = [cell for cell in cells if cell.seed in plan.seeds and cell.arm in arms.get(cell.level, ())]
@@ -53,20 +53,37 @@ def analyse(cells: Sequence[Cell], plan: CompareConfig) -> Table:
         _level(level, [_row(level, arm, kept, numbers, plan) for arm in arms[level]], plan) for level in plan.levels
     )
     notes = _notes(kept, [row["evaluations"] for row in numbers.values()], len(cells) - len(kept), plan)
+    notes += [note for level in levels if (note := _unequal_seeds(level))]
     return Table(plan, levels, tuple(cell for cell in kept if not cell.finished), tuple(notes))
 
 
 def _level(name: str, rows: Sequence[ArmRow], plan: CompareConfig) -> LevelTable:
-    comparisons, rate = _corrected(_comparisons(rows, plan)), plan.rate(name)
+    comparisons = _corrected(_comparisons(rows, plan))
+    rate = plan.rate(name, plan.baseline)
     level = LevelTable(
         level=name,
         rate=rate,
-        corruption=plan.corruption.get(name, {}),
+        corruption=plan.corruption(name, plan.baseline),
         rows=tuple(rows),
         comparisons=comparisons,
         statements=tuple(level_statements(rate, comparisons, rows, plan)),
     )
     return replace(level, recovery=recovery(level, plan))
+
+
+def _unequal_seeds(level: LevelTable) -> str:
+    """A note where the arms of a level have finished different seeds; else empty."""
+    by_seeds: dict[tuple[int, ...], list[str]] = {}
+    for row in level.rows:
+        if row.seeds:
+            by_seeds.setdefault(row.seeds, []).append(row.arm)
+    if len(by_seeds) < 2:
+        return ""
+    parts = [f"{', '.join(arms)}: {', '.join(map(str, seeds))}" for seeds, arms in by_seeds.items()]
+    return (
+        f"At {level.level} the arms have finished different seeds ({'; '.join(parts)}). A row's score and difference "
+        "are of the seeds that it shares with the baseline: compare differences, not scores of two rows."
+    )
 
 
 # --- the rows ---------------------------------------------------------------------------------------------------------
@@ -82,12 +99,14 @@ def _row(level: str, arm: str, every: Sequence[Cell], numbers: _Numbers, plan: C
         level=level,
         arm=arm,
         role=plan.role(arm),
+        rate=plan.rate(level, arm),
         curator=example.curator if example else "",
         settings=example.settings if example else {},
         seeds=tuple(cell.seed for cell in done),
         cells=done,
         failures=tuple(cell for cell in cells if not cell.finished),
         missing=tuple(seed for seed in plan.seeds if seed not in started),
+        updates=tuple(sorted({found for cell in done if not math.isnan(found := updates_of(cell, plan))})),
         evaluations=int(min((row["evaluations"] for row in own), default=0)),
         measures={name: _measure(numbers, name, level, arm, plan) for name in MEASURES},
         pass_at_k={
@@ -104,10 +123,17 @@ def _measure(numbers: _Numbers, name: str | int, level: str, arm: str, plan: Com
         {seed: row.get(name, math.nan) for (*whose, seed), row in numbers.items() if whose == [level, side]}
         for side in (arm, plan.baseline)
     )
-    return Measure(mine, seed_interval(list(mine.values())), paired_difference(mine, theirs))
+    shared = {seed: value for seed, value in mine.items() if not math.isnan(value + theirs.get(seed, math.nan))}
+    return Measure(
+        values=mine,
+        interval=seed_interval(list(mine.values())),
+        difference=paired_difference(mine, theirs),
+        paired_values=shared,
+    )
 
 
 def _detection(cells: Sequence[Cell]) -> Detection | None:
+    cells = _same_cells(cells)
     units = {cell.seed: dict(cell.detection) for cell in cells}
     return detection(
         units,
@@ -115,6 +141,14 @@ def _detection(cells: Sequence[Cell]) -> Detection | None:
         base_rate=_share(cell.base_rate for cell in cells),
         interval=_share,
     )
+
+
+def _same_cells(cells: Sequence[Cell]) -> Sequence[Cell]:
+    """The cells that all numbers of a row on detection are of: where the arm has a score of its own and replaced rows,
+    those in which both could be judged."""
+    scored = [cell for cell in cells if not math.isnan(cell.detection.get(OWN_SCORE, (math.nan, math.nan))[0])]
+    scored = scored or list(cells)
+    return [cell for cell in scored if not math.isnan(cell.replaced_precision)] or scored
 
 
 def _share(values: Iterable[float]) -> Interval:
@@ -128,23 +162,34 @@ def _share(values: Iterable[float]) -> Interval:
 
 def _comparisons(rows: Sequence[ArmRow], plan: CompareConfig) -> list[Comparison]:
     by_arm = {row.arm: row for row in rows}
+    headroom = _headroom_arm(by_arm, plan)
     comparisons = []
     for row in rows:
         others = [item.against for item in plan.primary if item.arm == row.arm]
         for against in dict.fromkeys([plan.baseline, plan.control, *others]):
             other = by_arm.get(against) if against is not None else None
-            kind = _kind(row, other, plan) if other is not None else ""
+            kind = _kind(row, other, plan, headroom) if other is not None else ""
             if other is not None and kind:
                 difference = paired_difference(row.score.values, other.score.values)
                 comparisons.append(Comparison(row.arm, other.arm, kind, difference, math.nan))
     return comparisons
 
 
-def _kind(row: ArmRow, other: ArmRow, plan: CompareConfig) -> str:
+def _headroom_arm(rows: Mapping[str, ArmRow], plan: CompareConfig) -> str | None:
+    """The arm whose difference to the baseline is the headroom: the oracle, else the baseline's curator without any
+    wrong reward, which is the ceiling of all curators."""
+    baseline, oracle = rows.get(plan.baseline), rows.get(plan.oracle or "")
+    if baseline is None or baseline.rate == 0 or (oracle is not None and oracle.seeds):
+        return plan.oracle
+    ceiling = (arm for arm, row in rows.items() if row.seeds and row.rate == 0 and row.curator == baseline.curator)
+    return next((arm for arm in ceiling if arm != plan.baseline), plan.oracle)
+
+
+def _kind(row: ArmRow, other: ArmRow, plan: CompareConfig, headroom: str | None) -> str:
     """What the comparison of an arm with another counts as; empty where none is made."""
     if row.arm == other.arm:
         return ""
-    if (row.arm, other.arm) == (plan.oracle, plan.baseline):
+    if (row.arm, other.arm) == (headroom, plan.baseline):
         return HEADROOM
     if plan.is_primary(row.arm, other.arm):
         return PRIMARY

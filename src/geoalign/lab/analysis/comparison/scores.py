@@ -69,12 +69,13 @@ def median(values: Floats) -> float:
     return float(np.median(numbers)) if len(numbers) else math.nan
 
 
-def by_generation(values: Floats, updates: float | None) -> Floats:
+def by_generation(values: Floats, updates: float) -> Floats:
     """The mean over the updates made on each generation, [generations]; NaN where none is known.
 
-    The first update has KL and clip fraction 0 by construction, which would decide a median over single updates.
+    The first update has KL and clip fraction 0 by construction, which would decide a median over single updates. Where
+    the number of updates is not known (NaN), each stands for itself.
     """
-    if updates is None or updates != int(updates) or updates < 2:
+    if math.isnan(updates) or updates != int(updates) or updates < 2:
         return values
     size = int(updates)
     rows = np.append(values, np.full(-len(values) % size, np.nan)).reshape(-1, size)
@@ -120,8 +121,15 @@ def _logged(name: str) -> Callable[[Cell, CompareConfig], float]:
     return lambda cell, plan: mean(cell.column(name))
 
 
+def updates_of(cell: Cell, plan: CompareConfig) -> float:
+    """The updates that a run made on each generation: as its result says, else by the plan for its level and arm."""
+    if math.isnan(cell.updates_per_generation):
+        return plan.updates_per_generation(cell.level, cell.arm)
+    return cell.updates_per_generation
+
+
 def _by_generation(name: str, reduce: Callable[[np.ndarray], float]) -> Callable[[Cell, CompareConfig], float]:
-    return lambda cell, plan: reduce(by_generation(cell.column(name), plan.updates_per_generation))
+    return lambda cell, plan: reduce(by_generation(cell.column(name), updates_of(cell, plan)))
 
 
 def _oscillation(cell: Cell, plan: CompareConfig) -> float:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from geoalign.lab.analysis.detection import SCORES, Detection
-from geoalign.lab.analysis.statistics import Interval, PairedDifference
+from geoalign.lab.analysis.statistics import MIN_SEEDS, Interval, PairedDifference, seed_interval
 from geoalign.lab.config.compare import CompareConfig
 from geoalign.lab.store.columns import Floats, Ints
 from geoalign.lab.store.comparison import Cell
@@ -18,11 +18,24 @@ PRIMARY, EXPLORATORY, HEADROOM, BOUND = "primary", "exploratory", "headroom", "b
 
 @dataclass(frozen=True)
 class Measure:
-    """A number by seed, its mean over seeds with a 95% interval, and its paired difference to the baseline."""
+    """A number of an arm by seed.
+
+    Attributes:
+        values: by seed, all that the arm has finished.
+        interval: mean over these, with its 95% interval.
+        difference: to the baseline's, over the seeds that both have.
+        paired_values: over these seeds too; of the baseline itself all.
+    """
 
     values: Mapping[int, float]
     interval: Interval
     difference: PairedDifference
+    paired_values: Mapping[int, float]
+
+    @property
+    def paired(self) -> Interval:
+        """The mean over the seeds of `difference`: what may stand beside it."""
+        return seed_interval(list(self.paired_values.values()))
 
 
 @dataclass(frozen=True)
@@ -50,19 +63,27 @@ class Curve:
 
 @dataclass(frozen=True, eq=False)
 class ArmRow:
-    """One arm at one level: its finished seeds and cells, the cells that failed, planned seeds without a result, the
-    fewest evaluations behind a final score, the numbers of `scores.MEASURES`, pass@k of the last evaluation, each
-    metric over steps."""
+    """One arm at one level.
+
+    Attributes:
+        rate: the share of its rewards that were corrupted, NaN where unknown.
+        seeds, cells: those that finished; `failures`: the cells that did not; `missing`: planned seeds without any.
+        updates: the numbers of updates that its runs made on each generation, where known; one, if all are alike.
+        evaluations: the fewest behind a final score.
+        measures: the numbers of `scores.MEASURES`; `pass_at_k`: of the last evaluation; `curves`: metrics over steps.
+    """
 
     level: str
     arm: str
     role: str
+    rate: float
     curator: str
     settings: Mapping[str, Any]
     seeds: tuple[int, ...]
     cells: tuple[Cell, ...]
     failures: tuple[Cell, ...]
     missing: tuple[int, ...]
+    updates: tuple[float, ...]
     evaluations: int
     measures: Mapping[str, Measure]
     pass_at_k: Mapping[int, Measure]
@@ -76,6 +97,11 @@ class ArmRow:
     @property
     def gold(self) -> Measure:
         return self.measures["gold"]
+
+    @property
+    def zero_by_construction(self) -> bool:
+        """Whether KL and clip fraction can be nothing but zero: each generation was used for a single update."""
+        return bool(self.updates) and max(self.updates) <= 1
 
     @property
     def is_geoalign(self) -> bool:
@@ -95,25 +121,57 @@ class Statement:
 
 @dataclass(frozen=True)
 class Recovered:
-    """One arm's gain over the baseline, and its share of the cost, with Fieller's interval over paired seeds."""
+    """What one arm came to over a recovery's seeds, and its share of what wrong rewards cost, with Fieller's interval.
+
+    `truth`: its gold utility, where the score is only a proxy of it; NaN where it is not known.
+    """
 
     row: ArmRow
-    gain: PairedDifference
+    score: Interval
+    truth: Interval
     share: Interval
 
 
 @dataclass(frozen=True)
 class Recovery:
-    """What wrong rewards, a share `rate` of all, cost the baseline, which believes them, at a level: the final score of
-    the `clean` arm without any minus its own, paired by seed; all other arms, the oracle included, best first."""
+    """What wrong rewards cost at a level, and what of it each arm won back. Every number in it is of the same seeds.
+
+    Attributes:
+        rate: the share of the baseline's rewards that were wrong; NaN where it is unknown.
+        seeds: those that every arm in here has finished; `left_out`: those that only some have.
+        absent: the arms with results that are not in here, for they lack some of these seeds.
+        baseline: believes every reward; `clean`: had no wrong ones.
+        cost: the clean arm's final score minus the baseline's.
+        arms: the others, best first, the oracle among them; `named`: which of them the headline names, in its order.
+    """
 
     rate: float
-    baseline: ArmRow
-    clean: ArmRow
+    seeds: tuple[int, ...]
+    left_out: tuple[int, ...]
+    absent: tuple[str, ...]
+    baseline: Recovered
+    clean: Recovered
     cost: PairedDifference
     arms: tuple[Recovered, ...]
+    named: tuple[Recovered, ...]
     headline: str = ""
     footnote: str = ""
+
+    @property
+    def everyone(self) -> tuple[Recovered, ...]:
+        """All arms: the clean one, then the others with the baseline, best first."""
+        others = sorted([*self.arms, self.baseline], key=lambda arm: -arm.score.estimate)
+        return (self.clean, *others)
+
+    @property
+    def truth_known(self) -> bool:
+        """Whether the gold utility is known of every arm."""
+        return not any(math.isnan(arm.truth.estimate) for arm in self.everyone)
+
+    @property
+    def is_illustration(self) -> bool:
+        """Whether there are too few seeds for an interval, and so for any claim."""
+        return len(self.seeds) < MIN_SEEDS
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,6 +192,11 @@ class LevelTable:
         """The arms with known detection of corrupted rewards, or known agreement with the true ones."""
         name = "advantage_cosine"
         return tuple(row for row in self.rows if row.detection or not math.isnan(row.measures[name].interval.estimate))
+
+    @property
+    def most_seeds(self) -> int:
+        """The most finished seeds of any arm."""
+        return max((len(row.seeds) for row in self.rows), default=0)
 
     @property
     def detection_scores(self) -> list[str]:

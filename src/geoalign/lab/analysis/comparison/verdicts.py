@@ -4,7 +4,7 @@ what wrong rewards cost at a level, and how much of that each arm won back."""
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from geoalign.lab.analysis.comparison.table import (
@@ -20,9 +20,16 @@ from geoalign.lab.analysis.comparison.table import (
     Statement,
 )
 from geoalign.lab.analysis.detection import Detection
-from geoalign.lab.analysis.statistics import MIN_SEEDS, PairedDifference, paired_difference, share_interval
-from geoalign.lab.config.compare import CompareConfig
-from geoalign.lab.numbers import ends, estimate, probability, short, signed
+from geoalign.lab.analysis.statistics import (
+    MIN_SEEDS,
+    Interval,
+    PairedDifference,
+    paired_difference,
+    seed_interval,
+    share_interval,
+)
+from geoalign.lab.config.compare import METRICS, CompareConfig
+from geoalign.lab.numbers import ends, estimate, probability, share, short, signed, whole_percent
 
 SIGNIFICANCE = 0.05
 
@@ -31,6 +38,9 @@ def level_statements(
     rate: float, comparisons: Sequence[Comparison], rows: Sequence[ArmRow], plan: CompareConfig
 ) -> list[Statement]:
     """Every sentence about one level: the headroom first, then each curator, then what the detection is worth."""
+    seeds = max((len(row.seeds) for row in rows), default=0)
+    if 0 < seeds < MIN_SEEDS:
+        return [*_illustration(seeds, comparisons, plan), *_detections(rows)]
     headroom = next((item for item in comparisons if item.kind == HEADROOM), None)
     statements = [headroom_statement(rate, headroom, plan)]
     decidable = statements[0].verdict == "better"
@@ -42,14 +52,37 @@ def level_statements(
             continue  # The latter's seeds are listed as missing or failed.
         if item.kind == BOUND:
             # What the corruption costs at all: no finding on a curator.
-            text = f"Without corruption: {item.arm} minus {item.against}: {amount(item.difference)}."
+            under = "Without corruption" if arms[item.arm].rate == 0 else "Under other corruption"
+            text = f"{under}: {item.arm} minus {item.against}: {amount(item.difference)}."
             statements.append(Statement(item.arm, BOUND, "none", text))
         elif geoalign and item.against == plan.baseline:
             statements.append(geoalign_statement(item, control.get(item.arm), plan.control or "pair_count", decidable))
         elif not (geoalign and item.against == plan.control):
             statements.append(comparison_statement(item, decidable))
+    return [*statements, *_detections(rows)]
+
+
+def _illustration(seeds: int, comparisons: Sequence[Comparison], plan: CompareConfig) -> list[Statement]:
+    """The differences of a level with too few seeds for an interval, which claim nothing; the headroom first."""
+    opening = "One seed: an illustration." if seeds == 1 else "Two seeds: an illustration."
+    statements = [Statement(plan.oracle or "oracle", HEADROOM, "none", opening)]
+    for item in comparisons:
+        difference = item.difference
+        if difference.pairs == 0:
+            continue
+        pairs = "one seed" if difference.pairs == 1 else "two seeds"
+        text = f"{item.arm} minus {item.against}: {signed(difference.interval.estimate)} ({pairs})."
+        if item.kind == HEADROOM:
+            statements[0] = Statement(item.arm, HEADROOM, "none", f"{opening} {text}")
+        else:
+            statements.append(Statement(item.arm, item.kind, "none", text))
+    return statements
+
+
+def _detections(rows: Sequence[ArmRow]) -> list[Statement]:
+    """What the score of each GeoAlign arm is worth in ranking corrupted rewards."""
     judged = [(row.arm, row.detection) for row in rows if row.detection is not None and row.is_geoalign]
-    return [*statements, *(detection_statement(arm, found) for arm, found in judged)]
+    return [detection_statement(arm, found) for arm, found in judged]
 
 
 def headroom_statement(rate: float, headroom: Comparison | None, plan: CompareConfig) -> Statement:
@@ -180,56 +213,145 @@ _MOST_NAMED = 4
 
 
 def recovery(level: LevelTable, plan: CompareConfig) -> Recovery | None:
-    """The cost of wrong rewards at a level and what was recovered of it; None without any, or without results."""
+    """The cost of wrong rewards at a level and what was recovered of it; None without any, or without results.
+
+    All its numbers are of the seeds that the baseline, the clean arm and every arm of the headline have finished. An
+    arm that shares no seed with those before it is left out, as are further arms that lack one of these seeds.
+    """
     baseline = level.row(plan.baseline)
-    if baseline is None or not baseline.seeds or not level.rate > 0:
+    if baseline is None or not level.rate > 0:
         return None
-    plain = (row for row in level.rows if row.role == BOUND and row.seeds and row.curator == baseline.curator)
-    if (clean := next(plain, None)) is None:
+    clean = next((row for row in level.rows if row.rate == 0 and row.curator == baseline.curator), None)
+    if clean is None:
         return None
-    arms = [_recovered(row, baseline, clean) for row in level.rows if row.seeds and row not in (baseline, clean)]
-    measured = [arm for arm in arms if not math.isnan(arm.gain.interval.estimate)]
-    best_first = tuple(sorted(measured, key=lambda arm: -arm.gain.interval.estimate))
-    cost = paired_difference(clean.score.values, baseline.score.values)
-    # A shortcut's share is of the responses that take it.
-    rate = math.nan if "shortcut" in level.corruption else level.rate
-    found = Recovery(rate, baseline, clean, cost, best_first)
-    return replace(found, headline=_headline(found, plan), footnote=_footnote(found))
+    seeds = _known_seeds(baseline) & _known_seeds(clean)
+    if not seeds:
+        return None
+    others = [row for row in level.rows if row not in (baseline, clean) and _known_seeds(row)]
+    named = []
+    for row in _named(others, plan):
+        shared = seeds & _known_seeds(row)
+        if shared:
+            seeds = shared
+            named.append(row)
+    shown = [row for row in others if seeds <= _known_seeds(row)]
+    arms = {row.arm: _recovered(row, baseline, clean, seeds) for row in shown}
+    every_seed = set().union(*(_known_seeds(row) for row in (baseline, clean, *others)))
+    found = Recovery(
+        # A shortcut's share is of the responses that take it.
+        rate=math.nan if "shortcut" in level.corruption else level.rate,
+        seeds=tuple(sorted(seeds)),
+        left_out=tuple(sorted(every_seed - seeds)),
+        absent=tuple(row.arm for row in others if row not in shown),
+        baseline=_recovered(baseline, baseline, clean, seeds),
+        clean=_recovered(clean, baseline, clean, seeds),
+        cost=paired_difference(_at(clean.score.values, seeds), _at(baseline.score.values, seeds)),
+        arms=tuple(sorted(arms.values(), key=lambda arm: -arm.score.estimate)),
+        named=tuple(arms[row.arm] for row in named),
+    )
+    decidable = any(item.kind == HEADROOM and item.verdict == "better" for item in level.statements)
+    # Too few seeds, no loss or no headroom: then no share of the loss is claimed.
+    loss = found.cost.interval.low > 0
+    claimed = decidable and loss and bool(found.named) and not found.is_illustration
+    headline = _headline(found, plan, claimed=claimed)
+    return replace(found, headline=headline, footnote=_footnote(found, claimed=claimed))
 
 
-def _recovered(row: ArmRow, baseline: ArmRow, clean: ArmRow) -> Recovered:
-    mine, theirs, best = row.score.values, baseline.score.values, clean.score.values
-    seeds = [seed for seed in mine if not any(math.isnan(of.get(seed, math.nan)) for of in (mine, theirs, best))]
-    share = share_interval([mine[seed] - theirs[seed] for seed in seeds], [best[seed] - theirs[seed] for seed in seeds])
-    return Recovered(row, paired_difference(mine, theirs), share)
+def _named(rows: Sequence[ArmRow], plan: CompareConfig) -> list[ArmRow]:
+    """The arms that a headline names, the primary ones first and the oracle last."""
+    oracle = [row for row in rows if row.arm == plan.oracle]
+    primary = [row for row in rows if row.role == PRIMARY and row not in oracle]
+    further = [row for row in rows if row not in primary and row not in oracle]
+    if len(primary) + len(further) > _MOST_NAMED:
+        further = []
+    return primary + further + oracle
 
 
-def _headline(found: Recovery, plan: CompareConfig) -> str:
-    """What wrong rewards cost and what was recovered, in one or two sentences without any verdict."""
-    score, cost = found.baseline.score.interval.estimate, found.cost.interval
-    share, clean = "Some" if math.isnan(found.rate) else f"{found.rate:.0%}", found.clean.score.interval.estimate
-    first = f"{share} of the rewards were wrong: {found.baseline.arm} ends at {short(score)} instead of {short(clean)}"
-    if not cost.estimate > 0:
+def _known_seeds(row: ArmRow) -> set[int]:
+    """The seeds whose final score is known."""
+    return {seed for seed, score in row.score.values.items() if not math.isnan(score)}
+
+
+def _at(values: Mapping[int, float], seeds: Collection[int]) -> dict[int, float]:
+    """The values of these seeds alone; NaN for one that is not there."""
+    return {seed: values.get(seed, math.nan) for seed in sorted(seeds)}
+
+
+def _recovered(row: ArmRow, baseline: ArmRow, clean: ArmRow, seeds: Collection[int]) -> Recovered:
+    mine, theirs, best = (_at(of.score.values, seeds) for of in (row, baseline, clean))
+    gains = [mine[seed] - theirs[seed] for seed in mine]
+    costs = [best[seed] - theirs[seed] for seed in mine]
+    truth = list(_at(row.gold.values, seeds).values())
+    unknown = Interval(math.nan, math.nan, math.nan)
+    return Recovered(
+        row=row,
+        score=seed_interval(list(mine.values())),
+        truth=unknown if any(map(math.isnan, truth)) else seed_interval(truth),
+        share=share_interval(gains, costs),
+    )
+
+
+def _headline(found: Recovery, plan: CompareConfig, *, claimed: bool) -> str:
+    """What wrong rewards cost and what was recovered, the truth first where the reward is only a proxy of it.
+
+    Too few seeds for an interval are called an illustration, with the final scores alone. `claimed`: the shares of the
+    loss are told.
+    """
+    wrong = (
+        "Some of the rewards were wrong" if math.isnan(found.rate) else f"{share(found.rate)} of the rewards were wrong"
+    )
+    score, best = found.baseline.score.estimate, found.clean.score.estimate
+    loss = f"{found.baseline.row.arm} ends at {short(score)} instead of {short(best)}"
+    metric = METRICS[plan.metric]
+    first = f"{wrong}: {loss} in {metric}"
+    if plan.metric == "reward" and found.truth_known:
+        first = f"{wrong}: {_truths(found)}. By the {metric}, a proxy of it, {loss}"
+    if found.is_illustration:
+        seeds = "One seed" if len(found.seeds) == 1 else "Two seeds"
+        others = ", ".join(f"{arm.row.arm} at {short(arm.score.estimate)}" for arm in found.named)
+        return f"{seeds}: an illustration. {first}{'; ' if others else ''}{others}."
+    if not found.cost.interval.estimate > 0:
         return f"{first}. That is no loss, so there was nothing to recover."
-    if cost.low <= 0:
-        return f"{first}. The loss is not distinguishable from zero."
-    named = [arm for arm in found.arms if arm.row.arm != plan.oracle]
-    primary = [arm for arm in named if arm.row.role == PRIMARY]
-    shown = primary + [arm for arm in named if arm not in primary] if len(named) <= _MOST_NAMED else primary
-    parts = [f"{arm.row.arm} {_share(arm)}" for arm in shown]
-    parts += [f"{arm.row.arm}, which knows the wrong ones, {_share(arm)}" for arm in found.arms if arm not in named]
-    return f"{first}. Recovered of that loss: {'; '.join(parts)}." if parts else f"{first}."
-
-
-def _footnote(found: Recovery) -> str:
-    """What the shares are of, and how far they can be trusted."""
-    shares = f"Shares are of the loss, {found.clean.arm} minus {found.baseline.arm}, by final scores."
-    if found.cost.pairs == 1:
-        return f"{shares} One seed shows what happens, and proves nothing: other seeds give other numbers."
     if not found.cost.defined:
-        return f"{shares} {found.cost.pairs} seeds give no interval."
-    return f"{shares} Intervals are Fieller's over {found.cost.pairs} paired seeds, uncorrected."
+        return f"{first}. All seeds lose the same, which gives no spread to judge it by."
+    if not found.cost.excludes_zero:
+        return f"{first}. The loss is not distinguishable from zero."
+    if not claimed:
+        return f"{first}."
+    return f"{first}. Recovered of that loss: {'; '.join(_share(arm, plan) for arm in found.named)}."
 
 
-def _share(arm: Recovered) -> str:
-    return estimate(arm.share, "{:.0%}".format)
+def _truths(found: Recovery) -> str:
+    """The gold utility of every arm that the headline names, the baseline first and the clean arm last."""
+    arms = (found.baseline, *found.named, found.clean)
+    values = ", ".join(f"{arm.row.arm} {short(arm.truth.estimate)}" for arm in arms)
+    return f"the true utility ({METRICS['gold_utility']}) ends at {values}"
+
+
+def _footnote(found: Recovery, *, claimed: bool) -> str:
+    """What the shares are of, how far they can be trusted, and which seeds and arms are not in them."""
+    clean, baseline = found.clean.row.arm, found.baseline.row.arm
+    parts = [f"{clean} had no wrong rewards."]
+    if len(found.seeds) == 1:
+        parts.append("One seed shows what happens, and proves nothing: other seeds give other numbers.")
+    elif found.is_illustration:
+        parts.append("Two seeds give no interval, and prove nothing.")
+    if claimed:
+        parts.append(f"Shares are of the loss, {clean} minus {baseline}, by final scores.")
+        parts.append(f"Intervals are Fieller's over {len(found.seeds)} paired seeds, uncorrected.")
+    if found.left_out:
+        seeds = ", ".join(map(str, found.seeds))
+        parts.append(
+            f"All numbers are of seed{'s' if len(found.seeds) > 1 else ''} {seeds}, which all these arms have."
+        )
+    if found.absent:
+        parts.append(f"Left out, for they lack one of these seeds: {', '.join(found.absent)}.")
+    return " ".join(parts)
+
+
+def _share(arm: Recovered, plan: CompareConfig) -> str:
+    """An arm's share of the loss; of the oracle also what it is."""
+    name = arm.row.arm
+    if name == plan.oracle:
+        name = f"{name}, which knows the wrong ones,"
+    return f"{name} {estimate(arm.share, whole_percent)}"

@@ -11,7 +11,7 @@ from geoalign.errors import RunFolderError
 from geoalign.lab.analysis.comparison.analysis import read_table
 from geoalign.lab.analysis.comparison.table import LevelTable, Table
 from geoalign.lab.config.compare import METRICS, CompareConfig
-from geoalign.lab.numbers import duration
+from geoalign.lab.numbers import duration, share
 from geoalign.lab.reports.comparison.panels import level_panels, robustness_panels, slug
 from geoalign.lab.reports.documents import Gallery, write_page
 from geoalign.lab.store.comparison import COMPACT, ComparisonFolder, write_compact
@@ -68,13 +68,13 @@ def _level(level: LevelTable, plan: CompareConfig, gallery: Gallery) -> dict[str
 def _heading(level: LevelTable) -> str:
     if not level.corruption:
         return "nothing corrupted" if level.rate == 0 else "corruption unknown"
-    return ", ".join(f"{kind} {rate:.0%}" for kind, rate in level.corruption.items())
+    return ", ".join(f"{kind} {share(rate)}" for kind, rate in level.corruption.items())
 
 
 def _facts(table: Table) -> list[tuple[str, str]]:
     plan, rows = table.plan, [row for level in table.levels for row in level.rows]
     seconds = [cell.seconds for row in rows for cell in (*row.cells, *row.failures) if not math.isnan(cell.seconds)]
-    updates = plan.updates_per_generation
+    updates = sorted({number for row in rows for number in row.updates})
     return [
         ("compared", METRICS[plan.metric]),
         ("arms", str(len(plan.arms))),
@@ -82,7 +82,7 @@ def _facts(table: Table) -> list[tuple[str, str]]:
         ("seeds", str(len(plan.seeds))),
         ("runs finished", f"{sum(len(row.cells) for row in rows)} of {len(plan.seeds) * len(rows)}"),
         ("time of all runs", duration(sum(seconds))),
-        ("updates per generation", "unknown" if updates is None else f"{updates:g}"),
+        ("updates per generation", ", ".join(f"{number:g}" for number in updates) or "unknown"),
     ]
 
 

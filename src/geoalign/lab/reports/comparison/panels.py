@@ -14,7 +14,7 @@ from geoalign.lab.analysis.comparison.scores import logged_curve
 from geoalign.lab.analysis.comparison.table import ArmRow, Curve, LevelTable, Recovery
 from geoalign.lab.analysis.statistics import Interval, mean
 from geoalign.lab.config.compare import METRICS, CompareConfig
-from geoalign.lab.numbers import estimate, short, signed
+from geoalign.lab.numbers import estimate, share, short, signed
 from geoalign.lab.reports.documents import Drawn
 from geoalign.lab.reports.figures.curves import ACCURACIES, AGAINST_CHANCE, POLICY, PROJECTOR
 from geoalign.lab.reports.figures.scores import RankCurve, rank_curve, rank_panel
@@ -71,14 +71,14 @@ def level_panels(level: LevelTable, plan: CompareConfig) -> list[tuple[str, str,
     if (like := level.reference) is not None:
         ranks, projector = [kept_rank_panel(level, like)], [projector_panel(level, like)]
     return [
-        ("recovered", "", [recovered_panel(level, level.recovery, plan)] if level.recovery else []),
+        ("recovered", "", recovered_panels(level, level.recovery, plan) if level.recovery else []),
         ("scores", "Final scores", [differences_panel(level, plan)]),
         ("curves", "Evaluation curves", evaluation_panels(level, plan.metric)),
         ("hacking", "Proxy reward against gold utility", hacking_panels(level, plan.metric)),
         ("ranks", "Where corrupted rewards stand in the ranking", ranks),
         ("projector", "Does the projector generalise?", projector),
-        ("training", "Training", logged_panels(level, ("reward", "true_reward"), plan)),
-        ("policy", "How far the policy moved", logged_panels(level, ("ppo_kl", "clip_fraction"), plan)),
+        ("training", "Training", logged_panels(level, ("reward", "true_reward"))),
+        ("policy", "How far the policy moved", logged_panels(level, ("ppo_kl", "clip_fraction"))),
         ("diversity", "pass@k", [pass_at_k_panel(level)]),
     ]
 
@@ -144,12 +144,14 @@ _LOGGED = {
 }
 
 
-def logged_panels(level: LevelTable, names: Sequence[str], plan: CompareConfig) -> list[Drawn]:
-    rows = next(iter(portions(level.rows)), [])
+def logged_panels(level: LevelTable, names: Sequence[str]) -> list[Drawn]:
+    """A picture of each logged quantity; of how far the policy moved without the arms for which it is always zero."""
+    drawn = next(iter(portions(level.rows)), [])
     panels: list[Drawn] = []
     for name in names:
         stem, title, axis, note = _LOGGED[name]
-        if name in POLICY and plan.zero_by_construction:
+        rows = [row for row in drawn if not (name in POLICY and row.zero_by_construction)]
+        if drawn and not rows:
             panels.append(f"{title} is zero by construction: each generation is used for a single update.")
             continue
         curves = [(row, curve) for row in rows if (curve := logged_curve(row.cells, name)).values.size]
@@ -213,22 +215,39 @@ def pass_at_k_panel(level: LevelTable) -> Drawn:
 # --- final scores -----------------------------------------------------------------------------------------------------
 
 
-def recovered_panel(level: LevelTable, found: Recovery, plan: CompareConfig) -> IntervalPanel:
-    others = [*(arm.row for arm in found.arms), found.baseline]
-    rows = [found.clean, *sorted(others, key=lambda row: -row.score.interval.estimate)]
+def recovered_panels(level: LevelTable, found: Recovery, plan: CompareConfig) -> list[Drawn]:
+    """Final scores of the arms over the seeds of the headline; before them the truth, where they are a proxy of it."""
+    panels: list[Drawn] = []
+    if plan.metric == "reward" and found.truth_known:
+        truths = [(arm.row, arm.truth) for arm in found.everyone]
+        panels.append(_recovered_panel(level, found, plan, METRICS["gold_utility"], "true-utility", truths))
+    scores = [(arm.row, arm.score) for arm in found.everyone]
+    panels.append(_recovered_panel(level, found, plan, METRICS[plan.metric], "recovered", scores))
+    return panels
+
+
+def _recovered_panel(
+    level: LevelTable,
+    found: Recovery,
+    plan: CompareConfig,
+    metric: str,
+    name: str,
+    numbers: Sequence[tuple[ArmRow, Interval]],
+) -> IntervalPanel:
     style = palette(level.rows)
-    scores = [(row, row.score.interval) for row in rows]
+    baseline = next(number for row, number in numbers if row.arm == plan.baseline)
+    values = "; ".join(f"{visible(row.arm, 40)} {short(number.estimate)}" for row, number in numbers)
+    seeds = ", ".join(map(str, found.seeds))
     return IntervalPanel(
-        f"recovered-{slug(level.level)}",
-        "Final scores",
-        f"Final {METRICS[plan.metric]}: "
-        + "; ".join(f"{visible(row.arm, 40)} {short(score.estimate)}" for row, score in scores)
-        + ".",
-        f"Mean of the last {plan.last_evaluations} evaluations and over seeds, with its 95% interval from three "
-        f"seeds on. Top: no wrong rewards. Dotted: {visible(found.baseline.arm, 40)}, which believes every reward.",
-        [(f"{label(row.arm, 22)} {short(score.estimate)}", style[row.arm], score) for row, score in scores],
-        x=METRICS[plan.metric],
-        zero=found.baseline.score.interval.estimate,
+        f"{name}-{slug(level.level)}",
+        f"Final {metric}",
+        f"Final {metric}, with seeds {seeds}: {values}.",
+        f"Mean of the last {plan.last_evaluations} evaluations and over seeds {seeds}, which all these arms have, with "
+        "its 95% interval from three seeds on. Top: no wrong rewards. Dotted: "
+        f"{visible(plan.baseline, 40)}, which believes every reward.",
+        [(f"{label(row.arm, 22)} {short(number.estimate)}", style[row.arm], number) for row, number in numbers],
+        x=metric,
+        zero=baseline.estimate,
     )
 
 
@@ -279,7 +298,7 @@ def _robustness(levels: Sequence[LevelTable], kind: str, plan: CompareConfig) ->
             shift = (at - (len(part) - 1) / 2) * max(level.rate for level in levels) * 1.2
             x, found = [100 * rate + shift for rate, _ in curves[arm]], [item for _, item in curves[arm]]
             lines.append(interval_line(label(arm, 24), x, found, style[arm], bars=True))
-            values = ", ".join(f"{item.estimate:.3f} at {rate:.0%}" for rate, item in curves[arm])
+            values = ", ".join(f"{item.estimate:.3f} at {share(rate)}" for rate, item in curves[arm])
             words.append(f"{visible(arm, 40)} {values}")
         panels.append(
             LinePanel(

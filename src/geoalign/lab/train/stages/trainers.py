@@ -14,6 +14,7 @@ from transformers import PrinterCallback, TrainerCallback
 
 from geoalign.lab.models.models import save_complete
 from geoalign.lab.models.process_setup import Processes
+from geoalign.lab.numbers import short
 from geoalign.lab.store.json_files import append_line
 from geoalign.lab.store.run_folder import (
     checkpoint_path,
@@ -65,7 +66,8 @@ class Stage(TrainerCallback):
         del state.log_history[:-1]
         found = {label: (logs or {}).get(key) for label, key in self.shown.items()}
         self.newest |= {label: value for label, value in found.items() if isinstance(value, (int, float))}
-        self.progress.update(self.task, values="  ".join(f"{name} {value:.3g}" for name, value in self.newest.items()))
+        values = "  ".join(f"{name} {short(value)}" for name, value in self.newest.items())
+        self.progress.update(self.task, values=values)
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Called by the trainer on every process after the last file that it writes itself."""
@@ -74,8 +76,7 @@ class Stage(TrainerCallback):
             step, keep = state.global_step, self.plan.config.output.keep_checkpoints
             run = records_of(self.plan.folder, self.stage)(step)
             mark_complete(checkpoint_path(self.checkpoints, step), step=step, run=run)
-            if keep is not None:
-                prune(self.checkpoints, keep)
+            prune(self.checkpoints, keep)
 
     def __enter__(self) -> Stage:
         return self

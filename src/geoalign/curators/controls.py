@@ -41,7 +41,7 @@ class PairCount(Baseline[PairCountConfig]):
     pair are unscored and unchanged.
     """
 
-    def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
+    def _curate(self, rollouts: Rollouts, generator: Generator) -> Curation:
         rows = canonical_rows(rollouts)
         pairs = preference_pairs(rollouts.rewards[rows.order], rows)
         counts = pair_count(pairs, len(rollouts))
@@ -56,7 +56,7 @@ class RewardDistance(Baseline[RewardDistanceConfig]):
     nothing. Groups of one or of equal rewards are unscored and unchanged.
     """
 
-    def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
+    def _curate(self, rollouts: Rollouts, generator: Generator) -> Curation:
         rows = canonical_rows(rollouts)
         rewards = rollouts.rewards[rows.order]
         distance = group_advantages(rewards, rows.group, scale="none").abs().float()
@@ -71,7 +71,7 @@ def _rectified(
     rows: GroupedRows,
     scores: Float[Tensor, " b"],
     config: TailConfig,
-    generator: Generator | None,
+    generator: Generator,
     **metrics: float,
 ) -> Curation:
     """Flags the sparse upper tail of the scores ([B] in sorted order) and rectifies it."""
@@ -106,14 +106,14 @@ class Random(Baseline[RandomConfig]):
         super().__init__(config, **settings)
         self._geoalign = GeoAlign(self.config.geoalign)
 
-    def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
+    def _curate(self, rollouts: Rollouts, generator: Generator) -> Curation:
         asked = moved(self._geoalign.curate(rollouts, generator=generator), "cpu")
         rollouts = moved(rollouts, "cpu")
         rows = canonical_rows(rollouts)
         scored = ~asked.scores[rows.order].isnan()
         count = int(scored.sum())
         ranks = torch.randperm(count, generator=generator)
-        scores = torch.full((len(rollouts),), torch.nan)
+        scores = torch.full((len(rollouts),), torch.nan, dtype=torch.float32)
         scores[scored] = (ranks + 1).float() / max(count, 1)
         drawn = torch.zeros_like(scored)
         drawn[scored] = ranks >= count - int(asked.anomalous.sum())
@@ -147,7 +147,7 @@ class Oracle(Baseline[OracleConfig]):
 
     requires = ("true_rewards",)
 
-    def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
+    def _curate(self, rollouts: Rollouts, generator: Generator) -> Curation:
         assert rollouts.true_rewards is not None
         rows = canonical_rows(rollouts)
         rewards = rollouts.rewards[rows.order]
@@ -172,10 +172,10 @@ class RankTrim(Baseline[RankTrimConfig]):
     which less than a pair would be left, and groups of equal rewards stay whole.
     """
 
-    def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
+    def _curate(self, rollouts: Rollouts, generator: Generator) -> Curation:
         m, groups = self.config.m, groups_of(rollouts)
         trimmed = [group.rows for group in groups if group.varies and len(group.rows) >= 2 * m + 2]
-        weights = torch.ones(len(rollouts))
+        weights = torch.ones(len(rollouts), dtype=torch.float32)
         for rows in trimmed:
             weights[torch.cat([rows[:m], rows[-m:]])] = 0
         whole = float(len(groups) - len(trimmed))
@@ -234,10 +234,10 @@ class TieDetector(Baseline[TieDetectorConfig]):
 
     optional = ("response_keys",)
 
-    def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
+    def _curate(self, rollouts: Rollouts, generator: Generator) -> Curation:
         rows = canonical_rows(rollouts)
         keys = torch.arange(len(rollouts)) if rollouts.response_keys is None else rollouts.response_keys
-        scores = torch.full((len(rollouts),), torch.nan)
+        scores = torch.full((len(rollouts),), torch.nan, dtype=torch.float32)
         for group in groups_of(rollouts):
             tied = tied_extremes(group.rewards, keys[group.rows], self.config.tolerance)
             if tied is not None:

@@ -109,6 +109,7 @@ class Denoise(Curator[DenoiseConfig]):
         if not len(rollouts):
             return identity(rollouts)
         rollouts.require(*self.requires, by="Denoise")
+        generator = self.drawing_from(generator)
         with full_precision(rollouts):
             order = canonical_order(rollouts.rewards, rollouts.groups, rollouts.hidden)
             told = config.answers != "none"

@@ -2,6 +2,7 @@
 
 import math
 import os
+import threading
 from dataclasses import replace
 
 import pytest
@@ -33,13 +34,12 @@ def session(seed: int = 3) -> CurationSession:
     return CurationSession(GeoAlign(**SMALL), seed=seed)
 
 
-class Greedy(Curator):
-    """Draws from torch's global generator, as no curator should."""
+class Silent(Curator):
+    """Changes nothing."""
 
     config_class = type(PODS().config)
 
     def curate(self, rollouts, *, generator=None, details=False):
-        torch.rand(3)
         return identity(rollouts)
 
 
@@ -83,14 +83,37 @@ def test_what_it_refuses_to_load(tmp_path):
         restored(path, session())
 
 
-def test_global_generators_are_left_alone():
-    before = torch.get_rng_state()
-    CurationSession(Greedy(m=2), seed=0).curate(rollouts())
-    assert torch.equal(torch.get_rng_state(), before)
+@pytest.mark.parametrize("curating", ["in a thread", "in the main thread"])
+def test_draws_of_one_thread_and_curations_of_another(curating):
+    """A thread that draws from the global generator gets every number once, and a curation the same decisions."""
+    expected = session().curate(rollouts())
+    torch.manual_seed(0)
+    alone = torch.rand(4000, 2)
+    torch.manual_seed(0)
+    drawn, found = [], []
+    started = threading.Event()
+
+    def draw():
+        started.wait()
+        while len(drawn) < 4000:
+            drawn.append(torch.rand(2))
+
+    def curate():
+        started.set()
+        while not found or len(drawn) < 4000:
+            found.append(session().curate(rollouts()))
+
+    beside, here = (curate, draw) if curating == "in a thread" else (draw, curate)
+    thread = threading.Thread(target=beside)
+    thread.start()
+    here()
+    thread.join()
+    assert torch.equal(torch.stack(drawn), alone)
+    assert all(same(each, expected) for each in found)
 
 
 def test_a_curation_of_another_batch_is_refused():
-    class Short(Greedy):
+    class Short(Silent):
         def curate(self, rollouts, *, generator=None, details=False):
             return identity(rollouts.take(torch.arange(5)))
 
@@ -110,6 +133,18 @@ def test_gold_answers_in_the_place_of_the_responses_own_are_said(gold, caplog):
     given = [str(row // 8 if gold else row % 3) for row in range(32)]
     CurationSession(MajorityVote(), seed=0).curate(replace(rollouts(), answers=given))
     assert ("gold answers?" in caplog.text) == gold
+
+
+@pytest.mark.parametrize("calls", [0, 1])
+def test_an_empty_batch_is_not_the_first(calls, caplog):
+    """Nor is a call that the engine counted before it was made."""
+    curation = CurationSession(GeoAlign(min_scores=64, projector=None), seed=0)
+    curation.curate(rollouts().take(torch.zeros(0, dtype=torch.long)))
+    curation.calls = calls
+    curation.curate(rollouts())
+    assert caplog.text.count("min_scores: nothing is flagged in the first batch, 32 rollouts") == 1
+    curation.curate(rollouts())
+    assert caplog.text.count("min_scores") == 1
 
 
 @pytest.mark.parametrize("small", [True, False])

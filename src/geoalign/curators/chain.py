@@ -62,6 +62,7 @@ class Chain(Curator[ChainConfig]):
     def curate(self, rollouts: Rollouts, *, generator: Generator | None = None, details: bool = False) -> Curation:
         """Runs the members in order, all of them on the same generator."""
         rollouts.require(*self.requires, by="Chain")
+        generator = self.drawing_from(generator)
         whole = own = identity(rollouts)
         current, original = rollouts, whole.source
         for number, member in enumerate(self.members):

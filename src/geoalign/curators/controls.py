@@ -16,6 +16,7 @@ from geoalign.method.advantages import group_advantages
 from geoalign.method.consensus import pair_count
 from geoalign.method.groups import GroupedRows
 from geoalign.method.pairs import preference_pairs
+from geoalign.method.ties import tied_rewards
 from geoalign.settings import Count, setting, settings
 from geoalign.types import Curation, Rollouts
 
@@ -151,7 +152,11 @@ class Oracle(Baseline[OracleConfig]):
         assert rollouts.true_rewards is not None
         rows = canonical_rows(rollouts)
         rewards = rollouts.rewards[rows.order]
-        wrong_by = (rewards - rollouts.true_rewards.to(rewards)[rows.order]).abs()
+        true = rollouts.true_rewards.to(rewards)[rows.order]
+        # A reward and its true one, as a group of two: sums made in another order differ by rounding only.
+        both = torch.stack([rewards, true], dim=1)
+        tied = tied_rewards(both.flatten(), torch.arange(len(rewards)).repeat_interleave(2)).view_as(both)
+        wrong_by = (tied[:, 0] - tied[:, 1]).abs()
         scores, flags = wrong_by.float(), Flags.of(wrong_by > 0, ~wrong_by.isnan())
         return rectify(rollouts, rows, scores, flags, strategy=self.config.strategy, generator=generator, metrics={})
 

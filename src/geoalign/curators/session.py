@@ -32,8 +32,8 @@ class CurationSession:
 
     Attributes:
         curator: the curator, which may keep a state from batch to batch; with `monitor` as one that only watches.
-        generator: of every random draw of the curator, on the CPU. The process's global generators are left alone: other
-            threads draw from them.
+        generator: of every random draw of the curator, on the CPU. The process's global generators are left alone:
+            other threads draw from them.
         labelled: rollouts with true rewards; the curator sees them beside every batch, where the engine can show them.
         calls: batches curated so far. The caller counts: in several processes all of them, though one alone decides.
 
@@ -50,6 +50,8 @@ class CurationSession:
         self.labelled = labelled
         self.generator = Generator().manual_seed(seed)
         self.calls = 0
+        # No batch with rows has been curated yet: what is to be said once is said of the first.
+        self._first = True
 
     @property
     def name(self) -> str:
@@ -71,12 +73,14 @@ class CurationSession:
         Raises:
             InputError: the curator returns other than a score a row, or a labelled rollout in the batch.
         """
-        if not self.calls and "answers" in self.curator.reads and _look_gold(rollouts):
+        first = self._first and len(rollouts) > 0
+        self._first = self._first and not first
+        if first and "answers" in self.curator.reads and _look_gold(rollouts):
             _LOG.warning("answers: expected one a response, got one for all of each prompt: are they gold answers?")
         given = rollouts if labelled is None else with_labelled(rollouts, labelled)
         with torch.enable_grad():
             curation = self.curator.curate(given, generator=self.generator, details=details and labelled is None)
-        if not self.calls and curation.metrics.get("too_few_scores"):
+        if first and curation.metrics.get("too_few_scores"):
             words = "min_scores: nothing is flagged in the first batch, %d rollouts: are batches large enough?"
             _LOG.warning(words, len(given))
         if len(curation.scores) != len(given):
@@ -129,6 +133,7 @@ class CurationSession:
         self.curator.load_state_dict(state["curator"])
         self.generator.set_state(state["generator"])
         self.calls = int(state["calls"])
+        self._first = self.calls == 0
 
 
 def _look_gold(rollouts: Rollouts) -> bool:

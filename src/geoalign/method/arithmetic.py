@@ -82,5 +82,5 @@ class _TakenRows(torch.autograd.Function):
 
 def take_rows(values: Float[Tensor, "b h"], index: Int[Tensor, " p"]) -> Float[Tensor, "p h"]:
     """The rows named by an index; in a backward pass their gradients meet on the rows in a fixed order."""
-    taken: Tensor = _TakenRows.apply(values, index)  # type: ignore[no-untyped-call]
+    taken: Tensor = _TakenRows.apply(values, index)
     return taken

@@ -111,11 +111,11 @@ class Consensus:
         self.train_deviation = torch.nan
 
     def fit(
-        self, states: Tensor, offsets: Tensor, pairs: Pairs, generator: torch.Generator
+        self, states: Tensor, offsets: Tensor, pairs: Pairs, generator: torch.Generator, *, scored: bool
     ) -> Distilled | None:
         """Trains the view on the pairs; None where there is nothing to train.
 
-        `offsets` [G + 1]: where the rows of each group begin.
+        `offsets` [G + 1]: where the rows of each group begin. `scored`: whether the pairs are to be scored by it, too.
         """
         return None
 
@@ -158,10 +158,10 @@ class ProjectedConsensus(Consensus):
         self.projector = Projector(d, config, generator)
 
     def fit(
-        self, states: Tensor, offsets: Tensor, pairs: Pairs, generator: torch.Generator
+        self, states: Tensor, offsets: Tensor, pairs: Pairs, generator: torch.Generator, *, scored: bool
     ) -> Distilled:
         self.projector.to(states.device)
-        distilled = distil(self.projector, states, offsets, pairs, self.config, generator)
+        distilled = distil(self.projector, states, offsets, pairs, self.config, generator, scored=scored)
         self.probe = distilled.probe
         return distilled
 

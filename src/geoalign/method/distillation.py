@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -25,8 +27,9 @@ AUTO_PAIRS = 1024
 AUTO_MIN_GROUPS = 8
 # Held-out pairs only decide when to stop; more than this many say nothing more.
 MAX_HELDOUT = 4096
-# Steps from one look at the held-out pairs to the next.
+# Steps from one look at the held-out pairs to the next; looks without a higher accuracy after which "refit" stops.
 CHECK_EVERY = 5
+PATIENCE = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,13 +49,20 @@ def distil(
     pairs: Pairs,
     config: ProjectorConfig,
     generator: torch.Generator,
+    *,
+    scored: bool,
 ) -> Distilled:
     """Minimises softplus(-w.M(u)) + softplus(w.M(-u)), mean over pairs, over M and a fresh probe w (Eq. 4).
 
     Adam, `steps` steps, the learning rate falling from `learning_rate` to zero along a cosine. A share `holdout` of the
     pairs (4096 at most) is kept out of the loss; training stops early once their orientation accuracy, looked at every
-    five steps, reaches `target_accuracy` (the paper, appendix "Projector"). Each step takes all pairs of
+    five steps, reaches `target_accuracy` (the paper's rule, appendix "Projector"). Each step takes all pairs of
     `groups_per_step` groups, walking through shuffled rounds of all groups.
+
+    `early_stop="refit"`: training also stops once that accuracy has not risen by its standard error for three looks.
+    And as held-out pairs deviate more than those trained on, pairs that the projector is to score (`scored`) are
+    treated alike: it goes back to where it began and is trained on all pairs, for as many steps as served the held-out
+    ones best. Where there is nothing to stop for (`target_accuracy` None) none are held out.
 
     Args:
         projector: trained in place.
@@ -60,14 +70,55 @@ def distil(
         row_offsets: [G + 1] where the rows of each group begin.
         pairs: at least one, with their distances.
         generator: CPU generator of the probe, the held-out pairs and the group draws.
+        scored: whether the pairs are to be scored by the projector, too.
 
     Returns:
         The probe, the steps behind it, and the held-out accuracy after that many (NaN without held-out pairs).
     """
+
+    def train(chosen: Pairs, most: int, watch: _Watch | None) -> Distilled:
+        batches = _batches(states, row_offsets.cpu(), chosen, config.groups_per_step, generator)
+        return _train(projector, probe.clone(), states, batches, config, most, watch)
+
     probe = new_probe(projector.output_dim, generator).to(states.device)
-    heldout, training = _split_pairs(pairs, config.holdout, generator)
-    batches = _batches(states, row_offsets.cpu(), training, config.groups_per_step, generator)
-    return _train(projector, probe, states, batches, config, heldout)
+    refit = scored and config.early_stop == "refit"
+    holdout = 0.0 if refit and config.target_accuracy is None else config.holdout
+    heldout, training = _split_pairs(pairs, holdout, generator)
+    watch = _Watch(heldout, config) if len(heldout) else None
+    begun = copy.deepcopy(projector.state_dict()) if refit else None
+    distilled = train(training, config.steps, watch)
+    if begun is None or watch is None:
+        return distilled
+    projector.load_state_dict(begun)
+    return replace(train(pairs, watch.best_steps, None), heldout_accuracy=watch.best)
+
+
+@dataclass
+class _Watch:
+    """The held-out pairs, and when to stop for them."""
+
+    heldout: Pairs
+    config: ProjectorConfig
+    best: float = torch.nan
+    best_steps: int = 0
+    idle: int = 0
+
+    def due(self, taken: int, most: int) -> bool:
+        """Whether to look after so many steps: at the end in any case."""
+        return taken == most or (self.config.target_accuracy is not None and taken % CHECK_EVERY == 0)
+
+    def look(self, accuracy: float, taken: int) -> bool:
+        """Notes an accuracy; True where training is to stop. A gain below its standard error is none."""
+        self.idle += 1
+        target = self.config.target_accuracy
+        error = math.sqrt(max(accuracy * (1 - accuracy), 0) / len(self.heldout))
+        reached = target is not None and accuracy >= target
+        if reached or not accuracy <= self.best + error:  # the first one is higher than NaN
+            self.best = accuracy
+            self.best_steps = taken
+            self.idle = 0
+        patient = target is None or self.config.early_stop != "refit" or self.idle < PATIENCE
+        return reached or not patient
 
 
 @torch.enable_grad()
@@ -77,28 +128,29 @@ def _train(
     states: Tensor,
     batches: Iterator[tuple[Tensor, Pairs]],
     config: ProjectorConfig,
-    heldout: Pairs,
+    most: int,
+    watch: _Watch | None,
 ) -> Distilled:
-    """Trains on the batches for all steps of the schedule, or until enough of the held-out pairs are ordered rightly."""
+    """Trains on the batches for `most` of the schedule's steps, or until the watched pairs say stop."""
     probe.requires_grad_()
     parameters = [*projector.parameters(), probe]
     optimizer = torch.optim.Adam(parameters, lr=config.learning_rate, fused=states.device.type in ("cpu", "cuda"))
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=max(config.steps, 1))
-    seen, local = _rows_of(heldout)
+    watched = None if watch is None else _rows_of(watch.heldout)
     loss = states.new_full((), torch.nan)
     accuracy = torch.nan
     taken = 0
-    for taken in range(1, config.steps + 1):
+    for taken in range(1, most + 1):
         optimizer.zero_grad()
         loss = _backward(projector, probe, *next(batches))
         optimizer.step()
         schedule.step()
-        target = config.target_accuracy
-        last = taken == config.steps
-        if len(heldout) and (last or (target is not None and taken % CHECK_EVERY == 0)):
-            accuracy = float(_right(projector, probe, states[seen], local).mean())
-            if target is not None and accuracy >= target:
-                break
+        if watch is None or watched is None or not watch.due(taken, most):
+            continue
+        seen, local = watched
+        accuracy = float(_right(projector, probe, states[seen], local).mean())
+        if watch.look(accuracy, taken):
+            break
     return Distilled(probe=probe.detach(), steps=taken, loss=float(loss), heldout_accuracy=accuracy)
 
 

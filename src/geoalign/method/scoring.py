@@ -64,7 +64,7 @@ def score_in_sample(
     """
     new = judge_new_groups(earlier, states, pairs, generator)
     before = earlier.train_deviation
-    distilled = consensus.fit(states, rows.offsets, pairs, generator)
+    distilled = consensus.fit(states, rows.offsets, pairs, generator, scored=True)
     view = consensus.view(states)
     consensus.settle(view, pairs, weights)
     cosine = consensus.cosines(view, pairs)
@@ -95,7 +95,7 @@ def score_cross_fit(
     for number, consensus in enumerate(folds):
         held = fold == number
         training, asked = pairs.take(~held), pairs.take(held)
-        distilled.append(consensus.fit(states, rows.offsets, training, generator))
+        distilled.append(consensus.fit(states, rows.offsets, training, generator, scored=False))
         view = consensus.view(states)
         consensus.settle(view, training, weights[~held])
         cosine[held] = consensus.cosines(view, asked)

@@ -19,8 +19,8 @@ def tied_rewards(rewards: Float[Tensor, " b"], groups: Int[Tensor, " b"]) -> Flo
 
     The rewards of a group, in ascending order, fall into levels: a new one begins where the next reward is higher by
     more than 8 eps max |r|, with eps the machine epsilon of float32 (1.2e-7) and the maximum over the group. Every
-    reward becomes the lowest of its level. So the float32 sums 0.1 + 0.6 and 0.7 + 0.0 tie, and rewards that are further
-    apart, or equal, keep every bit. Neither the order of the rows nor other groups matter.
+    reward becomes the lowest of its level. So the float32 sums 0.1 + 0.6 and 0.7 + 0.0 tie, and rewards that are
+    further apart, or equal, keep every bit. Neither the order of the rows nor other groups matter.
 
     - Levels are made of gaps: in a chain of near-equal rewards all tie, also the first and the last. Otherwise a tie
       would depend on where counting begins.

@@ -224,7 +224,8 @@ class NoiseCorrected(Baseline[NoiseCorrectedConfig]):
         if self.config.correction == "forward":
             # Over verdicts on right rows the mean is rho1 (1 - rho1) + (rho1 - 1) rho1 = 0, on wrong ones rho0 rho1 +
             # (1 - rho0)(rho1 - 1) = -(1 - rho0 - rho1): so many times the true reward with baseline 1, whatever rho0.
-            advantages = torch.where(rewards == 1, false_negative, false_negative - 1).to(rewards)
+            missed = torch.full_like(rewards, false_negative)
+            advantages = torch.where(rewards == 1, missed, missed - 1)
             return replace(unchanged, advantages=advantages.masked_fill(rewards.isnan(), 0))
         unbiased = (rewards - false_positive) / informedness
         return replace(unchanged, advantages=group_advantages(unbiased, rollouts.groups, scale="none"))

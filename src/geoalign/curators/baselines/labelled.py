@@ -58,7 +58,9 @@ def logistic_log_odds(
     _, values, basis = torch.linalg.svd(states, full_matrices=False)
     basis = basis[values > 1e-9 * values.max()]
     rows = torch.cat([states @ basis.T, states.new_ones(len(states), 1)], dim=1)
-    weights = torch.where(positive, 0.5 / positive.sum().float(), 0.5 / (~positive).sum().float()).double() * len(states)
+    weights = torch.where(positive, 0.5 / positive.sum().float(), 0.5 / (~positive).sum().float()).double() * len(
+        states
+    )
     # The intercept is hardly penalised.
     ridge = torch.full((rows.shape[1],), penalty * states.shape[1], dtype=torch.float64)
     ridge[-1] = 1e-6

@@ -18,6 +18,7 @@ from geoalign.curators.precision import full_precision
 from geoalign.errors import InputError
 from geoalign.method.groups import GroupedRows, canonical_order, content_folds, group_centred, in_input_order
 from geoalign.method.intervals import Interval, grouped_correlation
+from geoalign.method.ties import tied_rewards
 from geoalign.settings import Count, OpenShare, PositiveShare, setting, settings
 from geoalign.types import Curation, Rollouts
 
@@ -238,7 +239,7 @@ def _curation(
     if not bool((change != 0).any()):
         return judged
     # What stands beside a noisy component; all of the reward where the row has none.
-    rest = rollouts.rewards.cpu().double()[index] - rows.rewards.nan_to_num()
+    rest = tied_rewards(rollouts.rewards.cpu().double()[index], rows.group) - rows.rewards.nan_to_num()
     observed, offset = posterior.observed.nan_to_num() + rest, posterior.offset.nan_to_num() + rest
     whole = replace(posterior, observed=observed, offset=offset)
     rewards, advantages = (back(each.to(rollouts.rewards.dtype)) for each in (whole.rewards, whole.advantages))

@@ -109,7 +109,9 @@ def predict_next(
         weights = conjugate_gradients(partial(full_product, gram), diagonal, columns, shift, weights)
         values = full_product(states, weights)
         found, values = values[:, sums["chosen"]], values * (y != 0)[:, None]
-        record = decay * record + torch.stack([full_product(y, values), values.square().sum(dim=0), (y @ y).expand(count)])
+        record = decay * record + torch.stack(
+            [full_product(y, values), values.square().sum(dim=0), (y @ y).expand(count)]
+        )
         chosen = int((record[0] / (record[1] * record[2]).clamp(min=_TINY).sqrt()).argmax())
     else:
         fold = content_folds(states.square().sum(dim=1).double().cpu(), group)

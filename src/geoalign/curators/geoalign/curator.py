@@ -76,7 +76,9 @@ class GeoAlignConfig(TailConfig):
     scoring: Literal["in_sample", "cross_fit"] = setting(
         default="in_sample", help="Score with a projector trained on all groups, or on the other folds."
     )
-    start_step: Annotated[int, Field(ge=0)] = setting(default=0, help="Batches with a reward that are only observed, before any change.")
+    start_step: Annotated[int, Field(ge=0)] = setting(
+        default=0, help="Batches with a reward that are only observed, before any change."
+    )
     consensus_gate: OpenShare | None = setting(
         default=None,
         help="Act only where the accuracy on new groups is above chance at this confidence; null: always.",
@@ -102,7 +104,7 @@ class GeoAlignConfig(TailConfig):
         if task not in values:
             raise ConfigError(f"task: expected one of {sorted(values)}, got {task!r}")
         alpha, target_accuracy = values[task]
-        projector = {"target_accuracy": target_accuracy, "groups_per_step": None}
+        projector = {"target_accuracy": target_accuracy, "groups_per_step": None, "early_stop": "paper"}
         given = overrides.pop("projector", {})
         projector = {**projector, **given} if isinstance(given, Mapping) else given
         preset = {"alpha": alpha, "max_fraction": None, "min_scores": 2, "projector": projector}

@@ -26,7 +26,7 @@ from geoalign.method.groups import canonical_order, in_input_order
 from geoalign.method.pairs import Pairs, preference_pairs
 from geoalign.method.projector import new_linear
 from geoalign.method.rectification import replace
-from geoalign.method.ties import power_of_two
+from geoalign.method.ties import power_of_two, tied_rewards
 from geoalign.settings import Count, OpenShare, Positive, PositiveShare, Several, Share, setting, settings
 from geoalign.types import Curation, Rollouts
 
@@ -99,7 +99,8 @@ class GeoAlignReleased(Baseline[GeoAlignReleasedConfig]):
         started = time.perf_counter()
         rewards, groups = rollouts.rewards.to(hidden.device), rollouts.groups.to(hidden.device)
         rows = canonical_order(rewards, groups, hidden)
-        rewards, states = rewards[rows.order], hidden[rows.order].float()
+        rewards = tied_rewards(rewards[rows.order], rows.group)
+        states = hidden[rows.order].float()
         pairs = preference_pairs(rewards, rows)
         metrics = {"pairs": float(len(pairs)), "projector_steps": 0.0, "heldout_pair_accuracy": torch.nan}
         deviation = states.new_zeros(0)
@@ -126,9 +127,7 @@ class GeoAlignReleased(Baseline[GeoAlignReleasedConfig]):
         return dataclasses.replace(taken, scores=back(scores), anomalous=back(anomalous))
 
     @torch.enable_grad()
-    def _train(
-        self, states: Tensor, pairs: Pairs, generator: Generator
-    ) -> tuple[ReleasedNetwork, dict[str, float]]:
+    def _train(self, states: Tensor, pairs: Pairs, generator: Generator) -> tuple[ReleasedNetwork, dict[str, float]]:
         """Epochs of shuffled batches; the scheduler steps once a batch with a period in epochs, as released."""
         config = self.config
         network = ReleasedNetwork(states.shape[1], config.output_dim, config.dropout, generator).to(states.device)

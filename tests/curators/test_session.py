@@ -84,32 +84,34 @@ def test_what_it_refuses_to_load(tmp_path):
 
 
 @pytest.mark.parametrize("curating", ["in a thread", "in the main thread"])
-def test_draws_of_one_thread_and_curations_of_another(curating):
-    """A thread that draws from the global generator gets every number once, and a curation the same decisions."""
-    expected = session().curate(rollouts())
-    torch.manual_seed(0)
-    alone = torch.rand(4000, 2)
-    torch.manual_seed(0)
-    drawn, found = [], []
-    started = threading.Event()
+def test_what_another_thread_draws_during_a_curation_does_not_come_again(curating):
+    within, drawn = threading.Event(), threading.Event()
 
-    def draw():
-        started.wait()
-        while len(drawn) < 4000:
-            drawn.append(torch.rand(2))
+    class Waiting(Silent):
+        def curate(self, rollouts, *, generator=None, details=False):
+            within.set()
+            assert drawn.wait(timeout=60)
+            return identity(rollouts)
 
     def curate():
-        started.set()
-        while not found or len(drawn) < 4000:
-            found.append(session().curate(rollouts()))
+        CurationSession(Waiting(m=2), seed=0).curate(rollouts())
 
+    def draw():
+        assert within.wait(timeout=60)
+        found.append(torch.rand(2))
+        drawn.set()
+
+    torch.manual_seed(0)
+    alone = [torch.rand(2), torch.rand(2)]
+    torch.manual_seed(0)
+    found = []
     beside, here = (curate, draw) if curating == "in a thread" else (draw, curate)
     thread = threading.Thread(target=beside)
     thread.start()
     here()
     thread.join()
-    assert torch.equal(torch.stack(drawn), alone)
-    assert all(same(each, expected) for each in found)
+    found.append(torch.rand(2))
+    assert torch.equal(torch.stack(found), torch.stack(alone))
 
 
 def test_a_curation_of_another_batch_is_refused():

@@ -217,7 +217,8 @@ class GeoAlign(Curator[GeoAlignConfig]):
             closed = gate is not None and not (pooled.low > CHANCE and sum(each.shape[1] for each in self._gate) >= 5)
             observing = self._calls < self.config.start_step or closed
             # A batch without a single reward shows nothing.
-            self._calls += bool((~batch.rewards.isnan()).any())
+            if bool((~batch.rewards.isnan()).any()):
+                self._calls += 1
             curation = rectify(
                 rollouts,
                 batch.rows,

@@ -7,6 +7,7 @@ from functools import cache, cached_property
 import pytest
 import torch
 from pretend_gpu import pretend_gpu, rollouts_on_gpu
+from torch.overrides import TorchFunctionMode
 
 from geoalign import (
     CURATORS,
@@ -300,12 +301,117 @@ def test_input_is_untouched_and_no_gradient_comes_out(make):
     assert not curation.scores.requires_grad
 
 
-def test_same_seed_same_bits_with_details_and_whatever_the_global_random_state(make):
-    torch.manual_seed(0)
-    expected = torch.rand(3)
-    torch.manual_seed(0)
+def of_the_process():
+    """What belongs to all threads: the random state, the default dtype, how products and sums are computed."""
+    backends = torch.backends
+    operations = (backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn, backends.mkldnn.matmul)
+    return (
+        torch.get_rng_state().numpy().tobytes(),
+        torch.get_default_dtype(),
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+        torch.get_num_threads(),
+        *(operation.fp32_precision for operation in operations),
+    )
+
+
+class Watching(TorchFunctionMode):
+    """Looks after each of torch's functions whether the process is as it was."""
+
+    def __init__(self):
+        super().__init__()
+        self.before = of_the_process()
+        self.calls = 0
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        assert of_the_process() == self.before, func
+        self.calls += 1
+        return result
+
+
+@pytest.mark.parametrize("seed", [0, None])
+def test_the_process_stays_as_it_is(make, seed):
+    """Random state and flags, at no moment: another thread may look at them, or draw."""
+    rollouts = batch(make, groups=4, size=4)
+    generator = None if seed is None else torch.Generator().manual_seed(seed)
+    with Watching() as watching:
+        make().curate(rollouts, generator=generator)
+    assert watching.calls
+
+
+def test_without_a_generator_the_seed_of_torch_decides(make):
+    rollouts = batch(make)
+    found = []
+    for seed in (5, 5, 6):
+        torch.manual_seed(seed)
+        torch.rand(seed)  # how far the global generator has come does not matter
+        found.append(make().curate(rollouts))
+    assert same(found[0], found[1])
+    if make.name in ("pf_ppo_br", "pf_ppo_bw"):
+        assert not same(found[0], found[2])
+        curator = make()
+        assert not same(curator.curate(rollouts), curator.curate(rollouts))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_the_default_dtype_changes_no_bit(make, dtype):
+    rollouts, expected = batch(make), make.expected
+    torch.set_default_dtype(dtype)
+    try:
+        found = curate(make(), rollouts)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert found.scores.dtype == expected.scores.dtype
+    assert found.weights.dtype == expected.weights.dtype
+    assert same(found, expected)
+
+
+# The same reward as sums of float32 numbers: 0.1 + 0.6, 0.7 + 0.0, 0.4 + 0.3, 0.2 + 0.5.
+SUMS = torch.tensor([0.1, 0.7, 0.4, 0.2]) + torch.tensor([0.6, 0.0, 0.3, 0.5])
+
+
+def applied(curation, groups):
+    """The advantages that a batch is trained with."""
+    given = curation.advantages
+    if given is None:
+        given = group_advantages(curation.rewards, groups[curation.source])
+    return given * curation.weights
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_rewards_that_differ_by_rounding_are_equal_rewards(make, dtype):
+    """Sixteen groups of one reward and four of two rewards are decided as without rounding, by every curator."""
+    if make.binary_only and make.name != "pair_count":
+        return
+    assert len(SUMS.unique()) > 1
+    rewards = torch.cat([SUMS.repeat(16), torch.cat([SUMS, SUMS - 0.5]).repeat(4)]).to(dtype)
+    groups = torch.cat([torch.arange(16).repeat_interleave(4), torch.arange(16, 20).repeat_interleave(8)])
+    clean = torch.where(rewards > 0.5, rewards[rewards > 0.5].min(), rewards.min())
+    hidden = torch.randn(len(rewards), 8, generator=torch.Generator().manual_seed(0))
+    found = []
+    for each in (rewards, clean):
+        rollouts = completed(Rollouts(rewards=each, groups=groups, hidden=hidden))
+        unlabelled = torch.zeros(len(each), dtype=torch.bool)
+        found.append(
+            curate(
+                make(),
+                replace(
+                    rollouts,
+                    true_rewards=clean,
+                    trusted=unlabelled,
+                    second_rewards=lambda rows: [None for _ in rows],
+                ),
+            )
+        )
+    one, other = found
+    assert torch.equal(one.source, other.source)
+    assert torch.equal(one.anomalous, other.anomalous)
+    torch.testing.assert_close(applied(one, groups), applied(other, groups), equal_nan=True, atol=1e-5, rtol=1e-5)
+
+
+def test_same_seed_same_bits_with_details(make):
     assert same(make.expected, curate(make(), batch(make), details=True))
-    assert torch.equal(torch.rand(3), expected)
     # Nor do the groups' names and a caller's modes matter.
     rollouts = batch(make)
     with torch.autocast("cpu", dtype=torch.bfloat16), torch.inference_mode():
@@ -412,7 +518,7 @@ def test_rows_unfit_as_donors_take_nobodys_place(make):
         assert fit[curation.source[curation.replaced]].all()
 
 
-@pytest.mark.parametrize("scale", [1e30, 1e-30])
+@pytest.mark.parametrize("scale", [1e30, 1e20, 1e-30])
 def test_extreme_rewards(make, scale):
     if make.binary_only:
         return
@@ -427,6 +533,10 @@ def test_extreme_rewards(make, scale):
         assert curation.rewards.isfinite().all()
     else:
         assert torch.equal(curation.rewards, taken)
+    # Advantages over the group's deviation are those of the usual size, up to the constant added to it.
+    if make.name in ("quantile", "mc_grpo") and scale > 1 and make.settings.get("scale") != "none":
+        usual = applied(make.expected, rollouts.groups)
+        torch.testing.assert_close(applied(curation, rollouts.groups), usual, atol=1e-2, rtol=1e-2)
     # What depends on the order of the rewards alone decides as it would at their usual size.
     if make.name in ("geoalign", "random", "pods"):
         assert torch.equal(curation.anomalous, make.expected.anomalous)

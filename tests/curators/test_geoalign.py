@@ -62,6 +62,53 @@ def test_start_step_observes_first(strategy):
     assert second.metrics["replaced"] > 0 or second.metrics["zero_weighted"] > 0
 
 
+@pytest.mark.parametrize("without", ["rows", "rewards"])
+def test_a_batch_without_a_reward_is_no_step(without):
+    curator = geoalign(start_step=1)
+    rollouts = planted(0).rollouts
+    if without == "rows":
+        nothing = rollouts.take(torch.zeros(0, dtype=torch.long))
+    else:
+        nothing = replace(rollouts, rewards=torch.full_like(rollouts.rewards, math.nan))
+    curate(curator, nothing)
+    assert curate(curator, rollouts).metrics["observed_only"] == 1
+    assert curate(curator, planted(1).rollouts).metrics["observed_only"] == 0
+
+
+def test_a_batch_without_new_groups_takes_no_place_in_the_gates_window():
+    seen, interrupted = (geoalign(consensus_gate=0.95, gate_window=2) for _ in range(2))
+    for curator in (seen, interrupted):
+        for seed in range(3):
+            curate(curator, planted(seed).rollouts, seed=seed)
+    rollouts = planted(5).rollouts
+    curate(interrupted, rollouts.take(torch.zeros(0, dtype=torch.long)))
+    tied = replace(rollouts, rewards=torch.zeros_like(rollouts.rewards))
+    curate(interrupted, tied)
+    one, other = (curate(curator, rollouts).metrics for curator in (seen, interrupted))
+    assert one["pooled_new_group_accuracy"] == other["pooled_new_group_accuracy"]
+    assert one["gate_closed"] == other["gate_closed"] == 0
+
+
+def test_groups_that_differ_by_rounding_are_tied_groups():
+    sums = torch.tensor([0.1, 0.7, 0.4, 0.2]) + torch.tensor([0.6, 0.0, 0.3, 0.5])
+    hidden = torch.randn(64, 8, generator=torch.Generator().manual_seed(0))
+    given = Rollouts(rewards=sums.repeat(16), groups=torch.arange(16).repeat_interleave(4), hidden=hidden)
+    curation = curate(geoalign(), given)
+    assert curation.metrics["pairs"] == 0
+    assert curation.metrics["tied_groups"] == 16
+    assert curation.source.tolist() == list(range(64))
+    assert torch.equal(curation.rewards, given.rewards)
+
+
+def test_margins_beyond_the_largest_float_are_scored():
+    rollouts = planted(0).rollouts
+    usual = curate(geoalign(margin_weighted_prototype=False), rollouts)
+    size = 3.4e38 / float(rollouts.rewards.abs().max())
+    large = curate(geoalign(margin_weighted_prototype=False), replace(rollouts, rewards=rollouts.rewards * size))
+    assert torch.equal(usual.anomalous, large.anomalous)
+    assert curate(geoalign(), replace(rollouts, rewards=rollouts.rewards * size)).scores.isfinite().all()
+
+
 @pytest.mark.parametrize("scoring", ["in_sample", "cross_fit"])
 def test_gate_acts_where_new_groups_agree_and_only_there(scoring):
     gated, free = (geoalign(scoring=scoring, consensus_gate=gate) for gate in (0.95, None))

@@ -2,6 +2,7 @@
 
 import math
 import os
+import threading
 from dataclasses import replace
 
 import pytest
@@ -34,13 +35,12 @@ def session(seed: int = 3) -> CurationSession:
     return CurationSession(GeoAlign(**SMALL), seed=seed)
 
 
-class Greedy(Curator):
-    """Draws from torch's global generator, as no curator should."""
+class Silent(Curator):
+    """Changes nothing."""
 
     config_class = type(PODS().config)
 
     def curate(self, rollouts, *, generator=None, details=False):
-        torch.rand(3)
         return identity(rollouts)
 
 
@@ -111,14 +111,39 @@ def test_other_settings_are_refused_by_name_also_of_curators_that_save_their_own
             restored(path, CurationSession(now, seed=0))
 
 
-def test_global_generators_are_left_alone():
-    before = torch.get_rng_state()
-    CurationSession(Greedy(m=2), seed=0).curate(rollouts())
-    assert torch.equal(torch.get_rng_state(), before)
+@pytest.mark.parametrize("curating", ["in a thread", "in the main thread"])
+def test_what_another_thread_draws_during_a_curation_does_not_come_again(curating):
+    within, drawn = threading.Event(), threading.Event()
+
+    class Waiting(Silent):
+        def curate(self, rollouts, *, generator=None, details=False):
+            within.set()
+            assert drawn.wait(timeout=60)
+            return identity(rollouts)
+
+    def curate():
+        CurationSession(Waiting(m=2), seed=0).curate(rollouts())
+
+    def draw():
+        assert within.wait(timeout=60)
+        found.append(torch.rand(2))
+        drawn.set()
+
+    torch.manual_seed(0)
+    alone = [torch.rand(2), torch.rand(2)]
+    torch.manual_seed(0)
+    found = []
+    beside, here = (curate, draw) if curating == "in a thread" else (draw, curate)
+    thread = threading.Thread(target=beside)
+    thread.start()
+    here()
+    thread.join()
+    found.append(torch.rand(2))
+    assert torch.equal(torch.stack(found), torch.stack(alone))
 
 
 def test_a_curation_of_another_batch_is_refused():
-    class Short(Greedy):
+    class Short(Silent):
         def curate(self, rollouts, *, generator=None, details=False):
             return identity(rollouts.take(torch.arange(5)))
 

@@ -35,6 +35,44 @@ def test_equal_rewards_and_single_rows_are_exactly_zero(rewards):
     assert advantages(rewards) == [0.0] * len(rewards)
 
 
+# Mean 0.75, standard deviation sqrt((0.25^2 + 1.75^2 + 0.75^2 + 2.25^2) / 3) = 1.7078.
+SPREAD = [1.0, -1.0, 0.0, 3.0]
+OF_SPREAD = [0.146385, -1.024695, -0.439155, 1.317465]
+
+
+@pytest.mark.parametrize(
+    ("size", "dtype"),
+    [(1e20, "float32"), (1e38, "float32"), (1e10, "float32"), (1e200, "float64"), (5e307, "float64")],
+)
+def test_rewards_of_any_size_have_advantages(size, dtype):
+    rewards = torch.tensor(SPREAD, dtype=torch.float64).mul(size).to(getattr(torch, dtype))
+    groups = torch.zeros(4, dtype=torch.long)
+    assert group_advantages(rewards, groups).tolist() == pytest.approx(OF_SPREAD, abs=2e-6)
+    # r - 0.75 of the size, whose sum of squares has no float.
+    centred = group_advantages(rewards, groups, scale="none").double() / size
+    assert centred.tolist() == pytest.approx([0.25, -1.75, -0.75, 2.25], rel=1e-6)
+
+
+def test_a_sum_of_rewards_may_have_no_float():
+    # Mean 1.7e38: the sum of the three, 5.1e38, is beyond float32.
+    values = advantages([3.4e38, 3.4e38, -1.7e38], scale="none")
+    assert values == pytest.approx([1.7e38, 1.7e38, -3.4e38], rel=1e-6)
+
+
+def test_eps_is_in_the_rewards_own_units():
+    # A deviation of 1.7e-30 is nothing beside eps = 1e-6: r - mean over eps.
+    values = advantages([each * 1e-30 for each in SPREAD])
+    assert values == pytest.approx([0.25e-24, -1.75e-24, -0.75e-24, 2.25e-24], rel=1e-5)
+
+
+def test_rewards_that_differ_by_rounding_have_one_advantage():
+    sums = torch.tensor([0.1, 0.7, 0.4, 0.2]) + torch.tensor([0.6, 0.0, 0.3, 0.5])
+    assert advantages(sums.tolist()) == [0.0] * 4
+    beside = advantages([*sums.tolist(), 0.2])
+    assert len(set(beside)) == 2
+    assert beside[4] < 0 < beside[0]
+
+
 def test_groups_in_any_order_and_weights():
     values = advantages([0.0, 5.0, 1.0, 6.0], groups=[4, -1, 4, -1], weights=torch.tensor([1.0, 0.0, 2.0, 1.0]))
     assert values == pytest.approx([-0.707106, 0.0, 1.414212, 0.707106], abs=1e-5)

@@ -8,6 +8,7 @@ from copy import deepcopy
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, ClassVar, Generic, Literal, TypeVar, get_args
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Generator, Tensor
@@ -15,6 +16,7 @@ from torch import Generator, Tensor
 from geoalign.curators.precision import full_precision
 from geoalign.errors import ConfigError, InputError
 from geoalign.method.groups import GroupedRows, canonical_order, row_sums
+from geoalign.method.ties import tied_rewards
 from geoalign.settings.loading import plain_settings
 from geoalign.text import quote
 from geoalign.types import Curation, Rollouts
@@ -74,6 +76,7 @@ class Curator(ABC, Generic[_Config]):
     log_odds: bool = False
     min_scores: int = 0
     members: tuple[Curator[Any], ...] = ()
+    _calls_without_generator: int = 0
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -132,9 +135,23 @@ class Curator(ABC, Generic[_Config]):
 
         Args:
             rollouts: the batch; a curator reads it and never changes it.
-            generator: CPU generator of every random draw; None: torch's global one.
+            generator: CPU generator of every random draw; None: one of the curator's own (`drawing_from`).
             details: also return what the figures need (`Curation.details`), where the curator has it.
         """
+
+    def drawing_from(self, generator: Generator | None) -> Generator:
+        """The generator that a call draws from: the one given or, without one, a new one of the curator's own.
+
+        Its seed is made of torch's seed (`torch.initial_seed()`, which `torch.manual_seed` sets) and of how many such
+        calls the curator has had. So the same seed gives the same curations, and torch's global generator is read but
+        never advanced: other threads may be drawing from it.
+        """
+        if generator is not None:
+            return generator
+        calls = self._calls_without_generator
+        self._calls_without_generator = calls + 1
+        seed = np.random.SeedSequence((torch.initial_seed() % 2**64, calls)).generate_state(1)
+        return Generator().manual_seed(int(seed[0]))
 
     def state_dict(self) -> dict[str, Any]:
         """What another process needs to resume: nested dicts and lists of tensors and plain values.
@@ -280,11 +297,11 @@ class Baseline(Curator[_Config]):
             return identity(rollouts)
         given = rollouts if self.on_device else moved(rollouts, "cpu")
         with full_precision(given):
-            curation = self._curate(given, generator)
+            curation = self._curate(given, self.drawing_from(generator))
         return moved(curation, rollouts.rewards.device).with_metrics(unscored_rewards=float(unscored.sum()))
 
     @abstractmethod
-    def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
+    def _curate(self, rollouts: Rollouts, generator: Generator) -> Curation:
         """The curation of a batch that has what is required."""
 
 
@@ -317,7 +334,7 @@ def identity(rollouts: Rollouts, metrics: dict[str, float] | None = None) -> Cur
         source=torch.arange(rows, device=device),
         rewards=rollouts.rewards,
         weights=reward_weights(rollouts.rewards),
-        scores=torch.full((rows,), torch.nan, device=device),
+        scores=torch.full((rows,), torch.nan, dtype=torch.float32, device=device),
         anomalous=torch.zeros(rows, dtype=torch.bool, device=device),
         metrics=metrics or {},
     )
@@ -330,7 +347,7 @@ class Group:
     Attributes:
         name: the group's id in `Rollouts.groups`.
         rows: [n] rows of the batch by ascending reward, those of equal reward in `tie_order`.
-        rewards: [n] their rewards, none of them NaN.
+        rewards: [n] their rewards, none of them NaN; equal where they differ by rounding only (`tied_rewards`).
         size: rows of the group, those without a reward included.
     """
 
@@ -375,7 +392,8 @@ def rows_by_group(groups: Int[Tensor, " b"]) -> tuple[Tensor, ...]:
 
 def groups_of(rollouts: Rollouts) -> list[Group]:
     """The groups by ascending id, rows by ascending reward; a group without any reward has no rows."""
-    rows, rewards = canonical_rows(rollouts), rollouts.rewards
+    rows = canonical_rows(rollouts)
+    rewards = tied_rewards(rollouts.rewards, rollouts.groups)
     groups = []
     for members in rows.order.split(rows.sizes.tolist()):
         scored = members[~rewards[members].isnan()]

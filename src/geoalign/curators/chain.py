@@ -77,6 +77,7 @@ class Chain(Curator[ChainConfig]):
     def curate(self, rollouts: Rollouts, *, generator: Generator | None = None, details: bool = False) -> Curation:
         """Runs the members in order, all of them on the same generator."""
         rollouts.require(*self.requires, by="Chain")
+        generator = self.drawing_from(generator)
         whole = own = identity(rollouts)
         current = rollouts
         original = whole.source

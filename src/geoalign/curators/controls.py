@@ -16,6 +16,7 @@ from geoalign.method.advantages import group_advantages
 from geoalign.method.consensus import pair_count
 from geoalign.method.groups import GroupedRows
 from geoalign.method.pairs import preference_pairs
+from geoalign.method.ties import tied_rewards
 from geoalign.settings import Count, setting, settings
 from geoalign.types import Curation, Rollouts
 
@@ -46,7 +47,7 @@ class PairCount(Baseline[PairCountConfig]):
         declare_strategy(self, self.config.strategy)
         self.min_scores = self.config.min_scores
 
-    def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
+    def _curate(self, rollouts: Rollouts, generator: Generator) -> Curation:
         rows = canonical_rows(rollouts)
         pairs = preference_pairs(rollouts.rewards[rows.order], rows)
         counts = pair_count(pairs, len(rollouts))
@@ -66,7 +67,7 @@ class RewardDistance(Baseline[RewardDistanceConfig]):
         declare_strategy(self, self.config.strategy)
         self.min_scores = self.config.min_scores
 
-    def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
+    def _curate(self, rollouts: Rollouts, generator: Generator) -> Curation:
         rows = canonical_rows(rollouts)
         rewards = rollouts.rewards[rows.order]
         distance = group_advantages(rewards, rows.group, scale="none").abs().float()
@@ -81,7 +82,7 @@ def _rectified(
     rows: GroupedRows,
     scores: Float[Tensor, " b"],
     config: TailConfig,
-    generator: Generator | None,
+    generator: Generator,
     **metrics: float,
 ) -> Curation:
     """Flags the sparse upper tail of the scores ([B] in sorted order) and rectifies it."""
@@ -123,14 +124,14 @@ class Random(Baseline[RandomConfig]):
         self.min_scores = self.config.geoalign.min_scores
         self.pooled_batches = self.config.geoalign.gate_window
 
-    def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
+    def _curate(self, rollouts: Rollouts, generator: Generator) -> Curation:
         asked = moved(self._geoalign.curate(rollouts, generator=generator), "cpu")
         rollouts = moved(rollouts, "cpu")
         rows = canonical_rows(rollouts)
         scored = ~asked.scores[rows.order].isnan()
         count = int(scored.sum())
         ranks = torch.randperm(count, generator=generator)
-        scores = torch.full((len(rollouts),), torch.nan)
+        scores = torch.full((len(rollouts),), torch.nan, dtype=torch.float32)
         scores[scored] = (ranks + 1).float() / max(count, 1)
         drawn = torch.zeros_like(scored)
         drawn[scored] = ranks >= count - int(asked.anomalous.sum())
@@ -168,11 +169,15 @@ class Oracle(Baseline[OracleConfig]):
         """What happens to corrupted rows is a setting."""
         declare_strategy(self, self.config.strategy)
 
-    def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
+    def _curate(self, rollouts: Rollouts, generator: Generator) -> Curation:
         assert rollouts.true_rewards is not None
         rows = canonical_rows(rollouts)
         rewards = rollouts.rewards[rows.order]
-        wrong_by = (rewards - rollouts.true_rewards.to(rewards)[rows.order]).abs()
+        true = rollouts.true_rewards.to(rewards)[rows.order]
+        # A reward and its true one, as a group of two: sums made in another order differ by rounding only.
+        both = torch.stack([rewards, true], dim=1)
+        tied = tied_rewards(both.flatten(), torch.arange(len(rewards)).repeat_interleave(2)).view_as(both)
+        wrong_by = (tied[:, 0] - tied[:, 1]).abs()
         scores, flags = wrong_by.float(), Flags.of(wrong_by > 0, ~wrong_by.isnan())
         return rectify(rollouts, rows, scores, flags, strategy=self.config.strategy, generator=generator, metrics={})
 
@@ -196,10 +201,10 @@ class RankTrim(Baseline[RankTrimConfig]):
     acts_on = ("weights",)
     scores_rows = False
 
-    def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
+    def _curate(self, rollouts: Rollouts, generator: Generator) -> Curation:
         m, groups = self.config.m, groups_of(rollouts)
         trimmed = [group.rows for group in groups if group.varies and len(group.rows) >= 2 * m + 2]
-        weights = torch.ones(len(rollouts))
+        weights = torch.ones(len(rollouts), dtype=torch.float32)
         for rows in trimmed:
             weights[torch.cat([rows[:m], rows[-m:]])] = 0
         whole = float(len(groups) - len(trimmed))
@@ -262,10 +267,10 @@ class TieDetector(Baseline[TieDetectorConfig]):
         """What happens to tied rows is a setting."""
         declare_strategy(self, self.config.strategy)
 
-    def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
+    def _curate(self, rollouts: Rollouts, generator: Generator) -> Curation:
         rows = canonical_rows(rollouts)
         keys = torch.arange(len(rollouts)) if rollouts.response_keys is None else rollouts.response_keys
-        scores = torch.full((len(rollouts),), torch.nan)
+        scores = torch.full((len(rollouts),), torch.nan, dtype=torch.float32)
         for group in groups_of(rollouts):
             tied = tied_extremes(group.rewards, keys[group.rows], self.config.tolerance)
             if tied is not None:

@@ -16,6 +16,7 @@ from geoalign.curators.base import Curator, reward_weights
 from geoalign.method.density import Tail, cap_highest, sparse_tail
 from geoalign.method.groups import GroupedRows, in_input_order
 from geoalign.method.rectification import amplify, replace, rows_with_partner
+from geoalign.method.ties import tied_rewards
 from geoalign.settings import OpenShare, PositiveShare, Several, setting, settings
 from geoalign.types import Curation, CurationDetails, Rollouts
 
@@ -29,7 +30,7 @@ class TailConfig:
     alpha: OpenShare = setting(default=0.05, help="A score is anomalous if its density is below alpha times the peak.")
     tail: Literal["pointwise", "first_crossing"] = setting(
         default="pointwise",
-        help="Flag each sparse score right of the mode, or everything beyond the first sparse point.",
+        help="Flag what lies above the last score that is not sparse, or everything beyond the first sparse point.",
     )
     max_fraction: PositiveShare | None = setting(
         default=0.2, help="At most this share of the scored rollouts is anomalous; null: no cap."
@@ -67,14 +68,14 @@ def flag_sparse_tail(scores: Float[Tensor, " b"], config: TailConfig) -> Flags:
     A suspect that the cap spares stays in its place, but is never a donor.
     """
     scored = ~scores.isnan()
-    values = scores[scored].double().cpu().numpy()
+    values = scores[scored]
     too_few = len(values) < config.min_scores
     sparse = None if too_few else sparse_tail(values, alpha=config.alpha, tail=config.tail)
     suspect, anomalous = torch.zeros_like(scored), torch.zeros_like(scored)
     if sparse is not None:
-        kept = cap_highest(values, sparse.flagged, config.max_fraction)
-        suspect[scored] = torch.from_numpy(sparse.flagged).to(scored.device)
-        anomalous[scored] = torch.from_numpy(kept).to(scored.device)
+        flagged = sparse.flagged.to(values.device)
+        suspect[scored] = flagged
+        anomalous[scored] = cap_highest(values, flagged, config.max_fraction)
     return Flags(suspect, anomalous, scored & ~suspect, sparse, too_few, sparse is None and not too_few)
 
 
@@ -85,7 +86,7 @@ def rectify(
     flags: Flags,
     *,
     strategy: Strategy,
-    generator: Generator | None,
+    generator: Generator,
     metrics: dict[str, float],
     observing: bool = False,
     details: CurationDetails | None = None,
@@ -97,7 +98,7 @@ def rectify(
         observing: report what was flagged, but change nothing.
         metrics: what the curator knows; those of the flags and of the rectification are added.
     """
-    rewards = rollouts.rewards.to(scores.device)[rows.order]
+    rewards = tied_rewards(rollouts.rewards.to(scores.device)[rows.order], rows.group)
     source, weights, without = _placed(rollouts, rows, rewards, flags, None if observing else strategy, generator)
     metrics = {
         "scored_rollouts": float((~scores.isnan()).sum()),
@@ -135,7 +136,7 @@ def _placed(
     rewards: Float[Tensor, " b"],
     flags: Flags,
     strategy: Strategy | None,
-    generator: Generator | None,
+    generator: Generator,
 ) -> tuple[Tensor, Tensor, int]:
     """[B] source and [B] weight in sorted order, and the number of groups without a donor."""
     source = torch.arange(len(rollouts), device=rewards.device)

@@ -23,6 +23,7 @@ from geoalign.curators.monitor import Monitor
 from geoalign.curators.registry import as_curator
 from geoalign.errors import ConfigError, InputError
 from geoalign.method.advantages import advantage_cosine, group_advantages
+from geoalign.method.ties import tied_rewards
 from geoalign.types import Curation, Rollouts
 
 _LOG = logging.getLogger(__name__)
@@ -37,7 +38,8 @@ class CurationSession:
 
     Attributes:
         curator: the curator, which may keep a state from batch to batch; with `monitor` as one that only watches.
-        generator: of every random draw of the curator, on the CPU; the global generators stay untouched.
+        generator: of every random draw of the curator, on the CPU. The process's global generators are left alone:
+            other threads draw from them.
         labelled: rollouts with true rewards; the curator sees them beside every batch, where the engine can show them.
         calls: batches curated so far. The caller counts: in several processes all of them, though one alone decides.
         remedies: what a user can do, in the engine's words, where the curator cannot act.
@@ -74,7 +76,7 @@ class CurationSession:
         return [name for name in self.curator.requires if name not in known]
 
     def curate(self, rollouts: Rollouts, *, details: bool = False, labelled: Rollouts | None = None) -> Curation:
-        """The curation of one batch; what a curator draws from global generators shifts no sample of the engine.
+        """The curation of one batch, in the calling thread, which may be another than the engine's.
 
         Args:
             details: as in `Curator.curate`; there are none beside labelled rollouts.
@@ -86,8 +88,7 @@ class CurationSession:
         given = rollouts if labelled is None else with_labelled(rollouts, labelled)
         if given.answers is not None and "answers" in self.curator.reads:
             given = replace(given, answers=answers_by_class(given.answers, given.groups.tolist()))
-        devices = [given.rewards.device] if given.rewards.device.type == "cuda" else []
-        with torch.random.fork_rng(devices=devices), torch.enable_grad():
+        with torch.enable_grad():
             curation = self.curator.curate(given, generator=self.generator, details=details and labelled is None)
         if len(curation.scores) != len(given):
             raise InputError(f"Curation.scores: expected {len(given)} rows, got {len(curation.scores)}")
@@ -164,7 +165,7 @@ def _look_gold(rollouts: Rollouts) -> bool:
     """Whether the responses of every prompt gave one answer, and yet got different rewards."""
     if rollouts.answers is None or None in rollouts.answers:
         return False
-    groups, rewards = rollouts.groups.tolist(), rollouts.rewards.tolist()
+    groups, rewards = rollouts.groups.tolist(), tied_rewards(rollouts.rewards, rollouts.groups).tolist()
     prompts, answers, kinds = (len({*zip(groups, of, strict=True)}) for of in (groups, rollouts.answers, rewards))
     return 1 < prompts == answers < kinds
 

@@ -9,6 +9,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from geoalign.errors import InputError
+from geoalign.method.arithmetic import add_rows
+from geoalign.method.ties import power_of_two, tied_rewards
 
 
 def group_advantages(
@@ -22,7 +24,12 @@ def group_advantages(
     """Rewards normalised within their group: (r - mean) / (std + eps), times `weights` (Eq. 9).
 
     The standard deviation has one degree of freedom less than the group has rewards. NaN rewards are left out of the
-    statistics. A group of one, or of equal rewards, gives 0; so does a NaN reward.
+    statistics. A group of one, or of equal rewards, gives 0; so does a NaN reward. Rewards that differ by rounding only
+    count as equal (`geoalign.method.ties.tied_rewards`).
+
+    Rewards of any size that their dtype holds have advantages: statistics are taken in units of the group's largest
+    reward. `eps` is in the rewards' own units, so groups whose deviation is far below it have advantages near 0. With
+    `scale="none"` a difference beyond the largest number of the dtype becomes that number.
 
     Args:
         rewards: [B], NaN where a row could not be scored.
@@ -45,18 +52,24 @@ def group_advantages(
         rewards = rewards.float()
     _, member = groups.unique(return_inverse=True)
     scored = ~rewards.isnan()
-    values = rewards.masked_fill(~scored, 0)
+    values = tied_rewards(rewards, member).masked_fill(~scored, 0)
     empty = rewards.new_zeros(int(member.max()) + 1 if len(member) else 0)
-    count = empty.index_add(0, member, scored.to(rewards.dtype))
-    mean = empty.index_add(0, member, values) / count.clamp(min=1)
+    # Sums of squares would leave the range of large or small rewards; powers of two round nothing.
+    unit = power_of_two(empty.scatter_reduce(0, member, values.abs(), "amax"))
+    values = values / unit[member]
+    count = add_rows(empty.clone(), member, scored.to(rewards.dtype))
+    mean = add_rows(empty.clone(), member, values) / count.clamp(min=1)
     centred = (values - mean[member]).masked_fill(~scored, 0)
     # Equal rewards can leave rounding in r - mean; eps alone would let it through as a small advantage.
     equal = _range(values, scored, member, len(empty)) == 0
     centred = centred.masked_fill(equal[member], 0)
     if scale == "std":
-        variance = empty.index_add(0, member, centred.square()) / (count - 1).clamp(min=1)
-        centred = centred / (variance.sqrt() + eps)[member]
-    return centred if weights is None else centred * weights.to(centred.dtype)
+        variance = add_rows(empty.clone(), member, centred.square()) / (count - 1).clamp(min=1)
+        result = centred / (variance.sqrt() + eps / unit)[member]
+    else:
+        largest = torch.finfo(centred.dtype).max
+        result = (centred * unit[member]).clamp(min=-largest, max=largest)
+    return result if weights is None else result * weights.to(result.dtype)
 
 
 def advantage_cosine(

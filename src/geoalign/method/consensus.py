@@ -17,6 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
+from geoalign.method.arithmetic import add_rows, full_product
 from geoalign.method.distillation import Distilled, block_of, distil, orientation
 from geoalign.method.pairs import Pairs
 from geoalign.method.projector import Projector, ProjectorConfig, displacement
@@ -25,7 +26,7 @@ from geoalign.method.projector import Projector, ProjectorConfig, displacement
 def prototype_weights(margins: Float[Tensor, " p"], margin_weighted: bool) -> Float[Tensor, " p"]:
     """Each pair's weight in the prototype: its margin (Eq. 5), relative to the largest, or 1."""
     if not margin_weighted or not len(margins):
-        return torch.ones(len(margins), device=margins.device)
+        return torch.ones(len(margins), dtype=torch.float32, device=margins.device)
     return (margins / margins.max()).float()
 
 
@@ -34,9 +35,9 @@ def projected_prototype(
     projector: Projector, on_rollouts: Float[Tensor, "b h"], pairs: Pairs, weights: Float[Tensor, " p"]
 ) -> Float[Tensor, " o"]:
     """norm(sum of weight * v) with v = norm(M(u)) (Eq. 5); zero where the directions cancel exactly."""
-    total = torch.zeros(projector.output_dim, device=on_rollouts.device)
+    total = on_rollouts.new_zeros(projector.output_dim)
     for block, directions in _directions(projector, on_rollouts, pairs):
-        total += weights[block] @ directions
+        total += full_product(weights[block], directions)
     return functional.normalize(total, dim=0)
 
 
@@ -45,9 +46,9 @@ def projected_cosines(
     projector: Projector, on_rollouts: Float[Tensor, "b h"], pairs: Pairs, prototype: Float[Tensor, " o"]
 ) -> Float[Tensor, " p"]:
     """<v, prototype> of every pair, block by block."""
-    cosines = torch.empty(len(pairs), device=on_rollouts.device)
+    cosines = on_rollouts.new_empty(len(pairs))
     for block, directions in _directions(projector, on_rollouts, pairs):
-        cosines[block] = directions @ prototype
+        cosines[block] = full_product(directions, prototype)
     return cosines.clamp_(-1, 1)
 
 
@@ -55,13 +56,14 @@ def raw_prototype(states: Float[Tensor, "b d"], pairs: Pairs, weights: Float[Ten
     """Eq. 5 on the unit displacements themselves: a weighted sum of pairs is a weighted sum of rollouts."""
     share = weights / pairs.distance
     factor = states.new_zeros(len(states))
-    factor.index_add_(0, pairs.winner, share).index_add_(0, pairs.loser, share, alpha=-1)
-    return functional.normalize(factor @ states, dim=0)
+    add_rows(factor, pairs.winner, share)
+    add_rows(factor, pairs.loser, -share)
+    return functional.normalize(full_product(factor, states), dim=0)
 
 
 def raw_cosines(states: Float[Tensor, "b d"], pairs: Pairs, prototype: Float[Tensor, " d"]) -> Float[Tensor, " p"]:
     """<u, prototype> of every pair."""
-    along = states @ prototype
+    along = full_product(states, prototype)
     return ((along[pairs.winner] - along[pairs.loser]) / pairs.distance).clamp(-1, 1)
 
 
@@ -78,7 +80,8 @@ def deviation_index(
     # Of directions that are all equal float32 leaves about 1e-6, which is no deviation.
     deviation = deviation * bool((deviation.abs() > 1e-5).any())
     total = torch.zeros(rows, dtype=torch.float32, device=deviation.device)
-    total.index_add_(0, pairs.winner, deviation).index_add_(0, pairs.loser, deviation)
+    add_rows(total, pairs.winner, deviation)
+    add_rows(total, pairs.loser, deviation)
     count = pair_count(pairs, rows)
     if aggregation == "mean":
         total = total / count.clamp(min=1)
@@ -108,12 +111,11 @@ class Consensus:
         self.train_deviation = torch.nan
 
     def fit(
-        self, states: Tensor, offsets: Tensor, pairs: Pairs, generator: torch.Generator | None, *, scored: bool
+        self, states: Tensor, offsets: Tensor, pairs: Pairs, generator: torch.Generator, *, scored: bool
     ) -> Distilled | None:
         """Trains the view on the pairs; None where there is nothing to train.
 
-        `offsets` [G + 1]: where the rows of each group begin. `scored`: the pairs are to be scored by it too, so that
-        none may be left out of training.
+        `offsets` [G + 1]: where the rows of each group begin. `scored`: whether the pairs are to be scored by it, too.
         """
         return None
 
@@ -149,14 +151,14 @@ class Consensus:
 class ProjectedConsensus(Consensus):
     """Directions seen through the projector M, trained on the orientation of the pairs (Eq. 4)."""
 
-    def __init__(self, d: int, config: ProjectorConfig, generator: torch.Generator | None) -> None:
+    def __init__(self, d: int, config: ProjectorConfig, generator: torch.Generator) -> None:
         super().__init__()
         self.config = config
         self.probe: Tensor | None = None
         self.projector = Projector(d, config, generator)
 
     def fit(
-        self, states: Tensor, offsets: Tensor, pairs: Pairs, generator: torch.Generator | None, *, scored: bool
+        self, states: Tensor, offsets: Tensor, pairs: Pairs, generator: torch.Generator, *, scored: bool
     ) -> Distilled:
         self.projector.to(states.device)
         distilled = distil(self.projector, states, offsets, pairs, self.config, generator, scored=scored)
@@ -187,6 +189,6 @@ class ProjectedConsensus(Consensus):
         self.projector.load_state_dict(state["projector"])
 
 
-def new_consensus(d: int, config: ProjectorConfig | None, generator: torch.Generator | None) -> Consensus:
+def new_consensus(d: int, config: ProjectorConfig | None, generator: torch.Generator) -> Consensus:
     """The consensus that the settings ask for; None: raw unit displacements."""
     return Consensus() if config is None else ProjectedConsensus(d, config, generator)

@@ -27,7 +27,7 @@ AUTO_PAIRS = 1024
 AUTO_MIN_GROUPS = 8
 # Held-out pairs only decide when to stop; more than this many say nothing more.
 MAX_HELDOUT = 4096
-# Steps from one look at the held-out pairs to the next; looks without a higher accuracy after which training stops.
+# Steps from one look at the held-out pairs to the next; looks without a higher accuracy after which "refit" stops.
 CHECK_EVERY = 5
 PATIENCE = 3
 
@@ -48,21 +48,21 @@ def distil(
     row_offsets: Int[Tensor, " g1"],
     pairs: Pairs,
     config: ProjectorConfig,
-    generator: torch.Generator | None,
+    generator: torch.Generator,
     *,
     scored: bool,
 ) -> Distilled:
     """Minimises softplus(-w.M(u)) + softplus(w.M(-u)), mean over pairs, over M and a fresh probe w (Eq. 4).
 
-    Adam, the learning rate falling from `learning_rate` to zero along a cosine. A share `holdout` of the pairs (4096 at
-    most) is kept out of the loss; training stops early once their orientation accuracy, looked at every five steps,
-    reaches `target_accuracy`, or (`early_stop="refit"`) has not risen by its standard error for three looks. Each step
-    takes all pairs of `groups_per_step` groups, walking through shuffled rounds of all groups.
+    Adam, `steps` steps, the learning rate falling from `learning_rate` to zero along a cosine. A share `holdout` of the
+    pairs (4096 at most) is kept out of the loss; training stops early once their orientation accuracy, looked at every
+    five steps, reaches `target_accuracy` (the paper's rule, appendix "Projector"). Each step takes all pairs of
+    `groups_per_step` groups, walking through shuffled rounds of all groups.
 
-    Pairs that were held out deviate more than those trained on. Where the pairs are to be `scored` by the projector,
-    "refit" treats none so: it goes back to where it began and is trained on all pairs, for as many steps as served the
-    held-out pairs best. That costs these steps again. Where there is nothing to stop for (`target_accuracy` None)
-    nothing is held out instead.
+    `early_stop="refit"`: training also stops once that accuracy has not risen by its standard error for three looks.
+    And as held-out pairs deviate more than those trained on, pairs that the projector is to score (`scored`) are
+    treated alike: it goes back to where it began and is trained on all pairs, for as many steps as served the held-out
+    ones best. Where there is nothing to stop for (`target_accuracy` None) none are held out.
 
     Args:
         projector: trained in place.
@@ -70,6 +70,7 @@ def distil(
         row_offsets: [G + 1] where the rows of each group begin.
         pairs: at least one, with their distances.
         generator: CPU generator of the probe, the held-out pairs and the group draws.
+        scored: whether the pairs are to be scored by the projector, too.
 
     Returns:
         The probe, the steps behind it, and the held-out accuracy after that many (NaN without held-out pairs).
@@ -83,9 +84,8 @@ def distil(
     refit = scored and config.early_stop == "refit"
     holdout = 0.0 if refit and config.target_accuracy is None else config.holdout
     heldout, training = _split_pairs(pairs, holdout, generator)
-    again = refit and len(heldout) > 0
-    begun = copy.deepcopy(projector.state_dict()) if again else None
     watch = _Watch(heldout, config) if len(heldout) else None
+    begun = copy.deepcopy(projector.state_dict()) if refit else None
     distilled = train(training, config.steps, watch)
     if begun is None or watch is None:
         return distilled
@@ -114,7 +114,9 @@ class _Watch:
         error = math.sqrt(max(accuracy * (1 - accuracy), 0) / len(self.heldout))
         reached = target is not None and accuracy >= target
         if reached or not accuracy <= self.best + error:  # the first one is higher than NaN
-            self.best, self.best_steps, self.idle = accuracy, taken, 0
+            self.best = accuracy
+            self.best_steps = taken
+            self.idle = 0
         patient = target is None or self.config.early_stop != "refit" or self.idle < PATIENCE
         return reached or not patient
 
@@ -135,7 +137,9 @@ def _train(
     optimizer = torch.optim.Adam(parameters, lr=config.learning_rate, fused=states.device.type in ("cpu", "cuda"))
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=max(config.steps, 1))
     watched = None if watch is None else _rows_of(watch.heldout)
-    loss, taken, accuracy = torch.full((), torch.nan), 0, torch.nan
+    loss = states.new_full((), torch.nan)
+    accuracy = torch.nan
+    taken = 0
     for taken in range(1, most + 1):
         optimizer.zero_grad()
         loss = _backward(projector, probe, *next(batches))
@@ -155,7 +159,7 @@ def _batches(
     row_offsets: Tensor,
     pairs: Pairs,
     groups_per_step: int | Literal["auto"] | None,
-    generator: torch.Generator | None,
+    generator: torch.Generator,
 ) -> Iterator[tuple[Tensor, Pairs]]:
     """The states and the pairs of one step after another, their groups drawn in shuffled rounds of all."""
     # Groups are drawn, and their rows and pairs listed, on the CPU: an accelerator would be waited for each time.
@@ -198,7 +202,7 @@ def orientation(
 def _right(projector: Projector, probe: Tensor, seen: Tensor, local: Pairs) -> Tensor:
     """`orientation` of pairs that are numbered by the states that they need, `seen`."""
     on_rollouts = projector.on_rollouts(seen)
-    right = torch.empty(len(local), device=seen.device)
+    right = seen.new_empty(len(local))
     for block in local.blocks(block_of(seen.device)):
         first = displacement(on_rollouts, local.take(block))
         forward = projector.logit(projector.features(first), probe) > 0
@@ -211,7 +215,7 @@ def _backward(projector: Projector, probe: Tensor, states: Tensor, pairs: Pairs)
     """Accumulates the gradients of the mean loss, block by block; pair gradients meet on the rollouts first."""
     on_rollouts = projector.on_rollouts(states)
     leaf = on_rollouts.detach().requires_grad_()
-    total = torch.zeros((), device=states.device)
+    total = states.new_zeros(())
     for block in pairs.blocks(block_of(states.device)):
         first = displacement(leaf, pairs.take(block))
         logits = projector.logit(projector.features(torch.cat([first, -first])), probe)
@@ -223,7 +227,7 @@ def _backward(projector: Projector, probe: Tensor, states: Tensor, pairs: Pairs)
     return total
 
 
-def _split_pairs(pairs: Pairs, share: float, generator: torch.Generator | None) -> tuple[Pairs, Pairs]:
+def _split_pairs(pairs: Pairs, share: float, generator: torch.Generator) -> tuple[Pairs, Pairs]:
     """Draws the held-out pairs; at least one pair is left to train on."""
     count = min(floor_share(share, len(pairs)), MAX_HELDOUT, len(pairs) - 1)
     out = torch.zeros(len(pairs), dtype=torch.bool)

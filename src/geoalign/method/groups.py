@@ -9,6 +9,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from geoalign.method.arithmetic import add_rows
+from geoalign.method.ties import tied_rewards
+
 FOLDS = 5  # of groups, each predicted by fits on the others
 # Rows are summed in chunks of about this many numbers.
 _CHUNK = 1 << 20
@@ -39,6 +42,7 @@ def canonical_order(
 ) -> GroupedRows:
     """Sorts the rows by group id, then reward, then the sum of the hidden state (so that ties have an order too).
 
+    Rewards that differ by rounding only are ties (`geoalign.method.ties.tied_rewards`).
     Two batches that hold the same rows in different orders give the same sorted batch; rows equal in all three keys are
     told apart by their input order only. Everything random is drawn over sorted positions. On the device of the
     rewards.
@@ -46,7 +50,7 @@ def canonical_order(
     order = torch.arange(len(rewards), device=rewards.device)
     if hidden is not None:
         order = row_sums(hidden).argsort(stable=True).to(rewards.device)
-    order = order[rewards[order].argsort(stable=True)]
+    order = order[tied_rewards(rewards, groups)[order].argsort(stable=True)]
     order = order[groups[order].argsort(stable=True)]
     _, group, sizes = groups[order].unique_consecutive(return_inverse=True, return_counts=True)
     offsets = torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])
@@ -68,7 +72,7 @@ def group_centred(states: Float[Tensor, "b d"], group: Int[Tensor, " b"]) -> Flo
     """Every state minus the mean of its group, in float32; `group` holds dense indices."""
     states = states.float()
     count = torch.bincount(group).clamp(min=1).to(states.dtype)
-    total = states.new_zeros(len(count), states.shape[1]).index_add_(0, group, states)
+    total = add_rows(states.new_zeros(len(count), states.shape[1]), group, states)
     return states - (total / count[:, None])[group]
 
 

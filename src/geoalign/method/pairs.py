@@ -9,7 +9,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from geoalign.method.arithmetic import add_rows
 from geoalign.method.groups import GroupedRows
+from geoalign.method.ties import tied_rewards
 
 # Displacements shorter than this share of the states' own length are rounding, not direction.
 ZERO_DISPLACEMENT = 1e-6
@@ -64,7 +66,7 @@ def centred_states(hidden: Float[Tensor, "b d"], rows: GroupedRows) -> tuple[Flo
         part = hidden[rows.order[start : start + chunk]]
         states[start : start + chunk] = part.to(torch.promote_types(part.dtype, torch.float32)) / largest
     length = states.norm(dim=1)
-    total = states.new_zeros(len(rows.sizes), states.shape[1]).index_add_(0, rows.group, states)
+    total = add_rows(states.new_zeros(len(rows.sizes), states.shape[1]), rows.group, states)
     mean = total / rows.sizes[:, None]
     for start in range(0, len(states), chunk):
         states[start : start + chunk] -= mean[rows.group[start : start + chunk]]
@@ -72,7 +74,11 @@ def centred_states(hidden: Float[Tensor, "b d"], rows: GroupedRows) -> tuple[Flo
 
 
 def preference_pairs(rewards: Float[Tensor, " b"], rows: GroupedRows) -> Pairs:
-    """All pairs (k, l) of one group with r_k > r_l (Eq. 3), of rewards in sorted order; NaN rewards form none."""
+    """All pairs (k, l) of one group with r_k > r_l (Eq. 3), of rewards in sorted order; NaN rewards form none.
+
+    Rewards that differ by rounding only form none either (`geoalign.method.ties.tied_rewards`).
+    """
+    rewards = tied_rewards(rewards, rows.group)
     by_size = []
     for groups, size in _same_size_groups(rows):
         # Within a group rewards ascend, so a winner always stands right of its loser.
@@ -88,7 +94,8 @@ def preference_pairs(rewards: Float[Tensor, " b"], rows: GroupedRows) -> Pairs:
     if len(by_size) > 1:
         by_group = group.argsort(stable=True)
         winner, loser, group = winner[by_group], loser[by_group], group[by_group]
-    margin = rewards[winner] - rewards[loser]
+    # Finite, so that margins can be compared: two rewards may be further apart than their dtype's largest number.
+    margin = (rewards[winner] - rewards[loser]).clamp(max=torch.finfo(rewards.dtype).max)
     return Pairs(winner, loser, group, margin, torch.full_like(margin, torch.nan))
 
 

@@ -17,6 +17,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
+from geoalign.method.arithmetic import full_linear, full_product, take_rows
 from geoalign.method.pairs import Pairs
 from geoalign.settings import Count, Positive, PositiveShare, Several, Share, setting, settings
 
@@ -37,11 +38,11 @@ class ProjectorConfig:
     target_accuracy: PositiveShare | None = setting(
         default=0.95, help="Stop once the held-out pairs reach this accuracy; null: never stop early."
     )
-    early_stop: Literal["refit", "paper"] = setting(
-        default="refit",
+    early_stop: Literal["paper", "refit"] = setting(
+        default="paper",
         help=(
-            "refit: stop at target_accuracy or once 3 looks (15 steps) bring no gain, then train anew on all pairs for "
-            "as many steps; paper: stop at target_accuracy only, and leave the held-out pairs out."
+            "paper: stop at target_accuracy, and leave the held-out pairs out of training; refit: stop also once 3 "
+            "looks (15 steps) bring no gain, then train anew on all pairs for as many steps."
         ),
     )
     folds: Several = setting(default=2, help="Folds of the cross-fitted scoring.")
@@ -58,7 +59,7 @@ class Projector(nn.Module):
     `generator` (on the CPU, then moved), with the usual uniform bound 1 / sqrt(fan in).
     """
 
-    def __init__(self, d: int, config: ProjectorConfig, generator: torch.Generator | None) -> None:
+    def __init__(self, d: int, config: ProjectorConfig, generator: torch.Generator) -> None:
         super().__init__()
         sizes = [d] + [min(config.hidden_dim, d)] * (config.layers - 1) + [min(config.output_dim, d)]
         self.linears = nn.ModuleList(new_linear(*widths, generator) for widths in pairwise(sizes))
@@ -70,18 +71,18 @@ class Projector(nn.Module):
 
     def on_rollouts(self, states: Float[Tensor, "b d"]) -> Float[Tensor, "b h"]:
         """The first layer's product W h of every rollout, without bias."""
-        return functional.linear(states, self._linear(0).weight)
+        return full_linear(states, self._linear(0).weight)
 
     def features(self, first: Float[Tensor, "p h"]) -> Float[Tensor, "p f"]:
         """From the first layer's product W u of each pair to what enters the last layer's ReLU."""
         value = first + self._linear(0).bias
-        for linear in self.linears[1:-1]:
-            value = linear(functional.relu(value))
+        for index in range(1, len(self.linears) - 1):
+            value = self._through(index, functional.relu(value))
         return value
 
     def output(self, features: Float[Tensor, "p f"]) -> Float[Tensor, "p o"]:
         """M(u) from the features."""
-        return features if len(self.linears) == 1 else self.linears[-1](functional.relu(features))
+        return features if len(self.linears) == 1 else self._through(-1, functional.relu(features))
 
     def logit(self, features: Float[Tensor, "p f"], probe: Float[Tensor, " o"]) -> Float[Tensor, " p"]:
         """The probe's product w.M(u) from the features.
@@ -90,15 +91,19 @@ class Projector(nn.Module):
         orientation cost a vector product where the last layer costs a matrix.
         """
         if len(self.linears) == 1:
-            return features @ probe
+            return full_product(features, probe)
         last = self._linear(-1)
-        return functional.relu(features) @ (last.weight.T @ probe) + last.bias @ probe
+        return full_product(functional.relu(features), full_product(last.weight.T, probe)) + last.bias @ probe
+
+    def _through(self, index: int, values: Float[Tensor, "p h"]) -> Float[Tensor, "p o"]:
+        linear = self._linear(index)
+        return full_linear(values, linear.weight, linear.bias)
 
     def _linear(self, index: int) -> nn.Linear:
         return cast(nn.Linear, self.linears[index])
 
 
-def new_linear(fan_in: int, fan_out: int, generator: torch.Generator | None) -> nn.Linear:
+def new_linear(fan_in: int, fan_out: int, generator: torch.Generator) -> nn.Linear:
     """A linear layer in float32 on the CPU, its weights drawn from `generator`."""
     linear = nn.utils.skip_init(nn.Linear, fan_in, fan_out, dtype=torch.float32)
     bound = 1 / math.sqrt(fan_in)
@@ -107,7 +112,7 @@ def new_linear(fan_in: int, fan_out: int, generator: torch.Generator | None) -> 
     return linear
 
 
-def new_probe(output_dim: int, generator: torch.Generator | None) -> Float[Tensor, " o"]:
+def new_probe(output_dim: int, generator: torch.Generator) -> Float[Tensor, " o"]:
     """A fresh linear probe w, drawn like a linear layer's weights."""
     bound = 1 / math.sqrt(output_dim)
     return torch.empty(output_dim, dtype=torch.float32).uniform_(-bound, bound, generator=generator)
@@ -115,5 +120,5 @@ def new_probe(output_dim: int, generator: torch.Generator | None) -> Float[Tenso
 
 def displacement(on_rollouts: Float[Tensor, "b h"], pairs: Pairs) -> Float[Tensor, "p h"]:
     """The unit displacement of each pair, seen through a linear map that was applied to the rollouts."""
-    difference = on_rollouts.index_select(0, pairs.winner) - on_rollouts.index_select(0, pairs.loser)
+    difference = take_rows(on_rollouts, pairs.winner) - take_rows(on_rollouts, pairs.loser)
     return difference / pairs.distance[:, None]

@@ -9,15 +9,15 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 
-def best_random_odds(rewards: Float[Tensor, " n"], generator: torch.Generator | None) -> Float[Tensor, " n"]:
+def best_random_odds(rewards: Float[Tensor, " n"], generator: torch.Generator) -> Float[Tensor, " n"]:
     """Eq. 8: the best donor has probability 0.5, every other 0.5 / (n - 1); a single donor is certain.
 
     Of several best donors one, drawn anew each time, counts as the best.
     """
     if len(rewards) == 1:
-        return torch.ones(1)
+        return torch.ones(1, dtype=torch.float32)
     ties = (rewards == rewards.max()).nonzero()[:, 0].cpu()
-    odds = torch.full((len(rewards),), 0.5 / (len(rewards) - 1))
+    odds = torch.full((len(rewards),), 0.5 / (len(rewards) - 1), dtype=torch.float32)
     odds[ties[torch.randint(len(ties), (1,), generator=generator)]] = 0.5
     return odds
 
@@ -27,9 +27,9 @@ def replace(
     group: Int[Tensor, " b"],
     anomalous: Bool[Tensor, " b"],
     donors: Bool[Tensor, " b"],
-    generator: torch.Generator | None,
+    generator: torch.Generator,
     *,
-    odds: Callable[[Tensor, torch.Generator | None], Tensor] = best_random_odds,
+    odds: Callable[[Tensor, torch.Generator], Tensor] = best_random_odds,
 ) -> tuple[Int[Tensor, " b"], int]:
     """Replaces each anomalous row by a donor of its own group, drawn with replacement by `odds` (Best-Random, Eq. 8).
 
@@ -55,7 +55,7 @@ def amplify(
     group: Int[Tensor, " b"],
     anomalous: Bool[Tensor, " b"],
     stable: Bool[Tensor, " b"],
-    generator: torch.Generator | None,
+    generator: torch.Generator,
 ) -> tuple[Int[Tensor, " b"], int]:
     """Anomaly-Amplify: each anomalous row overwrites one uniformly drawn stable row of its group, none twice.
 

@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from geoalign.method.arithmetic import add_rows
 from geoalign.method.consensus import Consensus
 from geoalign.method.distillation import Distilled
 from geoalign.method.groups import GroupedRows
@@ -54,7 +55,7 @@ def score_in_sample(
     rows: GroupedRows,
     pairs: Pairs,
     weights: Float[Tensor, " p"],
-    generator: torch.Generator | None,
+    generator: torch.Generator,
 ) -> ScoredPairs:
     """The paper's scoring: one consensus, trained on all groups and asked about the same groups.
 
@@ -79,7 +80,7 @@ def score_cross_fit(
     rows: GroupedRows,
     pairs: Pairs,
     weights: Float[Tensor, " p"],
-    generator: torch.Generator | None,
+    generator: torch.Generator,
 ) -> ScoredPairs:
     """Cross-fitted scoring: each group is asked of a consensus of the other folds, projector and prototype.
 
@@ -141,13 +142,13 @@ def summarise_new_groups(right: Float[Tensor, " p"], cosine: Float[Tensor, " p"]
     """Accuracy with its group-wise interval, and mean deviation, from how each pair was judged (at least one)."""
     _, member = pairs.group.unique_consecutive(return_inverse=True)
     groups = int(member[-1]) + 1
-    per_group = torch.zeros(groups, device=right.device).index_add_(0, member, right)
+    per_group = add_rows(right.new_zeros(groups), member, right)
     counts = torch.stack([per_group, torch.bincount(member, minlength=groups).to(right.dtype)]).cpu()
     return NewGroups(clustered_proportion(*counts.numpy()), float((1 - cosine).mean()), counts.double())
 
 
 def judge_new_groups(
-    consensus: Consensus, states: Float[Tensor, "b d"], pairs: Pairs, generator: torch.Generator | None
+    consensus: Consensus, states: Float[Tensor, "b d"], pairs: Pairs, generator: torch.Generator
 ) -> NewGroups:
     """Judges a consensus of an earlier batch on this one, before it is trained on it.
 
@@ -172,7 +173,7 @@ def every_nth(pairs: Pairs, most: int = JUDGED_PAIRS) -> Pairs:
     return pairs.take(slice(None, None, -(-len(pairs) // most))) if len(pairs) > most else pairs
 
 
-def fold_of_groups(pairs: Pairs, groups: int, folds: int, generator: torch.Generator | None) -> Int[Tensor, " g"]:
+def fold_of_groups(pairs: Pairs, groups: int, folds: int, generator: torch.Generator) -> Int[Tensor, " g"]:
     """A random fold for each group that has pairs, sizes even; -1 for the others."""
     paired = pairs.group.unique_consecutive()
     fold = torch.full((groups,), -1, device=paired.device)

@@ -17,6 +17,7 @@ from geoalign.curators.denoise.rows import joined, noisy_rows
 from geoalign.method.advantages import group_advantages
 from geoalign.method.groups import canonical_order
 from geoalign.method.intervals import mean_of
+from geoalign.method.ties import power_of_two
 from geoalign.settings import Count, OpenShare, Positive, Share, setting, settings
 from geoalign.types import Curation, Rollouts
 
@@ -72,12 +73,15 @@ class MCGRPO(Baseline[MCGRPOConfig]):
         for group in groups_of(rollouts):
             if not group.varies:
                 continue
-            centred = group.rewards - median(group.rewards)
+            # In units of the largest reward, so that squares stay in range.
+            unit = power_of_two(group.rewards.abs().max())
+            scaled = group.rewards / unit
+            centred = scaled - median(scaled)
             scale = median(centred.abs())
-            if without := bool(scale == 0):
-                scale = group.rewards.std()
-            advantages[group.rows] = centred / (scale + self.config.eps)
-            zero += without
+            if bool(scale == 0):
+                zero += 1
+                scale = scaled.std()
+            advantages[group.rows] = centred / (scale + self.config.eps / unit)
             if self.config.drop_median and len(group.rows) % 2:
                 pivot = (group.rewards == median(group.rewards)).nonzero()[0, 0]
                 stays[group.rows[pivot]] = False
@@ -117,9 +121,15 @@ class QuantileBaseline(Baseline[QuantileBaselineConfig]):
         advantages = torch.zeros_like(rollouts.rewards)
         for group in groups_of(rollouts):
             if group.varies:
-                centred = group.rewards - lower_quantile(group.rewards, self.config.quantile)
-                by = group.rewards.std() + 1e-6 if self.config.scale == "std" else 1
-                advantages[group.rows] = centred / by
+                # In units of the largest reward, so that squares stay in range.
+                unit = power_of_two(group.rewards.abs().max())
+                scaled = group.rewards / unit
+                centred = scaled - lower_quantile(scaled, self.config.quantile)
+                if self.config.scale == "std":
+                    advantages[group.rows] = centred / (scaled.std() + 1e-6 / unit)
+                else:
+                    largest = torch.finfo(centred.dtype).max
+                    advantages[group.rows] = (centred * unit).clamp(min=-largest, max=largest)
         return replace(identity(rollouts, {"zero_advantages": float((advantages == 0).sum())}), advantages=advantages)
 
 
@@ -164,7 +174,7 @@ class SGRPO(Baseline[SGRPOConfig]):
         groups = groups_of(rollouts)
         success = [float(group.rewards.double().sum()) / max(len(group.rows), 1) for group in groups]
         of_groups = noise_aware_weight(torch.tensor(success, dtype=torch.float64), self.config.flip_rate)
-        weights = torch.ones(len(rollouts))
+        weights = torch.ones(len(rollouts), dtype=torch.float32)
         for group, weight in zip(groups, of_groups, strict=True):
             weights[group.rows] = weight
         metrics = {"group_weight": mean_of(of_groups.tolist()), "zero_weight_groups": float((of_groups == 0).sum())}
@@ -240,7 +250,8 @@ class NoiseCorrected(Baseline[NoiseCorrectedConfig]):
         if self.config.correction == "forward":
             # Over verdicts on right rows the mean is rho1 (1 - rho1) + (rho1 - 1) rho1 = 0, on wrong ones rho0 rho1 +
             # (1 - rho0)(rho1 - 1) = -(1 - rho0 - rho1): so many times the true reward with baseline 1, whatever rho0.
-            advantages = torch.where(rewards == 1, false_negative, false_negative - 1).to(rewards)
+            missed = torch.full_like(rewards, false_negative)
+            advantages = torch.where(rewards == 1, missed, missed - 1)
             return replace(unchanged, advantages=advantages.masked_fill(rewards.isnan(), 0))
         unbiased = (rewards - false_positive) / informedness
         return replace(unchanged, advantages=group_advantages(unbiased, rollouts.groups, scale="none"))
@@ -250,8 +261,11 @@ class NoiseCorrected(Baseline[NoiseCorrectedConfig]):
         estimated: dict[str, float] = {}
         if self.optional:
             rows = noisy_rows(rollouts, canonical_order(rollouts.rewards, rollouts.groups), answers=True)
-            self._past = [*self._past, dict(vars(rows))][-self.config.window :]
-            estimated = infer(joined(self._past, 1.0), None, least_slope=1.0).metrics
+            # A batch without a single reward says nothing, and takes no other's place in the window.
+            if bool(rows.scored.any()):
+                self._past = [*self._past, dict(vars(rows))][-self.config.window :]
+            if self._past:
+                estimated = infer(joined(self._past, 1.0), None, least_slope=1.0).metrics
         wrong, missed = self.config.false_positive_rate, self.config.false_negative_rate
         return (
             estimated.get("false_positive_rate", math.nan) if wrong is None else wrong,

@@ -13,6 +13,7 @@ from torch import Generator, Tensor
 from geoalign.curators.base import Baseline, canonical_rows, identity
 from geoalign.method.advantages import group_advantages
 from geoalign.method.groups import in_input_order
+from geoalign.method.ties import tied_rewards
 from geoalign.settings import OpenShare, Positive, setting, settings
 from geoalign.types import Curation, Rollouts
 
@@ -35,6 +36,7 @@ def labelled(rollouts: Rollouts, order: Tensor) -> Labelled | None:
     rewards = rollouts.rewards.double()[order]
     trusted = rollouts.trusted[order] & ~rewards.isnan()
     known = rewards[trusted]
+    known = tied_rewards(known, torch.zeros_like(known, dtype=torch.long))
     if not len(known) or bool((known == known[0]).all()):
         return None
     states = rollouts.hidden.double()[order]
@@ -55,8 +57,10 @@ def logistic_log_odds(
     # X = U S V'; the solution lies in the span of V, where a row is x V.
     _, values, basis = torch.linalg.svd(states, full_matrices=False)
     basis = basis[values > 1e-9 * values.max()]
-    rows = torch.cat([states @ basis.T, torch.ones(len(states), 1).to(states)], dim=1)
-    weights = torch.where(positive, 0.5 / positive.sum(), 0.5 / (~positive).sum()).double() * len(states)
+    rows = torch.cat([states @ basis.T, states.new_ones(len(states), 1)], dim=1)
+    weights = torch.where(positive, 0.5 / positive.sum().float(), 0.5 / (~positive).sum().float()).double() * len(
+        states
+    )
     # The intercept is hardly penalised.
     ridge = torch.full((rows.shape[1],), penalty * states.shape[1], dtype=torch.float64)
     ridge[-1] = 1e-6

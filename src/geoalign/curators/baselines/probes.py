@@ -14,6 +14,7 @@ from geoalign.curators.denoise.ridge import predict_next
 from geoalign.curators.rectifying import Flags, Strategy, declare_strategy, rectify
 from geoalign.errors import InputError
 from geoalign.method.advantages import group_advantages
+from geoalign.method.arithmetic import full_product
 from geoalign.method.groups import GroupedRows, canonical_order, group_centred, in_input_order
 from geoalign.settings import PositiveShare, Several, setting, settings
 from geoalign.types import Curation, Rollouts
@@ -52,9 +53,9 @@ class NearestCentroid(Baseline[NearestCentroidConfig]):
         super().__init__(config, **settings)
         # [2, d] decayed sums of states with reward 0 and 1, and [2] their numbers.
         self._sums: Tensor | None = None
-        self._counts = torch.zeros(2)
+        self._counts = torch.zeros(2, dtype=torch.float32)
 
-    def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
+    def _curate(self, rollouts: Rollouts, generator: Generator) -> Curation:
         hidden = rollouts.hidden
         assert hidden is not None
         if self._sums is not None and self._sums.shape[1] != hidden.shape[1]:
@@ -64,7 +65,7 @@ class NearestCentroid(Baseline[NearestCentroidConfig]):
         sums, counts, rewards = self._sums, self._counts, rollouts.rewards
         unequal = group_advantages(rewards[rows.order], rows.group, scale="none") != 0
         kinds = torch.stack([unequal & (rewards[rows.order] == kind) for kind in (0, 1)]).to(states)
-        self._sums = kinds @ states + (0 if sums is None else self.config.decay * sums)
+        self._sums = full_product(kinds, states) + (0 if sums is None else self.config.decay * sums)
         self._counts = self.config.decay * counts + kinds.sum(dim=1)
         if sums is None or not bool((counts > 0).all()):
             return identity(rollouts, {"judged": 0.0, "changed_rewards": 0.0})
@@ -167,10 +168,10 @@ class ConfidentLearning(Predicting[ConfidentLearningConfig]):
         """What happens to flagged rows is a setting."""
         declare_strategy(self, self.config.strategy)
 
-    def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
+    def _curate(self, rollouts: Rollouts, generator: Generator) -> Curation:
         rows = canonical_rows(rollouts)
         values, judged, varies = self._predict(rollouts, rows)
-        scores = torch.full((len(rollouts),), torch.nan)
+        scores = torch.full((len(rollouts),), torch.nan, dtype=torch.float32)
         flagged = torch.zeros(len(rollouts), dtype=torch.bool)
         rewards = rollouts.rewards.double()[rows.order][judged]
         right = linear_probability(rewards, values[judged]) if len(rewards) else rewards
@@ -235,7 +236,7 @@ class ScoreAgreement(Predicting[ScoreAgreementConfig]):
     recomputes_advantages = True
     scores_rows = False
 
-    def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
+    def _curate(self, rollouts: Rollouts, generator: Generator) -> Curation:
         rows = canonical_rows(rollouts)
         values, _, varies = self._predict(rollouts, rows)
         scores = in_input_order(rows, values.device)(values)

@@ -14,6 +14,7 @@ from torch import Generator, Tensor
 from geoalign.curators.base import Baseline, identity, rows_by_group
 from geoalign.errors import InputError
 from geoalign.method.intervals import mean_of
+from geoalign.method.ties import tied_rewards
 from geoalign.settings import Positive, setting, settings
 from geoalign.types import Curation, Rollouts
 
@@ -44,9 +45,9 @@ class PAR(Baseline[PARConfig]):
     acts_on = ("rewards",)
     scores_rows = False
 
-    def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
+    def _curate(self, rollouts: Rollouts, generator: Generator) -> Curation:
         assert rollouts.reference_rewards is not None
-        rewards = rollouts.rewards
+        rewards = tied_rewards(rollouts.rewards, rollouts.groups)
         references = rollouts.reference_rewards.to(rewards)
         missing = references.isnan().all(dim=1) & ~rewards.isnan()
         wrong = (references.isinf().any(dim=1) | missing).nonzero()
@@ -104,8 +105,9 @@ class AnswerMean(Baseline[AnswerMeanConfig]):
     requires = ("answers",)
     acts_on = ("rewards",)
 
-    def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
-        observed, rewards = rollouts.rewards, rollouts.rewards.clone()
+    def _curate(self, rollouts: Rollouts, generator: Generator) -> Curation:
+        observed = tied_rewards(rollouts.rewards, rollouts.groups)
+        rewards = observed.clone()
         for rows, answers in answers_by_group(rollouts, rollouts.groups):
             rewards[rows] = answer_means(observed[rows], answers)
             silent = torch.tensor([answer is None for answer in answers]) & ~observed[rows].isnan()
@@ -145,7 +147,7 @@ class MajorityVote(Baseline[MajorityVoteConfig]):
     acts_on = ("rewards",)
     scores_rows = False
 
-    def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
+    def _curate(self, rollouts: Rollouts, generator: Generator) -> Curation:
         rewards = torch.zeros_like(rollouts.rewards)
         shares, tied = [], 0
         for rows, answers in answers_by_group(rollouts, rollouts.groups):

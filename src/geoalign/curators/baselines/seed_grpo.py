@@ -13,6 +13,7 @@ from torch.nn import functional
 
 from geoalign.curators.base import Baseline, reweighted, rows_by_group
 from geoalign.errors import InputError
+from geoalign.method.arithmetic import full_product
 from geoalign.method.intervals import mean_of
 from geoalign.settings import setting, settings
 from geoalign.types import Curation, Rollouts
@@ -54,7 +55,7 @@ def cosine_clusters(states: Float[Tensor, "n d"], threshold: float) -> Int[Tenso
     """
     unit = functional.normalize(states.float(), dim=1)
     equal = torch.cdist(states.float(), states.float(), compute_mode="donot_use_mm_for_euclid_dist") == 0
-    joined = (unit @ unit.T >= threshold) | equal
+    joined = (full_product(unit, unit.T) >= threshold) | equal
     labels = torch.arange(len(states))
     for first, second in joined.triu(diagonal=1).nonzero().tolist():
         low, high = labels[[first, second]].sort().values
@@ -113,7 +114,7 @@ class SeedGRPO(Baseline[SeedGRPOConfig]):
         hidden = rollouts.hidden
         states = None if self.config.clusters == "answers" or hidden is None else centred(hidden)
         alpha = _ALPHA[self.config.mode] if self.config.alpha is None else self.config.alpha
-        weights = torch.ones(len(rollouts))
+        weights = torch.ones(len(rollouts), dtype=torch.float32)
         entropies, scales, counts = [], [], []
         for members in rows_by_group(rollouts.groups):
             rows = members[known[members]]

@@ -28,7 +28,7 @@ class Subset(Baseline[_Config]):
     drops_rows = True
     scores_rows = False
 
-    def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
+    def _curate(self, rollouts: Rollouts, generator: Generator) -> Curation:
         groups = groups_of(rollouts)
         kept = [group.rows[self._chosen(group, rollouts)] for group in groups]
         advantages = rollouts.advantages if "advantages" in self.requires else None
@@ -146,9 +146,9 @@ class PFPPO(Baseline[_Config]):
     def _odds(self, best: int, worst: int, n: int) -> Float[Tensor, " n"]:
         """The probability of each of n rewards, of which these two are the best and the worst."""
 
-    def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
+    def _curate(self, rollouts: Rollouts, generator: Generator) -> Curation:
         source, without = torch.arange(len(rollouts)), 0
-        fit = torch.ones(len(rollouts)) if rollouts.donor_ok is None else rollouts.donor_ok.float()
+        fit = torch.ones(len(rollouts), dtype=torch.float32) if rollouts.donor_ok is None else rollouts.donor_ok.float()
         for group in groups_of(rollouts):
             if not len(group.rows):
                 continue
@@ -161,10 +161,10 @@ class PFPPO(Baseline[_Config]):
         replaced = float((source != torch.arange(len(source))).sum())
         return taking(rollouts, source, {"groups_without_donor": float(without), "replaced": replaced})
 
-    def _of_group(self, rewards: Float[Tensor, " n"], generator: Generator | None) -> Float[Tensor, " n"]:
+    def _of_group(self, rewards: Float[Tensor, " n"], generator: Generator) -> Float[Tensor, " n"]:
         """`_odds` with one of several best (worst) rewards, drawn at random, for the best (worst); never the same."""
         if len(rewards) == 1:
-            return torch.ones(1)
+            return torch.ones(1, dtype=torch.float32)
         shuffled = torch.randperm(len(rewards), generator=generator)
         mixed = rewards[shuffled]
         best = int((mixed == mixed.max()).nonzero()[0])
@@ -177,14 +177,14 @@ class PFPPOBestRandom(PFPPO[PFPPOBestRandomConfig]):
     """PF-PPO with the best and random rollouts of a group: the registry's `pf_ppo_br`."""
 
     def _odds(self, best: int, worst: int, n: int) -> Float[Tensor, " n"]:
-        return torch.full((n,), 0.5 / (n - 1)).index_fill(0, torch.tensor(best), 0.5)
+        return torch.full((n,), 0.5 / (n - 1), dtype=torch.float32).index_fill(0, torch.tensor(best), 0.5)
 
 
 class PFPPOBestWorst(PFPPO[PFPPOBestWorstConfig]):
     """PF-PPO with the best and the worst rollout of a group: the registry's `pf_ppo_bw`."""
 
     def _odds(self, best: int, worst: int, n: int) -> Float[Tensor, " n"]:
-        return torch.zeros(n).index_fill(0, torch.tensor([best, worst]), 0.5)
+        return torch.zeros(n, dtype=torch.float32).index_fill(0, torch.tensor([best, worst]), 0.5)
 
 
 def _own_places_first(chosen: Int[Tensor, " n"]) -> Int[Tensor, " n"]:

@@ -22,6 +22,7 @@ from geoalign.errors import InputError
 from geoalign.method.advantages import group_advantages
 from geoalign.method.groups import GroupedRows, canonical_order, content_folds, group_centred, in_input_order
 from geoalign.method.intervals import Interval, grouped_correlation
+from geoalign.method.ties import tied_rewards
 from geoalign.settings import Count, OpenShare, PositiveShare, setting, settings
 from geoalign.types import Curation, Rollouts
 
@@ -136,6 +137,7 @@ class Denoise(Curator[DenoiseConfig]):
         if not len(rollouts):
             return identity(rollouts)
         rollouts.require(*self.requires, by="Denoise")
+        generator = self.drawing_from(generator)
         with full_precision(rollouts):
             order = canonical_order(rollouts.rewards, rollouts.groups, rollouts.hidden)
             told = config.answers != "none"
@@ -292,7 +294,7 @@ def _curation(
     if not bool((change != 0).any()):
         return judged
     # What stands beside a noisy component; all of the reward where the row has none.
-    rest = rollouts.rewards.cpu().double()[index] - rows.rewards.nan_to_num()
+    rest = tied_rewards(rollouts.rewards.cpu().double()[index], rows.group) - rows.rewards.nan_to_num()
     observed, offset = posterior.observed.nan_to_num() + rest, posterior.offset.nan_to_num() + rest
     whole = replace(posterior, observed=observed, offset=offset)
     rewards = back(whole.rewards.to(rollouts.rewards.dtype))

@@ -227,7 +227,9 @@ def value_posterior(
     table = torch.bincount(_bin(z) * _BINS + observed, rows.weights * used, _BINS**2).view(_BINS, _BINS)
     count, uniform = table.sum(dim=0), torch.full_like(_CENTRES, 1 / _BINS)
     h, found = (count + uniform) / (count + uniform).sum(), list[tuple[float, Fit]]()
-    first = [Fit(slope, torch.tensor(0.2).double(), uniform, uniform.sum() * 0, h) for slope in _SLOPES]
+    first = [
+        Fit(slope, torch.tensor(0.2, dtype=torch.float32).double(), uniform, uniform.sum() * 0, h) for slope in _SLOPES
+    ]
     starts, rounds = starts_of(earlier, first)
 
     def tilted(z: Tensor) -> Tensor:
@@ -292,7 +294,7 @@ class Units:
     def fit(self, earlier: dict[str, Tensor], rounds: int = 60) -> Fit:
         """EM: e and q with pseudo-counts, rho by the mixed pairs, theta by Newton steps around its prior mean."""
         x, weight, half = self.features, self.weight, torch.full((2,), 0.5).double()
-        first = [Fit(self.start, torch.tensor(0.4).double(), half, 0 * half[0], half)]
+        first = [Fit(self.start, torch.tensor(0.4, dtype=torch.float32).double(), half, 0 * half[0], half)]
         (fit,), rounds = starts_of(earlier, first, rounds)
         for _ in range(rounds):
             (likely, right), before = self.probabilities(fit), fit

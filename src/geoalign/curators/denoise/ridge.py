@@ -7,6 +7,7 @@ X the states centred within their groups and y the rewards standardised within t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from geoalign.errors import InputError
+from geoalign.method.arithmetic import add_product, full_product
 from geoalign.method.groups import content_folds
 
 PENALTIES = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0)
@@ -60,13 +62,14 @@ def fold_predictions(
     folds, own = fold.to(states.device).unique(return_inverse=True)
     # A column for each fold.
     others = (used.to(states.device)[:, None] & (own[:, None] != torch.arange(len(folds)).to(own))).to(states)
-    diagonal, moments = states.square().T @ others, states.T @ (targets.to(states)[:, None] * others)
+    diagonal = full_product(states.square().T, others)
+    moments = full_product(states.T, targets.to(states)[:, None] * others)
 
     def product(weights: Tensor) -> Tensor:
-        return states.T @ (others * (states @ weights))
+        return full_product(states.T, others * full_product(states, weights))
 
     weights = conjugate_gradients(product, diagonal, moments, penalty * diagonal.mean(dim=0), torch.zeros_like(moments))
-    return (states @ weights).gather(1, own[:, None])[:, 0]
+    return full_product(states, weights).gather(1, own[:, None])[:, 0]
 
 
 def predict_next(
@@ -102,10 +105,13 @@ def predict_next(
             raise InputError(f"hidden: expected {len(moments)} columns as earlier, got {width}")
         diagonal = gram.diagonal()[:, None]
         shift = states.new_tensor(penalties) * diagonal.mean()
-        weights = conjugate_gradients(gram.matmul, diagonal, moments[:, None].expand(width, count), shift, weights)
-        values = states @ weights
+        columns = moments[:, None].expand(width, count)
+        weights = conjugate_gradients(partial(full_product, gram), diagonal, columns, shift, weights)
+        values = full_product(states, weights)
         found, values = values[:, sums["chosen"]], values * (y != 0)[:, None]
-        record = decay * record + torch.stack([y @ values, values.square().sum(dim=0), (y @ y).expand(count)])
+        record = decay * record + torch.stack(
+            [full_product(y, values), values.square().sum(dim=0), (y @ y).expand(count)]
+        )
         chosen = int((record[0] / (record[1] * record[2]).clamp(min=_TINY).sqrt()).argmax())
     else:
         fold = content_folds(states.square().sum(dim=1).double().cpu(), group)
@@ -115,7 +121,7 @@ def predict_next(
     gram, rows, step = decay * gram, states[used.to(states.device)], -(-width // _BLOCKS)
     for start in range(0, width, step):
         end = start + step
-        gram[start:end, start:].addmm_(rows[:, start:end].T, rows[:, start:])
+        add_product(gram[start:end, start:], rows[:, start:end].T, rows[:, start:])
         gram[end:, start:end] = gram[start:end, end:].T
-    moments = decay * moments + states.T @ y
+    moments = decay * moments + full_product(states.T, y)
     return found, {"gram": gram, "moments": moments, "weights": weights, "record": record, "chosen": chosen}

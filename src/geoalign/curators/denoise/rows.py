@@ -12,6 +12,7 @@ from torch import Tensor
 from geoalign.errors import InputError
 from geoalign.method.advantages import group_advantages
 from geoalign.method.groups import GroupedRows
+from geoalign.method.ties import tied_rewards
 from geoalign.types import Rollouts
 
 # Rewards are verdicts with a bonus where this share of them lies so near, in units of the gap, to two values.
@@ -88,7 +89,7 @@ def noisy_rows(
         if component not in parts:
             raise InputError(f"component: expected one of {', '.join(sorted(parts))}; got {component!r}")
         whole = parts[component].to(whole).masked_fill(whole.isnan(), torch.nan)
-    rewards = whole.cpu().double()[index]
+    rewards = tied_rewards(whole.cpu().double()[index], group)
     keys = torch.arange(len(index)) if rollouts.response_keys is None else rollouts.response_keys.cpu()[index]
     told = rollouts.answers if answers and rollouts.answers is not None else [None] * len(index)
     given = [told[row] for row in index.tolist()]
@@ -146,7 +147,7 @@ def joined(batches: Sequence[Mapping[str, Tensor]], decay: float) -> NoisyRows:
 
 def two_values(rewards: Float[Tensor, " n"]) -> tuple[float, float] | None:
     """The two verdicts: the only two values, or those near which nearly all rewards lie, the rest being added."""
-    values = rewards.unique()
+    values = tied_rewards(rewards, torch.zeros_like(rewards, dtype=torch.long)).unique()
     if len(values) < 2:
         return None
     low, high = values[0], values[-1]

@@ -29,7 +29,7 @@ from geoalign.method.groups import GroupedRows, canonical_order
 from geoalign.method.intervals import clustered_proportion
 from geoalign.method.pairs import Pairs, centred_states, preference_pairs, with_distances
 from geoalign.method.projector import ProjectorConfig
-from geoalign.method.scoring import ScoredPairs, cosine_summary, score_cross_fit, score_in_sample, unscored
+from geoalign.method.scoring import NO_GROUPS, ScoredPairs, cosine_summary, score_cross_fit, score_in_sample, unscored
 from geoalign.settings import Count, OpenShare, setting, settings
 from geoalign.types import Curation, CurationDetails, DensityDetails, PairDetails, Rollouts
 
@@ -76,18 +76,20 @@ class GeoAlignConfig(TailConfig):
     scoring: Literal["in_sample", "cross_fit"] = setting(
         default="in_sample", help="Score with a projector trained on all groups, or on the other folds."
     )
-    start_step: Annotated[int, Field(ge=0)] = setting(default=0, help="Calls that only observe, before any change.")
+    start_step: Annotated[int, Field(ge=0)] = setting(
+        default=0, help="Batches with a reward that are only observed, before any change."
+    )
     consensus_gate: OpenShare | None = setting(
         default=None,
         help="Act only where the accuracy on new groups is above chance at this confidence; null: always.",
     )
-    gate_window: Count = setting(default=5, help="Calls whose new groups are pooled for the consensus gate.")
+    gate_window: Count = setting(default=5, help="Calls with new groups that are pooled for the consensus gate.")
 
     @classmethod
     def preset(cls, name: str, *, task: str, **overrides: Any) -> GeoAlignConfig:
         """The paper's settings for `task` "math" or "dialogue"; keywords override single values.
 
-        `preset("paper", task=...)`: alpha 0.05 / 0.12, early stop at accuracy 0.95 / 0.85 alone, no cap, no minimum
+        `preset("paper", task=...)`: alpha 0.05 / 0.12, early stop at accuracy 0.95 / 0.85, no cap, no minimum
         count beyond what a density needs, all groups in every step.
 
         A mapping as `projector`, `projector={"layers": 4}`, overrides the single values that it names; a
@@ -202,9 +204,10 @@ class GeoAlign(Curator[GeoAlignConfig]):
 
         The same rows and generator state give the same bits on the same CPU with as many threads; another order of the
         rows gives the same decisions up to rounding. On an accelerator the same holds as far as its libraries keep the
-        order of their sums (`full_precision`).
+        order of their sums (`geoalign.method.arithmetic`).
         """
         started = time.perf_counter()
+        generator = self.drawing_from(generator)
         with full_precision(rollouts):
             hidden = hidden_states(rollouts, by="GeoAlign")
             if self._width not in (None, hidden.shape[1]):
@@ -215,13 +218,16 @@ class GeoAlign(Curator[GeoAlignConfig]):
             deviation = 1 - scored.cosine
             scores = deviation_index(deviation, batch.pairs, len(rollouts), aggregation=self.config.aggregation)
             flags = flag_sparse_tail(scores, self.config)
-            self._gate = [*self._gate, scored.counts][-self.config.gate_window :]
+            if scored.counts.shape[1]:
+                self._gate = [*self._gate, scored.counts][-self.config.gate_window :]
             gate = self.config.consensus_gate
-            pooled = clustered_proportion(*torch.cat(self._gate, dim=1).numpy(), level=gate or GATE_LEVEL)
+            pooled = clustered_proportion(*torch.cat([NO_GROUPS, *self._gate], dim=1).numpy(), level=gate or GATE_LEVEL)
             # Fewer than five judged groups, or none, say nothing: two are both right by chance, without any spread.
             closed = gate is not None and not (pooled.low > CHANCE and sum(each.shape[1] for each in self._gate) >= 5)
             observing = self._calls < self.config.start_step or closed
-            self._calls += 1
+            # A batch without a single reward shows nothing.
+            if bool((~batch.rewards.isnan()).any()):
+                self._calls += 1
             curation = rectify(
                 rollouts,
                 batch.rows,
@@ -268,7 +274,7 @@ class GeoAlign(Curator[GeoAlignConfig]):
         """How many consensus the scoring keeps."""
         return (self.config.projector or ProjectorConfig()).folds if self.config.scoring == "cross_fit" else 1
 
-    def _score(self, batch: PairedBatch, generator: Generator | None) -> ScoredPairs:
+    def _score(self, batch: PairedBatch, generator: Generator) -> ScoredPairs:
         """Every pair's cosine to its prototype; no pair at all where there are fewer paired groups than needed."""
         config, pairs = self.config, batch.pairs
         if len(pairs.group.unique_consecutive()) < self._folds:
@@ -283,6 +289,17 @@ class GeoAlign(Curator[GeoAlignConfig]):
 
     def _details(self, batch: PairedBatch, scored: ScoredPairs, tail: Tail | None) -> CurationDetails:
         order, pairs = batch.rows.order, batch.pairs
+        density = None
+        if tail is not None:
+            points, heights = tail.estimate.curve()
+            density = DensityDetails(
+                grid=points.cpu(),
+                density=heights.cpu(),
+                peak=tail.peak,
+                mode=tail.mode,
+                alpha=self.config.alpha,
+                threshold=tail.threshold,
+            )
         return CurationDetails(
             pairs=PairDetails(
                 winner=order[pairs.winner],
@@ -292,14 +309,5 @@ class GeoAlign(Curator[GeoAlignConfig]):
                 raw_cosine=batch.raw_cosine,
                 projected_cosine=scored.cosine,
             ),
-            density=None
-            if tail is None
-            else DensityDetails(
-                grid=torch.from_numpy(tail.grid),
-                density=torch.from_numpy(tail.density),
-                peak=tail.peak,
-                mode=tail.mode,
-                alpha=self.config.alpha,
-                threshold=tail.threshold,
-            ),
+            density=density,
         )

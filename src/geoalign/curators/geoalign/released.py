@@ -18,6 +18,7 @@ from torch import Generator, Tensor, nn
 from torch.nn import functional
 
 from geoalign.curators.base import Baseline, taking
+from geoalign.method.arithmetic import full_linear, full_product, take_rows
 from geoalign.method.consensus import deviation_index
 from geoalign.method.density import cap_highest, floor_share, sparse_tail
 from geoalign.method.distillation import BLOCK
@@ -25,6 +26,7 @@ from geoalign.method.groups import canonical_order, in_input_order
 from geoalign.method.pairs import Pairs, preference_pairs
 from geoalign.method.projector import new_linear
 from geoalign.method.rectification import replace
+from geoalign.method.ties import power_of_two, tied_rewards
 from geoalign.settings import Count, OpenShare, Positive, PositiveShare, Several, Share, setting, settings
 from geoalign.types import Curation, Rollouts
 
@@ -57,7 +59,7 @@ class GeoAlignReleasedConfig:
 class ReleasedNetwork(nn.Module):
     """d -> d/2 -> `output_dim`, ReLU on the output too, dropout behind the first; a linear head for the orientation."""
 
-    def __init__(self, d: int, output_dim: int, dropout: float, generator: Generator | None) -> None:
+    def __init__(self, d: int, output_dim: int, dropout: float, generator: Generator) -> None:
         super().__init__()
         self.first = new_linear(d, max(1, d // 2), generator)
         self.second = new_linear(max(1, d // 2), min(output_dim, d), generator)
@@ -68,9 +70,13 @@ class ReleasedNetwork(nn.Module):
         """[p, d'] the projection, from W h_k - W h_l; with a generator, dropout is on."""
         hidden = functional.relu(difference + self.first.bias)
         if generator is not None and self.dropout > 0:
-            kept = torch.rand(hidden.shape, generator=generator) >= self.dropout
+            kept = torch.rand(hidden.shape, generator=generator, dtype=torch.float32) >= self.dropout
             hidden = hidden * kept.to(hidden) / (1 - self.dropout)
-        return functional.relu(self.second(hidden))
+        return functional.relu(full_linear(hidden, self.second.weight, self.second.bias))
+
+    def logit(self, projected: Float[Tensor, "p o"]) -> Float[Tensor, " p"]:
+        """What the head says of the orientation of each pair."""
+        return full_linear(projected, self.head.weight, self.head.bias)[:, 0]
 
 
 class GeoAlignReleased(Baseline[GeoAlignReleasedConfig]):
@@ -94,16 +100,17 @@ class GeoAlignReleased(Baseline[GeoAlignReleasedConfig]):
         """How many scores it takes is a setting."""
         self.min_scores = self.config.min_scores
 
-    def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
+    def _curate(self, rollouts: Rollouts, generator: Generator) -> Curation:
         hidden = rollouts.hidden
         assert hidden is not None
         started = time.perf_counter()
         rewards, groups = rollouts.rewards.to(hidden.device), rollouts.groups.to(hidden.device)
         rows = canonical_order(rewards, groups, hidden)
-        rewards, states = rewards[rows.order], hidden[rows.order].float()
+        rewards = tied_rewards(rewards[rows.order], rows.group)
+        states = hidden[rows.order].float()
         pairs = preference_pairs(rewards, rows)
         metrics = {"pairs": float(len(pairs)), "projector_steps": 0.0, "heldout_pair_accuracy": torch.nan}
-        deviation = torch.zeros(0, device=states.device)
+        deviation = states.new_zeros(0)
         if len(pairs):
             network, trained = self._train(states, pairs, generator)
             metrics.update(trained)
@@ -128,9 +135,7 @@ class GeoAlignReleased(Baseline[GeoAlignReleasedConfig]):
         return dataclasses.replace(taken, scores=back(scores), anomalous=back(anomalous))
 
     @torch.enable_grad()
-    def _train(
-        self, states: Tensor, pairs: Pairs, generator: Generator | None
-    ) -> tuple[ReleasedNetwork, dict[str, float]]:
+    def _train(self, states: Tensor, pairs: Pairs, generator: Generator) -> tuple[ReleasedNetwork, dict[str, float]]:
         """Epochs of shuffled batches; the scheduler steps once a batch with a period in epochs, as released."""
         config = self.config
         network = ReleasedNetwork(states.shape[1], config.output_dim, config.dropout, generator).to(states.device)
@@ -144,7 +149,7 @@ class GeoAlignReleased(Baseline[GeoAlignReleasedConfig]):
             order = training[torch.randperm(len(training), generator=generator).to(training.device)]
             for batch in order.split(config.batch_size):
                 optimizer.zero_grad()
-                _loss(network, states, pairs.take(batch), generator or torch.default_generator).backward()
+                _loss(network, states, pairs.take(batch), generator).backward()
                 optimizer.step()
                 schedule.step()
                 steps += 1
@@ -160,30 +165,33 @@ class GeoAlignReleased(Baseline[GeoAlignReleasedConfig]):
         """Beyond the first sparse grid point, else mean + 2 standard deviations; at most a share of the scored ones."""
         scored = ~scores.isnan()
         flagged = torch.zeros_like(scored)
-        values = scores[scored].double().cpu().numpy()
+        values = scores[scored].double()
         enough = len(values) >= self.config.min_scores
         tail = sparse_tail(values, alpha=self.config.alpha, tail="first_crossing") if enough else None
         if tail is not None:
-            beyond = values > values.mean() + 2 * values.std() if math.isnan(tail.threshold) else tail.flagged
-            kept = cap_highest(values, beyond, self.config.max_fraction)
-            flagged[scored] = torch.from_numpy(kept).to(scored.device)
+            beyond = tail.flagged.to(values.device)
+            if math.isnan(tail.threshold):
+                beyond = values > values.mean() + 2 * values.std(correction=0)
+            flagged[scored] = cap_highest(values, beyond, self.config.max_fraction)
         return flagged
 
 
-def _loss(network: ReleasedNetwork, states: Tensor, pairs: Pairs, generator: Generator | None) -> Tensor:
+def _loss(network: ReleasedNetwork, states: Tensor, pairs: Pairs, generator: Generator) -> Tensor:
     difference = _differences(network, states, pairs)
-    forward = network.head(network.project(difference, generator))[:, 0]
-    backward = network.head(network.project(-difference, generator))[:, 0]
+    forward = network.logit(network.project(difference, generator))
+    backward = network.logit(network.project(-difference, generator))
     each = functional.softplus(-forward) + functional.softplus(backward)
-    return (each * pairs.margin).sum() / pairs.margin.sum()
+    # Relative to the largest, so that sums of large margins stay in range.
+    margin = pairs.margin / power_of_two(pairs.margin.max())
+    return (each * margin).sum() / margin.sum()
 
 
 def _differences(network: ReleasedNetwork, states: Tensor, pairs: Pairs) -> Tensor:
     """W h_k - W h_l: the first layer on rollouts, as in geoalign.method.projector."""
     rows, local = torch.cat([pairs.winner, pairs.loser]).unique(return_inverse=True)
     winner, loser = local.chunk(2)
-    on_rollouts = functional.linear(states[rows], network.first.weight)
-    return on_rollouts.index_select(0, winner) - on_rollouts.index_select(0, loser)
+    on_rollouts = full_linear(states[rows], network.first.weight)
+    return take_rows(on_rollouts, winner) - take_rows(on_rollouts, loser)
 
 
 @torch.no_grad()
@@ -191,26 +199,27 @@ def _accuracy(network: ReleasedNetwork, states: Tensor, pairs: Pairs) -> float:
     if not len(pairs):
         return 0.0
     difference = _differences(network, states, pairs)
-    forward = network.head(network.project(difference))[:, 0] > 0
-    backward = network.head(network.project(-difference))[:, 0] < 0
+    forward = network.logit(network.project(difference)) > 0
+    backward = network.logit(network.project(-difference)) < 0
     return float((forward.float() + backward.float()).mean() / 2)
 
 
 @torch.no_grad()
 def _cosines(network: ReleasedNetwork, states: Tensor, pairs: Pairs) -> Float[Tensor, " p"]:
     """Cosine of each projected difference to the unweighted mean of all."""
-    total = torch.zeros(network.second.out_features, device=states.device)
+    total = states.new_zeros(network.second.out_features)
     for block in pairs.blocks(BLOCK):
         projected = network.project(_differences(network, states, pairs.take(block)))
         total += functional.normalize(projected, dim=1).sum(0)
     prototype = functional.normalize(total, dim=0)
-    cosines = torch.empty(len(pairs), device=states.device)
+    cosines = states.new_empty(len(pairs))
     for block in pairs.blocks(BLOCK):
         projected = network.project(_differences(network, states, pairs.take(block)))
-        cosines[block] = functional.normalize(projected, dim=1) @ prototype
+        cosines[block] = full_product(functional.normalize(projected, dim=1), prototype)
     return cosines
 
 
 def _released_odds(rewards: Float[Tensor, " n"], generator: Any) -> Float[Tensor, " n"]:
     """Weight 0.5 for every donor of the highest reward, 0.1 for the others, left unnormalised."""
-    return torch.where(rewards == rewards.max(), 0.5, 0.1).cpu()
+    best = (rewards == rewards.max()).cpu()
+    return torch.where(best, torch.tensor(0.5, dtype=torch.float32), torch.tensor(0.1, dtype=torch.float32))

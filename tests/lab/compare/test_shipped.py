@@ -12,7 +12,10 @@ from geoalign.lab.rewards.function import load_function
 
 CONFIGS = Path(__file__).parents[3] / "configs"
 VERIFIERS = sorted((CONFIGS / "evidence").glob("real_verifier_*.yaml"))
-EVIDENCE = sorted({*CONFIGS.glob("evidence/*.yaml")} - {*CONFIGS.glob("*/real_*"), *CONFIGS.glob("*/*_[rt]*ed.*")})
+EVIDENCE = sorted(
+    {*CONFIGS.glob("evidence/*.yaml")}
+    - {*CONFIGS.glob("*/real_*"), *CONFIGS.glob("*/*_[rt]*ed.*"), *CONFIGS.glob("*/*_no_harm.*")}
+)
 COMPARISONS = [
     path
     for path in sorted(CONFIGS.rglob("*.yaml"))

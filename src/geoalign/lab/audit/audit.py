@@ -97,7 +97,8 @@ class Audit:
             self.second = SecondOpinion(request.second_verifier, request.budget, config)
             check_reads_trusted(self.session.curator, setting="--second-verifier")
         self.curator = StepCurator(self.session, self.second, name=curator.type)
-        self.verdicts = VerdictAudit()
+        reading = getattr(self.session.curator, "answer_reading", None) or getattr(curator, "answers", None)
+        self.verdicts = VerdictAudit(exclusive=reading != "shared")
         self.inputs: list[dict[str, Any]] = []
         self.skipped: list[Skipped] = []
         self.repeated: list[dict[str, str]] = []

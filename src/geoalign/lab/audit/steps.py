@@ -26,6 +26,7 @@ from geoalign.errors import ConfigError, InputError
 from geoalign.lab.analysis.consensus import CHANCE
 from geoalign.lab.analysis.detection import pair_counts
 from geoalign.lab.audit.inputs import Input
+from geoalign.lab.audit.verdicts import are_verdicts
 from geoalign.lab.store.audit import AuditTables
 from geoalign.method.advantages import group_advantages
 from geoalign.method.intervals import clustered_proportion
@@ -99,7 +100,9 @@ class StepCurator:
     ) -> pandas.DataFrame:
         """The step's frame with what was decided; its pairs and the density of its scores go into their tables."""
         try:
-            told = frame.assign(final_answer=None) if self._misleads(frame["reward"]) else frame
+            told = frame.assign(final_answer=comparable_answers(frame))
+            if self._misleads(frame["reward"]):
+                told = told.assign(final_answer=None, response="")
             rollouts = make_rollouts(told, self.session.curator, states)
         except InputError as error:
             raise InputError(f"{source.hidden or source.path}: {error}") from error
@@ -120,10 +123,24 @@ class StepCurator:
 
     def _misleads(self, rewards: pandas.Series) -> bool:
         """Whether `denoise` would take the two rewards of a step for verdicts, which over all steps they are not."""
+        if not isinstance(self.session.curator, Denoise):
+            return False
+        if len(self._values) == 2 and not are_verdicts(*self._values):
+            return True
         here, whole = two_values(torch.tensor(rewards.dropna().to_numpy())), self._verdicts
-        if here is None or not isinstance(self.session.curator, Denoise):
+        if here is None:
             return False
         return whole is None or max(abs(here[0] - whole[0]), abs(here[1] - whole[1])) > (whole[1] - whole[0]) / 4
+
+
+def comparable_answers(frame: pandas.DataFrame) -> pandas.Series:
+    """The final answers in groups in which two or more of the rows with a reward have one; None elsewhere.
+
+    A lone answer compares with nothing, and says nothing of the rows without one.
+    """
+    answered = frame["final_answer"].notna() & frame["reward"].notna()
+    several = answered.groupby(frame["group"]).transform("sum") >= 2
+    return frame["final_answer"].astype(object).where(several, None)
 
 
 def make_rollouts(frame: pandas.DataFrame, curator: Curator, hidden: Float[Tensor, "b d"] | None = None) -> Rollouts:

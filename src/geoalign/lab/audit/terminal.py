@@ -106,7 +106,8 @@ def bounds_kept(summary: Mapping[str, Any], bounds: Mapping[str, float]) -> tupl
     its bound, else 4 where a rate cannot be told, lest a job pass that checked nothing, else 0."""
     rates, code, said = summary["verifier"].get("rates") or {}, 0, []
     for name, bound in bounds.items():
-        low, high = (rates.get(f"{name}_rate", {}).get(end, math.nan) for end in ("low", "high"))
+        ends = [rates.get(f"{name}_rate", {}).get(end) for end in ("low", "high")]
+        low, high = (math.nan if end is None else end for end in ends)
         if low > bound:
             code = 3
             said.append(f"{name}: at least {low:.1%}, above {bound:.1%}")

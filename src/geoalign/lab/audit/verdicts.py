@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from geoalign.curators.denoise.rows import NoisyRows, joined, noisy_rows
+from geoalign.curators.denoise.rows import NoisyRows, noisy_rows
 from geoalign.curators.error_rates import LEVEL, RATES, ErrorRates, error_rates
 from geoalign.method.bounds import Bounds, false_negative_bounds, false_positive_bounds, judged_units, least_errors
 from geoalign.method.groups import canonical_order
@@ -21,11 +21,12 @@ from geoalign.types import Rollouts, response_keys
 LEAST_COUNT, LEAST_SHARE = 3, 0.5
 # Prompts that are listed.
 LISTED = 1000
+# The columns of a step that are kept until all have been read.
+_READ = ["group", "step", "reward", "final_answer", "answer", "label"]
 
 
 def agreed_answers(frame: pandas.DataFrame) -> pandas.DataFrame:
-    """The most frequent answers that enough of a prompt's rollouts agree on, one row a group, of the rollouts of a
-    step.
+    """The most frequent answers that enough of a prompt's rollouts agree on, one row a group.
 
     `index` is the group's first rollout in the output, `share` is of its rollouts with a reward, `best` and
     `others_best` are the highest rewards of those that give the answer and of the others.
@@ -146,42 +147,32 @@ class VerdictAudit:
     def __init__(self, *, exclusive: bool = True) -> None:
         self._exclusive = exclusive
         self._values: set[float] = set()
-        self._batches: list[dict[str, Any]] = []
-        self._labels: list[Tensor] = []
-        self._agreed: list[pandas.DataFrame] = []
+        self._parts: list[pandas.DataFrame] = []
 
     def add(self, frame: pandas.DataFrame) -> None:
         """Takes the rollouts of a step: groups unique over steps, the index of the frame that of the output."""
         self._values |= set(frame["reward"].dropna().unique().tolist())
         if len(self._values) > 2:
-            self._batches, self._labels, self._agreed = [], [], []
+            self._parts = []
             return
-        # A dump may come without its texts.
-        keys = response_keys(frame["response"]) if any(frame["response"]) else None
-        rollouts = Rollouts(
-            rewards=torch.tensor(frame["reward"].to_numpy()),
-            groups=torch.tensor(frame["group"].to_numpy()),
-            answers=frame["final_answer"].tolist(),
-            response_keys=keys,
-        )
-        order = canonical_order(rollouts.rewards, rollouts.groups)
-        labels = frame["label"] if "label" in frame else pandas.Series(math.nan, index=frame.index)
-        self._batches.append(vars(noisy_rows(rollouts, order, answers=True)))
-        self._labels.append(torch.tensor(labels.astype(float).to_numpy())[order.order])
-        self._agreed.append(agreed_answers(frame))
+        part = frame.reindex(columns=_READ)
+        # A dump may come without its texts: each response is then one of its own.
+        has_texts = any(frame["response"])
+        keys = response_keys(frame["response"]).numpy() if has_texts else frame.index.to_numpy()
+        self._parts.append(part.assign(key=keys))
 
     def summary(self, *, redact: bool) -> dict[str, Any]:
         """`verifier` and `prompts` of `summary.json`; of rewards that say nothing of a verifier the reason."""
         if (reason := self._reason()) is not None:
             return {"verifier": {"reason": reason}}
-        rows, low, high = joined(self._batches, 1.0), min(self._values), max(self._values)
+        low, high = min(self._values), max(self._values)
+        table = pandas.concat(self._parts)
+        rows, truth = judged_rows(table, middle=(low + high) / 2)
         right, answered = rows.rewards == high, rows.scored & rows.answered
         of_answers = verdict_counts(rows.answer, rows.group, right, answered)
         of_responses = verdict_counts(rows.response, rows.group, right, rows.scored)
         if not (answered.any() or of_responses[0]):
             return {"verifier": {"reason": "No rollout has an answer, and no response to a prompt was given twice."}}
-        labels = torch.cat(self._labels)
-        truth = torch.where(labels.isnan(), torch.nan, (labels > (low + high) / 2).double())
         bounds, errors = certain(rows, right, truth, exclusive=self._exclusive)
         model = error_rates(rows, exclusive=self._exclusive)
         return {
@@ -201,7 +192,7 @@ class VerdictAudit:
                 "doubt": model.doubt or None,
                 "level": LEVEL,
             },
-            "prompts": self._prompts(high, redact=redact) if answered.any() else None,
+            "prompts": _prompts(table, high, redact=redact) if answered.any() else None,
         }
 
     def _reason(self) -> str | None:
@@ -217,14 +208,30 @@ class VerdictAudit:
             return f"The two rewards, {low:g} and {high:g}, are no verdicts such as 0 and 1, or -1 and 1."
         return None
 
-    def _prompts(self, high: float, *, redact: bool) -> dict[str, Any]:
-        agreed = pandas.concat(self._agreed)
-        refused = agreed[agreed["best"] < high].sort_values(
-            ["share", "count", "group"], ascending=[False, False, True], kind="stable"
-        )
-        listed = refused[:LISTED].assign(other_rewarded=refused["others_best"] == high)
-        listed = listed.drop(columns=["best", "others_best"]).astype(object)
-        if redact:
-            listed[["answer", "gold"]] = None
-        counts = {"refused": len(refused), "least_count": LEAST_COUNT, "least_share": LEAST_SHARE}
-        return {**counts, "listed": listed.to_dict("records")}
+
+def judged_rows(table: pandas.DataFrame, *, middle: float) -> tuple[NoisyRows, Float[Tensor, " n"]]:
+    """The rows as the model reads them, and their truth where a label tells it: 1 above the middle, else 0."""
+    rollouts = Rollouts(
+        rewards=torch.tensor(table["reward"].to_numpy()),
+        groups=torch.tensor(table["group"].to_numpy()),
+        answers=table["final_answer"].tolist(),
+        response_keys=torch.tensor(table["key"].to_numpy()),
+    )
+    order = canonical_order(rollouts.rewards, rollouts.groups)
+    labels = torch.tensor(table["label"].astype(float).to_numpy())[order.order]
+    truth = torch.where(labels.isnan(), torch.nan, (labels > middle).double())
+    return noisy_rows(rollouts, order, answers=True), truth
+
+
+def _prompts(table: pandas.DataFrame, high: float, *, redact: bool) -> dict[str, Any]:
+    """`prompts` of `summary.json`: those on whose most frequent answer enough rollouts agree, all refused."""
+    agreed = agreed_answers(table)
+    refused = agreed[agreed["best"] < high].sort_values(
+        ["share", "count", "group"], ascending=[False, False, True], kind="stable"
+    )
+    listed = refused[:LISTED].assign(other_rewarded=refused["others_best"] == high)
+    listed = listed.drop(columns=["best", "others_best"]).astype(object)
+    if redact:
+        listed[["answer", "gold"]] = None
+    counts = {"refused": len(refused), "least_count": LEAST_COUNT, "least_share": LEAST_SHARE}
+    return {**counts, "listed": listed.to_dict("records")}

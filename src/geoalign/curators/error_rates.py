@@ -46,28 +46,35 @@ def error_rates(rows: NoisyRows, *, exclusive: bool = True, level: float = LEVEL
     the model's rates without the pseudo-counts that hold them where verdicts are few. Rows alone in their group say
     nothing of the verifier and are left out, as are those with neither an answer nor a response that got both verdicts.
 
-    Intervals take groups as independent (`_sampling_intervals`), and allow for what the model cannot see, as far as the
+    Intervals take groups as independent (`sampling_intervals`), and allow for what the model cannot see, as far as the
     verdicts leave room for it (`geoalign.curators.error_checks`): errors that repeat with the answer, prompts whose
     most frequent answer is refused as a whole, and errors on prompts of a kind that was not met. Where they leave too
     much room, or contradict the model, there are none.
     """
-    verdict = (rows.rewards == rows.rewards.nan_to_num(-torch.inf).max()).double()
-    groups = int(rows.group.max()) + 1
-    contradicted = (by_verdict(rows.response, verdict, rows.scored) > 0).all(dim=1)[rows.response]
-    known = rows.accompanied & (rows.answered | contradicted)
-    if not bool(known.any()):
+    patterns = patterns_in(rows, exclusive=exclusive)
+    if patterns is None:
         return _doubtful([math.nan, math.nan], NO_ANSWERS)
-    patterns = patterns_of(rows, verdict_units(rows, torch.zeros_like(verdict), verdict, known, exclusive))
     if not bool((patterns.units.counts > 0).all(dim=1).any()):
         return _doubtful([0.0, 0.0], NEVER)
     fit = patterns.units.fit({}, rounds=1000)
-    sampled = _sampling_intervals(patterns, fit, groups, level)
+    sampled = sampling_intervals(patterns, fit, int(rows.group.max()) + 1, level)
     found = checked(patterns, fit, sampled[:2], level)
     if isinstance(found, str):
         return _doubtful([each.estimate for each in sampled[:2]], found)
     positive, negative = found
     ends = 1 - positive.high - negative.high, 1 - positive.low - negative.low
     return ErrorRates((positive, negative, Interval(sampled[2].estimate, max(ends[0], -1.0), min(ends[1], 1.0))))
+
+
+def patterns_in(rows: NoisyRows, *, exclusive: bool = True) -> Patterns | None:
+    """The verdicts that tell of the verifier; None where nothing tells wrong ones from right ones: no answers, and no
+    response with both verdicts."""
+    verdict = (rows.rewards == rows.rewards.nan_to_num(-torch.inf).max()).double()
+    contradicted = (by_verdict(rows.response, verdict, rows.scored) > 0).all(dim=1)[rows.response]
+    known = rows.accompanied & (rows.answered | contradicted)
+    if not bool(known.any()):
+        return None
+    return patterns_of(rows, verdict_units(rows, torch.zeros_like(verdict), verdict, known, exclusive))
 
 
 def _doubtful(estimates: list[float], doubt: str) -> ErrorRates:
@@ -77,7 +84,7 @@ def _doubtful(estimates: list[float], doubt: str) -> ErrorRates:
     return ErrorRates((positive, negative, informedness), doubt)
 
 
-def _sampling_intervals(patterns: Patterns, fit: Fit, groups: int, level: float) -> list[Interval]:
+def sampling_intervals(patterns: Patterns, fit: Fit, groups: int, level: float) -> list[Interval]:
     """The rates of a fit, with intervals as wide as another draw of groups would move them.
 
     With psi = (TPR, FPR, theta), s_g the gradient of a group's log-likelihood (by Fisher's identity that of its

@@ -60,7 +60,13 @@ def verifier_lines(summary: Mapping[str, Any]) -> list[str]:
     verifier = summary.get("verifier") or {}
     lines = []
     if verifier.get("rates"):
-        lines += [_certain(verifier), _modelled(verifier) + _no_answers(summary)]
+        told = _certain(verifier)
+        if told or not verifier["doubt"]:
+            lines += [told] if told else []
+            lines.append(_modelled(verifier))
+        else:
+            why = f"{verifier['doubt'][0].upper()}{verifier['doubt'][1:]}."
+            lines.append(f"The verifier's errors cannot be told. {why}{_few_answers(verifier)}{_no_answers(summary)}")
     elif verifier.get("answers") == "shared":
         lines.append(_contradicted(verifier))
     elif verifier:
@@ -90,7 +96,7 @@ def verifier_lines(summary: Mapping[str, Any]) -> list[str]:
 
 
 def _certain(verifier: Mapping[str, Any]) -> str:
-    """What the bounds prove of both rates."""
+    """What the bounds prove of both rates; empty where that is nothing."""
     rates = {
         "false_positive_rate": "wrong answers were rewarded",
         "false_negative_rate": "right answers were refused",
@@ -108,13 +114,13 @@ def _certain(verifier: Mapping[str, Any]) -> str:
             told.append(f"at least {low:.1%} and at most {high:.1%} of the {what}")
     if errors := verifier["errors_at_least"]:
         told.append(f"at least {errors:,} of the {verifier['scored']:,} rewards are wrong")
-    sentences = []
-    if told:
-        proof = "if equal answers to a prompt share the truth and at most one is right"
-        sentences.append(f"Certain, {proof}: {'; '.join(told)}.")
+    if not told:
+        return ""
+    proof = "if equal answers to a prompt share the truth and at most one is right"
+    sentence = f"Certain, {proof}: {'; '.join(told)}."
     if untold:
-        sentences.append(f"How many of the {' and how many of the '.join(untold)} cannot be told for certain.")
-    return " ".join(sentences)
+        sentence += f" How many of the {' and how many of the '.join(untold)} cannot be told for certain."
+    return sentence
 
 
 def _modelled(verifier: Mapping[str, Any]) -> str:
@@ -151,6 +157,14 @@ def _contradicted(verifier: Mapping[str, Any]) -> str:
         "responses to a prompt got both verdicts. As several answers may be right, nothing tells how often the "
         f"verifier errs. {_MORE}"
     )
+
+
+def _few_answers(verifier: Mapping[str, Any]) -> str:
+    """How many answers there are to compare, where most rollouts have none."""
+    answered, scored = verifier["answered"], verifier["scored"]
+    if not 0 < 2 * answered < scored:
+        return ""
+    return f" Of {scored:,} rollouts with a reward {answered:,} have an answer that can be read."
 
 
 def _no_answers(summary: Mapping[str, Any]) -> str:

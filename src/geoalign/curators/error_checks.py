@@ -1,16 +1,18 @@
 """Whether a fit of the model of noisy verdicts may be believed, and how wide its intervals must be.
 
-The fit takes every verdict to err by itself. Three things can be wrong with that, and each is asked of the verdicts:
+The fit takes every verdict to err by itself. Three things can be wrong with that:
 
 - *Errors repeat with the answer.* Then verdicts on equal answers contradict each other less often than errors of the
   fitted rates would: at most a share phi of the errors repeats, where as few contradictions as were seen are still
   likely with 1 - phi of them. The rates may then be higher by 1 / (1 - phi).
 - *Errors go with the prompt or come in clusters.* Tables drawn from the fit show how far counts that such errors move
   (`_counts`) vary by chance; one that lies far outside refutes the fit.
-- *Whole prompts are refused.* The fit then believes that no answer to them is right, which can be true as well. The
-  intervals reach to the rates that follow if the most frequent answer to every such prompt is right.
+- *Whole prompts are refused, or their gold answer is wrong.* The fit then believes that no answer to them is right, or
+  another one, which can be true as well. The intervals reach to the rates that follow if the most frequent answer is
+  right to every prompt without a believed one, and to those that follow if an answer is right on which enough rollouts
+  of a prompt agree, though it is believed to be wrong.
 
-And errors may sit on prompts of a kind that was not met: none in K prompts leaves 1 - (1 - level)^(1 / K).
+And errors may sit on prompts of a kind that was not met: none in K prompts leaves 1 - (1 - level)^(1 / K), at either end.
 """
 
 from __future__ import annotations
@@ -41,6 +43,8 @@ MOST_REPEATED = 1 / 3
 LEAST_EXPECTED = 10.0
 # Tables drawn from the fit, of at most so many groups.
 DRAWS, GROUPS = 64, 4000
+# Rollouts agree on an answer that so many rows of a prompt give, and so large a share.
+AGREED_ROWS, AGREED_SHARE = 3, 0.5
 # In standard deviations: beyond it a count refutes the fit; one end of an interval.
 REFUTED, ONE_END = 2.5, 1.96
 
@@ -165,30 +169,36 @@ def _copies(patterns: Patterns) -> _Copies:
 def _widened(
     patterns: Patterns, fit: Fit, sampled: Sequence[Interval], repeated: float, level: float
 ) -> list[Interval]:
-    """The intervals with room for errors that repeat, for prompts refused as a whole, and for prompts not met."""
+    """The intervals with room for errors that repeat, for agreed answers that are refused, and for prompts not met."""
     units, of, times = patterns
     right = units.probabilities(fit)[1]
     refused, rewarded = units.counts.unbind(1)
     rows = refused + rewarded
-    weight = times[of]
+    count = len(times)
 
-    believed = torch.bincount(of, weights=right, minlength=len(times))
-    agreed = _leaders(rows, of, len(times)) & (rows >= 2) & (believed < 0.5)[of]
-    strict = torch.where(agreed, torch.ones_like(right), right)
-    others = [
-        float(weight @ ((1 - strict) * rewarded) / (weight @ ((1 - strict) * rows)).clamp(min=1e-30)),
-        float(weight @ (strict * refused) / (weight @ (strict * rows)).clamp(min=1e-30)),
-    ]
-    prompts = [
-        float(times @ torch.bincount(of, weights=share * rows, minlength=len(times)).clamp(max=1))
-        for share in (1 - right, right)
-    ]
+    def per_pattern(values: Tensor) -> Float[Tensor, " p"]:
+        return torch.bincount(of, weights=values.double(), minlength=count)
+
+    def rates_if(right: Tensor) -> list[float]:
+        """Both rates where the units are right with these probabilities."""
+        wrong_rows, right_rows = times @ per_pattern((1 - right) * rows), times @ per_pattern(right * rows)
+        errors = times @ per_pattern((1 - right) * rewarded), times @ per_pattern(right * refused)
+        return [float(errors[0] / wrong_rows.clamp(min=1e-30)), float(errors[1] / right_rows.clamp(min=1e-30))]
+
+    leads = _leaders(rows, of, count)
+    nothing_believed = (per_pattern(right) < 0.5)[of]
+    strict = torch.where(leads & (rows >= 2) & nothing_believed, torch.ones_like(right), right)
+    agreed = leads & (rows >= AGREED_ROWS) & (rows >= AGREED_SHARE * per_pattern(rows)[of]) & (right < 0.5)
+    other_gold = torch.where((per_pattern(agreed) > 0)[of], agreed.double(), right)
+
     found = []
-    for interval, other, met in zip(sampled, others, prompts, strict=True):
-        low = min(interval.low, other)
-        high = max(interval.high / (1 - repeated), other)
-        unmet = 1 - (1 - level) ** (1 / max(met, 1.0))
-        found.append(Interval(interval.estimate, low, min(1 - (1 - high) * (1 - unmet), 1.0)))
+    for at, (interval, share) in enumerate(zip(sampled, (1 - right, right), strict=True)):
+        if_strict, if_other_gold = rates_if(strict)[at], rates_if(other_gold)[at]
+        prompts = float(times @ per_pattern(share * rows).clamp(max=1))
+        unmet = 1 - (1 - level) ** (1 / max(prompts, 1.0))
+        low = min(interval.low, if_strict) - unmet
+        high = max(interval.high / (1 - repeated), if_strict, if_other_gold)
+        found.append(Interval(interval.estimate, max(low, 0.0), min(1 - (1 - high) * (1 - unmet), 1.0)))
     return found
 
 

@@ -145,8 +145,8 @@ def _modelled(verifier: Mapping[str, Any]) -> str:
     said = [did[name].format(_rate(rates[name], ".1%")) for name in by_model]
     return (
         f"By a model of errors that strike each verdict by itself, the verifier {' and '.join(said)}. In brackets 95% "
-        "intervals, with room for repeated errors as far as contradictions between equal answers allow. They take the "
-        f"gold answers to be right. {_MORE}"
+        "intervals, with room for repeated errors as far as contradictions between equal answers allow, and for agreed "
+        f"answers that are refused though right. {_MORE}"
     )
 
 

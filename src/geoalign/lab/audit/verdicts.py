@@ -12,13 +12,14 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from geoalign.curators.denoise.rows import NoisyRows, noisy_rows
+from geoalign.curators.error_checks import AGREED_ROWS, AGREED_SHARE
 from geoalign.curators.error_rates import LEVEL, RATES, ErrorRates, error_rates
 from geoalign.method.bounds import Bounds, false_negative_bounds, false_positive_bounds, judged_units, least_errors
 from geoalign.method.groups import canonical_order
 from geoalign.types import Rollouts, response_keys
 
 # An answer is agreed on from so many rollouts, and so large a share of those of its prompt, on.
-LEAST_COUNT, LEAST_SHARE = 3, 0.5
+LEAST_COUNT, LEAST_SHARE = AGREED_ROWS, AGREED_SHARE
 # Prompts that are listed.
 LISTED = 1000
 # The columns of a step that are kept until all have been read.

@@ -12,7 +12,8 @@ The fit takes every verdict to err by itself. Three things can be wrong with tha
   right to every prompt without a believed one, and to those that follow if an answer is right on which enough rollouts
   of a prompt agree, though it is believed to be wrong.
 
-And errors may sit on prompts of a kind that was not met: none in K prompts leaves 1 - (1 - level)^(1 / K), at either end.
+And errors may sit on prompts of a kind that was not met: none in K prompts leaves 1 - (1 - level)^(1 / K) at either
+end.
 """
 
 from __future__ import annotations

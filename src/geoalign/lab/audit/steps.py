@@ -138,11 +138,13 @@ def comparable_answers(frame: pandas.DataFrame) -> pandas.Series:
 
     A lone answer compares with nothing, and says nothing of the rows without one.
     """
-    answers = frame["final_answer"].to_numpy(dtype=object)
+    answers = frame["final_answer"].to_numpy(dtype=object).copy()
     answered = frame["final_answer"].notna().to_numpy() & frame["reward"].notna().to_numpy()
     group = np.unique(frame["group"].to_numpy(), return_inverse=True)[1]
     several = np.bincount(group, weights=answered)[group] >= 2
-    return pandas.Series(np.where(several, answers, None), index=frame.index, dtype=object)
+    answers[~several] = None
+    # As objects: a column of text would make NaN of a missing answer.
+    return pandas.Series(answers, index=frame.index, dtype="object")
 
 
 def make_rollouts(frame: pandas.DataFrame, curator: Curator, hidden: Float[Tensor, "b d"] | None = None) -> Rollouts:

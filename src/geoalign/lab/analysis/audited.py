@@ -59,7 +59,9 @@ def verifier_lines(summary: Mapping[str, Any]) -> list[str]:
     said; and on what was trained on."""
     verifier = summary.get("verifier") or {}
     lines = []
-    if verifier.get("rates"):
+    if verifier.get("rates") and "bounds" not in verifier:
+        lines.append("This folder is of an earlier version, whose error rates did not hold: run the audit again.")
+    elif verifier.get("rates"):
         told = _certain(verifier)
         if told or not verifier["doubt"]:
             lines += [told] if told else []

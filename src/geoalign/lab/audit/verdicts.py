@@ -215,7 +215,7 @@ def judged_rows(table: pandas.DataFrame, *, middle: float) -> tuple[NoisyRows, F
     rollouts = Rollouts(
         rewards=torch.tensor(table["reward"].to_numpy()),
         groups=torch.tensor(table["group"].to_numpy()),
-        answers=table["final_answer"].tolist(),
+        answers=[answer if isinstance(answer, str) else None for answer in table["final_answer"]],
         response_keys=torch.tensor(table["key"].to_numpy()),
     )
     order = canonical_order(rollouts.rewards, rollouts.groups)

@@ -1,17 +1,17 @@
 // What a reader takes out of the page: the flagged rollouts, and labels of his own, as CSV files for `--labels`.
 
 const CELL = 32_000; // a cell of a spreadsheet holds little more
-const CONTROL = /[\x00-\x08\x0b-\x1f\x7f-\x9f]/g;
+const CONTROLS = /[\x00-\x08\x0b-\x1f\x7f-\x9f]/g;
 // What a spreadsheet takes for the beginning of a formula.
-const FORMULA = /^\s*[=+\-@＝＋－＠]|^[\t\n]/;
+const RISKY = /^\s*[=+\-@＝＋－＠]|^[\t\n]/;
 
 /** A text as `geoalign audit` writes it into flagged.csv, so that `--labels` knows it again. */
 function safeText(text) {
   const characters = text.length > CELL ? [...text] : null;
   const cut = characters && characters.length > CELL
     ? `${characters.slice(0, CELL).join("")} ... (${characters.length.toLocaleString("en")} characters)` : text;
-  const clean = cut.replace(/\r\n?/g, "\n").replace(CONTROL, "\ufffd");
-  return FORMULA.test(clean) ? `'${clean}` : clean;
+  const clean = cut.replace(/\r\n?/g, "\n").replace(CONTROLS, "\ufffd");
+  return RISKY.test(clean) ? `'${clean}` : clean;
 }
 
 /** A CSV file of rows of cells: with a byte-order mark, by which spreadsheets know UTF-8. */

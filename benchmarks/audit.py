@@ -1,6 +1,7 @@
-"""What `geoalign audit` costs by rows, and whether its intervals cover a verifier's true error rates; see scaling.md.
+"""What `geoalign audit` costs by rows and steps, and whether its intervals cover a verifier's error rates; scaling.md.
 
 python -m benchmarks.audit --rows 2000 20000 100000 --worlds 200
+python -m benchmarks.audit --rows 50000 --steps 1 98
 """
 
 from __future__ import annotations
@@ -85,23 +86,25 @@ def alarm(seed: int, **fixed: float) -> tuple[bool, float]:
     return any(rates[name]["low"] > 0 for name in RATES if name in rates), float(curation.anomalous.double().mean())
 
 
-def write_rollouts(path: Path, rows: int) -> None:
-    """A dump of about 1,200 bytes a row, eight rows a prompt."""
+def write_rollouts(path: Path, rows: int, steps: int = 1) -> None:
+    """A dump of about 1,200 bytes a row, eight rows a prompt, whole prompts spread evenly over steps."""
+    prompts_a_step = -(-(rows // 8) // steps)
     rng, words = np.random.default_rng(0), random.Random(0)
     phrases = [" ".join(f"{words.getrandbits(20):x}" for _ in range(20)) for _ in range(5000)]
     world = World(0.08, 0.08, rows // 8, 8, 1.0, 0.5, 2.4, 20).rollouts(rng)
     with path.open("w", encoding="utf-8") as file:
         for group, reward, answer in world[["group", "reward", "final_answer"]].itertuples(index=False):
             response = f"{' '.join(words.choices(phrases, k=9))} The answer is \\boxed{{{answer}}}."
-            row = {"prompt": f"{group}: {phrases[group % 5000]}", "response": response, "reward": reward}
+            prompt = f"{group}: {phrases[group % 5000]}"
+            row = {"step": group // prompts_a_step, "prompt": prompt, "response": response, "reward": reward}
             file.write(json.dumps(row) + "\n")
 
 
-def cost(rows: int) -> dict[str, float]:
+def cost(rows: int, steps: int = 1) -> dict[str, float]:
     """Of one call; seconds are those of the processor. Memory is the highest of all calls so far."""
     with tempfile.TemporaryDirectory() as folder:
         path, output = Path(folder) / "rollouts.jsonl", Path(folder) / "audit"
-        write_rollouts(path, rows)
+        write_rollouts(path, rows, steps)
         started = time.process_time()
         for line in path.read_bytes().splitlines():
             json.loads(line)
@@ -111,17 +114,26 @@ def cost(rows: int) -> dict[str, float]:
         after = getrusage(RUSAGE_CHILDREN)
         seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         memory, page = after.ru_maxrss * 1024 / 1e9, (output / "report.html").stat().st_size / 1e6
-    return {"rows": rows, "seconds": seconds, "passes": seconds / one_pass, "GB": memory, "page MB": page}
+    return {
+        "rows": rows,
+        "steps": steps,
+        "seconds": seconds,
+        "passes": seconds / one_pass,
+        "GB": memory,
+        "page MB": page,
+    }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, nargs="+", default=[])
+    parser.add_argument("--steps", type=int, nargs="+", default=[1])
     parser.add_argument("--worlds", type=int, default=0)
     options = parser.parse_args()
     torch.set_num_threads(1)
     for rows in options.rows:
-        print(cost(rows), flush=True)
+        for steps in options.steps:
+            print(cost(rows, steps), flush=True)
     if options.worlds:
         found = [one for seed in range(options.worlds) if (one := covered(seed))]
         print(f"covered in {len(found)} worlds: {dict(zip(RATES, np.mean(found, axis=0).tolist(), strict=True))}")

@@ -62,8 +62,7 @@ def test_the_figures_of_the_example_that_need_no_model(tmp_path):
     blind = [row for row, anomalous in zip(rows, scores["anomalous"], strict=True) if anomalous]
     trivial = list(flagged(rows))
     words = " ".join(README.split())
-    estimate, low, high = (f"{100 * rate[end]:.0f}%" for end in ("estimate", "low", "high"))
-    assert f"estimates that {estimate} ({low} to {high}) of the wrong answers are rewarded" in words
+    assert f"It proves that at least {100 * rate['low']:.0f}% of the wrong answers are rewarded" in words
     assert f"rewarded; {100 * len(wrong) / incorrect:.0f}% are. Of the {len(wrong)} wrong rewards" in words
     assert f"without the model's states {sum(row in wrong for row in blind)}, with {len(blind)}" in words
     found = sum(row in wrong for row in trivial)

@@ -37,35 +37,49 @@ def test_the_inner_curators_metrics_stay_but_for_the_rates():
 
 
 def test_intervals_hold_the_rates_of_the_verifier():
-    """Of 24 verifiers 95% are 23."""
+    """Of 24 verifiers 95% are 23; where their verdicts do not tell them the ends are NaN."""
     worlds = (verdicts(seed, wrong=0.1, missed=0.2, groups=100) for seed in range(24))
     found = [Monitor(curator=GRPO()).curate(world).metrics for world in worlds]
     for name, rate in zip(RATES, (0.1, 0.2, 0.7), strict=True):
         assert sum(each[f"{name}_low"] <= rate <= each[f"{name}_high"] for each in found) >= 20
-        assert all(each[f"{name}_high"] - each[f"{name}_low"] < 0.3 for each in found)
+        assert all(each[f"{name}_high"] - each[f"{name}_low"] < 0.4 for each in found if each[f"{name}_low"] >= 0)
+
+
+def test_errors_that_repeat_with_the_answer_leave_no_interval():
+    """A verifier that is a function of the answer: on half of the prompts "wrong 0" passes as well."""
+    batch = verdicts(0, groups=60)
+    lenient = torch.tensor([answer == "wrong 0" for answer in batch.answers]) & (batch.groups % 2 == 0)
+    fooled = replace(batch, rewards=batch.rewards.where(~lenient, torch.ones(())))
+    metrics = Monitor(curator=GRPO(), bounds={"false_positive_rate": 0.0}).curate(fooled).metrics
+    for name in RATES:
+        assert math.isnan(metrics[f"{name}_low"])
+        assert math.isnan(metrics[f"{name}_high"])
+    assert metrics["alarms"] == 0
 
 
 def test_a_healthy_training_of_100_batches_raises_no_alarm(caplog):
-    bounds = {"false_positive_rate": 0.1, "informedness": [0.7, 1.0], "false_positive_rate_drift": 0.05}
+    bounds = {"false_positive_rate": 0.2, "informedness": [0.7, 1.0], "false_positive_rate_drift": 0.05}
     monitor = Monitor(curator=GRPO(), bounds=bounds)
-    found = [monitor.curate(verdicts(step, wrong=0.02, missed=0.05, groups=8)).metrics for step in range(100)]
+    found = [monitor.curate(verdicts(step, wrong=0.1, missed=0.1, groups=16)).metrics for step in range(100)]
     assert not caplog.records
     assert not any(each["alarms"] for each in found)
-    # It was looking all along.
-    assert all(each["false_positive_rate_low"] <= each["false_positive_rate_high"] < 0.6 for each in found)
-    assert all("false_positive_rate_drift_low" in each for each in found[19:])
+    # It was looking nearly all along.
+    told = [each for each in found[10:] if each["false_positive_rate_low"] <= each["false_positive_rate_high"] < 0.3]
+    assert len(told) > 60
+    assert sum("false_positive_rate_drift_low" in each for each in found) > 60
 
 
 def test_a_metric_that_leaves_its_bounds_is_named_once_until_it_is_back(caplog):
-    bounds = {"false_positive_rate": 0.1, "informedness": [0.8, 1.0], "no such metric": 0.0}
+    bounds = {"false_positive_rate": 0.2, "informedness": [0.7, 1.0], "no such metric": 0.0}
     monitor = Monitor(curator=Denoise(geometry="none"), bounds=bounds, window=1)
     with caplog.at_level(logging.WARNING):
-        found = [monitor.curate(verdicts(step, wrong=0.4 * (step in (2, 3, 6)))).metrics for step in range(8)]
+        worlds = [verdicts(step, wrong=0.1 + 0.35 * (step in (2, 3, 6)), missed=0.1, groups=64) for step in range(8)]
+        found = [monitor.curate(world).metrics for world in worlds]
     assert [each["alarms"] for each in found] == [0, 0, 2, 2, 0, 0, 2, 0]
     assert [record.args[3] for record in caplog.records] == [3, 3, 7, 7]
     value, low, high = (found[2][f"false_positive_rate{end}"] for end in ("", "_low", "_high"))
-    assert 0.1 < low < value < high
-    said = f"false_positive_rate is {value:.3g} ({low:.3g} to {high:.3g}) in batch 3, outside of 0.1"
+    assert 0.2 < low < value < high
+    said = f"false_positive_rate is {value:.3g} ({low:.3g} to {high:.3g}) in batch 3, outside of 0.2"
     assert caplog.messages[0] == said
 
 
@@ -104,17 +118,19 @@ def test_without_an_interval_that_can_be_told_nothing_is_outside():
 
 def test_drift_is_the_change_since_the_first_window_by_hand():
     monitor = Monitor(curator=GRPO(), window=2)
-    found = [monitor.curate(verdicts(step, wrong=0.3 * (step > 3))).metrics for step in range(6)]
-    assert ["informedness_drift" in each for each in found] == [False, False, False, True, True, True]
+    worlds = [verdicts(step, wrong=0.1 + 0.3 * (step > 3), missed=0.1, groups=48) for step in range(6)]
+    found = [monitor.curate(world).metrics for world in worlds]
+    assert ["informedness_drift" in each for each in found] == [False, False, False, True, False, True]
+    # In the fifth batch the window holds both verifiers, which no one pair of rates fits.
+    assert math.isnan(found[4]["false_positive_rate_low"])
     (a, a_low, a_high), (b, b_low, b_high) = (
         [each[f"false_positive_rate{end}"] for end in ("", "_low", "_high")] for each in (found[1], found[5])
     )
     low, drift, high = (found[5][f"false_positive_rate_drift{end}"] for end in ("_low", "", "_high"))
     assert drift == pytest.approx(b - a)
-    assert a == a_low == 0 < a_high
     assert low == pytest.approx(drift - ((b - b_low) ** 2 + (a_high - a) ** 2) ** 0.5)
     assert high == pytest.approx(drift + ((b_high - b) ** 2 + (a - a_low) ** 2) ** 0.5)
-    assert 0.1 < low < 0.3 < high
+    assert 0.1 < low < drift < high
 
 
 @pytest.mark.parametrize(

@@ -41,9 +41,10 @@ class Monitor(Holder[MonitorConfig]):
     """The scores, flags and metrics of another curator; no row, reward or weight is changed.
 
     Where rewards are verdicts it adds the verifier's `false_positive_rate`, `false_negative_rate` and `informedness` in
-    the last batches, with 95% intervals `<name>_low` and `<name>_high` (`error_rates`), NaN where neither answers nor
-    contradictions tell them. `anomalous_share` is of scored rows. Of every metric with an interval `<name>_drift` is
-    the change since the first window, once no batch is in both, with an interval of its own.
+    the last batches, with 95% intervals `<name>_low` and `<name>_high` (`error_rates`), NaN where verdicts on equal
+    answers do not tell them: then the rates are a guess, in which repeated errors are missing. `anomalous_share` is of
+    scored rows. Of every metric with an interval `<name>_drift` is the change since the first window, once no batch is
+    in both, with an interval of its own.
 
     A metric outside its bounds, with all of its interval if it has one, is logged as a warning, once until its estimate
     is back inside; `alarms` counts those outside. A NaN or missing metric raises no alarm.
@@ -95,12 +96,11 @@ class Monitor(Holder[MonitorConfig]):
         rows = noisy_rows(rollouts, order, answers=self.answer_reading != "none", component=component)
         self._past = [*self._past, dict(vars(rows))][-self.config.window :]
         recent = joined(self._past, 1.0)
-        rates = None
-        if (values := two_values(recent.rewards[recent.scored])) is not None:
-            verdict = (recent.rewards > sum(values) / 2).double().masked_fill(~recent.scored, torch.nan)
-            rates = error_rates(replace(recent, rewards=verdict), exclusive=self.answer_reading != "shared")
-        if rates is None:
+        values = two_values(recent.rewards[recent.scored])
+        if values is None:
             return {f"{name}_{end}": math.nan for name in RATES for end in ("low", "high")}
+        verdict = (recent.rewards > sum(values) / 2).double().masked_fill(~recent.scored, torch.nan)
+        rates = error_rates(replace(recent, rewards=verdict), exclusive=self.answer_reading != "shared").intervals
         told = {"true_positive_rate": 1 - rates[1].estimate}
         for name, rate in zip(RATES, rates, strict=True):
             told |= rate.named(name)

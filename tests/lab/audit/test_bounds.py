@@ -12,7 +12,8 @@ from geoalign.errors import ConfigError
 from geoalign.lab.audit.terminal import bounds_kept, parse_bounds
 from geoalign.lab.cli import app
 
-# Of its wrong answers the verifier rewards 35.3%% (24% to 47%), of the right ones it refuses none.
+# Of its wrong answers the verifier rewards at least 28.8%, at most 75.9% (in truth 35%); of the right ones it refuses
+# none, which nothing tells.
 ROLLOUTS = str(Path(__file__).parents[3] / "recipes" / "rollouts" / "substring_reward.jsonl")
 
 
@@ -28,7 +29,7 @@ def audited(*options, file=ROLLOUTS):
 def test_a_file_alone_is_audited_by_denoise_and_json_is_its_summary_alone():
     found, printed = audited(), audited("--json", "--overwrite")
     assert found.exit_code == 0
-    assert "the verifier rewards 35.3%" in found.stdout
+    assert "at least 28.8% and at most 75.9% of the wrong answers were rewarded" in found.stdout
     summary = json.loads(printed.stdout)
     assert summary == json.loads(Path("runs/audit/summary.json").read_text())
     assert (summary["curator"]["type"], summary["counts"]["flagged"] > 0) == ("denoise", True)
@@ -37,7 +38,7 @@ def test_a_file_alone_is_audited_by_denoise_and_json_is_its_summary_alone():
 @pytest.mark.parametrize(("bounds", "code"), [
     (["false_positive=0.1"], 3),
     (["false_positive=0.3"], 0),  # within the interval
-    (["false_negative=0.1"], 0),
+    (["false_negative=0.1"], 4),  # 0 to 100%
     (["false_negative=0.1", "false_positive=0.1"], 3),
 ])  # fmt: skip
 def test_it_fails_where_the_whole_interval_lies_above(bounds, code):
@@ -51,7 +52,7 @@ def test_a_rate_that_cannot_be_told_is_no_pass(tmp_path):
     dump = str(write_lines(tmp_path / "d.jsonl", rows))
     found = audited("--json", "--fail-above", "false_positive=0.1", file=dump)
     assert found.exit_code == 4
-    said = "whether it is above 10.0% cannot be told. The verifier's errors cannot be told. All rewards are equal."
+    said = "whether it is above 10.0% cannot be told. All rewards are equal."
     assert found.stderr == f"false_positive: {said}\n"
     # Nor one without a number, or whose interval is all that there is; a bound that is exceeded comes first.
     alone, above = {"estimate": 0.0, "low": 0.0, "high": 1.0}, {"estimate": 0.4, "low": 0.3, "high": 0.5}

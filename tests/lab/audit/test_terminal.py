@@ -1,4 +1,4 @@
-"""What the command prints: about ten lines, what could not be told and why, and the call that would tell more."""
+"""What the command prints: a dozen lines, what could not be told and why, and the call that would tell more."""
 
 import json
 
@@ -40,10 +40,10 @@ def lines(tmp_path, monkeypatch):
     (without_boxes, ["--overwrite"], "geoalign audit d.jsonl --overwrite --field final_answer=NAME"),
     (plain, [], "geoalign audit d.jsonl --model ID_OR_PATH --overwrite"),
 ])  # fmt: skip
-def test_ten_lines_and_the_next_command(lines, monkeypatch, rows, options, following):
+def test_a_dozen_lines_and_the_next_command(lines, monkeypatch, rows, options, following):
     monkeypatch.setattr("sys.argv", ["geoalign", "audit", "d.jsonl", *options])
     said = lines(rows(), *options)
-    assert len(said) <= 10
+    assert len(said) <= 12
     assert said[-1].startswith("Next, ")
     assert said[-1].endswith(f": {following}")
 

@@ -5,10 +5,18 @@ import pandas
 import pytest
 import torch
 
-from geoalign.curators.denoise.rows import joined
-from geoalign.curators.error_rates import error_rates
+from geoalign.curators.error_rates import ErrorRates, patterns_in, sampling_intervals
 from geoalign.lab.analysis.audited import refused_line, verifier_lines
-from geoalign.lab.audit.verdicts import VerdictAudit, agreed_answers, verdict_counts
+from geoalign.lab.audit.verdicts import (
+    VerdictAudit,
+    agreed_answers,
+    are_verdicts,
+    claimed,
+    judged_rows,
+    verdict_counts,
+)
+from geoalign.method.bounds import Bounds
+from geoalign.method.intervals import Interval
 
 
 def rows_of(*groups):
@@ -47,31 +55,109 @@ def test_contradictions_by_hand():
     assert verdict_counts(label, group, right, torch.zeros(8, dtype=torch.bool)) == (0, 0)
 
 
-def test_the_rates_of_a_simulated_verifier_are_found():
-    found, _ = audited(*simulated(np.random.default_rng(0)))
-    rates = found["verifier"]["rates"]
-    for name, true in (("false_positive_rate", 0.1), ("false_negative_rate", 0.3), ("informedness", 0.6)):
-        assert rates[name]["low"] < true < rates[name]["high"]
-        assert rates[name]["high"] - rates[name]["low"] < 0.2
-    estimates = [rates[name]["estimate"] for name in ("false_positive_rate", "false_negative_rate", "informedness")]
+NAMES = ("false_positive_rate", "false_negative_rate", "informedness")
+
+
+def realised(groups, name):
+    """The rate among these very verdicts; "r" is the right answer."""
+    kept = [reward for group in groups for answer, reward in group if (answer == "r") == (name == NAMES[1])]
+    return float(np.mean([not reward if name == NAMES[1] else reward for reward in kept]))
+
+
+def test_the_rates_of_a_verifier_that_errs_on_each_verdict_alone_are_found():
+    groups = simulated(np.random.default_rng(0))
+    verifier = audited(*groups)[0]["verifier"]
+    assert verifier["doubt"] is None
+    for name, width in (("false_positive_rate", 0.1), ("false_negative_rate", 0.25)):
+        rate = verifier["rates"][name]
+        assert rate["by"] == "model"
+        assert rate["low"] < realised(groups, name) < rate["high"] < rate["low"] + width
+    estimates = [verifier["rates"][name]["estimate"] for name in NAMES]
     assert sum(estimates) == pytest.approx(1)
-    few = audited(*simulated(np.random.default_rng(0), 8, 0.02, 0.02))[0]["verifier"]["rates"]["informedness"]
-    assert 0 < few["low"] < few["high"] == 1
 
 
-def test_a_verifier_that_contradicts_nothing_has_no_errors_to_show():
-    # One answer of each prompt is always rewarded, the other always refused; the prior's own rates are 20%.
-    found, _ = audited(*[[("r", 1)] * 4 + [("w", 0)] * 4 + [("x", 0)]] * 100)
-    rates = found["verifier"]["rates"]
-    # 400 verdicts on each: 3 / 400 by the rule of three. The answers given once say nothing.
-    for name in ("false_positive_rate", "false_negative_rate"):
-        assert (rates[name]["estimate"], rates[name]["low"]) == (0, 0)
-        assert rates[name]["high"] == pytest.approx(3 / 400, rel=0.01)
-    told = verifier_lines(found)[0]
-    once = audited(*[[("r", 1), ("w", 0)]] * 5)[0]  # rates from 0 to 1
-    assert verifier_lines(once) == ["The verifier's errors cannot be told. Too few verdicts."]
-    for words in ("at most 0.7% on wrong answers and 0.7% on right ones", "cannot be seen", "second verifier"):
-        assert words in told
+def test_no_interval_contradicts_the_bounds():
+    """Whatever the model says: cut to the bounds, or the bounds."""
+    bounds = dict.fromkeys(NAMES, Bounds(0.2, 0.6))
+    inside, across, outside = Interval(0.3, 0.25, 0.4), Interval(0.15, 0.1, 0.3), Interval(0.05, 0.01, 0.1)
+    for interval, told in (
+        (inside, (0.3, 0.25, 0.4, "model")),
+        (across, (0.2, 0.2, 0.3, "model")),
+        (outside, (0.2, 0.2, 0.6, "bounds")),
+    ):
+        rate = claimed(bounds, ErrorRates((interval,) * 3))["false_positive_rate"]
+        assert (rate["estimate"], rate["low"], rate["high"], rate["by"]) == told
+    doubted = ErrorRates((Interval(0.3, float("nan"), float("nan")),) * 3, doubt="it is not known")
+    assert claimed(bounds, doubted)["false_negative_rate"] == {"estimate": 0.3, "low": 0.2, "high": 0.6, "by": "bounds"}
+
+
+def test_a_verifier_that_contradicts_nothing_is_bounded_by_its_two_rewarded_answers_alone():
+    # On a quarter of the prompts the wrong answer "w" passes as well: 100 of 500 wrong rows.
+    fooled = [("r", 1)] * 4 + [("w", 1)] * 4 + [("x", 0)]
+    found, _ = audited(*[fooled] * 25, *[[("r", 1)] * 4 + [("w", 0)] * 4 + [("x", 0)]] * 75)
+    verifier = found["verifier"]
+    rate = verifier["rates"]["false_positive_rate"]
+    assert rate["by"] == "bounds"
+    assert rate["low"] == pytest.approx(100 / 500)
+    assert verifier["errors_at_least"] == 100
+    assert "low" not in verifier["model"]["false_positive_rate"]
+    certain, modelled = verifier_lines(found)[:2]
+    assert "at least 20.0%" in certain
+    assert "refused cannot be told for certain" in certain
+    assert "never contradict each other" in modelled
+    once = audited(*[[("r", 1), ("w", 0)]] * 5)[0]
+    assert [verifier_lines(once)[0], once["verifier"]["rates"]["false_positive_rate"]["low"]] == [
+        "The verifier's errors cannot be told. Verdicts on equal answers never contradict each other, so errors that "
+        "repeat with the answer would not show.",
+        0,
+    ]
+
+
+def refusing(generator, prompts=150):
+    """A thresholded score: three in ten prompts are refused as a whole, on the others few verdicts are wrong."""
+    groups = []
+    for strict in generator.random(prompts) < 0.3:
+        answers = ["r" if generator.random() < 0.85 else f"w{generator.integers(3)}" for _ in range(8)]
+        chance = [0.05 if strict or answer != "r" else 0.95 for answer in answers]
+        groups.append([(answer, generator.random() < p) for answer, p in zip(answers, chance, strict=True)])
+    return groups
+
+
+def repeating(generator, prompts=300):
+    """A verifier that errs on 15% of the answers, half of the time alike on all copies of one."""
+    groups = []
+    for group in simulated(generator, prompts, 0.0, 0.0):
+        alike = {answer: generator.random() < 0.15 for answer, _ in group if generator.random() < 0.5}
+        judged = [(answer, alike.get(answer, generator.random() < 0.15)) for answer, _ in group]
+        groups.append([(answer, (answer == "r") != wrong) for answer, wrong in judged])
+    return groups
+
+
+@pytest.mark.parametrize("verifier", [refusing, repeating])
+def test_errors_that_repeat_are_within_what_is_claimed(verifier):
+    for seed in range(3):
+        groups = verifier(np.random.default_rng(seed))
+        rates = audited(*groups)[0]["verifier"]["rates"]
+        for name in NAMES[:2]:
+            assert rates[name]["low"] <= realised(groups, name) <= rates[name]["high"]
+
+
+def test_where_several_answers_may_be_right_contradictions_alone_count():
+    audit = VerdictAudit(exclusive=False)
+    audit.add(rows_of([("a", 1), ("a", 1), ("a", 0), ("b", 1)], [("c", 0), ("c", 1)]))
+    found = audit.summary(redact=False)
+    assert (found["verifier"]["rates"], found["verifier"]["errors_at_least"]) == (None, 2)
+    assert verifier_lines(found)[0].startswith("At least 2 of the 6 rewards are wrong")
+
+
+def test_labels_fix_the_truth():
+    # "a" is refused 3 times, "b" rewarded once; a label says that "a" is right.
+    frame = rows_of([("a", 0), ("a", 0), ("a", 0), ("b", 1)]).assign(label=[1.0, np.nan, np.nan, np.nan])
+    audit = VerdictAudit()
+    audit.add(frame)
+    rates = audit.summary(redact=False)["verifier"]["rates"]
+    for name in NAMES[:2]:
+        assert (rates[name]["low"], rates[name]["high"], rates[name]["by"]) == (1, 1, "bounds")
 
 
 def test_groups_drawn_again_move_the_rates_as_far_as_the_intervals_say():
@@ -79,7 +165,9 @@ def test_groups_drawn_again_move_the_rates_as_far_as_the_intervals_say():
     groups, draw = simulated(np.random.default_rng(5), 100, 0.3, 0.3), np.random.default_rng(0)
 
     def rates_of(groups):
-        return error_rates(joined(audited(*groups)[1]._batches, 1.0))
+        rows, _ = judged_rows(rows_of(*groups).assign(label=np.nan, key=range(8 * len(groups))), middle=0.5)
+        patterns = patterns_in(rows)
+        return sampling_intervals(patterns, patterns.units.fit({}, rounds=1000), len(groups), 0.95)
 
     drawn = [[one.estimate for one in rates_of([groups[g] for g in draw.integers(100, size=100)])] for _ in range(16)]
     for one, spread in zip(rates_of(groups), np.std(drawn, axis=0), strict=True):
@@ -120,6 +208,8 @@ def test_prompts_whose_agreed_answer_is_always_refused():
     ([[("a", 1), ("b", 1)]], "All rewards are equal."),
     ([[("a", None)]], "No rollout has a reward."),
     ([[(None, 1), (None, 0)]], "No rollout has an answer, and no response to a prompt was given twice."),
+    ([[("a", 0.37), ("b", 0.62), ("a", 0.37)]],
+     "The two rewards, 0.37 and 0.62, are no verdicts such as 0 and 1, or -1 and 1."),
 ])  # fmt: skip
 def test_what_says_nothing_of_a_verifier(groups, reason):
     assert audited(*groups)[0] == {"verifier": {"reason": reason}}
@@ -127,7 +217,11 @@ def test_what_says_nothing_of_a_verifier(groups, reason):
     assert refused_line(audited(*groups)[0]) == ""
 
 
-def test_a_rate_of_nearly_nothing_is_bounded_as_if_no_error_was_seen():
-    for seed in range(12):
-        rates = audited(*simulated(np.random.default_rng(seed), 16, 0.03, 0.2))[0]["verifier"]["rates"]
-        assert rates["false_positive_rate"]["high"] > 0.03
+@pytest.mark.parametrize("values", [(0, 1), (-1, 1), (0, 0.9), (0.1, 1), (-0.5, 0.5), (0.1, 1.1), (-1, 0)])
+def test_two_values_that_verdicts_take(values):
+    assert are_verdicts(*values)
+
+
+@pytest.mark.parametrize("values", [(0.37, 0.62), (-0.31, 0.74), (2.5, 3.25), (0.5, 0.75)])
+def test_two_values_by_accident(values):
+    assert not are_verdicts(*values)

@@ -36,6 +36,9 @@ def audited_consensus(summary: Mapping[str, Any]) -> Verdict:
     return Verdict(level, HEADLINES[level], text.strip(), 0)
 
 
+_MORE = "A second verifier would show more, or labels of your own (`label` in flagged.csv, then --labels)."
+
+
 class Audited(NamedTuple):
     """The consensus, sentences on the verifier, one on refused answers, and the prompts that it is about, strongest
     agreement first (texts are None where they were left out)."""
@@ -53,29 +56,24 @@ def audited(summary: Mapping[str, Any]) -> Audited:
 
 
 def verifier_lines(summary: Mapping[str, Any]) -> list[str]:
-    """Sentences on the verifier: error rates, contradictions, what a second one said; and on what was trained on."""
+    """Sentences on the verifier: what is certain, what a model would guess, contradictions, what a second verifier
+    said; and on what was trained on."""
     verifier = summary.get("verifier") or {}
-    rates = verifier.get("rates") or {}
-    forms = (("false_positive_rate", ".1%"), ("false_negative_rate", ".1%"), ("informedness", ".2f"))
-    said = [_rate(rates[name], form) for name, form in forms if name in rates]
     lines = []
-    if said and all(said) and rates["informedness"]["low"] > -1:  # else they are 0 to 1, which says nothing
-        # Of 95% on one side.
-        most = [f"{rates[name]['high']:{form}}" for name, form in forms[:2]]
-        told = (
-            f"By a model of noisy verdicts, the verifier rewards {said[0]} of the wrong answers and refuses {said[1]} "
-            f"of the right ones; informedness, 1 less both, is {said[2]}. In brackets 95% intervals over groups."
-            if rates["informedness"]["estimate"] < 1
-            else f"No verdict contradicts another: of errors that strike each verdict alone, the verifier makes at "
-            f"most {most[0]} on wrong answers and {most[1]} on right ones (95% bounds)."
-        )
-        lines.append(
-            f"{told} Errors that it repeats with the answer cannot be seen in its verdicts, nor are they in these "
-            "rates: a second verifier would show them, or labels of your own (`label` in flagged.csv, then --labels)."
-        )
+    if verifier.get("rates") and "bounds" not in verifier:
+        lines.append("This folder is of an earlier version, whose error rates did not hold: run the audit again.")
+    elif verifier.get("rates"):
+        told = _certain(verifier)
+        if told or not verifier["doubt"]:
+            lines += [told] if told else []
+            lines.append(_modelled(verifier))
+        else:
+            why = f"{verifier['doubt'][0].upper()}{verifier['doubt'][1:]}."
+            lines.append(f"The verifier's errors cannot be told. {why}{_few_answers(verifier)}{_no_answers(summary)}")
+    elif verifier.get("answers") == "shared":
+        lines.append(_contradicted(verifier))
     elif verifier:
-        alike = "Too few verdicts." if said else "No rollout has an answer, and no response got both verdicts."
-        reason = groups_of_one(summary) or f"{verifier.get('reason', alike)}{_no_answers(summary)}"
+        reason = groups_of_one(summary) or f"{verifier.get('reason', '')}{_no_answers(summary)}"
         lines.append(f"The verifier's errors cannot be told. {reason}")
     both = [
         f"the same {one} to a prompt got both verdicts on {verifier[f'groups_with_{several}_judged_both_ways']:,} of "
@@ -100,6 +98,78 @@ def verifier_lines(summary: Mapping[str, Any]) -> list[str]:
     return lines
 
 
+def _certain(verifier: Mapping[str, Any]) -> str:
+    """What the bounds prove of both rates; empty where that is nothing."""
+    rates = {
+        "false_positive_rate": "wrong answers were rewarded",
+        "false_negative_rate": "right answers were refused",
+    }
+    told, untold = [], []
+    for name, what in rates.items():
+        low, high = (verifier["bounds"][name][end] for end in ("low", "high"))
+        if low is None or (low <= 0 and high >= 1):
+            untold.append(what)
+        elif high >= 1:
+            told.append(f"at least {low:.1%} of the {what}")
+        elif low <= 0:
+            told.append(f"at most {high:.1%} of the {what}")
+        else:
+            told.append(f"at least {low:.1%} and at most {high:.1%} of the {what}")
+    if errors := verifier["errors_at_least"]:
+        told.append(f"at least {errors:,} of the {verifier['scored']:,} rewards are wrong")
+    if not told:
+        return ""
+    proof = "if equal answers to a prompt share the truth and at most one is right"
+    sentence = f"Certain, {proof}: {'; '.join(told)}."
+    if untold:
+        sentence += f" How many of the {' and how many of the '.join(untold)} cannot be told for certain."
+    return sentence
+
+
+def _modelled(verifier: Mapping[str, Any]) -> str:
+    """The model's intervals where it may speak; otherwise its guess, and why there is no interval."""
+    did = {
+        "false_positive_rate": "rewards {} of the wrong answers",
+        "false_negative_rate": "refuses {} of the right ones",
+    }
+    if verifier["doubt"]:
+        guesses = [verifier["model"][name]["estimate"] for name in did]
+        if not any(guesses):
+            return f"A model can tell no more: {verifier['doubt']}. {_MORE}"
+        said = [form.format(f"{guess:.1%}") for form, guess in zip(did.values(), guesses, strict=True)]
+        return (
+            f"A model of errors that strike each verdict by itself would guess that the verifier {' and '.join(said)}. "
+            f"It can give no interval: {verifier['doubt']}. {_MORE}"
+        )
+    rates = verifier["rates"]
+    by_model = [name for name in did if rates[name]["by"] == "model"]
+    if not by_model:
+        return f"A model of errors that strike each verdict by itself tells no more than this. {_MORE}"
+    said = [did[name].format(_rate(rates[name], ".1%")) for name in by_model]
+    return (
+        f"By a model of errors that strike each verdict by itself, the verifier {' and '.join(said)}. In brackets 95% "
+        "intervals, with room for repeated errors as far as contradictions between equal answers allow, and for agreed "
+        f"answers that are refused though right. {_MORE}"
+    )
+
+
+def _contradicted(verifier: Mapping[str, Any]) -> str:
+    """What contradictions alone prove where several answers to a prompt may be right."""
+    return (
+        f"At least {verifier['errors_at_least']:,} of the {verifier['scored']:,} rewards are wrong: equal answers or "
+        "responses to a prompt got both verdicts. As several answers may be right, nothing tells how often the "
+        f"verifier errs. {_MORE}"
+    )
+
+
+def _few_answers(verifier: Mapping[str, Any]) -> str:
+    """How many answers there are to compare, where most rollouts have none."""
+    answered, scored = verifier["answered"], verifier["scored"]
+    if not 0 < 2 * answered < scored:
+        return ""
+    return f" Of {scored:,} rollouts with a reward {answered:,} have an answer that can be read."
+
+
 def _no_answers(summary: Mapping[str, Any]) -> str:
     """Why there are no answers to compare, where no response has one."""
     if (summary.get("counts") or {}).get("answered", 1):
@@ -121,6 +191,5 @@ def refused_line(summary: Mapping[str, Any]) -> str:
     )
 
 
-def _rate(rate: Mapping[str, float | None], form: str) -> str:
-    found = [math.nan if (end := rate[name]) is None else end for name in ("estimate", "low", "high")]
-    return "" if any(map(math.isnan, found)) else f"{found[0]:{form}} ({found[1]:{form}} to {found[2]:{form}})"
+def _rate(rate: Mapping[str, float], form: str) -> str:
+    return f"{rate['estimate']:{form}} ({rate['low']:{form}} to {rate['high']:{form}})"

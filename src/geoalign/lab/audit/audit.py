@@ -101,7 +101,7 @@ class Audit:
             self.second = SecondOpinion(request.second_verifier, request.budget, config)
             check_reads_trusted(self.session.curator, setting="--second-verifier")
         self.curator = StepCurator(self.session, self.second, name=curator.type)
-        self.verdicts = VerdictAudit()
+        self.verdicts = VerdictAudit(exclusive=self.session.curator.answer_reading != "shared")
         self.inputs: list[dict[str, Any]] = []
         self.skipped: list[Skipped] = []
         self.repeated: list[dict[str, str]] = []

@@ -28,6 +28,7 @@ from geoalign.errors import ConfigError, InputError
 from geoalign.lab.analysis.consensus import CHANCE
 from geoalign.lab.analysis.detection import pair_counts
 from geoalign.lab.audit.inputs import Input
+from geoalign.lab.audit.verdicts import are_verdicts
 from geoalign.lab.store.audit import AuditTables
 from geoalign.method.advantages import group_advantages
 from geoalign.method.intervals import clustered_proportion
@@ -103,7 +104,9 @@ class StepCurator:
     ) -> pandas.DataFrame:
         """The step's frame with what was decided; its pairs and the density of its scores go into their tables."""
         try:
-            told = frame.assign(final_answer=None) if self._misleads(frame["reward"]) else frame
+            told = frame.assign(final_answer=comparable_answers(frame))
+            if self._misleads(frame["reward"]):
+                told = told.assign(final_answer=None, response="")
             rollouts = make_rollouts(told, self.session.curator, states)
         except InputError as error:
             raise InputError(f"{source.hidden or source.path}: {error}") from error
@@ -125,10 +128,28 @@ class StepCurator:
     def _misleads(self, rewards: pandas.Series) -> bool:
         """Whether a curator that compares verdicts on answers would take the two rewards of a step for verdicts, which
         over all steps they are not."""
+        if self.session.curator.answer_reading not in ("exclusive", "shared"):
+            return False
+        if len(self._values) == 2 and not are_verdicts(*self._values):
+            return True
         here, whole = two_values(torch.tensor(rewards.dropna().to_numpy())), self._verdicts
-        if here is None or self.session.curator.answer_reading not in ("exclusive", "shared"):
+        if here is None:
             return False
         return whole is None or max(abs(here[0] - whole[0]), abs(here[1] - whole[1])) > (whole[1] - whole[0]) / 4
+
+
+def comparable_answers(frame: pandas.DataFrame) -> pandas.Series:
+    """The final answers in groups in which two or more of the rows with a reward have one; None elsewhere.
+
+    A lone answer compares with nothing, and says nothing of the rows without one.
+    """
+    answers = frame["final_answer"].to_numpy(dtype=object).copy()
+    answered = frame["final_answer"].notna().to_numpy() & frame["reward"].notna().to_numpy()
+    group = np.unique(frame["group"].to_numpy(), return_inverse=True)[1]
+    several = np.bincount(group, weights=answered)[group] >= 2
+    answers[~several] = None
+    # As objects: a column of text would make NaN of a missing answer.
+    return pandas.Series(answers, index=frame.index, dtype="object")
 
 
 def make_rollouts(frame: pandas.DataFrame, curator: Curator, hidden: Float[Tensor, "b d"] | None = None) -> Rollouts:
@@ -169,48 +190,88 @@ def decided(
     index = frame.index.to_numpy()
     source = np.where(assignment.kept.numpy(), index[assignment.source.numpy()], -1)
     replaced = (source >= 0) & (source != index)
-    missing = torch.full((len(frame),), math.nan)
+    missing = np.full(len(frame), math.nan)
+    advantages = missing if assignment.advantages is None else assignment.advantages.double().numpy()
     # Scores are then the log-odds that a reward is wrong, and rewards, in their places, the expected true ones.
-    denoises = curator.log_odds and "rewards" in (curator.acts_on or ()) and "rows" not in (curator.acts_on or ())
-    frame = frame.assign(
-        score=curation.scores.cpu().double().numpy(), anomalous=curation.anomalous.cpu().numpy(), source=source,
-        replacement=frame["response"].reindex(source).set_axis(frame.index).where(replaced, None),
-        weight=assignment.weights.double().numpy(), new_reward=assignment.rewards.double().numpy(),
-        advantage=(missing if assignment.advantages is None else assignment.advantages).double().numpy(),
-        probability_wrong=(curation.scores.double().sigmoid() if denoises else missing).cpu().numpy(),
-        denoised_reward=(curation.rewards.double() if denoises else missing).cpu().numpy(),
-        characters=frame["response"].str.len(), trusted=frame["label"].notna(),
-    )  # fmt: skip
+    acts_on = curator.acts_on or ()
+    denoises = curator.log_odds and "rewards" in acts_on and "rows" not in acts_on
     # The pairs that the curator formed, else those of different rewards; each is counted by both of its rows.
     if curation.details is None:
         pairs = pair_counts(rollouts.rewards.numpy(), rollouts.groups.numpy())
     else:
         ends = torch.cat([curation.details.pairs.winner, curation.details.pairs.loser]).cpu().numpy()
         pairs = np.bincount(ends, minlength=len(frame))
-    groups = frame.assign(pairs=pairs).groupby("group")
-    return frame.assign(
-        group_pairs=groups["pairs"].transform("sum") // 2,
-        group_size=groups["reward"].transform("size"),
-        group_mean=groups["reward"].transform("mean"),
-        group_std=groups["reward"].transform("std"),
-        group_flagged=groups["anomalous"].transform("sum"),
-    )
+    anomalous = curation.anomalous.cpu().numpy()
+    replacement = np.full(len(frame), None, dtype=object)
+    if replaced.any():
+        replacement[replaced] = frame["response"].loc[source[replaced]].to_numpy(dtype=object)
+    columns = {
+        "score": curation.scores.cpu().double().numpy(),
+        "anomalous": anomalous,
+        "source": source,
+        "replacement": replacement,
+        "weight": assignment.weights.double().numpy(),
+        "new_reward": assignment.rewards.double().numpy(),
+        "advantage": advantages,
+        "probability_wrong": curation.scores.double().sigmoid().cpu().numpy() if denoises else missing,
+        "denoised_reward": curation.rewards.double().cpu().numpy() if denoises else missing,
+        "characters": frame["response"].str.len().to_numpy(),
+        "trusted": frame["label"].notna().to_numpy(),
+        **_group_columns(frame["group"].to_numpy(), frame["reward"].to_numpy(), pairs, anomalous),
+    }
+    # At once: a step may be small, and there may be many.
+    return pandas.concat([frame, pandas.DataFrame(columns, index=frame.index)], axis=1)
+
+
+def _group_columns(
+    groups: np.ndarray, rewards: np.ndarray, pairs: np.ndarray, flagged: np.ndarray
+) -> dict[str, np.ndarray]:
+    """Of each row its group's pairs, rows and flags, and the mean and standard deviation of the rewards there are."""
+    group, size = np.unique(groups, return_inverse=True, return_counts=True)[1:]
+    scored = ~np.isnan(rewards)
+    of_scored = group[scored]
+    count = np.bincount(of_scored, minlength=len(size))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = np.bincount(of_scored, weights=rewards[scored], minlength=len(size)) / count
+        deviation = rewards[scored] - mean[of_scored]
+        squares = np.bincount(of_scored, weights=deviation**2, minlength=len(size))
+        spread = np.sqrt(np.where(count > 1, squares / (count - 1), math.nan))
+    return {
+        "group_pairs": (np.bincount(group, weights=pairs)[group] // 2).astype(np.int64),
+        "group_size": size[group],
+        "group_mean": mean[group],
+        "group_std": spread[group],
+        "group_flagged": np.bincount(group, weights=flagged)[group].astype(np.int64),
+    }
 
 
 def counts_of(frame: pandas.DataFrame) -> dict[str, int]:
-    groups = frame.drop_duplicates("group")["group_pairs"]
-    kept, unscored = frame["source"] >= 0, frame["reward"].isna()
+    """What `counts` of the summary adds up over steps."""
+    first = np.unique(frame["group"].to_numpy(), return_index=True)[1]
+    pairs = frame["group_pairs"].to_numpy()[first]
+    source, index = frame["source"].to_numpy(), frame.index.to_numpy()
+    kept, unscored = source >= 0, frame["reward"].isna().to_numpy()
+    judged, flagged = frame["score"].notna().to_numpy(), frame["anomalous"].to_numpy()
     counts = {
-        "rows": len(frame), "groups": len(groups), "pairs": groups.sum(), "groups_without_pairs": (groups == 0).sum(),
-        "scored": frame["score"].notna().sum(), "unscored": unscored.sum(), "flagged": frame["anomalous"].sum(),
-        "replaced": (kept & (frame["source"] != frame.index)).sum(), "left_out": (~kept).sum(),
-        "zero_weighted": (kept & (frame["weight"] == 0) & ~unscored).sum(),
+        "rows": len(frame),
+        "groups": len(first),
+        "pairs": pairs.sum(),
+        "groups_without_pairs": (pairs == 0).sum(),
+        "scored": judged.sum(),
+        "unscored": unscored.sum(),
+        "flagged": flagged.sum(),
+        "replaced": (kept & (source != index)).sum(),
+        "left_out": (~kept).sum(),
+        "zero_weighted": (kept & (frame["weight"].to_numpy() == 0) & ~unscored).sum(),
         "answered": frame["final_answer"].notna().sum(),
-    }  # fmt: skip
+    }
     for name, known in (("trained_on", True), ("not_trained_on", False)):
-        part = frame[frame["trained_on"].eq(known)]
-        flagged = {f"{name}_scored": part["score"].notna().sum(), f"{name}_flagged": part["anomalous"].sum()}
-        counts |= {name: len(part), **flagged}
+        part = frame["trained_on"].eq(known).to_numpy(dtype=bool)
+        counts |= {
+            name: part.sum(),
+            f"{name}_scored": (part & judged).sum(),
+            f"{name}_flagged": (part & flagged).sum(),
+        }
     return {name: int(count) for name, count in counts.items()}
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from geoalign.errors import ConfigError
-from geoalign.lab.analysis.audited import audited, verifier_lines
+from geoalign.lab.analysis.audited import audited
 from geoalign.lab.analysis.grouping import grouping_remarks, grouping_words, sizes_lines
 from geoalign.lab.audit.steps import NO_CONSENSUS
 from geoalign.lab.tasks.row_files import row_name
@@ -103,13 +103,17 @@ def parse_bounds(texts: Sequence[str]) -> dict[str, float]:
 def bounds_kept(summary: Mapping[str, Any], bounds: Mapping[str, float]) -> tuple[int, list[str]]:
     """The exit code, and a sentence for each bound exceeded or not to be checked: 3 where a whole interval lies above
     its bound, else 4 where a rate cannot be told, lest a job pass that checked nothing, else 0."""
-    rates, code, said = summary["verifier"].get("rates") or {}, 0, []
+    verifier = summary["verifier"]
+    rates = verifier.get("rates") or {}
+    why = verifier.get("reason") or f"Nothing bounds it, and {verifier.get('doubt') or 'no model tells it'}."
+    code, said = 0, []
     for name, bound in bounds.items():
-        low, high = (rates.get(f"{name}_rate", {}).get(end, math.nan) for end in ("low", "high"))
+        ends = [rates.get(f"{name}_rate", {}).get(end) for end in ("low", "high")]
+        low, high = (math.nan if end is None else end for end in ends)
         if low > bound:
             code = 3
             said.append(f"{name}: at least {low:.1%}, above {bound:.1%}")
         elif not high - low < 1:  # NaN, or from 0 to 1
             code = code or 4
-            said.append(f"{name}: whether it is above {bound:.1%} cannot be told. {verifier_lines(summary)[0]}")
+            said.append(f"{name}: whether it is above {bound:.1%} cannot be told. {why}")
     return code, said

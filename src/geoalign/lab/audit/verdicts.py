@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from typing import Any
 
 import pandas
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from geoalign.curators.denoise.rows import joined, noisy_rows
-from geoalign.curators.error_rates import LEVEL, RATES, error_rates
+from geoalign.curators.denoise.rows import NoisyRows, noisy_rows
+from geoalign.curators.error_checks import AGREED_ROWS, AGREED_SHARE
+from geoalign.curators.error_rates import LEVEL, RATES, ErrorRates, error_rates
+from geoalign.method.bounds import Bounds, false_negative_bounds, false_positive_bounds, judged_units, least_errors
 from geoalign.method.groups import canonical_order
 from geoalign.types import Rollouts, response_keys
 
 # An answer is agreed on from so many rollouts, and so large a share of those of its prompt, on.
-LEAST_COUNT, LEAST_SHARE = 3, 0.5
+LEAST_COUNT, LEAST_SHARE = AGREED_ROWS, AGREED_SHARE
 # Prompts that are listed.
 LISTED = 1000
+# The columns of a step that are kept until all have been read.
+_READ = ["group", "step", "reward", "final_answer", "answer", "label"]
 
 
 def agreed_answers(frame: pandas.DataFrame) -> pandas.DataFrame:
-    """The most frequent answers that enough of a prompt's rollouts agree on, one row a group, of the rollouts of a
-    step.
+    """The most frequent answers that enough of a prompt's rollouts agree on, one row a group.
 
     `index` is the group's first rollout in the output, `share` is of its rollouts with a reward, `best` and
     `others_best` are the highest rewards of those that give the answer and of the others.
@@ -58,67 +63,176 @@ def verdict_counts(
     return len(of_label[repeated].unique()), len(of_label[mixed].unique())
 
 
-class VerdictAudit:
-    """Collects the rollouts of one call of the command, step by step, while their rewards are binary."""
+def certain(
+    rows: NoisyRows, accepted: Bool[Tensor, " n"], truth: Float[Tensor, " n"], *, exclusive: bool
+) -> tuple[dict[str, Bounds] | None, int]:
+    """What the verdicts prove: bounds of the rates, by name, and the least number of errors.
 
-    def __init__(self) -> None:
+    Rows without a reward are left out; those without an answer may be right or wrong, identical ones together. Where
+    several answers to a prompt may be right, no rate is bounded, and only contradictions are errors.
+
+    Args:
+        truth: 1 or 0 where it is known, NaN elsewhere.
+    """
+    scored = rows.scored
+    units = judged_units(
+        accepted=accepted[scored],
+        group=rows.group[scored],
+        unit=rows.answer[scored],
+        answered=rows.answered[scored] & exclusive,
+        truth=truth[scored],
+    )
+    if not exclusive:
+        return None, least_errors(units)
+    positive, negative = false_positive_bounds(units), false_negative_bounds(units)
+    both = Bounds(max(1 - positive.high - negative.high, -1.0), 1 - positive.low - negative.low)
+    return dict(zip(RATES, (positive, negative, both), strict=True)), least_errors(units)
+
+
+def claimed(bounds: Mapping[str, Bounds], model: ErrorRates) -> dict[str, dict[str, Any]]:
+    """The rates that may be claimed: the model's intervals inside the bounds where it may be believed, else the bounds.
+
+    The estimate is always the model's, moved into the interval; None where it has none.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for name, interval in zip(RATES[:2], model.intervals, strict=False):
+        bound = bounds[name]
+        low, high = max(interval.low, bound.low), min(interval.high, bound.high)
+        narrower = low <= high and (low > bound.low or high < bound.high)
+        if model.doubt or not narrower:
+            low, high = bound.low, bound.high
+        estimate = min(max(interval.estimate, low), high)
+        by = "model" if narrower and not model.doubt else "bounds"
+        found[name] = {**_numbers({"estimate": estimate, "low": low, "high": high}), "by": by}
+    positive, negative = found.values()
+    ends = {"estimate": "estimate", "low": "high", "high": "low"}
+    both = {end: _both(positive[other], negative[other]) for end, other in ends.items()}
+    by = "model" if "model" in (positive["by"], negative["by"]) else "bounds"
+    return {**found, RATES[2]: {**both, "by": by}}
+
+
+def guessed(model: ErrorRates) -> dict[str, dict[str, Any]]:
+    """What the model says of each rate: without an interval where it is in doubt."""
+    names = ("estimate",) if model.doubt else ("estimate", "low", "high")
+    return {
+        rate: _numbers({name: getattr(interval, name) for name in names})
+        for rate, interval in zip(RATES, model.intervals, strict=True)
+    }
+
+
+def _both(one: float | None, other: float | None) -> float | None:
+    """Informedness from two error rates."""
+    return None if one is None or other is None else max(1 - one - other, -1.0)
+
+
+def _numbers(values: Mapping[str, float]) -> dict[str, float | None]:
+    """As JSON knows them: None for NaN."""
+    return {name: None if math.isnan(value) else value for name, value in values.items()}
+
+
+def are_verdicts(low: float, high: float) -> bool:
+    """Whether two rewards are the two verdicts of a verifier, not two of many values that happen to be the only ones.
+
+    Verdicts are 0 and some number, -x and x, 1 and less, or 1 or 2 apart, as with a bonus on both.
+    """
+    conventional = low == 0 or high == 0 or low == -high or high == 1
+    return conventional or any(math.isclose(high - low, gap, rel_tol=1e-6) for gap in (1, 2))
+
+
+class VerdictAudit:
+    """Collects the rollouts of one call of the command, step by step, while their rewards are binary.
+
+    `exclusive`: at most one answer to a prompt is right; otherwise several may be, and no rate is told.
+    """
+
+    def __init__(self, *, exclusive: bool = True) -> None:
+        self._exclusive = exclusive
         self._values: set[float] = set()
-        self._batches: list[dict[str, Any]] = []
-        self._agreed: list[pandas.DataFrame] = []
+        self._parts: list[pandas.DataFrame] = []
 
     def add(self, frame: pandas.DataFrame) -> None:
         """Takes the rollouts of a step: groups unique over steps, the index of the frame that of the output."""
         self._values |= set(frame["reward"].dropna().unique().tolist())
         if len(self._values) > 2:
-            self._batches, self._agreed = [], []
+            self._parts = []
             return
-        # A dump may come without its texts.
-        keys = response_keys(frame["response"]) if any(frame["response"]) else None
-        rollouts = Rollouts(
-            rewards=torch.tensor(frame["reward"].to_numpy()),
-            groups=torch.tensor(frame["group"].to_numpy()),
-            answers=frame["final_answer"].tolist(),
-            response_keys=keys,
-        )
-        order = canonical_order(rollouts.rewards, rollouts.groups)
-        self._batches.append(vars(noisy_rows(rollouts, order, answers=True)))
-        self._agreed.append(agreed_answers(frame))
+        part = frame.reindex(columns=_READ)
+        # A dump may come without its texts: each response is then one of its own.
+        has_texts = any(frame["response"])
+        keys = response_keys(frame["response"]).numpy() if has_texts else frame.index.to_numpy()
+        self._parts.append(part.assign(key=keys))
 
     def summary(self, *, redact: bool) -> dict[str, Any]:
         """`verifier` and `prompts` of `summary.json`; of rewards that say nothing of a verifier the reason."""
-        if len(self._values) != 2:
-            reason = "Rewards are not binary." if self._values else "No rollout has a reward."
-            return {"verifier": {"reason": "All rewards are equal." if len(self._values) == 1 else reason}}
-        rows, high = joined(self._batches, 1.0), max(self._values)
+        if (reason := self._reason()) is not None:
+            return {"verifier": {"reason": reason}}
+        low, high = min(self._values), max(self._values)
+        table = pandas.concat(self._parts)
+        rows, truth = judged_rows(table, middle=(low + high) / 2)
         right, answered = rows.rewards == high, rows.scored & rows.answered
         of_answers = verdict_counts(rows.answer, rows.group, right, answered)
         of_responses = verdict_counts(rows.response, rows.group, right, rows.scored)
         if not (answered.any() or of_responses[0]):
             return {"verifier": {"reason": "No rollout has an answer, and no response to a prompt was given twice."}}
-        rates = error_rates(rows)
+        bounds, errors = certain(rows, right, truth, exclusive=self._exclusive)
+        model = error_rates(rows, exclusive=self._exclusive)
         return {
             "verifier": {
                 "groups": int(rows.group.max()) + 1,
+                "scored": int(rows.scored.sum()),
                 "answered": int(answered.sum()),
                 "groups_with_repeated_answers": of_answers[0],
                 "groups_with_answers_judged_both_ways": of_answers[1],
                 "groups_with_repeated_responses": of_responses[0],
                 "groups_with_responses_judged_both_ways": of_responses[1],
-                "rates": None if rates is None else {n: vars(rate) for n, rate in zip(RATES, rates, strict=True)},
-                "interval": "influence of each group on the fit, Student's t",
+                "answers": "exclusive" if self._exclusive else "shared",
+                "errors_at_least": errors,
+                "bounds": None if bounds is None else {n: _numbers(vars(each)) for n, each in bounds.items()},
+                "rates": None if bounds is None else claimed(bounds, model),
+                "model": guessed(model),
+                "doubt": model.doubt or None,
                 "level": LEVEL,
             },
-            "prompts": self._prompts(high, redact=redact) if answered.any() else None,
+            "prompts": _prompts(table, high, redact=redact) if answered.any() else None,
         }
 
-    def _prompts(self, high: float, *, redact: bool) -> dict[str, Any]:
-        agreed = pandas.concat(self._agreed)
-        refused = agreed[agreed["best"] < high].sort_values(
-            ["share", "count", "group"], ascending=[False, False, True], kind="stable"
-        )
-        listed = refused[:LISTED].assign(other_rewarded=refused["others_best"] == high)
-        listed = listed.drop(columns=["best", "others_best"]).astype(object)
-        if redact:
-            listed[["answer", "gold"]] = None
-        counts = {"refused": len(refused), "least_count": LEAST_COUNT, "least_share": LEAST_SHARE}
-        return {**counts, "listed": listed.to_dict("records")}
+    def _reason(self) -> str | None:
+        """Why the rewards say nothing of a verifier; None where they may."""
+        if not self._values:
+            return "No rollout has a reward."
+        if len(self._values) == 1:
+            return "All rewards are equal."
+        if len(self._values) > 2:
+            return "Rewards are not binary."
+        low, high = min(self._values), max(self._values)
+        if not are_verdicts(low, high):
+            return f"The two rewards, {low:g} and {high:g}, are no verdicts such as 0 and 1, or -1 and 1."
+        return None
+
+
+def judged_rows(table: pandas.DataFrame, *, middle: float) -> tuple[NoisyRows, Float[Tensor, " n"]]:
+    """The rows as the model reads them, and their truth where a label tells it: 1 above the middle, else 0."""
+    rollouts = Rollouts(
+        rewards=torch.tensor(table["reward"].to_numpy()),
+        groups=torch.tensor(table["group"].to_numpy()),
+        answers=[answer if isinstance(answer, str) else None for answer in table["final_answer"]],
+        response_keys=torch.tensor(table["key"].to_numpy()),
+    )
+    order = canonical_order(rollouts.rewards, rollouts.groups)
+    labels = torch.tensor(table["label"].astype(float).to_numpy())[order.order]
+    truth = torch.where(labels.isnan(), torch.nan, (labels > middle).double())
+    return noisy_rows(rollouts, order, answers=True), truth
+
+
+def _prompts(table: pandas.DataFrame, high: float, *, redact: bool) -> dict[str, Any]:
+    """`prompts` of `summary.json`: those on whose most frequent answer enough rollouts agree, all refused."""
+    agreed = agreed_answers(table)
+    refused = agreed[agreed["best"] < high].sort_values(
+        ["share", "count", "group"], ascending=[False, False, True], kind="stable"
+    )
+    listed = refused[:LISTED].assign(other_rewarded=refused["others_best"] == high)
+    listed = listed.drop(columns=["best", "others_best"]).astype(object)
+    if redact:
+        listed[["answer", "gold"]] = None
+    counts = {"refused": len(refused), "least_count": LEAST_COUNT, "least_share": LEAST_SHARE}
+    return {**counts, "listed": listed.to_dict("records")}

@@ -5,8 +5,10 @@ import re
 import pyarrow.parquet
 import pytest
 
+from geoalign.lab.dumps.labels import read_labels
 from geoalign.lab.reports.audit import bundle as bundle_module
 from geoalign.lab.reports.audit.page import build_audit_page
+from geoalign.lab.store.audit import safe
 
 
 @pytest.fixture(scope="module")
@@ -258,8 +260,10 @@ def test_steps_redaction_and_pages_without_scores(until, watched, tmp_path, writ
 
 VERIFIER = {
     "groups_with_repeated_answers": 3, "groups_with_answers_judged_both_ways": 2,
-    "rates": {name: {"estimate": 0.25, "low": 0.125, "high": 0.5}
+    "rates": {name: {"estimate": 0.25, "low": 0.125, "high": 0.5, "by": "model"}
               for name in ("false_positive_rate", "false_negative_rate", "informedness")},
+    "bounds": {name: {"low": 0.125, "high": 1.0} for name in ("false_positive_rate", "false_negative_rate")},
+    "errors_at_least": 2, "scored": 18, "answered": 15, "doubt": None,
 }  # fmt: skip
 REFUSED = {"step": 1, "group": 1, "index": 6, "answer": "y", "gold": "z", "count": 4, "share": 4 / 6}
 
@@ -313,3 +317,63 @@ def test_the_verifier_and_the_answers_that_it_always_refuses(until, denoised):
     until(found, "() => document.querySelector('#detail-title').innerText === 'Group 1'")
     assert chosen(found) == "6"
     assert denoised.wrong == []
+
+
+HOSTILE = ["=HYPERLINK(1)", " +1", "\ttab", "bell \x07 and\r\nline", 'a "quoted", cell', "x" * 33_000, "𝔸" * 32_001]
+
+
+@pytest.fixture(scope="module")
+def labelled(watch, tmp_path_factory, write_audit, build_light):
+    """Verdicts on hostile texts, two flagged in each of two steps."""
+
+    def change(rows):
+        for index, row in enumerate(rows):
+            row.update(reward=float(index % 2), response=HOSTILE[index % len(HOSTILE)], anomalous=index % 6 in (2, 3),
+                       source=row["index"], characters=len(HOSTILE[index % len(HOSTILE)]))  # fmt: skip
+
+    folder = write_audit(
+        tmp_path_factory.mktemp("labelled") / "dump", groups=2, steps=2, change=change, pairs=False,
+        curator={"type": "denoise"},
+    )  # fmt: skip
+    page = watch(build_light(folder), accept_downloads=True)
+    page.folder = folder
+    return page
+
+
+def downloaded(page, button, path):
+    with page.expect_download() as found:
+        page.locator(button).click()
+    found.value.save_as(path)
+    return found.value.suggested_filename
+
+
+def test_flagged_rollouts_are_downloaded_as_the_audit_writes_them(labelled, tmp_path):
+    path = tmp_path / "flagged.csv"
+    assert downloaded(labelled.page, "#download-flagged", path) == "flagged.csv"
+    found = read_labels(path)
+    assert len(found) == 8
+    assert all(row.label is None for row in found.values())
+    scores = pyarrow.parquet.read_table(labelled.folder / "scores.parquet").to_pylist()
+    flagged = {(row["step"], row["line"], row["sample"]): row for row in scores if row["anomalous"]}
+    assert {key: row.cells["response"] for key, row in found.items()} == {
+        key: safe(row["response"]) for key, row in flagged.items()
+    }
+
+
+def test_labels_given_on_the_page_are_read_back(labelled, tmp_path):
+    page = labelled.page
+    assert page.locator("#download-labels").is_hidden()
+    page.locator("#group-0").click()
+    page.locator(".rollouts input[value='2']").click()
+    page.locator(".label-button", has_text="wrong").click()
+    page.locator(".rollouts input[value='3']").click()
+    page.locator(".label-button", has_text="right").click()
+    page.locator(".rollouts input[value='4']").click()
+    for _ in range(2):  # given and taken back
+        page.locator(".label-button", has_text="right").click()
+    assert page.locator("#download-labels").inner_text() == "Download labels.csv (2)"
+    path = tmp_path / "labels.csv"
+    downloaded(page, "#download-labels", path)
+    found = read_labels(path)
+    assert {(key[2], row.label) for key, row in found.items()} == {(2, 0.0), (3, 1.0)}
+    assert labelled.wrong == []

@@ -29,6 +29,19 @@ def test_counts_by_hand(tmp_path, write_audit):
     assert found["correct but flagged"].share == pytest.approx(1 / 7)
 
 
+def test_estimated_rewards_are_no_alarm(tmp_path, write_audit):
+    """`denoise` moves nearly every reward a little: a share of 77% flagged nothing and frightened readers."""
+
+    def change(rows):
+        for row in rows:
+            row.update(anomalous=False, source=row["index"], new_reward=row["reward"] + 0.01)
+
+    found = counts(read_audit(write_audit(tmp_path, groups=2, size=4, change=change)).scored)
+    assert [item.name for item in found if item.value][-1] == "estimated rewards"
+    assert math.isnan(found[-1].share)
+    assert named(found)["flagged"].value == 0
+
+
 @pytest.mark.parametrize(
     ("numbers", "level", "words"),
     [

@@ -96,7 +96,7 @@ def _columns(scored: pandas.DataFrame, kept: Bools, index: Ints) -> dict[str, An
     inside[there] = np.where(kept[inside[there]], index[inside[there]], -2)
     first = page.drop_duplicates("group").sort_values("group")
     files = sorted(first["file"].unique())
-    whole = {name: page[name].tolist() for name in ("sample", "row", "characters")}
+    whole = {name: page[name].tolist() for name in ("sample", "row", "line", "characters")}
     return {
         "index": np.flatnonzero(kept).tolist(),
         "group": np.unique(page["group"], return_inverse=True)[1].tolist(),

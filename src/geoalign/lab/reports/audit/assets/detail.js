@@ -245,7 +245,7 @@ class Detail {
     const facts = `reward ${short(model.reward[row])} · ${this.settings.score} ${short(model.score[row])} · ${many(model.characters[row], "character")}`;
     const node = el("section", { class: "side" },
       el("h4", {}, `Rollout ${this.names(row)} `, role ? el("small", { text: role }) : null, ...tags),
-      el("p", { class: "quiet", text: facts }), text);
+      el("p", { class: "quiet", text: facts }), this.labels.buttons(row), text);
     return { node, text };
   }
 

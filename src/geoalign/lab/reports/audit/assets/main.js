@@ -9,6 +9,9 @@ async function start() {
   const state = { passes: new Uint8Array(model.size), found: null, words: "" };
   const search = new Search(model, stores.texts);
   const detail = new Detail(byId("detail"), model, stores, settings);
+  const labels = new Labels(model, (row) => detail.text(row), settings);
+  detail.labels = labels;
+  byId("downloads").append(...labels.downloads());
   const list = new List(byId("list"), byId("rows"), (group, node) => describe(model, state, settings, group, node), chosen);
   const panes = byId("panes");
   const view = (name) => { panes.dataset.view = name; };
@@ -61,7 +64,7 @@ async function start() {
   byId("tools").addEventListener("submit", (event) => event.preventDefault());
   byId("tools").addEventListener("reset", () => setTimeout(() => { seek(); apply(); }));
   keys(list, toList, seek);
-  byId("tools").hidden = panes.hidden = false;
+  byId("tools").hidden = byId("downloads").hidden = panes.hidden = false;
   const asked = location.hash; // the first choice writes its own
   apply();
   const open = (hash, enter) => {

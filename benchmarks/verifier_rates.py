@@ -1,0 +1,330 @@
+"""How often what an audit claims of a verifier's error rates holds: real verifiers, and made ones whose errors repeat.
+
+    python -m benchmarks.verifier_rates --worlds 20 --data FOLDER
+
+`FOLDER` holds `gsm8k_solutions.jsonl` (`example_model_solutions.jsonl` of github.com/openai/grade-school-math) and
+`math_cot_100.jsonl` (of `evaluation/data/eval_rm_maj_example` in github.com/QwenLM/Qwen2.5-Math); what is not there is
+left out. Results: verifier_rates.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas
+import torch
+
+from geoalign.boxed import boxed_answer
+from geoalign.lab.audit.verdicts import VerdictAudit
+
+RATES = ("false_positive_rate", "false_negative_rate")
+RECIPE = Path(__file__).parents[1] / "recipes" / "rollouts" / "substring_reward.jsonl"
+_NUMBER = re.compile(r"-?\d[\d,]*\.?\d*")
+
+
+# --- what is claimed, and the truth -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What the audit says of one rate of one table."""
+
+    table: str
+    rate: str
+    truth: float
+    low: float
+    high: float
+    by: str
+
+    @property
+    def holds(self) -> bool:
+        """Whether the interval holds the rate among these very rollouts; a rate of no rows is held by every one."""
+        return math.isnan(self.truth) or self.low - 1e-9 <= self.truth <= self.high + 1e-9
+
+
+def claims(name: str, frame: pandas.DataFrame) -> list[Claim]:
+    """Of a table with columns `group`, `response`, `final_answer`, `reward` and `right`, the truth."""
+    audit = VerdictAudit()
+    audit.add(frame.assign(step=0, answer=""))
+    rates = audit.summary(redact=True)["verifier"].get("rates") or {}
+    right, rewarded = frame["right"].to_numpy(dtype=bool), frame["reward"].to_numpy() > 0
+    truths = {RATES[0]: rewarded[~right], RATES[1]: ~rewarded[right]}
+    found = []
+    for rate, errors in truths.items():
+        if rate in rates and rates[rate]["low"] is not None:
+            truth = float(errors.mean()) if len(errors) else math.nan
+            found.append(Claim(name, rate, truth, rates[rate]["low"], rates[rate]["high"], rates[rate]["by"]))
+    return found
+
+
+# --- real solutions, judged by real verifiers -------------------------------------------------------------------------
+
+
+def numbers(text: str) -> list[float]:
+    """The numbers in a text."""
+    return [float(found.replace(",", "").rstrip(".")) for found in _NUMBER.findall(text)]
+
+
+def last_number(text: str) -> float:
+    """The last number in a text; NaN without one."""
+    return (numbers(text) or [math.nan])[-1]
+
+
+def gsm8k(path: Path) -> pandas.DataFrame:
+    """Four solutions of each of 1,319 problems, right where the number behind `A:` is the gold one."""
+    rows = []
+    for group, line in enumerate(path.read_text(encoding="utf-8").splitlines()):
+        problem = json.loads(line)
+        gold = last_number(problem["ground_truth"].split("A:")[-1])
+        for model in ("6b_finetuning", "6b_verification", "175b_finetuning", "175b_verification"):
+            response = problem[model]["solution"]
+            raw = response.split("A:")[-1].strip() if "A:" in response else ""
+            value = last_number(raw)
+            answer = None if math.isnan(value) else repr(value)
+            rows.append((group, response, raw, answer, f"{gold:g}", value == gold))
+    return pandas.DataFrame(rows, columns=["group", "response", "raw", "final_answer", "gold", "right"])
+
+
+def maths(path: Path) -> pandas.DataFrame:
+    """Eight solutions of each of 100 problems of MATH, with a reward model's scores; right as their authors graded."""
+    rows = []
+    for group, line in enumerate(path.read_text(encoding="utf-8").splitlines()):
+        problem = json.loads(line)
+        solutions = zip(problem["response"], problem["pred"], problem["score"], problem["pred_score"], strict=True)
+        for response, answer, right, score in solutions:
+            rows.append((group, response, boxed_answer(response) or "", answer or None, problem["gt"], right, score[0]))
+    names = ["group", "response", "raw", "final_answer", "gold", "right", "score"]
+    return pandas.DataFrame(rows, columns=names)
+
+
+def recipe() -> pandas.DataFrame:
+    """The example of recipes/rollouts, with its own verdicts."""
+    rows = [json.loads(line) for line in RECIPE.read_text(encoding="utf-8").splitlines()]
+    groups = pandas.factorize(pandas.Series([row["prompt"] for row in rows]))[0]
+    table = pandas.DataFrame(rows).assign(group=groups).rename(columns={"correct": "right"})
+    answers = [boxed_answer(response) for response in table["response"]]
+    return table.assign(final_answer=pandas.Series(answers, dtype=object), reward=table["reward"].astype(float))
+
+
+def normal(text: str) -> str:
+    """A spelling without spaces, `\\dfrac` and units in `\\text`."""
+    return re.sub(r"\\text\{[^}]*\}|\s|\$", "", text.replace("dfrac", "frac"))
+
+
+Verifier = Callable[[pandas.Series], bool]
+VERIFIERS: dict[str, Verifier] = {
+    "string": lambda row: row["raw"] == row["gold"],
+    "normal form": lambda row: normal(row["raw"]) == normal(row["gold"]),
+    "last number": lambda row: last_number(row["response"]) == last_number(row["gold"]),
+    "substring": lambda row: row["gold"] in row["response"],
+    "any number": lambda row: last_number(row["gold"]) in numbers(row["response"]),
+    "within 10%": lambda row: _near(last_number(row["raw"]), last_number(row["gold"]), 0.1),
+    "rounded to tens": lambda row: _tens(last_number(row["raw"])) == _tens(last_number(row["gold"])),
+    "first digit": lambda row: row["raw"] != "" and row["raw"][:1] == row["gold"][:1],
+}
+
+
+def _near(value: float, gold: float, share: float) -> bool:
+    return abs(value - gold) <= share * abs(gold)
+
+
+def _tens(value: float) -> float:
+    return math.nan if math.isnan(value) else round(value / 10)
+
+
+def real_tables(data: Path | None) -> Iterator[tuple[str, str, pandas.DataFrame]]:
+    """(source, verifier, table), each verifier alone and with 5% and 15% of its verdicts flipped on top."""
+    yield "example", "substring", recipe()
+    readers = {"gsm8k_solutions.jsonl": gsm8k, "math_cot_100.jsonl": maths}
+    for file, read in readers.items():
+        if data is None or not (data / file).is_file():
+            continue
+        table, source = read(data / file), file.split("_")[0]
+        verdicts = {name: table.apply(verifier, axis=1).to_numpy(dtype=bool) for name, verifier in VERIFIERS.items()}
+        if "score" in table:
+            for share in (0.2, 0.35, 0.5):
+                verdicts[f"reward model above {share:.0%}"] = (
+                    table["score"] > table["score"].quantile(share)
+                ).to_numpy()
+        for name, verdict in verdicts.items():
+            for flipped in (0.0, 0.05, 0.15):
+                flips = np.random.default_rng(len(name)).random(len(table)) < flipped
+                kind = source if not flipped else f"{source}, {flipped:.0%} of the verdicts flipped"
+                yield kind, name, table.assign(reward=(verdict ^ flips).astype(float))
+
+
+# --- made verifiers ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Policy:
+    """What a policy answered: right answers are 0, wrong ones from 1 on."""
+
+    group: np.ndarray
+    answer: np.ndarray
+    answered: np.ndarray
+
+    @classmethod
+    def drawn(cls, rng: np.random.Generator, *, hard: bool) -> Policy:
+        """4 to 64 rollouts a prompt, 1 to 200 wrong answers a prompt; hard: most are wrong, and agree."""
+        size = int(rng.choice([4, 8, 16, 32, 64]))
+        prompts = max(20, min(round(np.exp(rng.uniform(np.log(50), np.log(1500)))), 30_000 // size))
+        ease = rng.uniform(0.1, 0.3) if hard else rng.uniform(0.15, 0.85)
+        rivals = int(rng.choice([1, 2, 3] if hard else [2, 3, 5, 20, 200]))
+        concentration, rows = rng.uniform(0.5, 4), prompts * size
+        group = np.repeat(np.arange(prompts), size)
+        chance = rng.beta(ease * concentration, (1 - ease) * concentration, prompts)
+        right = rng.random(rows) < chance[group]
+        shares = rng.dirichlet(np.full(rivals, 0.5), prompts).cumsum(axis=1)
+        wrong = 1 + np.minimum((rng.random((rows, 1)) > shares[group]).sum(axis=1), rivals - 1)
+        answered = rng.random(rows) < rng.choice([1.0, rng.uniform(0.5, 1)])
+        return cls(group, np.where(right, 0, wrong), answered)
+
+    @property
+    def right(self) -> np.ndarray:
+        return self.answer == 0
+
+    @property
+    def unit(self) -> np.ndarray:
+        """Equal for equal answers to a prompt."""
+        return np.unique(self.group * 1000 + self.answer, return_inverse=True)[1]
+
+    def table(self, verdict: np.ndarray) -> pandas.DataFrame:
+        answers = [str(answer) if there else None for answer, there in zip(self.answer, self.answered, strict=True)]
+        responses = [f"response {row}" for row in range(len(answers))]
+        return pandas.DataFrame({
+            "group": self.group, "response": responses, "reward": verdict.astype(float), "right": self.right,
+            "final_answer": pandas.Series(answers, dtype=object),
+        })  # fmt: skip
+
+
+Made = Callable[[Policy, np.random.Generator], np.ndarray]
+
+
+def flips(policy: Policy, rng: np.random.Generator) -> np.ndarray:
+    """Every verdict errs alone, at two rates up to 30%."""
+    positive, negative = rng.uniform(0, 0.3, 2)
+    return policy.right ^ (rng.random(len(policy.right)) < np.where(policy.right, negative, positive))
+
+
+def repeated(share: float) -> Made:
+    """Flips of which a share of the answers gets one for all copies."""
+
+    def judged(policy: Policy, rng: np.random.Generator) -> np.ndarray:
+        positive, negative = rng.uniform(0, 0.3, 2)
+        unit, rows = policy.unit, len(policy.right)
+        alike = (rng.random(unit.max() + 1) < share)[unit]
+        draw = np.where(alike, rng.random(unit.max() + 1)[unit], rng.random(rows))
+        return policy.right ^ (draw < np.where(policy.right, negative, positive))
+
+    return judged
+
+
+def of_the_answer(policy: Policy, rng: np.random.Generator) -> np.ndarray:
+    """A function of the answer: some wrong answers always pass, some right ones never."""
+    positive, negative = rng.uniform(0, 0.3, 2)
+    unit = policy.unit
+    draw = rng.random(unit.max() + 1)[unit]
+    return policy.right ^ (draw < np.where(policy.right, negative, positive))
+
+
+def score(policy: Policy, rng: np.random.Generator) -> np.ndarray:
+    """A noisy score above a threshold, with an offset of each prompt, so that whole prompts pass or fail."""
+    offset = rng.normal(0, rng.uniform(0.3, 2), policy.group.max() + 1)[policy.group]
+    value = rng.uniform(1, 4) * policy.right + offset + rng.normal(0, rng.uniform(0.1, 1), len(policy.right))
+    return value > np.quantile(value, rng.uniform(0.3, 0.7))
+
+
+def strict_prompts(policy: Policy, rng: np.random.Generator) -> np.ndarray:
+    """Flips, and up to 30% of the prompts on which right answers fare as wrong ones."""
+    positive, negative = rng.uniform(0, 0.3, 2)
+    strict = (rng.random(policy.group.max() + 1) < rng.uniform(0, 0.3))[policy.group]
+    chance = np.where(policy.right & ~strict, 1 - negative, positive)
+    return rng.random(len(chance)) < chance
+
+
+def lenient_prompts(policy: Policy, rng: np.random.Generator) -> np.ndarray:
+    """Flips, and up to 30% of the prompts on which wrong answers fare as right ones."""
+    positive, negative = rng.uniform(0, 0.3, 2)
+    lenient = (rng.random(policy.group.max() + 1) < rng.uniform(0, 0.3))[policy.group]
+    chance = np.where(policy.right | lenient, 1 - negative, positive)
+    return rng.random(len(chance)) < chance
+
+
+def wrong_gold(policy: Policy, rng: np.random.Generator) -> np.ndarray:
+    """Up to 20% of the gold answers are a wrong one, and few verdicts flip."""
+    bad = (rng.random(policy.group.max() + 1) < rng.uniform(0.02, 0.2))[policy.group]
+    return np.where(bad, policy.answer == 1, policy.right) ^ (rng.random(len(bad)) < rng.uniform(0, 0.15))
+
+
+# Name, whether the policy's majority is mostly wrong, and how verdicts are made.
+MADE: dict[str, tuple[bool, Made]] = {
+    "every verdict errs alone": (False, flips),
+    "the same, majority mostly wrong": (True, flips),
+    "a quarter of the errors repeat": (False, repeated(0.25)),
+    "half of the errors repeat": (False, repeated(0.5)),
+    "three quarters repeat": (False, repeated(0.75)),
+    "a function of the answer": (False, of_the_answer),
+    "a score with offsets of prompts": (False, score),
+    "strict prompts": (False, strict_prompts),
+    "lenient prompts": (False, lenient_prompts),
+    "wrong gold answers": (False, wrong_gold),
+}
+
+
+def made_tables(worlds: int) -> Iterator[tuple[str, str, pandas.DataFrame]]:
+    for number, (kind, (hard, judged)) in enumerate(MADE.items()):
+        for world in range(worlds):
+            rng = np.random.default_rng([number, world])
+            policy = Policy.drawn(rng, hard=hard)
+            yield kind, str(world), policy.table(judged(policy, rng))
+
+
+def respelt_tables(worlds: int) -> Iterator[tuple[str, str, pandas.DataFrame]]:
+    """Flips where 2% or 5% of the right answers are spelt otherwise: two answers are right, against the assumption."""
+    for world in range(worlds):
+        rng = np.random.default_rng([99, world])
+        policy = Policy.drawn(rng, hard=False)
+        table = policy.table(flips(policy, rng))
+        other = policy.right & policy.answered & (rng.random(len(policy.right)) < rng.choice([0.02, 0.05]))
+        yield (
+            "right answers in two spellings",
+            str(world),
+            table.assign(final_answer=table["final_answer"].mask(other, "other spelling")),
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--data", type=Path, help="folder of real solutions")
+    parser.add_argument("--worlds", type=int, default=0, help="made tables of each kind")
+    parser.add_argument("--each", action="store_true", help="print every claim")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    found = defaultdict(list)
+    for tables in (real_tables(options.data), made_tables(options.worlds), respelt_tables(options.worlds)):
+        for kind, name, frame in tables:
+            found[kind] += claims(name, frame)
+    print("| tables | by bounds: held of printed | by the model: held of printed | median width of the model's |")
+    print("|---|---|---|---|")
+    for kind, all_of in found.items():
+        parts = {by: [claim for claim in all_of if claim.by == by] for by in ("bounds", "model")}
+        held = {by: f"{sum(claim.holds for claim in part)} of {len(part)}" for by, part in parts.items()}
+        widths = [claim.high - claim.low for claim in parts["model"]]
+        width = f"{np.median(widths):.2f}" if widths else "-"
+        print(f"| {kind} | {held['bounds']} | {held['model']} | {width} |")
+        if options.each:
+            for claim in all_of:
+                print(claim)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,159 @@
+"""What verdicts alone prove of a verifier's error rates: bounds without a model of its errors.
+
+A unit is the rows of one answer to a prompt, or of one response where there is no answer. Its rows are right together,
+and of the answers to a prompt at most one is right: which one, or none, nobody knows. Every choice that this allows
+gives a false positive rate and a false negative rate; the bounds are the least and the greatest of them, so that they
+hold for every verifier.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+# A step of the search that lowers the rate by less is rounding.
+_STEP = 1e-12
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """The least and the greatest value that a rate can have; NaN where no choice gives it a value."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, eq=False)
+class JudgedUnits:
+    """U units with the verdicts on their rows."""
+
+    accepted: Float[Tensor, " u"]  # number of rows that were rewarded
+    refused: Float[Tensor, " u"]
+    choice: Int[Tensor, " u"]  # of the units with one number at most one is right
+    maybe_right: Bool[Tensor, " u"]  # whether the unit may be right
+    maybe_wrong: Bool[Tensor, " u"]
+
+    @property
+    def rows(self) -> Float[Tensor, " u"]:
+        """[U] the number of each unit's rows."""
+        return self.accepted + self.refused
+
+    def least(self, if_right: Float[Tensor, " u"], if_wrong: Float[Tensor, " u"]) -> Bool[Tensor, " u"]:
+        """[U] which units are right in the choice with the least sum of `if_right` and `if_wrong`.
+
+        All begin as wrong; then each choice takes the unit that lowers the sum most, if one does.
+        """
+        change = (if_right - if_wrong).masked_fill(~self.maybe_right, torch.inf)
+        change = change.masked_fill(~self.maybe_wrong, -torch.inf)
+        lowest = change.new_zeros(len(self._choices)).scatter_reduce(0, self.choice, change, "amin")
+        taken = (change < 0) & (change == lowest[self.choice])
+        # Of several that lower it equally the first.
+        place = torch.arange(len(change))
+        first = torch.full((len(lowest),), len(change)).scatter_reduce(0, self.choice[taken], place[taken], "amin")
+        return taken & (first[self.choice] == place)
+
+    @property
+    def _choices(self) -> range:
+        return range(int(self.choice.max()) + 1 if len(self.choice) else 0)
+
+
+def judged_units(
+    accepted: Bool[Tensor, " n"],
+    group: Int[Tensor, " n"],
+    unit: Int[Tensor, " n"],
+    answered: Bool[Tensor, " n"],
+    truth: Float[Tensor, " n"],
+) -> JudgedUnits:
+    """The units of N rows, each with a verdict.
+
+    Rows without an answer exclude nothing: each such unit may be right or wrong whatever the others are. Known truths
+    fix their unit, and where an answer is known to be right the others to its prompt are wrong. A prompt on which known
+    truths break the rule (two right answers, or one answer right and wrong) proves nothing beyond them: each of its
+    rows is then a unit of its own.
+
+    Args:
+        accepted: the verdicts.
+        unit: rows with one number are of one answer (or response) to one prompt.
+        answered: whether the unit is an answer.
+        truth: 1 or 0 where it is known, NaN elsewhere.
+    """
+    known_right, known_wrong = truth == 1, truth == 0
+    groups = int(group.max()) + 1 if len(group) else 0
+    units = int(unit.max()) + 1 if len(unit) else 0
+    right_of_unit = _any(known_right, unit, units)
+    broken_unit = right_of_unit & _any(known_wrong, unit, units)
+    group_of_unit = torch.zeros(units, dtype=torch.long).index_put((unit,), group)
+    answer_of_unit = _any(answered, unit, units)
+    right_answers = torch.bincount(group_of_unit[right_of_unit & answer_of_unit], minlength=groups)
+    broken = _any(broken_unit, group_of_unit, groups) | (right_answers > 1)
+
+    alone = broken[group]
+    exclusive = answered & ~alone
+    row = torch.arange(len(unit))
+    label = torch.where(alone, units + row, unit).unique(return_inverse=True)[1]
+    count = int(label.max()) + 1 if len(label) else 0
+    of_label = torch.zeros(count, dtype=torch.long)
+    choice = of_label.index_put((label,), torch.where(exclusive, group, groups + label))
+    right = _any(known_right, label, count)
+    wrong = _any(known_wrong, label, count)
+    taken = _any(right, choice, groups + count)[choice]
+    return JudgedUnits(
+        accepted=torch.bincount(label[accepted], minlength=count).double(),
+        refused=torch.bincount(label[~accepted], minlength=count).double(),
+        choice=choice.unique(return_inverse=True)[1],
+        maybe_right=~wrong & (right | ~taken),
+        maybe_wrong=~right,
+    )
+
+
+def false_positive_bounds(units: JudgedUnits) -> Bounds:
+    """Of the rows that are wrong, the share that was accepted."""
+    return _bounds(units, hit=units.accepted, among_right=False)
+
+
+def false_negative_bounds(units: JudgedUnits) -> Bounds:
+    """Of the rows that are right, the share that was refused."""
+    return _bounds(units, hit=units.refused, among_right=True)
+
+
+def least_errors(units: JudgedUnits) -> int:
+    """The fewest verdicts that must be errors, whatever is right."""
+    right = units.least(if_right=units.refused, if_wrong=units.accepted)
+    return int(torch.where(right, units.refused, units.accepted).sum())
+
+
+def _bounds(units: JudgedUnits, *, hit: Float[Tensor, " u"], among_right: bool) -> Bounds:
+    other = units.rows - hit
+    low = _least_ratio(units, hit, among_right=among_right)
+    high = 1 - _least_ratio(units, other, among_right=among_right)
+    return Bounds(low, high)
+
+
+def _least_ratio(units: JudgedUnits, hit: Float[Tensor, " u"], *, among_right: bool) -> float:
+    """The least of sum hit / sum rows over the units that a choice makes right (or wrong), by Dinkelbach (1967).
+
+    A choice with sum hit - r sum rows < 0 has a ratio below r; the choice that makes this sum least gives the next r,
+    until none is below. Each choice is independent of the others, so the least sum is found choice by choice.
+    """
+    possible = units.maybe_right if among_right else units.maybe_wrong
+    if not bool((possible & (units.rows > 0)).any()):
+        return math.nan
+    ratio, nothing = 1.0, torch.zeros_like(hit)
+    while True:
+        cost = hit - ratio * units.rows
+        right = units.least(cost, nothing) if among_right else units.least(nothing, cost)
+        counted = right if among_right else ~right
+        rows = float(units.rows[counted].sum())
+        lower = float(hit[counted].sum()) / rows if rows else ratio
+        if lower > ratio - _STEP:
+            return ratio
+        ratio = lower
+
+
+def _any(rows: Bool[Tensor, " n"], label: Int[Tensor, " n"], size: int) -> Bool[Tensor, " m"]:
+    """[M] whether any row of each label is among `rows`."""
+    return torch.bincount(label[rows], minlength=size) > 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -17,11 +18,19 @@ from geoalign.settings.locations import Locations
 from geoalign.text import escape
 
 
+def _audit_curator() -> CuratorSection:
+    """`denoise`, which concludes nothing from a missing answer: a file does not say whether one was asked for, and an
+    answer may stand where it is not read."""
+    settings: Any = default_curator("denoise")
+    section: CuratorSection = replace(settings, unanswered="kept")
+    return section
+
+
 @settings
 class AuditConfig(LoadedModelConfig):
     """How dumps of rollouts are curated; which ones, and where their hidden states are, is said on the command line."""
 
-    curator: CuratorSection = setting(default_factory=lambda: default_curator("denoise"), help="Its settings.")
+    curator: CuratorSection = setting(default_factory=_audit_curator, help="Its settings.")
     seed: Seed = setting(default=0, help="Seed of every random draw.")
     hidden_position: HiddenPosition = setting(default="predicting", help="Where in a response its state is read.")
     hidden_layer: HiddenLayerSetting = setting(
@@ -58,6 +67,9 @@ def load_audit_config(
         options.append(Typed("trust_remote_code", True, "--trust-remote-code"))
     values, locations = overridden(overrides, options)
     if isinstance(section := values.setdefault("curator", {}), dict):
-        values["curator"] = {"type": "denoise", **section}
+        section = {"type": "denoise", **section}
+        if section["type"] == "denoise":
+            section.setdefault("unanswered", "kept")
+        values["curator"] = section
     config: AuditConfig = load_settings(AuditConfig, values, Locations(locations))
     return config

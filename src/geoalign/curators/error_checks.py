@@ -160,10 +160,15 @@ def _copies(patterns: Patterns) -> _Copies:
     unit = order[start[pattern][group] + torch.arange(len(group)) - first]
     exclusive = units.exclusive[unit] * len(pattern) + group
     copied = replace(
-        units, counts=units.counts[unit], known=units.known[unit], features=units.features[unit],
-        offset=units.offset[unit], weight=torch.ones(len(unit)).double(),
+        units,
+        group=group,
+        counts=units.counts[unit],
+        known=units.known[unit],
+        features=units.features[unit],
+        offset=units.offset[unit],
+        weight=torch.ones(len(unit)).double(),
         exclusive=exclusive.unique(return_inverse=True)[1],
-    )  # fmt: skip
+    )
     return _Copies(copied, group, len(pattern))
 
 

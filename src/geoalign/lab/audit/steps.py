@@ -349,9 +349,9 @@ class ConsensusMeter:
         return {**accuracy.named("new_group_accuracy"), "chance_accuracy": CHANCE, "level": 0.95, **counts}
 
     def _take(self, curator: GeoAlign) -> None:
-        judged = curator.state_dict()["gate"]
-        if judged and judged[-1].shape[1]:
-            self._judged.append(judged[-1].numpy())
+        judged = curator.judged.numpy()
+        if judged.shape[1]:
+            self._judged.append(judged)
 
 
 def _members(curator: Curator) -> list[Curator]:

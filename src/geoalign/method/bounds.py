@@ -2,8 +2,8 @@
 
 A unit is the rows of one answer to a prompt, or of one response where there is no answer. Its rows are right together,
 and of the answers to a prompt at most one is right: which one, or none, nobody knows. Every assignment of truths that
-this allows gives a false positive rate and a false negative rate (where some answers are wrong, or right); the bounds are
-the least and the greatest of them, so that they hold for every verifier.
+this allows gives a false positive rate and a false negative rate (where some answers are wrong, or right); the
+bounds are the least and the greatest of them, so that they hold for every verifier.
 """
 
 from __future__ import annotations

@@ -153,8 +153,8 @@ def _open_rows(rows: NoisyRows) -> Bool[Tensor, " n"]:
 
 
 def known_answers(rows: NoisyRows, observed: Float[Tensor, " n"]) -> tuple[Bool[Tensor, " n"], Bool[Tensor, " n"]]:
-    """[N] twice: whether most trusted rows of the row's answer have verdict 1, so that it is right, or not, so that it is
-    wrong; a tie counts as wrong. Both are False where no row of the answer is trusted."""
+    """[N] twice: whether most trusted rows of the row's answer have verdict 1, so that it is right, or not, so that
+    it is wrong; a tie counts as wrong. Both are False where no row of the answer is trusted."""
     trusted = total(rows.trusted, rows.answer)
     share = total(rows.trusted * observed, rows.answer) / trusted.clamp(min=1)
     known = trusted > 0

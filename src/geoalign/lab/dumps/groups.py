@@ -171,7 +171,7 @@ def _grouping_fields(
 ) -> tuple[tuple[str, ...], list[Sequence[str | None]]]:
     """The fields that make the groups of a file that names none, and their values.
 
-    Fields are added, the prompt first and the problem's id last, as long as each splits the groups further; one of which
+    Fields are added, the prompt first and the problem's id last, as long as each splits the groups further; one
     that is uncertain, as an environment, is left out if it would leave most rows alone.
     """
     fields: list[str] = []

@@ -14,15 +14,35 @@ from geoalign.answers.signs import LONGEST, plain_signs
 from geoalign.answers.units import STYLED, split_unit
 
 # What an answer may end in: full stops and space, of every kind that `str.strip` takes off.
-_END = "." + "".join(sign for sign in map(chr, range(0x3001)) if sign.isspace())
+_END = ".,;\\~" + "".join(sign for sign in map(chr, range(0x3001)) if sign.isspace())
+_SPACES_IN_FRONT = re.compile(r"(?:\s|~|\\[,;:!> ]|\\q?quad(?![A-Za-z]))*")
+_SPACES_BEHIND = (r"\!", r"\:", r"\>", r"\quad", r"\qquad")
+# Colours and sizes that hold for what follows.
+_SWITCHES = re.compile(
+    r"\\(?:text)?color\s{0,4}\{[A-Za-z]{1,30}\}"
+    r"|\\(?:bf|bfseries|rm|it|tiny|small|large|Large|LARGE|huge|Huge)(?![A-Za-z])(?!\s{0,4}\{)"
+)
+_DEGREE = re.compile(r"\^?\\degree(?![A-Za-z])")
+_COMMAND_AT_END = re.compile(r"\\[A-Za-z]{1,20}\Z")
 _SINGLE = re.compile(r"([_^])\{\s*([A-Za-z0-9])\s*\}")
 
 # 1234, 1,234, 025, 27.0, .5: a number in digits, thousands in groups of three. `0,123` is none.
 _NUMBER = re.compile(r"([+-]?)([1-9][0-9]{0,2}(?:,[0-9]{3})+|[0-9]*)(?:\.([0-9]*))?")
 _FRACTION = re.compile(r"([+-]?)(?:([0-9]+)\s*(?:\\[,;: ])?\s*)?\\frac\{([+-]?)([0-9]+)\}\{([+-]?)([0-9]+)\}")
 _SLASHED = re.compile(r"([+-]?)(?:([0-9]+)(?:\s+|\s*\\[,;: ]\s*))?([0-9]+)\s*/\s*([0-9]+)")
-_TOKENS_SLASHED = re.compile(r"([+-]?)(\\[A-Za-z]+|[A-Za-z]|[0-9]+)/(\\[A-Za-z]+|[A-Za-z]|[0-9]+)")
+_TOKENS_SLASHED = re.compile(
+    r"([+-]?)([0-9]*(?:\\sqrt\{[0-9]+\}|\\[A-Za-z]+|[A-Za-z])|[0-9]+)/(\\[A-Za-z]+|[A-Za-z]|[0-9]+)"
+)
+_BRACKETED_SLASHED = re.compile(r"[({]*([+-]?[0-9]+)[)}]?/[({]?([0-9]+)[)}]*")
+_OVER = re.compile(r"([+-]?[0-9A-Za-z]+) ?\\over ?([0-9A-Za-z]+)")
+# 0.1\overline{6}: the digits under the line are repeated for ever.
+_REPEATING = re.compile(r"(-?)([0-9]*)\.([0-9]*)\\overline\{([0-9]+)\}")
 _SCIENTIFIC = re.compile(r"(-?[0-9]+(?:\.[0-9]+)?)\\times10\^(?:([0-9])|\{(-?[0-9]{1,3})\})")
+_POWERS_OF_WORDS = {"thousand": 3, "million": 6, "billion": 9, "trillion": 12}
+_NUMBER_WORD = re.compile(
+    r"(?<=[0-9}])(?:\s|~|\\[,;: ]){0,4}(\\(?:text|mathrm|textrm|mbox)\s?\{\s{0,4})?"
+    rf"({'|'.join(_POWERS_OF_WORDS)})(?![A-Za-z])(\s{{0,4}}\}})?"
+)
 # 4.5e33, 3e6, 1e-5; larger powers are no answers.
 _POWER = re.compile(r"(?<![\w.\\])([0-9]{1,100}\.?[0-9]{0,100})[eE]([+-]?[0-9]{1,3})(?![\w.])")
 _TIMES_TEN = re.compile(r"(?<=[0-9])\s{0,4}(?:x|X|\*)\s{0,4}10\s{0,4}\^")
@@ -38,7 +58,9 @@ _SPELLINGS: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], 
     (re.compile(pattern), text)
     for pattern, text in (
         (r"\\(?:left|right|[bB]igg?[lr]?|displaystyle|textstyle|limits)(?![A-Za-z])", ""),
-        (r"\\[dtc]frac(?![A-Za-z])", r"\\frac"),
+        (r"\\(?:[dtcs]|nice)frac(?![A-Za-z])", r"\\frac"),
+        (r"<=", r"\\le "),
+        (r">=", r"\\ge "),
         (r"\\leq(?:slant)?(?![A-Za-z])", r"\\le"),
         (r"\\geq(?:slant)?(?![A-Za-z])", r"\\ge"),
         (r"\\neq(?![A-Za-z])", r"\\ne"),
@@ -56,6 +78,11 @@ _SPELLINGS: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], 
         (r"(\\frac\{[^{}]*\})\s*([0-9](?![0-9])|[A-Za-z]|\\[A-Za-z]+)", r"\1{\2}"),
         (r"\\sqrt(\[[0-9]+\])?\s*([0-9A-Za-z])", r"\\sqrt\1{\2}"),
         (r"([(\[{,=])\s*\+", r"\1"),
+        (r"\\bar\s*(?:\{([0-9]+)\}|([0-9]))", r"\\overline{\1\2}"),
+        # Braces around one number or letter that no command, power or index takes: `{2}\pi`, `-{5}`.
+        (r"(?<![A-Za-z0-9_^}\]\\\s])\{([0-9]+|[A-Za-z])\}", r"\1"),
+        (r"(?<=[0-9])\s?(?:\\cdot|\*)\s?(?=\\(?:pi|sqrt)(?![A-Za-z]))", ""),
+        (r"^\s?=", ""),
         (r"\s+", " "),
         (r"(\\[A-Za-z]+) (?![A-Za-z])", r"\1"),
         (r"(?<=[0-9]), (?=[0-9]{3}(?![0-9]))", ", \x00"),
@@ -66,14 +93,14 @@ _SPELLINGS: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], 
 )
 
 _WORDS = ("yes", "no", "true", "false")
-_MARK = r"(?:(?:[Oo]ption|[Cc]hoice|[Aa]nswer)\s*:?\s*)?"
+_MARK = r"(?:(?:[Tt]he\s+)?(?:[Cc]orrect\s+)?(?:[Oo]ption|[Cc]hoice|[Aa]nswer)(?:\s+is)?\s*:?\s*)?"
 _BARE_LETTER = re.compile(rf"{_MARK}[(\[{{]?\s*([A-Z])\s*[)\]}}]?\s*[.:]?")
 _LETTER_AND_TEXT = re.compile(
     rf"{_MARK}\(?([A-J])\)(?:\s|\\[ ,;:]|~|\\q?quad(?![A-Za-z]))+(?![-+*/=<>^_]\s)(\S.*)", re.DOTALL
 )
-_LOOSE_LETTER_AND_TEXT = re.compile(r"([A-J])[.:]\s+(\S.*)", re.DOTALL)
+_LOOSE_LETTER_AND_TEXT = re.compile(r"([A-J])[.:](?:\s|\\[ ,;:]|~)+(\S.*)", re.DOTALL)
 _ANOTHER_LETTER = re.compile(r"\(?[A-Z][).:]")
-_WRAPPED = re.compile(r"\(\s*([A-Za-z]|[-+]?[0-9]+(?:\.[0-9]+)?)\s*\)")
+_WRAPPED = re.compile(r"\(\s*([A-Za-z]|[-+]?[0-9]+(?:\.[0-9]+)?|[-+]?\\frac\{[0-9]+\}\{[0-9]+\})\s*\)")
 _BASES = {
     "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10, "eleven": 11,
     "twelve": 12, "sixteen": 16,
@@ -109,20 +136,35 @@ def _normal_form(text: str) -> str:
 
 
 def tidy(text: str) -> str:
-    """Without outer spaces, full stops at the end, or the dollar signs around the whole, however they follow."""
+    r"""Without what is no part of an answer: spaces in front and behind, of LaTeX (`17\ `), too; full stops, commas and
+    line breaks at the end; dollar signs around the whole; colours and sizes of letters. `\degree` is `^\circ`."""
+    text = _DEGREE.sub(r"^\\circ ", _SWITCHES.sub("", text))
     before = None
     while text != before:
-        before, text = text, text.lstrip().rstrip(_END)
+        before = text
+        front = _SPACES_IN_FRONT.match(text)
+        text = text[front.end() if front is not None else 0 :].rstrip(_END)
+        for space in _SPACES_BEHIND:
+            text = text.removesuffix(space)
         if len(text) > 1 and text[0] == text[-1] == "$" and "$" not in text[1:-1]:
             text = text[1:-1]
     return text
 
 
 def with_powers(text: str) -> str:
-    """`4.5e33` and `4.5 x 10^33`, which math-verify does not read, as `4.5 \\times 10^{33}`; `2^-3` as `2^{-3}`."""
+    """`4.5e33`, `4.5 x 10^33` and `5 million`, which math-verify does not read, as `4.5 \\times 10^{33}` and the like;
+    `2^-3` as `2^{-3}`."""
+    text = _NUMBER_WORD.sub(_power_of_word, text)
     text = _POWER.sub(r"\1 \\times 10^{\2}", text)
     text = _TIMES_TEN.sub(r" \\times 10^", text)
     return _NEGATIVE_POWER.sub(r"^{-\1}", text)
+
+
+def _power_of_word(match: re.Match[str]) -> str:
+    style, word, closing = match.groups()
+    # `\\text{ million dollars}`: the style goes on behind the word, or ends there without having begun.
+    left = style if style and not closing else closing if closing and not style else ""
+    return rf" \times 10^{{{_POWERS_OF_WORDS[word]}}}{left}"
 
 
 def undecorated(text: str) -> str:
@@ -147,7 +189,13 @@ def undecorated(text: str) -> str:
 
 def without_styles(text: str) -> str:
     """`\\text{...}` and the like as what stands in them, `x^{2}` as `x^2`."""
-    return _SINGLE.sub(r"\1\2", STYLED.sub(r"\1", text))
+    return _SINGLE.sub(r"\1\2", STYLED.sub(_unstyled, text))
+
+
+def _unstyled(match: re.Match[str]) -> str:
+    # Behind a command its name must not go on: `^\\circ\\text{C}` is no `\\circC`.
+    behind_command = _COMMAND_AT_END.search(match.string, max(match.start() - 30, 0), match.start())
+    return f" {match[1]}" if behind_command and match[1][:1].isalpha() else match[1]
 
 
 def bare_letter(text: str) -> str | None:
@@ -190,7 +238,8 @@ def numbers_in_bases(text: str) -> list[tuple[str, str]]:
 
 
 def exact_value(form: str) -> Fraction | None:
-    """The value of a normal form that is a plain number, fraction, mixed number or power of ten; None for others."""
+    """The value of a normal form that is a plain or repeating number, fraction, mixed number or power of ten; else
+    None."""
     if len(form) > _MOST_DIGITS:
         return None
     number = _NUMBER.fullmatch(form)
@@ -199,6 +248,13 @@ def exact_value(form: str) -> Fraction | None:
     scientific = _SCIENTIFIC.fullmatch(form)
     if scientific is not None:
         return Fraction(scientific[1]) * Fraction(10) ** int(scientific[2] or scientific[3])
+    repeating = _REPEATING.fullmatch(form)
+    if repeating is not None:
+        sign, whole, once, repeated = repeating.groups()
+        # 0.1666... = 0.1 + 0.06 / (1 - 1/10)
+        tail = Fraction(int(repeated), 10 ** len(once) * (10 ** len(repeated) - 1))
+        size = Fraction(f"{whole or 0}.{once or 0}") + tail
+        return -size if sign else size
     fraction = _FRACTION.fullmatch(form)
     if fraction is None or not int(fraction[6]):
         return None
@@ -280,6 +336,9 @@ def _value(text: str) -> str:
     number = _NUMBER.fullmatch(text)
     if number is not None and any(sign.isdigit() for sign in text):
         return _canonical(number)
+    bracketed = _BRACKETED_SLASHED.fullmatch(text) or _OVER.fullmatch(text)
+    if bracketed is not None:
+        text = f"{bracketed[1]}/{bracketed[2]}"
     slashed = _SLASHED.fullmatch(text)
     if slashed is not None:
         text = rf"{slashed[1]}{slashed[2] or ''}\frac{{{slashed[3]}}}{{{slashed[4]}}}"

@@ -20,6 +20,8 @@ _COMMANDS = {
     "ρ": "rho", "σ": "sigma", "τ": "tau", "υ": "upsilon", "φ": "phi", "ϕ": "phi", "χ": "chi", "ψ": "psi",
     "ω": "omega", "Γ": "Gamma", "Δ": "Delta", "∆": "Delta", "Θ": "Theta", "Λ": "Lambda", "Ξ": "Xi", "Π": "Pi",
     "Σ": "Sigma", "Φ": "Phi", "Ψ": "Psi", "Ω": "Omega",
+    "∠": "angle", "△": "triangle", "⊥": "perp", "∥": "parallel", "¬": "neg", "∧": "land", "∨": "lor", "→": "to",
+    "⇒": "implies", "⟹": "implies", "∀": "forall", "∃": "exists", "∂": "partial", "∑": "sum", "∏": "prod", "∫": "int",
 }  # fmt: skip
 _PLAIN = {
     "−": "-", "﹣": "-", "⁄": "/", "∕": "/", "∗": "*", "⁎": "*", "°": r"^\circ ", "˚": r"^\circ ", "º": r"^\circ ",

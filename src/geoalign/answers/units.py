@@ -13,8 +13,15 @@ _SPELLINGS = {
     "month": "", "year": "yr yrs", "ml": "mL milliliter millilitre", "L": "liter litre", "gal": "gallon", "cup": "",
     "pt": "pint", "qt": "quart", "N": "newton", "J": "joule", "kJ": "kilojoule", "W": "watt", "kW": "kilowatt",
     "V": "volt", "A": "ampere amp", "Hz": "hertz", "Pa": "pascal", "kPa": "kilopascal", "K": "kelvin", "mol": "mole",
-    "eV": "", "cal": "calorie", "acre": "", "hectare": "ha", "rad": "radian", "degree": "deg", "dollar": "USD",
+    "eV": "", "cal": "calorie", "acre": "", "hectare": "ha", "rad": "radian", "degree": "deg",
+    "degC": "Celsius celsius", "degF": "Fahrenheit fahrenheit", "dollar": "USD",
     "cent": "", "euro": "EUR €", "£": "GBP",
+    "nm": "nanometer nanometre", "um": "micrometer micrometre micron", "mV": "millivolt", "kV": "kilovolt",
+    "mA": "milliampere milliamp", "mJ": "millijoule", "MJ": "megajoule", "GJ": "gigajoule", "mW": "milliwatt",
+    "MW": "megawatt", "GW": "gigawatt", "Wh": "", "kWh": "", "kHz": "kilohertz", "MHz": "megahertz", "GHz": "gigahertz",
+    "keV": "", "MeV": "", "GeV": "", "TeV": "", "kN": "kilonewton", "MPa": "megapascal", "bar": "", "atm": "atmosphere",
+    "kcal": "kilocalorie", "bit": "", "byte": "", "kB": "KB kilobyte", "MB": "megabyte", "GB": "gigabyte",
+    "TB": "terabyte", "rpm": "", "am": "a.m AM A.M", "pm": "p.m PM P.M",
 }  # fmt: skip
 _UNITS = {name: name for name in _SPELLINGS}
 for _name, _others in _SPELLINGS.items():
@@ -31,9 +38,12 @@ _DEGREES = re.compile(r"\s*\^\s*(?:\\circ(?![A-Za-z])|\{\s*\\circ\s*\})")
 _CURRENCY = re.compile(r"\s*(\\?\$|€|£)\s*(?=[-+.0-9])")
 _CURRENCIES = {"$": "dollar", r"\$": "dollar", "€": "euro", "£": "£"}
 _BEHIND_NUMBER = re.compile(r"(?<=[0-9}])((?:\s|~|\\[,;: ]|\x01)*)[\s~]*([A-Za-z]+)")
+_TEMPERATURE = re.compile(r"(?:degrees?|deg) ([CcFf])(?:elsius|ahrenheit)?(?![A-Za-z])")
+# Minutes and seconds of an angle, feet and inches.
+_PRIMES = {"'": "'", r"\prime": "'", "''": "''", '"': "''"}
 _FACTOR = re.compile(r"([A-Za-z€£.]+)(?:\^\{?(-?[0-9])\}?)?")
 STYLED = re.compile(
-    r"\\(?:text(?:bf|rm|it|sf|tt|normal|up)?|math(?:rm|bf|it|sf)|mbox|boldsymbol|bm|operatorname)(?![A-Za-z])\s*\{([^{}]*)\}"
+    r"\\(?:text(?:bf|rm|it|sf|tt|normal|up)?|math(?:rm|bf|it|sf)|rm|bf|mbox|fbox|underline|emph|boldsymbol|bm|operatorname)(?![A-Za-z])\s*\{([^{}]*)\}"
 )
 _HARDLY_SYMBOLS = ("cm", "km", "mm", "kg", "ft", "lb", "yr", "hr", "Hz")
 _LONGEST = 60
@@ -54,6 +64,8 @@ def split_unit(text: str) -> tuple[str, str]:
         return text, ""
     behind = spelt[value.end() :].strip()
     number = re.sub(r"(?:\s|~|\\[,;: ])+$", "", value[0])
+    if behind in _PRIMES:
+        return number, _PRIMES[behind]
     if not behind or len(behind) > _LONGEST:
         return text, ""
     if re.fullmatch(r"\\?%|percent", behind):
@@ -94,8 +106,10 @@ def units_in(text: str) -> set[str]:
 
 def _unit(text: str) -> str | None:
     """The product of known units that a text is, in one spelling; None where a part of it is none."""
+    text = re.sub(r"\\mu\s*(?=m(?![A-Za-z]))", "u", text)
     text = " ".join(re.sub(r"\\cdot(?![A-Za-z])|\*|\\[,;: ]|~", " ", text).split())
-    text = text.replace(" per ", "/").replace("degree C", "degC").replace("degree F", "degF")
+    text = text.replace(" per ", "/")
+    text = _TEMPERATURE.sub(_degrees_of, text)
     powers: dict[str, int] = {}
     for place, part in enumerate(text.split("/")):
         raised = 1
@@ -116,6 +130,10 @@ def _unit(text: str) -> str | None:
                 powers[one] = powers.get(one, 0) + sign * power
             raised = 1
     return "*".join(one if power == 1 else f"{one}^{power}" for one, power in sorted(powers.items()) if power)
+
+
+def _degrees_of(match: re.Match[str]) -> str:
+    return f"deg{match[1].upper()}"
 
 
 def _named(word: str) -> str | None:

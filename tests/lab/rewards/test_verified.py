@@ -114,11 +114,11 @@ def test_a_process_that_is_killed_is_replaced_and_one_of_a_forgotten_reward_ends
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_forked_child_has_processes_of_its_own():
     with VerifiedReward(RewardConfig(timeout=60, workers=1)) as source:
-        assert source.score([_box("1/2")], ["0.5"]) == [1.0]
+        assert source.score([_box("1+x")], ["x+1"]) == [1.0]
         theirs = source._workers._workers[0]._process
         if (child := os.fork()) == 0:
             signal.alarm(120)
-            right = source.outcomes([_box("1/3")], ["\\frac{2}{6}"]) == ["correct"]
+            right = source.outcomes([_box("2+x")], ["x+2"]) == ["correct"]
             os._exit(not (right and source._workers._workers[0]._process is not theirs))
         assert os.waitpid(child, 0)[1] == 0
         assert source.score([_box("1/7")], ["\\frac{2}{14}"]) == [1.0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 
 from geoalign.answers.forms import (
     bare_letter,
@@ -24,7 +25,7 @@ from geoalign.lab.rewards.intervals import as_intervals
 _INTEGER = re.compile(r"([+-]?)([1-9][0-9]{0,2}(?:(?:,|\{,\})[0-9]{3})+|[0-9]+)(?:\.0*)?")
 
 # 2 3/4, 2\frac{3}{4}, 1,000 1/2: a whole number in front of a fraction.
-_WHOLE = r"(?<![\w.^_}\\/)])(?<![0-9][\s,])([1-9][0-9]{0,2}(?:,[0-9]{3})+|[0-9]{1,30})"
+_WHOLE = r"(?<![\w.^_}\\/)])(?<![0-9][\s,])([1-9][0-9]{0,2}(?:(?:,|\{,\})[0-9]{3})+|[0-9]{1,30})"
 _GAP = r"(?:\s|~|\\[ ,;:])"
 _MIXED_PLAIN = re.compile(rf"{_WHOLE}{_GAP}{{1,4}}([0-9]{{1,30}})\s?/\s?([0-9]{{1,30}})(?![\w.^/])")
 _MIXED_LATEX = re.compile(
@@ -35,6 +36,10 @@ _MIXED_LATEX = re.compile(
 _NOTHING = re.compile(r"\\(?:left|right|displaystyle)(?![A-Za-z])|\\?\$|\\[,!;:]|(?<![0-9\s])\s+|(?<!\s)\s+(?![0-9\s])")
 # A quantity whose name math-verify does not know, such as I_{\max}, n_\gamma(\nu).
 _NAME = re.compile(r"\\?[A-Za-z]+(?:_(?:\\?\w+|\{[^{}]*\}))?(?:\([^()=]*\))?")
+_PRIMES = re.compile(r"(?<=[A-Za-z)\]])(?:'|\^\{?\\prime\}?)+")
+# 5 ft 6 in, 2 hours and 30 minutes, 5' 6''.
+_NUMBER_AND_UNIT = re.compile(r"([0-9]+(?:\.[0-9]+)?)(?:\s|~|\\[,;: ]){0,4}([A-Za-z]+\.?|'{1,2}|\")")
+_BETWEEN_QUANTITIES = re.compile(r"(?:\s|~|\\[,;: ]|,|and)*")
 _WORDS = ("yes", "no", "true", "false")
 
 
@@ -60,7 +65,7 @@ def verdict_by_form(gold: str, answer: str) -> bool | None:
     A base, a unit or, of a number of 1 or more, a percent sign may be left out; of two they must be the same. A letter
     to choose stands for itself with its text.
     """
-    for decide in (_by_base, _by_letter, _by_word, _by_unit):
+    for decide in (_by_base, _by_letter, _by_primes, _by_word, _by_several_units, _by_unit, _by_normal_form):
         equal = decide(gold, answer)
         if equal is not None:
             return equal
@@ -71,7 +76,7 @@ def comparable(gold: str, answer: str) -> tuple[str, str]:
     """Both answers as math-verify gets them: without units that it need not know, inequalities beside intervals as
     intervals."""
     (expected, unit), (given, other) = stated_unit(gold), stated_unit(answer)
-    if (unit or other) and "%" not in (unit, other):
+    if unit == other != "" or ((unit or other) and "%" not in (unit, other)):
         return expected, given
     return as_intervals(gold, answer)
 
@@ -105,11 +110,21 @@ def _by_base(gold: str, answer: str) -> bool | None:
 
 
 def _by_letter(gold: str, answer: str) -> bool | None:
-    if bare_letter(gold) is None and bare_letter(answer) is None:
-        return None
     expected = choice_letter(gold, with_text=True)
     given = choice_letter(answer, with_text=True)
-    return None if expected is None or given is None else expected == given
+    if expected is None or given is None:
+        return None
+    if expected != given:
+        return False
+    # Of two letters with a text behind them the texts count, too.
+    return True if bare_letter(gold) is not None or bare_letter(answer) is not None else None
+
+
+def _by_primes(gold: str, answer: str) -> bool | None:
+    """False where nothing but the primes behind letters and brackets differs: `f''(2)` for `f'(2)`."""
+    expected, given = plain(gold), plain(answer)
+    same_without = _PRIMES.sub("", expected) == _PRIMES.sub("", given)
+    return False if same_without and _PRIMES.findall(expected) != _PRIMES.findall(given) else None
 
 
 def _by_word(gold: str, answer: str) -> bool | None:
@@ -119,7 +134,9 @@ def _by_word(gold: str, answer: str) -> bool | None:
 
 def _by_unit(gold: str, answer: str) -> bool | None:
     units = [split_unit(without_styles(text))[1] for text in (gold, answer)]
-    if all(units) and units[0] != units[1]:
+    # Degrees beside degrees Celsius leave out whose.
+    temperature = "degree" in units and bool({"degC", "degF"} & set(units))
+    if all(units) and units[0] != units[1] and not temperature:
         return False
     # In lists and behind names.
     inside = [units_in(text) for text in (gold, answer)]
@@ -129,6 +146,42 @@ def _by_unit(gold: str, answer: str) -> bool | None:
     if "%" in (unit, other) and unit != other:
         return _by_percent(*((expected, given) if unit == "%" else (given, expected)))
     return quick_verdict(expected, given) if unit or other else None
+
+
+def _by_several_units(gold: str, answer: str) -> bool | None:
+    """Quantities in several units, such as `5 ft 6 in`: the same numbers of the same units, since nothing is converted.
+
+    One of them beside a single number is another answer; beside a list it takes more to see.
+    """
+    expected, given = _in_several_units(gold), _in_several_units(answer)
+    if expected is not None and given is not None:
+        return expected == given
+    if expected is None and given is None:
+        return None
+    number = split_unit(without_styles(answer if given is None else gold))[0]
+    return None if exact_value(normal_form(number)) is None else False
+
+
+def _in_several_units(text: str) -> list[tuple[Fraction | None, str]] | None:
+    """The numbers and their different units, in order; None for any other text."""
+    parts = _NUMBER_AND_UNIT.findall(without_styles(text))
+    rest = _NUMBER_AND_UNIT.sub("", without_styles(text))
+    if len(parts) < 2 or not _BETWEEN_QUANTITIES.fullmatch(rest):
+        return None
+    split = [split_unit(f"{number} {unit}") for number, unit in parts]
+    units = [unit for _, unit in split]
+    if not all(units) or len(set(units)) < len(units):
+        return None
+    return [(exact_value(normal_form(number)), unit) for number, unit in split]
+
+
+def _by_normal_form(gold: str, answer: str) -> bool | None:
+    """True for equal normal forms, and for numbers of exactly one value; None for all others."""
+    expected, given = normal_form(gold), normal_form(answer)
+    if expected == given and expected:
+        return True
+    value = exact_value(expected)
+    return True if value is not None and value == exact_value(given) else None
 
 
 def _by_percent(percentage: str, number: str) -> bool | None:
@@ -149,7 +202,7 @@ def _improper(match: re.Match[str]) -> str:
     whole, above, below = [part for part in match.groups() if part is not None]
     if int(above) >= int(below):
         return match[0]
-    return rf"\frac{{{int(whole.replace(',', '')) * int(below) + int(above)}}}{{{below}}}"
+    return rf"\frac{{{int(re.sub('[{,}]', '', whole)) * int(below) + int(above)}}}{{{below}}}"
 
 
 def _named(text: str) -> tuple[str, str]:

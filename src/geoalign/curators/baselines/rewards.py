@@ -117,9 +117,10 @@ class AnswerMean(Baseline[AnswerMeanConfig]):
             silent = torch.tensor([answer is None for answer in answers]) & ~observed[rows].isnan()
             if self.config.unanswered == "lowest" and not all(answer is None for answer in answers):
                 rewards[rows[silent]] = observed.nan_to_num(torch.inf).min()
-        change = (rewards - observed).abs().clamp(max=torch.finfo(observed.dtype).max)
+        change = (rewards - observed).abs()
+        scores = change.float().clamp(max=torch.finfo(torch.float32).max)
         metrics = {"changed_rewards": float((change > 0).sum())}
-        return replace(identity(rollouts, metrics), rewards=rewards, scores=change.float().clamp(max=torch.finfo(torch.float32).max))
+        return replace(identity(rollouts, metrics), rewards=rewards, scores=scores)
 
 
 def most_frequent(answers: Sequence[str | None]) -> frozenset[str]:

@@ -53,7 +53,9 @@ def test_a_first_batch_is_warned_of_once_from_whichever_thread(caplog):
     with ThreadPoolExecutor(max_workers=1) as thread, caplog.at_level(logging.WARNING):
         for _ in range(2):
             thread.submit(decide, session, rollouts).result()
-    assert [record.getMessage().partition(":")[0] for record in caplog.records] == ["min_scores"]
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
+        "GeoAlign could not act on the first batch"
+    ]
     assert session.calls == 2
 
 
@@ -68,7 +70,7 @@ def decided(curator, **changes):
     ("curator", "own"),
     [
         (GeoAlign(projector=None, min_scores=8), {"pairs", "new_group_accuracy"}),
-        (Denoise(), {"states_used", "recovered"}),
+        (Denoise(), {"identified", "recovered"}),
         (Monitor(curator=Denoise()), {"false_positive_rate", "false_negative_rate"}),
         (Chain([GeoAlign(projector=None, min_scores=8), PODS()]), {"pairs", "new_group_accuracy"}),
         (GRPO(), {"curated_reward"}),

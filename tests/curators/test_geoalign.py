@@ -84,6 +84,8 @@ def test_a_batch_without_new_groups_takes_no_place_in_the_gates_window():
     curate(interrupted, rollouts.take(torch.zeros(0, dtype=torch.long)))
     tied = replace(rollouts, rewards=torch.zeros_like(rollouts.rewards))
     curate(interrupted, tied)
+    assert interrupted.judged.shape[1] == 0
+    assert seen.judged.shape[1] > 0
     one, other = (curate(curator, rollouts).metrics for curator in (seen, interrupted))
     assert one["pooled_new_group_accuracy"] == other["pooled_new_group_accuracy"]
     assert one["gate_closed"] == other["gate_closed"] == 0

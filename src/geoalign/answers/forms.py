@@ -1,4 +1,7 @@
-"""One normal form of a final answer: different spellings of one answer are one text, different answers never are."""
+"""One normal form of a final answer, by its text alone: equal forms are taken for equal answers.
+
+Degrees and dollar signs are dropped. Equal values may still differ in form, as 1/2 and 0.5 do.
+"""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ class Chain(Curator[ChainConfig]):
             if number > 1:
                 current = _handed_on(current, own, whole.advantages)
             own = member.curate(current, generator=generator, details=details)
-            advantages = _standing_advantages(current, member, own, whole.advantages)
+            advantages = _advantages_after(current, member, own, whole.advantages)
             dropped = whole.advantages is not None and advantages is None
             if own.advantages is not None:
                 giver = member
@@ -135,10 +135,14 @@ def _keeps_rewards(current: Rollouts, own: Curation) -> bool:
     return _equal(own.rewards, current.rewards[own.source])
 
 
-def _standing_advantages(
+def _advantages_after(
     current: Rollouts, member: Curator[Any], own: Curation, earlier: Float[Tensor, " b"] | None
 ) -> Float[Tensor, " c"] | None:
-    """The advantages that hold behind a member: its own, or those of `earlier` members of the rows that it left."""
+    """The advantages in force after a member: its own, else the earlier ones of the rows that it kept.
+
+    None where it changed rewards, or where it moved or dropped rows and either computes advantages over what is left or
+    does not declare what it acts on.
+    """
     if own.advantages is not None or earlier is None or not _keeps_rewards(current, own):
         return own.advantages
     travel = member.acts_on is not None and not member.recomputes_advantages

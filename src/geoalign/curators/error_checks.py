@@ -33,8 +33,8 @@ from geoalign.method.intervals import Interval
 NO_ANSWERS = "no rollout has an answer, and no response got both verdicts"
 NEVER = "verdicts on equal answers never contradict each other, so errors that repeat with the answer would not show"
 HARDLY = (
-    "verdicts on equal answers hardly contradict each other ({seen:,.0f} pairs, {expected:,.0f} if errors did not "
-    "repeat), so errors that repeat with the answer would not show"
+    "verdicts on equal answers hardly contradict each other (in {seen:,.0f} pairs, where errors that do not repeat "
+    "would leave about {expected:,.0f}), so errors that repeat with the answer would not show"
 )
 FEW = "too few answers were judged twice to tell whether errors repeat with the answer"
 CLUSTERED = "errors do not strike verdicts one by one: {what} than such errors would leave"
@@ -160,10 +160,15 @@ def _copies(patterns: Patterns) -> _Copies:
     unit = order[start[pattern][group] + torch.arange(len(group)) - first]
     exclusive = units.exclusive[unit] * len(pattern) + group
     copied = replace(
-        units, counts=units.counts[unit], known=units.known[unit], features=units.features[unit],
-        offset=units.offset[unit], weight=torch.ones(len(unit)).double(),
+        units,
+        group=group,
+        counts=units.counts[unit],
+        known=units.known[unit],
+        features=units.features[unit],
+        offset=units.offset[unit],
+        weight=torch.ones(len(unit)).double(),
         exclusive=exclusive.unique(return_inverse=True)[1],
-    )  # fmt: skip
+    )
     return _Copies(copied, group, len(pattern))
 
 

@@ -1,9 +1,9 @@
 """What verdicts alone prove of a verifier's error rates: bounds without a model of its errors.
 
 A unit is the rows of one answer to a prompt, or of one response where there is no answer. Its rows are right together,
-and of the answers to a prompt at most one is right: which one, or none, nobody knows. Every choice that this allows
-gives a false positive rate and a false negative rate; the bounds are the least and the greatest of them, so that they
-hold for every verifier.
+and of the answers to a prompt at most one is right: which one, or none, nobody knows. Every assignment of truths that
+this allows gives a false positive rate and a false negative rate (where some answers are wrong, or right); the
+bounds are the least and the greatest of them, so that they hold for every verifier.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _STEP = 1e-12
 
 @dataclass(frozen=True)
 class Bounds:
-    """The least and the greatest value that a rate can have; NaN where no choice gives it a value."""
+    """The least and the greatest value that a rate can have; NaN where no assignment of truths gives it a value."""
 
     low: float
     high: float
@@ -33,7 +33,7 @@ class JudgedUnits:
 
     accepted: Float[Tensor, " u"]  # number of rows that were rewarded
     refused: Float[Tensor, " u"]
-    choice: Int[Tensor, " u"]  # of the units with one number at most one is right
+    exclusive_set: Int[Tensor, " u"]  # of the units of one set at most one is right
     maybe_right: Bool[Tensor, " u"]  # whether the unit may be right
     maybe_wrong: Bool[Tensor, " u"]
 
@@ -42,23 +42,25 @@ class JudgedUnits:
         """[U] the number of each unit's rows."""
         return self.accepted + self.refused
 
-    def least(self, if_right: Float[Tensor, " u"], if_wrong: Float[Tensor, " u"]) -> Bool[Tensor, " u"]:
-        """[U] which units are right in the choice with the least sum of `if_right` and `if_wrong`.
+    def cheapest_assignment(self, if_right: Float[Tensor, " u"], if_wrong: Float[Tensor, " u"]) -> Bool[Tensor, " u"]:
+        """[U] which units are right in the assignment with the least sum of `if_right` and `if_wrong`.
 
-        All begin as wrong; then each choice takes the unit that lowers the sum most, if one does.
+        All begin as wrong; then in each exclusive set the unit that lowers the sum most, if any, is made right.
         """
         change = (if_right - if_wrong).masked_fill(~self.maybe_right, torch.inf)
         change = change.masked_fill(~self.maybe_wrong, -torch.inf)
-        lowest = change.new_zeros(len(self._choices)).scatter_reduce(0, self.choice, change, "amin")
-        taken = (change < 0) & (change == lowest[self.choice])
+        lowest = change.new_zeros(self._set_count).scatter_reduce(0, self.exclusive_set, change, "amin")
+        taken = (change < 0) & (change == lowest[self.exclusive_set])
         # Of several that lower it equally the first.
         place = torch.arange(len(change))
-        first = torch.full((len(lowest),), len(change)).scatter_reduce(0, self.choice[taken], place[taken], "amin")
-        return taken & (first[self.choice] == place)
+        first = torch.full((len(lowest),), len(change)).scatter_reduce(
+            0, self.exclusive_set[taken], place[taken], "amin"
+        )
+        return taken & (first[self.exclusive_set] == place)
 
     @property
-    def _choices(self) -> range:
-        return range(int(self.choice.max()) + 1 if len(self.choice) else 0)
+    def _set_count(self) -> int:
+        return int(self.exclusive_set.max()) + 1 if len(self.exclusive_set) else 0
 
 
 def judged_units(
@@ -84,12 +86,12 @@ def judged_units(
     known_right, known_wrong = truth == 1, truth == 0
     groups = int(group.max()) + 1 if len(group) else 0
     units = int(unit.max()) + 1 if len(unit) else 0
-    right_of_unit = _any(known_right, unit, units)
-    broken_unit = right_of_unit & _any(known_wrong, unit, units)
+    right_of_unit = _any_per_label(known_right, unit, units)
+    broken_unit = right_of_unit & _any_per_label(known_wrong, unit, units)
     group_of_unit = torch.zeros(units, dtype=torch.long).index_put((unit,), group)
-    answer_of_unit = _any(answered, unit, units)
+    answer_of_unit = _any_per_label(answered, unit, units)
     right_answers = torch.bincount(group_of_unit[right_of_unit & answer_of_unit], minlength=groups)
-    broken = _any(broken_unit, group_of_unit, groups) | (right_answers > 1)
+    broken = _any_per_label(broken_unit, group_of_unit, groups) | (right_answers > 1)
 
     alone = broken[group]
     exclusive = answered & ~alone
@@ -97,14 +99,14 @@ def judged_units(
     label = torch.where(alone, units + row, unit).unique(return_inverse=True)[1]
     count = int(label.max()) + 1 if len(label) else 0
     of_label = torch.zeros(count, dtype=torch.long)
-    choice = of_label.index_put((label,), torch.where(exclusive, group, groups + label))
-    right = _any(known_right, label, count)
-    wrong = _any(known_wrong, label, count)
-    taken = _any(right, choice, groups + count)[choice]
+    exclusive_set = of_label.index_put((label,), torch.where(exclusive, group, groups + label))
+    right = _any_per_label(known_right, label, count)
+    wrong = _any_per_label(known_wrong, label, count)
+    taken = _any_per_label(right, exclusive_set, groups + count)[exclusive_set]
     return JudgedUnits(
         accepted=torch.bincount(label[accepted], minlength=count).double(),
         refused=torch.bincount(label[~accepted], minlength=count).double(),
-        choice=choice.unique(return_inverse=True)[1],
+        exclusive_set=exclusive_set.unique(return_inverse=True)[1],
         maybe_right=~wrong & (right | ~taken),
         maybe_wrong=~right,
     )
@@ -122,7 +124,7 @@ def false_negative_bounds(units: JudgedUnits) -> Bounds:
 
 def least_errors(units: JudgedUnits) -> int:
     """The fewest verdicts that must be errors, whatever is right."""
-    right = units.least(if_right=units.refused, if_wrong=units.accepted)
+    right = units.cheapest_assignment(if_right=units.refused, if_wrong=units.accepted)
     return int(torch.where(right, units.refused, units.accepted).sum())
 
 
@@ -134,10 +136,10 @@ def _bounds(units: JudgedUnits, *, hit: Float[Tensor, " u"], among_right: bool) 
 
 
 def _least_ratio(units: JudgedUnits, hit: Float[Tensor, " u"], *, among_right: bool) -> float:
-    """The least of sum hit / sum rows over the units that a choice makes right (or wrong), by Dinkelbach (1967).
+    """The least of sum hit / sum rows over the units that an assignment makes right (or wrong), by Dinkelbach (1967).
 
-    A choice with sum hit - r sum rows < 0 has a ratio below r; the choice that makes this sum least gives the next r,
-    until none is below. Each choice is independent of the others, so the least sum is found choice by choice.
+    An assignment with sum hit - r sum rows < 0 has a ratio below r; the one that makes this sum least gives the next r,
+    until none is below. Exclusive sets are independent of each other, so the least sum is found set by set.
     """
     possible = units.maybe_right if among_right else units.maybe_wrong
     if not bool((possible & (units.rows > 0)).any()):
@@ -145,7 +147,7 @@ def _least_ratio(units: JudgedUnits, hit: Float[Tensor, " u"], *, among_right: b
     ratio, nothing = 1.0, torch.zeros_like(hit)
     while True:
         cost = hit - ratio * units.rows
-        right = units.least(cost, nothing) if among_right else units.least(nothing, cost)
+        right = units.cheapest_assignment(cost, nothing) if among_right else units.cheapest_assignment(nothing, cost)
         counted = right if among_right else ~right
         rows = float(units.rows[counted].sum())
         lower = float(hit[counted].sum()) / rows if rows else ratio
@@ -154,6 +156,6 @@ def _least_ratio(units: JudgedUnits, hit: Float[Tensor, " u"], *, among_right: b
         ratio = lower
 
 
-def _any(rows: Bool[Tensor, " n"], label: Int[Tensor, " n"], size: int) -> Bool[Tensor, " m"]:
+def _any_per_label(rows: Bool[Tensor, " n"], label: Int[Tensor, " n"], size: int) -> Bool[Tensor, " m"]:
     """[M] whether any row of each label is among `rows`."""
     return torch.bincount(label[rows], minlength=size) > 0

@@ -56,7 +56,9 @@ class KernelDensity:
         """The density at each point."""
         unit = self._unit
         scores = self.scores / unit
-        kernels = [_kernels(part, scores).sum(dim=1) for part in (points / unit).split(self._rows(len(scores)))]
+        kernels = [
+            _kernels(part, scores).sum(dim=1) for part in (points / unit).split(self._rows_per_block(len(scores)))
+        ]
         return self._density(torch.cat(kernels))
 
     def at_scores(self) -> Float[Tensor, " n"]:
@@ -100,7 +102,8 @@ class KernelDensity:
     def _density(self, kernels: Float[Tensor, " m"]) -> Float[Tensor, " m"]:
         return kernels / (len(self.scores) * math.sqrt(2 * math.pi) * self.bandwidth)
 
-    def _rows(self, columns: int) -> int:
+    def _rows_per_block(self, columns: int) -> int:
+        """How many rows of kernels with this many columns fit into a block."""
         block = _BLOCK if self.scores.device.type == "cpu" else _ACCELERATOR_BLOCK
         return max(1, block // columns)
 
@@ -108,7 +111,7 @@ class KernelDensity:
         """The rows of the upper triangle of all kernels, a block at a time; later rows are shorter."""
         start = 0
         while start < len(self.scores):
-            stop = min(start + self._rows(len(self.scores) - start), len(self.scores))
+            stop = min(start + self._rows_per_block(len(self.scores) - start), len(self.scores))
             yield slice(start, stop)
             start = stop
 

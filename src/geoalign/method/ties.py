@@ -71,7 +71,8 @@ def _highest(values: Float[Tensor, " b"], group: Int[Tensor, " b"]) -> Float[Ten
 
 
 def power_of_two(size: Float[Tensor, " *n"]) -> Float[Tensor, " *n"]:
-    """The largest power of two that does not exceed a size, at least the smallest normal number.
+    """The largest power of two that does not exceed |size|, at least the smallest normal number; infinite where size
+    is not finite.
 
     Divided by the unit of their largest, rewards lie between -2 and 2 and their squares in range, and no bit is lost.
     """

@@ -11,10 +11,10 @@ from denoise_batches import answered, repeating
 from geoalign import Rollouts
 from geoalign.curators.denoise import Denoise
 from geoalign.curators.denoise.identification import (
-    certain_observations,
     disputed,
     error_correlation,
     identification,
+    observations_corrected_without_rates,
 )
 from geoalign.curators.denoise.model import Fit, infer
 from geoalign.curators.denoise.rows import noisy_rows
@@ -75,7 +75,7 @@ def test_the_correlation_of_errors_by_hand():
 def unidentified(rewards, groups, **fields):
     rollouts = Rollouts(rewards=torch.tensor(rewards), groups=torch.tensor(groups), **fields)
     rows, posterior = posterior_of(rollouts)
-    certain = certain_observations(rows, posterior, exclusive=True)
+    certain = observations_corrected_without_rates(rows, posterior, exclusive=True)
     order = canonical_order(rollouts.rewards, rollouts.groups).order
     return torch.empty_like(certain).index_copy_(0, order, certain).tolist()
 

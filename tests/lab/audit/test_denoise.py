@@ -28,7 +28,8 @@ def test_answers_alone_tell_which_verdicts_are_wrong(tmp_path, run):
 def test_one_empty_response_hides_no_contradiction_of_the_others(tmp_path, run):
     verdicts_on = [(g, r, g % 2 if r else 1 - g % 2) for g in range(9) for r in range(8)]
     rows = [{"prompt": f"p{g}", "response": "same" if g + r != 1 else "", "reward": y} for g, r, y in verdicts_on]
-    assert run(write_lines(tmp_path / "d.jsonl", rows), curator="denoise")["counts"]["flagged"] == 9
+    # Of the nine prompts, the empty response of the second is the only one judged otherwise: nothing speaks against it.
+    assert run(write_lines(tmp_path / "d.jsonl", rows), curator="denoise")["counts"]["flagged"] == 8
 
 
 @pytest.mark.parametrize("files", [1, 2])

@@ -13,7 +13,9 @@ URL = "http://localhost:8000/v1"
 
 
 def test_curator_and_settings() -> None:
-    assert load_audit_config().curator == DenoiseConfig()
+    # A file does not say that an answer was asked for.
+    assert load_audit_config().curator == DenoiseConfig(unanswered="kept")
+    assert load_audit_config(None, ["curator.unanswered=wrong"]).curator == DenoiseConfig()
     config = load_audit_config("pair_count", ["curator.alpha=0.2", "batch_size=3", "prompts=text"])
     assert isinstance(config.curator, PairCountConfig)
     assert (config.curator.alpha, config.batch_size, config.prompts) == (0.2, 3, "text")

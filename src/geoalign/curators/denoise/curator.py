@@ -13,7 +13,12 @@ from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
 from geoalign.curators.base import Curator, hidden_states, identity
-from geoalign.curators.denoise.identification import certain_observations, disputed, identification, pooled
+from geoalign.curators.denoise.identification import (
+    disputed,
+    identification,
+    mean_over_identical,
+    observations_corrected_without_rates,
+)
 from geoalign.curators.denoise.model import LIMIT, Fit, Posterior, infer
 from geoalign.curators.denoise.ridge import fold_predictions, predict_next
 from geoalign.curators.denoise.rows import NoisyRows, joined, keys_in_prompts, noisy_rows
@@ -185,8 +190,8 @@ class Denoise(Curator[DenoiseConfig]):
         self, posterior: Posterior, rows: NoisyRows, *, by_states: bool
     ) -> tuple[Posterior, dict[str, float]]:
         """The posterior itself where the verdicts identify the model's rates; else the rewards as observed, but for
-        `certain_observations`, and no suspicion of a verdict that nothing disputes (`disputed`), unless states speak.
-        With what is to be logged: of rates that are not identified NaN."""
+        `observations_corrected_without_rates`, and no suspicion of a verdict that nothing disputes (`disputed`), unless
+        states speak. With what is to be logged: of rates that are not identified NaN."""
         if posterior.units is None:
             return posterior, {}
         found = identification(posterior.units, Fit(**posterior.fit))
@@ -199,13 +204,13 @@ class Denoise(Curator[DenoiseConfig]):
         if len(self._past) >= self.config.window and not self._warned:
             self._warned = True
             _LOG.warning(_NOT_IDENTIFIED, found.reason)
-        certain = certain_observations(rows, posterior, exclusive=self.config.answers == "exclusive")
+        certain = observations_corrected_without_rates(rows, posterior, exclusive=self.config.answers == "exclusive")
         if not by_states:
             suspect = disputed(rows, posterior.observation, exclusive=self.config.answers != "shared")
             suspect |= certain != posterior.observation
             posterior = replace(posterior, wrong=torch.where(suspect, posterior.wrong, posterior.wrong.clamp(max=0.5)))
         unknown = dict.fromkeys(_RATE_METRICS, math.nan)
-        return replace(posterior, estimate=pooled(rows, certain), certain=certain), {**metrics, **unknown}
+        return replace(posterior, estimate=mean_over_identical(rows, certain), certain=certain), {**metrics, **unknown}
 
     def _states(self, rollouts: Rollouts, order: GroupedRows) -> Float[Tensor, "b d"] | None:
         """The states in sorted order, centred within groups; of several each over its mean square."""
@@ -315,5 +320,5 @@ def _curation(
         # The mean of GRPO's advantages over identical responses, not GRPO's advantages of the mean rewards: pooling
         # narrows a group's deviation, and dividing by that would blow up what is left of the noise.
         alone = replace(whole, estimate=posterior.certain).rewards.masked_fill(~rows.scored, torch.nan)
-        advantages = pooled(rows, group_advantages(alone, rows.group))
+        advantages = mean_over_identical(rows, group_advantages(alone, rows.group))
     return replace(judged, rewards=rewards, advantages=back(advantages.to(rollouts.rewards.dtype)))

@@ -116,15 +116,17 @@ def error_correlation(units: Units, fit: Fit, *, level: float = LEVEL) -> Interv
     return Interval(estimate, estimate - reach, estimate + reach)
 
 
-def certain_observations(rows: NoisyRows, posterior: Posterior, *, exclusive: bool) -> Float[Tensor, " n"]:
+def observations_corrected_without_rates(
+    rows: NoisyRows, posterior: Posterior, *, exclusive: bool
+) -> Float[Tensor, " n"]:
     """[N] the verdicts (0 or 1) as far as they can be put right without an error rate; elsewhere as observed.
 
-    - A response without an answer where one is expected is wrong, unless the verdicts look so good that even the model
-      believes this one: its answer may be one that was not read.
-    - Rows of an answer with a trusted row share its verdict, and where that one is right and answers are `exclusive`,
-      every other answer of the group is wrong.
+    - A response without an answer where one is expected is wrong, unless `posterior.wrong` is at most 0.5 for it: where
+      verdicts look that good, its answer was perhaps only not read.
+    - Rows of an answer with a trusted row share its verdict. Where that one is right and answers are `exclusive`, every
+      other row of the group is wrong, those without an answer included, even if the first rule spared them.
 
-    Later rules go before earlier ones; trusted and unscored rows keep what they have.
+    Where both rules apply the second decides. Trusted and unscored rows keep what they have.
     """
     observed = posterior.observation
     certain = observed.masked_fill(rows.lacking & (posterior.wrong > 0.5), 0.0)
@@ -152,7 +154,7 @@ def disputed(rows: NoisyRows, observed: Float[Tensor, " n"], *, exclusive: bool)
     return mixed | ((accepted > 0) & rows.answered & (rewarded_answers > 1.5))
 
 
-def pooled(rows: NoisyRows, values: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
+def mean_over_identical(rows: NoisyRows, values: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
     """[N] the mean of the values over identical responses to a prompt, which share one truth; trusted and unscored
     rows keep theirs, as do all rows whose identical responses have equal values."""
     open_rows = _open_rows(rows)
@@ -167,7 +169,8 @@ def _open_rows(rows: NoisyRows) -> Bool[Tensor, " n"]:
 
 
 def known_answers(rows: NoisyRows, observed: Float[Tensor, " n"]) -> tuple[Bool[Tensor, " n"], Bool[Tensor, " n"]]:
-    """[N] twice: whether trusted rows of the same answer say that it is right, and that it is wrong."""
+    """[N] twice: whether most trusted rows of the row's answer have verdict 1, so that it is right, or not, so that
+    it is wrong; a tie counts as wrong. Both are False where no row of the answer is trusted."""
     trusted = total(rows.trusted, rows.answer)
     share = total(rows.trusted * observed, rows.answer) / trusted.clamp(min=1)
     known = trusted > 0

@@ -176,6 +176,10 @@ class GeoAlign(Curator[GeoAlignConfig]):
     are unscored and unchanged; a batch without any pair is returned unchanged. A group whose flagged rollouts find no
     donor stays as it is and is counted.
 
+    Attributes:
+        judged: [2, G] of the last call's new groups, pairs that were ordered rightly and all pairs; no group where none
+            was judged.
+
     Raises:
         InputError: `hidden` is missing, has fewer than two columns, or another width than in earlier calls.
     """
@@ -190,7 +194,8 @@ class GeoAlign(Curator[GeoAlignConfig]):
         self._calls = 0
         self._width: int | None = None
         self._consensus: list[Consensus] = []
-        # Of the last calls: [2, G] pairs of new groups that were ordered rightly, and all of them.
+        self.judged: Float[Tensor, "2 g"] = NO_GROUPS
+        # The same of the last calls that judged any.
         self._gate: list[Tensor] = []
 
     def declare(self) -> None:
@@ -218,8 +223,9 @@ class GeoAlign(Curator[GeoAlignConfig]):
             deviation = 1 - scored.cosine
             scores = deviation_index(deviation, batch.pairs, len(rollouts), aggregation=self.config.aggregation)
             flags = flag_sparse_tail(scores, self.config)
-            if scored.counts.shape[1]:
-                self._gate = [*self._gate, scored.counts][-self.config.gate_window :]
+            self.judged = scored.counts
+            if self.judged.shape[1]:
+                self._gate = [*self._gate, self.judged][-self.config.gate_window :]
             gate = self.config.consensus_gate
             pooled = clustered_proportion(*torch.cat([NO_GROUPS, *self._gate], dim=1).numpy(), level=gate or GATE_LEVEL)
             # Fewer than five judged groups, or none, say nothing: two are both right by chance, without any spread.

@@ -69,7 +69,8 @@ def verifier_lines(summary: Mapping[str, Any]) -> list[str]:
             lines.append(_modelled(verifier))
         else:
             why = f"{verifier['doubt'][0].upper()}{verifier['doubt'][1:]}."
-            lines.append(f"The verifier's errors cannot be told. {why}{_few_answers(verifier)}{_no_answers(summary)}")
+            reason = groups_of_one(summary) or f"{why}{_few_answers(verifier)}{_no_answers(summary)}"
+            lines.append(f"The verifier's errors cannot be told. {reason}")
     elif verifier.get("answers") == "shared":
         lines.append(_contradicted(verifier))
     elif verifier:

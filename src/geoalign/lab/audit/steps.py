@@ -209,7 +209,8 @@ def decided(
         "score": curation.scores.cpu().double().numpy(),
         "anomalous": anomalous,
         "source": source,
-        "replacement": replacement,
+        # As objects: of texts beside None pandas would make a column with NaN.
+        "replacement": pandas.Series(replacement, index=frame.index, dtype=object),
         "weight": assignment.weights.double().numpy(),
         "new_reward": assignment.rewards.double().numpy(),
         "advantage": advantages,
@@ -348,7 +349,7 @@ class ConsensusMeter:
         return {**accuracy.named("new_group_accuracy"), "chance_accuracy": CHANCE, "level": 0.95, **counts}
 
     def _take(self, curator: GeoAlign) -> None:
-        judged = curator.state_dict()["gate"][-1].numpy()
+        judged = curator.judged.numpy()
         if judged.shape[1]:
             self._judged.append(judged)
 

@@ -52,13 +52,14 @@ def _findings(summary: Mapping[str, Any]) -> Iterator[str]:
     counts, labels, said = summary["counts"], summary["labels"], audited(summary)
     yield (
         f"{counts['rows']:,} rollouts in {counts['groups']:,} groups ({grouping_words(summary)}), "
-        f"{counts['groups_without_pairs']:,} of them without a pair; {counts['unscored']:,} rollouts without a reward."
+        f"{counts['groups_without_pairs']:,} of them with equal rewards alone; "
+        f"{counts['unscored']:,} rollouts without a reward."
     )
     yield from said.verifier
     share = counts["flagged"] / counts["scored"] if counts["scored"] else 0.0
     changes = {"replaced": "replaced", "left_out": "left out", "zero_weighted": "weight 0"}
     changed = [f"{name}: {counts[key]:,}" for key, name in changes.items() if counts[key]]
-    yield "; ".join([f"Rewards to mistrust: {counts['flagged']:,} ({share:.1%} of those scored)", *changed]) + "."
+    yield "; ".join([f"Rewards to check first: {counts['flagged']:,} ({share:.1%} of those scored)", *changed]) + "."
     if labels["files"]:
         yield (
             f"Labels: {labels['labelled']:,} rewards are known to be true; {labels['without_label']:,} rows of "
@@ -71,7 +72,8 @@ def _findings(summary: Mapping[str, Any]) -> Iterator[str]:
         for prompt in said.prompts[:_SHOWN]
     ]
     if said.refused:
-        yield said.refused + (f" Perhaps the gold answer is wrong: group {', '.join(groups)}." if groups else "")
+        look = f" Look at the gold answer, or the policy makes a common mistake: group {', '.join(groups)}."
+        yield said.refused + (look if groups else "")
     if said.consensus.level != "unknown" or summary["consensus"].get("reason") != NO_CONSENSUS:
         yield f"Consensus: {said.consensus.headline} {said.consensus.text}"
     if "note" in summary["hidden"]:

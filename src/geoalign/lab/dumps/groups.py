@@ -154,7 +154,7 @@ def group_rows(
         return Grouping(frame["own"].tolist(), (group,), True, ids_are_problems, duplicates)
     usable = {name: column for name, column in parts.items() if name not in not_gold}
     problem_id = _problem_id(frame, usable, facts, steps)
-    fields, columns = _parts_of_groups(frame, usable, steps, prompt=prompt, gold=gold, problem_id=problem_id)
+    fields, columns = _grouping_fields(frame, usable, steps, prompt=prompt, gold=gold, problem_id=problem_id)
     remark = ""
     if not_gold:
         name = not_gold[0]
@@ -165,7 +165,7 @@ def group_rows(
     return Grouping(joined_names(columns, len(frame)), fields, False, ids_are_problems, duplicates, remark)
 
 
-def _parts_of_groups(
+def _grouping_fields(
     frame: pandas.DataFrame,
     parts: Mapping[str, Sequence[str | None]],
     steps: np.ndarray,
@@ -174,10 +174,14 @@ def _parts_of_groups(
     gold: str | None,
     problem_id: str | None,
 ) -> tuple[tuple[str, ...], list[Sequence[str | None]]]:
-    """The fields that make the groups of a file that names none, and their values."""
+    """The fields that make the groups of a file that names none, and their values.
+
+    Fields are added, the prompt first and the problem's id last, as long as each splits the groups further; one
+    that is uncertain, as an environment, is left out if it would leave most rows alone.
+    """
     fields: list[str] = []
     columns: list[Sequence[str | None]] = []
-    codes = steps
+    group_of_row = steps
 
     if prompt is not None:
         asked: list[str | None] = frame["asked"].tolist()
@@ -187,21 +191,21 @@ def _parts_of_groups(
         if _has_pairs(of_prompts) or not of_one_id:
             fields.append(prompt)
             columns.append(asked)
-            codes = of_prompts
+            group_of_row = of_prompts
 
     others = [name for name in parts if name not in (*PROBLEM_IDS, *IDS)]
     # The problem's id comes last: where text and gold answer tell problems apart it adds nothing.
     for name in [*others, *([] if problem_id is None else [problem_id])]:
-        refined = _refined(codes, parts[name])
-        if refined.max() == codes.max() and fields:
+        refined = _refined(group_of_row, parts[name])
+        if refined.max() == group_of_row.max() and fields:
             continue
         # What differs in nearly every row, as the number of a process does, tells no problem from another.
         certain = name in (*GOLD_ANSWERS, *MEDIA, "answer", gold, problem_id)
-        if not certain and _has_pairs(codes) and _share_in_pairs(refined) < _LEAST_SHARED:
+        if not certain and _has_pairs(group_of_row) and _share_in_pairs(refined) < _LEAST_SHARED:
             continue
         fields.append(name)
         columns.append(parts[name])
-        codes = refined
+        group_of_row = refined
     return tuple(fields), columns
 
 
@@ -301,21 +305,21 @@ def _is_the_responses_own(frame: pandas.DataFrame, column: Sequence[str | None],
     return len(matches) >= _LEAST_REFUSED and float(np.mean(matches)) >= _LEAST_OWN
 
 
-def _refined(codes: np.ndarray, column: Sequence[Any]) -> np.ndarray:
+def _refined(group_of_row: np.ndarray, column: Sequence[Any]) -> np.ndarray:
     """Groups split by the values of a column (None is one of them), numbered from 0 by first appearance."""
     values = pandas.factorize(pandas.Series(column, dtype=object), use_na_sentinel=False)[0]
-    both = codes.astype(np.int64) * (int(values.max()) + 1) + values
+    both = group_of_row.astype(np.int64) * (int(values.max()) + 1) + values
     return np.asarray(pandas.factorize(both)[0])
 
 
-def _share_in_pairs(codes: np.ndarray) -> float:
+def _share_in_pairs(group_of_row: np.ndarray) -> float:
     """The share of rows that are not alone in their group."""
-    return float((np.bincount(codes)[codes] > 1).mean())
+    return float((np.bincount(group_of_row)[group_of_row] > 1).mean())
 
 
-def _has_pairs(codes: np.ndarray) -> bool:
+def _has_pairs(group_of_row: np.ndarray) -> bool:
     """Whether any group has more than one row."""
-    return int(codes.max()) + 1 < len(codes)
+    return int(group_of_row.max()) + 1 < len(group_of_row)
 
 
 def _repeated(ids: np.ndarray) -> dict[int, int]:

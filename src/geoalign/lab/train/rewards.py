@@ -132,6 +132,9 @@ def _answers(plan: Plan, final_answer: Callable[[str], str | None], source: Rewa
     equal = EqualAnswers(source.workers)
 
     def read_equal(rows: list[dict[str, Any]]) -> list[str | None]:
+        if any("problem_id" not in row for row in rows):
+            # Labelled rollouts, which every process has whole.
+            return answers_by_class(read(rows), [str(row["prompt"]) for row in rows], equal)
         own = [(row["problem_id"], answer) for row, answer in zip(rows, read(rows), strict=True)]
         whole = plan.processes.gather(own)
         found = answers_by_class([answer for _, answer in whole], [problem for problem, _ in whole], equal)

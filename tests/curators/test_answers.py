@@ -23,6 +23,16 @@ def test_every_row_gets_the_mean_of_its_answer_in_its_group():
     assert not curation.anomalous.any()
 
 
+@pytest.mark.parametrize(("size", "dtype"), [(3e38, torch.float32), (1.7e308, torch.float64)])
+def test_the_mean_of_the_largest_numbers_is_finite(size, dtype):
+    rewards = torch.tensor([size, size, -size, -size], dtype=dtype)
+    curation = AnswerMean().curate(
+        Rollouts(rewards=rewards, groups=torch.zeros(4, dtype=torch.long), answers=["7", "7", "7", "8"])
+    )
+    assert curation.rewards.tolist() == pytest.approx([size / 3, size / 3, size / 3, -size])
+    assert curation.scores.isfinite().all()
+
+
 def voted(answers, groups=None, rewards=None):
     rows = len(answers)
     return MajorityVote().curate(

@@ -23,6 +23,15 @@ def naive_density(scores, at):
     return np.array([np.exp(-(((x - scores) / width) ** 2) / 2).mean() / (width * math.sqrt(2 * math.pi)) for x in at])
 
 
+@pytest.mark.parametrize("tail", ["pointwise", "first_crossing"])
+def test_scores_whose_squares_leave_the_range_have_the_same_tail(tail):
+    scores = np.concatenate([drawn().normal(1, 0.1, 200), [3.0, -2.0]])
+    usual = tail_of(scores, tail=tail)
+    huge = tail_of(scores * 2.0**700, tail=tail)
+    assert huge.flagged.tolist() == usual.flagged.tolist()
+    assert huge.threshold == pytest.approx(usual.threshold * 2.0**700)
+
+
 def test_pointwise_against_the_formula():
     scores = np.concatenate([drawn().normal(1, 0.1, 200), [3.0, -2.0]])
     tail = tail_of(scores)

@@ -12,6 +12,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from geoalign.method.ties import power_of_two
+
 # Up to here the density is evaluated at every score; beyond, on a grid and interpolated.
 EXACT_SCORES = 4096
 GRID_POINTS = 2048
@@ -48,7 +50,7 @@ class KernelDensity:
     @classmethod
     def of(cls, ascending: Float[Tensor, " n"]) -> KernelDensity:
         """The estimate from scores in ascending order, two at least."""
-        return cls(scores=ascending, bandwidth=ascending.std() * len(ascending) ** -0.2)
+        return cls(scores=ascending, bandwidth=_deviation(ascending, correction=1) * len(ascending) ** -0.2)
 
     def at(self, points: Float[Tensor, " m"]) -> Float[Tensor, " m"]:
         """The density at each point."""
@@ -160,7 +162,7 @@ def sparse_tail(
         None where there is no density: fewer than two scores, or scores that differ by rounding only.
     """
     scores = _wide(scores)
-    if len(scores) < 2 or bool(scores.std(correction=0) <= ZERO_SPREAD * scores.abs().max()):
+    if len(scores) < 2 or bool(_deviation(scores, correction=0) <= ZERO_SPREAD * scores.abs().max()):
         return None
     ascending = scores.sort().values
     estimate = KernelDensity.of(ascending)
@@ -180,6 +182,12 @@ def sparse_tail(
         threshold = torch.where(sparse.any(), first, none)
     found = torch.stack([mode, peak, threshold]).tolist()
     return Tail(flagged=scores >= threshold, mode=found[0], peak=found[1], threshold=found[2], estimate=estimate)
+
+
+def _deviation(scores: Float[Tensor, " n"], *, correction: int) -> Float[Tensor, ""]:
+    """The standard deviation, in a unit in which no square leaves the range of the dtype."""
+    unit = power_of_two(scores.abs().max())
+    return (scores / unit).std(correction=correction) * unit
 
 
 def _wide(scores: Float[Tensor, " n"]) -> Float[Tensor, " n"]:

@@ -327,3 +327,16 @@ def test_states_that_predict_the_errors_of_the_verifier_are_not_used_beside_a_bo
         bonus = 1e-3 * torch.rand(len(batch), generator=torch.Generator().manual_seed(seed))
         found = curator.curate(replace(batch, rewards=batch.rewards + bonus)).metrics
     assert found["agreement"] < 0
+
+
+def test_expected_rewards_of_the_largest_numbers_stay_finite():
+    """Matched in slope, they lie a little beyond the observed ones."""
+    largest = 3e38
+    rollouts = Rollouts(
+        rewards=torch.tensor([largest, -largest, -largest, largest] * 16),
+        groups=torch.arange(64) // 8,
+        answers=[str(row % 3) for row in range(64)],
+    )
+    curation = Denoise(geometry="none", unidentified="modelled").curate(rollouts)
+    assert not torch.equal(curation.rewards, rollouts.rewards)
+    assert curation.rewards.isfinite().all()

@@ -11,6 +11,7 @@ from denoise_batches import answered, repeating
 from geoalign import Rollouts
 from geoalign.curators.denoise import Denoise
 from geoalign.curators.denoise.identification import (
+    disputed,
     error_correlation,
     identification,
     observations_corrected_without_rates,
@@ -141,6 +142,40 @@ def test_one_answer_in_a_batch_condemns_no_row_without_one():
     curation = Denoise(geometry="none").curate(rollouts)
     assert not curation.anomalous.any()
     assert torch.equal(curation.rewards, rollouts.rewards)
+
+
+def test_a_verdict_that_nothing_disputes_is_not_flagged_where_the_rates_are_not_known():
+    """Of 480 rows with verdicts at random 20 have an answer that can be read, the same one."""
+    generator = torch.Generator().manual_seed(2)
+    answered = set(torch.randperm(480, generator=generator)[:20].tolist())
+    rollouts = Rollouts(
+        rewards=torch.randint(0, 2, (480,), generator=generator).float(),
+        groups=torch.arange(480) // 8,
+        answers=["x" if row in answered else None for row in range(480)],
+    )
+    curation = Denoise(geometry="none").curate(rollouts)
+    assert curation.metrics["identified"] == 0
+    for row in curation.anomalous.nonzero()[:, 0].tolist():
+        same = [other for other in answered if other // 8 == row // 8]
+        assert len({float(rollouts.rewards[other]) for other in same}) == 2
+
+
+@pytest.mark.parametrize(
+    ("exclusive", "expected"), [(True, [1, 1, 1, 0, 0, 0, 0, 0]), (False, [1, 1, 0, 0, 0, 0, 0, 0])]
+)
+def test_what_disputes_a_verdict(exclusive, expected):
+    # Group 0: "7" has both verdicts, "8" is rewarded too, "9" is refused. Group 1: one rewarded answer, twice, and one
+    # response without an answer.
+    rollouts = Rollouts(
+        rewards=torch.tensor([1.0, 0, 1, 0, 1, 1, 0, 1]),
+        groups=torch.arange(8) // 4,
+        answers=["7", "7", "8", "9", "7", "7", "8", None],
+    )
+    order = canonical_order(rollouts.rewards, rollouts.groups)
+    rows = noisy_rows(rollouts, order, answers=True)
+    found = torch.zeros(8)
+    found[order.order] = disputed(rows, rows.rewards, exclusive=exclusive).float()
+    assert found.tolist() == expected
 
 
 def test_trusted_rows_of_enough_answers_identify_the_rates():

@@ -37,6 +37,10 @@ def test_equal_texts_of_other_problems_are_other_groups(tmp_path, name):
     {"reward_model": lambda problem, _: {"style": "rule", "ground_truth": str(problem)}},
     {"extra_info": lambda problem, _: {"index": problem, "split": "test"}},
     {"images": lambda problem, _: [{"path": f"{problem}.png"}]},
+    # Inside an object of notes.
+    {"info": lambda problem, _: {"env_id": f"env{problem}", "docker": "base"}},
+    {"metadata": lambda problem, _: {"problem_id": problem}},
+    {"extra_info": lambda problem, _: {"image": f"{problem}.png", "split": "test"}},
     # Twice the same answer, in another environment or with another image.
     {"answer": lambda problem, _: str(problem % 3), "env_id": lambda problem, _: f"env{problem // 3}"},
     {"answer": lambda problem, _: "7", "image": lambda problem, _: f"{problem}.png"},

@@ -14,7 +14,7 @@ from torch import Generator, Tensor
 from geoalign.curators.base import Baseline, identity, rows_by_group
 from geoalign.errors import InputError
 from geoalign.method.intervals import mean_of
-from geoalign.method.ties import tied_rewards
+from geoalign.method.ties import power_of_two, tied_rewards
 from geoalign.settings import Positive, setting, settings
 from geoalign.types import Curation, Rollouts
 
@@ -79,8 +79,12 @@ def answer_means(rewards: Float[Tensor, " n"], answers: Sequence[str | None]) ->
     means = rewards.clone()
     for answer in {answer for answer in answers if answer is not None}:
         same = torch.tensor([each == answer for each in answers]) & ~rewards.isnan()
-        # Sorted, so that the order of the rows does not show in the last bit.
-        means[same] = rewards[same].sort().values.mean()
+        if not bool(same.any()):
+            continue
+        # Sorted, so that the order of the rows does not show in the last bit; in a unit in which no sum overflows.
+        ascending = rewards[same].sort().values
+        unit = power_of_two(ascending.abs().max())
+        means[same] = (ascending / unit).mean() * unit
     return means
 
 
@@ -114,8 +118,9 @@ class AnswerMean(Baseline[AnswerMeanConfig]):
             if self.config.unanswered == "lowest" and not all(answer is None for answer in answers):
                 rewards[rows[silent]] = observed.nan_to_num(torch.inf).min()
         change = (rewards - observed).abs()
+        scores = change.float().clamp(max=torch.finfo(torch.float32).max)
         metrics = {"changed_rewards": float((change > 0).sum())}
-        return replace(identity(rollouts, metrics), rewards=rewards, scores=change.float())
+        return replace(identity(rollouts, metrics), rewards=rewards, scores=scores)
 
 
 def most_frequent(answers: Sequence[str | None]) -> frozenset[str]:

@@ -14,6 +14,7 @@ from torch import Generator, Tensor
 
 from geoalign.curators.base import Curator, hidden_states, identity
 from geoalign.curators.denoise.identification import (
+    disputed,
     identification,
     mean_over_identical,
     observations_corrected_without_rates,
@@ -167,7 +168,7 @@ class Denoise(Curator[DenoiseConfig]):
             slope, exclusive = config.least_slope, config.answers != "shared"
             posterior = infer(recent, z, least_slope=slope, exclusive=exclusive, earlier=self._fit)[-len(rollouts) :]
             self._fit = posterior.fit
-            posterior, told_apart = self._as_far_as_identified(posterior, rows)
+            posterior, told_apart = self._as_far_as_identified(posterior, rows, by_states=used)
             metrics = {
                 "states_used": float(used),
                 "correlation": test.estimate,
@@ -185,9 +186,12 @@ class Denoise(Curator[DenoiseConfig]):
             curation = _curation(rollouts, order, rows, posterior, metrics)
         return curation.with_metrics(seconds=time.perf_counter() - started)
 
-    def _as_far_as_identified(self, posterior: Posterior, rows: NoisyRows) -> tuple[Posterior, dict[str, float]]:
+    def _as_far_as_identified(
+        self, posterior: Posterior, rows: NoisyRows, *, by_states: bool
+    ) -> tuple[Posterior, dict[str, float]]:
         """The posterior itself where the verdicts identify the model's rates; else the rewards as observed, but for
-        `observations_corrected_without_rates`. With what is to be logged: of rates that are not identified NaN."""
+        `observations_corrected_without_rates`, and no suspicion of a verdict that nothing disputes (`disputed`), unless
+        states speak. With what is to be logged: of rates that are not identified NaN."""
         if posterior.units is None:
             return posterior, {}
         found = identification(posterior.units, Fit(**posterior.fit))
@@ -201,6 +205,10 @@ class Denoise(Curator[DenoiseConfig]):
             self._warned = True
             _LOG.warning(_NOT_IDENTIFIED, found.reason)
         certain = observations_corrected_without_rates(rows, posterior, exclusive=self.config.answers == "exclusive")
+        if not by_states:
+            suspect = disputed(rows, posterior.observation, exclusive=self.config.answers != "shared")
+            suspect |= certain != posterior.observation
+            posterior = replace(posterior, wrong=torch.where(suspect, posterior.wrong, posterior.wrong.clamp(max=0.5)))
         unknown = dict.fromkeys(_RATE_METRICS, math.nan)
         return replace(posterior, estimate=mean_over_identical(rows, certain), certain=certain), {**metrics, **unknown}
 
@@ -301,7 +309,9 @@ def _curation(
     rest = tied_rewards(rollouts.rewards.cpu().double()[index], rows.group) - rows.rewards.nan_to_num()
     observed, offset = posterior.observed.nan_to_num() + rest, posterior.offset.nan_to_num() + rest
     whole = replace(posterior, observed=observed, offset=offset)
-    rewards = back(whole.rewards.to(rollouts.rewards.dtype))
+    # Expected rewards may lie a little beyond the observed ones, and so beyond what their dtype holds.
+    largest = torch.finfo(rollouts.rewards.dtype).max
+    rewards = back(whole.rewards.clamp(min=-largest, max=largest).to(rollouts.rewards.dtype))
     if posterior.certain is None:
         advantages = whole.advantages
     elif torch.equal(posterior.certain, posterior.estimate):

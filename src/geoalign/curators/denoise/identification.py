@@ -138,6 +138,22 @@ def observations_corrected_without_rates(
     return torch.where(_open_rows(rows), certain, observed)
 
 
+def disputed(rows: NoisyRows, observed: Float[Tensor, " n"], *, exclusive: bool) -> Bool[Tensor, " n"]:
+    """[N] the rows whose verdict something in the batch speaks against: another verdict on the same answer or response,
+    or, of a rewarded answer, another rewarded answer of the group where at most one is right (`exclusive`)."""
+    scored = rows.scored.double()
+    accepted = scored * observed.nan_to_num()
+    count = total(scored, rows.answer)
+    accepted_of = total(accepted, rows.answer)
+    mixed = ((accepted_of > 0) & (accepted_of < count))[rows.answer]
+    if not exclusive:
+        return mixed
+    # Each rewarded row counts as its share of its answer's rewarded rows, so that an answer counts once.
+    share = accepted * rows.answered / accepted_of.clamp(min=1)[rows.answer]
+    rewarded_answers = total(share, rows.group)[rows.group]
+    return mixed | ((accepted > 0) & rows.answered & (rewarded_answers > 1.5))
+
+
 def mean_over_identical(rows: NoisyRows, values: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
     """[N] the mean of the values over identical responses to a prompt, which share one truth; trusted and unscored
     rows keep theirs, as do all rows whose identical responses have equal values."""

@@ -32,7 +32,11 @@ from geoalign.lab.dumps.values import BadValueError, described
 from geoalign.lab.tasks.sources import field_of
 
 _PARTS = (*GOLD_ANSWERS, *LIKELY_GOLD_ANSWERS, *MEDIA, *ENVIRONMENTS, *PROBLEM_IDS, *IDS)
-_DOTTED = tuple((name, name.partition(".")[0]) for name in _PARTS if "." in name)
+# By the object that holds them the fields inside it.
+_DOTTED: dict[str, list[str]] = {}
+for _name in _PARTS:
+    if "." in _name:
+        _DOTTED.setdefault(_name.partition(".")[0], []).append(_name)
 _PLAIN = frozenset(name for name in _PARTS if "." not in name)
 # Texts up to this length stand for themselves, longer ones and what is nested by a digest.
 _LONGEST_NAME = 200
@@ -71,7 +75,8 @@ class Grouping:
 def present_parts(row: Mapping[str, Any]) -> list[str]:
     """The fields of a row that may tell its problem from another; a truth value is a verdict, not a problem's."""
     names = [name for name in row if name in _PLAIN and row[name] is not None and not isinstance(row[name], bool)]
-    names += [name for name, outer in _DOTTED if outer in row and field_of(row, name) is not None]
+    inside = [name for outer, dotted in _DOTTED.items() if outer in row for name in dotted]
+    names += [name for name in inside if field_of(row, name) is not None]
     return names
 
 

@@ -42,7 +42,7 @@ def test_intervals_hold_the_rates_of_the_verifier():
     found = [Monitor(curator=GRPO()).curate(world).metrics for world in worlds]
     for name, rate in zip(RATES, (0.1, 0.2, 0.7), strict=True):
         assert sum(each[f"{name}_low"] <= rate <= each[f"{name}_high"] for each in found) >= 20
-        assert all(each[f"{name}_high"] - each[f"{name}_low"] < 0.4 for each in found if each[f"{name}_low"] >= 0)
+        assert all(each[f"{name}_high"] - each[f"{name}_low"] < 0.65 for each in found if each[f"{name}_low"] >= 0)
 
 
 def test_errors_that_repeat_with_the_answer_leave_no_interval():

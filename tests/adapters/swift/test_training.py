@@ -170,7 +170,7 @@ def test_dropping_beside_a_supervised_loss_is_refused():
 
 def test_denoise_acts(inputs, tmp_path):
     settings = tmp_path / "curator.yaml"
-    settings.write_text("curator: {type: denoise, level: 0.01}")
+    settings.write_text("curator: {type: denoise, level: 0.01}\nlog_metrics: all")
     made = train(inputs, tmp_path / "denoise", settings=settings, **BATCH)
     acted = [entry["geoalign/states_used"] for entry in made.state.log_history if "loss" in entry]
     assert sum(acted) > 0

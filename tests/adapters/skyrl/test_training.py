@@ -221,10 +221,10 @@ def test_skyrls_command_hands_over(monkeypatch):
         monkeypatch.setattr(sys, "argv", ["main_base", "trainer.override_entrypoint=geoalign.adapters.skyrl", *words])
         main_base.main()
 
-    with pytest.raises(UnsupportedError, match="GeoAlign requires hidden states"):
+    with pytest.raises(UnsupportedError, match="Denoise requires hidden states"):
         run()
     with pytest.raises(ConfigError, match=r"geoalign\.curator\.geomtry: unknown key"):
         run("geoalign.curator.type=denoise", "geoalign.curator.geomtry=none")
-    run("geoalign.curator.type=pods", "geoalign.curator.m=2", "trainer.seed=7")
+    run("geoalign.curator.type=pods", "geoalign.curator.m=2", "trainer.algorithm.use_kl_loss=false", "trainer.seed=7")
     assert (started[0].geoalign, started[0].trainer.seed) == ({"curator": {"type": "pods", "m": 2}}, 7)
     trainers._train.remote.assert_called_once_with(started[0])

@@ -127,7 +127,7 @@ OTHERS = {
         "trainer.v1.trainer_mode=geoalign_sync",
         EVERY_METRIC,
         "+geoalign.monitor=true",
-        "+geoalign.curator={type:denoise,component:verdict,level:0.01}",
+        "+geoalign.curator={type:denoise,component:verdict,level:0.01,unidentified:modelled}",
         "+geoalign.rollout_fields.answers=answer",
         *TWO_STEPS,
     ],

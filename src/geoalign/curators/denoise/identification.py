@@ -21,7 +21,9 @@ from geoalign.method.intervals import Interval, t_quantile
 LEVEL = 0.95
 # Errors on equal answers count as independent while the interval of their correlation holds 0 and stays below this.
 REPEATED = 0.5
-# The correlation must be known within this share of J^2, the agreement between verdicts that the truth explains.
+# With so many contradictions expected of independent errors there are verdicts enough. With fewer the correlation must
+# be known within this share of J^2, the agreement between verdicts that the truth explains.
+ENOUGH = 250.0
 PRECISE = 0.8
 # Answers whose truth is known by trusted rows, from which on these identify the rates.
 KNOWN_ANSWERS = 20
@@ -34,12 +36,14 @@ class Identification:
     Attributes:
         error_correlation: correlation of the verifier's errors on equal answers, 0 if each verdict errs by itself and
             1 if errors repeat with the answer; NaN where no answer was judged twice.
+        expected: how many pairs of different verdicts on one answer independent errors would give.
         informedness: J, true positive rate minus false positive rate.
         has_answers: whether any response has an answer that is compared with others.
         known_answers: how many answers (or responses) have a trusted row.
     """
 
     error_correlation: Interval
+    expected: float
     informedness: float
     has_answers: bool
     known_answers: int
@@ -51,8 +55,8 @@ class Identification:
         They may where trusted rows tell the truth of enough answers. Otherwise, where there are answers, verdicts on
         equal ones must contradict each other as often as independent errors would. Two verdicts on an answer agree
         because of the truth, with a correlation of about J^2, or because errors repeat, with one of about
-        `error_correlation`: so that must be known well beside J^2. NaN, for which there was too little to tell, counts
-        as not identified. Without any answers the states alone speak, and nothing is tested here.
+        `error_correlation`: so that must be known well beside J^2, or from many verdicts. NaN, for which there was too
+        little to tell, counts as not identified. Without any answers the states alone speak: nothing is tested here.
         """
         if self.known_answers >= KNOWN_ANSWERS or not self.has_answers:
             return True
@@ -67,7 +71,7 @@ class Identification:
     def precise(self) -> bool:
         """Whether there were verdicts enough on equal answers."""
         reach = self.error_correlation.high - self.error_correlation.estimate
-        return reach <= PRECISE * self.informedness**2
+        return self.expected >= ENOUGH or reach <= PRECISE * self.informedness**2
 
     @property
     def reason(self) -> str:
@@ -85,27 +89,34 @@ def identification(units: Units, fit: Fit, *, level: float = LEVEL) -> Identific
     answered = units.features[:, 0] > 0
     return Identification(
         error_correlation=error_correlation(units, fit, level=level),
+        expected=float(expected_contradictions(units, fit).sum()),
         informedness=1 - missed - false,
         has_answers=bool((answered & (units.counts.sum(dim=1) > 0)).any()),
         known_answers=int((units.known != 0).sum()),
     )
 
 
-def error_correlation(units: Units, fit: Fit, *, level: float = LEVEL) -> Interval:
-    """How much rarer contradictions between verdicts on one unit are than under independent errors: 1 - M / E.
+def expected_contradictions(units: Units, fit: Fit) -> Float[Tensor, " c"]:
+    """[C] how many pairs of different verdicts on a unit independent errors at the fitted rates e_t would give.
 
-    M = sum w n0 n1 counts the pairs of different verdicts on one unit, E = sum w (n^2 - n) E[e_t (1 - e_t)] those that
-    independent errors at the fitted rates e_t would give. M / E is a ratio of sums over groups: its standard error is
-    sqrt(sum (M_g - M / E E_g)^2) / E. NaN where no unit has two verdicts, or one group alone has.
+    Times the unit's weight, w (n^2 - n) E[e_t (1 - e_t)], the expectation over whether the unit is right.
     """
     _, right = units.probabilities(fit)
     truth = torch.stack([1 - right, right], dim=1)
     errors = fit.e * fit.q.flip(0)
     size = units.counts.sum(dim=1)
-    expected = units.weight * (size.square() - size) * (truth @ (errors * (1 - errors)))
-    mixed = units.weight * units.counts.prod(dim=1)
-    expected_of = total(expected, units.group)
-    mixed_of = total(mixed, units.group)
+    return units.weight * (size.square() - size) * (truth @ (errors * (1 - errors)))
+
+
+def error_correlation(units: Units, fit: Fit, *, level: float = LEVEL) -> Interval:
+    """How much rarer contradictions between verdicts on one unit are than under independent errors: 1 - M / E.
+
+    M = sum w n0 n1 counts the pairs of different verdicts on one unit, E sums `expected_contradictions`. M / E is a
+    ratio of sums over groups: its standard error is sqrt(sum (M_g - M / E E_g)^2) / E. NaN where no unit has two
+    verdicts, or one group alone has.
+    """
+    mixed_of = total(units.weight * units.counts.prod(dim=1), units.group)
+    expected_of = total(expected_contradictions(units, fit), units.group)
     groups = int((expected_of > 0).sum())
     if groups < 2:
         return Interval(math.nan, math.nan, math.nan)

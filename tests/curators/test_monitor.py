@@ -40,9 +40,10 @@ def test_intervals_hold_the_rates_of_the_verifier():
     """Of 24 verifiers 95% are 23; where their verdicts do not tell them the ends are NaN."""
     worlds = (verdicts(seed, wrong=0.1, missed=0.2, groups=100) for seed in range(24))
     found = [Monitor(curator=GRPO()).curate(world).metrics for world in worlds]
-    for name, rate in zip(RATES, (0.1, 0.2, 0.7), strict=True):
+    # The widths leave room for the errors that may repeat; that of the informedness is of both rates together.
+    for name, rate, width in zip(RATES, (0.1, 0.2, 0.7), (0.2, 0.45, 0.65), strict=True):
         assert sum(each[f"{name}_low"] <= rate <= each[f"{name}_high"] for each in found) >= 20
-        assert all(each[f"{name}_high"] - each[f"{name}_low"] < 0.65 for each in found if each[f"{name}_low"] >= 0)
+        assert all(each[f"{name}_high"] - each[f"{name}_low"] < width for each in found if each[f"{name}_low"] >= 0)
 
 
 def test_errors_that_repeat_with_the_answer_leave_no_interval():

@@ -105,7 +105,6 @@ class Denoise(Curator[DenoiseConfig]):
     """
 
     headline = ("identified", "recovered")
-
     requires: tuple[str, ...] = ("hidden",)
     optional: tuple[str, ...] = ("answers", "response_keys", "prompt_keys", "trusted")
     kept = ("ridge", "past", "fit", "seen")
@@ -121,9 +120,9 @@ class Denoise(Curator[DenoiseConfig]):
         self.answer_reading = self.config.answers
         self.components = () if self.config.component is None else (self.config.component,)
         self.pooled_batches = self.config.window
-        self._forget()
-
+        # Whether it was said that the rates are not identified.
         self._warned = False
+        self._forget()
 
     def _forget(self) -> None:
         self._ridge: dict[str, Any] = {}

@@ -11,6 +11,7 @@ from denoise_batches import answered, repeating
 from geoalign import Rollouts
 from geoalign.curators.denoise import Denoise
 from geoalign.curators.denoise.identification import (
+    Identification,
     disputed,
     error_correlation,
     identification,
@@ -19,6 +20,7 @@ from geoalign.curators.denoise.identification import (
 from geoalign.curators.denoise.model import Fit, infer
 from geoalign.curators.denoise.rows import noisy_rows
 from geoalign.method.groups import canonical_order
+from geoalign.method.intervals import Interval
 
 
 def posterior_of(rollouts):
@@ -70,6 +72,25 @@ def test_the_correlation_of_errors_by_hand():
     assert found.estimate == pytest.approx(0)
     assert found.high == pytest.approx(12.706, abs=1e-3)  # Student's t on one degree of freedom
     assert found.low == pytest.approx(-12.706, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("correlation", "found", "expected"),
+    [
+        ((0.0, -0.2, 0.2), {}, True),  # independent, and many verdicts
+        ((0.0, -0.2, 0.2), {"expected": 100.0}, False),  # few: 0.2 > 0.8 * 0.3^2
+        ((0.0, -0.2, 0.2), {"expected": 100.0, "informedness": 0.6}, True),  # 0.2 <= 0.8 * 0.6^2
+        ((0.1, 0.02, 0.18), {}, False),  # rarer contradictions than independent errors make
+        ((0.3, -0.1, 0.7), {}, False),  # errors may well repeat
+        ((math.nan, math.nan, math.nan), {}, False),
+        ((1.0, 1.0, 1.0), {"known_answers": 19}, False),
+        ((1.0, 1.0, 1.0), {"known_answers": 20}, True),
+        ((math.nan, math.nan, math.nan), {"has_answers": False}, True),
+    ],
+)
+def test_what_identifies_the_rates(correlation, found, expected):
+    told = {"expected": 300.0, "informedness": 0.3, "has_answers": True, "known_answers": 0}
+    assert Identification(Interval(*correlation), **{**told, **found}).identified == expected
 
 
 def unidentified(rewards, groups, **fields):

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 _FENCE = re.compile(r"^[ >]*(?P<fence>`{3,}|~{3,})(?P<rest>.*)$")
 _ITEM = re.compile(r"^ *(?P<mark>[-*+]|\d{1,9}[.)]) +(?=\S)")
 _HEADING = re.compile(r"^#{1,6} +(.*?)(?: +#+)?$", re.MULTILINE)
+# A heading, or the first line of a note, a folded note or a tab: no paragraph that a list would have to leave.
+_NO_PARAGRAPH = ("#", "!!! ", "??? ", "???+ ", "=== ")
 _PICTURE = re.compile(r"<picture>(.*?)</picture>", re.DOTALL)
 _DARK = re.compile(r"<source[^>]*prefers-color-scheme: *dark[^>]*>", re.DOTALL)
 
@@ -101,7 +103,7 @@ class _Lists:
             self.block = "list"
         elif is_table:
             self.block = "table"
-        elif line.startswith("#"):
+        elif line.lstrip().startswith(_NO_PARAGRAPH):
             self.block = ""
         elif not self.block:
             self.block = "text"

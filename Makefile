@@ -65,11 +65,11 @@ $(VENV)/.docs: $(PINS) | $(VENV)/.dev
 	$(BIN)/python $(INSTALL) --editable '.[docs]'
 	touch $@
 
-# The theme's authors announce another program at every build.
+# The theme's authors announce another program at every build. (With --quiet, MkDocs would count no warning.)
 docs docs-serve: export NO_MKDOCS_2_WARNING := 1
 
 docs: $(VENV)/.docs ## The documentation as a site: site/index.html; any warning is an error
-	$(BIN)/python -m mkdocs build --strict --quiet
+	$(BIN)/python -m mkdocs build --strict
 
 docs-serve: $(VENV)/.docs ## The same at http://127.0.0.1:8000, built again at every change
 	$(BIN)/python -m mkdocs serve --dev-addr 127.0.0.1:8000

@@ -1,4 +1,7 @@
-"""The documentation: its commands, examples and names are those of the code. `make docs` checks the links of the site."""
+"""The documentation: its commands, examples and names are those of the code.
+
+`make docs` checks the links of the site.
+"""
 
 import ast
 import dataclasses
@@ -10,6 +13,9 @@ from pathlib import Path
 import pytest
 import torch
 import typer
+from tools.site import commands_page, settings_page
+from tools.site.github_markdown import anchors, outside_fences
+from tools.site.links import pages_outside_docs
 
 import geoalign
 from geoalign.curators.registry import BUILT_IN
@@ -17,9 +23,6 @@ from geoalign.errors import MissingExtraError
 from geoalign.lab.bench.synthetic import synthetic_rollouts
 from geoalign.lab.cli import app
 from geoalign.lab.config.train import RunConfig
-from tools.site import commands_page, settings_page
-from tools.site.github_markdown import anchors, outside_fences
-from tools.site.links import pages_outside_docs
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -151,9 +154,14 @@ def test_settings_of_a_run_that_a_page_names_exist(name):
         names = sections
         for part in key.split("."):
             assert part in names, key
-            factory = names[part].default_factory
-            section = type(factory()) if factory is not dataclasses.MISSING else None
-            names = {item.name: item for item in dataclasses.fields(section)} if dataclasses.is_dataclass(section) else {}
+            names = settings_within(names[part])
+
+
+def settings_within(section: dataclasses.Field) -> dict[str, dataclasses.Field]:
+    """The settings of a section, by name; none where it is a single setting."""
+    if section.default_factory is dataclasses.MISSING or not dataclasses.is_dataclass(section.default_factory):
+        return {}
+    return {item.name: item for item in dataclasses.fields(section.default_factory)}
 
 
 def test_the_layout_names_every_package():

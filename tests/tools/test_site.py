@@ -3,10 +3,10 @@
 import json
 
 import pytest
-
 from tools.site.github_markdown import anchors, lists_of_four_spaces, pictures_of_both_schemes
 from tools.site.links import Links
 from tools.site.markdown import table
+from tools.site.network import addresses_fetched
 from tools.site.notebooks import markdown_of_notebook
 
 PLACES = {"docs/a.md": "a.md", "docs/notebooks/b.ipynb": "notebooks/b.ipynb", "evidence/README.md": "evidence/data.md"}
@@ -65,7 +65,9 @@ def test_a_link_to_what_does_not_exist_is_a_problem(root, link):
     assert len(linked(link, root).problems) == 1
 
 
-@pytest.mark.parametrize("text", ["`[x](../gone.md)`", "```\n[x](../gone.md)\n```\n", "[x](https://host/gone.md)", "[x](#a)"])
+@pytest.mark.parametrize(
+    "text", ["`[x](../gone.md)`", "```\n[x](../gone.md)\n```\n", "[x](https://host/gone.md)", "[x](#a)"]
+)
 def test_code_addresses_and_anchors_stay_as_they_are(root, text):
     result = linked(text, root)
     assert result.markdown == text
@@ -96,8 +98,10 @@ def test_lists_and_tables_of_github_are_those_of_the_site(github, site):
 
 
 def test_a_picture_for_dark_mode_is_a_second_picture():
-    html = '<picture>\n<source media="(prefers-color-scheme: dark)" srcset="d.svg">\n<img alt="Curves" src="l.svg">\n</picture>'
-    assert pictures_of_both_schemes(html) == "![Curves](l.svg#only-light)![Curves](d.svg#only-dark)"
+    source = '<source media="(prefers-color-scheme: dark)" srcset="d.svg">'
+    html = f'<picture>\n{source}\n<img alt="Curves" src="l.svg" width="640">\n</picture>'
+    light, dark = "![Curves](l.svg#only-light)", "![Curves](d.svg#only-dark)"
+    assert pictures_of_both_schemes(html) == f'{light}{{ width="640" }}{dark}{{ width="640" }}'
 
 
 def test_anchors_are_those_of_github():
@@ -125,3 +129,26 @@ def test_a_notebook_shows_its_text_code_and_outputs():
     for part in ("# Title\nText.", "``` python\ndraw()\n```", "79 of 384", 'src="data:image/png;base64,QUJD"'):
         assert part in page
     assert "<Figure>" not in page
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<script async src="https://host/x"></script>',
+        '<img alt="" src="//host/x">',
+        '<link rel="stylesheet" href="https://host/x">',
+        '<link href="https://host/x" rel="preconnect">',
+        "@font-face { src: url(https://host/x) }",
+        '@import "https://host/x";',
+    ],
+)
+def test_what_a_page_fetches_from_a_network_is_found(text):
+    assert [address.removeprefix("https:") for address in addresses_fetched(text)] == ["//host/x"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['<a href="https://host/x">', '<link rel="canonical" href="https://host/x">', '<img src="data:image/png;x">'],
+)
+def test_a_link_that_a_reader_may_follow_fetches_nothing(text):
+    assert addresses_fetched(text) == []

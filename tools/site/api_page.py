@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from pkgutil import iter_modules
 
@@ -22,8 +22,11 @@ truth values.
 """
 _VOCABULARY = ("Rollouts", "Curation", "group_advantages", "boxed_answers")
 _AROUND_CURATORS = ("Curator", "as_curator", "CURATORS")
+# They are made from other curators too, by a signature of their own.
+_HOLDERS = ("Appeals", "Chain", "Monitor")
 # These stand on the page of the settings.
 _SETTINGS = ("DenoiseConfig", "GeoAlignConfig", "ProjectorConfig")
+_PRESET = ("heading: GeoAlignConfig.preset", "toc_label: GeoAlignConfig.preset")
 _ENGINES = {
     "trl": "TRL: a mixin for its GRPO trainer, and a trainer that is ready to use.",
     "verl": "verl: trainers under names of their own, and what a trainer of yours inherits.",
@@ -41,12 +44,13 @@ def page() -> str:
         _HEAD.strip(),
         "## Rollouts and curations\n\nA curator reads `Rollouts` and answers with a `Curation`.",
         *_entries(map(path_of, _VOCABULARY)),
-        "## Curators\n\nEvery curator has the methods of `Curator`. Below each stands what is its own. "
-        "[Settings](settings.md#curators) lists their settings.",
+        "## Curators\n\nEvery curator has the methods of `Curator`, and is made from its settings, by keywords or at "
+        "once: `Denoise(window=3)` or `Denoise(DenoiseConfig(window=3))`. "
+        "[Settings](settings.md#curators) lists them. Each entry says what is the curator's own.",
         *_entries(map(path_of, _AROUND_CURATORS)),
-        *_entries(map(path_of, names), members=False),
+        *(_curator(name) for name in names),
         "### Settings as classes\n\n" + _settings_links(),
-        _entry("geoalign.GeoAlignConfig.preset", level=4),
+        _entry("geoalign.GeoAlignConfig.preset", level=4, options=_PRESET),
         "## Inside an engine\n\nEach adapter is imported from `geoalign.adapters` and the engine's name.",
     ]
     for engine, words in _ENGINES.items():
@@ -73,15 +77,22 @@ def path_of(name: str) -> str:
     return f"geoalign.{name}"
 
 
-def _entries(paths: Iterable[str], *, level: int = 3, members: bool = True) -> list[str]:
-    return [_entry(path, level=level, members=members) for path in paths]
+def _entries(paths: Iterable[str], *, level: int = 3) -> list[str]:
+    return [_entry(path, level=level) for path in paths]
 
 
-def _entry(path: str, *, level: int = 3, members: bool = True) -> str:
-    options = [f"heading_level: {level}"]
-    if not members:
-        options.append("members: false")
-    return "\n".join([f"::: {path}", "    options:", *(f"      {option}" for option in options)])
+def _curator(name: str) -> str:
+    """The docstring of a curator; its methods are those of `Curator`, and so is how most are made."""
+    options = ["members: false"]
+    if name not in _HOLDERS:
+        options.extend(["show_signature: false", "separate_signature: false"])
+    return _entry(path_of(name), options=options)
+
+
+def _entry(path: str, *, level: int = 3, options: Sequence[str] = ()) -> str:
+    """An entry that mkdocstrings writes; `options`: further options of it, lines of YAML."""
+    lines = [f"heading_level: {level}", *options]
+    return "\n".join([f"::: {path}", "    options:", *(f"      {line}" for line in lines)])
 
 
 def _settings_links() -> str:
@@ -97,4 +108,3 @@ def _modules_of_method() -> list[str]:
     found = [module.name for module in iter_modules(geoalign.method.__path__)]
     words = (geoalign.method.__doc__ or "").split()
     return sorted(found, key=lambda name: (words.index(name) if name in words else len(words), name))
-

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import typer
+from tools.site.markdown import table
 
 from geoalign.lab.cli import app
-from tools.site.markdown import table
 
 _HEAD = """# Commands
 

@@ -148,7 +148,9 @@ def _two_pictures(match: re.Match[str]) -> str:
     words = _value("alt", image[0])
     light_address = _value("src", image[0])
     dark_address = _value("srcset", dark[0])
-    return f"![{words}]({light_address}#only-light)![{words}]({dark_address}#only-dark)"
+    width = _value("width", image[0])
+    size = f'{{ width="{width}" }}' if width else ""
+    return f"![{words}]({light_address}#only-light){size}![{words}]({dark_address}#only-dark){size}"
 
 
 def _value(attribute: str, tag: str) -> str:

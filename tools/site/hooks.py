@@ -1,4 +1,4 @@
-"""What happens when the site is built, named in mkdocs.yml: three events of MkDocs, each a function.
+"""What happens when the site is built, named in mkdocs.yml: events of MkDocs, each a function.
 
 The site shows more than the folder docs/ holds. The pages of the reference are written from the code, pages that lie
 elsewhere in the repository are brought in, and notebooks become pages. Links are written as GitHub needs them, from
@@ -8,15 +8,16 @@ file to file, and are turned here into links from page to page.
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.plugins import get_plugin_logger
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
-
 from tools.site import api_page, commands_page, settings_page
 from tools.site.github_markdown import lists_of_four_spaces, pictures_of_both_schemes
 from tools.site.links import ROOT, Links, pages_outside_docs
+from tools.site.network import files_that_fetch
 from tools.site.notebooks import markdown_of_notebook
 
 _LOG = get_plugin_logger("geoalign")
@@ -74,6 +75,12 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
     if page.file.src_uri != "reference/api.md":
         return html
     return re.sub(r"(?P<quote>\"|'|&quot;|&#39;) (?=[a-z]\w*(?P=quote))", r"\g<quote>", html)
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """Warns of every page that would fetch something from a network."""
+    for name, address in files_that_fetch(Path(config.site_dir)):
+        _LOG.warning(f"{name} fetches {address}: the site has to work without a network")
 
 
 def _places(files: Files) -> dict[str, str]:

@@ -11,6 +11,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 import annotated_types
 from pydantic.fields import FieldInfo
+from tools.site.api_page import path_of
+from tools.site.markdown import paragraphs, table
 
 import geoalign
 from geoalign.adapters.settings import EngineSettings, SlimeSettings, StateSettings, TrinitySettings
@@ -21,8 +23,6 @@ from geoalign.lab.config.evaluate import EvaluateConfig
 from geoalign.lab.config.judge import JudgeConfig
 from geoalign.lab.config.train import RunConfig
 from geoalign.settings.loading import ByType, by_type
-from tools.site.api_page import path_of
-from tools.site.markdown import paragraphs, table
 
 _HEAD = """# Settings
 
@@ -89,7 +89,10 @@ _CHAPTERS = (
 # Inside another trainer; TRL takes the same things as keywords.
 _ENGINES = (
     (EngineSettings, "SkyRL: the section `geoalign` of its configuration."),
-    (StateSettings, "verl: the section `+geoalign` of its configuration. ms-swift: the file or dict of the plug-in."),
+    (
+        StateSettings,
+        "verl: the section `+geoalign` of its configuration. ms-swift: the file, or the dict, that `install` is given.",
+    ),
     (TrinitySettings, "Trinity-RFT: `args` of the operator, or `advantage_fn_args`."),
     (SlimeSettings, "slime: the section `geoalign` in the file of `--custom-config-path`."),
 )
@@ -322,6 +325,6 @@ def _trainer_options() -> str:
     models = {"Reward and gold model": ("`reward_model` and `gold_model` (TRL's `RewardConfig`)", REWARD_MODEL)}
     for title, (where, options) in (sections_of_trl | models).items():
         rows = [[f"`{name}`", f"`{json.dumps(value)}`"] for name, value in options.items()]
-        parts.append(f"#### {title}\n\nWhere: {where} in the YAML file of a run.\n\n{table(['key', 'default here'], rows)}")
+        parts.append(f"#### {title}\n\nWhere: {where} in the YAML file of a run.")
+        parts.append(table(["key", "default here"], rows))
     return "\n\n".join(parts)
-

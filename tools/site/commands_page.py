@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import typer
@@ -41,7 +42,7 @@ def _section(name: str, command: Any) -> str:
     options = [one for one in parameters if one.param_type_name == "option" and one.name != "help"]
     description, examples = _parts(command.help)
     usage = " ".join(command.collect_usage_pieces(context))
-    parts = [f"## {name}", description, f"```text\ngeoalign {name} {usage}\n```"]
+    parts = [f"## {name}", _options_as_code(description), f"```text\ngeoalign {name} {usage}\n```"]
     if arguments:
         parts.append(table(["argument", "meaning"], [_argument_row(one) for one in arguments]))
     if options:
@@ -66,12 +67,17 @@ def _parts(help_text: str) -> tuple[str, str]:
 def _argument_row(argument: Any) -> list[str]:
     several = "..." if argument.nargs != 1 else ""
     needed = "" if argument.required else " May be left out."
-    return [f"`{argument.metavar}{several}`", f"{argument.help}{needed}"]
+    return [f"`{argument.metavar}{several}`", f"{_options_as_code(argument.help)}{needed}"]
 
 
 def _option_row(option: Any) -> list[str]:
     value = "" if option.is_flag else f" {option.metavar or 'VALUE'}"
-    return [f"`{option.opts[0]}{value}`", _default(option), option.help]
+    return [f"`{option.opts[0]}{value}`", _default(option), _options_as_code(option.help)]
+
+
+def _options_as_code(text: str) -> str:
+    """A text with its options as code; what is code already stays as it is."""
+    return re.sub(r"`[^`]*`|--[a-z][a-z-]*", lambda match: f"`{match[0].strip('`')}`", text)
 
 
 def _default(option: Any) -> str:

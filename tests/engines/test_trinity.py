@@ -219,4 +219,3 @@ def answered(text):
     """An experience as Trinity's model wrapper returns one, as far as the workflow looks at it."""
     own = {"info": None, "metrics": None, "reward": None, "truncate_status": None, "action_mask": None}
     return SimpleNamespace(**own, response_text=text, tokens=[1, 2, 3], prompt_length=1, eid=SimpleNamespace(run=0))
-

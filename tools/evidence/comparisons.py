@@ -264,9 +264,7 @@ def long() -> list[Comparison]:
             _one("long.dialogue", after, dialogue, "denoise", planned=PRIMARY),
             _one("long.five_numbers", f"five numbers, {five.updates()} updates", five, "denoise", planned=PRIMARY),
         ),
-        Comparison(
-            "long.dialogue_gold", f"{after}, gold utility", "`denoise` minus `grpo`", gold, SECONDARY, digits=2
-        ),
+        Comparison("long.dialogue_gold", f"{after}, gold utility", "`denoise` minus `grpo`", gold, SECONDARY, digits=2),
     ]
 
 

@@ -1,7 +1,7 @@
 """Numbers of one run: along its evaluation curves, and of its snapshots.
 
-The final score of a curve that still rises is mostly speed of learning. What a curator did to the gold utility is hidden
-by how fast it raised the proxy reward; at equal proxy reward it is not.
+The final score of a curve that still rises is mostly speed of learning. What a curator did to the gold utility is
+hidden by how fast it raised the proxy reward. At equal proxy reward it is not hidden.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tools.evidence.results import ROOT
-from tools.evidence.tables import TABLE, with_tables
+from tools.evidence.table_kinds import TABLE, with_tables
 from tools.evidence.values import values
 
 FIGURES = re.compile(r"<!-- figures -->(.*?)<!-- end figures -->", re.DOTALL)

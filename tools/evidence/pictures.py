@@ -1,7 +1,7 @@
 """Draws the figures of the pages on evidence: `python -m tools.evidence.pictures`.
 
-Each is drawn twice, for light and for dark pages: `docs/pictures/NAME.svg` and `NAME_dark.svg`. A file ends in a comment
-with the numbers that it shows, by which a test knows whether it is up to date.
+Each is drawn twice, for light and for dark pages: `docs/pictures/NAME.svg` and `NAME_dark.svg`. A file ends in a
+comment with the numbers that it shows, by which a test knows whether it is up to date.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from geoalign.lab.analysis.statistics import Interval, holm, seed_interval
 from geoalign.lab.reports.figures.style import DARK, LIGHT, Theme
 from tools.evidence import runs
 from tools.evidence.results import ROOT, Level
-from tools.evidence.runs import Setting
 
 FOLDER = ROOT / "docs" / "pictures"
 # GitHub's page colours, on which the figures have no visible edge.
@@ -254,9 +253,7 @@ PICTURES = {
         "How much of the loss denoise recovers:\na gain in six of seven settings", by_level, draw_by_level
     ),
     "checks": Picture("Errors that repeat with the answer:\na few checks help, denoise does not", checks, draw_checks),
-    "gold": Picture(
-        "True utility can fall below GRPO's\nwhere the reward model is biased", gold, draw_gold
-    ),
+    "gold": Picture("True utility can fall below GRPO's\nwhere the reward model is biased", gold, draw_gold),
     "long": Picture("Five numbers, three times as long:\nGRPO levels off below denoise", long, draw_long),
 }
 

@@ -89,9 +89,7 @@ class Level:
             differences.setdefault(self.warm_start_of(seed), []).append(mine[seed] - theirs[seed])
         return [sum(values) / len(values) for values in differences.values()]
 
-    def over_warm_starts(
-        self, arm: str, number: NumberOfRun | None = None, against: str = "grpo"
-    ) -> PairedDifference:
+    def over_warm_starts(self, arm: str, number: NumberOfRun | None = None, against: str = "grpo") -> PairedDifference:
         """The difference of two arms with a warm start as the unit."""
         return difference_from_zero(self.by_warm_start(arm, number, against))
 

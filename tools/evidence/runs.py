@@ -62,16 +62,16 @@ TWELVE = (
 )
 
 # SmolLM2-135M under the substring verifier, in the order of the rounds of the plan.
-BEFORE_MENDED = Setting("errs by itself, `denoise` before it was mended", "real_substring", "as_given")
-ROUND_4 = Setting("errs by itself", "real_substring_again", "as_given")
-ROUND_5 = Setting("errs by itself, four more", "real_substring_fresh", "as_given")
-ROUND_6 = Setting("errs by itself, four more, on a GPU", "real_substring_gpu", "as_given")
-ROUND_8 = Setting("errs by itself, four more, controls", "real_substring_controls", "as_given")
+BEFORE_MENDED = Setting("substring, rounds 1 to 3, before it was mended", "real_substring", "as_given")
+ROUND_4 = Setting("substring, round 4", "real_substring_again", "as_given")
+ROUND_5 = Setting("substring, round 5", "real_substring_fresh", "as_given")
+ROUND_6 = Setting("substring, round 6", "real_substring_gpu", "as_given")
+ROUND_8 = Setting("substring, round 8", "real_substring_controls", "as_given")
 # The same model under the strict verifier, with injected flips, and with a reward that is linear in its states.
-STRICT = Setting("refuses right answers for their form", "real_strict_gpu", "as_given")
-FLIPPED = Setting("40% flipped, on a GPU", "real_flip_gpu", "flip_40")
-FLIPPED_EXPECTED = Setting("40% flipped, `least_slope: 1`", "real_flip_expected", "flip_40")
-IN_STATES = Setting("dialogue, reward linear in the states, 20% reversed", "real_dialogue_gpu", "extremes_20")
+STRICT = Setting("strict, round 8", "real_strict_gpu", "as_given")
+FLIPPED = Setting("40% flipped, round 6", "real_flip_gpu", "flip_40")
+FLIPPED_EXPECTED = Setting("40% flipped, round 7", "real_flip_expected", "flip_40")
+IN_STATES = Setting("reward linear in the states, 20% reversed, round 8", "real_dialogue_gpu", "extremes_20")
 PRETRAINED = (
     BEFORE_MENDED,
     ROUND_4,

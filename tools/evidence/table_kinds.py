@@ -102,7 +102,7 @@ def scores(group: str) -> str:
         yield plain(row.measures["advantage_cosine"].interval.estimate, 2)
 
     rows = [(setting, row) for setting in SCORES[group] for row in setting.level.table.rows if row.seeds]
-    heads = ["rewards", "arm", "runs", "final score", "minus GRPO's (95%)", "cosine"]
+    heads = ["level", "arm", "runs", "final score", "minus GRPO's (95%)", "cosine"]
     return table(heads, (row_of(*each) for each in rows))
 
 

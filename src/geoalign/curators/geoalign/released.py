@@ -80,7 +80,7 @@ class ReleasedNetwork(nn.Module):
 
 
 class GeoAlignReleased(Baseline[GeoAlignReleasedConfig]):
-    """GeoAlign as the released code runs it (the right-hand column of the table in docs/method.md).
+    """GeoAlign as the released code runs it (the column "authors' code" of the table in docs/method.md).
 
     Raw differences instead of unit displacements; a fresh two-layer network with ReLU output in every call, trained in
     epochs of batches with a margin-weighted loss, the weights of the best validation accuracy kept; an unweighted

@@ -22,6 +22,8 @@ from tools.evidence.curves import auroc_at_reward, gold_at, last_gold, unchanged
 from tools.evidence.printing import interval, percent, plain, probability, signed, signed_number
 from tools.evidence.results import ROOT, Level, level_of
 
+# The arms whose final scores are told together, and their names in the names of values.
+ARM_NAMES = {"grpo": "grpo", "denoise": "denoise", "clean": "true"}
 # A name and the text of its value.
 Named = Iterator[tuple[str, str]]
 
@@ -56,7 +58,7 @@ def _of_comparisons() -> Named:
 
 def _of_smollm2() -> Named:
     """Final scores of SmolLM2, level by level, and how many runs are above GRPO."""
-    for arm, name in {"grpo": "grpo", "denoise": "denoise", "clean": "true"}.items():
+    for arm, name in ARM_NAMES.items():
         yield f"substring.{name}_final", plain(substring_final(arm), 2)
     levels = [runs.ROUND_4.level, runs.ROUND_5.level]
     above = [denoise > level.scores("grpo")[seed] for level in levels for seed, denoise in _runs_of_denoise(level)]
@@ -94,6 +96,8 @@ def _of_the_twelve() -> Named:
     yield "twelve.share_highest", f"{max(share.estimate for share in found_shares):.0%}"
     yield "twelve.share_interval_lowest", f"{min(share.low for share in found_shares):.0%}"
     yield "twelve.share_interval_highest", f"{max(share.high for share in found_shares):.0%}"
+    for arm, name in ARM_NAMES.items():
+        yield f"three_numbers_40.{name}_final", plain(levels[runs.THREE_40].final(arm), 2)
     gold = levels[runs.DIALOGUE_40].row("denoise").gold.difference.interval
     yield "twelve.gold_at_dialogue_40", signed_number(gold.estimate, 2)
     yield "twelve.gold_at_dialogue_40.interval", signed(gold, 2)
@@ -190,6 +194,12 @@ def _of_dialogue() -> Named:
 
 def _gold(level: Level, arm: str) -> str:
     return signed(level.row(arm).gold.difference.interval, 2)
+
+
+def _of_repeated_errors() -> Named:
+    """Final scores where errors repeat with the answer, on the warm starts on which `appeals` ran."""
+    for arm, name in {**ARM_NAMES, "appeals": "appeals", "checked_majority": "checked_majority"}.items():
+        yield f"repeated_40.{name}_final", plain(runs.APPEALS.level.final(arm), 2)
 
 
 def _of_tuning() -> Named:
@@ -302,6 +312,7 @@ SOURCES = (
     _of_the_twelve,
     _of_the_earlier,
     _of_dialogue,
+    _of_repeated_errors,
     _of_tuning,
     _of_the_paper,
     _of_humaneval,

@@ -10,17 +10,18 @@ from denoise_batches import answered, repeating
 
 from geoalign import Rollouts
 from geoalign.curators.denoise import Denoise
-from geoalign.curators.denoise.identification import (
+from geoalign.method.groups import canonical_order
+from geoalign.method.intervals import Interval
+from geoalign.noise.channel import Fit
+from geoalign.noise.identification import (
     Identification,
     disputed,
     error_correlation,
     identification,
     observations_corrected_without_rates,
 )
-from geoalign.curators.denoise.model import Fit, infer
-from geoalign.curators.denoise.rows import noisy_rows
-from geoalign.method.groups import canonical_order
-from geoalign.method.intervals import Interval
+from geoalign.noise.posterior import infer
+from geoalign.noise.rows import noisy_rows
 
 
 def posterior_of(rollouts):

@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
-from geoalign.curators.denoise.model import Units
-from geoalign.curators.denoise.rows import NoisyRows, total
+from geoalign.noise.rows import NoisyRows, total
+from geoalign.noise.units import Units
 
 
 class Patterns(NamedTuple):

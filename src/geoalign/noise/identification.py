@@ -14,9 +14,11 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from geoalign.curators.denoise.model import Fit, Posterior, Units
-from geoalign.curators.denoise.rows import NoisyRows, total
 from geoalign.method.intervals import Interval, t_quantile
+from geoalign.noise.channel import Fit
+from geoalign.noise.posterior import Posterior
+from geoalign.noise.rows import NoisyRows, total
+from geoalign.noise.units import Units
 
 LEVEL = 0.95
 # Errors on equal answers count as independent while the interval of their correlation holds 0 and stays below this.

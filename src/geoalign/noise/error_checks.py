@@ -26,9 +26,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor
 
-from geoalign.curators.denoise.model import Fit, Units
-from geoalign.curators.verdict_patterns import Patterns
 from geoalign.method.intervals import Interval
+from geoalign.noise.channel import Fit
+from geoalign.noise.units import Units
+from geoalign.noise.verdict_patterns import Patterns
 
 NO_ANSWERS = "no rollout has an answer, and no response got both verdicts"
 NEVER = "verdicts on equal answers never contradict each other, so errors that repeat with the answer would not show"

@@ -12,22 +12,23 @@ import torch
 from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
-from geoalign.curators.base import Curator, hidden_states, identity
-from geoalign.curators.denoise.identification import (
+from geoalign.curators.curator import Curator, hidden_states, identity
+from geoalign.curators.precision import full_precision
+from geoalign.errors import InputError
+from geoalign.method.advantages import group_advantages
+from geoalign.method.groups import GroupedRows, canonical_order, content_folds, group_centred, in_input_order
+from geoalign.method.intervals import Interval
+from geoalign.method.ties import tied_rewards
+from geoalign.noise.channel import LIMIT, Fit
+from geoalign.noise.identification import (
     disputed,
     identification,
     mean_over_identical,
     observations_corrected_without_rates,
 )
-from geoalign.curators.denoise.model import LIMIT, Fit, Posterior, infer
-from geoalign.curators.denoise.ridge import fold_predictions, predict_next
-from geoalign.curators.denoise.rows import NoisyRows, joined, keys_in_prompts, noisy_rows
-from geoalign.curators.precision import full_precision
-from geoalign.errors import InputError
-from geoalign.method.advantages import group_advantages
-from geoalign.method.groups import GroupedRows, canonical_order, content_folds, group_centred, in_input_order
-from geoalign.method.intervals import Interval, grouped_correlation
-from geoalign.method.ties import tied_rewards
+from geoalign.noise.posterior import Posterior, infer
+from geoalign.noise.ridge import fold_predictions, grouped_correlation, predict_next
+from geoalign.noise.rows import NoisyRows, joined, keys_in_prompts, noisy_rows
 from geoalign.settings import Count, OpenShare, PositiveShare, setting, settings
 from geoalign.types import Curation, Rollouts
 

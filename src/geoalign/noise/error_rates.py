@@ -14,11 +14,12 @@ import torch
 from torch import Tensor
 from torch.autograd.functional import jacobian
 
-from geoalign.curators.denoise.model import Fit, by_verdict, verdict_units
-from geoalign.curators.denoise.rows import NoisyRows
-from geoalign.curators.error_checks import NEVER, NO_ANSWERS, checked
-from geoalign.curators.verdict_patterns import Patterns, patterns_of
 from geoalign.method.intervals import Interval, t_quantile
+from geoalign.noise.channel import Fit
+from geoalign.noise.error_checks import NEVER, NO_ANSWERS, checked
+from geoalign.noise.rows import NoisyRows
+from geoalign.noise.units import by_verdict, verdict_units
+from geoalign.noise.verdict_patterns import Patterns, patterns_of
 
 LEVEL = 0.95
 RATES = ("false_positive_rate", "false_negative_rate", "informedness")
@@ -39,7 +40,7 @@ def error_rates(rows: NoisyRows, *, exclusive: bool = True, level: float = LEVEL
     """The rates by the model of noisy verdicts alone, without states, with intervals where it may be believed.
 
     With t_u the posterior probability that unit u (one answer or response to a prompt) is right, n_u its rows and v_u
-    those of them that were rewarded (`geoalign.curators.denoise.model`),
+    those of them that were rewarded (`geoalign.noise.posterior`),
 
         FPR = sum (1 - t) v / sum (1 - t) n,   FNR = sum t (n - v) / sum t n,
 
@@ -47,7 +48,7 @@ def error_rates(rows: NoisyRows, *, exclusive: bool = True, level: float = LEVEL
     nothing of the verifier and are left out, as are those with neither an answer nor a response that got both verdicts.
 
     Intervals take groups as independent (`sampling_intervals`), and allow for what the model cannot see, as far as the
-    verdicts leave room for it (`geoalign.curators.error_checks`): errors that repeat with the answer, prompts whose
+    verdicts leave room for it (`geoalign.noise.error_checks`): errors that repeat with the answer, prompts whose
     most frequent answer is refused as a whole, and errors on prompts of a kind that was not met. Where they leave too
     much room, or contradict the model, there are none.
     """

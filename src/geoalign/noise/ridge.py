@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -17,6 +18,7 @@ from torch import Tensor
 from geoalign.errors import InputError
 from geoalign.method.arithmetic import add_product, full_product
 from geoalign.method.groups import content_folds
+from geoalign.method.intervals import Interval, t_quantile
 
 PENALTIES = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0)
 _TINY, _ROUNDS = 1e-30, 10
@@ -125,3 +127,39 @@ def predict_next(
         gram[end:, start:end] = gram[start:end, end:].T
     moments = decay * moments + full_product(states.T, y)
     return found, {"gram": gram, "moments": moments, "weights": weights, "record": record, "chosen": chosen}
+
+
+def grouped_correlation(
+    predictions: Float[np.ndarray, " n"],
+    rewards: Float[np.ndarray, " n"],
+    groups: Int[np.ndarray, " n"],
+    weights: Float[np.ndarray, " n"],
+    *,
+    inflation: Float[np.ndarray, " n"] | float = 1.0,
+    level: float = 0.95,
+) -> Interval:
+    """r = sum w z y / sqrt(sum w z^2 sum w y^2), with an interval that takes groups, not rows, as independent.
+
+    With e_g = sum over the group of w z (y - b z), b the slope, var(r) = sum e_g^2 / (sum w z^2 sum w y^2), with
+    Student's t on one degree of freedom less than groups. Bounds of a single group are NaN, and all is NaN where
+    predictions or rewards do not vary.
+
+    Args:
+        predictions: z, of rows that the fit had not seen.
+        rewards: y, standardised within groups.
+        groups: [N] which rows belong together, by any ids.
+        weights: [N] weight of each row, 0 to leave it out.
+        inflation: factor on the variance of each row's group, equal within it. Predictions by folds of one batch want
+            2: groups of different folds predict each other, so every product counts twice.
+    """
+    z, y, w = predictions, rewards, weights
+    spread, product, all_y = float(w @ z**2), float(w @ (z * y)), float(w @ y**2)
+    if not spread * all_y > 0:
+        return Interval(float("nan"), float("nan"), float("nan"))
+    residual = w * z * (y - product / spread * z) * np.sqrt(inflation)
+    totals = np.bincount(np.unique(groups, return_inverse=True)[1], weights=residual)
+    scale = (spread * all_y) ** 0.5
+    # NaN of no degree of freedom.
+    quantile = t_quantile(level, len(np.unique(groups[w > 0])) - 1)
+    r, reach = product / scale, quantile * float(np.linalg.norm(totals)) / scale
+    return Interval(r, r - reach, r + reach)

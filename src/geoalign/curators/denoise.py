@@ -19,7 +19,7 @@ from geoalign.method.advantages import group_advantages
 from geoalign.method.groups import GroupedRows, canonical_order, content_folds, group_centred, in_input_order
 from geoalign.method.intervals import Interval
 from geoalign.method.ties import tied_rewards
-from geoalign.noise.channel import LIMIT, Fit
+from geoalign.noise.channel import LOG_ODDS_LIMIT, NoiseFit
 from geoalign.noise.identification import (
     disputed,
     identification,
@@ -194,7 +194,7 @@ class Denoise(Curator[DenoiseConfig]):
         states speak. With what is to be logged: of rates that are not identified NaN."""
         if posterior.units is None:
             return posterior, {}
-        found = identification(posterior.units, Fit(**posterior.fit))
+        found = identification(posterior.units, NoiseFit(**posterior.fit))
         metrics = {
             **found.error_correlation.named("error_correlation"),
             "identified": float(found.identified),
@@ -291,7 +291,7 @@ def _curation(
     """The curation that the posterior gives, in input order."""
     index = order.order.cpu()
     back = in_input_order(GroupedRows(index, order.group.cpu(), order.offsets.cpu()), rollouts.rewards.device)
-    odds = torch.logit(posterior.wrong, eps=1e-13).clamp(-LIMIT, LIMIT)
+    odds = torch.logit(posterior.wrong, eps=1e-13).clamp(-LOG_ODDS_LIMIT, LOG_ODDS_LIMIT)
     open_rows = rows.scored & ~rows.trusted
     change, group = (posterior.rewards - rows.rewards)[open_rows], rows.group[open_rows]
     metrics = {

@@ -27,7 +27,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor
 
 from geoalign.method.intervals import Interval
-from geoalign.noise.channel import Fit
+from geoalign.noise.channel import NoiseFit
 from geoalign.noise.units import Units
 from geoalign.noise.verdict_patterns import Patterns
 
@@ -62,11 +62,11 @@ class _Copies(NamedTuple):
         return torch.bincount(self.group, weights=values.double(), minlength=self.groups)
 
 
-def checked(patterns: Patterns, fit: Fit, sampled: Sequence[Interval], level: float) -> list[Interval] | str:
+def checked(patterns: Patterns, fit: NoiseFit, sampled: Sequence[Interval], level: float) -> list[Interval] | str:
     """The intervals of the two rates, widened; or why there are none."""
     copies = _copies(patterns)
     # What the fit says of errors that strike verdicts one by one.
-    alone = fit._replace(rho=torch.zeros_like(fit.rho))
+    alone = fit._replace(correlation=torch.zeros_like(fit.correlation))
     seen = _counts(copies, copies.units.counts, alone)
     generator = Generator().manual_seed(0)
     drawn = torch.stack([_counts(copies, _drawn(copies, alone, generator), alone) for _ in range(DRAWS)])
@@ -98,11 +98,11 @@ _COUNTS = (
 )
 
 
-def _counts(copies: _Copies, counts: Float[Tensor, "u 2"], fit: Fit) -> Float[Tensor, " s"]:
+def _counts(copies: _Copies, counts: Float[Tensor, "u 2"], fit: NoiseFit) -> Float[Tensor, " s"]:
     """[S] what errors that repeat, or go with the prompt, would change; in the order of `_COUNTS`."""
     units = replace(copies.units, counts=counts)
     right = units.probabilities(fit)[1]
-    missed, false = fit.e * fit.q
+    missed, false = fit.error_rates
     refused, rewarded = counts.unbind(1)
     rows = refused + rewarded
     repeated = rows >= 2
@@ -125,7 +125,7 @@ def _counts(copies: _Copies, counts: Float[Tensor, "u 2"], fit: Fit) -> Float[Te
     return torch.stack([each.double() for each in found])
 
 
-def _drawn(copies: _Copies, fit: Fit, generator: Generator) -> Float[Tensor, "u 2"]:
+def _drawn(copies: _Copies, fit: NoiseFit, generator: Generator) -> Float[Tensor, "u 2"]:
     """[U, 2] verdicts as the fit would have them: of each exclusive group one unit is right or none, by its prior."""
     units = copies.units
     prior = units.probabilities(fit)[0]
@@ -140,7 +140,7 @@ def _drawn(copies: _Copies, fit: Fit, generator: Generator) -> Float[Tensor, "u 
     found = gumbel(prior)
     best = gumbel(none).scatter_reduce(0, units.exclusive, found, "amax")
     right = found == best[units.exclusive]
-    missed, false = fit.e * fit.q
+    missed, false = fit.error_rates
     rows = units.counts.sum(dim=1)
     rewarded = torch.binomial(rows, torch.where(right, 1 - missed, false), generator=generator)
     return torch.stack([rows - rewarded, rewarded], dim=1)
@@ -164,9 +164,9 @@ def _copies(patterns: Patterns) -> _Copies:
         units,
         group=group,
         counts=units.counts[unit],
-        known=units.known[unit],
+        known_log_odds=units.known_log_odds[unit],
         features=units.features[unit],
-        offset=units.offset[unit],
+        fixed_log_odds=units.fixed_log_odds[unit],
         weight=torch.ones(len(unit)).double(),
         exclusive=exclusive.unique(return_inverse=True)[1],
     )
@@ -174,7 +174,7 @@ def _copies(patterns: Patterns) -> _Copies:
 
 
 def _widened(
-    patterns: Patterns, fit: Fit, sampled: Sequence[Interval], repeated: float, level: float
+    patterns: Patterns, fit: NoiseFit, sampled: Sequence[Interval], repeated: float, level: float
 ) -> list[Interval]:
     """The intervals with room for errors that repeat, for agreed answers that are refused, and for prompts not met."""
     units, of, times = patterns

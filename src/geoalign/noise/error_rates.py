@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.autograd.functional import jacobian
 
 from geoalign.method.intervals import Interval, t_quantile
-from geoalign.noise.channel import Fit
+from geoalign.noise.channel import NoiseFit
 from geoalign.noise.error_checks import NEVER, NO_ANSWERS, checked
 from geoalign.noise.rows import NoisyRows
 from geoalign.noise.units import by_verdict, verdict_units
@@ -85,7 +85,7 @@ def _doubtful(estimates: list[float], doubt: str) -> ErrorRates:
     return ErrorRates((positive, negative, informedness), doubt)
 
 
-def sampling_intervals(patterns: Patterns, fit: Fit, groups: int, level: float) -> list[Interval]:
+def sampling_intervals(patterns: Patterns, fit: NoiseFit, groups: int, level: float) -> list[Interval]:
     """The rates of a fit, with intervals as wide as another draw of groups would move them.
 
     With psi = (TPR, FPR, theta), s_g the gradient of a group's log-likelihood (by Fisher's identity that of its
@@ -96,12 +96,12 @@ def sampling_intervals(patterns: Patterns, fit: Fit, groups: int, level: float) 
     units, of, times = patterns
     kept, replaced = units.pseudo
     refused, rewarded = units.counts.unbind(1)
-    no, yes = units.independent(fit).unbind(1)
+    no, yes = units.effective_counts(fit).unbind(1)
 
     def by_groups(psi: Tensor) -> tuple[Tensor, Tensor]:
         """[G, 4] the sums, and [G, F + 2] the gradients of the log-likelihoods."""
         wrong = torch.stack([1 - psi[0], psi[1]])
-        each = fit._replace(theta=psi[2:], e=wrong.sum(), q=wrong / wrong.sum())
+        each = fit._replace(theta=psi[2:], error=wrong.sum(), replacement=wrong / wrong.sum())
         before, after = units.probabilities(each)
         every = refused + rewarded
         counts = torch.stack([(1 - after) * rewarded, (1 - after) * every, after * refused, after * every], dim=1)
@@ -118,9 +118,9 @@ def sampling_intervals(patterns: Patterns, fit: Fit, groups: int, level: float) 
         sums, scores = by_groups(psi)
         apart = kept / (psi[0] - psi[1])
         prior = torch.stack([apart - replaced / (1 - psi[0]), replaced / psi[1] - apart])
-        return times @ sums, times @ scores + torch.cat([prior, units.start - psi[2:]])
+        return times @ sums, times @ scores + torch.cat([prior, units.prior_theta - psi[2:]])
 
-    missed, false = fit.e * fit.q
+    missed, false = fit.error_rates
     psi = torch.cat([torch.stack([1 - missed, false]), fit.theta])
     sums, score = by_groups(psi)
     slope, hessian = jacobian(totals, psi)

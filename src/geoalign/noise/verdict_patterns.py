@@ -30,8 +30,8 @@ def patterns_of(rows: NoisyRows, units: Units) -> Patterns:
     verdicts are independent of them given the truth.
     """
     judged = units.counts.sum(dim=1) > 0
-    group = torch.zeros(len(judged), dtype=torch.long).index_put((units.unit,), rows.group)
-    count = total(rows.answered, units.unit)
+    group = torch.zeros(len(judged), dtype=torch.long).index_put((units.of_row,), rows.group)
+    count = total(rows.answered, units.of_row)
     kinds = torch.cat([torch.stack([count, judged.double()], dim=1), units.counts], dim=1)
     kinds = kinds.unique(dim=0, return_inverse=True)[1]
     # Two groups are alike where the sums of 62 random bits for each kind of unit are equal.
@@ -51,18 +51,18 @@ def patterns_of(rows: NoisyRows, units: Units) -> Patterns:
     features = [answered, share, share.square(), ahead, ahead.square(), answers, (count == 1).double()]
     told = torch.stack(features, dim=1) * answered[:, None]
     told = torch.cat([told, units.features[:, 3:4]], dim=1)
-    start = torch.nn.functional.one_hot(torch.tensor(1), told.shape[1]) * units.start[1]
+    start = torch.nn.functional.one_hot(torch.tensor(1), told.shape[1]) * units.prior_theta[1]
     of = pattern[group[kept]]
     distinct = replace(
         units,
         group=of,
         counts=units.counts[kept],
-        known=units.known[kept],
+        known_log_odds=units.known_log_odds[kept],
         features=told[kept],
-        offset=units.offset[kept],
+        fixed_log_odds=units.fixed_log_odds[kept],
         weight=times[of].double(),
         exclusive=units.exclusive[kept].unique(return_inverse=True)[1],
-        start=start,
-        least=torch.full_like(start, -torch.inf),
+        prior_theta=start,
+        least_theta=torch.full_like(start, -torch.inf),
     )
     return Patterns(distinct, of, times.double())

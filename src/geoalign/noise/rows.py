@@ -16,27 +16,45 @@ from geoalign.method.ties import tied_rewards
 from geoalign.types import Rollouts
 
 # Rewards are verdicts with a bonus where this share of them lies so near, in units of the gap, to two values.
-_NEARLY_ALL, _NEAR = 0.95, 0.25
+_NEARLY_ALL = 0.95
+_NEAR = 0.25
 
 
 @dataclass(frozen=True, eq=False)
 class NoisyRows:
-    """Rows as the noise model reads them: on the CPU, in sorted order, numbers in float64; groups and labels dense."""
+    """Rows as the noise model reads them: on the CPU, in sorted order, numbers in float64; groups and labels dense.
 
-    rewards: Float[Tensor, " n"]  # as observed, or the component that is noisy; NaN where unscored
+    Attributes:
+        rewards: [N] as observed, or the component that is noisy; NaN where unscored.
+        group: [N] the group of each row.
+        response: [N] rows of equal number gave the same response.
+        answer: [N] rows of equal number gave the same answer or, without one, the same response.
+        answered: [N] whether the row has an answer.
+        lacking: [N] no answer where one is expected: held to be wrong, whatever the verdict.
+        trusted: [N] whether the reward is known to be true.
+        unseen: [N] whether the ridge has not seen this response to the prompt before.
+        prediction: [N] z, by a ridge on other batches or folds.
+        standardised: [N] rewards within their groups; 0 in groups of equal rewards, and where unscored.
+        target: [N] what the ridge learns: standardised rewards, or what answers alone leave of them.
+        fitted: [N] rows that the ridge is made of and tested on.
+        inflation: [N] factor on the variance of the prediction's agreement with the rewards.
+        weights: [N] in the fits, equal within a group.
+    """
+
+    rewards: Float[Tensor, " n"]
     group: Int[Tensor, " n"]
-    response: Int[Tensor, " n"]  # rows of equal number gave the same response
-    answer: Int[Tensor, " n"]  # rows of equal number gave the same answer or, without one, the same response
+    response: Int[Tensor, " n"]
+    answer: Int[Tensor, " n"]
     answered: Bool[Tensor, " n"]
-    lacking: Bool[Tensor, " n"]  # no answer where one is expected: held to be wrong, whatever the verdict
-    trusted: Bool[Tensor, " n"]  # whether the reward is known to be true
-    unseen: Bool[Tensor, " n"]  # whether the fit has not seen this response to the prompt before
-    prediction: Float[Tensor, " n"]  # by a fit on other batches or folds
-    standardised: Float[Tensor, " n"]  # rewards within their groups; 0 in groups of equal rewards, and where unscored
-    target: Float[Tensor, " n"]  # of the fit: standardised rewards, or what answers alone leave of them
-    fitted: Bool[Tensor, " n"]  # rows that the fit is made of and tested on
-    inflation: Float[Tensor, " n"]  # factor on the variance of the prediction's agreement with the rewards
-    weights: Float[Tensor, " n"]  # in the fits, equal within a group
+    lacking: Bool[Tensor, " n"]
+    trusted: Bool[Tensor, " n"]
+    unseen: Bool[Tensor, " n"]
+    prediction: Float[Tensor, " n"]
+    standardised: Float[Tensor, " n"]
+    target: Float[Tensor, " n"]
+    fitted: Bool[Tensor, " n"]
+    inflation: Float[Tensor, " n"]
+    weights: Float[Tensor, " n"]
 
     @property
     def scored(self) -> Bool[Tensor, " n"]:
@@ -45,18 +63,27 @@ class NoisyRows:
 
     @property
     def accompanied(self) -> Bool[Tensor, " n"]:
-        """Scored rows of groups with two rewards at least."""
+        """Scored rows of groups with at least two rewards."""
         return self.scored & (total(self.scored, self.group) >= 2)[self.group]
 
     @property
     def among_equal_rewards(self) -> NoisyRows:
-        """The answered rows, all rows centred among equal rewards of a group: there a prediction of the verifier's
-        errors is negatively correlated with what answers say."""
-        # A bonus beside the verdict would leave each row alone.
-        verdicts, rewards = two_values(self.rewards[self.scored]), self.rewards.nan_to_num()
-        alike = dense(self.group, rewards if verdicts is None else rewards > sum(verdicts) / 2, self.scored)
-        prediction, target = (group_advantages(each, alike, scale="none") for each in (self.prediction, self.target))
-        return replace(self, prediction=prediction, target=target, fitted=self.fitted & self.answered)
+        """The answered rows, all rows centred among those of their group with an equal reward.
+
+        There a prediction of the verifier's errors is negatively correlated with what answers say.
+        """
+        verdicts = two_values(self.rewards[self.scored])
+        rewards = self.rewards.nan_to_num()
+        if verdicts is not None:
+            # A bonus beside the verdict would leave each row alone.
+            rewards = rewards > sum(verdicts) / 2
+        alike = dense(self.group, rewards, self.scored)
+        return replace(
+            self,
+            prediction=group_advantages(self.prediction, alike, scale="none"),
+            target=group_advantages(self.target, alike, scale="none"),
+            fitted=self.fitted & self.answered,
+        )
 
 
 def noisy_rows(
@@ -70,11 +97,9 @@ def noisy_rows(
 ) -> NoisyRows:
     """The batch in sorted order, without predictions; rows without `response_keys` are responses of their own.
 
-    The ridge is fitted on groups of unequal rewards. Of rewards that are no verdicts it takes the rows between the
-    extremes of their group, as grossly wrong rewards lie on the extremes; all rows where less than a quarter lie
-    between.
-
     Args:
+        order: the canonical order of the rows.
+        answers: whether answers are compared.
         component: the noisy part of the rewards; None: the rewards.
         seen: `keys_in_prompts` of earlier batches.
         unanswered_wrong: a response without an answer is held to be wrong where answers are expected: at least half of
@@ -83,49 +108,79 @@ def noisy_rows(
     Raises:
         InputError: there is no such component.
     """
-    index, group, whole = order.order.cpu(), order.group.cpu(), rollouts.rewards
-    if component is not None:
-        parts = rollouts.components or {}
-        if component not in parts:
-            raise InputError(f"component: expected one of {', '.join(sorted(parts))}; got {component!r}")
-        whole = parts[component].to(whole).masked_fill(whole.isnan(), torch.nan)
-    rewards = tied_rewards(whole.cpu().double()[index], group)
-    keys = torch.arange(len(index)) if rollouts.response_keys is None else rollouts.response_keys.cpu()[index]
-    told = rollouts.answers if answers and rollouts.answers is not None else [None] * len(index)
-    given = [told[row] for row in index.tolist()]
-    numbers = {answer: number for number, answer in enumerate(dict.fromkeys(given))}
+    index = order.order.cpu()
+    group = order.group.cpu()
+    rewards = tied_rewards(_noisy_part(rollouts, component).cpu().double()[index], group)
+    keys = rollouts.response_keys
+    response_keys = torch.arange(len(index)) if keys is None else keys.cpu()[index]
+
+    given: list[str | None] = [None] * len(index)
+    if answers and rollouts.answers is not None:
+        given = [rollouts.answers[row] for row in index.tolist()]
+    number_of = {answer: number for number, answer in enumerate(dict.fromkeys(given))}
+    answer_numbers = torch.tensor([number_of[answer] for answer in given])
     answered = torch.tensor([answer is not None for answer in given])
     expected = unanswered_wrong and 2 * int(answered.sum()) >= len(index)
     lacking = ~answered & expected & (total(answered, group) > 0)[group]
-    unit = torch.where(answered, torch.tensor([numbers[answer] for answer in given]), keys)
-    trusted = known = torch.zeros_like(answered)
+    answer_or_response = torch.where(answered, answer_numbers, response_keys)
+
+    trusted = torch.zeros_like(answered)
     if rollouts.trusted is not None:
         trusted = rollouts.trusted.cpu()[index] & ~rewards.isnan()
+    known = torch.zeros_like(answered)
     if seen and rollouts.prompt_keys is not None:
         known = torch.isin(keys_in_prompts(rollouts)[index], torch.cat(list(seen)))
-    standardised, zero = group_advantages(rewards, group), torch.zeros_like(rewards)
-    fitted = (standardised != 0) & ~trusted
-    low, high = (zero.scatter_reduce(0, group, standardised, end)[group] for end in ("amin", "amax"))
-    between = fitted & (standardised > low) & (standardised < high)
-    if 4 * int(between.sum()) > int(fitted.sum()) and two_values(rewards[~rewards.isnan()]) is None:
-        fitted = between
+
+    standardised = group_advantages(rewards, group)
     return NoisyRows(
         rewards=rewards,
         group=group,
-        response=dense(group, keys),
-        answer=dense(group, answered, unit),
+        response=dense(group, response_keys),
+        answer=dense(group, answered, answer_or_response),
         answered=answered,
         lacking=lacking,
         trusted=trusted,
-        # Of trusted rows the fit learns nothing.
+        # Of trusted rows the ridge learns nothing.
         unseen=~known | trusted,
-        prediction=zero,
+        prediction=torch.zeros_like(rewards),
         standardised=standardised,
         target=standardised,
-        fitted=fitted,
+        fitted=_fitted_rows(rewards, standardised, group, trusted),
         inflation=torch.ones_like(rewards),
         weights=torch.ones_like(rewards),
     )
+
+
+def _noisy_part(rollouts: Rollouts, component: str | None) -> Float[Tensor, " b"]:
+    """[B] the rewards, or their component of that name; NaN where the whole reward is."""
+    if component is None:
+        return rollouts.rewards
+    parts = rollouts.components or {}
+    if component not in parts:
+        raise InputError(f"component: expected one of {', '.join(sorted(parts))}; got {component!r}")
+    return parts[component].to(rollouts.rewards).masked_fill(rollouts.rewards.isnan(), torch.nan)
+
+
+def _fitted_rows(
+    rewards: Float[Tensor, " n"],
+    standardised: Float[Tensor, " n"],
+    group: Int[Tensor, " n"],
+    trusted: Bool[Tensor, " n"],
+) -> Bool[Tensor, " n"]:
+    """[N] the rows that the ridge learns from: those of groups with unequal rewards, but for trusted ones.
+
+    Of rewards that are no verdicts these are the rows between the extremes of their group, for grossly wrong rewards
+    lie on the extremes; all rows where less than a quarter lie between.
+    """
+    fitted = (standardised != 0) & ~trusted
+    zero = torch.zeros_like(rewards)
+    lowest = zero.scatter_reduce(0, group, standardised, "amin")[group]
+    highest = zero.scatter_reduce(0, group, standardised, "amax")[group]
+    between = fitted & (standardised > lowest) & (standardised < highest)
+    enough_between = 4 * int(between.sum()) > int(fitted.sum())
+    if enough_between and two_values(rewards[~rewards.isnan()]) is None:
+        return between
+    return fitted
 
 
 def keys_in_prompts(rollouts: Rollouts) -> Int[Tensor, " b"]:
@@ -136,28 +191,43 @@ def keys_in_prompts(rollouts: Rollouts) -> Int[Tensor, " b"]:
 
 
 def joined(batches: Sequence[Mapping[str, Tensor]], decay: float) -> NoisyRows:
-    """The rows of several batches, the last one last, with weights decay^age; groups and labels stay apart."""
-    parts, first = [], {"group": 0, "response": 0, "answer": 0}
-    for age, batch in zip(range(len(batches) - 1, -1, -1), batches, strict=True):
-        apart = {name: batch[name] + start for name, start in first.items()}
-        first = {name: int(label.max()) + 1 for name, label in apart.items()}
-        parts.append({**batch, **apart, "weights": batch["weights"] * decay**age})
+    """The rows of several batches, the last one last, with weights decay^age; groups and labels stay apart.
+
+    Args:
+        batches: the fields of `NoisyRows` of each batch.
+    """
+    parts = []
+    first_label = {"group": 0, "response": 0, "answer": 0}
+    for place, batch in enumerate(batches):
+        age = len(batches) - 1 - place
+        labels = {name: batch[name] + first for name, first in first_label.items()}
+        first_label = {name: int(label.max()) + 1 for name, label in labels.items()}
+        parts.append({**batch, **labels, "weights": batch["weights"] * decay**age})
     return NoisyRows(**{name: torch.cat([part[name] for part in parts]) for name in parts[0]})
 
 
 def two_values(rewards: Float[Tensor, " n"]) -> tuple[float, float] | None:
-    """The two verdicts: the only two values, or those near which nearly all rewards lie, the rest being added."""
+    """The two verdicts, the lower first; None where the rewards are no verdicts.
+
+    They are the only two values, or those near which nearly all rewards lie: then something small is added to verdicts.
+    """
     values = tied_rewards(rewards, torch.zeros_like(rewards, dtype=torch.long)).unique()
     if len(values) < 2:
         return None
-    low, high = values[0], values[-1]
+    low = values[0]
+    high = values[-1]
     for _ in range(20):
         upper = rewards > (low + high) / 2
-        low, high = rewards[~upper].median(), rewards[upper].median()
-    near = torch.minimum((rewards - low).abs(), (rewards - high).abs()) <= _NEAR * (high - low)
-    share = float(upper.double().mean())
-    common = min(share, 1 - share) >= 1 - _NEARLY_ALL and float(near.double().mean()) >= _NEARLY_ALL
-    return (float(low), float(high)) if common or len(values) == 2 else None
+        low = rewards[~upper].median()
+        high = rewards[upper].median()
+    distance = torch.minimum((rewards - low).abs(), (rewards - high).abs())
+    near = distance <= _NEAR * (high - low)
+    upper_share = float(upper.double().mean())
+    both_common = min(upper_share, 1 - upper_share) >= 1 - _NEARLY_ALL
+    nearly_all_near = float(near.double().mean()) >= _NEARLY_ALL
+    if len(values) == 2 or (both_common and nearly_all_near):
+        return float(low), float(high)
+    return None
 
 
 def total(values: Tensor, label: Int[Tensor, " n"]) -> Float[Tensor, " m"]:
@@ -166,8 +236,9 @@ def total(values: Tensor, label: Int[Tensor, " n"]) -> Float[Tensor, " m"]:
 
 
 def dense(*labels: Tensor) -> Int[Tensor, " n"]:
-    """Rows that are equal in all of the labels get equal numbers, from 0."""
+    """[N] numbers from 0, equal for rows that are equal in all of the labels."""
     found = torch.zeros(len(labels[0]), dtype=torch.long)
     for label in labels:
-        found = (found * len(label) + label.unique(return_inverse=True)[1]).unique(return_inverse=True)[1]
+        number = label.unique(return_inverse=True)[1]
+        found = (found * len(label) + number).unique(return_inverse=True)[1]
     return found

@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.functional import jacobian
 
@@ -22,6 +23,7 @@ from geoalign.noise.units import by_verdict, verdict_units
 from geoalign.noise.verdict_patterns import Patterns, patterns_of
 
 LEVEL = 0.95
+_SMALLEST = 1e-30
 RATES = ("false_positive_rate", "false_negative_rate", "informedness")
 
 
@@ -62,9 +64,13 @@ def error_rates(rows: NoisyRows, *, exclusive: bool = True, level: float = LEVEL
     found = checked(patterns, fit, sampled[:2], level)
     if isinstance(found, str):
         return _doubtful([each.estimate for each in sampled[:2]], found)
-    positive, negative = found
-    ends = 1 - positive.high - negative.high, 1 - positive.low - negative.low
-    return ErrorRates((positive, negative, Interval(sampled[2].estimate, max(ends[0], -1.0), min(ends[1], 1.0))))
+    false_positive, false_negative = found
+    informedness = Interval(
+        sampled[2].estimate,
+        max(1 - false_positive.high - false_negative.high, -1.0),
+        min(1 - false_positive.low - false_negative.low, 1.0),
+    )
+    return ErrorRates((false_positive, false_negative, informedness))
 
 
 def patterns_in(rows: NoisyRows, *, exclusive: bool = True) -> Patterns | None:
@@ -79,61 +85,99 @@ def patterns_in(rows: NoisyRows, *, exclusive: bool = True) -> Patterns | None:
 
 
 def _doubtful(estimates: list[float], doubt: str) -> ErrorRates:
-    positive, negative, informedness = (
-        Interval(estimate, math.nan, math.nan) for estimate in (*estimates, 1 - sum(estimates))
+    """The estimates of both rates without intervals, with the reason why there are none."""
+    informedness = 1 - sum(estimates)
+    false_positive, false_negative, both = (
+        Interval(estimate, math.nan, math.nan) for estimate in (*estimates, informedness)
     )
-    return ErrorRates((positive, negative, informedness), doubt)
+    return ErrorRates((false_positive, false_negative, both), doubt)
 
 
 def sampling_intervals(patterns: Patterns, fit: NoiseFit, groups: int, level: float) -> list[Interval]:
     """The rates of a fit, with intervals as wide as another draw of groups would move them.
 
-    With psi = (TPR, FPR, theta), s_g the gradient of a group's log-likelihood (by Fisher's identity that of its
-    complete data, expected under t) and H the Hessian of the penalised sum, leaving a group out moves psi by H^-1 s_g,
-    so the influence of a group on a sum N over units is N_g - (dN / dpsi) H^-1 s_g; Student's t on one degree of
-    freedom less than groups. The verifier's rates are cut to [0, 1].
+    With psi = (TPR, FPR, theta), s_g the gradient of a group's log-likelihood and H the Hessian of the penalised sum,
+    leaving a group out moves psi by H^-1 s_g. So the influence of a group on a sum N over units is
+    N_g - (dN / dpsi) H^-1 s_g, and that on a rate A / B is (A_g - rate B_g) / B. Student's t has one degree of freedom
+    less than groups. The verifier's rates are cut to [0, 1].
+
+    Args:
+        groups: how many groups there are, those without verdicts included.
+
+    Returns:
+        The false positive rate, the false negative rate, and the informedness, 1 less both.
     """
-    units, of, times = patterns
-    kept, replaced = units.pseudo
-    refused, rewarded = units.counts.unbind(1)
-    no, yes = units.effective_counts(fit).unbind(1)
-
-    def by_groups(psi: Tensor) -> tuple[Tensor, Tensor]:
-        """[G, 4] the sums, and [G, F + 2] the gradients of the log-likelihoods."""
-        wrong = torch.stack([1 - psi[0], psi[1]])
-        each = fit._replace(theta=psi[2:], error=wrong.sum(), replacement=wrong / wrong.sum())
-        before, after = units.probabilities(each)
-        every = refused + rewarded
-        counts = torch.stack([(1 - after) * rewarded, (1 - after) * every, after * refused, after * every], dim=1)
-        of_true_positives = after * (yes / psi[0] - no / (1 - psi[0]))
-        of_false_positives = (1 - after) * (yes / psi[1] - no / (1 - psi[1]))
-        of_theta = units.features * (after - before)[:, None]
-        scores = torch.cat([torch.stack([of_true_positives, of_false_positives], dim=1), of_theta], dim=1)
-        sums = counts.new_zeros(len(times), 4).index_add(0, of, counts)
-        gradients = scores.new_zeros(len(times), len(psi)).index_add(0, of, scores)
-        return sums, gradients
-
-    def totals(psi: Tensor) -> tuple[Tensor, Tensor]:
-        """The sums over all groups, and the gradient of the penalised log-likelihood."""
-        sums, scores = by_groups(psi)
-        apart = kept / (psi[0] - psi[1])
-        prior = torch.stack([apart - replaced / (1 - psi[0]), replaced / psi[1] - apart])
-        return times @ sums, times @ scores + torch.cat([prior, units.prior_theta - psi[2:]])
-
+    likelihood = _PatternLikelihood(patterns, fit)
+    times = patterns.times
     missed, false = fit.error_rates
     psi = torch.cat([torch.stack([1 - missed, false]), fit.theta])
-    sums, score = by_groups(psi)
-    slope, hessian = jacobian(totals, psi)
-    influence = sums - (slope @ torch.linalg.solve(hessian, score.T)).T
-    wrong, right = (times @ sums).view(2, 2).unbind(1)
-    rates = wrong / right.clamp(min=1e-30)
-    errors = (influence[:, ::2] - rates * influence[:, 1::2]) / right.clamp(min=1e-30)
+    sums, gradients = likelihood.by_pattern(psi)
+    slope, hessian = jacobian(likelihood.over_all_groups, psi)
+    influence = sums - (slope @ torch.linalg.solve(hessian, gradients.T)).T
+
+    errors, rows = (times @ sums).view(2, 2).unbind(1)
+    rows = rows.clamp(min=_SMALLEST)
+    rates = errors / rows
+    influence_on_rates = (influence[:, ::2] - rates * influence[:, 1::2]) / rows
     estimates = torch.cat([rates, 1 - rates.sum().view(1)])
-    errors = torch.cat([errors, -errors.sum(dim=1, keepdim=True)], dim=1)
-    spread = (times @ errors.square() - (times @ errors).square() / groups) / max(groups - 1, 1)
-    reach = t_quantile(level, groups - 1) * (spread.clamp(min=0) * groups).sqrt()
-    low, high = estimates - reach, estimates + reach
+    influence = torch.cat([influence_on_rates, -influence_on_rates.sum(dim=1, keepdim=True)], dim=1)
+    variance = (times @ influence.square() - (times @ influence).square() / groups) / max(groups - 1, 1)
+    reach = t_quantile(level, groups - 1) * (variance.clamp(min=0) * groups).sqrt()
+    low = estimates - reach
+    high = estimates + reach
     # A rate of nearly 0 hardly varies from group to group: at least the bound of as many verdicts without an error.
-    high[:2] = torch.maximum(high[:2], 1 - (1 - level) ** (1 / right.clamp(min=1e-30)))
-    low[:2], high = low[:2].clamp(min=0), high.clamp(max=1)
-    return [Interval(*figures) for figures in zip(*(each.tolist() for each in (estimates, low, high)), strict=True)]
+    high[:2] = torch.maximum(high[:2], 1 - (1 - level) ** (1 / rows))
+    low[:2] = low[:2].clamp(min=0)
+    high = high.clamp(max=1)
+    return [
+        Interval(estimate, lowest, highest)
+        for estimate, lowest, highest in zip(estimates.tolist(), low.tolist(), high.tolist(), strict=True)
+    ]
+
+
+class _PatternLikelihood:
+    """The log-likelihood of the verdicts by pattern of groups, as a function of psi = (TPR, FPR, theta)."""
+
+    def __init__(self, patterns: Patterns, fit: NoiseFit) -> None:
+        self.patterns = patterns
+        self.fit = fit
+        # Of the verdicts 0 and 1 of each unit.
+        self.effective = patterns.units.effective_counts(fit).unbind(1)
+
+    def by_pattern(self, psi: Float[Tensor, " q"]) -> tuple[Float[Tensor, "p 4"], Float[Tensor, "p q"]]:
+        """[P, 4] expected counts, and [P, Q] the gradients of the log-likelihoods.
+
+        The counts are rewarded wrong rows, wrong rows, refused right rows and right rows. The gradient is, by Fisher's
+        identity, that of the complete data, expected under P(right).
+        """
+        units = self.patterns.units
+        wrong_rates = torch.stack([1 - psi[0], psi[1]])
+        at_psi = self.fit._replace(theta=psi[2:], error=wrong_rates.sum(), replacement=wrong_rates / wrong_rates.sum())
+        prior, right = units.probabilities(at_psi)
+        refused, rewarded = units.counts.unbind(1)
+        rows = refused + rewarded
+        counts = torch.stack([(1 - right) * rewarded, (1 - right) * rows, right * refused, right * rows], dim=1)
+
+        no, yes = self.effective
+        of_true_positives = right * (yes / psi[0] - no / (1 - psi[0]))
+        of_false_positives = (1 - right) * (yes / psi[1] - no / (1 - psi[1]))
+        of_theta = units.features * (right - prior)[:, None]
+        gradients = torch.cat([torch.stack([of_true_positives, of_false_positives], dim=1), of_theta], dim=1)
+
+        of = self.patterns.pattern
+        number = len(self.patterns.times)
+        return (
+            counts.new_zeros(number, 4).index_add(0, of, counts),
+            gradients.new_zeros(number, len(psi)).index_add(0, of, gradients),
+        )
+
+    def over_all_groups(self, psi: Float[Tensor, " q"]) -> tuple[Float[Tensor, " 4"], Float[Tensor, " q"]]:
+        """The counts over all groups, and the gradient of the penalised log-likelihood."""
+        units = self.patterns.units
+        times = self.patterns.times
+        counts, gradients = self.by_pattern(psi)
+        kept, replaced = units.pseudo
+        # The pseudo-counts are a prior of e and q, whose gradient this is.
+        apart = kept / (psi[0] - psi[1])
+        of_rates = torch.stack([apart - replaced / (1 - psi[0]), replaced / psi[1] - apart])
+        return times @ counts, times @ gradients + torch.cat([of_rates, units.prior_theta - psi[2:]])

@@ -26,9 +26,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor
 
-from geoalign.curators.denoise.model import Fit, Units
-from geoalign.curators.verdict_patterns import Patterns
 from geoalign.method.intervals import Interval
+from geoalign.noise.channel import NoiseFit
+from geoalign.noise.units import Units
+from geoalign.noise.verdict_patterns import Patterns
 
 NO_ANSWERS = "no rollout has an answer, and no response got both verdicts"
 NEVER = "verdicts on equal answers never contradict each other, so errors that repeat with the answer would not show"
@@ -43,11 +44,14 @@ CLUSTERED = "errors do not strike verdicts one by one: {what} than such errors w
 MOST_REPEATED = 1 / 3
 LEAST_EXPECTED = 10.0
 # Tables drawn from the fit, of at most so many groups.
-DRAWS, GROUPS = 64, 4000
+DRAWS = 64
+GROUPS = 4000
 # Rollouts agree on an answer that so many rows of a prompt give, and so large a share.
-AGREED_ROWS, AGREED_SHARE = 3, 0.5
+AGREED_ROWS = 3
+AGREED_SHARE = 0.5
 # In standard deviations: beyond it a count refutes the fit; one end of an interval.
-REFUTED, ONE_END = 2.5, 1.96
+REFUTED = 2.5
+ONE_END = 1.96
 
 
 class _Copies(NamedTuple):
@@ -57,32 +61,41 @@ class _Copies(NamedTuple):
     group: Int[Tensor, " u"]
     groups: int
 
-    def sums(self, values: Tensor) -> Float[Tensor, " g"]:
+    def by_group(self, values: Tensor) -> Float[Tensor, " g"]:
+        """[G] the sums over the units of each group."""
         return torch.bincount(self.group, weights=values.double(), minlength=self.groups)
 
 
-def checked(patterns: Patterns, fit: Fit, sampled: Sequence[Interval], level: float) -> list[Interval] | str:
-    """The intervals of the two rates, widened; or why there are none."""
+def checked(patterns: Patterns, fit: NoiseFit, sampled: Sequence[Interval], level: float) -> list[Interval] | str:
+    """The intervals of the two rates, widened; or why there are none.
+
+    Args:
+        sampled: the intervals of the false positive and of the false negative rate by the draw of groups alone.
+    """
     copies = _copies(patterns)
     # What the fit says of errors that strike verdicts one by one.
-    alone = fit._replace(rho=torch.zeros_like(fit.rho))
+    alone = fit._replace(correlation=torch.zeros_like(fit.correlation))
     seen = _counts(copies, copies.units.counts, alone)
     generator = Generator().manual_seed(0)
     drawn = torch.stack([_counts(copies, _drawn(copies, alone, generator), alone) for _ in range(DRAWS)])
-    mean, deviation = drawn.mean(dim=0), drawn.std(dim=0)
-    pairs, expected, spread = float(seen[0]), float(mean[0]), float(deviation[0])
+    mean = drawn.mean(dim=0)
+    deviation = drawn.std(dim=0)
+
+    contradictions = float(seen[0])
+    expected = float(mean[0])
     if expected < LEAST_EXPECTED:
         return FEW
-    repeated = max(0.0, 1 - (pairs - ONE_END * spread) / expected)
-    if 1 - pairs / expected > MOST_REPEATED:
-        return HARDLY.format(seen=pairs, expected=expected)
+    repeated = max(0.0, 1 - (contradictions - ONE_END * float(deviation[0])) / expected)
+    if 1 - contradictions / expected > MOST_REPEATED:
+        return HARDLY.format(seen=contradictions, expected=expected)
     if repeated > MOST_REPEATED:
         return FEW
+
     distance = (seen - mean) / deviation.clamp(min=1)
-    worst = int(distance.abs().argmax())
-    if abs(float(distance[worst])) > REFUTED:
-        less, more = _COUNTS[worst]
-        return CLUSTERED.format(what=less if distance[worst] < 0 else more)
+    farthest = int(distance.abs().argmax())
+    if abs(float(distance[farthest])) > REFUTED:
+        less, more = _COUNTS[farthest]
+        return CLUSTERED.format(what=less if distance[farthest] < 0 else more)
     return _widened(patterns, fit, sampled, repeated, level)
 
 
@@ -97,11 +110,11 @@ _COUNTS = (
 )
 
 
-def _counts(copies: _Copies, counts: Float[Tensor, "u 2"], fit: Fit) -> Float[Tensor, " s"]:
+def _counts(copies: _Copies, counts: Float[Tensor, "u 2"], fit: NoiseFit) -> Float[Tensor, " s"]:
     """[S] what errors that repeat, or go with the prompt, would change; in the order of `_COUNTS`."""
     units = replace(copies.units, counts=counts)
     right = units.probabilities(fit)[1]
-    missed, false = fit.e * fit.q
+    missed, false = fit.error_rates
     refused, rewarded = counts.unbind(1)
     rows = refused + rewarded
     repeated = rows >= 2
@@ -110,36 +123,41 @@ def _counts(copies: _Copies, counts: Float[Tensor, "u 2"], fit: Fit) -> Float[Te
         """(v - n p)^2 / (n p (1 - p)): 1 on average where v is binomial."""
         return (rewarded - rows * rate).square() / (rows * rate * (1 - rate)).clamp(min=1e-3)
 
-    varied = (right * excess(1 - missed) + (1 - right) * excess(false))[repeated].sum()
+    variation = (right * excess(1 - missed) + (1 - right) * excess(false))[repeated].sum()
     surprise = rewarded - rows * (right * (1 - missed) + (1 - right) * false)
-    together = copies.sums(surprise).square().sum() - surprise.square().sum()
-    refused_whole = (copies.sums(rewarded) == 0) & (copies.sums(rows) >= 2)
+    within_prompts = copies.by_group(surprise).square().sum() - surprise.square().sum()
+    refused_prompts = (copies.by_group(rewarded) == 0) & (copies.by_group(rows) >= 2)
     most = torch.zeros(copies.groups).double().scatter_reduce(0, copies.group, rows, "amax")
     frequent = repeated & (rows == most[copies.group])
-    both = copies.sums(repeated & (2 * rewarded > rows)) >= 2
+    two_rewarded = copies.by_group(repeated & (2 * rewarded > rows)) >= 2
     found = [
-        counts.prod(dim=1).sum(), varied, together, refused_whole.sum(), (frequent & (rewarded == 0)).sum(),
-        (repeated & (refused == 0)).sum(), both.sum(),
-    ]  # fmt: skip
+        counts.prod(dim=1).sum(),
+        variation,
+        within_prompts,
+        refused_prompts.sum(),
+        (frequent & (rewarded == 0)).sum(),
+        (repeated & (refused == 0)).sum(),
+        two_rewarded.sum(),
+    ]
     return torch.stack([each.double() for each in found])
 
 
-def _drawn(copies: _Copies, fit: Fit, generator: Generator) -> Float[Tensor, "u 2"]:
+def _drawn(copies: _Copies, fit: NoiseFit, generator: Generator) -> Float[Tensor, "u 2"]:
     """[U, 2] verdicts as the fit would have them: of each exclusive group one unit is right or none, by its prior."""
     units = copies.units
     prior = units.probabilities(fit)[0]
-    choices = int(units.exclusive.max()) + 1
-    none = 1 - torch.bincount(units.exclusive, weights=prior, minlength=choices)
+    labels = int(units.exclusive.max()) + 1
+    none_right = 1 - torch.bincount(units.exclusive, weights=prior, minlength=labels)
 
-    def gumbel(chance: Tensor) -> Tensor:
-        """The largest of these is each with its chance."""
+    def with_gumbel_noise(chance: Tensor) -> Tensor:
+        """Scores of which each is the largest with its chance."""
         uniform = torch.rand(len(chance), generator=generator, dtype=torch.float64)
         return chance.clamp(min=1e-300).log() - (-uniform.log()).log()
 
-    found = gumbel(prior)
-    best = gumbel(none).scatter_reduce(0, units.exclusive, found, "amax")
-    right = found == best[units.exclusive]
-    missed, false = fit.e * fit.q
+    of_units = with_gumbel_noise(prior)
+    best = with_gumbel_noise(none_right).scatter_reduce(0, units.exclusive, of_units, "amax")
+    right = of_units == best[units.exclusive]
+    missed, false = fit.error_rates
     rows = units.counts.sum(dim=1)
     rewarded = torch.binomial(rows, torch.where(right, 1 - missed, false), generator=generator)
     return torch.stack([rows - rewarded, rewarded], dim=1)
@@ -147,70 +165,82 @@ def _drawn(copies: _Copies, fit: Fit, generator: Generator) -> Float[Tensor, "u 
 
 def _copies(patterns: Patterns) -> _Copies:
     """The groups that the patterns stand for, one by one, of more than `GROUPS` a random choice."""
-    units, of, times = patterns
-    pattern = torch.arange(len(times)).repeat_interleave(times.long())
-    if len(pattern) > GROUPS:
-        pattern = pattern[torch.randperm(len(pattern), generator=Generator().manual_seed(0))[:GROUPS]]
-    # The units of a pattern lie side by side once sorted.
-    order = of.argsort(stable=True)
-    size = torch.bincount(of, minlength=len(times))
+    units = patterns.units
+    of_unit = patterns.pattern
+    number = len(patterns.times)
+    pattern_of_group = torch.arange(number).repeat_interleave(patterns.times.long())
+    if len(pattern_of_group) > GROUPS:
+        chosen = torch.randperm(len(pattern_of_group), generator=Generator().manual_seed(0))[:GROUPS]
+        pattern_of_group = pattern_of_group[chosen]
+    groups = len(pattern_of_group)
+    # The units of a pattern lie side by side once sorted, from `start` on.
+    sorted_units = of_unit.argsort(stable=True)
+    size = torch.bincount(of_unit, minlength=number)
     start = size.cumsum(0) - size
-    group = torch.arange(len(pattern)).repeat_interleave(size[pattern])
-    first = (size[pattern].cumsum(0) - size[pattern])[group]
-    unit = order[start[pattern][group] + torch.arange(len(group)) - first]
-    exclusive = units.exclusive[unit] * len(pattern) + group
+    size_of_group = size[pattern_of_group]
+    group = torch.arange(groups).repeat_interleave(size_of_group)
+    first_of_group = (size_of_group.cumsum(0) - size_of_group)[group]
+    place_in_group = torch.arange(len(group)) - first_of_group
+    unit = sorted_units[start[pattern_of_group][group] + place_in_group]
+    exclusive = units.exclusive[unit] * groups + group
     copied = replace(
         units,
         group=group,
         counts=units.counts[unit],
-        known=units.known[unit],
+        known_log_odds=units.known_log_odds[unit],
         features=units.features[unit],
-        offset=units.offset[unit],
+        fixed_log_odds=units.fixed_log_odds[unit],
         weight=torch.ones(len(unit)).double(),
         exclusive=exclusive.unique(return_inverse=True)[1],
     )
-    return _Copies(copied, group, len(pattern))
+    return _Copies(copied, group, groups)
 
 
 def _widened(
-    patterns: Patterns, fit: Fit, sampled: Sequence[Interval], repeated: float, level: float
+    patterns: Patterns, fit: NoiseFit, sampled: Sequence[Interval], repeated: float, level: float
 ) -> list[Interval]:
-    """The intervals with room for errors that repeat, for agreed answers that are refused, and for prompts not met."""
-    units, of, times = patterns
+    """The intervals with room for errors that repeat, for agreed answers that are refused, and for prompts not met.
+
+    Args:
+        repeated: phi, the share of errors that may repeat with the answer.
+    """
+    units, of_unit, times = patterns
+    number = len(times)
     right = units.probabilities(fit)[1]
     refused, rewarded = units.counts.unbind(1)
     rows = refused + rewarded
-    count = len(times)
 
     def per_pattern(values: Tensor) -> Float[Tensor, " p"]:
-        return torch.bincount(of, weights=values.double(), minlength=count)
+        return torch.bincount(of_unit, weights=values.double(), minlength=number)
 
-    def rates_if(right: Tensor) -> list[float]:
+    def rates_if(right: Tensor) -> tuple[float, float]:
         """Both rates where the units are right with these probabilities."""
-        wrong_rows, right_rows = times @ per_pattern((1 - right) * rows), times @ per_pattern(right * rows)
-        errors = times @ per_pattern((1 - right) * rewarded), times @ per_pattern(right * refused)
-        return [float(errors[0] / wrong_rows.clamp(min=1e-30)), float(errors[1] / right_rows.clamp(min=1e-30))]
+        wrong_rows = times @ per_pattern((1 - right) * rows)
+        right_rows = times @ per_pattern(right * rows)
+        accepted = times @ per_pattern((1 - right) * rewarded)
+        missed = times @ per_pattern(right * refused)
+        return float(accepted / wrong_rows.clamp(min=1e-30)), float(missed / right_rows.clamp(min=1e-30))
 
-    leads = _leaders(rows, of, count)
-    nothing_believed = (per_pattern(right) < 0.5)[of]
-    strict = torch.where(leads & (rows >= 2) & nothing_believed, torch.ones_like(right), right)
-    agreed = leads & (rows >= AGREED_ROWS) & (rows >= AGREED_SHARE * per_pattern(rows)[of]) & (right < 0.5)
-    other_gold = torch.where((per_pattern(agreed) > 0)[of], agreed.double(), right)
+    leads = _leaders(rows, of_unit, number)
+    nothing_believed = (per_pattern(right) < 0.5)[of_unit]
+    if_strict = rates_if(torch.where(leads & (rows >= 2) & nothing_believed, torch.ones_like(right), right))
+    agreed = leads & (rows >= AGREED_ROWS) & (rows >= AGREED_SHARE * per_pattern(rows)[of_unit]) & (right < 0.5)
+    if_other_gold = rates_if(torch.where((per_pattern(agreed) > 0)[of_unit], agreed.double(), right))
 
-    found = []
-    for at, (interval, share) in enumerate(zip(sampled, (1 - right, right), strict=True)):
-        if_strict, if_other_gold = rates_if(strict)[at], rates_if(other_gold)[at]
-        prompts = float(times @ per_pattern(share * rows).clamp(max=1))
-        unmet = 1 - (1 - level) ** (1 / max(prompts, 1.0))
-        low = min(interval.low, if_strict) - unmet
-        high = max(interval.high / (1 - repeated), if_strict, if_other_gold)
-        found.append(Interval(interval.estimate, max(low, 0.0), min(1 - (1 - high) * (1 - unmet), 1.0)))
-    return found
+    widened = []
+    for rate, class_share in enumerate((1 - right, right)):
+        interval = sampled[rate]
+        prompts_met = float(times @ per_pattern(class_share * rows).clamp(max=1))
+        unmet = 1 - (1 - level) ** (1 / max(prompts_met, 1.0))
+        low = min(interval.low, if_strict[rate]) - unmet
+        high = max(interval.high / (1 - repeated), if_strict[rate], if_other_gold[rate])
+        widened.append(Interval(interval.estimate, max(low, 0.0), min(1 - (1 - high) * (1 - unmet), 1.0)))
+    return widened
 
 
-def _leaders(rows: Float[Tensor, " c"], of: Int[Tensor, " c"], patterns: int) -> Bool[Tensor, " c"]:
+def _leaders(rows: Float[Tensor, " c"], of_unit: Int[Tensor, " c"], patterns: int) -> Bool[Tensor, " c"]:
     """[C] the unit with the most rows of each pattern, of several the first."""
-    most = torch.zeros(patterns).double().scatter_reduce(0, of, rows, "amax")
-    place = torch.arange(len(rows)).masked_fill(rows < most[of], len(rows))
-    first = torch.full((patterns,), len(rows)).scatter_reduce(0, of, place, "amin")
-    return first[of] == torch.arange(len(rows))
+    most = torch.zeros(patterns).double().scatter_reduce(0, of_unit, rows, "amax")
+    place = torch.arange(len(rows)).masked_fill(rows < most[of_unit], len(rows))
+    first = torch.full((patterns,), len(rows)).scatter_reduce(0, of_unit, place, "amin")
+    return first[of_unit] == torch.arange(len(rows))

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from pydantic import Field
 from torch import Generator, Tensor
 
-from geoalign.curators.base import Baseline, canonical_rows, groups_of, moved, reweighted
+from geoalign.curators.baselines.baseline import Baseline, canonical_rows, groups_of, moved, reweighted
 from geoalign.curators.geoalign import GeoAlign, GeoAlignConfig
 from geoalign.curators.rectifying import Flags, Strategy, TailConfig, declare_strategy, flag_sparse_tail, rectify
 from geoalign.method.advantages import group_advantages

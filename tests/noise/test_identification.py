@@ -10,17 +10,18 @@ from denoise_batches import answered, repeating
 
 from geoalign import Rollouts
 from geoalign.curators.denoise import Denoise
-from geoalign.curators.denoise.identification import (
+from geoalign.method.groups import canonical_order
+from geoalign.method.intervals import Interval
+from geoalign.noise.channel import NoiseFit
+from geoalign.noise.identification import (
     Identification,
     disputed,
     error_correlation,
     identification,
     observations_corrected_without_rates,
 )
-from geoalign.curators.denoise.model import Fit, infer
-from geoalign.curators.denoise.rows import noisy_rows
-from geoalign.method.groups import canonical_order
-from geoalign.method.intervals import Interval
+from geoalign.noise.posterior import infer
+from geoalign.noise.rows import noisy_rows
 
 
 def posterior_of(rollouts):
@@ -67,7 +68,13 @@ def test_the_correlation_of_errors_by_hand():
     rollouts = Rollouts(rewards=torch.tensor([1.0, 0, 1, 1]), groups=torch.tensor([0, 0, 1, 1]), answers=list("aabb"))
     units = posterior_of(rollouts)[1].units
     half = torch.tensor([0.5, 0.5], dtype=torch.float64)
-    fit = Fit(theta=units.start, e=torch.tensor(1.0).double(), q=half, rho=half[0] * 0, h=half)
+    fit = NoiseFit(
+        theta=units.prior_theta,
+        error=torch.tensor(1.0).double(),
+        replacement=half,
+        correlation=half[0] * 0,
+        values=half,
+    )
     found = error_correlation(units, fit)
     assert found.estimate == pytest.approx(0)
     assert found.high == pytest.approx(12.706, abs=1e-3)  # Student's t on one degree of freedom
@@ -231,4 +238,4 @@ def test_a_verifier_that_never_contradicts_itself_is_warned_of_once(caplog):
 
 def _units_and_fit(rollouts):
     _, posterior = posterior_of(rollouts)
-    return posterior.units, Fit(**posterior.fit)
+    return posterior.units, NoiseFit(**posterior.fit)

@@ -11,7 +11,8 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
-from geoalign.curators.base import Baseline, identity, rows_by_group
+from geoalign.curators.baselines.baseline import Baseline, rows_by_group
+from geoalign.curators.curator import identity
 from geoalign.errors import InputError
 from geoalign.method.intervals import mean_of
 from geoalign.method.ties import power_of_two, tied_rewards

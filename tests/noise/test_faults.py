@@ -7,12 +7,13 @@ import torch
 from denoise_batches import answered, applied, cosine, repeating, world
 
 from geoalign import Rollouts
-from geoalign.curators.base import identity
+from geoalign.curators.curator import identity
 from geoalign.curators.denoise import Denoise
-from geoalign.curators.denoise.model import infer, verdict_units
-from geoalign.curators.denoise.rows import noisy_rows
 from geoalign.errors import InputError
 from geoalign.method.groups import canonical_order
+from geoalign.noise.posterior import infer
+from geoalign.noise.rows import noisy_rows
+from geoalign.noise.units import verdict_units
 
 
 @pytest.mark.parametrize(("size", "share"), [(32, 1.0), (8, 0.5)])

@@ -14,9 +14,11 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from geoalign.curators.denoise.model import Fit, Posterior, Units
-from geoalign.curators.denoise.rows import NoisyRows, total
 from geoalign.method.intervals import Interval, t_quantile
+from geoalign.noise.channel import NoiseFit
+from geoalign.noise.posterior import Posterior
+from geoalign.noise.rows import NoisyRows, total
+from geoalign.noise.units import Units
 
 LEVEL = 0.95
 # Errors on equal answers count as independent while the interval of their correlation holds 0 and stays below this.
@@ -83,32 +85,32 @@ class Identification:
         return "verdicts on equal answers hardly ever contradict each other, so errors that repeat cannot be seen"
 
 
-def identification(units: Units, fit: Fit, *, level: float = LEVEL) -> Identification:
+def identification(units: Units, fit: NoiseFit, *, level: float = LEVEL) -> Identification:
     """What the verdicts on `units` say of the fit's own reliability."""
-    missed, false = (fit.e * fit.q).tolist()
+    missed, false = fit.error_rates.tolist()
     answered = units.features[:, 0] > 0
     return Identification(
         error_correlation=error_correlation(units, fit, level=level),
         expected=float(expected_contradictions(units, fit).sum()),
         informedness=1 - missed - false,
         has_answers=bool((answered & (units.counts.sum(dim=1) > 0)).any()),
-        known_answers=int((units.known != 0).sum()),
+        known_answers=int((units.known_log_odds != 0).sum()),
     )
 
 
-def expected_contradictions(units: Units, fit: Fit) -> Float[Tensor, " c"]:
+def expected_contradictions(units: Units, fit: NoiseFit) -> Float[Tensor, " c"]:
     """[C] how many pairs of different verdicts on a unit independent errors at the fitted rates e_t would give.
 
     Times the unit's weight, w (n^2 - n) E[e_t (1 - e_t)], the expectation over whether the unit is right.
     """
     _, right = units.probabilities(fit)
     truth = torch.stack([1 - right, right], dim=1)
-    errors = fit.e * fit.q.flip(0)
+    errors = fit.error * fit.replacement.flip(0)
     size = units.counts.sum(dim=1)
     return units.weight * (size.square() - size) * (truth @ (errors * (1 - errors)))
 
 
-def error_correlation(units: Units, fit: Fit, *, level: float = LEVEL) -> Interval:
+def error_correlation(units: Units, fit: NoiseFit, *, level: float = LEVEL) -> Interval:
     """How much rarer contradictions between verdicts on one unit are than under independent errors: 1 - M / E.
 
     M = sum w n0 n1 counts the pairs of different verdicts on one unit, E sums `expected_contradictions`. M / E is a

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from geoalign.curators.denoise.ridge import PENALTIES, conjugate_gradients, fold_predictions, predict_next
 from geoalign.errors import InputError
 from geoalign.method.groups import group_centred
+from geoalign.noise.ridge import PENALTIES, conjugate_gradients, fold_predictions, predict_next
 
 
 def batch(seed, rows=24, d=6, noise=0.3):

@@ -12,22 +12,23 @@ import torch
 from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
-from geoalign.curators.base import Curator, hidden_states, identity
-from geoalign.curators.denoise.identification import (
+from geoalign.curators.curator import Curator, hidden_states, identity
+from geoalign.curators.precision import full_precision
+from geoalign.errors import InputError
+from geoalign.method.advantages import group_advantages
+from geoalign.method.groups import GroupedRows, canonical_order, content_folds, group_centred, in_input_order
+from geoalign.method.intervals import Interval
+from geoalign.method.ties import tied_rewards
+from geoalign.noise.channel import LOG_ODDS_LIMIT, NoiseFit
+from geoalign.noise.identification import (
     disputed,
     identification,
     mean_over_identical,
     observations_corrected_without_rates,
 )
-from geoalign.curators.denoise.model import LIMIT, Fit, Posterior, infer
-from geoalign.curators.denoise.ridge import fold_predictions, predict_next
-from geoalign.curators.denoise.rows import NoisyRows, joined, keys_in_prompts, noisy_rows
-from geoalign.curators.precision import full_precision
-from geoalign.errors import InputError
-from geoalign.method.advantages import group_advantages
-from geoalign.method.groups import GroupedRows, canonical_order, content_folds, group_centred, in_input_order
-from geoalign.method.intervals import Interval, grouped_correlation
-from geoalign.method.ties import tied_rewards
+from geoalign.noise.posterior import Posterior, infer
+from geoalign.noise.ridge import fold_predictions, grouped_correlation, predict_next
+from geoalign.noise.rows import NoisyRows, joined, keys_in_prompts, noisy_rows
 from geoalign.settings import Count, OpenShare, PositiveShare, setting, settings
 from geoalign.types import Curation, Rollouts
 
@@ -91,7 +92,7 @@ class Denoise(Curator[DenoiseConfig]):
     It uses a prediction by a ridge regression of earlier batches' rewards on their hidden states, while its
     correlation with rewards of new prompts is above chance; answers and identical responses, whose rows share a true
     reward; and trusted rows, which keep their reward and train a correction of the others. Without any of these
-    nothing is changed. The modules `rows`, `ridge` and `model` beside this one, and docs/denoise.md, say how.
+    nothing is changed. `geoalign.noise` and docs/denoise.md say how.
 
     The curation's rewards are the expected true ones, matched in slope as far as `least_slope` lets them, and its
     advantages follow from them; `scores` are the log-odds that a reward is wrong, `anomalous` those above 0.
@@ -137,63 +138,75 @@ class Denoise(Curator[DenoiseConfig]):
         The same rows and generator state give the same bits on the same CPU with as many threads. Draws from
         `generator` with `geometry="permuted"` only.
         """
-        started, config = time.perf_counter(), self.config
+        started = time.perf_counter()
         if not len(rollouts):
             return identity(rollouts)
         rollouts.require(*self.requires, by="Denoise")
         generator = self.drawing_from(generator)
         with full_precision(rollouts):
-            order = canonical_order(rollouts.rewards, rollouts.groups, rollouts.hidden)
-            told = config.answers != "none"
-            rows = noisy_rows(
-                rollouts,
-                order,
-                answers=told,
-                component=config.component,
-                seen=self._seen,
-                unanswered_wrong=config.unanswered == "wrong",
-            )
-            states, fitted = self._states(rollouts, order), bool(self._ridge)
-            if states is not None:
-                rows = self._predicted(self._agreed(rows), states, generator)
-            self._past = [*self._past, dict(vars(rows))][-config.window :]
-            if rollouts.prompt_keys is not None and states is not None:
-                self._seen = [*self._seen, keys_in_prompts(rollouts).unique()][-REMEMBERED:]
-            recent = joined(self._past, config.decay)
-            test, beside = (correlation(each, level=config.level) for each in (recent, recent.among_equal_rewards))
-            used = test.low > 0 and not beside.estimate < 0
-            scale = ((recent.weights @ recent.prediction.square()) / recent.weights.sum()).sqrt()
-            z = recent.prediction / scale if used else None
-            slope, exclusive = config.least_slope, config.answers != "shared"
-            posterior = infer(recent, z, least_slope=slope, exclusive=exclusive, earlier=self._fit)[-len(rollouts) :]
-            self._fit = posterior.fit
-            posterior, told_apart = self._as_far_as_identified(posterior, rows, by_states=used)
-            metrics = {
-                "states_used": float(used),
-                "correlation": test.estimate,
-                "correlation_low": test.low,
-                "correlation_high": test.high,
-                "agreement": beside.estimate,
-                "repeated_responses": float((~rows.unseen).sum()),
-                "forgotten": float(fitted and rows.inflation[0] > 1),
-                **posterior.metrics,
-                **told_apart,
-            }
-            if states is not None and posterior.certain is None and bool(rows.trusted.any()):
-                correction, learnt = learnt_correction(states, posterior, rows, level=config.level)
-                posterior, metrics = posterior.corrected(correction), {**metrics, **learnt}
-            curation = _curation(rollouts, order, rows, posterior, metrics)
+            curation = self._curated(rollouts, generator)
         return curation.with_metrics(seconds=time.perf_counter() - started)
+
+    def _curated(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
+        config = self.config
+        order = canonical_order(rollouts.rewards, rollouts.groups, rollouts.hidden)
+        rows = noisy_rows(
+            rollouts,
+            order,
+            answers=config.answers != "none",
+            component=config.component,
+            seen=self._seen,
+            unanswered_wrong=config.unanswered == "wrong",
+        )
+        states = self._states(rollouts, order)
+        had_a_fit = bool(self._ridge)
+        if states is not None:
+            rows = self._predicted(self._with_answers_as_target(rows), states, generator)
+        self._past = [*self._past, dict(vars(rows))][-config.window :]
+        if rollouts.prompt_keys is not None and states is not None:
+            self._seen = [*self._seen, keys_in_prompts(rollouts).unique()][-REMEMBERED:]
+
+        recent = joined(self._past, config.decay)
+        agreement = correlation(recent, level=config.level)
+        among_equal_rewards = correlation(recent.among_equal_rewards, level=config.level)
+        # A prediction that contradicts answers among equal rewards predicts the verifier's errors.
+        states_used = agreement.low > 0 and not among_equal_rewards.estimate < 0
+        of_window = infer(
+            recent,
+            _of_mean_square_1(recent) if states_used else None,
+            least_slope=config.least_slope,
+            exclusive=config.answers != "shared",
+            earlier=self._fit,
+        )
+        self._fit = of_window.fit
+        posterior, identified = self._as_far_as_identified(of_window[-len(rollouts) :], rows, by_states=states_used)
+        metrics = {
+            "states_used": float(states_used),
+            **agreement.named("correlation"),
+            "agreement": among_equal_rewards.estimate,
+            "repeated_responses": float((~rows.unseen).sum()),
+            "forgotten": float(had_a_fit and rows.inflation[0] > 1),
+            **posterior.metrics,
+            **identified,
+        }
+        if states is not None and posterior.certain is None and bool(rows.trusted.any()):
+            correction, learnt = learnt_correction(states, posterior, rows, level=config.level)
+            posterior = posterior.corrected(correction)
+            metrics |= learnt
+        return _curation(rollouts, order, rows, posterior, metrics)
 
     def _as_far_as_identified(
         self, posterior: Posterior, rows: NoisyRows, *, by_states: bool
     ) -> tuple[Posterior, dict[str, float]]:
-        """The posterior itself where the verdicts identify the model's rates; else the rewards as observed, but for
-        `observations_corrected_without_rates`, and no suspicion of a verdict that nothing disputes (`disputed`), unless
-        states speak. With what is to be logged: of rates that are not identified NaN."""
+        """The posterior as far as the verdicts identify the model's rates, and what is to be logged.
+
+        Where they do it is the posterior itself. Where they do not, the rewards are as observed, but for
+        `observations_corrected_without_rates`. Nothing that goes undisputed is then suspected, unless states speak
+        (`by_states`), and metrics that rest on rates are NaN.
+        """
         if posterior.units is None:
             return posterior, {}
-        found = identification(posterior.units, Fit(**posterior.fit))
+        found = identification(posterior.units, NoiseFit(**posterior.fit))
         metrics = {
             **found.error_correlation.named("error_correlation"),
             "identified": float(found.identified),
@@ -204,18 +217,20 @@ class Denoise(Curator[DenoiseConfig]):
             self._warned = True
             _LOG.warning(_NOT_IDENTIFIED, found.reason)
         certain = observations_corrected_without_rates(rows, posterior, exclusive=self.config.answers == "exclusive")
+        wrong = posterior.wrong
         if not by_states:
             suspect = disputed(rows, posterior.observation, exclusive=self.config.answers != "shared")
             suspect |= certain != posterior.observation
-            posterior = replace(posterior, wrong=torch.where(suspect, posterior.wrong, posterior.wrong.clamp(max=0.5)))
-        unknown = dict.fromkeys(_RATE_METRICS, math.nan)
-        return replace(posterior, estimate=mean_over_identical(rows, certain), certain=certain), {**metrics, **unknown}
+            wrong = torch.where(suspect, wrong, wrong.clamp(max=0.5))
+        kept = replace(posterior, estimate=mean_over_identical(rows, certain), wrong=wrong, certain=certain)
+        return kept, {**metrics, **dict.fromkeys(_RATE_METRICS, math.nan)}
 
     def _states(self, rollouts: Rollouts, order: GroupedRows) -> Float[Tensor, "b d"] | None:
-        """The states in sorted order, centred within groups; of several each over its mean square."""
+        """[B, d] the states in sorted order, centred within groups; of several each over its mean square."""
         if self.config.geometry == "none":
             return None
-        hidden, count = hidden_states(rollouts, by="Denoise"), self.config.states
+        hidden = hidden_states(rollouts, by="Denoise")
+        count = self.config.states
         if hidden.shape[1] % count:
             raise InputError(f"hidden: expected a multiple of states = {count} columns, got {hidden.shape[1]}")
         states = group_centred(hidden[order.order.to(hidden.device)], order.group.to(hidden.device))
@@ -225,21 +240,29 @@ class Denoise(Curator[DenoiseConfig]):
             states = (blocks / sizes).flatten(1)
         return states
 
-    def _agreed(self, rows: NoisyRows) -> NoisyRows:
-        """The posterior by answers alone as the target, not the verdicts: states learn no error that answers reveal."""
+    def _with_answers_as_target(self, rows: NoisyRows) -> NoisyRows:
+        """The rows with what answers alone say of their true rewards as the target of the ridge.
+
+        Fitted to the verdicts themselves, the ridge would learn those of the verifier's errors that answers reveal.
+        """
         if not bool(rows.answered.any()):
             return rows
         window = joined([*self._past, dict(vars(rows))][-self.config.window :], self.config.decay)
         found = infer(window, None, least_slope=1.0, exclusive=self.config.answers != "shared")[-len(rows.group) :]
-        fitted = (found.standardised != 0) & ~rows.trusted
-        return replace(rows, target=found.standardised, fitted=fitted) if found.verdicts else rows
+        if not found.verdicts:
+            return rows
+        target = found.standardised
+        return replace(rows, target=target, fitted=(target != 0) & ~rows.trusted)
 
     def _predicted(self, rows: NoisyRows, states: Float[Tensor, "b d"], generator: Generator | None) -> NoisyRows:
         """The rows with predictions of the ridge, which takes them in; a first batch is cross-fitted over folds."""
-        folded, used, decay = not self._ridge, rows.fitted, self.config.decay
-        z, self._ridge = predict_next(self._ridge, states, rows.target * used, used, rows.group, decay=decay)
+        is_first = not self._ridge
+        target = rows.target * rows.fitted
+        values, self._ridge = predict_next(
+            self._ridge, states, target, rows.fitted, rows.group, decay=self.config.decay
+        )
         # The scale depends on the penalty: unscaled, the batch with the weakest one would dominate the window.
-        z = torch.nn.functional.normalize(z.double().cpu(), dim=0, eps=1e-30) * len(z) ** 0.5
+        z = torch.nn.functional.normalize(values.double().cpu(), dim=0, eps=1e-30) * len(values) ** 0.5
         # Far from the data the ridge extrapolates, and a policy would exploit praise there.
         length = states.square().sum(dim=1).double().cpu()
         familiar = (3 * length.median() / length.clamp(min=1e-30)).clamp(max=1).square()
@@ -247,19 +270,32 @@ class Denoise(Curator[DenoiseConfig]):
         if self.config.geometry == "permuted":
             z = z[torch.rand(len(z), generator=generator, dtype=torch.float64).add(rows.group).argsort()]
         # Cross-fitted groups predict each other: every product of reward and prediction counts twice.
-        found = replace(rows, prediction=z * rows.unseen, inflation=torch.full_like(z, 2.0 if folded else 1.0))
-        if not folded and correlation(found, level=_CONTRADICTED).high < 0:
+        inflation = torch.full_like(z, 2.0 if is_first else 1.0)
+        predicted = replace(rows, prediction=z * rows.unseen, inflation=inflation)
+        if not is_first and correlation(predicted, level=_CONTRADICTED).high < 0:
             # What was learnt holds no longer: the batch is a first one.
             self._forget()
             return self._predicted(replace(rows, unseen=torch.ones_like(rows.unseen)), states, generator)
-        return found
+        return predicted
+
+
+def _of_mean_square_1(rows: NoisyRows) -> Float[Tensor, " n"]:
+    """[N] the predictions, over their weighted root mean square."""
+    scale = ((rows.weights @ rows.prediction.square()) / rows.weights.sum()).sqrt()
+    return rows.prediction / scale
 
 
 def correlation(rows: NoisyRows, *, level: float) -> Interval:
-    """The `grouped_correlation` of the predictions with the rewards, of prompts that the fit had not seen."""
+    """The `grouped_correlation` of the predictions with the rewards, of prompts that the ridge had not seen."""
     weights = rows.weights * (rows.fitted & rows.unseen)
-    numbers = (each.numpy() for each in (rows.prediction, rows.target, rows.group, weights))
-    return grouped_correlation(*numbers, inflation=rows.inflation.numpy(), level=level)
+    return grouped_correlation(
+        rows.prediction.numpy(),
+        rows.target.numpy(),
+        rows.group.numpy(),
+        weights.numpy(),
+        inflation=rows.inflation.numpy(),
+        level=level,
+    )
 
 
 def learnt_correction(
@@ -269,19 +305,35 @@ def learnt_correction(
 
     With d these residuals, z their cross-fitted predictions, r the correlation of both and l the lower end of its
     interval, predictions are multiplied by (l / r) sum z d / sum z^2, the slope at its lower bound: the trusted rows
-    are the same in every batch, and so is the fit's error, which a policy would exploit. 0 while l <= 0, and of rows
-    that are trusted or unscored.
+    are the same in every batch, and so is the fit's error, which a policy would exploit.
+
+    Returns:
+        [N] the correction, 0 while l <= 0, and of rows that are trusted or unscored; and what is to be logged.
     """
-    own = rows.trusted
-    surprise = (posterior.observation - posterior.prior) * own
-    fold = content_folds(states.square().sum(dim=1).double().cpu() * own, rows.group).masked_fill(~own, -1)
-    values = fold_predictions(states, surprise, own, fold, _PENALTY).double().cpu().nan_to_num(0, 0, 0)
-    twice = torch.full_like(surprise, 2.0)
-    found = replace(rows, prediction=values, target=surprise, fitted=own, inflation=twice)
-    test, z = correlation(replace(found, weights=torch.ones_like(values)), level=level), values * own
-    slope = test.low / test.estimate * float(z @ surprise / z.square().sum()) if test.low > 0 else 0.0
-    metrics = {"trusted": float(own.sum()), "correction": test.estimate, "correction_low": test.low}
-    return slope * values * (rows.scored & ~own & (posterior.scale > 0)), metrics
+    trusted = rows.trusted
+    residuals = (posterior.observation - posterior.prior) * trusted
+    fold = content_folds(states.square().sum(dim=1).double().cpu() * trusted, rows.group).masked_fill(~trusted, -1)
+    predicted = fold_predictions(states, residuals, trusted, fold, _PENALTY).double().cpu().nan_to_num(0, 0, 0)
+    of_trusted = replace(
+        rows,
+        prediction=predicted,
+        target=residuals,
+        fitted=trusted,
+        inflation=torch.full_like(residuals, 2.0),
+        weights=torch.ones_like(predicted),
+    )
+    agreement = correlation(of_trusted, level=level)
+    slope = 0.0
+    if agreement.low > 0:
+        z = predicted * trusted
+        slope = agreement.low / agreement.estimate * float(z @ residuals / z.square().sum())
+    corrected_rows = rows.scored & ~trusted & (posterior.scale > 0)
+    metrics = {
+        "trusted": float(trusted.sum()),
+        "correction": agreement.estimate,
+        "correction_low": agreement.low,
+    }
+    return slope * predicted * corrected_rows, metrics
 
 
 def _curation(
@@ -289,35 +341,40 @@ def _curation(
 ) -> Curation:
     """The curation that the posterior gives, in input order."""
     index = order.order.cpu()
-    back = in_input_order(GroupedRows(index, order.group.cpu(), order.offsets.cpu()), rollouts.rewards.device)
-    odds = torch.logit(posterior.wrong, eps=1e-13).clamp(-LIMIT, LIMIT)
+    on_cpu = GroupedRows(index, order.group.cpu(), order.offsets.cpu())
+    back = in_input_order(on_cpu, rollouts.rewards.device)
+    log_odds_wrong = torch.logit(posterior.wrong, eps=1e-13).clamp(-LOG_ODDS_LIMIT, LOG_ODDS_LIMIT)
+    anomalous = (log_odds_wrong > 0) & rows.scored
     open_rows = rows.scored & ~rows.trusted
-    change, group = (posterior.rewards - rows.rewards)[open_rows], rows.group[open_rows]
+    change = (posterior.rewards - rows.rewards)[open_rows]
+    groups = rows.group[open_rows]
     metrics = {
         **metrics,
-        "anomalous": float(((odds > 0) & rows.scored).sum()),
-        "changed_groups": len(group[change != 0].unique()) / max(len(group.unique()), 1),
+        "anomalous": float(anomalous.sum()),
+        "changed_groups": len(groups[change != 0].unique()) / max(len(groups.unique()), 1),
         "mean_change": float(change.abs().mean()) if len(change) else torch.nan,
         "unscored_rewards": float(rollouts.rewards.isnan().sum()),
     }
-    scores = odds.masked_fill(~rows.scored, torch.nan).float()
-    judged = replace(identity(rollouts, metrics), scores=back(scores), anomalous=back((odds > 0) & rows.scored))
+    scores = log_odds_wrong.masked_fill(~rows.scored, torch.nan).float()
+    judged = replace(identity(rollouts, metrics), scores=back(scores), anomalous=back(anomalous))
     if not bool((change != 0).any()):
         return judged
+
     # What stands beside a noisy component; all of the reward where the row has none.
     rest = tied_rewards(rollouts.rewards.cpu().double()[index], rows.group) - rows.rewards.nan_to_num()
-    observed, offset = posterior.observed.nan_to_num() + rest, posterior.offset.nan_to_num() + rest
-    whole = replace(posterior, observed=observed, offset=offset)
+    whole = replace(
+        posterior, observed=posterior.observed.nan_to_num() + rest, offset=posterior.offset.nan_to_num() + rest
+    )
     # Expected rewards may lie a little beyond the observed ones, and so beyond what their dtype holds.
-    largest = torch.finfo(rollouts.rewards.dtype).max
-    rewards = back(whole.rewards.clamp(min=-largest, max=largest).to(rollouts.rewards.dtype))
+    dtype = rollouts.rewards.dtype
+    largest = torch.finfo(dtype).max
+    rewards = back(whole.rewards.clamp(min=-largest, max=largest).to(dtype))
     if posterior.certain is None:
-        advantages = whole.advantages
-    elif torch.equal(posterior.certain, posterior.estimate):
+        return replace(judged, rewards=rewards, advantages=back(whole.advantages.to(dtype)))
+    if torch.equal(posterior.certain, posterior.estimate):
         return replace(judged, rewards=rewards)
-    else:
-        # The mean of GRPO's advantages over identical responses, not GRPO's advantages of the mean rewards: pooling
-        # narrows a group's deviation, and dividing by that would blow up what is left of the noise.
-        alone = replace(whole, estimate=posterior.certain).rewards.masked_fill(~rows.scored, torch.nan)
-        advantages = mean_over_identical(rows, group_advantages(alone, rows.group))
-    return replace(judged, rewards=rewards, advantages=back(advantages.to(rollouts.rewards.dtype)))
+    # The mean of GRPO's advantages over identical responses, not GRPO's advantages of the mean rewards: pooling
+    # narrows a group's deviation, and dividing by that would blow up what is left of the noise.
+    alone = replace(whole, estimate=posterior.certain).rewards.masked_fill(~rows.scored, torch.nan)
+    advantages = mean_over_identical(rows, group_advantages(alone, rows.group))
+    return replace(judged, rewards=rewards, advantages=back(advantages.to(dtype)))

@@ -11,13 +11,14 @@ from jaxtyping import Float
 from pydantic import Field, model_validator
 from torch import Generator, Tensor
 
-from geoalign.curators.base import Baseline, Curator, groups_of, identity, reweighted, subset
-from geoalign.curators.denoise.model import infer
-from geoalign.curators.denoise.rows import joined, noisy_rows
+from geoalign.curators.baselines.baseline import Baseline, groups_of, reweighted, subset
+from geoalign.curators.curator import Curator, identity
 from geoalign.method.advantages import group_advantages
 from geoalign.method.groups import canonical_order
 from geoalign.method.intervals import mean_of
 from geoalign.method.ties import power_of_two
+from geoalign.noise.posterior import infer
+from geoalign.noise.rows import joined, noisy_rows
 from geoalign.settings import Count, OpenShare, Positive, Share, setting, settings
 from geoalign.types import Curation, Rollouts
 
@@ -209,7 +210,7 @@ class NoiseCorrected(Baseline[NoiseCorrectedConfig]):
     plain GRPO's, which no correction with one pair of rates changes, so they are not divided.
 
     Rates that are not given are estimated from answers and identical responses over the last `window` batches
-    (`geoalign.curators.denoise.model`). Where they cannot be, or J = 1 - rho0 - rho1 = TPR - FPR is
+    (`geoalign.noise.posterior`). Where they cannot be, or J = 1 - rho0 - rho1 = TPR - FPR is
     not above 0, the batch stays as it is: J > 0 is what learning from noisy verdicts takes (arXiv 2601.04411); it is
     among the metrics.
 

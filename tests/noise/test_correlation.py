@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from geoalign.curators.denoise.ridge import predict_next
 from geoalign.method.groups import group_centred
-from geoalign.method.intervals import grouped_correlation
+from geoalign.noise.ridge import grouped_correlation, predict_next
 
 ONES = np.ones(4)
 PAIRS = np.array([0, 0, 1, 1])

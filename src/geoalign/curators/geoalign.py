@@ -12,7 +12,7 @@ from jaxtyping import Float
 from pydantic import BeforeValidator, Field
 from torch import Generator, Tensor
 
-from geoalign.curators.base import Curator, check_state_keys, hidden_states
+from geoalign.curators.curator import Curator, check_state_keys, hidden_states
 from geoalign.curators.precision import full_precision
 from geoalign.curators.rectifying import TailConfig, declare_strategy, flag_sparse_tail, rectify
 from geoalign.errors import ConfigError, InputError

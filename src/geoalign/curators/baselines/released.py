@@ -17,7 +17,7 @@ from pydantic import model_validator
 from torch import Generator, Tensor, nn
 from torch.nn import functional
 
-from geoalign.curators.base import Baseline, taking
+from geoalign.curators.baselines.baseline import Baseline, taking
 from geoalign.method.arithmetic import full_linear, full_product, take_rows
 from geoalign.method.consensus import deviation_index
 from geoalign.method.density import cap_highest, floor_share, sparse_tail

@@ -15,8 +15,8 @@ import torch
 from torch import Generator
 
 from geoalign.answers import answers_by_class
-from geoalign.curators.base import Curator, other_settings, settings_of
 from geoalign.curators.checkpoint import load_state, save_state
+from geoalign.curators.curator import Curator, other_settings, settings_of
 from geoalign.curators.idle import Remedies, why_idle
 from geoalign.curators.labelled_rollouts import LabelledRollouts, check_takes_labelled, with_labelled, without_labelled
 from geoalign.curators.monitor import Monitor

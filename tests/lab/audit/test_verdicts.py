@@ -5,7 +5,6 @@ import pandas
 import pytest
 import torch
 
-from geoalign.curators.error_rates import ErrorRates, patterns_in, sampling_intervals
 from geoalign.lab.analysis.audited import refused_line, verifier_lines
 from geoalign.lab.audit.verdicts import (
     VerdictAudit,
@@ -17,6 +16,7 @@ from geoalign.lab.audit.verdicts import (
 )
 from geoalign.method.bounds import Bounds
 from geoalign.method.intervals import Interval
+from geoalign.noise.error_rates import ErrorRates, patterns_in, sampling_intervals
 
 
 def rows_of(*groups):

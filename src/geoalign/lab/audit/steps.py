@@ -16,10 +16,9 @@ from torch import Tensor
 
 from geoalign.adapters.assignment import assign
 from geoalign.curators.appeals import AppealsConfig
-from geoalign.curators.base import Curator
 from geoalign.curators.chain import ChainConfig
+from geoalign.curators.curator import Curator
 from geoalign.curators.denoise import DenoiseConfig
-from geoalign.curators.denoise.rows import two_values
 from geoalign.curators.geoalign import GeoAlign
 from geoalign.curators.monitor import MonitorConfig
 from geoalign.curators.registry import CuratorSection
@@ -32,6 +31,7 @@ from geoalign.lab.audit.verdicts import are_verdicts
 from geoalign.lab.store.audit import AuditTables
 from geoalign.method.advantages import group_advantages
 from geoalign.method.intervals import clustered_proportion
+from geoalign.noise.rows import two_values
 from geoalign.types import Curation, CurationDetails, Rollouts, response_keys
 
 if TYPE_CHECKING:

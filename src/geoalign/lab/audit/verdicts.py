@@ -11,11 +11,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from geoalign.curators.denoise.rows import NoisyRows, noisy_rows
-from geoalign.curators.error_checks import AGREED_ROWS, AGREED_SHARE
-from geoalign.curators.error_rates import LEVEL, RATES, ErrorRates, error_rates
 from geoalign.method.bounds import Bounds, false_negative_bounds, false_positive_bounds, judged_units, least_errors
 from geoalign.method.groups import canonical_order
+from geoalign.noise.error_checks import AGREED_ROWS, AGREED_SHARE
+from geoalign.noise.error_rates import LEVEL, RATES, ErrorRates, error_rates
+from geoalign.noise.rows import NoisyRows, noisy_rows
 from geoalign.types import Rollouts, response_keys
 
 # An answer is agreed on from so many rollouts, and so large a share of those of its prompt, on.

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from importlib import import_module
 from pkgutil import iter_modules
+from types import ModuleType
 
 import geoalign
 import geoalign.hidden
 import geoalign.method
+import geoalign.noise
 from geoalign.curators.registry import BUILT_IN
 
 _HEAD = """# API
@@ -64,7 +66,12 @@ def page() -> str:
         "## The equations: geoalign.method\n\nThe paper's equations as pure functions of tensors, one idea a module. "
         "[The method](../method.md) says which equation is which function."
     )
-    parts.extend(_entries(f"geoalign.method.{name}" for name in _modules_of_method()))
+    parts.extend(_entries(_modules_of(geoalign.method)))
+    parts.append(
+        "## The noise model: geoalign.noise\n\nHow far a reward is to be believed: what `Denoise` and audits infer. "
+        "[denoise](../denoise.md) explains the model."
+    )
+    parts.extend(_entries(_modules_of(geoalign.noise)))
     return "\n\n".join(parts) + "\n"
 
 
@@ -103,8 +110,9 @@ def _settings_links() -> str:
     )
 
 
-def _modules_of_method() -> list[str]:
-    """The modules in the order in which the package's docstring names them, and then the others."""
-    found = [module.name for module in iter_modules(geoalign.method.__path__)]
-    words = (geoalign.method.__doc__ or "").split()
-    return sorted(found, key=lambda name: (words.index(name) if name in words else len(words), name))
+def _modules_of(package: ModuleType) -> list[str]:
+    """The modules of a package, in the order in which its docstring names them, and then the others."""
+    found = [module.name for module in iter_modules(package.__path__)]
+    words = (package.__doc__ or "").split()
+    ordered = sorted(found, key=lambda name: (words.index(name) if name in words else len(words), name))
+    return [f"{package.__name__}.{name}" for name in ordered]

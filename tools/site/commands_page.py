@@ -6,9 +6,9 @@ import re
 from typing import Any
 
 import typer
-from tools.site.markdown import table
 
 from geoalign.lab.cli import app
+from tools.site.markdown import table
 
 _HEAD = """# Commands
 

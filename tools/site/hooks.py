@@ -14,6 +14,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.plugins import get_plugin_logger
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+
 from tools.site import api_page, commands_page, settings_page
 from tools.site.github_markdown import lists_of_four_spaces, pictures_of_both_schemes
 from tools.site.links import ROOT, Links, pages_outside_docs

@@ -11,8 +11,6 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 import annotated_types
 from pydantic.fields import FieldInfo
-from tools.site.api_page import path_of
-from tools.site.markdown import paragraphs, table
 
 import geoalign
 from geoalign.adapters.settings import EngineSettings, SlimeSettings, StateSettings, TrinitySettings
@@ -23,6 +21,8 @@ from geoalign.lab.config.evaluate import EvaluateConfig
 from geoalign.lab.config.judge import JudgeConfig
 from geoalign.lab.config.train import RunConfig
 from geoalign.settings.loading import ByType, by_type
+from tools.site.api_page import path_of
+from tools.site.markdown import paragraphs, table
 
 _HEAD = """# Settings
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import shlex
 import shutil
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from torch import Tensor
 from geoalign import __version__
 from geoalign.answers import answers_by_class, is_mathematical
 from geoalign.boxed import boxed_answer
+from geoalign.curators.denoise import Denoise
 from geoalign.curators.idle import Remedies
 from geoalign.curators.labelled_rollouts import check_reads_trusted
 from geoalign.curators.registry import make_curator
@@ -26,6 +26,7 @@ from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.audit.hidden_files import read_hidden
 from geoalign.lab.audit.inputs import Input, find_inputs
+from geoalign.lab.audit.next_steps import label_command, next_step
 from geoalign.lab.audit.steps import NO_STATES, PAIRS_PER_STEP, StepCurator, check_curator, without_states
 from geoalign.lab.audit.terminal import show_result
 from geoalign.lab.audit.verdicts import VerdictAudit
@@ -36,7 +37,7 @@ from geoalign.lab.dumps.reading import Dump, Skipped, read_dump, read_rewards
 from geoalign.lab.dumps.values import short_text
 from geoalign.lab.reports.audit.page import build_audit_page
 from geoalign.lab.rewards.equivalence import EqualAnswers, math_verify_is_installed
-from geoalign.lab.store.audit import FILTERED_FILE, REPORT_FILE, SUMMARY_FILE, AuditFolder, AuditTables
+from geoalign.lab.store.audit import FILTERED_FILE, SUMMARY_FILE, AuditFolder, AuditTables, read_audit
 from geoalign.lab.store.columns import whole_text
 from geoalign.lab.store.files import locked
 from geoalign.lab.store.json_files import write_json
@@ -67,7 +68,9 @@ def audit(
         try:
             audited = Audit(config, request, folder, console)
             summary = audited.run(inputs)
-            summary["next"] = _next_command(summary, audited.session.curator.reads)
+            reads = audited.session.curator.reads
+            summary["next"] = next_step(summary, reads)
+            summary["label_command"] = label_command(summary) if "trusted" in reads else None
             write_json(folder.staging / SUMMARY_FILE, summary)
             build_audit_page(folder.staging)
             if request.redact and request.cache is None:
@@ -77,8 +80,17 @@ def audit(
         except BaseException:
             folder.discard()
             raise
-    show_result(console, summary, folder.root / REPORT_FILE)
+    if not console.quiet:
+        show_result(console, read_audit(folder.root))
     return summary
+
+
+class _AuditSession(CurationSession):
+    """A session that leaves it to the audit's finding why `denoise` could judge nothing."""
+
+    def _say_idle(self, why: str) -> None:
+        if not isinstance(self.curator, Denoise):
+            super()._say_idle(why)
 
 
 class Audit:
@@ -89,7 +101,7 @@ class Audit:
         self.without_states = curator != config.curator
         self.config, self.request = replace(config, curator=curator), request
         self.folder, self.console = folder, console
-        self.session = CurationSession(make_curator(curator), seed=config.seed)
+        self.session = _AuditSession(make_curator(curator), seed=config.seed)
         self.session.remedies = Remedies(field="--field final_answer=NAME")
         if request.labels:
             check_reads_trusted(self.session.curator, setting="--labels")
@@ -254,34 +266,6 @@ class Audit:
             "consensus": self.curator.meter.summary(self.config.seed),
             **audited,
         }
-
-
-def _next_command(summary: Mapping[str, Any], reads: Collection[str]) -> dict[str, str] | None:
-    """The call that would tell most beyond this one, and when to make it; None where no further one would."""
-    output, counts, inputs = summary["command"]["output"], summary["counts"], summary["inputs"]
-    gold = any("answer" in entry["fields"] for entry in inputs)
-    # math-verify says nothing of golds that are prose.
-    golds = summary["gold_answers"]
-    mathematical = 0 < golds["golds"] <= 2 * golds["mathematical"]
-    trusts = "trusted" in reads and "components" not in reads
-    if gold and not counts["answered"]:
-        when, more = "where a field has the responses' final answers", ["--field", "final_answer=NAME"]
-    elif trusts and mathematical and "reason" not in summary["verifier"] and summary["appeals"] is None:
-        when, more = "where Math-Verify was not the verifier", ["--second-verifier", "math_verify"]
-    elif trusts and counts["flagged"]:
-        when = f"with true rewards in the column `label` of {output}/flagged.csv"
-        more = ["--labels", f"{output}/flagged.csv", "--output", f"{output}-labelled"]
-    elif "note" in summary["hidden"] and counts["pairs"]:
-        when, more = "with the states of a model", ["--model", "ID_OR_PATH"]
-    else:
-        return None
-    typed = summary["command"]["arguments"] or ["audit", *(entry["file"] for entry in inputs), "--output", output]
-    if "--output" in more:
-        at = next((at for at, word in enumerate(typed) if word.split("=")[0] == "--output"), len(typed))
-        typed = typed[:at] + typed[at + 1 + ("--output" in typed) :]
-    elif "--overwrite" not in typed:
-        more += ["--overwrite"]
-    return {"when": when, "command": shlex.join(["geoalign", *typed, *more])}
 
 
 def _filtered_lines(frame: pandas.DataFrame) -> Iterator[bytes]:

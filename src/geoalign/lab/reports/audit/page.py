@@ -246,7 +246,7 @@ def static_cards(audit: AuditResults, most: int = STATIC_CARDS) -> list[Card]:
     cards = []
     for group in groups:
         rows = flagged[flagged["group"] == group]
-        same = rows.groupby(["response", "reward", "why"], sort=False, dropna=False)
+        same = rows.groupby(["response", "reward"], sort=False, dropna=False)
         card = Card(
             prompt=visible(texts[rows.index[0]][0], STATIC_TEXT) if texts else "",
             gold=_text(rows["answer"].iloc[0]),

@@ -69,7 +69,7 @@ class Cards {
     if (!texts.length) return rows.map((row) => ({ same: [row] }));
     const found = new Map();
     rows.forEach((row, at) => {
-      const key = JSON.stringify([texts[at].response, this.model.reward[row], this.model.why[row]]);
+      const key = JSON.stringify([texts[at].response, this.model.reward[row]]);
       if (!found.has(key)) found.set(key, { same: [], response: texts[at].response });
       found.get(key).same.push(row);
     });
@@ -89,9 +89,10 @@ class Cards {
         rows.length > 1 ? el("span", { text: ` ${whole(rows.length)} times` }) : null,
         el("span", { class: "quiet", text: ` ${place}` })),
       response === undefined ? null : this.text(response, "text", `Response, ${place}`, formulas),
-      el("p", { class: "why", text: `Why flagged: ${visible(model.why[row] ?? "")}.` }),
-      isNumber(likely) ? el("p", { class: "quiet", text: `Estimated chance that the reward is wrong: ${rough(likely)}.` }) : null,
-      this.labels.buttons(rows));
+      el("div", { class: "flag-end" },
+        el("p", { class: "why" }, `Why flagged: ${visible(model.why[row] ?? "")}. `,
+          isNumber(likely) ? el("span", { class: "quiet", text: `Estimated chance to be wrong: ${rough(likely)}.` }) : null),
+        this.labels.buttons(rows)));
   }
 
   text(words, kind, name, formulas) {

@@ -84,7 +84,7 @@ class Detail {
         truth ? el("td", { text: short(model.true_reward[row]) }) : null,
         scores ? this.bar(model.score[row], this.scoreShare(row), model.flagged[row] ? "suspect" : "calm") : null,
         el("td", { class: "outcome", text: model.flagged[row] ? "flagged" : "" }),
-        changed ? el("td", { text: this.outcome(row) }) : null,
+        changed ? el("td", { class: "fate", text: this.outcome(row) }) : null,
         has(model.correct) ? el("td", { text: { 1: "yes", 0: "no" }[model.correct[row]] ?? "–" }) : null,
         given ? el("td", {}, this.answer(model.final_answer[row])) : null,
         has(model.answer) ? el("td", {}, this.answer(model.answer[row])) : null,
@@ -163,8 +163,10 @@ class Detail {
       "left out": "left out",
       gone: "replaced by one outside this page",
     };
-    const weight = model.weight[row] === 1 ? "" : `, weight ${short(model.weight[row])}`;
-    return fates[model.fate(row)] + weight;
+    const fate = fates[model.fate(row)];
+    if (model.weight[row] === 1) return fate;
+    const weight = `weight ${short(model.weight[row])}`;
+    return fate === "kept" ? weight : `${fate}, ${weight}`;
   }
 
   sentence(row) {

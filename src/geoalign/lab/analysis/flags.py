@@ -57,19 +57,24 @@ def flag_reasons(audit: AuditResults) -> dict[int, str]:
     flagged = scored[scored["anomalous"]]
     verdicts = _verdicts(scored["reward"])
     if verdicts is None or audit.curator.get("type") != "denoise":
-        return {row.Index: _by_score(row, audit) for row in flagged.itertuples()}
+        return {row.Index: _by_score(row, audit) for row in _rows(flagged)}
     high = verdicts[1]
     exclusive = (audit.summary.get("verifier") or {}).get("answers") != "shared"
     groups = dict(_groups(scored[scored["group"].isin(flagged["group"])], high))
     checked = set(flagged.index[flagged["trusted"].eq(True)])
     reasons = {}
-    for row in flagged.itertuples():
+    for row in _rows(flagged):
         if row.Index in checked:
             reasons[row.Index] = f"a check found that its true reward is {short(row.new_reward)}"
             continue
         contradicted = _contradiction(row, groups[row.group], rewarded=row.reward == high, exclusive=exclusive)
         reasons[row.Index] = contradicted or _by_score(row, audit)
     return reasons
+
+
+def _rows(frame: pandas.DataFrame) -> Iterator[Any]:
+    """The rows of a frame, with its columns as attributes."""
+    yield from frame.itertuples()
 
 
 def _verdicts(rewards: pandas.Series) -> tuple[float, float] | None:
@@ -80,6 +85,7 @@ def _verdicts(rewards: pandas.Series) -> tuple[float, float] | None:
 
 def _groups(scored: pandas.DataFrame, high: float) -> Iterator[tuple[int, _Group]]:
     known = scored[scored["reward"].notna()]
+    number: Any
     for number, rows in known.groupby("group"):
         group = _Group()
         for answer, reward in zip(rows["final_answer"], rows["reward"], strict=True):

@@ -6,7 +6,7 @@ async function start() {
   const settings = JSON.parse(byId("page-settings").textContent);
   const model = new Model((await unpacked("columns")).value);
   const stores = { texts: new Pieces("texts"), pairs: new Pieces("pairs") };
-  const state = { passes: new Uint8Array(model.size), found: null, words: "" };
+  const state = { passes: new Uint8Array(model.size), found: null, words: "", drawn: null };
   const search = new Search(model, stores.texts);
   const detail = new Detail(byId("detail"), model, stores, settings);
   const labels = new Labels(model, (row) => detail.text(row), settings);
@@ -46,7 +46,7 @@ async function start() {
     if (wanted.unlabelled) labels.given.forEach((_, row) => { passes[row] = 0; });
     state.passes = passes;
     if (!browsing()) {
-      cards.show(passes);
+      state.drawn = cards.show(passes);
       byId("count").textContent = `${many(cards.rewards, "flagged reward")} in ${many(cards.prompts, "group")}`;
       return;
     }
@@ -105,6 +105,7 @@ async function start() {
   }
   open(asked, NARROW.matches);
   window.addEventListener("hashchange", () => open(location.hash, true));
+  await state.drawn;
   document.documentElement.dataset.ready = "yes";
 }
 

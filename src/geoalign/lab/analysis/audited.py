@@ -310,10 +310,10 @@ def refused_prompts(summary: Summary) -> list[dict[str, Any]]:
 
 
 _HEADLINES = {
-    "yes": "What the flags rest on holds on new prompts: better than chance.",
-    "no": "What the flags rest on is no better than chance on new prompts.",
-    "against": "What the flags rest on is worse than chance on new prompts.",
-    "unknown": "Whether the flags hold on new prompts is not known: one measurement, without an interval.",
+    "yes": "The pattern behind the flags also holds on new prompts.",
+    "no": "The pattern behind the flags is no better than chance on new prompts.",
+    "against": "The pattern behind the flags is worse than chance on new prompts.",
+    "unknown": "Whether the pattern behind the flags holds on new prompts cannot be told from one measurement.",
 }
 _ADVICE = {
     "yes": "A flag says that a reward disagrees with the other responses, not that it is wrong.",
@@ -332,7 +332,7 @@ def new_prompts(summary: Summary) -> Verdict:
     level = level_of(interval, CHANCE)
     over = "" if math.isnan(interval.low) else f"; 95% interval {ends(interval, percent)}"
     text = (
-        f"On {measured['groups']:,} groups that it had not been trained on, it put the better rewarded of two "
+        f"On {measured['groups']:,} groups that it had not been learnt from, it put the better rewarded of two "
         f"responses first in {percent(accuracy)} of pairs (chance {CHANCE:.0%}{over}). {_ADVICE.get(level, '')}"
     )
     return Verdict(level, _HEADLINES[level], text.strip(), 0)

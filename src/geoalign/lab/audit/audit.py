@@ -56,7 +56,8 @@ def audit(
     Args:
         inputs: what `find_inputs` found; None: it looks.
     """
-    console, inputs = console or Console(quiet=True), inputs or find_inputs(request, Console(quiet=True))
+    console = console or Console(quiet=True)
+    inputs = inputs or find_inputs(request, Console(quiet=True))
     if request.hidden and request.model is not None:
         raise ConfigError("--hidden: expected without --model, got both: states come from files or from a model")
     if request.filtered and request.redact:
@@ -99,8 +100,10 @@ class Audit:
     def __init__(self, config: AuditConfig, request: AuditRequest, folder: AuditFolder, console: Console) -> None:
         curator = config.curator if request.hidden or request.model else without_states(config.curator)
         self.without_states = curator != config.curator
-        self.config, self.request = replace(config, curator=curator), request
-        self.folder, self.console = folder, console
+        self.config = replace(config, curator=curator)
+        self.request = request
+        self.folder = folder
+        self.console = console
         self.session = _AuditSession(make_curator(curator), seed=config.seed)
         self.session.remedies = Remedies(field="--field final_answer=NAME")
         if request.labels:
@@ -129,10 +132,7 @@ class Audit:
     def run(self, inputs: Sequence[Input]) -> dict[str, Any]:
         """Reads, curates and writes every file; returns the content of `summary.json`."""
         request = self.request
-        effective = [source.trained_on for source in inputs if source.trained_on is not None]
-        rows = ((row, file) for file in effective for row in dump_rows(file) if row.value or not request.skip_bad)
-        found = (value for row, file in rows for _, value in checked([row], file, "line"))
-        self._trained = {short_text("id", value.get("id")) for value in found}
+        self._trained = self._ids_trained_on(inputs)
         with AuditTables(self.folder.staging, redact=request.redact) as tables:
             later = (rewards for source in inputs[1:] for rewards in read_rewards(source.path, source.layout))
             for number, source in enumerate(inputs, start=1):
@@ -140,7 +140,8 @@ class Audit:
                 dump = read_dump(source.path, source.layout, step=step, skip_bad=request.skip_bad)
                 if number == 1:
                     self.curator.expect([*dump.frame["reward"], *later])
-                if (earlier := self._earlier(dump)) != dump.path:
+                earlier = self._earlier(dump)
+                if earlier != dump.path:
                     self.repeated.append({"file": str(source.path), "same_as": str(earlier)})
                     continue
                 if request.labels:
@@ -150,17 +151,23 @@ class Audit:
                 if request.filtered:
                     with (self.folder.staging / FILTERED_FILE).open("ab") as file:
                         file.writelines(_filtered_lines(frame))
-                sizes = Counter(frame.groupby("group").size().tolist())
-                said: dict[str, Any] = {"file": str(source.path), "format": source.layout.format.name}
-                said |= {"fields": dict(dump.layout.fields), "rows": len(frame), "groups": frame["group"].nunique()}
-                said |= {"own_groups": dump.own_groups, "remark": dump.remark}
-                said |= {"group_sizes": {str(size): count for size, count in sorted(sizes.items())}}
-                self.inputs.append({**said, "skipped": len(dump.skipped)})
+                self.inputs.append(_input_entry(source, dump, frame))
                 self.skipped += dump.skipped
         if self._equal is not None:
             self._equal.close()
         self.labels.check_all_found()
         return self._summary()
+
+    def _ids_trained_on(self, inputs: Sequence[Input]) -> set[Any]:
+        """The ids of the rollouts that were trained on, where files of these lie beside the inputs."""
+        found: set[Any] = set()
+        files = [source.trained_on for source in inputs if source.trained_on is not None]
+        for file in files:
+            for row in dump_rows(file):
+                if self.request.skip_bad and not row.value:
+                    continue
+                found |= {short_text("id", value.get("id")) for _, value in checked([row], file, "line")}
+        return found
 
     def _earlier(self, dump: Dump) -> Path:
         """The first dump of this call with the same rollouts and rewards, of a format whose writer repeats itself."""
@@ -187,7 +194,8 @@ class Audit:
         golds = frame.drop_duplicates(["step", "group"])["answer"].dropna()
         self._golds.update(golds=len(golds), mathematical=sum(map(is_mathematical, golds)))
         for step in frame["step"].unique().tolist():
-            if (earlier := self._file_of.get(step)) is not None:
+            earlier = self._file_of.get(step)
+            if earlier is not None:
                 raise ConfigError(
                     f"{source.path}: step: expected another step than {earlier}, got {step} again; "
                     "--field step= numbers the files instead"
@@ -231,12 +239,15 @@ class Audit:
         request = self.request
         with self.console.status("Auditing the verdicts"):
             audited = self.verdicts.summary(redact=request.redact)
-        skipped, counts = [asdict(row) for row in self.skipped], self.curator.counts
+        skipped = [asdict(row) for row in self.skipped]
+        counts = self.curator.counts
         counts["trained_on_elsewhere"] = len(self._trained) - counts["trained_on"]
         if request.redact:
             # What came instead may quote a text.
             skipped = [{**row, "reason": row["reason"].partition(", got ")[0]} for row in skipped]
-        source = "none" if not self.hidden else "file" if request.hidden else "model"
+        source = "none"
+        if self.hidden:
+            source = "file" if request.hidden else "model"
         hidden: dict[str, Any] = {"from": source, "files": self.hidden}
         if self.without_states:
             hidden["note"] = NO_STATES
@@ -266,6 +277,22 @@ class Audit:
             "consensus": self.curator.meter.summary(self.config.seed),
             **audited,
         }
+
+
+def _input_entry(source: Input, dump: Dump, frame: pandas.DataFrame) -> dict[str, Any]:
+    """What `summary.json` says of a file."""
+    sizes = Counter(frame.groupby("group").size().tolist())
+    return {
+        "file": str(source.path),
+        "format": source.layout.format.name,
+        "fields": dict(dump.layout.fields),
+        "rows": len(frame),
+        "groups": frame["group"].nunique(),
+        "own_groups": dump.own_groups,
+        "remark": dump.remark,
+        "group_sizes": {str(size): count for size, count in sorted(sizes.items())},
+        "skipped": len(dump.skipped),
+    }
 
 
 def _filtered_lines(frame: pandas.DataFrame) -> Iterator[bytes]:

@@ -73,6 +73,7 @@ def _bundle(audit: AuditResults, reasons: Mapping[int, str], kept: Bools) -> Bun
     columns = {
         **_columns(audit.scored, kept, index),
         "why": [reasons.get(row) for row in np.flatnonzero(kept).tolist()],
+        "checked": (audit.scored["trusted"][kept].eq(True) & audit.scored["anomalous"][kept]).astype(int).tolist(),
         "suspicion": [ranks.get(row) for row in np.flatnonzero(kept).tolist()],
         "openings": [openings.get(group, "") for group in np.unique(audit.scored["group"][kept]).tolist()],
         "text_starts": starts,

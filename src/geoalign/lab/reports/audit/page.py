@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,11 +44,13 @@ def build_audit_page(folder: Path) -> Path:
     """Writes report.html and figures/ into a folder of `geoalign audit`, from its tables alone; returns the page."""
     audit = read_audit(folder)
     summary, scored = audit.summary, audit.scored
+    found = audited.finding(summary)
     gallery = Gallery(audit.folder / FIGURES)
-    sections = [gallery.section(name, title, drawn) for name, title, drawn in audit_sections(audit)]
+    # Where nothing could be judged, scores say nothing, drawn or not.
+    drawn = audit_sections(audit) if found.level != "unjudged" else []
+    sections = [gallery.section(name, heading, panels) for name, heading, panels in drawn]
     sections = [section for section in sections if section.pictures]
     packed = bundle(audit, max(MAX_BYTES - _size_of(sections), 0))
-    command = summary.get("label_command")
     return write_page(
         audit.folder / REPORT_FILE,
         "audit.html.j2",
@@ -56,13 +58,14 @@ def build_audit_page(folder: Path) -> Path:
         facts=facts(audit),
         sheets=["report.css", "audit.css"],
         scripts=scripts(),
-        finding=audited.finding(summary),
+        finding=replace(found, reason=_plain(found.reason)),
         verifier=audited.verifier(summary),
         remarks=[line for line in (audited.second_verifier(summary), audited.trained_on(summary)) if line],
         learnt=audited.new_prompts(summary),
         cards=static_cards(audit),
         flagged=int(scored["anomalous"].sum()),
-        label_command=None if command is None else visible(command, 2000),
+        labels=takes_labels(audit),
+        label_command=visible(summary.get("label_command") or "", 2000),
         refused=audited.refused(summary),
         prompts=refused_prompts(audit),
         refused_count=(summary.get("prompts") or {}).get("refused", 0),
@@ -83,26 +86,39 @@ def _size_of(sections: Sequence[Section]) -> int:
 
 
 def settings(audit: AuditResults, packed: Bundle) -> dict[str, Any]:
-    """What the program must know before it opens a piece; whole numbers and fixed words only."""
+    """What the program must know before it opens a piece; numbers and fixed words only."""
     return {
         "score": score_name(audit),
         "redacted": audit.redacted,
         "texts": len(packed.texts),
         "pairs": len(packed.pairs),
         "compares": audit.pairs is not None,
-        "labels": bool(audit.summary.get("label_command")),
+        # The reward of a refused and of an accepted response, where rewards can be called right or wrong.
+        "verdicts": sorted(audit.scored["reward"].dropna().unique().tolist()) if takes_labels(audit) else None,
+        "judged": audited.finding(audit.summary).level != "unjudged",
         # By which labels of this page are told from those of another one in the same browser.
         "key": hashlib.sha256(packed.columns.encode("ascii")).hexdigest()[:16],
     }
 
 
+def takes_labels(audit: AuditResults) -> bool:
+    """Whether a reward can be called right or wrong here: it is a verdict, and the curator makes use of labels."""
+    return bool(audit.summary.get("label_command")) and audit.scored["reward"].nunique() == 2
+
+
+def _plain(text: str) -> str:
+    """Words for the terminal as a page shows them."""
+    return text.replace("`", "")
+
+
 def filters(audit: AuditResults) -> dict[str, bool]:
     """Which filters and orders make sense on this page."""
     scored = audit.scored
+    judged = audited.finding(audit.summary).level != "unjudged"
     return {
         "correct": bool(scored["correct"].notna().any()),
-        "scores": bool(scored["score"].notna().any()),
-        "probabilities": bool(scored["probability_wrong"].notna().any()),
+        "scores": judged and bool(scored["score"].notna().any()),
+        "probabilities": judged and bool(scored["probability_wrong"].notna().any()),
         "steps": scored["step"].nunique() > 1,
     }
 
@@ -178,7 +194,7 @@ def reading(audit: AuditResults) -> list[tuple[str, str]]:
         ("marks in the file", _marked(scored)),
         ("seed", str(summary.get("seed", ""))),
     ]
-    return [(name, visible(value, 400)) for name, value in known if value]
+    return [(name, visible(_plain(value), 400)) for name, value in known if value]
 
 
 def _in_training(scored: pandas.DataFrame) -> str:
@@ -259,7 +275,8 @@ def static_cards(audit: AuditResults, most: int = STATIC_CARDS) -> list[Card]:
 def _flag(copies: pandas.DataFrame, *, redacted: bool) -> Flag:
     first = copies.iloc[0]
     lines = [f"{line:,}" for line in copies["line"].drop_duplicates()]
-    likely = first["probability_wrong"]
+    # What was checked is known.
+    likely = math.nan if first["checked"] else first["probability_wrong"]
     return Flag(
         place=f"{'line' if len(lines) == 1 else 'lines'} {', '.join(lines)}",
         times=len(copies),

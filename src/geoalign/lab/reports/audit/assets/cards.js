@@ -91,7 +91,7 @@ class Cards {
       response === undefined ? null : this.text(response, "text", `Response, ${place}`, formulas),
       el("div", { class: "flag-end" },
         el("p", { class: "why" }, `Why flagged: ${visible(model.why[row] ?? "")}. `,
-          isNumber(likely) ? el("span", { class: "quiet", text: `Estimated chance to be wrong: ${rough(likely)}.` }) : null),
+          isNumber(likely) && !model.checked[row] ? el("span", { class: "quiet", text: `Estimated chance to be wrong: ${rough(likely)}.` }) : null),
         this.labels.buttons(rows)));
   }
 

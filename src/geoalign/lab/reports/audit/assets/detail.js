@@ -67,10 +67,11 @@ class Detail {
     const wrong = has(model.probability_wrong);
     const given = has(model.final_answer);
     const scores = !wrong && has(model.score);
+    const flags = rows.some((row) => model.flagged[row]);
     const changed = rows.some((row) => this.outcome(row) !== "kept");
     const heads = [
       "", "response", "reward", wrong && "chance to be wrong", truth && "true reward",
-      scores && this.settings.score, "flagged", changed && "in training", has(model.correct) && "marked correct",
+      scores && this.settings.score, flags && "flagged", changed && "in training", has(model.correct) && "marked correct",
       given && "answer", has(model.answer) && "gold answer", "characters",
     ].filter((head) => head !== false);
     const body = el("tbody");
@@ -83,7 +84,7 @@ class Detail {
         wrong ? this.probability(row) : null,
         truth ? el("td", { text: short(model.true_reward[row]) }) : null,
         scores ? this.bar(model.score[row], this.scoreShare(row), model.flagged[row] ? "suspect" : "calm") : null,
-        el("td", { class: "outcome", text: model.flagged[row] ? "flagged" : "" }),
+        flags ? el("td", { class: "outcome", text: model.flagged[row] ? "flagged" : "" }) : null,
         changed ? el("td", { class: "fate", text: this.outcome(row) }) : null,
         has(model.correct) ? el("td", { text: { 1: "yes", 0: "no" }[model.correct[row]] ?? "–" }) : null,
         given ? el("td", {}, this.answer(model.final_answer[row])) : null,

@@ -42,16 +42,11 @@ class Labels {
     this.recall();
   }
 
-  /** Whether rewards can be called right or wrong here, and labels be read back. */
-  get usable() {
-    return this.settings.labels && this.model.binary;
-  }
-
   /** The two buttons of rollouts with the same response and reward; none where a reward is no verdict. */
   buttons(rows) {
     const reward = this.model.reward[rows[0]];
-    if (!this.usable || reward === null) return null;
-    const other = reward === this.model.highest ? this.model.lowest : this.model.highest;
+    if (!this.settings.verdicts || reward === null) return null;
+    const other = this.settings.verdicts.find((verdict) => verdict !== reward);
     const choices = [["reward is right", reward], ["reward is wrong", other]].map(([name, truth]) => {
       const button = el("button", { type: "button", class: "quiet-button label-button", text: name, title: `true reward ${short(truth)}` });
       this.choices.set(button, { rows, truth });
@@ -141,28 +136,21 @@ class Labels {
 
   /** Fills in the counter and the downloads above the rows. */
   start() {
-    if (!byId("labelling")) return;
+    if (!byId("views")) return;
     const flagged = this.flagged();
     const own = el("button", { type: "button", class: "main-button", id: "download-labels" });
     own.addEventListener("click", async () => save("labels.csv", await this.table([...this.given.keys()].sort((a, b) => a - b))));
-    if (this.usable) byId("labelling").append(own);
+    byId("labelling")?.append(own);
     const all = el("button", { type: "button", class: "link", id: "download-flagged", text: `Save all ${whole(flagged.length)} flagged rows as flagged.csv` });
     all.addEventListener("click", async () => save("flagged.csv", await this.table(flagged)));
     byId("downloads").append(all);
-    byId("labelling").hidden = byId("downloads").hidden = false;
-    if (byId("label-command")) byId("label-command").hidden = !this.usable;
+    for (const id of ["labelling", "label-command", "downloads"]) byId(id)?.removeAttribute("hidden");
     this.tell();
   }
 
   tell() {
     const box = byId("labelled");
     if (!box) return;
-    if (!this.usable) {
-      box.textContent = this.settings.labels
-        ? "These rewards are scores: write the true ones into the column label of flagged.csv."
-        : "This curator makes no use of labels.";
-      return;
-    }
     const flagged = this.flagged();
     const done = flagged.filter((row) => this.given.has(row)).length;
     const others = this.given.size - done;

@@ -4,7 +4,10 @@ const NARROW = window.matchMedia("(max-width: 60rem)");
 
 async function start() {
   const settings = JSON.parse(byId("page-settings").textContent);
-  const model = new Model((await unpacked("columns")).value);
+  const columns = (await unpacked("columns")).value;
+  // Where nothing could be judged, scores say nothing.
+  if (!settings.judged) for (const name of ["score", "probability_wrong"]) columns[name].fill(null);
+  const model = new Model(columns);
   const stores = { texts: new Pieces("texts"), pairs: new Pieces("pairs") };
   const state = { passes: new Uint8Array(model.size), found: null, words: "", drawn: null };
   const search = new Search(model, stores.texts);

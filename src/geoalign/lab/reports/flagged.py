@@ -106,7 +106,9 @@ def _denoised(rollouts: RolloutStep, at: int, metrics: Sequence[MetricRow]) -> s
     """How likely the reward was taken to be wrong, and whether the rewards of its batch were corrected."""
     wrong = 1 / (1 + np.exp(-float(rollouts.score[at])))
     # A generation after N updates is curated for update N + 1.
-    after = (row.values.get("geoalign/mean_change") for row in metrics if row.stage == "rl" and row.step > rollouts.step)
+    after = (
+        row.values.get("geoalign/mean_change") for row in metrics if row.stage == "rl" and row.step > rollouts.step
+    )
     change = next((value for value in after if value is not None), None)
     judged = f"judged wrong with probability {wrong:.0%}"
     if wrong > 0.995:

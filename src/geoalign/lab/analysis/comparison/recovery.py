@@ -1,4 +1,4 @@
-"""What wrong rewards cost at a level, how much of that each arm won back, and the finding of the level in a headline."""
+"""What wrong rewards cost at a level, how much of that each arm won back, and the finding as a headline."""
 
 from __future__ import annotations
 
@@ -128,17 +128,21 @@ def headline(level: LevelTable, plan: CompareConfig) -> str:
         sentences.append(f"{'One seed' if len(seeds) == 1 else 'Two seeds'}, an illustration.")
     sentences.append(_wrong_rewards(level))
     with_truth = plan.metric == "reward" and not any(math.isnan(arm.truth.estimate) for arm in arms)
-    scores = _final_values([(arm.row, arm.score) for arm in arms], level, plan)
+    names = [arm.row.arm for arm in arms] if with_truth else _explained_names(arms, level, plan)
+    scores = _final_values(names, [arm.score for arm in arms], plan)
     if with_truth:
-        truths = _final_values([(arm.row, arm.truth) for arm in arms], level, plan)
+        truths = _final_values(_explained_names(arms, level, plan), [arm.truth for arm in arms], plan)
         sentences.append(f"The true (gold) reward after training: {truths}.")
         sentences.append(f"The proxy reward, which the models were trained on: {scores}.")
-        sentences.append(_misleading_proxy(arms))
     else:
         metric = METRICS[plan.metric]
         sentences.append(f"{metric[:1].upper()}{metric[1:]} after training: {scores}.")
+    conclusion = "" if illustration else _conclusion(level, plan)
+    if conclusion:
+        sentences.append(f"By the proxy reward: {conclusion}" if with_truth else conclusion)
+    if with_truth:
+        sentences.append(_misleading_proxy(arms))
     if not illustration:
-        sentences.append(_conclusion(level, plan))
         sentences.append(f"Means of {len(seeds)} seeds.")
     return " ".join(sentence for sentence in sentences if sentence)
 
@@ -164,19 +168,23 @@ def _wrong_rewards(level: LevelTable) -> str:
     return f"{share(level.rate)} of the rewards were wrong." if level.rate > 0 else "No reward was wrong."
 
 
-def _final_values(values: Sequence[tuple[ArmRow, Interval]], level: LevelTable, plan: CompareConfig) -> str:
-    """Each arm with its value; of the oracle and the clean arm also what they are."""
+def _explained_names(arms: Sequence[Recovered], level: LevelTable, plan: CompareConfig) -> list[str]:
+    """The names of the arms; with those of the oracle and the clean arm also what they are."""
     clean = None if level.recovery is None else level.recovery.clean.row
+    names = []
+    for arm in arms:
+        if arm.row is clean:
+            names.append(f"{arm.row.arm} (no wrong rewards)")
+        elif arm.row.arm == plan.oracle:
+            names.append(f"{arm.row.arm} (knows the wrong rewards)")
+        else:
+            names.append(arm.row.arm)
+    return names
+
+
+def _final_values(names: Sequence[str], values: Sequence[Interval], plan: CompareConfig) -> str:
     write, _ = score_writers(plan.metric)
-    parts = []
-    for row, value in values:
-        name = row.arm
-        if row is clean:
-            name = f"{name} (no wrong rewards)"
-        elif row.arm == plan.oracle:
-            name = f"{name} (knows the wrong rewards)"
-        parts.append(f"{name} {write(value.estimate)}")
-    return ", ".join(parts)
+    return ", ".join(f"{name} {write(value.estimate)}" for name, value in zip(names, values, strict=True))
 
 
 def _misleading_proxy(arms: Sequence[Recovered]) -> str:
@@ -190,7 +198,7 @@ def _misleading_proxy(arms: Sequence[Recovered]) -> str:
     if not names:
         return ""
     verb = "ends" if len(names) == 1 else "end"
-    return f"The proxy misleads: by the true reward {' and '.join(names)} {verb} below {baseline.row.arm}."
+    return f"By the true reward {' and '.join(names)} {verb} below {baseline.row.arm}: the proxy misleads."
 
 
 def _conclusion(level: LevelTable, plan: CompareConfig) -> str:

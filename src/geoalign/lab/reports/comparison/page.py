@@ -22,7 +22,7 @@ from geoalign.lab.store.read_run import parse_metrics
 from geoalign.lab.store.rollouts import read_rollout_file
 from geoalign.lab.store.run_folder import ROLLOUTS, RunFolder, step_files
 from geoalign.settings.yaml_text import read_yaml
-from geoalign.text import visible
+from geoalign.text import seed_ranges, visible
 
 CONFIG_LIMIT = 40_000
 ERROR_LIMIT = 400
@@ -155,7 +155,7 @@ def _missing(table: Table) -> list[str]:
             if row.missing:
                 arms_of.setdefault((row.level, row.missing), []).append(visible(row.arm, 60))
     return [
-        f"{visible(level, 60)}, seed {', '.join(map(str, seeds))}: {', '.join(arms)}"
+        f"{visible(level, 60)}, seed {seed_ranges(seeds)}: {', '.join(arms)}"
         for (level, seeds), arms in arms_of.items()
     ]
 

@@ -32,18 +32,23 @@ _BY_ROLE = {
     "oracle": Look("green", "^", "-."), "bound": Look("soft", "v", ":"),
 }  # fmt: skip
 _OTHERS = (
-    Look("purple", "P", "-"), Look("blue", "X", "--"), Look("orange", "s", "-."), Look("green", "D", ":"),
-    Look("soft", "^", "-"),
+    Look("purple", "P", "-"), Look("orange", "s", "-."), Look("green", "D", ":"), Look("blue", "X", "--"),
+    Look("soft", "^", "-"), Look("purple", "v", "--"), Look("orange", "P", ":"), Look("blue", "D", "-."),
+    Look("green", "s", "--"), Look("soft", "X", "-."),
 )  # fmt: skip
 
 
-def palette(rows: Sequence[ArmRow]) -> dict[str, Look]:
-    """A look for every arm: baseline, primary arms, control and bounds by their role, further ones in turn."""
-    first = {row.role: row.arm for row in reversed(rows) if row.role in _BY_ROLE}
-    others = [row.arm for row in rows if row.arm not in first.values()]
-    return {arm: _BY_ROLE[role] for role, arm in first.items()} | {
-        arm: _OTHERS[at % len(_OTHERS)] for at, arm in enumerate(others)
-    }
+def palette(plan: CompareConfig) -> dict[str, Look]:
+    """A look for every arm, the same at every level: the first of each role has that role's, further ones in turn."""
+    looks: dict[str, Look] = {}
+    for role, look in _BY_ROLE.items():
+        first = next((arm for arm in plan.arms if plan.role(arm) == role), None)
+        if first is not None:
+            looks[first] = look
+    others = [arm for arm in plan.arms if arm not in looks]
+    # Primary arms stand together in pictures: their looks must differ.
+    others.sort(key=lambda arm: _WEIGHTS.get(plan.role(arm), len(_WEIGHTS)))
+    return looks | {arm: _OTHERS[at % len(_OTHERS)] for at, arm in enumerate(others)}
 
 
 def leading_rows(rows: Sequence[ArmRow]) -> list[ArmRow]:
@@ -75,9 +80,12 @@ def leading_panels(level: LevelTable, plan: CompareConfig) -> list[Drawn]:
     on, and the gains over the baseline."""
     rows = leading_rows(level.rows)
     if plan.metric == "reward" and any(row.curves["gold_utility"].values.size for row in rows):
-        curves = [evaluation_panel(level, "gold_utility", rows), evaluation_panel(level, "reward", rows, PROXY)]
+        curves = [
+            evaluation_panel(level, plan, "gold_utility", rows),
+            evaluation_panel(level, plan, "reward", rows, PROXY),
+        ]
     else:
-        curves = [evaluation_panel(level, plan.metric, rows), logged_panel(level, "reward", rows)]
+        curves = [evaluation_panel(level, plan, plan.metric, rows), logged_panel(level, plan, "reward", rows)]
     return [*curves, differences_panel(level, plan)]
 
 
@@ -89,9 +97,9 @@ def further_panels(level: LevelTable, plan: CompareConfig) -> list[tuple[str, st
         # Of a task whose reward is an accuracy there is no gold reward; where it is known, the proxy stands beside it.
         known = any(row.curves["gold_utility"].values.size for row in rows)
         others = [("gold_utility", METRICS["gold_utility"]), ("reward", PROXY)] if known else []
-        truth = [evaluation_panel(level, name, rows, words) for name, words in others if name != plan.metric]
+        truth = [evaluation_panel(level, plan, name, rows, words) for name, words in others if name != plan.metric]
     of_others = [
-        evaluation_panel(level, plan.metric, part, number=number)
+        evaluation_panel(level, plan, plan.metric, part, number=number)
         for number, part in enumerate(further_rows(level.rows), 2)
     ]
     ranks: list[Drawn] = []
@@ -103,11 +111,11 @@ def further_panels(level: LevelTable, plan: CompareConfig) -> list[tuple[str, st
     return [
         ("others", "The other arms", of_others),
         ("truth", "Proxy and gold reward", truth),
-        ("training", "Training", [logged_panel(level, "true_reward", rows)]),
+        ("training", "Training", [logged_panel(level, plan, "true_reward", rows)]),
         ("ranks", "Where wrong rewards stand in the ranking by the score", ranks),
         ("projector", "Does the projector generalise?", projector),
-        ("policy", "How far the policy went from the one that sampled", logged_panels(level, list(POLICY), rows)),
-        ("diversity", "pass@k", [pass_at_k_panel(level)]),
+        ("policy", "How far the policy went from the one that sampled", logged_panels(level, plan, list(POLICY), rows)),
+        ("diversity", "pass@k", [pass_at_k_panel(level, plan)]),
     ]
 
 
@@ -129,14 +137,14 @@ _FILES = {"gold reward": "gold-reward", PROXY: "proxy-reward"}
 
 
 def evaluation_panel(
-    level: LevelTable, metric: str, rows: Sequence[ArmRow], words: str = "", number: int = 1
+    level: LevelTable, plan: CompareConfig, metric: str, rows: Sequence[ArmRow], words: str = "", number: int = 1
 ) -> Drawn:
-    """A quantity of the evaluations over steps, a line for each arm; `words`: what it is called, by itself otherwise."""
+    """A quantity of the evaluations over steps, a line for each arm; `words` name it, where not as usual."""
     words = words or METRICS[metric]
     drawn = [row for row in rows if row.curves[metric].values.size]
     if not drawn:
         return f"No finished run at {visible(level.level, 40)} has an evaluation with {words}."
-    lines = _bands(level, [(row, row.curves[metric]) for row in drawn])
+    lines = _bands(plan, [(row, row.curves[metric]) for row in drawn])
     ends = "; ".join(f"{visible(row.arm, 40)} {_ends(line)}" for row, line in zip(drawn, lines, strict=True))
     file = _FILES.get(words, "evaluation")
     return LinePanel(
@@ -150,8 +158,8 @@ def evaluation_panel(
     )
 
 
-def _bands(level: LevelTable, curves: Sequence[tuple[ArmRow, Curve]]) -> list[Line]:
-    style = palette(level.rows)
+def _bands(plan: CompareConfig, curves: Sequence[tuple[ArmRow, Curve]]) -> list[Line]:
+    style = palette(plan)
     return [band(label(row.arm, 24), style[row.arm], curve.steps, curve.values) for row, curve in curves]
 
 
@@ -164,18 +172,22 @@ def _ends(line: Line) -> str:
 # Quantity -> file, title, axis, caption.
 _LOGGED = {
     "reward": (
-        "training-reward", "Reward during training, wrong ones included", "mean reward of the batch",
+        "training-reward",
+        "Reward during training, wrong ones included",
+        "mean reward of the batch",
         "As the arms were given it: not what they are judged by.",
     ),
     "true_reward": (
-        "true-reward", "True reward during training", "mean true reward of the batch",
+        "true-reward",
+        "True reward during training",
+        "mean true reward of the batch",
         "The same batches without wrong rewards. Nothing is trained on it.",
     ),
     **{name: words[:4] for name, words in POLICY.items()},
 }
 
 
-def logged_panels(level: LevelTable, names: Sequence[str], rows: Sequence[ArmRow]) -> list[Drawn]:
+def logged_panels(level: LevelTable, plan: CompareConfig, names: Sequence[str], rows: Sequence[ArmRow]) -> list[Drawn]:
     """A picture of each logged quantity; of how far the policy went without the arms for which it is always zero."""
     panels: list[Drawn] = []
     for name in names:
@@ -183,11 +195,11 @@ def logged_panels(level: LevelTable, names: Sequence[str], rows: Sequence[ArmRow
         if rows and not moving:
             panels.append(f"{_LOGGED[name][1]} is zero by construction: each generation is used for a single update.")
         else:
-            panels.append(logged_panel(level, name, moving))
+            panels.append(logged_panel(level, plan, name, moving))
     return panels
 
 
-def logged_panel(level: LevelTable, name: str, rows: Sequence[ArmRow]) -> Drawn:
+def logged_panel(level: LevelTable, plan: CompareConfig, name: str, rows: Sequence[ArmRow]) -> Drawn:
     """A logged quantity over steps, a line for each arm."""
     stem, title, axis, note = _LOGGED[name]
     curves = []
@@ -203,7 +215,7 @@ def logged_panel(level: LevelTable, name: str, rows: Sequence[ArmRow]) -> Drawn:
         title,
         f"{title} over steps at {visible(level.level, 40)}, mean over seeds and steps: {words}.",
         f"{note} Thick: smoothed, mean over seeds with its 95% interval.",
-        _bands(level, curves),
+        _bands(plan, curves),
         y=axis,
         legend="above",
     )
@@ -225,11 +237,11 @@ def projector_panel(level: LevelTable, row: ArmRow) -> Drawn:
     )
 
 
-def pass_at_k_panel(level: LevelTable) -> Drawn:
+def pass_at_k_panel(level: LevelTable, plan: CompareConfig) -> Drawn:
     rows = leading_rows([row for row in level.rows if len(row.pass_at_k) > 1])
     if not rows:
         return f"pass@k for more than one k was not measured at {visible(level.level, 40)}."
-    style = palette(level.rows)
+    style = palette(plan)
     lines = []
     words = []
     for row in rows:
@@ -257,7 +269,7 @@ def differences_panel(level: LevelTable, plan: CompareConfig) -> Drawn:
     rows = [row for row in level.rows if row.role != "baseline" and row.score.difference.pairs]
     if not rows:
         return f"No arm at {visible(level.level, 40)} shares a finished seed with {visible(plan.baseline, 40)}."
-    style = palette(level.rows)
+    style = palette(plan)
     _, write = score_writers(plan.metric)
     gold = any(not math.isnan(row.gold.interval.estimate) for row in level.rows)
     metric = PROXY if plan.metric == "reward" and gold else METRICS[plan.metric]
@@ -270,7 +282,11 @@ def differences_panel(level: LevelTable, plan: CompareConfig) -> Drawn:
         "Mean over the seeds that both have, with its 95% interval, not corrected for the number of arms."
         + (f" No interval: {undefined}." if undefined else ""),
         [
-            (f"{label(row.arm, 22)} {write(row.score.difference.interval.estimate)}", style[row.arm], row.score.difference.interval)
+            (
+                f"{label(row.arm, 22)} {write(row.score.difference.interval.estimate)}",
+                style[row.arm],
+                row.score.difference.interval,
+            )
             for row in rows
         ],
         x=f"{metric} minus that of {label(plan.baseline, 24)}",
@@ -279,69 +295,82 @@ def differences_panel(level: LevelTable, plan: CompareConfig) -> Drawn:
 
 
 def robustness_panels(levels: Sequence[LevelTable], plan: CompareConfig) -> list[Drawn]:
-    """Final score against the share of corrupted rewards, one picture a kind of corruption and group of arms."""
+    """Final score against the share of wrong rewards, one picture a kind of corruption and group of arms; where the
+    score is a proxy, the gold reward first."""
+    gold = any(not math.isnan(row.gold.interval.estimate) for level in levels for row in level.rows)
+    measures = {"score": METRICS[plan.metric]}
+    if plan.metric == "reward" and gold:
+        measures = {"gold": METRICS["gold_utility"], "score": PROXY}
     panels: list[Drawn] = []
     for kind in dict.fromkeys(tuple(level.corruption) for level in levels if level.corruption):
         same = [level for level in levels if tuple(level.corruption) == kind or level.rate == 0]
         same.sort(key=lambda level: level.rate)
         if len({level.rate for level in same}) > 1:
-            panels.extend(_robustness(same, " and ".join(kind), plan))
+            for measure, words in measures.items():
+                panels.extend(_robustness(same, " and ".join(kind), plan, measure, words))
     return panels or ["No curve over the share of wrong rewards: it needs two levels that differ in that share alone."]
 
 
-def _robustness(levels: Sequence[LevelTable], kind: str, plan: CompareConfig) -> list[Drawn]:
+def _robustness(
+    levels: Sequence[LevelTable], kind: str, plan: CompareConfig, measure: str, words: str
+) -> list[LinePanel]:
     curves: dict[str, list[tuple[float, Interval]]] = {}
     rows: dict[str, ArmRow] = {}
     for row in (row for level in levels for row in level.rows if row.seeds):
-        curves.setdefault(row.arm, rate_curve(levels, row.arm))
+        curves.setdefault(row.arm, rate_curve(levels, row.arm, measure))
         if len(curves[row.arm]) > 1:
             rows.setdefault(row.arm, row)
     every = list(rows.values())
-    style = palette(every)
+    style = palette(plan)
     parts = [leading_rows(every), *further_rows(every)] if every else []
-    panels: list[Drawn] = []
+    highest = max(level.rate for level in levels)
+    stem = "robustness" if measure == "score" else f"robustness-{measure}"
+    panels = []
     for number, part in enumerate(parts, 1):
-        words = []
+        said = []
         lines = []
         for at, row in enumerate(part):
             # Side by side, so that intervals at one rate do not cover each other.
-            shift = (at - (len(part) - 1) / 2) * max(level.rate for level in levels) * 1.2
+            shift = (at - (len(part) - 1) / 2) * highest * 1.2
             rates = [100 * rate + shift for rate, _ in curves[row.arm]]
             found = [interval for _, interval in curves[row.arm]]
             lines.append(interval_line(label(row.arm, 24), rates, found, style[row.arm], bars=True))
             values = ", ".join(f"{item.estimate:.3f} at {share(rate)}" for rate, item in curves[row.arm])
-            words.append(f"{visible(row.arm, 40)} {values}")
+            said.append(f"{visible(row.arm, 40)} {values}")
         panels.append(
             LinePanel(
-                numbered(f"robustness-{slug(kind)}", number),
-                f"Final {METRICS[plan.metric]} by the share of wrong rewards ({kind})",
-                f"Final {METRICS[plan.metric]} by share of wrong rewards: {'; '.join(words)}.",
-                "Final score with its 95% interval over seeds; arms stand a little apart. These intervals hold the "
+                numbered(f"{stem}-{slug(kind)}", number),
+                f"Final {words} by the share of wrong rewards",
+                f"Final {words} by the share of wrong rewards ({kind}): {'; '.join(said)}.",
+                "Mean over seeds with its 95% interval; arms stand a little apart. These intervals hold the "
                 "differences between seeds, which pairing takes out: judge by the gains at each level.",
                 lines,
                 x=f"wrong rewards ({kind}), %",
-                y=METRICS[plan.metric],
+                y=words,
                 legend="above",
             )
         )
     return panels
 
 
-def rate_curve(levels: Sequence[LevelTable], arm: str) -> list[tuple[float, Interval]]:
-    rows = [(level.rate, level.row(arm)) for level in levels]
-    return [
-        (rate, row.score.interval)
-        for rate, row in rows
-        if row is not None and row.seeds and not math.isnan(row.score.interval.estimate)
-    ]
+def rate_curve(levels: Sequence[LevelTable], arm: str, measure: str = "score") -> list[tuple[float, Interval]]:
+    """A measure of an arm by the share of wrong rewards, where it is known."""
+    curve = []
+    for level in levels:
+        row = level.row(arm)
+        if row is not None and row.seeds:
+            found = row.measures[measure].interval
+            if not math.isnan(found.estimate):
+                curve.append((level.rate, found))
+    return curve
 
 
 def kept_rank_panel(level: LevelTable, row: ArmRow) -> Drawn:
-    """The score by rank with crosses at corrupted rollouts, all kept generations of an arm pooled."""
+    """The score by rank with crosses at wrong rewards, all kept generations of an arm pooled."""
     curves = [curve for cell in row.cells for item in cell.snapshots if len((curve := snapshot_curve(item)).score)]
     if not curves:
         return f"No kept generation of {visible(row.arm, 40)} at {visible(level.level, 40)} has scores."
-    return rank_panel(curves, "wrong", slug(level.level))
+    return rank_panel(curves, slug(level.level))
 
 
 def snapshot_curve(snapshot: Snapshot) -> RankCurve:

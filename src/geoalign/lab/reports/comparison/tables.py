@@ -111,13 +111,25 @@ def _scores(level: LevelTable, plan: CompareConfig) -> Sheet:
         gain = Entry("") if item is None else _gain(item.difference, write_difference)
         p = Entry("") if item is None else _p(item)
         rows.append([_arm(row), _seeds(row), _paired(row.score, write), _spread(row), gain, p])
-    heads = ["arm", "seeds", f"final {METRICS[plan.metric]}", "sd over seeds", f"gain over {visible(plan.baseline, 30)}"]
+    heads = [
+        "arm",
+        "seeds",
+        f"final {METRICS[plan.metric]}",
+        "sd over seeds",
+        f"gain over {visible(plan.baseline, 30)}",
+    ]
     note = (
         f"The final score is the mean over the last {plan.last_evaluations} evaluations. Gains are paired by seed. "
         "Primary comparisons were fixed beforehand and show their own p; the others count only after Holm's "
         "correction over the level. Intervals are Student's t at 95%, from three seeds on."
     )
     return Sheet("Scores and gains, with p-values", [*heads, "p"], rows, note)
+
+
+def _metric(level: LevelTable, plan: CompareConfig) -> str:
+    """What is compared: a reward is called a proxy where the truth behind it is known."""
+    gold = any(not math.isnan(row.gold.interval.estimate) for row in level.rows)
+    return "proxy reward" if plan.metric == "reward" and gold else METRICS[plan.metric]
 
 
 def _seeds(row: ArmRow) -> Entry:
@@ -151,7 +163,7 @@ def _every_seed(level: LevelTable, plan: CompareConfig) -> Sheet:
         if row.seeds:
             scores = [Entry(write(row.score.values.get(seed, math.nan))) for seed in seeds]
             rows.append([Entry(visible(row.arm, 60)), *scores])
-    return Sheet(f"Final {METRICS[plan.metric]} of every seed", ["arm", *(f"seed {seed}" for seed in seeds)], rows)
+    return Sheet(f"Final {_metric(level, plan)} of every seed", ["arm", *(f"seed {seed}" for seed in seeds)], rows)
 
 
 def _gold(level: LevelTable, plan: CompareConfig) -> Sheet:
@@ -190,10 +202,10 @@ def _detection(level: LevelTable) -> Sheet:
         "advantage cosine before curation", "after curation",
     ]  # fmt: skip
     note = (
-        "AUROC says how well a score ranks wrong rewards above the others; 0.5 is chance. For average precision chance "
-        "is the share of wrong rewards. Both are means over generations, then over seeds. The control knows how many "
-        "pairs a rollout is in, and nothing of its content. The cosine is that of the advantages with those of the true "
-        "rewards; 1 is learning from true rewards."
+        "AUROC says how well a score ranks wrong rewards above the others; 0.5 is chance. For average precision "
+        "chance is the share of wrong rewards. Both are means over generations, then over seeds. The control knows "
+        "how many pairs a rollout is in, and nothing of its content. The cosine is that of the advantages with those "
+        "of the true rewards; 1 is learning from true rewards."
     )
     return Sheet("How well wrong rewards were found", heads, rows, note)
 
@@ -209,9 +221,10 @@ def _stability(level: LevelTable, plan: CompareConfig) -> Sheet:
             cells[2:] = [Entry("0", "one update per generation")] * 2
         rows.append([_arm(row), *cells])
     note = (
-        f"Below each mean: its difference to {visible(plan.baseline, 30)}, descriptive and not corrected. Oscillation is "
-        "the standard deviation of the evaluation curve around the line through each point's neighbours. The largest "
-        "drop is the deepest fall below the best evaluation so far. KL and clip fraction are means over generations."
+        f"Below each mean: its difference to {visible(plan.baseline, 30)}, descriptive and not corrected. Oscillation "
+        "is the standard deviation of the evaluation curve around the line through each point's neighbours. The "
+        "largest drop is the deepest fall below the best evaluation so far. KL and clip fraction are means over "
+        "generations."
     )
     heads = ["arm", "oscillation", "largest drop", "KL", "clip fraction"]
     return Sheet("Stability and trust region", heads, rows, note)
@@ -225,7 +238,9 @@ def _cost(level: LevelTable) -> Sheet:
         measures = row.measures
         memory = DASH if row.role == "baseline" else megabytes(measures["memory"].difference.interval.estimate)
         share = percent(measures["curation_share"].interval.estimate)
-        seconds = Entry(short(measures["curation_seconds"].interval.estimate), "" if share == DASH else f"{share} of it")
+        seconds = Entry(
+            short(measures["curation_seconds"].interval.estimate), "" if share == DASH else f"{share} of it"
+        )
         cells = [
             seconds,
             Entry(memory),

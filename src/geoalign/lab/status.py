@@ -143,7 +143,8 @@ def _audit(folder: AuditFolder) -> Iterator[str]:
     counts = summary["counts"]
     yield f"{folder.root}: audit, finished"
     yield f"{counts['flagged']:,} of {counts['rows']:,} rewards look wrong"
-    yield f"{counts['groups']:,} groups, {len(summary['inputs']):,} files"
+    files = len(summary["inputs"])
+    yield f"{counts['groups']:,} groups, {files:,} {'file' if files == 1 else 'files'}"
     if counts["skipped"]:
         yield f"{counts['skipped']:,} rows were skipped; summary.json lists them"
 

@@ -32,8 +32,8 @@ from geoalign.text import listed
 Pairs = dict[Key, tuple[SavedResponse, SavedResponse]]
 
 
-# The row of all sets together. A set may be called so too: then two rows are.
-ALL = "all"
+# The row of all sets together.
+ALL = "all sets"
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,8 @@ _ROWS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
     ("wrong rewards among all that differ in their group", "corrupted_share", percent),
     ("AUROC of the score for wrong rewards (0.50 is chance)", "auroc", decimals),
     ("accuracy on new groups (0.50 is chance)", "new_group_accuracy", decimals),
-    ("cosine with the advantages of the true rewards", APPLIED, decimals),
-    ("the same before curation", OBSERVED, decimals),
+    ("cosine with the advantages of the true rewards", APPLIED, partial(decimals, digits=3)),
+    ("the same before curation", OBSERVED, partial(decimals, digits=3)),
 )
 
 

@@ -60,12 +60,16 @@ def recovery(level: LevelTable, plan: CompareConfig) -> Recovery | None:
 
 
 def _with_shared_seeds(first: Sequence[ArmRow], rows: Iterable[ArmRow]) -> tuple[list[ArmRow], set[int]]:
-    """Those of `rows` that share a seed with all before them, and the seeds that these and the first ones share."""
+    """Those of `rows` that share a seed with all before them, and the seeds that these and the first ones share.
+
+    An arm that is not primary must leave seeds enough for an interval, where there were as many without it.
+    """
     seeds = set.intersection(*(_known_seeds(row) for row in first))
     kept = []
     for row in rows:
         shared = seeds & _known_seeds(row)
-        if shared:
+        enough = row.role == PRIMARY or len(shared) >= min(len(seeds), MIN_SEEDS)
+        if shared and enough:
             seeds = shared
             kept.append(row)
     return kept, seeds
@@ -198,7 +202,8 @@ def _misleading_proxy(arms: Sequence[Recovered]) -> str:
     if not names:
         return ""
     verb = "ends" if len(names) == 1 else "end"
-    return f"By the true reward {' and '.join(names)} {verb} below {baseline.row.arm}: the proxy misleads."
+    listed = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+    return f"By the true reward {listed} {verb} below {baseline.row.arm}: the proxy misleads."
 
 
 def _conclusion(level: LevelTable, plan: CompareConfig) -> str:

@@ -83,8 +83,9 @@ def _print_scores(console: Console, level: LevelTable, plan: CompareConfig) -> N
         columns["95% interval"] = ["" if gain is None else ends(gain, write_difference) for gain in gains]
     else:
         columns[head] = ["" if gain is None else estimate(gain, write_difference) for gain in gains]
-    seeds = f"mean of {counts[0]} {'seed' if counts[0] == '1' else 'seeds'} and" if len(set(counts)) == 1 else "mean of"
-    title = f"{level.level}: {metric} after training, {seeds} the last {plan.last_evaluations} evaluations"
+    title = f"{level.level}: {metric} after training, mean of the last {plan.last_evaluations} evaluations"
+    if len(set(counts)) == 1:
+        title += " of one seed" if counts[0] == "1" else f" and of {counts[0]} seeds"
     print_rows(console, title, list(columns), list(zip(*columns.values(), strict=True)))
 
 

@@ -90,7 +90,7 @@ def print_scores(console: Console, scores: EvaluationScores) -> None:
     heads = ["set", "model", "accuracy", "reward", "95% interval"]
     # An interval is of the accuracy or of the reward, whichever a set has.
     rows = [[*row[:3], row[4], row[3]] for row in rows]
-    print_rows(console, "Intervals are over problems", heads, rows, names=2)
+    print_rows(console, "Scores, with 95% intervals over problems", heads, rows, names=2)
     rewards = {scored_set.name for scored_set in first if scored_set.kind == "dialogue"}
     for series, curves in scores.curves.items():
         for name, one in curves.items():

@@ -132,12 +132,13 @@ def _rows(plan: Plan, processes: int, tokenizer: Any) -> list[tuple[str, str]]:
     pairs = {"reward_model": task.preference_pairs, "gold_model": task.gold_pairs}
     made = "trained on" if config.reward_head is None else "its head fitted to"
     generations, rollouts = math.ceil(steps / shape.updates), shape.prompts * shape.samples
+    on_processes = "" if processes == 1 else f", {processes} processes"
     every = "" if config.evaluation.every is None else f", every {config.evaluation.every} updates"
     rows = [
         ("warm start", f"{len(task.demonstrations):,} demonstrations" if config.sft is not None else "none"),
         *((name.replace("_", " "), f"{made} {len(pairs[name]):,} preference pairs") for name in plan.learned),
         ("training prompts", f"{len(plan.problems):,}: {lengths(plan.problems)}"),
-        ("a generation", f"{shape.prompts} prompts x {shape.samples} = {rollouts:,} rollouts, {processes} processes"),
+        ("a generation", f"{shape.prompts} prompts x {shape.samples} = {rollouts:,} rollouts{on_processes}"),
         ("updates", f"{steps:,} in {generations:,} generations, {shape.updates} on each"),
         ("rollouts", f"{rollouts * generations:,}, of at most {shape.longest:,} tokens"),
         ("curator", config.curator.type),

@@ -280,9 +280,6 @@ def footnote(level: LevelTable, plan: CompareConfig) -> str:
     if found is None:
         return ""
     parts = []
-    if len(found.seeds) < MIN_SEEDS:
-        seeds = "One seed shows" if len(found.seeds) == 1 else "Two seeds show"
-        parts.append(f"{seeds} what happens and prove{'s' if len(found.seeds) == 1 else ''} nothing.")
     if _claims_shares(level):
         parts.append(
             f"The loss is the final score of {found.clean.row.arm} minus that of {plan.baseline}. Its shares have "

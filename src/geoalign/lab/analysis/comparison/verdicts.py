@@ -53,14 +53,14 @@ def level_statements(
 
 def _illustration(seeds: int, comparisons: Sequence[Comparison], plan: CompareConfig) -> list[Statement]:
     """The differences of a level with too few seeds for an interval, which claim nothing; the headroom first."""
-    opening = "One seed, an illustration" if seeds == 1 else "Two seeds, an illustration"
-    statements = [Statement(plan.oracle or "oracle", HEADROOM, "none", f"{opening}.")]
+    nothing = f"Nothing is concluded from {_counted_seeds(seeds)}: an interval needs {MIN_SEEDS}."
+    statements = [Statement(plan.oracle or "oracle", HEADROOM, "none", nothing)]
     for item in comparisons:
         if item.difference.pairs == 0:
             continue
         text = f"{item.arm} minus {item.against}: {amount(item.difference)}."
         if item.kind == HEADROOM:
-            statements[0] = Statement(item.arm, HEADROOM, "none", f"{opening}: {text}")
+            statements[0] = Statement(item.arm, HEADROOM, "none", f"{nothing} Headroom, {text}")
         else:
             statements.append(Statement(item.arm, item.kind, "none", text))
     return statements

@@ -55,6 +55,8 @@ def build_comparison_report(folder: Path, table: Table | None = None) -> Path:
     )
 
 
+# So many sentences on comparisons that were not planned stand open where none was.
+_MOST_UNPLANNED = 4
 # A title names the arms where they are so few.
 _ARMS_NAMED = 4
 
@@ -78,7 +80,8 @@ def _title(table: Table, files: ComparisonFolder) -> str:
 
 def _level(level: LevelTable, plan: CompareConfig, gallery: Gallery) -> dict[str, Any]:
     headroom, *others = level.statements
-    planned = [item for item in others if item.kind == PRIMARY]
+    # Where nothing was planned, a few of the others say what was found.
+    shown = [item for item in others if item.kind == PRIMARY] or others[:_MOST_UNPLANNED]
     sections = [gallery.section(*part) for part in further_panels(level, plan)]
     return {
         "name": visible(level.level, 60),
@@ -87,8 +90,8 @@ def _level(level: LevelTable, plan: CompareConfig, gallery: Gallery) -> dict[str
         "headline": visible(level.headline, HEADLINE_LIMIT),
         "footnote": visible(level.footnote, HEADLINE_LIMIT),
         "leading": gallery.section("leading", "", leading_panels(level, plan)),
-        "findings": [headroom, *planned],
-        "further": [item for item in others if item not in planned],
+        "findings": [headroom, *shown],
+        "further": [item for item in others if item not in shown],
         "sheets": level_sheets(level, plan),
         "sections": [section for section in sections if section.pictures],
     }

@@ -123,7 +123,7 @@ def _scores(level: LevelTable, plan: CompareConfig) -> Sheet:
         "Primary comparisons were fixed beforehand and show their own p; the others count only after Holm's "
         "correction over the level. Intervals are Student's t at 95%, from three seeds on."
     )
-    return Sheet("Scores and gains, with p-values", [*heads, "p"], rows, note)
+    return Sheet("Scores and gains", [*heads, "p"], rows, note)
 
 
 def _metric(level: LevelTable, plan: CompareConfig) -> str:
@@ -158,6 +158,9 @@ def _control(level: LevelTable, plan: CompareConfig) -> Sheet:
 def _every_seed(level: LevelTable, plan: CompareConfig) -> Sheet:
     write, _ = score_writers(plan.metric)
     seeds = sorted({seed for row in level.rows for seed in row.score.values})
+    if len(seeds) == 1:
+        # The scores themselves.
+        seeds = []
     rows = []
     for row in level.rows:
         if row.seeds:

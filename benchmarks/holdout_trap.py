@@ -19,7 +19,7 @@ import torch
 
 from benchmarks.detection import paper_settings
 from geoalign import GeoAlign, GeoAlignConfig, ProjectorConfig
-from geoalign.curators.geoalign.curator import paired_batch
+from geoalign.curators.geoalign import paired_batch
 from geoalign.curators.rectifying import TailConfig, flag_sparse_tail
 from geoalign.lab.analysis.detection import pair_counts
 from geoalign.lab.analysis.statistics import auroc

@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
+from geoalign.curators import geoalign as curator_module
 from geoalign.curators.geoalign import GeoAlign
-from geoalign.curators.geoalign import curator as curator_module
 from geoalign.method import consensus as consensus_module
 
 # Stage -> owner and name of its function. Training is part of scoring, and taken off it.

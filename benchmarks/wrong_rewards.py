@@ -29,7 +29,6 @@ from torch import Tensor
 
 from benchmarks.detection import session_of
 from geoalign import CURATORS, Rollouts
-from geoalign.curators.denoise.ridge import fold_predictions
 from geoalign.errors import ConfigError, InputError
 from geoalign.hidden.answers import answer_starts
 from geoalign.hidden.extract import extract_states
@@ -40,6 +39,7 @@ from geoalign.lab.tasks.row_files import row_name
 from geoalign.lab.tasks.sources import dump_rows
 from geoalign.method.advantages import group_advantages
 from geoalign.method.groups import FOLDS, group_centred
+from geoalign.noise.ridge import fold_predictions
 from geoalign.pretrained import from_pretrained
 from geoalign.settings.hidden import HIDDEN_POSITIONS, layer_numbers
 from geoalign.types import response_keys

@@ -1,5 +1,9 @@
-"""The scorer `verified` and the curator for `swift rlhf --external_plugins` (configs/full/swift_dapo_math.sh)."""
+"""The scorer `verified` and the curator for `swift rlhf --external_plugins` (configs/full/swift_dapo_math.sh).
 
+The curator is the paper's; the environment variable CURATOR names another, which has its default settings.
+"""
+
+import os
 from pathlib import Path
 from typing import Any
 
@@ -17,4 +21,8 @@ class Verified(ORM):
 
 
 orms["verified"] = Verified
-install(Path(__file__).parents[1] / "configs" / "full" / "swift_dapo_math.yaml")
+name = os.environ.get("CURATOR")
+if name:
+    install({"curator": {"type": name}, "hidden_position": "mean"})
+else:
+    install(Path(__file__).parents[1] / "configs" / "full" / "swift_dapo_math.yaml")

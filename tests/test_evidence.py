@@ -1,50 +1,114 @@
-"""The pages on evidence and the results in `evidence/` cannot part: tables, figures in sentences, the picture."""
+"""The pages on evidence and the results in `evidence/` cannot part: tables, numbers in sentences, pictures."""
 
-import importlib
 import json
 import math
-import sys
-from pathlib import Path
+import re
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from tools.evidence import audit, counting, curves, pages, pictures, printing, table_kinds, values
 
+from geoalign.lab.analysis.statistics import Interval
 from geoalign.lab.store.read_run import Evaluation
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
-tables = importlib.import_module("evidence_tables")
-results = importlib.import_module("evidence_results")
-picture = importlib.import_module("evidence_picture")
-PAGES = [page.name for page in tables.PAGES]
+BY_NAME = {page.name: page for page in pages.PAGES}
+DECLARING = [page for page in pages.PAGES if page.values]
 
 
-@pytest.mark.parametrize("page", tables.PAGES, ids=PAGES)
-def test_tables_and_figures_are_those_of_the_results(page):
-    assert tables.wrong(page) == []
+@pytest.mark.parametrize("name", BY_NAME)
+def test_tables_and_numbers_are_those_of_the_results(name):
+    assert pages.wrong(BY_NAME[name]) == []
 
 
-@pytest.mark.parametrize(("right", "changed"), [("60% to 191%", "60% to 190%"), ("43 of 44", "42 of 44")])
-def test_a_changed_figure_would_be_noticed(tmp_path, right, changed):
-    text = tables.PAGES[0].read_text(encoding="utf-8")
-    assert right in text
-    copy = tmp_path / "evidence.md"
-    copy.write_text(text.replace(right, changed), encoding="utf-8")
-    assert len(tables.wrong(copy)) == 1
+@pytest.mark.parametrize("page", DECLARING, ids=[page.name for page in DECLARING])
+def test_a_changed_number_is_noticed(page):
+    text = page.path.read_text(encoding="utf-8")
+    value = next(values.values()[name] for name in page.values if "." in values.values()[name])
+    changed = value[:-1] + str((int(value[-1]) + 1) % 10)
+    assert value in text
+    assert pages.wrong(page, text.replace(value, changed)) != []
 
 
-@pytest.mark.parametrize("name", picture.PANELS)
-def test_the_pictures_show_the_results(name):
-    drawn = (picture.FOLDER / f"{name}.svg").read_text(encoding="utf-8").rstrip().splitlines()[-1]
-    assert json.loads(drawn.removeprefix("<!-- ").removesuffix(" -->")) == picture.shown(name)
-    assert picture.picture(name).startswith(b"<?xml")
+def test_a_changed_table_is_noticed():
+    page = BY_NAME["evidence/tables.md"]
+    text = page.path.read_text(encoding="utf-8")
+    assert pages.wrong(page, text.replace("+1.058", "+1.059")) != []
 
 
-def test_a_row_without_an_arm_has_a_dash_and_one_without_an_interval_the_estimate():
-    nan = float("nan")
-    assert tables.signed(tables.Interval(0.5, nan, nan)) == "+0.500"
-    assert tables.signed(tables.Interval(-0.0001, -0.1, 0.2)) == "0.000 (-0.100 to +0.200)"
-    assert tables.table(["a", "b"], [["1", ""]]) == "| a | b |\n|---|---|\n| 1 | |\n"
+PAGE = pages.Page("page.md", ("substring.denoise_final", "twelve.runs_above"))
+
+
+def test_a_page_may_print_its_values_in_any_words():
+    assert pages.wrong(PAGE, "Above GRPO in 77 of the 84 runs (p < 0.05). It ends at 0.62.") == []
+    assert pages.wrong(PAGE, "0.62 | 77 of 84 | `x: 0.3` [0.62](page.md#0.1) <img width='1.5%'>") == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["77 of 84", "It ends at 0.62.", "0.62, 77 of 84, 0.4", "0.62, 77 of 84, 12%", "0.62, 77 of 84, six of seven"],
+)
+def test_a_value_that_is_missing_or_not_declared_is_noticed(text):
+    assert len(pages.wrong(PAGE, text)) == 1
+
+
+def test_of_a_page_with_marks_only_the_marked_part_must_be_declared():
+    page = pages.Page("page.md", ("substring.denoise_final",), marked_only=True)
+    assert pages.wrong(page, "Python 3.11. It ends at 0.62.") == []
+    marked = "Python 3.11. <!-- figures -->It ends at 0.62, not {}.<!-- end figures -->"
+    assert pages.wrong(page, marked.format("0.05")) == []
+    assert len(pages.wrong(page, marked.format("0.77"))) == 1
+
+
+def test_numbers_of_prose():
+    text = "From -0.02 to +1.5%, in six of seven and 3 of the 4, for Python 3.11.2 and SmolLM2-135M; 100%, 2.5."
+    assert pages.numbers(text) == ["-0.02", "+1.5%", "100%", "2.5", "6 of 7", "3 of 4"]
+
+
+def test_no_gain_of_the_earlier_denoise_lies_below_zero():
+    found = [gain for unit in (counting.SEED, counting.WARM_START) for gain in counting.gains(unit).values()]
+    assert all(gain.score.interval.high > 0 for gain in found)
+
+
+def test_every_row_of_the_verifier_rates_is_counted():
+    rows = re.findall(r"^\| .+ of .+ \|$", audit.PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(audit.rows()) == len([row for row in rows if re.search(r"\d+ of \d+", row)])
+    *parts, everything = audit.by_source()
+    assert sum(part.both.printed for part in parts) == everything.both.printed
+
+
+@pytest.mark.parametrize("suffix", pictures.THEMES)
+@pytest.mark.parametrize("name", pictures.PICTURES)
+def test_the_pictures_show_the_results(name, suffix):
+    file = pictures.FOLDER / f"{name}{suffix}.svg"
+    drawn = file.read_text(encoding="utf-8").rstrip().splitlines()[-1]
+    assert json.loads(drawn.removeprefix("<!-- ").removesuffix(" -->")) == pictures.PICTURES[name].numbers()
+
+
+@pytest.mark.parametrize("name", pictures.PICTURES)
+def test_the_pictures_can_be_drawn(name):
+    assert pictures.render(name, pictures.THEMES[""]).startswith(b"<?xml")
+
+
+@pytest.mark.parametrize("name", pictures.PICTURES)
+def test_a_count_in_the_title_of_a_picture_is_a_value(name):
+    assert set(pages.numbers(pictures.PICTURES[name].title)) <= {values.values()["twelve.significant"]}
+
+
+def test_a_number_without_an_interval_is_printed_alone():
+    nan = math.nan
+    assert printing.signed(Interval(0.5, nan, nan)) == "+0.500"
+    assert printing.signed(Interval(-0.0001, -0.1, 0.2)) == "0.000 (-0.100 to +0.200)"
+    assert printing.percent(Interval(0.93, nan, nan)) == "93%"
+
+
+def test_an_empty_cell_of_a_table_is_one_space():
+    assert printing.table(["a", "b"], [["1", ""]]) == "| a | b |\n|---|---|\n| 1 | |\n"
+
+
+def test_a_table_between_marks_is_made_anew():
+    text = "before\n<!-- evidence: audit -->\nold\n<!-- end -->\nafter"
+    assert table_kinds.with_tables(text) == text.replace("old\n", table_kinds.table_of("audit"))
 
 
 class Cell(SimpleNamespace):
@@ -63,29 +127,29 @@ def cell(proxy, gold=(), steps=(0, 10, 20, 40)):
 def test_the_step_at_which_a_value_is_first_reached():
     rising = cell([0.0, 1.0, 2.0, 3.0])
     # 2.5 is half of the way from step 20 to step 40.
-    assert results.step_of(rising, "reward", 2.5) == pytest.approx(30)
-    assert results.step_of(rising, "reward", 0.0) == 0
-    assert math.isnan(results.step_of(rising, "reward", 3.5))
+    assert curves.step_of(rising, "reward", 2.5) == pytest.approx(30)
+    assert curves.step_of(rising, "reward", 0.0) == 0
+    assert math.isnan(curves.step_of(rising, "reward", 3.5))
     # It falls again: the first time counts, 0.5 / 2 of the way from step 0 to step 10.
-    assert results.step_of(cell([0.0, 2.0, 0.0, 3.0]), "reward", 0.5) == pytest.approx(2.5)
+    assert curves.step_of(cell([0.0, 2.0, 0.0, 3.0]), "reward", 0.5) == pytest.approx(2.5)
 
 
 def test_the_gold_utility_at_equal_proxy_reward():
+    both = cell([0.0, 1.0, 2.0, 3.0], [8.0, 6.0, 2.0, 1.0])
     # 1.5 is reached at step 15, half of the way from 6 to 2.
-    assert results.at_equal(
-        cell([0.0, 1.0, 2.0, 3.0], [8.0, 6.0, 2.0, 1.0]), "reward", 1.5, "gold_utility"
-    ) == pytest.approx(4)
-    assert math.isnan(results.at_equal(cell([0.0, 1.0, 2.0, 3.0], [8.0, 6.0, 2.0, 1.0]), "reward", 9, "gold_utility"))
-    assert math.isnan(results.at_equal(cell([0.0, 1.0, 2.0, 3.0]), "reward", 1.5, "gold_utility"))
+    assert curves.at_equal(both, "reward", 1.5, "gold_utility") == pytest.approx(4)
+    assert math.isnan(curves.at_equal(both, "reward", 9, "gold_utility"))
+    assert math.isnan(curves.at_equal(cell([0.0, 1.0, 2.0, 3.0]), "reward", 1.5, "gold_utility"))
 
 
 def test_a_score_of_wrong_answers_ranks_the_two_rewards_in_opposite_directions():
-    # Score = the answer is wrong. Reward 1: corrupted are the wrong answers, found. Reward 0: they are the right ones.
+    # The score is 1 for wrong answers. Of rewards of 1 the corrupted ones are wrong answers, so they are found; of
+    # rewards of 0 they are correct answers.
     wrong = np.array([1, 1, 0, 0, 1, 1, 0, 0], dtype=bool)
     reward = np.array([1, 0, 1, 0, 1, 0, 1, 0], dtype=float)
     corrupted = (reward == 1) == wrong
     snapshot = SimpleNamespace(score=wrong.astype(float), reward=reward, corrupted=corrupted)
     holder = SimpleNamespace(snapshots=(snapshot, SimpleNamespace(score=None, reward=None, corrupted=None)))
-    assert results.auroc_at_reward(holder, 1) == 1
-    assert results.auroc_at_reward(holder, 0) == 0
-    assert math.isnan(results.auroc_at_reward(SimpleNamespace(snapshots=()), 1))
+    assert curves.auroc_at_reward(holder, 1) == 1
+    assert curves.auroc_at_reward(holder, 0) == 0
+    assert math.isnan(curves.auroc_at_reward(SimpleNamespace(snapshots=()), 1))

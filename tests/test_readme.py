@@ -1,69 +1,42 @@
-import json
+"""What the README shows is what runs: its commands and the output of the audit."""
+
 import re
-from collections import Counter
+import sys
 from pathlib import Path
 
-import pandas as pd
 from typer.testing import CliRunner
 
-from geoalign.answers import final_answer
 from geoalign.lab.cli import app
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+EXAMPLE = "recipes/rollouts/substring_reward.jsonl"
 
 
-def section(title: str) -> str:
-    return re.split(r"^## ", README.split(f"## {title}\n", 1)[1], maxsplit=1, flags=re.MULTILINE)[0]
+def block_after(mark, language=""):
+    """The first fenced block of a language after a mark."""
+    return re.search(rf"```{language}\n(.*?)```", README.split(mark, 1)[1], re.DOTALL)[1]
 
 
-def test_the_library_example_finds_the_wrong_rewards(capsys):
-    code = re.search(r"```python\n(.*?)```", section("As a library"), re.DOTALL).group(1)
-    exec(code, {})
-    wrong, flagged = (set(re.findall(r"\d+", line)) for line in capsys.readouterr().out.splitlines()[:2])
-    assert len(wrong) == 3
-    assert wrong <= flagged
-
-
-def test_the_two_commands_come_first_and_exist():
-    first = re.search(r"```\n(.*?)```", README, re.DOTALL).group(1)
-    targets = re.findall(r"^make (\S+)", first, re.MULTILINE)
+def test_the_two_commands_exist():
+    targets = re.findall(r"^make (\S+)", block_after("## Install"), re.MULTILINE)
     assert targets == ["quickstart", "test"]
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    for target in {*targets, *re.findall(r"`make (\S+)`", README)}:
+    for target in targets:
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
 
 
-def test_every_command_is_shown():
-    assert set(re.findall(r"^geoalign (\w+)", README, re.MULTILINE)) == {one.name for one in app.registered_commands}
-
-
-ROLLOUTS = ROOT / "recipes" / "rollouts" / "substring_reward.jsonl"
-
-
-def flagged(rows):
-    """Rewarded, but not the majority's answer: of several most frequent answers the first."""
-    for prompt in dict.fromkeys(row["prompt"] for row in rows):
-        group = [(row, final_answer(row["response"])) for row in rows if row["prompt"] == prompt]
-        majority = Counter(answer for _, answer in group if answer).most_common(1)[0][0]
-        yield from (row for row, answer in group if row["reward"] and answer != majority)
-
-
-def test_the_figures_of_the_example_that_need_no_model(tmp_path):
-    rows = [json.loads(line) for line in ROLLOUTS.read_text(encoding="utf-8").splitlines()]
-    wrong = [row for row in rows if row["reward"] != row["correct"]]
-    incorrect = sum(not row["correct"] for row in rows)
-    settings = ["--curator", "denoise", "--set", "curator.geometry=none", "--output", str(tmp_path / "curated")]
-    result = CliRunner().invoke(app, ["audit", str(ROLLOUTS), *settings])
+def test_the_audit_prints_what_is_shown(tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    # The command that an audit proposes next is the one that was typed.
+    monkeypatch.setattr(sys, "argv", ["geoalign", "audit", EXAMPLE])
+    folder = tmp_path / EXAMPLE
+    folder.parent.mkdir(parents=True)
+    folder.write_bytes((ROOT / EXAMPLE).read_bytes())
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, ["audit", EXAMPLE])
     assert result.exit_code == 0, result.output
-    scores = pd.read_parquet(tmp_path / "curated" / "scores.parquet")
-    summary = json.loads((tmp_path / "curated" / "summary.json").read_text(encoding="utf-8"))
-    rate = summary["verifier"]["rates"]["false_positive_rate"]
-    blind = [row for row, anomalous in zip(rows, scores["anomalous"], strict=True) if anomalous]
-    trivial = list(flagged(rows))
-    words = " ".join(README.split())
-    assert f"It proves that at least {100 * rate['low']:.0f}% of the wrong answers are rewarded" in words
-    assert f"rewarded; {100 * len(wrong) / incorrect:.0f}% are. Of the {len(wrong)} wrong rewards" in words
-    assert f"without the model's states {sum(row in wrong for row in blind)}, with {len(blind)}" in words
-    found = sum(row in wrong for row in trivial)
-    assert f'the rule "rewarded, but not the majority\'s answer" finds {found}, with {len(trivial)}' in words
+    shown = block_after("## Audit", "text").rstrip()
+    assert result.output.partition("\n\n")[2].startswith(shown)
+    page = (ROOT / "docs" / "audit_in_a_minute.md").read_text(encoding="utf-8")
+    assert re.search(r"```text\n(.*?)```", page, re.DOTALL)[1] == result.output

@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # The paper's mathematics track on ms-swift (docs/swift.md): DAPO-Math-17k, Qwen3-1.7B, one node of 8 GPUs with 80 GB; the
-# values of configs/full/math_1.7b/geoalign.yaml, vLLM on the same GPUs. Once before, the first in an environment of its own:
+# values of configs/full/math_1.7b/geoalign.yaml, vLLM on the same GPUs. Once before, in an environment of its own:
 #
-#   pip install -e '.[trl]' && python recipes/dapo_math.py swift data/dapo_swift
-#   pip install -e '.[swift]' 'math-verify>=0.8,<0.10' 'vllm==0.23.*' 'deepspeed>=0.18.6'
+#   pip install -e '.[swift,cli]' 'math-verify>=0.8,<0.10' 'vllm==0.23.*' 'deepspeed>=0.18.6'
+#   python recipes/dapo_math.py swift data/dapo_swift
 #
-# The curator: swift_dapo_math.yaml. Further options of ms-swift follow as arguments.
+# The curator is that of swift_dapo_math.yaml: GeoAlign with the paper's settings. CURATOR=denoise, or any other name, trains the
+# same with that curator at its defaults (recipes/dapo_math_swift.py reads it). Further options of ms-swift follow as arguments.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+export CURATOR="${CURATOR:-}"
 export NPROC_PER_NODE="${NPROC_PER_NODE:-8}"
 settings=(
   --rlhf_type grpo
@@ -57,6 +59,6 @@ settings=(
   --log_completions true
   --save_steps 20
   --report_to none
-  --output_dir runs/swift_dapo_math
+  --output_dir "runs/swift_dapo_math${CURATOR:+_$CURATOR}"
 )
 exec ${LAUNCH:-swift rlhf} "${settings[@]}" "$@"

@@ -5,17 +5,25 @@
 #   pip install -e '.[trl]' 'vllm>=0.22,<=0.31'
 #   python recipes/dapo_math.py trl data/dapo_trl
 #
-# Another curator: --curator NAME in place of the first lines of settings. Further options of TRL and of the curator follow as
-# arguments.
+# The curator is GeoAlign with the paper's settings. CURATOR=denoise, or any other name, trains the same with that curator at its
+# defaults. Further options of TRL and of the curator follow as arguments.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+CURATOR="${CURATOR:-}"
+if [ -z "$CURATOR" ]; then
+  curator=(                                # the paper's: no cap, no minimum of scores, all groups in every step
+    --curator geoalign
+    --alpha 0.05
+    --max_fraction none
+    --min_scores 2
+    --projector '{"target_accuracy":0.95,"groups_per_step":null,"early_stop":"paper"}'
+    --hidden_position predicting
+  )
+else
+  curator=(--curator "$CURATOR" --hidden_position mean)
+fi
 settings=(
-  --curator geoalign
-  --alpha 0.05                             # the paper's: no cap, no minimum of scores, all groups in every step
-  --max_fraction none
-  --min_scores 2
-  --projector '{"target_accuracy":0.95,"groups_per_step":null,"early_stop":"paper"}'
-  --hidden_position predicting
+  "${curator[@]}"
 
   --model_name_or_path "${MODEL:-Qwen/Qwen3-1.7B}"
   --dtype float32                          # of the master weights; bf16 under autocast
@@ -56,7 +64,7 @@ settings=(
   --num_completions_to_print 2
   --save_steps 20
   --report_to none                         # wandb, trackio, tensorboard
-  --output_dir runs/trl_dapo_math
+  --output_dir "runs/trl_dapo_math${CURATOR:+_$CURATOR}"
 )
 launch=(${LAUNCH:-accelerate launch --config_file configs/full/launch/data_parallel.yaml})
 exec "${launch[@]}" recipes/trl_grpo.py "${settings[@]}" "$@"

@@ -1,26 +1,39 @@
 #!/usr/bin/env bash
 # The paper's mathematics track on verl (docs/verl.md): DAPO-Math-17k, Qwen3-1.7B, one node of 8 GPUs with 80 GB; the values
-# of configs/full/math_1.7b/geoalign.yaml as verl's settings. Once before, the first in an environment of its own:
+# of configs/full/math_1.7b/geoalign.yaml as verl's settings. Once before, in an environment of its own:
 #
-#   pip install -e '.[trl]' && python recipes/dapo_math.py verl data/dapo_verl
-#   pip install -e '.[verl]' 'verl[vllm]' 'math-verify>=0.8,<0.10' && pip install --no-build-isolation flash-attn==2.8.3
+#   pip install -e '.[verl,cli]' 'verl[vllm]' 'math-verify>=0.8,<0.10' && pip install --no-build-isolation flash-attn==2.8.3
+#   python recipes/dapo_math.py verl data/dapo_verl
 #
-# Qwen3-4B: MODEL=Qwen/Qwen3-4B, data.train_batch_size=48 actor_rollout_ref.actor.ppo_mini_batch_size=48 and a name of its own
-# (verl resumes what has the same): trainer.experiment_name=dapo_math_4b. Another curator: a name, and '~geoalign.curator'
-# +geoalign.curator.type=grpo. Further settings of verl and +geoalign follow as arguments.
+# The curator is GeoAlign with the paper's settings. CURATOR=denoise, or any other name, trains the same with that curator at its
+# defaults. Qwen3-4B: MODEL=Qwen/Qwen3-4B, data.train_batch_size=48 actor_rollout_ref.actor.ppo_mini_batch_size=48 and a name of
+# its own (verl resumes what has the same): trainer.experiment_name=dapo_math_4b. Further settings of verl and +geoalign follow
+# as arguments.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 export VERL_ENGINE_VENDOR=geoalign
+CURATOR="${CURATOR:-}"
+if [ -z "$CURATOR" ]; then
+  curator=(                                # the paper's: no cap, no minimum of scores, all groups in every step
+    +geoalign.curator.type=geoalign
+    +geoalign.curator.alpha=0.05
+    +geoalign.curator.max_fraction=null
+    +geoalign.curator.min_scores=2
+    +geoalign.curator.projector.target_accuracy=0.95
+    +geoalign.curator.projector.groups_per_step=null
+    +geoalign.curator.projector.early_stop=paper
+    +geoalign.hidden_position=predicting
+  )
+else
+  curator=(
+    +geoalign.curator.type="$CURATOR"
+    +geoalign.rollout_fields.answers=answer   # what recipes/dapo_math.py returns beside the score
+    +geoalign.hidden_position=mean
+  )
+fi
 settings=(
   trainer.v1.trainer_mode=geoalign_sync
-  +geoalign.curator.type=geoalign          # the paper's: no cap, no minimum of scores, all groups in every step
-  +geoalign.curator.alpha=0.05
-  +geoalign.curator.max_fraction=null
-  +geoalign.curator.min_scores=2
-  +geoalign.curator.projector.target_accuracy=0.95
-  +geoalign.curator.projector.groups_per_step=null
-  +geoalign.curator.projector.early_stop=paper
-  +geoalign.hidden_position=predicting
+  "${curator[@]}"
   +geoalign.seed=0
 
   data.train_files="${DATA:-$PWD/data/dapo_verl}/train.parquet"   # the prompts have the paper's system message
@@ -64,6 +77,6 @@ settings=(
   trainer.test_freq=10
   'trainer.logger=[console]'               # verl's default is W&B too, which wants a login
   trainer.project_name=geoalign
-  trainer.experiment_name=dapo_math_1.7b
+  trainer.experiment_name="dapo_math_1.7b${CURATOR:+_$CURATOR}"
 )
 exec "${PYTHON:-python3}" -m verl.trainer.main_ppo "${settings[@]}" "$@"

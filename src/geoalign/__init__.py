@@ -13,8 +13,8 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from geoalign.answers import boxed_answers as boxed_answers
-    from geoalign.curators.base import Curator as Curator
     from geoalign.curators.chain import Chain as Chain
+    from geoalign.curators.curator import Curator as Curator
     from geoalign.curators.denoise import Denoise as Denoise
     from geoalign.curators.denoise import DenoiseConfig as DenoiseConfig
     from geoalign.curators.geoalign import GeoAlign as GeoAlign
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "CURATORS": "geoalign.curators.registry",
     "Curation": "geoalign.types",
-    "Curator": "geoalign.curators.base",
+    "Curator": "geoalign.curators.curator",
     "DenoiseConfig": "geoalign.curators.denoise",
     "GeoAlignConfig": "geoalign.curators.geoalign",
     "ProjectorConfig": "geoalign.method.projector",

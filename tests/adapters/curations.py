@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import torch
 
-from geoalign.curators.base import identity
+from geoalign.curators.curator import identity
 
 
 def curation(rollouts, **changes):

@@ -8,8 +8,8 @@ from trl_parts import model, tokenizer
 from geoalign.adapters.assignment import assign
 from geoalign.adapters.slime.samples import normalised_rewards
 from geoalign.adapters.trl.advantages import advantages_by_function, scaled_advantages
-from geoalign.curators.base import identity
 from geoalign.curators.baselines.subsets import PODS
+from geoalign.curators.curator import identity
 from geoalign.hidden.extract import extract_states_from_texts
 from geoalign.hidden.positions import packed_states
 from geoalign.types import Rollouts

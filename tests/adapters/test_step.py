@@ -23,10 +23,10 @@ from geoalign.adapters.step import (
     named_components,
     summed_components,
 )
-from geoalign.curators.base import identity
-from geoalign.curators.baselines.advantages import GRPO
+from geoalign.curators.baselines.reshaped_advantages import GRPO
 from geoalign.curators.baselines.subsets import PODS
 from geoalign.curators.chain import Chain
+from geoalign.curators.curator import identity
 from geoalign.curators.denoise import Denoise
 from geoalign.curators.geoalign import GeoAlign
 from geoalign.curators.monitor import Monitor

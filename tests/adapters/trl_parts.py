@@ -10,8 +10,8 @@ from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 from trl import GRPOConfig
 
 from geoalign.adapters.trl import CuratedStep, GeoAlignGRPOTrainer, LabelledRollouts
-from geoalign.curators.base import Curator
-from geoalign.curators.baselines.advantages import IdentityConfig
+from geoalign.curators.baselines.reshaped_advantages import IdentityConfig
+from geoalign.curators.curator import Curator
 from geoalign.types import Curation, Rollouts
 
 TEMPLATE = (

@@ -1,8 +1,8 @@
 import torch
 from benchmarks.stages import stages_timed
 
+from geoalign.curators import geoalign as curator_module
 from geoalign.curators.geoalign import GeoAlign
-from geoalign.curators.geoalign import curator as curator_module
 from geoalign.lab.bench.synthetic import synthetic_rollouts
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from geoalign import Rollouts, group_advantages
-from geoalign.curators.baselines.rewards import AnswerMean, MajorityVote
+from geoalign.curators.baselines.reshaped_rewards import AnswerMean, MajorityVote
 from geoalign.curators.chain import Chain
 from geoalign.curators.denoise import Denoise
 

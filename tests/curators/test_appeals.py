@@ -8,7 +8,7 @@ import torch
 
 from geoalign import CURATORS, Curator, Rollouts
 from geoalign.curators.appeals import Appeals
-from geoalign.curators.base import identity
+from geoalign.curators.curator import identity
 from geoalign.curators.denoise import Denoise
 from geoalign.curators.session import agreement
 from geoalign.errors import ConfigError, InputError

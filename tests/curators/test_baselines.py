@@ -7,8 +7,8 @@ import torch
 from worked_groups import EQ, RB, RC, close, generator, group
 
 from geoalign import Rollouts, group_advantages
-from geoalign.curators.baselines.advantages import MCGRPO, SGRPO, QuantileBaseline
-from geoalign.curators.baselines.rewards import PAR
+from geoalign.curators.baselines.reshaped_advantages import MCGRPO, SGRPO, QuantileBaseline
+from geoalign.curators.baselines.reshaped_rewards import PAR
 from geoalign.curators.baselines.seed_grpo import SeedGRPO, cosine_clusters
 from geoalign.curators.baselines.subsets import CPPO, PODS, PFPPOBestRandom, PFPPOBestWorst
 from geoalign.errors import ConfigError, InputError

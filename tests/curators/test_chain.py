@@ -10,12 +10,12 @@ from hypothesis import settings as settings_of_examples
 from hypothesis import strategies as st
 
 from geoalign import Curation, Curator, GeoAlign, Monitor, Rollouts, group_advantages
-from geoalign.curators.baselines.advantages import GRPO, MCGRPO, IdentityConfig, QuantileBaseline
-from geoalign.curators.baselines.rewards import PAR, MajorityVote
+from geoalign.curators.baselines.controls import Oracle, RankTrim
+from geoalign.curators.baselines.reshaped_advantages import GRPO, MCGRPO, IdentityConfig, QuantileBaseline
+from geoalign.curators.baselines.reshaped_rewards import PAR, MajorityVote
 from geoalign.curators.baselines.seed_grpo import SeedGRPO
 from geoalign.curators.baselines.subsets import CPPO, PODS, PODSConfig
 from geoalign.curators.chain import Chain, ChainConfig
-from geoalign.curators.controls import Oracle, RankTrim
 from geoalign.curators.denoise import Denoise
 from geoalign.curators.registry import make_curator
 from geoalign.errors import ConfigError

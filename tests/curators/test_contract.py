@@ -23,7 +23,7 @@ from geoalign import (
     group_advantages,
 )
 from geoalign.adapters.settings import EngineSettings
-from geoalign.curators.baselines.rewards import PARConfig
+from geoalign.curators.baselines.reshaped_rewards import PARConfig
 from geoalign.curators.baselines.subsets import PODSConfig
 from geoalign.curators.checkpoint import load_state, save_state
 from geoalign.curators.denoise import DenoiseConfig

@@ -6,7 +6,15 @@ from scipy.stats import chi2
 from worked_groups import generator
 
 from geoalign import GeoAlign, GeoAlignConfig, Rollouts
-from geoalign.curators.controls import Oracle, PairCount, Random, RankTrim, RewardDistance, TieDetector, tied_extremes
+from geoalign.curators.baselines.controls import (
+    Oracle,
+    PairCount,
+    Random,
+    RankTrim,
+    RewardDistance,
+    TieDetector,
+    tied_extremes,
+)
 from geoalign.lab.bench.synthetic import synthetic_rollouts
 
 GEOALIGN = GeoAlignConfig(min_scores=8, alpha=0.3, projector={"hidden_dim": 16, "output_dim": 8, "steps": 10})

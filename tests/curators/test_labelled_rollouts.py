@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from geoalign.curators.baselines.advantages import GRPO
+from geoalign.curators.baselines.reshaped_advantages import GRPO
 from geoalign.curators.chain import Chain
 from geoalign.curators.denoise import Denoise
 from geoalign.curators.geoalign import GeoAlign

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from geoalign import Rollouts
-from geoalign.curators.baselines.advantages import NoiseCorrected
+from geoalign.curators.baselines.reshaped_advantages import NoiseCorrected
 from geoalign.errors import ConfigError
 
 RATES = {"false_positive_rate": 0.1, "false_negative_rate": 0.3}

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from geoalign import GeoAlign, Rollouts
-from geoalign.curators.geoalign.released import GeoAlignReleased
+from geoalign.curators.baselines.released import GeoAlignReleased
 from geoalign.curators.precision import full_precision
 from geoalign.lab.bench.synthetic import synthetic_rollouts
 

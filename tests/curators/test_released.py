@@ -3,8 +3,8 @@ import math
 import pytest
 import torch
 
-from geoalign.curators.geoalign import released
-from geoalign.curators.geoalign.released import GeoAlignReleased, GeoAlignReleasedConfig, ReleasedNetwork, _loss
+from geoalign.curators.baselines import released
+from geoalign.curators.baselines.released import GeoAlignReleased, GeoAlignReleasedConfig, ReleasedNetwork, _loss
 from geoalign.errors import ConfigError
 from geoalign.lab.bench.synthetic import synthetic_rollouts
 from geoalign.method.pairs import Pairs

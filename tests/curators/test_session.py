@@ -10,10 +10,10 @@ import torch
 from safetensors.torch import save_file
 
 from geoalign import GRPO, Appeals, Chain, Denoise, Monitor, NoiseCorrected, PairCount
-from geoalign.curators.base import Curator, identity
-from geoalign.curators.baselines.rewards import MajorityVote
+from geoalign.curators.baselines.reshaped_rewards import MajorityVote
 from geoalign.curators.baselines.subsets import PODS
 from geoalign.curators.checkpoint import load_state, save_state
+from geoalign.curators.curator import Curator, identity
 from geoalign.curators.geoalign import GeoAlign
 from geoalign.curators.session import STATE_FILE, CurationSession
 from geoalign.errors import ConfigError, InputError

@@ -1,6 +1,7 @@
 """The worked example of docs/add_a_curator.md: a curator of another package, by its name, everywhere."""
 
 import math
+import os
 import re
 import subprocess
 import sys
@@ -81,3 +82,16 @@ def test_the_pages_last_example(installed):
         [sys.executable, "use.py"], cwd=installed, capture_output=True, text=True, check=True, timeout=120
     )
     assert result.stdout.strip() == "tensor([-0.5000,  0.1000])"
+
+
+def test_the_pages_own_tests_pass(installed):
+    result = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_clipped.py"],
+        cwd=installed,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(installed), *sys.path])},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert result.returncode == 0, result.stdout
+    assert "2 passed" in result.stdout

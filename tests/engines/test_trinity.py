@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import ClassVar
 
 import pytest
 import torch
@@ -165,19 +169,53 @@ def test_the_yaml_of_the_docs_is_trinitys(tmp_path):
         "geoalign",
         "geoalign_released",
     ]
-    assert len(blocks) == 2
+    assert len(blocks) == 3
     configs = []
     for number, block in enumerate(blocks):
         file = tmp_path / f"{number}.yaml"
-        file.write_text(f"{block}\nmodel:\n  model_path: some/model\n", encoding="utf-8")
+        whole = block if "model_path: Qwen" in block else f"{block}\nmodel:\n  model_path: some/model\n"
+        file.write_text(whole, encoding="utf-8")
         configs.append(load_config(str(file)))
         assert configs[-1].synchronizer.sync_style.value == "explorer_driven"
-    [operator] = configs[1].data_processor.experience_pipeline.operators
+    [operator] = configs[2].data_processor.experience_pipeline.operators
     assert operator.name == OPERATOR
     found = read_settings(operator.args)
     curator = found.curator
     assert (found.model_path, curator.alpha) == ("some/model", 0.05)
-    assert configs[0].algorithm.advantage_fn == ADVANTAGE
-    arguments = dict(configs[0].algorithm.advantage_fn_args)
-    assert (arguments.pop("base"), arguments.pop("base_args")) == ("grpo", {"epsilon": 1e-6})
-    assert read_settings(arguments).curator.type == "denoise"
+    for config, geometry in zip(configs[:2], ["none", "states"], strict=True):
+        assert config.algorithm.advantage_fn == ADVANTAGE
+        found = read_settings(config.algorithm.advantage_fn_args)
+        assert (found.curator.type, found.curator.geometry) == ("denoise", geometry)
+        assert found.rollout_fields == {"answers": "answer"}
+
+
+def test_the_workflow_of_the_docs_notes_what_responses_answer():
+    page = Path(__file__).parents[2] / "docs" / "trinity.md"
+    [code] = re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
+    names = {}
+    exec(code, names)
+
+    class Workflow(names["AnsweredMath"]):
+        rollout_args: ClassVar = {}
+
+    workflow = object.__new__(Workflow)
+    texts = ["It is \\boxed{18}.", "It is \\boxed{17}.", "I do not know."]
+
+    async def chat_async(messages, **options):
+        return [answered(text) for text in texts]
+
+    workflow.model = SimpleNamespace(chat_async=chat_async)
+    workflow.logger = logging.getLogger(__name__)
+    workflow.run_id_base = 0
+    form = SimpleNamespace(system_prompt=None, reply_prefix=None)
+    task = {"task_desc": "9 + 9?", "truth": "9 + 9 = 18\n#### 18", "raw_task": {}, "format_args": form}
+    workflow.reset(SimpleNamespace(**task, workflow_args={}, reward_fn_args={}, reward_fn=None))
+    experiences = asyncio.run(workflow.run_async())
+    assert [each.info["answer"] for each in experiences] == ["18", "17", None]
+    assert [each.reward for each in experiences] == [1.0, 0.0, 0.0]
+
+
+def answered(text):
+    """An experience as Trinity's model wrapper returns one, as far as the workflow looks at it."""
+    own = {"info": None, "metrics": None, "reward": None, "truncate_status": None, "action_mask": None}
+    return SimpleNamespace(**own, response_text=text, tokens=[1, 2, 3], prompt_length=1, eid=SimpleNamespace(run=0))

@@ -3,12 +3,14 @@
 import json
 import re
 import sys
+from dataclasses import replace
 
 import pytest
+import torch
 from pyarrow import parquet
 from recipe import RECIPES, load
 
-from geoalign import GeoAlign
+from geoalign import Denoise, GeoAlign
 from geoalign.adapters.step import decide
 from geoalign.curators.session import CurationSession
 from geoalign.lab.bench.synthetic import synthetic_rollouts
@@ -60,14 +62,29 @@ def test_rows_have_the_papers_prompt_in_order(recipe, engine, tmp_path, monkeypa
         assert found == [{prompt: text, answer: str(number)} for number, text in enumerate(expected)]
 
 
+def verdicts(seed):
+    """A batch of verdicts with answers, as `denoise` reads it."""
+    rollouts = synthetic_rollouts(12, 8, 8, seed=seed).rollouts
+    generator = torch.Generator().manual_seed(seed)
+    answers = torch.randint(0, 3, (len(rollouts),), generator=generator)
+    flipped = torch.rand(len(rollouts), generator=generator) < 0.2
+    return replace(rollouts, rewards=((answers == 0) ^ flipped).float(), answers=[str(int(each)) for each in answers])
+
+
 def test_the_first_check_names_metrics_that_there_are():
-    page = (RECIPES.parent / "configs" / "full" / "commands.md").read_text()
+    page = (RECIPES.parent / "docs" / "first_ten_steps.md").read_text()
     named = set(re.findall(r"`geoalign/([a-z_]+)`", page))
-    session = CurationSession(GeoAlign(), seed=0)
-    made = [decide(session, synthetic_rollouts(12, 4, 8, seed=seed).rollouts).metrics for seed in range(2)]
+    made = set()
+    for curator, batch in [
+        (GeoAlign(), lambda seed: synthetic_rollouts(12, 4, 8, seed=seed).rollouts),
+        (Denoise(unidentified="modelled"), verdicts),
+    ]:
+        session = CurationSession(curator, seed=0)
+        for seed in range(2):
+            made |= set(decide(session, batch(seed)).metrics)
     assert len(named) >= 10
-    # That one is of the adapter of TRL.
-    assert named - set(made[1]) == {"hidden_seconds"}
+    # Of the adapters of TRL and ms-swift.
+    assert named - made == {"hidden_seconds"}
 
 
 def test_every_scorer_takes_the_last_box_alone(recipe):

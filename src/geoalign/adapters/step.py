@@ -20,7 +20,7 @@ from torch import Tensor
 from geoalign.adapters.assignment import Assignment, assign
 from geoalign.adapters.settings import EngineSettings, LogMetrics
 from geoalign.answers import normal_form
-from geoalign.curators.base import Curator
+from geoalign.curators.curator import Curator
 from geoalign.curators.registry import make_curator
 from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, InputError, UnsupportedError

@@ -12,12 +12,12 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor
 
-from geoalign.curators.base import identity, tie_order
-from geoalign.curators.denoise.rows import two_values
+from geoalign.curators.curator import identity, tie_order
 from geoalign.curators.holder import Holder
 from geoalign.curators.labelled_rollouts import check_reads_trusted
 from geoalign.curators.registry import CuratorSection, default_curator
 from geoalign.errors import ConfigError, InputError
+from geoalign.noise.rows import two_values
 from geoalign.settings import Count, setting, settings
 from geoalign.types import Curation, Rollouts
 

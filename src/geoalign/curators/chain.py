@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float
 from pydantic import Field
 from torch import Generator, Tensor
 
-from geoalign.curators.base import Curator, identity
+from geoalign.curators.curator import Curator, identity
 from geoalign.curators.registry import CuratorSection, as_curator, make_curator
 from geoalign.errors import ConfigError
 from geoalign.method.advantages import group_advantages

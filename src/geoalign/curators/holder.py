@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from geoalign.curators.base import Curator
+from geoalign.curators.curator import Curator
 from geoalign.curators.registry import as_curator, make_curator
 from geoalign.errors import ConfigError
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import torch
 
-from geoalign.curators.base import Curator, reward_weights
-from geoalign.curators.denoise.rows import two_values
+from geoalign.curators.curator import Curator, reward_weights
+from geoalign.noise.rows import two_values
 from geoalign.types import Curation, Rollouts
 
 

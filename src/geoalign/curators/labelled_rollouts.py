@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from geoalign.curators.base import Curator
+from geoalign.curators.curator import Curator
 from geoalign.errors import ConfigError, InputError
 from geoalign.types import Curation, Rollouts
 

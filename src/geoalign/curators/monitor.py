@@ -11,13 +11,13 @@ import torch
 from pydantic import Field
 from torch import Generator
 
-from geoalign.curators.base import identity
-from geoalign.curators.denoise.rows import joined, noisy_rows, two_values
-from geoalign.curators.error_rates import RATES, error_rates
+from geoalign.curators.curator import identity
 from geoalign.curators.holder import Holder
 from geoalign.curators.registry import CuratorSection, default_curator
 from geoalign.method.groups import canonical_order
 from geoalign.method.intervals import Interval
+from geoalign.noise.error_rates import RATES, error_rates
+from geoalign.noise.rows import joined, noisy_rows, two_values
 from geoalign.settings import Count, setting, settings
 from geoalign.types import Curation, Rollouts
 

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Generator, Tensor
 
-from geoalign.curators.base import Curator, reward_weights
+from geoalign.curators.curator import Curator, reward_weights
 from geoalign.method.density import Tail, cap_highest, sparse_tail
 from geoalign.method.groups import GroupedRows, in_input_order
 from geoalign.method.rectification import amplify, replace, rows_with_partner

@@ -14,25 +14,25 @@ from geoalign.settings.loading import ByType, load_member, nearest
 from geoalign.text import quote
 
 if TYPE_CHECKING:
-    from geoalign.curators.base import Curator
+    from geoalign.curators.curator import Curator
 
 ENTRY_POINT_GROUP = "geoalign.curators"
 
 BUILT_IN = {
-    "grpo": "geoalign.curators.baselines.advantages:GRPO",
+    "grpo": "geoalign.curators.baselines.reshaped_advantages:GRPO",
     "geoalign": "geoalign.curators.geoalign:GeoAlign",
     "denoise": "geoalign.curators.denoise:Denoise",
-    "geoalign_released": "geoalign.curators.geoalign.released:GeoAlignReleased",
+    "geoalign_released": "geoalign.curators.baselines.released:GeoAlignReleased",
     "pf_ppo_br": "geoalign.curators.baselines.subsets:PFPPOBestRandom",
     "pf_ppo_bw": "geoalign.curators.baselines.subsets:PFPPOBestWorst",
-    "par": "geoalign.curators.baselines.rewards:PAR",
+    "par": "geoalign.curators.baselines.reshaped_rewards:PAR",
     "pods": "geoalign.curators.baselines.subsets:PODS",
     "seed_grpo": "geoalign.curators.baselines.seed_grpo:SeedGRPO",
-    "s_grpo": "geoalign.curators.baselines.advantages:SGRPO",
+    "s_grpo": "geoalign.curators.baselines.reshaped_advantages:SGRPO",
     "cppo": "geoalign.curators.baselines.subsets:CPPO",
-    "mc_grpo": "geoalign.curators.baselines.advantages:MCGRPO",
-    "quantile": "geoalign.curators.baselines.advantages:QuantileBaseline",
-    "noise_corrected": "geoalign.curators.baselines.advantages:NoiseCorrected",
+    "mc_grpo": "geoalign.curators.baselines.reshaped_advantages:MCGRPO",
+    "quantile": "geoalign.curators.baselines.reshaped_advantages:QuantileBaseline",
+    "noise_corrected": "geoalign.curators.baselines.reshaped_advantages:NoiseCorrected",
     "nearest_centroid": "geoalign.curators.baselines.probes:NearestCentroid",
     "confident_learning": "geoalign.curators.baselines.probes:ConfidentLearning",
     "score_agreement": "geoalign.curators.baselines.probes:ScoreAgreement",
@@ -40,14 +40,14 @@ BUILT_IN = {
     "monitor": "geoalign.curators.monitor:Monitor",
     "labelled_probe": "geoalign.curators.baselines.labelled:LabelledProbe",
     "concept_score": "geoalign.curators.baselines.labelled:ConceptScore",
-    "answer_mean": "geoalign.curators.baselines.rewards:AnswerMean",
-    "majority_vote": "geoalign.curators.baselines.rewards:MajorityVote",
-    "rank_trim": "geoalign.curators.controls:RankTrim",
-    "tie_detector": "geoalign.curators.controls:TieDetector",
-    "pair_count": "geoalign.curators.controls:PairCount",
-    "reward_distance": "geoalign.curators.controls:RewardDistance",
-    "random": "geoalign.curators.controls:Random",
-    "oracle": "geoalign.curators.controls:Oracle",
+    "answer_mean": "geoalign.curators.baselines.reshaped_rewards:AnswerMean",
+    "majority_vote": "geoalign.curators.baselines.reshaped_rewards:MajorityVote",
+    "rank_trim": "geoalign.curators.baselines.controls:RankTrim",
+    "tie_detector": "geoalign.curators.baselines.controls:TieDetector",
+    "pair_count": "geoalign.curators.baselines.controls:PairCount",
+    "reward_distance": "geoalign.curators.baselines.controls:RewardDistance",
+    "random": "geoalign.curators.baselines.controls:Random",
+    "oracle": "geoalign.curators.baselines.controls:Oracle",
     "chain": "geoalign.curators.chain:Chain",
 }
 
@@ -91,6 +91,7 @@ class _Curators(Mapping[str, Any]):
 
 
 CURATORS: Mapping[str, type[Curator[Any]]] = _Curators(lambda curator_class: curator_class)
+"""Every curator's class by its name: the built-in ones, and those that installed packages bring."""
 
 
 @runtime_checkable
@@ -127,7 +128,7 @@ def as_curator(value: object, *, setting: str = "curator") -> Curator[Any]:
             that is unknown or out of range.
     """
     # By its name, as the curators themselves: importing this module loads no torch.
-    curator_class: type[Curator[Any]] = import_module("geoalign.curators.base").Curator
+    curator_class: type[Curator[Any]] = import_module("geoalign.curators.curator").Curator
     if isinstance(value, curator_class):
         return value
     if isinstance(value, type) and issubclass(value, curator_class):

@@ -56,6 +56,14 @@ def say(console: rich.console.Console, text: object, style: str = "") -> None:
     console.print(Text(escape_terminal(text, console.encoding, limit=None), style=style), soft_wrap=True)
 
 
+def say_wrapped(console: rich.console.Console, text: str, indent: int = 0, style: str = "") -> None:
+    """Prints a text broken between words, each line behind `indent` spaces."""
+    harmless = Text(escape_terminal(text, console.encoding, limit=None), style=style)
+    for line in harmless.wrap(console, max(console.width - indent, 1)):
+        line.rstrip()
+        console.print(Text(" " * indent) + line, soft_wrap=True)
+
+
 def say_lines(console: rich.console.Console, text: str, style: str = "") -> None:
     """Prints a text of several lines, such as a traceback, otherwise as `say`."""
     console.print(Text(text.rstrip("\n").translate(escapes(console.encoding, "\n\t")), style=style), soft_wrap=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from scipy.special import stdtrit
 
 
@@ -69,39 +69,3 @@ def mean_interval(values: Float[np.ndarray, " n"], *, level: float = 0.95) -> In
         return Interval(mean, float("nan"), float("nan"))
     reach = t_quantile(level, len(finite) - 1) * float(finite.std(ddof=1) / np.sqrt(len(finite)))
     return Interval(mean, mean - reach, mean + reach)
-
-
-def grouped_correlation(
-    predictions: Float[np.ndarray, " n"],
-    rewards: Float[np.ndarray, " n"],
-    groups: Int[np.ndarray, " n"],
-    weights: Float[np.ndarray, " n"],
-    *,
-    inflation: Float[np.ndarray, " n"] | float = 1.0,
-    level: float = 0.95,
-) -> Interval:
-    """r = sum w z y / sqrt(sum w z^2 sum w y^2), with an interval that takes groups, not rows, as independent.
-
-    With e_g = sum over the group of w z (y - b z), b the slope, var(r) = sum e_g^2 / (sum w z^2 sum w y^2), with
-    Student's t on one degree of freedom less than groups. Bounds of a single group are NaN, and all is NaN where
-    predictions or rewards do not vary.
-
-    Args:
-        predictions: z, of rows that the fit had not seen.
-        rewards: y, standardised within groups.
-        groups: [N] which rows belong together, by any ids.
-        weights: [N] weight of each row, 0 to leave it out.
-        inflation: factor on the variance of each row's group, equal within it. Predictions by folds of one batch want
-            2: groups of different folds predict each other, so every product counts twice.
-    """
-    z, y, w = predictions, rewards, weights
-    spread, product, all_y = float(w @ z**2), float(w @ (z * y)), float(w @ y**2)
-    if not spread * all_y > 0:
-        return Interval(float("nan"), float("nan"), float("nan"))
-    residual = w * z * (y - product / spread * z) * np.sqrt(inflation)
-    totals = np.bincount(np.unique(groups, return_inverse=True)[1], weights=residual)
-    scale = (spread * all_y) ** 0.5
-    # NaN of no degree of freedom.
-    quantile = t_quantile(level, len(np.unique(groups[w > 0])) - 1)
-    r, reach = product / scale, quantile * float(np.linalg.norm(totals)) / scale
-    return Interval(r, r - reach, r + reach)

@@ -1,8 +1,11 @@
 """SkyRL's own trainers, loops, batches and losses; its workers and engines, which need GPUs, are stood in for."""
 
 import asyncio
+import re
+import shlex
 import sys
 from importlib.metadata import packages_distributions
+from pathlib import Path
 from unittest.mock import AsyncMock, MagicMock
 
 import pytest
@@ -228,3 +231,28 @@ def test_skyrls_command_hands_over(monkeypatch):
     run("geoalign.curator.type=pods", "geoalign.curator.m=2", "trainer.algorithm.use_kl_loss=false", "trainer.seed=7")
     assert (started[0].geoalign, started[0].trainer.seed) == ({"curator": {"type": "pods", "m": 2}}, 7)
     trainers._train.remote.assert_called_once_with(started[0])
+
+
+def test_the_example_of_the_docs_is_skyrls(monkeypatch):
+    """Its settings by SkyRL's own configuration, its environment by SkyRL's own registry."""
+    from skyrl.train.utils import validate_cfg
+    from skyrl_gym.envs import registration
+
+    from geoalign.adapters.skyrl import CuratedConfig, trainers
+
+    page = (Path(__file__).parents[3] / "docs" / "skyrl.md").read_text(encoding="utf-8")
+    [code] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    command = re.search(r"^python curated_gsm8k.py (.*?)^```", page.replace("\\\n", " "), re.DOTALL | re.MULTILINE)
+    cfg = CuratedConfig.from_cli_overrides(shlex.split(command[1]))
+    validate_cfg(cfg)
+    settings, session = trainers.curation_of(cfg)
+    assert (session.name, settings.rollout_fields) == ("Denoise", {"answers": "answer"})
+
+    names = {"__name__": "curated_gsm8k"}
+    exec(code, names)
+    monkeypatch.setattr(registration, "registry", dict(registration.registry))
+    monkeypatch.setitem(names, "CuratedExp", MagicMock())
+    names["train"]._function(cfg)
+    environment = registration.make("gsm8k", extras={"reward_spec": {"ground_truth": "18"}})
+    assert environment.step("So it is #### 18")["reward"] == 1
+    assert environment.get_metrics() == {"answer": "18"}

@@ -1,6 +1,7 @@
 """The shipped command: the paper's values, as the TRL configuration has them, and by ms-swift's own arguments."""
 
 import os
+import runpy
 import subprocess
 from importlib.metadata import packages_distributions
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from geoalign.adapters.swift.plug_in import read_settings
+from geoalign.curators.denoise import DenoiseConfig
 from geoalign.lab.config.loading import load_run_config
 from geoalign.settings.yaml_text import parse_value
 
@@ -19,8 +21,8 @@ NAMES |= {"shuffle_dataset": "dataset_shuffle", "bf16": None, "report_to": None}
 FLAGS = {"sleep_level": bool}
 
 
-def words(model):
-    given = {"LAUNCH": "printf %s\\n", "MODEL": str(model)}
+def words(model, curator=""):
+    given = {"LAUNCH": "printf %s\\n", "MODEL": str(model), "CURATOR": curator}
     line = ["bash", FULL / "swift_dapo_math.sh", "--check_model", "false"]
     run = subprocess.run(line, env={**os.environ, **given}, capture_output=True, text=True, check=True)
     assert run.stdout.split()[-2:] == ["--check_model", "false"]
@@ -45,6 +47,22 @@ def test_the_training_is_that_of_the_trl_configuration():
     assert f"${{MODEL:-{theirs.model.path}}}" in (FULL / "swift_dapo_math.sh").read_text()
     ours = read_settings(FULL / "swift_dapo_math.yaml")
     assert (ours.curator, ours.hidden_position, ours.seed) == (theirs.curator, theirs.hidden_position, theirs.seed)
+
+
+def test_another_curator_by_name_trains_the_same_into_a_folder_of_its_own():
+    assert set(words("model", "denoise")) - set(words("model")) == {"runs/swift_dapo_math_denoise"}
+
+
+@pytest.mark.engines
+@pytest.mark.skipif("swift" not in packages_distributions(), reason="ms-swift is not installed (make test-swift)")
+def test_the_plug_in_file_takes_the_curator_that_is_named(monkeypatch):
+    from geoalign.adapters.swift.plug_in import chosen
+
+    monkeypatch.syspath_prepend(str(ROOT / "recipes"))
+    monkeypatch.setenv("CURATOR", "denoise")
+    runpy.run_path(str(ROOT / "recipes" / "dapo_math_swift.py"))
+    settings, curator, _ = chosen()
+    assert (settings.curator, settings.hidden_position, curator) == (DenoiseConfig(), "mean", None)
 
 
 @pytest.mark.engines

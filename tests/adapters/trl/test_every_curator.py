@@ -7,7 +7,7 @@ from trl_parts import LABELLED, OPEN, SMALL, Recording, digits, entering, has_di
 
 from geoalign import CURATORS, GeoAlign, GeoAlignConfig
 from geoalign.adapters.trl.refusals import check_trainer
-from geoalign.curators.baselines.rewards import PARConfig
+from geoalign.curators.baselines.reshaped_rewards import PARConfig
 from geoalign.curators.baselines.seed_grpo import SeedGRPO
 from geoalign.curators.baselines.subsets import CPPO, PODS, PODSConfig
 from geoalign.curators.chain import Chain

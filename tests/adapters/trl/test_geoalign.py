@@ -44,13 +44,25 @@ def test_command_line(tmp_path):
     assert parser.parse_args_and_config(["--config", str(file)])[1].projector == ProjectorConfig(layers=1)
 
 
+def words_of(line, curator=""):
+    """What the script would run, word by word."""
+    environment = {**os.environ, "LAUNCH": "printf %s\\n", "CURATOR": curator}
+    return subprocess.run(line, env=environment, capture_output=True, text=True, check=True).stdout.splitlines()
+
+
+def test_the_whole_command_takes_another_curator_by_name():
+    script = FULL / "trl_dapo_math.sh"
+    words = words_of(["bash", script], "denoise")
+    assert set(words) - set(words_of(["bash", script])) == {"denoise", "mean", "runs/trl_dapo_math_denoise"}
+    assert load("trl_grpo").curator_class(words[1:]) is DenoiseConfig
+
+
 @pytest.mark.filterwarnings("ignore:`gradient_checkpointing:FutureWarning")
 def test_the_whole_command_is_the_full_size_configuration(monkeypatch):
     """By TRL's own parser: every option of configs/full, the curator, the prompt and the scorer."""
     script, theirs = FULL / "trl_dapo_math.sh", load_run_config(FULL / "math_1.7b" / "geoalign.yaml").config
     line = ["bash", script, "--use_cpu", "true", "--bf16", "false"]  # here is no GPU; bf16 is looked for in the words
-    environment = {**os.environ, "LAUNCH": "printf %s\\n"}
-    words = subprocess.run(line, env=environment, capture_output=True, text=True, check=True).stdout.splitlines()
+    words = words_of(line)
     assert (words[0], words[words.index("--bf16") + 1]) == ("recipes/trl_grpo.py", "true")
     module = load("trl_grpo")
     parser = module.make_parser(words[1:])

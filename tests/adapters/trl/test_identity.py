@@ -4,7 +4,7 @@ import pytest
 from trl import GRPOTrainer
 from trl_parts import Scripted, curation, digits, gaps, length, model, same_weights, trainer, weights_of
 
-from geoalign.curators.baselines.advantages import GRPO
+from geoalign.curators.baselines.reshaped_advantages import GRPO
 
 EVERYTHING = ("hidden", "lengths", "logprobs", "ids", "advantages")
 OPTIONS = {

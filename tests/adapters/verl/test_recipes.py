@@ -9,6 +9,7 @@ import pytest
 
 from geoalign.adapters.settings import StateSettings, read_section
 from geoalign.adapters.verl.refusals import check_config
+from geoalign.curators.denoise import DenoiseConfig
 from geoalign.lab.config.loading import load_run_config
 from geoalign.settings.yaml_text import parse_value
 
@@ -16,8 +17,9 @@ FULL = Path(__file__).parents[3] / "configs" / "full"
 RECIPES = {"verl_dapo_math.sh": "math_1.7b/geoalign.yaml", "verl_hh_rlhf.sh": "hh_4b/geoalign.yaml"}
 
 
-def overrides(recipe):
+def overrides(recipe, **variables):
     given = {"TRAIN": "train.parquet", "VAL": "val.parquet", "MODEL": "model", "REWARD": "reward.py", "PYTHON": "echo"}
+    given |= {"CURATOR": "", **variables}
     line = ["bash", FULL / recipe, "trainer.nnodes=2"]
     words = subprocess.run(line, env={**os.environ, **given}, capture_output=True, text=True, check=True).stdout.split()
     assert (words[:2], words[-1]) == (["-m", "verl.trainer.main_ppo"], "trainer.nnodes=2")
@@ -81,6 +83,15 @@ def test_mathematics_has_the_model_prompt_and_scorer_of_the_trl_configuration():
     # Its prompts and scorer: tests/recipes/test_dapo_math.py.
     assert given["reward.custom_reward_function.path"] == str(FULL.parents[1] / "recipes" / "dapo_math.py")
     assert given["reward.custom_reward_function.name"] == "compute_score"
+
+
+def test_another_curator_by_name_trains_the_same_under_a_name_of_its_own():
+    words, papers = overrides("verl_dapo_math.sh", CURATOR="denoise"), overrides("verl_dapo_math.sh")
+    ours = parse_settings(geoalign_section(words))
+    assert (ours.curator, ours.hidden_position) == (DenoiseConfig(), "mean")
+    assert ours.rollout_fields == {"answers": "answer"}
+    added = {word for word in words if word not in papers and not word.startswith("+geoalign.")}
+    assert added == {"trainer.experiment_name=dapo_math_1.7b_denoise"}
 
 
 @pytest.mark.engines

@@ -13,7 +13,7 @@ from geoalign.adapters.assignment import assign
 from geoalign.adapters.step import decision_metrics, named
 from geoalign.adapters.verl.apply import apply_curation
 from geoalign.adapters.verl.batch import read_rollouts
-from geoalign.curators.base import identity
+from geoalign.curators.curator import identity
 
 pytestmark = [
     pytest.mark.engines,

@@ -42,7 +42,7 @@ SETTINGS = {
 BROKEN = """
 from typing import ClassVar
 
-from geoalign.curators.base import Curator
+from geoalign.curators.curator import Curator
 from geoalign.settings import settings
 
 @settings
@@ -241,7 +241,7 @@ def test_killed_crashed_and_resumed_it_comes_to_the_same(compared, settings, plu
     # The curator is mended: only what failed is tried again.
     mended = BROKEN.replace(
         'raise RuntimeError("the curator\\nbroke")',
-        "from geoalign.curators.base import identity; return identity(rollouts)",
+        "from geoalign.curators.curator import identity; return identity(rollouts)",
     )
     assert mended != BROKEN
     (plugins / "geoalign_test_broken.py").write_text(mended)

@@ -2,8 +2,8 @@
 
 import pytest
 
+from geoalign.curators.baselines.controls import PairCountConfig
 from geoalign.curators.baselines.subsets import PODSConfig
-from geoalign.curators.controls import PairCountConfig
 from geoalign.curators.denoise import DenoiseConfig
 from geoalign.errors import ConfigError
 from geoalign.lab.config.audit import load_audit_config

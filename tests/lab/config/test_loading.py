@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 import yaml
 
-from geoalign.curators.baselines.advantages import IdentityConfig
+from geoalign.curators.baselines.reshaped_advantages import IdentityConfig
 from geoalign.curators.baselines.subsets import PODSConfig
 from geoalign.curators.chain import ChainConfig
 from geoalign.curators.denoise import DenoiseConfig

@@ -24,7 +24,7 @@ from geoalign.adapters.slime.samples import (
     rollout_rows,
 )
 from geoalign.adapters.step import decide, final_advantages, logged, make_session, refuse
-from geoalign.curators.base import identity
+from geoalign.curators.curator import identity
 from geoalign.errors import ConfigError
 from geoalign.types import Rollouts
 

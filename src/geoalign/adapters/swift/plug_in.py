@@ -11,7 +11,7 @@ from typing import Any
 from geoalign.adapters.exports import check_engine
 from geoalign.adapters.settings import StateSettings, read_section
 from geoalign.adapters.trl.round import RolloutField
-from geoalign.curators.base import Curator
+from geoalign.curators.curator import Curator
 from geoalign.curators.registry import as_curator
 from geoalign.errors import ConfigError, UnsupportedError
 from geoalign.settings.locations import Locations

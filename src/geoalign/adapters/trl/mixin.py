@@ -23,7 +23,7 @@ from geoalign.adapters.trl.labelled_rows import LabelledRows
 from geoalign.adapters.trl.refusals import check_flow, check_trainer, other_loss
 from geoalign.adapters.trl.round import CuratedTrainer, RolloutField, table_columns, with_answers
 from geoalign.adapters.trl.states import HiddenLocation, HiddenSource, RowTokens
-from geoalign.curators.base import Curator
+from geoalign.curators.curator import Curator
 from geoalign.curators.labelled_rollouts import LabelledRollouts
 from geoalign.curators.registry import as_curator
 from geoalign.curators.session import CurationSession

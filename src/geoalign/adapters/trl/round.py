@@ -34,7 +34,7 @@ from geoalign.adapters.step import (
 )
 from geoalign.adapters.trl.states import HiddenLocation, RowTokens, own_hidden, own_pass
 from geoalign.answers import boxed_answers
-from geoalign.curators.base import Curator
+from geoalign.curators.curator import Curator
 from geoalign.curators.session import STATE_FILE, CurationSession
 from geoalign.errors import ConfigError, GeoAlignError, InputError, UnsupportedError
 from geoalign.hidden.answers import rows_without_answer

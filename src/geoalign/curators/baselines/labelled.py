@@ -10,7 +10,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Generator, Tensor
 
-from geoalign.curators.base import Baseline, canonical_rows, identity
+from geoalign.curators.baselines.baseline import Baseline, canonical_rows
+from geoalign.curators.curator import identity
 from geoalign.method.advantages import group_advantages
 from geoalign.method.groups import in_input_order
 from geoalign.method.ties import tied_rewards

@@ -9,13 +9,14 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor
 
-from geoalign.curators.base import Baseline, canonical_rows, groups_of, half, identity, subset
-from geoalign.curators.denoise.ridge import predict_next
+from geoalign.curators.baselines.baseline import Baseline, canonical_rows, groups_of, half, subset
+from geoalign.curators.curator import identity
 from geoalign.curators.rectifying import Flags, Strategy, declare_strategy, rectify
 from geoalign.errors import InputError
 from geoalign.method.advantages import group_advantages
 from geoalign.method.arithmetic import full_product
 from geoalign.method.groups import GroupedRows, canonical_order, group_centred, in_input_order
+from geoalign.noise.ridge import predict_next
 from geoalign.settings import PositiveShare, Several, setting, settings
 from geoalign.types import Curation, Rollouts
 

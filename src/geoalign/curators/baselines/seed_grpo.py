@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import Generator, Tensor
 from torch.nn import functional
 
-from geoalign.curators.base import Baseline, reweighted, rows_by_group
+from geoalign.curators.baselines.baseline import Baseline, reweighted, rows_by_group
 from geoalign.errors import InputError
 from geoalign.method.arithmetic import full_product
 from geoalign.method.intervals import mean_of

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
-from geoalign.curators.base import Baseline, Group, groups_of, half, subset, taking
+from geoalign.curators.baselines.baseline import Baseline, Group, groups_of, half, subset, taking
 from geoalign.errors import InputError
 from geoalign.settings import Several, Share, setting, settings
 from geoalign.types import Curation, Rollouts
@@ -102,7 +102,7 @@ class CPPO(Subset[CPPOConfig]):
 
     Needs `advantages`: it acts after the advantage, so the kept rows bring the advantages of the whole group along. At
     least one row of a group is kept; rows without a reward are left out. Ties go by reward, then as in
-    `geoalign.curators.base.tie_order`.
+    `geoalign.curators.curator.tie_order`.
     """
 
     requires = ("advantages",)

@@ -11,7 +11,7 @@ from typing import Any
 import pandas
 
 from geoalign.curators.appeals import Appeals, Hearing
-from geoalign.curators.base import Curator
+from geoalign.curators.curator import Curator
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.config.audit import AuditConfig
 from geoalign.lab.rewards.second import MATH_VERIFY, second_verifier

@@ -16,10 +16,9 @@ from torch import Tensor
 
 from geoalign.adapters.assignment import assign
 from geoalign.curators.appeals import AppealsConfig
-from geoalign.curators.base import Curator
 from geoalign.curators.chain import ChainConfig
+from geoalign.curators.curator import Curator
 from geoalign.curators.denoise import DenoiseConfig
-from geoalign.curators.denoise.rows import two_values
 from geoalign.curators.geoalign import GeoAlign
 from geoalign.curators.monitor import MonitorConfig
 from geoalign.curators.registry import CuratorSection
@@ -32,6 +31,7 @@ from geoalign.lab.audit.verdicts import are_verdicts
 from geoalign.lab.store.audit import AuditTables
 from geoalign.method.advantages import group_advantages
 from geoalign.method.intervals import clustered_proportion
+from geoalign.noise.rows import two_values
 from geoalign.types import Curation, CurationDetails, Rollouts, response_keys
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 # Pairs that are kept of a step's groups without a flagged rollout.
 PAIRS_PER_STEP = 20_000
 NO_CONSENSUS = "This curator measures no consensus of hidden states."
-NO_STATES = "There are no hidden states: geometry=none, rewards are judged by answers and identical responses alone."
+NO_STATES = "No hidden states were given, so rewards were judged by answers and identical responses alone."
 
 
 def without_states(section: CuratorSection) -> CuratorSection:

@@ -11,7 +11,7 @@ import torch
 from transformers import AutoConfig
 from trl import GRPOConfig, RewardConfig, SFTConfig
 
-from geoalign.curators.base import Curator
+from geoalign.curators.curator import Curator
 from geoalign.curators.labelled_rollouts import LabelledRollouts, check_takes_labelled
 from geoalign.curators.registry import make_curator
 from geoalign.errors import ConfigError, GeoAlignError, InputError

@@ -1,0 +1,306 @@
+"""The one plug-in verb: a curator reads rollouts, many of them group by group, and returns a curation."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import is_dataclass
+from typing import Any, ClassVar, Generic, Literal, TypeVar, get_args
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Generator, Tensor
+
+from geoalign.errors import ConfigError, InputError
+from geoalign.method.groups import row_sums
+from geoalign.settings.loading import plain_settings
+from geoalign.text import quote
+from geoalign.types import Curation, Rollouts
+
+_Config = TypeVar("_Config")
+
+# What a curator can change.
+ACTIONS = ("rows", "rewards", "weights", "advantages")
+AnswerReading = Literal["exclusive", "shared", "none"]
+
+
+class Curator(ABC, Generic[_Config]):
+    """Reads a batch of rollouts and decides which row goes where, with what reward and what weight.
+
+    A subclass names its settings class, `class Mine(Curator[MineConfig])`, and implements `curate`. Settings come as
+    one frozen config or, as a shorthand, as its keywords. What it keeps from batch to batch stands in attributes
+    `_name` for each `name` in `kept`.
+
+    Engines, and the curators that hold others, know a curator by what it declares: in attributes of its class or, where
+    settings decide, in `declare`. A curator that holds others calls `combine`, so that it declares what they do.
+
+    Attributes:
+        requires: the optional fields of `Rollouts` that it cannot do without.
+        optional: those that it makes use of where an engine or the user can give them.
+        acts_on: what it may change, out of `ACTIONS`: "rows" (which row stands where, or is left out), "rewards",
+            "weights", "advantages" (it gives its own). (): nothing. None: it does not say, and what an engine cannot
+            carry out is refused in the batch in which it happens, not at the start.
+        drops_rows: whether it may return fewer rows than it was given.
+        recomputes_advantages: whether its method makes the advantages over the rows that it leaves, so that those that
+            an earlier member of a chain gave, over other rows, do not hold for them.
+        answer_reading: how it reads final answers: at most one answer of a group is right ("exclusive"), several may be
+            ("shared"), or it ignores them ("none"). None: it says nothing of how many are right.
+        components: the names of the reward components that it reads.
+        pooled_batches: from how many of the last batches the intervals among its metrics are estimated.
+        scores_rows: whether it scores rows: False where `Curation.scores` is always NaN.
+        log_odds: whether its scores are the log-odds of the probability that a reward is wrong.
+        min_scores: with fewer scored rows in a batch it does nothing.
+        members: the curators that it holds.
+
+    Raises:
+        ConfigError: a setting is unknown or out of range.
+    """
+
+    config_class: ClassVar[type[Any]]
+    kept: ClassVar[tuple[str, ...]] = ()
+    headline: ClassVar[tuple[str, ...]] = ()  # the metrics that engines log by default: the two that tell most
+    requires: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
+    acts_on: tuple[str, ...] | None = None
+    drops_rows: bool = False
+    recomputes_advantages: bool = False
+    answer_reading: AnswerReading | None = None
+    components: tuple[str, ...] = ()
+    pooled_batches: int = 1
+    scores_rows: bool = True
+    log_odds: bool = False
+    min_scores: int = 0
+    members: tuple[Curator[Any], ...] = ()
+    _calls_without_generator: int = 0
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        named = [argument for base in cls.__dict__.get("__orig_bases__", ()) for argument in get_args(base)]
+        if "config_class" not in vars(cls) and named and isinstance(named[0], type):
+            cls.config_class = named[0]
+        declared = vars(cls).get("acts_on") or ()
+        if isinstance(declared, str) or not set(declared) <= set(ACTIONS):
+            expected = f"expected a tuple out of {', '.join(ACTIONS)}"
+            raise ConfigError(f"{cls.__name__}.acts_on: {expected}; got {declared!r}")
+
+    def __init__(self, config: _Config | None = None, **settings: Any) -> None:
+        if config is not None and settings:
+            raise ConfigError(f"{type(self).__name__}: expected a config or keywords, got both")
+        if config is None:
+            config = self.config_class(**settings)
+        if not isinstance(config, self.config_class):
+            name, expected = type(self).__name__, self.config_class.__name__
+            raise ConfigError(f"{name}: expected a {expected}, got {type(config).__name__}")
+        self.config: _Config = config
+        self.declare()
+
+    def declare(self) -> None:
+        """Sets the declarations that depend on the settings in `config`; here none does."""
+
+    def combine(self, *members: Curator[Any]) -> None:
+        """Holds these curators, and declares what they do: all that any of them needs, acts on or drops.
+
+        Of how answers are read the first member that says so decides, of `log_odds` the first that scores rows.
+        """
+        actions = [member.acts_on for member in members]
+        scoring = [member for member in members if member.scores_rows]
+        readings = [member.answer_reading for member in members if member.answer_reading is not None]
+        self.members = members
+        self.requires = _union(member.requires for member in members)
+        optional = _union(member.optional for member in members)
+        self.optional = tuple(name for name in optional if name not in self.requires)
+        self.acts_on = None if None in actions else _union(each for each in actions if each is not None)
+        self.drops_rows = any(member.drops_rows for member in members)
+        self.recomputes_advantages = any(member.recomputes_advantages for member in members)
+        self.answer_reading = readings[0] if readings else None
+        self.components = _union(member.components for member in members)
+        self.pooled_batches = max((member.pooled_batches for member in members), default=1)
+        self.scores_rows = bool(scoring)
+        self.log_odds = bool(scoring) and scoring[0].log_odds
+        self.min_scores = max((member.min_scores for member in members), default=0)
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The optional rollout fields that it looks at: those that it requires, and those that it makes use of."""
+        return (*self.requires, *self.optional)
+
+    @abstractmethod
+    def curate(self, rollouts: Rollouts, *, generator: Generator | None = None, details: bool = False) -> Curation:
+        """Returns the curation of one batch.
+
+        Args:
+            rollouts: the batch; a curator reads it and never changes it.
+            generator: CPU generator of every random draw; None: one of the curator's own (`drawing_from`).
+            details: also return what the figures need (`Curation.details`), where the curator has it.
+        """
+
+    def drawing_from(self, generator: Generator | None) -> Generator:
+        """The generator that a call draws from: the one given or, without one, a new one of the curator's own.
+
+        Its seed is made of torch's seed (`torch.initial_seed()`, which `torch.manual_seed` sets) and of how many such
+        calls the curator has had. So the same seed gives the same curations, and torch's global generator is read but
+        never advanced: other threads may be drawing from it.
+        """
+        if generator is not None:
+            return generator
+        calls = self._calls_without_generator
+        self._calls_without_generator = calls + 1
+        seed = np.random.SeedSequence((torch.initial_seed() % 2**64, calls)).generate_state(1)
+        return Generator().manual_seed(int(seed[0]))
+
+    def state_dict(self) -> dict[str, Any]:
+        """What another process needs to resume: nested dicts and lists of tensors and plain values.
+
+        Beside what it learnt it holds its class and its settings.
+        """
+        return {"class": type(self).__name__, "settings": settings_of(self), **self._learnt()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restores what `state_dict` returned.
+
+        Raises:
+            ConfigError: the state is another curator's, was saved with other settings (the message names each, with
+                both values), or has other keys.
+        """
+        name = type(self).__name__
+        if missing := {"class", "settings"} - set(state):
+            raise ConfigError(
+                f"{name} state: expected the keys class and settings, missing {', '.join(sorted(missing))}: it is no "
+                "curator's state, or of an earlier version; begin with a new curator"
+            )
+        if state["class"] != name:
+            raise ConfigError(f"{name} state: expected the state of {name}, got one of {state['class']}")
+        if problems := other_settings(state["settings"], settings_of(self)):
+            raise ConfigError(f"{name} state: saved with other settings: {problems}")
+        self._restore({key: value for key, value in state.items() if key not in ("class", "settings")})
+
+    def _learnt(self) -> dict[str, Any]:
+        """The content of the state beside class and settings: the states of `members`, and each of `kept`."""
+        learnt: dict[str, Any] = {}
+        if self.members:
+            learnt["members"] = [member.state_dict() for member in self.members]
+        for name in self.kept:
+            value = getattr(self, f"_{name}")
+            learnt[name] = value.state_dict() if hasattr(value, "state_dict") else deepcopy(value)
+        return learnt
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        """Takes what `_learnt` returned; the settings are those of this curator."""
+        check_state_keys(state, [*(["members"] if self.members else []), *self.kept], by=type(self).__name__)
+        for member, saved in zip(self.members, state.get("members", []), strict=True):
+            member.load_state_dict(saved)
+        for name in self.kept:
+            value = getattr(self, f"_{name}")
+            if hasattr(value, "load_state_dict"):
+                value.load_state_dict(state[name])
+            else:
+                setattr(self, f"_{name}", deepcopy(state[name]))
+
+
+def _union(several: Iterable[Iterable[str]]) -> tuple[str, ...]:
+    """All of the names, each once, as they first come."""
+    return tuple(dict.fromkeys(name for names in several for name in names))
+
+
+def check_state_keys(state: Mapping[str, Any], keys: Sequence[str], *, by: str) -> None:
+    """Raises ConfigError unless a state has exactly these keys."""
+    if set(state) != set(keys):
+        expected = ", ".join(keys) or "(none)"
+        raise ConfigError(
+            f"{by} state: expected the keys {expected} beside class and settings, got {', '.join(map(str, state))}"
+        )
+
+
+def settings_of(curator: Curator[Any]) -> dict[str, Any]:
+    """A curator's settings as nested dicts and lists of plain values, those of its members among them.
+
+    They begin with the `type` under which it is known, or the name of its class where its settings have none.
+    """
+    config = curator.config
+    plain = plain_settings(config) if is_dataclass(config) else {}
+    canonical: dict[str, Any] = _canonical({"type": getattr(config, "type", type(curator).__name__), **plain})
+    return canonical
+
+
+def _canonical(value: Any) -> Any:
+    """The value out of dicts, lists, numbers, booleans, None and text alone: all else by its text."""
+    if isinstance(value, Mapping):
+        return {str(key): _canonical(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_canonical(item) for item in value]
+    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
+
+
+def other_settings(saved: Any, now: Mapping[str, Any]) -> str:
+    """The settings that differ, each with both values: "denoise.window: saved with 10, now 3"; "" where none does."""
+    return "; ".join(_differences(saved, now, str(now["type"])))
+
+
+def _differences(saved: Any, now: Any, path: str) -> list[str]:
+    if isinstance(saved, Mapping) and isinstance(now, Mapping) and saved.get("type") == now.get("type"):
+        found = []
+        for name in dict.fromkeys([*now, *saved]):
+            if name not in saved:
+                found.append(f"{path}.{name}: saved without, now {_shown(now[name])}")
+            elif name not in now:
+                found.append(f"{path}.{name}: saved with {_shown(saved[name])}, now unknown")
+            else:
+                found += _differences(saved[name], now[name], f"{path}.{name}")
+        return found
+    if isinstance(saved, list) and isinstance(now, list) and len(saved) == len(now):
+        pairs = enumerate(zip(saved, now, strict=True))
+        return [line for place, (before, after) in pairs for line in _differences(before, after, f"{path}.{place}")]
+    return [] if saved == now else [f"{path}: saved with {_shown(saved)}, now {_shown(now)}"]
+
+
+def _shown(value: Any) -> str:
+    """A setting in a message: a section by its `type`, a list by what it has."""
+    if isinstance(value, Mapping):
+        return str(value.get("type", "settings"))
+    if isinstance(value, list):
+        return f"[{', '.join(map(_shown, value))}]"
+    return quote(value)
+
+
+def hidden_states(rollouts: Rollouts, *, by: str) -> Float[Tensor, "b d"]:
+    """The hidden states of a batch, at least two columns of them, which the curator named `by` cannot do without."""
+    rollouts.require("hidden", by=by)
+    assert rollouts.hidden is not None
+    if rollouts.hidden.shape[1] < 2:
+        raise InputError(f"hidden: expected at least 2 columns, got shape {tuple(rollouts.hidden.shape)}")
+    return rollouts.hidden
+
+
+def reward_weights(rewards: Float[Tensor, " c"]) -> Float[Tensor, " c"]:
+    """Weight 1 for scored rows, 0 for rows whose reward is NaN."""
+    return (~rewards.isnan()).to(torch.float32)
+
+
+def identity(rollouts: Rollouts, metrics: dict[str, float] | None = None) -> Curation:
+    """The curation that changes nothing and scores nothing; rows with a NaN reward have weight 0."""
+    rows = len(rollouts)
+    device = rollouts.rewards.device
+    return Curation(
+        source=torch.arange(rows, device=device),
+        rewards=rollouts.rewards,
+        weights=reward_weights(rollouts.rewards),
+        scores=torch.full((rows,), torch.nan, dtype=torch.float32, device=device),
+        anomalous=torch.zeros(rows, dtype=torch.bool, device=device),
+        metrics=metrics or {},
+    )
+
+
+def tie_order(rollouts: Rollouts) -> Int[Tensor, " b"]:
+    """The order in which rows of equal reward are told apart, on the CPU.
+
+    By `ids` where they are given (shorter ones first, so that "2" stands before "10"), otherwise by the sum of the
+    hidden state, otherwise by their place in the batch.
+    """
+    if rollouts.ids is not None:
+        names = rollouts.ids
+        return torch.tensor(sorted(range(len(names)), key=lambda row: (len(names[row]), names[row])), dtype=torch.long)
+    if rollouts.hidden is not None:
+        return row_sums(rollouts.hidden).cpu().argsort(stable=True)
+    return torch.arange(len(rollouts))

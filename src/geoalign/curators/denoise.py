@@ -1,0 +1,380 @@
+"""Denoised rewards: every rollout gets the reward that it should have been given, as far as can be judged."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from dataclasses import replace
+from typing import Any, ClassVar, Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Generator, Tensor
+
+from geoalign.curators.curator import Curator, hidden_states, identity
+from geoalign.curators.precision import full_precision
+from geoalign.errors import InputError
+from geoalign.method.advantages import group_advantages
+from geoalign.method.groups import GroupedRows, canonical_order, content_folds, group_centred, in_input_order
+from geoalign.method.intervals import Interval
+from geoalign.method.ties import tied_rewards
+from geoalign.noise.channel import LOG_ODDS_LIMIT, NoiseFit
+from geoalign.noise.identification import (
+    disputed,
+    identification,
+    mean_over_identical,
+    observations_corrected_without_rates,
+)
+from geoalign.noise.posterior import Posterior, infer
+from geoalign.noise.ridge import fold_predictions, grouped_correlation, predict_next
+from geoalign.noise.rows import NoisyRows, joined, keys_in_prompts, noisy_rows
+from geoalign.settings import Count, OpenShare, PositiveShare, setting, settings
+from geoalign.types import Curation, Rollouts
+
+_LOG = logging.getLogger(__name__)
+# Batches whose responses are remembered; of older ones less than a tenth is left in the fit at the default decay.
+REMEMBERED = 22
+# Penalty of the ridge on trusted rows.
+_PENALTY = 0.3
+# Level at which a batch contradicts the fit.
+_CONTRADICTED = 0.999
+# Metrics that rest on the model's rates.
+_RATE_METRICS = ("true_positive_rate", "false_positive_rate", "informedness", "wrong_share", "recovered")
+_NOT_IDENTIFIED = (
+    "denoise: rewards stay as they are, because %s. To correct them, have a few rows of each batch checked by a second "
+    "verifier (curator `appeals`) or give labelled rollouts."
+)
+
+
+@settings
+class DenoiseConfig:
+    """The settings of `Denoise`."""
+
+    type: ClassVar[str] = "denoise"
+
+    geometry: Literal["states", "permuted", "none"] = setting(
+        default="states",
+        help="Predict rewards from hidden states; 'permuted': predictions shuffled (a control), 'none': do not.",
+    )
+    states: Count = setting(
+        default=1, help="How many hidden states of equal width (layers, positions) are concatenated in `hidden`."
+    )
+    answers: Literal["exclusive", "shared", "none"] = setting(
+        default="exclusive",
+        help="Equal answers share a true reward: at most one answer of a group is right, several may be, or unused.",
+    )
+    component: str | None = setting(
+        default=None, help="The noisy reward component: it alone is denoised, the others stay. null: denoise their sum."
+    )
+    unanswered: Literal["wrong", "kept"] = setting(
+        default="wrong",
+        help="A response without an answer, where most have one: it is wrong, or nothing is concluded from it.",
+    )
+    unidentified: Literal["kept", "modelled"] = setting(
+        default="kept",
+        help="Where verdicts do not tell how often they are wrong, rewards are kept, or denoised as if they did.",
+    )
+    least_slope: PositiveShare = setting(
+        default=0.3,
+        help="Bias against variance: 1 gives expected rewards; less restores their scale, at most by 1/this.",
+    )
+    level: OpenShare = setting(
+        default=0.95, help="States are used while the interval of their correlation, at this level, excludes chance."
+    )
+    decay: PositiveShare = setting(default=0.9, help="Weight of a batch relative to the next.")
+    window: Count = setting(default=10, help="Batches that the noise model is fitted on.")
+
+
+class Denoise(Curator[DenoiseConfig]):
+    """Replaces every reward by an estimate of the true one under a model of the noise.
+
+    It uses a prediction by a ridge regression of earlier batches' rewards on their hidden states, while its
+    correlation with rewards of new prompts is above chance; answers and identical responses, whose rows share a true
+    reward; and trusted rows, which keep their reward and train a correction of the others. Without any of these
+    nothing is changed. `geoalign.noise` and docs/denoise.md say how.
+
+    The curation's rewards are the expected true ones, matched in slope as far as `least_slope` lets them, and its
+    advantages follow from them; `scores` are the log-odds that a reward is wrong, `anomalous` those above 0.
+
+    Needs `hidden` unless `geometry="none"`, `components` with `component`; heeds `answers`, `response_keys`,
+    `prompt_keys` and `trusted`. NaN rewards stay NaN.
+
+    Raises:
+        InputError: `hidden` is missing, its width differs from earlier calls or is no multiple of `states`; or there
+            is no such component.
+    """
+
+    headline = ("identified", "recovered")
+    requires: tuple[str, ...] = ("hidden",)
+    optional: tuple[str, ...] = ("answers", "response_keys", "prompt_keys", "trusted")
+    kept = ("ridge", "past", "fit", "seen")
+    acts_on = ("rewards", "advantages")
+    log_odds = True
+
+    def __init__(self, config: DenoiseConfig | None = None, **settings: Any) -> None:
+        super().__init__(config, **settings)
+        hidden = () if self.config.geometry == "none" else ("hidden",)
+        self.requires = hidden if self.config.component is None else (*hidden, "components")
+        read = {"answers": self.config.answers != "none", "prompt_keys": bool(hidden)}
+        self.optional = tuple(name for name in self.optional if read.get(name, True))
+        self.answer_reading = self.config.answers
+        self.components = () if self.config.component is None else (self.config.component,)
+        self.pooled_batches = self.config.window
+        # Whether it was said that the rates are not identified.
+        self._warned = False
+        self._forget()
+
+    def _forget(self) -> None:
+        self._ridge: dict[str, Any] = {}
+        self._fit: dict[str, Tensor] = {}
+        # The rows that the noise model is fitted on, and the responses of the batches that the fit still remembers.
+        self._past: list[dict[str, Tensor]] = []
+        self._seen: list[Int[Tensor, " _"]] = []
+
+    def curate(self, rollouts: Rollouts, *, generator: Generator | None = None, details: bool = False) -> Curation:
+        """Returns the denoised rewards and their advantages.
+
+        The same rows and generator state give the same bits on the same CPU with as many threads. Draws from
+        `generator` with `geometry="permuted"` only.
+        """
+        started = time.perf_counter()
+        if not len(rollouts):
+            return identity(rollouts)
+        rollouts.require(*self.requires, by="Denoise")
+        generator = self.drawing_from(generator)
+        with full_precision(rollouts):
+            curation = self._curated(rollouts, generator)
+        return curation.with_metrics(seconds=time.perf_counter() - started)
+
+    def _curated(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
+        config = self.config
+        order = canonical_order(rollouts.rewards, rollouts.groups, rollouts.hidden)
+        rows = noisy_rows(
+            rollouts,
+            order,
+            answers=config.answers != "none",
+            component=config.component,
+            seen=self._seen,
+            unanswered_wrong=config.unanswered == "wrong",
+        )
+        states = self._states(rollouts, order)
+        had_a_fit = bool(self._ridge)
+        if states is not None:
+            rows = self._predicted(self._with_answers_as_target(rows), states, generator)
+        self._past = [*self._past, dict(vars(rows))][-config.window :]
+        if rollouts.prompt_keys is not None and states is not None:
+            self._seen = [*self._seen, keys_in_prompts(rollouts).unique()][-REMEMBERED:]
+
+        recent = joined(self._past, config.decay)
+        agreement = correlation(recent, level=config.level)
+        among_equal_rewards = correlation(recent.among_equal_rewards, level=config.level)
+        # A prediction that contradicts answers among equal rewards predicts the verifier's errors.
+        states_used = agreement.low > 0 and not among_equal_rewards.estimate < 0
+        of_window = infer(
+            recent,
+            _of_mean_square_1(recent) if states_used else None,
+            least_slope=config.least_slope,
+            exclusive=config.answers != "shared",
+            earlier=self._fit,
+        )
+        self._fit = of_window.fit
+        posterior, identified = self._as_far_as_identified(of_window[-len(rollouts) :], rows, by_states=states_used)
+        metrics = {
+            "states_used": float(states_used),
+            **agreement.named("correlation"),
+            "agreement": among_equal_rewards.estimate,
+            "repeated_responses": float((~rows.unseen).sum()),
+            "forgotten": float(had_a_fit and rows.inflation[0] > 1),
+            **posterior.metrics,
+            **identified,
+        }
+        if states is not None and posterior.certain is None and bool(rows.trusted.any()):
+            correction, learnt = learnt_correction(states, posterior, rows, level=config.level)
+            posterior = posterior.corrected(correction)
+            metrics |= learnt
+        return _curation(rollouts, order, rows, posterior, metrics)
+
+    def _as_far_as_identified(
+        self, posterior: Posterior, rows: NoisyRows, *, by_states: bool
+    ) -> tuple[Posterior, dict[str, float]]:
+        """The posterior as far as the verdicts identify the model's rates, and what is to be logged.
+
+        Where they do it is the posterior itself. Where they do not, the rewards are as observed, but for
+        `observations_corrected_without_rates`. Nothing that goes undisputed is then suspected, unless states speak
+        (`by_states`), and metrics that rest on rates are NaN.
+        """
+        if posterior.units is None:
+            return posterior, {}
+        found = identification(posterior.units, NoiseFit(**posterior.fit))
+        metrics = {
+            **found.error_correlation.named("error_correlation"),
+            "identified": float(found.identified),
+        }
+        if found.identified or self.config.unidentified == "modelled":
+            return posterior, metrics
+        if len(self._past) >= self.config.window and not self._warned:
+            self._warned = True
+            _LOG.warning(_NOT_IDENTIFIED, found.reason)
+        certain = observations_corrected_without_rates(rows, posterior, exclusive=self.config.answers == "exclusive")
+        wrong = posterior.wrong
+        if not by_states:
+            suspect = disputed(rows, posterior.observation, exclusive=self.config.answers != "shared")
+            suspect |= certain != posterior.observation
+            wrong = torch.where(suspect, wrong, wrong.clamp(max=0.5))
+        kept = replace(posterior, estimate=mean_over_identical(rows, certain), wrong=wrong, certain=certain)
+        return kept, {**metrics, **dict.fromkeys(_RATE_METRICS, math.nan)}
+
+    def _states(self, rollouts: Rollouts, order: GroupedRows) -> Float[Tensor, "b d"] | None:
+        """[B, d] the states in sorted order, centred within groups; of several each over its mean square."""
+        if self.config.geometry == "none":
+            return None
+        hidden = hidden_states(rollouts, by="Denoise")
+        count = self.config.states
+        if hidden.shape[1] % count:
+            raise InputError(f"hidden: expected a multiple of states = {count} columns, got {hidden.shape[1]}")
+        states = group_centred(hidden[order.order.to(hidden.device)], order.group.to(hidden.device))
+        if count > 1:
+            blocks = states.unflatten(1, (count, -1))
+            sizes = blocks.square().sum(dim=2, keepdim=True).mean(dim=0).sqrt().clamp(min=1e-30)
+            states = (blocks / sizes).flatten(1)
+        return states
+
+    def _with_answers_as_target(self, rows: NoisyRows) -> NoisyRows:
+        """The rows with what answers alone say of their true rewards as the target of the ridge.
+
+        Fitted to the verdicts themselves, the ridge would learn those of the verifier's errors that answers reveal.
+        """
+        if not bool(rows.answered.any()):
+            return rows
+        window = joined([*self._past, dict(vars(rows))][-self.config.window :], self.config.decay)
+        found = infer(window, None, least_slope=1.0, exclusive=self.config.answers != "shared")[-len(rows.group) :]
+        if not found.verdicts:
+            return rows
+        target = found.standardised
+        return replace(rows, target=target, fitted=(target != 0) & ~rows.trusted)
+
+    def _predicted(self, rows: NoisyRows, states: Float[Tensor, "b d"], generator: Generator | None) -> NoisyRows:
+        """The rows with predictions of the ridge, which takes them in; a first batch is cross-fitted over folds."""
+        is_first = not self._ridge
+        target = rows.target * rows.fitted
+        values, self._ridge = predict_next(
+            self._ridge, states, target, rows.fitted, rows.group, decay=self.config.decay
+        )
+        # The scale depends on the penalty: unscaled, the batch with the weakest one would dominate the window.
+        z = torch.nn.functional.normalize(values.double().cpu(), dim=0, eps=1e-30) * len(values) ** 0.5
+        # Far from the data the ridge extrapolates, and a policy would exploit praise there.
+        length = states.square().sum(dim=1).double().cpu()
+        familiar = (3 * length.median() / length.clamp(min=1e-30)).clamp(max=1).square()
+        z = torch.where(z > 0, z * familiar, z)
+        if self.config.geometry == "permuted":
+            z = z[torch.rand(len(z), generator=generator, dtype=torch.float64).add(rows.group).argsort()]
+        # Cross-fitted groups predict each other: every product of reward and prediction counts twice.
+        inflation = torch.full_like(z, 2.0 if is_first else 1.0)
+        predicted = replace(rows, prediction=z * rows.unseen, inflation=inflation)
+        if not is_first and correlation(predicted, level=_CONTRADICTED).high < 0:
+            # What was learnt holds no longer: the batch is a first one.
+            self._forget()
+            return self._predicted(replace(rows, unseen=torch.ones_like(rows.unseen)), states, generator)
+        return predicted
+
+
+def _of_mean_square_1(rows: NoisyRows) -> Float[Tensor, " n"]:
+    """[N] the predictions, over their weighted root mean square."""
+    scale = ((rows.weights @ rows.prediction.square()) / rows.weights.sum()).sqrt()
+    return rows.prediction / scale
+
+
+def correlation(rows: NoisyRows, *, level: float) -> Interval:
+    """The `grouped_correlation` of the predictions with the rewards, of prompts that the ridge had not seen."""
+    weights = rows.weights * (rows.fitted & rows.unseen)
+    return grouped_correlation(
+        rows.prediction.numpy(),
+        rows.target.numpy(),
+        rows.group.numpy(),
+        weights.numpy(),
+        inflation=rows.inflation.numpy(),
+        level=level,
+    )
+
+
+def learnt_correction(
+    states: Float[Tensor, "n d"], posterior: Posterior, rows: NoisyRows, *, level: float
+) -> tuple[Float[Tensor, " n"], dict[str, float]]:
+    """A correction of the other rows: a ridge from the states of trusted rows to their residuals, true reward - m.
+
+    With d these residuals, z their cross-fitted predictions, r the correlation of both and l the lower end of its
+    interval, predictions are multiplied by (l / r) sum z d / sum z^2, the slope at its lower bound: the trusted rows
+    are the same in every batch, and so is the fit's error, which a policy would exploit.
+
+    Returns:
+        [N] the correction, 0 while l <= 0, and of rows that are trusted or unscored; and what is to be logged.
+    """
+    trusted = rows.trusted
+    residuals = (posterior.observation - posterior.prior) * trusted
+    fold = content_folds(states.square().sum(dim=1).double().cpu() * trusted, rows.group).masked_fill(~trusted, -1)
+    predicted = fold_predictions(states, residuals, trusted, fold, _PENALTY).double().cpu().nan_to_num(0, 0, 0)
+    of_trusted = replace(
+        rows,
+        prediction=predicted,
+        target=residuals,
+        fitted=trusted,
+        inflation=torch.full_like(residuals, 2.0),
+        weights=torch.ones_like(predicted),
+    )
+    agreement = correlation(of_trusted, level=level)
+    slope = 0.0
+    if agreement.low > 0:
+        z = predicted * trusted
+        slope = agreement.low / agreement.estimate * float(z @ residuals / z.square().sum())
+    corrected_rows = rows.scored & ~trusted & (posterior.scale > 0)
+    metrics = {
+        "trusted": float(trusted.sum()),
+        "correction": agreement.estimate,
+        "correction_low": agreement.low,
+    }
+    return slope * predicted * corrected_rows, metrics
+
+
+def _curation(
+    rollouts: Rollouts, order: GroupedRows, rows: NoisyRows, posterior: Posterior, metrics: dict[str, float]
+) -> Curation:
+    """The curation that the posterior gives, in input order."""
+    index = order.order.cpu()
+    on_cpu = GroupedRows(index, order.group.cpu(), order.offsets.cpu())
+    back = in_input_order(on_cpu, rollouts.rewards.device)
+    log_odds_wrong = torch.logit(posterior.wrong, eps=1e-13).clamp(-LOG_ODDS_LIMIT, LOG_ODDS_LIMIT)
+    anomalous = (log_odds_wrong > 0) & rows.scored
+    open_rows = rows.scored & ~rows.trusted
+    change = (posterior.rewards - rows.rewards)[open_rows]
+    groups = rows.group[open_rows]
+    metrics = {
+        **metrics,
+        "anomalous": float(anomalous.sum()),
+        "changed_groups": len(groups[change != 0].unique()) / max(len(groups.unique()), 1),
+        "mean_change": float(change.abs().mean()) if len(change) else torch.nan,
+        "unscored_rewards": float(rollouts.rewards.isnan().sum()),
+    }
+    scores = log_odds_wrong.masked_fill(~rows.scored, torch.nan).float()
+    judged = replace(identity(rollouts, metrics), scores=back(scores), anomalous=back(anomalous))
+    if not bool((change != 0).any()):
+        return judged
+
+    # What stands beside a noisy component; all of the reward where the row has none.
+    rest = tied_rewards(rollouts.rewards.cpu().double()[index], rows.group) - rows.rewards.nan_to_num()
+    whole = replace(
+        posterior, observed=posterior.observed.nan_to_num() + rest, offset=posterior.offset.nan_to_num() + rest
+    )
+    # Expected rewards may lie a little beyond the observed ones, and so beyond what their dtype holds.
+    dtype = rollouts.rewards.dtype
+    largest = torch.finfo(dtype).max
+    rewards = back(whole.rewards.clamp(min=-largest, max=largest).to(dtype))
+    if posterior.certain is None:
+        return replace(judged, rewards=rewards, advantages=back(whole.advantages.to(dtype)))
+    if torch.equal(posterior.certain, posterior.estimate):
+        return replace(judged, rewards=rewards)
+    # The mean of GRPO's advantages over identical responses, not GRPO's advantages of the mean rewards: pooling
+    # narrows a group's deviation, and dividing by that would blow up what is left of the noise.
+    alone = replace(whole, estimate=posterior.certain).rewards.masked_fill(~rows.scored, torch.nan)
+    advantages = mean_over_identical(rows, group_advantages(alone, rows.group))
+    return replace(judged, rewards=rewards, advantages=back(advantages.to(dtype)))

@@ -1,0 +1,102 @@
+"""The channel between a true reward and the observed one, and the parameters of the noise model that fit it.
+
+    P(y | t) = (1 - e) 1{y = t} + e q(y):
+
+a reward is kept, or with probability e replaced by a draw from q. An observed y multiplies the odds of t = y by
+R(y) = 1 + (1 - e) / (e q(y)). Of verdicts (two values, 0 and 1) the true positive rate is 1 - e q(0) and the false
+positive rate e q(1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from jaxtyping import Float
+from torch import Tensor
+
+# Bound of log-odds.
+LOG_ODDS_LIMIT = 30.0
+# Least value of a divisor.
+SMALLEST = 1e-30
+# EM goes on from an earlier fit for so many rounds; from a cold start for the second number.
+_WARM_ROUNDS = 10
+COLD_ROUNDS = 60
+# An earlier fit that holds more of the rewards to be replaced believes none of them: EM starts anew.
+_LARGEST_WARM_ERROR = 0.9
+# Parameters that differ by less are equal.
+_TOLERANCE = 1e-5
+
+
+class NoiseFit(NamedTuple):
+    """The parameters of the noise model.
+
+    Attributes:
+        theta: of verdicts the weights of the prior's features, of other rewards the slope s of the true reward on the
+            prediction.
+        error: e, the probability that a reward was replaced.
+        replacement: q, [V] how often a replaced reward takes each value.
+        correlation: rho, of the errors of two verdicts on one unit; 0 for other rewards.
+        values: h, [V] how frequent each true value is, of rewards that are no verdicts; unused for verdicts.
+    """
+
+    theta: Float[Tensor, "*f"]
+    error: Float[Tensor, ""]
+    replacement: Float[Tensor, " v"]
+    correlation: Float[Tensor, ""]
+    values: Float[Tensor, " v"]
+
+    @property
+    def likelihood_ratio(self) -> Float[Tensor, " v"]:
+        """[V] R(y), the likelihood of the observed value if it is true, over that if another value is."""
+        return 1 + (1 - self.error) / (self.error * self.replacement).clamp(min=SMALLEST)
+
+    @property
+    def error_rates(self) -> Float[Tensor, " v"]:
+        """[V] e q(y), how often a reward becomes y that is not; of verdicts the rates of missed and of false ones."""
+        return self.error * self.replacement
+
+    def with_channel(
+        self, count: Float[Tensor, " v"], right: Float[Tensor, " v"], kept: float, replaced: float
+    ) -> NoiseFit:
+        """The fit with e and q from expected counts, the M step of the channel.
+
+        Args:
+            count: [V] rewards of each value.
+            right: [V] the right ones among them.
+            kept: pseudo-count of rewards that were kept.
+            replaced: pseudo-count of replaced rewards of each value.
+        """
+        fit = self
+        for _ in range(3):
+            # A right reward was kept, or replaced by itself: with probability 1 / R(y).
+            wrong = count - right * (1 - 1 / fit.likelihood_ratio) + replaced
+            error = wrong.sum() / (count + replaced).sum().add(kept)
+            fit = fit._replace(error=error, replacement=wrong / wrong.sum())
+        return fit
+
+    def is_near(self, other: NoiseFit) -> bool:
+        """Whether no parameter differs from the other fit's by 1e-5 or more."""
+        differences = [float((one - each).abs().max()) for one, each in zip(self, other, strict=True)]
+        return max(differences) < _TOLERANCE
+
+
+def starts_of(
+    earlier: dict[str, Tensor], cold: Sequence[NoiseFit], rounds: int = COLD_ROUNDS
+) -> tuple[Sequence[NoiseFit], int]:
+    """Where EM starts, and for how many rounds.
+
+    Args:
+        earlier: the fields of the fit of the window before, or {}.
+        cold: where EM starts without one.
+        rounds: the rounds from a cold start.
+
+    Returns:
+        The earlier fit and few rounds, where it has as many values and believes some rewards; else the cold starts.
+    """
+    if not earlier:
+        return cold, rounds
+    as_many_values = len(earlier["values"]) == len(cold[0].values)
+    if not as_many_values or float(earlier["error"]) >= _LARGEST_WARM_ERROR:
+        return cold, rounds
+    return [NoiseFit(**earlier)], _WARM_ROUNDS

@@ -1,0 +1,190 @@
+"""Whether verdicts say how far they are to be believed, and what holds even where they do not.
+
+The noise model learns how often the verifier errs from verdicts on equal answers that contradict each other. A verifier
+that repeats its errors with the answer never contradicts itself: then "good verdicts, wrong majority" and "poor
+verdicts, right majority" fit equally well, and no rule without labels can choose between them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from geoalign.method.intervals import Interval, t_quantile
+from geoalign.noise.channel import NoiseFit
+from geoalign.noise.posterior import Posterior
+from geoalign.noise.rows import NoisyRows, total
+from geoalign.noise.units import Units
+
+LEVEL = 0.95
+# Errors on equal answers count as independent while the interval of their correlation holds 0 and stays below this.
+REPEATED = 0.5
+# With so many contradictions expected of independent errors there are verdicts enough. With fewer the correlation must
+# be known within this share of J^2, the agreement between verdicts that the truth explains.
+ENOUGH = 250.0
+PRECISE = 0.8
+# Answers whose truth is known by trusted rows, from which on these identify the rates.
+KNOWN_ANSWERS = 20
+
+
+@dataclass(frozen=True)
+class Identification:
+    """What the verdicts of the recent batches tell of their own reliability.
+
+    Attributes:
+        error_correlation: correlation of the verifier's errors on equal answers, 0 if each verdict errs by itself and
+            1 if errors repeat with the answer; NaN where no answer was judged twice.
+        expected: how many pairs of different verdicts on one answer independent errors would give.
+        informedness: J, true positive rate minus false positive rate.
+        has_answers: whether any response has an answer that is compared with others.
+        known_answers: how many answers (or responses) have a trusted row.
+    """
+
+    error_correlation: Interval
+    expected: float
+    informedness: float
+    has_answers: bool
+    known_answers: int
+
+    @property
+    def identified(self) -> bool:
+        """Whether the model's rates may be relied upon.
+
+        They may where trusted rows tell the truth of enough answers. Otherwise, where there are answers, verdicts on
+        equal ones must contradict each other as often as independent errors would. Two verdicts on an answer agree
+        because of the truth, with a correlation of about J^2, or because errors repeat, with one of about
+        `error_correlation`: so that must be known well beside J^2, or from many verdicts. NaN, for which there was too
+        little to tell, counts as not identified. Without any answers the states alone speak: nothing is tested here.
+        """
+        if self.known_answers >= KNOWN_ANSWERS or not self.has_answers:
+            return True
+        return self.independent and self.precise
+
+    @property
+    def independent(self) -> bool:
+        """Whether contradictions are as frequent as independent errors would make them."""
+        return self.error_correlation.low <= 0 and self.error_correlation.high < REPEATED
+
+    @property
+    def precise(self) -> bool:
+        """Whether there were verdicts enough on equal answers."""
+        reach = self.error_correlation.high - self.error_correlation.estimate
+        return self.expected >= ENOUGH or reach <= PRECISE * self.informedness**2
+
+    @property
+    def reason(self) -> str:
+        """Why the rates are not identified, in words."""
+        if self.independent:
+            return "there are too few verdicts on equal answers to tell how often they are wrong"
+        if self.error_correlation.low > 0:
+            return "verdicts on equal answers contradict each other too rarely for errors that do not repeat"
+        return "verdicts on equal answers hardly ever contradict each other, so errors that repeat cannot be seen"
+
+
+def identification(units: Units, fit: NoiseFit, *, level: float = LEVEL) -> Identification:
+    """What the verdicts on `units` say of the fit's own reliability."""
+    missed, false = fit.error_rates.tolist()
+    answered = units.features[:, 0] > 0
+    return Identification(
+        error_correlation=error_correlation(units, fit, level=level),
+        expected=float(expected_contradictions(units, fit).sum()),
+        informedness=1 - missed - false,
+        has_answers=bool((answered & (units.counts.sum(dim=1) > 0)).any()),
+        known_answers=int((units.known_log_odds != 0).sum()),
+    )
+
+
+def expected_contradictions(units: Units, fit: NoiseFit) -> Float[Tensor, " c"]:
+    """[C] how many pairs of different verdicts on a unit independent errors at the fitted rates e_t would give.
+
+    Times the unit's weight, w (n^2 - n) E[e_t (1 - e_t)], the expectation over whether the unit is right.
+    """
+    _, right = units.probabilities(fit)
+    truth = torch.stack([1 - right, right], dim=1)
+    errors = fit.error * fit.replacement.flip(0)
+    size = units.counts.sum(dim=1)
+    return units.weight * (size.square() - size) * (truth @ (errors * (1 - errors)))
+
+
+def error_correlation(units: Units, fit: NoiseFit, *, level: float = LEVEL) -> Interval:
+    """How much rarer contradictions between verdicts on one unit are than under independent errors: 1 - M / E.
+
+    M = sum w n0 n1 counts the pairs of different verdicts on one unit, E sums `expected_contradictions`. M / E is a
+    ratio of sums over groups: its standard error is sqrt(sum (M_g - M / E E_g)^2) / E. NaN where no unit has two
+    verdicts, or one group alone has.
+    """
+    mixed_of = total(units.weight * units.counts.prod(dim=1), units.group)
+    expected_of = total(expected_contradictions(units, fit), units.group)
+    groups = int((expected_of > 0).sum())
+    if groups < 2:
+        return Interval(math.nan, math.nan, math.nan)
+    ratio = mixed_of.sum() / expected_of.sum()
+    residual = (mixed_of - ratio * expected_of).norm() * math.sqrt(groups / (groups - 1))
+    reach = t_quantile(level, groups - 1) * float(residual / expected_of.sum())
+    estimate = 1 - float(ratio)
+    return Interval(estimate, estimate - reach, estimate + reach)
+
+
+def observations_corrected_without_rates(
+    rows: NoisyRows, posterior: Posterior, *, exclusive: bool
+) -> Float[Tensor, " n"]:
+    """[N] the verdicts (0 or 1) as far as they can be put right without an error rate; elsewhere as observed.
+
+    - A response without an answer where one is expected is wrong, unless `posterior.wrong` is at most 0.5 for it: where
+      verdicts look that good, its answer was perhaps only not read.
+    - Rows of an answer with a trusted row share its verdict. Where that one is right and answers are `exclusive`, every
+      other row of the group is wrong, those without an answer included, even if the first rule spared them.
+
+    Where both rules apply the second decides. Trusted and unscored rows keep what they have.
+    """
+    observed = posterior.observation
+    certain = observed.masked_fill(rows.lacking & (posterior.wrong > 0.5), 0.0)
+    right, wrong = known_answers(rows, observed)
+    certain = torch.where(right, 1.0, torch.where(wrong, 0.0, certain))
+    if exclusive:
+        solved = total(right & rows.answered, rows.group)[rows.group] > 0
+        certain = certain.masked_fill(solved & ~right & (rows.answered | rows.lacking), 0.0)
+    return torch.where(_open_rows(rows), certain, observed)
+
+
+def disputed(rows: NoisyRows, observed: Float[Tensor, " n"], *, exclusive: bool) -> Bool[Tensor, " n"]:
+    """[N] the rows whose verdict something in the batch speaks against: another verdict on the same answer or response,
+    or, of a rewarded answer, another rewarded answer of the group where at most one is right (`exclusive`)."""
+    scored = rows.scored.double()
+    accepted = scored * observed.nan_to_num()
+    count = total(scored, rows.answer)
+    accepted_of = total(accepted, rows.answer)
+    mixed = ((accepted_of > 0) & (accepted_of < count))[rows.answer]
+    if not exclusive:
+        return mixed
+    # Each rewarded row counts as its share of its answer's rewarded rows, so that an answer counts once.
+    share = accepted * rows.answered / accepted_of.clamp(min=1)[rows.answer]
+    rewarded_answers = total(share, rows.group)[rows.group]
+    return mixed | ((accepted > 0) & rows.answered & (rewarded_answers > 1.5))
+
+
+def mean_over_identical(rows: NoisyRows, values: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
+    """[N] the mean of the values over identical responses to a prompt, which share one truth; trusted and unscored
+    rows keep theirs, as do all rows whose identical responses have equal values."""
+    open_rows = _open_rows(rows)
+    count = total(open_rows, rows.response).clamp(min=1)
+    mean = (total(values.masked_fill(~open_rows, 0.0), rows.response) / count)[rows.response]
+    differs = total(open_rows & ((values - mean).abs() > 1e-9), rows.response)[rows.response] > 0
+    return torch.where(open_rows & differs, mean, values)
+
+
+def _open_rows(rows: NoisyRows) -> Bool[Tensor, " n"]:
+    return rows.accompanied & ~rows.trusted
+
+
+def known_answers(rows: NoisyRows, observed: Float[Tensor, " n"]) -> tuple[Bool[Tensor, " n"], Bool[Tensor, " n"]]:
+    """[N] twice: whether most trusted rows of the row's answer have verdict 1, so that it is right, or not, so that
+    it is wrong; a tie counts as wrong. Both are False where no row of the answer is trusted."""
+    trusted = total(rows.trusted, rows.answer)
+    share = total(rows.trusted * observed, rows.answer) / trusted.clamp(min=1)
+    known = trusted > 0
+    return (known & (share > 0.5))[rows.answer], (known & (share <= 0.5))[rows.answer]

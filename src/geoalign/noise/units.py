@@ -1,0 +1,196 @@
+"""Units of evidence for verdicts: an answer to a prompt, with the verdicts on the rows that gave it.
+
+A unit is right or wrong, and so are all of its rows. P(right) of unit u is logistic in its features, theta' x_u; of the
+answers to a prompt at most one is right. A verifier may err alike on equal answers: with rho the correlation of its
+errors on a unit, mixed verdicts are 1 - rho times as frequent, and n verdicts count as n / (1 + (n - 1) rho).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from geoalign.noise.channel import COLD_ROUNDS, LOG_ODDS_LIMIT, NoiseFit, starts_of
+from geoalign.noise.rows import NoisyRows, total
+
+# Pseudo-counts of a group's Beta rate: of two rows the other's verdict must not outweigh a row's own.
+_RATE_PSEUDO = 4.0
+# Pseudo-count of pairs of verdicts on one unit that err independently.
+_PAIRS_PSEUDO = 4.0
+# Prior means of theta: answered, log share of the answer, z, a group without answers, its log-odds of being rewarded.
+_PRIOR_THETA = torch.tensor([0.0, 1.0, 0.0, 0.0, 1.0], dtype=torch.float64)
+# Lower bounds of theta: a negative weight of z would explain the very rewards that z contradicts.
+_LEAST_THETA = torch.tensor([-torch.inf, -torch.inf, 0.0, -torch.inf, -torch.inf], dtype=torch.float64)
+# Log-odds of a response without an answer among answers. Not fitted: a verifier that rewards such would raise them.
+_UNANSWERED_LOG_ODDS = -3.0
+# e, where EM starts; a number of float32.
+_FIRST_ERROR = torch.tensor(0.4, dtype=torch.float32).double()
+
+
+@dataclass(frozen=True, eq=False)
+class Units:
+    """C units, each right or wrong, with the verdicts on their rows.
+
+    Attributes:
+        of_row: [N] the unit of each row.
+        group: [C] the group of each unit.
+        counts: [C, 2] how many verdicts 0 and 1 a unit got.
+        known_log_odds: [C] log-odds that trusted rows add.
+        features: [C, F] x, what the prior is made of.
+        fixed_log_odds: [C] log-odds of the prior that are not fitted.
+        weight: [C] of the unit in the fit.
+        exclusive: [C] of the units with one label at most one is right.
+        prior_theta: [F] prior mean of theta.
+        least_theta: [F] lower bound of theta.
+        pseudo: pseudo-counts of kept verdicts, and of replaced ones of each value.
+    """
+
+    of_row: Int[Tensor, " n"]
+    group: Int[Tensor, " c"]
+    counts: Float[Tensor, "c 2"]
+    known_log_odds: Float[Tensor, " c"]
+    features: Float[Tensor, "c f"]
+    fixed_log_odds: Float[Tensor, " c"]
+    weight: Float[Tensor, " c"]
+    exclusive: Int[Tensor, " c"]
+    prior_theta: Float[Tensor, " f"]
+    least_theta: Float[Tensor, " f"]
+    pseudo: tuple[float, float]
+
+    def probabilities(self, fit: NoiseFit) -> tuple[Float[Tensor, " c"], Float[Tensor, " c"]]:
+        """[C] P(right) of each unit before its verdicts are seen, and after."""
+        prior_log_odds = self.features @ fit.theta + self.fixed_log_odds
+        # A verdict 1 multiplies the odds of right by R(1), a verdict 0 divides them by R(0).
+        evidence = fit.likelihood_ratio.log() * torch.tensor([-1.0, 1.0]).double()
+        posterior_log_odds = prior_log_odds + self.effective_counts(fit) @ evidence + self.known_log_odds
+        return self._shares(prior_log_odds), self._shares(posterior_log_odds)
+
+    def fit(self, earlier: dict[str, Tensor], rounds: int = COLD_ROUNDS) -> NoiseFit:
+        """Fits the noise model by EM.
+
+        Each round takes P(right) of the units as given, estimates e and q from the effective counts, rho from the pairs
+        of different verdicts, and takes one Newton step of theta.
+
+        Args:
+            earlier: the fields of an earlier fit, where EM goes on; {}: it starts anew.
+            rounds: at most so many from a cold start; EM ends where no parameter changes by 1e-5.
+        """
+        half = torch.full((2,), 0.5).double()
+        cold = NoiseFit(
+            theta=self.prior_theta, error=_FIRST_ERROR, replacement=half, correlation=0 * half[0], values=half
+        )
+        (fit,), rounds = starts_of(earlier, [cold], rounds)
+        for _ in range(rounds):
+            before = fit
+            prior, right = self.probabilities(fit)
+            truth = torch.stack([1 - right, right], dim=1)
+            counts = self.effective_counts(fit)
+            theta = self._newton_step(fit.theta, prior, right)
+            fit = fit.with_channel(self.weight @ counts, self.weight @ (counts * truth), *self.pseudo)
+            fit = fit._replace(theta=theta, correlation=self._fitted_correlation(fit, truth))
+            if fit.is_near(before):
+                break
+        return fit
+
+    def effective_counts(self, fit: NoiseFit) -> Float[Tensor, "c 2"]:
+        """[C, 2] the verdicts as so many independent ones, n / (1 + (n - 1) rho)."""
+        others = (self.counts.sum(dim=1, keepdim=True) - 1).clamp(min=0)
+        return self.counts / (1 + others * fit.correlation)
+
+    def _newton_step(
+        self, theta: Float[Tensor, " f"], prior: Float[Tensor, " c"], right: Float[Tensor, " c"]
+    ) -> Float[Tensor, " f"]:
+        """Theta after a Newton step on its expected log-posterior, whose prior is N(prior_theta, 1).
+
+        The gradient is sum w (right - prior) x - (theta - prior_theta). The Hessian of a softmax over a group is
+        sum w prior x x' - s s' with s = sum sqrt(w) prior x over the group, whose units have equal weights.
+        """
+        x = self.features
+        weight = self.weight
+        gradient = x.T @ (weight * (right - prior)) - (theta - self.prior_theta)
+        shared = x.new_zeros(int(self.exclusive.max()) + 1, x.shape[1])
+        shared = shared.index_add(0, self.exclusive, x * (prior * weight.sqrt())[:, None])
+        hessian = x.T @ (x * (weight * prior)[:, None]) - shared.T @ shared + torch.eye(x.shape[1]).double()
+        return torch.maximum(theta + torch.linalg.solve(hessian, gradient), self.least_theta)
+
+    def _fitted_correlation(self, fit: NoiseFit, truth: Float[Tensor, "c 2"]) -> Float[Tensor, ""]:
+        """rho = 1 - mixed / expected: how much rarer pairs of different verdicts are than independent errors make them.
+
+        With e_t the error rate of a unit of truth t, expected = sum w (n^2 - n) E[e_t (1 - e_t)].
+        """
+        size = self.counts.sum(dim=1)
+        errors = fit.error * fit.replacement.flip(0)
+        expected = truth.T @ (self.weight * (size.square() - size)) @ (errors * (1 - errors)) + _PAIRS_PSEUDO
+        mixed = (self.weight @ self.counts.prod(dim=1) + _PAIRS_PSEUDO) / expected
+        return (1 - mixed).clamp(0, 1)
+
+    def _shares(self, log_odds: Float[Tensor, " c"]) -> Float[Tensor, " c"]:
+        """[C] P(right): a softmax over the units of an exclusive group and "none of them", whose log-odds are 0."""
+        none = log_odds.new_zeros(int(self.exclusive.max()) + 1)
+        highest = none.scatter_reduce(0, self.exclusive, log_odds.detach(), "amax")
+        likely = (log_odds - highest[self.exclusive]).exp()
+        return likely / (-highest).exp().index_add(0, self.exclusive, likely)[self.exclusive]
+
+
+def verdict_units(
+    rows: NoisyRows,
+    prediction: Float[Tensor, " n"],
+    verdict: Float[Tensor, " n"],
+    judged: Bool[Tensor, " n"],
+    exclusive: bool,
+) -> Units:
+    """The units of the rows.
+
+    The features of an answer are 1, its log share of the group, and its mean prediction; those of a response in a group
+    without answers are 1 and the log-odds at which the rest of the group is rewarded. A response without an answer
+    among answers has fixed log-odds, and weight 0: each reward of one would raise the false positive rate.
+
+    Args:
+        prediction: [N] z, a prediction of the true reward; zeros where there is none.
+        verdict: [N] 0 or 1.
+        judged: [N] whether the row's verdict counts.
+        exclusive: at most one answer of a group is right.
+    """
+    unit = rows.answer
+    size = total(torch.ones_like(prediction), unit)
+    group = torch.zeros(len(size), dtype=torch.long).index_put((unit,), rows.group)
+    answered = total(rows.answered, unit) > 0
+    lone_response = ~answered & (total(rows.lacking, unit) == 0)
+    # Beta rate of the verdicts on the rest of the group: one that held the unit's own would explain their errors.
+    rest = by_verdict(rows.group, verdict, judged)[group] - by_verdict(unit, verdict, judged) + _RATE_PSEUDO
+    log_share = (size / total(torch.ones_like(prediction), rows.group)[group]).log()
+    log_rate = (rest[:, 1] / rest[:, 0]).log()
+    features = [
+        answered,
+        answered * log_share,
+        total(prediction, unit) / size,
+        lone_response,
+        lone_response * log_rate,
+    ]
+    own_label = len(group) + torch.arange(len(group))
+    answered_share = float(answered.double().mean())
+    return Units(
+        of_row=unit,
+        group=group,
+        counts=by_verdict(unit, verdict, judged & ~rows.trusted),
+        known_log_odds=LOG_ODDS_LIMIT * total((2 * verdict - 1) * (judged & rows.trusted), unit),
+        features=torch.stack([each.double() for each in features], dim=1),
+        fixed_log_odds=_UNANSWERED_LOG_ODDS * ~(answered | lone_response),
+        weight=total(rows.weights, unit) / size * (answered | lone_response),
+        exclusive=torch.where(answered & exclusive, group, own_label).unique(return_inverse=True)[1],
+        prior_theta=_PRIOR_THETA,
+        least_theta=_LEAST_THETA,
+        # Answers identify e and q. Without them only the curvature of the log-odds in z does, and with rates that are
+        # too optimistic z would go unused.
+        pseudo=(2 + 4 * answered_share, 4 - 2 * answered_share),
+    )
+
+
+def by_verdict(
+    label: Int[Tensor, " n"], verdict: Float[Tensor, " n"], counted: Bool[Tensor, " n"]
+) -> Float[Tensor, "m 2"]:
+    """[M, 2] how many of the counted rows of each label have verdict 0, and how many 1."""
+    return torch.stack([total(counted * (1 - verdict), label), total(counted * verdict, label)], dim=1)

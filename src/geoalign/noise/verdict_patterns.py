@@ -1,0 +1,102 @@
+"""The verdicts on the answers to a prompt as counts, prompts with equal counts as one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Generator, Tensor
+
+from geoalign.noise.rows import NoisyRows, total
+from geoalign.noise.units import Units
+
+
+class Patterns(NamedTuple):
+    """The units with verdicts, groups with equal counts of verdicts as one pattern."""
+
+    units: Units
+    pattern: Int[Tensor, " c"]  # of each unit
+    times: Float[Tensor, " p"]  # groups that a pattern stands for
+
+
+def patterns_of(rows: NoisyRows, units: Units) -> Patterns:
+    """The units with verdicts, groups with equal counts of verdicts as one pattern.
+
+    The prior of an answer is made anew of counts alone (`_features`), so that verdicts are independent of it given the
+    truth.
+    """
+    judged = units.counts.sum(dim=1) > 0
+    group = torch.zeros(len(judged), dtype=torch.long).index_put((units.of_row,), rows.group)
+    answered_rows = total(rows.answered, units.of_row)
+    pattern, times = _pattern_of_groups(units, group, answered_rows)
+    # Of each pattern the units of its first group are kept.
+    first = torch.full((len(times),), len(pattern))
+    first = first.scatter_reduce(0, pattern, torch.arange(len(pattern)), "amin")
+    kept = judged & (first[pattern[group]] == group)
+    features = _features(rows, units, group, answered_rows)[kept]
+    prior_theta = torch.nn.functional.one_hot(torch.tensor(1), features.shape[1]) * units.prior_theta[1]
+    of_unit = pattern[group[kept]]
+    distinct = replace(
+        units,
+        group=of_unit,
+        counts=units.counts[kept],
+        known_log_odds=units.known_log_odds[kept],
+        features=features,
+        fixed_log_odds=units.fixed_log_odds[kept],
+        weight=times[of_unit].double(),
+        exclusive=units.exclusive[kept].unique(return_inverse=True)[1],
+        prior_theta=prior_theta,
+        least_theta=torch.full_like(prior_theta, -torch.inf),
+    )
+    return Patterns(distinct, of_unit, times.double())
+
+
+def _pattern_of_groups(
+    units: Units, group: Int[Tensor, " c"], answered_rows: Float[Tensor, " c"]
+) -> tuple[Int[Tensor, " g"], Int[Tensor, " p"]]:
+    """[G] the pattern of each group, and [P] how many groups have it."""
+    judged = units.counts.sum(dim=1) > 0
+    kinds = torch.cat([torch.stack([answered_rows, judged.double()], dim=1), units.counts], dim=1)
+    kind = kinds.unique(dim=0, return_inverse=True)[1]
+    # Two groups are alike where the sums of 62 random bits for each kind of unit are equal.
+    codes = torch.randint(2**62, (int(kind.max()) + 1,), generator=Generator().manual_seed(0))
+    sums = torch.zeros(int(group.max()) + 1, dtype=torch.long)
+    sums = sums.index_add(0, group, codes[kind] * (judged | (answered_rows > 0)))
+    _, pattern, times = sums.unique(return_inverse=True, return_counts=True)
+    return pattern, times
+
+
+def _features(
+    rows: NoisyRows, units: Units, group: Int[Tensor, " c"], answered_rows: Float[Tensor, " c"]
+) -> Float[Tensor, "c f"]:
+    """[C, F] what the prior of an answer is made of.
+
+    Of n rows of an answer among N answered ones, o of the most frequent other answer and A answers, these are 1,
+    log n/N and its square, log (n + 1/2) / (o + 1/2) and its square, log A, and whether n = 1. Units without an answer
+    have the fourth feature of `verdict_units` alone.
+    """
+    groups = int(group.max()) + 1
+    n = answered_rows.clamp(min=1)
+    answered = (answered_rows > 0).double()
+    most = answered_rows.new_zeros(groups).scatter_reduce(0, group, answered_rows, "amax")[group]
+    leads = answered_rows == most
+    behind = answered_rows.masked_fill(leads, 0)
+    second = answered_rows.new_zeros(groups).scatter_reduce(0, group, behind, "amax")[group]
+    leads_alone = leads & (total(leads, group)[group] == 1)
+    other = torch.where(leads_alone, second, most)
+    log_share = (n / total(rows.answered, rows.group)[group].clamp(min=1)).log()
+    log_ahead = ((n + 0.5) / (other + 0.5)).log()
+    log_answers = total(answered, group)[group].clamp(min=1).log()
+    features = [
+        answered,
+        log_share,
+        log_share.square(),
+        log_ahead,
+        log_ahead.square(),
+        log_answers,
+        (answered_rows == 1).double(),
+    ]
+    of_answers = torch.stack(features, dim=1) * answered[:, None]
+    return torch.cat([of_answers, units.features[:, 3:4]], dim=1)

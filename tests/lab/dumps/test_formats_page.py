@@ -1,0 +1,46 @@
+"""docs/formats.md names what is read and written: every format, role, answer's field and column."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from geoalign.lab.dumps.field_names import FINAL_ANSWERS, GOLD_ANSWERS, GROUPS
+from geoalign.lab.dumps.formats import FORMATS, ROLES
+from geoalign.lab.store.audit import SCORES, AuditTables
+from geoalign.lab.store.evaluation import SCHEMA
+from geoalign.lab.store.rollouts import ROLLOUT_SCHEMA
+from geoalign.lab.tasks.sources import DUMP_SUFFIXES
+
+PAGE = (Path(__file__).parents[3] / "docs" / "formats.md").read_text(encoding="utf-8")
+
+
+def names_in(section: str) -> set[str]:
+    """What stands in backticks below a heading, up to the next one of its level."""
+    level, _, _ = section.partition(" ")
+    _, _, below = PAGE.partition(f"\n{section}\n")
+    return set(re.findall(r"`([^`\n]+)`", below.partition(f"\n{level} ")[0]))
+
+
+@pytest.mark.parametrize(
+    ("section", "names"),
+    [
+        ("## Rollout files", FORMATS),
+        ("## Rollout files", [suffix for suffix in DUMP_SUFFIXES if not suffix.endswith(".gz")]),
+        ("### Roles and fields", ROLES),
+        ("### Roles and fields", GROUPS),
+        ("### Answers", FINAL_ANSWERS),
+        ("### Answers", GOLD_ANSWERS),
+        ("## The folder of an audit", SCORES.names),
+        ("## The folder of a run", ROLLOUT_SCHEMA.names),
+        ("## The folder of an evaluation", SCHEMA.names),
+    ],
+)
+def test_every_name_stands_on_the_page(section, names):
+    assert set(names) <= names_in(section)
+
+
+def test_the_tables_of_an_audit_stand_on_the_page(tmp_path):
+    with AuditTables(tmp_path, redact=False):
+        pass
+    assert {path.name for path in tmp_path.iterdir()} <= names_in("## The folder of an audit")

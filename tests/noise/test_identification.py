@@ -1,0 +1,241 @@
+"""Where verdicts do not say how far to believe them, rewards stay what they are, but for what rests on no rate."""
+
+import logging
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from denoise_batches import answered, repeating
+
+from geoalign import Rollouts
+from geoalign.curators.denoise import Denoise
+from geoalign.method.groups import canonical_order
+from geoalign.method.intervals import Interval
+from geoalign.noise.channel import NoiseFit
+from geoalign.noise.identification import (
+    Identification,
+    disputed,
+    error_correlation,
+    identification,
+    observations_corrected_without_rates,
+)
+from geoalign.noise.posterior import infer
+from geoalign.noise.rows import noisy_rows
+
+
+def posterior_of(rollouts):
+    rows = noisy_rows(rollouts, canonical_order(rollouts.rewards, rollouts.groups), answers=True)
+    return rows, infer(rows, None, least_slope=0.3)
+
+
+@pytest.mark.parametrize("geometry", ["states", "none"])
+@pytest.mark.parametrize("wrong", [0.0, 0.2, 0.4])
+def test_errors_that_repeat_with_the_answer_leave_the_rewards_bit_for_bit(wrong, geometry):
+    """No answer is judged both ways: the same verdicts could come from a good verifier or from a poor one."""
+    curator = Denoise(geometry=geometry)
+    for seed in range(4):
+        rollouts = repeating(seed, alike=True, wrong=wrong)
+        curation = curator.curate(rollouts)
+        assert torch.equal(curation.rewards, rollouts.rewards)
+        assert curation.advantages is None
+        assert curation.metrics["identified"] == 0
+        assert math.isnan(curation.metrics["false_positive_rate"])
+
+
+def test_independent_errors_are_corrected():
+    curator = Denoise(geometry="none")
+    for seed in range(4):
+        rollouts = answered(seed, wrong=0.2)
+        curation = curator.curate(rollouts)
+    assert curation.metrics["identified"] == 1
+    assert not torch.equal(curation.rewards, rollouts.rewards)
+    assert curation.metrics["false_positive_rate"] == pytest.approx(0.2, abs=0.05)
+
+
+def test_one_small_batch_is_too_little_to_tell():
+    curation = Denoise(geometry="none").curate(answered(0, groups=5, wrong=0.4))
+    assert curation.metrics["identified"] == 0
+    assert curation.advantages is None
+
+
+def test_the_correlation_of_errors_by_hand():
+    """Two prompts, one answer each, judged 1 0 and 1 1. Of the fit only e_t (1 - e_t) = 0.25 for either truth matters.
+
+    E = (2 + 2) 0.25 = 1, half from each prompt; M = 1 + 0. The correlation is 1 - 1 / 1 = 0, the residuals are
+    M_g - E_g = 0.5 and -0.5, their norm 0.7071, times sqrt(2 / 1): a standard error of 1.
+    """
+    rollouts = Rollouts(rewards=torch.tensor([1.0, 0, 1, 1]), groups=torch.tensor([0, 0, 1, 1]), answers=list("aabb"))
+    units = posterior_of(rollouts)[1].units
+    half = torch.tensor([0.5, 0.5], dtype=torch.float64)
+    fit = NoiseFit(
+        theta=units.prior_theta,
+        error=torch.tensor(1.0).double(),
+        replacement=half,
+        correlation=half[0] * 0,
+        values=half,
+    )
+    found = error_correlation(units, fit)
+    assert found.estimate == pytest.approx(0)
+    assert found.high == pytest.approx(12.706, abs=1e-3)  # Student's t on one degree of freedom
+    assert found.low == pytest.approx(-12.706, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("correlation", "found", "expected"),
+    [
+        ((0.0, -0.2, 0.2), {}, True),  # independent, and many verdicts
+        ((0.0, -0.2, 0.2), {"expected": 100.0}, False),  # few: 0.2 > 0.8 * 0.3^2
+        ((0.0, -0.2, 0.2), {"expected": 100.0, "informedness": 0.6}, True),  # 0.2 <= 0.8 * 0.6^2
+        ((0.1, 0.02, 0.18), {}, False),  # rarer contradictions than independent errors make
+        ((0.3, -0.1, 0.7), {}, False),  # errors may well repeat
+        ((math.nan, math.nan, math.nan), {}, False),
+        ((1.0, 1.0, 1.0), {"known_answers": 19}, False),
+        ((1.0, 1.0, 1.0), {"known_answers": 20}, True),
+        ((math.nan, math.nan, math.nan), {"has_answers": False}, True),
+    ],
+)
+def test_what_identifies_the_rates(correlation, found, expected):
+    told = {"expected": 300.0, "informedness": 0.3, "has_answers": True, "known_answers": 0}
+    assert Identification(Interval(*correlation), **{**told, **found}).identified == expected
+
+
+def unidentified(rewards, groups, **fields):
+    rollouts = Rollouts(rewards=torch.tensor(rewards), groups=torch.tensor(groups), **fields)
+    rows, posterior = posterior_of(rollouts)
+    certain = observations_corrected_without_rates(rows, posterior, exclusive=True)
+    order = canonical_order(rollouts.rewards, rollouts.groups).order
+    return torch.empty_like(certain).index_copy_(0, order, certain).tolist()
+
+
+def test_identical_responses_get_the_mean_of_their_verdicts_and_of_grpos_advantages():
+    """Three identical responses with verdicts 1 1 0 get 2/3. What they add to the policy's update stays GRPO's.
+
+    Rewards 1 1 0 0 1 0 have the mean 1/2 and the deviation sqrt(6 / 4 / 5) = 0.5477: advantages +-0.9129, of which the
+    three have the mean 0.9129 / 3 = 0.3043.
+    """
+    rollouts = Rollouts(
+        rewards=torch.tensor([1.0, 1, 0, 0, 1, 0]),
+        groups=torch.zeros(6, dtype=torch.long),
+        response_keys=torch.tensor([7, 7, 7, 1, 2, 3]),
+        answers=list("aaabcd"),
+    )
+    curation = Denoise(geometry="none").curate(rollouts)
+    assert curation.metrics["identified"] == 0
+    assert curation.rewards.tolist() == pytest.approx([2 / 3, 2 / 3, 2 / 3, 0, 1, 0])
+    assert curation.advantages.tolist() == pytest.approx([0.3043] * 3 + [-0.9129, 0.9129, -0.9129], abs=1e-4)
+
+
+def test_a_checked_answer_speaks_for_its_rows_and_a_right_one_against_the_others():
+    """In the first prompt answer a is checked and right, so b is wrong; in the second a is wrong, and b stays open."""
+    trusted = torch.tensor([True, False, False, False, True, False, False, False])
+    found = unidentified([1.0, 0, 1, 0, 0, 1, 1, 0], [0] * 4 + [1] * 4, answers=list("aabb") * 2, trusted=trusted)
+    assert found == [1, 1, 0, 0, 0, 0, 1, 0]
+
+
+def praised_without_answer(wrong):
+    """One rewarded response without an answer in each group of eight; errors on the others repeat with the answer."""
+    rollouts = repeating(3, alike=True, wrong=wrong)
+    first = torch.arange(256) % 8 == 0
+    answers = [None if lacks else answer for lacks, answer in zip(first, rollouts.answers, strict=True)]
+    return replace(rollouts, answers=answers, rewards=rollouts.rewards.masked_fill(first, 1.0)), first
+
+
+def test_a_rewarded_response_without_an_answer_loses_its_reward():
+    rollouts, first = praised_without_answer(0.4)
+    curation = Denoise(geometry="none").curate(rollouts)
+    assert curation.metrics["identified"] == 0
+    assert curation.rewards[first].tolist() == [0.0] * 32
+    assert torch.equal(curation.rewards[~first], rollouts.rewards[~first])
+
+
+def test_nothing_is_concluded_from_a_missing_answer_where_it_is_kept_or_most_have_none():
+    rollouts, first = praised_without_answer(0.4)
+    kept = Denoise(geometry="none", unanswered="kept").curate(rollouts)
+    assert torch.equal(kept.rewards, rollouts.rewards)
+    assert not kept.anomalous[first].any()
+    few = [answer if row % 8 < 3 else None for row, answer in enumerate(rollouts.answers)]
+    few_have = Denoise(geometry="none").curate(replace(rollouts, answers=few))
+    lacking = torch.tensor([answer is None for answer in few])
+    assert torch.equal(few_have.rewards[lacking], rollouts.rewards[lacking])
+    assert not few_have.anomalous[lacking].any()
+
+
+def test_one_answer_in_a_batch_condemns_no_row_without_one():
+    rollouts = Rollouts(
+        rewards=(torch.rand(480, generator=torch.Generator().manual_seed(5)) < 0.6).float(),
+        groups=torch.arange(480) // 8,
+        answers=[None] * 3 + ["x^2"] + [None] * 476,
+    )
+    curation = Denoise(geometry="none").curate(rollouts)
+    assert not curation.anomalous.any()
+    assert torch.equal(curation.rewards, rollouts.rewards)
+
+
+def test_a_verdict_that_nothing_disputes_is_not_flagged_where_the_rates_are_not_known():
+    """Of 480 rows with verdicts at random 20 have an answer that can be read, the same one."""
+    generator = torch.Generator().manual_seed(2)
+    answered = set(torch.randperm(480, generator=generator)[:20].tolist())
+    rollouts = Rollouts(
+        rewards=torch.randint(0, 2, (480,), generator=generator).float(),
+        groups=torch.arange(480) // 8,
+        answers=["x" if row in answered else None for row in range(480)],
+    )
+    curation = Denoise(geometry="none").curate(rollouts)
+    assert curation.metrics["identified"] == 0
+    for row in curation.anomalous.nonzero()[:, 0].tolist():
+        same = [other for other in answered if other // 8 == row // 8]
+        assert len({float(rollouts.rewards[other]) for other in same}) == 2
+
+
+@pytest.mark.parametrize(
+    ("exclusive", "expected"), [(True, [1, 1, 1, 0, 0, 0, 0, 0]), (False, [1, 1, 0, 0, 0, 0, 0, 0])]
+)
+def test_what_disputes_a_verdict(exclusive, expected):
+    # Group 0: "7" has both verdicts, "8" is rewarded too, "9" is refused. Group 1: one rewarded answer, twice, and one
+    # response without an answer.
+    rollouts = Rollouts(
+        rewards=torch.tensor([1.0, 0, 1, 0, 1, 1, 0, 1]),
+        groups=torch.arange(8) // 4,
+        answers=["7", "7", "8", "9", "7", "7", "8", None],
+    )
+    order = canonical_order(rollouts.rewards, rollouts.groups)
+    rows = noisy_rows(rollouts, order, answers=True)
+    found = torch.zeros(8)
+    found[order.order] = disputed(rows, rows.rewards, exclusive=exclusive).float()
+    assert found.tolist() == expected
+
+
+def test_trusted_rows_of_enough_answers_identify_the_rates():
+    rollouts = repeating(0, alike=True, wrong=0.4)
+    trusted = torch.arange(256) % 8 == 0
+    rewards = torch.where(trusted, rollouts.true_rewards, rollouts.rewards)
+    curation = Denoise(geometry="none").curate(replace(rollouts, rewards=rewards, trusted=trusted))
+    assert curation.metrics["identified"] == 1
+    assert not torch.equal(curation.rewards[~trusted], rewards[~trusted])
+
+
+def test_half_repeated_errors_are_not_taken_for_independent_ones():
+    """Each flip belongs to the answer or is made anew, half and half."""
+    curator = Denoise(geometry="none")
+    for seed in range(10):
+        one, other = repeating(seed, alike=True, wrong=0.4), repeating(seed, alike=False, wrong=0.4)
+        which = torch.rand(256, generator=torch.Generator().manual_seed(seed)) < 0.5
+        curation = curator.curate(replace(one, rewards=torch.where(which, one.rewards, other.rewards)))
+    assert curation.metrics["error_correlation_low"] > 0
+    assert curation.metrics["identified"] == 0
+
+
+def test_a_verifier_that_never_contradicts_itself_is_warned_of_once(caplog):
+    curator = Denoise(geometry="none", window=3)
+    with caplog.at_level(logging.WARNING):
+        for seed in range(6):
+            curator.curate(repeating(seed, alike=True))
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "appeals" in caplog.text
+    assert identification(*_units_and_fit(repeating(0, alike=True))).reason in caplog.text
+
+
+def _units_and_fit(rollouts):
+    _, posterior = posterior_of(rollouts)
+    return posterior.units, NoiseFit(**posterior.fit)

@@ -1,0 +1,211 @@
+"""Which numbers the prose of each page on evidence prints, and whether they are those of the results.
+
+A page declares the names of the values that stand in its prose (`python -m tools.evidence.values` prints all names).
+Then two things are checked, and no wording:
+
+- every declared value stands on the page;
+- every decimal number, percentage and "N of M" in the prose is a declared value, or a constant of the design.
+
+Tables between `<!-- evidence: ... -->` marks, code, links and pictures are no prose. Of README.md, where other things
+have numbers, too, the second check reads only what stands between `<!-- figures -->` and `<!-- end figures -->`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tools.evidence.results import ROOT
+from tools.evidence.table_kinds import TABLE, with_tables
+from tools.evidence.values import values
+
+FIGURES = re.compile(r"<!-- figures -->(.*?)<!-- end figures -->", re.DOTALL)
+WORDS_OF_NUMBERS = (
+    "none",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+)
+COUNT = re.compile(rf"\b(\d+|{'|'.join(WORDS_OF_NUMBERS)}) of (?:the |its |all )?(\d+|{'|'.join(WORDS_OF_NUMBERS)})\b")
+NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:\.\d+%?|%)(?![\w.]*\w)")
+NO_PROSE = (
+    re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE),
+    TABLE,
+    re.compile(r"<!--.*?-->", re.DOTALL),
+    re.compile(r"<[^>]+>"),
+    re.compile(r"`[^`]*`"),
+    re.compile(r"\]\([^)]*\)"),
+)
+# Numbers that no result has: sizes, shares and levels of the design.
+DESIGN = ("95%", "5%", "10%", "15%", "20%", "40%", "0.05", "0.025")
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page, the names of the values in its prose, and the numbers there that are constants of the design."""
+
+    name: str
+    values: tuple[str, ...]
+    constants: tuple[str, ...] = DESIGN
+    marked_only: bool = field(default=False, kw_only=True)
+
+    @property
+    def path(self) -> Path:
+        """Where it is."""
+        return ROOT / self.name
+
+
+PAGES: tuple[Page, ...] = (
+    Page(
+        "README.md",
+        (
+            "substring.grpo_final",
+            "substring.denoise_final",
+            "substring.true_final",
+            "three_numbers_40.grpo_final",
+            "three_numbers_40.denoise_final",
+            "three_numbers_40.true_final",
+            "repeated_40.grpo_final",
+            "repeated_40.denoise_final",
+            "repeated_40.true_final",
+        ),
+        marked_only=True,
+    ),
+    Page(
+        "docs/evidence.md",
+        (
+            "audit.intervals_held",
+            "substring.grpo_final",
+            "substring.denoise_final",
+            "substring.true_final",
+            "appeals.share",
+            "appeals.checked_majority_share",
+            "twelve.significant",
+            "twelve.runs_above",
+            "geoalign.levels_gained",
+            "flipped.warm_starts_below",
+        ),
+        (*DESIGN, "0.1"),
+    ),
+    Page("evidence/README.md", (), (*DESIGN, "0.1")),
+    Page(
+        "evidence/tables.md",
+        (
+            "audit.offsets_model_held",
+            "audit.spellings_bounds_held",
+            "audit.spellings_model_held",
+            "audit.quarter_model_held",
+            "substring.grpo_final",
+            "substring.denoise_final",
+            "substring.true_final",
+            "substring.runs_above",
+            "substring.gain.p_exactly",
+            "flipped.warm_starts_below",
+            "flipped_expected.warm_starts_above",
+            "flipped.new_group_accuracy",
+            "flipped.heldout_accuracy",
+            "in_states.new_group_accuracy",
+            "twelve.runs_above",
+            "twelve.significant",
+            "twelve.share_lowest",
+            "twelve.share_highest",
+            "twelve.share_interval_lowest",
+            "twelve.share_interval_highest",
+            "twelve.gold_at_dialogue_40.interval",
+            "tuned.lowest_default_five_numbers",
+            "long.dialogue_passed",
+            "earlier.means_above",
+            "earlier.pairs_above",
+            "earlier.counted_by_seeds",
+            "earlier.counted_by_warm_starts",
+            "earlier.counted_share_lowest",
+            "earlier.counted_share_highest",
+            "earlier.share_lowest",
+            "earlier.share_highest",
+            "earlier.oracle_cosine_lowest",
+            "earlier.oracle_cosine_highest",
+            "earlier.denoise_cosine_lowest",
+            "earlier.denoise_cosine_highest",
+            "earlier.majority_vote_final_five_40",
+            "earlier.grpo_final_five_40",
+            "clean.dialogue_costs",
+            "clean.dialogue_final",
+            "clean.three_numbers_costs",
+            "clean.three_numbers_final",
+            "geoalign.levels_gained",
+            "geoalign.best",
+            "geoalign.five_20",
+            "geoalign.below_denoise",
+            "geoalign.share_at_most_dialogue_40",
+            "geoalign.share_at_most_five_40",
+            "first_round.geoalign_p",
+            "first_round.geoalign_again",
+            "first_round.share_40",
+            "first_round.share_20",
+            "first_round.gold_40",
+            "first_round.gold_20",
+            "gold.denoise_dialogue_40",
+            "gold.oracle_dialogue_40",
+            "gold.denoise_less_bias",
+            "gold.denoise_wider",
+            "gold.grpo_wider_at_1",
+            "gold.grpo_flattery_at_1_5",
+            "gold.labels_20",
+            "gold.labels_40",
+            "gold.labels_minus_denoise_20",
+            "gold.labels_minus_denoise_40",
+            "gold.labels_proxy_20",
+            "dialogue.permuted_unchanged_40",
+            "dialogue.permuted_unchanged_20",
+        ),
+        (*DESIGN, "0.1", "0.6", "1.0", "1.5"),
+    ),
+)
+
+
+def prose(text: str) -> str:
+    """A page without tables of results, code, comments, HTML and link targets."""
+    for pattern in NO_PROSE:
+        text = pattern.sub(" ", text)
+    return " ".join(text.split())
+
+
+def numbers(text: str) -> list[str]:
+    """The decimal numbers, percentages and counts "N of M" in some prose; number words count as digits."""
+    counts = [f"{_digits(match[1])} of {_digits(match[2])}" for match in COUNT.finditer(text)]
+    return NUMBER.findall(COUNT.sub(" ", text)) + counts
+
+
+def _digits(word: str) -> str:
+    return str(WORDS_OF_NUMBERS.index(word)) if word in WORDS_OF_NUMBERS else word
+
+
+def wrong(page: Page, text: str | None = None) -> list[str]:
+    """What of a page is not as the results have it: its tables, and the numbers in its prose."""
+    if text is None:
+        text = page.path.read_text(encoding="utf-8")
+    problems = []
+    if with_tables(text) != text:
+        problems.append(f"{page.name}: a table differs; run python -m tools.evidence.tables")
+    standing = numbers(prose(text))
+    declared = set(page.constants)
+    for name in page.values:
+        of_value = numbers(values()[name])
+        declared.update(of_value)
+        if not set(of_value) <= set(standing):
+            problems.append(f"{page.name}: {name} is {values()[name]}, which does not stand there")
+    checked = " ".join(FIGURES.findall(text)) if page.marked_only else text
+    for number in numbers(prose(checked)):
+        if number not in declared:
+            problems.append(f"{page.name}: {number} is no value that is declared in tools/evidence/pages.py")
+    return problems

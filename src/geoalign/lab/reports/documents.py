@@ -14,8 +14,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from geoalign.errors import InputError
-from geoalign.lab.analysis.statistics import PairedDifference, spread
-from geoalign.lab.numbers import decimals, ends, megabytes, number, percent, points, probability, short, signed
+from geoalign.lab.analysis.statistics import PairedDifference
+from geoalign.lab.numbers import decimals, ends, number, percent, points, short
 from geoalign.lab.reports.figures.style import DARK, LIGHT, Panel, recoloured, render
 from geoalign.lab.store.files import write_atomically
 from geoalign.text import visible
@@ -63,13 +63,11 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    written = (number, percent, points, short, signed, probability, megabytes, visible, spread, gain)
+    written = (number, percent, points, short, visible, gain)
     templates.filters.update({write.__name__: write for write in written})
     templates.filters.update(
         interval=partial(ends, write=partial(decimals, digits=3)),
         span=partial(ends, write=percent),
-        ends=ends,
-        signed_ends=partial(ends, write=signed),
     )
     templates.globals.update(stylesheet=stylesheet, policy=policy)
     return templates

@@ -34,7 +34,7 @@ class Measure:
 
     @property
     def paired(self) -> Interval:
-        """The mean over the seeds of `difference`: what may stand beside it."""
+        """The mean over the seeds of `difference`: what may stand next to it."""
         return seed_interval(list(self.paired_values.values()))
 
 
@@ -66,7 +66,7 @@ class ArmRow:
     """One arm at one level.
 
     Attributes:
-        rate: the share of its rewards that were corrupted, NaN where unknown.
+        rate: the share of its rewards that were wrong, NaN where unknown.
         seeds, cells: those that finished; `failures`: the cells that did not; `missing`: planned seeds without any.
         updates: the numbers of updates that its runs made on each generation, where known; one, if all are alike.
         evaluations: the fewest behind a final score.
@@ -123,7 +123,7 @@ class Statement:
 class Recovered:
     """What one arm came to over a recovery's seeds, and its share of what wrong rewards cost, with Fieller's interval.
 
-    `truth`: its gold utility, where the score is only a proxy of it; NaN where it is not known.
+    `truth`: its gold reward, where the score is only a proxy of it; NaN where it is not known.
     """
 
     row: ArmRow
@@ -162,11 +162,6 @@ class Recovery:
         return (self.clean, *others)
 
     @property
-    def truth_known(self) -> bool:
-        """Whether the gold utility is known of every arm."""
-        return not any(math.isnan(arm.truth.estimate) for arm in self.everyone)
-
-    @property
     def is_illustration(self) -> bool:
         """Whether there are too few seeds for an interval, and so for any claim."""
         return len(self.seeds) < MIN_SEEDS
@@ -202,11 +197,6 @@ class LevelTable:
             if row.rate != 0 and (row.detection is not None or not math.isnan(agreement)):
                 found.append(row)
         return tuple(found)
-
-    @property
-    def most_seeds(self) -> int:
-        """The most finished seeds of any arm."""
-        return max((len(row.seeds) for row in self.rows), default=0)
 
     @property
     def reference(self) -> ArmRow | None:

@@ -1,4 +1,4 @@
-"""How a run went, step by step: reward, accuracy, gold utility; what the curator did; how far the policy moved."""
+"""How a run went, step by step: reward, accuracy, gold reward; what the curator did; how far the policy went."""
 
 from __future__ import annotations
 

@@ -24,9 +24,9 @@ from geoalign.lab.store.read_run import Series
 SIZE = (5.4, 3.5)
 # Steps are whole numbers, so are the ticks under them.
 STEP_AXIS = "RL step"
-SMOOTHED = "smoothed, s = 0.6 s + 0.4 x"
 # Letters in a line of a legend, and those that a line's sample takes.
-_LEGEND_WIDTH, _LEGEND_HANDLE = 66, 8
+_LEGEND_WIDTH = 66
+_LEGEND_HANDLE = 8
 # With few points a smoothed curve stays near the first one and hides the rest.
 SMOOTHED_FROM = 8
 

@@ -22,7 +22,7 @@ from geoalign.hidden import backbone_of
 from geoalign.lab.config.train import LoraConfig, PretrainedModelConfig
 from geoalign.lab.generation.shared_prompts import generate_sharing_prompts
 from geoalign.lab.models.models import initial_model, with_adapters
-from geoalign.lab.models.process_setup import silence_logs
+from geoalign.pretrained.quiet import silence_logs
 
 Measured = tuple[float, float]  # seconds of the clock and of the processor
 

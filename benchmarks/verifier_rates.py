@@ -22,7 +22,7 @@ import numpy as np
 import pandas
 import torch
 
-from geoalign.boxed import boxed_answer
+from geoalign.answers.boxed import boxed_answer
 from geoalign.lab.audit.verdicts import VerdictAudit
 
 RATES = ("false_positive_rate", "false_negative_rate")

@@ -19,11 +19,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from geoalign.boxed import boxed_answer
+from geoalign.answers.boxed import boxed_answer
+from geoalign.answers.verified import VerifiedReward
 from geoalign.lab.config.rewards import ScoringConfig
-from geoalign.lab.rewards.base import response_text
-from geoalign.lab.rewards.verified import VerifiedReward
 from geoalign.lab.tasks.base import Problem
+from geoalign.messages import response_text
 
 SETTINGS = Path(__file__).parents[1] / "configs" / "full" / "math_1.7b" / "geoalign.yaml"
 

@@ -18,10 +18,10 @@ from tools.site.github_markdown import anchors, outside_fences
 from tools.site.links import pages_outside_docs
 
 import geoalign
+from geoalign.cli import app
 from geoalign.curators.registry import BUILT_IN
 from geoalign.errors import MissingExtraError
 from geoalign.lab.bench.synthetic import synthetic_rollouts
-from geoalign.lab.cli import app
 from geoalign.lab.config.train import RunConfig
 
 ROOT = Path(__file__).parents[1]

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from tools.evidence import audit, counting, curves, pages, pictures, printing, table_kinds, values
 
-from geoalign.lab.analysis.statistics import Interval
 from geoalign.lab.store.read_run import Evaluation
+from geoalign.statistics import Interval
 
 BY_NAME = {page.name: page for page in pages.PAGES}
 DECLARING = [page for page in pages.PAGES if page.values]

@@ -15,8 +15,8 @@ SOURCE = ROOT / "src" / "geoalign"
 LIGHT = [
     "geoalign", "geoalign.settings", "geoalign.lab.config.train", "geoalign.lab.config.compare_loading",
     "geoalign.lab.config.audit", "geoalign.lab.config.evaluate", "geoalign.lab.config.judge",
-    "geoalign.lab.store.run_folder", "geoalign.lab.reports", "geoalign.lab.analysis.statistics",
-    "geoalign.lab.analysis.detection", "geoalign.lab.cli", "geoalign.lab.status",
+    "geoalign.lab.store.run_folder", "geoalign.lab.reports", "geoalign.statistics",
+    "geoalign.lab.analysis.detection", "geoalign.cli", "geoalign.lab.status",
 ]  # fmt: skip
 
 
@@ -102,7 +102,7 @@ print(GeoAlign().curate(rollouts).source.tolist(), len([CURATORS[name] for name 
 for name in command_line:
     del sys.modules[name]
 sys.argv = ["geoalign", "bench", "--shape", "2x4x8", "--repeats", "1"]
-from geoalign.lab.cli import main
+from geoalign.cli import main
 main()"""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -13,7 +13,7 @@ import pytest
 import typer
 from trl import GRPOConfig, SFTConfig
 
-from geoalign.lab.cli import app
+from geoalign.cli import app
 from geoalign.lab.config.benchmarks import parse_benchmark
 from geoalign.lab.config.evaluate import load_evaluate_config
 from geoalign.lab.config.judge import load_judge_config

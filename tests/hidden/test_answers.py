@@ -2,7 +2,7 @@ import pytest
 from tokenizers import ByteLevelBPETokenizer, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from geoalign.boxed import answer_start
+from geoalign.answers.boxed import answer_start
 from geoalign.hidden.answers import answer_starts, rows_without_answer
 
 TEXTS = [

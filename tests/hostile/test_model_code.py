@@ -7,7 +7,7 @@ import pytest
 import yaml
 from harness import Outcome, run
 
-from geoalign.pretrained import OwnCodeError, from_pretrained
+from geoalign.pretrained.from_pretrained import OwnCodeError, from_pretrained
 
 CODE = """
 from pathlib import Path

@@ -9,8 +9,8 @@ import typer
 from command_line import call
 from typer.testing import CliRunner
 
-from geoalign.lab import cli
-from geoalign.lab.command_line import command, help_text
+from geoalign import cli
+from geoalign.console.command_line import command, help_text
 from geoalign.lab.config.compare_loading import load_compare_config
 from geoalign.lab.config.loading import load_run_config
 from geoalign.lab.config.requests import argument, option

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from geoalign.lab.analysis.comparison.table import ArmRow
-from geoalign.lab.analysis.statistics import Interval, PairedDifference, holm
+from geoalign.statistics import Interval, PairedDifference, holm
 from tools.evidence import audit, counting, runs
 from tools.evidence.comparisons import Comparison
 from tools.evidence.comparisons import comparisons as comparisons_of

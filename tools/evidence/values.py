@@ -14,7 +14,7 @@ from statistics import mean
 from typing import Any
 
 from geoalign.lab.analysis.comparison.table import EXPLORATORY
-from geoalign.lab.analysis.statistics import Interval, holm, seed_interval
+from geoalign.statistics import Interval, holm, seed_interval
 from tools.evidence import audit, counting, runs
 from tools.evidence.comparisons import GROUPS, SHARES, comparisons, shares, substring_final
 from tools.evidence.counting import SEED, WARM_START

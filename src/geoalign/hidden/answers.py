@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from geoalign.boxed import answer_start
+from geoalign.answers.boxed import answer_start
 
 # What a decoder writes for the first bytes of a character whose last ones are missing.
 _INCOMPLETE = "\N{REPLACEMENT CHARACTER}"
@@ -16,7 +16,7 @@ def answer_starts(tokenizer: Any, responses: Iterable[Iterable[int]]) -> list[in
     """Of each response the token, from 0, that holds the first character of its final answer; -1 where none is found.
 
     The text is decoded from the tokens themselves, as many of its first ones as it takes to reach the answer
-    (`geoalign.boxed.answer_start`): encoding the text anew may divide it into other tokens than a model has generated.
+    (`geoalign.answers.boxed.answer_start`): encoding the text anew may divide it into other tokens than a model has generated.
 
     Args:
         tokenizer: the Hugging Face tokenizer of the responses.

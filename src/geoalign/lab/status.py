@@ -8,9 +8,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from geoalign.console.numbers import duration, estimate, percent, short
+from geoalign.console.terminal import Console, say
 from geoalign.errors import RunFolderError
 from geoalign.lab.config.compare import METRICS, CellKey
-from geoalign.lab.numbers import duration, estimate, percent, short
 from geoalign.lab.store.audit import AuditFolder
 from geoalign.lab.store.comparison import COMPACT, ComparisonFolder, read_results
 from geoalign.lab.store.evaluation import JUDGED, JUDGMENTS, EvaluationFolder, is_judging
@@ -18,7 +19,6 @@ from geoalign.lab.store.files import LOCK
 from geoalign.lab.store.json_files import float_or_nan, read_json, read_lines
 from geoalign.lab.store.read_run import MetricRow, parse_evaluation, parse_metrics
 from geoalign.lab.store.run_folder import RunFolder
-from geoalign.lab.terminal import Console, say
 from geoalign.method.intervals import Interval
 
 # The section of the settings that each stage is trained by.

@@ -119,7 +119,7 @@ def test_a_table_that_trl_itself_wrote(tmp_path, run):
     from datasets import Dataset
     from trl import GRPOConfig, GRPOTrainer
 
-    from geoalign.lab.models.process_setup import silence_logs
+    from geoalign.pretrained.quiet import silence_logs
 
     silence_logs()
     folder = saved_model(tmp_path / "model", max_length=64)

@@ -15,7 +15,7 @@ import forked
 import pyarrow.parquet as pq
 import pytest
 
-from geoalign.lab.cli import main
+from geoalign.cli import main
 from geoalign.lab.store.read_run import last_step
 from geoalign.settings.yaml_text import dump_yaml
 

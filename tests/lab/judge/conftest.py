@@ -7,7 +7,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from judge_server import JudgeServer
 
-from geoalign.lab.config.judge import JudgeConfig
+from geoalign.endpoint.settings import JudgeConfig
 from geoalign.lab.evaluation.responses import write_responses
 
 

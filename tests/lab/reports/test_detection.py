@@ -6,8 +6,8 @@ import pytest
 
 from geoalign.lab.analysis.consensus import consensus
 from geoalign.lab.analysis.detection import ScoreDetection, Tally, detect, detection, tally_of
-from geoalign.lab.analysis.statistics import Interval, mean_interval
 from geoalign.lab.store.read_run import read_run
+from geoalign.statistics import Interval, mean_interval
 
 NAN = math.nan
 UNKNOWN = Interval(NAN, NAN, NAN)

@@ -12,7 +12,6 @@ from geoalign.lab.analysis.comparison.analysis import analyse
 from geoalign.lab.analysis.comparison.scores import evaluation_series
 from geoalign.lab.analysis.consensus import accuracy_on_new_groups, agreement_of, consensus
 from geoalign.lab.analysis.detection import detect
-from geoalign.lab.analysis.statistics import mean
 from geoalign.lab.compare.extract import detection as compared
 from geoalign.lab.compare.extract import extract
 from geoalign.lab.config.compare import CompareConfig
@@ -23,6 +22,7 @@ from geoalign.lab.store.rollouts import read_rollouts
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.train.summary import detection as summarised
 from geoalign.lab.train.summary import print_summary, summarise
+from geoalign.statistics import mean
 
 
 @pytest.fixture

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
+from geoalign.answers.verified import VerifiedReward
 from geoalign.lab.config.rewards import RewardConfig
-from geoalign.lab.rewards.verified import VerifiedReward
 
 # The helpers beside the tests are modules.
 sys.path.insert(0, str(Path(__file__).parent))

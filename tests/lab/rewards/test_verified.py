@@ -5,12 +5,12 @@ import time
 
 import pytest
 
+from geoalign.answers import workers as workers_module
+from geoalign.answers.verified import VerifiedReward
+from geoalign.answers.workers import AnswerWorkers
 from geoalign.errors import GeoAlignError, InputError
 from geoalign.lab.config.rewards import RewardConfig
-from geoalign.lab.rewards import workers as workers_module
-from geoalign.lab.rewards.base import response_text
-from geoalign.lab.rewards.verified import VerifiedReward
-from geoalign.lab.rewards.workers import AnswerWorkers
+from geoalign.messages import response_text
 
 
 def _box(answer):

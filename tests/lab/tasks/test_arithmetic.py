@@ -3,7 +3,7 @@ from itertools import accumulate
 
 import pytest
 
-from geoalign.boxed import last_boxed
+from geoalign.answers.boxed import last_boxed
 from geoalign.errors import ConfigError
 from geoalign.lab.config.tasks import ArithmeticConfig
 from geoalign.lab.tasks import make_task

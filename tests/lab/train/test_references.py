@@ -10,8 +10,8 @@ import pytest
 from run_files import lines, rollouts, same_weights
 
 from geoalign.answers import final_answer
+from geoalign.answers.verified import VerifiedReward
 from geoalign.lab.generation.engines import GREEDY, new_tokens
-from geoalign.lab.rewards.verified import VerifiedReward
 from geoalign.lab.train.rewards import rollout_fields
 from geoalign.lab.train.stages import evaluations, policy
 

@@ -11,7 +11,6 @@ from geoalign.lab.config.tasks import DialogueConfig
 from geoalign.lab.config.train import TinyModelConfig
 from geoalign.lab.evaluation.scores import pair_accuracy
 from geoalign.lab.models.models import initial_model, make_tiny_model, make_tokenizer, save
-from geoalign.lab.models.process_setup import silence_logs
 from geoalign.lab.rewards.reward_model import RewardModelScorer, mark_mean, mean_reply_states, reads_mean, reply_start
 from geoalign.lab.tasks import make_task
 from geoalign.lab.tasks.base import PreferencePair
@@ -23,6 +22,7 @@ from geoalign.lab.train.stages.supervised import (
     preference_direction,
     preference_row,
 )
+from geoalign.pretrained.quiet import silence_logs
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -134,7 +134,7 @@ def test_what_a_function_cannot_score_is_counted_and_stops_the_run(functions, ti
         train_here(tiny(reward={"flip": 0.0, "function": f"{functions}:too_few"}), tmp_path / "few")
 
 
-STRICT = {"flip": 0.0, "function": "geoalign.lab.rewards.naive:strict"}
+STRICT = {"flip": 0.0, "function": "geoalign.answers.naive:strict"}
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import torch
 from run_files import lines
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
+from geoalign.console.terminal import Console
 from geoalign.lab.config.loading import parse_run_config
 from geoalign.lab.config.train import EvaluationConfig
 from geoalign.lab.store.run_folder import (
@@ -22,7 +23,6 @@ from geoalign.lab.store.run_folder import (
     mark_complete,
     prune,
 )
-from geoalign.lab.terminal import Console
 from geoalign.lab.train.stages.policy import InTraining, PolicyShift
 from geoalign.lab.train.stages.trainers import Stage
 from geoalign.lab.train.train import go_back

@@ -21,7 +21,7 @@ from geoalign.hidden.answers import answer_starts, rows_without_answer
 from geoalign.hidden.extract import extract_states
 from geoalign.hidden.layers import wanted_layers
 from geoalign.hidden.tap import backbone_of
-from geoalign.pretrained import from_pretrained
+from geoalign.pretrained.from_pretrained import from_pretrained
 
 
 def take_given_states(experiences: Sequence[Any]) -> Float[Tensor, "b d"] | None:

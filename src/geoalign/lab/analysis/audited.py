@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from geoalign.console.numbers import ends, percent
 from geoalign.lab.analysis.consensus import CHANCE, Verdict, level_of
 from geoalign.lab.analysis.grouping import groups_of_one
-from geoalign.lab.analysis.statistics import Interval
-from geoalign.lab.numbers import ends, percent
+from geoalign.statistics import Interval
 from geoalign.text import visible
 
 Summary = Mapping[str, Any]

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from geoalign.lab.analysis.statistics import Interval, known, mean_interval
-from geoalign.lab.numbers import ends, percent
+from geoalign.console.numbers import ends, percent
 from geoalign.lab.store.read_run import Floats, Run
+from geoalign.statistics import Interval, known, mean_interval
 
 CHANCE = 0.5
 # With fewer steps a last quarter is too few for an interval that says anything.

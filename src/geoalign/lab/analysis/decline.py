@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from geoalign.lab.analysis.statistics import accuracy_of_evaluation
-from geoalign.lab.numbers import percent
+from geoalign.console.numbers import percent
 from geoalign.lab.store.read_run import Evaluation
+from geoalign.statistics import accuracy_of_evaluation
 
 BEFORE = "before_rl"
 

@@ -18,7 +18,10 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from geoalign.lab.analysis.statistics import (
+from geoalign.lab.store.columns import Bools, Floats
+from geoalign.lab.store.read_run import Run
+from geoalign.lab.store.rollouts import RolloutStep
+from geoalign.statistics import (
     Interval,
     PairedDifference,
     auroc,
@@ -29,9 +32,6 @@ from geoalign.lab.analysis.statistics import (
     paired_difference,
     wilson_interval,
 )
-from geoalign.lab.store.columns import Bools, Floats
-from geoalign.lab.store.read_run import Run
-from geoalign.lab.store.rollouts import RolloutStep
 
 # Scores and controls that are looked at, in the order of the tables, and what pages call them.
 SCORES = {

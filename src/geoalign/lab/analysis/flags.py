@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas
 
-from geoalign.lab.numbers import short
+from geoalign.console.numbers import short
 from geoalign.lab.store.audit import AuditResults
 from geoalign.text import visible
 

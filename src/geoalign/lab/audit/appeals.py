@@ -10,11 +10,11 @@ from typing import Any
 
 import pandas
 
+from geoalign.answers.second import MATH_VERIFY, second_verifier
 from geoalign.curators.appeals import Appeals, Hearing
 from geoalign.curators.curator import Curator
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.config.audit import AuditConfig
-from geoalign.lab.rewards.second import MATH_VERIFY, second_verifier
 from geoalign.settings.secrets import masked
 from geoalign.text import quote
 from geoalign.types import Rollouts

@@ -17,7 +17,9 @@ from torch import Tensor
 
 from geoalign import __version__
 from geoalign.answers import answers_by_class, is_mathematical
-from geoalign.boxed import boxed_answer
+from geoalign.answers.boxed import boxed_answer
+from geoalign.answers.equivalence import EqualAnswers, math_verify_is_installed
+from geoalign.console.terminal import Console
 from geoalign.curators.denoise import Denoise
 from geoalign.curators.idle import Remedies
 from geoalign.curators.labelled_rollouts import check_reads_trusted
@@ -36,13 +38,11 @@ from geoalign.lab.dumps.labels import Labels
 from geoalign.lab.dumps.reading import Dump, Skipped, read_dump, read_rewards
 from geoalign.lab.dumps.values import short_text
 from geoalign.lab.reports.audit.page import build_audit_page
-from geoalign.lab.rewards.equivalence import EqualAnswers, math_verify_is_installed
 from geoalign.lab.store.audit import FILTERED_FILE, SUMMARY_FILE, AuditFolder, AuditTables, read_audit
 from geoalign.lab.store.columns import whole_text
 from geoalign.lab.store.files import locked
 from geoalign.lab.store.json_files import write_json
 from geoalign.lab.tasks.sources import checked, dump_rows
-from geoalign.lab.terminal import Console
 from geoalign.settings.loading import plain_section
 
 

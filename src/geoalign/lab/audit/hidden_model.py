@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from geoalign.console.terminal import Console, passing_progress
 from geoalign.errors import ConfigError, InputError
 from geoalign.hidden.answers import answer_starts, rows_without_answer
 from geoalign.hidden.extract import extract_states, prompt_token_ids
@@ -22,13 +23,12 @@ from geoalign.lab.audit.hidden_files import stem
 from geoalign.lab.config.audit import AuditConfig
 from geoalign.lab.dumps.formats import DumpLayout
 from geoalign.lab.dumps.reading import Dump
-from geoalign.lab.generation.evaluated_models import fingerprint
-from geoalign.lab.models.fastest_dtype import fastest_dtype, print_fastest_dtype
 from geoalign.lab.store.run_folder import RunFolder
-from geoalign.lab.tasks.base import Messages, rendered, token_ids
 from geoalign.lab.tasks.row_files import row_name
-from geoalign.lab.terminal import Console, passing_progress
-from geoalign.pretrained import from_pretrained, is_hub_id, loading
+from geoalign.messages import Messages, rendered, token_ids
+from geoalign.pretrained.fastest_dtype import fastest_dtype, print_fastest_dtype
+from geoalign.pretrained.fingerprint import fingerprint
+from geoalign.pretrained.from_pretrained import from_pretrained, is_hub_id, loading
 from geoalign.settings.hidden import is_last
 
 _Ids = list[np.ndarray]

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path, PosixPath
 from tempfile import TemporaryDirectory
 
+from geoalign.console.terminal import Console, say, say_wrapped
 from geoalign.errors import ConfigError
 from geoalign.lab.config.requests import AuditRequest
 from geoalign.lab.dumps.formats import DumpLayout, MissingRolesError, find_layout, parse_fields
 from geoalign.lab.tasks.row_files import CSV_SUFFIXES
 from geoalign.lab.tasks.sources import DUMP_SUFFIXES
-from geoalign.lab.terminal import Console, say, say_wrapped
 
 # Files that are named.
 _SHOWN = 3

@@ -14,6 +14,8 @@ import pandas
 from rich.table import Table
 from rich.text import Text
 
+from geoalign.console.numbers import short
+from geoalign.console.terminal import Console, say, say_wrapped
 from geoalign.errors import ConfigError
 from geoalign.lab.analysis.audited import (
     Finding,
@@ -27,7 +29,6 @@ from geoalign.lab.analysis.audited import (
 from geoalign.lab.analysis.flags import flag_reasons, to_look_at_first
 from geoalign.lab.analysis.grouping import grouping_remarks, grouping_words, sizes_lines
 from geoalign.lab.audit.next_steps import label_command
-from geoalign.lab.numbers import short
 from geoalign.lab.store.audit import (
     FILTERED_FILE,
     FLAGGED_FILE,
@@ -37,7 +38,6 @@ from geoalign.lab.store.audit import (
     AuditResults,
 )
 from geoalign.lab.tasks.row_files import counted_in, row_name
-from geoalign.lab.terminal import Console, say, say_wrapped
 from geoalign.text import quote, visible
 
 # Rows of evidence, and files, rows and prompts that are named; all of them stand in the folder.

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rich.status import Status
 
+from geoalign.console.terminal import Console, say_paragraph
 from geoalign.errors import ConfigError, RunFolderError
 from geoalign.lab.compare.pool import WorkerProcess, run_all
 from geoalign.lab.compare.table import conclude
@@ -18,7 +19,6 @@ from geoalign.lab.store.files import locked
 from geoalign.lab.store.json_files import read_json, write_json
 from geoalign.lab.store.read_run import last_step
 from geoalign.lab.store.run_folder import RunFolder
-from geoalign.lab.terminal import Console, say_paragraph
 from geoalign.settings.loading import plain_settings
 from geoalign.settings.locations import Locations
 

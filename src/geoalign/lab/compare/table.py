@@ -8,18 +8,18 @@ import math
 from collections.abc import Iterable
 from dataclasses import astuple
 
+from geoalign.console.numbers import ends, estimate, score_writers, short
+from geoalign.console.terminal import Console, print_rows, say, say_paragraph
 from geoalign.lab.analysis.comparison.analysis import read_table, table_as_json
 from geoalign.lab.analysis.comparison.scores import MEASURES
 from geoalign.lab.analysis.comparison.table import PRIMARY, ArmRow, LevelTable, Measure, Table
 from geoalign.lab.analysis.consensus import APPLIED, OBSERVED
 from geoalign.lab.analysis.detection import OWN_SCORE, Detection, ScoreDetection
-from geoalign.lab.analysis.statistics import Interval
 from geoalign.lab.config.compare import METRICS, CompareConfig
-from geoalign.lab.numbers import ends, estimate, score_writers, short
 from geoalign.lab.store.comparison import ComparisonFolder
 from geoalign.lab.store.files import write_atomically
 from geoalign.lab.store.json_files import write_json
-from geoalign.lab.terminal import Console, print_rows, say, say_paragraph
+from geoalign.statistics import Interval
 
 
 def conclude(folder: ComparisonFolder, console: Console) -> None:

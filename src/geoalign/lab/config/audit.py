@@ -10,7 +10,7 @@ from pydantic import Field
 
 from geoalign.curators.registry import CuratorSection, default_curator
 from geoalign.lab.config.loading import Typed, overridden
-from geoalign.lab.config.train import LoadedModelConfig
+from geoalign.pretrained.settings import LoadedModelConfig
 from geoalign.settings import Count, Seed, setting, settings
 from geoalign.settings.hidden import LAST, HiddenLayerSetting, HiddenPosition
 from geoalign.settings.loading import load_settings

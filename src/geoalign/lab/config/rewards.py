@@ -6,11 +6,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from geoalign.endpoint.settings import Address
 from geoalign.settings import AnyShare, Count, Name, NotNegative, Positive, PositiveShare, Workers, setting, settings
 from geoalign.text import quote
-
-# Without user, query and fragment: a key comes from the environment.
-Address = Annotated[str, Field(pattern=r"^https?://([^\s/?#@:\[]+|\[[^\s\]]+\])(:[1-9][0-9]{0,4})?(/[^\s?#]*)?$")]
 
 
 @settings

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pandas
 
-from geoalign.boxed import boxed_answer
+from geoalign.answers.boxed import boxed_answer
 from geoalign.lab.dumps.field_names import (
     ENVIRONMENTS,
     GOLD_ANSWERS,

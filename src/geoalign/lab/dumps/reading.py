@@ -39,9 +39,9 @@ from geoalign.lab.dumps.groups import (
 )
 from geoalign.lab.dumps.values import BadValueError
 from geoalign.lab.store.columns import whole_text
-from geoalign.lab.tasks.base import Messages
 from geoalign.lab.tasks.row_files import RawRow, row_name
 from geoalign.lab.tasks.sources import dump_rows, field_of
+from geoalign.messages import Messages
 from geoalign.text import quote
 
 # What each rollout of a row has of its own, and the check of its value; the reward has its own.

@@ -12,10 +12,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from geoalign.lab.rewards.base import response_text
 from geoalign.lab.store.columns import whole_text
-from geoalign.lab.tasks.base import Messages
 from geoalign.lab.tasks.row_files import CsvCell
+from geoalign.messages import Messages, response_text
 from geoalign.text import quote
 
 # The largest number of float32, in which trainers hold rewards.

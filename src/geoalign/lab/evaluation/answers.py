@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from geoalign.answers.reward_source import RewardSource, check_scored, reasons, reasons_since
 from geoalign.lab.generation.draws import seed_of
 from geoalign.lab.generation.engines import Engine, Generated
 from geoalign.lab.models.process_setup import Processes
-from geoalign.lab.rewards.base import RewardSource, check_scored, reasons, reasons_since
 from geoalign.lab.store.columns import whole_text
-from geoalign.lab.tasks.base import Problem, rendered, token_ids
+from geoalign.lab.tasks.base import Problem
+from geoalign.messages import rendered, token_ids
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,9 @@ from typing import Any
 import torch
 from rich.progress import Progress, TaskID
 
+from geoalign.answers.reward_source import RewardSource, check_scored, reasons, reasons_since
+from geoalign.answers.verified import VerifiedReward
+from geoalign.console.terminal import Console, say, say_paragraph, stage_progress
 from geoalign.errors import ConfigError
 from geoalign.lab.config.evaluate import EvaluateConfig
 from geoalign.lab.config.requests import EvaluateRequest
@@ -25,11 +28,7 @@ from geoalign.lab.evaluation.scores import SetScores, score
 from geoalign.lab.evaluation.sets import EvaluationSet, PromptedSet, load_sets, prompted
 from geoalign.lab.generation.engines import Engine
 from geoalign.lab.generation.evaluated_models import Described, EvaluatedModel, describe, device_and_dtype, open_engine
-from geoalign.lab.models.fastest_dtype import print_fastest_dtype
-from geoalign.lab.models.process_setup import silence_logs
-from geoalign.lab.rewards.base import RewardSource, check_scored, reasons, reasons_since
 from geoalign.lab.rewards.reward_model import RewardModelScorer
-from geoalign.lab.rewards.verified import VerifiedReward
 from geoalign.lab.store.columns import whole_text
 from geoalign.lab.store.evaluation import (
     EvaluationFolder,
@@ -42,7 +41,8 @@ from geoalign.lab.store.evaluation import (
 )
 from geoalign.lab.store.files import locked
 from geoalign.lab.store.run_folder import package_versions
-from geoalign.lab.terminal import Console, say, say_paragraph, stage_progress
+from geoalign.pretrained.fastest_dtype import print_fastest_dtype
+from geoalign.pretrained.quiet import silence_logs
 from geoalign.text import listed
 
 

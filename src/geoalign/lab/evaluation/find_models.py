@@ -14,7 +14,7 @@ from geoalign.lab.config.evaluate import EvaluateConfig
 from geoalign.lab.generation.evaluated_models import EvaluatedModel
 from geoalign.lab.store.json_files import read_json
 from geoalign.lab.store.run_folder import RunFolder, checkpoint_step, complete_checkpoints, is_checkpoint, is_last
-from geoalign.pretrained import is_hub_id
+from geoalign.pretrained.from_pretrained import is_hub_id
 
 
 def find_models(texts: Sequence[str], config: EvaluateConfig, *, checkpoints: bool = False) -> list[EvaluatedModel]:

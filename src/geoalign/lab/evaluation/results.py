@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from geoalign.lab.analysis.statistics import Interval
+from geoalign.console.numbers import ends, percent, short
+from geoalign.console.terminal import Console, print_rows, say_paragraph
 from geoalign.lab.evaluation.scores import CheckpointCurve, SetScores, average, curve
 from geoalign.lab.generation.evaluated_models import EvaluatedModel
-from geoalign.lab.numbers import ends, percent, short
-from geoalign.lab.terminal import Console, print_rows, say_paragraph
+from geoalign.statistics import Interval
 
 AVERAGE = "average"
 

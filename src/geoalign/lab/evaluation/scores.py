@@ -11,8 +11,13 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
+from geoalign.answers.reward_source import RewardSource
 from geoalign.errors import ConfigError
-from geoalign.lab.analysis.statistics import (
+from geoalign.lab.evaluation.answers import Answer
+from geoalign.lab.evaluation.sets import PromptedSet
+from geoalign.lab.store.evaluation import Part, Row
+from geoalign.lab.tasks.base import PreferencePair
+from geoalign.statistics import (
     Interval,
     clustered_proportion,
     ema,
@@ -23,11 +28,6 @@ from geoalign.lab.analysis.statistics import (
     proportion_over_groups,
     wilson_interval,
 )
-from geoalign.lab.evaluation.answers import Answer
-from geoalign.lab.evaluation.sets import PromptedSet
-from geoalign.lab.rewards.base import RewardSource
-from geoalign.lab.store.evaluation import Part, Row
-from geoalign.lab.tasks.base import PreferencePair
 
 _Item = TypeVar("_Item")
 

@@ -17,9 +17,10 @@ from geoalign.lab.config.evaluate import EvaluateConfig, FieldsConfig
 from geoalign.lab.config.tasks import MathConfig
 from geoalign.lab.config.train import EVERY_OTHER
 from geoalign.lab.evaluation.answers import Prompt, Sample, requests_of
-from geoalign.lab.tasks.base import Problem, rendered, token_ids
+from geoalign.lab.tasks.base import Problem
 from geoalign.lab.tasks.hh_rlhf import different_prompts, read_files
 from geoalign.lab.tasks.problems import ProblemSet, load_benchmark, load_problems
+from geoalign.messages import rendered, token_ids
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -16,14 +15,10 @@ from geoalign.errors import ConfigError
 from geoalign.lab.config.evaluate import EvaluateConfig
 from geoalign.lab.config.train import PretrainedModelConfig
 from geoalign.lab.generation.engines import Engine, TransformersEngine, VLLMEngine
-from geoalign.lab.models.fastest_dtype import fastest_dtype
 from geoalign.lab.models.models import initial_model, initial_tokenizer
-from geoalign.pretrained import from_pretrained, loading
-
-# What a model's answers depend on, by the ends of its files' names.
-_ENDINGS = (".safetensors", ".bin", ".json", ".model", ".jinja", ".txt", ".tiktoken", ".py")
-# Of a large file so many blocks are read: training changes every part of the weights.
-_BLOCKS, _BLOCK = 256, 4096
+from geoalign.pretrained.fastest_dtype import fastest_dtype
+from geoalign.pretrained.fingerprint import fingerprint
+from geoalign.pretrained.from_pretrained import from_pretrained, loading
 
 
 @dataclass(frozen=True)
@@ -76,22 +71,6 @@ def describe(model: EvaluatedModel) -> Described:
     folder = Path(model.path)
     known = fingerprint(folder) if folder.is_dir() else f"{model.path}@{getattr(settings, '_commit_hash', None)}"
     return Described(model, tokenizer, longest, known)
-
-
-def fingerprint(folder: Path) -> str:
-    """A hash of a model's files: whole ones up to 1 MiB, of larger ones the size and blocks spread over them."""
-    digest = hashlib.sha256()
-    for path in sorted(path for path in folder.iterdir() if path.name.endswith(_ENDINGS) and path.is_file()):
-        size = path.stat().st_size
-        digest.update(f"{path.name}\0{size}\0".encode())
-        with path.open("rb") as file:
-            if size <= _BLOCKS * _BLOCK:
-                digest.update(file.read())
-                continue
-            for number in range(_BLOCKS):
-                file.seek(number * (size - _BLOCK) // (_BLOCKS - 1))
-                digest.update(file.read(_BLOCK))
-    return digest.hexdigest()
 
 
 def open_engine(model: EvaluatedModel, tokenizer: Any, config: EvaluateConfig) -> AbstractContextManager[Engine]:

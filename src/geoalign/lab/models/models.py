@@ -16,7 +16,7 @@ from geoalign.errors import ConfigError
 from geoalign.lab.config.train import LoraConfig, ModelConfig, TinyModelConfig
 from geoalign.lab.store.files import beside, replace_folder
 from geoalign.lab.store.run_folder import mark_complete
-from geoalign.pretrained import from_pretrained, loading
+from geoalign.pretrained.from_pretrained import from_pretrained, loading
 
 CODE_SETTING = "model.trust_remote_code"
 

@@ -13,11 +13,11 @@ from typing import Any, TypeVar
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from geoalign.console.numbers import decimals, ends, number, percent, points, short
 from geoalign.errors import InputError
-from geoalign.lab.analysis.statistics import PairedDifference
-from geoalign.lab.numbers import decimals, ends, number, percent, points, short
 from geoalign.lab.reports.figures.style import DARK, LIGHT, Panel, recoloured, render
 from geoalign.lab.store.files import write_atomically
+from geoalign.statistics import PairedDifference
 from geoalign.text import visible
 
 Item = TypeVar("Item")

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from geoalign.console.numbers import number, percent, short
 from geoalign.lab.analysis.consensus import CURATION_SECONDS, agreement_of, consensus
 from geoalign.lab.analysis.decline import REMEDY, last_falls
 from geoalign.lab.analysis.detection import SCORES, RunDetection, detect, why_no_scores
-from geoalign.lab.analysis.statistics import accuracy_of_evaluation
-from geoalign.lab.numbers import number, percent, short
 from geoalign.lab.reports.documents import Count, Drawn, Gallery, first_middle_last, write_page
 from geoalign.lab.reports.figures.curves import evaluation_panels, policy_panels, projector_panel, reward_panel
 from geoalign.lab.reports.figures.scores import cosine_panel, density_panel, rank_curves, rank_panel
@@ -22,6 +21,7 @@ from geoalign.lab.store.columns import Bools
 from geoalign.lab.store.read_run import Evaluation, Run, read_run
 from geoalign.lab.store.rollouts import Details, read_details
 from geoalign.lab.store.run_folder import RunFolder
+from geoalign.statistics import accuracy_of_evaluation
 from geoalign.text import visible
 
 CONFIG_LIMIT = 20_000

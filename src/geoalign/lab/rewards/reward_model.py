@@ -20,7 +20,7 @@ from geoalign.errors import ConfigError, InputError
 from geoalign.hidden.extract import padded
 from geoalign.lab.config.rewards import RewardModelConfig
 from geoalign.lab.rewards.base import ChatRewardModel, Written
-from geoalign.pretrained import from_pretrained, loading, own_code
+from geoalign.pretrained.from_pretrained import from_pretrained, loading, own_code
 
 _EXPECTED = "reward model: expected a sequence classifier with its tokenizer"
 CODE_SETTING = "reward.model.trust_remote_code"

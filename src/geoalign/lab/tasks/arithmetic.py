@@ -8,10 +8,11 @@ from itertools import accumulate
 from random import Random
 
 from geoalign.answers import final_answer
-from geoalign.boxed import last_boxed
+from geoalign.answers.boxed import last_boxed
 from geoalign.errors import ConfigError
 from geoalign.lab.config.tasks import ArithmeticConfig
-from geoalign.lab.tasks.base import Demonstration, Messages, Problem, Task
+from geoalign.lab.tasks.base import Demonstration, Problem, Task
+from geoalign.messages import Messages
 
 SYSTEM_PROMPT = "Answer in \\boxed{}."
 

@@ -6,7 +6,8 @@ import re
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 
 from geoalign.lab.config.tasks import Decontaminate
-from geoalign.lab.tasks.base import Messages, Problem
+from geoalign.lab.tasks.base import Problem
+from geoalign.messages import Messages
 
 # Everything that is neither letter nor digit, of any script.
 _OTHER = re.compile(r"[\W_]+")

@@ -10,7 +10,8 @@ from random import Random
 
 from geoalign.errors import ConfigError
 from geoalign.lab.config.tasks import DialogueConfig
-from geoalign.lab.tasks.base import Demonstration, Messages, PreferencePair, Problem, Task
+from geoalign.lab.tasks.base import Demonstration, PreferencePair, Problem, Task
+from geoalign.messages import Messages
 
 # Each action with its steps in order. No word is in two lists: a word alone says what it is.
 ACTIONS: dict[str, tuple[str, ...]] = {

@@ -11,9 +11,10 @@ from typing import Any
 
 from geoalign.errors import InputError
 from geoalign.lab.config.tasks import HHRLHFConfig
-from geoalign.lab.tasks.base import Demonstration, Messages, PreferencePair, Problem, Task, read_messages
+from geoalign.lab.tasks.base import Demonstration, PreferencePair, Problem, Task
 from geoalign.lab.tasks.decontaminate import decontaminate, exact, fingerprint, fingerprints, overlap_notes
 from geoalign.lab.tasks.sources import LeftOutError, read_sources
+from geoalign.messages import Messages, read_messages
 
 # Appendix, "Experimental Tasks and Datasets"; the split itself is not published.
 _PAPER_SIZES = "the paper's split: 144,716 for SFT, 17,226 for RL"

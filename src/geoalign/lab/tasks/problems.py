@@ -13,13 +13,14 @@ from itertools import chain
 from typing import Any
 
 from geoalign.answers import final_answer, normal_form
-from geoalign.boxed import boxed_answer
+from geoalign.answers.boxed import boxed_answer
 from geoalign.errors import InputError
 from geoalign.lab.config.benchmarks import BENCHMARKS, Benchmark, benchmark_named
 from geoalign.lab.config.tasks import MathConfig, MathSetConfig
-from geoalign.lab.tasks.base import Demonstration, Messages, Problem, Task, read_messages
+from geoalign.lab.tasks.base import Demonstration, Problem, Task
 from geoalign.lab.tasks.decontaminate import decontaminate, exact, fingerprints, overlap_notes
 from geoalign.lab.tasks.sources import LeftOutError, Read, field_of, read_sources
+from geoalign.messages import Messages, read_messages
 from geoalign.text import listed
 
 _DAPO = (

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.tasks.row_files import CSV_SUFFIXES, JSON_SUFFIXES, RawRow, counted_in, file_rows
-from geoalign.pretrained import quiet_hub, unreachable
+from geoalign.pretrained.from_pretrained import quiet_hub, unreachable
 from geoalign.text import listed, one_line
 
 # How the name of a file of problems or dialogues may end, and that of a dump.

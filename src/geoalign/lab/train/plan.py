@@ -11,6 +11,10 @@ import torch
 from transformers import AutoConfig
 from trl import GRPOConfig, RewardConfig, SFTConfig
 
+from geoalign.answers.function import load_function
+from geoalign.answers.second import second_verifier
+from geoalign.answers.verified import VerifiedReward
+from geoalign.console.terminal import Console
 from geoalign.curators.curator import Curator
 from geoalign.curators.labelled_rollouts import LabelledRollouts, check_takes_labelled
 from geoalign.curators.registry import make_curator
@@ -20,16 +24,13 @@ from geoalign.lab.dumps.labels import read_labelled_rollouts
 from geoalign.lab.models.models import CODE_SETTING, initial_tokenizer
 from geoalign.lab.models.process_setup import Processes
 from geoalign.lab.rewards.corruption import check_corruption
-from geoalign.lab.rewards.function import load_function
 from geoalign.lab.rewards.reward_model import check_ready_model
-from geoalign.lab.rewards.second import second_verifier
-from geoalign.lab.rewards.verified import VerifiedReward
 from geoalign.lab.store.run_folder import RunFolder, stage_checkpoints
 from geoalign.lab.tasks import make_task
-from geoalign.lab.tasks.base import Demonstration, Problem, Task, rendered, token_ids
-from geoalign.lab.terminal import Console
+from geoalign.lab.tasks.base import Demonstration, Problem, Task
 from geoalign.lab.train.options import GenerationShape, generation_shape, located, trainer_options
-from geoalign.pretrained import from_pretrained, loading
+from geoalign.messages import rendered, token_ids
+from geoalign.pretrained.from_pretrained import from_pretrained, loading
 from geoalign.settings.hidden import is_last, layer_numbers
 from geoalign.settings.loading import check_keys
 from geoalign.settings.locations import NOWHERE, Locations

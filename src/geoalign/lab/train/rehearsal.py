@@ -15,6 +15,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from geoalign.console.terminal import Console, say_paragraph
 from geoalign.curators.geoalign import GeoAlignConfig
 from geoalign.errors import GeoAlignError
 from geoalign.lab.config.rewards import RewardModelConfig
@@ -24,10 +25,9 @@ from geoalign.lab.models.process_setup import Processes
 from geoalign.lab.store.json_files import read_json, read_lines
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.tasks import make_task
-from geoalign.lab.tasks.base import rendered
-from geoalign.lab.terminal import Console, say_paragraph
 from geoalign.lab.train.options import GRPO, check_options, generation_shape, trainer_options, without_gpu
 from geoalign.lab.train.plan import Plan, make_plan, prompt_lengths
+from geoalign.messages import rendered
 from geoalign.settings.locations import NOWHERE, Locations
 from geoalign.text import visible
 

@@ -12,15 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from geoalign.answers import answers_by_class
-from geoalign.lab.rewards.base import RewardSource, check_scored, reasons, reasons_since, response_text
+from geoalign.answers.equivalence import EqualAnswers
+from geoalign.answers.function import FunctionReward, load_function
+from geoalign.answers.reward_source import RewardSource, check_scored, reasons, reasons_since
+from geoalign.answers.second import second_verifier
+from geoalign.answers.verified import VerifiedReward
 from geoalign.lab.rewards.corruption import RewardWithCorruption
-from geoalign.lab.rewards.equivalence import EqualAnswers
-from geoalign.lab.rewards.function import FunctionReward, load_function
 from geoalign.lab.rewards.reward_model import RewardModelScorer
-from geoalign.lab.rewards.second import second_verifier
-from geoalign.lab.rewards.verified import VerifiedReward
 from geoalign.lab.store.json_files import read_json
 from geoalign.lab.train.plan import Plan
+from geoalign.messages import response_text
 
 REFERENCE_REWARDS = "reference_rewards"
 

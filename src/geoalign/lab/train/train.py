@@ -16,10 +16,10 @@ from typing import Any
 
 import torch
 
+from geoalign.console.terminal import Console, say
 from geoalign.errors import ConfigError, RunFolderError
 from geoalign.lab.config.train import RunConfig, TinyModelConfig
-from geoalign.lab.models.fastest_dtype import fastest_dtype, print_fastest_dtype
-from geoalign.lab.models.process_setup import Processes, make_repeatable, silence_logs, use_one_device
+from geoalign.lab.models.process_setup import Processes, make_repeatable, use_one_device
 from geoalign.lab.reports import build_report
 from geoalign.lab.store.files import HALF_WRITTEN, LOCK, beside, locked, replace_folder
 from geoalign.lab.store.json_files import read_json, write_json
@@ -36,7 +36,6 @@ from geoalign.lab.store.run_folder import (
     prune,
     stage_checkpoints,
 )
-from geoalign.lab.terminal import Console, say
 from geoalign.lab.train.options import located
 from geoalign.lab.train.plan import Plan, make_plan
 from geoalign.lab.train.rewards import reward_source
@@ -44,6 +43,8 @@ from geoalign.lab.train.stages.evaluations import evaluation_stage, reference_st
 from geoalign.lab.train.stages.policy import policy_stage
 from geoalign.lab.train.stages.supervised import reward_model_stages, warm_start_stage
 from geoalign.lab.train.summary import print_summary, summarise
+from geoalign.pretrained.fastest_dtype import fastest_dtype, print_fastest_dtype
+from geoalign.pretrained.quiet import silence_logs
 from geoalign.settings.loading import plain_settings
 from geoalign.settings.locations import NOWHERE, Locations
 

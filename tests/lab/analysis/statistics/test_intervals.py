@@ -3,7 +3,9 @@ import math
 import numpy as np
 import pytest
 
-from geoalign.lab.analysis.statistics import (
+from geoalign.lab.store.read_run import Evaluation
+from geoalign.method.intervals import clustered_proportion, mean_interval
+from geoalign.statistics import (
     accuracy_of_evaluation,
     holm,
     paired_difference,
@@ -12,8 +14,6 @@ from geoalign.lab.analysis.statistics import (
     share_interval,
     wilson_interval,
 )
-from geoalign.lab.store.read_run import Evaluation
-from geoalign.method.intervals import clustered_proportion, mean_interval
 
 NAN = math.nan
 

@@ -15,7 +15,7 @@ from evaluating import right_until, rows_of, run
 from geoalign.errors import ConfigError, RunFolderError
 from geoalign.lab.config.rewards import ScoringConfig
 from geoalign.lab.generation.engines import TransformersEngine
-from geoalign.lab.models import fastest_dtype
+from geoalign.pretrained import fastest_dtype
 
 
 def test_resuming_after_every_stop(tiny, files, tmp_path, monkeypatch):

@@ -6,9 +6,9 @@ import shutil
 import pytest
 from typer.testing import CliRunner
 
+from geoalign.cli import app
 from geoalign.errors import RunFolderError
 from geoalign.lab.analysis.comparison.analysis import read_table, table_as_json
-from geoalign.lab.cli import app
 from geoalign.lab.reports.comparison.page import build_comparison_report, compact_comparison
 from geoalign.lab.store.comparison import COMPACT, ComparisonFolder, read_results
 

@@ -14,8 +14,8 @@ from geoalign.lab.analysis.comparison.verdicts import (
     headroom_statement,
 )
 from geoalign.lab.analysis.detection import Detection
-from geoalign.lab.analysis.statistics import Interval, PairedDifference
 from geoalign.lab.config.compare import CompareConfig
+from geoalign.statistics import Interval, PairedDifference
 
 NAN = math.nan
 PLAN = CompareConfig(arms={})

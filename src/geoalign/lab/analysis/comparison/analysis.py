@@ -24,10 +24,10 @@ from geoalign.lab.analysis.comparison.table import (
 )
 from geoalign.lab.analysis.comparison.verdicts import level_statements
 from geoalign.lab.analysis.detection import OWN_SCORE, Detection, detection
-from geoalign.lab.analysis.statistics import Interval, holm, paired_difference, seed_interval
 from geoalign.lab.config.compare import CompareConfig
 from geoalign.lab.store.comparison import Cell, ComparisonFolder, read_results
 from geoalign.lab.store.json_files import finite
+from geoalign.statistics import Interval, holm, paired_difference, seed_interval
 from geoalign.text import seed_ranges
 
 # By level, arm and seed of a finished cell.

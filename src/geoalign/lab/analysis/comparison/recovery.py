@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from geoalign.console.numbers import ends, score_writers, share, whole_percent
 from geoalign.lab.analysis.comparison.table import (
     EXPLORATORY,
     HEADROOM,
@@ -16,9 +17,8 @@ from geoalign.lab.analysis.comparison.table import (
     Recovery,
 )
 from geoalign.lab.analysis.comparison.verdicts import finding
-from geoalign.lab.analysis.statistics import MIN_SEEDS, Interval, paired_difference, seed_interval, share_interval
 from geoalign.lab.config.compare import METRICS, CompareConfig
-from geoalign.lab.numbers import ends, score_writers, share, whole_percent
+from geoalign.statistics import MIN_SEEDS, Interval, paired_difference, seed_interval, share_interval
 from geoalign.text import seed_ranges
 
 # With more arms beside the oracle the headline names the primary ones alone.

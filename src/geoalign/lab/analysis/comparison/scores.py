@@ -10,11 +10,11 @@ import numpy as np
 
 from geoalign.lab.analysis.comparison.table import Curve
 from geoalign.lab.analysis.consensus import APPLIED, OBSERVED
-from geoalign.lab.analysis.statistics import known, largest_drop, mean, oscillation
 from geoalign.lab.config.compare import METRICS, CompareConfig
 from geoalign.lab.store.columns import Floats, Ints
 from geoalign.lab.store.comparison import Cell
 from geoalign.lab.store.read_run import Evaluation, Series
+from geoalign.statistics import known, largest_drop, mean, oscillation
 
 BEFORE = "before_rl"
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from geoalign.lab.analysis.detection import Detection
-from geoalign.lab.analysis.statistics import MIN_SEEDS, Interval, PairedDifference, seed_interval
 from geoalign.lab.config.compare import CompareConfig
 from geoalign.lab.store.columns import Floats, Ints
 from geoalign.lab.store.comparison import Cell
+from geoalign.statistics import MIN_SEEDS, Interval, PairedDifference, seed_interval
 
 PRIMARY, EXPLORATORY, HEADROOM, BOUND = "primary", "exploratory", "headroom", "bound"
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+from geoalign.console.numbers import ends, probability, signed
 from geoalign.lab.analysis.comparison.table import (
     BOUND,
     EXPLORATORY,
@@ -16,9 +17,8 @@ from geoalign.lab.analysis.comparison.table import (
     Statement,
 )
 from geoalign.lab.analysis.detection import SCORES, Detection
-from geoalign.lab.analysis.statistics import MIN_SEEDS, PairedDifference
 from geoalign.lab.config.compare import CompareConfig
-from geoalign.lab.numbers import ends, probability, signed
+from geoalign.statistics import MIN_SEEDS, PairedDifference
 
 SIGNIFICANCE = 0.05
 

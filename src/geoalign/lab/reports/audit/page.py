@@ -14,10 +14,10 @@ import numpy as np
 import pandas
 from markupsafe import Markup
 
+from geoalign.console.numbers import short, whole_percent
 from geoalign.lab.analysis import audited
 from geoalign.lab.analysis.flags import by_suspicion, flag_reasons
 from geoalign.lab.analysis.grouping import grouping_words
-from geoalign.lab.numbers import short, whole_percent
 from geoalign.lab.reports.audit.bundle import MAX_BYTES, Bundle, bundle
 from geoalign.lab.reports.documents import Drawn, Gallery, Section, first_middle_last, inline, write_page
 from geoalign.lab.reports.figures.scores import cosine_panel, density_panel, suspect_panels

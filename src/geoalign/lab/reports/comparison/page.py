@@ -7,11 +7,11 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from geoalign.console.numbers import duration, share
 from geoalign.errors import RunFolderError
 from geoalign.lab.analysis.comparison.analysis import read_table
 from geoalign.lab.analysis.comparison.table import PRIMARY, LevelTable, Table
 from geoalign.lab.config.compare import CellKey, CompareConfig
-from geoalign.lab.numbers import duration, share
 from geoalign.lab.reports.comparison.panels import further_panels, leading_panels, robustness_panels, slug
 from geoalign.lab.reports.comparison.tables import level_sheets
 from geoalign.lab.reports.documents import Gallery, write_page

@@ -10,16 +10,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from geoalign.console.numbers import estimate, score_writers, share, signed
 from geoalign.lab.analysis.comparison.scores import logged_curve
 from geoalign.lab.analysis.comparison.table import ArmRow, Curve, LevelTable
-from geoalign.lab.analysis.statistics import Interval, mean
 from geoalign.lab.config.compare import METRICS, CompareConfig
-from geoalign.lab.numbers import estimate, score_writers, share, signed
 from geoalign.lab.reports.documents import Drawn
 from geoalign.lab.reports.figures.curves import ACCURACIES, AGAINST_CHANCE, POLICY, PROJECTOR
 from geoalign.lab.reports.figures.scores import RankCurve, rank_curve, rank_panel
 from geoalign.lab.reports.figures.style import IntervalPanel, Line, LinePanel, Look, band, interval_line
 from geoalign.lab.store.comparison import Snapshot
+from geoalign.statistics import Interval, mean
 from geoalign.text import label, visible
 
 # More bands than these hide one another: further arms get further pictures, each with the baseline.

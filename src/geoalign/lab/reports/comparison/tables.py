@@ -6,12 +6,12 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from geoalign.console.numbers import ends, megabytes, percent, probability, score_writers, short, signed
 from geoalign.lab.analysis.comparison.table import EXPLORATORY, ArmRow, Comparison, LevelTable, Measure
 from geoalign.lab.analysis.consensus import APPLIED, OBSERVED
 from geoalign.lab.analysis.detection import OWN_SCORE, SCORES
-from geoalign.lab.analysis.statistics import Interval, PairedDifference, spread
 from geoalign.lab.config.compare import METRICS, CompareConfig
-from geoalign.lab.numbers import ends, megabytes, percent, probability, score_writers, short, signed
+from geoalign.statistics import Interval, PairedDifference, spread
 from geoalign.text import DASH, visible
 
 # Roles that a reader needs beside an arm's name.

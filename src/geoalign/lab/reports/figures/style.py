@@ -16,9 +16,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from geoalign.lab.analysis.statistics import Interval, ema, mean, seed_interval
 from geoalign.lab.store.columns import Floats, Ints
 from geoalign.lab.store.read_run import Series
+from geoalign.statistics import Interval, ema, mean, seed_interval
 
 # Small enough that a phone shows it without shrinking the letters below reading size.
 SIZE = (5.4, 3.5)

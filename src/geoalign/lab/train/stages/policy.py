@@ -13,10 +13,10 @@ from torch import Tensor
 from transformers import TrainerCallback
 
 from geoalign.adapters.trl import GeoAlignGRPOTrainer
+from geoalign.answers.reward_source import RewardSource
 from geoalign.lab.generation.engines import TrainerEngine, TransformersEngine, engine_of
 from geoalign.lab.generation.shared_prompts import sharing_prompts
 from geoalign.lab.models.models import load_checkpoint, load_saved, merged, with_adapters
-from geoalign.lab.rewards.base import RewardSource
 from geoalign.lab.store.run_folder import is_last, latest_complete
 from geoalign.lab.train.plan import Plan
 from geoalign.lab.train.recorder import record

@@ -45,7 +45,7 @@ from geoalign.lab.tasks.base import PreferencePair
 from geoalign.lab.train.plan import Plan, short_enough
 from geoalign.lab.train.rewards import open_reward_model
 from geoalign.lab.train.stages.trainers import InRunFolder, Stage, run_trainer, save_model
-from geoalign.pretrained import from_pretrained
+from geoalign.pretrained.from_pretrained import from_pretrained
 
 _HELD_OUT_MOST = 1024
 # Replies whose states are made at a time; neighbours in length share a batch.

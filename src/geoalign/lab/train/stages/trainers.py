@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from transformers import PrinterCallback, TrainerCallback
 
+from geoalign.console.numbers import short
+from geoalign.console.terminal import stage_progress
 from geoalign.lab.models.models import save_complete
 from geoalign.lab.models.process_setup import Processes
-from geoalign.lab.numbers import short
 from geoalign.lab.store.json_files import append_line
 from geoalign.lab.store.run_folder import (
     checkpoint_path,
@@ -24,7 +25,6 @@ from geoalign.lab.store.run_folder import (
     records_of,
     stage_checkpoints,
 )
-from geoalign.lab.terminal import stage_progress
 from geoalign.lab.train.plan import Plan
 
 _Base: Any = object

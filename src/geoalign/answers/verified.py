@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
-from geoalign.boxed import boxed_answer
+from geoalign.answers.boxed import boxed_answer
+from geoalign.answers.verdict_forms import comparable, quick_verdict, readable, verdict_by_form
+from geoalign.answers.workers import AnswerWorkers
 from geoalign.errors import InputError
 from geoalign.lab.config.rewards import ScoringConfig
-from geoalign.lab.rewards.answers import comparable, quick_verdict, readable, verdict_by_form
-from geoalign.lab.rewards.workers import AnswerWorkers
 
 _MAX_DEPTH = 20
 MOST_CHARACTERS = 1000

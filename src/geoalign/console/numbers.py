@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from geoalign.text import DASH
 
 if TYPE_CHECKING:
-    from geoalign.lab.analysis.statistics import Interval
+    from geoalign.statistics import Interval
 
 # Beyond it a number in full is no longer read but counted.
 _LARGEST_IN_FULL = 1e12

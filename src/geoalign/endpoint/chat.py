@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import TypeVar
 
-from geoalign.lab.config.judge import JudgeConfig
-from geoalign.lab.http_client import BadReplyError, HTTPClient, read_json, token_from
+from geoalign.endpoint.http_client import BadReplyError, HTTPClient, read_json, token_from
+from geoalign.endpoint.settings import JudgeConfig
 
 Q = TypeVar("Q")
 

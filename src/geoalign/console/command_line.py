@@ -15,8 +15,8 @@ from typing import Any, get_args, get_origin, get_type_hints
 import typer
 import typer.core
 
+from geoalign.console.terminal import Console, harmless_messages, say, say_lines
 from geoalign.errors import ConfigError, GeoAlignError
-from geoalign.lab.terminal import Console, harmless_messages, say, say_lines
 from geoalign.settings.secrets import masked
 from geoalign.text import LONGEST_ERROR, one_line
 

@@ -7,7 +7,7 @@ from functools import cache
 
 import torch
 
-from geoalign.lab.terminal import Console, say
+from geoalign.console.terminal import Console, say
 
 # Rows, inputs and outputs of the matrix product that is timed: a layer of a small language model on a batch of tokens.
 _SHAPE = (256, 768, 2048)

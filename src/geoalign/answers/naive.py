@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from geoalign.boxed import last_boxed
-from geoalign.lab.rewards.base import response_text
+from geoalign.answers.boxed import last_boxed
+from geoalign.messages import response_text
 
 
 def substring(completions: Sequence[Any], answer: Sequence[str], **_: Any) -> list[float]:

@@ -10,7 +10,8 @@ from typing import Annotated
 import typer
 
 from geoalign import __version__
-from geoalign.lab.command_line import NothingAskedError, PlainGroup, command, run_command_line
+from geoalign.console.command_line import NothingAskedError, PlainGroup, command, run_command_line
+from geoalign.console.terminal import Console, say
 from geoalign.lab.config.requests import (
     AuditRequest,
     BenchRequest,
@@ -21,7 +22,6 @@ from geoalign.lab.config.requests import (
     StatusRequest,
     TrainRequest,
 )
-from geoalign.lab.terminal import Console, say
 from geoalign.settings.secrets import masked
 
 app = typer.Typer(
@@ -196,7 +196,7 @@ def audit_command(request: AuditRequest) -> None:
         from geoalign.lab.audit.audit import audit
 
         if request.model is not None:
-            from geoalign.lab.models.process_setup import silence_logs
+            from geoalign.pretrained.quiet import silence_logs
 
             silence_logs()
         summary = audit(config, request, inputs, console=console)

@@ -17,9 +17,9 @@ from geoalign.answers.forms import (
     with_powers,
     without_styles,
 )
+from geoalign.answers.intervals import as_intervals
 from geoalign.answers.signs import plain_signs
 from geoalign.answers.units import split_unit, stated_unit, units_in
-from geoalign.lab.rewards.intervals import as_intervals
 
 # 1234, 1,234, 1{,}234, 025, 27.0: an integer, however written. `0,123` is none.
 _INTEGER = re.compile(r"([+-]?)([1-9][0-9]{0,2}(?:(?:,|\{,\})[0-9]{3})+|[0-9]+)(?:\.0*)?")

@@ -12,11 +12,11 @@ from functools import partial
 from itertools import compress
 from typing import Any
 
+from geoalign.answers.verified import VerifiedReward
+from geoalign.endpoint.chat import as_prompted, chat, mark_of, marked_messages, unfenced
+from geoalign.endpoint.http_client import BadReplyError, read_json
+from geoalign.endpoint.settings import JudgeConfig
 from geoalign.errors import ConfigError, ServiceError
-from geoalign.lab.config.judge import JudgeConfig
-from geoalign.lab.http_client import BadReplyError, read_json
-from geoalign.lab.rewards.chat import as_prompted, chat, mark_of, marked_messages, unfenced
-from geoalign.lab.rewards.verified import VerifiedReward
 from geoalign.settings.loading import load_settings
 from geoalign.settings.locations import Locations
 from geoalign.text import one_line, quote

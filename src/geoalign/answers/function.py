@@ -11,8 +11,9 @@ from types import ModuleType
 from typing import Any
 
 from geoalign.adapters.failures import awaited, function_name, reward_list
+from geoalign.answers.reward_source import RewardSource
 from geoalign.errors import ConfigError, InputError
-from geoalign.lab.rewards.base import RewardSource, response_text
+from geoalign.messages import response_text
 from geoalign.text import quote
 
 RewardFunction = Callable[..., Sequence[float | None]]

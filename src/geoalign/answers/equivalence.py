@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Sequence
 
-from geoalign.lab.rewards.answers import comparable, quick_verdict, readable, verdict_by_form
-from geoalign.lab.rewards.verified import MOST_CHARACTERS
-from geoalign.lab.rewards.workers import AnswerWorkers
+from geoalign.answers.verdict_forms import comparable, quick_verdict, readable, verdict_by_form
+from geoalign.answers.verified import MOST_CHARACTERS
+from geoalign.answers.workers import AnswerWorkers
 
 # So many pairs of one batch or file are compared, and no more after so many that came to no verdict: an answer that
 # takes its whole time limit costs as much as hundreds of others.

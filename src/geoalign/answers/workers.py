@@ -19,8 +19,8 @@ from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from typing import Any
 
+from geoalign.answers.verdict_forms import without_name
 from geoalign.errors import GeoAlignError, MissingExtraError
-from geoalign.lab.rewards.answers import without_name
 
 # Importing sympy takes a second, on a machine at its limit many.
 _START_SECONDS = 120.0

@@ -31,12 +31,12 @@ import torch
 from geoalign.console.command_line import report
 from geoalign.console.terminal import Console, say
 from geoalign.errors import ConfigError, GeoAlignError
+from geoalign.files.json_files import read_json, write_json
 from geoalign.lab.analysis.comparison.analysis import read_table, table_as_json
 from geoalign.lab.bench.bench import machine
 from geoalign.lab.config.compare import CellKey, make_plan
 from geoalign.lab.config.train import TinyModelConfig
 from geoalign.lab.store.comparison import ComparisonFolder
-from geoalign.lab.store.json_files import read_json, write_json
 
 ROOT = Path(__file__).parents[1]
 CONFIG = ROOT / "configs" / "real" / "accelerator.yaml"

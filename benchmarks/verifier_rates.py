@@ -23,7 +23,7 @@ import pandas
 import torch
 
 from geoalign.answers.boxed import boxed_answer
-from geoalign.lab.audit.verdicts import VerdictAudit
+from geoalign.audit.verdicts import VerdictAudit
 
 RATES = ("false_positive_rate", "false_negative_rate")
 RECIPE = Path(__file__).parents[1] / "recipes" / "rollouts" / "substring_reward.jsonl"

@@ -29,12 +29,12 @@ from torch import Tensor
 
 from benchmarks.detection import session_of
 from geoalign import CURATORS, Rollouts
+from geoalign.dumps.row_files import row_name
 from geoalign.errors import ConfigError, InputError
-from geoalign.hidden.answers import answer_starts
+from geoalign.files.json_files import write_json
+from geoalign.hidden.answer_starts import answer_starts
 from geoalign.hidden.extract import extract_states
 from geoalign.lab.bench.bench import machine
-from geoalign.lab.store.json_files import write_json
-from geoalign.lab.tasks.row_files import row_name
 from geoalign.lab.tasks.sources import dump_rows
 from geoalign.method.advantages import group_advantages
 from geoalign.method.groups import FOLDS, group_centred

@@ -14,7 +14,7 @@ SOURCE = ROOT / "src" / "geoalign"
 # What may load torch only when it is used.
 LIGHT = [
     "geoalign", "geoalign.settings", "geoalign.lab.config.train", "geoalign.lab.config.compare_loading",
-    "geoalign.lab.config.audit", "geoalign.lab.config.evaluate", "geoalign.lab.config.judge",
+    "geoalign.audit.settings", "geoalign.lab.config.evaluate", "geoalign.lab.config.judge",
     "geoalign.lab.store.run_folder", "geoalign.lab.reports", "geoalign.statistics",
     "geoalign.lab.analysis.detection", "geoalign.cli", "geoalign.lab.status",
 ]  # fmt: skip

@@ -31,8 +31,8 @@ from benchmarks.overhead.curating import (
 from benchmarks.overhead.step import PolicyStep, generation_cost, policy_costs, why_not_measured
 from geoalign.console.terminal import Console
 from geoalign.errors import ConfigError
+from geoalign.files.json_files import finite, write_json
 from geoalign.lab.bench.bench import machine
-from geoalign.lab.store.json_files import finite, write_json
 from geoalign.pretrained.quiet import silence_logs
 from geoalign.text import one_line
 

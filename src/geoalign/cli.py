@@ -10,10 +10,10 @@ from typing import Annotated
 import typer
 
 from geoalign import __version__
+from geoalign.audit.request import AuditRequest
 from geoalign.console.command_line import NothingAskedError, PlainGroup, command, run_command_line
 from geoalign.console.terminal import Console, say
 from geoalign.lab.config.requests import (
-    AuditRequest,
     BenchRequest,
     CompareRequest,
     EvaluateRequest,
@@ -133,8 +133,8 @@ def compare_command(request: CompareRequest) -> None:
     """
     from geoalign.lab.compare.compare import compare
     from geoalign.lab.config.compare_loading import load_compare_config
-    from geoalign.lab.config.loading import Typed, check_options_agree
     from geoalign.lab.store.comparison import ComparisonFolder
+    from geoalign.settings.layers import Typed, check_options_agree
     from geoalign.settings.yaml_text import parse_value
 
     config = request.config
@@ -181,19 +181,19 @@ def audit_command(request: AuditRequest) -> None:
       geoalign audit scores.jsonl --curator geoalign --hidden states/ \\
           --field reward=rm_score
     """
-    from geoalign.lab.audit.inputs import find_inputs, standard_input
+    from geoalign.audit.inputs import find_inputs, standard_input
 
     console = Console(quiet=request.json)
     request = replace(request, command=[masked(argument) for argument in sys.argv[1:]])
     with standard_input(request.rollouts) as stdin:
         inputs = find_inputs(request, console, stdin)
         # With torch: what was recognised stands on the terminal by now.
-        from geoalign.lab.audit.terminal import bounds_kept, parse_bounds
-        from geoalign.lab.config.audit import load_audit_config
+        from geoalign.audit.bounds import bounds_kept, parse_bounds
+        from geoalign.audit.settings import load_audit_config
 
         bounds = parse_bounds(request.fail_above)
         config = load_audit_config(request.curator, request.overrides, trust_remote_code=request.trust_remote_code)
-        from geoalign.lab.audit.audit import audit
+        from geoalign.audit.pipeline import audit
 
         if request.model is not None:
             from geoalign.pretrained.quiet import silence_logs
@@ -201,7 +201,7 @@ def audit_command(request: AuditRequest) -> None:
             silence_logs()
         summary = audit(config, request, inputs, console=console)
     if request.json:
-        from geoalign.lab.store.json_files import json_text
+        from geoalign.files.json_files import json_text
 
         sys.stdout.write(json_text(summary))
     code, said = bounds_kept(summary, bounds) if bounds else (0, [])

@@ -12,7 +12,8 @@ import pytest
 import yaml
 from payloads import MARK, PAYLOADS
 
-from geoalign.lab.reports import build_report, documents
+from geoalign.lab.reports import build_report
+from geoalign.pages import documents
 
 
 @functools.cache

@@ -13,7 +13,7 @@ from geoalign import cli
 from geoalign.console.command_line import command, help_text
 from geoalign.lab.config.compare_loading import load_compare_config
 from geoalign.lab.config.loading import load_run_config
-from geoalign.lab.config.requests import argument, option
+from geoalign.settings.arguments import argument, option
 
 
 @dataclass(frozen=True)

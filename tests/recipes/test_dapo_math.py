@@ -11,7 +11,7 @@ from pyarrow import parquet
 from recipe import RECIPES, load
 
 from geoalign import Denoise, GeoAlign
-from geoalign.adapters.step import decide
+from geoalign.adapters.decision import decide
 from geoalign.curators.session import CurationSession
 from geoalign.lab.bench.synthetic import synthetic_rollouts
 from geoalign.lab.config.tasks import MATH_SYSTEM_PROMPT

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from geoalign.lab.store.json_files import read_yaml
+from geoalign.files.json_files import read_yaml
 from geoalign.statistics import PairedDifference, holm
 from tools.evidence.curves import gold_beside_oracle, last_gold
 from tools.evidence.results import ROOT, Level, has_run

@@ -14,9 +14,9 @@ from pydantic.fields import FieldInfo
 
 import geoalign
 from geoalign.adapters.settings import EngineSettings, SlimeSettings, StateSettings, TrinitySettings
+from geoalign.audit.settings import AuditConfig
 from geoalign.curators.registry import BUILT_IN
 from geoalign.endpoint.settings import JudgeConfig
-from geoalign.lab.config.audit import AuditConfig
 from geoalign.lab.config.compare import CompareConfig
 from geoalign.lab.config.evaluate import EvaluateConfig
 from geoalign.lab.config.train import RunConfig

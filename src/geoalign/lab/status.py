@@ -8,15 +8,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from geoalign.audit.folder import AuditFolder
 from geoalign.console.numbers import duration, estimate, percent, short
 from geoalign.console.terminal import Console, say
 from geoalign.errors import RunFolderError
+from geoalign.files.durable import LOCK
+from geoalign.files.json_files import float_or_nan, read_json, read_lines
 from geoalign.lab.config.compare import METRICS, CellKey
-from geoalign.lab.store.audit import AuditFolder
 from geoalign.lab.store.comparison import COMPACT, ComparisonFolder, read_results
 from geoalign.lab.store.evaluation import JUDGED, JUDGMENTS, EvaluationFolder, is_judging
-from geoalign.lab.store.files import LOCK
-from geoalign.lab.store.json_files import float_or_nan, read_json, read_lines
 from geoalign.lab.store.read_run import MetricRow, parse_evaluation, parse_metrics
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.method.intervals import Interval

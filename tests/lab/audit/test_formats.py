@@ -22,10 +22,10 @@ from dumps import (
     write_lines,
 )
 
+from geoalign.audit.words import trained_on
+from geoalign.dumps.formats import find_layout
+from geoalign.dumps.reading import read_dump, read_rewards
 from geoalign.errors import ConfigError, InputError
-from geoalign.lab.analysis.audited import trained_on
-from geoalign.lab.dumps.formats import find_layout
-from geoalign.lab.dumps.reading import read_dump, read_rewards
 
 NAMES = ("verl", "trinity", "responses", "plain", "trl", "geoalign", "nemo_rl", "verifiers", "slime")
 

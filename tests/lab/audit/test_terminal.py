@@ -8,12 +8,12 @@ import pytest
 from dumps import plain, verdicts, write_dump, write_lines
 from typer.testing import CliRunner
 
+from geoalign.audit.flags import flag_reasons
+from geoalign.audit.results import read_audit
+from geoalign.audit.terminal import show_result
 from geoalign.cli import app
 from geoalign.console.terminal import Console
-from geoalign.lab.analysis.flags import flag_reasons
-from geoalign.lab.audit.terminal import show_result
-from geoalign.lab.dumps.labels import read_labels
-from geoalign.lab.store.audit import read_audit
+from geoalign.dumps.labels import read_labels
 
 pytestmark = pytest.mark.usefixtures("no_page")
 

@@ -5,15 +5,8 @@ import pandas
 import pytest
 import torch
 
-from geoalign.lab.analysis.audited import NOT_KNOWN, refused, verifier
-from geoalign.lab.audit.verdicts import (
-    VerdictAudit,
-    agreed_answers,
-    are_verdicts,
-    claimed,
-    judged_rows,
-    verdict_counts,
-)
+from geoalign.audit.verdicts import VerdictAudit, agreed_answers, are_verdicts, claimed, judged_rows, verdict_counts
+from geoalign.audit.words import NOT_KNOWN, refused, verifier
 from geoalign.method.bounds import Bounds
 from geoalign.method.intervals import Interval
 from geoalign.noise.error_rates import ErrorRates, patterns_in, sampling_intervals

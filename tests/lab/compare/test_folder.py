@@ -82,7 +82,7 @@ def test_a_run_folder_that_is_half_removed_never_stands_under_its_own_name(tmp_p
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("geoalign.lab.store.files.shutil.rmtree", killed)
+        patch.setattr("geoalign.files.durable.shutil.rmtree", killed)
         with pytest.raises(KeyboardInterrupt):
             folder.discard(run)
     assert not folder.run(run.cell).root.exists()

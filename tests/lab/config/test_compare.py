@@ -6,7 +6,7 @@ import yaml
 from geoalign.errors import ConfigError
 from geoalign.lab.config.compare import resolved_run, warm_start_run
 from geoalign.lab.config.compare_loading import load_compare_config, parse_compare_config
-from geoalign.lab.config.loading import merged_settings
+from geoalign.settings.layers import merged_settings
 from geoalign.settings.loading import plain_settings
 
 TWO_ARMS = "arms:\n  grpo:\n  geoalign:\n    curator: {type: geoalign, alpha: 0.1}\n"

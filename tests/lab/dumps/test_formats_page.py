@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from geoalign.lab.dumps.field_names import FINAL_ANSWERS, GOLD_ANSWERS, GROUPS
-from geoalign.lab.dumps.formats import FORMATS, ROLES
-from geoalign.lab.store.audit import SCORES, AuditTables
+from geoalign.audit.folder import SCORES, AuditTables
+from geoalign.dumps.field_names import FINAL_ANSWERS, GOLD_ANSWERS, GROUPS
+from geoalign.dumps.formats import FORMATS, ROLES
 from geoalign.lab.store.evaluation import SCHEMA
 from geoalign.lab.store.rollouts import ROLLOUT_SCHEMA
 from geoalign.lab.tasks.sources import DUMP_SUFFIXES

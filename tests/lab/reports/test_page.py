@@ -6,7 +6,7 @@ import pytest
 from pages import Page, words
 
 from geoalign.lab.reports import build_report
-from geoalign.lab.reports.documents import gain
+from geoalign.pages.documents import gain
 from geoalign.statistics import Interval, PairedDifference
 
 

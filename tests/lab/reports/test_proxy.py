@@ -8,9 +8,9 @@ from pages import words
 
 from geoalign.lab.reports import build_report
 from geoalign.lab.reports.figures.curves import evaluation_panels
-from geoalign.lab.reports.figures.style import LIGHT
 from geoalign.lab.reports.page import evaluation_rows
 from geoalign.lab.store.read_run import read_run
+from geoalign.pages.style import LIGHT
 
 DIALOGUE = {
     "step": 5, "stage": "rl", "set": "held out", "accuracy": None, "correct": None, "count": 4, "reward": 1.5,

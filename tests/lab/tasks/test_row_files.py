@@ -8,12 +8,12 @@ import json
 import pandas
 import pytest
 
+from geoalign.dumps import row_files
+from geoalign.dumps.formats import find_layout
+from geoalign.dumps.labels import read_labelled_rollouts
+from geoalign.dumps.reading import read_dump
+from geoalign.dumps.row_files import file_rows
 from geoalign.errors import InputError
-from geoalign.lab.dumps.formats import find_layout
-from geoalign.lab.dumps.labels import read_labelled_rollouts
-from geoalign.lab.dumps.reading import read_dump
-from geoalign.lab.tasks import row_files
-from geoalign.lab.tasks.row_files import file_rows
 from geoalign.lab.tasks.sources import rows_of
 
 ROWS = [

@@ -10,7 +10,7 @@ import pytest
 from forked import run_ranks
 from run_files import rollouts, same_weights
 
-from geoalign.lab.store.json_files import read_lines
+from geoalign.files.json_files import read_lines
 from geoalign.lab.store.run_folder import MARK, RunFolder
 from geoalign.settings.yaml_text import dump_yaml
 

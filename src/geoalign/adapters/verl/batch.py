@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from geoalign.adapters.decision import Decision, group_numbers, made, named_components, named_fields, refuse
 from geoalign.adapters.settings import SECTION
-from geoalign.adapters.step import Decision, group_numbers, made, named_components, named_fields, refuse
 from geoalign.adapters.verl.keys import HIDDEN_KEY, RESPONSE_KEY, REWARD_KEY
 from geoalign.method.advantages import group_advantages
 from geoalign.types import Rollouts, response_keys

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from geoalign.adapters.assignment import Assignment
+from geoalign.adapters.decision import refuse
 from geoalign.adapters.settings import SECTION, StateSettings
-from geoalign.adapters.step import refuse
 from geoalign.adapters.verl.keys import VENDOR, VENDOR_VARIABLE
 from geoalign.errors import ConfigError, InputError, UnsupportedError
 from geoalign.settings.hidden import is_last, layer_numbers

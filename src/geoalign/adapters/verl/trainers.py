@@ -20,9 +20,9 @@ from omegaconf import OmegaConf, open_dict
 from verl.trainer.ppo.v1 import PPOTrainerColocateAsync, PPOTrainerSeparateAsync, PPOTrainerSync, register_trainer
 from verl.utils.config import omega_conf_to_dataclass
 
+from geoalign.adapters.decision import Decision, decide, logged, make_session
 from geoalign.adapters.exports import check_engine
 from geoalign.adapters.settings import SECTION, StateSettings, read_section
-from geoalign.adapters.step import Decision, decide, logged, make_session
 from geoalign.adapters.verl.apply import apply_curation
 from geoalign.adapters.verl.batch import COLUMNS, judged_rows, read_rollouts, sessions_of
 from geoalign.adapters.verl.keys import ANSWER_KEY, LAYER_KEY, POSITION_KEY
@@ -36,7 +36,7 @@ from geoalign.adapters.verl.refusals import (
     check_states,
 )
 from geoalign.curators.session import STATE_FILE
-from geoalign.hidden.answers import rows_without_answer
+from geoalign.hidden.answer_starts import rows_without_answer
 
 _Base: Any = object
 

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geoalign.console.numbers import ends, percent
-from geoalign.lab.store.read_run import Floats, Run
+from geoalign.files.columns import Floats
+from geoalign.lab.store.read_run import Run
 from geoalign.statistics import Interval, known, mean_interval
 
 CHANCE = 0.5

@@ -18,9 +18,9 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from geoalign.lab.store.columns import Bools, Floats
+from geoalign.files.columns import Bools, Floats
+from geoalign.files.rollout_step import RolloutStep
 from geoalign.lab.store.read_run import Run
-from geoalign.lab.store.rollouts import RolloutStep
 from geoalign.statistics import (
     Interval,
     PairedDifference,

@@ -24,9 +24,9 @@ from geoalign.console.terminal import Console
 from geoalign.curators.denoise import Denoise
 from geoalign.curators.geoalign import GeoAlign, GeoAlignConfig
 from geoalign.errors import ConfigError
+from geoalign.files.json_files import write_json
 from geoalign.lab.bench.synthetic import synthetic_rollouts
 from geoalign.lab.config.requests import BenchRequest
-from geoalign.lab.store.json_files import write_json
 from geoalign.method.projector import ProjectorConfig
 from geoalign.text import quote
 from geoalign.types import Rollouts

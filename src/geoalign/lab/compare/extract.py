@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from geoalign.files.columns import Bools
+from geoalign.files.json_files import finite, read_lines
+from geoalign.files.rollout_step import RolloutStep
 from geoalign.lab.analysis.consensus import APPLIED, OBSERVED, curation_seconds
 from geoalign.lab.analysis.detection import OWN_SCORE, SCORES, Tally, mean_ranking, rankings_of, tally_of
-from geoalign.lab.store.columns import Bools
-from geoalign.lab.store.json_files import finite, read_lines
-from geoalign.lab.store.rollouts import RolloutStep, read_rollouts
+from geoalign.lab.store.rollouts import read_rollouts
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.statistics import mean
 

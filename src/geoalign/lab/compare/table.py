@@ -10,6 +10,8 @@ from dataclasses import astuple
 
 from geoalign.console.numbers import ends, estimate, score_writers, short
 from geoalign.console.terminal import Console, print_rows, say, say_paragraph
+from geoalign.files.durable import write_atomically
+from geoalign.files.json_files import write_json
 from geoalign.lab.analysis.comparison.analysis import read_table, table_as_json
 from geoalign.lab.analysis.comparison.scores import MEASURES
 from geoalign.lab.analysis.comparison.table import PRIMARY, ArmRow, LevelTable, Measure, Table
@@ -17,8 +19,6 @@ from geoalign.lab.analysis.consensus import APPLIED, OBSERVED
 from geoalign.lab.analysis.detection import OWN_SCORE, Detection, ScoreDetection
 from geoalign.lab.config.compare import METRICS, CompareConfig
 from geoalign.lab.store.comparison import ComparisonFolder
-from geoalign.lab.store.files import write_atomically
-from geoalign.lab.store.json_files import write_json
 from geoalign.statistics import Interval
 
 

@@ -20,10 +20,10 @@ from typing import Any
 from geoalign.console.command_line import error_line
 from geoalign.console.terminal import Console, harmless_messages, say, say_lines
 from geoalign.errors import RunFolderError
+from geoalign.files.durable import locked
+from geoalign.files.json_files import append_line, read_lines, write_json
 from geoalign.lab.config.compare import CellKey, PlannedRun
 from geoalign.lab.store.comparison import ComparisonFolder
-from geoalign.lab.store.files import locked
-from geoalign.lab.store.json_files import append_line, read_lines, write_json
 from geoalign.settings.secrets import masked
 from geoalign.text import LONGEST_ERROR, one_line
 

@@ -12,10 +12,11 @@ from typing import Any, Literal
 from pydantic import SkipValidation
 
 from geoalign.errors import ConfigError
-from geoalign.lab.config.loading import merged_settings, parse_run_config
+from geoalign.lab.config.loading import parse_run_config
 from geoalign.lab.config.rewards import RewardConfig
 from geoalign.lab.config.train import RunConfig
 from geoalign.settings import Count, Seed, Workers, setting, settings
+from geoalign.settings.layers import merged_settings
 from geoalign.settings.loading import plain_settings
 from geoalign.settings.locations import Locations
 from geoalign.text import escape

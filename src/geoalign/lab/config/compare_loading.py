@@ -11,7 +11,7 @@ from typing import Any
 
 from geoalign.errors import ConfigError
 from geoalign.lab.config.compare import CLEAN, CLEAN_ARM, DEFAULTS, CompareConfig, check_overlays, make_plan
-from geoalign.lab.config.loading import Loaded, merged_settings, override_setting, read_layers
+from geoalign.settings.layers import Loaded, merged_settings, override_setting, read_layers
 from geoalign.settings.loading import load_settings
 from geoalign.settings.locations import Locations
 from geoalign.text import escape, quote

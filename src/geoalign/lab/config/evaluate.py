@@ -9,13 +9,13 @@ from pydantic import Field, field_validator, model_validator
 
 from geoalign.errors import ConfigError
 from geoalign.lab.config.benchmarks import Benchmark
-from geoalign.lab.config.loading import Typed, check_agree, overridden
 from geoalign.lab.config.requests import EvaluateRequest
 from geoalign.lab.config.rewards import ScoringConfig
 from geoalign.lab.config.tasks import MATH_SYSTEM_PROMPT, Pattern
 from geoalign.lab.config.train import EVERY_OTHER
 from geoalign.pretrained.settings import LoadedModelConfig
 from geoalign.settings import Count, Name, Seed, setting, settings
+from geoalign.settings.layers import Typed, check_agree, overridden
 from geoalign.settings.loading import load_settings
 from geoalign.settings.locations import Locations
 from geoalign.settings.yaml_text import parse_value

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from geoalign.endpoint.settings import JudgeConfig
 from geoalign.errors import ConfigError
-from geoalign.lab.config.loading import Typed, overridden
+from geoalign.settings.layers import Typed, overridden
 from geoalign.settings.loading import load_settings
 from geoalign.settings.locations import Locations
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from geoalign.answers.reward_source import RewardSource, check_scored, reasons, reasons_since
+from geoalign.files.columns import whole_text
 from geoalign.lab.generation.draws import seed_of
 from geoalign.lab.generation.engines import Engine, Generated
 from geoalign.lab.models.process_setup import Processes
-from geoalign.lab.store.columns import whole_text
 from geoalign.lab.tasks.base import Problem
 from geoalign.messages import rendered, token_ids
 

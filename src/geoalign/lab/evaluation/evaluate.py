@@ -17,19 +17,20 @@ from rich.progress import Progress, TaskID
 from geoalign.answers.reward_source import RewardSource, check_scored, reasons, reasons_since
 from geoalign.answers.verified import VerifiedReward
 from geoalign.console.terminal import Console, say, say_paragraph, stage_progress
+from geoalign.dumps.response_files import SavedResponse, check_response_file, write_responses
 from geoalign.errors import ConfigError
+from geoalign.files.columns import whole_text
+from geoalign.files.durable import locked
 from geoalign.lab.config.evaluate import EvaluateConfig
 from geoalign.lab.config.requests import EvaluateRequest
 from geoalign.lab.evaluation.answers import Answer, Sample, Sampling, answer
 from geoalign.lab.evaluation.find_models import find_models, free_name
-from geoalign.lab.evaluation.responses import SavedResponse, check_response_file, write_responses
 from geoalign.lab.evaluation.results import EvaluationScores, print_scores, result_json, scores_of
 from geoalign.lab.evaluation.scores import SetScores, score
 from geoalign.lab.evaluation.sets import EvaluationSet, PromptedSet, load_sets, prompted
 from geoalign.lab.generation.engines import Engine
 from geoalign.lab.generation.evaluated_models import Described, EvaluatedModel, describe, device_and_dtype, open_engine
 from geoalign.lab.rewards.reward_model import RewardModelScorer
-from geoalign.lab.store.columns import whole_text
 from geoalign.lab.store.evaluation import (
     EvaluationFolder,
     Part,
@@ -39,7 +40,6 @@ from geoalign.lab.store.evaluation import (
     read_part,
     write_part,
 )
-from geoalign.lab.store.files import locked
 from geoalign.lab.store.run_folder import package_versions
 from geoalign.pretrained.fastest_dtype import print_fastest_dtype
 from geoalign.pretrained.quiet import silence_logs

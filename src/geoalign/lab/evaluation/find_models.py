@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from geoalign.errors import ConfigError
+from geoalign.files.json_files import read_json
 from geoalign.lab.config.evaluate import EvaluateConfig
 from geoalign.lab.generation.evaluated_models import EvaluatedModel
-from geoalign.lab.store.json_files import read_json
 from geoalign.lab.store.run_folder import RunFolder, checkpoint_step, complete_checkpoints, is_checkpoint, is_last
 from geoalign.pretrained.from_pretrained import is_hub_id
 

@@ -16,16 +16,16 @@ import numpy as np
 
 from geoalign.console.numbers import decimals, estimate, percent, whole_percent
 from geoalign.console.terminal import Console, passing_progress, print_rows, say, say_paragraph
+from geoalign.dumps.response_files import Key, SavedResponse, read_responses
 from geoalign.endpoint.chat import chat
 from geoalign.endpoint.http_client import BadReplyError
 from geoalign.endpoint.settings import JudgeConfig
 from geoalign.errors import InputError, ServiceError
+from geoalign.files.durable import locked
+from geoalign.files.json_files import append_line, keep_whole_lines, read_lines, write_json
 from geoalign.lab.config.requests import JudgeRequest
-from geoalign.lab.evaluation.responses import Key, SavedResponse, read_responses
 from geoalign.lab.judge.asking import Ask, Question, ask_local, judge_messages, parse_verdict
 from geoalign.lab.store.evaluation import JUDGED, JUDGMENTS, begin
-from geoalign.lab.store.files import locked
-from geoalign.lab.store.json_files import append_line, keep_whole_lines, read_lines, write_json
 from geoalign.statistics import Interval, clustered_proportion, proportion_over_groups
 from geoalign.text import listed
 

@@ -13,8 +13,8 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from geoalign.errors import ConfigError
+from geoalign.files.durable import beside, replace_folder
 from geoalign.lab.config.train import LoraConfig, ModelConfig, TinyModelConfig
-from geoalign.lab.store.files import beside, replace_folder
 from geoalign.lab.store.run_folder import mark_complete
 from geoalign.pretrained.from_pretrained import from_pretrained, loading
 

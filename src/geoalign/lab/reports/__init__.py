@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
+from geoalign.audit.folder import SCORES_FILE
+from geoalign.audit.page.page import build_audit_page
 from geoalign.errors import RunFolderError
-from geoalign.lab.reports.audit.page import build_audit_page
 from geoalign.lab.reports.comparison.page import build_comparison_report
 from geoalign.lab.reports.page import build_run_report
-from geoalign.lab.store.audit import SCORES_FILE
 from geoalign.lab.store.comparison import ComparisonFolder
 from geoalign.lab.store.run_folder import RunFolder
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from geoalign.files.rollout_step import RolloutStep
 from geoalign.lab.store.read_run import MetricRow
-from geoalign.lab.store.rollouts import RolloutStep, read_texts
+from geoalign.lab.store.rollouts import read_texts
 from geoalign.text import visible
 
 _MISSING = ("(not in the file)", "(not in the file)")

@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from geoalign.console.numbers import number, percent, short
+from geoalign.files.columns import Bools
 from geoalign.lab.analysis.consensus import CURATION_SECONDS, agreement_of, consensus
 from geoalign.lab.analysis.decline import REMEDY, last_falls
 from geoalign.lab.analysis.detection import SCORES, RunDetection, detect, why_no_scores
-from geoalign.lab.reports.documents import Count, Drawn, Gallery, first_middle_last, write_page
 from geoalign.lab.reports.figures.curves import evaluation_panels, policy_panels, projector_panel, reward_panel
-from geoalign.lab.reports.figures.scores import cosine_panel, density_panel, rank_curves, rank_panel
 from geoalign.lab.reports.flagged import FlaggedRollout, flagged_rollouts
-from geoalign.lab.store.columns import Bools
 from geoalign.lab.store.read_run import Evaluation, Run, read_run
 from geoalign.lab.store.rollouts import Details, read_details
 from geoalign.lab.store.run_folder import RunFolder
+from geoalign.pages.documents import Count, Drawn, Gallery, first_middle_last, write_page
+from geoalign.pages.score_panels import cosine_panel, density_panel, rank_curves, rank_panel
 from geoalign.statistics import accuracy_of_evaluation
 from geoalign.text import visible
 

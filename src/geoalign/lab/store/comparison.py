@@ -13,6 +13,9 @@ import numpy as np
 import pyarrow as pa
 
 from geoalign.errors import ConfigError, RunFolderError
+from geoalign.files.columns import Bools, Floats, read_columns, write_table
+from geoalign.files.durable import HALF_WRITTEN, LOCK, remove_folder, write_atomically
+from geoalign.files.json_files import finite, float_or_nan, read_json, write_json
 from geoalign.lab.config.compare import (
     KINDS,
     BaseOfTables,
@@ -25,13 +28,10 @@ from geoalign.lab.config.compare import (
     updates_per_generation,
 )
 from geoalign.lab.config.compare_loading import parse_compare_config
-from geoalign.lab.config.loading import flat, merged_settings
 from geoalign.lab.config.rewards import RewardConfig
-from geoalign.lab.store.columns import Bools, Floats, read_columns, write_table
-from geoalign.lab.store.files import HALF_WRITTEN, LOCK, remove_folder, write_atomically
-from geoalign.lab.store.json_files import finite, float_or_nan, read_json, write_json
 from geoalign.lab.store.read_run import Evaluation, parse_evaluation
 from geoalign.lab.store.run_folder import RunFolder, check_same_settings, first_difference, package_versions
+from geoalign.settings.layers import flat, merged_settings
 from geoalign.settings.loading import plain_settings
 from geoalign.settings.yaml_text import dump_yaml, read_yaml
 from geoalign.text import quote

@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from geoalign.errors import ConfigError, RunFolderError
-from geoalign.lab.store.columns import write_table
-from geoalign.lab.store.files import LOCK, beside
-from geoalign.lab.store.json_files import read_json, write_json
+from geoalign.files.columns import write_table
+from geoalign.files.durable import LOCK, beside
+from geoalign.files.json_files import read_json, write_json
 from geoalign.lab.store.run_folder import first_difference
 from geoalign.text import one_line
 

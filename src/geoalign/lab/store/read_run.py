@@ -12,21 +12,11 @@ from typing import Any
 import numpy as np
 
 from geoalign.errors import RunFolderError
-from geoalign.lab.store.columns import Floats, Ints
-from geoalign.lab.store.json_files import float_or_nan, read_lines, read_yaml
-from geoalign.lab.store.rollouts import RolloutStep, read_rollouts
+from geoalign.files.columns import Series
+from geoalign.files.json_files import float_or_nan, read_lines, read_yaml
+from geoalign.files.rollout_step import RolloutStep
+from geoalign.lab.store.rollouts import read_rollouts
 from geoalign.lab.store.run_folder import DETAILS, RunFolder, step_files
-
-
-@dataclass(frozen=True, eq=False)
-class Series:
-    """A quantity over steps: rising steps without repeats, and its finite values."""
-
-    steps: Ints
-    values: Floats
-
-    def __len__(self) -> int:
-        return len(self.steps)
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,9 +13,10 @@ import pyarrow
 import safetensors.numpy
 from safetensors import safe_open
 
-from geoalign.lab.store.columns import Bools, Floats, Ints, floats, ints, read_columns, write_table
-from geoalign.lab.store.files import write_atomically
-from geoalign.lab.store.json_files import finite, float_or_nan
+from geoalign.files.columns import Floats, floats, ints, read_columns, write_table
+from geoalign.files.durable import write_atomically
+from geoalign.files.json_files import finite, float_or_nan
+from geoalign.files.rollout_step import Density, RolloutStep
 from geoalign.lab.store.run_folder import ROLLOUTS, step_files
 
 ROLLOUT_SCHEMA = pyarrow.schema(
@@ -30,55 +31,6 @@ ROLLOUT_SCHEMA = pyarrow.schema(
 _FLOATS = ("reward", "true_reward", "corrupted", "score", "anomalous", "weight")
 _NUMBERS = ("row", "group", "source", *_FLOATS)
 _TEXTS = ("prompt", "response")
-
-
-@dataclass(frozen=True, eq=False)
-class RolloutStep:
-    """The rollouts of one step in the order of the file, all arrays [B]; prompts and responses stay there.
-
-    Attributes:
-        reward: as the curator saw it; NaN where the row could not be scored.
-        true_reward: before corruption; NaN where not known.
-        flipped: True where the reward was corrupted; meaningful only where `flip_known`.
-        source: row whose content is there; -1 where it is left out.
-    """
-
-    step: int
-    path: Path
-    row: Ints
-    group: Ints
-    reward: Floats
-    true_reward: Floats
-    flipped: Bools
-    flip_known: Bools
-    score: Floats
-    anomalous: Bools
-    source: Ints
-    weight: Floats
-
-    def __len__(self) -> int:
-        return len(self.row)
-
-    @property
-    def scored(self) -> Bools:
-        return ~np.isnan(self.score)
-
-    @property
-    def replaced(self) -> Bools:
-        """[B] True where the row has another row's content."""
-        return (self.source != self.row) & (self.source >= 0)
-
-
-@dataclass(frozen=True, eq=False)
-class Density:
-    """The density of the scores on a grid; `threshold` is NaN where no score was anomalous."""
-
-    grid: Floats
-    density: Floats
-    peak: float
-    mode: float
-    alpha: float
-    threshold: float
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,9 +17,9 @@ from typing import Any
 
 import geoalign
 from geoalign.errors import ConfigError, RunFolderError
-from geoalign.lab.config.loading import flat
-from geoalign.lab.store.files import HALF_WRITTEN, sync_folder, sync_tree, write_atomically
-from geoalign.lab.store.json_files import read_json, read_yaml, write_json
+from geoalign.files.durable import HALF_WRITTEN, sync_folder, sync_tree, write_atomically
+from geoalign.files.json_files import read_json, read_yaml, write_json
+from geoalign.settings.layers import flat
 from geoalign.settings.yaml_text import dump_yaml
 
 SCHEMA_VERSION = 1

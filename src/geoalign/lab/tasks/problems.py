@@ -14,12 +14,13 @@ from typing import Any
 
 from geoalign.answers import final_answer, normal_form
 from geoalign.answers.boxed import boxed_answer
+from geoalign.dumps.values import field_of
 from geoalign.errors import InputError
 from geoalign.lab.config.benchmarks import BENCHMARKS, Benchmark, benchmark_named
 from geoalign.lab.config.tasks import MathConfig, MathSetConfig
 from geoalign.lab.tasks.base import Demonstration, Problem, Task
 from geoalign.lab.tasks.decontaminate import decontaminate, exact, fingerprints, overlap_notes
-from geoalign.lab.tasks.sources import LeftOutError, Read, field_of, read_sources
+from geoalign.lab.tasks.sources import LeftOutError, Read, read_sources
 from geoalign.messages import Messages, read_messages
 from geoalign.text import listed
 

@@ -9,8 +9,8 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeVar
 
+from geoalign.dumps.row_files import CSV_SUFFIXES, JSON_SUFFIXES, RawRow, counted_in, file_rows
 from geoalign.errors import ConfigError, InputError
-from geoalign.lab.tasks.row_files import CSV_SUFFIXES, JSON_SUFFIXES, RawRow, counted_in, file_rows
 from geoalign.pretrained.from_pretrained import quiet_hub, unreachable
 from geoalign.text import listed, one_line
 
@@ -18,7 +18,6 @@ from geoalign.text import listed, one_line
 SUFFIXES = (*JSON_SUFFIXES, *CSV_SUFFIXES, ".parquet")
 DUMP_SUFFIXES = (*SUFFIXES, ".pt")
 
-_ABSENT = object()
 
 HUB_FORM = "owner/name[/folder][:config][@split]"
 # The groups are named as `load_dataset`'s arguments.
@@ -149,25 +148,3 @@ def _check_name(path: Path, kind: str, suffixes: Sequence[str]) -> None:
         raise ConfigError(f"{path}: expected {kind}, got none there")
     if not path.name.endswith(tuple(suffixes)):
         raise ConfigError(f"{path}: expected a name that ends in {', '.join(suffixes[:-1])} or {suffixes[-1]}")
-
-
-def field_of(row: Mapping[str, Any], name: str) -> Any:
-    """The value of a dotted field name (`prompt.0.content`), a key that holds the dots itself first; None where there
-    is none.
-    """
-    if name in row:
-        return row[name]
-    value: Any = row
-    for part in name.split("."):
-        value = _step(value, part)
-        if value is _ABSENT:
-            return None
-    return value
-
-
-def _step(value: Any, part: str) -> Any:
-    if isinstance(value, Mapping):
-        return value.get(part, _ABSENT)
-    # No list has so many entries that their numbers have 19 digits.
-    index = isinstance(value, Sequence) and not isinstance(value, str) and part.isdecimal() and len(part) < 19
-    return value[int(part)] if index and int(part) < len(value) else _ABSENT

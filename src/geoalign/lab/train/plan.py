@@ -18,9 +18,9 @@ from geoalign.console.terminal import Console
 from geoalign.curators.curator import Curator
 from geoalign.curators.labelled_rollouts import LabelledRollouts, check_takes_labelled
 from geoalign.curators.registry import make_curator
+from geoalign.dumps.labels import read_labelled_rollouts
 from geoalign.errors import ConfigError, GeoAlignError, InputError
 from geoalign.lab.config.train import EVERY_OTHER, PretrainedModelConfig, RunConfig
-from geoalign.lab.dumps.labels import read_labelled_rollouts
 from geoalign.lab.models.models import CODE_SETTING, initial_tokenizer
 from geoalign.lab.models.process_setup import Processes
 from geoalign.lab.rewards.corruption import check_corruption

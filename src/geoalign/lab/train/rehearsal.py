@@ -18,11 +18,11 @@ from rich.text import Text
 from geoalign.console.terminal import Console, say_paragraph
 from geoalign.curators.geoalign import GeoAlignConfig
 from geoalign.errors import GeoAlignError
+from geoalign.files.json_files import read_json, read_lines
 from geoalign.lab.config.rewards import RewardModelConfig
 from geoalign.lab.config.train import LaunchConfig, RunConfig, TinyModelConfig
 from geoalign.lab.models.models import initial_tokenizer
 from geoalign.lab.models.process_setup import Processes
-from geoalign.lab.store.json_files import read_json, read_lines
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.tasks import make_task
 from geoalign.lab.train.options import GRPO, check_options, generation_shape, trainer_options, without_gpu

@@ -17,9 +17,9 @@ from geoalign.answers.function import FunctionReward, load_function
 from geoalign.answers.reward_source import RewardSource, check_scored, reasons, reasons_since
 from geoalign.answers.second import second_verifier
 from geoalign.answers.verified import VerifiedReward
+from geoalign.files.json_files import read_json
 from geoalign.lab.rewards.corruption import RewardWithCorruption
 from geoalign.lab.rewards.reward_model import RewardModelScorer
-from geoalign.lab.store.json_files import read_json
 from geoalign.lab.train.plan import Plan
 from geoalign.messages import response_text
 

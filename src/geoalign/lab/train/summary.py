@@ -10,11 +10,11 @@ from typing import Any
 
 from geoalign.console.numbers import decimals, percent, whole
 from geoalign.console.terminal import Console, print_rows, say, say_paragraph
+from geoalign.files.json_files import finite, read_json, read_lines
 from geoalign.lab.analysis.consensus import APPLIED, OBSERVED, accuracy_on_new_groups, agreement
 from geoalign.lab.analysis.decline import REMEDY, Fall, last_falls
 from geoalign.lab.analysis.detection import Tally, mean_ranking, rankings_of, tally_of
 from geoalign.lab.evaluation.scores import mean_of_known
-from geoalign.lab.store.json_files import finite, read_json, read_lines
 from geoalign.lab.store.read_run import parse_evaluation
 from geoalign.lab.store.rollouts import read_rollouts
 from geoalign.lab.store.run_folder import ACCURACY_FILE, RunFolder

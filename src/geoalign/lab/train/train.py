@@ -18,11 +18,11 @@ import torch
 
 from geoalign.console.terminal import Console, say
 from geoalign.errors import ConfigError, RunFolderError
+from geoalign.files.durable import HALF_WRITTEN, LOCK, beside, locked, replace_folder
+from geoalign.files.json_files import read_json, write_json
 from geoalign.lab.config.train import RunConfig, TinyModelConfig
 from geoalign.lab.models.process_setup import Processes, make_repeatable, use_one_device
 from geoalign.lab.reports import build_report
-from geoalign.lab.store.files import HALF_WRITTEN, LOCK, beside, locked, replace_folder
-from geoalign.lab.store.json_files import read_json, write_json
 from geoalign.lab.store.run_folder import (
     MARK,
     STAGES,

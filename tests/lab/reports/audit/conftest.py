@@ -11,8 +11,8 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from geoalign.lab.reports.audit import page as page_module
-from geoalign.lab.store.audit import DENSITIES, PAIRS, SCORES, scores_schema
+from geoalign.audit.folder import DENSITIES, PAIRS, SCORES, scores_schema
+from geoalign.audit.page import page as page_module
 
 # Without the background flags Chromium asks Google's hosts for updates at every start.
 FLAGS = (

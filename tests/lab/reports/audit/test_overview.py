@@ -2,9 +2,9 @@ import math
 
 import pytest
 
-from geoalign.lab.analysis.audited import new_prompts
-from geoalign.lab.reports.audit.page import facts, reading, steps_of, title
-from geoalign.lab.store.audit import read_audit
+from geoalign.audit.page.page import facts, reading, steps_of, title
+from geoalign.audit.results import read_audit
+from geoalign.audit.words import new_prompts
 
 
 def test_what_a_training_would_change(tmp_path, write_audit):

@@ -23,7 +23,7 @@ from geoalign.lab.reports.comparison.panels import (
     robustness_panels,
     slug,
 )
-from geoalign.lab.reports.figures.style import LIGHT, Look, band
+from geoalign.pages.style import LIGHT, Look, band
 
 SCORES = {"grpo": 0.5, "geoalign": 0.6, "pair_count": 0.5, "oracle": 0.7}
 

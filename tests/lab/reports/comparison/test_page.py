@@ -33,7 +33,7 @@ def whole(tmp_path_factory, write_comparison):
         compare={"arms_at": {name: ["flip_10"] for name in more}},
     )  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("geoalign.lab.reports.documents.render", lambda panel, theme: b"<svg/>")
+        patch.setattr("geoalign.pages.documents.render", lambda panel, theme: b"<svg/>")
         page = build_comparison_report(folder)
     assert page == folder / "report.html"
     text = page.read_text(encoding="utf-8")

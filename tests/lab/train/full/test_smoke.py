@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from geoalign.files.json_files import read_lines
 from geoalign.lab.config.loading import load_run_config
 from geoalign.lab.config.train import RunConfig
-from geoalign.lab.store.json_files import read_lines
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.train.rehearsal import check_exercised, smoke_config
 from geoalign.settings.loading import plain_settings

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from geoalign.files.json_files import finite
 from geoalign.lab.analysis.comparison.recovery import footnote, headline, recovery
 from geoalign.lab.analysis.comparison.scores import MEASURES, evaluation_curves, numbers_of, updates_of
 from geoalign.lab.analysis.comparison.table import (
@@ -26,7 +27,6 @@ from geoalign.lab.analysis.comparison.verdicts import level_statements
 from geoalign.lab.analysis.detection import OWN_SCORE, Detection, detection
 from geoalign.lab.config.compare import CompareConfig
 from geoalign.lab.store.comparison import Cell, ComparisonFolder, read_results
-from geoalign.lab.store.json_files import finite
 from geoalign.statistics import Interval, holm, paired_difference, seed_interval
 from geoalign.text import seed_ranges
 

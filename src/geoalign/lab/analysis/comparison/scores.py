@@ -8,12 +8,12 @@ from functools import lru_cache
 
 import numpy as np
 
+from geoalign.files.columns import Floats, Ints, Series
 from geoalign.lab.analysis.comparison.table import Curve
 from geoalign.lab.analysis.consensus import APPLIED, OBSERVED
 from geoalign.lab.config.compare import METRICS, CompareConfig
-from geoalign.lab.store.columns import Floats, Ints
 from geoalign.lab.store.comparison import Cell
-from geoalign.lab.store.read_run import Evaluation, Series
+from geoalign.lab.store.read_run import Evaluation
 from geoalign.statistics import known, largest_drop, mean, oscillation
 
 BEFORE = "before_rl"

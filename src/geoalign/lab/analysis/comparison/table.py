@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from geoalign.files.columns import Floats, Ints
 from geoalign.lab.analysis.detection import Detection
 from geoalign.lab.config.compare import CompareConfig
-from geoalign.lab.store.columns import Floats, Ints
 from geoalign.lab.store.comparison import Cell
 from geoalign.statistics import MIN_SEEDS, Interval, PairedDifference, seed_interval
 

@@ -9,18 +9,18 @@ from typing import Any
 
 from geoalign.console.numbers import duration, share
 from geoalign.errors import RunFolderError
+from geoalign.files.json_files import read_lines, read_text
 from geoalign.lab.analysis.comparison.analysis import read_table
 from geoalign.lab.analysis.comparison.table import PRIMARY, LevelTable, Table
 from geoalign.lab.config.compare import CellKey, CompareConfig
 from geoalign.lab.reports.comparison.panels import further_panels, leading_panels, robustness_panels, slug
 from geoalign.lab.reports.comparison.tables import level_sheets
-from geoalign.lab.reports.documents import Gallery, write_page
 from geoalign.lab.reports.flagged import FlaggedRollout, flagged_rollouts
 from geoalign.lab.store.comparison import COMPACT, ComparisonFolder, write_compact
-from geoalign.lab.store.json_files import read_lines, read_text
 from geoalign.lab.store.read_run import parse_metrics
 from geoalign.lab.store.rollouts import read_rollout_file
 from geoalign.lab.store.run_folder import ROLLOUTS, RunFolder, step_files
+from geoalign.pages.documents import Gallery, write_page
 from geoalign.settings.yaml_text import read_yaml
 from geoalign.text import seed_ranges, visible
 

@@ -14,11 +14,11 @@ from geoalign.console.numbers import estimate, score_writers, share, signed
 from geoalign.lab.analysis.comparison.scores import logged_curve
 from geoalign.lab.analysis.comparison.table import ArmRow, Curve, LevelTable
 from geoalign.lab.config.compare import METRICS, CompareConfig
-from geoalign.lab.reports.documents import Drawn
 from geoalign.lab.reports.figures.curves import ACCURACIES, AGAINST_CHANCE, POLICY, PROJECTOR
-from geoalign.lab.reports.figures.scores import RankCurve, rank_curve, rank_panel
-from geoalign.lab.reports.figures.style import IntervalPanel, Line, LinePanel, Look, band, interval_line
 from geoalign.lab.store.comparison import Snapshot
+from geoalign.pages.documents import Drawn
+from geoalign.pages.score_panels import RankCurve, rank_curve, rank_panel
+from geoalign.pages.style import IntervalPanel, Line, LinePanel, Look, band, interval_line
 from geoalign.statistics import Interval, mean
 from geoalign.text import label, visible
 

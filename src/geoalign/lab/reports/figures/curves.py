@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from geoalign.lab.reports.figures.style import SMOOTHED_FROM, Line, LinePanel, Look, Panel, smoothed
-from geoalign.lab.store.columns import Floats
-from geoalign.lab.store.read_run import Evaluation, Run, Series
-from geoalign.lab.store.rollouts import RolloutStep
+from geoalign.files.columns import Floats, Series
+from geoalign.files.rollout_step import RolloutStep
+from geoalign.lab.store.read_run import Evaluation, Run
+from geoalign.pages.style import SMOOTHED_FROM, Line, LinePanel, Look, Panel, smoothed
 from geoalign.statistics import accuracy_of_evaluation, ema, mean
 from geoalign.text import label, visible
 

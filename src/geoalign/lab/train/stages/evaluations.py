@@ -12,13 +12,13 @@ from rich.progress import Progress
 
 from geoalign.answers.reward_source import RewardSource
 from geoalign.console.terminal import Console, say, stage_progress
+from geoalign.files.json_files import append_lines, read_lines, write_json
 from geoalign.lab.analysis.decline import REMEDY, falls
 from geoalign.lab.evaluation.answers import Answer, Sampling, answer_together, prompts_of, requests_of
 from geoalign.lab.evaluation.scores import evaluation_values
 from geoalign.lab.generation.engines import Engine, TrainerEngine, TransformersEngine
 from geoalign.lab.models.models import load_saved
 from geoalign.lab.models.process_setup import undisturbed
-from geoalign.lab.store.json_files import append_lines, read_lines, write_json
 from geoalign.lab.store.read_run import parse_evaluation
 from geoalign.lab.store.run_folder import RunFolder, note_records
 from geoalign.lab.tasks.base import Problem

@@ -17,6 +17,8 @@ from torch.nn.functional import softplus
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from trl import RewardTrainer, SFTTrainer
 
+from geoalign.files.durable import beside, replace_folder
+from geoalign.files.json_files import append_line, write_json
 from geoalign.lab.config.rewards import RewardHeadConfig
 from geoalign.lab.evaluation.scores import hold_out_prompts, pair_accuracy
 from geoalign.lab.models.models import (
@@ -29,8 +31,6 @@ from geoalign.lab.models.models import (
     with_adapters,
 )
 from geoalign.lab.rewards.reward_model import mark_mean, mean_reply_states, reply_start
-from geoalign.lab.store.files import beside, replace_folder
-from geoalign.lab.store.json_files import append_line, write_json
 from geoalign.lab.store.run_folder import (
     ACCURACY_FILE,
     checkpoint_step,

@@ -14,9 +14,9 @@ from transformers import PrinterCallback, TrainerCallback
 
 from geoalign.console.numbers import short
 from geoalign.console.terminal import stage_progress
+from geoalign.files.json_files import append_line
 from geoalign.lab.models.models import save_complete
 from geoalign.lab.models.process_setup import Processes
-from geoalign.lab.store.json_files import append_line
 from geoalign.lab.store.run_folder import (
     checkpoint_path,
     mark_complete,

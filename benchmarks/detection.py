@@ -26,9 +26,9 @@ from torch import Tensor
 from geoalign import CURATORS, GeoAlign, GeoAlignConfig, ProjectorConfig, Rollouts
 from geoalign.curators.session import CurationSession
 from geoalign.files.json_files import write_json
-from geoalign.lab.analysis.detection import pair_counts
 from geoalign.lab.bench.bench import machine
 from geoalign.lab.bench.synthetic import PlantedBatch, synthetic_rollouts
+from geoalign.lab.runs.detection import pair_counts
 from geoalign.method.advantages import group_advantages
 from geoalign.method.consensus import deviation_index
 from geoalign.method.pairs import Pairs

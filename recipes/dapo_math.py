@@ -21,8 +21,8 @@ from typing import Any
 
 from geoalign.answers.boxed import boxed_answer
 from geoalign.answers.verified import VerifiedReward
-from geoalign.lab.config.rewards import ScoringConfig
-from geoalign.lab.tasks.base import Problem
+from geoalign.lab.data.task import Problem
+from geoalign.lab.rewards.settings import ScoringConfig
 from geoalign.messages import response_text
 
 SETTINGS = Path(__file__).parents[1] / "configs" / "full" / "math_1.7b" / "geoalign.yaml"
@@ -48,8 +48,8 @@ ROWS: dict[str, Callable[[Problem, int, str], dict[str, Any]]] = {
 
 def write(engine: str, folder: Path, changes: Sequence[str]) -> list[str]:
     """Writes the problems of the settings for an engine; returns the names of the files, and what was left out."""
-    from geoalign.lab.config.loading import load_run_config
-    from geoalign.lab.tasks import make_task
+    from geoalign.lab.data.tasks import make_task
+    from geoalign.lab.train.read_settings import load_run_config
 
     config = load_run_config(SETTINGS, changes).config
     task = make_task(config.task, seed=config.seed)

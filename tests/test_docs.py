@@ -22,7 +22,7 @@ from geoalign.cli import app
 from geoalign.curators.registry import BUILT_IN
 from geoalign.errors import MissingExtraError
 from geoalign.lab.bench.synthetic import synthetic_rollouts
-from geoalign.lab.config.train import RunConfig
+from geoalign.lab.train.settings import RunConfig
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"

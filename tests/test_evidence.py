@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tools.evidence import audit, counting, curves, pages, pictures, printing, table_kinds, values
 
-from geoalign.lab.store.read_run import Evaluation
+from geoalign.lab.runs.reading import Evaluation
 from geoalign.statistics import Interval
 
 BY_NAME = {page.name: page for page in pages.PAGES}

@@ -13,10 +13,10 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "geoalign"
 # What may load torch only when it is used.
 LIGHT = [
-    "geoalign", "geoalign.settings", "geoalign.lab.config.train", "geoalign.lab.config.compare_loading",
-    "geoalign.audit.settings", "geoalign.lab.config.evaluate", "geoalign.lab.config.judge",
-    "geoalign.lab.store.run_folder", "geoalign.lab.reports", "geoalign.statistics",
-    "geoalign.lab.analysis.detection", "geoalign.cli", "geoalign.lab.status",
+    "geoalign", "geoalign.settings", "geoalign.lab.train.settings", "geoalign.lab.compare.read_settings",
+    "geoalign.audit.settings", "geoalign.lab.evaluate.settings", "geoalign.lab.judge.settings",
+    "geoalign.lab.runs.folder", "geoalign.lab.reports", "geoalign.statistics",
+    "geoalign.lab.runs.detection", "geoalign.cli", "geoalign.lab.status",
 ]  # fmt: skip
 
 

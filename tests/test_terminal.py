@@ -151,7 +151,8 @@ def past_the_console(node: ast.AST) -> bool:
 
 
 def loads_unasked(node: ast.AST, file: Path) -> bool:
-    """Whether a call loads a model past `geoalign.pretrained.from_pretrained`, or without saying whether its code may run."""
+    """Whether a call loads a model past `geoalign.pretrained.from_pretrained`, or without saying whether its code may
+    run."""
     if not isinstance(node, ast.Call):
         return False
     called = node.func

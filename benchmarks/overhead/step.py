@@ -21,7 +21,7 @@ from benchmarks.overhead.curating import Cost, Options, architecture_of, make_po
 from geoalign.adapters.grpo_trainer.states import HiddenLocation, RowTokens, TrlPass, own_hidden
 from geoalign.adapters.trl import GeoAlignGRPOTrainer
 from geoalign.hidden.extract import eval_mode
-from geoalign.lab.models.models import make_tokenizer
+from geoalign.lab.models.language_model import make_tokenizer
 from geoalign.settings.hidden import LAST
 
 

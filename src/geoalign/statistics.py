@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri, stdtr
 
 from geoalign.errors import InputError
-from geoalign.lab.store.read_run import Evaluation
+from geoalign.lab.runs.reading import Evaluation
 from geoalign.method.intervals import Interval as Interval
 from geoalign.method.intervals import clustered_proportion as clustered_proportion
 from geoalign.method.intervals import mean_interval as mean_interval

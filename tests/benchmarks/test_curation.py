@@ -6,8 +6,8 @@ from rich.console import Console
 
 from geoalign.errors import ConfigError
 from geoalign.lab.bench.bench import Shape, bench
+from geoalign.lab.bench.command import BenchRequest
 from geoalign.lab.bench.synthetic import synthetic_rollouts
-from geoalign.lab.config.requests import BenchRequest
 
 
 def test_shapes_are_read():

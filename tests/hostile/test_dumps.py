@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
+from geoalign.audit.command import AuditRequest
 from geoalign.audit.pipeline import audit
-from geoalign.audit.request import AuditRequest
 from geoalign.audit.settings import load_audit_config
 from geoalign.audit.state_files import read_hidden
 from geoalign.dumps.formats import find_layout

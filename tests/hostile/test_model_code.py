@@ -109,7 +109,7 @@ def test_the_flag_is_the_setting(model: Path, monkeypatch: pytest.MonkeyPatch) -
     (model.parent / "dump.jsonl").write_text('{"prompt": "a", "response": "b", "reward": 1}')
     seen = []
     monkeypatch.setattr("geoalign.audit.pipeline.audit", lambda config, *_, **__: seen.append(config))
-    monkeypatch.setattr("geoalign.lab.evaluation.evaluate.evaluate", lambda *given, **__: seen.append(given[0]))
+    monkeypatch.setattr("geoalign.lab.evaluate.evaluate.evaluate", lambda *given, **__: seen.append(given[0]))
     assert run("audit", "dump.jsonl", "--output", "out", "--model", "model", "--trust-remote-code").code == 0
     assert run("evaluate", "model", "--trust-remote-code").code == 0
     assert [config.trust_remote_code for config in seen] == [True, True]

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from geoalign import cli
 from geoalign.console.command_line import command, help_text
-from geoalign.lab.config.compare_loading import load_compare_config
-from geoalign.lab.config.loading import load_run_config
+from geoalign.lab.compare.read_settings import load_compare_config
+from geoalign.lab.train.read_settings import load_run_config
 from geoalign.settings.arguments import argument, option
 
 

@@ -14,7 +14,7 @@ from geoalign import Denoise, GeoAlign
 from geoalign.adapters.decision import decide
 from geoalign.curators.session import CurationSession
 from geoalign.lab.bench.synthetic import synthetic_rollouts
-from geoalign.lab.config.tasks import MATH_SYSTEM_PROMPT
+from geoalign.lab.data.settings import MATH_SYSTEM_PROMPT
 
 WRAPPED = "Solve the following math problem step by step. The last line of your response should be of the form Answer: "
 WRAPPED += (

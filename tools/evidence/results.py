@@ -12,10 +12,11 @@ import numpy as np
 
 from geoalign.files.columns import Series
 from geoalign.files.json_files import read_yaml
-from geoalign.lab.analysis.comparison.analysis import analyse
-from geoalign.lab.analysis.comparison.scores import evaluation_series, final_score
-from geoalign.lab.analysis.comparison.table import ArmRow, LevelTable
-from geoalign.lab.store.comparison import Cell, ComparisonFolder, read_results
+from geoalign.lab.compare.analysis import analyse
+from geoalign.lab.compare.cell_numbers import evaluation_series, final_score
+from geoalign.lab.compare.folder import ComparisonFolder
+from geoalign.lab.compare.results import Cell, read_results
+from geoalign.lab.compare.table import ArmRow, LevelTable
 from geoalign.statistics import Interval, PairedDifference, paired_difference, share_interval
 
 ROOT = Path(__file__).parents[2]

@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Callable, Iterator
 
-from geoalign.lab.analysis.comparison.table import ArmRow
+from geoalign.lab.compare.table import ArmRow
 from geoalign.statistics import Interval, PairedDifference, holm
 from tools.evidence import audit, counting, runs
 from tools.evidence.comparisons import Comparison

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from statistics import mean
 from typing import Any
 
-from geoalign.lab.analysis.comparison.table import EXPLORATORY
+from geoalign.lab.compare.table import EXPLORATORY
 from geoalign.statistics import Interval, holm, seed_interval
 from tools.evidence import audit, counting, runs
 from tools.evidence.comparisons import GROUPS, SHARES, comparisons, shares, substring_final

@@ -17,9 +17,9 @@ from geoalign.adapters.settings import EngineSettings, SlimeSettings, StateSetti
 from geoalign.audit.settings import AuditConfig
 from geoalign.curators.registry import BUILT_IN
 from geoalign.endpoint.settings import JudgeConfig
-from geoalign.lab.config.compare import CompareConfig
-from geoalign.lab.config.evaluate import EvaluateConfig
-from geoalign.lab.config.train import RunConfig
+from geoalign.lab.compare.settings import CompareConfig
+from geoalign.lab.evaluate.settings import EvaluateConfig
+from geoalign.lab.train.settings import RunConfig
 from geoalign.settings.loading import ByType, by_type
 from tools.site.api_page import path_of
 from tools.site.markdown import paragraphs, table

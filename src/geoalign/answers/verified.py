@@ -10,7 +10,7 @@ from geoalign.answers.boxed import boxed_answer
 from geoalign.answers.verdict_forms import comparable, quick_verdict, readable, verdict_by_form
 from geoalign.answers.workers import AnswerWorkers
 from geoalign.errors import InputError
-from geoalign.lab.config.rewards import ScoringConfig
+from geoalign.lab.rewards.settings import ScoringConfig
 
 _MAX_DEPTH = 20
 MOST_CHARACTERS = 1000

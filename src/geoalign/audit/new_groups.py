@@ -11,7 +11,7 @@ import torch
 
 from geoalign.curators.curator import Curator
 from geoalign.curators.geoalign import GeoAlign
-from geoalign.lab.analysis.consensus import CHANCE
+from geoalign.lab.runs.logged import CHANCE
 from geoalign.method.intervals import clustered_proportion
 from geoalign.types import Rollouts
 

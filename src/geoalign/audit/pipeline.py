@@ -19,12 +19,12 @@ from geoalign import __version__
 from geoalign.answers import answers_by_class, is_mathematical
 from geoalign.answers.boxed import boxed_answer
 from geoalign.answers.equivalence import EqualAnswers, math_verify_is_installed
+from geoalign.audit.command import AuditRequest
 from geoalign.audit.curating import NO_STATES, PAIRS_PER_STEP, StepCurator, check_curator, without_states
 from geoalign.audit.folder import FILTERED_FILE, SUMMARY_FILE, AuditFolder, AuditTables
 from geoalign.audit.inputs import Input, find_inputs
 from geoalign.audit.next_steps import label_command, next_step
 from geoalign.audit.page.page import build_audit_page
-from geoalign.audit.request import AuditRequest
 from geoalign.audit.results import read_audit
 from geoalign.audit.settings import AuditConfig
 from geoalign.audit.state_files import read_hidden
@@ -43,7 +43,7 @@ from geoalign.errors import ConfigError, InputError
 from geoalign.files.columns import whole_text
 from geoalign.files.durable import locked
 from geoalign.files.json_files import write_json
-from geoalign.lab.tasks.sources import checked, dump_rows
+from geoalign.lab.data.sources import checked, dump_rows
 from geoalign.settings.loading import plain_section
 
 

@@ -24,7 +24,7 @@ from geoalign.hidden.answer_starts import answer_starts, rows_without_answer
 from geoalign.hidden.extract import extract_states, prompt_token_ids
 from geoalign.hidden.layers import wanted_layers
 from geoalign.hidden.tap import backbone_of
-from geoalign.lab.store.run_folder import RunFolder
+from geoalign.lab.runs.folder import RunFolder
 from geoalign.messages import Messages, rendered, token_ids
 from geoalign.pretrained.fastest_dtype import fastest_dtype, print_fastest_dtype
 from geoalign.pretrained.fingerprint import fingerprint

@@ -33,7 +33,7 @@ from geoalign.dumps.row_files import RawRow, row_name
 from geoalign.dumps.values import BadValueError, field_of
 from geoalign.errors import InputError
 from geoalign.files.columns import whole_text
-from geoalign.lab.tasks.sources import dump_rows
+from geoalign.lab.data.sources import dump_rows
 from geoalign.messages import Messages
 from geoalign.text import quote
 

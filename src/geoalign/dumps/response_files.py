@@ -15,7 +15,7 @@ from typing_extensions import TypedDict
 from geoalign.dumps.row_files import json_lines
 from geoalign.errors import ConfigError, InputError
 from geoalign.files.durable import write_atomically
-from geoalign.lab.tasks.sources import checked
+from geoalign.lab.data.sources import checked
 from geoalign.text import one_line
 
 Key = tuple[str, str, int]

@@ -16,7 +16,8 @@ def answer_starts(tokenizer: Any, responses: Iterable[Iterable[int]]) -> list[in
     """Of each response the token, from 0, that holds the first character of its final answer; -1 where none is found.
 
     The text is decoded from the tokens themselves, as many of its first ones as it takes to reach the answer
-    (`geoalign.answers.boxed.answer_start`): encoding the text anew may divide it into other tokens than a model has generated.
+    (`geoalign.answers.boxed.answer_start`): encoding the text anew may divide it into other tokens than a model has
+    generated.
 
     Args:
         tokenizer: the Hugging Face tokenizer of the responses.

@@ -14,11 +14,13 @@ from geoalign.console.terminal import Console, say
 from geoalign.errors import RunFolderError
 from geoalign.files.durable import LOCK
 from geoalign.files.json_files import float_or_nan, read_json, read_lines
-from geoalign.lab.config.compare import METRICS, CellKey
-from geoalign.lab.store.comparison import COMPACT, ComparisonFolder, read_results
-from geoalign.lab.store.evaluation import JUDGED, JUDGMENTS, EvaluationFolder, is_judging
-from geoalign.lab.store.read_run import MetricRow, parse_evaluation, parse_metrics
-from geoalign.lab.store.run_folder import RunFolder
+from geoalign.lab.compare.folder import COMPACT, ComparisonFolder
+from geoalign.lab.compare.plan import CellKey
+from geoalign.lab.compare.results import read_results
+from geoalign.lab.compare.settings import METRICS
+from geoalign.lab.evaluate.folder import JUDGED, JUDGMENTS, EvaluationFolder, is_judging
+from geoalign.lab.runs.folder import RunFolder
+from geoalign.lab.runs.reading import MetricRow, parse_evaluation, parse_metrics
 from geoalign.method.intervals import Interval
 
 # The section of the settings that each stage is trained by.

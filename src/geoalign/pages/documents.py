@@ -41,8 +41,10 @@ def _source(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode('utf-8')).digest()).decode('ascii')}'"
 
 
-def stylesheet(*names: str) -> Markup:
-    return inline("\n" + "".join((TEMPLATES / name).read_text(encoding="utf-8") for name in names))
+def stylesheet(*names: str, own: Path = TEMPLATES) -> Markup:
+    """The style sheets of these names, from the folder `own` of a page or from that of all pages."""
+    files = [own / name if (own / name).is_file() else TEMPLATES / name for name in names]
+    return inline("\n" + "".join(file.read_text(encoding="utf-8") for file in files))
 
 
 def policy(sheet: str, scripts: Sequence[str] = ()) -> str:
@@ -54,10 +56,14 @@ def policy(sheet: str, scripts: Sequence[str] = ()) -> str:
     return "; ".join([*rules, "base-uri 'none'", "form-action 'none'"])
 
 
-def environment() -> Environment:
-    """Jinja with everything escaped, unknown names refused, the filters of this module and the pages' policy."""
+def environment(own: Path) -> Environment:
+    """Jinja with everything escaped, unknown names refused, the filters of this module and the pages' policy.
+
+    Args:
+        own: the folder of the page's own template and style sheet; what all pages share stands in `templates`.
+    """
     templates = Environment(
-        loader=FileSystemLoader(TEMPLATES),
+        loader=FileSystemLoader([own, TEMPLATES]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -69,7 +75,7 @@ def environment() -> Environment:
         interval=partial(ends, write=partial(decimals, digits=3)),
         span=partial(ends, write=percent),
     )
-    templates.globals.update(stylesheet=stylesheet, policy=policy)
+    templates.globals.update(stylesheet=partial(stylesheet, own=own), policy=policy)
     return templates
 
 
@@ -144,8 +150,8 @@ def _address(svg: bytes) -> str:
     return "data:image/svg+xml;base64," + base64.b64encode(svg).decode("ascii")
 
 
-def write_page(path: Path, template: str, **values: Any) -> Path:
+def write_page(path: Path, template: Path, **values: Any) -> Path:
     """Fills the template and writes the page; half a pair of surrogates becomes a question mark."""
-    page = environment().get_template(template).render(values)
+    page = environment(template.parent).get_template(template.name).render(values)
     write_atomically(path, page.encode("utf-8", errors="replace"))
     return path

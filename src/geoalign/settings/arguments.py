@@ -16,5 +16,5 @@ def argument(help: str, metavar: str, default: Any = MISSING) -> Any:
     return option(help, default, metavar, argument=True)
 
 
-def _settings(help: str) -> Any:
+def settings_option(help: str) -> Any:
     return option(help, (), "a.b=c", option="set")

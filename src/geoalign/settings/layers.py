@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from geoalign.errors import ConfigError
-from geoalign.lab.config.train import DEFAULT_TYPES
+from geoalign.lab.train.settings import DEFAULT_TYPES
 from geoalign.settings.locations import Locations
 from geoalign.settings.secrets import holds_secret, masked, refuse_secrets, secret_setting
 from geoalign.settings.yaml_text import parse_value, read_yaml

@@ -17,7 +17,7 @@ from geoalign import DenoiseConfig, GeoAlignConfig, ProjectorConfig
 from geoalign.adapters.trl import GeoAlignMixin
 from geoalign.curators.registry import CURATORS
 from geoalign.errors import ConfigError
-from geoalign.lab.config.loading import load_run_config
+from geoalign.lab.train.read_settings import load_run_config
 
 FULL = Path(__file__).parents[3] / "configs" / "full"
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from geoalign.audit.command import AuditRequest
 from geoalign.audit.pipeline import audit
-from geoalign.audit.request import AuditRequest
 from geoalign.audit.settings import load_audit_config
 
 # The dumps stand in a module of their own.

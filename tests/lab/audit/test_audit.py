@@ -12,9 +12,9 @@ from command_line import call
 from dumps import verl, write_dump, write_lines
 from tiny_models import saved_model
 
+from geoalign.audit.command import AuditRequest
 from geoalign.audit.folder import DENSITIES, PAIRS, SCORES
 from geoalign.audit.pipeline import audit
-from geoalign.audit.request import AuditRequest
 from geoalign.audit.settings import load_audit_config
 
 FILES = {"scores.parquet", "flagged.csv", "figures", "report.html", "summary.json"}

@@ -5,9 +5,9 @@ import pytest
 from dumps import GROUPS, SIZE, changed, plain, responses, trinity, verl, write_dump, write_lines
 from rich.console import Console
 
+from geoalign.audit.command import AuditRequest
 from geoalign.audit.grouping import sizes_lines
 from geoalign.audit.pipeline import audit
-from geoalign.audit.request import AuditRequest
 from geoalign.audit.settings import load_audit_config
 from geoalign.dumps.formats import find_layout
 from geoalign.dumps.reading import read_dump

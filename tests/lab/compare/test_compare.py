@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from geoalign.cli import main
-from geoalign.lab.store.read_run import last_step
+from geoalign.lab.runs.reading import last_step
 from geoalign.settings.yaml_text import dump_yaml
 
 SETTINGS = {

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from geoalign.files.rollout_step import RolloutStep
-from geoalign.lab.compare.extract import detection, snapshot
+from geoalign.lab.compare.run_result import detection, snapshot
 
 NAN = float("nan")
 

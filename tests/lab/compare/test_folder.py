@@ -5,9 +5,9 @@ import pytest
 import yaml
 
 from geoalign.errors import ConfigError, RunFolderError
-from geoalign.lab.config.compare import make_plan
-from geoalign.lab.config.compare_loading import parse_compare_config
-from geoalign.lab.store.comparison import ComparisonFolder
+from geoalign.lab.compare.folder import ComparisonFolder
+from geoalign.lab.compare.plan import make_plan
+from geoalign.lab.compare.read_settings import parse_compare_config
 
 DATA = {
     "arms": {"grpo": None, "geoalign": None, "clean": None},

@@ -7,8 +7,8 @@ import yaml
 
 from geoalign.answers.function import load_function
 from geoalign.lab.compare.checks import shape_of
-from geoalign.lab.config.compare import make_plan, warm_start_seed
-from geoalign.lab.config.compare_loading import load_compare_config
+from geoalign.lab.compare.plan import make_plan, warm_start_seed
+from geoalign.lab.compare.read_settings import load_compare_config
 
 CONFIGS = Path(__file__).parents[3] / "configs"
 VERIFIERS = sorted((CONFIGS / "evidence").glob("real_verifier_*.yaml"))

@@ -8,7 +8,7 @@ from geoalign.curators.baselines.subsets import PODSConfig
 from geoalign.curators.denoise import DenoiseConfig
 from geoalign.endpoint.settings import JudgeConfig
 from geoalign.errors import ConfigError
-from geoalign.lab.config.judge import load_judge_config
+from geoalign.lab.judge.settings import load_judge_config
 
 URL = "http://localhost:8000/v1"
 

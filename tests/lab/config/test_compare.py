@@ -4,8 +4,8 @@ import pytest
 import yaml
 
 from geoalign.errors import ConfigError
-from geoalign.lab.config.compare import resolved_run, warm_start_run
-from geoalign.lab.config.compare_loading import load_compare_config, parse_compare_config
+from geoalign.lab.compare.plan import resolved_run, warm_start_run
+from geoalign.lab.compare.read_settings import load_compare_config, parse_compare_config
 from geoalign.settings.layers import merged_settings
 from geoalign.settings.loading import plain_settings
 

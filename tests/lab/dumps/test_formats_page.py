@@ -8,9 +8,9 @@ import pytest
 from geoalign.audit.folder import SCORES, AuditTables
 from geoalign.dumps.field_names import FINAL_ANSWERS, GOLD_ANSWERS, GROUPS
 from geoalign.dumps.formats import FORMATS, ROLES
-from geoalign.lab.store.evaluation import SCHEMA
-from geoalign.lab.store.rollouts import ROLLOUT_SCHEMA
-from geoalign.lab.tasks.sources import DUMP_SUFFIXES
+from geoalign.lab.data.sources import DUMP_SUFFIXES
+from geoalign.lab.evaluate.folder import SCHEMA
+from geoalign.lab.runs.rollouts import ROLLOUT_SCHEMA
 
 PAGE = (Path(__file__).parents[3] / "docs" / "formats.md").read_text(encoding="utf-8")
 

@@ -10,7 +10,7 @@ from judge_server import Reply, completion, judged_texts, longer_wins, row, verd
 
 from geoalign.console.terminal import Console
 from geoalign.errors import ConfigError, InputError, RunFolderError, ServiceError
-from geoalign.lab.config.requests import JudgeRequest
+from geoalign.lab.judge.command import JudgeRequest
 from geoalign.lab.judge.judge import judge
 
 # The longer one wins: 3 wins, 1 loss, 1 tie in helpful, 1 loss in harmless.

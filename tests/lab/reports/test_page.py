@@ -5,8 +5,8 @@ import math
 import pytest
 from pages import Page, words
 
-from geoalign.lab.reports import build_report
 from geoalign.pages.documents import gain
+from geoalign.report import build_report
 from geoalign.statistics import Interval, PairedDifference
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from geoalign.answers.verified import VerifiedReward
-from geoalign.lab.config.rewards import RewardConfig
+from geoalign.lab.rewards.settings import RewardConfig
 
 # The helpers beside the tests are modules.
 sys.path.insert(0, str(Path(__file__).parent))

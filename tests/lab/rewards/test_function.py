@@ -14,7 +14,7 @@ from geoalign.answers.function import FunctionReward, function_rewards, load_fun
 from geoalign.answers.naive import strict, substring
 from geoalign.answers.verified import VerifiedReward
 from geoalign.errors import ConfigError, InputError
-from geoalign.lab.tasks.arithmetic import in_words
+from geoalign.lab.data.arithmetic import in_words
 
 ROLLOUTS = Path(__file__).parents[3] / "recipes" / "rollouts" / "substring_reward.jsonl"
 WORDS = {in_words(number): number for number in range(10)}

@@ -9,7 +9,7 @@ from geoalign.answers import workers as workers_module
 from geoalign.answers.verified import VerifiedReward
 from geoalign.answers.workers import AnswerWorkers
 from geoalign.errors import GeoAlignError, InputError
-from geoalign.lab.config.rewards import RewardConfig
+from geoalign.lab.rewards.settings import RewardConfig
 from geoalign.messages import response_text
 
 

@@ -14,7 +14,7 @@ from geoalign.dumps.labels import read_labelled_rollouts
 from geoalign.dumps.reading import read_dump
 from geoalign.dumps.row_files import file_rows
 from geoalign.errors import InputError
-from geoalign.lab.tasks.sources import rows_of
+from geoalign.lab.data.sources import rows_of
 
 ROWS = [
     {"prompt": f"Sum, of {group}?\n\"now\"", "response": f"way {number};é", "reward": number / 2, "answer": "007",

@@ -14,12 +14,12 @@ from transformers import AutoTokenizer
 from vllm_server import VLLMServer
 
 from geoalign.errors import ConfigError, InputError, UnscoredError
-from geoalign.lab.rewards.base import Written
+from geoalign.lab.rewards.chat_model import Written
 from geoalign.lab.rewards.corruption import corruption_mask
 from geoalign.lab.rewards.reward_model import RewardModelScorer
 
 FUNCTIONS = """
-from geoalign.lab.rewards.base import response_text
+from geoalign.lab.rewards.chat_model import response_text
 
 def even(prompts, completions, answer, problem_id, **columns):
     assert columns["trainer_state"].global_step in (0, 2)

@@ -15,15 +15,9 @@ from rich.console import Console
 from geoalign.errors import ConfigError, RunFolderError
 from geoalign.files.durable import locked, write_atomically
 from geoalign.files.json_files import append_lines, keep_whole_lines, read_lines, write_json
-from geoalign.lab.config.loading import load_run_config
-from geoalign.lab.store.run_folder import (
-    MARK,
-    SCHEMA_VERSION,
-    RunFolder,
-    check_same_settings,
-    made_models,
-    stage_checkpoints,
-)
+from geoalign.lab.runs.folder import MARK, SCHEMA_VERSION, RunFolder, made_models, stage_checkpoints
+from geoalign.lab.runs.resuming import check_same_settings
+from geoalign.lab.train.read_settings import load_run_config
 from geoalign.lab.train.train import check_vacant, go_back
 from geoalign.settings.loading import plain_settings
 

@@ -54,7 +54,7 @@ def build_audit_page(folder: Path) -> Path:
     packed = bundle(audit, max(MAX_BYTES - _size_of(sections), 0))
     return write_page(
         audit.folder / REPORT_FILE,
-        "audit.html.j2",
+        Path(__file__).with_name("audit.html.j2"),
         title=title(audit),
         facts=facts(audit),
         sheets=["report.css", "audit.css"],

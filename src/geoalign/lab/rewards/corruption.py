@@ -11,7 +11,7 @@ import numpy as np
 
 from geoalign.answers.reward_source import RewardSource
 from geoalign.errors import ConfigError, InputError
-from geoalign.lab.config.rewards import RewardConfig
+from geoalign.lab.rewards.settings import RewardConfig
 from geoalign.messages import response_text
 
 Gather = Callable[[list[Any]], list[Any]]

@@ -24,8 +24,8 @@ from geoalign.endpoint.http_client import (
     token_from,
 )
 from geoalign.errors import ConfigError, ServiceError
-from geoalign.lab.config.rewards import RewardModelConfig
-from geoalign.lab.rewards.base import ChatRewardModel, Written
+from geoalign.lab.rewards.chat_model import ChatRewardModel, Written
+from geoalign.lab.rewards.settings import RewardModelConfig
 from geoalign.pretrained.from_pretrained import from_pretrained, loading
 from geoalign.text import one_line
 

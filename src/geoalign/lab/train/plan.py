@@ -20,15 +20,15 @@ from geoalign.curators.labelled_rollouts import LabelledRollouts, check_takes_la
 from geoalign.curators.registry import make_curator
 from geoalign.dumps.labels import read_labelled_rollouts
 from geoalign.errors import ConfigError, GeoAlignError, InputError
-from geoalign.lab.config.train import EVERY_OTHER, PretrainedModelConfig, RunConfig
-from geoalign.lab.models.models import CODE_SETTING, initial_tokenizer
+from geoalign.lab.data.task import Demonstration, Problem, Task
+from geoalign.lab.data.tasks import make_task
+from geoalign.lab.models.language_model import CODE_SETTING, initial_tokenizer
 from geoalign.lab.models.process_setup import Processes
 from geoalign.lab.rewards.corruption import check_corruption
 from geoalign.lab.rewards.reward_model import check_ready_model
-from geoalign.lab.store.run_folder import RunFolder, stage_checkpoints
-from geoalign.lab.tasks import make_task
-from geoalign.lab.tasks.base import Demonstration, Problem, Task
+from geoalign.lab.runs.folder import RunFolder, stage_checkpoints
 from geoalign.lab.train.options import GenerationShape, generation_shape, located, trainer_options
+from geoalign.lab.train.settings import EVERY_OTHER, PretrainedModelConfig, RunConfig
 from geoalign.messages import rendered, token_ids
 from geoalign.pretrained.from_pretrained import from_pretrained, loading
 from geoalign.settings.hidden import is_last, layer_numbers

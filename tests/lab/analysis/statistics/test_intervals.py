@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from geoalign.lab.store.read_run import Evaluation
+from geoalign.lab.runs.reading import Evaluation
 from geoalign.method.intervals import clustered_proportion, mean_interval
 from geoalign.statistics import (
     accuracy_of_evaluation,

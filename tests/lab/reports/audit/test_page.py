@@ -8,8 +8,8 @@ import pytest
 
 from geoalign.audit.page.page import build_audit_page, scripts
 from geoalign.errors import InputError
-from geoalign.lab.reports import build_report
 from geoalign.pages.documents import inline
+from geoalign.report import build_report
 
 
 @pytest.fixture(scope="module")

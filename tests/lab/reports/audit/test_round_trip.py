@@ -4,8 +4,8 @@ import json
 
 import pyarrow.parquet
 
+from geoalign.audit.command import AuditRequest
 from geoalign.audit.pipeline import audit
-from geoalign.audit.request import AuditRequest
 from geoalign.audit.settings import load_audit_config
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from geoalign.lab.analysis.comparison.analysis import read_table
-from geoalign.lab.reports.comparison.panels import (
+from geoalign.lab.compare.analysis import read_table
+from geoalign.lab.compare.panels import (
     differences_panel,
     evaluation_panel,
     further_panels,

@@ -7,10 +7,10 @@ import pytest
 from pages import Page, words
 from rich.console import Console
 
-from geoalign.lab.compare.table import conclude
-from geoalign.lab.reports import build_report
-from geoalign.lab.reports.comparison.page import build_comparison_report
-from geoalign.lab.store.comparison import ComparisonFolder
+from geoalign.lab.compare.conclude import conclude
+from geoalign.lab.compare.folder import ComparisonFolder
+from geoalign.lab.compare.page import build_comparison_report
+from geoalign.report import build_report
 
 GEOALIGN = {"alpha": 0.05, "strategy": "replace", "aggregation": "sum", "projector": {"layers": 3, "steps": 50}}
 SCORES = {"grpo": 0.5, "geoalign": 0.6, "pair_count": 0.5, "oracle": 0.7}

@@ -4,7 +4,7 @@ import pytest
 
 from geoalign.errors import RunFolderError
 from geoalign.files.json_files import read_json as read_object
-from geoalign.lab.store.comparison import parse_cell, read_results
+from geoalign.lab.compare.results import parse_cell, read_results
 
 
 def read_cell(path):

@@ -1,0 +1,199 @@
+"""The settings of one training run: sections, defaults, ranges. Importing them loads no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Annotated, Any, ClassVar, Literal, get_type_hints
+
+from pydantic import Field, model_validator
+
+from geoalign.curators.registry import CuratorSection, default_curator
+from geoalign.lab.data.settings import ArithmeticConfig, TaskConfig
+from geoalign.lab.rewards.settings import RewardConfig, RewardHeadConfig
+from geoalign.settings import Count, Name, NotNegative, Positive, Seed, setting, settings
+from geoalign.settings.hidden import LAST, HiddenLayerSetting, HiddenPosition
+from geoalign.settings.loading import by_type
+
+
+@settings
+class TinyModelConfig:
+    """A small Qwen3-architecture language model with a character tokenizer, made from the task's alphabet."""
+
+    type: Literal["tiny"] = "tiny"
+    hidden_size: Annotated[int, Field(ge=8)] = setting(default=128, help="Width of the model.")
+    layers: Count = setting(default=3, help="Transformer layers.")
+    heads: Count = setting(default=4, help="Attention heads; divides hidden_size.")
+    max_length: Annotated[int, Field(ge=16)] = setting(
+        default=4096, help="Longest sequence, prompt and response together, in tokens."
+    )
+    # What a pretrained model's settings say, and the tiny model's need not.
+    dtype: ClassVar[Literal["float32"]] = "float32"
+    trust_remote_code: ClassVar[bool] = False
+    chat_template_kwargs: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+    lora: ClassVar[None] = None
+
+    @model_validator(mode="after")
+    def _even_heads(self) -> TinyModelConfig:
+        # Rotary positions turn pairs of numbers.
+        if self.hidden_size % (2 * self.heads):
+            expected = f"expected a number whose double divides hidden_size = {self.hidden_size}"
+            raise ValueError(f"heads: {expected}, got {self.heads}")
+        return self
+
+
+@settings
+class LoraConfig:
+    """Low-rank adapters by peft, in every stage that trains: warm start, reward and gold model, RL."""
+
+    rank: Count = setting(default=16, help="Rank of the updates.")
+    scale: Positive = setting(default=2.0, help="Factor on the updates (peft's lora_alpha / rank).")
+    target_modules: str | Annotated[tuple[str, ...], Field(strict=False)] = setting(
+        default="all-linear", help="Names of the layers that get an adapter, or all-linear."
+    )
+
+
+@settings
+class PretrainedModelConfig:
+    """A causal language model from a folder or from the Hugging Face hub."""
+
+    path: Name = setting(help="Folder, or id on the Hugging Face hub.")
+    type: Literal["pretrained"] = "pretrained"
+    revision: str | None = setting(default=None, help="Branch, tag or commit on the hub.")
+    dtype: Literal["float32", "bfloat16", "float16"] = setting(default="float32", help="Type of the weights in memory.")
+    trust_remote_code: bool = setting(default=False, help="Run the Python code that comes with the model.")
+    chat_template_kwargs: dict[str, Any] = setting(
+        default_factory=dict,
+        help="Arguments of the chat template, everywhere it is applied, such as enable_thinking: false.",
+    )
+    lora: LoraConfig | None = setting(
+        default=None, help="Train low-rank adapters, merged after each stage; null: all weights."
+    )
+
+
+ModelConfig = Annotated[TinyModelConfig | PretrainedModelConfig, Field(discriminator="type")]
+
+
+@settings
+class LaunchConfig:
+    """How a run is meant to be launched: what `--dry-run` plans for and prints. A launch of another size is refused."""
+
+    processes: Annotated[int, Field(ge=1, le=100_000)] | None = setting(
+        default=None, help="Processes, one per GPU; null: as launched."
+    )
+    accelerate: Name | None = setting(default=None, help="accelerate's settings file, for the command that is printed.")
+
+
+# In place of a set's name: every set that is not named.
+EVERY_OTHER = "*"
+
+
+@settings
+class EvaluationConfig:
+    """Accuracy (or mean reward) on problems kept aside: before RL, every few steps, and after."""
+
+    every: Count | None = setting(default=20, help="Steps between evaluations in RL; null: only before and after.")
+    problems: Count | None = setting(default=256, help="At most this many problems of each set; null: all.")
+    samples: Count | dict[str, Count] = setting(
+        default=1, help="Responses per problem; or set by set, `*` for every other set (without it: 1)."
+    )
+    pass_samples: Count | dict[str, Count] | None = setting(
+        default=None,
+        help=(
+            "Responses per problem in the evaluation after RL, for pass@k; or set by set, `*` for every other set; "
+            "null: as `samples`."
+        ),
+    )
+    temperature: NotNegative = setting(default=1.0, help="Sampling temperature; 0: the likeliest token.")
+    batch_size: Count = setting(default=128, help="Responses generated at a time.")
+    max_new_tokens: Count | None = setting(
+        default=None, help="Longest response in tokens; null: as in RL (grpo.max_completion_length)."
+    )
+
+    def samples_of(self, name: str, *, last: bool) -> int:
+        """Responses per problem of a set; `last`: in the evaluation after RL."""
+        samples = _of_set(self.samples, name, otherwise=1)
+        if not last or self.pass_samples is None:
+            return samples
+        return _of_set(self.pass_samples, name, otherwise=samples)
+
+
+def _of_set(samples: int | dict[str, int], name: str, *, otherwise: int) -> int:
+    """The number for a set: its own, that of every other set, or `otherwise`."""
+    if isinstance(samples, int):
+        return samples
+    return samples.get(name, samples.get(EVERY_OTHER, otherwise))
+
+
+@settings
+class OutputConfig:
+    """What a run folder keeps."""
+
+    folder: str | None = setting(default=None, help="The run folder, unless --output names one.")
+    keep_checkpoints: Count | None = setting(default=2, help="Complete checkpoints kept per stage; null: all.")
+    rollouts: bool = setting(default=True, help="Keep every generated response with its scores.")
+    details_every: Count | None = setting(
+        default=10, help="Generations between saved details (pairs, density) for the figures; null: none."
+    )
+
+
+@settings
+class RunConfig:
+    """One training run. Every section has a default; `type` picks the kind in `model`, `task` and `curator`.
+
+    `sft`, `reward_model` and `grpo` hold options of TRL's `SFTConfig`, `RewardConfig` and `GRPOConfig`, passed on as
+    they are; options left out take this project's defaults (`geoalign.lab.train.options`), then TRL's. `sft: null`
+    leaves the warm start out. `reward_model` is of use to tasks with preference pairs only, `gold_model`, options like
+    those of `reward_model` and laid over them, to tasks that keep some pairs for a gold model (`task.gold_share`).
+    """
+
+    seed: Seed = setting(default=0, help="Seed of every random draw.")
+    hidden_position: HiddenPosition = setting(default="predicting", help="Where in a response its state is read.")
+    hidden_layer: HiddenLayerSetting = setting(
+        default=LAST, help="After which layer: a number, or a share of the depth (0.5); a list: several."
+    )
+    hidden_source: Literal["auto", "own_pass", "logprob_pass"] = setting(
+        default="auto", help="Take hidden states from TRL's log-probability pass, where possible, or an extra one."
+    )
+    labelled_rollouts: Name | None = setting(
+        default=None, help="Rollouts with true rewards for the curator: a dump, or a flagged.csv with labels."
+    )
+    max_prompt_length: Count | None = setting(
+        default=None,
+        help="Training prompts longer than this, in tokens of the chat template, are left out and counted.",
+    )
+    reward_head: RewardHeadConfig | None = setting(
+        default=None, help="Fit only the heads of reward and gold model; null: train them with TRL."
+    )
+    model: ModelConfig = setting(default_factory=TinyModelConfig, help="The model that is trained.")
+    task: TaskConfig = setting(
+        default_factory=ArithmeticConfig, help="Where problems, demonstrations and evaluation sets come from."
+    )
+    reward: RewardConfig = setting(default_factory=RewardConfig, help="How responses are scored.")
+    curator: CuratorSection = setting(
+        default_factory=default_curator, help="What corrects the rewards: a section with its `type`, or a name alone."
+    )
+    sft: dict[str, Any] | None = setting(
+        default_factory=dict, help="Options of TRL's SFTConfig for the warm start; null: no warm start."
+    )
+    reward_model: dict[str, Any] = setting(
+        default_factory=dict, help="Options of TRL's RewardConfig, where the run trains a reward model."
+    )
+    gold_model: dict[str, Any] = setting(
+        default_factory=dict, help="Options of TRL's RewardConfig for a gold model, laid over those of `reward_model`."
+    )
+    grpo: dict[str, Any] = setting(default_factory=dict, help="Options of TRL's GRPOConfig for RL.")
+    evaluation: EvaluationConfig = setting(
+        default_factory=EvaluationConfig, help="How the policy is evaluated, and how often."
+    )
+    launch: LaunchConfig = setting(default_factory=LaunchConfig, help="How the run is meant to be launched.")
+    output: OutputConfig = setting(default_factory=OutputConfig, help="What the run folder keeps.")
+
+
+def _default_types() -> dict[str, str]:
+    hints = get_type_hints(RunConfig, include_extras=True)
+    return {name: union.default for name, hint in hints.items() if (union := by_type(hint))}
+
+
+# The `type` that each section has where it names none.
+DEFAULT_TYPES = _default_types()

@@ -67,7 +67,7 @@ def load_audit_config(
         options.append(Typed("curator.type", curator, f"--curator {escape(curator)}"))
     if trust_remote_code:
         options.append(Typed("trust_remote_code", True, "--trust-remote-code"))
-    values, locations = overridden(overrides, options)
+    values, locations = overridden(overrides, options, default_types={"curator": "denoise"})
     if isinstance(section := values.setdefault("curator", {}), dict):
         section = {"type": "denoise", **section}
         if section["type"] == "denoise":

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from geoalign.errors import ConfigError
-from geoalign.lab.train.settings import DEFAULT_TYPES
 from geoalign.settings.locations import Locations
 from geoalign.settings.secrets import holds_secret, masked, refuse_secrets, secret_setting
 from geoalign.settings.yaml_text import parse_value, read_yaml
@@ -34,7 +33,13 @@ class Typed:
     words: str
 
 
-def overridden(overrides: Sequence[str], options: Sequence[Typed] = ()) -> tuple[dict[str, Any], dict[str, str]]:
+# The `type` that a section has where none is named, by the name of the section. Naming another one starts it anew.
+DefaultTypes = Mapping[str, str]
+
+
+def overridden(
+    overrides: Sequence[str], options: Sequence[Typed] = (), *, default_types: DefaultTypes
+) -> tuple[dict[str, Any], dict[str, str]]:
     """The settings of the command line, and where each was written: those of options of their own, then each `a.b=c` of
     `--set` in their order. What two of them say differently is refused, in whatever order they stand.
     """
@@ -49,7 +54,7 @@ def overridden(overrides: Sequence[str], options: Sequence[Typed] = ()) -> tuple
         section[name] = option.value
         locations[option.key] = option.words
     for override in overrides:
-        override_setting(values, locations, override)
+        override_setting(values, locations, override, default_types=default_types)
     return values, locations
 
 
@@ -81,7 +86,12 @@ def check_agree(one: Typed | None, other: Typed) -> None:
 
 
 def override_setting(
-    data: dict[str, Any], locations: dict[str, str], override: str, *, run: tuple[str, ...] = ()
+    data: dict[str, Any],
+    locations: dict[str, str],
+    override: str,
+    *,
+    default_types: DefaultTypes,
+    run: tuple[str, ...] = (),
 ) -> None:
     """Sets one `a.b=c` of the command line in plain settings, in place.
 
@@ -112,14 +122,14 @@ def override_setting(
         if key.startswith(f"{dotted}.") and earlier.startswith("--set ") and parts[-1] != "type":
             raise ConfigError(f"{location} would undo {earlier}: a setting within {dotted} and all of it, keep one")
     name = parts[len(run)] if len(parts) > len(run) else ""
-    picks_kind = tuple(parts) == (*run, name, "type") and name in DEFAULT_TYPES
-    if picks_kind and section.get("type", DEFAULT_TYPES[name]) != value:
+    picks_kind = tuple(parts) == (*run, name, "type") and name in default_types
+    if picks_kind and section.get("type", default_types[name]) != value:
         section.clear()
     section[parts[-1]] = value
     locations[".".join(parts)] = location
 
 
-def merged_settings(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+def merged_settings(base: Mapping[str, Any], over: Mapping[str, Any], *, default_types: DefaultTypes) -> dict[str, Any]:
     """`base` with the settings of `over` in their place, section by section; neither is changed.
 
     Naming another `type` starts that section anew: keys of the old kind do not carry over.
@@ -130,9 +140,9 @@ def merged_settings(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[st
         if not (isinstance(value, Mapping) and isinstance(old, Mapping)):
             merged[name] = value
             continue
-        default = DEFAULT_TYPES.get(name)
+        default = default_types.get(name)
         anew = "type" in value and value["type"] != old.get("type", default)
-        merged[name] = dict(value) if anew else merged_settings(old, value)
+        merged[name] = dict(value) if anew else merged_settings(old, value, default_types=default_types)
     return merged
 
 
@@ -147,7 +157,9 @@ def flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return values
 
 
-def read_layers(path: Path, above: tuple[Path, ...] = ()) -> tuple[dict[str, Any], dict[str, str]]:
+def read_layers(
+    path: Path, above: tuple[Path, ...] = (), *, default_types: DefaultTypes
+) -> tuple[dict[str, Any], dict[str, str]]:
     """A settings file as plain data, merged into that of the file beside it that its `base:` names, and so on.
 
     Returns:
@@ -164,6 +176,6 @@ def read_layers(path: Path, above: tuple[Path, ...] = ()) -> tuple[dict[str, Any
     chain = (*above, path.resolve())
     if below.resolve() in chain:
         raise ConfigError(f"{where}base: expected a file that does not build on this one, got {quote(named)}")
-    base, base_locations = read_layers(below, chain)
+    base, base_locations = read_layers(below, chain, default_types=default_types)
     locations.pop("base")
-    return merged_settings(base, data), {**base_locations, **locations}
+    return merged_settings(base, data, default_types=default_types), {**base_locations, **locations}

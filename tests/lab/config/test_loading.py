@@ -147,7 +147,7 @@ def test_a_file_lies_over_its_base_section_by_section(tmp_path: Path) -> None:
     written(tmp_path, "seed: 1\ngrpo: {beta: 0.1, epsilon: 0.3}\n", "parts/a.yaml")
     written(tmp_path, "base: parts/a.yaml\ngrpo: {beta: 0.2}\n", "b.yaml")
     top = written(tmp_path, "base: b.yaml\nseed: 3\n", "c.yaml")
-    data, places = read_layers(top)
+    data, places = read_layers(top, default_types={})
     assert data == {"seed": 3, "grpo": {"beta": 0.2, "epsilon": 0.3}}
     assert places["seed"] == f"{top}, line 2"
     assert places["grpo.beta"] == f"{tmp_path / 'b.yaml'}, line 2"

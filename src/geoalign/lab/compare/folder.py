@@ -16,6 +16,7 @@ from geoalign.lab.compare.settings import KINDS, BaseOfTables, CompareConfig, Cu
 from geoalign.lab.rewards.settings import RewardConfig
 from geoalign.lab.runs.folder import RunFolder
 from geoalign.lab.runs.resuming import check_same_settings, first_difference, package_versions
+from geoalign.lab.train.settings import DEFAULT_TYPES
 from geoalign.settings.layers import flat, merged_settings
 from geoalign.settings.loading import plain_settings
 from geoalign.settings.yaml_text import dump_yaml, read_yaml
@@ -118,8 +119,8 @@ class ComparisonFolder:
         data, _ = read_yaml(self.config)
         by_settings: dict[str, list[CellKey]] = {}
         for cell in planned_cells(plan):
-            settings = merged_settings(data.get("run") or {}, plan.levels[cell.level])
-            settings = merged_settings(settings, plan.arms[cell.arm])
+            settings = merged_settings(data.get("run") or {}, plan.levels[cell.level], default_types=DEFAULT_TYPES)
+            settings = merged_settings(settings, plan.arms[cell.arm], default_types=DEFAULT_TYPES)
             # Numbers as floats: 0 and 0.0 are the same setting.
             values = {key: _as_float(value) for key, value in flat(settings).items()}
             by_settings.setdefault(json.dumps([values, cell.seed], sort_keys=True), []).append(cell)

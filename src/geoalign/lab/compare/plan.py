@@ -11,7 +11,7 @@ from typing import Any
 from geoalign.errors import ConfigError
 from geoalign.lab.compare.settings import CompareConfig
 from geoalign.lab.train.read_settings import parse_run_config
-from geoalign.lab.train.settings import RunConfig
+from geoalign.lab.train.settings import DEFAULT_TYPES, RunConfig
 from geoalign.settings.layers import merged_settings
 from geoalign.settings.loading import plain_settings
 from geoalign.settings.locations import Locations
@@ -127,7 +127,9 @@ def resolved_run(
 ) -> RunConfig:
     """The settings of one run of a comparison; the task's problems are those of its warm start, the seed decides their
     order, the draws of the model and the corruption."""
-    data = merged_settings(merged_settings(plain_settings(config.run), config.levels[level]), config.arms[arm])
+    settings = plain_settings(config.run)
+    at_level = merged_settings(settings, config.levels[level], default_types=DEFAULT_TYPES)
+    data = merged_settings(at_level, config.arms[arm], default_types=DEFAULT_TYPES)
     data["output"] = {**data["output"], "rollouts": True, "details_every": None}
     return parse_run_config(
         _of_seed(data, seed, warm_start_seed(config, seed)), _merged_locations(locations or Locations(), level, arm)

@@ -12,6 +12,7 @@ from typing import Any
 from geoalign.errors import ConfigError
 from geoalign.lab.compare.plan import check_overlays, make_plan
 from geoalign.lab.compare.settings import CLEAN, CLEAN_ARM, DEFAULTS, CompareConfig
+from geoalign.lab.train.settings import DEFAULT_TYPES
 from geoalign.settings.layers import Loaded, merged_settings, override_setting, read_layers
 from geoalign.settings.loading import load_settings
 from geoalign.settings.locations import Locations
@@ -41,7 +42,7 @@ def load_compare_config(
         # Written out first, so that an override changes the arm and does not replace it.
         data["arms"] = _written_out(data["arms"], Locations(where))
     for override in overrides:
-        override_setting(data, where, override, run=("run",))
+        override_setting(data, where, override, default_types=DEFAULT_TYPES, run=("run",))
     locations = Locations(where)
     config = _chosen(parse_compare_config(data, locations), arms, levels)
     _check(config, locations)
@@ -87,7 +88,7 @@ def _chosen(config: CompareConfig, arms: Sequence[str] | None, levels: Sequence[
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
     """A comparison's file as plain data, the file that its `run` may name read in, and where each key was written."""
-    data, where = read_layers(path)
+    data, where = read_layers(path, default_types=DEFAULT_TYPES)
     named = data.get("run")
     if not isinstance(named, str):
         return data, where
@@ -97,7 +98,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
             f"{Locations(where).prefix('run')}run: expected settings, or a file with them, "
             f"got no file {escape(str(base))}"
         )
-    run, locations = read_layers(base)
+    run, locations = read_layers(base, default_types=DEFAULT_TYPES)
     return {**data, "run": run}, {**where, **{f"run.{key}": location for key, location in locations.items()}}
 
 
@@ -117,7 +118,7 @@ def _written_out(given: Mapping[str, Any], locations: Locations) -> dict[str, An
             if base not in arms:
                 key = f"arms.{name}.base"
                 raise ConfigError(f"{locations.prefix(key)}{key}: expected an arm above this one, got {quote(base)}")
-            arm = merged_settings(arms[base], arm)
+            arm = merged_settings(arms[base], arm, default_types=DEFAULT_TYPES)
         arms[name] = arm
     return arms
 

@@ -147,7 +147,7 @@ def load_evaluate_config(request: EvaluateRequest) -> EvaluateConfig:
     if request.trust_remote_code:
         options.append(Typed("trust_remote_code", True, "--trust-remote-code"))
     samples, others = _samples(request)
-    values, locations = overridden(others, options)
+    values, locations = overridden(others, options, default_types={})
     if samples:
         values["samples"] = _plain_samples(samples)
         locations["samples"] = ", ".join(dict.fromkeys(option.words for option in samples))

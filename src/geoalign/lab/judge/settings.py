@@ -25,5 +25,5 @@ def load_judge_config(
         Typed("base_url", base_url.rstrip("/"), "--base-url"),
         Typed("model", model, "--model"),
     ]
-    values, locations = overridden(overrides, options)
+    values, locations = overridden(overrides, options, default_types={})
     return load_settings(JudgeConfig, values, Locations(locations))

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from geoalign.lab.train.settings import RunConfig
+from geoalign.lab.train.settings import DEFAULT_TYPES, RunConfig
 from geoalign.settings.layers import Loaded, override_setting, read_layers
 from geoalign.settings.loading import load_settings
 from geoalign.settings.locations import Locations
@@ -17,9 +17,9 @@ def load_run_config(path: Path | None = None, overrides: Sequence[str] = ()) -> 
 
     Naming another `type` in an override starts that section anew: keys of the old kind do not carry over.
     """
-    data, locations = read_layers(path) if path is not None else ({}, {})
+    data, locations = read_layers(path, default_types=DEFAULT_TYPES) if path is not None else ({}, {})
     for override in overrides:
-        override_setting(data, locations, override)
+        override_setting(data, locations, override, default_types=DEFAULT_TYPES)
     return Loaded(parse_run_config(data, Locations(locations)), Locations(locations))
 
 

@@ -23,10 +23,9 @@ from geoalign.console.terminal import Console, say
 from geoalign.curators.geoalign import paired_batch
 from geoalign.curators.rectifying import TailConfig, flag_sparse_tail
 from geoalign.lab.bench.synthetic import synthetic_rollouts
-from geoalign.lab.runs.detection import pair_counts
 from geoalign.method.consensus import ProjectedConsensus, deviation_index
 from geoalign.method.groups import in_input_order
-from geoalign.statistics import auroc
+from geoalign.statistics import auroc, pair_counts
 from geoalign.types import Rollouts
 
 STATES: tuple[Literal["isotropic", "compressible"], ...] = ("isotropic", "compressible")

@@ -36,7 +36,7 @@ from geoalign.lab.bench.bench import machine
 from geoalign.lab.compare.analysis import read_table, table_as_json
 from geoalign.lab.compare.folder import ComparisonFolder
 from geoalign.lab.compare.plan import CellKey, make_plan
-from geoalign.lab.train.settings import TinyModelConfig
+from geoalign.lab.models.settings import TinyModelConfig
 
 ROOT = Path(__file__).parents[1]
 CONFIG = ROOT / "configs" / "real" / "accelerator.yaml"

@@ -20,8 +20,8 @@ from torch import Tensor
 
 from geoalign.hidden import backbone_of
 from geoalign.lab.models.language_model import initial_model, with_adapters
+from geoalign.lab.models.settings import LoraConfig, PretrainedModelConfig
 from geoalign.lab.models.shared_prompts import generate_sharing_prompts
-from geoalign.lab.train.settings import LoraConfig, PretrainedModelConfig
 from geoalign.pretrained.quiet import silence_logs
 
 Measured = tuple[float, float]  # seconds of the clock and of the processor

@@ -29,13 +29,13 @@ from torch import Tensor
 
 from benchmarks.detection import session_of
 from geoalign import CURATORS, Rollouts
+from geoalign.dumps.files import dump_rows
 from geoalign.dumps.row_files import row_name
 from geoalign.errors import ConfigError, InputError
 from geoalign.files.json_files import write_json
 from geoalign.hidden.answer_starts import answer_starts
 from geoalign.hidden.extract import extract_states
 from geoalign.lab.bench.bench import machine
-from geoalign.lab.data.sources import dump_rows
 from geoalign.method.advantages import group_advantages
 from geoalign.method.groups import FOLDS, group_centred
 from geoalign.noise.ridge import fold_predictions

@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from geoalign.answers.boxed import boxed_answer
+from geoalign.answers.messages import response_text
 from geoalign.answers.verified import VerifiedReward
 from geoalign.lab.data.task import Problem
 from geoalign.lab.rewards.settings import ScoringConfig
-from geoalign.messages import response_text
 
 SETTINGS = Path(__file__).parents[1] / "configs" / "full" / "math_1.7b" / "geoalign.yaml"
 

@@ -16,7 +16,7 @@ LIGHT = [
     "geoalign", "geoalign.settings", "geoalign.lab.train.settings", "geoalign.lab.compare.read_settings",
     "geoalign.audit.settings", "geoalign.lab.evaluate.settings", "geoalign.lab.judge.settings",
     "geoalign.lab.runs.folder", "geoalign.lab.reports", "geoalign.statistics",
-    "geoalign.lab.runs.detection", "geoalign.cli", "geoalign.lab.status",
+    "geoalign.lab.runs.detection", "geoalign.cli", "geoalign.status",
 ]  # fmt: skip
 
 

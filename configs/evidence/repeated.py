@@ -4,7 +4,7 @@ import hashlib
 from collections import Counter
 
 from geoalign.answers.boxed import last_boxed
-from geoalign.messages import response_text
+from geoalign.answers.messages import response_text
 
 
 def _flipped(prompts, completions, answer, share):

@@ -100,7 +100,7 @@ def status_command(request: StatusRequest) -> None:
 
       geoalign status runs/quickstart
     """
-    from geoalign.lab.status import status
+    from geoalign.status import status
 
     status(request.folder, Console())
 

@@ -9,15 +9,15 @@ from math import comb, fsum
 from typing import Literal
 
 import numpy as np
+from jaxtyping import Float, Int
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri, stdtr
 
 from geoalign.errors import InputError
-from geoalign.lab.runs.reading import Evaluation
-from geoalign.method.intervals import Interval as Interval
-from geoalign.method.intervals import clustered_proportion as clustered_proportion
-from geoalign.method.intervals import mean_interval as mean_interval
-from geoalign.method.intervals import t_quantile
+from geoalign.intervals import Interval as Interval
+from geoalign.intervals import clustered_proportion as clustered_proportion
+from geoalign.intervals import mean_interval as mean_interval
+from geoalign.intervals import t_quantile
 
 # Two values give a t interval in name only: its factor is 12.7, and their spread says next to nothing.
 MIN_SEEDS = 3
@@ -157,21 +157,6 @@ def proportion_over_groups(right: ArrayLike, total: ArrayLike) -> tuple[Interval
     return clustered_proportion(rights, totals), "clustered"
 
 
-def accuracy_of_evaluation(evaluation: Evaluation | None) -> Interval | None:
-    """The accuracy of an evaluation's line with its interval over problems; None where there is none.
-
-    Lines of earlier versions have no interval and no counts by problem: with one response to each problem Wilson's is
-    right, with several (or an unknown number) the interval is unknown.
-    """
-    if evaluation is None or evaluation.correct is None:
-        return None
-    if not math.isnan(evaluation.accuracy_low):
-        return Interval(evaluation.accuracy, evaluation.accuracy_low, evaluation.accuracy_high)
-    if evaluation.samples == 1:
-        return wilson_interval(evaluation.correct, evaluation.count)
-    return Interval(evaluation.accuracy, math.nan, math.nan)
-
-
 def wilson_interval(successes: float, trials: int) -> Interval:
     """Wilson's 95% score interval; all NaN without trials.
 
@@ -286,3 +271,16 @@ def mean_pass_at_k(correct: Sequence[int], *, samples: int, k: int) -> float:
 
 def powers_of_two(largest: int) -> list[int]:
     return [2**power for power in range(largest.bit_length()) if 2**power <= largest]
+
+
+def pair_counts(rewards: Float[np.ndarray, " b"], groups: Int[np.ndarray, " b"]) -> Int[np.ndarray, " b"]:
+    """[B] for each row the rows of its group with a different finite reward: the pairs it is in (Eq. 3, all pairs)."""
+    rewarded = ~np.isnan(rewards)
+    counts = np.zeros(len(rewards), dtype=np.int64)
+    if not rewarded.any():
+        return counts
+    _, group = np.unique(groups[rewarded], return_inverse=True)
+    _, level = np.unique(rewards[rewarded], return_inverse=True)
+    _, cell, sizes = np.unique(np.stack([group, level]), axis=1, return_inverse=True, return_counts=True)
+    counts[rewarded] = np.bincount(group)[group] - sizes[cell.reshape(-1)]
+    return counts

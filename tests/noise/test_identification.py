@@ -10,8 +10,8 @@ from denoise_batches import answered, repeating
 
 from geoalign import Rollouts
 from geoalign.curators.denoise import Denoise
+from geoalign.intervals import Interval
 from geoalign.method.groups import canonical_order
-from geoalign.method.intervals import Interval
 from geoalign.noise.channel import NoiseFit
 from geoalign.noise.identification import (
     Identification,

@@ -5,7 +5,7 @@ import torch
 from safetensors import safe_open
 
 from geoalign.lab.models.language_model import initial_model
-from geoalign.lab.train.settings import PretrainedModelConfig
+from geoalign.lab.models.settings import PretrainedModelConfig
 
 pytestmark = pytest.mark.real
 

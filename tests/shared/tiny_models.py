@@ -5,7 +5,7 @@ import torch
 from transformers import Qwen3Config, Qwen3ForSequenceClassification
 
 from geoalign.lab.models.language_model import make_tiny_model, make_tokenizer, save
-from geoalign.lab.train.settings import TinyModelConfig
+from geoalign.lab.models.settings import TinyModelConfig
 
 
 def random_model(kind: Any, config: Any, tokenizer: Any, **values: Any) -> Any:

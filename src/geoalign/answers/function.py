@@ -10,10 +10,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from geoalign.adapters.failures import awaited, function_name, reward_list
+from geoalign.answers.calls import awaited, function_name, reward_list
+from geoalign.answers.messages import response_text
 from geoalign.answers.reward_source import RewardSource
 from geoalign.errors import ConfigError, InputError
-from geoalign.messages import response_text
 from geoalign.text import quote
 
 RewardFunction = Callable[..., Sequence[float | None]]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from geoalign.answers.boxed import last_boxed
-from geoalign.messages import response_text
+from geoalign.answers.messages import response_text
 
 
 def substring(completions: Sequence[Any], answer: Sequence[str], **_: Any) -> list[float]:

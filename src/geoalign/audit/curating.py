@@ -27,9 +27,9 @@ from geoalign.curators.monitor import MonitorConfig
 from geoalign.curators.registry import CuratorSection
 from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, InputError
-from geoalign.lab.runs.detection import pair_counts
 from geoalign.method.advantages import group_advantages
 from geoalign.noise.rows import two_values
+from geoalign.statistics import pair_counts
 from geoalign.types import Curation, CurationDetails, Rollouts, response_keys
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ from tempfile import TemporaryDirectory
 
 from geoalign.audit.command import AuditRequest
 from geoalign.console.terminal import Console, say, say_wrapped
+from geoalign.dumps.files import DUMP_SUFFIXES
 from geoalign.dumps.formats import DumpLayout, MissingRolesError, find_layout, parse_fields
 from geoalign.dumps.row_files import CSV_SUFFIXES
 from geoalign.errors import ConfigError
-from geoalign.lab.data.sources import DUMP_SUFFIXES
 
 # Files that are named.
 _SHOWN = 3

@@ -11,8 +11,8 @@ import torch
 
 from geoalign.curators.curator import Curator
 from geoalign.curators.geoalign import GeoAlign
-from geoalign.lab.runs.logged import CHANCE
-from geoalign.method.intervals import clustered_proportion
+from geoalign.intervals import clustered_proportion
+from geoalign.pages.headlines import CHANCE
 from geoalign.types import Rollouts
 
 NO_CONSENSUS = "This curator measures no consensus of hidden states."

@@ -36,6 +36,7 @@ from geoalign.curators.idle import Remedies
 from geoalign.curators.labelled_rollouts import check_reads_trusted
 from geoalign.curators.registry import make_curator
 from geoalign.curators.session import CurationSession
+from geoalign.dumps.files import checked, dump_rows
 from geoalign.dumps.labels import Labels
 from geoalign.dumps.reading import Dump, Skipped, read_dump, read_rewards
 from geoalign.dumps.values import short_text
@@ -43,7 +44,6 @@ from geoalign.errors import ConfigError, InputError
 from geoalign.files.columns import whole_text
 from geoalign.files.durable import locked
 from geoalign.files.json_files import write_json
-from geoalign.lab.data.sources import checked, dump_rows
 from geoalign.settings.loading import plain_section
 
 

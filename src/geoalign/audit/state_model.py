@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from geoalign.answers.messages import Messages, rendered, token_ids
 from geoalign.audit.settings import AuditConfig
 from geoalign.audit.state_files import stem
 from geoalign.console.terminal import Console, passing_progress
@@ -25,7 +26,6 @@ from geoalign.hidden.extract import extract_states, prompt_token_ids
 from geoalign.hidden.layers import wanted_layers
 from geoalign.hidden.tap import backbone_of
 from geoalign.lab.runs.folder import RunFolder
-from geoalign.messages import Messages, rendered, token_ids
 from geoalign.pretrained.fastest_dtype import fastest_dtype, print_fastest_dtype
 from geoalign.pretrained.fingerprint import fingerprint
 from geoalign.pretrained.from_pretrained import from_pretrained, is_hub_id, loading

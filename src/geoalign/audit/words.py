@@ -9,7 +9,7 @@ from typing import Any
 
 from geoalign.audit.grouping import groups_of_one
 from geoalign.console.numbers import ends, percent
-from geoalign.lab.runs.logged import CHANCE, Verdict, level_of
+from geoalign.pages.headlines import CHANCE, Verdict, level_of
 from geoalign.statistics import Interval
 from geoalign.text import visible
 

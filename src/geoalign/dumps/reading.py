@@ -25,16 +25,16 @@ from typing import Any
 
 import pandas
 
+from geoalign.answers.messages import Messages
 from geoalign.dumps import values
 from geoalign.dumps.field_names import GOLD_ANSWERS, MEDIA, PROBLEM_IDS
+from geoalign.dumps.files import dump_rows
 from geoalign.dumps.formats import TRINITY, VERL, DumpLayout, step_of
 from geoalign.dumps.groups import Grouping, group_rows, joined_names, name_of_group, name_of_part, present_parts
 from geoalign.dumps.row_files import RawRow, row_name
 from geoalign.dumps.values import BadValueError, field_of
 from geoalign.errors import InputError
 from geoalign.files.columns import whole_text
-from geoalign.lab.data.sources import dump_rows
-from geoalign.messages import Messages
 from geoalign.text import quote
 
 # What each rollout of a row has of its own, and the check of its value; the reward has its own.

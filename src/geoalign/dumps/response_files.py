@@ -12,10 +12,10 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, ConfigDict, Field, StrictBool, StrictInt, StrictStr, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
+from geoalign.dumps.files import checked
 from geoalign.dumps.row_files import json_lines
 from geoalign.errors import ConfigError, InputError
 from geoalign.files.durable import write_atomically
-from geoalign.lab.data.sources import checked
 from geoalign.text import one_line
 
 Key = tuple[str, str, int]

@@ -12,9 +12,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from geoalign.answers.messages import Messages, response_text
 from geoalign.dumps.row_files import CsvCell
 from geoalign.files.columns import whole_text
-from geoalign.messages import Messages, response_text
 from geoalign.text import quote
 
 # The largest number of float32, in which trainers hold rewards.

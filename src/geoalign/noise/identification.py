@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from geoalign.method.intervals import Interval, t_quantile
+from geoalign.intervals import Interval, t_quantile
 from geoalign.noise.channel import NoiseFit
 from geoalign.noise.posterior import Posterior
 from geoalign.noise.rows import NoisyRows, total

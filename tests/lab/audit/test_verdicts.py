@@ -7,8 +7,8 @@ import torch
 
 from geoalign.audit.verdicts import VerdictAudit, agreed_answers, are_verdicts, claimed, judged_rows, verdict_counts
 from geoalign.audit.words import NOT_KNOWN, refused, verifier
+from geoalign.intervals import Interval
 from geoalign.method.bounds import Bounds
-from geoalign.method.intervals import Interval
 from geoalign.noise.error_rates import ErrorRates, patterns_in, sampling_intervals
 
 

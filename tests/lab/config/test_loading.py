@@ -11,9 +11,10 @@ from geoalign.curators.denoise import DenoiseConfig
 from geoalign.curators.geoalign import GeoAlignConfig
 from geoalign.errors import ConfigError
 from geoalign.lab.data.settings import ArithmeticConfig, MathConfig
+from geoalign.lab.models.settings import PretrainedModelConfig, TinyModelConfig
 from geoalign.lab.rewards.settings import RewardConfig
 from geoalign.lab.train.read_settings import load_run_config, parse_run_config
-from geoalign.lab.train.settings import EvaluationConfig, PretrainedModelConfig, RunConfig, TinyModelConfig
+from geoalign.lab.train.settings import EvaluationConfig, RunConfig
 from geoalign.method.projector import ProjectorConfig
 from geoalign.settings.layers import read_layers
 from geoalign.settings.loading import plain_settings

@@ -7,8 +7,8 @@ import pytest
 
 from geoalign.audit.folder import SCORES, AuditTables
 from geoalign.dumps.field_names import FINAL_ANSWERS, GOLD_ANSWERS, GROUPS
+from geoalign.dumps.files import DUMP_SUFFIXES
 from geoalign.dumps.formats import FORMATS, ROLES
-from geoalign.lab.data.sources import DUMP_SUFFIXES
 from geoalign.lab.evaluate.folder import SCHEMA
 from geoalign.lab.runs.rollouts import ROLLOUT_SCHEMA
 

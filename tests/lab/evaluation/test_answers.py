@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from geoalign.lab.data.task import Problem
-from geoalign.lab.evaluate.scores import evaluation_values
+from geoalign.lab.models.accuracy import evaluation_values
 from geoalign.lab.models.answering import Sampling, answer_together, prompts_of, requests_of
 from geoalign.lab.models.engines import TransformersEngine
 from geoalign.lab.models.process_setup import Processes

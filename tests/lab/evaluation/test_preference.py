@@ -3,7 +3,7 @@ import math
 from geoalign.lab.data.settings import DialogueConfig
 from geoalign.lab.data.task import PreferencePair
 from geoalign.lab.data.tasks import make_task
-from geoalign.lab.evaluate.scores import hold_out_prompts, pair_accuracy
+from geoalign.lab.train.pair_accuracy import hold_out_prompts, pair_accuracy
 
 
 class Lengths:

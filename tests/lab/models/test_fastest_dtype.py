@@ -13,9 +13,9 @@ from safetensors.torch import load_file
 from geoalign.lab.data.settings import ArithmeticConfig
 from geoalign.lab.data.tasks import make_task
 from geoalign.lab.models.language_model import make_tiny_model, make_tokenizer, save
+from geoalign.lab.models.settings import TinyModelConfig
 from geoalign.lab.train.policy import PolicyTrainer
 from geoalign.lab.train.read_settings import parse_run_config
-from geoalign.lab.train.settings import TinyModelConfig
 from geoalign.lab.train.train import train
 from geoalign.pretrained import fastest_dtype as module
 from geoalign.pretrained.fastest_dtype import fastest_dtype

@@ -6,11 +6,11 @@ import time
 import pytest
 
 from geoalign.answers import workers as workers_module
+from geoalign.answers.messages import response_text
 from geoalign.answers.verified import VerifiedReward
 from geoalign.answers.workers import AnswerWorkers
 from geoalign.errors import GeoAlignError, InputError
 from geoalign.lab.rewards.settings import RewardConfig
-from geoalign.messages import response_text
 
 
 def _box(answer):

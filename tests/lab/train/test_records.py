@@ -15,7 +15,7 @@ from geoalign.adapters.trl import CuratedStep
 from geoalign.curators.geoalign import GeoAlignConfig
 from geoalign.errors import GeoAlignError
 from geoalign.files.json_files import append_lines
-from geoalign.lab.evaluate.scores import accuracy_interval, evaluation_values
+from geoalign.lab.models.accuracy import accuracy_interval, evaluation_values
 from geoalign.lab.models.answering import Answer
 from geoalign.lab.models.engines import Generated
 from geoalign.lab.runs.folder import RunFolder

@@ -9,12 +9,12 @@ from datasets import Dataset
 from geoalign.lab.data.settings import DialogueConfig
 from geoalign.lab.data.task import PreferencePair
 from geoalign.lab.data.tasks import make_task
-from geoalign.lab.evaluate.scores import pair_accuracy
 from geoalign.lab.models.language_model import initial_model, make_tiny_model, make_tokenizer, save
+from geoalign.lab.models.settings import TinyModelConfig
 from geoalign.lab.rewards.reward_model import RewardModelScorer, mark_mean, mean_reply_states, reads_mean, reply_start
 from geoalign.lab.rewards.settings import RewardHeadConfig
 from geoalign.lab.train.options import trainer_options
-from geoalign.lab.train.settings import TinyModelConfig
+from geoalign.lab.train.pair_accuracy import pair_accuracy
 from geoalign.lab.train.supervised import (
     PreferenceTrainer,
     first_reward_model,

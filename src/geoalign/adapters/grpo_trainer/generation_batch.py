@@ -30,10 +30,10 @@ from geoalign.adapters.decision import (
     named,
     summed_components,
 )
-from geoalign.adapters.failures import awaited
 from geoalign.adapters.grpo_trainer.states import HiddenLocation, RowTokens, own_hidden, own_pass
 from geoalign.adapters.settings import LogMetrics
 from geoalign.answers import boxed_answers
+from geoalign.answers.calls import awaited
 from geoalign.curators.curator import Curator
 from geoalign.curators.session import STATE_FILE, CurationSession
 from geoalign.errors import ConfigError, GeoAlignError, InputError, UnsupportedError

@@ -9,10 +9,10 @@ from random import Random
 
 from geoalign.answers import final_answer
 from geoalign.answers.boxed import last_boxed
+from geoalign.answers.messages import Messages
 from geoalign.errors import ConfigError
 from geoalign.lab.data.settings import ArithmeticConfig
 from geoalign.lab.data.task import Demonstration, Problem, Task
-from geoalign.messages import Messages
 
 SYSTEM_PROMPT = "Answer in \\boxed{}."
 

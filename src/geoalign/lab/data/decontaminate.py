@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 
+from geoalign.answers.messages import Messages
 from geoalign.lab.data.settings import Decontaminate
 from geoalign.lab.data.task import Problem
-from geoalign.messages import Messages
 
 # Everything that is neither letter nor digit, of any script.
 _OTHER = re.compile(r"[\W_]+")

@@ -8,10 +8,10 @@ from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from random import Random
 
+from geoalign.answers.messages import Messages
 from geoalign.errors import ConfigError
 from geoalign.lab.data.settings import DialogueConfig
 from geoalign.lab.data.task import Demonstration, PreferencePair, Problem, Task
-from geoalign.messages import Messages
 
 # Each action with its steps in order. No word is in two lists: a word alone says what it is.
 ACTIONS: dict[str, tuple[str, ...]] = {

@@ -9,12 +9,12 @@ from hashlib import sha256
 from itertools import chain, pairwise
 from typing import Any
 
+from geoalign.answers.messages import Messages, read_messages
 from geoalign.errors import InputError
 from geoalign.lab.data.decontaminate import decontaminate, exact, fingerprint, fingerprints, overlap_notes
 from geoalign.lab.data.settings import HHRLHFConfig
 from geoalign.lab.data.sources import LeftOutError, read_sources
 from geoalign.lab.data.task import Demonstration, PreferencePair, Problem, Task
-from geoalign.messages import Messages, read_messages
 
 # Appendix, "Experimental Tasks and Datasets"; the split itself is not published.
 _PAPER_SIZES = "the paper's split: 144,716 for SFT, 17,226 for RL"

@@ -14,6 +14,7 @@ from typing import Any
 
 from geoalign.answers import final_answer, normal_form
 from geoalign.answers.boxed import boxed_answer
+from geoalign.answers.messages import Messages, read_messages
 from geoalign.dumps.values import field_of
 from geoalign.errors import InputError
 from geoalign.lab.data.benchmarks import BENCHMARKS, Benchmark, benchmark_named
@@ -21,7 +22,6 @@ from geoalign.lab.data.decontaminate import decontaminate, exact, fingerprints, 
 from geoalign.lab.data.settings import MathConfig, MathSetConfig
 from geoalign.lab.data.sources import LeftOutError, Read, read_sources
 from geoalign.lab.data.task import Demonstration, Problem, Task
-from geoalign.messages import Messages, read_messages
 from geoalign.text import listed
 
 _DAPO = (

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from geoalign.dumps.row_files import CSV_SUFFIXES, JSON_SUFFIXES, RawRow, counted_in, file_rows
+from geoalign.dumps.files import SUFFIXES, _check_name, checked
+from geoalign.dumps.row_files import counted_in, file_rows
 from geoalign.errors import ConfigError, InputError
 from geoalign.pretrained.from_pretrained import quiet_hub, unreachable
 from geoalign.text import listed, one_line
-
-# How the name of a file of problems or dialogues may end, and that of a dump.
-SUFFIXES = (*JSON_SUFFIXES, *CSV_SUFFIXES, ".parquet")
-DUMP_SUFFIXES = (*SUFFIXES, ".pt")
-
 
 HUB_FORM = "owner/name[/folder][:config][@split]"
 # The groups are named as `load_dataset`'s arguments.
@@ -122,29 +118,3 @@ def _hub_rows(source: str) -> Iterator[tuple[str, dict[str, Any]]]:
             raise ConfigError(f"{source}: expected a split, as in {source}@{splits[0]}, got none; it has {splits}")
         loaded = loaded[splits[0]]
     return ((f"row {number}", dict(row)) for number, row in enumerate(loaded, start=1))
-
-
-def checked(rows: Iterable[RawRow], path: Path, kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Rows with their number ("line 3"; `kind` is "line" or "row"); InputError with the number for one that is none."""
-    for raw in rows:
-        if raw.value is None:
-            raise InputError(f"{path}, {kind} {raw.line}: {raw.problem}")
-        yield f"{kind} {raw.line}", raw.value
-
-
-def dump_rows(path: Path) -> Iterator[RawRow]:
-    """Every row of a dump, in order; one that cannot be read comes with its problem."""
-    check_dump_name(path)
-    return file_rows(path)
-
-
-def check_dump_name(path: Path) -> None:
-    """Raises ConfigError unless there is a file whose name says what it holds."""
-    _check_name(path, "a file of rollouts", DUMP_SUFFIXES)
-
-
-def _check_name(path: Path, kind: str, suffixes: Sequence[str]) -> None:
-    if not path.is_file():
-        raise ConfigError(f"{path}: expected {kind}, got none there")
-    if not path.name.endswith(tuple(suffixes)):
-        raise ConfigError(f"{path}: expected a name that ends in {', '.join(suffixes[:-1])} or {suffixes[-1]}")

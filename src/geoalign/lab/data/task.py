@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from geoalign.messages import Messages
+from geoalign.answers.messages import Messages
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from geoalign.errors import ConfigError
 from geoalign.lab.evaluate.settings import EvaluateConfig
 from geoalign.lab.models.engines import Engine, TransformersEngine, VLLMEngine
 from geoalign.lab.models.language_model import initial_model, initial_tokenizer
-from geoalign.lab.train.settings import PretrainedModelConfig
+from geoalign.lab.models.settings import PretrainedModelConfig
 from geoalign.pretrained.fastest_dtype import fastest_dtype
 from geoalign.pretrained.fingerprint import fingerprint
 from geoalign.pretrained.from_pretrained import from_pretrained, loading

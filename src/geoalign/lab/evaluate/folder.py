@@ -17,14 +17,12 @@ import pyarrow.parquet as pq
 
 from geoalign.errors import ConfigError, RunFolderError
 from geoalign.files.columns import write_table
-from geoalign.files.durable import LOCK, beside
 from geoalign.files.json_files import read_json, write_json
-from geoalign.lab.runs.resuming import first_difference
+from geoalign.lab.runs.resuming import SETTINGS, check_empty, check_same
 from geoalign.text import one_line
 
 # 1: the batch size and the number of samples belonged to the settings, and rows were known by their part.
 SCHEMA_VERSION = 2
-SETTINGS = "settings.json"
 # Of a judging: its results, and a line for each judged pair.
 JUDGED, JUDGMENTS = "judge.json", "judgments.jsonl"
 _COUNTS = b"geoalign.counts"
@@ -38,54 +36,9 @@ SCHEMA = pa.schema(
 )  # fmt: skip
 
 
-def begin(root: Path, identity: Mapping[str, Any], *, kind: str, resume: bool = True) -> None:
-    """Makes a folder that of a judging (`kind`), or checks that it is of this one (`settings.json`)."""
-    settings = root / SETTINGS
-    if not settings.is_file():
-        check_empty(root, kind)
-        write_json(settings, identity)
-        return
-    if not resume:
-        raise RunFolderError(f"{root}: expected an empty folder, got an {kind}: add --resume to resume it")
-    check_same(identity, read_json(settings), root, kind=kind)
-
-
 def is_judging(root: Path) -> bool:
     """Whether the settings in a folder are those of a judging, which names two files, and not of an evaluation."""
     return "a_sha256" in read_json(root / SETTINGS)
-
-
-def check_empty(root: Path, kind: str) -> None:
-    """Raises RunFolderError for a folder without settings that holds something else."""
-    # A kill while the settings were being written leaves their temporary file.
-    own = (LOCK, beside(root / SETTINGS).name)
-    others = sorted(path.name for path in root.iterdir() if path.name not in own)
-    if others:
-        raise RunFolderError(f"{root}: expected an empty folder or one of an earlier {kind}, got one with {others[0]}")
-
-
-# What it means that a hash differs, which says nothing by itself.
-_HASHES = {
-    "digest": "the problems, their answers or their order in the files have changed",
-    "fingerprint": "weights, tokenizer or chat template have changed",
-}
-
-
-def check_same(now: Mapping[str, Any], then: Mapping[str, Any], root: Path, *, kind: str, key: str = "") -> None:
-    """Raises ConfigError that names the first setting which differs from the folder's; `key` stands before its name.
-
-    Hashes come last: where a setting changes what is hashed, the setting is named.
-    """
-    plain = [{name: value for name, value in given.items() if name not in _HASHES} for given in (now, then)]
-    difference = first_difference(*plain) or first_difference(now, then)
-    if difference is None:
-        return
-    name, got, expected = difference
-    meaning = f" ({_HASHES[name]})" if name in _HASHES else ""
-    raise ConfigError(
-        f"{key}{name}: expected {expected}, as the {kind} in {root}, got {got}{meaning}; "
-        "take the same files and settings as before, or take another --output"
-    )
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from jinja2 import TemplateError
 
+from geoalign.answers.messages import rendered, token_ids
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.data.benchmarks import BENCHMARKS, Benchmark, parse_benchmark, parse_dialogue
 from geoalign.lab.data.hh_rlhf import different_prompts, read_files
@@ -19,8 +20,7 @@ from geoalign.lab.data.settings import MathConfig
 from geoalign.lab.data.task import Problem
 from geoalign.lab.evaluate.settings import EvaluateConfig, FieldsConfig
 from geoalign.lab.models.answering import Prompt, Sample, requests_of
-from geoalign.lab.train.settings import EVERY_OTHER
-from geoalign.messages import rendered, token_ids
+from geoalign.lab.models.settings import EVERY_OTHER
 
 
 @dataclass(frozen=True)

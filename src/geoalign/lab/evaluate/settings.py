@@ -11,8 +11,8 @@ from geoalign.errors import ConfigError
 from geoalign.lab.data.benchmarks import Benchmark
 from geoalign.lab.data.settings import MATH_SYSTEM_PROMPT, Pattern
 from geoalign.lab.evaluate.command import EvaluateRequest
+from geoalign.lab.models.settings import EVERY_OTHER
 from geoalign.lab.rewards.settings import ScoringConfig
-from geoalign.lab.train.settings import EVERY_OTHER
 from geoalign.pretrained.settings import LoadedModelConfig
 from geoalign.settings import Count, Name, Seed, setting, settings
 from geoalign.settings.layers import Typed, check_agree, overridden

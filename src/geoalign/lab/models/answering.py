@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from geoalign.answers.messages import rendered, token_ids
 from geoalign.answers.reward_source import RewardSource, check_scored, reasons, reasons_since
 from geoalign.files.columns import whole_text
 from geoalign.lab.data.task import Problem
 from geoalign.lab.models.draws import seed_of
 from geoalign.lab.models.engines import Engine, Generated
 from geoalign.lab.models.process_setup import Processes
-from geoalign.messages import rendered, token_ids
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenize
 
 from geoalign.errors import ConfigError
 from geoalign.files.durable import beside, replace_folder
+from geoalign.lab.models.settings import LoraConfig, ModelConfig, TinyModelConfig
 from geoalign.lab.runs.folder import mark_complete
-from geoalign.lab.train.settings import LoraConfig, ModelConfig, TinyModelConfig
 from geoalign.pretrained.from_pretrained import from_pretrained, loading
 
 CODE_SETTING = "model.trust_remote_code"

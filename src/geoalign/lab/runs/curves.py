@@ -11,9 +11,9 @@ import numpy as np
 
 from geoalign.files.columns import Floats, Series
 from geoalign.files.rollout_step import RolloutStep
-from geoalign.lab.runs.reading import Evaluation, Run
+from geoalign.lab.runs.reading import Evaluation, Run, accuracy_of_evaluation
 from geoalign.pages.style import SMOOTHED_FROM, Line, LinePanel, Look, Panel, smoothed
-from geoalign.statistics import accuracy_of_evaluation, ema, mean
+from geoalign.statistics import ema, mean
 from geoalign.text import label, visible
 
 _REWARDS = {

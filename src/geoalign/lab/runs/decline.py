@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from geoalign.console.numbers import percent
-from geoalign.lab.runs.reading import Evaluation
-from geoalign.statistics import accuracy_of_evaluation
+from geoalign.lab.runs.reading import Evaluation, accuracy_of_evaluation
 
 BEFORE = "before_rl"
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool
 
 from geoalign.files.columns import Bools, Floats
 from geoalign.files.rollout_step import RolloutStep
@@ -29,6 +29,7 @@ from geoalign.statistics import (
     known,
     mean,
     mean_interval,
+    pair_counts,
     paired_difference,
     wilson_interval,
 )
@@ -79,19 +80,6 @@ class Tally:
     @property
     def recall(self) -> float:
         return self.found / self.corrupted if self.corrupted else math.nan
-
-
-def pair_counts(rewards: Float[np.ndarray, " b"], groups: Int[np.ndarray, " b"]) -> Int[np.ndarray, " b"]:
-    """[B] for each row the rows of its group with a different finite reward: the pairs it is in (Eq. 3, all pairs)."""
-    rewarded = ~np.isnan(rewards)
-    counts = np.zeros(len(rewards), dtype=np.int64)
-    if not rewarded.any():
-        return counts
-    _, group = np.unique(groups[rewarded], return_inverse=True)
-    _, level = np.unique(rewards[rewarded], return_inverse=True)
-    _, cell, sizes = np.unique(np.stack([group, level]), axis=1, return_inverse=True, return_counts=True)
-    counts[rewarded] = np.bincount(group)[group] - sizes[cell.reshape(-1)]
-    return counts
 
 
 def mean_ranking(rankings: Iterable[Ranking]) -> tuple[Ranking, int]:

@@ -14,24 +14,14 @@ from numpy.typing import NDArray
 from geoalign.console.numbers import ends, percent
 from geoalign.files.columns import Floats
 from geoalign.lab.runs.reading import Run
+from geoalign.pages.headlines import CHANCE, HEADLINES, Verdict, level_of
 from geoalign.statistics import Interval, known, mean_interval
 
-CHANCE = 0.5
 # With fewer steps a last quarter is too few for an interval that says anything.
 LATE_FROM = 16
 # As a result's series call them; the log has them after "geoalign/".
 APPLIED, OBSERVED = "advantage_cosine", "observed_advantage_cosine"
 CURATION_SECONDS = ("geoalign/seconds", "geoalign/hidden_seconds")
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """One of "yes", "no", "against", "faded", "unknown", in a headline; the numbers in words; the steps behind them."""
-
-    level: str
-    headline: str
-    text: str
-    steps: int
 
 
 def consensus(run: Run) -> Verdict:
@@ -56,24 +46,6 @@ def consensus(run: Run) -> Verdict:
     if len(series) >= LATE_FROM:
         text.append(f"Over the last {len(last)} of these steps it was {late.estimate:.1%} ({ends(late, percent)}).")
     return Verdict(level, HEADLINES[level], " ".join(text), len(series))
-
-
-HEADLINES = {
-    "yes": "Yes: there was a consensus to trust.",
-    "no": "No: chance lies inside the interval, so the data show no consensus to trust.",
-    "against": "No: accuracy on new groups was below chance. What the projector learnt misled it on new prompts.",
-    "faded": "Only in part: there was a consensus over the run, but its last quarter shows none beyond chance.",
-    "unknown": "Unknown: a single measurement without an interval.",
-}
-
-
-def level_of(interval: Interval, chance: float) -> str:
-    """A verdict's level by where chance lies: "yes" below the interval, "against" above it, "no" in it."""
-    if math.isnan(interval.low) or math.isnan(interval.high):
-        return "unknown"
-    if interval.low > chance:
-        return "yes"
-    return "against" if interval.high < chance else "no"
 
 
 def accuracy_on_new_groups(values: Sequence[float], low: Sequence[float], high: Sequence[float]) -> Interval:

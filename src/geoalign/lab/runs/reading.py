@@ -15,8 +15,10 @@ from geoalign.errors import RunFolderError
 from geoalign.files.columns import Series
 from geoalign.files.json_files import float_or_nan, read_lines, read_yaml
 from geoalign.files.rollout_step import RolloutStep
+from geoalign.intervals import Interval as Interval
 from geoalign.lab.runs.folder import DETAILS, RunFolder, step_files
 from geoalign.lab.runs.rollouts import read_rollouts
+from geoalign.statistics import wilson_interval
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,3 +159,18 @@ def last_step(metrics: Path, stage: str = "rl") -> int:
     except ValueError:  # none, or one longer than the tail
         return 0
     return int(line["step"]) if line.get("stage") == stage else 0
+
+
+def accuracy_of_evaluation(evaluation: Evaluation | None) -> Interval | None:
+    """The accuracy of an evaluation's line with its interval over problems; None where there is none.
+
+    Lines of earlier versions have no interval and no counts by problem: with one response to each problem Wilson's is
+    right, with several (or an unknown number) the interval is unknown.
+    """
+    if evaluation is None or evaluation.correct is None:
+        return None
+    if not math.isnan(evaluation.accuracy_low):
+        return Interval(evaluation.accuracy, evaluation.accuracy_low, evaluation.accuracy_high)
+    if evaluation.samples == 1:
+        return wilson_interval(evaluation.correct, evaluation.count)
+    return Interval(evaluation.accuracy, math.nan, math.nan)

@@ -14,7 +14,7 @@ from geoalign.answers.reward_source import RewardSource
 from geoalign.console.terminal import Console, say, stage_progress
 from geoalign.files.json_files import append_lines, read_lines, write_json
 from geoalign.lab.data.task import Problem
-from geoalign.lab.evaluate.scores import evaluation_values
+from geoalign.lab.models.accuracy import evaluation_values
 from geoalign.lab.models.answering import Answer, Sampling, answer_together, prompts_of, requests_of
 from geoalign.lab.models.engines import Engine, TrainerEngine, TransformersEngine
 from geoalign.lab.models.language_model import load_saved

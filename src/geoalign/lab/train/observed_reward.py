@@ -14,6 +14,7 @@ from typing import Any
 from geoalign.answers import answers_by_class
 from geoalign.answers.equivalence import EqualAnswers
 from geoalign.answers.function import FunctionReward, load_function
+from geoalign.answers.messages import response_text
 from geoalign.answers.reward_source import RewardSource, check_scored, reasons, reasons_since
 from geoalign.answers.second import second_verifier
 from geoalign.answers.verified import VerifiedReward
@@ -21,7 +22,6 @@ from geoalign.files.json_files import read_json
 from geoalign.lab.rewards.corruption import RewardWithCorruption
 from geoalign.lab.rewards.reward_model import RewardModelScorer
 from geoalign.lab.train.plan import Plan
-from geoalign.messages import response_text
 
 REFERENCE_REWARDS = "reference_rewards"
 

@@ -17,11 +17,10 @@ from geoalign.lab.runs.detection import SCORES, RunDetection, detect, why_no_sco
 from geoalign.lab.runs.flagged import FlaggedRollout, flagged_rollouts
 from geoalign.lab.runs.folder import RunFolder
 from geoalign.lab.runs.logged import CURATION_SECONDS, agreement_of, consensus
-from geoalign.lab.runs.reading import Evaluation, Run, read_run
+from geoalign.lab.runs.reading import Evaluation, Run, accuracy_of_evaluation, read_run
 from geoalign.lab.runs.rollouts import Details, read_details
 from geoalign.pages.documents import Count, Drawn, Gallery, first_middle_last, write_page
 from geoalign.pages.score_panels import cosine_panel, density_panel, rank_curves, rank_panel
-from geoalign.statistics import accuracy_of_evaluation
 from geoalign.text import visible
 
 CONFIG_LIMIT = 20_000

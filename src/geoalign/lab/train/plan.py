@@ -12,6 +12,7 @@ from transformers import AutoConfig
 from trl import GRPOConfig, RewardConfig, SFTConfig
 
 from geoalign.answers.function import load_function
+from geoalign.answers.messages import rendered, token_ids
 from geoalign.answers.second import second_verifier
 from geoalign.answers.verified import VerifiedReward
 from geoalign.console.terminal import Console
@@ -24,12 +25,12 @@ from geoalign.lab.data.task import Demonstration, Problem, Task
 from geoalign.lab.data.tasks import make_task
 from geoalign.lab.models.language_model import CODE_SETTING, initial_tokenizer
 from geoalign.lab.models.process_setup import Processes
+from geoalign.lab.models.settings import EVERY_OTHER, PretrainedModelConfig
 from geoalign.lab.rewards.corruption import check_corruption
 from geoalign.lab.rewards.reward_model import check_ready_model
 from geoalign.lab.runs.folder import RunFolder, stage_checkpoints
 from geoalign.lab.train.options import GenerationShape, generation_shape, located, trainer_options
-from geoalign.lab.train.settings import EVERY_OTHER, PretrainedModelConfig, RunConfig
-from geoalign.messages import rendered, token_ids
+from geoalign.lab.train.settings import RunConfig
 from geoalign.pretrained.from_pretrained import from_pretrained, loading
 from geoalign.settings.hidden import is_last, layer_numbers
 from geoalign.settings.loading import check_keys

@@ -11,7 +11,7 @@ from typing import Any
 from geoalign.console.numbers import decimals, percent, whole
 from geoalign.console.terminal import Console, print_rows, say, say_paragraph
 from geoalign.files.json_files import finite, read_json, read_lines
-from geoalign.lab.evaluate.scores import mean_of_known
+from geoalign.lab.models.accuracy import mean_of_known
 from geoalign.lab.runs.decline import REMEDY, Fall, last_falls
 from geoalign.lab.runs.detection import Tally, mean_ranking, rankings_of, tally_of
 from geoalign.lab.runs.folder import ACCURACY_FILE, RunFolder

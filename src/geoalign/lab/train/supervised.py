@@ -20,7 +20,6 @@ from trl import RewardTrainer, SFTTrainer
 from geoalign.files.durable import beside, replace_folder
 from geoalign.files.json_files import append_line, write_json
 from geoalign.lab.data.task import PreferencePair
-from geoalign.lab.evaluate.scores import hold_out_prompts, pair_accuracy
 from geoalign.lab.models.language_model import (
     CODE_SETTING,
     initial_model,
@@ -43,6 +42,7 @@ from geoalign.lab.runs.folder import (
     stage_checkpoints,
 )
 from geoalign.lab.train.observed_reward import open_reward_model
+from geoalign.lab.train.pair_accuracy import hold_out_prompts, pair_accuracy
 from geoalign.lab.train.plan import Plan, short_enough
 from geoalign.lab.train.stage import InRunFolder, Stage, run_trainer, save_model
 from geoalign.pretrained.from_pretrained import from_pretrained

@@ -21,6 +21,7 @@ from geoalign.errors import ConfigError, RunFolderError
 from geoalign.files.durable import HALF_WRITTEN, LOCK, beside, locked, replace_folder
 from geoalign.files.json_files import read_json, write_json
 from geoalign.lab.models.process_setup import Processes, make_repeatable, use_one_device
+from geoalign.lab.models.settings import TinyModelConfig
 from geoalign.lab.runs.folder import (
     MARK,
     STAGES,
@@ -38,7 +39,7 @@ from geoalign.lab.train.observed_reward import reward_source
 from geoalign.lab.train.options import located
 from geoalign.lab.train.plan import Plan, make_plan
 from geoalign.lab.train.policy import policy_stage
-from geoalign.lab.train.settings import RunConfig, TinyModelConfig
+from geoalign.lab.train.settings import RunConfig
 from geoalign.lab.train.summary import print_summary, summarise
 from geoalign.lab.train.supervised import reward_model_stages, warm_start_stage
 from geoalign.pretrained.fastest_dtype import fastest_dtype, print_fastest_dtype

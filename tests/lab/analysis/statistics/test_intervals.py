@@ -3,10 +3,9 @@ import math
 import numpy as np
 import pytest
 
-from geoalign.lab.runs.reading import Evaluation
-from geoalign.method.intervals import clustered_proportion, mean_interval
+from geoalign.intervals import clustered_proportion, mean_interval
+from geoalign.lab.runs.reading import Evaluation, accuracy_of_evaluation
 from geoalign.statistics import (
-    accuracy_of_evaluation,
     holm,
     paired_difference,
     proportion_over_groups,

@@ -6,8 +6,9 @@ from geoalign.lab.data.task import Problem
 from geoalign.lab.evaluate.evaluated_models import EvaluatedModel
 from geoalign.lab.evaluate.folder import Part, Row
 from geoalign.lab.evaluate.results import result_json, scores_of
-from geoalign.lab.evaluate.scores import accuracy_interval, average, curve, pass_interval, score
+from geoalign.lab.evaluate.scores import average, curve, pass_interval, score
 from geoalign.lab.evaluate.sets import EvaluationSet, PromptedSet
+from geoalign.lab.models.accuracy import accuracy_interval
 from geoalign.lab.models.answering import Prompt
 
 

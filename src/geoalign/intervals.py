@@ -1,4 +1,4 @@
-"""Intervals for what is observed in groups."""
+"""An estimate with its interval, and the intervals that the library's own metrics have."""
 
 from __future__ import annotations
 

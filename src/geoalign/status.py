@@ -14,6 +14,7 @@ from geoalign.console.terminal import Console, say
 from geoalign.errors import RunFolderError
 from geoalign.files.durable import LOCK
 from geoalign.files.json_files import float_or_nan, read_json, read_lines
+from geoalign.intervals import Interval
 from geoalign.lab.compare.folder import COMPACT, ComparisonFolder
 from geoalign.lab.compare.plan import CellKey
 from geoalign.lab.compare.results import read_results
@@ -21,7 +22,6 @@ from geoalign.lab.compare.settings import METRICS
 from geoalign.lab.evaluate.folder import JUDGED, JUDGMENTS, EvaluationFolder, is_judging
 from geoalign.lab.runs.folder import RunFolder
 from geoalign.lab.runs.reading import MetricRow, parse_evaluation, parse_metrics
-from geoalign.method.intervals import Interval
 
 # The section of the settings that each stage is trained by.
 _SECTIONS = {"sft": "sft", "reward_model": "reward_model", "gold_model": "gold_model", "rl": "grpo"}

@@ -23,7 +23,6 @@ from geoalign.answers.boxed import boxed_answer
 from geoalign.answers.messages import response_text
 from geoalign.answers.verified import VerifiedReward
 from geoalign.lab.data.task import Problem
-from geoalign.lab.rewards.settings import ScoringConfig
 
 SETTINGS = Path(__file__).parents[1] / "configs" / "full" / "math_1.7b" / "geoalign.yaml"
 
@@ -79,7 +78,7 @@ _alone = threading.Lock()
 
 @functools.cache
 def _scorer() -> VerifiedReward:
-    return VerifiedReward(ScoringConfig(workers=4))
+    return VerifiedReward(workers=4)
 
 
 def score(responses: Sequence[str], answers: Sequence[str]) -> list[float]:

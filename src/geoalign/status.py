@@ -19,7 +19,8 @@ from geoalign.lab.compare.folder import COMPACT, ComparisonFolder
 from geoalign.lab.compare.plan import CellKey
 from geoalign.lab.compare.results import read_results
 from geoalign.lab.compare.settings import METRICS
-from geoalign.lab.evaluate.folder import JUDGED, JUDGMENTS, EvaluationFolder, is_judging
+from geoalign.lab.evaluate.folder import EvaluationFolder
+from geoalign.lab.judge.folder import JUDGED, JUDGMENTS, is_judging
 from geoalign.lab.runs.folder import RunFolder
 from geoalign.lab.runs.reading import MetricRow, parse_evaluation, parse_metrics
 

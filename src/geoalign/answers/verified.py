@@ -10,7 +10,6 @@ from geoalign.answers.boxed import boxed_answer
 from geoalign.answers.verdict_forms import comparable, quick_verdict, readable, verdict_by_form
 from geoalign.answers.workers import AnswerWorkers
 from geoalign.errors import InputError
-from geoalign.lab.rewards.settings import ScoringConfig
 
 _MAX_DEPTH = 20
 MOST_CHARACTERS = 1000
@@ -21,17 +20,20 @@ class VerifiedReward:
     """Scores responses against gold answers; a context manager that ends its processes.
 
     Equal strings and integers are decided here, as are bases, letters and units; whatever else, by math-verify in
-    processes of their own. `counters`
-    counts, since the start: responses scored, correct, without an answer (no_answer), refused (too long or too deep:
-    wrong unread), timeouts, errors (math-verify failed), and the comparisons that took a process (compared).
+    processes of their own. `counters` counts, since the start: responses scored, correct, without an answer
+    (no_answer), refused (too long or too deep: wrong unread), timeouts, errors (math-verify failed), and the
+    comparisons that took a process (compared).
+
+    Args:
+        timeout: seconds for one answer; then it counts as wrong and as a time-out.
+        workers: processes that verify answers, started when first needed.
     """
 
     __name__ = "verified_answer"
     binary = True
 
-    def __init__(self, config: ScoringConfig | None = None) -> None:
-        self._config = config if config is not None else ScoringConfig()
-        self._workers = AnswerWorkers(count=self._config.workers, timeout=self._config.timeout)
+    def __init__(self, *, timeout: float = 5.0, workers: int = 2) -> None:
+        self._workers = AnswerWorkers(count=workers, timeout=timeout)
         self._known: dict[tuple[str, str], str] = {}
         self.counters = dict.fromkeys(
             ("scored", "correct", "no_answer", "refused", "timeouts", "errors", "compared"), 0

@@ -25,10 +25,9 @@ from geoalign.hidden.answer_starts import answer_starts, rows_without_answer
 from geoalign.hidden.extract import extract_states, prompt_token_ids
 from geoalign.hidden.layers import wanted_layers
 from geoalign.hidden.tap import backbone_of
-from geoalign.lab.runs.folder import RunFolder
 from geoalign.pretrained.fastest_dtype import fastest_dtype, print_fastest_dtype
 from geoalign.pretrained.fingerprint import fingerprint
-from geoalign.pretrained.from_pretrained import from_pretrained, is_hub_id, loading
+from geoalign.pretrained.from_pretrained import FINAL_MODEL, from_pretrained, is_hub_id, loading
 from geoalign.settings.hidden import is_last
 
 _Ids = list[np.ndarray]
@@ -41,7 +40,7 @@ def check_model_path(text: str) -> str:
         return text
     if not folder.is_dir():
         raise ConfigError(f"--model: expected a folder of a model, a run folder or an id on the hub, got {text!r}")
-    final = RunFolder(folder).final
+    final = folder / FINAL_MODEL
     folder = final if not (folder / "config.json").is_file() and final.is_dir() else folder
     if (folder / "adapter_config.json").is_file():
         raise ConfigError(f"--model {folder}: expected a whole model, got adapters: merge them first")

@@ -15,6 +15,8 @@ from typing import Any, Literal
 
 from geoalign.errors import ConfigError
 
+# Where the folder of a training run has its final model.
+FINAL_MODEL = Path("checkpoints", "final")
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 
 

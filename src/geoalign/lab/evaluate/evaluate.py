@@ -155,7 +155,7 @@ def _advance(progress: Progress, task: TaskID, model: str, prompted_set: Prompte
 
 def _source(config: EvaluateConfig, stack: ExitStack, kind: str) -> RewardSource | None:
     if kind == "benchmark":
-        return stack.enter_context(VerifiedReward(config.reward))
+        return stack.enter_context(VerifiedReward(timeout=config.reward.timeout, workers=config.reward.workers))
     model = config.reward.model
     if model.url is not None:
         from geoalign.lab.rewards.served_model import ServedRewardModel  # httpx2 only where there is a server

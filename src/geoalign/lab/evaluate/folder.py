@@ -23,8 +23,6 @@ from geoalign.text import one_line
 
 # 1: the batch size and the number of samples belonged to the settings, and rows were known by their part.
 SCHEMA_VERSION = 2
-# Of a judging: its results, and a line for each judged pair.
-JUDGED, JUDGMENTS = "judge.json", "judgments.jsonl"
 _COUNTS = b"geoalign.counts"
 
 SCHEMA = pa.schema(
@@ -34,11 +32,6 @@ SCHEMA = pa.schema(
         "tokens": pa.int32(), "prompt_tokens": pa.int32(), "truncated": pa.bool_(),
     }
 )  # fmt: skip
-
-
-def is_judging(root: Path) -> bool:
-    """Whether the settings in a folder are those of a judging, which names two files, and not of an evaluation."""
-    return "a_sha256" in read_json(root / SETTINGS)
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,9 @@ from geoalign.endpoint.settings import JudgeConfig
 from geoalign.errors import InputError, ServiceError
 from geoalign.files.durable import locked
 from geoalign.files.json_files import append_line, keep_whole_lines, read_lines, write_json
-from geoalign.lab.evaluate.folder import JUDGED, JUDGMENTS
 from geoalign.lab.judge.asking import Ask, Question, ask_local, judge_messages, parse_verdict
 from geoalign.lab.judge.command import JudgeRequest
+from geoalign.lab.judge.folder import JUDGED, JUDGMENTS
 from geoalign.lab.runs.resuming import begin
 from geoalign.statistics import Interval, clustered_proportion, proportion_over_groups
 from geoalign.text import listed

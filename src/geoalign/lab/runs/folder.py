@@ -18,6 +18,7 @@ from geoalign.errors import RunFolderError
 from geoalign.files.durable import HALF_WRITTEN, sync_folder, sync_tree, write_atomically
 from geoalign.files.json_files import read_json, read_yaml, write_json
 from geoalign.lab.runs.resuming import package_versions
+from geoalign.pretrained.from_pretrained import FINAL_MODEL
 from geoalign.settings.yaml_text import dump_yaml
 
 SCHEMA_VERSION = 1
@@ -49,7 +50,7 @@ class RunFolder:
         self.warm_started = self.checkpoints / "warm_start"
         self.reward_model = self.checkpoints / "reward_model"
         self.gold_model = self.checkpoints / "gold_model"
-        self.final = self.checkpoints / "final"
+        self.final = self.root / FINAL_MODEL
         self.report = self.root / "report.html"
         self.figures = self.root / "figures"
 

@@ -37,7 +37,7 @@ def reward_source(plan: Plan) -> AbstractContextManager[RewardSource]:
         return open_reward_model(plan, model.path)
     if plan.reward_model is not None:
         return open_reward_model(plan, plan.folder.reward_model)
-    return VerifiedReward(plan.config.reward)
+    return VerifiedReward(timeout=plan.config.reward.timeout, workers=plan.config.reward.workers)
 
 
 def open_reward_model(plan: Plan, path: Path | str) -> RewardModelScorer:

@@ -279,4 +279,4 @@ def _check_reward(plan: Plan, *, ask: bool) -> None:
     if "answers" in plan.curator.requires and plan.task.final_answer is None:
         raise ConfigError(f"curator: expected a task whose responses have final answers, got {plan.task.name}")
     if binary:
-        VerifiedReward(settings).close()
+        VerifiedReward(timeout=settings.timeout, workers=settings.workers).close()

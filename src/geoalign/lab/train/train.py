@@ -37,6 +37,7 @@ from geoalign.lab.runs.resuming import check_same_settings, first_difference
 from geoalign.lab.train.evaluations import evaluation_stage, reference_stage
 from geoalign.lab.train.observed_reward import reward_source
 from geoalign.lab.train.options import located
+from geoalign.lab.train.page import build_run_report
 from geoalign.lab.train.plan import Plan, make_plan
 from geoalign.lab.train.policy import policy_stage
 from geoalign.lab.train.settings import RunConfig
@@ -44,7 +45,6 @@ from geoalign.lab.train.summary import print_summary, summarise
 from geoalign.lab.train.supervised import reward_model_stages, warm_start_stage
 from geoalign.pretrained.fastest_dtype import fastest_dtype, print_fastest_dtype
 from geoalign.pretrained.quiet import silence_logs
-from geoalign.report import build_report
 from geoalign.settings.loading import plain_settings
 from geoalign.settings.locations import NOWHERE, Locations
 
@@ -99,7 +99,7 @@ def train(
             processes.barrier()
         summary = read_json(folder.summary)
         if report and processes.is_main:
-            build_report(folder.root)
+            build_run_report(folder.root)
             print_summary(console, summary, config.curator.type, folder.root)
     return summary
 

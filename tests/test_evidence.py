@@ -2,7 +2,6 @@
 
 import json
 import math
-import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -70,11 +69,26 @@ def test_no_gain_of_the_earlier_denoise_lies_below_zero():
     assert all(gain.score.interval.high > 0 for gain in found)
 
 
-def test_every_row_of_the_verifier_rates_is_counted():
-    rows = re.findall(r"^\| .+ of .+ \|$", audit.PAGE.read_text(encoding="utf-8"), re.MULTILINE)
-    assert len(audit.rows()) == len([row for row in rows if re.search(r"\d+ of \d+", row)])
+def test_every_claim_of_the_audit_is_counted_once():
     *parts, everything = audit.by_source()
-    assert sum(part.both.printed for part in parts) == everything.both.printed
+    assert sum(part.both.printed + part.not_known for part in parts) == len(audit.claims())
+    assert everything.both.printed == everything.bounds.printed + everything.model.printed
+
+
+def claim(low, high, truth, by="bounds"):
+    return audit.Claim("table", "verifier", "false_negative_rate", truth, low, high, by)
+
+
+def test_an_interval_that_says_nothing_does_not_count_as_held():
+    some = audit.Tables("words", (claim(0, 1, 0.5), claim(0.2, 1, 0.5), claim(0.2, 0.4, 0.5), claim(0, 0.6, 0.5, "model")))
+    assert (str(some.bounds), str(some.model), str(some.both), some.not_known) == ("1 of 2", "1 of 1", "2 of 3", 1)
+
+
+def test_an_unknown_beginning_of_a_name_lists_the_known_ones(capsys):
+    assert values.main(["nosuch"]) == 1
+    assert "substring" in capsys.readouterr().err
+    assert values.main(["substring.grpo_final"]) == 0
+    assert "0.40" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("suffix", pictures.THEMES)

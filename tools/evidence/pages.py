@@ -66,6 +66,7 @@ class Page:
 
 
 PAGES: tuple[Page, ...] = (
+    Page("benchmarks/verifier_rates.md", ("audit.intervals_held",), marked_only=True),
     Page(
         "README.md",
         (
@@ -101,6 +102,9 @@ PAGES: tuple[Page, ...] = (
     Page(
         "evidence/tables.md",
         (
+            "audit.intervals_held",
+            "audit.bounds_held",
+            "audit.model_held",
             "audit.offsets_model_held",
             "audit.spellings_bounds_held",
             "audit.spellings_model_held",

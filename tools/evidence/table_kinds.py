@@ -401,9 +401,25 @@ def humaneval() -> str:
 
 
 def audit_intervals() -> str:
-    """How many of the intervals of the audit hold, by source and kind."""
-    rows = ([one.words, str(one.bounds), str(one.model), str(one.both)] for one in audit.by_source())
-    return table(["tables", "by bounds: held", "by the model: held", "both"], rows)
+    """How many of the intervals of the audit that say something hold, by source and kind."""
+    return _audit_table(audit.by_source())
+
+
+def audit_rows() -> str:
+    """The same of every kind of tables."""
+    return _audit_table(audit.rows())
+
+
+def _audit_table(rows: tuple[audit.Tables, ...]) -> str:
+    def row_of(one: audit.Tables) -> Iterator[str]:
+        yield one.words
+        for held in (one.bounds, one.model):
+            yield str(held)
+            yield "-" if held.median_width is None else f"{held.median_width:.2f}"
+        yield str(one.not_known)
+
+    heads = ["tables", "by bounds: held", "median width", "by the model: held", "median width", "not known"]
+    return table(heads, map(row_of, rows))
 
 
 NOT_RUN = {
@@ -452,6 +468,7 @@ KINDS: dict[str, Callable[..., str]] = {
     "paper": paper,
     "humaneval": humaneval,
     "audit": audit_intervals,
+    "audit_rows": audit_rows,
     "not_run": not_run,
     "arms_not_run": arms_not_run,
 }

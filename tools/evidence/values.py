@@ -31,6 +31,9 @@ Named = Iterator[tuple[str, str]]
 def _of_the_audit() -> Named:
     everything = audit.by_source()[-1]
     yield "audit.intervals_held", str(everything.both)
+    yield "audit.bounds_held", str(everything.bounds)
+    yield "audit.model_held", str(everything.model)
+    yield "audit.not_known", str(everything.not_known)
     row_of = {row.words: row for row in audit.that_failed()}
     yield "audit.offsets_model_held", str(row_of.pop("a score with offsets of prompts").model)
     spellings = row_of.pop("right answers in two spellings")
@@ -331,8 +334,18 @@ def values() -> dict[str, str]:
     return found
 
 
+def main(arguments: list[str]) -> int:
+    """Prints the values whose names begin with a prefix; where none does, the known beginnings."""
+    prefix = "".join(arguments[:1])
+    found = {name: value for name, value in values().items() if name.startswith(prefix)}
+    for name, value in found.items():
+        print(f"{name:44}  {value}")
+    if found:
+        return 0
+    beginnings = dict.fromkeys(name.partition(".")[0] for name in values())
+    print(f"No name begins with {prefix!r}. Names begin with: {', '.join(beginnings)}.", file=sys.stderr)
+    return 1
+
+
 if __name__ == "__main__":
-    prefix = "".join(sys.argv[1:2])
-    for name, value in values().items():
-        if name.startswith(prefix):
-            print(f"{name:44}  {value}")
+    sys.exit(main(sys.argv[1:]))

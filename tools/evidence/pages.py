@@ -94,6 +94,8 @@ PAGES: tuple[Page, ...] = (
             "twelve.significant",
             "twelve.runs_above",
             "geoalign.levels_gained",
+            "paper.best_guess",
+            "paper.best_guess_again",
             "flipped.warm_starts_below",
         ),
         (*DESIGN, "0.1"),
@@ -179,6 +181,8 @@ PAGES: tuple[Page, ...] = (
             "paper.grpo_maths_40",
             "paper.geoalign_minus_pf_ppo_br_maths_40",
             "paper.geoalign_minus_pods_maths_40",
+            "paper.best_guess_gold_at_equal_proxy",
+            "paper.best_guess_again_gold_at_equal_proxy",
             "paper.best_guess.interval",
             "paper.best_guess.p",
             "paper.best_guess_gold.interval",
@@ -188,7 +192,7 @@ PAGES: tuple[Page, ...] = (
             "dialogue.permuted_unchanged_40",
             "dialogue.permuted_unchanged_20",
         ),
-        (*DESIGN, "0.1", "0.6", "1.0", "1.5"),
+        (*DESIGN, "0.1", "0.6", "1.0", "1.5", "2.0"),
     ),
 )
 

@@ -18,7 +18,7 @@ from geoalign.statistics import Interval, holm, seed_interval
 from tools.evidence import audit, counting, runs
 from tools.evidence.comparisons import GROUPS, SHARES, comparisons, shares, substring_final
 from tools.evidence.counting import SEED, WARM_START
-from tools.evidence.curves import auroc_at_reward, gold_at, last_gold, unchanged
+from tools.evidence.curves import auroc_at_reward, gold_at, gold_beside_oracle, last_gold, unchanged
 from tools.evidence.outlier_rule import batches
 from tools.evidence.printing import interval, percent, plain, probability, signed, signed_number
 from tools.evidence.results import ROOT, Level, level_of
@@ -270,6 +270,9 @@ def _of_the_arms_of_the_paper() -> Named:
         gold = level.row("geoalign_best_guess").gold.difference.interval
         yield f"paper.{name}_gold", signed_number(gold.estimate, 2)
         yield f"paper.{name}_gold.interval", signed(gold, 2)
+    for name, (folder, proxy) in {"best_guess": ("dialogue", 1.5), "best_guess_again": ("dialogue_again", 2.0)}.items():
+        (gold,) = gold_beside_oracle(level_of(folder, "extremes_20"), "geoalign_best_guess", (proxy,))
+        yield f"paper.{name}_gold_at_equal_proxy", signed(gold.interval, 2)
     maths = level_of("math", "flip_40")
     for arm in ("grpo", "geoalign", "pf_ppo_br", "pf_ppo_bw", "pods"):
         yield f"paper.{arm}_maths_40", plain(maths.final(arm), 3)

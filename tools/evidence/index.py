@@ -12,7 +12,12 @@ from tools.evidence.values import values
 
 # Words, name of the comparison, commit of its plan, folders in evidence/.
 ONE = (
-    ("SmolLM2, substring verifier, first test: `denoise` minus GRPO", "substring.earlier", "a934f109", "real_substring"),
+    (
+        "SmolLM2, substring verifier, first test: `denoise` minus GRPO",
+        "substring.earlier",
+        "a934f109",
+        "real_substring",
+    ),
     ("the same after it was mended, round 4", "substring.round_4", "5fcd2144", "real_substring_again"),
     (
         "the same, rounds 4 and 5 together",
@@ -20,7 +25,12 @@ ONE = (
         "55462575",
         "real_substring_again` and `real_substring_fresh",
     ),
-    ("the same verifier: `denoise` minus `majority_vote`", "substring.minus_majority", "966ed2ee", "real_substring_controls"),
+    (
+        "the same verifier: `denoise` minus `majority_vote`",
+        "substring.minus_majority",
+        "966ed2ee",
+        "real_substring_controls",
+    ),
     ("SmolLM2, strict verifier: `denoise` minus GRPO", "strict.gain", "966ed2ee", "real_strict_gpu"),
     ("SmolLM2, 40% flipped: `denoise` minus GRPO", "flipped.gain", "ff865e0d", "real_flip_gpu"),
     ("the same with `least_slope: 1`", "flipped.expected", "8e659a22", "real_flip_expected"),
@@ -32,7 +42,7 @@ GEOALIGN_PLAN = "35dad7db"
 
 
 def index() -> str:
-    """One row a primary comparison; the seven levels of twelve warm starts are one row, and so are GeoAlign's eleven."""
+    """One row a primary comparison; the seven levels of twelve warm starts share a row, and GeoAlign's eleven do."""
     heads = ["primary comparison", "plan", "warm starts", "estimate (95%)", "p after Holm", "folder"]
     return table(heads, rows())
 

@@ -32,7 +32,7 @@ REPEATED = ("grpo", "oracle", "pair_count", "geoalign", "geoalign_layers_3")
 
 
 def arms(task: str) -> str:
-    """Every arm: its final score, minus GRPO's with p, p after Holm where the plan makes no claim, gold minus GRPO's."""
+    """Every arm: final score, minus GRPO's with p, p after Holm where the plan makes no claim, gold minus GRPO's."""
 
     def rows() -> Iterator[list[str]]:
         for folder in FOLDERS[task]:

@@ -363,8 +363,8 @@ PAPER = (
     (
         "Accuracy does not depend on depth",
         "held-out pairs, 2 to 5 layers: maths {paper.depth_math_lowest} to {paper.depth_math_highest}, dialogue "
-        "{paper.depth_dialogue_lowest} to {paper.depth_dialogue_highest}; on new groups {paper.depth_new_groups_lowest} "
-        "to {paper.depth_new_groups_highest}",
+        "{paper.depth_dialogue_lowest} to {paper.depth_dialogue_highest}; on new groups "
+        "{paper.depth_new_groups_lowest} to {paper.depth_new_groups_highest}",
         "not testable: accuracy on new groups is at chance",
     ),
     (

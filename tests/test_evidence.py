@@ -179,7 +179,8 @@ def test_the_outlier_rule_of_the_recorded_runs_flags_sparse_scores_in_a_valley()
     lower_mode = torch.cat([low, low, scores])
     assert outlier_rule.flagged_then(lower_mode, alpha=0.2).nonzero().flatten().tolist() == [len(lower_mode) - 1]
     tail = sparse_tail(lower_mode, alpha=0.2)
-    assert tail is not None and not tail.flagged.any()
+    assert tail is not None
+    assert not tail.flagged.any()
     ordinary = torch.cat([low, torch.tensor([3.0], dtype=torch.float64)])
     assert outlier_rule.flagged_then(ordinary, alpha=0.2).tolist() == sparse_tail(ordinary, alpha=0.2).flagged.tolist()
 

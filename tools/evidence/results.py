@@ -139,7 +139,7 @@ class Level:
 
 
 @functools.cache
-def _levels(folder: str) -> dict[str, Level]:
+def levels_of(folder: str) -> dict[str, Level]:
     """Every level of a comparison, by name; a comparison is read and analysed once."""
     root = ROOT / "evidence" / folder
     plan = ComparisonFolder(root).read_plan()
@@ -155,10 +155,10 @@ def _levels(folder: str) -> dict[str, Level]:
 
 def level_of(folder: str, name: str) -> Level:
     """A level of the comparison in `evidence/<folder>`."""
-    return _levels(folder)[name]
+    return levels_of(folder)[name]
 
 
 def has_run(folder: str, name: str) -> bool:
     """Whether the comparison in `evidence/<folder>` has a level, with runs of GRPO and `denoise`."""
-    level = _levels(folder).get(name)
+    level = levels_of(folder).get(name)
     return level is not None and level.has("grpo") and level.has("denoise")

@@ -63,7 +63,7 @@ LACKING = {
     "compare --dry-run": "trl", "evaluate m --benchmark x=rows.jsonl": "transformers",
     "audit rows.jsonl": "pyarrow jinja2 matplotlib", "audit rows.jsonl --model m": "datasets",
     "audit rows.jsonl --second-verifier math_verify": "math_verify",
-    "judge said.jsonl said.jsonl --output out --base-url http://localhost:9 --model m": "pyarrow httpx2",
+    "judge said.jsonl said.jsonl --output out --base-url http://localhost:9 --model m": "httpx2",
 }  # fmt: skip
 EXTRAS = {"typer": "cli", "rich": "cli", "ruamel": "cli", "jinja2": "report", "matplotlib": "report", "httpx2": "judge"}
 

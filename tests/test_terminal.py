@@ -159,7 +159,7 @@ def loads_unasked(node: ast.AST, file: Path) -> bool:
     if isinstance(called, ast.Attribute) and called.attr == "from_pretrained":
         # peft's adapters are weights alone.
         adapters = isinstance(called.value, ast.Attribute) and called.value.attr == "PeftModel"
-        return not adapters and file.name != "pretrained.py"
+        return not adapters and file.name != "from_pretrained.py"
     given = {keyword.arg for keyword in node.keywords}
     name = called.id if isinstance(called, ast.Name) else ""
     return name == "pipeline" or (name == "from_pretrained" and not given & {"trust_remote_code", None})

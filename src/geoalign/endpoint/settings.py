@@ -8,6 +8,9 @@ from pydantic import Field
 
 from geoalign.settings import Count, Name, NotNegative, Positive, setting, settings
 
+# Without user, query and fragment: a key comes from the environment.
+Address = Annotated[str, Field(pattern=r"^https?://([^\s/?#@:\[]+|\[[^\s\]]+\])(:[1-9][0-9]{0,4})?(/[^\s?#]*)?$")]
+
 
 @settings
 class JudgeConfig:
@@ -30,7 +33,3 @@ class JudgeConfig:
         default=600.0, help="Seconds to retry an endpoint that is down or overloaded; then judging ends."
     )
     concurrency: Annotated[int, Field(ge=1, le=256)] = setting(default=8, help="Requests at a time.")
-
-
-# Without user, query and fragment: a key comes from the environment.
-Address = Annotated[str, Field(pattern=r"^https?://([^\s/?#@:\[]+|\[[^\s\]]+\])(:[1-9][0-9]{0,4})?(/[^\s?#]*)?$")]

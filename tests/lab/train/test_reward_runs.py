@@ -19,7 +19,7 @@ from geoalign.lab.rewards.corruption import corruption_mask
 from geoalign.lab.rewards.reward_model import RewardModelScorer
 
 FUNCTIONS = """
-from geoalign.lab.rewards.chat_model import response_text
+from geoalign.answers.messages import response_text
 
 def even(prompts, completions, answer, problem_id, **columns):
     assert columns["trainer_state"].global_step in (0, 2)

@@ -33,7 +33,7 @@ from geoalign.dumps.files import dump_rows
 from geoalign.dumps.row_files import row_name
 from geoalign.errors import ConfigError, InputError
 from geoalign.files.json_files import write_json
-from geoalign.hidden.answer_starts import answer_starts
+from geoalign.hidden.answer_tokens import answer_starts
 from geoalign.hidden.extract import extract_states
 from geoalign.lab.bench.bench import machine
 from geoalign.method.advantages import group_advantages

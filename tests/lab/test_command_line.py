@@ -9,11 +9,11 @@ import typer
 from command_line import call
 from typer.testing import CliRunner
 
-from geoalign.lab.compare.command import COMPARE_EXAMPLE
-from geoalign.lab.train.command import TRAIN_EXAMPLE
 from geoalign import cli
 from geoalign.console.command_line import command, help_text
+from geoalign.lab.compare.command import COMPARE_EXAMPLE
 from geoalign.lab.compare.read_settings import load_compare_config
+from geoalign.lab.train.command import TRAIN_EXAMPLE
 from geoalign.lab.train.read_settings import load_run_config
 from geoalign.settings.arguments import argument, option
 

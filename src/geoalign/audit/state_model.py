@@ -21,7 +21,7 @@ from geoalign.dumps.formats import DumpLayout
 from geoalign.dumps.reading import Dump
 from geoalign.dumps.row_files import row_name
 from geoalign.errors import ConfigError, InputError
-from geoalign.hidden.answer_starts import answer_starts, rows_without_answer
+from geoalign.hidden.answer_tokens import answer_starts, rows_without_answer
 from geoalign.hidden.extract import extract_states, prompt_token_ids
 from geoalign.hidden.layers import wanted_layers
 from geoalign.hidden.tap import backbone_of

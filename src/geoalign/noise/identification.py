@@ -59,10 +59,11 @@ class Identification:
         """Whether the model's rates may be relied upon.
 
         They may where trusted rows tell the truth of enough answers. Otherwise, where there are answers, verdicts on
-        equal ones must contradict each other as often as independent errors would, and hardly more often. Two verdicts on an answer agree
-        because of the truth, with a correlation of about J^2, or because errors repeat, with one of about
-        `error_correlation`: so that must be known well beside J^2, or from many verdicts. NaN, for which there was too
-        little to tell, counts as not identified. Without any answers the states alone speak: nothing is tested here.
+        equal ones must contradict each other as often as independent errors would, and hardly more often. Two verdicts
+        on an answer agree because of the truth, with a correlation of about J^2, or because errors repeat, with one of
+        about `error_correlation`: so that must be known well beside J^2, or from many verdicts. NaN, for which there
+        was too little to tell, counts as not identified. Without any answers the states alone speak: nothing is tested
+        here.
         """
         if self.known_answers >= KNOWN_ANSWERS or not self.has_answers:
             return True

@@ -9,7 +9,8 @@ from trl_parts import SHORT, Scripted, curated_batch, curation, model, tokenizer
 
 from geoalign.adapters.grpo_trainer.states import HiddenLocation
 from geoalign.errors import InputError, UnsupportedError
-from geoalign.hidden import HIDDEN_POSITIONS, answer_starts, extract_states
+from geoalign.hidden import HIDDEN_POSITIONS, extract_states
+from geoalign.hidden import answer_tokens as answer_starts
 
 DIGITS = set(tokenizer().convert_tokens_to_ids(list("0123456789")))
 LAYERS = [1.0, 0]
@@ -27,7 +28,7 @@ def the_first_digit_is_the_answer(monkeypatch):
         found = re.search("[0-9]", text)
         return None if found is None else found.start()
 
-    monkeypatch.setattr("geoalign.hidden.answer_starts.answer_start", start)
+    monkeypatch.setattr("geoalign.hidden.answer_tokens.answer_start", start)
 
 
 def made_for(folder, *, policy=None, extra=None, **changes):

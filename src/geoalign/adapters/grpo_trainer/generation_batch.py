@@ -37,7 +37,7 @@ from geoalign.answers.calls import awaited
 from geoalign.curators.curator import Curator
 from geoalign.curators.session import STATE_FILE, CurationSession
 from geoalign.errors import ConfigError, GeoAlignError, InputError, UnsupportedError
-from geoalign.hidden.answer_starts import rows_without_answer
+from geoalign.hidden.answer_tokens import rows_without_answer
 from geoalign.hidden.layers import wanted_layers
 from geoalign.hidden.tap import backbone_of
 from geoalign.text import quote

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from geoalign.hidden.answer_starts import answer_starts
+from geoalign.hidden.answer_tokens import answer_starts
 from geoalign.hidden.extract import batched_states, eval_mode
 from geoalign.hidden.positions import response_states
 from geoalign.hidden.tap import BackboneTap, backbone_of
@@ -50,7 +50,7 @@ class RowTokens:
         self.mask: Bool[Tensor, "b r"] = pad_sequence(rows, batch_first=True)
 
     def find_answers(self, tokenizer: Any, location: HiddenLocation) -> None:
-        """Notes where the answers begin (`geoalign.hidden.answer_starts`), where the position needs it.
+        """Notes where the answers begin (`geoalign.hidden.answer_tokens`), where the position needs it.
 
         An answer is looked for in what the policy wrote, over all its turns; never in the output of a tool.
         """

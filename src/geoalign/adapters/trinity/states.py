@@ -17,7 +17,7 @@ from geoalign.adapters.decision import as_floats, states_of_rows
 from geoalign.adapters.settings import HIDDEN, TrinitySettings
 from geoalign.adapters.trinity.experiences import generated, group_ids
 from geoalign.errors import InputError, UnsupportedError
-from geoalign.hidden.answer_starts import answer_starts, rows_without_answer
+from geoalign.hidden.answer_tokens import answer_starts, rows_without_answer
 from geoalign.hidden.extract import extract_states
 from geoalign.hidden.layers import wanted_layers
 from geoalign.hidden.tap import backbone_of

@@ -36,7 +36,7 @@ from geoalign.adapters.verl.refusals import (
     check_states,
 )
 from geoalign.curators.session import STATE_FILE
-from geoalign.hidden.answer_starts import rows_without_answer
+from geoalign.hidden.answer_tokens import rows_without_answer
 
 _Base: Any = object
 

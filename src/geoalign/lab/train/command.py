@@ -64,6 +64,9 @@ def train_command(request: TrainRequest) -> None:
     if not (config_file or request.overrides or request.smoke or request.dry_run):
         raise NothingAskedError(TRAIN_EXAMPLE)
     loaded = load_run_config(config_file, request.overrides)
+    # Before a plan is shown: a package that training lacks is named here.
+    from geoalign.lab.train.train import train
+
     if request.dry_run:
         if request.smoke:
             raise typer.BadParameter("--dry-run shows the plan at full size: leave --smoke out")
@@ -79,7 +82,6 @@ def train_command(request: TrainRequest) -> None:
         )
         return
     from geoalign.lab.train.rehearsal import check_exercised, default_folder, smoke_config
-    from geoalign.lab.train.train import train
 
     smoke = request.smoke and not resumed
     output = request.output

@@ -65,13 +65,12 @@ def train_command(request: TrainRequest) -> None:
         raise NothingAskedError(TRAIN_EXAMPLE)
     loaded = load_run_config(config_file, request.overrides)
     # Before a plan is shown: a package that training lacks is named here.
+    from geoalign.lab.train.rehearsal import check_exercised, default_folder, dry_run, smoke_config
     from geoalign.lab.train.train import train
 
     if request.dry_run:
         if request.smoke:
             raise typer.BadParameter("--dry-run shows the plan at full size: leave --smoke out")
-        from geoalign.lab.train.rehearsal import dry_run
-
         dry_run(
             loaded.config,
             Console(),
@@ -81,8 +80,6 @@ def train_command(request: TrainRequest) -> None:
             output=request.output,
         )
         return
-    from geoalign.lab.train.rehearsal import check_exercised, default_folder, smoke_config
-
     smoke = request.smoke and not resumed
     output = request.output
     if output is None:

@@ -4,9 +4,10 @@
     python recipes/dapo_math.py trl data/dapo_trl            # train.parquet
     python recipes/dapo_math.py swift data/dapo_swift        # train.jsonl
 
-It needs `pip install -e '.[trl]'`; `--set task.train=FILE --set task.evaluation.aime24=FILE ...` reads files
-instead of the hub (docs/data.md). The scorers need math-verify beside the engine: 1 where the last \\boxed{} equals the
-gold answer, else 0.
+It runs in the environment of the engine that it writes for: `pip install -e '.[trl]'`, `'.[verl,cli]'` or
+`'.[swift,cli]'`. `--set task.train=FILE --set task.evaluation.aime24=FILE ...` reads files instead of the hub
+(docs/data.md). The scorers need math-verify next to the engine: 1 where the last \\boxed{} equals the gold answer, else
+0. They compare in processes of their own, because engines call them in threads, where math-verify's time limits fail.
 """
 
 from __future__ import annotations

@@ -141,7 +141,8 @@ VERL = Format(
     "rollout dump of verl",
     {
         "prompt": ("input",), "response": ("output",), "reward": ("score",), "correct": ("acc",),
-        "answer": ("gts", *GOLD_ANSWERS), "final_answer": FINAL_ANSWERS, "group": ("uid", *GROUPS),
+        "answer": ("gts", *GOLD_ANSWERS), "final_answer": ("geoalign_answer", *FINAL_ANSWERS),
+        "group": ("uid", *GROUPS),
         "id": ("uid", "request_id"), "step": ("step",),
     },
     columns=("input", "output", "score", "step"),

@@ -9,8 +9,7 @@ from trl_parts import SHORT, Scripted, curated_batch, curation, model, tokenizer
 
 from geoalign.adapters.grpo_trainer.states import HiddenLocation
 from geoalign.errors import InputError, UnsupportedError
-from geoalign.hidden import HIDDEN_POSITIONS, extract_states
-from geoalign.hidden import answer_tokens as answer_starts
+from geoalign.hidden import HIDDEN_POSITIONS, answer_starts, extract_states
 
 DIGITS = set(tokenizer().convert_tokens_to_ids(list("0123456789")))
 LAYERS = [1.0, 0]

@@ -65,6 +65,13 @@ def test_what_else_the_formats_say(tmp_path):
     assert [(row.tokens, row.truncated, row.answer) for row in found["slime"][6:8]] == [(6, False, "1"), (7, True, "1")]
 
 
+def test_the_answers_in_verls_dump_are_the_responses_own(tmp_path):
+    rows = [{**row, "geoalign_answer": str(number)} for number, row in enumerate(verl())]
+    dump = read(write_lines(tmp_path / "5.jsonl", rows))
+    assert [row.final_answer for row in dump.rows] == [str(number) for number in range(len(rows))]
+    assert dump.rows[0].answer == "0"
+
+
 def test_turns_and_tool_calls_of_an_episode(tmp_path):
     (episode, *_) = verifiers()
     nodes = episode["traces"][0]["nodes"]

@@ -19,14 +19,11 @@ _ANSWER = 24
 
 
 def by_suspicion(scored: pandas.DataFrame) -> pandas.DataFrame:
-    """The flagged rollouts, the most suspicious first: those that a check found wrong, then by their scores; those that
-    a curator flags without a score come last.
-
-    Of refusals for their spelling the score is that of the curator, which takes them for chance.
-    """
+    """The flagged rollouts, the most suspicious first: those that a check found wrong, then refusals of the gold answer
+    for its spelling, then by their scores; those that a curator flags without a score come last."""
     flagged = scored[scored["anomalous"]]
-    flagged = flagged.assign(checked=flagged["trusted"].eq(True))
-    return flagged.sort_values(["checked", "score"], ascending=False, kind="stable")
+    flagged = flagged.assign(checked=flagged["trusted"].eq(True), gold=flagged["by_spelling"].eq(IS_GOLD))
+    return flagged.sort_values(["checked", "gold", "score"], ascending=False, kind="stable")
 
 
 def to_look_at_first(scored: pandas.DataFrame, most: int) -> pandas.DataFrame:
@@ -135,7 +132,11 @@ def _contradiction(row: Any, group: _Group, *, rewarded: bool, exclusive: bool) 
 
 
 # What follows where an answer was judged by its spelling, by whether it is the gold answer.
-_SPELLING_MEANS = {IS_GOLD: "it is the gold answer", IS_NOT_GOLD: "one of the two is wrong", NO_GOLD: "one of the two is wrong"}
+_SPELLING_MEANS = {
+    IS_GOLD: "it is the gold answer",
+    IS_NOT_GOLD: "one of the two is wrong",
+    NO_GOLD: "one of the two is wrong",
+}
 
 
 def _judged_by_spelling(row: Any, group: _Group, *, rewarded: bool) -> str:

@@ -25,7 +25,7 @@ def next_step(summary: Mapping[str, Any], reads: Collection[str]) -> dict[str, s
     has_gold = any("answer" in entry["fields"] for entry in summary["inputs"])
     own_answer = own_answer_field(summary)
     if own_answer and not counts["answered"]:
-        when = f"The field {own_answer} holds what the responses answered: read it as such"
+        when = f"If the field {own_answer} holds what the responses answered, read it as such"
         # The field stands for one role alone.
         is_gold = any(entry["fields"].get("answer") == own_answer for entry in summary["inputs"])
         gold = ("--field", "answer=") if is_gold else ()

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 
-import pyarrow
 import pyarrow.compute
-import pyarrow.parquet
 
 from geoalign.audit.folder import SCORES_FILE
 from geoalign.audit.results import AuditResults
+from geoalign.files.columns import batches
 
 # A beginning of so many characters, or fewer, is left: it helps to read the rest.
 _SHORT = 20
@@ -41,9 +40,8 @@ def without_beginning(prompt: str, common: str) -> str:
 def _ends(audit: AuditResults) -> tuple[str, str]:
     """The first and the last prompt in alphabetical order: what these begin with, all do."""
     found: list[str] = []
-    with pyarrow.parquet.ParquetFile(audit.folder / SCORES_FILE) as file:
-        for batch in file.iter_batches(columns=["prompt"]):
-            ends = pyarrow.compute.min_max(batch.column("prompt")).as_py()
-            found = [text for text in (*found, ends["min"], ends["max"]) if text is not None]
-            found = [min(found), max(found)] if found else []
+    for batch in batches(audit.folder / SCORES_FILE, ["prompt"]):
+        ends = pyarrow.compute.min_max(batch["prompt"]).as_py()
+        found = [text for text in (*found, ends["min"], ends["max"]) if text is not None]
+        found = [min(found), max(found)] if found else []
     return (found[0], found[1]) if found else ("", "")

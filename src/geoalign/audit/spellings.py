@@ -164,4 +164,5 @@ def spellings_summary(answers: Sequence[tuple[int, SpelledAnswer]], *, redact: b
             }
         )
     prompts = len({(step, answer.group) for step, answer in answers})
-    return {"prompts": prompts, "answers": len(answers), "listed": listed}
+    gold = sum(1 for _, answer in answers if answer.gold == IS_GOLD)
+    return {"prompts": prompts, "answers": len(answers), "gold": gold, "listed": listed}

@@ -191,7 +191,7 @@ def _rate(name: str, rate: Mapping[str, Any]) -> Rate:
         return Rate(_RATES[name], NOT_KNOWN, "")
     by = _KNOWN_BY[rate["by"]]
     # An estimate beyond what is proved was moved to the end of the range, where it says nothing of its own.
-    if by == "estimated" and low < rate["estimate"] < high:
+    if by == "estimated" and percent(rate["estimate"]) not in (percent(low), percent(high)):
         return Rate(_RATES[name], f"{percent(rate['estimate'])} ({percent(low)} to {percent(high)})", by)
     if high >= 1:
         return Rate(_RATES[name], f"at least {percent(low)}", by)
@@ -272,7 +272,7 @@ def judged_by_spelling(summary: Summary) -> str:
     found = summary.get("spellings") or {}
     if not found.get("answers"):
         return ""
-    gold = sum(1 for item in found["listed"] if item["is_gold"])
+    gold = found["gold"]
     told = (
         f"On {counted(found['prompts'], 'prompt')} the verdict on an answer goes with its spelling: every spelling was "
         "judged alike, but one was rewarded and another refused."
@@ -280,7 +280,12 @@ def judged_by_spelling(summary: Summary) -> str:
     if gold == found["answers"]:
         told += " The answer is the gold answer, so the refusals look wrong."
     elif gold:
-        told += f" {counted(gold, 'of these answers is the gold answer', 'of these answers are gold answers')}."
+        told += (
+            f" Where it is the gold answer, which is so on {counted(gold, 'prompt')}, the refusals look wrong. "
+            "Elsewhere either these or the rewards are wrong."
+        )
+    else:
+        told += " Either the refusals or the rewards are wrong."
     named = [_spelled_prompt(item) for item in found["listed"][:_NAMED]]
     more = found["answers"] - len(named)
     rest = f", and {more:,} more, which summary.json lists" if more > 0 else ""

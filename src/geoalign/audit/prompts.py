@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import pyarrow.compute
 
 from geoalign.audit.folder import SCORES_FILE
@@ -23,7 +21,8 @@ def common_beginning(audit: AuditResults) -> str:
     first, last = _ends(audit)
     if first == last:
         return ""
-    common = os.path.commonprefix([first, last])
+    differ = (place for place, (one, other) in enumerate(zip(first, last, strict=False)) if one != other)
+    common = first[: next(differ, len(first))]
     places = [common.rfind("\n") + 1, common.rfind(". ") + 2, common.rfind(": ") + 2]
     place = max(places)
     if place < len(common) - _BEFORE:

@@ -8,7 +8,7 @@ answer, the refusals are. Otherwise only that one kind is wrong is known.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,10 +66,12 @@ def judged_by_spelling(frame: pandas.DataFrame, high: float, equal: Equivalence 
     return found
 
 
-def counted_verdicts(spellings: Sequence[str], rewarded: Sequence[bool]) -> dict[str, tuple[int, int]]:
+def counted_verdicts(spellings: Iterable[str], rewarded: Iterable[bool]) -> dict[str, tuple[int, int]]:
     """How often each spelling was rewarded and refused, the most frequent spelling first."""
     counts = Counter(zip(spellings, map(bool, rewarded), strict=True))
-    given = Counter(spellings)
+    given: Counter[str] = Counter()
+    for (spelling, _), count in counts.items():
+        given[spelling] += count
     return {spelling: (counts[spelling, True], counts[spelling, False]) for spelling, _ in given.most_common()}
 
 

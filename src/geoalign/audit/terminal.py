@@ -253,8 +253,9 @@ def _left_out(summary: Mapping[str, Any]) -> Iterator[str]:
         yield f"{len(repeated):,} files were left out in all; {SUMMARY_FILE} lists them."
     without_answer = sum(entry.get("without_answer") or 0 for entry in summary["hidden"]["files"])
     if without_answer:
+        responses = counted(summary["counts"]["rows"], "response")
         yield (
-            f"No final answer in {without_answer:,} of {counted(summary['counts']['rows'], 'response')}: for these the hidden "
+            f"No final answer in {without_answer:,} of {responses}: for these the hidden "
             "state before the end was read instead (hidden_position 'predicting')."
         )
 

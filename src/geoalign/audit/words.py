@@ -238,9 +238,8 @@ def _contradictions(found: Mapping[str, Any]) -> list[str]:
         both = found.get(f"groups_with_{several}_judged_both_ways")
         if both:
             repeated = found[f"groups_with_repeated_{several}"]
-            lines.append(
-                f"Of {counted(repeated, 'prompt')} with the same {one} twice, {both:,} had it both rewarded and refused."
-            )
+            prompts = counted(repeated, "prompt")
+            lines.append(f"Of {prompts} with the same {one} twice, {both:,} had it both rewarded and refused.")
     return lines
 
 
@@ -344,9 +343,9 @@ def trained_on(summary: Summary) -> str:
         percent(counts[f"{name}_flagged"] / max(counts[f"{name}_scored"], 1))
         for name in ("trained_on", "not_trained_on")
     )
+    were = "was" if counts["trained_on"] == 1 else "were"
     return (
-        f"{counts['trained_on']:,} of {generated:,} generated rollouts {'was' if counts['trained_on'] == 1 else 'were'} "
-        f"trained on. Of their rewards {flagged} "
+        f"{counts['trained_on']:,} of {generated:,} generated rollouts {were} trained on. Of their rewards {flagged} "
         f"look wrong, of the others' {others}."
     )
 
@@ -358,8 +357,8 @@ def refused(summary: Summary) -> str:
     if not count:
         return ""
     return (
-        f"On {counted(count, 'prompt')} at least {prompts['least_share']:.0%} of the responses agree on an answer that was refused every "
-        "time. Either the gold answer is wrong or the model makes a common mistake."
+        f"On {counted(count, 'prompt')} at least {prompts['least_share']:.0%} of the responses agree on an answer that "
+        "was refused every time. Either the gold answer is wrong or the model makes a common mistake."
     )
 
 

@@ -55,7 +55,6 @@ def test_the_answer_of_a_response_is_shown_as_it_is_spelt(audited, tmp_path):
     assert [row["final_answer"] for row in rows[:8]] == ["17.5"] * 6 + [FRACTION, "17"]
     assert len({row["compared_answer"] for row in rows[:7]}) == 1
     cells = pandas.read_csv(tmp_path / "out" / "flagged.csv", dtype=str)
-    assert cells["final_answer"].tolist()[:2] != [FRACTION]
     assert set(cells["final_answer"]) == {"17.5", "5", "6", "7", "8"}
 
 
@@ -137,7 +136,7 @@ def test_labels_tell_more_than_spellings(audited, tmp_path):
     """A label that the decimal is wrong leaves the flags to the curator."""
     labels = tmp_path / "labels.csv"
     labels.write_text("step,line,sample,label\n1,1,0,0\n")
-    _, rows = audited(STRICT, *OTHERS, labels=[str(labels)])
+    _, rows = audited(STRICT, *OTHERS, labels=[labels])
     assert 0 not in flagged(rows, 8)
     assert 6 in flagged(rows, 8)
 
@@ -150,13 +149,13 @@ def test_a_redacted_folder_has_no_spelling_but_says_that_it_decided(audited, tmp
     assert "in another spelling" in flag_reasons(read_audit(tmp_path / "out"))[0]
 
 
-def test_other_curators_keep_their_flags(tmp_path, run):
-    path = write_lines(tmp_path / "d.jsonl", dumped(STRICT, *OTHERS))
-    summary = run(path, curator="reward_distance")
+def test_curators_that_compare_no_answers_keep_their_flags(tmp_path, run, monkeypatch):
+    def no_call(*found, **more):
+        raise AssertionError("flags of a curator that compares no answers")
+
+    monkeypatch.setattr("geoalign.audit.curating.flags_by_spelling", no_call)
+    summary = run(write_lines(tmp_path / "d.jsonl", dumped(STRICT, *OTHERS)), curator="reward_distance")
     assert summary["spellings"]["answers"] == 1
-    assert summary["counts"]["flagged"] == summary["steps"][0]["metrics"].get(
-        "geoalign/flagged", summary["counts"]["flagged"]
-    )
 
 
 def test_a_folder_of_an_earlier_version_is_read(audited, tmp_path):

@@ -155,7 +155,7 @@ def title(audit: AuditResults) -> str:
     names = [str(entry["file"]).rsplit("/", 1)[-1] for entry in audit.summary["inputs"]]
     named = ", ".join(names[:_FILES_NAMED])
     more = len(names) - _FILES_NAMED
-    return visible(f"Audit of {named} and {more:,} more files" if more > 0 else f"Audit of {named}", 160)
+    return visible(f"Audit of {named} and {counted(more, 'more file')}" if more > 0 else f"Audit of {named}", 160)
 
 
 def facts(audit: AuditResults) -> list[tuple[str, str]]:

@@ -251,7 +251,8 @@ def test_an_estimate_at_an_end_of_its_range_is_left_out(estimate, stands):
 
 def test_what_is_proved_is_said_where_no_rate_is_known():
     wide = {"estimate": 0.1, "low": 0, "high": 0.9, "by": "model"}
-    found = {"rates": {name: wide for name in NAMES[:2]}, "bounds": {}, "errors_at_least": 2, "scored": 9, "answered": 9, "doubt": None}  # fmt: skip
+    found = {"rates": dict.fromkeys(NAMES[:2], wide), "bounds": {}, "doubt": None}
+    found |= {"errors_at_least": 2, "scored": 9, "answered": 9}
     told = verifier(summary_of({"verifier": found}))
     assert told.rates == []
     assert any("2 of the 9" in note for note in told.notes)

@@ -218,7 +218,7 @@ def decided(
     `source` is the row whose content stands in a place afterwards, -1 where none does.
 
     Args:
-        anomalous: what is flagged. Where it is not what the curator flags, its probability does not hold, and is NaN.
+        anomalous: what is flagged. Where it is not what the curator flags, its estimates do not hold, and are NaN.
     """
     assignment = assign(curation, rollouts.groups, by=name)
     index = frame.index.to_numpy()
@@ -236,6 +236,7 @@ def decided(
         ends = torch.cat([curation.details.pairs.winner, curation.details.pairs.loser]).cpu().numpy()
         pairs = np.bincount(ends, minlength=len(frame))
     probabilities = curation.scores.double().sigmoid().cpu().numpy() if denoises else missing
+    denoised = curation.rewards.double().cpu().numpy() if denoises else missing
     overruled = anomalous != curation.anomalous.cpu().numpy()
     replacement = np.full(len(frame), None, dtype=object)
     if replaced.any():
@@ -250,7 +251,7 @@ def decided(
         "new_reward": assignment.rewards.double().numpy(),
         "advantage": advantages,
         "probability_wrong": np.where(overruled, math.nan, probabilities),
-        "denoised_reward": curation.rewards.double().cpu().numpy() if denoises else missing,
+        "denoised_reward": np.where(overruled, math.nan, denoised),
         "characters": frame["response"].str.len().to_numpy(),
         "trusted": frame["label"].notna().to_numpy(),
         **_group_columns(frame["group"].to_numpy(), frame["reward"].to_numpy(), pairs, anomalous),

@@ -15,9 +15,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from geoalign.adapters.assignment import assign
+from geoalign.answers import Equivalence
 from geoalign.audit.folder import AuditTables
 from geoalign.audit.inputs import Input
 from geoalign.audit.new_groups import ConsensusMeter
+from geoalign.audit.spellings import SpelledAnswer, flags_by_spelling, judged_by_spelling, spelling_column
 from geoalign.audit.verdicts import are_verdicts
 from geoalign.curators.appeals import AppealsConfig
 from geoalign.curators.chain import ChainConfig
@@ -27,6 +29,7 @@ from geoalign.curators.monitor import MonitorConfig
 from geoalign.curators.registry import CuratorSection
 from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, InputError
+from geoalign.files.columns import Bools
 from geoalign.method.advantages import group_advantages
 from geoalign.noise.rows import two_values
 from geoalign.statistics import pair_counts
@@ -78,11 +81,16 @@ def check_curator(name: str, curator: Curator, frame: pandas.DataFrame, *, model
 class StepCurator:
     """Curates one step of a dump after the other with one curator, and adds up what the summary says of them.
 
-    `second` judges a step's most informative rows first.
+    `second` judges a step's most informative rows first; `equal` decides on pairs of answers on which no text decides.
+    `by_spelling` collects the answers whose verdict goes with their spelling, each with its step.
     """
 
-    def __init__(self, session: CurationSession, second: SecondOpinion | None, *, name: str) -> None:
+    def __init__(
+        self, session: CurationSession, second: SecondOpinion | None, *, name: str, equal: Equivalence | None = None
+    ) -> None:
         self.session, self.second, self.name = session, second, name
+        self._equal = equal
+        self.by_spelling: list[tuple[int, SpelledAnswer]] = []
         self.meter = ConsensusMeter(session.curator)
         self.steps: list[dict[str, Any]] = []
         self.counts: Counter[str] = Counter()
@@ -112,7 +120,20 @@ class StepCurator:
         curation = self.session.curate(rollouts, details=True)
         curation = hearing.onto(curation) if hearing else curation
         self.meter.add(rollouts)
-        frame, step = decided(frame, rollouts, curation, self.session.curator, name=self.name), frame["step"].iloc[0]
+        step = frame["step"].iloc[0]
+        spelled = self._judged_by_spelling(frame)
+        self.by_spelling += [(int(step), answer) for answer in spelled]
+        anomalous = curation.anomalous.cpu().numpy()
+        if self._compares_answers() and self._are_verdicts():
+            anomalous = flags_by_spelling(
+                frame,
+                spelled,
+                anomalous,
+                high=self._values[1],
+                exclusive=self.session.curator.answer_reading == "exclusive",
+            )
+        frame = decided(frame, rollouts, curation, self.session.curator, name=self.name, anomalous=anomalous)
+        frame["by_spelling"] = spelling_column(frame, spelled)
         pairs, left_out = pair_columns(frame, curation.details)
         tables.add_pairs(pairs)
         tables.add_density(density_columns(int(step), curation.details))
@@ -122,10 +143,23 @@ class StepCurator:
         self.steps.append({"step": int(step), "file": str(source.path), "metrics": metrics})
         return frame
 
+    def _compares_answers(self) -> bool:
+        """Whether the curator goes by verdicts on equal answers."""
+        return self.session.curator.answer_reading in ("exclusive", "shared")
+
+    def _are_verdicts(self) -> bool:
+        """Whether the rewards of all steps are the two verdicts of a verifier."""
+        return len(self._values) == 2 and are_verdicts(*self._values)
+
+    def _judged_by_spelling(self, frame: pandas.DataFrame) -> list[SpelledAnswer]:
+        if not self._are_verdicts():
+            return []
+        return judged_by_spelling(frame, self._values[1], self._equal)
+
     def _misleads(self, rewards: pandas.Series) -> bool:
         """Whether a curator that compares verdicts on answers would take the two rewards of a step for verdicts, which
         over all steps they are not."""
-        if self.session.curator.answer_reading not in ("exclusive", "shared"):
+        if not self._compares_answers():
             return False
         if len(self._values) == 2 and not are_verdicts(*self._values):
             return True
@@ -136,12 +170,12 @@ class StepCurator:
 
 
 def comparable_answers(frame: pandas.DataFrame) -> pandas.Series:
-    """The final answers in groups in which two or more of the rows with a reward have one; None elsewhere.
+    """The answers to compare in groups in which two or more of the rows with a reward have one; None elsewhere.
 
     A lone answer compares with nothing, and says nothing of the rows without one.
     """
-    answers = frame["final_answer"].to_numpy(dtype=object).copy()
-    answered = frame["final_answer"].notna().to_numpy() & frame["reward"].notna().to_numpy()
+    answers = frame["compared_answer"].to_numpy(dtype=object).copy()
+    answered = frame["compared_answer"].notna().to_numpy() & frame["reward"].notna().to_numpy()
     group = np.unique(frame["group"].to_numpy(), return_inverse=True)[1]
     several = np.bincount(group, weights=answered)[group] >= 2
     answers[~several] = None
@@ -177,11 +211,14 @@ def make_rollouts(frame: pandas.DataFrame, curator: Curator, hidden: Float[Tenso
 
 
 def decided(
-    frame: pandas.DataFrame, rollouts: Rollouts, curation: Curation, curator: Curator, *, name: str
+    frame: pandas.DataFrame, rollouts: Rollouts, curation: Curation, curator: Curator, *, name: str, anomalous: Bools
 ) -> pandas.DataFrame:
     """A step's frame with the curator's decisions in the places of the input; its index is that of the whole output.
 
     `source` is the row whose content stands in a place afterwards, -1 where none does.
+
+    Args:
+        anomalous: what is flagged. Where it is not what the curator flags, its estimates do not hold, and are NaN.
     """
     assignment = assign(curation, rollouts.groups, by=name)
     index = frame.index.to_numpy()
@@ -198,7 +235,9 @@ def decided(
     else:
         ends = torch.cat([curation.details.pairs.winner, curation.details.pairs.loser]).cpu().numpy()
         pairs = np.bincount(ends, minlength=len(frame))
-    anomalous = curation.anomalous.cpu().numpy()
+    probabilities = curation.scores.double().sigmoid().cpu().numpy() if denoises else missing
+    denoised = curation.rewards.double().cpu().numpy() if denoises else missing
+    overruled = anomalous != curation.anomalous.cpu().numpy()
     replacement = np.full(len(frame), None, dtype=object)
     if replaced.any():
         replacement[replaced] = frame["response"].loc[source[replaced]].to_numpy(dtype=object)
@@ -211,8 +250,8 @@ def decided(
         "weight": assignment.weights.double().numpy(),
         "new_reward": assignment.rewards.double().numpy(),
         "advantage": advantages,
-        "probability_wrong": curation.scores.double().sigmoid().cpu().numpy() if denoises else missing,
-        "denoised_reward": curation.rewards.double().cpu().numpy() if denoises else missing,
+        "probability_wrong": np.where(overruled, math.nan, probabilities),
+        "denoised_reward": np.where(overruled, math.nan, denoised),
         "characters": frame["response"].str.len().to_numpy(),
         "trusted": frame["label"].notna().to_numpy(),
         **_group_columns(frame["group"].to_numpy(), frame["reward"].to_numpy(), pairs, anomalous),

@@ -10,6 +10,7 @@ from typing import Any
 import pandas
 
 from geoalign.audit.results import AuditResults
+from geoalign.audit.spellings import IS_GOLD, IS_NOT_GOLD, NO_GOLD, counted_verdicts
 from geoalign.console.numbers import short
 from geoalign.text import visible
 
@@ -18,11 +19,11 @@ _ANSWER = 24
 
 
 def by_suspicion(scored: pandas.DataFrame) -> pandas.DataFrame:
-    """The flagged rollouts, the most suspicious first: those that a check found wrong, then by their scores; those that
-    a curator flags without a score come last."""
+    """The flagged rollouts, the most suspicious first: those that a check found wrong, then refusals of the gold answer
+    for its spelling, then by their scores; those that a curator flags without a score come last."""
     flagged = scored[scored["anomalous"]]
-    flagged = flagged.assign(checked=flagged["trusted"].eq(True))
-    return flagged.sort_values(["checked", "score"], ascending=False, kind="stable")
+    flagged = flagged.assign(checked=flagged["trusted"].eq(True), gold=flagged["by_spelling"].eq(IS_GOLD))
+    return flagged.sort_values(["checked", "gold", "score"], ascending=False, kind="stable")
 
 
 def to_look_at_first(scored: pandas.DataFrame, most: int) -> pandas.DataFrame:
@@ -34,11 +35,15 @@ def to_look_at_first(scored: pandas.DataFrame, most: int) -> pandas.DataFrame:
 
 @dataclass
 class _Group:
-    """How often each answer to a prompt was given, rewarded and refused; None stands for no answer."""
+    """How often each answer to a prompt was given, rewarded and refused; None stands for no answer.
+
+    `spellings` has the verdicts on each spelling of an answer.
+    """
 
     given: Counter[str | None] = field(default_factory=Counter)
     rewarded: Counter[str | None] = field(default_factory=Counter)
     refused: Counter[str | None] = field(default_factory=Counter)
+    spellings: dict[str, dict[str, tuple[int, int]]] = field(default_factory=dict)
 
     def other_rewarded(self, answer: str) -> str | None:
         """The other answer that was rewarded most often."""
@@ -88,17 +93,22 @@ def _groups(scored: pandas.DataFrame, high: float) -> Iterator[tuple[int, _Group
     number: Any
     for number, rows in known.groupby("group"):
         group = _Group()
-        for answer, reward in zip(rows["final_answer"], rows["reward"], strict=True):
+        for answer, reward in zip(rows["compared_answer"], rows["reward"], strict=True):
             name = answer if isinstance(answer, str) else None
             group.given[name] += 1
             counts = group.rewarded if reward == high else group.refused
             counts[name] += 1
+        of_spellings = rows[rows["by_spelling"].notna() & rows["compared_answer"].notna()]
+        for answer, same in of_spellings.groupby("compared_answer"):
+            group.spellings[str(answer)] = counted_verdicts(same["final_answer"].str.strip(), same["reward"] == high)
         yield int(number), group
 
 
 def _contradiction(row: Any, group: _Group, *, rewarded: bool, exclusive: bool) -> str:
     """What in its group contradicts a verdict; empty where nothing does."""
-    answer = row.final_answer
+    if isinstance(row.by_spelling, str):
+        return _judged_by_spelling(row, group, rewarded=rewarded)
+    answer = row.compared_answer
     if not isinstance(answer, str):
         return "rewarded without a final answer" if rewarded and exclusive and group.favourite() is not None else ""
     if rewarded and group.refused[answer]:
@@ -119,6 +129,33 @@ def _contradiction(row: Any, group: _Group, *, rewarded: bool, exclusive: bool) 
     if rewarded and favourite != answer:
         return f"{share} answer {_short(favourite)}"
     return ""
+
+
+# What follows where an answer was judged by its spelling, by whether it is the gold answer.
+_SPELLING_MEANS = {
+    IS_GOLD: "it is the gold answer",
+    IS_NOT_GOLD: "one of the two is wrong",
+    NO_GOLD: "one of the two is wrong",
+}
+
+
+def _judged_by_spelling(row: Any, group: _Group, *, rewarded: bool) -> str:
+    """How the spelling of a flagged row was judged, and how the most frequent one with the other verdict."""
+    verdicts = group.spellings.get(row.compared_answer) if isinstance(row.compared_answer, str) else None
+    meaning = _SPELLING_MEANS[row.by_spelling]
+    if verdicts is None:
+        # A redacted folder has no answers.
+        return f"the same answer was {'refused' if rewarded else 'rewarded'} in another spelling, and {meaning}"
+    own = row.final_answer.strip()
+    other = next(spelling for spelling, (yes, _) in verdicts.items() if (yes > 0) != rewarded)
+    told = ", ".join(spelling_counts(spelling, *verdicts[spelling]) for spelling in (own, other))
+    return f"judged by its spelling: {told}; {meaning}"
+
+
+def spelling_counts(spelling: str, rewarded: int, refused: int) -> str:
+    """How one spelling of an answer was judged, as in "17.5 rewarded 0 of 6 times"."""
+    total = rewarded + refused
+    return f"{_short(spelling)} rewarded {rewarded:,} of {total:,} {'time' if total == 1 else 'times'}"
 
 
 def _by_score(row: Any, audit: AuditResults) -> str:

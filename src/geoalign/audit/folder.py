@@ -58,7 +58,8 @@ SCORES = _schema(
     ("source", "int"),  # `index` of the row whose content is here afterwards; -1: left out
     ("weight", "float"),
     ("new_reward advantage", "float?"),  # the advantage is the curator's own
-    ("final_answer", "text?"),  # that the response gives
+    ("final_answer compared_answer", "text?"),  # that the response gives, as it is spelt; one text for equal answers
+    ("by_spelling", "text?"),  # "gold", "not gold" or "no gold": the verdicts on the answer go with its spelling
     ("probability_wrong denoised_reward", "float?"),
     ("trusted", "bool?"),  # whether a person's label is the reward
     ("group_size", "int"),
@@ -156,7 +157,7 @@ class AuditTables(ExitStack):
     def add_scores(self, frame: pandas.DataFrame) -> None:
         """Writes the rollouts of one file, the columns of SCORES, and those flagged among them (with the text of their
         `replacement`), the most suspicious of each step first."""
-        whole = frame.assign(answer=None, final_answer=None) if self._redact else frame
+        whole = frame.assign(answer=None, final_answer=None, compared_answer=None) if self._redact else frame
         schema = scores_schema(self._redact)
         # Some rows at a time: a copy of all texts may be too large for the memory.
         for start in range(0, len(whole), ROWS_AT_ONCE):

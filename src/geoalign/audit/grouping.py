@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from geoalign.console.numbers import counted
 from geoalign.text import visible
 
 # Files that are named, and sizes of groups that are told one by one.
@@ -25,12 +26,19 @@ def grouping_remarks(summary: Mapping[str, Any]) -> list[str]:
     return [f"{visible(remark, 400)}." for remark in remarks]
 
 
+def own_answer_field(summary: Mapping[str, Any]) -> str:
+    """The field that holds what the responses answered, where all files have one whose name stands for gold answers."""
+    names = {entry.get("own_answer") for entry in summary["inputs"]}
+    name = names.pop() if len(names) == 1 else None
+    return visible(name, 80) if name else ""
+
+
 def sizes_lines(summary: Mapping[str, Any]) -> list[str]:
     """The files whose groups are of different sizes, as at the end of a dump that was cut off."""
     uneven = [entry for entry in summary["inputs"] if len(entry["group_sizes"]) > 1]
     lines = [f"Groups differ in size in {entry['file']}: {_sizes(entry['group_sizes'])}." for entry in uneven[:_FILES]]
     if len(uneven) > _FILES:
-        lines.append(f"They do so in {len(uneven) - _FILES:,} more files.")
+        lines.append(f"They do so in {counted(len(uneven) - _FILES, 'more file')}.")
     return lines
 
 
@@ -60,4 +68,4 @@ def _sizes(counts: Mapping[str, int]) -> str:
     usual = max(counts, key=lambda size: counts[size])
     others = sorted(int(size) for size in counts if size != usual)
     rest = sum(counts.values()) - counts[usual]
-    return f"{counts[usual]:,} of {usual} rollouts, {rest:,} others of {others[0]} to {others[-1]}"
+    return f"{counts[usual]:,} of {usual} rollouts, {counted(rest, 'other', 'others')} of {others[0]} to {others[-1]}"

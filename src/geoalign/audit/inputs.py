@@ -14,6 +14,7 @@ from pathlib import Path, PosixPath
 from tempfile import TemporaryDirectory
 
 from geoalign.audit.command import AuditRequest
+from geoalign.console.numbers import counted
 from geoalign.console.terminal import Console, say, say_wrapped
 from geoalign.dumps.files import DUMP_SUFFIXES
 from geoalign.dumps.formats import DumpLayout, MissingRolesError, find_layout, parse_fields
@@ -67,7 +68,7 @@ def find_inputs(request: AuditRequest, console: Console, stdin: Path | None = No
         step = "" if source.step is None else f", step {source.step}"
         say_wrapped(console, f"{source.layout}{step}", indent=2)
     if len(inputs) > _SHOWN:
-        say(console, f"and {len(inputs) - _SHOWN:,} more files")
+        say(console, f"and {counted(len(inputs) - _SHOWN, 'more file')}")
     return inputs
 
 

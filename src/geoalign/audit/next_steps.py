@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from geoalign.audit.folder import FLAGGED_FILE
+from geoalign.audit.grouping import own_answer_field
 
 # What the page calls the file of labels that it saves.
 LABELS_FILE = "labels.csv"
@@ -22,6 +23,13 @@ def next_step(summary: Mapping[str, Any], reads: Collection[str]) -> dict[str, s
     judges_verdicts = "reason" not in summary["verifier"]
     takes_labels = "trusted" in reads
     has_gold = any("answer" in entry["fields"] for entry in summary["inputs"])
+    own_answer = own_answer_field(summary)
+    if own_answer and not counts["answered"]:
+        when = f"If the field {own_answer} holds what the responses answered, read it as such"
+        # The field stands for one role alone.
+        is_gold = any(entry["fields"].get("answer") == own_answer for entry in summary["inputs"])
+        gold = ("--field", "answer=") if is_gold else ()
+        return _step(when, _again(summary, *gold, "--field", f"final_answer={own_answer}"))
     if has_gold and not counts["answered"]:
         when = "If a field of the file holds each response's final answer, name it"
         return _step(when, _again(summary, "--field", "final_answer=NAME"))

@@ -27,6 +27,7 @@ from geoalign.audit.next_steps import label_command, next_step
 from geoalign.audit.page.page import build_audit_page
 from geoalign.audit.results import read_audit
 from geoalign.audit.settings import AuditConfig
+from geoalign.audit.spellings import spellings_summary
 from geoalign.audit.state_files import read_hidden
 from geoalign.audit.terminal import show_result
 from geoalign.audit.verdicts import VerdictAudit
@@ -116,7 +117,6 @@ class Audit:
 
             self.second = SecondOpinion(request.second_verifier, request.budget, config)
             check_reads_trusted(self.session.curator, setting="--second-verifier")
-        self.curator = StepCurator(self.session, self.second, name=curator.type)
         self.verdicts = VerdictAudit(exclusive=self.session.curator.answer_reading != "shared")
         self.inputs: list[dict[str, Any]] = []
         self.skipped: list[Skipped] = []
@@ -128,6 +128,7 @@ class Audit:
         self._seen: dict[bytes, Path] = {}
         self._model: Any = None
         self._equal = EqualAnswers() if math_verify_is_installed() else None
+        self.curator = StepCurator(self.session, self.second, name=curator.type, equal=self._equal)
         self._golds: Counter[str] = Counter()
 
     def run(self, inputs: Sequence[Input]) -> dict[str, Any]:
@@ -189,8 +190,10 @@ class Audit:
         said = [boxed_answer(response) if answer is None else answer for answer, response in given]
         prompts = list(zip(frame["step"], frame["group"], strict=True))
         answers = answers_by_class(said, prompts, self._equal)
+        said = [answer if compared is not None else None for answer, compared in zip(said, answers, strict=True)]
         # As objects: a column of text would make NaN of a missing answer.
-        frame["final_answer"] = pandas.Series(answers, index=frame.index, dtype=object)
+        frame["final_answer"] = pandas.Series(said, index=frame.index, dtype=object)
+        frame["compared_answer"] = pandas.Series(answers, index=frame.index, dtype=object)
         parts = []
         golds = frame.drop_duplicates(["step", "group"])["answer"].dropna()
         self._golds.update(golds=len(golds), mathematical=sum(map(is_mathematical, golds)))
@@ -207,7 +210,7 @@ class Audit:
             part = part.assign(group=part["group"] + self.groups).set_axis(part.index + self.rollouts)
             self.groups += part["group"].nunique()
             part = self.curator.curate(part, None if states is None else _rows_of(states, rows), source, tables)
-            self.verdicts.add(part)
+            self.verdicts.add(part.assign(final_answer=part["compared_answer"]))
             parts.append(part)
         self._file_of |= dict.fromkeys(frame["step"].unique().tolist(), source.path)
         self.rollouts += len(frame)
@@ -276,6 +279,7 @@ class Audit:
             "pairs_left_out": self.curator.pairs_left_out,
             "steps": self.curator.steps,
             "consensus": self.curator.meter.summary(self.config.seed),
+            "spellings": spellings_summary(self.curator.by_spelling, redact=request.redact),
             **audited,
         }
 
@@ -291,6 +295,7 @@ def _input_entry(source: Input, dump: Dump, frame: pandas.DataFrame) -> dict[str
         "groups": frame["group"].nunique(),
         "own_groups": dump.own_groups,
         "remark": dump.remark,
+        "own_answer": dump.own_answer or None,
         "group_sizes": {str(size): count for size, count in sorted(sizes.items())},
         "skipped": len(dump.skipped),
     }

@@ -21,6 +21,10 @@ NUMBERS = (
 )  # fmt: skip
 
 
+# Columns that folders of earlier versions lack: there `final_answer` was one text for equal answers.
+_NEWER = ("compared_answer", "by_spelling")
+
+
 @dataclass(frozen=True, eq=False)
 class AuditResults:
     """A folder of `geoalign audit`.
@@ -57,8 +61,13 @@ def read_audit(folder: Path) -> AuditResults:
     """Reads the tables and the summary; prompts and responses stay in their file."""
     folder = Path(folder)
     path = folder / SCORES_FILE
-    scored = read_columns(path, [name for name in SCORES.names if name not in TEXTS]).to_pandas()
-    redacted = not set(TEXTS) & set(pyarrow.parquet.read_schema(path).names)
+    present = set(pyarrow.parquet.read_schema(path).names)
+    wanted = [name for name in SCORES.names if name not in TEXTS]
+    older = [name for name in _NEWER if name not in present]
+    scored = read_columns(path, [name for name in wanted if name not in older]).to_pandas()
+    for name in older:
+        scored[name] = scored["final_answer"] if name == "compared_answer" else None
+    redacted = not set(TEXTS) & present
     scored = scored.astype(dict.fromkeys(NUMBERS, "float64")).assign(
         group=scored.groupby(["step", "group"], sort=False).ngroup(), group_id=scored["group"]
     )

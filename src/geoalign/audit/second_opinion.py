@@ -45,6 +45,9 @@ class SecondOpinion:
 
         def ask(rows: Sequence[int]) -> list[float | None]:
             asked, started = frame.iloc[list(rows)], time.monotonic()
+            if self._needs_gold:
+                # Math-Verify judges all spellings of an answer alike.
+                asked = asked.assign(final_answer=asked["compared_answer"])
             told = asked[_FIELDS].assign(prompt=asked["messages"].where(asked["messages"].notna(), asked["prompt"]))
             records: Any = told.astype(object).where(told.notna(), None).to_dict("records")
             found = self._judge(records)

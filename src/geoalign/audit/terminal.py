@@ -17,9 +17,19 @@ from geoalign.audit.flags import flag_reasons, to_look_at_first
 from geoalign.audit.folder import FILTERED_FILE, FLAGGED_FILE, REPORT_FILE, SCORES_FILE, SUMMARY_FILE
 from geoalign.audit.grouping import grouping_remarks, grouping_words, sizes_lines
 from geoalign.audit.next_steps import label_command
+from geoalign.audit.prompts import common_beginning, without_beginning
 from geoalign.audit.results import AuditResults
-from geoalign.audit.words import Finding, finding, new_prompts, refused, second_verifier, trained_on, verifier
-from geoalign.console.numbers import short
+from geoalign.audit.words import (
+    Finding,
+    finding,
+    judged_by_spelling,
+    new_prompts,
+    refused,
+    second_verifier,
+    trained_on,
+    verifier,
+)
+from geoalign.console.numbers import counted, short
 from geoalign.console.terminal import Console, say, say_wrapped
 from geoalign.dumps.row_files import counted_in, row_name
 from geoalign.text import quote, visible
@@ -111,7 +121,8 @@ def _cells(audit: AuditResults, rows: pandas.DataFrame, *, prompts: bool) -> dic
     several_files = audit.scored["file"].nunique() > 1
     columns = {"where": [_place(row, several_files=several_files) for row in rows.itertuples()]}
     if texts and prompts:
-        columns["prompt"] = [_short(texts[index][0], _TEXT) for index in rows.index]
+        common = common_beginning(audit)
+        columns["prompt"] = [_short(without_beginning(texts[index][0], common), _TEXT) for index in rows.index]
     if rows["final_answer"].notna().any():
         columns["answer"] = [_short(a, _ANSWER) if isinstance(a, str) else "none" for a in rows["final_answer"]]
     elif texts:
@@ -196,15 +207,16 @@ def _details(summary: Mapping[str, Any]) -> Iterator[str]:
     """What was read and what else was found: only what there is to say."""
     counts, labels = summary["counts"], summary["labels"]
     yield from _left_out(summary)
-    yield f"{counts['rows']:,} rollouts in {counts['groups']:,} groups. {grouping_words(summary)}"
+    yield f"{counted(counts['rows'], 'rollout')} in {counted(counts['groups'], 'group')}. {grouping_words(summary)}"
     yield from sizes_lines(summary)
     yield from grouping_remarks(summary)
     if counts["unscored"]:
-        yield f"{counts['unscored']:,} rollouts have no reward."
+        yield f"{counted(counts['unscored'], 'rollout has', 'rollouts have')} no reward."
     if labels["files"]:
-        told = f"{labels['labelled']:,} rewards are known to be true, from {', '.join(labels['files'])}."
+        known = counted(labels["labelled"], "reward is known to be true", "rewards are known to be true")
+        told = f"{known}, from {', '.join(labels['files'])}."
         without = labels["without_label"]
-        yield f"{told} {without:,} rows there have no label." if without else told
+        yield f"{told} {counted(without, 'row there has', 'rows there have')} no label." if without else told
     changes = {"replaced": "replaced by other responses", "left_out": "left out", "zero_weighted": "given no weight"}
     changed = [f"{counts[key]:,} would be {what}" for key, what in changes.items() if counts[key]]
     if changed:
@@ -212,6 +224,9 @@ def _details(summary: Mapping[str, Any]) -> Iterator[str]:
     spread = trained_on(summary)
     if spread:
         yield spread
+    by_spelling = judged_by_spelling(summary)
+    if by_spelling:
+        yield by_spelling
     agreed = refused(summary)
     if agreed:
         yield f"{agreed} {_refused_examples(summary)}"
@@ -238,8 +253,9 @@ def _left_out(summary: Mapping[str, Any]) -> Iterator[str]:
         yield f"{len(repeated):,} files were left out in all; {SUMMARY_FILE} lists them."
     without_answer = sum(entry.get("without_answer") or 0 for entry in summary["hidden"]["files"])
     if without_answer:
+        responses = counted(summary["counts"]["rows"], "response")
         yield (
-            f"No final answer in {without_answer:,} of {summary['counts']['rows']:,} responses: for these the hidden "
+            f"No final answer in {without_answer:,} of {responses}: for these the hidden "
             "state before the end was read instead (hidden_position 'predicting')."
         )
 

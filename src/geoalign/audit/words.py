@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from geoalign.audit.grouping import groups_of_one
-from geoalign.console.numbers import ends, percent
+from geoalign.audit.grouping import groups_of_one, own_answer_field
+from geoalign.console.numbers import counted, ends, percent
 from geoalign.pages.headlines import CHANCE, Verdict, level_of
 from geoalign.statistics import Interval
 from geoalign.text import visible
@@ -104,9 +104,10 @@ def _where_answers_are(summary: Summary) -> str:
     """Where final answers are read from, where no response has one; empty elsewhere."""
     if summary["counts"].get("answered", 1):
         return ""
-    where = "Final answers are read from \\boxed{...} in a response, or from a field: --field final_answer=NAME."
+    known = own_answer_field(summary) or "NAME"
+    where = f"Final answers are read from \\boxed{{...}} in a response, or from a field: --field final_answer={known}."
     gold = {entry["fields"]["answer"] for entry in summary["inputs"] if "answer" in entry["fields"]}
-    if not gold:
+    if not gold or own_answer_field(summary):
         return where
     return f"{where} `{visible(min(gold), 80)}` is read as the gold answer, not as the response's."
 
@@ -120,6 +121,8 @@ _RATES = {
 }
 _KNOWN_BY = {"bounds": "proved", "model": "estimated"}
 NOT_KNOWN = "not known"
+# A range from 0 to above it tells a reader nothing; `summary.json` has it all the same.
+_SAYS_NOTHING = 0.75
 PROVED = (
     "Proved: it follows from the verdicts, if equal answers to a prompt are equally right and at most one answer to a "
     "prompt is right."
@@ -165,15 +168,18 @@ def verifier(summary: Summary) -> Verifier:
     if found.get("answers") == "shared":
         return Verifier([], [_contradicted(found), INVISIBLE], _contradictions(found))
     rates = [_rate(name, found["rates"][name]) for name in _RATES] if found.get("rates") else []
-    if all(rate.value == NOT_KNOWN for rate in rates):
-        why = _why_not_known(found)
-        return Verifier([], [why] if why else [], _contradictions(found))
     notes = []
     known_by = {rate.by for rate in rates}
-    errors = found["errors_at_least"]
+    errors = found.get("errors_at_least")
     if errors:
-        notes.append(f"At least {errors:,} of the {found['scored']:,} rewards are wrong (proved).")
+        are = "is" if errors == 1 else "are"
+        notes.append(f"At least {errors:,} of the {found['scored']:,} rewards {are} wrong (proved).")
         known_by.add("proved")
+    if all(rate.value == NOT_KNOWN for rate in rates):
+        if errors:
+            notes.append(PROVED)
+        why = _why_not_known(found)
+        return Verifier([], [*notes, why] if why else notes, _contradictions(found))
     notes += [words for by, words in (("proved", PROVED), ("estimated", ESTIMATED)) if by in known_by]
     notes.append(INVISIBLE)
     return Verifier(rates, notes, [*_model_says(found), *_contradictions(found)])
@@ -181,10 +187,11 @@ def verifier(summary: Summary) -> Verifier:
 
 def _rate(name: str, rate: Mapping[str, Any]) -> Rate:
     low, high = rate["low"], rate["high"]
-    if low is None or high is None or (low <= 0 and high >= 1):
+    if low is None or high is None or (low <= 0 and high > _SAYS_NOTHING):
         return Rate(_RATES[name], NOT_KNOWN, "")
     by = _KNOWN_BY[rate["by"]]
-    if by == "estimated":
+    # An estimate beyond what is proved was moved to the end of the range, where it says nothing of its own.
+    if by == "estimated" and percent(rate["estimate"]) not in (percent(low), percent(high)):
         return Rate(_RATES[name], f"{percent(rate['estimate'])} ({percent(low)} to {percent(high)})", by)
     if high >= 1:
         return Rate(_RATES[name], f"at least {percent(low)}", by)
@@ -197,7 +204,9 @@ def _why_not_known(found: Mapping[str, Any]) -> str:
     """Why nothing can be said of either rate; empty where there is no verifier to speak of."""
     if not found:
         return ""
-    return " ".join(["Its error rates are not known.", _sentence(found["doubt"]), *_few_answers(found), INVISIBLE])
+    # Where the model is believed its range is too wide to say anything.
+    doubt = found.get("doubt") or "what the verdicts tell leaves nearly every rate possible"
+    return " ".join(["Its error rates are not known.", _sentence(doubt), *_few_answers(found), INVISIBLE])
 
 
 def _few_answers(found: Mapping[str, Any]) -> list[str]:
@@ -205,7 +214,8 @@ def _few_answers(found: Mapping[str, Any]) -> list[str]:
     answered, scored = found["answered"], found["scored"]
     if not 0 < 2 * answered < scored:
         return []
-    return [f"Only {answered:,} of {scored:,} responses have a final answer that can be read."]
+    have = "has" if answered == 1 else "have"
+    return [f"Only {answered:,} of {counted(scored, 'response')} {have} a final answer that can be read."]
 
 
 def _model_says(found: Mapping[str, Any]) -> list[str]:
@@ -228,9 +238,8 @@ def _contradictions(found: Mapping[str, Any]) -> list[str]:
         both = found.get(f"groups_with_{several}_judged_both_ways")
         if both:
             repeated = found[f"groups_with_repeated_{several}"]
-            lines.append(
-                f"Of {repeated:,} prompts with the same {one} twice, {both:,} had it both rewarded and refused."
-            )
+            prompts = counted(repeated, "prompt")
+            lines.append(f"Of {prompts} with the same {one} twice, {both:,} had it both rewarded and refused.")
     return lines
 
 
@@ -241,8 +250,8 @@ def _contradicted(found: Mapping[str, Any]) -> str:
     if not errors:
         return f"Its error rates are not known. {why}"
     return (
-        f"At least {errors:,} of the {found['scored']:,} rewards are wrong: equal answers or responses to a prompt "
-        f"were both rewarded and refused. {why}"
+        f"At least {errors:,} of the {found['scored']:,} rewards {'is' if errors == 1 else 'are'} wrong: equal answers "
+        f"or responses to a prompt were both rewarded and refused. {why}"
     )
 
 
@@ -253,25 +262,75 @@ def _sentence(text: str) -> str:
 # --- what else was found ----------------------------------------------------------------------------------------------
 
 
+# Prompts that are named, and spellings of an answer.
+_NAMED, _SPELLINGS = 3, 3
+
+
+def judged_by_spelling(summary: Summary) -> str:
+    """On which prompts the verdict on an answer goes with its spelling; empty where on none, or nobody looked."""
+    found = summary.get("spellings") or {}
+    if not found.get("answers"):
+        return ""
+    gold = found["gold"]
+    told = (
+        f"On {counted(found['prompts'], 'prompt')} the verdict on an answer goes with its spelling: every spelling was "
+        "judged alike, but one was rewarded and another refused."
+    )
+    if gold == found["answers"]:
+        told += " The answer is the gold answer, so the refusals look wrong."
+    elif gold:
+        told += (
+            f" Where it is the gold answer, which is so on {counted(gold, 'prompt')}, the refusals look wrong. "
+            "Elsewhere either these or the rewards are wrong."
+        )
+    else:
+        told += " Either the refusals or the rewards are wrong."
+    named = [_spelled_prompt(item) for item in found["listed"][:_NAMED]]
+    more = found["answers"] - len(named)
+    rest = f", and {more:,} more, which summary.json lists" if more > 0 else ""
+    return f"{told} Look at {'; '.join(named)}{rest}."
+
+
+def _spelled_prompt(item: Mapping[str, Any]) -> str:
+    """A group with the verdicts on the spellings of its answer; without spellings where texts were left out."""
+    told = [
+        f"{_in_line(one['spelling'])} rewarded {one['rewarded']:,} of {one['rewarded'] + one['refused']:,}"
+        for one in item["spellings"]
+        if one["spelling"] is not None
+    ]
+    if not told:
+        return f"group {item['group']}"
+    rest = [f"{len(told) - _SPELLINGS:,} more"] if len(told) > _SPELLINGS else []
+    return f"group {item['group']} ({', '.join([*told[:_SPELLINGS], *rest])})"
+
+
+def _in_line(answer: str, most: int = 40) -> str:
+    line = " ".join(visible(answer, 4 * most).split())
+    return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
 def second_verifier(summary: Summary) -> str:
     """What a second verifier said; empty where none was asked."""
     asked = summary.get("appeals")
     if not asked:
         return ""
     name = visible(str(asked.get("verifier") or "The second verifier"), 80)
-    said = f"{name} checked {asked['rows']:,} rewards: {_overturned(asked['overturned'], asked['lowered'])}."
+    said = (
+        f"{name} checked {counted(asked['rows'], 'reward')}: "
+        f"{_overturned(asked['rows'], asked['overturned'], asked['lowered'])}."
+    )
     if asked["unanswered"]:
         said += f" It had no verdict on {asked['unanswered']:,}."
     return f"{said} It was asked about the rewards that would tell most, so this share is no error rate."
 
 
-def _overturned(wrong: int, too_high: int) -> str:
-    """How many rewards were wrong, and in which way."""
+def _overturned(checked: int, wrong: int, too_high: int) -> str:
+    """How many of the rewards that were checked were wrong, and in which way."""
     if not wrong:
-        return "all of them are right"
+        return "it is right" if checked == 1 else "all of them are right"
     if too_high in (0, wrong):
-        return f"{wrong:,} are {'too high' if too_high else 'too low'}"
-    return f"{too_high:,} are too high and {wrong - too_high:,} too low"
+        return f"{wrong:,} {'is' if wrong == 1 else 'are'} {'too high' if too_high else 'too low'}"
+    return f"{too_high:,} {'is' if too_high == 1 else 'are'} too high and {wrong - too_high:,} too low"
 
 
 def trained_on(summary: Summary) -> str:
@@ -284,8 +343,9 @@ def trained_on(summary: Summary) -> str:
         percent(counts[f"{name}_flagged"] / max(counts[f"{name}_scored"], 1))
         for name in ("trained_on", "not_trained_on")
     )
+    were = "was" if counts["trained_on"] == 1 else "were"
     return (
-        f"{counts['trained_on']:,} of {generated:,} generated rollouts were trained on. Of their rewards {flagged} "
+        f"{counts['trained_on']:,} of {generated:,} generated rollouts {were} trained on. Of their rewards {flagged} "
         f"look wrong, of the others' {others}."
     )
 
@@ -296,10 +356,9 @@ def refused(summary: Summary) -> str:
     count = prompts.get("refused")
     if not count:
         return ""
-    where = "1 prompt" if count == 1 else f"{count:,} prompts"
     return (
-        f"On {where} at least {prompts['least_share']:.0%} of the responses agree on an answer that was refused every "
-        "time. Either the gold answer is wrong or the model makes a common mistake."
+        f"On {counted(count, 'prompt')} at least {prompts['least_share']:.0%} of the responses agree on an answer that "
+        "was refused every time. Either the gold answer is wrong or the model makes a common mistake."
     )
 
 

@@ -65,6 +65,11 @@ def whole(value: float) -> str:
     return f"{value:,.0f}" if abs(value) < _LARGEST_IN_FULL else f"{value:.3g}"
 
 
+def counted(count: int, one: str, several: str | None = None) -> str:
+    """A number of things: "1 rollout", "2 rollouts", "2 are" for `several="are"`; without it an "s" is added."""
+    return f"{count:,} {one if count == 1 else several or f'{one}s'}"
+
+
 @_or_dash
 def decimals(value: float, digits: int = 2) -> str:
     """A number with as many decimals, so that a column of them lines up."""

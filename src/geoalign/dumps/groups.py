@@ -54,6 +54,7 @@ class Grouping:
         ids_are_problems: the field of ids names problems, or is a running number: it tells no rollout from another.
         duplicates: rows whose id another row had before, by their place, with the place of that row.
         remark: what else a reader should know of how groups were made; empty where there is nothing.
+        own_answer: a field whose name stands for gold answers, but which holds what the responses answered; or empty.
     """
 
     names: Sequence[str]
@@ -62,6 +63,7 @@ class Grouping:
     ids_are_problems: bool
     duplicates: Mapping[int, int]
     remark: str = ""
+    own_answer: str = ""
 
 
 def present_parts(row: Mapping[str, Any]) -> list[str]:
@@ -129,6 +131,7 @@ def group_rows(
     if gold_asked and gold in doubtful:
         del doubtful[gold]
     not_gold = _own_answers(frame, doubtful, steps)
+    own_answer = not_gold[0] if not_gold else ""
     facts: list[Sequence[str | None]] = [frame["asked"].tolist()]
     for name, column in parts.items():
         if name in (*GOLD_ANSWERS, *MEDIA, gold, "answer") and name not in not_gold:
@@ -143,18 +146,17 @@ def group_rows(
             duplicates = _repeated(ids)
 
     if group is not None:
-        return Grouping(frame["own"].tolist(), (group,), True, ids_are_problems, duplicates)
+        return Grouping(frame["own"].tolist(), (group,), True, ids_are_problems, duplicates, own_answer=own_answer)
     usable = {name: column for name, column in parts.items() if name not in not_gold}
     problem_id = _problem_id(frame, usable, facts, steps)
     fields, columns = _grouping_fields(frame, usable, steps, prompt=prompt, gold=gold, problem_id=problem_id)
     remark = ""
     if not_gold:
-        name = not_gold[0]
         remark = (
-            f"`{name}` differs within prompts and is what refused responses answered, so it splits no group: "
-            f"--field final_answer={name} reads it as the responses' answer"
+            f"`{own_answer}` differs within prompts and is what refused responses answered, so it splits no group: "
+            f"--field final_answer={own_answer} reads it as the responses' answer"
         )
-    return Grouping(joined_names(columns, len(frame)), fields, False, ids_are_problems, duplicates, remark)
+    return Grouping(joined_names(columns, len(frame)), fields, False, ids_are_problems, duplicates, remark, own_answer)
 
 
 def _grouping_fields(

@@ -73,6 +73,7 @@ class Dump:
         layout: how it was read, with the fields that make its groups.
         own_groups: whether the file, or the user, names the group of a rollout.
         remark: what a reader should know of how groups were made; empty where there is nothing.
+        own_answer: a field that may hold gold answers by its name, but holds the responses' own; empty where none does.
     """
 
     path: Path
@@ -82,6 +83,7 @@ class Dump:
     positions: int | None = None
     own_groups: bool = True
     remark: str = ""
+    own_answer: str = ""
 
 
 def read_dump(path: Path, layout: DumpLayout, *, step: int = 1, skip_bad: bool = False) -> Dump:
@@ -119,6 +121,7 @@ def read_dump(path: Path, layout: DumpLayout, *, step: int = 1, skip_bad: bool =
         positions=reader.position,
         own_groups=grouping.own,
         remark=grouping.remark,
+        own_answer=grouping.own_answer,
     )
 
 

@@ -120,6 +120,23 @@ def test_the_command_that_would_tell_more(lines, monkeypatch, rows, options, fol
     assert f"    {following}" in lines(rows(), *options)
 
 
+def own_answers():
+    """As verl's reward functions write them: `answer` is what the response said, and the response has no box."""
+    return [
+        {**row, "answer": row["response"][-2], "response": row["response"].replace("boxed", "text")}
+        for row in verdicts()
+    ]
+
+
+def test_a_field_of_the_responses_own_answers_is_offered_by_its_name_and_works(lines, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["geoalign", "audit", "d.jsonl"])
+    offered = next(line for line in lines(own_answers()) if "final_answer=" in line and line.startswith("    geoalign"))
+    options = offered.split()[3:]
+    assert "final_answer=answer" in options
+    lines(own_answers(), *options)
+    assert read_audit("runs/audit").summary["counts"]["answered"] == 64
+
+
 @pytest.mark.parametrize("mine", [[], ["--output", "mine"], ["--output=mine"]])
 def test_the_command_for_labels_writes_into_a_folder_of_its_own(lines, monkeypatch, mine):
     monkeypatch.setattr("sys.argv", ["geoalign", "audit", "d.jsonl", *mine])

@@ -18,6 +18,7 @@ import pandas
 
 from geoalign.audit.flags import by_suspicion, flag_reasons
 from geoalign.audit.folder import SCORES_FILE, TEXTS
+from geoalign.audit.prompts import common_beginning, without_beginning
 from geoalign.audit.results import NUMBERS, AuditResults
 from geoalign.files.columns import Bools, Floats, Ints, batches
 
@@ -66,8 +67,9 @@ def _bundle(audit: AuditResults, reasons: Mapping[int, str], kept: Bools) -> Bun
     index = np.cumsum(kept) - 1
     ranks = {row: rank for rank, row in enumerate(by_suspicion(audit.scored).index.tolist())}
     openings: dict[int, str] = {}
+    common = common_beginning(audit)
     texts, starts = [], []
-    for start, piece in _texts(audit, kept, openings):
+    for start, piece in _texts(audit, kept, openings, common):
         starts.append(start)
         texts.append(_packed(piece))
     pairs, pair_groups = _pairs(audit, kept, index)
@@ -113,8 +115,9 @@ def _columns(scored: pandas.DataFrame, kept: Bools, index: Ints) -> dict[str, An
         **{name: _numbers(page[name].to_numpy()) for name in NUMBERS},
         **{
             name: [text[:NAME] if isinstance(text, str) else None for text in page[name]]
-            for name in ("id", "answer", "final_answer")
+            for name in ("id", "answer", "final_answer", "compared_answer")
         },
+        "by_spelling": page["by_spelling"].notna().astype(int).tolist(),
         "groups": first["group"].tolist(),
         "group_id": first["group_id"].tolist(),
         "group_step": first["step"].tolist(),
@@ -138,8 +141,11 @@ def _numbers(values: Floats) -> list[float | int | None]:
     ]
 
 
-def _texts(audit: AuditResults, kept: Bools, openings: dict[int, str]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Pieces of texts with the index of their first rollout, batch by batch; notes the openings of prompts."""
+def _texts(
+    audit: AuditResults, kept: Bools, openings: dict[int, str], common: str
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Pieces of texts with the index of their first rollout, batch by batch; notes the openings of prompts, without
+    what is common to all of them."""
     if audit.redacted:
         return
     group = audit.scored["group"].to_numpy().tolist()
@@ -151,7 +157,9 @@ def _texts(audit: AuditResults, kept: Bools, openings: dict[int, str]) -> Iterat
         if responses and size + len(response) > PIECE_CHARACTERS:
             yield index - len(responses), {"prompts": list(prompts), "prompt": which, "responses": responses}
             size, prompts, which, responses = 0, {}, [], []
-        openings.setdefault(group[row], " ".join(prompt[: 4 * OPENING].split())[:OPENING])
+        if group[row] not in openings:
+            shown = without_beginning(prompt, common)
+            openings[group[row]] = " ".join(shown[: 4 * OPENING].split())[:OPENING]
         if prompt not in prompts:
             size += len(prompt)
         which.append(prompts.setdefault(prompt, len(prompts)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,9 @@ from geoalign.audit.flags import by_suspicion, flag_reasons
 from geoalign.audit.folder import FIGURES, REPORT_FILE
 from geoalign.audit.grouping import grouping_words
 from geoalign.audit.page.bundle import MAX_BYTES, Bundle, bundle
+from geoalign.audit.prompts import common_beginning, without_beginning
 from geoalign.audit.results import AuditResults, read_audit
-from geoalign.console.numbers import short, whole_percent
+from geoalign.console.numbers import counted, short, whole_percent
 from geoalign.files.json_files import float_or_nan
 from geoalign.files.rollout_step import Density, RolloutStep
 from geoalign.pages.documents import Drawn, Gallery, Section, first_middle_last, inline, write_page
@@ -61,7 +62,7 @@ def build_audit_page(folder: Path) -> Path:
         scripts=scripts(),
         finding=replace(found, reason=_plain(found.reason)),
         verifier=audited.verifier(summary),
-        remarks=[line for line in (audited.second_verifier(summary), audited.trained_on(summary)) if line],
+        remarks=remarks(summary),
         learnt=audited.new_prompts(summary),
         cards=static_cards(audit),
         flagged=int(scored["anomalous"].sum()),
@@ -81,6 +82,12 @@ def build_audit_page(folder: Path) -> Path:
     )
 
 
+def remarks(summary: Mapping[str, Any]) -> list[str]:
+    """What else is said of the verifier and of what was trained on."""
+    lines = [audited.judged_by_spelling(summary), audited.second_verifier(summary), audited.trained_on(summary)]
+    return [line for line in lines if line]
+
+
 def _size_of(sections: Sequence[Section]) -> int:
     """The characters that pictures take of the page."""
     return sum(len(picture.light) + len(picture.dark) for section in sections for picture in section.pictures)
@@ -91,6 +98,8 @@ def settings(audit: AuditResults, packed: Bundle) -> dict[str, Any]:
     return {
         "score": score_name(audit),
         "redacted": audit.redacted,
+        # What all prompts begin with, counted as the program counts: cards leave it out.
+        "common": len(common_beginning(audit).encode("utf-16-le")) // 2,
         "texts": len(packed.texts),
         "pairs": len(packed.pairs),
         "compares": audit.pairs is not None,
@@ -146,7 +155,7 @@ def title(audit: AuditResults) -> str:
     names = [str(entry["file"]).rsplit("/", 1)[-1] for entry in audit.summary["inputs"]]
     named = ", ".join(names[:_FILES_NAMED])
     more = len(names) - _FILES_NAMED
-    return visible(f"Audit of {named} and {more:,} more files" if more > 0 else f"Audit of {named}", 160)
+    return visible(f"Audit of {named} and {counted(more, 'more file')}" if more > 0 else f"Audit of {named}", 160)
 
 
 def facts(audit: AuditResults) -> list[tuple[str, str]]:
@@ -188,8 +197,8 @@ def reading(audit: AuditResults) -> list[tuple[str, str]]:
         ("format", ", ".join(sorted({str(entry["format"]) for entry in inputs}))),
         ("fields", ", ".join(f"{role} from {name}" for role, name in fields.items())),
         ("groups", grouping_words(summary) if fields else ""),
-        ("no reward", f"{missing:,} rollouts" if missing else ""),
-        ("skipped", f"{skipped:,} rows, listed in summary.json" if skipped else ""),
+        ("no reward", counted(missing, "rollout") if missing else ""),
+        ("skipped", f"{counted(skipped, 'row')}, listed in summary.json" if skipped else ""),
         ("hidden states", "" if states == "none" else str(states)),
         ("in training", _in_training(scored)),
         ("marks in the file", _marked(scored)),
@@ -220,7 +229,8 @@ def _marked(scored: pandas.DataFrame) -> str:
     if not otherwise.any():
         return ""
     found = int((otherwise & scored["anomalous"]).sum())
-    return f"{otherwise.sum():,} rewards are wrong by the file's marks of correct responses; {found:,} are flagged"
+    wrong = counted(int(otherwise.sum()), "reward is", "rewards are")
+    return f"{wrong} wrong by the file's marks of correct responses; {counted(found, 'is', 'are')} flagged"
 
 
 # --- rows to look at --------------------------------------------------------------------------------------------------
@@ -255,6 +265,7 @@ def static_cards(audit: AuditResults, most: int = STATIC_CARDS) -> list[Card]:
     flagged = flagged[flagged["group"].isin(groups)]
     texts = audit.texts(flagged.index.tolist())
     reasons = flag_reasons(audit)
+    common = common_beginning(audit)
     flagged = flagged.assign(
         why=[reasons[index] for index in flagged.index],
         # Without texts every rollout stands by itself.
@@ -265,7 +276,7 @@ def static_cards(audit: AuditResults, most: int = STATIC_CARDS) -> list[Card]:
         rows = flagged[flagged["group"] == group]
         same = rows.groupby(["response", "reward"], sort=False, dropna=False)
         card = Card(
-            prompt=visible(texts[rows.index[0]][0], STATIC_TEXT) if texts else "",
+            prompt=visible(without_beginning(texts[rows.index[0]][0], common), STATIC_TEXT) if texts else "",
             gold=_text(rows["answer"].iloc[0]),
             flags=tuple(_flag(copies, redacted=not texts) for _, copies in same),
         )

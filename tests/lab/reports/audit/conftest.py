@@ -146,6 +146,8 @@ def _write(
             rows.extend(_group(generator, step, group, size, len(rows), length))
     if change is not None:
         change(rows)
+    for row in rows:
+        row.setdefault("compared_answer", row.get("final_answer"))
     table = pyarrow.Table.from_pylist(rows, schema=SCORES).select(scores_schema(redact).names)
     pyarrow.parquet.write_table(table, folder / "scores.parquet")
     if pairs:

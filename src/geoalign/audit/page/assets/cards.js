@@ -48,7 +48,7 @@ class Cards {
     const size = model.rows[group].length;
     const gold = model.answer[rows[0]];
     const formulas = [];
-    const prompt = texts.length ? this.text(texts[0].prompt, "text prompt", "Prompt", formulas) : null;
+    const prompt = texts.length ? this.text(this.opened(texts[0].prompt), "text prompt", "Prompt", formulas) : null;
     const all = el("button", { type: "button", class: "link", text: `See all ${many(size, "response")} to this prompt` });
     all.addEventListener("click", () => this.open(rows[0]));
     const facts = [
@@ -62,6 +62,12 @@ class Cards {
     const turn = this.turn;
     drawFormulas(formulas, () => turn === this.turn);
     return node;
+  }
+
+  /** A prompt from where it differs from others, if it does so after a long beginning. */
+  opened(prompt) {
+    const rest = prompt.slice(this.settings.common);
+    return this.settings.common && rest.trim() ? `…${rest}` : prompt;
   }
 
   /** Rollouts of a group with the same response and reward, as one: [{ same: rows, response }]. */

@@ -123,7 +123,7 @@ class Detail {
         el("th", { scope: "row" }, answer === null ? "no answer" : this.answer(answer)), el("td", { text: whole(rows.length) }),
         ...cells.map((text) => el("td", { text, class: mixed ? "mixed" : null })),
         denoised ? el("td", { text: short(model.rounded(mean(rows, model.denoised_reward))) }) : null,
-        el("td", { class: "mixed", text: mixed ? "rewarded and refused" : "" })));
+        el("td", { class: "mixed", text: !mixed ? "" : rows.some((row) => model.by_spelling[row]) ? "judged by its spelling" : "rewarded and refused" })));
     }
     const heads = ["answer", "responses", ...(model.binary ? ["rewarded", "refused"] : ["mean reward"]), denoised && "corrected reward", ""].filter((head) => head !== false);
     const rest = found.length - MOST_ANSWERS;
@@ -183,7 +183,7 @@ class Detail {
     const likely = model.probability_wrong[row];
     const parts = [`reward ${short(model.reward[row])}`];
     if (isNumber(likely)) parts.push(`estimated chance to be wrong ${rough(likely)}`);
-    else if (isNumber(model.score[row])) parts.push(`${this.settings.score} ${short(model.score[row])}`);
+    else if (!model.estimates && isNumber(model.score[row])) parts.push(`${this.settings.score} ${short(model.score[row])}`);
     return parts.join(", ");
   }
 

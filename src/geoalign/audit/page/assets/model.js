@@ -13,6 +13,7 @@ class Model {
     this.lowest = rewards.reduce((a, b) => Math.min(a, b), Infinity);
     this.highest = rewards.reduce((a, b) => Math.max(a, b), -Infinity);
     this.binary = this.lowest < this.highest && rewards.every((reward) => reward === this.lowest || reward === this.highest);
+    this.estimates = this.probability_wrong.some(isNumber);
     this.topScore = this.score.reduce((a, b) => (isNumber(b) && b > a ? b : a), 0);
   }
 
@@ -90,7 +91,7 @@ class Model {
   clusters(group) {
     const found = new Map();
     for (const row of this.rows[group]) {
-      const answer = this.final_answer[row];
+      const answer = this.compared_answer[row];
       if (!found.has(answer)) found.set(answer, []);
       found.get(answer).push(row);
     }

@@ -22,7 +22,7 @@ from geoalign.settings.arguments import argument, option
 
 app = typer.Typer(
     name="geoalign",
-    help="Geometric rollout curation for robust reinforcement learning of language models.",
+    help="Find wrong rewards in rollouts of language models, and correct them while you train.",
     no_args_is_help=True,
     add_completion=False,
     cls=PlainGroup,
@@ -44,7 +44,7 @@ def _root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """Geometric rollout curation for robust reinforcement learning of language models."""
+    """Find wrong rewards in rollouts of language models, and correct them while you train."""
 
 
 command(app, "train", TrainRequest)(train_command)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 import typer
-from tools.site import commands_page, settings_page
+from tools.site import commands_page, reference, settings_page
 from tools.site.github_markdown import anchors, outside_fences
 from tools.site.links import pages_outside_docs
 
@@ -186,6 +186,10 @@ def test_the_tests_of_the_engines_exist():
                 places = [ROOT / f"tests/{folder}/test_{file}.py" for folder in folders]
                 texts = [place.read_text(encoding="utf-8") for place in places if place.exists()]
                 assert any(f"def test_{name}(" in text for text in texts), (engine, file, name)
+
+
+def test_the_reference_is_as_the_code_has_it():
+    assert reference.stale() == [], reference.AGAIN
 
 
 def test_the_reference_has_every_command_option_and_setting():

@@ -1,7 +1,7 @@
 """What happens when the site is built, named in mkdocs.yml: events of MkDocs, each a function.
 
-The site shows more than the folder docs/ holds. The pages of the reference are written from the code, pages that lie
-elsewhere in the repository are brought in, and notebooks become pages. Links are written as GitHub needs them, from
+The site shows more than the folder docs/ holds. Pages that lie elsewhere in the repository are brought in, and
+notebooks become pages. Links are written as GitHub needs them, from
 file to file, and are turned here into links from page to page.
 """
 
@@ -15,18 +15,13 @@ from mkdocs.plugins import get_plugin_logger
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from tools.site import api_page, commands_page, settings_page
+from tools.site import reference
 from tools.site.github_markdown import lists_of_four_spaces, pictures_of_both_schemes
 from tools.site.links import ROOT, Links, pages_outside_docs
 from tools.site.network import files_that_fetch
 from tools.site.notebooks import markdown_of_notebook
 
 _LOG = get_plugin_logger("geoalign")
-_GENERATED = {
-    "reference/commands.md": commands_page.page,
-    "reference/settings.md": settings_page.page,
-    "reference/api.md": api_page.page,
-}
 
 
 class NotebookFile(File):
@@ -38,8 +33,8 @@ class NotebookFile(File):
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Adds the pages that are not in docs/, and makes pages of the notebooks that are."""
-    for place, write in _GENERATED.items():
-        files.append(File.generated(config, place, content=write()))
+    for name in reference.stale():
+        _LOG.warning(f"docs/reference/{name} is not as the code has it; {reference.AGAIN}")
     for path, place in pages_outside_docs().items():
         files.append(File.generated(config, place, abs_src_path=str(ROOT / path)))
     for file in list(files):

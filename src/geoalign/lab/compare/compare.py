@@ -127,7 +127,10 @@ def _prepare(
         "runs": {planned.key: {"name": planned.cell.name, "settings": planned.settings} for planned in todo},
     }
     words = "warm start that all runs share" if len(seeds) == 1 else f"{len(seeds)} warm starts that the seeds share"
-    console.print(f"Checking the settings, then the {words}.", highlight=False)
+    say_paragraph(
+        console,
+        f"Checking the settings, then the {words}: minutes, as a rule. Where it stands: geoalign status {folder.root}",
+    )
     with console.status("") as status:
         process = WorkerProcess(job, log=folder.shared_log, threads=threads)
         try:

@@ -18,7 +18,7 @@ import torch
 
 from geoalign.curators.geoalign import GeoAlign
 from geoalign.lab.analysis.statistics import auroc
-from geoalign.lab.bench.synthetic import synthetic_rollouts
+from geoalign.testing.synthetic import synthetic_rollouts
 
 _BATCHES = 2
 

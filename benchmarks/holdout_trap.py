@@ -23,10 +23,10 @@ from geoalign.curators.geoalign import paired_batch
 from geoalign.curators.rectifying import TailConfig, flag_sparse_tail
 from geoalign.lab.analysis.detection import pair_counts
 from geoalign.lab.analysis.statistics import auroc
-from geoalign.lab.bench.synthetic import synthetic_rollouts
 from geoalign.lab.terminal import Console, say
 from geoalign.method.consensus import ProjectedConsensus, deviation_index
 from geoalign.method.groups import in_input_order
+from geoalign.testing.synthetic import synthetic_rollouts
 from geoalign.types import Rollouts
 
 STATES: tuple[Literal["isotropic", "compressible"], ...] = ("isotropic", "compressible")

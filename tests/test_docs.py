@@ -12,8 +12,8 @@ import torch
 import typer
 
 from geoalign.errors import MissingExtraError
-from geoalign.lab.bench.synthetic import synthetic_rollouts
 from geoalign.lab.cli import app
+from geoalign.testing.synthetic import synthetic_rollouts
 
 ROOT = Path(__file__).parents[1]
 DOCS = sorted((ROOT / "docs").glob("*.md"))

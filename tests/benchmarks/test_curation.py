@@ -6,8 +6,8 @@ from rich.console import Console
 
 from geoalign.errors import ConfigError
 from geoalign.lab.bench.bench import Shape, bench
-from geoalign.lab.bench.synthetic import synthetic_rollouts
 from geoalign.lab.config.requests import BenchRequest
+from geoalign.testing.synthetic import synthetic_rollouts
 
 
 def test_shapes_are_read():

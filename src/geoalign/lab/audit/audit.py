@@ -26,7 +26,7 @@ from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.audit.hidden_files import read_hidden
 from geoalign.lab.audit.inputs import Input, find_inputs
-from geoalign.lab.audit.steps import NO_STATES, PAIRS_PER_STEP, StepCurator, check_curator, without_states
+from geoalign.lab.audit.steps import NO_STATES, PAIRS_PER_STEP, StepCurator, check_brought, without_states
 from geoalign.lab.audit.terminal import show_result
 from geoalign.lab.audit.verdicts import VerdictAudit
 from geoalign.lab.config.audit import AuditConfig
@@ -161,7 +161,7 @@ class Audit:
         """The rollouts of a file with what was decided, curated by step in the order in which steps appear."""
         frame = dump.frame
         brought = {"model": self.request.model is not None, "hidden": source.hidden is not None}
-        check_curator(self.config.curator.type, self.session.curator, frame, **brought)
+        check_brought(self.config.curator.type, self.session.curator, frame, **brought)
         states = self._states(source, dump)
         frame["file"] = whole_text(str(source.path))
         frame["trained_on"] = None if source.trained_on is None else frame["id"].isin(self._trained)

@@ -22,12 +22,12 @@ from rich.table import Table
 from geoalign.curators.denoise import Denoise
 from geoalign.curators.geoalign import GeoAlign, GeoAlignConfig
 from geoalign.errors import ConfigError
-from geoalign.lab.bench.synthetic import synthetic_rollouts
 from geoalign.lab.config.requests import BenchRequest
 from geoalign.lab.numbers import decimals
 from geoalign.lab.store.json_files import write_json
 from geoalign.lab.terminal import Console
 from geoalign.method.projector import ProjectorConfig
+from geoalign.testing.synthetic import synthetic_rollouts
 from geoalign.text import quote
 from geoalign.types import Rollouts
 

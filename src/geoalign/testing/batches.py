@@ -122,7 +122,7 @@ def _without_pairs(rewards: list[float], groups: list[int]) -> Rollouts:
     )
 
 
-def rounded_and_clean(dtype: torch.dtype) -> tuple[Rollouts, Rollouts]:
+def rounded_and_clean() -> tuple[Rollouts, Rollouts]:
     """The same batch twice: with rewards that differ by rounding alone, and with these equal.
 
     Sixteen groups have one reward, four have two. Neither labels nor a second verifier say more.
@@ -131,7 +131,7 @@ def rounded_and_clean(dtype: torch.dtype) -> tuple[Rollouts, Rollouts]:
     sums = torch.tensor([0.1, 0.7, 0.4, 0.2]) + torch.tensor([0.6, 0.0, 0.3, 0.5])
     one_reward = sums.repeat(16)
     two_rewards = torch.cat([sums, sums - 0.5]).repeat(4)
-    rounded = torch.cat([one_reward, two_rewards]).to(dtype)
+    rounded = torch.cat([one_reward, two_rewards])
     high = rounded > 0.5
     clean = torch.where(high, rounded[high].min(), rounded.min())
     groups = torch.cat([torch.arange(16).repeat_interleave(4), torch.arange(16, 20).repeat_interleave(8)])

@@ -60,7 +60,7 @@ def rows_stay_in_their_groups(trial: Trial) -> None:
     if len(source) == len(rollouts):
         expect(torch.equal(groups, rollouts.groups), "a row takes the place of a row of another group")
     ragged = ragged_batch(trial.rewards)
-    kept = trial.decide(ragged).source
+    kept = trial.ragged.source
     before = torch.bincount(ragged.groups, minlength=10)
     after = torch.bincount(ragged.groups[kept], minlength=10)
     expect((after <= before).all(), "a group has more rows than before")
@@ -78,10 +78,9 @@ def it_does_something(trial: Trial) -> None:
     """A curator that does nothing keeps every other promise; one that learns first has another batch to learn from."""
     if trial.curator.acts_on == ():
         return
-    curator = trial.new()
     done = set()
-    for rollouts in (trial.batch(1), trial.batch(0)):
-        done |= actions_of(curate(curator, rollouts), rollouts)
+    for rollouts, curation in trial.in_turn:
+        done |= actions_of(curation, rollouts)
     rows = len(trial.batch())
     expect(
         bool(done),
@@ -137,15 +136,14 @@ def an_empty_batch_is_no_error(trial: Trial) -> None:
     curate(curator, trial.batch(1))
     curate(curator, empty_batch())
     after = curate(curator, trial.batch())
-    without = trial.new()
-    curate(without, trial.batch(1))
-    expect_same(after, curate(without, trial.batch()), "after batches between which there was an empty one")
+    _, without = trial.in_turn[-1]
+    expect_same(after, without, "after batches between which there was an empty one")
 
 
 @promise("a batch of one row and groups of any size, in any order, are no error")
 def groups_of_any_size_are_no_error(trial: Trial) -> None:
     expect(len(trial.decide(single_row()).source) <= 1, "one row became several")
-    expect(trial.decide(ragged_batch(trial.rewards)).weights.isfinite().all(), "a weight is not finite")
+    expect(trial.ragged.weights.isfinite().all(), "a weight is not finite")
 
 
 @promise("in groups of equal rewards, of one row and without a reward no row is anomalous, and advantages are 0")
@@ -165,14 +163,17 @@ def groups_without_pairs_say_nothing(trial: Trial) -> None:
 def rounding_tells_nothing(trial: Trial) -> None:
     if trial.curator.binary_rewards:
         return
-    for dtype in (torch.float32, torch.float64):
-        rounded, clean = rounded_and_clean(dtype)
-        one, other = trial.decide(rounded), trial.decide(clean)
-        found = "rewards such as 0.7 and 0.1 + 0.6 are told apart (compare them through geoalign.tied_rewards)"
-        expect(torch.equal(one.source, other.source), found)
-        expect(torch.equal(one.anomalous, other.anomalous), found)
-        trained = trained_advantages(one, rounded), trained_advantages(other, clean)
-        expect(close(*trained, atol=1e-5, rtol=1e-5), found)
+    rounded, clean = rounded_and_clean()
+    expected = trial.decide(clean)
+    trained = trained_advantages(expected, clean)
+    for rewards in (rounded.rewards, rounded.rewards.double()):
+        rollouts = replace(rounded, rewards=rewards)
+        curation = trial.decide(rollouts)
+        found = f"0.7 and 0.1 + 0.6 are told apart in {rewards.dtype} (compare rewards by geoalign.tied_rewards)"
+        expect(torch.equal(curation.source, expected.source), found)
+        expect(torch.equal(curation.anomalous, expected.anomalous), found)
+        alike = close(trained_advantages(curation, rollouts).float(), trained, atol=1e-5, rtol=1e-5)
+        expect(alike, found)
 
 
 @promise("the order of the rows changes nothing")
@@ -236,10 +237,10 @@ def half_precision_is_decided_in_float32(trial: Trial) -> None:
 
 @promise("float64 rewards stay float64, and are decided as float32 ones")
 def float64_rewards_stay(trial: Trial) -> None:
-    rollouts = trial.batch()
-    wide = rollouts.rewards.double()
-    curation = trial.decide(replace(rollouts, rewards=wide, true_rewards=wide))
-    narrow = trial.decide(replace(rollouts, true_rewards=rollouts.rewards))
+    rollouts, narrow = trial.batch(), trial.expected
+    assert rollouts.true_rewards is not None
+    wide, wide_true = rollouts.rewards.double(), rollouts.true_rewards.double()
+    curation = trial.decide(replace(rollouts, rewards=wide, true_rewards=wide_true))
     expect(curation.rewards.dtype == torch.float64, f"rewards are of type {curation.rewards.dtype}")
     expect(torch.equal(curation.source, narrow.source), "other rows are kept, or stand elsewhere")
     expect(torch.equal(curation.anomalous, narrow.anomalous), "other rows are anomalous")

@@ -17,15 +17,11 @@ from geoalign.testing.trial import BrokenPromiseError, Trial, curate, expect, ex
 
 @promise("a new one that loads its state goes on as it would have")
 def a_restored_one_goes_on_alike(trial: Trial) -> None:
-    first, second = trial.new(), trial.new()
-    for seed in range(3):
-        curate(first, trial.batch(seed))
-    saved, drawn = first.state_dict(), torch.get_rng_state()
-    # What was saved does not change with the curator that goes on.
-    expected = curate(first, trial.batch(3), seed=5)
-    second.load_state_dict(_through_a_file(saved))
+    state, expected = trial.saved
+    curator, drawn = trial.new(), torch.get_rng_state()
+    curator.load_state_dict(_through_a_file(state))
     expect(torch.equal(torch.get_rng_state(), drawn), "loading draws from torch's global generator")
-    resumed = curate(second, trial.batch(3), seed=5)
+    resumed = curate(curator, trial.batch(3), seed=5)
     expect_same(resumed, expected, "after three batches, a save and a load (name in `kept` what it keeps)")
 
 
@@ -39,14 +35,14 @@ def _through_a_file(state: dict[str, Any]) -> dict[str, Any]:
 
 @promise("its state is nested dicts and lists of tensors and plain values, which torch loads with weights_only=True")
 def torch_loads_its_state_safely(trial: Trial) -> None:
-    curator, restored = trial.new(), trial.new()
-    curate(curator, trial.batch())
+    state, expected = trial.saved
     file = io.BytesIO()
-    torch.save(curator.state_dict(), file)
+    torch.save(state, file)
     file.seek(0)
-    restored.load_state_dict(torch.load(file, weights_only=True))
-    expected = curate(curator, trial.batch(1))
-    expect_same(curate(restored, trial.batch(1)), expected, "after torch.save and torch.load")
+    curator = trial.new()
+    curator.load_state_dict(torch.load(file, weights_only=True))
+    resumed = curate(curator, trial.batch(3), seed=5)
+    expect_same(resumed, expected, "after three batches, torch.save and torch.load")
 
 
 @promise("it refuses a state that is not its own by a ConfigError that says what was expected")

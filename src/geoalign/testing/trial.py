@@ -13,7 +13,7 @@ from torch import Generator, Tensor
 from geoalign.curators.curator import Curator, reward_weights
 from geoalign.errors import ConfigError
 from geoalign.method.advantages import group_advantages
-from geoalign.testing.batches import RewardKind, ordinary_batch, with_unscored_rows
+from geoalign.testing.batches import RewardKind, ordinary_batch, ragged_batch, with_unscored_rows
 from geoalign.types import Curation, Rollouts
 
 MakeCurator = Callable[[], Curator[Any]]
@@ -110,6 +110,18 @@ class Trial:
         return self.decide(self.batch())
 
     @cached_property
+    def ragged(self) -> Curation:
+        """What a new curator decides on groups of several sizes; found once for all promises."""
+        return self.decide(ragged_batch(self.rewards))
+
+    @cached_property
+    def in_turn(self) -> list[tuple[Rollouts, Curation]]:
+        """Another batch and the ordinary one, and what one curator decides on them in turn; found once."""
+        curator = self.new()
+        batches = [self.batch(1), self.batch()]
+        return [(rollouts, curate(curator, rollouts)) for rollouts in batches]
+
+    @cached_property
     def varied(self) -> list[tuple[Rollouts, Curation]]:
         """Four batches and what one curator decides on them in turn; found once for all promises.
 
@@ -124,6 +136,16 @@ class Trial:
             with_unscored_rows(self.batch(3, size=5), slice(None, None, 9)),
         ]
         return [(rollouts, curate(curator, rollouts)) for rollouts in batches]
+
+    @cached_property
+    def saved(self) -> tuple[dict[str, Any], Curation]:
+        """The state of a curator after three batches, and what it then decided on a fourth; found once."""
+        curator = self.new()
+        for seed in range(3):
+            curate(curator, self.batch(seed))
+        state = curator.state_dict()
+        # What was saved does not change with the curator that goes on.
+        return state, curate(curator, self.batch(3), seed=5)
 
 
 def curate(curator: Curator[Any], rollouts: Rollouts, *, seed: int = 0, details: bool = False) -> Curation:
@@ -144,7 +166,11 @@ def difference(one: Curation, other: Curation) -> str | None:
 
 
 def expect_same(one: Curation, other: Curation, when: str) -> None:
-    """Raises `BrokenPromiseError` unless two curations are the same in every bit; `when`: what was different between them."""
+    """Raises `BrokenPromiseError` unless two curations are the same in every bit.
+
+    Args:
+        when: what was different when `one` was made, as the end of a sentence.
+    """
     name = difference(one, other)
     expect(name is None, f"its {name} differ {when}")
 

@@ -15,6 +15,22 @@ from geoalign.testing.trial import BrokenPromiseError, Trial, actions_of, curate
 from geoalign.types import Rollouts
 
 
+@promise("it does something on an ordinary batch, unless it declares to do nothing")
+def it_does_something(trial: Trial) -> None:
+    """A curator that does nothing keeps every other promise; one that learns first has another batch to learn from."""
+    if trial.curator.acts_on == ():
+        return
+    done = set()
+    for rollouts, curation in trial.in_turn:
+        done |= actions_of(curation, rollouts)
+    rows = len(trial.batch())
+    expect(
+        bool(done),
+        f"it changes nothing in two batches of {rows} rows with {trial.rewards} rewards; make it with settings under "
+        'which it does, or try it with other rewards (rewards="binary")',
+    )
+
+
 @promise("it changes what it declares in acts_on, and nothing else")
 def it_acts_as_declared(trial: Trial) -> None:
     declared = trial.curator.acts_on

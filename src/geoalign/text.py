@@ -67,6 +67,17 @@ def listed(names: Iterable[object], most: int = 300) -> str:
     return ", ".join(parts)
 
 
+def seed_ranges(seeds: Iterable[int]) -> str:
+    """Seeds as a short list: 0, 1, 2, 5 are "0-2, 5"."""
+    ranges: list[list[int]] = []
+    for seed in sorted(seeds):
+        if ranges and seed == ranges[-1][-1] + 1:
+            ranges[-1].append(seed)
+        else:
+            ranges.append([seed])
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in ranges)
+
+
 def invisible(character: str) -> bool:
     """Whether a character shows nothing of itself, or acts on what stands around it: control, format, private and
     unassigned ones, surrogates, separators of lines; not spaces of any width."""

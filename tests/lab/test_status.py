@@ -76,10 +76,10 @@ def test_a_run_from_its_start_to_its_end(said: Any, tmp_path: Path) -> None:
             os.utime(run / name, (time.time() - 610,) * 2)
         assert said(run) == [
             f"{run}: running (process {process}), last line 10 min ago",
-            "rl step 2 of 10: reward 0.25, loss -0.125",
-            "evaluation test at step 2 (rl): accuracy 0.5",
+            "RL, step 2 of 10: reward 0.25, loss -0.125",
+            "evaluation on test at step 2: accuracy 0.5",
         ]
-    assert said(run)[0].startswith(f"{run}: no process works on it (go on with --resume), last line 10 min")
+    assert said(run)[0].startswith(f"{run}: no process works on it (resume with --resume), last line 10 min")
     (run / "summary.json").write_text("{}")
     assert said(run)[0].startswith(f"{run}: finished, last line 10 min")
 
@@ -94,7 +94,7 @@ def test_a_comparison(said: Any, tmp_path: Path) -> None:
         lines = said(folder.root)
         assert lines[:2] == [f"{folder.root}: running (process {process})", "4 runs: 4 waiting"]
         assert lines[2].startswith(f"{folder.shared}: running (process ")
-        assert lines[3] == "sft step 7: loss 1.5"
+        assert lines[3] == "warm start, step 7: loss 1.5"
     for cell, failed in ((first, False), (second, True)):
         where = {"arm": cell.arm, "level": cell.level, "seed": cell.seed, "status": "failed" if failed else "finished"}
         error = {"error": "killed by \x1b[2J[red]signal 9"} if failed else {}
@@ -103,9 +103,9 @@ def test_a_comparison(said: Any, tmp_path: Path) -> None:
     with held(folder.run(third).root):
         step(folder.run(third).root, 3, reward=0.5)
         lines = said(folder.root)
-    assert lines[0] == f"{folder.root}: no process works on it (go on with --resume)"
+    assert lines[0] == f"{folder.root}: no process works on it (resume with --resume)"
     assert lines[1] == "4 runs: 1 finished, 1 failed, 1 running, 1 waiting"
-    assert lines[3] == "rl step 3: reward 0.5"
+    assert lines[3] == "RL, step 3: reward 0.5"
     assert lines[4:] == [f"{second.name} failed: killed by <U+001B>[2J[red]signal 9"]
 
 
@@ -144,11 +144,11 @@ def test_an_audit(
     capsys.readouterr()
     assert said(folder) == [
         f"{folder}: audit, finished",
-        "6 rollouts in 2 groups of 1 files",
-        "rewards to mistrust: 0",
+        "0 of 6 rewards look wrong",
+        "2 groups, 1 file",
     ]
     (folder / ".partial").mkdir()
-    assert said(folder) == [f"{folder}: audit, no process works on it (the same command begins anew)"]
+    assert said(folder) == [f"{folder}: audit, no process works on it (the same command starts again)"]
 
 
 def test_an_evaluation_that_grows(said: Any, tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_an_evaluation_that_grows(said: Any, tmp_path: Path) -> None:
     folder.begin(recorded, asked={"tiny": {"mine": 4}}, resume=False)
     rows = [Row("tiny", "mine", "line 1", sample, "[]", "", "1", 1.0, True, 1, 1, False) for sample in range(4)]
     write_part(folder.next_part("tiny", "mine"), Part(tuple(rows[:3]), {}))
-    waiting = f"{folder.root}: evaluation, no process works on it (go on with --resume)"
+    waiting = f"{folder.root}: evaluation, no process works on it (resume with --resume)"
     assert said(folder.root) == [waiting, "tiny, mine: 3 of 4 responses"]
     write_part(folder.next_part("tiny", "mine"), Part(tuple(rows[3:]), {}))
     accuracy = {"estimate": 1.0, "low": 0.5, "high": 1.0}
@@ -184,8 +184,8 @@ def test_a_judging(
     capsys.readouterr()
     first, second = said(folder)
     assert first == f"{folder}: judging, finished"
-    assert second.startswith("1 of 1 pairs judged: A against B win ")
+    assert second.startswith("1 of 1 pairs judged: A won ")
     (folder / "judge.json").unlink()
     assert said(folder) == [
-        f"{folder}: judging, no process works on it (the same command goes on)", "1 pairs judged",
+        f"{folder}: judging, no process works on it (the same command resumes)", "1 pairs judged",
     ]  # fmt: skip

@@ -91,6 +91,7 @@ class _Curators(Mapping[str, Any]):
 
 
 CURATORS: Mapping[str, type[Curator[Any]]] = _Curators(lambda curator_class: curator_class)
+"""Every curator's class by its name: the built-in ones, and those that installed packages bring."""
 
 
 @runtime_checkable

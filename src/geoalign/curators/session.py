@@ -103,8 +103,12 @@ class CurationSession:
         """Logs, once, why the curator could not act on the first batch with rewards, and what to do."""
         if "answers" in self.curator.reads and _look_gold(rollouts):
             _LOG.warning("answers: expected one a response, got one for all of each prompt: are they gold answers?")
-        if (why := why_idle(self.curator, rollouts, curation, self.remedies)) is not None:
-            _LOG.warning("%s could not act on the first batch: %s", self.name, why)
+        why = why_idle(self.curator, rollouts, curation, self.remedies)
+        if why is not None:
+            self._say_idle(why)
+
+    def _say_idle(self, why: str) -> None:
+        _LOG.warning("%s could not act on the first batch: %s", self.name, why)
 
     def save(self, path: str | Path) -> None:
         """Writes the curator's state, the generator's and the number of calls; makes the folder where it is missing."""

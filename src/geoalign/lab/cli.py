@@ -169,7 +169,7 @@ def compare_command(request: CompareRequest) -> None:
 
 @command(app, "audit", AuditRequest)
 def audit_command(request: AuditRequest) -> None:
-    """Find the rewards to mistrust in these rollouts, and how often the verifier errs; a page shows the rows.
+    """Find the rewards that look wrong in these rollouts, and how often the verifier errs; a page shows the rows.
 
     Reads JSONL (.gz), parquet and .pt of TRL, verl, Trinity-RFT, GeoAlign's runs and others; changes none.
 

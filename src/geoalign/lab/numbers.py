@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from typing import TYPE_CHECKING
 
 from geoalign.text import DASH
@@ -72,6 +72,12 @@ def decimals(value: float, digits: int = 2) -> str:
 
 
 @_or_dash
+def signed_decimals(value: float, digits: int = 3) -> str:
+    """A difference with its sign and as many decimals."""
+    return f"{value:+,.{digits}f}"
+
+
+@_or_dash
 def percent(value: float) -> str:
     """A share as a percentage with one decimal."""
     return f"{value:.1%}" if abs(value) < 100 else short(value)
@@ -135,3 +141,11 @@ def estimate(value: Interval, write: Callable[[float], str] = short) -> str:
     """An estimate with its interval in brackets, where there is one."""
     written = write(value.estimate)
     return written if math.isnan(value.estimate) or math.isnan(value.low) else f"{written} ({ends(value, write)})"
+
+
+def score_writers(metric: str) -> tuple[Callable[[float | None], str], Callable[[float | None], str]]:
+    """How a comparison's scores and their differences are written: accuracies with three decimals, so that they line
+    up, rewards of any size with three digits."""
+    if metric == "accuracy":
+        return partial(decimals, digits=3), signed_decimals
+    return short, signed

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from geoalign.errors import RunFolderError
-from geoalign.lab.config.compare import CellKey
+from geoalign.lab.config.compare import METRICS, CellKey
 from geoalign.lab.numbers import duration, estimate, percent, short
 from geoalign.lab.store.audit import AuditFolder
 from geoalign.lab.store.comparison import COMPACT, ComparisonFolder, read_results
@@ -24,11 +24,30 @@ from geoalign.method.intervals import Interval
 # The section of the settings that each stage is trained by.
 _SECTIONS = {"sft": "sft", "reward_model": "reward_model", "gold_model": "gold_model", "rl": "grpo"}
 # What is shown of a stage's metrics, where it has them.
-_SHOWN = (
-    "reward", "geoalign/curated_reward", "true_reward", "geoalign/scored_rollouts", "geoalign/anomalous",
-    "geoalign/replaced", "geoalign/new_group_accuracy", "loss", "ppo_kl", "completions/mean_length",
-    "mean_token_accuracy", "accuracy", "step_time",
-)  # fmt: skip
+_SHOWN = {
+    "reward": "reward",
+    "geoalign/curated_reward": "reward after curation",
+    "true_reward": "true reward",
+    "geoalign/scored_rollouts": "scored rollouts",
+    "geoalign/anomalous": "flagged",
+    "geoalign/replaced": "replaced",
+    "geoalign/new_group_accuracy": "accuracy on new groups",
+    "loss": "loss",
+    "ppo_kl": "KL",
+    "completions/mean_length": "tokens per response",
+    "mean_token_accuracy": "token accuracy",
+    "accuracy": "accuracy",
+    "step_time": "seconds per step",
+}
+# Stages of a run, and when an evaluation was made, in words.
+_STAGES = {
+    "sft": "warm start",
+    "reward_model": "reward model",
+    "gold_model": "gold model",
+    "rl": "RL",
+    "before_rl": "before RL",
+    "after_rl": "after RL",
+}
 
 
 def status(folder: Path, console: Console) -> None:
@@ -59,20 +78,31 @@ def _run(run: RunFolder) -> Iterator[str]:
     if rows:
         yield f"{_step(run, rows[-1])}: {', '.join(_newest(rows))}"
     for last in {row.set: row for row in evaluations}.values():
-        values = ", ".join(f"{name} {short(value)}" for name, value in last.values.items())
-        yield f"evaluation {last.set} at step {last.step:,} ({last.stage}): {values or 'no value'}"
+        # The reward of a set with an accuracy is the accuracy.
+        known = {
+            name: value for name, value in last.values.items() if name != "reward" or "accuracy" not in last.values
+        }
+        values = ", ".join(f"{METRICS[name]} {short(value)}" for name, value in known.items())
+        when = "" if last.stage == "rl" else f" ({_STAGES.get(last.stage, last.stage)})"
+        yield f"evaluation on {last.set} at step {last.step:,}{when}: {values or 'no value'}"
 
 
 def _step(run: RunFolder, row: MetricRow) -> str:
     section = run.read_config().get(_SECTIONS.get(row.stage, "")) if run.started() else None
     total = (section or {}).get("max_steps")
-    return f"{row.stage} step {row.step:,}" + ("" if total is None else f" of {total:,}")
+    of_total = "" if total is None else f" of {total:,}"
+    return f"{_STAGES.get(row.stage, row.stage)}, step {row.step:,}{of_total}"
 
 
 def _newest(rows: list[MetricRow]) -> Iterator[str]:
-    """The last value of each quantity in the stage that goes on: not every update generates and logs a reward."""
+    """The last value of each quantity in the stage that goes on: not every update generates and logs a reward. What
+    never happened, such as a count of 0, is left out."""
     values = {key: value for row in rows if row.stage == rows[-1].stage for key, value in row.values.items()}
-    return (f"{key} {short(values[key])}" for key in _SHOWN if key in values)
+    for key, words in _SHOWN.items():
+        # A replaced or flagged count of 0 says nothing; a reward or a loss of 0 does.
+        counted = key in ("geoalign/scored_rollouts", "geoalign/anomalous", "geoalign/replaced")
+        if key in values and not (counted and values[key] == 0):
+            yield f"{words} {short(values[key])}"
 
 
 def _comparison(folder: ComparisonFolder) -> Iterator[str]:
@@ -96,7 +126,8 @@ def _comparison(folder: ComparisonFolder) -> Iterator[str]:
     counts = {"finished": finished, "failed": len(failed), "running": len(running), "waiting": waiting}
     over = finished == len(runs) and _holder(folder.root) is None
     yield f"{folder.root}: {'finished' if over else _worker(folder.root)}"
-    yield f"{len(runs)} runs: {', '.join(f'{count} {state}' for state, count in counts.items() if count)}"
+    states = [f"{count} {state}" for state, count in counts.items() if count]
+    yield f"{len(runs)} runs: {', '.join(states)}"
     starts = [path for path in sorted(folder.root.glob(f"{folder.shared.name}*")) if _holder(path) is not None]
     for run in (*map(RunFolder, starts), *map(folder.run, running)):
         yield from _run(run)
@@ -106,14 +137,14 @@ def _comparison(folder: ComparisonFolder) -> Iterator[str]:
 
 def _audit(folder: AuditFolder) -> Iterator[str]:
     if not folder.finished():
-        yield f"{folder.root}: audit, {_worker(folder.root, again='the same command begins anew')}"
+        yield f"{folder.root}: audit, {_worker(folder.root, again='the same command starts again')}"
         return
     summary = read_json(folder.summary)
     counts = summary["counts"]
-    share = f" ({percent(counts['flagged'] / counts['scored'])} of those scored)" if counts["scored"] else ""
     yield f"{folder.root}: audit, finished"
-    yield f"{counts['rows']:,} rollouts in {counts['groups']:,} groups of {len(summary['inputs']):,} files"
-    yield f"rewards to mistrust: {counts['flagged']:,}{share}"
+    yield f"{counts['flagged']:,} of {counts['rows']:,} rewards look wrong"
+    files = len(summary["inputs"])
+    yield f"{counts['groups']:,} groups, {files:,} {'file' if files == 1 else 'files'}"
     if counts["skipped"]:
         yield f"{counts['skipped']:,} rows were skipped; summary.json lists them"
 
@@ -144,13 +175,14 @@ def _judging(folder: Path) -> Iterator[str]:
     result = folder / JUDGED
     judged = len(read_lines(folder / JUDGMENTS))
     if not result.is_file() or _holder(folder) is not None:
-        yield f"{folder}: judging, {_worker(folder, again='the same command goes on')}"
+        yield f"{folder}: judging, {_worker(folder, again='the same command resumes')}"
         yield f"{judged:,} pairs judged"
         return
     overall = read_json(result)["overall"]
     yield f"{folder}: judging, finished"
-    shares = ", ".join(f"{name} {percent(float_or_nan(overall[name]['estimate']))}" for name in ("win", "lose", "tie"))
-    yield f"{overall['judged']:,} of {overall['pairs']:,} pairs judged: A against B {shares}"
+    words = {"win": "A won", "lose": "A lost", "tie": "ties"}
+    shares = [f"{said} {percent(float_or_nan(overall[name]['estimate']))}" for name, said in words.items()]
+    yield f"{overall['judged']:,} of {overall['pairs']:,} pairs judged: {', '.join(shares)}"
     if overall["failed"]:
         yield f"{overall['failed']:,} pairs failed; the same command asks for them again"
 
@@ -168,7 +200,7 @@ def _holder(folder: Path) -> str | None:
     return None
 
 
-def _worker(folder: Path, *, again: str = "go on with --resume") -> str:
+def _worker(folder: Path, *, again: str = "resume with --resume") -> str:
     process = _holder(folder)
     return f"no process works on it ({again})" if process is None else f"running (process {process})"
 

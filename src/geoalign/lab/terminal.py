@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import textwrap
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -55,6 +56,14 @@ def say(console: rich.console.Console, text: object, style: str = "") -> None:
     console.print(Text(escape_terminal(text, console.encoding, limit=None), style=style), soft_wrap=True)
 
 
+def say_wrapped(console: rich.console.Console, text: str, indent: int = 0, style: str = "") -> None:
+    """Prints a text broken between words, each line behind `indent` spaces."""
+    harmless = Text(escape_terminal(text, console.encoding, limit=None), style=style)
+    for line in harmless.wrap(console, max(console.width - indent, 1)):
+        line.rstrip()
+        console.print(Text(" " * indent) + line, soft_wrap=True)
+
+
 def say_lines(console: rich.console.Console, text: str, style: str = "") -> None:
     """Prints a text of several lines, such as a traceback, otherwise as `say`."""
     console.print(Text(text.rstrip("\n").translate(escapes(console.encoding, "\n\t")), style=style), soft_wrap=True)
@@ -100,29 +109,73 @@ def _show_warning(*said: Any) -> None:
     say_lines(console, warnings.formatwarning(*said[:4]))
 
 
-def print_named_rows(
-    console: rich.console.Console, title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]
-) -> None:
-    """Prints a table whose rows begin with a name, which is not broken as long as it leaves the numbers half of the
-    terminal.
+def say_paragraph(console: rich.console.Console, text: object, style: str = "", bullet: str = "") -> None:
+    """Prints a text wrapped between words to the width of the terminal; a longer word stays whole on its own line.
 
-    Columns without anything but dashes and empty cells are left out. The title may be wider than the table.
+    Lines after the first are indented by the width of the bullet.
     """
-    told = [at for at in range(len(heads)) if at == 0 or any(row[at] not in ("", DASH) for row in rows)]
-    longest = max((cell_len(row[0]) for row in rows), default=0)
+    plain = escape_terminal(text, console.encoding, limit=None)
+    lines = textwrap.wrap(
+        plain,
+        width=console.width,
+        initial_indent=bullet,
+        subsequent_indent=" " * len(bullet),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    for line in lines:
+        console.print(Text(line, style=style), soft_wrap=True)
+
+
+def print_rows(
+    console: rich.console.Console, title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], names: int = 1
+) -> None:
+    """Prints a table in which no cell is broken; where it is wider than the terminal, each row as lines of its own.
+
+    The first columns (`names` many) hold names, the others numbers. A column with dashes and empty cells alone is left
+    out. Heads are broken between words where that is needed to fit.
+    """
+    filled = [at for at in range(len(heads)) if at == 0 or any(row[at] not in ("", DASH) for row in rows)]
+    heads = [heads[at] for at in filled]
+    names = sum(at < names for at in filled)
+    rows = [[escape_terminal(row[at], console.encoding) for at in filled] for row in rows]
+    say_paragraph(console, title, style="italic")
+    widths = _column_widths(heads, rows, console.width)
+    if widths is None:
+        _print_row_by_row(console, heads, rows, names)
+        return
     table = Table()
-    for at in told:
-        first = at == 0
-        table.add_column(
-            Text(heads[at]),
-            justify="left" if first else "right",
-            no_wrap=first and longest <= console.width // 2 - 4,
-            overflow="fold",
-        )
+    for at, head in enumerate(heads):
+        table.add_column(Text(head), justify="left" if at < names else "right", width=widths[at])
     for row in rows:
-        table.add_row(*(row[at] for at in told))
-    console.print(Text(title, style="italic"), soft_wrap=True)
+        table.add_row(*map(Text, row))
     console.print(table)
+
+
+def _column_widths(heads: Sequence[str], rows: Sequence[Sequence[str]], room: int) -> list[int] | None:
+    """The width of each column, its head on one line if there is room for that; None where the table does not fit."""
+    columns = list(zip(*rows, strict=True)) or [()] * len(heads)
+    cells = [max(map(cell_len, column), default=0) for column in columns]
+    words = [max(map(cell_len, head.split()), default=0) for head in heads]
+    least = [max(sizes) for sizes in zip(cells, words, strict=True)]
+    full = [max(sizes) for sizes in zip(cells, map(cell_len, heads), strict=True)]
+    # Each column has a line and two spaces beside its cells, and the table a last line.
+    frame = 3 * len(heads) + 1
+    if sum(full) + frame <= room:
+        return full
+    return least if sum(least) + frame <= room else None
+
+
+def _print_row_by_row(
+    console: rich.console.Console, heads: Sequence[str], rows: Sequence[Sequence[str]], names: int
+) -> None:
+    """Prints each row as its names, and below them a line for every number."""
+    longest = max(map(cell_len, heads[names:]), default=0)
+    for row in rows:
+        say(console, ", ".join(name for name in row[:names] if name), style="bold")
+        for head, cell in zip(heads[names:], row[names:], strict=True):
+            if cell not in ("", DASH):
+                say(console, f"  {head:<{longest}}  {cell}")
 
 
 def stage_progress(console: Console) -> Progress:

@@ -11,10 +11,14 @@ from pydantic_core import PydanticCustomError
 from geoalign.errors import InputError
 
 HiddenPosition = Literal["predicting", "final", "mean", "answer_start"]
-HIDDEN_POSITIONS: tuple[HiddenPosition, ...] = get_args(HiddenPosition)
+"""Where in a response its state is read: "predicting", "final", "mean" or "answer_start", as `response_states` says."""
 
-# A layer's number as Hugging Face's `output_hidden_states` counts, a share of the depth, or several of either.
+HIDDEN_POSITIONS: tuple[HiddenPosition, ...] = get_args(HiddenPosition)
+"""Every `HiddenPosition`."""
+
 HiddenLayer = int | float | Sequence[int | float]
+"""A layer's number as Hugging Face's `output_hidden_states` counts, a share of the depth, or several of either."""
+
 # The share of the depth that is the last layer: its state is that after the final norm.
 LAST = 1.0
 

@@ -63,15 +63,15 @@ def test_shares_are_of_the_loss():
     assert list(shares) == ["oracle", "ours", "theirs"]
 
 
-def test_the_headline_names_the_primary_arm_first_and_the_oracle_last():
-    words = level(THREE).recovery.headline
-    assert words.startswith("40% of the rewards were wrong: grpo ends at 0.4 instead of 0.6 in accuracy. Recovered of")
-    assert words.index("ours 50%") < words.index("theirs -10%") < words.index("oracle, which knows the wrong ones, 92%")
-    many = {**THREE, **{f"other_{at}": [0.44, 0.45, 0.46] for at in range(4)}}
-    named = level(many).recovery
-    assert "theirs" not in named.headline
-    assert "other_0" not in named.headline
-    assert len(named.arms) == 7
+def test_the_headline_names_the_baseline_first_and_the_primary_arm_before_others():
+    words = level(THREE).headline
+    values = ["grpo 0.400", "ours 0.500", "theirs 0.380", "0.583", "0.600"]
+    assert [words.index(value) for value in values] == sorted(words.index(value) for value in values)
+    assert words.index("ours 50%") < words.index("theirs -10%") < words.index("oracle 92%")
+    many = level({**THREE, **{f"other_{at}": [0.44, 0.45, 0.46] for at in range(4)}})
+    assert "theirs" not in many.headline
+    assert "other_0" not in many.headline
+    assert len(many.recovery.arms) == 7
 
 
 @pytest.mark.parametrize("failed", ["grpo", "ours", "theirs", "oracle", "clean"])
@@ -81,18 +81,26 @@ def test_every_number_is_of_the_seeds_that_all_named_arms_have(failed):
     scores[failed][3] = None
     found = level(scores)
     assert found.recovery.seeds == (0, 1, 2)
-    assert found.recovery.headline == level(THREE).recovery.headline
+    assert found.headline == level(THREE).headline
     assert found.recovery.cost == level(THREE).recovery.cost
     assert [arm.score for arm in found.recovery.everyone] == [arm.score for arm in level(THREE).recovery.everyone]
-    assert "All numbers are of seeds 0, 1, 2, which all these arms have." in found.recovery.footnote
+    assert "seeds 0-2" in found.footnote
+
+
+def test_an_arm_with_too_few_seeds_makes_no_illustration_of_the_others():
+    found = level({**THREE, "theirs": [0.37, 0.38, None]})
+    assert found.recovery.seeds == (0, 1, 2)
+    assert found.recovery.absent == ("theirs",)
+    assert "ours 50%" in found.headline
 
 
 def test_an_arm_that_shares_no_seed_is_left_out_and_named():
     scores = {**{arm: [*values, None] for arm, values in THREE.items()}, "theirs": [None, None, None, 0.9]}
-    found = level(scores).recovery
-    assert found.seeds == (0, 1, 2)
+    found = level(scores)
+    assert found.recovery.seeds == (0, 1, 2)
+    assert found.recovery.absent == ("theirs",)
     assert "theirs" not in found.headline
-    assert found.footnote.endswith("Left out, for they lack one of these seeds: theirs.")
+    assert "theirs" in found.footnote
     # Without a seed of both there is nothing to say of wrong rewards.
     assert level({"grpo": [0.4, None], "ours": [0.5, 0.5], "clean": [None, 0.6]}).recovery is None
 
@@ -100,58 +108,59 @@ def test_an_arm_that_shares_no_seed_is_left_out_and_named():
 @pytest.mark.parametrize(("seeds", "words"), [(1, "One seed"), (2, "Two seeds")])
 def test_too_few_seeds_are_an_illustration_without_a_claim(seeds, words):
     found = level({arm: values[:seeds] for arm, values in THREE.items()})
-    said = [found.recovery.headline, found.recovery.footnote, *(item.text for item in found.statements)]
-    assert found.recovery.headline.startswith(f"{words}: an illustration. 40% of the rewards were wrong: grpo ends at")
-    assert found.statements[0].text.startswith(f"{words}: an illustration. oracle minus grpo: +0.18")
-    assert not any(word in " ".join(said) for word in ("verdict", "Recovered", "better", "worse", "%;"))
+    sentences = [found.headline, found.footnote, *(item.text for item in found.statements)]
+    assert found.headline.startswith(f"{words}, an illustration.")
+    assert {item.verdict for item in found.statements} == {"none"}
+    assert not any(word in " ".join(sentences) for word in ("recovered", "better", "worse"))
 
 
-def test_no_share_is_claimed_where_no_verdict_is_possible():
-    scores = {**THREE, "oracle": [0.3, 0.58, 0.5]}
-    found = level(scores)
-    assert "no verdict on any curator is possible" in found.statements[0].text
-    assert found.recovery.headline.endswith("instead of 0.6 in accuracy.")
-    assert "Shares" not in found.recovery.footnote
+def test_no_share_is_claimed_where_no_curator_can_be_judged():
+    found = level({**THREE, "oracle": [0.3, 0.58, 0.5]})
+    assert found.statements[0].verdict == "undecided"
+    assert "recovered" not in found.headline
+    assert found.footnote == ""
 
 
 def test_without_an_oracle_the_run_without_wrong_rewards_is_the_headroom():
-    scores = {arm: values for arm, values in THREE.items() if arm != "oracle"}
-    found = level(scores)
-    assert found.statements[0].text.startswith("Headroom, clean minus grpo: +0.2")
-    assert found.statements[0].verdict == "better"
-    assert "Recovered of that loss: ours 50%" in found.recovery.headline
+    found = level({arm: values for arm, values in THREE.items() if arm != "oracle"})
+    assert (found.statements[0].arm, found.statements[0].verdict) == ("clean", "better")
+    assert "ours 50%" in found.headline
 
 
 def test_the_truth_leads_where_the_reward_is_its_proxy():
     gold = {"grpo": -0.03, "theirs": 0.1, "ours": -0.93, "oracle": -0.5, "clean": -0.57}
-    found = level(THREE, metric="reward", reward={"extremes": 0.4}, gold=gold, arms={"clean": CLEAN_DIALOGUE})
-    assert found.recovery.headline.startswith(
-        "40% of the rewards were wrong: the true utility (gold utility) ends at grpo -0.03, ours -0.93, theirs 0.1, "
-        "oracle -0.5, clean -0.57. By the reward, a proxy of it, grpo ends at 0.4 instead of 0.6. Recovered of that "
-        "loss: ours 50%"
-    )
-    one = {arm: values[:1] for arm, values in THREE.items()}
-    found = level(one, metric="reward", reward={"extremes": 0.4}, gold=gold, arms={"clean": CLEAN_DIALOGUE})
-    assert found.recovery.headline.startswith("One seed: an illustration. 40% of the rewards were wrong: the true")
+    dialogue = {"metric": "reward", "reward": {"extremes": 0.4}, "gold": gold, "arms": {"clean": CLEAN_DIALOGUE}}
+    words = level(THREE, **dialogue).headline
+    assert words.index("ours -0.93") < words.index("ours 0.5")
+    # Ours has more of the proxy than GRPO and less of the truth: the headline says so.
+    assert words.index("ours 50%") < words.index("By the true reward ours, oracle and clean end below grpo")
+    one = level({arm: values[:1] for arm, values in THREE.items()}, **dialogue)
+    assert one.headline.startswith("One seed, an illustration.")
+    assert "ours -0.93" in one.headline
     # Where the table compares the truth itself, nothing stands beside it.
-    accuracy = level(THREE, gold=gold).recovery.headline
-    assert "utility" not in accuracy
+    assert "-0.93" not in level(THREE, gold=gold).headline
+
+
+def test_without_a_clean_arm_the_headline_gives_the_verdicts():
+    found = level({arm: values for arm, values in THREE.items() if arm != "clean"})
+    assert found.recovery is None
+    assert "ours scored better than grpo." in found.headline
+    assert "recovered" not in found.headline
 
 
 CLEAN_DIALOGUE = {"curator": {"type": "grpo"}, "reward": {"extremes": 0.0}}
 
 
 def test_without_a_loss_nothing_is_recovered():
-    words = level({**THREE, "clean": [0.38, 0.39, 0.4]}).recovery.headline
-    assert words.endswith("That is no loss, so there was nothing to recover.")
+    assert "nothing to recover" in level({**THREE, "clean": [0.38, 0.39, 0.4]}).headline
     unsure = {**THREE, "clean": [0.39, 0.6, 0.4]}
-    assert level(unsure).recovery.headline.endswith("The loss is not distinguishable from zero.")
+    assert "not distinguishable from zero" in level(unsure).headline
 
 
 def test_of_a_shortcut_no_share_of_wrong_rewards_is_told():
-    found = level(THREE, reward={"shortcut": 0.5}).recovery
-    assert math.isnan(found.rate)
-    assert found.headline.startswith("Some of the rewards were wrong: grpo ends at 0.4")
+    found = level(THREE, reward={"shortcut": 0.5})
+    assert math.isnan(found.recovery.rate)
+    assert found.headline.startswith("Some of the rewards were wrong.")
 
 
 def test_there_is_none_without_corruption_or_without_the_clean_arm():

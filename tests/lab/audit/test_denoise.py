@@ -12,7 +12,8 @@ def test_answers_alone_tell_which_verdicts_are_wrong(tmp_path, run):
     summary = run(write_lines(tmp_path / "d.jsonl", verdicts()), curator="denoise", settings=EXPECTED)
     assert summary["curator"]["geometry"] == "none"
     assert summary["hidden"]["from"] == "none"
-    assert "geometry=none" in summary["hidden"]["note"]
+    assert summary["curator"]["geometry"] == "none"
+    assert summary["hidden"]["note"]
     rows = table(tmp_path / "out")
     assert [row["final_answer"] for row in rows[:8]] == list(ANSWERS)
     # In every prompt the refused "a" and the rewarded "b", rows 3 and 5, are flagged.
@@ -72,7 +73,7 @@ def test_denoised_rewards_within_a_chain(tmp_path, run):
     members = ("curator.members=[{type: denoise}, {type: pods, m: 4}]",)
     summary = run(path, curator="chain", settings=members, filtered=True)
     assert [member.get("geometry") for member in summary["curator"]["members"]] == ["none", None]
-    assert "geometry=none" in summary["hidden"]["note"]
+    assert summary["hidden"]["note"]
     rows = table(tmp_path / "out")
     assert [row["index"] % 8 for row in rows if row["anomalous"]] == [3, 5] * 8
     # The columns are those of `denoise` alone: a chain's reward is its last member's.

@@ -4,7 +4,7 @@ import random
 
 from dumps import table, write_lines
 
-from geoalign.lab.analysis.audited import verifier_lines
+from geoalign.lab.analysis.audited import finding, verifier
 
 
 def free_texts(prompts=40, size=8):
@@ -37,37 +37,35 @@ def flags(folder):
 
 def audited(run, folder, rows):
     summary = run(write_lines(folder / "d.jsonl", rows), curator="denoise", settings=["curator.geometry=none"])
-    return summary, flags(folder / "out"), verifier_lines(summary)
+    return summary, flags(folder / "out")
 
 
 def test_one_answer_among_free_texts_judges_no_row(run, tmp_path):
     rows = free_texts()
     rows[3]["response"] = r"In short \boxed{x^2}."
-    summary, flagged, lines = audited(run, tmp_path, rows)
+    summary, flagged = audited(run, tmp_path, rows)
     assert flagged == 0
     rates = summary["verifier"]["rates"]
     assert all((rates[name]["low"], rates[name]["high"]) == (0, 1) for name in list(rates)[:2])
-    assert len(lines) == 1
-    assert lines[0].endswith("Of 320 rollouts with a reward 1 have an answer that can be read.")
+    assert verifier(summary).rates == []
+    assert "1 of 320" in verifier(summary).notes[0]
 
 
 def test_a_lone_answer_in_every_other_prompt_judges_no_row(run, tmp_path):
     rows = free_texts()
     for at in range(0, len(rows), 16):
         rows[at]["response"] = rf"In short \boxed{{{at}}}."
-    _, flagged, _ = audited(run, tmp_path, rows)
+    _, flagged = audited(run, tmp_path, rows)
     assert flagged == 0
 
 
 def test_two_values_by_accident_are_no_verdicts(run, tmp_path):
     rows = answered(lambda draw: draw.choice([0.37, 0.62]))
-    summary, flagged, lines = audited(run, tmp_path, rows)
+    summary, flagged = audited(run, tmp_path, rows)
     assert flagged == 0
     assert "rates" not in summary["verifier"]
-    assert lines == [
-        "The verifier's errors cannot be told. The two rewards, 0.37 and 0.62, are no verdicts such as 0 and 1, or "
-        "-1 and 1."
-    ]
+    assert finding(summary).level == "unjudged"
+    assert "0.37 and 0.62" in finding(summary).reason
 
 
 def test_identical_responses_with_two_values_by_accident_contradict_nothing(run, tmp_path):
@@ -81,14 +79,15 @@ def test_identical_responses_with_two_values_by_accident_contradict_nothing(run,
 
 def test_continuous_rewards_are_no_verdicts(run, tmp_path):
     rows = answered(lambda draw: draw.random())
-    _, flagged, lines = audited(run, tmp_path, rows)
+    summary, flagged = audited(run, tmp_path, rows)
     assert flagged == 0
-    assert lines == ["The verifier's errors cannot be told. Rewards are not binary."]
+    assert finding(summary).level == "unjudged"
+    assert verifier(summary).rates == []
 
 
 def test_verdicts_with_a_bonus_are_judged_as_ever(run, tmp_path):
     rows = answered(lambda draw: float(draw.random() < 0.5))
-    summary, flagged, _ = audited(run, tmp_path, rows)
+    summary, flagged = audited(run, tmp_path, rows)
     more = write_lines(tmp_path / "e.jsonl", [{**row, "reward": row["reward"] + 0.1} for row in rows])
     bonus = run(more, curator="denoise", settings=["curator.geometry=none"], output=tmp_path / "bonus")
     assert flags(tmp_path / "bonus") == flagged > 0

@@ -23,7 +23,7 @@ from dumps import (
 )
 
 from geoalign.errors import ConfigError, InputError
-from geoalign.lab.analysis.audited import audited
+from geoalign.lab.analysis.audited import trained_on
 from geoalign.lab.dumps.formats import find_layout
 from geoalign.lab.dumps.reading import read_dump, read_rewards
 
@@ -93,11 +93,12 @@ def test_what_prime_rl_generated_is_set_beside_what_it_trained_on(tmp_path, run)
     assert [one["step"] for one in summary["steps"]] == [9, 10]
     assert summary["counts"]["rows"] == 2 * GROUPS * SIZE
     # Of the two outliers of a step the first is trained on.
-    said = "44 of 96 generated rollouts were trained on; to mistrust: 4.5% of their 44 rewards, 3.8% of the others' 52."
-    assert said in audited(summary).verifier
+    shares = {"44 of 96", "4.5%", "3.8%"}
+    assert all(share in trained_on(summary) for share in shares)
     with (tmp_path / "in/rollouts/step_10/train/effective/traces.jsonl").open("ab") as still_written:
         still_written.write(b'{"id": "9-')
-    assert said in audited(run(tmp_path / "in", skip_bad=True, overwrite=True)).verifier
+    again = trained_on(run(tmp_path / "in", skip_bad=True, overwrite=True))
+    assert again == trained_on(summary)
     assert pq.read_table(tmp_path / "out" / "scores.parquet")["trained_on"].to_pylist()[:25] == [True] * 24 + [False]
     evaluated = run(folder.parent, overwrite=True)["counts"]
     assert (evaluated["rows"], evaluated["trained_on"] + evaluated["not_trained_on"]) == (GROUPS * SIZE, 0)

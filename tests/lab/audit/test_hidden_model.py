@@ -12,6 +12,7 @@ from geoalign.lab.audit import hidden_model
 from geoalign.lab.audit.hidden_model import AuditModel, check_model_path
 from geoalign.lab.audit.terminal import show_result
 from geoalign.lab.config.audit import load_audit_config
+from geoalign.lab.store.audit import read_audit
 from geoalign.lab.terminal import Console
 
 
@@ -90,7 +91,7 @@ def test_states_before_the_answer_and_how_many_have_none(tiny, tmp_path, run, ca
     [states] = summary["hidden"]["files"]
     assert (states["without_answer"], states["shape"]) == (36, [ROWS, 32])
     assert summary["hidden"]["hidden_layer"] == [0, 1]
-    show_result(Console(width=200), summary, tmp_path / "report.html")
+    show_result(Console(width=200), read_audit(tmp_path / "out"))
     assert "No final answer in 36 of 48 responses" in capsys.readouterr().out
     model = opened(tiny, *settings)
     found, _ = model.states(loaded(path), tmp_path / "states")

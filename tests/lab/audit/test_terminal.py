@@ -1,19 +1,43 @@
-"""What the command prints: a dozen lines, what could not be told and why, and the call that would tell more."""
+"""What the command prints: the finding first, then rates, five rows, what to do next, files, details."""
 
 import json
+import re
 
 import pandas
 import pytest
 from dumps import plain, verdicts, write_dump, write_lines
 from typer.testing import CliRunner
 
+from geoalign.lab.analysis.flags import flag_reasons
+from geoalign.lab.audit.terminal import show_result
 from geoalign.lab.cli import app
+from geoalign.lab.dumps.labels import read_labels
+from geoalign.lab.store.audit import read_audit
+from geoalign.lab.terminal import Console
 
 pytestmark = pytest.mark.usefixtures("no_page")
 
 
 def without_boxes():
     return [{**row, "response": row["response"].replace("boxed", "text")} for row in verdicts()]
+
+
+def scores():
+    return [{**row, "reward": number / 7} for number, row in enumerate(verdicts())]
+
+
+def clean():
+    """Every "a" is right and rewarded, nothing else is."""
+    return [{**row, "reward": float("{a}" in row["response"])} for row in verdicts()]
+
+
+def uneven():
+    return [row for row in verdicts() if row["id"] not in ("1-0", "1-1", "4-5")]
+
+
+CASES = {"verdicts": verdicts, "scores": scores, "clean": clean, "uneven": uneven, "without boxes": without_boxes,
+         "of verl's kind": plain}  # fmt: skip
+SECOND = ["--second-verifier", "math_verify", "--budget", "1"]
 
 
 @pytest.fixture
@@ -24,70 +48,128 @@ def lines(tmp_path, monkeypatch):
         write_lines(tmp_path / "d.jsonl", rows)
         found = CliRunner().invoke(app, ["audit", "d.jsonl", *options], **more)
         assert found.exit_code == 0, found.output
-        return found.stdout.strip().splitlines()
+        return found.stdout.splitlines()
 
     return printed
 
 
+def result(lines):
+    """What is printed of the result: all from the first empty line on, which follows what was read."""
+    return lines[lines.index("") + 1 :]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_finding_comes_first(lines, name):
+    said = result(lines(CASES[name]()))
+    summary = read_audit("runs/audit").summary
+    flagged = summary["counts"]["flagged"]
+    assert said[0].startswith(f"{flagged} of {summary['counts']['scored']} rewards" if flagged else "No reward")
+
+
+@pytest.mark.parametrize(("name", "options"), [
+    *((name, []) for name in CASES), ("verdicts", ["--redact"]), ("clean", SECOND), ("verdicts", SECOND),
+])  # fmt: skip
+def test_no_line_tells_of_nothing(lines, name, options):
+    said = lines(CASES[name](), *options)
+    assert not [line for line in said if re.search(r"(^|[ (])0 [a-z]", line) and "0 or 1" not in line]
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_nothing_but_paths_and_commands_is_wider_than_the_terminal(lines, capsys, width):
+    lines(verdicts())
+    show_result(Console(width=width, force_terminal=False), read_audit("runs/audit"))
+    wide = [line for line in capsys.readouterr().out.splitlines() if len(line) > width]
+    assert all(line.strip().startswith("geoalign ") for line in wide)
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_at_most_five_rows_of_at_most_five_columns_with_whole_names(lines, capsys, width):
+    lines(verdicts())
+    audit = read_audit("runs/audit")
+    show_result(Console(width=width, force_terminal=False), audit)
+    said = capsys.readouterr().out.splitlines()
+    head = next(line for line in said if line.strip().startswith("where "))
+    columns = re.split(r" {2,}", head.strip())
+    assert len(columns) <= 5
+    assert {"where", "answer", "reward", "why it looks wrong"} <= set(columns)
+    rows = [line for line in said if re.match(r"  line \d+ ", line)]
+    assert len(rows) == 5
+    # Each of another prompt.
+    assert len({(int(line.split()[1]) - 1) // 8 for line in rows}) == 5
+
+
+def test_every_flag_has_its_reason(lines):
+    lines(verdicts())
+    audit = read_audit("runs/audit")
+    reasons = flag_reasons(audit)
+    assert set(reasons) == set(audit.scored.index[audit.scored["anomalous"]])
+    # Row 3 of a prompt is right and refused, row 5 wrong and rewarded.
+    assert {index % 8: reason for index, reason in reasons.items()} == {
+        3: "the same answer was rewarded 3 times",
+        5: "the same answer was refused once",
+    }
+
+
 @pytest.mark.parametrize(("rows", "options", "following"), [
     (verdicts, [], "geoalign audit d.jsonl --second-verifier math_verify --overwrite"),
-    (verdicts, ["--second-verifier", "math_verify"],
-     "geoalign audit d.jsonl --second-verifier math_verify --labels runs/audit/flagged.csv "
-     "--output runs/audit-labelled"),
-    *((verdicts, ["--second-verifier", "math_verify", *mine],
-       "geoalign audit d.jsonl --second-verifier math_verify --labels mine/flagged.csv --output mine-labelled")
-      for mine in (["--output", "mine"], ["--output=mine"])),
     (without_boxes, ["--overwrite"], "geoalign audit d.jsonl --overwrite --field final_answer=NAME"),
     (plain, [], "geoalign audit d.jsonl --model ID_OR_PATH --overwrite"),
 ])  # fmt: skip
-def test_a_dozen_lines_and_the_next_command(lines, monkeypatch, rows, options, following):
+def test_the_command_that_would_tell_more(lines, monkeypatch, rows, options, following):
     monkeypatch.setattr("sys.argv", ["geoalign", "audit", "d.jsonl", *options])
-    said = lines(rows(), *options)
-    assert len(said) <= 12
-    assert said[-1].startswith("Next, ")
-    assert said[-1].endswith(f": {following}")
+    assert f"    {following}" in lines(rows(), *options)
+
+
+@pytest.mark.parametrize("mine", [[], ["--output", "mine"], ["--output=mine"]])
+def test_the_command_for_labels_writes_into_a_folder_of_its_own(lines, monkeypatch, mine):
+    monkeypatch.setattr("sys.argv", ["geoalign", "audit", "d.jsonl", *mine])
+    output = "mine-labelled" if mine else "runs/audit-labelled"
+    expected = f"    geoalign audit d.jsonl --labels labels.csv --output {output}"
+    assert expected in lines(verdicts(), *mine)
+
+
+def test_of_scores_the_table_for_labels_is_flagged_csv(lines, monkeypatch):
+    """The page has no buttons for them."""
+    monkeypatch.setattr("sys.argv", ["geoalign", "audit", "d.jsonl"])
+    lines(verdicts())
+    audit = read_audit("runs/audit")
+    audit.scored["reward"] += audit.scored.index / 100
+    console = Console(width=200, record=True, quiet=False)
+    with console.capture() as printed:
+        show_result(console, audit)
+    labels = re.search(r"--labels (\S+)", printed.get())[1]
+    assert len(read_labels(audit.folder / labels.rsplit("/", 1)[-1])) == audit.summary["counts"]["flagged"]
 
 
 def test_math_verify_is_offered_where_gold_answers_are_maths_and_not_where_they_are_prose(lines):
     prose = [{**row, "answer": "The author blames the weather."} for row in verdicts()]
-    assert "math_verify" not in lines(prose)[-1]
+    assert "math_verify" not in " ".join(lines(prose))
     half = [{**row, "answer": "12" if number % 16 < 8 else "Paris"} for number, row in enumerate(verdicts())]
-    assert "--second-verifier math_verify" in lines(half, "--overwrite")[-1]
+    assert "--second-verifier math_verify" in " ".join(lines(half, "--overwrite"))
 
 
-def test_a_curator_that_reads_no_trusted_rewards_is_offered_none(lines):
-    assert not lines(verdicts(), "--curator", "pair_count")[-1].startswith("Next, ")
+def test_a_curator_that_reads_no_trusted_rewards_is_offered_no_labels(lines):
+    assert "--labels" not in " ".join(lines(verdicts(), "--curator", "pair_count"))
 
 
-def test_a_file_without_recognised_answers_says_why_nothing_can_be_told(lines):
-    said = " ".join(lines(without_boxes()))
-    assert "The verifier's errors cannot be told. No rollout has an answer" in said
-    assert r"read from \boxed{...} in a response, or --field final_answer=NAME; `answer` is read as the gold" in said
-    # Nor where responses came twice, but were judged alike.
-    same = [{**row, "id": f"{n}", "response": "so", "reward": float(n % 16 < 8)} for n, row in enumerate(verdicts())]
-    said = " ".join(lines(same, "--overwrite"))
-    assert "The verifier's errors cannot be told. No rollout has an answer, and no response got both verdicts." in said
+def test_a_file_without_recognised_answers_says_where_they_are_read_from(lines):
+    said = " ".join(" ".join(lines(without_boxes())).split())
+    assert r"read from \boxed{...} in a response, or from a field: --field final_answer=NAME" in said
+    assert "`answer` is read as the gold answer" in said
 
 
-def test_groups_of_one_are_given_as_the_reason_and_what_they_were_made_by(lines):
-    one_each = [row for row in verdicts() if row["id"].endswith("-3")]
-    said = " ".join(lines(one_each))
-    assert "8 rollouts in 8 groups (the same `prompt`; --field group=NAME chooses another field)" in said
-    one_each = [{**row, "reward": float(number % 2)} for number, row in enumerate(one_each)]
-    said = " ".join(lines(one_each, "--overwrite"))
-    assert "cannot be told. Every group holds one rollout, for no two have the same `prompt`" in said
-    assert "--field group=NAME names the field that they share" in said
-    assert "No rollout has an answer" not in said
-    # By the file's own field, too; groups of two have another reason, if any.
-    own = " ".join(lines([{**row, "group": row["id"]} for row in one_each], "--overwrite"))
-    assert "8 groups (prompts)" in own
+def test_groups_of_one_are_given_as_the_reason_with_what_they_were_made_by(lines):
+    one_each = [{**row, "reward": float(row["id"] < "4")} for row in verdicts() if row["id"].endswith("-3")]
+    said = " ".join(" ".join(lines(one_each)).split())
+    assert "Every group holds one rollout, for no two have the same `prompt`" in said
+    own = " ".join(" ".join(lines([{**row, "group": row["id"]} for row in one_each], "--overwrite")).split())
     assert "no two have the same `group`" in own
     assert "Every group holds" not in " ".join(lines(verdicts(), "--overwrite"))
 
 
 def test_an_answer_that_is_no_gold_answer_is_said(lines):
     rows = [{**row, "answer": row["response"][-2]} for row in verdicts()]
-    said = " ".join(lines(rows))
+    said = " ".join(" ".join(lines(rows)).split())
     assert "`answer` differs within prompts and is what refused responses answered, so it splits no group" in said
 
 

@@ -5,7 +5,7 @@ import pandas
 import pytest
 import torch
 
-from geoalign.lab.analysis.audited import refused_line, verifier_lines
+from geoalign.lab.analysis.audited import NOT_KNOWN, refused, verifier
 from geoalign.lab.audit.verdicts import (
     VerdictAudit,
     agreed_answers,
@@ -32,6 +32,12 @@ def audited(*groups, redact=False):
     audit = VerdictAudit()
     audit.add(rows_of(*groups))
     return audit.summary(redact=redact), audit
+
+
+def summary_of(found):
+    """What a summary has beside it that the words go by."""
+    counts = {"flagged": 1, "scored": 1, "answered": 1}
+    return {"curator": {"type": "denoise"}, "hidden": {"from": "none"}, "inputs": [], "counts": counts, **found}
 
 
 def simulated(generator, prompts=300, false_positive=0.1, false_negative=0.3):
@@ -66,13 +72,13 @@ def realised(groups, name):
 
 def test_the_rates_of_a_verifier_that_errs_on_each_verdict_alone_are_found():
     groups = simulated(np.random.default_rng(0))
-    verifier = audited(*groups)[0]["verifier"]
-    assert verifier["doubt"] is None
+    judged = audited(*groups)[0]["verifier"]
+    assert judged["doubt"] is None
     for name, width in (("false_positive_rate", 0.1), ("false_negative_rate", 0.25)):
-        rate = verifier["rates"][name]
+        rate = judged["rates"][name]
         assert rate["by"] == "model"
         assert rate["low"] < realised(groups, name) < rate["high"] < rate["low"] + width
-    estimates = [verifier["rates"][name]["estimate"] for name in NAMES]
+    estimates = [judged["rates"][name]["estimate"] for name in NAMES]
     assert sum(estimates) == pytest.approx(1)
 
 
@@ -95,22 +101,21 @@ def test_a_verifier_that_contradicts_nothing_is_bounded_by_its_two_rewarded_answ
     # On a quarter of the prompts the wrong answer "w" passes as well: 100 of 500 wrong rows.
     fooled = [("r", 1)] * 4 + [("w", 1)] * 4 + [("x", 0)]
     found, _ = audited(*[fooled] * 25, *[[("r", 1)] * 4 + [("w", 0)] * 4 + [("x", 0)]] * 75)
-    verifier = found["verifier"]
-    rate = verifier["rates"]["false_positive_rate"]
+    judged = found["verifier"]
+    rate = judged["rates"]["false_positive_rate"]
     assert rate["by"] == "bounds"
     assert rate["low"] == pytest.approx(100 / 500)
-    assert verifier["errors_at_least"] == 100
-    assert "low" not in verifier["model"]["false_positive_rate"]
-    certain, modelled = verifier_lines(found)[:2]
-    assert "at least 20.0%" in certain
-    assert "refused cannot be told for certain" in certain
-    assert "never contradict each other" in modelled
+    assert judged["errors_at_least"] == 100
+    assert "low" not in judged["model"]["false_positive_rate"]
+    told = verifier(summary_of(found)).rates
+    assert told[0].value.startswith("20.0% to")
+    assert [(rate.value == NOT_KNOWN, rate.by) for rate in told] == [(False, "proved"), (True, "")]
+
+
+def test_where_every_answer_was_given_once_no_rate_is_known():
     once = audited(*[[("r", 1), ("w", 0)]] * 5)[0]
-    assert [verifier_lines(once)[0], once["verifier"]["rates"]["false_positive_rate"]["low"]] == [
-        "The verifier's errors cannot be told. Verdicts on equal answers never contradict each other, so errors that "
-        "repeat with the answer would not show.",
-        0,
-    ]
+    assert verifier(summary_of(once)).rates == []
+    assert once["verifier"]["rates"]["false_positive_rate"]["low"] == 0
 
 
 def refusing(generator, prompts=150):
@@ -133,10 +138,10 @@ def repeating(generator, prompts=300):
     return groups
 
 
-@pytest.mark.parametrize("verifier", [refusing, repeating])
-def test_errors_that_repeat_are_within_what_is_claimed(verifier):
+@pytest.mark.parametrize("erring", [refusing, repeating])
+def test_errors_that_repeat_are_within_what_is_claimed(erring):
     for seed in range(3):
-        groups = verifier(np.random.default_rng(seed))
+        groups = erring(np.random.default_rng(seed))
         rates = audited(*groups)[0]["verifier"]["rates"]
         for name in NAMES[:2]:
             assert rates[name]["low"] <= realised(groups, name) <= rates[name]["high"]
@@ -147,7 +152,9 @@ def test_where_several_answers_may_be_right_contradictions_alone_count():
     audit.add(rows_of([("a", 1), ("a", 1), ("a", 0), ("b", 1)], [("c", 0), ("c", 1)]))
     found = audit.summary(redact=False)
     assert (found["verifier"]["rates"], found["verifier"]["errors_at_least"]) == (None, 2)
-    assert verifier_lines(found)[0].startswith("At least 2 of the 6 rewards are wrong")
+    told = verifier(summary_of(found))
+    assert told.rates == []
+    assert told.notes[0].startswith("At least 2 of the 6 rewards")
 
 
 def test_labels_fix_the_truth():
@@ -204,17 +211,18 @@ def test_prompts_whose_agreed_answer_is_always_refused():
 
 
 @pytest.mark.parametrize(("groups", "reason"), [
-    ([[("a", 0.1), ("b", 0.2), ("c", 0.3)]], "Rewards are not binary."),
+    ([[("a", 0.1), ("b", 0.2), ("c", 0.3)]], "The rewards are scores: they take more than two values."),
     ([[("a", 1), ("b", 1)]], "All rewards are equal."),
     ([[("a", None)]], "No rollout has a reward."),
-    ([[(None, 1), (None, 0)]], "No rollout has an answer, and no response to a prompt was given twice."),
+    ([[(None, 1), (None, 0)]], "No response has a final answer, and none was given twice."),
     ([[("a", 0.37), ("b", 0.62), ("a", 0.37)]],
-     "The two rewards, 0.37 and 0.62, are no verdicts such as 0 and 1, or -1 and 1."),
+     "The two rewards, 0.37 and 0.62, are not verdicts such as 0 and 1."),
 ])  # fmt: skip
 def test_what_says_nothing_of_a_verifier(groups, reason):
-    assert audited(*groups)[0] == {"verifier": {"reason": reason}}
-    assert verifier_lines(audited(*groups)[0]) == [f"The verifier's errors cannot be told. {reason}"]
-    assert refused_line(audited(*groups)[0]) == ""
+    found = audited(*groups)[0]
+    assert found == {"verifier": {"reason": reason}}
+    assert verifier(summary_of(found)).rates == []
+    assert refused(found) == ""
 
 
 @pytest.mark.parametrize("values", [(0, 1), (-1, 1), (0, 0.9), (0.1, 1), (-0.5, 0.5), (0.1, 1.1), (-1, 0)])

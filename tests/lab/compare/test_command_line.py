@@ -110,8 +110,9 @@ def test_a_dry_run_checks_every_run_and_makes_nothing(monkeypatch, passed_on, pa
     assert call(monkeypatch, "compare", path, *options, *seeds, "--output", tmp_path / "out") == 0
     said = " ".join(capsys.readouterr().out.split())
     # Two arms at two levels with two seeds; seed 7 is of the second block.
-    assert "8 of 2 arms, 2 levels, 2 seeds" in said
-    assert "2, of seeds 0, 1" in said
+    assert "│ runs │ 8 │" in said
+    assert "│ seeds │ 0, 7 │" in said
+    assert "│ warm starts │ 2, of seed 0-1 │" in said
     assert "config" not in passed_on
     assert not (tmp_path / "out").exists()
     wrong = ["--set", "arms.geoalign.curator.alpha=-1"]

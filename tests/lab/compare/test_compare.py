@@ -178,8 +178,8 @@ def test_what_it_says_and_that_an_arm_that_crashes_is_named_and_the_others_finis
     assert code == 1
     assert "flip_40/grpo/seed-0 finished after" in said
     assert "6 of 6 runs are done." in said
-    assert "flip_40: mean over seeds and the last 5 evaluations" in said
-    assert "- Two seeds: an illustration.\n- geoalign minus grpo: " in said
+    assert "flip_40: Two seeds, an illustration. 40% of the rewards were wrong." in said
+    assert "- geoalign minus grpo: " in said
     table = json.loads((root / "table.json").read_text())
     arms = [(row["arm"], row["seeds"]) for row in table["levels"][0]["arms"]]
     assert arms == [("grpo", [0, 1]), ("geoalign", [0, 1])]

@@ -40,7 +40,7 @@ def test_a_whole_judging(server, settings, files, tmp_path):
     result, said = run(files, settings(), tmp_path / "out")
     assert counts(result) == {"helpful": (3, 1, 1), "harmless": (0, 1, 0), "all": (3, 2, 1)}
     assert len(server.requests) == 12
-    for text in ("helpful", "harmless", "all", "0.6000", f"Written to {tmp_path / 'out'}"):
+    for text in ("helpful", "harmless", "all sets", "0.60", f"Written to {tmp_path / 'out'}"):
         assert text in said
     written = json.loads((tmp_path / "out" / "judge.json").read_text())
     assert (written["model"], written["base_url"]) == ("test-judge", server.url)
@@ -55,12 +55,9 @@ def test_a_whole_judging(server, settings, files, tmp_path):
 def test_a_set_called_all_is_kept_beside_all_sets(saved, tmp_path):
     named = [[replace(line, set="all") if line.set == "helpful" else line for line in side] for side in (A, B)]
     files = (saved("all_a.jsonl", named[0]), saved("all_b.jsonl", named[1]))
-    console = Console(file=io.StringIO(), width=120)
-    judged = judge(None, JudgeRequest(*files, tmp_path / "out"), console=console)
+    judged = judge(None, JudgeRequest(*files, tmp_path / "out"), console=Console(quiet=True))
     assert {name: found.pairs for name, found in judged.sets.items()} == {"all": 5, "harmless": 1}
     assert judged.overall.pairs == 6
-    pairs = next(line for line in console.file.getvalue().splitlines() if "pairs" in line)
-    assert [int(cell) for cell in pairs.replace("│", " ").split()[1:]] == [5, 1, 6]
 
 
 def test_a_malformed_answer_is_counted_never_a_tie(server, settings, files, tmp_path):
@@ -81,7 +78,7 @@ def test_a_failed_pair_is_counted_and_asked_for_again(server, settings, files, t
     server.reply = lambda request: Reply("unfit\x1b", 400) if "no" in judged_texts(request) else longer_wins(request)
     result, said = run(files, settings(), tmp_path / "out")
     assert (result["harmless"].failed, result["all"].judged) == (1, 5)
-    assert "1 pairs failed, the same command asks for them again: HTTP 400: unfit\\x1b" in said
+    assert "HTTP 400: unfit\\x1b" in said
     server.reply = longer_wins
     asked = len(server.requests)
     again, _ = run(files, settings(), tmp_path / "out")
@@ -153,7 +150,7 @@ def test_exit_codes_of_the_command(server, files, tmp_path, monkeypatch, capsys)
     server.reply = longer_wins
     assert call(monkeypatch, "judge", *files, *endpoint) == 0
     assert call(monkeypatch, "judge", *files, "--local", "--output", tmp_path / "local") == 0
-    assert "measures no quality" in capsys.readouterr().out
+    assert "local rule" in capsys.readouterr().out
     assert call(monkeypatch, "judge", *files, "--output", tmp_path / "new") == 2
     assert "expected --base-url and --model, or --local" in capsys.readouterr().err
     assert not (tmp_path / "new").exists()

@@ -4,7 +4,7 @@ import pytest
 from rich.console import Console
 
 from geoalign.lab.analysis.statistics import wilson_interval
-from geoalign.lab.judge.judge import Judged, judgment_of, rates_of, table_of
+from geoalign.lab.judge.judge import Judged, judgment_of, print_rates, rates_of
 
 # Against each other's position: which response the answer names, and the scores of the first and the second shown.
 FIRST, SECOND, TIE = ("model_a", 0.9, 0.2), ("model_b", 0.2, 0.9), ("tie", 0.5, 0.5)
@@ -74,8 +74,13 @@ def test_one_win_in_two_for_every_prompt_is_no_certainty():
     assert rates_of(judged, 4).win == wilson_interval(1, 2)
 
 
-def test_a_table_of_several_sets_cuts_neither_names_nor_numbers():
-    rates, out = rates_of(FOUR, 4), io.StringIO()
-    Console(width=80, file=out).print(table_of(Judged({"helpful": rates, "harmless": rates}, rates), "t"))
-    assert " win " in out.getvalue()
-    assert "…" not in out.getvalue()
+def test_the_winner_comes_first_and_no_set_is_cut():
+    rates = rates_of(FOUR, 4)
+    out = io.StringIO()
+    names = ("helpful_with_a_long_name", "harmless")
+    print_rates(Console(width=80, file=out), Judged(dict.fromkeys(names, rates), rates), "t")
+    lines = out.getvalue().splitlines()
+    assert lines[0].startswith(f"A won {rates.win.estimate:.1%} of {rates.judged} judged pairs")
+    for name in names:
+        assert sum(name in line.split() for line in lines) == 2
+    assert all(len(line) <= 80 for line in lines)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from geoalign.lab.reports.figures.curves import evaluation_panels, reward_panel
 from geoalign.lab.reports.figures.scores import cosine_panel, density_panel, flag_panels
 from geoalign.lab.reports.figures.style import LIGHT, render
 from geoalign.lab.reports.page import figure_sections
@@ -55,6 +56,7 @@ def drawn(panels):
 @pytest.mark.parametrize("values", COLUMNS.values(), ids=COLUMNS)
 def test_any_numbers_are_drawn(values):
     run, numbers = run_of(values), np.array(values, dtype=float)
+    drawn([reward_panel(run), *evaluation_panels(run)])
     drawn(panel for _, _, panels in figure_sections(run) for panel in panels)
     drawn(flag_panels(run.rollouts, "GDI"))
     if len(values):
@@ -65,7 +67,8 @@ def test_any_numbers_are_drawn(values):
 
 def test_any_names_are_drawn_and_stand_in_the_legend():
     for names in (NAMES[:5], NAMES[5:]):
-        panels, axes = figure_sections(run_of([0.5, 1.0], names))[0][2], Figure().add_subplot()
+        panels = evaluation_panels(run_of([0.5, 1.0], names))
+        axes = Figure().add_subplot()
         drawn(panels)
         panels[-1].draw(axes, LIGHT)
         assert len(axes.get_legend().get_texts()) == len(names)

@@ -1,7 +1,8 @@
 import json
 import math
 
-from geoalign.lab.reports.page import curator_totals, evaluation_rows, flagged_rows
+from geoalign.lab.reports.flagged import flagged_rollouts
+from geoalign.lab.reports.page import curator_totals, evaluation_rows
 from geoalign.lab.store.read_run import read_run
 
 
@@ -42,23 +43,43 @@ def test_flagged_rows_say_what_became_of_each(make_run, write_rows):
         {"reward": 0.0},
     ]
     write_rows(folder, 1, rows)
-    shown, total = flagged_rows(read_run(folder))
-    assert total == 4
-    assert [(row["row"], row["rank"], row["scored"]) for row in shown] == [(1, 1, 5), (2, 2, 5), (3, 3, 5), (0, 4, 5)]
-    assert [row["outcome"].split(":")[0] for row in shown] == [
+    shown = flagged_in(folder)
+    assert [(row.row, row.rank, row.scored) for row in shown] == [(1, 1, 5), (2, 2, 5), (3, 3, 5), (0, 4, 5)]
+    assert [row.outcome.split(":")[0] for row in shown] == [
         "left out of the batch", "weight 0", "unchanged", "replaced by row 4",
     ]  # fmt: skip
-    last = shown[-1]
-    names = ("response", "donor_row", "donor_response", "donor_reward")
-    assert [last[name] for name in names] == ["bad", 4, "good", 0.0]
-    assert [row["flipped"] for row in shown] == [False, False, False, True]
-    assert [row["donor_row"] for row in shown] == [None, None, None, 4]
+    assert (shown[-1].response, shown[-1].donor_response) == ("bad", "good")
+    assert [row.flipped for row in shown] == [False, False, False, True]
+    assert [bool(row.donor_response) for row in shown] == [False, False, False, True]
+
+
+def flagged_in(folder):
+    """The flagged rollouts of a run's only step."""
+    run = read_run(folder)
+    return flagged_rollouts(run.rollouts[0], run.curator, run.metrics, 8)
+
+
+def test_flagged_rows_are_of_many_prompts(make_run, write_rows):
+    folder = make_run(steps=1)
+    rows = [{"anomalous": True, "score": 9.0 - at, "group": group} for at, group in enumerate((0, 0, 0, 1, 2))]
+    write_rows(folder, 1, rows)
+    assert [row.row for row in flagged_in(folder)] == [0, 3, 4, 1, 2]
+
+
+def test_of_denoise_the_probability_is_told_and_whether_the_reward_was_corrected(make_run, write_rows):
+    folder = make_run(steps=1, curator="denoise")
+    # A score of log(3) is a probability of 3/4. The generation of step 0 is curated for update 1.
+    write_rows(folder, 0, [{"anomalous": True, "score": math.log(3)}])
+    (folder / "metrics.jsonl").write_text(json.dumps({"stage": "rl", "step": 1, "geoalign/mean_change": 0.2}) + "\n")
+    (row,) = flagged_in(folder)
+    assert "75%" in row.outcome
+    assert "corrected" in row.outcome
 
 
 def test_amplified_and_only_watched_rollouts(make_run, write_rows):
     folder = make_run(steps=1)
     write_rows(folder, 1, [{"score": 2.0, "anomalous": True}, {"score": 1.0, "source": 0}])
-    assert flagged_rows(read_run(folder))[0][0]["outcome"] == "amplified: copied over 1 other row(s)"
+    assert flagged_in(folder)[0].outcome == "amplified: copied over 1 other row(s)"
     write_rows(folder, 1, [{"score": 2.0, "anomalous": True}, {"score": 1.0}])
     (folder / "config.yaml").write_text(json.dumps({"curator": {"type": "monitor"}}))
-    assert flagged_rows(read_run(folder))[0][0]["outcome"] == "unchanged: the curator only watches"
+    assert flagged_in(folder)[0].outcome == "unchanged: the curator only watches"

@@ -54,7 +54,7 @@ def finished(config, tmp_path_factory):
     root = tmp_path_factory.mktemp("finished") / "run"
     done = forked.run("-m", "geoalign", "train", config, "--output", root, env=ENVIRONMENT)
     assert done.returncode == 0, done.stderr
-    assert "accuracy before; after RL" in done.stdout
+    assert "Accuracy on arithmetic went from" in done.stdout
     return root
 
 
@@ -67,7 +67,7 @@ def test_a_finished_run_is_reported_again_by_the_settings_of_its_folder_never_tr
     assert call(monkeypatch, "train", "--output", finished, "--resume") == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "is finished: its report is rebuilt" in said
-    assert "accuracy before; after RL" in said
+    assert "Accuracy on arithmetic went from" in said
     assert (finished / "report.html").is_file()
     assert weights.stat().st_mtime_ns == before
 

@@ -1,196 +1,338 @@
-"""What an audit's summary says of the consensus, the verifier and gold answers, in words: on terminal and page."""
+"""What an audit's summary says, in words: the one place for what the terminal and the page tell a reader."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
-from geoalign.lab.analysis.consensus import CHANCE, HEADLINES, Verdict, level_of
+from geoalign.lab.analysis.consensus import CHANCE, Verdict, level_of
 from geoalign.lab.analysis.grouping import groups_of_one
 from geoalign.lab.analysis.statistics import Interval
 from geoalign.lab.numbers import ends, percent
 from geoalign.text import visible
 
-_WITHOUT = "Flags without a consensus are no better than chance: read them as a sample, not as a verdict."
-_ADVICE = {
-    "yes": "A flag says that a reward disagrees with this consensus, not that it is wrong.",
-    "no": _WITHOUT,
-    "against": _WITHOUT,
-}
+Summary = Mapping[str, Any]
+
+INVISIBLE = (
+    "Consistent mistakes are invisible here: an error that the verifier repeats with an answer cannot be seen in its "
+    "verdicts."
+)
+NO_PROOF = "A flag is a reason to look at a reward, not a proof that it is wrong."
+EARLIER = "This folder is of an earlier version, whose error rates did not hold: run the audit again."
 
 
-def audited_consensus(summary: Mapping[str, Any]) -> Verdict:
-    """Whether the others' consensus orders the two responses of a pair rightly, on groups kept apart."""
-    measured = summary.get("consensus") or {}
-    accuracy, low, high = (measured.get(f"new_group_accuracy{end}") for end in ("", "_low", "_high"))
-    if accuracy is None:
-        return Verdict("unknown", "No accuracy on new groups was measured.", visible(measured.get("reason") or ""), 0)
-    interval = Interval(accuracy, *(math.nan if end is None else end for end in (low, high)))
-    level = level_of(interval, CHANCE)
-    text = (
-        "On groups it had not been trained on, what the projector learnt told the better response of a pair from the "
-        f"worse one in {accuracy:.1%} of pairs (95% interval over {measured['groups']:,} groups: "
-        f"{ends(interval, percent)}; chance {CHANCE:.0%}). {_ADVICE.get(level, '')}"
-    )
-    return Verdict(level, HEADLINES[level], text.strip(), 0)
+# --- the finding ------------------------------------------------------------------------------------------------------
 
 
-_MORE = "A second verifier would show more, or labels of your own (`label` in flagged.csv, then --labels)."
+@dataclass(frozen=True)
+class Finding:
+    """How many rewards look wrong, and what that rests on.
+
+    `level` is "flagged", "none" (judged, and nothing stands out) or "unjudged".
+    """
+
+    level: str
+    headline: str
+    reason: str
 
 
-class Audited(NamedTuple):
-    """The consensus, sentences on the verifier, one on refused answers, and the prompts that it is about, strongest
-    agreement first (texts are None where they were left out)."""
-
-    consensus: Verdict
-    verifier: list[str]
-    refused: str
-    prompts: list[dict[str, Any]]
-
-
-def audited(summary: Mapping[str, Any]) -> Audited:
-    """What a summary says, in words."""
-    prompts = [{"answer": None, "gold": None, **item} for item in (summary.get("prompts") or {}).get("listed", ())]
-    return Audited(audited_consensus(summary), verifier_lines(summary), refused_line(summary), prompts)
+def finding(summary: Summary) -> Finding:
+    """The first thing that a reader is told."""
+    counts = summary["counts"]
+    flagged, judged = counts["flagged"], counts["scored"]
+    if flagged:
+        look = "looks" if flagged == 1 else "look"
+        headline = f"{flagged:,} of {judged:,} rewards {look} wrong ({percent(flagged / max(judged, 1))})."
+        return Finding("flagged", headline, f"{_what_flags_rest_on(summary)} {NO_PROOF}")
+    if why := why_unjudged(summary):
+        return Finding("unjudged", "No reward could be judged.", why)
+    reason = "Nothing stands out enough to be flagged. This is no proof that the rewards are right."
+    return Finding("none", "No reward looks wrong.", reason)
 
 
-def verifier_lines(summary: Mapping[str, Any]) -> list[str]:
-    """Sentences on the verifier: what is certain, what a model would guess, contradictions, what a second verifier
-    said; and on what was trained on."""
-    verifier = summary.get("verifier") or {}
-    lines = []
-    if verifier.get("rates") and "bounds" not in verifier:
-        lines.append("This folder is of an earlier version, whose error rates did not hold: run the audit again.")
-    elif verifier.get("rates"):
-        told = _certain(verifier)
-        if told or not verifier["doubt"]:
-            lines += [told] if told else []
-            lines.append(_modelled(verifier))
-        else:
-            why = f"{verifier['doubt'][0].upper()}{verifier['doubt'][1:]}."
-            reason = groups_of_one(summary) or f"{why}{_few_answers(verifier)}{_no_answers(summary)}"
-            lines.append(f"The verifier's errors cannot be told. {reason}")
-    elif verifier.get("answers") == "shared":
-        lines.append(_contradicted(verifier))
-    elif verifier:
-        reason = groups_of_one(summary) or f"{verifier.get('reason', '')}{_no_answers(summary)}"
-        lines.append(f"The verifier's errors cannot be told. {reason}")
-    both = [
-        f"the same {one} to a prompt got both verdicts on {verifier[f'groups_with_{several}_judged_both_ways']:,} of "
-        f"{repeated:,} prompts that have one twice"
-        for one, several in (("answer", "answers"), ("response", "responses"))
-        if (repeated := verifier.get(f"groups_with_repeated_{several}"))
-    ]
-    lines += [f"Contradictions: {', '.join(both)}."] if both else []
-    counts = summary.get("counts") or {}
-    if counts.get("trained_on") or counts.get("not_trained_on"):
-        yes, no = ([counts[f"{name}trained_on{of}"] for of in ("", "_flagged", "_scored")] for name in ("", "not_"))
-        shares = [f"{flagged / max(scored, 1):.1%}" for _, flagged, scored in (yes, no)]
-        told = f"{yes[0]:,} of {yes[0] + no[0]:,} generated rollouts were trained on; to mistrust: {shares[0]} of their"
-        lines.append(f"{told} {yes[2]:,} rewards, {shares[1]} of the others' {no[2]:,}.")
-    if asked := summary.get("appeals"):
-        flagged = f"{asked['flagged_after']:,} rewards are to be mistrusted ({asked['flagged_before']:,} before)"
-        lines.append(
-            f"The second verifier judged {asked['rows']:,} rollouts, identical ones at once ({asked['questions']:,} "
-            f"questions, {asked['unanswered']:,} without a verdict, {asked['seconds']:,.1f} s): the rewards of "
-            f"{asked['overturned']:,} were wrong, {asked['lowered']:,} of them too high; by its verdicts {flagged}."
+def _compares_verdicts(summary: Summary) -> bool:
+    """Whether the curator is `denoise`, which goes by verdicts that contradict each other."""
+    return summary["curator"].get("type") == "denoise"
+
+
+def _what_flags_rest_on(summary: Summary) -> str:
+    name = visible(str(summary["curator"].get("type", "")), 80)
+    if not _compares_verdicts(summary):
+        return f"The curator `{name}` flags rewards that do not fit those of the other responses."
+    if (summary.get("verifier") or {}).get("reason"):
+        return "They do not fit what the hidden states of a model and the other rewards suggest."
+    if (summary.get("verifier") or {}).get("answers") == "shared":
+        found = "Some rewards contradict each other: equal answers to a prompt were judged differently."
+    else:
+        found = (
+            "Some rewards contradict each other: equal answers to a prompt were judged differently, or several "
+            "different answers to one prompt were rewarded."
         )
+    if summary["hidden"].get("from") in (None, "none"):
+        return found
+    return f"{found} Hidden states of a model were compared as well."
+
+
+def why_unjudged(summary: Summary) -> str:
+    """Why `denoise` could compare nothing, and what to do; empty where it could, and for other curators."""
+    verifier = summary.get("verifier") or {}
+    if not _compares_verdicts(summary):
+        return "No reward could be compared with another." if not summary["counts"]["scored"] else ""
+    alone = groups_of_one(summary)
+    if alone:
+        return alone
+    reason = verifier.get("reason")
+    if reason:
+        return f"{reason} {_remedy(summary)}".strip()
+    if not summary["counts"].get("answered", 1) and not verifier.get("groups_with_responses_judged_both_ways"):
+        return (
+            "No response has a final answer that can be read, and identical responses were judged alike. "
+            f"{_where_answers_are(summary)}"
+        )
+    return ""
+
+
+def _remedy(summary: Summary) -> str:
+    if summary["hidden"].get("from") in (None, "none") and summary["counts"].get("answered", 1):
+        return "To judge them, hidden states of a model are needed: --model or --hidden."
+    return _where_answers_are(summary)
+
+
+def _where_answers_are(summary: Summary) -> str:
+    """Where final answers are read from, where no response has one; empty elsewhere."""
+    if summary["counts"].get("answered", 1):
+        return ""
+    where = "Final answers are read from \\boxed{...} in a response, or from a field: --field final_answer=NAME."
+    gold = {entry["fields"]["answer"] for entry in summary["inputs"] if "answer" in entry["fields"]}
+    if not gold:
+        return where
+    return f"{where} `{visible(min(gold), 80)}` is read as the gold answer, not as the response's."
+
+
+# --- the verifier's error rates ---------------------------------------------------------------------------------------
+
+# What the two rates are called, and what each is of.
+_RATES = {
+    "false_positive_rate": "Wrong answers that were rewarded",
+    "false_negative_rate": "Correct answers that were refused",
+}
+_KNOWN_BY = {"bounds": "proved", "model": "estimated"}
+NOT_KNOWN = "not known"
+PROVED = (
+    "Proved: it follows from the verdicts, if equal answers to a prompt are equally right and at most one answer to a "
+    "prompt is right."
+)
+ESTIMATED = (
+    "Estimated: by a statistical model whose errors strike verdicts one by one, with 95% intervals that leave room for "
+    "errors that repeat."
+)
+
+
+@dataclass(frozen=True)
+class Rate:
+    """One error rate in words: of what, how much, and how that is known (empty where it is not)."""
+
+    name: str
+    value: str
+    by: str
+
+
+@dataclass(frozen=True)
+class Verifier:
+    """What is known of the verifier.
+
+    Attributes:
+        rates: both error rates; empty where nothing can be said of either.
+        notes: what else is certain, and what the words of the table mean; else why nothing is known.
+        details: how it is known, for those who want to check it.
+    """
+
+    rates: list[Rate]
+    notes: list[str]
+    details: list[str]
+
+
+def verifier(summary: Summary) -> Verifier:
+    """What the verdicts tell of the verifier that gave them."""
+    found = summary.get("verifier") or {}
+    if found.get("reason") or finding(summary).level == "unjudged":
+        # There is no verifier to speak of, or the finding says already why nothing is known.
+        return Verifier([], [], [])
+    if found.get("rates") and "bounds" not in found:
+        return Verifier([], [EARLIER], [])
+    if found.get("answers") == "shared":
+        return Verifier([], [_contradicted(found), INVISIBLE], _contradictions(found))
+    rates = [_rate(name, found["rates"][name]) for name in _RATES] if found.get("rates") else []
+    if all(rate.value == NOT_KNOWN for rate in rates):
+        why = _why_not_known(found)
+        return Verifier([], [why] if why else [], _contradictions(found))
+    notes = []
+    known_by = {rate.by for rate in rates}
+    errors = found["errors_at_least"]
+    if errors:
+        notes.append(f"At least {errors:,} of the {found['scored']:,} rewards are wrong (proved).")
+        known_by.add("proved")
+    notes += [words for by, words in (("proved", PROVED), ("estimated", ESTIMATED)) if by in known_by]
+    notes.append(INVISIBLE)
+    return Verifier(rates, notes, [*_model_says(found), *_contradictions(found)])
+
+
+def _rate(name: str, rate: Mapping[str, Any]) -> Rate:
+    low, high = rate["low"], rate["high"]
+    if low is None or high is None or (low <= 0 and high >= 1):
+        return Rate(_RATES[name], NOT_KNOWN, "")
+    by = _KNOWN_BY[rate["by"]]
+    if by == "estimated":
+        return Rate(_RATES[name], f"{percent(rate['estimate'])} ({percent(low)} to {percent(high)})", by)
+    if high >= 1:
+        return Rate(_RATES[name], f"at least {percent(low)}", by)
+    if low <= 0:
+        return Rate(_RATES[name], f"at most {percent(high)}", by)
+    return Rate(_RATES[name], f"{percent(low)} to {percent(high)}", by)
+
+
+def _why_not_known(found: Mapping[str, Any]) -> str:
+    """Why nothing can be said of either rate; empty where there is no verifier to speak of."""
+    if not found:
+        return ""
+    return " ".join(["Its error rates are not known.", _sentence(found["doubt"]), *_few_answers(found), INVISIBLE])
+
+
+def _few_answers(found: Mapping[str, Any]) -> list[str]:
+    """How many answers there are to compare, where most rollouts have none."""
+    answered, scored = found["answered"], found["scored"]
+    if not 0 < 2 * answered < scored:
+        return []
+    return [f"Only {answered:,} of {scored:,} responses have a final answer that can be read."]
+
+
+def _model_says(found: Mapping[str, Any]) -> list[str]:
+    """What the model adds to what is proved: why it is not believed, and what it would guess all the same."""
+    if not found["doubt"]:
+        return []
+    doubt = f"A statistical model cannot be trusted here: {found['doubt']}."
+    guesses = [found["model"][name]["estimate"] for name in _RATES]
+    if not any(guesses):
+        return [doubt]
+    positive, negative = map(percent, guesses)
+    guess = f"It would guess that {positive} of the wrong answers were rewarded and {negative} of the correct refused."
+    return [f"{doubt} {guess}"]
+
+
+def _contradictions(found: Mapping[str, Any]) -> list[str]:
+    """On how many prompts an answer or response that came twice was both rewarded and refused."""
+    lines = []
+    for one, several in (("answer", "answers"), ("response", "responses")):
+        both = found.get(f"groups_with_{several}_judged_both_ways")
+        if both:
+            repeated = found[f"groups_with_repeated_{several}"]
+            lines.append(
+                f"Of {repeated:,} prompts with the same {one} twice, {both:,} had it both rewarded and refused."
+            )
     return lines
 
 
-def _certain(verifier: Mapping[str, Any]) -> str:
-    """What the bounds prove of both rates; empty where that is nothing."""
-    rates = {
-        "false_positive_rate": "wrong answers were rewarded",
-        "false_negative_rate": "right answers were refused",
-    }
-    told, untold = [], []
-    for name, what in rates.items():
-        low, high = (verifier["bounds"][name][end] for end in ("low", "high"))
-        if low is None or (low <= 0 and high >= 1):
-            untold.append(what)
-        elif high >= 1:
-            told.append(f"at least {low:.1%} of the {what}")
-        elif low <= 0:
-            told.append(f"at most {high:.1%} of the {what}")
-        else:
-            told.append(f"at least {low:.1%} and at most {high:.1%} of the {what}")
-    if errors := verifier["errors_at_least"]:
-        told.append(f"at least {errors:,} of the {verifier['scored']:,} rewards are wrong")
-    if not told:
-        return ""
-    proof = "if equal answers to a prompt share the truth and at most one is right"
-    sentence = f"Certain, {proof}: {'; '.join(told)}."
-    if untold:
-        sentence += f" How many of the {' and how many of the '.join(untold)} cannot be told for certain."
-    return sentence
-
-
-def _modelled(verifier: Mapping[str, Any]) -> str:
-    """The model's intervals where it may speak; otherwise its guess, and why there is no interval."""
-    did = {
-        "false_positive_rate": "rewards {} of the wrong answers",
-        "false_negative_rate": "refuses {} of the right ones",
-    }
-    if verifier["doubt"]:
-        guesses = [verifier["model"][name]["estimate"] for name in did]
-        if not any(guesses):
-            return f"A model can tell no more: {verifier['doubt']}. {_MORE}"
-        said = [form.format(f"{guess:.1%}") for form, guess in zip(did.values(), guesses, strict=True)]
-        return (
-            f"A model of errors that strike each verdict by itself would guess that the verifier {' and '.join(said)}. "
-            f"It can give no interval: {verifier['doubt']}. {_MORE}"
-        )
-    rates = verifier["rates"]
-    by_model = [name for name in did if rates[name]["by"] == "model"]
-    if not by_model:
-        return f"A model of errors that strike each verdict by itself tells no more than this. {_MORE}"
-    said = [did[name].format(_rate(rates[name], ".1%")) for name in by_model]
-    return (
-        f"By a model of errors that strike each verdict by itself, the verifier {' and '.join(said)}. In brackets 95% "
-        "intervals, with room for repeated errors as far as contradictions between equal answers allow, and for agreed "
-        f"answers that are refused though right. {_MORE}"
-    )
-
-
-def _contradicted(verifier: Mapping[str, Any]) -> str:
+def _contradicted(found: Mapping[str, Any]) -> str:
     """What contradictions alone prove where several answers to a prompt may be right."""
+    errors = found["errors_at_least"]
+    why = "As several answers to a prompt may be right, nothing tells how often the verifier errs."
+    if not errors:
+        return f"Its error rates are not known. {why}"
     return (
-        f"At least {verifier['errors_at_least']:,} of the {verifier['scored']:,} rewards are wrong: equal answers or "
-        "responses to a prompt got both verdicts. As several answers may be right, nothing tells how often the "
-        f"verifier errs. {_MORE}"
+        f"At least {errors:,} of the {found['scored']:,} rewards are wrong: equal answers or responses to a prompt "
+        f"were both rewarded and refused. {why}"
     )
 
 
-def _few_answers(verifier: Mapping[str, Any]) -> str:
-    """How many answers there are to compare, where most rollouts have none."""
-    answered, scored = verifier["answered"], verifier["scored"]
-    if not 0 < 2 * answered < scored:
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
+
+
+# --- what else was found ----------------------------------------------------------------------------------------------
+
+
+def second_verifier(summary: Summary) -> str:
+    """What a second verifier said; empty where none was asked."""
+    asked = summary.get("appeals")
+    if not asked:
         return ""
-    return f" Of {scored:,} rollouts with a reward {answered:,} have an answer that can be read."
+    name = visible(str(asked.get("verifier") or "The second verifier"), 80)
+    said = f"{name} checked {asked['rows']:,} rewards: {_overturned(asked['overturned'], asked['lowered'])}."
+    if asked["unanswered"]:
+        said += f" It had no verdict on {asked['unanswered']:,}."
+    return f"{said} It was asked about the rewards that would tell most, so this share is no error rate."
 
 
-def _no_answers(summary: Mapping[str, Any]) -> str:
-    """Why there are no answers to compare, where no response has one."""
-    if (summary.get("counts") or {}).get("answered", 1):
+def _overturned(wrong: int, too_high: int) -> str:
+    """How many rewards were wrong, and in which way."""
+    if not wrong:
+        return "all of them are right"
+    if too_high in (0, wrong):
+        return f"{wrong:,} are {'too high' if too_high else 'too low'}"
+    return f"{too_high:,} are too high and {wrong - too_high:,} too low"
+
+
+def trained_on(summary: Summary) -> str:
+    """How flags are spread over rollouts that were trained on and others; empty where that is not known."""
+    counts = summary["counts"]
+    if not (counts.get("trained_on") or counts.get("not_trained_on")):
         return ""
-    gold = {field for entry in summary["inputs"] if (field := entry["fields"].get("answer")) is not None}
-    read = f"; `{visible(min(gold), 80)}` is read as the gold answer, not as the response's" if gold else ""
-    return f" Final answers are read from \\boxed{{...}} in a response, or --field final_answer=NAME{read}."
-
-
-def refused_line(summary: Mapping[str, Any]) -> str:
-    """One sentence on prompts whose agreed answer is always refused; empty where answers are unknown."""
-    prompts = summary.get("prompts")
-    if not prompts:
-        return ""
-    count = prompts["refused"]
+    generated = counts["trained_on"] + counts["not_trained_on"]
+    flagged, others = (
+        percent(counts[f"{name}_flagged"] / max(counts[f"{name}_scored"], 1))
+        for name in ("trained_on", "not_trained_on")
+    )
     return (
-        f"On {count:,} prompt{'' if count == 1 else 's'} the rollouts agree on an answer ({prompts['least_count']} or "
-        f"more, at least {prompts['least_share']:.0%} of them) that is refused every time."
+        f"{counts['trained_on']:,} of {generated:,} generated rollouts were trained on. Of their rewards {flagged} "
+        f"look wrong, of the others' {others}."
     )
 
 
-def _rate(rate: Mapping[str, float], form: str) -> str:
-    return f"{rate['estimate']:{form}} ({rate['low']:{form}} to {rate['high']:{form}})"
+def refused(summary: Summary) -> str:
+    """One sentence on prompts whose agreed answer is always refused; empty where there are none."""
+    prompts = summary.get("prompts") or {}
+    count = prompts.get("refused")
+    if not count:
+        return ""
+    where = "1 prompt" if count == 1 else f"{count:,} prompts"
+    return (
+        f"On {where} at least {prompts['least_share']:.0%} of the responses agree on an answer that was refused every "
+        "time. Either the gold answer is wrong or the model makes a common mistake."
+    )
+
+
+def refused_prompts(summary: Summary) -> list[dict[str, Any]]:
+    """The prompts that `refused` speaks of, the strongest agreement first; texts are None where they were left out."""
+    listed = (summary.get("prompts") or {}).get("listed", ())
+    return [{"answer": None, "gold": None, **item} for item in listed]
+
+
+_HEADLINES = {
+    "yes": "The pattern behind the flags also holds on new prompts.",
+    "no": "The pattern behind the flags is no better than chance on new prompts.",
+    "against": "The pattern behind the flags is worse than chance on new prompts.",
+    "unknown": "Whether the pattern behind the flags holds on new prompts cannot be told from one measurement.",
+}
+_ADVICE = {
+    "yes": "A flag says that a reward disagrees with the other responses, not that it is wrong.",
+    "no": "Read these flags as a random sample.",
+    "against": "Do not use these flags.",
+}
+
+
+def new_prompts(summary: Summary) -> Verdict:
+    """Whether what a GeoAlign curator learnt orders two responses to a prompt rightly that it was not trained on."""
+    measured = summary.get("consensus") or {}
+    accuracy, low, high = (measured.get(f"new_group_accuracy{end}") for end in ("", "_low", "_high"))
+    if accuracy is None:
+        return Verdict("unmeasured", "", visible(measured.get("reason") or ""), 0)
+    interval = Interval(accuracy, *(math.nan if end is None else end for end in (low, high)))
+    level = level_of(interval, CHANCE)
+    over = "" if math.isnan(interval.low) else f"; 95% interval {ends(interval, percent)}"
+    text = (
+        f"On {measured['groups']:,} groups that it had not been learnt from, it put the better rewarded of two "
+        f"responses first in {percent(accuracy)} of pairs (chance {CHANCE:.0%}{over}). {_ADVICE.get(level, '')}"
+    )
+    return Verdict(level, _HEADLINES[level], text.strip(), 0)

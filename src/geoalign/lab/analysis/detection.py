@@ -33,12 +33,12 @@ from geoalign.lab.store.columns import Bools, Floats
 from geoalign.lab.store.read_run import Run
 from geoalign.lab.store.rollouts import RolloutStep
 
-# Scores and controls that are looked at, in the order of the tables, and what a figure calls them.
+# Scores and controls that are looked at, in the order of the tables, and what pages call them.
 SCORES = {
-    "score": "own score",
-    "pair_count": "pair count, many",
-    "fewest_pairs": "pair count, few",
-    "distance": "distance to mean",
+    "score": "the curator's score",
+    "pair_count": "number of pairs",
+    "fewest_pairs": "number of pairs, fewest first",
+    "distance": "distance to the group's mean",
 }
 OWN_SCORE = "score"
 # The pair count as a score, and turned round: the control is whichever ranks better.

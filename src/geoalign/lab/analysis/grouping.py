@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,11 +12,11 @@ _FILES, _SIZES = 3, 4
 
 
 def grouping_words(summary: Mapping[str, Any]) -> str:
-    """What the groups are: prompts, as the file names them, or the rollouts that share certain fields."""
+    """What makes a group: a field of the file, or the fields whose values its rollouts share."""
     made = dict.fromkeys(_fields(entry) for entry in summary["inputs"] if not entry.get("own_groups", True))
     if not made:
-        return "prompts"
-    return f"the same {'; or '.join(made)}; --field group=NAME chooses another field"
+        return "The file names the groups."
+    return f"Rollouts with the same {'; or '.join(made)} are a group; --field group=NAME chooses another field."
 
 
 def grouping_remarks(summary: Mapping[str, Any]) -> list[str]:
@@ -29,9 +28,9 @@ def grouping_remarks(summary: Mapping[str, Any]) -> list[str]:
 def sizes_lines(summary: Mapping[str, Any]) -> list[str]:
     """The files whose groups are of different sizes, as at the end of a dump that was cut off."""
     uneven = [entry for entry in summary["inputs"] if len(entry["group_sizes"]) > 1]
-    lines = [f"Groups of different sizes: {entry['file']}: {_sizes(entry['group_sizes'])}" for entry in uneven[:_FILES]]
+    lines = [f"Groups differ in size in {entry['file']}: {_sizes(entry['group_sizes'])}." for entry in uneven[:_FILES]]
     if len(uneven) > _FILES:
-        lines.append(f"... and {len(uneven) - _FILES:,} more files with groups of different sizes")
+        lines.append(f"They do so in {len(uneven) - _FILES:,} more files.")
     return lines
 
 
@@ -43,8 +42,8 @@ def groups_of_one(summary: Mapping[str, Any]) -> str:
         return ""
     fields = "; or ".join(dict.fromkeys(_fields(entry) for entry in inputs))
     return (
-        f"Every group holds one rollout, for no two have the same {fields}, and verdicts are compared within a group. "
-        "Where several rollouts are of one problem, --field group=NAME names the field that they share."
+        f"Every group holds one rollout, for no two have the same {fields}, and rewards are compared within a group. "
+        "If several rollouts answer one problem, name the field that they share: --field group=NAME."
     )
 
 
@@ -58,6 +57,7 @@ def _sizes(counts: Mapping[str, int]) -> str:
     """How many groups have which size: "1 of 3, 11 of 4 rollouts"; of many sizes the usual one and the ends."""
     if len(counts) <= _SIZES:
         return ", ".join(f"{count:,} of {size}" for size, count in counts.items()) + " rollouts"
-    [(usual, count)] = Counter(counts).most_common(1)
-    sizes = sorted(int(size) for size in counts if size != usual)
-    return f"{count:,} of {usual} rollouts, {sum(counts.values()) - count:,} others of {sizes[0]} to {sizes[-1]}"
+    usual = max(counts, key=lambda size: counts[size])
+    others = sorted(int(size) for size in counts if size != usual)
+    rest = sum(counts.values()) - counts[usual]
+    return f"{counts[usual]:,} of {usual} rollouts, {rest:,} others of {others[0]} to {others[-1]}"

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import shlex
 import shutil
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from torch import Tensor
 from geoalign import __version__
 from geoalign.answers import answers_by_class, is_mathematical
 from geoalign.boxed import boxed_answer
+from geoalign.curators.denoise import Denoise
 from geoalign.curators.idle import Remedies
 from geoalign.curators.labelled_rollouts import check_reads_trusted
 from geoalign.curators.registry import make_curator
@@ -26,6 +26,7 @@ from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.audit.hidden_files import read_hidden
 from geoalign.lab.audit.inputs import Input, find_inputs
+from geoalign.lab.audit.next_steps import label_command, next_step
 from geoalign.lab.audit.steps import NO_STATES, PAIRS_PER_STEP, StepCurator, check_brought, without_states
 from geoalign.lab.audit.terminal import show_result
 from geoalign.lab.audit.verdicts import VerdictAudit
@@ -36,7 +37,7 @@ from geoalign.lab.dumps.reading import Dump, Skipped, read_dump, read_rewards
 from geoalign.lab.dumps.values import short_text
 from geoalign.lab.reports.audit.page import build_audit_page
 from geoalign.lab.rewards.equivalence import EqualAnswers, math_verify_is_installed
-from geoalign.lab.store.audit import FILTERED_FILE, REPORT_FILE, SUMMARY_FILE, AuditFolder, AuditTables
+from geoalign.lab.store.audit import FILTERED_FILE, SUMMARY_FILE, AuditFolder, AuditTables, read_audit
 from geoalign.lab.store.columns import whole_text
 from geoalign.lab.store.files import locked
 from geoalign.lab.store.json_files import write_json
@@ -55,7 +56,8 @@ def audit(
     Args:
         inputs: what `find_inputs` found; None: it looks.
     """
-    console, inputs = console or Console(quiet=True), inputs or find_inputs(request, Console(quiet=True))
+    console = console or Console(quiet=True)
+    inputs = inputs or find_inputs(request, Console(quiet=True))
     if request.hidden and request.model is not None:
         raise ConfigError("--hidden: expected without --model, got both: states come from files or from a model")
     if request.filtered and request.redact:
@@ -67,7 +69,9 @@ def audit(
         try:
             audited = Audit(config, request, folder, console)
             summary = audited.run(inputs)
-            summary["next"] = _next_command(summary, audited.session.curator.reads)
+            reads = audited.session.curator.reads
+            summary["next"] = next_step(summary, reads)
+            summary["label_command"] = label_command(summary) if "trusted" in reads else None
             write_json(folder.staging / SUMMARY_FILE, summary)
             build_audit_page(folder.staging)
             if request.redact and request.cache is None:
@@ -77,8 +81,17 @@ def audit(
         except BaseException:
             folder.discard()
             raise
-    show_result(console, summary, folder.root / REPORT_FILE)
+    if not console.quiet:
+        show_result(console, read_audit(folder.root))
     return summary
+
+
+class _AuditSession(CurationSession):
+    """A session that leaves it to the audit's finding why `denoise` could judge nothing."""
+
+    def _say_idle(self, why: str) -> None:
+        if not isinstance(self.curator, Denoise):
+            super()._say_idle(why)
 
 
 class Audit:
@@ -87,9 +100,11 @@ class Audit:
     def __init__(self, config: AuditConfig, request: AuditRequest, folder: AuditFolder, console: Console) -> None:
         curator = config.curator if request.hidden or request.model else without_states(config.curator)
         self.without_states = curator != config.curator
-        self.config, self.request = replace(config, curator=curator), request
-        self.folder, self.console = folder, console
-        self.session = CurationSession(make_curator(curator), seed=config.seed)
+        self.config = replace(config, curator=curator)
+        self.request = request
+        self.folder = folder
+        self.console = console
+        self.session = _AuditSession(make_curator(curator), seed=config.seed)
         self.session.remedies = Remedies(field="--field final_answer=NAME")
         if request.labels:
             check_reads_trusted(self.session.curator, setting="--labels")
@@ -117,10 +132,7 @@ class Audit:
     def run(self, inputs: Sequence[Input]) -> dict[str, Any]:
         """Reads, curates and writes every file; returns the content of `summary.json`."""
         request = self.request
-        effective = [source.trained_on for source in inputs if source.trained_on is not None]
-        rows = ((row, file) for file in effective for row in dump_rows(file) if row.value or not request.skip_bad)
-        found = (value for row, file in rows for _, value in checked([row], file, "line"))
-        self._trained = {short_text("id", value.get("id")) for value in found}
+        self._trained = self._ids_trained_on(inputs)
         with AuditTables(self.folder.staging, redact=request.redact) as tables:
             later = (rewards for source in inputs[1:] for rewards in read_rewards(source.path, source.layout))
             for number, source in enumerate(inputs, start=1):
@@ -128,7 +140,8 @@ class Audit:
                 dump = read_dump(source.path, source.layout, step=step, skip_bad=request.skip_bad)
                 if number == 1:
                     self.curator.expect([*dump.frame["reward"], *later])
-                if (earlier := self._earlier(dump)) != dump.path:
+                earlier = self._earlier(dump)
+                if earlier != dump.path:
                     self.repeated.append({"file": str(source.path), "same_as": str(earlier)})
                     continue
                 if request.labels:
@@ -138,17 +151,23 @@ class Audit:
                 if request.filtered:
                     with (self.folder.staging / FILTERED_FILE).open("ab") as file:
                         file.writelines(_filtered_lines(frame))
-                sizes = Counter(frame.groupby("group").size().tolist())
-                said: dict[str, Any] = {"file": str(source.path), "format": source.layout.format.name}
-                said |= {"fields": dict(dump.layout.fields), "rows": len(frame), "groups": frame["group"].nunique()}
-                said |= {"own_groups": dump.own_groups, "remark": dump.remark}
-                said |= {"group_sizes": {str(size): count for size, count in sorted(sizes.items())}}
-                self.inputs.append({**said, "skipped": len(dump.skipped)})
+                self.inputs.append(_input_entry(source, dump, frame))
                 self.skipped += dump.skipped
         if self._equal is not None:
             self._equal.close()
         self.labels.check_all_found()
         return self._summary()
+
+    def _ids_trained_on(self, inputs: Sequence[Input]) -> set[Any]:
+        """The ids of the rollouts that were trained on, where files of these lie beside the inputs."""
+        found: set[Any] = set()
+        files = [source.trained_on for source in inputs if source.trained_on is not None]
+        for file in files:
+            for row in dump_rows(file):
+                if self.request.skip_bad and not row.value:
+                    continue
+                found |= {short_text("id", value.get("id")) for _, value in checked([row], file, "line")}
+        return found
 
     def _earlier(self, dump: Dump) -> Path:
         """The first dump of this call with the same rollouts and rewards, of a format whose writer repeats itself."""
@@ -175,7 +194,8 @@ class Audit:
         golds = frame.drop_duplicates(["step", "group"])["answer"].dropna()
         self._golds.update(golds=len(golds), mathematical=sum(map(is_mathematical, golds)))
         for step in frame["step"].unique().tolist():
-            if (earlier := self._file_of.get(step)) is not None:
+            earlier = self._file_of.get(step)
+            if earlier is not None:
                 raise ConfigError(
                     f"{source.path}: step: expected another step than {earlier}, got {step} again; "
                     "--field step= numbers the files instead"
@@ -219,12 +239,15 @@ class Audit:
         request = self.request
         with self.console.status("Auditing the verdicts"):
             audited = self.verdicts.summary(redact=request.redact)
-        skipped, counts = [asdict(row) for row in self.skipped], self.curator.counts
+        skipped = [asdict(row) for row in self.skipped]
+        counts = self.curator.counts
         counts["trained_on_elsewhere"] = len(self._trained) - counts["trained_on"]
         if request.redact:
             # What came instead may quote a text.
             skipped = [{**row, "reason": row["reason"].partition(", got ")[0]} for row in skipped]
-        source = "none" if not self.hidden else "file" if request.hidden else "model"
+        source = "none"
+        if self.hidden:
+            source = "file" if request.hidden else "model"
         hidden: dict[str, Any] = {"from": source, "files": self.hidden}
         if self.without_states:
             hidden["note"] = NO_STATES
@@ -256,32 +279,20 @@ class Audit:
         }
 
 
-def _next_command(summary: Mapping[str, Any], reads: Collection[str]) -> dict[str, str] | None:
-    """The call that would tell most beyond this one, and when to make it; None where no further one would."""
-    output, counts, inputs = summary["command"]["output"], summary["counts"], summary["inputs"]
-    gold = any("answer" in entry["fields"] for entry in inputs)
-    # math-verify says nothing of golds that are prose.
-    golds = summary["gold_answers"]
-    mathematical = 0 < golds["golds"] <= 2 * golds["mathematical"]
-    trusts = "trusted" in reads and "components" not in reads
-    if gold and not counts["answered"]:
-        when, more = "where a field has the responses' final answers", ["--field", "final_answer=NAME"]
-    elif trusts and mathematical and "reason" not in summary["verifier"] and summary["appeals"] is None:
-        when, more = "where Math-Verify was not the verifier", ["--second-verifier", "math_verify"]
-    elif trusts and counts["flagged"]:
-        when = f"with true rewards in the column `label` of {output}/flagged.csv"
-        more = ["--labels", f"{output}/flagged.csv", "--output", f"{output}-labelled"]
-    elif "note" in summary["hidden"] and counts["pairs"]:
-        when, more = "with the states of a model", ["--model", "ID_OR_PATH"]
-    else:
-        return None
-    typed = summary["command"]["arguments"] or ["audit", *(entry["file"] for entry in inputs), "--output", output]
-    if "--output" in more:
-        at = next((at for at, word in enumerate(typed) if word.split("=")[0] == "--output"), len(typed))
-        typed = typed[:at] + typed[at + 1 + ("--output" in typed) :]
-    elif "--overwrite" not in typed:
-        more += ["--overwrite"]
-    return {"when": when, "command": shlex.join(["geoalign", *typed, *more])}
+def _input_entry(source: Input, dump: Dump, frame: pandas.DataFrame) -> dict[str, Any]:
+    """What `summary.json` says of a file."""
+    sizes = Counter(frame.groupby("group").size().tolist())
+    return {
+        "file": str(source.path),
+        "format": source.layout.format.name,
+        "fields": dict(dump.layout.fields),
+        "rows": len(frame),
+        "groups": frame["group"].nunique(),
+        "own_groups": dump.own_groups,
+        "remark": dump.remark,
+        "group_sizes": {str(size): count for size, count in sorted(sizes.items())},
+        "skipped": len(dump.skipped),
+    }
 
 
 def _filtered_lines(frame: pandas.DataFrame) -> Iterator[bytes]:

@@ -18,7 +18,7 @@ from geoalign.lab.config.requests import AuditRequest
 from geoalign.lab.dumps.formats import DumpLayout, MissingRolesError, find_layout, parse_fields
 from geoalign.lab.tasks.row_files import CSV_SUFFIXES
 from geoalign.lab.tasks.sources import DUMP_SUFFIXES
-from geoalign.lab.terminal import Console, say
+from geoalign.lab.terminal import Console, say, say_wrapped
 
 # Files that are named.
 _SHOWN = 3
@@ -63,9 +63,11 @@ def find_inputs(request: AuditRequest, console: Console, stdin: Path | None = No
     steps = [source.step for source in inputs]
     inputs = inputs if None in steps else sorted(inputs, key=lambda source: source.step or 0)
     for source in inputs[:_SHOWN]:
-        say(console, f"{source.path}: {source.layout}" + ("" if source.step is None else f", step {source.step}"))
+        say(console, f"Reading {source.path}")
+        step = "" if source.step is None else f", step {source.step}"
+        say_wrapped(console, f"{source.layout}{step}", indent=2)
     if len(inputs) > _SHOWN:
-        say(console, f"... and {len(inputs) - _SHOWN:,} more files")
+        say(console, f"and {len(inputs) - _SHOWN:,} more files")
     return inputs
 
 

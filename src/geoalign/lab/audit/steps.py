@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 # Pairs that are kept of a step's groups without a flagged rollout.
 PAIRS_PER_STEP = 20_000
 NO_CONSENSUS = "This curator measures no consensus of hidden states."
-NO_STATES = "There are no hidden states: geometry=none, rewards are judged by answers and identical responses alone."
+NO_STATES = "No hidden states were given, so rewards were judged by answers and identical responses alone."
 
 
 def without_states(section: CuratorSection) -> CuratorSection:

@@ -173,7 +173,7 @@ class VerdictAudit:
         of_answers = verdict_counts(rows.answer, rows.group, right, answered)
         of_responses = verdict_counts(rows.response, rows.group, right, rows.scored)
         if not (answered.any() or of_responses[0]):
-            return {"verifier": {"reason": "No rollout has an answer, and no response to a prompt was given twice."}}
+            return {"verifier": {"reason": "No response has a final answer, and none was given twice."}}
         bounds, errors = certain(rows, right, truth, exclusive=self._exclusive)
         model = error_rates(rows, exclusive=self._exclusive)
         return {
@@ -203,10 +203,10 @@ class VerdictAudit:
         if len(self._values) == 1:
             return "All rewards are equal."
         if len(self._values) > 2:
-            return "Rewards are not binary."
+            return "The rewards are scores: they take more than two values."
         low, high = min(self._values), max(self._values)
         if not are_verdicts(low, high):
-            return f"The two rewards, {low:g} and {high:g}, are no verdicts such as 0 and 1, or -1 and 1."
+            return f"The two rewards, {low:g} and {high:g}, are not verdicts such as 0 and 1."
         return None
 
 

@@ -18,6 +18,7 @@ from geoalign.lab.tasks.base import Task
 from geoalign.lab.terminal import Console
 from geoalign.lab.train.plan import make_plan as make_training_plan
 from geoalign.settings.locations import Locations
+from geoalign.text import seed_ranges
 
 
 def checked_shapes(runs: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, int]]:
@@ -58,16 +59,19 @@ def dry_run(config: CompareConfig, console: Console, locations: Locations | None
     shapes = checked_shapes({run.key: {"name": run.cell.name, "settings": run.settings} for run in plan})
     starts = list(dict.fromkeys(run.warm_start_seed for run in plan))
     table = Table(title="Plan", title_justify="left", show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column()
     rows = [
-        ("runs", f"{len(plan)} of {len(config.arms)} arms, {len(config.levels)} levels, {len(config.seeds)} seeds"),
+        ("runs", str(len(plan))),
+        ("seeds", seed_ranges(config.seeds)),
         ("updates a run", ", ".join(str(n) for n in sorted({shape["max_steps"] for shape in shapes.values()}))),
-        ("warm starts", f"{len(starts)}, of seeds {', '.join(map(str, starts))}"),
+        ("warm starts", f"{len(starts)}, of seed {seed_ranges(starts)}"),
         ("compared", f"{config.metric}, mean of the last {config.last_evaluations} evaluations"),
-        ("primary", "; ".join(f"{item.arm} against {item.against}" for item in config.primary) or "none"),
+        ("planned beforehand", "; ".join(f"{item.arm} against {item.against}" for item in config.primary) or "none"),
     ]
     for level in config.levels:
         arms = [arm for arm in config.arms if level in config.arms_at.get(arm, config.levels)]
-        rows.append((level, ", ".join(arms)))
+        rows.append((f"arms at {level}", ", ".join(arms)))
     for name, words in rows:
         table.add_row(name, words)
     console.print(table)

@@ -18,7 +18,7 @@ from geoalign.lab.store.files import locked
 from geoalign.lab.store.json_files import read_json, write_json
 from geoalign.lab.store.read_run import last_step
 from geoalign.lab.store.run_folder import RunFolder
-from geoalign.lab.terminal import Console
+from geoalign.lab.terminal import Console, say_paragraph
 from geoalign.settings.loading import plain_settings
 from geoalign.settings.locations import Locations
 
@@ -83,11 +83,10 @@ def _run(
     threads = max(1, cores // workers)
     workers = min(workers, len(todo))
     shapes = _prepare(folder, config, plan, todo, console, threads=cores)
-    console.print(
-        f"{len(todo)} runs, {workers} at a time, {threads} thread{'s' if threads > 1 else ''} each; "
-        f"{len(plan) - len(todo)} finished before.",
-        highlight=False,
-    )
+    finished = len(plan) - len(todo)
+    before = f" {finished} finished before." if finished else ""
+    many = "s" if threads > 1 else ""
+    say_paragraph(console, f"{len(todo)} runs, {workers} at a time, {threads} thread{many} each.{before}")
     return run_all(
         folder,
         todo,

@@ -10,15 +10,16 @@ from dataclasses import astuple
 
 from geoalign.lab.analysis.comparison.analysis import read_table, table_as_json
 from geoalign.lab.analysis.comparison.scores import MEASURES
-from geoalign.lab.analysis.comparison.table import ArmRow, LevelTable, Measure, Table
+from geoalign.lab.analysis.comparison.table import PRIMARY, ArmRow, LevelTable, Measure, Table
+from geoalign.lab.analysis.consensus import APPLIED, OBSERVED
 from geoalign.lab.analysis.detection import OWN_SCORE, Detection, ScoreDetection
 from geoalign.lab.analysis.statistics import Interval
 from geoalign.lab.config.compare import METRICS, CompareConfig
-from geoalign.lab.numbers import ends, estimate, short, signed
+from geoalign.lab.numbers import ends, estimate, score_writers, short
 from geoalign.lab.store.comparison import ComparisonFolder
 from geoalign.lab.store.files import write_atomically
 from geoalign.lab.store.json_files import write_json
-from geoalign.lab.terminal import Console, print_named_rows
+from geoalign.lab.terminal import Console, print_rows, say, say_paragraph
 
 
 def conclude(folder: ComparisonFolder, console: Console) -> None:
@@ -30,56 +31,67 @@ def conclude(folder: ComparisonFolder, console: Console) -> None:
     write_atomically(folder.table_csv, as_csv(table))
     print_table(console, table)
     page = build_comparison_report(folder.root, table)
-    console.print(f"Report: {page}", soft_wrap=True, highlight=False)
+    say(console, f"Report: {page}")
+
+
+_HOW_FOUND = (
+    "AUROC: how well the curator's score ranks wrong rewards above the others; 0.5 is chance. Cosine: of the "
+    "advantages with those of the true rewards; 1 is learning from true rewards."
+)
 
 
 def print_table(console: Console, table: Table) -> None:
-    """Prints per level what was recovered, then scores, detection and the sentences; then failures and notes."""
+    """Prints what was found at each level and what failed, then the tables of each level, then notes."""
     for level in table.levels:
-        if level.recovery is not None:
-            console.print(level.recovery.headline, markup=False, highlight=False, soft_wrap=True, style="bold")
+        if level.headline:
+            say_paragraph(console, f"{level.level}: {level.headline}", style="bold")
+    for failure in table.failures:
+        where = f"{failure.level}/{failure.arm}/seed-{failure.seed}"
+        say(console, f"Failed: {where}: {failure.error}", style="red")
+    for level in table.levels:
+        console.print()
         _print_scores(console, level, table.plan)
         if level.judged:
             _print_detection(console, level)
-        for statement in level.statements:
-            console.print(f"- {statement.text}", markup=False, highlight=False, soft_wrap=True)
-        if level.recovery is not None:
-            console.print(f"- {level.recovery.footnote}", markup=False, highlight=False, soft_wrap=True)
+        _print_statements(console, level)
+    notes = [_HOW_FOUND] if any(level.judged for level in table.levels) else []
+    notes += table.notes
+    if notes:
         console.print()
-    for failure in table.failures:
-        where = f"{failure.level}/{failure.arm}/seed-{failure.seed}"
-        console.print(f"Failed: {where}: {failure.error}", style="red", markup=False, highlight=False, soft_wrap=True)
-    for note in table.notes:
-        console.print(note, markup=False, highlight=False, soft_wrap=True)
+    for note in notes:
+        say_paragraph(console, note)
 
 
 def _print_scores(console: Console, level: LevelTable, plan: CompareConfig) -> None:
-    """Final scores and differences; where the metric is a proxy of the truth, the truth first."""
-    with_truth = plan.metric == "reward" and any(not math.isnan(row.gold.interval.estimate) for row in level.rows)
-    metric, truth = METRICS[plan.metric], METRICS["gold_utility"]
-    heads = ["arm", "seeds", metric, f"minus {plan.baseline}", "95% interval"]
-    if with_truth:
-        heads = ["arm", "seeds", truth, metric, f"minus {plan.baseline} (95% interval)"]
-    rows = []
-    for row in level.rows:
-        difference = row.score.difference.interval
-        cells = [row.arm, _seeds(row), short(_beside(row.score).estimate)]
-        if with_truth:
-            cells.insert(2, short(_beside(row.gold).estimate))
-        if row.arm == plan.baseline:
-            cells += ["", ""][: len(heads) - len(cells)]
-        elif with_truth:
-            cells.append(estimate(difference, signed))
-        else:
-            cells += [signed(difference.estimate), ends(difference, signed)]
-        rows.append(cells)
-    title = f"{level.level}: mean over seeds and the last {plan.last_evaluations} evaluations"
-    print_named_rows(console, title, heads, rows)
+    """Final scores and their gains over the baseline; where the score is a proxy of the truth, the truth first."""
+    rows = [row for row in level.rows if row.seeds or row.failures]
+    columns = {"arm": [row.arm for row in rows]}
+    counts = [_seeds(row) for row in rows]
+    if len(set(counts)) > 1:
+        columns["seeds"] = counts
+    if plan.metric == "reward" and any(not math.isnan(row.gold.interval.estimate) for row in rows):
+        columns["gold reward"] = [short(_paired_mean(row.gold)) for row in rows]
+        metric = "proxy reward"
+    else:
+        metric = METRICS[plan.metric]
+    write, write_difference = score_writers(plan.metric)
+    columns[metric] = [write(_paired_mean(row.score)) for row in rows]
+    gains = [None if row.arm == plan.baseline else row.score.difference.interval for row in rows]
+    head = f"gain over {plan.baseline}"
+    if len(columns) < 4:
+        columns[head] = ["" if gain is None else write_difference(gain.estimate) for gain in gains]
+        columns["95% interval"] = ["" if gain is None else ends(gain, write_difference) for gain in gains]
+    else:
+        columns[head] = ["" if gain is None else estimate(gain, write_difference) for gain in gains]
+    title = f"{level.level}: {metric} after training, mean of the last {plan.last_evaluations} evaluations"
+    if len(set(counts)) == 1:
+        title += " of one seed" if counts[0] == "1" else f" and of {counts[0]} seeds"
+    print_rows(console, title, list(columns), list(zip(*columns.values(), strict=True)))
 
 
-def _beside(measure: Measure) -> Interval:
-    """The mean over the seeds of the difference that stands beside it; of an arm without any over all that it has."""
-    return measure.paired if measure.difference.pairs else measure.interval
+def _paired_mean(measure: Measure) -> float:
+    """The mean over the seeds of the gain next to it; of an arm without any gain over all seeds that it has."""
+    return (measure.paired if measure.difference.pairs else measure.interval).estimate
 
 
 def _seeds(row: ArmRow) -> str:
@@ -90,25 +102,39 @@ def _seeds(row: ArmRow) -> str:
 
 
 def _print_detection(console: Console, level: LevelTable) -> None:
-    """How the arms' scores rank corrupted rollouts, and how close their advantages come to the true ones."""
-    heads = ("arm", "AUROC", "of pair count", "cosine", "uncurated")
+    """How well the arms' scores find wrong rewards, and how close their advantages come to the true ones."""
     rows = []
     for row in level.judged:
-        own, control = _own_and_control(row.detection)
-        areas = [short(found.auroc.estimate if found else None) for found in (own, control)]
-        cosines = [_mean(row, name) for name in ("advantage_cosine", "observed_advantage_cosine")]
-        rows.append([row.arm, *areas, *cosines])
-    title = f"{level.level}: ranking of the corrupted rollouts; cosine with the advantages of the true rewards"
-    print_named_rows(console, title, heads, rows)
+        own, _ = _own_and_control(row.detection)
+        area = short(None if own is None else own.auroc.estimate)
+        cosines = [short(row.measures[name].interval.estimate) for name in (OBSERVED, APPLIED)]
+        rows.append([row.arm, area, *cosines])
+    heads = ["arm", "AUROC", "cosine before curation", "cosine after curation"]
+    print_rows(console, f"{level.level}: how well wrong rewards were found", heads, rows)
+
+
+# So many sentences on comparisons that were not planned are printed where none was.
+_MOST_UNPLANNED = 4
+
+
+def _print_statements(console: Console, level: LevelTable) -> None:
+    """The headroom and the planned comparisons, or a few of the others where none was planned."""
+    headroom, *others = level.statements
+    planned = [item for item in others if item.kind == PRIMARY]
+    shown = planned or others[:_MOST_UNPLANNED]
+    for statement in (headroom, *shown):
+        say_paragraph(console, statement.text, bullet="- ")
+    if level.footnote:
+        say_paragraph(console, level.footnote, bullet="- ")
+    left_out = len(others) - len(shown)
+    if left_out:
+        words = "1 further comparison is" if left_out == 1 else f"{left_out} further comparisons are"
+        say_paragraph(console, f"{words} on the page and in table.json.", bullet="- ")
 
 
 def _own_and_control(found: Detection | None) -> tuple[ScoreDetection | None, ScoreDetection | None]:
     """The detection by an arm's own score and by the pair count."""
     return (found.row(OWN_SCORE), found.row(found.control)) if found is not None else (None, None)
-
-
-def _mean(row: ArmRow, name: str) -> str:
-    return short(row.measures[name].interval.estimate)
 
 
 def as_csv(table: Table) -> str:

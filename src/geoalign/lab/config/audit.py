@@ -30,7 +30,9 @@ def _audit_curator() -> CuratorSection:
 class AuditConfig(LoadedModelConfig):
     """How dumps of rollouts are curated; which ones, and where their hidden states are, is said on the command line."""
 
-    curator: CuratorSection = setting(default_factory=_audit_curator, help="Its settings.")
+    curator: CuratorSection = setting(
+        default_factory=_audit_curator, help="What judges the rollouts; of `denoise`, `unanswered` is `kept` here."
+    )
     seed: Seed = setting(default=0, help="Seed of every random draw.")
     hidden_position: HiddenPosition = setting(default="predicting", help="Where in a response its state is read.")
     hidden_layer: HiddenLayerSetting = setting(

@@ -20,7 +20,7 @@ from geoalign.settings.loading import plain_settings
 from geoalign.settings.locations import Locations
 from geoalign.text import escape
 
-METRICS = {"accuracy": "accuracy", "reward": "reward", "gold_utility": "gold utility"}
+METRICS = {"accuracy": "accuracy", "reward": "reward", "gold_utility": "gold reward"}
 KINDS = ("flip", "extremes", "shortcut")
 CLEAN = "clean"
 # Upper bound: clean rewards, which are unavailable in practice. They are the task's own, and nothing is curated.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -81,7 +80,7 @@ class EvaluateConfig(LoadedModelConfig):
         default_factory=dict,
         help="Further arguments of vLLM's LLM, passed on as they are, such as tensor_parallel_size.",
     )
-    reward: ScoringConfig = field(default_factory=ScoringConfig)
+    reward: ScoringConfig = setting(default_factory=ScoringConfig, help="How responses are scored.")
 
     @field_validator("vllm")
     @classmethod

@@ -67,7 +67,9 @@ class AuditRequest:
         "Which field of the dumps holds a role; may be repeated.", (), "ROLE=NAME", option="field"
     )
     overrides: Sequence[str] = _settings("A setting, such as curator.alpha=0.1; may be repeated.")
-    labels: Sequence[Path] = option("A flagged.csv with true rewards in `label`; may be repeated.", (), "FILE")
+    labels: Sequence[Path] = option(
+        "Your labels.csv, or flagged.csv with true rewards in `label`; may be repeated.", (), "FILE"
+    )
     second_verifier: str | None = option(
         "Checks the most informative rows: math_verify, a command or https://host/v1.", None, "WHO"
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, get_type_hints
 
@@ -70,7 +69,7 @@ class LoadedModelConfig:
 class PretrainedModelConfig:
     """A causal language model from a folder or from the Hugging Face hub."""
 
-    path: Name
+    path: Name = setting(help="Folder, or id on the Hugging Face hub.")
     type: Literal["pretrained"] = "pretrained"
     revision: str | None = setting(default=None, help="Branch, tag or commit on the hub.")
     dtype: Literal["float32", "bfloat16", "float16"] = setting(default="float32", help="Type of the weights in memory.")
@@ -178,17 +177,29 @@ class RunConfig:
     reward_head: RewardHeadConfig | None = setting(
         default=None, help="Fit only the heads of reward and gold model; null: train them with TRL."
     )
-    model: ModelConfig = field(default_factory=TinyModelConfig)
-    task: TaskConfig = field(default_factory=ArithmeticConfig)
-    reward: RewardConfig = field(default_factory=RewardConfig)
-    curator: CuratorSection = field(default_factory=default_curator)
-    sft: dict[str, Any] | None = field(default_factory=dict)
-    reward_model: dict[str, Any] = field(default_factory=dict)
-    gold_model: dict[str, Any] = field(default_factory=dict)
-    grpo: dict[str, Any] = field(default_factory=dict)
-    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
-    launch: LaunchConfig = field(default_factory=LaunchConfig)
-    output: OutputConfig = field(default_factory=OutputConfig)
+    model: ModelConfig = setting(default_factory=TinyModelConfig, help="The model that is trained.")
+    task: TaskConfig = setting(
+        default_factory=ArithmeticConfig, help="Where problems, demonstrations and evaluation sets come from."
+    )
+    reward: RewardConfig = setting(default_factory=RewardConfig, help="How responses are scored.")
+    curator: CuratorSection = setting(
+        default_factory=default_curator, help="What corrects the rewards: a section with its `type`, or a name alone."
+    )
+    sft: dict[str, Any] | None = setting(
+        default_factory=dict, help="Options of TRL's SFTConfig for the warm start; null: no warm start."
+    )
+    reward_model: dict[str, Any] = setting(
+        default_factory=dict, help="Options of TRL's RewardConfig, where the run trains a reward model."
+    )
+    gold_model: dict[str, Any] = setting(
+        default_factory=dict, help="Options of TRL's RewardConfig for a gold model, laid over those of `reward_model`."
+    )
+    grpo: dict[str, Any] = setting(default_factory=dict, help="Options of TRL's GRPOConfig for RL.")
+    evaluation: EvaluationConfig = setting(
+        default_factory=EvaluationConfig, help="How the policy is evaluated, and how often."
+    )
+    launch: LaunchConfig = setting(default_factory=LaunchConfig, help="How the run is meant to be launched.")
+    output: OutputConfig = setting(default_factory=OutputConfig, help="What the run folder keeps.")
 
 
 def _default_types() -> dict[str, str]:

@@ -235,9 +235,11 @@ class DumpLayout:
         return taken
 
     def __str__(self) -> str:
-        said = {**dict(zip(NEEDED, NEEDED, strict=True)), "answer": "gold answer", "final_answer": "final answer"}
-        named = ", ".join(f"{name} from {self.fields[role]}" for role, name in said.items() if role in self.fields)
-        return f"{self.format.title} ({named})"
+        names = {**dict(zip(NEEDED, NEEDED, strict=True)), "answer": "gold answer", "final_answer": "final answer"}
+        found = {name: self.fields[role] for role, name in names.items() if role in self.fields}
+        # A field that is called what it holds is named once.
+        named = [name if name == field else f"{name} from {field}" for name, field in found.items()]
+        return f"{self.format.title} ({', '.join(named)})"
 
 
 def split_names(text: str) -> tuple[str, ...]:

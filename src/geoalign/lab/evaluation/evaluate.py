@@ -42,7 +42,7 @@ from geoalign.lab.store.evaluation import (
 )
 from geoalign.lab.store.files import locked
 from geoalign.lab.store.run_folder import package_versions
-from geoalign.lab.terminal import Console, say, stage_progress
+from geoalign.lab.terminal import Console, say, say_paragraph, stage_progress
 from geoalign.text import listed
 
 
@@ -78,9 +78,9 @@ def evaluate(config: EvaluateConfig, request: EvaluateRequest, *, console: Conso
         folder.write_result(result_settings(identity, sets, config), package_versions(), result_json(scores))
     print_scores(console, scores)
     for line in _other_rows(identity, whole):
-        say(console, line)
+        say_paragraph(console, line)
     if not config.reward.model.ready and any(evaluated.kind == "dialogue" for evaluated in sets):
-        say(console, "Dialogues were not scored: --set reward.model.path (or url) names a reward model")
+        say_paragraph(console, "Dialogues were not scored: --set reward.model.path (or url) names a reward model")
     say(console, f"Written to {folder.root}")
     return scores
 
@@ -108,8 +108,8 @@ def _other_rows(asked_for: Recorded, whole: Recorded) -> list[str]:
         others = [name for name in every if name not in mine]
         if others:
             lines.append(
-                f"Not in these results: {what} {listed(others)}, of an earlier command; its rows are kept, "
-                "name it again to have it here"
+                f"Not in these results: {what} {listed(others)}, of an earlier command. Its rows are kept; name it "
+                "again to have it here."
             )
     return lines
 

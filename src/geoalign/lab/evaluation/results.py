@@ -6,13 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rich.table import Table
-from rich.text import Text
-
 from geoalign.lab.analysis.statistics import Interval
 from geoalign.lab.evaluation.scores import CheckpointCurve, SetScores, average, curve
 from geoalign.lab.generation.evaluated_models import EvaluatedModel
-from geoalign.lab.terminal import Console, say
+from geoalign.lab.numbers import ends, percent, short
+from geoalign.lab.terminal import Console, print_rows, say_paragraph
 
 AVERAGE = "average"
 
@@ -80,49 +78,45 @@ def result_json(scores: EvaluationScores) -> dict[str, Any]:
 def print_scores(console: Console, scores: EvaluationScores) -> None:
     """Prints every set with a row for each model, then the averages over checkpoints, then what to know about them."""
     first = scores.models[0].sets
-    table = Table("set", "model", title="With 95% intervals over problems", title_justify="left")
-    shown = {scored.kind for scored in first if (scored.accuracy or scored.reward) is not None}
-    kinds = {n: kind for n, kind in (("accuracy in %", "benchmark"), ("reward", "dialogue")) if kind in shown}
-    for name in kinds:
-        table.add_column(name, justify="right", no_wrap=True)
+    rows = []
     for number, scored_set in enumerate(first):
         heading = scored_set.name if scored_set.samples == 1 else f"{scored_set.name} avg@{scored_set.samples}"
         for model in scores.models:
-            scored = model.sets[number]
-            cells = [_cell(scored) if scored.kind == kind else "" for kind in kinds.values()]
-            table.add_row(Text(heading), Text(model.model.name), *cells)
-        if len(scores.models) > 1:
-            table.add_section()
-    table.add_section()
+            rows.append([heading, model.model.name, *_cells(model.sets[number])])
     benchmarks = sum(scored_set.kind == "benchmark" for scored_set in first)
     for model in scores.models:
         if benchmarks > 1 and model.average is not None:
-            table.add_row(f"average of {benchmarks}", Text(model.model.name), _percent(model.average))
-    console.print(table)
+            rows.append([f"average of {benchmarks}", model.model.name, *_accuracy(model.average), ""])
+    heads = ["set", "model", "accuracy", "reward", "95% interval"]
+    # An interval is of the accuracy or of the reward, whichever a set has.
+    rows = [[*row[:3], row[4], row[3]] for row in rows]
+    print_rows(console, "Scores, with 95% intervals over problems", heads, rows, names=2)
     rewards = {scored_set.name for scored_set in first if scored_set.kind == "dialogue"}
     for series, curves in scores.curves.items():
         for name, one in curves.items():
-            last, smooth = (f"{v:.4g}" if name in rewards else f"{100 * v:.1f}" for v in (one.last, one.smoothed[-1]))
-            say(
+            write = short if name in rewards else percent
+            say_paragraph(
                 console,
-                f"{series}, {name}: {len(one.steps)} checkpoints, steps {one.steps[0]} to {one.steps[-1]}: mean of the "
-                f"last {one.last_count} {last}, EMA 0.6 at the end {smooth}",
+                f"{series}, {name}: {len(one.steps)} checkpoints from step {one.steps[0]} to {one.steps[-1]}. Mean of "
+                f"the last {one.last_count}: {write(one.last)}. Moving average at the end: {write(one.smoothed[-1])}.",
             )
     for model in scores.models:
         for scored_set in model.sets:
             for line in _lines(scored_set):
-                say(console, f"{model.model.name}, {scored_set.name}: {line}")
+                say_paragraph(console, f"{model.model.name}, {scored_set.name}: {line}")
 
 
-def _cell(scored: SetScores) -> str:
+def _cells(scored: SetScores) -> list[str]:
+    """Accuracy, its or the reward's interval, and the reward; what a set does not have is empty."""
     if scored.accuracy is not None:
-        return _percent(scored.accuracy)
-    mean = scored.reward
-    return "" if mean is None else f"{mean.estimate:.4g} ({mean.low:.3g}..{mean.high:.3g})"
+        return [*_accuracy(scored.accuracy), ""]
+    if scored.reward is None:
+        return ["", "", ""]
+    return ["", ends(scored.reward), short(scored.reward.estimate)]
 
 
-def _percent(value: Interval) -> str:
-    return f"{100 * value.estimate:.1f} ({100 * value.low:.1f}-{100 * value.high:.1f})"
+def _accuracy(value: Interval) -> list[str]:
+    return [percent(value.estimate), ends(value, percent)]
 
 
 def _lines(scored: SetScores) -> list[str]:
@@ -136,5 +130,5 @@ def _lines(scored: SetScores) -> list[str]:
     if parts:
         lines.append(f"of {scored.responses} responses {', '.join(parts)}")
     if len(scored.pass_at_k) > 1:
-        lines.append("pass@k " + ", ".join(f"{k}: {100 * v.estimate:.1f}" for k, v in scored.pass_at_k.items()))
+        lines.append("pass@k " + ", ".join(f"{k}: {percent(v.estimate)}" for k, v in scored.pass_at_k.items()))
     return lines

@@ -8,13 +8,11 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from rich.table import Column, Table
-from rich.text import Text
 
 from geoalign.errors import InputError, ServiceError
 from geoalign.lab.analysis.statistics import Interval, clustered_proportion, proportion_over_groups
@@ -23,19 +21,19 @@ from geoalign.lab.config.requests import JudgeRequest
 from geoalign.lab.evaluation.responses import Key, SavedResponse, read_responses
 from geoalign.lab.http_client import BadReplyError
 from geoalign.lab.judge.asking import Ask, Question, ask_local, judge_messages, parse_verdict
-from geoalign.lab.numbers import decimals, estimate
+from geoalign.lab.numbers import decimals, estimate, percent, whole_percent
 from geoalign.lab.rewards.chat import chat
 from geoalign.lab.store.evaluation import JUDGED, JUDGMENTS, begin
 from geoalign.lab.store.files import locked
 from geoalign.lab.store.json_files import append_line, keep_whole_lines, read_lines, write_json
-from geoalign.lab.terminal import Console, passing_progress, say
+from geoalign.lab.terminal import Console, passing_progress, print_rows, say, say_paragraph
 from geoalign.text import listed
 
 Pairs = dict[Key, tuple[SavedResponse, SavedResponse]]
 
 
-# The column of all sets together. A set may be called so too: then two columns are.
-ALL = "all"
+# The row of all sets together.
+ALL = "all sets"
 
 
 @dataclass(frozen=True)
@@ -79,11 +77,11 @@ def judge(config: JudgeConfig | None, request: JudgeRequest, *, console: Console
         }
         write_json(request.output / JUDGED, {**identity, **facts})
     judged = Judged(sets, overall)
-    console.print(table_of(judged, f"A: {request.a}   B: {request.b}   judge: {identity['model']}"))
+    print_rates(console, judged, f"A: {request.a}, B: {request.b}, judge: {identity['model']}")
     for reason, count in failures.most_common(5):
-        say(console, f"{count} pairs failed, the same command asks for them again: {reason}")
+        say_paragraph(console, f"{count} pairs failed. The same command asks for them again. Reason: {reason}")
     if config is None:
-        say(console, "Judged by the local rule: it is there to try the command and measures no quality.")
+        say_paragraph(console, "Judged by the local rule: it is there to try the command and measures no quality.")
     say(console, f"Written to {request.output}")
     return judged
 
@@ -207,13 +205,28 @@ def rates_of(judgments: Sequence[Judgment], pairs: int) -> Rates:
     )
 
 
-def table_of(judged: Judged, title: str) -> Table:
-    table = Table(Column("", no_wrap=True), title=Text(title), title_justify="left")
-    for name in (*judged.sets, ALL):
-        table.add_column(Text(name), justify="right")
-    columns = [*judged.sets.values(), judged.overall]
-    for name in (item.name for item in fields(Rates)):
-        values = [getattr(rates, name) for rates in columns]
-        cells = [estimate(it, lambda x: decimals(x, 4)) if isinstance(it, Interval) else str(it) for it in values]
-        table.add_row(name.replace("_", " "), *cells)
-    return table
+def print_rates(console: Console, judged: Judged, title: str) -> None:
+    """Prints who won, then the rates and scores of each set, and what could not be judged."""
+    overall = judged.overall
+    if overall.judged:
+        say_paragraph(
+            console,
+            f"A won {percent(overall.win.estimate)} of {overall.judged:,} judged pairs and lost "
+            f"{percent(overall.lose.estimate)}; {percent(overall.tie.estimate)} were ties.",
+            style="bold",
+        )
+    rows = [(name, rates) for name, rates in judged.sets.items()]
+    # Of one set alone the numbers of all pairs are the same.
+    if len(rows) > 1:
+        rows.append((ALL, overall))
+    heads = ("set", "pairs judged", "A won", "A lost", "ties")
+    shares = []
+    scores = []
+    for name, rates in rows:
+        written = [estimate(rate, whole_percent) for rate in (rates.win, rates.lose, rates.tie)]
+        shares.append([name, f"{rates.judged:,}", *written])
+        scores.append([name, *(estimate(score, decimals) for score in (rates.score_a, rates.score_b))])
+    print_rows(console, f"{title}. Brackets hold 95% intervals over prompts", heads, shares)
+    print_rows(console, "Scores that the judge gave, from 0 to 1", ("set", "score of A", "score of B"), scores)
+    if overall.malformed:
+        say_paragraph(console, f"{overall.malformed:,} pairs are left out: an answer of the judge was no verdict.")

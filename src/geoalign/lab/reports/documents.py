@@ -14,8 +14,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from geoalign.errors import InputError
-from geoalign.lab.analysis.statistics import PairedDifference, spread
-from geoalign.lab.numbers import decimals, ends, megabytes, number, percent, points, probability, short, signed
+from geoalign.lab.analysis.statistics import PairedDifference
+from geoalign.lab.numbers import decimals, ends, number, percent, points, short
 from geoalign.lab.reports.figures.style import DARK, LIGHT, Panel, recoloured, render
 from geoalign.lab.store.files import write_atomically
 from geoalign.text import visible
@@ -63,27 +63,25 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    written = (number, percent, points, short, signed, probability, megabytes, visible, spread, gain)
+    written = (number, percent, points, short, visible, gain)
     templates.filters.update({write.__name__: write for write in written})
     templates.filters.update(
         interval=partial(ends, write=partial(decimals, digits=3)),
         span=partial(ends, write=percent),
-        ends=ends,
-        signed_ends=partial(ends, write=signed),
     )
     templates.globals.update(stylesheet=stylesheet, policy=policy)
     return templates
 
 
 def gain(found: PairedDifference) -> str:
-    """What the own score has above the pair count, in words, by the interval of their difference in AUROC."""
+    """What the curator's score has above the number of pairs, by the interval of their difference in AUROC."""
     if not found.defined:
-        return "Too few steps to tell the score from the pair count alone"
+        return "Too few steps to tell the score from the number of pairs alone"
     if not found.excludes_zero:
-        return "The score and the pair count alone cannot be told apart: no sign that it knows more"
+        return "The score and the number of pairs alone cannot be told apart: no sign that it knows more"
     if found.interval.low > 0:
-        return "The score ranks the flips better than the pair count alone: it knows more than that"
-    return "The pair count alone ranks the flips better than the score: it knows less"
+        return "The score ranks wrong rewards better than the number of pairs alone: it knows more than that"
+    return "The number of pairs alone ranks wrong rewards better than the score: it knows less"
 
 
 @dataclass(frozen=True)

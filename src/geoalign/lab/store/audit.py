@@ -13,6 +13,7 @@ from typing import Any
 
 import pandas
 import pyarrow
+import pyarrow.compute
 import pyarrow.parquet
 
 from geoalign.errors import ConfigError
@@ -256,6 +257,15 @@ class AuditResults:
     def curator(self) -> Mapping[str, Any]:
         curator: Mapping[str, Any] = self.summary["curator"]
         return curator
+
+    def texts(self, rows: Sequence[int]) -> dict[int, tuple[str, str]]:
+        """Prompt and response of some rollouts, by their index; empty where texts were left out."""
+        if self.redacted or not len(rows):
+            return {}
+        wanted = pyarrow.compute.field("index").isin(list(rows))
+        table = pyarrow.parquet.read_table(self.folder / SCORES_FILE, columns=["index", *TEXTS], filters=wanted)
+        index, prompts, responses = (table[name].to_pylist() for name in ("index", *TEXTS))
+        return dict(zip(index, zip(prompts, responses, strict=True), strict=True))
 
 
 def read_audit(folder: Path) -> AuditResults:

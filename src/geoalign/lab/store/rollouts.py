@@ -105,22 +105,27 @@ def write_details(path: Path, arrays: Mapping[str, Any], density: Mapping[str, f
 def read_rollouts(folder: Path) -> Iterator[RolloutStep]:
     """The rollouts of a run by rising step, one file at a time."""
     for step, path in step_files(folder, ROLLOUTS):
-        table = read_columns(path, _NUMBERS)
-        numbers = {name: floats(table, name) for name in _FLOATS}
-        corrupted, anomalous = numbers.pop("corrupted"), numbers.pop("anomalous") == 1
-        derived = ~np.isnan(numbers["true_reward"]) & ~np.isnan(numbers["reward"])
-        differs = derived & (numbers["true_reward"] != numbers["reward"])
-        yield RolloutStep(
-            step=step,
-            path=path,
-            flipped=np.where(np.isnan(corrupted), differs, corrupted == 1),
-            flip_known=derived | ~np.isnan(corrupted),
-            anomalous=anomalous,
-            row=ints(table, "row"),
-            group=ints(table, "group"),
-            source=ints(table, "source"),
-            **numbers,
-        )
+        yield read_rollout_file(step, path)
+
+
+def read_rollout_file(step: int, path: Path) -> RolloutStep:
+    """The rollouts of one generation; prompts and responses stay in the file."""
+    table = read_columns(path, _NUMBERS)
+    numbers = {name: floats(table, name) for name in _FLOATS}
+    corrupted, anomalous = numbers.pop("corrupted"), numbers.pop("anomalous") == 1
+    derived = ~np.isnan(numbers["true_reward"]) & ~np.isnan(numbers["reward"])
+    differs = derived & (numbers["true_reward"] != numbers["reward"])
+    return RolloutStep(
+        step=step,
+        path=path,
+        flipped=np.where(np.isnan(corrupted), differs, corrupted == 1),
+        flip_known=derived | ~np.isnan(corrupted),
+        anomalous=anomalous,
+        row=ints(table, "row"),
+        group=ints(table, "group"),
+        source=ints(table, "source"),
+        **numbers,
+    )
 
 
 def read_texts(rollouts: RolloutStep, rows: Iterable[int]) -> dict[int, tuple[str, str]]:

@@ -70,7 +70,7 @@ _SUPERVISED: dict[str, Any] = {
     "max_length": None,
 }
 
-_SFT: dict[str, Any] = {
+SFT: dict[str, Any] = {
     **_SUPERVISED,
     "max_steps": 200,
     "learning_rate": 3e-3,
@@ -80,7 +80,7 @@ _SFT: dict[str, Any] = {
 }
 
 # The coefficient keeps the scores around zero; the loss itself knows differences only.
-_REWARD_MODEL: dict[str, Any] = {
+REWARD_MODEL: dict[str, Any] = {
     **_SUPERVISED,
     "max_steps": 300,
     "learning_rate": 1e-3,
@@ -107,9 +107,9 @@ _COUNTS: tuple[str, ...] = ("per_device_train_batch_size", _ACCUMULATION, "steps
 _COUNTS = (*_COUNTS, "generation_batch_size", "num_generations", "max_completion_length")
 
 _KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
-    "sft": (SFTConfig, _SFT),
-    "reward_model": (RewardConfig, _REWARD_MODEL),
-    "gold_model": (RewardConfig, _REWARD_MODEL),
+    "sft": (SFTConfig, SFT),
+    "reward_model": (RewardConfig, REWARD_MODEL),
+    "gold_model": (RewardConfig, REWARD_MODEL),
     "grpo": (GRPOConfig, GRPO),
 }
 

@@ -25,7 +25,7 @@ from geoalign.lab.store.json_files import read_json, read_lines
 from geoalign.lab.store.run_folder import RunFolder
 from geoalign.lab.tasks import make_task
 from geoalign.lab.tasks.base import rendered
-from geoalign.lab.terminal import Console
+from geoalign.lab.terminal import Console, say_paragraph
 from geoalign.lab.train.options import GRPO, check_options, generation_shape, trainer_options, without_gpu
 from geoalign.lab.train.plan import Plan, make_plan, prompt_lengths
 from geoalign.settings.locations import NOWHERE, Locations
@@ -69,6 +69,8 @@ def dry_run(
     text = Text(visible(rendered(first.prompt, tokenizer, options), limit=4000))
     console.print(Panel(text, title=Text(f"First prompt ({first.id})"), title_align="left"))
     table = Table(title="The plan", title_justify="left", show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column()
     for row in _rows(plan, processes, tokenizer):
         table.add_row(*row)
     console.print(table)
@@ -130,12 +132,13 @@ def _rows(plan: Plan, processes: int, tokenizer: Any) -> list[tuple[str, str]]:
     pairs = {"reward_model": task.preference_pairs, "gold_model": task.gold_pairs}
     made = "trained on" if config.reward_head is None else "its head fitted to"
     generations, rollouts = math.ceil(steps / shape.updates), shape.prompts * shape.samples
+    on_processes = "" if processes == 1 else f", {processes} processes"
     every = "" if config.evaluation.every is None else f", every {config.evaluation.every} updates"
     rows = [
         ("warm start", f"{len(task.demonstrations):,} demonstrations" if config.sft is not None else "none"),
         *((name.replace("_", " "), f"{made} {len(pairs[name]):,} preference pairs") for name in plan.learned),
         ("training prompts", f"{len(plan.problems):,}: {lengths(plan.problems)}"),
-        ("a generation", f"{shape.prompts} prompts x {shape.samples} = {rollouts:,} rollouts, {processes} processes"),
+        ("a generation", f"{shape.prompts} prompts x {shape.samples} = {rollouts:,} rollouts{on_processes}"),
         ("updates", f"{steps:,} in {generations:,} generations, {shape.updates} on each"),
         ("rollouts", f"{rollouts * generations:,}, of at most {shape.longest:,} tokens"),
         ("curator", config.curator.type),
@@ -203,10 +206,10 @@ def check_exercised(config: RunConfig, folder: RunFolder, console: Console) -> N
         if not count:
             raise GeoAlignError(f"smoke test: expected {name}, got none")
     said = "".join(f", {int(count)} {name}" for name, count in counts.items() if count is not None)
-    console.print(
-        f"Smoke test: tiny model, corrupted rewards{said}. It shows that the path runs; its numbers say nothing about "
-        "the method.",
-        soft_wrap=True,
+    say_paragraph(
+        console,
+        f"Smoke test: tiny model, wrong rewards{said}. It shows that the path runs; its numbers say nothing about the "
+        "method.",
     )
 
 

@@ -1,45 +1,40 @@
-"""The summary of a run: the numbers of `summary.json` and the closing table on the terminal."""
+"""The summary of a run: the numbers of `summary.json` and what is printed of them at the end."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
-
-from rich.table import Table
 
 from geoalign.lab.analysis.consensus import APPLIED, OBSERVED, accuracy_on_new_groups, agreement
 from geoalign.lab.analysis.decline import REMEDY, Fall, last_falls
 from geoalign.lab.analysis.detection import Tally, mean_ranking, rankings_of, tally_of
 from geoalign.lab.evaluation.scores import mean_of_known
-from geoalign.lab.numbers import decimals, percent
+from geoalign.lab.numbers import decimals, percent, whole
 from geoalign.lab.store.json_files import finite, read_json, read_lines
 from geoalign.lab.store.read_run import parse_evaluation
 from geoalign.lab.store.rollouts import read_rollouts
 from geoalign.lab.store.run_folder import ACCURACY_FILE, RunFolder
-from geoalign.lab.terminal import Console, say
-from geoalign.text import DASH
+from geoalign.lab.terminal import Console, print_rows, say, say_paragraph
 
 _PREFIX = "geoalign/"
 # Added up over the run.
 _COUNTS = ("pairs", "suspects", "anomalous", "replaced", "groups_without_donor", "single_groups", "tied_groups")
-# The curator's rows of the closing table; one with an unknown number is left out, as is a count of nothing.
-_ROWS = {
-    "pairs compared": "{pairs:,.0f}",
-    "rollouts flagged": "{anomalous:,.0f}",
-    "rollouts replaced": "{replaced:,.0f}",
-    "groups left without a donor": "{groups_without_donor:,.0f}",
-    "accuracy on new groups, mean (95% interval; chance)": (
-        "{new_group_accuracy:.2f} ({new_group_accuracy_low:.2f} to {new_group_accuracy_high:.2f}; "
-        "{chance_accuracy:.2f})"
-    ),
-    "AUROC of the score for corrupted rewards (chance 0.50)": "{auroc:.2f}",
-    "corrupted among the flagged; among all in a pair": "{corrupted_share_of_anomalous:.1%}; {corrupted_share:.1%}",
-    "cosine with the true rewards' advantages (95% interval; as the rewards came)": (
-        f"{{{APPLIED}:.3f}} ({{{APPLIED}_low:.3f}} to {{{APPLIED}_high:.3f}}; {{{OBSERVED}:.3f}})"
-    ),
-}
+# The curator's rows of the closing table: name, entry of the summary, how it is written.
+_ROWS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
+    ("pairs compared", "pairs", whole),
+    ("rollouts flagged", "anomalous", whole),
+    ("rollouts replaced", "replaced", whole),
+    ("groups left without a donor", "groups_without_donor", whole),
+    ("wrong rewards among the flagged", "corrupted_share_of_anomalous", percent),
+    ("wrong rewards among all that differ in their group", "corrupted_share", percent),
+    ("AUROC of the score for wrong rewards (0.50 is chance)", "auroc", decimals),
+    ("accuracy on new groups (0.50 is chance)", "new_group_accuracy", decimals),
+    ("cosine with the advantages of the true rewards", APPLIED, partial(decimals, digits=3)),
+    ("the same before curation", OBSERVED, partial(decimals, digits=3)),
+)
 
 
 def summarise(folder: RunFolder) -> dict[str, Any]:
@@ -100,29 +95,23 @@ def detection(rollouts: Path) -> dict[str, float | int | None]:
 
 
 def print_summary(console: Console, summary: dict[str, Any], curator: str, folder: Path) -> None:
-    """Prints the closing table."""
-    table = Table(title="What came out", title_justify="left", show_header=False)
-    table.add_column("quantity")
-    table.add_column("value", justify="right")
-    ends = "; ".join(decimals(summary[f"reward_{end}"]) for end in ("first", "last"))
-    for row in (
-        *_evaluation_rows(summary),
-        ("mean reward, first and last 10 updates", ends),
-        ("updates; generations", f"{summary['steps']}; {summary['generations']}"),
-        *(
-            (f"{curator}: {label}", said)
-            for label, form in _ROWS.items()
-            if (said := _filled(form, summary["curator"])) not in (None, "0")
-        ),
-    ):
-        table.add_row(*row)
-    console.print(table)
+    """Prints what the run came to on its evaluation sets, then what its training and its curator did."""
+    findings = _findings(summary)
+    for sentence in findings or ["No evaluation set."]:
+        say_paragraph(console, sentence, style="bold")
     fallen = [Fall(**fall) for fall in summary.get("fell_below_start", {}).values()]
     for fall in fallen:
-        say(console, f"Warning: {fall}", "yellow")
+        say_paragraph(console, f"Warning: {fall}", style="yellow")
     if fallen:
-        say(console, REMEDY, "yellow")
-    console.print(f"Report: {RunFolder(folder).report}", soft_wrap=True, highlight=False)
+        say_paragraph(console, REMEDY, style="yellow")
+    rows = [
+        ("mean reward, first 10 updates", decimals(summary["reward_first"])),
+        ("mean reward, last 10 updates", decimals(summary["reward_last"])),
+        *_curator_rows(summary["curator"]),
+    ]
+    title = f"{summary['steps']:,} updates on {summary['generations']:,} generations, curator {curator}"
+    print_rows(console, title, ("quantity", "value"), rows)
+    say(console, f"Report: {RunFolder(folder).report}")
 
 
 def _evaluations(lines: Sequence[dict[str, Any]], key: str) -> dict[str, dict[str, Any]]:
@@ -133,43 +122,49 @@ def _evaluations(lines: Sequence[dict[str, Any]], key: str) -> dict[str, dict[st
     }
 
 
-def _evaluation_rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
-    """Accuracy before and after RL, or gold utility and the proxy reward; pass@k where known."""
+def _curator_rows(numbers: dict[str, Any]) -> list[tuple[str, str]]:
+    """What the curator did and what its flags were worth, with 95% intervals where there are any; no row for what is
+    unknown or never happened."""
     rows = []
-    kinds = (
-        ("accuracy", "accuracy", percent),
-        ("gold_utility", "gold utility", decimals),
-        ("reward", "proxy reward", decimals),
-    )
-    for key, label, shown in kinds:
-        before, after = (summary[key][stage] for stage in ("before_rl", "after_rl"))
-        for name in after:
-            if key != "reward" or name not in summary["accuracy"]["after_rl"]:
-                rows.append((f"{label} before; after RL ({name})", f"{shown(before.get(name))}; {shown(after[name])}"))
-            if key == "accuracy":
-                rows += _interval_row(summary, name)
+    for name, entry, write in _ROWS:
+        value = numbers.get(entry)
+        if value is None or value == 0:
+            continue
+        low, high = (numbers.get(f"{entry}_{end}") for end in ("low", "high"))
+        interval = "" if low is None or high is None else f" ({write(low)} to {write(high)})"
+        rows.append((name, f"{write(value)}{interval}"))
+    return rows
+
+
+def _findings(summary: dict[str, Any]) -> list[str]:
+    """A sentence for each evaluation set: accuracy before and after RL, or gold and proxy reward; then pass@k."""
+    accuracies = summary["accuracy"]["after_rl"]
+    sentences = []
+    for name in accuracies:
+        change = _change(summary, "accuracy", name, percent)
+        sentences.append(f"Accuracy on {name} {change}{_accuracy_interval(summary, name)}.")
+    for name in summary["gold_utility"]["after_rl"]:
+        sentences.append(f"The true (gold) reward on {name} {_change(summary, 'gold_utility', name, decimals)}.")
+    for name in summary["reward"]["after_rl"]:
+        # The reward of a set with an accuracy is the accuracy.
+        if name not in accuracies:
+            sentences.append(f"The proxy reward on {name} {_change(summary, 'reward', name, decimals)}.")
     for name, passed in summary["pass_at_k"].items():
         if len(passed) > 1:
-            rows.append((f"pass@{', '.join(passed)} after RL ({name})", "; ".join(map(percent, passed.values()))))
-    return rows or [("accuracy", "no evaluation set")]
+            values = ", ".join(f"{percent(value)} at k = {k}" for k, value in passed.items())
+            sentences.append(f"pass@k after RL on {name}: {values}.")
+    return sentences
 
 
-def _interval_row(summary: dict[str, Any], name: str) -> list[tuple[str, str]]:
-    """The 95% intervals of a set's accuracy before and after RL, where they are known: runs of earlier versions have
-    none."""
-    ends = []
-    for stage in ("before_rl", "after_rl"):
-        low, high = (summary.get(f"accuracy_{end}", {}).get(stage, {}).get(name) for end in ("low", "high"))
-        ends.append(DASH if low is None else f"{percent(low)} to {percent(high)}")
-    return [] if ends == [DASH, DASH] else [(f"95% interval over problems ({name})", "; ".join(ends))]
+def _change(summary: dict[str, Any], key: str, name: str, write: Callable[[float], str]) -> str:
+    before, after = (summary[key][stage].get(name) for stage in ("before_rl", "after_rl"))
+    return f"is {write(after)} after RL" if before is None else f"went from {write(before)} to {write(after)}"
 
 
-def _filled(template: str, values: dict[str, Any]) -> str | None:
-    """The template with these values; None where one of them is not known."""
-    try:
-        return template.format(**values)
-    except TypeError:
-        return None
+def _accuracy_interval(summary: dict[str, Any], name: str) -> str:
+    """The 95% interval after RL over the problems of a set, where it is known: runs of earlier versions have none."""
+    low, high = (summary.get(f"accuracy_{end}", {}).get("after_rl", {}).get(name) for end in ("low", "high"))
+    return "" if low is None else f" (95% interval over problems {percent(low)} to {percent(high)})"
 
 
 def _values(lines: Sequence[dict[str, Any]], key: str) -> list[float]:

@@ -20,6 +20,7 @@ FLAGS = (
     "--disable-component-update", "--disable-sync",
 )  # fmt: skip
 MANDATORY = os.environ.get("GEOALIGN_REQUIRE_CHROMIUM") == "1"
+LABEL_COMMAND = "geoalign audit dump.jsonl --labels labels.csv --output out-labelled"
 WORDS = ["add", "the", "two", "numbers", "then", "carry", "one", "into", "tens", "so", "we", "get", "a", "sum"]
 
 
@@ -153,12 +154,19 @@ def _write(
     value = {
         "geoalign": "0.1.0", "inputs": [{"file": "dump.jsonl", "format": "verl", "rows": len(rows), "groups": groups}],
         "skipped": [], "curator": {"type": "geoalign", "alpha": 0.05}, "seed": 0, "redacted": redact,
-        "hidden": {"from": "file"},
+        "hidden": {"from": "file"}, "counts": _counts(rows), "label_command": LABEL_COMMAND,
         "consensus": {"new_group_accuracy": 0.62, "new_group_accuracy_low": 0.55, "new_group_accuracy_high": 0.69,
                       "groups": groups, "chance_accuracy": 0.5},
     }  # fmt: skip
     (folder / "summary.json").write_text(json.dumps({**value, **summary}))
     return folder
+
+
+def _counts(rows):
+    return {
+        "rows": len(rows), "scored": sum(row["score"] is not None for row in rows), "answered": 0,
+        "flagged": sum(row["anomalous"] for row in rows),
+    }  # fmt: skip
 
 
 def _group(generator, step, group, size, first, length):

@@ -60,14 +60,14 @@ def test_no_formula_links_or_styles(until, watched, page):
     found = watched(page).page
     for row in range(12):
         found.evaluate(f"location.hash = '#rollout-{row}'")
-        until(found, "name => document.querySelector('.side h4')?.innerText.startsWith(name)", f"Rollout {row % 6}")
+        until(found, "name => document.querySelector('.side h4')?.innerText.startsWith(name)", f"Response {row % 6}")
         assert found.evaluate(ALIEN) == []
     assert found.evaluate("window.hacked") is None
 
 
 def shown(until, found, row):
     found.locator(f"input[name=rollout][value='{row}']").check()
-    until(found, "name => document.querySelector('.side h4').innerText.startsWith(name)", f"Rollout {row % 6}")
+    until(found, "name => document.querySelector('.side h4').innerText.startsWith(name)", f"Response {row % 6}")
     return found.locator(".text.left").evaluate("node => node.textContent")
 
 

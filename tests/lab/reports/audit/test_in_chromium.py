@@ -26,7 +26,9 @@ def page(tmp_path_factory, write_audit, build_light):
 
 @pytest.fixture(scope="module")
 def shared(watch, page):
-    return watch(page)
+    watched = watch(page)
+    all_groups(watched.page)
+    return watched
 
 
 @pytest.fixture
@@ -39,6 +41,11 @@ def opened(shared, until):
     yield shared.page
     wrong, shared.wrong = shared.wrong, []
     assert wrong == []
+
+
+def all_groups(page):
+    """Shows all groups instead of the flagged rewards, which a page begins with."""
+    page.locator("#views button[data-view=prompts]").click()
 
 
 def count(page):
@@ -68,7 +75,7 @@ def test_the_most_suspicious_group_is_open_with_its_replacement_beside_it(until,
     opened.locator(".side").nth(1).wait_for()
     sides = opened.locator(".side h4").all_inner_texts()
     assert [re.sub(r"\s+", " ", side) for side in sides] == [
-        "Rollout 1 flagged correct", "Rollout 5 stands in its place correct",
+        "Response 1 flagged marked correct", "Response 5 replaces it in training marked correct",
     ]  # fmt: skip
     # One word and one formula differ.
     assert opened.locator(".text.left mark").first.inner_text() == "figures"
@@ -76,7 +83,7 @@ def test_the_most_suspicious_group_is_open_with_its_replacement_beside_it(until,
     formulas = {side: opened.locator(f".text.{side} mark:has(.tex)") for side in ("left", "right")}
     assert [found.count() for found in formulas.values()] == [1, 1]
     opened.locator(".text.left math mfrac").wait_for()
-    assert opened.locator(".prompt math msub").count() == 1
+    assert opened.locator("#detail .prompt math msub").count() == 1
 
 
 def test_the_pairs_of_the_chosen_rollout(until, opened):
@@ -84,8 +91,8 @@ def test_the_pairs_of_the_chosen_rollout(until, opened):
     rows.nth(4).wait_for()
     assert rows.count() == 5
     assert "1.5" in rows.first.inner_text()
-    opened.get_by_role("button", name="Put rollout 3 beside").click()
-    until(opened, "() => document.querySelectorAll('.side h4')[1].innerText.includes('Rollout 3')")
+    opened.get_by_role("button", name="Compare with response 3").click()
+    until(opened, "() => document.querySelectorAll('.side h4')[1].innerText.includes('Response 3')")
     assert opened.locator("#beside").input_value() == "57"
 
 
@@ -95,7 +102,7 @@ def test_filters_narrow_the_list_and_say_how_far(until, opened, page):
     assert 0 < len(inside) < 72
     for filters, expected in (
         ({"flagged": None}, (4, 4)),
-        ({"correct but flagged": None}, (3, 3)),
+        ({"flagged": None, "marked correct in the file": None}, (3, 3)),
         ({"Reward from": "0.8"}, (12, 12)),
         ({"Reward from": "0.8", "Reward to": "0.81"}, (0, 0)),
         ({"Characters from": "250", "Characters to": "262"}, (len({row // 6 for row in inside}), len(inside))),
@@ -124,7 +131,10 @@ def spread(watch, tmp_path_factory, write_audit, build_light):
             if row["anomalous"]:
                 row.update(score=0.1, source=row["index"], new_reward=row["reward"], weight=0.0 if group else 1.0)
 
-    return watch(build_light(write_audit(tmp_path_factory.mktemp("spread"), groups=4, size=6, change=change)))
+    folder = write_audit(tmp_path_factory.mktemp("spread"), groups=4, size=6, change=change)
+    watched = watch(build_light(folder))
+    all_groups(watched.page)
+    return watched
 
 
 def test_every_order(until, spread):
@@ -136,13 +146,14 @@ def test_every_order(until, spread):
     assert spread.wrong == []
 
 
-def test_a_group_opens_with_its_flagged_rollout_and_says_what_became_of_it(until, spread):
+def test_a_group_opens_with_its_flagged_rollout_and_says_what_a_training_would_change(until, spread):
     found = spread.page
-    outcomes = {0: "flagged: kept", 3: "flagged: stays, weight 0"}
-    for group, outcome in outcomes.items():
+    changes = {0: ["kept"], 3: ["weight 0"]}
+    for group, change in changes.items():
         found.locator(f"#group-{group}").click()
         assert chosen(found) == str(6 * group + 1)
-        assert found.locator("tr.chosen .outcome").inner_text() == outcome
+        assert found.locator("tr.chosen .outcome").inner_text() == "flagged"
+        assert found.locator("tr.chosen .fate").all_inner_texts() == change
     # Nothing stands in its place, so nothing is beside it.
     until(found, "() => document.querySelectorAll('.side').length === 1")
     assert found.locator("#beside").input_value() == ""
@@ -204,7 +215,7 @@ def test_everything_by_keyboard_and_with_names_for_those_who_cannot_see(until, o
     )
     assert nameless == 0
     assert listed.get_by_role("option").first.get_attribute("aria-setsize") == "12"
-    said = re.compile("Rollout 1: reward 0.167, GDI 5.9, correct, flagged")
+    said = re.compile("Response 1: reward 0.167, GDI 5.9, flagged, marked correct, replaced by 5")
     assert opened.get_by_role("radio", name=said).count() == 1
 
 
@@ -220,18 +231,20 @@ def test_on_a_phone_list_and_group_take_turns(watched, page):
     found = watched(page, viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True).page
     overflow = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
     assert found.evaluate(overflow) <= 0
+    all_groups(found)
     assert not found.locator("#detail").is_visible()
     found.locator(".row").nth(1).tap()
     assert found.locator("#detail").is_visible()
     assert not found.locator("#list").is_visible()
     found.locator(".side").nth(1).wait_for()
     assert found.evaluate(overflow) <= 0
-    found.get_by_role("button", name="← Groups").tap()
+    found.get_by_role("button", name="← All groups").tap()
     assert found.locator("#list").is_visible()
 
 
 def test_a_dark_page_with_its_figures(until, watched, tmp_path, write_audit):
     found = watched(build_audit_page(write_audit(tmp_path / "dump")), color_scheme="dark").page
+    found.locator("#figures summary").click()
     images = found.locator("#figures img")
     assert images.count() == 4
     assert found.locator("img:not([alt]), img[alt='']").count() == 0
@@ -246,10 +259,12 @@ def test_steps_redaction_and_pages_without_scores(until, watched, tmp_path, writ
             row.update(score=None, anomalous=False, source=row["index"], reward=None, correct=None, group_pairs=0)
 
     several = watched(build_light(write_audit(tmp_path / "steps", groups=3, steps=2))).page
+    all_groups(several)
     several.get_by_label("Step").select_option("2")
     assert count(several) == "3 of 6 groups, 18 of 36 rollouts"
     assert set(several.locator(".row-step").all_inner_texts()) == {"step 2"}
     redacted = watched(build_light(write_audit(tmp_path / "redacted", groups=3, redact=True))).page
+    all_groups(redacted)
     redacted.get_by_text("left out of this folder").wait_for()
     redacted.get_by_label("Search").fill("g2-r4")
     wait_for_count(until, redacted, "1 of 3 groups, 1 of 18")
@@ -286,34 +301,34 @@ def denoised(watch, tmp_path_factory, write_audit, build_light):
         tmp_path_factory.mktemp("denoised") / "dump", groups=3, change=change, pairs=False, verifier=VERIFIER,
         prompts=prompts, curator={"type": "denoise"},
     )  # fmt: skip
-    return watch(build_light(folder))
+    watched = watch(build_light(folder))
+    all_groups(watched.page)
+    return watched
 
 
 def test_answers_stand_together_with_their_verdicts(until, denoised):
     found = denoised.page
     assert found.get_by_label("Sort by").input_value() == "wrong"
     assert groups(until, found) == [0, 1, 2]
-    assert "wrong 70%" in found.locator("#group-1").inner_text()
+    assert "wrong: 70%" in found.locator("#group-1").inner_text()
     found.locator("#group-0").click()
     lines = [re.sub(r"\s+", " ", line) for line in found.locator(".clusters tbody tr").all_inner_texts()]
     # Denoised: (0.9 + 0.9 + 0.9) / 3; (0.0001 + 0.2) / 2, to a ten-thousandth; 1 - 0.3.
-    assert lines == ["x 3 2 1 0.9 judged both ways", "y 2 0 2 0.1 ", "no answer 1 1 0 0.7 "]
+    assert lines == ["x 3 2 1 0.9 rewarded and refused", "y 2 0 2 0.1 ", "no answer 1 1 0 0.7 "]
     heads = found.locator(".rollouts thead").inner_text().split("\t")
-    assert heads[2:5] == ["reward", "probably wrong", "what became of it"]
+    assert heads[2:6] == ["reward", "chance to be wrong", "flagged", "in training"]
     first = re.sub(r"\s+", " ", found.locator(".rollouts tbody tr").first.inner_text()).strip()
-    assert first.startswith("2 0 90% flagged: reward 0.9 ")
-    assert "< 0.1%" in found.locator(".rollouts tbody").inner_text()
-    assert found.get_by_role("radio", name="Rollout 2: reward 0, probably wrong 90%").count() == 1
+    assert first.startswith("2 0 90% flagged reward 0.9 ")
+    assert "under 1%" in found.locator(".rollouts tbody").inner_text()
+    assert found.get_by_role("radio", name="Response 2: reward 0, estimated chance to be wrong 90%").count() == 1
 
 
-def test_the_verifier_and_the_answers_that_it_always_refuses(until, denoised):
+def test_the_verifiers_rates_and_the_answers_that_it_always_refuses(until, denoised):
     found = denoised.page
-    said = found.locator("#verifier").inner_text()
-    assert "both verdicts on 2 of 3 prompts" in said
-    assert "rewards 25.0% (12.5% to 50.0%) of the wrong answers" in said
-    assert "weak evidence" in said
-    assert found.locator("#verifier tbody tr").inner_text().split("\t") == ["1", "1", "y", "z", "4", "66.7%", "–"]
-    found.locator("#verifier tbody a").click()
+    rates = [row.inner_text().split("\t") for row in found.locator("#verifier tbody tr").all()]
+    assert [row[1:] for row in rates] == [["25.0% (12.5% to 50.0%)", "estimated"]] * 2
+    assert found.locator("#refused tbody tr").inner_text().split("\t") == ["1", "y", "z", "4 (66.7%)", "no"]
+    found.locator("#refused tbody a").click()
     until(found, "() => document.querySelector('#detail-title').innerText === 'Group 1'")
     assert chosen(found) == "6"
     assert denoised.wrong == []
@@ -360,20 +375,101 @@ def test_flagged_rollouts_are_downloaded_as_the_audit_writes_them(labelled, tmp_
     }
 
 
+def give(page, row, words):
+    """Presses a button of the flagged reward on this row."""
+    page.locator(f"[data-index='{row}'] .label-button", has_text=words).click()
+
+
+def labels_of(page, tmp_path):
+    path = tmp_path / "labels.csv"
+    assert downloaded(page, "#download-labels", path) == "labels.csv"
+    return {(key[0], key[1], key[2]): row.label for key, row in read_labels(path).items()}
+
+
 def test_labels_given_on_the_page_are_read_back(labelled, tmp_path):
+    """Rewards are 0 and 1 by turns: on row 2 it is 0, on row 3 it is 1."""
     page = labelled.page
-    assert page.locator("#download-labels").is_hidden()
+    assert page.locator("#download-labels").is_disabled()
+    give(page, 2, "reward is wrong")
+    give(page, 3, "reward is right")
+    for _ in range(2):  # given and taken back
+        give(page, 8, "reward is right")
+    assert "2 of 8" in page.locator("#labelled").inner_text()
+    assert labels_of(page, tmp_path) == {(1, 1, 2): 1.0, (1, 1, 3): 1.0}
+    for row, words in ((2, "reward is wrong"), (3, "reward is right")):
+        give(page, row, words)
+    assert page.locator("#download-labels").is_disabled()
+    assert labelled.wrong == []
+
+
+def test_labels_outlive_a_reload_and_are_the_same_in_both_views(until, labelled, tmp_path):
+    page = labelled.page
+    give(page, 2, "reward is right")
+    page.reload()
+    until(page, "() => document.documentElement.dataset.ready === 'yes'")
+    all_groups(page)
     page.locator("#group-0").click()
     page.locator(".rollouts input[value='2']").click()
-    page.locator(".label-button", has_text="wrong").click()
-    page.locator(".rollouts input[value='3']").click()
-    page.locator(".label-button", has_text="right").click()
-    page.locator(".rollouts input[value='4']").click()
-    for _ in range(2):  # given and taken back
-        page.locator(".label-button", has_text="right").click()
-    assert page.locator("#download-labels").inner_text() == "Download labels.csv (2)"
-    path = tmp_path / "labels.csv"
-    downloaded(page, "#download-labels", path)
-    found = read_labels(path)
-    assert {(key[2], row.label) for key, row in found.items()} == {(2, 0.0), (3, 1.0)}
+    pressed = page.locator("#detail .label-button[aria-pressed=true]")
+    assert pressed.all_inner_texts() == ["reward is right"]
+    assert labels_of(page, tmp_path) == {(1, 1, 2): 0.0}
+    pressed.click()
+    page.locator("#views button[data-view=flags]").click()
     assert labelled.wrong == []
+
+
+def test_labelled_rewards_can_be_put_aside(until, labelled):
+    page = labelled.page
+    give(page, 2, "reward is right")
+    page.get_by_label("without a label").check()
+    wait_for_count(until, page, "7 flagged rewards")
+    page.get_by_label("without a label").uncheck()
+    wait_for_count(until, page, "8 flagged rewards")
+    give(page, 2, "reward is right")
+    assert labelled.wrong == []
+
+
+def test_the_same_response_with_the_same_reward_is_labelled_at_once(watched, tmp_path, write_audit, build_light):
+    def change(rows):
+        for index, row in enumerate(rows):
+            row.update(reward=float(index % 6 > 2), response="the same", characters=8, anomalous=index in (3, 4, 5),
+                       source=row["index"])  # fmt: skip
+
+    folder = write_audit(tmp_path / "dump", groups=1, change=change, pairs=False, curator={"type": "denoise"})
+    page = watched(build_light(folder), accept_downloads=True).page
+    assert page.locator(".flag").count() == 1
+    give(page, 5, "reward is wrong")  # the most suspicious of the three
+    assert labels_of(page, tmp_path) == {(1, 1, sample): 0.0 for sample in (3, 4, 5)}
+
+
+def test_flagged_rewards_come_first_each_with_its_reason(opened, page, watched):
+    found = watched(page).page
+    cards = found.locator(".card")
+    assert [card.get_attribute("data-group") for card in cards.all()] == ["9", "6", "3", "0"]
+    assert found.locator(".flag").count() == found.locator(".flag .why").count() == 4
+    found.locator(".card button.link").first.click()
+    assert found.locator("#detail-title").inner_text() == "Group 9"
+    assert chosen(found) == "55"
+
+
+@pytest.mark.parametrize("width", [400, 1400])
+def test_nothing_makes_the_page_scroll_sideways(watched, page, width):
+    found = watched(page, viewport={"width": width, "height": 800}).page
+    found.evaluate("() => document.querySelectorAll('details').forEach((node) => { node.open = true; })")
+    overflow = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    assert found.evaluate(overflow) <= 0
+    all_groups(found)
+    assert found.evaluate(overflow) <= 0
+
+
+def test_without_javascript_finding_rates_and_flags_are_there(chromium, tmp_path, write_audit, build_light):
+    folder = write_audit(tmp_path / "dump", verifier=VERIFIER, curator={"type": "denoise"})
+    context = chromium.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(build_light(folder).as_uri())
+    assert page.locator("#finding .headline").is_visible()
+    assert page.locator("#verifier tbody tr").count() == 2
+    assert page.locator(".flag .why").count() == 4
+    assert page.locator(".flag .text").first.is_visible()
+    assert not page.locator("#tools, #panes").first.is_visible()
+    context.close()

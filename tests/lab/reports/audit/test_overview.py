@@ -2,69 +2,64 @@ import math
 
 import pytest
 
-from geoalign.lab.analysis.audited import audited_consensus
-from geoalign.lab.reports.audit.page import counts, facts, steps_of
+from geoalign.lab.analysis.audited import new_prompts
+from geoalign.lab.reports.audit.page import facts, reading, steps_of, title
 from geoalign.lab.store.audit import read_audit
 
 
-def named(items):
-    return {item.name: item for item in items}
-
-
-def test_counts_by_hand(tmp_path, write_audit):
+def test_what_a_training_would_change(tmp_path, write_audit):
     def change(rows):
-        rows[0].update(reward=None, score=None, correct=None)
         rows[2]["source"] = -1
-        for row in rows[4:]:
-            row.update(group_pairs=0)
 
-    found = named(counts(read_audit(write_audit(tmp_path, groups=2, size=4, change=change)).scored))
-    assert found["groups"].value == 2
-    assert found["groups"].note.startswith("1 of them")
-    assert found["rollouts"].value == 8
-    assert found["pairs"].value == 6
-    assert (found["flagged"].value, found["flagged"].share) == (1, 1 / 8)
-    assert (found["replaced"].value, found["left out"].value, found["unscored rewards"].value) == (1, 1, 1)
-    # One of the seven whose correctness is known.
-    assert found["correct but flagged"].share == pytest.approx(1 / 7)
+    folder = write_audit(tmp_path, groups=2, size=4, change=change)
+    assert dict(reading(read_audit(folder)))["in training"] == "1 replaced by another response, 1 left out"
 
 
-def test_estimated_rewards_are_no_alarm(tmp_path, write_audit):
-    """`denoise` moves nearly every reward a little: a share of 77% flagged nothing and frightened readers."""
+def test_what_the_files_own_marks_say_of_rewards_and_flags(tmp_path, write_audit):
+    """Rewards are 0, 1, 0, 1; the file marks rows 1 and 2 of each four as correct; row 2 is flagged once."""
 
+    def change(rows):
+        for index, row in enumerate(rows):
+            row.update(reward=float(index % 2), correct=index % 4 in (1, 2), anomalous=index == 2)
+
+    found = dict(reading(read_audit(write_audit(tmp_path, groups=2, size=4, change=change))))
+    assert found["marks in the file"].startswith("4 rewards are wrong")
+    assert found["marks in the file"].endswith("1 are flagged")
+
+
+def test_what_is_nothing_is_not_spoken_of(tmp_path, write_audit):
     def change(rows):
         for row in rows:
-            row.update(anomalous=False, source=row["index"], new_reward=row["reward"] + 0.01)
+            row.update(anomalous=False, source=row["index"], new_reward=row["reward"])
 
-    found = counts(read_audit(write_audit(tmp_path, groups=2, size=4, change=change)).scored)
-    assert [item.name for item in found if item.value][-1] == "estimated rewards"
-    assert math.isnan(found[-1].share)
-    assert named(found)["flagged"].value == 0
+    found = dict(reading(read_audit(write_audit(tmp_path, groups=2, size=4, change=change))))
+    assert not {"in training", "no reward", "skipped", "marks in the file"} & set(found)
 
 
 @pytest.mark.parametrize(
     ("numbers", "level", "words"),
     [
-        ((0.62, 0.55, 0.69), "yes", "62.0% of pairs (95% interval over 40 groups: 55.0% to 69.0%; chance 50%)"),
-        ((0.52, 0.45, 0.59), "no", "no better than chance"),
+        ((0.62, 0.55, 0.69), "yes", "62.0% of pairs (chance 50%; 95% interval 55.0% to 69.0%)"),
+        ((0.52, 0.45, 0.59), "no", "52.0%"),
         ((0.3, 0.2, 0.4), "against", "30.0%"),
-        ((0.62, None, None), "unknown", "(95% interval over 40 groups: –; chance 50%)"),
-        ((None, None, None), "unknown", "One <group> only."),
+        ((0.62, None, None), "unknown", "62.0% of pairs (chance 50%)"),
+        ((None, None, None), "unmeasured", "One <group> only."),
     ],
 )
-def test_the_verdict_of_page_and_terminal(numbers, level, words):
+def test_whether_flags_hold_on_new_prompts(numbers, level, words):
     keys = ("new_group_accuracy", "new_group_accuracy_low", "new_group_accuracy_high")
     consensus = dict(zip(keys, numbers, strict=True)) | {"groups": 40, "reason": "One <group> only."}
-    found = audited_consensus({"consensus": consensus})
+    found = new_prompts({"consensus": consensus})
     assert found.level == level
     assert words in found.text
 
 
 def test_facts(tmp_path, write_audit):
-    found = dict(facts(read_audit(write_audit(tmp_path, steps=2))))
-    assert found["from"] == "dump.jsonl"
-    assert found["curator"] == "geoalign"
-    assert found["steps"] == "2"
+    audit = read_audit(write_audit(tmp_path, steps=2))
+    assert title(audit) == "Audit of dump.jsonl"
+    found = dict(facts(audit))
+    assert (found["rollouts"], found["groups"], found["steps"]) == ("144", "24", "2")
+    assert found["judged by"] == "geoalign"
 
 
 def test_the_folder_as_a_run(tmp_path, write_audit):

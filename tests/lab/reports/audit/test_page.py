@@ -21,8 +21,8 @@ def page(tmp_path_factory, write_audit):
 
 def test_the_page_has_its_parts(page):
     text = page.read_text(encoding="utf-8")
-    for expected in ("Is there a consensus to trust?", "62.0% of pairs", "correct but flagged", 'id="step"'):
-        assert expected in text
+    parts = ["finding", "learnt", "browser", "cards", "correct", "step", "figures", "reading"]
+    assert [part for part in parts if f'id="{part}"' not in text] == []
     pictures = sorted(path.stem for path in (page.parent / "figures").glob("*.svg"))
     steps = [f"gdi-density-step-{step:06d}" for step in (1, 2, 3)]
     assert pictures == [*steps, "pair-cosines", "reward-score", "score-rank"]
@@ -59,7 +59,6 @@ def test_the_library_comes_with_its_licence():
 def test_a_redacted_page_has_no_texts(tmp_path, write_audit):
     text = build_audit_page(write_audit(tmp_path, redact=True)).read_text(encoding="utf-8")
     assert 'id="texts-0"' not in text
-    assert "left out (redacted)" in text
     assert '"redacted": true' in text
 
 
@@ -71,7 +70,6 @@ def test_other_curators_and_empty_folders_have_a_page(tmp_path, write_audit):
 
     folder = write_audit(tmp_path / "plain", pairs=False, change=plain, consensus={}, curator={"type": "pods"})
     text = build_audit_page(folder).read_text(encoding="utf-8")
-    assert "No rollout has a score." in text
-    assert "This curator compares no pairs" in text
-    assert 'id="wronged"' not in text
+    for absent in ("figures", "correct", "labelling", "verifier", "learnt"):
+        assert f'id="{absent}"' not in text
     assert build_audit_page(write_audit(tmp_path / "empty", groups=0, steps=1)).is_file()

@@ -54,7 +54,7 @@ def test_an_oracle_named_beforehand_is_the_headroom_and_shared_warm_starts_are_t
     plan = {"primary": [{"arm": "oracle", "against": "grpo"}], "seeds_per_warm_start": 5}
     table = read_table(make_comparison({"x": ARMS}, compare=plan))
     assert table.levels[0].statements[0].verdict == "better"
-    assert table.notes == ("Intervals and p take seeds as units, though 5 share each warm start.",)
+    assert table.notes == ("Intervals and p-values take seeds as independent, although 5 share each warm start.",)
 
 
 def test_failed_and_missing_cells_are_told_and_left_out_of_the_pairs(make_comparison):
@@ -76,7 +76,7 @@ def test_results_outside_the_plan_are_left_out_and_counted(make_comparison):
     assert [(level.level, [row.arm for row in level.rows]) for level in table.levels] == [("x", ["grpo"])]
     assert table.levels[0].rows[0].seeds == (0, 1, 2)
     # Five of random, five at y, two seeds of grpo at x.
-    assert "Results of 12 cells that are not in compare.yaml are left out." in table.notes
+    assert "Results of 12 runs that are not in compare.yaml are left out." in table.notes
     assert table.failures == ()
 
 

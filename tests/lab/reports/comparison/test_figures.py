@@ -9,13 +9,15 @@ from matplotlib.figure import Figure
 from geoalign.lab.analysis.comparison.analysis import read_table
 from geoalign.lab.reports.comparison.panels import (
     differences_panel,
-    evaluation_panels,
-    hacking_panels,
+    evaluation_panel,
+    further_panels,
+    further_rows,
     kept_rank_panel,
+    leading_panels,
+    leading_rows,
     logged_panels,
     palette,
     pass_at_k_panel,
-    portions,
     projector_panel,
     rate_curve,
     robustness_panels,
@@ -64,8 +66,8 @@ def test_a_band_is_mean_and_interval_of_the_smoothed_seeds():
     assert np.isnan(single.low).all()
 
 
-def test_evaluation_curves_draw_every_arm_from_step_0(level):
-    (panel,) = evaluation_panels(level, "accuracy")
+def test_evaluation_curves_draw_every_arm_from_step_0(table, level):
+    panel = evaluation_panel(level, table.plan, "accuracy", leading_rows(level.rows))
     lines = lines_of(drawn(panel))
     assert list(lines) == ["grpo", "geoalign", "pair_count", "oracle"]
     steps, values = lines["oracle"]
@@ -76,25 +78,37 @@ def test_evaluation_curves_draw_every_arm_from_step_0(level):
     assert "oracle 0.200 to 0.6" in panel.alt
 
 
-def test_arms_are_drawn_in_portions_beside_the_baseline(make_comparison):
+def test_no_picture_has_more_than_six_arms_and_the_planned_ones_come_first(make_comparison):
     arms = {**SCORES, **{f"other_{at}": 0.5 for at in range(8)}}
-    level = read_table(make_comparison({"x": arms}, seeds=(0,))).levels[0]
-    names = [[row.arm for row in part] for part in portions(level.rows)]
+    table = read_table(make_comparison({"x": arms}, seeds=(0,)))
+    level = table.levels[0]
+    names = [[row.arm for row in part] for part in (leading_rows(level.rows), *further_rows(level.rows))]
     assert names == [
-        ["grpo", "geoalign", "pair_count", "oracle"],
-        ["grpo", "other_0", "other_1", "other_2", "other_3", "other_4"],
-        ["grpo", "other_5", "other_6", "other_7"],
+        ["grpo", "geoalign", "pair_count", "oracle", "other_0", "other_1"],
+        ["grpo", "other_2", "other_3", "other_4", "other_5", "other_6"],
+        ["grpo", "other_7"],
     ]
-    panels = evaluation_panels(level, "accuracy")
-    assert [panel.name for panel in panels] == ["evaluation-x", "evaluation-x-2", "evaluation-x-3"]
-    style = palette(level.rows)
+    sections = {name: panels for name, _, panels in further_panels(level, table.plan)}
+    assert [panel.name for panel in sections["others"]] == ["evaluation-x-2", "evaluation-x-3"]
+    style = palette(table.plan)
     # Within a picture no two arms look alike.
     assert all(len({style[arm] for arm in part}) == len(part) for part in names)
 
 
+def test_an_arm_looks_the_same_at_every_level(table):
+    def colours(level):
+        lines = evaluation_panel(level, table.plan, "accuracy", leading_rows(level.rows)).lines
+        return {line.name: line.look for line in lines}
+
+    _, first, second = map(colours, table.levels)
+    assert {arm: second[arm] for arm in first} == first
+
+
 def test_differences_draw_each_paired_interval(table, level):
     axes = drawn(differences_panel(level, table.plan))
-    assert [text.get_text() for text in axes.get_yticklabels()] == ["geoalign", "pair_count", "oracle"]
+    assert [text.get_text() for text in axes.get_yticklabels()] == [
+        "geoalign +0.100", "pair_count 0.000", "oracle +0.200",
+    ]  # fmt: skip
     points = [bar.lines[0].get_xdata()[0] for bar in axes.containers]
     assert points == pytest.approx([0.1, 0.0, 0.2], abs=1e-12)
     (segment,) = axes.containers[0].lines[2][0].get_segments()
@@ -122,26 +136,25 @@ def test_kinds_of_corruption_are_not_mixed(make_comparison):
     levels = {"a": {"reward": {"flip": 0.1}}, "b": {"reward": {"shortcut": 0.2}}}
     table = read_table(make_comparison({"a": {"grpo": 0.5}, "b": {"grpo": 0.5}}, compare={"levels": levels}))
     (reason,) = robustness_panels(table.levels, table.plan)
-    assert "differ in the rate of one kind" in reason
+    assert isinstance(reason, str)
 
 
 def test_rank_plots_pool_all_kept_generations_of_all_seeds(level):
     pooled = kept_rank_panel(level, level.row("geoalign"))
     # Five seeds of three generations of two crosses, of 38 scored rows those of ranks 18 and 38.
-    x, y = lines_of(drawn(pooled))["corrupted reward"]
+    x, y = lines_of(drawn(pooled))["wrong reward"]
     assert len(x) == 30
     assert set(y) == {19, 39}
-    assert "15 of the 30 corrupted rewards lie in the highest tenth" in pooled.alt
-    assert "flipped" not in pooled.caption
+    assert "15 of the 30" in pooled.alt
 
 
-def test_logged_quantities_are_drawn_or_their_absence_is_said(level):
-    kl, clip = logged_panels(level, ("ppo_kl", "clip_fraction"))
+def test_logged_quantities_are_drawn_or_their_absence_is_said(table, level):
+    kl, clip = logged_panels(level, table.plan, ("ppo_kl", "clip_fraction"), leading_rows(level.rows))
     assert list(lines_of(drawn(kl))) == ["grpo", "geoalign", "pair_count", "oracle"]
     assert "geoalign 0.001" in kl.alt
     assert "geoalign 0.01" in clip.alt
-    bare = replace(level, rows=tuple(replace(row, cells=()) for row in level.rows))
-    assert logged_panels(bare, ("ppo_kl",)) == ["PPO KL was not logged at flip_10."]
+    bare = [replace(row, cells=()) for row in level.rows]
+    assert logged_panels(level, table.plan, ("ppo_kl",), bare) == ["PPO KL was not logged at flip_10."]
 
 
 def test_how_far_the_policy_moved_is_zero_where_the_arms_own_level_makes_one_update_a_generation(make_comparison):
@@ -151,10 +164,9 @@ def test_how_far_the_policy_moved_is_zero_where_the_arms_own_level_makes_one_upd
     table = read_table(make_comparison(dict.fromkeys(rates, SCORES), rates=rates, compare={"levels": levels}))
     two, one = table.levels
     assert [row.updates for row in (*two.rows, *one.rows)] == [(2.0,)] * 4 + [(1.0,)] * 4
-    assert logged_panels(two, ("ppo_kl",))[0].name == "kl-as_given"
-    assert logged_panels(one, ("ppo_kl",)) == [
-        "PPO KL is zero by construction: each generation is used for a single update."
-    ]
+    assert logged_panels(two, table.plan, ("ppo_kl",), two.rows)[0].name == "kl-as_given"
+    (reason,) = logged_panels(one, table.plan, ("ppo_kl",), one.rows)
+    assert "zero by construction" in reason
 
 
 def test_projector_accuracies_of_the_geoalign_arm(level):
@@ -165,17 +177,19 @@ def test_projector_accuracies_of_the_geoalign_arm(level):
     assert projector_panel(level, level.row("grpo")) == "grpo logged no projector accuracy."
 
 
-def test_pass_at_k(level):
-    assert lines_of(drawn(pass_at_k_panel(level)))["grpo"] == ([1, 2, 4], pytest.approx([0.5, 0.6, 0.65]))
+def test_pass_at_k(table, level):
+    assert lines_of(drawn(pass_at_k_panel(level, table.plan)))["grpo"] == ([1, 2, 4], pytest.approx([0.5, 0.6, 0.65]))
 
 
-def test_proxy_and_gold_are_drawn_where_the_table_metric_is_another(make_comparison, level):
+def test_a_level_opens_with_the_truth_beside_what_was_trained_on(make_comparison, table, level):
     folder = make_comparison({"x": {"grpo": 0.9, "oracle": 0.7}}, metric="reward", gold=-0.2)
-    dialogue = read_table(folder).levels[0]
-    assert [panel.name for panel in hacking_panels(dialogue, "gold_utility")] == ["proxy-reward-x"]
-    (gold,) = hacking_panels(dialogue, "reward")
-    assert np.diff(lines_of(drawn(gold))["grpo"][1]).max() < 0
-    assert "No gold utility is known" in hacking_panels(level, "accuracy")[0]
+    dialogue = read_table(folder)
+    panels = leading_panels(dialogue.levels[0], dialogue.plan)
+    assert [panel.name for panel in panels] == ["gold-reward-x", "proxy-reward-x", "differences-x"]
+    assert np.diff(lines_of(drawn(panels[0]))["grpo"][1]).max() < 0
+    assert [panel.name for panel in leading_panels(level, table.plan)] == [
+        "evaluation-flip_10", "training-reward-flip_10", "differences-flip_10",
+    ]  # fmt: skip
 
 
 def test_slugs_stay_inside_the_folder():

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from geoalign.lab.analysis.comparison.recovery import footnote, headline, recovery
 from geoalign.lab.analysis.comparison.scores import MEASURES, evaluation_curves, numbers_of, updates_of
 from geoalign.lab.analysis.comparison.table import (
     BOUND,
@@ -21,12 +22,13 @@ from geoalign.lab.analysis.comparison.table import (
     Measure,
     Table,
 )
-from geoalign.lab.analysis.comparison.verdicts import level_statements, recovery
+from geoalign.lab.analysis.comparison.verdicts import level_statements
 from geoalign.lab.analysis.detection import OWN_SCORE, Detection, detection
 from geoalign.lab.analysis.statistics import Interval, holm, paired_difference, seed_interval
 from geoalign.lab.config.compare import CompareConfig
 from geoalign.lab.store.comparison import Cell, ComparisonFolder, read_results
 from geoalign.lab.store.json_files import finite
+from geoalign.text import seed_ranges
 
 # By level, arm and seed of a finished cell.
 _Numbers = Mapping[tuple[str, str, int], Mapping[str | int, float]]
@@ -68,7 +70,8 @@ def _level(name: str, rows: Sequence[ArmRow], plan: CompareConfig) -> LevelTable
         comparisons=comparisons,
         statements=tuple(level_statements(rate, comparisons, rows, plan)),
     )
-    return replace(level, recovery=recovery(level, plan))
+    level = replace(level, recovery=recovery(level, plan))
+    return replace(level, headline=headline(level, plan), footnote=footnote(level, plan))
 
 
 def _unequal_seeds(level: LevelTable) -> str:
@@ -79,10 +82,10 @@ def _unequal_seeds(level: LevelTable) -> str:
             by_seeds.setdefault(row.seeds, []).append(row.arm)
     if len(by_seeds) < 2:
         return ""
-    parts = [f"{', '.join(arms)}: {', '.join(map(str, seeds))}" for seeds, arms in by_seeds.items()]
+    parts = [f"{seed_ranges(seeds)} by {', '.join(arms)}" for seeds, arms in by_seeds.items()]
     return (
-        f"At {level.level} the arms have finished different seeds ({'; '.join(parts)}). A row's score and difference "
-        "are of the seeds that it shares with the baseline: compare differences, not scores of two rows."
+        f"At {level.level} the arms have finished different seeds: {'; '.join(parts)}. A row's score and gain are of "
+        "the seeds that it shares with the baseline: compare gains, not scores of two rows."
     )
 
 
@@ -212,16 +215,16 @@ def _notes(cells: Sequence[Cell], evaluations: Sequence[float], left_out: int, p
     sets = {frozenset(line.set for line in cell.evaluations) for cell in done}
     if len(sets) > 1:
         words = "; ".join(", ".join(sorted(names)) or "none" for names in sorted(sets, key=sorted))
-        notes.append(f"Not all cells were evaluated on the same sets ({words}): their scores do not compare.")
+        notes.append(f"Not all runs were evaluated on the same sets ({words}): their scores do not compare.")
     if short := sum(count < plan.last_evaluations for count in evaluations):
         notes.append(
-            f"{short} of {len(done)} cells have fewer than {plan.last_evaluations} evaluations during and after "
+            f"{short} of {len(done)} runs have fewer than {plan.last_evaluations} evaluations during and after "
             "RL: their final score is the mean of those there are."
         )
     if (share := plan.seeds_per_warm_start) and len({seed // share for seed in plan.seeds}) < len(plan.seeds):
-        notes.append(f"Intervals and p take seeds as units, though {share} share each warm start.")
+        notes.append(f"Intervals and p-values take seeds as independent, although {share} share each warm start.")
     if left_out:
-        notes.append(f"Results of {left_out} cells that are not in compare.yaml are left out.")
+        notes.append(f"Results of {left_out} runs that are not in compare.yaml are left out.")
     return notes
 
 

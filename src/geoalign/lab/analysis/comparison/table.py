@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from geoalign.lab.analysis.detection import SCORES, Detection
+from geoalign.lab.analysis.detection import Detection
 from geoalign.lab.analysis.statistics import MIN_SEEDS, Interval, PairedDifference, seed_interval
 from geoalign.lab.config.compare import CompareConfig
 from geoalign.lab.store.columns import Floats, Ints
@@ -34,7 +34,7 @@ class Measure:
 
     @property
     def paired(self) -> Interval:
-        """The mean over the seeds of `difference`: what may stand beside it."""
+        """The mean over the seeds of `difference`: what may stand next to it."""
         return seed_interval(list(self.paired_values.values()))
 
 
@@ -66,7 +66,7 @@ class ArmRow:
     """One arm at one level.
 
     Attributes:
-        rate: the share of its rewards that were corrupted, NaN where unknown.
+        rate: the share of its rewards that were wrong, NaN where unknown.
         seeds, cells: those that finished; `failures`: the cells that did not; `missing`: planned seeds without any.
         updates: the numbers of updates that its runs made on each generation, where known; one, if all are alike.
         evaluations: the fewest behind a final score.
@@ -123,7 +123,7 @@ class Statement:
 class Recovered:
     """What one arm came to over a recovery's seeds, and its share of what wrong rewards cost, with Fieller's interval.
 
-    `truth`: its gold utility, where the score is only a proxy of it; NaN where it is not known.
+    `truth`: its gold reward, where the score is only a proxy of it; NaN where it is not known.
     """
 
     row: ArmRow
@@ -154,19 +154,12 @@ class Recovery:
     cost: PairedDifference
     arms: tuple[Recovered, ...]
     named: tuple[Recovered, ...]
-    headline: str = ""
-    footnote: str = ""
 
     @property
     def everyone(self) -> tuple[Recovered, ...]:
         """All arms: the clean one, then the others with the baseline, best first."""
         others = sorted([*self.arms, self.baseline], key=lambda arm: -arm.score.estimate)
         return (self.clean, *others)
-
-    @property
-    def truth_known(self) -> bool:
-        """Whether the gold utility is known of every arm."""
-        return not any(math.isnan(arm.truth.estimate) for arm in self.everyone)
 
     @property
     def is_illustration(self) -> bool:
@@ -176,8 +169,14 @@ class Recovery:
 
 @dataclass(frozen=True, eq=False)
 class LevelTable:
-    """One level of corruption: its arms, comparisons, what they amount to (the headroom first), and what was recovered
-    of the cost of wrong rewards."""
+    """One level of wrong rewards.
+
+    Attributes:
+        rows: its arms.
+        statements: what the comparisons amount to, the headroom first.
+        recovery: what was recovered of the cost of wrong rewards; None where that is not known.
+        headline, footnote: the finding, and what its numbers are of; empty where nothing has finished.
+    """
 
     level: str
     rate: float
@@ -186,23 +185,18 @@ class LevelTable:
     comparisons: tuple[Comparison, ...]
     statements: tuple[Statement, ...]
     recovery: Recovery | None = None
+    headline: str = ""
+    footnote: str = ""
 
     @property
     def judged(self) -> tuple[ArmRow, ...]:
-        """The arms with known detection of corrupted rewards, or known agreement with the true ones."""
-        name = "advantage_cosine"
-        return tuple(row for row in self.rows if row.detection or not math.isnan(row.measures[name].interval.estimate))
-
-    @property
-    def most_seeds(self) -> int:
-        """The most finished seeds of any arm."""
-        return max((len(row.seeds) for row in self.rows), default=0)
-
-    @property
-    def detection_scores(self) -> list[str]:
-        """Names of the scores whose detection was measured for any arm, in their order."""
-        found = {row.score for arm in self.rows if arm.detection for row in arm.detection.rows}
-        return [name for name in SCORES if name in found]
+        """The arms with wrong rewards whose detection, or agreement with the true rewards, is known."""
+        found = []
+        for row in self.rows:
+            agreement = row.measures["advantage_cosine"].interval.estimate
+            if row.rate != 0 and (row.detection is not None or not math.isnan(agreement)):
+                found.append(row)
+        return tuple(found)
 
     @property
     def reference(self) -> ArmRow | None:

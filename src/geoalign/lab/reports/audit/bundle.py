@@ -9,13 +9,14 @@ import base64
 import json
 import math
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas
 
+from geoalign.lab.analysis.flags import by_suspicion, flag_reasons
 from geoalign.lab.store.audit import NUMBERS, SCORES_FILE, TEXTS, AuditResults
 from geoalign.lab.store.columns import Bools, Floats, Ints, batches
 
@@ -47,10 +48,11 @@ class Bundle:
 def bundle(audit: AuditResults, size: int = MAX_BYTES, rollouts: int = MAX_ROLLOUTS) -> Bundle:
     """Packs a folder for its page, by whole groups; where room is short, those with flagged rollouts go first,
     highest score first, then the others in their order."""
+    reasons = flag_reasons(audit)
     scored, characters = audit.scored, CHARACTERS_PER_BYTE * size
     while True:
         kept = _kept(scored, characters, rollouts)
-        packed = _bundle(audit, kept)
+        packed = _bundle(audit, reasons, kept)
         over = (len(packed.columns) + sum(map(len, packed.texts)) + sum(map(len, packed.pairs))) / size
         if over <= 1 or not kept.any():
             return packed
@@ -59,8 +61,9 @@ def bundle(audit: AuditResults, size: int = MAX_BYTES, rollouts: int = MAX_ROLLO
         characters, rollouts = (int(0.97 / over * number) for number in (kept_characters, kept.sum()))
 
 
-def _bundle(audit: AuditResults, kept: Bools) -> Bundle:
+def _bundle(audit: AuditResults, reasons: Mapping[int, str], kept: Bools) -> Bundle:
     index = np.cumsum(kept) - 1
+    ranks = {row: rank for rank, row in enumerate(by_suspicion(audit.scored).index.tolist())}
     openings: dict[int, str] = {}
     texts, starts = [], []
     for start, piece in _texts(audit, kept, openings):
@@ -69,6 +72,9 @@ def _bundle(audit: AuditResults, kept: Bools) -> Bundle:
     pairs, pair_groups = _pairs(audit, kept, index)
     columns = {
         **_columns(audit.scored, kept, index),
+        "why": [reasons.get(row) for row in np.flatnonzero(kept).tolist()],
+        "checked": (audit.scored["trusted"][kept].eq(True) & audit.scored["anomalous"][kept]).astype(int).tolist(),
+        "suspicion": [ranks.get(row) for row in np.flatnonzero(kept).tolist()],
         "openings": [openings.get(group, "") for group in np.unique(audit.scored["group"][kept]).tolist()],
         "text_starts": starts,
         "pair_groups": pair_groups,

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from geoalign.lab.analysis.comparison.scores import logged_curve
-from geoalign.lab.analysis.comparison.table import ArmRow, Curve, LevelTable, Recovery
+from geoalign.lab.analysis.comparison.table import ArmRow, Curve, LevelTable
 from geoalign.lab.analysis.statistics import Interval, mean
 from geoalign.lab.config.compare import METRICS, CompareConfig
-from geoalign.lab.numbers import estimate, share, short, signed
+from geoalign.lab.numbers import estimate, score_writers, share, signed
 from geoalign.lab.reports.documents import Drawn
 from geoalign.lab.reports.figures.curves import ACCURACIES, AGAINST_CHANCE, POLICY, PROJECTOR
 from geoalign.lab.reports.figures.scores import RankCurve, rank_curve, rank_panel
@@ -25,35 +25,46 @@ from geoalign.text import label, visible
 # More bands than these hide one another: further arms get further pictures, each with the baseline.
 PER_PICTURE = 5
 _LONGEST_SLUG = 80
+# Which arms come first where there are too many for a picture.
+_WEIGHTS = {"baseline": 0, "primary": 1, "oracle": 2, "bound": 3, "control": 4}
 _BY_ROLE = {
     "baseline": Look("ink", "o", "-"), "primary": Look("blue", "s", "-"), "control": Look("orange", "D", "--"),
     "oracle": Look("green", "^", "-."), "bound": Look("soft", "v", ":"),
 }  # fmt: skip
 _OTHERS = (
-    Look("purple", "P", "-"), Look("blue", "X", "--"), Look("orange", "s", "-."), Look("green", "D", ":"),
-    Look("soft", "^", "-"),
+    Look("purple", "P", "-"), Look("orange", "s", "-."), Look("green", "D", ":"), Look("blue", "X", "--"),
+    Look("soft", "^", "-"), Look("purple", "v", "--"), Look("orange", "P", ":"), Look("blue", "D", "-."),
+    Look("green", "s", "--"), Look("soft", "X", "-."),
 )  # fmt: skip
 
 
-def palette(rows: Sequence[ArmRow]) -> dict[str, Look]:
-    """A look for every arm: baseline, primary arms, control and bounds by their role, further ones in turn."""
-    first = {row.role: row.arm for row in reversed(rows) if row.role in _BY_ROLE}
-    others = [row.arm for row in rows if row.arm not in first.values()]
-    return {arm: _BY_ROLE[role] for role, arm in first.items()} | {
-        arm: _OTHERS[at % len(_OTHERS)] for at, arm in enumerate(others)
-    }
+def palette(plan: CompareConfig) -> dict[str, Look]:
+    """A look for every arm, the same at every level: the first of each role has that role's, further ones in turn."""
+    looks: dict[str, Look] = {}
+    for role, look in _BY_ROLE.items():
+        first = next((arm for arm in plan.arms if plan.role(arm) == role), None)
+        if first is not None:
+            looks[first] = look
+    others = [arm for arm in plan.arms if arm not in looks]
+    # Primary arms stand together in pictures: their looks must differ.
+    others.sort(key=lambda arm: _WEIGHTS.get(plan.role(arm), len(_WEIGHTS)))
+    return looks | {arm: _OTHERS[at % len(_OTHERS)] for at, arm in enumerate(others)}
 
 
-def portions(rows: Sequence[ArmRow]) -> list[list[ArmRow]]:
-    """The arms in pictures of at most six: the planned parts first, then the others beside the baseline."""
+def leading_rows(rows: Sequence[ArmRow]) -> list[ArmRow]:
+    """The arms of the first pictures, at most six: the planned ones, then others as long as there is room."""
     done = [row for row in rows if row.seeds]
-    main = [row for row in done if row.role != "exploratory"]
-    others = [row for row in done if row.role == "exploratory"]
-    if len(done) <= PER_PICTURE + 1:
-        return [main + others] if done else []
-    baseline = [row for row in done if row.role == "baseline"]
-    parts = [baseline + others[at : at + PER_PICTURE] for at in range(0, len(others), PER_PICTURE)]
-    return [part for part in [main, *parts] if part]
+    by_weight = sorted(done, key=lambda row: _WEIGHTS.get(row.role, len(_WEIGHTS)))
+    chosen = {row.arm for row in by_weight[: PER_PICTURE + 1]}
+    return [row for row in done if row.arm in chosen]
+
+
+def further_rows(rows: Sequence[ArmRow]) -> list[list[ArmRow]]:
+    """The other arms, in pictures of the baseline and at most five of them."""
+    leading = leading_rows(rows)
+    baseline = [row for row in leading if row.role == "baseline"]
+    others = [row for row in rows if row.seeds and row not in leading]
+    return [baseline + others[at : at + PER_PICTURE] for at in range(0, len(others), PER_PICTURE)]
 
 
 def slug(level: str) -> str:
@@ -64,22 +75,47 @@ def slug(level: str) -> str:
     return f"{plain}-{hashlib.sha256(level.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
 
 
-def level_panels(level: LevelTable, plan: CompareConfig) -> list[tuple[str, str, list[Drawn]]]:
-    """The sections of a level: name, title, and its pictures or why there are none."""
+def leading_panels(level: LevelTable, plan: CompareConfig) -> list[Drawn]:
+    """The pictures that a level opens with: how the arms went by the truth, then by the reward that they were trained
+    on, and the gains over the baseline."""
+    rows = leading_rows(level.rows)
+    if plan.metric == "reward" and any(row.curves["gold_utility"].values.size for row in rows):
+        curves = [
+            evaluation_panel(level, plan, "gold_utility", rows),
+            evaluation_panel(level, plan, "reward", rows, PROXY),
+        ]
+    else:
+        curves = [evaluation_panel(level, plan, plan.metric, rows), logged_panel(level, plan, "reward", rows)]
+    return [*curves, differences_panel(level, plan)]
+
+
+def further_panels(level: LevelTable, plan: CompareConfig) -> list[tuple[str, str, list[Drawn]]]:
+    """The other pictures of a level in sections: name, title, and the pictures or why there are none."""
+    rows = leading_rows(level.rows)
+    truth: list[Drawn] = []
+    if plan.metric != "reward":
+        # Of a task whose reward is an accuracy there is no gold reward; where it is known, the proxy stands beside it.
+        known = any(row.curves["gold_utility"].values.size for row in rows)
+        others = [("gold_utility", METRICS["gold_utility"]), ("reward", PROXY)] if known else []
+        truth = [evaluation_panel(level, plan, name, rows, words) for name, words in others if name != plan.metric]
+    of_others = [
+        evaluation_panel(level, plan, plan.metric, part, number=number)
+        for number, part in enumerate(further_rows(level.rows), 2)
+    ]
     ranks: list[Drawn] = []
-    projector: list[Drawn] = [f"No GeoAlign arm has a finished run at {visible(level.level, 40)}."]
-    if (like := level.reference) is not None:
-        ranks, projector = [kept_rank_panel(level, like)], [projector_panel(level, like)]
+    projector: list[Drawn] = []
+    like = level.reference
+    if like is not None:
+        ranks = [kept_rank_panel(level, like)]
+        projector = [projector_panel(level, like)]
     return [
-        ("recovered", "", recovered_panels(level, level.recovery, plan) if level.recovery else []),
-        ("scores", "Final scores", [differences_panel(level, plan)]),
-        ("curves", "Evaluation curves", evaluation_panels(level, plan.metric)),
-        ("hacking", "Proxy reward against gold utility", hacking_panels(level, plan.metric)),
-        ("ranks", "Where corrupted rewards stand in the ranking", ranks),
+        ("others", "The other arms", of_others),
+        ("truth", "Proxy and gold reward", truth),
+        ("training", "Training", [logged_panel(level, plan, "true_reward", rows)]),
+        ("ranks", "Where wrong rewards stand in the ranking by the score", ranks),
         ("projector", "Does the projector generalise?", projector),
-        ("training", "Training", logged_panels(level, ("reward", "true_reward"))),
-        ("policy", "How far the policy moved", logged_panels(level, ("ppo_kl", "clip_fraction"))),
-        ("diversity", "pass@k", [pass_at_k_panel(level)]),
+        ("policy", "How far the policy went from the one that sampled", logged_panels(level, plan, list(POLICY), rows)),
+        ("diversity", "pass@k", [pass_at_k_panel(level, plan)]),
     ]
 
 
@@ -90,43 +126,40 @@ def numbered(name: str, number: int) -> str:
 # --- evaluations ------------------------------------------------------------------------------------------------------
 
 _CAPTION = (
-    "Mean over seeds; thick: smoothed seed by seed (s = 0.6 s + 0.4 x, from eight evaluations on), thin: unsmoothed; "
-    "band: pointwise 95% t interval over seeds, none with fewer than three. Bands that overlap may belong to arms that "
-    "differ clearly, since seeds shift all arms alike: see the paired differences."
+    "Mean over seeds, smoothed where it is thick. Bands are 95% intervals over seeds, from three seeds on. Bands may "
+    "overlap although the arms differ clearly, because a seed shifts all arms alike: the gains are paired by seed."
 )
 
 
-def evaluation_panels(level: LevelTable, metric: str, name: str = "evaluation") -> list[Drawn]:
-    words = METRICS[metric]
-    parts = [[row for row in part if row.curves[metric].values.size] for part in portions(level.rows)]
-    panels: list[Drawn] = []
-    for number, part in enumerate([part for part in parts if part], 1):
-        lines = _bands(level, [(row, row.curves[metric]) for row in part])
-        ends = "; ".join(f"{visible(row.arm, 40)} {_ends(line)}" for row, line in zip(part, lines, strict=True))
-        panels.append(
-            LinePanel(
-                numbered(f"{name}-{slug(level.level)}", number),
-                f"{words[:1].upper()}{words[1:]}, {label(level.level, 28)}",
-                f"Smoothed mean {words} over seeds at {visible(level.level, 40)}, first to last: {ends}.",
-                _CAPTION,
-                lines,
-                y=words,
-                legend="above",
-            )
-        )
-    return panels or [f"No finished run at {visible(level.level, 40)} has an evaluation with {words}."]
+PROXY = "proxy reward"
+# Of a second evaluated quantity in file names; the compared one is "evaluation".
+_FILES = {"gold reward": "gold-reward", PROXY: "proxy-reward"}
 
 
-def hacking_panels(level: LevelTable, compared: str) -> list[Drawn]:
-    """Proxy reward and gold utility over steps where the latter is known; the compared metric's curve stands above."""
-    if not any(row.curves["gold_utility"].values.size for row in level.rows):
-        return [f"No gold utility is known at {visible(level.level, 40)}, so reward hacking cannot be seen."]
-    names = {"reward": "proxy-reward", "gold_utility": "gold-utility"}
-    return [panel for key, name in names.items() if key != compared for panel in evaluation_panels(level, key, name)]
+def evaluation_panel(
+    level: LevelTable, plan: CompareConfig, metric: str, rows: Sequence[ArmRow], words: str = "", number: int = 1
+) -> Drawn:
+    """A quantity of the evaluations over steps, a line for each arm; `words` name it, where not as usual."""
+    words = words or METRICS[metric]
+    drawn = [row for row in rows if row.curves[metric].values.size]
+    if not drawn:
+        return f"No finished run at {visible(level.level, 40)} has an evaluation with {words}."
+    lines = _bands(plan, [(row, row.curves[metric]) for row in drawn])
+    ends = "; ".join(f"{visible(row.arm, 40)} {_ends(line)}" for row, line in zip(drawn, lines, strict=True))
+    file = _FILES.get(words, "evaluation")
+    return LinePanel(
+        numbered(f"{file}-{slug(level.level)}", number),
+        f"{words[:1].upper()}{words[1:]} on problems kept aside",
+        f"Smoothed mean {words} over seeds at {visible(level.level, 40)}, first to last: {ends}.",
+        _CAPTION,
+        lines,
+        y=words,
+        legend="above",
+    )
 
 
-def _bands(level: LevelTable, curves: Sequence[tuple[ArmRow, Curve]]) -> list[Line]:
-    style = palette(level.rows)
+def _bands(plan: CompareConfig, curves: Sequence[tuple[ArmRow, Curve]]) -> list[Line]:
+    style = palette(plan)
     return [band(label(row.arm, 24), style[row.arm], curve.steps, curve.values) for row, curve in curves]
 
 
@@ -138,39 +171,54 @@ def _ends(line: Line) -> str:
 
 # Quantity -> file, title, axis, caption.
 _LOGGED = {
-    "reward": ("training-reward", "Training reward", "mean reward of the batch", "As scored, corrupted ones included."),
-    "true_reward": ("true-reward", "True training reward", "mean reward", "Before corruption; nobody trains on it."),
+    "reward": (
+        "training-reward",
+        "Reward during training, wrong ones included",
+        "mean reward of the batch",
+        "As the arms were given it: not what they are judged by.",
+    ),
+    "true_reward": (
+        "true-reward",
+        "True reward during training",
+        "mean true reward of the batch",
+        "The same batches without wrong rewards. Nothing is trained on it.",
+    ),
     **{name: words[:4] for name, words in POLICY.items()},
 }
 
 
-def logged_panels(level: LevelTable, names: Sequence[str]) -> list[Drawn]:
-    """A picture of each logged quantity; of how far the policy moved without the arms for which it is always zero."""
-    drawn = next(iter(portions(level.rows)), [])
+def logged_panels(level: LevelTable, plan: CompareConfig, names: Sequence[str], rows: Sequence[ArmRow]) -> list[Drawn]:
+    """A picture of each logged quantity; of how far the policy went without the arms for which it is always zero."""
     panels: list[Drawn] = []
     for name in names:
-        stem, title, axis, note = _LOGGED[name]
-        rows = [row for row in drawn if not (name in POLICY and row.zero_by_construction)]
-        if drawn and not rows:
-            panels.append(f"{title} is zero by construction: each generation is used for a single update.")
-            continue
-        curves = [(row, curve) for row in rows if (curve := logged_curve(row.cells, name)).values.size]
-        if not curves:
-            panels.append(f"{title} was not logged at {visible(level.level, 40)}.")
-            continue
-        words = "; ".join(f"{visible(row.arm, 40)} {mean(curve.values):.4g}" for row, curve in curves)
-        panels.append(
-            LinePanel(
-                f"{stem}-{slug(level.level)}",
-                f"{title}, {label(level.level, 28)}",
-                f"{title} over steps, mean over seeds and steps: {words}.",
-                f"{note} Thick: smoothed, mean over seeds with its 95% interval.",
-                _bands(level, curves),
-                y=axis,
-                legend="above",
-            )
-        )
+        moving = [row for row in rows if not (name in POLICY and row.zero_by_construction)]
+        if rows and not moving:
+            panels.append(f"{_LOGGED[name][1]} is zero by construction: each generation is used for a single update.")
+        else:
+            panels.append(logged_panel(level, plan, name, moving))
     return panels
+
+
+def logged_panel(level: LevelTable, plan: CompareConfig, name: str, rows: Sequence[ArmRow]) -> Drawn:
+    """A logged quantity over steps, a line for each arm."""
+    stem, title, axis, note = _LOGGED[name]
+    curves = []
+    for row in rows:
+        curve = logged_curve(row.cells, name)
+        if curve.values.size:
+            curves.append((row, curve))
+    if not curves:
+        return f"{title} was not logged at {visible(level.level, 40)}."
+    words = "; ".join(f"{visible(row.arm, 40)} {mean(curve.values):.4g}" for row, curve in curves)
+    return LinePanel(
+        f"{stem}-{slug(level.level)}",
+        title,
+        f"{title} over steps at {visible(level.level, 40)}, mean over seeds and steps: {words}.",
+        f"{note} Thick: smoothed, mean over seeds with its 95% interval.",
+        _bands(plan, curves),
+        y=axis,
+        legend="above",
+    )
 
 
 def projector_panel(level: LevelTable, row: ArmRow) -> Drawn:
@@ -189,12 +237,14 @@ def projector_panel(level: LevelTable, row: ArmRow) -> Drawn:
     )
 
 
-def pass_at_k_panel(level: LevelTable) -> Drawn:
-    parts = portions([row for row in level.rows if len(row.pass_at_k) > 1])
-    if not parts:
+def pass_at_k_panel(level: LevelTable, plan: CompareConfig) -> Drawn:
+    rows = leading_rows([row for row in level.rows if len(row.pass_at_k) > 1])
+    if not rows:
         return f"pass@k for more than one k was not measured at {visible(level.level, 40)}."
-    style, lines, words = palette(level.rows), [], []
-    for row in parts[0]:
+    style = palette(plan)
+    lines = []
+    words = []
+    for row in rows:
         found = {k: measure.interval for k, measure in row.pass_at_k.items()}
         lines.append(interval_line(label(row.arm, 24), list(found), list(found.values()), style[row.arm]))
         words.append(f"{visible(row.arm, 40)} " + ", ".join(f"{item.estimate:.3f} at {k}" for k, item in found.items()))
@@ -202,12 +252,12 @@ def pass_at_k_panel(level: LevelTable) -> Drawn:
         f"pass-at-k-{slug(level.level)}",
         f"pass@k after RL, {label(level.level, 24)}",
         f"pass@k after RL: {'; '.join(words)}.",
-        "Chance that one of k answers is right, unbiased estimate, mean over seeds with 95% bands. A flatter "
+        "Chance that one of k answers is correct: unbiased estimate, mean over seeds with 95% bands. A flatter "
         "curve means less diverse answers.",
         lines,
         x="k",
         y="pass@k",
-        powers=list(parts[0][0].pass_at_k),
+        powers=list(rows[0].pass_at_k),
         legend="above",
     )
 
@@ -215,122 +265,112 @@ def pass_at_k_panel(level: LevelTable) -> Drawn:
 # --- final scores -----------------------------------------------------------------------------------------------------
 
 
-def recovered_panels(level: LevelTable, found: Recovery, plan: CompareConfig) -> list[Drawn]:
-    """Final scores of the arms over the seeds of the headline; before them the truth, where they are a proxy of it."""
-    panels: list[Drawn] = []
-    if plan.metric == "reward" and found.truth_known:
-        truths = [(arm.row, arm.truth) for arm in found.everyone]
-        panels.append(_recovered_panel(level, found, plan, METRICS["gold_utility"], "true-utility", truths))
-    scores = [(arm.row, arm.score) for arm in found.everyone]
-    panels.append(_recovered_panel(level, found, plan, METRICS[plan.metric], "recovered", scores))
-    return panels
-
-
-def _recovered_panel(
-    level: LevelTable,
-    found: Recovery,
-    plan: CompareConfig,
-    metric: str,
-    name: str,
-    numbers: Sequence[tuple[ArmRow, Interval]],
-) -> IntervalPanel:
-    style = palette(level.rows)
-    baseline = next(number for row, number in numbers if row.arm == plan.baseline)
-    values = "; ".join(f"{visible(row.arm, 40)} {short(number.estimate)}" for row, number in numbers)
-    seeds = ", ".join(map(str, found.seeds))
-    return IntervalPanel(
-        f"{name}-{slug(level.level)}",
-        f"Final {metric}",
-        f"Final {metric}, with seeds {seeds}: {values}.",
-        f"Mean of the last {plan.last_evaluations} evaluations and over seeds {seeds}, which all these arms have, with "
-        "its 95% interval from three seeds on. Top: no wrong rewards. Dotted: "
-        f"{visible(plan.baseline, 40)}, which believes every reward.",
-        [(f"{label(row.arm, 22)} {short(number.estimate)}", style[row.arm], number) for row, number in numbers],
-        x=metric,
-        zero=baseline.estimate,
-    )
-
-
 def differences_panel(level: LevelTable, plan: CompareConfig) -> Drawn:
     rows = [row for row in level.rows if row.role != "baseline" and row.score.difference.pairs]
     if not rows:
         return f"No arm at {visible(level.level, 40)} shares a finished seed with {visible(plan.baseline, 40)}."
-    style = palette(level.rows)
+    style = palette(plan)
+    _, write = score_writers(plan.metric)
+    gold = any(not math.isnan(row.gold.interval.estimate) for row in level.rows)
+    metric = PROXY if plan.metric == "reward" and gold else METRICS[plan.metric]
     words = "; ".join(f"{visible(row.arm, 40)} {estimate(row.score.difference.interval, signed)}" for row in rows)
     undefined = ", ".join(visible(row.arm, 40) for row in rows if not row.score.difference.defined)
     return IntervalPanel(
         f"differences-{slug(level.level)}",
-        f"Difference to {label(plan.baseline, 16)}, {label(level.level, 20)}",
-        f"Paired differences in {METRICS[plan.metric]} to {visible(plan.baseline, 40)}: {words}.",
-        "Mean over paired seeds with its 95% interval, not corrected for the number of arms. The oracle's is "
-        "the headroom: where it reaches zero, no curator can be judged."
+        f"Gain in final {metric} over {label(plan.baseline, 20)}",
+        f"Paired gains in {metric} over {visible(plan.baseline, 40)}: {words}.",
+        "Mean over the seeds that both have, with its 95% interval, not corrected for the number of arms."
         + (f" No interval: {undefined}." if undefined else ""),
-        [(label(row.arm, 22), style[row.arm], row.score.difference.interval) for row in rows],
-        x=f"{METRICS[plan.metric]} minus that of {label(plan.baseline, 24)}",
+        [
+            (
+                f"{label(row.arm, 22)} {write(row.score.difference.interval.estimate)}",
+                style[row.arm],
+                row.score.difference.interval,
+            )
+            for row in rows
+        ],
+        x=f"{metric} minus that of {label(plan.baseline, 24)}",
         zero=0,
     )
 
 
 def robustness_panels(levels: Sequence[LevelTable], plan: CompareConfig) -> list[Drawn]:
-    """Final score against the share of corrupted rewards, one picture a kind of corruption and group of arms."""
+    """Final score against the share of wrong rewards, one picture a kind of corruption and group of arms; where the
+    score is a proxy, the gold reward first."""
+    gold = any(not math.isnan(row.gold.interval.estimate) for level in levels for row in level.rows)
+    measures = {"score": METRICS[plan.metric]}
+    if plan.metric == "reward" and gold:
+        measures = {"gold": METRICS["gold_utility"], "score": PROXY}
     panels: list[Drawn] = []
     for kind in dict.fromkeys(tuple(level.corruption) for level in levels if level.corruption):
         same = [level for level in levels if tuple(level.corruption) == kind or level.rate == 0]
         same.sort(key=lambda level: level.rate)
         if len({level.rate for level in same}) > 1:
-            panels.extend(_robustness(same, " and ".join(kind), plan))
-    return panels or ["Robustness needs at least two levels that differ in the rate of one kind of corruption."]
+            for measure, words in measures.items():
+                panels.extend(_robustness(same, " and ".join(kind), plan, measure, words))
+    return panels or ["No curve over the share of wrong rewards: it needs two levels that differ in that share alone."]
 
 
-def _robustness(levels: Sequence[LevelTable], kind: str, plan: CompareConfig) -> list[Drawn]:
+def _robustness(
+    levels: Sequence[LevelTable], kind: str, plan: CompareConfig, measure: str, words: str
+) -> list[LinePanel]:
     curves: dict[str, list[tuple[float, Interval]]] = {}
     rows: dict[str, ArmRow] = {}
     for row in (row for level in levels for row in level.rows if row.seeds):
-        curves.setdefault(row.arm, rate_curve(levels, row.arm))
+        curves.setdefault(row.arm, rate_curve(levels, row.arm, measure))
         if len(curves[row.arm]) > 1:
             rows.setdefault(row.arm, row)
-    panels: list[Drawn] = []
-    style = palette(list(rows.values()))
-    for number, part in enumerate(portions(list(rows.values())), 1):
-        words, lines = [], []
-        for at, arm in enumerate(row.arm for row in part):
+    every = list(rows.values())
+    style = palette(plan)
+    parts = [leading_rows(every), *further_rows(every)] if every else []
+    highest = max(level.rate for level in levels)
+    stem = "robustness" if measure == "score" else f"robustness-{measure}"
+    panels = []
+    for number, part in enumerate(parts, 1):
+        said = []
+        lines = []
+        for at, row in enumerate(part):
             # Side by side, so that intervals at one rate do not cover each other.
-            shift = (at - (len(part) - 1) / 2) * max(level.rate for level in levels) * 1.2
-            x, found = [100 * rate + shift for rate, _ in curves[arm]], [item for _, item in curves[arm]]
-            lines.append(interval_line(label(arm, 24), x, found, style[arm], bars=True))
-            values = ", ".join(f"{item.estimate:.3f} at {share(rate)}" for rate, item in curves[arm])
-            words.append(f"{visible(arm, 40)} {values}")
+            shift = (at - (len(part) - 1) / 2) * highest * 1.2
+            rates = [100 * rate + shift for rate, _ in curves[row.arm]]
+            found = [interval for _, interval in curves[row.arm]]
+            lines.append(interval_line(label(row.arm, 24), rates, found, style[row.arm], bars=True))
+            values = ", ".join(f"{item.estimate:.3f} at {share(rate)}" for rate, item in curves[row.arm])
+            said.append(f"{visible(row.arm, 40)} {values}")
         panels.append(
             LinePanel(
-                numbered(f"robustness-{slug(kind)}", number),
-                f"Robustness: {kind}",
-                f"Final {METRICS[plan.metric]} by share of corrupted rewards: {'; '.join(words)}.",
-                "Final score with its 95% interval over seeds, arms moved a little sideways. These intervals hold the "
-                "differences between seeds, which pairing takes out: judge by the paired differences.",
+                numbered(f"{stem}-{slug(kind)}", number),
+                f"Final {words} by the share of wrong rewards",
+                f"Final {words} by the share of wrong rewards ({kind}): {'; '.join(said)}.",
+                "Mean over seeds with its 95% interval; arms stand a little apart. These intervals hold the "
+                "differences between seeds, which pairing takes out: judge by the gains at each level.",
                 lines,
-                x=f"corrupted rewards ({kind}), %",
-                y=METRICS[plan.metric],
+                x=f"wrong rewards ({kind}), %",
+                y=words,
                 legend="above",
             )
         )
     return panels
 
 
-def rate_curve(levels: Sequence[LevelTable], arm: str) -> list[tuple[float, Interval]]:
-    rows = [(level.rate, level.row(arm)) for level in levels]
-    return [
-        (rate, row.score.interval)
-        for rate, row in rows
-        if row is not None and row.seeds and not math.isnan(row.score.interval.estimate)
-    ]
+def rate_curve(levels: Sequence[LevelTable], arm: str, measure: str = "score") -> list[tuple[float, Interval]]:
+    """A measure of an arm by the share of wrong rewards, where it is known."""
+    curve = []
+    for level in levels:
+        row = level.row(arm)
+        if row is not None and row.seeds:
+            found = row.measures[measure].interval
+            if not math.isnan(found.estimate):
+                curve.append((level.rate, found))
+    return curve
 
 
 def kept_rank_panel(level: LevelTable, row: ArmRow) -> Drawn:
-    """The score by rank with crosses at corrupted rollouts, all kept generations of an arm pooled."""
+    """The score by rank with crosses at wrong rewards, all kept generations of an arm pooled."""
     curves = [curve for cell in row.cells for item in cell.snapshots if len((curve := snapshot_curve(item)).score)]
     if not curves:
         return f"No kept generation of {visible(row.arm, 40)} at {visible(level.level, 40)} has scores."
-    return rank_panel(curves, "corrupted", slug(level.level))
+    return rank_panel(curves, slug(level.level))
 
 
 def snapshot_curve(snapshot: Snapshot) -> RankCurve:

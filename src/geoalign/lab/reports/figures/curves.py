@@ -1,4 +1,4 @@
-"""How a run went, step by step: reward, accuracy, gold utility; what the curator did; how far the policy moved."""
+"""How a run went, step by step: reward, accuracy, gold reward; what the curator did; how far the policy went."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 
 from geoalign.lab.analysis.statistics import accuracy_of_evaluation, ema, mean
-from geoalign.lab.reports.figures.style import SMOOTHED, SMOOTHED_FROM, Line, LinePanel, Look, Panel, smoothed
+from geoalign.lab.reports.figures.style import SMOOTHED_FROM, Line, LinePanel, Look, Panel, smoothed
 from geoalign.lab.store.columns import Floats
 from geoalign.lab.store.read_run import Evaluation, Run, Series
 from geoalign.lab.store.rollouts import RolloutStep
 from geoalign.text import label, visible
 
 _REWARDS = {
-    "raw": ("raw (as scored)", Look("blue")),
-    "curated": ("curated (as trained on)", Look("orange", dash="--")),
-    "true": ("true (before flips)", Look("green", dash="-.")),
+    "raw": ("as the verifier gave it", Look("orange", dash="--")),
+    "curated": ("after curation", Look("blue")),
+    "true": ("true reward", Look("green", dash="-.")),
 }
 _SETS = (
     Look("blue"), Look("orange", "s", "--"), Look("green", "D", "-."), Look("ink", "^", ":"), Look("soft", "v"),
@@ -50,6 +50,9 @@ def curated_rewards(rollouts: RolloutStep) -> Floats:
     return np.where(rollouts.weight == 0, np.nan, np.array(rewards, dtype=np.float64))
 
 
+_CURATED = "After curation: of the rollouts that stand there then, so it may be higher by selection alone."
+
+
 def reward_panel(run: Run) -> Panel | str:
     series = reward_series(run)
     if not series:
@@ -59,11 +62,10 @@ def reward_panel(run: Run) -> Panel | str:
     )
     return LinePanel(
         "reward",
-        "Reward during RL",
+        "Reward during training",
         f"Mean reward over {max(map(len, series.values()))} RL steps, smoothed: {ends}.",
-        f"Thin: each step. Thick: {SMOOTHED}. {'Raw reward includes the corrupted ones. ' if 'true' in series else ''}"
-        "Curated is the reward of the rollouts that stand there afterwards, so it may be higher by selection alone. "
-        "Prompts differ from step to step, and part of the ups and downs is theirs.",
+        f"Thin: each step. Thick: smoothed.{' ' + _CURATED if 'curated' in series else ''} Prompts differ from step to "
+        "step, and part of the ups and downs is theirs.",
         [smoothed(*_REWARDS[name], item) for name, item in series.items()],
         y="mean reward of the batch",
     )
@@ -83,24 +85,24 @@ def _same(first: Series, second: Series) -> bool:
 # Metric -> file, title, axis, caption.
 _EVALUATED = {
     "accuracy": (
-        "accuracy", "Evaluation accuracy", "accuracy",
-        f"Points: each evaluation, with its 95% interval over problems as a band. Thick: {SMOOTHED}, "
-        f"which lags behind the points; with fewer than {SMOOTHED_FROM} evaluations, the points themselves.",
-    ),
-    "reward": (
-        "evaluation-reward", "Proxy reward at evaluations", "proxy reward",
-        "Mean reward of the evaluation's answers, before any corruption: what the policy is trained towards.",
+        "accuracy", "Accuracy on problems kept aside", "accuracy",
+        "Points: each evaluation, with its 95% interval over problems as a band. Thick: smoothed, which lags behind "
+        f"the points; with fewer than {SMOOTHED_FROM} evaluations, the points themselves.",
     ),
     "gold_utility": (
-        "evaluation-gold", "Gold utility at evaluations", "gold utility",
-        "What the task is really about, known because its texts are generated. Where it falls while the proxy reward "
-        "rises, the policy is exploiting the reward.",
+        "evaluation-gold", "Gold reward on problems kept aside", "gold reward",
+        "The true reward, where it is known. Where it falls while the proxy reward rises, the policy exploits the "
+        "proxy.",
+    ),
+    "reward": (
+        "evaluation-reward", "Proxy reward on problems kept aside", "proxy reward",
+        "Mean reward of the evaluation's answers, without wrong ones: what the policy is trained towards.",
     ),
 }  # fmt: skip
 
 
 def evaluation_panels(run: Run) -> list[Panel | str]:
-    """Accuracy over steps, or why it cannot be drawn; proxy reward and gold utility where the reward is no accuracy."""
+    """Accuracy over steps; of a task whose reward is no accuracy gold reward and proxy reward."""
     panels: list[Panel | str] = []
     for metric in _EVALUATED:
         binary = metric == "accuracy"
@@ -111,10 +113,7 @@ def evaluation_panels(run: Run) -> list[Panel | str]:
         ]
         if found:
             panels.append(_evaluated(metric, found))
-        elif binary:
-            why = "The reward of this task is no verdict of right or wrong, so there is no accuracy."
-            panels.append(why if run.evaluations else "No evaluation has been written (yet).")
-    return panels
+    return panels if run.evaluations else ["No evaluation has been written (yet)."]
 
 
 def _evaluated(metric: str, evaluations: Sequence[Evaluation]) -> Panel:
@@ -154,9 +153,9 @@ ACCURACIES = (
     ("heldout_pair_accuracy", "held-out pairs", Look("orange", "D", "--")),
     ("new_group_accuracy", "new groups", Look("blue", "s", "-")),
 )
-# How shares of pairs that a projector orders rightly are drawn.
+# How shares of pairs that a projector orders correctly are drawn.
 AGAINST_CHANCE: dict[str, Any] = {
-    "y": "pairs ordered rightly", "ylim": (0, 1.03), "chance": 0.5, "legend": "lower left",
+    "y": "pairs ordered correctly", "ylim": (0, 1.03), "chance": 0.5, "legend": "lower left",
 }  # fmt: skip
 PROJECTOR = (
     "Held-out pairs share their rollouts with the training pairs, so their accuracy says when to stop, not whether the "

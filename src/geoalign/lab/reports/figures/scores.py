@@ -52,24 +52,23 @@ def pooled_scores(curves: Sequence[RankCurve], points: int = 200) -> tuple[Float
     return grid, np.stack([np.interp(grid, curve.position, curve.score) for curve in curves])
 
 
-def rank_panel(curves: Sequence[RankCurve], word: str = "flipped", at: str = "") -> Panel:
-    """The score by within-step rank over all steps, flipped rollouts as crosses; `word` says what was done to them,
-    `at` where, for the file's name."""
+def rank_panel(curves: Sequence[RankCurve], at: str = "") -> Panel:
+    """The score by within-step rank over all steps, wrong rewards as crosses; `at` says where, for the file's name."""
     grid, scores = pooled_scores(curves)
     middle, low, high = scores.mean(axis=0), np.quantile(scores, 0.1, axis=0), np.quantile(scores, 0.9, axis=0)
     rank = np.concatenate([curve.position[curve.flipped] for curve in curves])
     score = np.concatenate([curve.score[curve.flipped] for curve in curves])
     flips, every = len(rank), -(-len(rank) // MAX_POINTS) or 1
-    share = f"{int((rank > 0.9).sum())} of the {flips} {word} rewards lie in the highest tenth"
+    share = f"{int((rank > 0.9).sum())} of the {flips} wrong rewards lie in the highest tenth"
     part = f" One cross in {every} is drawn." if every > 1 else ""
-    crosses = Line(f"{word} reward", 100 * rank[::every], score[::every], look=_CROSS, size=3 if flips > 200 else 5)
+    crosses = Line("wrong reward", 100 * rank[::every], score[::every], look=_CROSS, size=3 if flips > 200 else 5)
     return LinePanel(
         f"rank-pooled{at and '-'}{at}",
         f"Score by rank, {'1 step' if len(curves) == 1 else f'{len(curves)} steps pooled'}",
         f"The score rises from {middle[0]:.2f} at the lowest to {middle[-1]:.2f} at the highest rank; "
-        f"{share if flips else f'no {word} rewards are marked'}.",
+        f"{share if flips else 'no wrong rewards are marked'}.",
         "Blue: mean score at each within-step rank, band from the 10% to the 90% quantile over steps. Crosses: "
-        f"rollouts whose reward was {word}, at their own rank and score.{part} Crosses spread evenly from left to "
+        f"rollouts whose reward was wrong, at their own rank and score.{part} Crosses spread evenly from left to "
         "right mean that the score knows nothing about them.",
         [Line("mean over steps", 100 * grid, middle, low, high, look=_CURVE), *([crosses] if flips else [])],
         x="rank within the step, % (highest score right)",

@@ -24,7 +24,9 @@ from geoalign.lab.store.read_run import Series
 SIZE = (5.4, 3.5)
 # Steps are whole numbers, so are the ticks under them.
 STEP_AXIS = "RL step"
-SMOOTHED = "smoothed, s = 0.6 s + 0.4 x"
+# Letters in a line of a legend, and those that a line's sample takes.
+_LEGEND_WIDTH = 66
+_LEGEND_HANDLE = 8
 # With few points a smoothed curve stays near the first one and hides the rest.
 SMOOTHED_FROM = 8
 
@@ -178,8 +180,10 @@ class LinePanel(Panel):
             axes.legend(loc=self.legend, ncols=1 if self.legend == "best" else 2)
             return
         # Inside the top of the axes, in room made for it: error bars and bands stay uncovered.
-        entries = sum(not line.name.startswith("_") for line in self.lines)
-        columns = max(1, min(3, entries))
+        names = [line.name for line in self.lines if not line.name.startswith("_")]
+        longest = max(map(len, names), default=0)
+        columns = max(1, min(3, len(names), _LEGEND_WIDTH // (longest + _LEGEND_HANDLE)))
+        entries = len(names)
         low, high = axes.get_ylim()
         axes.set_ylim(low, high + (high - low) * (0.04 + 0.085 * -(-entries // columns)))
         axes.legend(loc="upper center", ncols=columns, columnspacing=1.2, handlelength=2.2)

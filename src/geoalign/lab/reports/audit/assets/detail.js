@@ -1,4 +1,4 @@
-// The chosen group: its prompt, its rollouts, one rollout beside another, and the pairs behind the score.
+// The chosen group: its prompt, its responses, one response beside another, and the pairs behind the score.
 
 const MOST_ANSWERS = 12;
 
@@ -24,7 +24,7 @@ class Detail {
     const rows = [...model.rows[group]].sort((a, b) => compare(descending(model.score[a]), descending(model.score[b])) || a - b);
     this.names = this.naming(model.rows[group]);
     const title = el("h3", { tabindex: -1, id: "detail-title", text: `Group ${model.group_id[group]}` });
-    const back = el("button", { type: "button", class: "back quiet-button", text: "← Groups" });
+    const back = el("button", { type: "button", class: "back quiet-button", text: "← All groups" });
     back.addEventListener("click", () => this.back());
     this.prompt = el("div", { class: "text prompt", tabindex: 0, role: "region", "aria-label": "Prompt" });
     this.compared = el("div", { class: "compared" });
@@ -47,11 +47,11 @@ class Detail {
     const step = model.steps > 1 ? `step ${model.group_step[group]}, ` : "";
     return [
       `${step}${model.files[model.group_file[group]]}, row ${whole(model.row[model.rows[group][0]])}`,
-      many(model.rows[group].length, "rollout"),
+      many(model.rows[group].length, "response"),
       `mean reward ${short(facts.mean)}`,
       facts.flagged ? `${whole(facts.flagged)} flagged` : "none flagged",
-      many(model.group_pairs[group], "pair"),
-    ].map(visible).join(" · ");
+      this.settings.compares ? many(model.group_pairs[group], "pair") : null,
+    ].filter((fact) => fact !== null).map(visible).join(" · ");
   }
 
   /** Names of a group's rollouts: their place among the responses where that tells them apart, else their index. */
@@ -64,11 +64,15 @@ class Detail {
     const model = this.model;
     const has = (column) => rows.some((row) => column[row] !== null);
     const truth = has(model.true_reward);
-    const [wrong, given] = [model.probability_wrong, model.final_answer].map(has);
+    const wrong = has(model.probability_wrong);
+    const given = has(model.final_answer);
+    const scores = !wrong && has(model.score);
+    const flags = rows.some((row) => model.flagged[row]);
+    const changed = rows.some((row) => this.outcome(row) !== "kept");
     const heads = [
-      "", "rollout", "reward", wrong && "probably wrong", truth && "true reward",
-      !wrong && this.settings.score, "what became of it", has(model.correct) && "correct", given && "its answer",
-      has(model.answer) && (given ? "gold answer" : "answer"), "characters",
+      "", "response", "reward", wrong && "chance to be wrong", truth && "true reward",
+      scores && this.settings.score, flags && "flagged", changed && "in training", has(model.correct) && "marked correct",
+      given && "answer", has(model.answer) && "gold answer", "characters",
     ].filter((head) => head !== false);
     const body = el("tbody");
     for (const row of rows) {
@@ -79,23 +83,24 @@ class Detail {
         el("td", {}, radio), el("th", { scope: "row", text: this.names(row) }), this.bar(model.reward[row], this.rewardShare(row)),
         wrong ? this.probability(row) : null,
         truth ? el("td", { text: short(model.true_reward[row]) }) : null,
-        wrong ? null : this.bar(model.score[row], this.scoreShare(row), model.flagged[row] ? "suspect" : "calm"),
-        el("td", { class: "outcome", text: this.outcome(row) }),
-        has(model.correct) ? el("td", { class: "mark-cell", text: { 1: "✓", 0: "✗" }[model.correct[row]] ?? "–" }) : null,
+        scores ? this.bar(model.score[row], this.scoreShare(row), model.flagged[row] ? "suspect" : "calm") : null,
+        flags ? el("td", { class: "outcome", text: model.flagged[row] ? "flagged" : "" }) : null,
+        changed ? el("td", { class: "fate", text: this.outcome(row) }) : null,
+        has(model.correct) ? el("td", { text: { 1: "yes", 0: "no" }[model.correct[row]] ?? "–" }) : null,
         given ? el("td", {}, this.answer(model.final_answer[row])) : null,
         has(model.answer) ? el("td", {}, this.answer(model.answer[row])) : null,
         el("td", { text: whole(model.characters[row]) + (model.truncated[row] === 1 ? " (cut)" : "") }));
       line.addEventListener("click", (event) => event.target === radio || radio.click());
       body.append(line);
     }
-    return el("div", { class: "scroll rollouts", role: "radiogroup", "aria-label": "Rollouts of this group, highest score first" },
+    return el("div", { class: "scroll rollouts", role: "radiogroup", "aria-label": "Responses to this prompt, most suspicious first" },
       el("table", {}, el("thead", {}, el("tr", {}, ...heads.map((head) => el(head ? "th" : "td", { scope: head ? "col" : null, text: head })))), body));
   }
 
   probability(row) {
     const wrong = this.model.probability_wrong[row];
     const cell = this.bar(wrong, wrong ?? 0, this.model.flagged[row] ? "suspect" : "calm");
-    cell.lastChild.textContent = isNumber(wrong) ? percent(wrong) : "–";
+    cell.lastChild.textContent = isNumber(wrong) ? rough(wrong) : "–";
     return cell;
   }
 
@@ -104,7 +109,7 @@ class Detail {
     const model = this.model;
     const found = model.clusters(group);
     if (!found.length) return [];
-    const denoised = model.rows[group].some((row) => isNumber(model.denoised_reward[row]));
+    const denoised = model.rows[group].some((row) => isNumber(model.denoised_reward[row]) && model.denoised_reward[row] !== model.reward[row]);
     const mean = (rows, column) => {
       const known = rows.map((row) => column[row]).filter(isNumber);
       return known.length ? known.reduce((a, b) => a + b, 0) / known.length : null;
@@ -118,9 +123,9 @@ class Detail {
         el("th", { scope: "row" }, answer === null ? "no answer" : this.answer(answer)), el("td", { text: whole(rows.length) }),
         ...cells.map((text) => el("td", { text, class: mixed ? "mixed" : null })),
         denoised ? el("td", { text: short(model.rounded(mean(rows, model.denoised_reward))) }) : null,
-        el("td", { class: "mixed", text: mixed ? "judged both ways" : "" })));
+        el("td", { class: "mixed", text: mixed ? "rewarded and refused" : "" })));
     }
-    const heads = ["answer", "rollouts", ...(model.binary ? ["rewarded", "refused"] : ["mean reward"]), denoised && "denoised", ""].filter((head) => head !== false);
+    const heads = ["answer", "responses", ...(model.binary ? ["rewarded", "refused"] : ["mean reward"]), denoised && "corrected reward", ""].filter((head) => head !== false);
     const rest = found.length - MOST_ANSWERS;
     return [el("div", { class: "scroll clusters", tabindex: 0, role: "region", "aria-label": "Answers of this group" },
       el("table", {}, el("thead", {}, el("tr", {}, ...heads.map((head) => el(head ? "th" : "td", { scope: head ? "col" : null, text: head })))), body),
@@ -148,25 +153,38 @@ class Detail {
     return this.model.topScore > 0 ? (this.model.score[row] ?? 0) / this.model.topScore : 0;
   }
 
+  /** What a training would make of a rollout. */
   outcome(row) {
     const model = this.model;
-    const flag = model.flagged[row] ? "flagged: " : "";
+    if (model.reward[row] === null) return "no reward";
     const other = isNumber(model.new_reward[row]) && model.new_reward[row] !== model.reward[row];
     const fates = {
-      stays: other ? `reward ${short(model.rounded(model.new_reward[row]))}` : model.flagged[row] && model.weight[row] === 1 ? "kept" : "stays",
+      stays: other ? `reward ${short(model.rounded(model.new_reward[row]))}` : "kept",
       replaced: `replaced by ${model.source[row] >= 0 ? this.names(model.source[row]) : ""}`,
       "left out": "left out",
       gone: "replaced by one outside this page",
     };
-    const weight = model.weight[row] === 1 ? "" : `, weight ${short(model.weight[row])}`;
-    return (model.reward[row] === null ? "no reward" : flag + fates[model.fate(row)]) + weight;
+    const fate = fates[model.fate(row)];
+    if (model.weight[row] === 1) return fate;
+    const weight = `weight ${short(model.weight[row])}`;
+    return fate === "kept" ? weight : `${fate}, ${weight}`;
   }
 
   sentence(row) {
     const model = this.model;
-    const correct = { 1: ", correct", 0: ", not correct" }[model.correct[row]] ?? "";
-    const wrong = isNumber(model.probability_wrong[row]) ? `, probably wrong ${percent(model.probability_wrong[row])}` : "";
-    return `Rollout ${this.names(row)}: reward ${short(model.reward[row])}${wrong}, ${this.settings.score} ${short(model.score[row])}${correct}, ${this.outcome(row)}`;
+    const flagged = model.flagged[row] ? ", flagged" : "";
+    const correct = { 1: ", marked correct", 0: ", marked not correct" }[model.correct[row]] ?? "";
+    return `Response ${this.names(row)}: ${this.judged(row)}${flagged}${correct}, ${this.outcome(row)}`;
+  }
+
+  /** A rollout's reward and how likely it is wrong, or else its score. */
+  judged(row) {
+    const model = this.model;
+    const likely = model.probability_wrong[row];
+    const parts = [`reward ${short(model.reward[row])}`];
+    if (isNumber(likely)) parts.push(`estimated chance to be wrong ${rough(likely)}`);
+    else if (isNumber(model.score[row])) parts.push(`${this.settings.score} ${short(model.score[row])}`);
+    return parts.join(", ");
   }
 
   /** Puts a rollout on the left and, by default, what would stand in its place on the right. */
@@ -233,19 +251,20 @@ class Detail {
 
   side(row, other) {
     const model = this.model;
-    const role = !other ? "" : model.source[this.row] === row ? "stands in its place" : "beside it";
+    const role = !other ? "" : model.source[this.row] === row ? "replaces it in training" : "compared with it";
     const tags = [
       model.flagged[row] ? el("span", { class: "tag", text: "flagged" }) : null,
-      model.correct[row] === 1 ? el("span", { class: "tag calm", text: "correct" }) : null,
-      model.correct[row] === 0 ? el("span", { class: "tag calm", text: "not correct" }) : null,
+      model.correct[row] === 1 ? el("span", { class: "tag calm", text: "marked correct" }) : null,
+      model.correct[row] === 0 ? el("span", { class: "tag calm", text: "marked not correct" }) : null,
     ];
     const text = el("div", {
-      class: other ? "text right" : "text left", tabindex: 0, role: "region", "aria-label": `Response of rollout ${this.names(row)}`,
+      class: other ? "text right" : "text left", tabindex: 0, role: "region", "aria-label": `Response ${this.names(row)}`,
     });
-    const facts = `reward ${short(model.reward[row])} · ${this.settings.score} ${short(model.score[row])} · ${many(model.characters[row], "character")}`;
+    const facts = `${this.judged(row)}, ${many(model.characters[row], "character")}`;
+    const why = model.why[row] === null ? null : el("p", { class: "why", text: `Why flagged: ${visible(model.why[row])}.` });
     const node = el("section", { class: "side" },
-      el("h4", {}, `Rollout ${this.names(row)} `, role ? el("small", { text: role }) : null, ...tags),
-      el("p", { class: "quiet", text: facts }), this.labels.buttons(row), text);
+      el("h4", {}, `Response ${this.names(row)} `, role ? el("small", { text: role }) : null, ...tags),
+      el("p", { class: "quiet", text: facts }), why, text, this.labels.buttons([row]));
     return { node, text };
   }
 
@@ -255,7 +274,7 @@ class Detail {
     const source = this.model.source[this.row];
     if (source >= 0 && source !== this.row && !others.includes(source)) others.unshift(source);
     for (const row of others) {
-      const stands = row === source ? ", stands in its place" : "";
+      const stands = row === source ? ", replaces it in training" : "";
       choice.append(el("option", { value: row, text: `${this.names(row)}: reward ${short(this.model.reward[row])}${stands}` }));
     }
     choice.value = this.beside === null ? "" : String(this.beside);
@@ -267,7 +286,7 @@ class Detail {
     const legend = marks && el("span", { class: "legend quiet" }, only("left", this.row), " ", only("right", this.beside),
       marks.exact ? null : " (long texts: whole passages may be marked)");
     return el("div", { class: "compare-tools" },
-      el("label", {}, "Beside it: ", choice),
+      el("label", {}, "Compare with: ", choice),
       this.toggle("marks", "differences"), this.toggle("formulas", "formulas"), legend);
   }
 
@@ -296,17 +315,17 @@ class Detail {
 
   list(all) {
     const model = this.model;
-    const title = el("h4", { text: `Pairs of rollout ${this.names(this.row)}` });
+    const title = el("h4", { text: `Pairs of response ${this.names(this.row)}` });
     const say = (text) => this.pairs.replaceChildren(title, el("p", { class: "quiet", text }));
     if (!this.settings.compares) return this.pairs.replaceChildren();
     if (!model.group_pairs[this.group]) return say("All rewards of this group are equal, so it has no pairs and no scores.");
     if (!all.length) return say("The pairs of this group were not kept; those of groups with a flagged rollout were.");
     const mine = all.filter(([better, worse]) => better === this.row || worse === this.row).sort((a, b) => b[2] - a[2]);
-    if (!mine.length) return say("No rollout of the group has another reward.");
+    if (!mine.length) return say("No response of the group has another reward.");
     const body = el("tbody");
     for (const [better, worse, deviation, raw, projected] of mine) {
       const other = better === this.row ? worse : better;
-      const button = el("button", { type: "button", class: "link", text: this.names(other), "aria-label": `Put rollout ${this.names(other)} beside` });
+      const button = el("button", { type: "button", class: "link", text: this.names(other), "aria-label": `Compare with response ${this.names(other)}` });
       button.addEventListener("click", () => this.choose(this.row, other));
       body.append(el("tr", { class: model.flagged[other] ? "flagged" : null },
         el("th", { scope: "row" }, button), el("td", { text: better === this.row ? "worse" : "better" }),
@@ -315,8 +334,8 @@ class Detail {
     }
     const heads = ["other", "it is", "by reward", "deviation", "cosine before", "after projection"];
     this.pairs.replaceChildren(title,
-      el("p", { class: "quiet", text: "Widest deviation first. 0: the pair points where most pairs point; 2: the opposite way. The score adds up a rollout's pairs." }),
-      el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Pairs of this rollout" },
+      el("p", { class: "quiet", text: "Widest deviation first. 0: the pair points where most pairs point; 2: the opposite way. The score adds up a response's pairs." }),
+      el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Pairs of this response" },
         el("table", {}, el("thead", {}, el("tr", {}, ...heads.map((head) => el("th", { scope: "col", text: head })))), body)));
   }
 }

@@ -54,6 +54,9 @@ function percent(share) {
   return `${short(Math.round(1000 * share) / 10)}%`;
 }
 
+/** A probability that is only estimated, in whole percent. */
+const rough = (share) => (share > 0.99 ? "over 99%" : share < 0.01 ? "under 1%" : `${Math.round(100 * share)}%`);
+
 const many = (count, one, more = `${one}s`) => `${whole(count)} ${count === 1 ? one : more}`;
 
 /** Lets the browser draw and take input, then goes on. */

@@ -1,4 +1,4 @@
-// What a reader takes out of the page: the flagged rollouts, and labels of his own, as CSV files for `--labels`.
+// Whether rewards are right, as a reader says: kept while the tab is open, and saved as a CSV file for `--labels`.
 
 const CELL = 32_000; // a cell of a spreadsheet holds little more
 const CONTROLS = /[\x00-\x08\x0b-\x1f\x7f-\x9f]/g;
@@ -37,28 +37,69 @@ class Labels {
   constructor(model, text, settings) {
     Object.assign(this, { model, text, settings });
     this.given = new Map(); // row -> its true reward
+    this.choices = new WeakMap(); // button -> the rollouts that it labels, and their true reward
     this.changed = () => {};
+    this.recall();
   }
 
-  /** Buttons that say whether a rollout is right; none where rewards are no verdicts. */
-  buttons(row) {
-    if (!this.model.binary) return null;
-    const verdicts = [["right", this.model.highest], ["wrong", this.model.lowest]];
-    const buttons = verdicts.map(([name, reward]) => {
-      const button = el("button", { type: "button", class: "quiet-button label-button", text: name });
-      button.addEventListener("click", () => {
-        if (this.given.get(row) === reward) this.given.delete(row);
-        else this.given.set(row, reward);
-        mark();
-        this.changed();
-      });
-      return { button, reward };
+  /** The two buttons of rollouts with the same response and reward; none where a reward is no verdict. */
+  buttons(rows) {
+    const reward = this.model.reward[rows[0]];
+    if (!this.settings.verdicts || reward === null) return null;
+    const other = this.settings.verdicts.find((verdict) => verdict !== reward);
+    const choices = [["reward is right", reward], ["reward is wrong", other]].map(([name, truth]) => {
+      const button = el("button", { type: "button", class: "quiet-button label-button", text: name, title: `true reward ${short(truth)}` });
+      this.choices.set(button, { rows, truth });
+      button.addEventListener("click", () => this.give(rows, truth));
+      this.mark(button);
+      return button;
     });
-    const mark = () => {
-      for (const { button, reward } of buttons) button.setAttribute("aria-pressed", String(this.given.get(row) === reward));
-    };
-    mark();
-    return el("p", { class: "labels", role: "group", "aria-label": "Label this response" }, "In truth it is ", ...buttons.map(({ button }) => button));
+    const name = `Is the reward of ${this.model.id[rows[0]]} right?`;
+    return el("p", { class: "labels", role: "group", "aria-label": name }, ...choices);
+  }
+
+  has(rows, truth) {
+    return rows.every((row) => this.given.get(row) === truth);
+  }
+
+  /** Labels rollouts; the same label again takes it back. */
+  give(rows, truth) {
+    const back = this.has(rows, truth);
+    for (const row of rows) {
+      if (back) this.given.delete(row);
+      else this.given.set(row, truth);
+    }
+    document.querySelectorAll(".label-button").forEach((button) => this.mark(button));
+    this.remember();
+    this.tell();
+    this.changed();
+  }
+
+  mark(button) {
+    const { rows, truth } = this.choices.get(button);
+    button.setAttribute("aria-pressed", String(this.has(rows, truth)));
+  }
+
+  /** Labels outlive a reload of the page, not its tab; some browsers keep nothing for files. */
+  remember() {
+    try {
+      sessionStorage.setItem(this.place, JSON.stringify([...this.given]));
+    } catch (error) {
+      // They last as long as the page is open.
+    }
+  }
+
+  recall() {
+    try {
+      const kept = JSON.parse(sessionStorage.getItem(this.place) ?? "[]");
+      this.given = new Map(kept.filter(([row]) => row in this.model.reward));
+    } catch (error) {
+      this.given = new Map();
+    }
+  }
+
+  get place() {
+    return `geoalign-labels-${this.settings.key}`;
   }
 
   /** The facts by which `--labels` finds a rollout, and those that a reader wants beside them. */
@@ -93,18 +134,32 @@ class Labels {
     return rows.sort((a, b) => compare(step(a), step(b)) || compare(descending(model.score[a]), descending(model.score[b])) || a - b);
   }
 
-  /** The buttons above the list. */
-  downloads() {
+  /** Fills in the counter and the downloads above the rows. */
+  start() {
+    if (!byId("views")) return;
     const flagged = this.flagged();
-    const all = el("button", { type: "button", class: "quiet-button", id: "download-flagged", text: `Download flagged.csv (${whole(flagged.length)})` });
-    all.addEventListener("click", async () => save("flagged.csv", await this.table(flagged)));
-    const own = el("button", { type: "button", class: "quiet-button", id: "download-labels" });
+    const own = el("button", { type: "button", class: "main-button", id: "download-labels" });
     own.addEventListener("click", async () => save("labels.csv", await this.table([...this.given.keys()].sort((a, b) => a - b))));
-    this.changed = () => {
-      own.textContent = `Download labels.csv (${whole(this.given.size)})`;
-      own.hidden = !this.given.size;
-    };
-    this.changed();
-    return [flagged.length ? all : null, own].filter((button) => button !== null);
+    byId("labelling")?.append(own);
+    const all = el("button", { type: "button", class: "link", id: "download-flagged", text: `Save all ${whole(flagged.length)} flagged rows as flagged.csv` });
+    all.addEventListener("click", async () => save("flagged.csv", await this.table(flagged)));
+    byId("downloads").append(all);
+    for (const id of ["labelling", "label-command", "downloads"]) byId(id)?.removeAttribute("hidden");
+    this.tell();
+  }
+
+  tell() {
+    const box = byId("labelled");
+    if (!box) return;
+    const flagged = this.flagged();
+    const done = flagged.filter((row) => this.given.has(row)).length;
+    const others = this.given.size - done;
+    const more = others ? `, and ${many(others, "other reward")}` : "";
+    box.textContent = this.given.size
+      ? `You have labelled ${whole(done)} of ${many(flagged.length, "flagged reward")}${more}. Labels are kept until this tab is closed.`
+      : "Say of each reward whether it is right. Then save your labels and audit again with them.";
+    const button = byId("download-labels");
+    button.textContent = `Save labels.csv (${whole(this.given.size)})`;
+    button.disabled = !this.given.size;
   }
 }

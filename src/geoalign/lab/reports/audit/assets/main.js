@@ -4,20 +4,35 @@ const NARROW = window.matchMedia("(max-width: 60rem)");
 
 async function start() {
   const settings = JSON.parse(byId("page-settings").textContent);
-  const model = new Model((await unpacked("columns")).value);
+  const columns = (await unpacked("columns")).value;
+  // Where nothing could be judged, scores say nothing.
+  if (!settings.judged) for (const name of ["score", "probability_wrong"]) columns[name].fill(null);
+  const model = new Model(columns);
   const stores = { texts: new Pieces("texts"), pairs: new Pieces("pairs") };
-  const state = { passes: new Uint8Array(model.size), found: null, words: "" };
+  const state = { passes: new Uint8Array(model.size), found: null, words: "", drawn: null };
   const search = new Search(model, stores.texts);
   const detail = new Detail(byId("detail"), model, stores, settings);
   const labels = new Labels(model, (row) => detail.text(row), settings);
   detail.labels = labels;
-  byId("downloads").append(...labels.downloads());
   const list = new List(byId("list"), byId("rows"), (group, node) => describe(model, state, settings, group, node), chosen);
   const panes = byId("panes");
   const view = (name) => { panes.dataset.view = name; };
   const toList = () => { view("list"); list.measure(); list.reveal(); byId("list").focus(); };
   detail.back = toList;
-  detail.chosen = (row) => remember(model.index[row]);
+  detail.chosen = (row) => browsing() && remember(model.index[row]);
+  const cards = new Cards(model, (row) => detail.text(row), labels, settings, (row) => open(`#rollout-${model.index[row]}`, true));
+  labels.changed = () => filters().unlabelled && apply();
+  const browsing = () => byId("browser").dataset.view === "prompts";
+
+  /** Shows the flagged rewards ("flags") or all prompts with their responses ("prompts"). */
+  function look(name) {
+    byId("browser").dataset.view = name;
+    for (const button of document.querySelectorAll("#views button")) button.setAttribute("aria-pressed", String(button.dataset.view === name));
+    panes.hidden = name !== "prompts";
+    byId("cards").hidden = name !== "flags";
+    if (name === "prompts") list.measure();
+    apply();
+  }
 
   function chosen(group, enter, row = null) {
     if (group === null) return detail.clear("No group passes these filters.");
@@ -29,8 +44,16 @@ async function start() {
   }
 
   function apply() {
-    const { groups, passes, rollouts } = model.select(filters(), state.found?.matches ?? null);
+    const wanted = filters();
+    const { groups, passes, rollouts } = model.select(wanted, state.found?.matches ?? null);
+    if (wanted.unlabelled) labels.given.forEach((_, row) => { passes[row] = 0; });
     state.passes = passes;
+    if (!browsing()) {
+      state.drawn = cards.show(passes);
+      byId("count").textContent = `${many(cards.rewards, "flagged reward")} in ${many(cards.prompts, "group")}`;
+      return;
+    }
+    byId("more-cards").hidden = true;
     list.show(groups, detail.group);
     const all = groups.length === model.groups.length && rollouts === model.size;
     byId("count").textContent = all
@@ -63,22 +86,29 @@ async function start() {
   for (const box of document.querySelectorAll(".range input")) box.addEventListener("input", apply);
   byId("tools").addEventListener("submit", (event) => event.preventDefault());
   byId("tools").addEventListener("reset", () => setTimeout(() => { seek(); apply(); }));
-  keys(list, toList, seek);
-  byId("tools").hidden = byId("downloads").hidden = panes.hidden = false;
+  keys(list, browsing, toList, seek);
+  for (const button of document.querySelectorAll("#views button")) button.addEventListener("click", () => look(button.dataset.view));
+  labels.start();
+  byId("tools").hidden = false;
+  if (byId("views")) byId("views").hidden = false;
+  byId("filters").open = !NARROW.matches;
   const asked = location.hash; // the first choice writes its own
-  apply();
-  const open = (hash, enter) => {
+  look(byId("browser").dataset.view);
+  function open(hash, enter) {
     const row = model.place.get(Number(/^#rollout-(\d+)$/.exec(hash)?.[1] ?? NaN));
-    const place = row === undefined ? -1 : list.groups.indexOf(model.group[row]);
+    if (row === undefined) return;
+    if (!browsing()) look("prompts");
+    const place = list.groups.indexOf(model.group[row]);
     if (place < 0) return;
     list.at = place;
     list.reveal();
     list.draw();
     chosen(model.group[row], enter, row);
-    byId("browser").scrollIntoView();
-  };
+    byId("panes").scrollIntoView();
+  }
   open(asked, NARROW.matches);
   window.addEventListener("hashchange", () => open(location.hash, true));
+  await state.drawn;
   document.documentElement.dataset.ready = "yes";
 }
 
@@ -87,8 +117,9 @@ function filters() {
   const number = (id) => (byId(id).value === "" || Number.isNaN(byId(id).valueAsNumber) ? null : byId(id).valueAsNumber);
   const step = byId("step")?.value ?? "";
   return {
-    flagged: byId("flagged").checked,
-    wronged: byId("wronged")?.checked ?? false,
+    flagged: byId("flagged")?.checked && byId("browser").dataset.view === "prompts",
+    unlabelled: byId("unlabelled")?.checked && byId("browser").dataset.view === "flags",
+    correct: byId("correct")?.checked ?? false,
     reward: [number("reward-low"), number("reward-high")],
     length: [number("length-low"), number("length-high")],
     step: step === "" ? null : Number(step),
@@ -109,9 +140,9 @@ function describe(model, state, settings, group, node) {
   else title.textContent = visible(opening).replace(PLAIN, (all, dollars, round) => dollars ?? round);
   const numbers = [
     facts.flagged ? el("b", { text: `${whole(facts.flagged)} flagged` }) : null,
-    facts.wrong !== null ? el("span", { text: `wrong ${percent(facts.wrong)}` })
-      : facts.score === null ? null : el("span", { text: `${settings.score} ${short(facts.score)}` }),
-    el("span", { text: `mean ${short(facts.mean)}` }),
+    facts.flagged && facts.wrong !== null ? el("span", { text: `wrong: ${rough(facts.wrong)}` })
+      : facts.wrong !== null || facts.score === null ? null : el("span", { text: `${settings.score} ${short(facts.score)}` }),
+    el("span", { text: `mean reward ${short(facts.mean)}` }),
   ];
   const step = model.steps > 1 ? el("span", { class: "row-step", text: `step ${model.group_step[group]}` }) : null;
   node.replaceChildren(el("div", { class: "row-title" }, title, step), el("div", { class: "row-facts" }, strip(model, state, group), ...numbers));
@@ -133,13 +164,13 @@ function strip(model, state, group) {
   return box;
 }
 
-function keys(list, toList, seek) {
+function keys(list, browsing, toList, seek) {
   const query = byId("query");
   query.addEventListener("keydown", (event) => {
     if (event.key === "ArrowDown" || event.key === "Enter") {
       event.preventDefault();
       seek();
-      list.box.focus();
+      if (browsing()) list.box.focus();
     }
   });
   document.addEventListener("keydown", (event) => {
@@ -154,7 +185,7 @@ function keys(list, toList, seek) {
       if (event.target === query && query.value) {
         query.value = "";
         seek();
-      } else if (event.target.closest("#detail, #tools")) toList();
+      } else if (browsing() && event.target.closest("#detail, #tools")) toList();
       else return;
       event.preventDefault();
     }

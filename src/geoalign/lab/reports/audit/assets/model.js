@@ -66,7 +66,7 @@ class Model {
 
   passes(row, filters) {
     if (filters.flagged && !this.flagged[row]) return false;
-    if (filters.wronged && !(this.flagged[row] && this.correct[row] === 1)) return false;
+    if (filters.correct && this.correct[row] !== 1) return false;
     return within(this.reward[row], filters.reward) && within(this.characters[row], filters.length);
   }
 

@@ -45,18 +45,20 @@ def torch_loads_its_state_safely(trial: Trial) -> None:
     expect_same(resumed, expected, "after three batches, torch.save and torch.load")
 
 
-@promise("it refuses a state that is not its own by a ConfigError that says what was expected")
+@promise("it refuses a state that is not its own by a ConfigError that says what was expected, and what came")
 def a_foreign_state_is_refused(trial: Trial) -> None:
-    _expect_refused(trial.new(), {"unknown": 1}, "state without class and settings")
+    _expect_refused(trial.new(), {"unknown": 1}, "state without class and settings", words=("expected",))
     own = trial.new().state_dict()
-    _expect_refused(trial.new(), {**own, "unknown": 1}, "state with an unknown key")
+    _expect_refused(trial.new(), {**own, "unknown": 1}, "state with another key", words=("expected", "unknown"))
 
 
-def _expect_refused(curator: Curator[Any], state: dict[str, Any], what: str) -> None:
+def _expect_refused(curator: Curator[Any], state: dict[str, Any], what: str, *, words: tuple[str, ...]) -> None:
+    """Raises `BrokenPromiseError` unless loading the state is a ConfigError that has these words."""
     try:
         curator.load_state_dict(state)
     except ConfigError as error:
-        expect("expected" in str(error), f"of a {what} it says {str(error)!r}")
+        said = str(error)
+        expect(all(word in said for word in words), f"of a {what} it says {said!r}")
     else:
         raise BrokenPromiseError(f"it loads a {what}")
 

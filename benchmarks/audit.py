@@ -23,7 +23,7 @@ import pandas
 import torch
 
 from geoalign import Denoise
-from geoalign.lab.audit.verdicts import VerdictAudit
+from geoalign.audit.verdicts import VerdictAudit
 from geoalign.types import Rollouts
 
 RATES = ("false_positive_rate", "false_negative_rate")

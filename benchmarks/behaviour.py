@@ -29,7 +29,7 @@ import torch
 from safetensors.torch import load_file
 
 from geoalign import CURATORS, GeoAlignConfig, Rollouts
-from geoalign.lab.store.json_files import read_json, read_lines
+from geoalign.files.json_files import read_json, read_lines
 
 ROOT = Path(__file__).parents[1]
 SHORT = ("sft.max_steps=30", "grpo.max_steps=6", "grpo.save_steps=2", "evaluation.every=3", "evaluation.problems=32")

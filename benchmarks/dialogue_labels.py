@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet
 
-from geoalign.lab.tasks.dialogue import utility
+from geoalign.lab.data.dialogue import utility
 
 
 def labelled(rollouts: Path, prompts: int) -> Iterator[dict[str, Any]]:

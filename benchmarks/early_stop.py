@@ -17,7 +17,7 @@ from typing import Literal
 import torch
 
 from geoalign.curators.geoalign import GeoAlign
-from geoalign.lab.analysis.statistics import auroc
+from geoalign.statistics import auroc
 from geoalign.testing.synthetic import synthetic_rollouts
 
 _BATCHES = 2

@@ -19,13 +19,12 @@ import torch
 
 from benchmarks.detection import paper_settings
 from geoalign import GeoAlign, GeoAlignConfig, ProjectorConfig
+from geoalign.console.terminal import Console, say
 from geoalign.curators.geoalign import paired_batch
 from geoalign.curators.rectifying import TailConfig, flag_sparse_tail
-from geoalign.lab.analysis.detection import pair_counts
-from geoalign.lab.analysis.statistics import auroc
-from geoalign.lab.terminal import Console, say
 from geoalign.method.consensus import ProjectedConsensus, deviation_index
 from geoalign.method.groups import in_input_order
+from geoalign.statistics import auroc, pair_counts
 from geoalign.testing.synthetic import synthetic_rollouts
 from geoalign.types import Rollouts
 

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow.parquet
 
 from benchmarks.dialogue_labels import main
-from geoalign.lab.tasks.arithmetic import SYSTEM_PROMPT
+from geoalign.lab.data.arithmetic import SYSTEM_PROMPT
 
 
 def labelled(rollouts: Path, prompts: int) -> Iterator[dict[str, Any]]:

@@ -28,15 +28,15 @@ from pathlib import Path
 
 import torch
 
+from geoalign.console.command_line import report
+from geoalign.console.terminal import Console, say
 from geoalign.errors import ConfigError, GeoAlignError
-from geoalign.lab.analysis.comparison.analysis import read_table, table_as_json
+from geoalign.files.json_files import read_json, write_json
 from geoalign.lab.bench.bench import machine
-from geoalign.lab.command_line import report
-from geoalign.lab.config.compare import CellKey, make_plan
-from geoalign.lab.config.train import TinyModelConfig
-from geoalign.lab.store.comparison import ComparisonFolder
-from geoalign.lab.store.json_files import read_json, write_json
-from geoalign.lab.terminal import Console, say
+from geoalign.lab.compare.analysis import read_table, table_as_json
+from geoalign.lab.compare.folder import ComparisonFolder
+from geoalign.lab.compare.plan import CellKey, make_plan
+from geoalign.lab.models.settings import TinyModelConfig
 
 ROOT = Path(__file__).parents[1]
 CONFIG = ROOT / "configs" / "real" / "accelerator.yaml"
@@ -167,8 +167,8 @@ def model_folder(work: Work) -> Path:
     folder = work.options.output / "small_model" if work.options.small else work.options.model
     assert folder is not None
     if work.options.small and not folder.is_dir():
-        from geoalign.lab.models.models import initial_model, save_complete
-        from geoalign.lab.models.process_setup import silence_logs
+        from geoalign.lab.models.language_model import initial_model, save_complete
+        from geoalign.pretrained.quiet import silence_logs
 
         silence_logs()
         config = TinyModelConfig(hidden_size=32, layers=2, heads=2)

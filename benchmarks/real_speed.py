@@ -3,7 +3,7 @@
     python -m benchmarks.real_speed --model runs/models/smollm2-135m
 
 Sampling is transformers' `generate` for K responses to each prompt, as it is and with one pass over each prompt
-(`geoalign.lab.generation.shared_prompts`); the update is forward and backward of low-rank adapters on all layers and on
+(`geoalign.lab.models.shared_prompts`); the update is forward and backward of low-rank adapters on all layers and on
 the upper third. Processor seconds stand beside the clock's: on a busy machine only they can be compared. The two types
 and the two ways take turns, so that a ratio is of one run.
 """
@@ -19,10 +19,10 @@ import torch
 from torch import Tensor
 
 from geoalign.hidden import backbone_of
-from geoalign.lab.config.train import LoraConfig, PretrainedModelConfig
-from geoalign.lab.generation.shared_prompts import generate_sharing_prompts
-from geoalign.lab.models.models import initial_model, with_adapters
-from geoalign.lab.models.process_setup import silence_logs
+from geoalign.lab.models.language_model import initial_model, with_adapters
+from geoalign.lab.models.settings import LoraConfig, PretrainedModelConfig
+from geoalign.lab.models.shared_prompts import generate_sharing_prompts
+from geoalign.pretrained.quiet import silence_logs
 
 Measured = tuple[float, float]  # seconds of the clock and of the processor
 

@@ -27,10 +27,10 @@ from scipy.optimize import nnls
 
 from benchmarks.stages import stages_timed
 from geoalign import GeoAlign, ProjectorConfig
+from geoalign.console.terminal import Console
 from geoalign.errors import ConfigError, InputError
+from geoalign.files.json_files import write_json
 from geoalign.lab.bench.bench import WHOLE, Shape, call_cost, in_fresh_processes, machine, planted
-from geoalign.lab.store.json_files import write_json
-from geoalign.lab.terminal import Console
 from geoalign.method.density import EXACT_SCORES, GRID_POINTS
 from geoalign.method.distillation import AUTO_MIN_GROUPS, AUTO_PAIRS
 from geoalign.method.scoring import JUDGED_PAIRS

@@ -1,10 +1,10 @@
 """How often what an audit claims of a verifier's error rates holds: real verifiers, and made ones whose errors repeat.
 
-    python -m benchmarks.verifier_rates --worlds 20 --data FOLDER
+    python -m benchmarks.verifier_rates --worlds 20 --data FOLDER --claims evidence/verifier_rates.json
 
 `FOLDER` holds `gsm8k_solutions.jsonl` (`example_model_solutions.jsonl` of github.com/openai/grade-school-math) and
 `math_cot_100.jsonl` (of `evaluation/data/eval_rm_maj_example` in github.com/QwenLM/Qwen2.5-Math); what is not there is
-left out. Results: verifier_rates.md.
+left out. `--claims` keeps every claim with the truth, from which verifier_rates.md and the pages on evidence count.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 import pandas
 import torch
 
-from geoalign.boxed import boxed_answer
-from geoalign.lab.audit.verdicts import VerdictAudit
+from geoalign.answers.boxed import boxed_answer
+from geoalign.audit.verdicts import VerdictAudit
 
 RATES = ("false_positive_rate", "false_negative_rate")
 RECIPE = Path(__file__).parents[1] / "recipes" / "rollouts" / "substring_reward.jsonl"
@@ -35,9 +35,10 @@ _NUMBER = re.compile(r"-?\d[\d,]*\.?\d*")
 
 @dataclass(frozen=True)
 class Claim:
-    """What the audit says of one rate of one table."""
+    """What the audit says of one rate of one table: of its kind, and of which verifier or made table of that kind."""
 
     table: str
+    name: str
     rate: str
     truth: float
     low: float
@@ -45,12 +46,17 @@ class Claim:
     by: str
 
     @property
+    def says_something(self) -> bool:
+        """Whether the interval leaves out any rate; for one of 0 to 100% the audit prints "not known"."""
+        return self.low > 0 or self.high < 1
+
+    @property
     def holds(self) -> bool:
         """Whether the interval holds the rate among these very rollouts; a rate of no rows is held by every one."""
         return math.isnan(self.truth) or self.low - 1e-9 <= self.truth <= self.high + 1e-9
 
 
-def claims(name: str, frame: pandas.DataFrame) -> list[Claim]:
+def claims(kind: str, name: str, frame: pandas.DataFrame) -> list[Claim]:
     """Of a table with columns `group`, `response`, `final_answer`, `reward` and `right`, the truth."""
     audit = VerdictAudit()
     audit.add(frame.assign(step=0, answer=""))
@@ -61,7 +67,18 @@ def claims(name: str, frame: pandas.DataFrame) -> list[Claim]:
     for rate, errors in truths.items():
         if rate in rates and rates[rate]["low"] is not None:
             truth = float(errors.mean()) if len(errors) else math.nan
-            found.append(Claim(name, rate, truth, rates[rate]["low"], rates[rate]["high"], rates[rate]["by"]))
+            claimed = rates[rate]
+            found.append(
+                Claim(
+                    table=kind,
+                    name=name,
+                    rate=rate,
+                    truth=truth,
+                    low=claimed["low"],
+                    high=claimed["high"],
+                    by=claimed["by"],
+                )
+            )
     return found
 
 
@@ -302,25 +319,36 @@ def respelt_tables(worlds: int) -> Iterator[tuple[str, str, pandas.DataFrame]]:
         )
 
 
+def write(path: Path, found: list[Claim]) -> None:
+    """Every claim as one line of a JSON list; a truth of no rows is null."""
+    lines = [json.dumps({**asdict(claim), "truth": _json(claim.truth)}) for claim in found]
+    path.write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")
+
+
+def _json(truth: float) -> float | None:
+    return None if math.isnan(truth) else truth
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--data", type=Path, help="folder of real solutions")
     parser.add_argument("--worlds", type=int, default=0, help="made tables of each kind")
+    parser.add_argument("--claims", type=Path, help="JSON file that every claim is written to")
     parser.add_argument("--each", action="store_true", help="print every claim")
     options = parser.parse_args()
     torch.set_num_threads(1)
     found = defaultdict(list)
     for tables in (real_tables(options.data), made_tables(options.worlds), respelt_tables(options.worlds)):
         for kind, name, frame in tables:
-            found[kind] += claims(name, frame)
-    print("| tables | by bounds: held of printed | by the model: held of printed | median width of the model's |")
-    print("|---|---|---|---|")
+            found[kind] += claims(kind, name, frame)
+    if options.claims:
+        write(options.claims, [claim for all_of in found.values() for claim in all_of])
+    print("Intervals that hold, of those that say something, and claims of 0 to 100%:")
     for kind, all_of in found.items():
-        parts = {by: [claim for claim in all_of if claim.by == by] for by in ("bounds", "model")}
-        held = {by: f"{sum(claim.holds for claim in part)} of {len(part)}" for by, part in parts.items()}
-        widths = [claim.high - claim.low for claim in parts["model"]]
-        width = f"{np.median(widths):.2f}" if widths else "-"
-        print(f"| {kind} | {held['bounds']} | {held['model']} | {width} |")
+        saying = [claim for claim in all_of if claim.says_something]
+        parts = {by: [claim for claim in saying if claim.by == by] for by in ("bounds", "model")}
+        held = [f"{by} {sum(claim.holds for claim in part)} of {len(part)}" for by, part in parts.items()]
+        print(f"{kind}: {', '.join(held)}, not known {len(all_of) - len(saying)}")
         if options.each:
             for claim in all_of:
                 print(claim)

@@ -29,19 +29,19 @@ from torch import Tensor
 
 from benchmarks.detection import session_of
 from geoalign import CURATORS, Rollouts
+from geoalign.dumps.files import dump_rows
+from geoalign.dumps.row_files import row_name
 from geoalign.errors import ConfigError, InputError
-from geoalign.hidden.answers import answer_starts
+from geoalign.files.json_files import write_json
+from geoalign.hidden.answer_tokens import answer_starts
 from geoalign.hidden.extract import extract_states
-from geoalign.lab.analysis.statistics import Interval, mean_interval, paired_difference
 from geoalign.lab.bench.bench import machine
-from geoalign.lab.store.json_files import write_json
-from geoalign.lab.tasks.row_files import row_name
-from geoalign.lab.tasks.sources import dump_rows
 from geoalign.method.advantages import group_advantages
 from geoalign.method.groups import FOLDS, group_centred
 from geoalign.noise.ridge import fold_predictions
-from geoalign.pretrained import from_pretrained
+from geoalign.pretrained.from_pretrained import from_pretrained
 from geoalign.settings.hidden import HIDDEN_POSITIONS, layer_numbers
+from geoalign.statistics import Interval, mean_interval, paired_difference
 from geoalign.types import response_keys
 
 # Where a value stands: of several names the first that a row has.

@@ -4,9 +4,10 @@
     python recipes/dapo_math.py trl data/dapo_trl            # train.parquet
     python recipes/dapo_math.py swift data/dapo_swift        # train.jsonl
 
-It needs `pip install -e '.[trl]'`; `--set task.train=FILE --set task.evaluation.aime24=FILE ...` reads files
-instead of the hub (docs/data.md). The scorers need math-verify beside the engine: 1 where the last \\boxed{} equals the
-gold answer, else 0.
+It runs in the environment of the engine that it writes for: `pip install -e '.[trl]'`, `'.[verl,cli]'` or
+`'.[swift,cli]'`. `--set task.train=FILE --set task.evaluation.aime24=FILE ...` reads files instead of the hub
+(docs/data.md). The scorers need math-verify next to the engine: 1 where the last \\boxed{} equals the gold answer, else
+0. They compare in processes of their own, because engines call them in threads, where math-verify's time limits fail.
 """
 
 from __future__ import annotations
@@ -19,11 +20,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from geoalign.boxed import boxed_answer
-from geoalign.lab.config.rewards import ScoringConfig
-from geoalign.lab.rewards.base import response_text
-from geoalign.lab.rewards.verified import VerifiedReward
-from geoalign.lab.tasks.base import Problem
+from geoalign.answers.boxed import boxed_answer
+from geoalign.answers.messages import response_text
+from geoalign.answers.verified import VerifiedReward
+from geoalign.lab.data.task import Problem
 
 SETTINGS = Path(__file__).parents[1] / "configs" / "full" / "math_1.7b" / "geoalign.yaml"
 
@@ -48,8 +48,8 @@ ROWS: dict[str, Callable[[Problem, int, str], dict[str, Any]]] = {
 
 def write(engine: str, folder: Path, changes: Sequence[str]) -> list[str]:
     """Writes the problems of the settings for an engine; returns the names of the files, and what was left out."""
-    from geoalign.lab.config.loading import load_run_config
-    from geoalign.lab.tasks import make_task
+    from geoalign.lab.data.tasks import make_task
+    from geoalign.lab.train.read_settings import load_run_config
 
     config = load_run_config(SETTINGS, changes).config
     task = make_task(config.task, seed=config.seed)
@@ -79,7 +79,7 @@ _alone = threading.Lock()
 
 @functools.cache
 def _scorer() -> VerifiedReward:
-    return VerifiedReward(ScoringConfig(workers=4))
+    return VerifiedReward(workers=4)
 
 
 def score(responses: Sequence[str], answers: Sequence[str]) -> list[float]:

@@ -15,8 +15,7 @@ from safetensors.torch import load_file, save_file
 from torch import Generator, Tensor
 
 from geoalign import Rollouts, group_advantages
-from geoalign.adapters.settings import EngineSettings, read_section
-from geoalign.adapters.step import (
+from geoalign.adapters.decision import (
     decide,
     final_advantages,
     group_numbers,
@@ -27,6 +26,7 @@ from geoalign.adapters.step import (
     refuse,
     rewards_stay,
 )
+from geoalign.adapters.settings import EngineSettings, read_section
 from geoalign.curators.session import STATE_FILE
 from geoalign.types import response_keys
 

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from geoalign import Rollouts
 from geoalign.adapters.assignment import Assignment
-from geoalign.adapters.step import check_can_run, decide, final_advantages, named
+from geoalign.adapters.decision import check_can_run, decide, final_advantages, named
 from geoalign.curators.session import CurationSession
 
 

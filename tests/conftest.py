@@ -70,7 +70,7 @@ def modules_are_no_garbage() -> None:
 @pytest.fixture(autouse=True, scope="session")
 def a_cpu_without_amx() -> Iterator[None]:
     """Models compute in float32 whatever this machine would choose: what tests expect does not depend on it."""
-    from geoalign.lab.models import fastest_dtype
+    from geoalign.pretrained import fastest_dtype
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fastest_dtype, "cpu_speed", lambda: {"float32": 100.0, "bfloat16": 20.0})

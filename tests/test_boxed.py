@@ -3,8 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geoalign.answers import final_answer
-from geoalign.boxed import answer_start, boxed_answer, last_boxed
-from geoalign.lab.rewards.verified import nesting_depth
+from geoalign.answers.boxed import answer_start, boxed_answer, last_boxed
+from geoalign.answers.verified import nesting_depth
 
 
 @pytest.mark.parametrize(

@@ -18,10 +18,10 @@ from tools.site.github_markdown import anchors, outside_fences
 from tools.site.links import pages_outside_docs
 
 import geoalign
+from geoalign.cli import app
 from geoalign.curators.registry import BUILT_IN
 from geoalign.errors import MissingExtraError
-from geoalign.lab.cli import app
-from geoalign.lab.config.train import RunConfig
+from geoalign.lab.train.settings import RunConfig
 from geoalign.testing.synthetic import synthetic_rollouts
 
 ROOT = Path(__file__).parents[1]
@@ -211,11 +211,12 @@ def part_of(text: str, heading: str) -> str:
 
 
 def settings_classes() -> set[type]:
-    """Every class of settings that a user can write: those of all curators, and what `lab.config` and adapters have."""
+    """Every class of settings that a user can write: those of all curators, and those in every `settings.py`."""
     modules = [importlib.import_module(location.partition(":")[0]) for location in BUILT_IN.values()]
-    modules.append(importlib.import_module("geoalign.adapters.settings"))
-    for path in sorted((Path(geoalign.__file__).parent / "lab" / "config").glob("*.py")):
-        modules.append(importlib.import_module(f"geoalign.lab.config.{path.stem}"))
+    source = Path(geoalign.__file__).parent
+    for path in sorted(source.rglob("settings.py")):
+        name = ".".join(path.relative_to(source).with_suffix("").parts)
+        modules.append(importlib.import_module(f"geoalign.{name}"))
     found = {
         kind
         for module in modules

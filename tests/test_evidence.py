@@ -2,15 +2,16 @@
 
 import json
 import math
-import re
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from tools.evidence import audit, counting, curves, pages, pictures, printing, table_kinds, values
+import torch
+from tools.evidence import audit, counting, curves, outlier_rule, pages, pictures, printing, table_kinds, values
 
-from geoalign.lab.analysis.statistics import Interval
-from geoalign.lab.store.read_run import Evaluation
+from geoalign.lab.runs.reading import Evaluation
+from geoalign.method.density import sparse_tail
+from geoalign.statistics import Interval
 
 BY_NAME = {page.name: page for page in pages.PAGES}
 DECLARING = [page for page in pages.PAGES if page.values]
@@ -24,7 +25,7 @@ def test_tables_and_numbers_are_those_of_the_results(name):
 @pytest.mark.parametrize("page", DECLARING, ids=[page.name for page in DECLARING])
 def test_a_changed_number_is_noticed(page):
     text = page.path.read_text(encoding="utf-8")
-    value = next(values.values()[name] for name in page.values if "." in values.values()[name])
+    value = next(values.values()[name] for name in page.values if values.values()[name][-1].isdigit())
     changed = value[:-1] + str((int(value[-1]) + 1) % 10)
     assert value in text
     assert pages.wrong(page, text.replace(value, changed)) != []
@@ -70,11 +71,28 @@ def test_no_gain_of_the_earlier_denoise_lies_below_zero():
     assert all(gain.score.interval.high > 0 for gain in found)
 
 
-def test_every_row_of_the_verifier_rates_is_counted():
-    rows = re.findall(r"^\| .+ of .+ \|$", audit.PAGE.read_text(encoding="utf-8"), re.MULTILINE)
-    assert len(audit.rows()) == len([row for row in rows if re.search(r"\d+ of \d+", row)])
+def test_every_claim_of_the_audit_is_counted_once():
     *parts, everything = audit.by_source()
-    assert sum(part.both.printed for part in parts) == everything.both.printed
+    assert sum(part.both.printed + part.not_known for part in parts) == len(audit.claims())
+    assert everything.both.printed == everything.bounds.printed + everything.model.printed
+
+
+def claim(low, high, truth, by="bounds"):
+    return audit.Claim("table", "verifier", "false_negative_rate", truth, low, high, by)
+
+
+def test_an_interval_that_says_nothing_does_not_count_as_held():
+    some = audit.Tables(
+        "words", (claim(0, 1, 0.5), claim(0.2, 1, 0.5), claim(0.2, 0.4, 0.5), claim(0, 0.6, 0.5, "model"))
+    )
+    assert (str(some.bounds), str(some.model), str(some.both), some.not_known) == ("1 of 2", "1 of 1", "2 of 3", 1)
+
+
+def test_an_unknown_beginning_of_a_name_lists_the_known_ones(capsys):
+    assert values.main(["nosuch"]) == 1
+    assert "substring" in capsys.readouterr().err
+    assert values.main(["substring.grpo_final"]) == 0
+    assert "0.40" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("suffix", pictures.THEMES)
@@ -153,3 +171,20 @@ def test_a_score_of_wrong_answers_ranks_the_two_rewards_in_opposite_directions()
     assert curves.auroc_at_reward(holder, 1) == 1
     assert curves.auroc_at_reward(holder, 0) == 0
     assert math.isnan(curves.auroc_at_reward(SimpleNamespace(snapshots=()), 1))
+
+
+def test_the_outlier_rule_of_the_recorded_runs_flags_sparse_scores_in_a_valley():
+    low = torch.linspace(0, 1, 40, dtype=torch.float64)
+    scores = torch.cat([low, low + 10, torch.tensor([5.0], dtype=torch.float64)])
+    lower_mode = torch.cat([low, low, scores])
+    assert outlier_rule.flagged_then(lower_mode, alpha=0.2).nonzero().flatten().tolist() == [len(lower_mode) - 1]
+    tail = sparse_tail(lower_mode, alpha=0.2)
+    assert tail is not None
+    assert not tail.flagged.any()
+    ordinary = torch.cat([low, torch.tensor([3.0], dtype=torch.float64)])
+    assert outlier_rule.flagged_then(ordinary, alpha=0.2).tolist() == sparse_tail(ordinary, alpha=0.2).flagged.tolist()
+
+
+def test_an_arm_that_ran_in_a_comparison_of_the_paper_is_not_among_those_without_a_run():
+    assert "geoalign_best_guess" not in counting.arms_without_a_run("dialogue")
+    assert "denoise_expected" in counting.arms_without_a_run("dialogue")

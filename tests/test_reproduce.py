@@ -13,13 +13,13 @@ import pytest
 import typer
 from trl import GRPOConfig, SFTConfig
 
-from geoalign.lab.cli import app
-from geoalign.lab.config.benchmarks import parse_benchmark
-from geoalign.lab.config.evaluate import load_evaluate_config
-from geoalign.lab.config.judge import load_judge_config
-from geoalign.lab.config.loading import load_run_config
-from geoalign.lab.config.requests import EvaluateRequest
-from geoalign.lab.tasks.sources import hub_dataset
+from geoalign.cli import app
+from geoalign.lab.data.benchmarks import parse_benchmark
+from geoalign.lab.data.sources import hub_dataset
+from geoalign.lab.evaluate.command import EvaluateRequest
+from geoalign.lab.evaluate.settings import load_evaluate_config
+from geoalign.lab.judge.settings import load_judge_config
+from geoalign.lab.train.read_settings import load_run_config
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "reproduce.md").read_text(encoding="utf-8")

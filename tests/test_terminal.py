@@ -14,7 +14,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from geoalign.lab.terminal import Console, harmless_messages, say, say_lines
+from geoalign.console.terminal import Console, harmless_messages, say, say_lines
 from geoalign.text import escape_terminal, one_line
 
 SOURCE = Path(__file__).parents[1] / "src" / "geoalign"
@@ -132,7 +132,7 @@ _PAST = {"print", "echo", "secho", "print_exc", "print_exception", "pprint"}
 
 
 def past_the_console(node: ast.AST) -> bool:
-    """Whether a call or import prints by another way than `geoalign.lab.terminal`."""
+    """Whether a call or import prints by another way than `geoalign.console.terminal`."""
     if isinstance(node, ast.ImportFrom):
         names = {alias.name for alias in node.names}
         console = node.module == "rich.console" and "Console" in names
@@ -151,14 +151,15 @@ def past_the_console(node: ast.AST) -> bool:
 
 
 def loads_unasked(node: ast.AST, file: Path) -> bool:
-    """Whether a call loads a model past `geoalign.pretrained`, or without saying whether its code may run."""
+    """Whether a call loads a model past `geoalign.pretrained.from_pretrained`, or without saying whether its code may
+    run."""
     if not isinstance(node, ast.Call):
         return False
     called = node.func
     if isinstance(called, ast.Attribute) and called.attr == "from_pretrained":
         # peft's adapters are weights alone.
         adapters = isinstance(called.value, ast.Attribute) and called.value.attr == "PeftModel"
-        return not adapters and file.name != "pretrained.py"
+        return not adapters and file.name != "from_pretrained.py"
     given = {keyword.arg for keyword in node.keywords}
     name = called.id if isinstance(called, ast.Name) else ""
     return name == "pipeline" or (name == "from_pretrained" and not given & {"trust_remote_code", None})

@@ -29,11 +29,11 @@ from benchmarks.overhead.curating import (
     denoise_cost,
 )
 from benchmarks.overhead.step import PolicyStep, generation_cost, policy_costs, why_not_measured
+from geoalign.console.terminal import Console
 from geoalign.errors import ConfigError
+from geoalign.files.json_files import finite, write_json
 from geoalign.lab.bench.bench import machine
-from geoalign.lab.models.process_setup import silence_logs
-from geoalign.lab.store.json_files import finite, write_json
-from geoalign.lab.terminal import Console
+from geoalign.pretrained.quiet import silence_logs
 from geoalign.text import one_line
 
 # To reach on one H200; the paper: 4 to 8 s, 300 to 500 MB, about 1% of a step.

@@ -18,10 +18,10 @@ from torch import Tensor
 from trl import GRPOConfig
 
 from benchmarks.overhead.curating import Cost, Options, architecture_of, make_policy, measure
+from geoalign.adapters.grpo_trainer.states import HiddenLocation, RowTokens, TrlPass, own_hidden
 from geoalign.adapters.trl import GeoAlignGRPOTrainer
-from geoalign.adapters.trl.states import HiddenLocation, RowTokens, TrlPass, own_hidden
 from geoalign.hidden.extract import eval_mode
-from geoalign.lab.models.models import make_tokenizer
+from geoalign.lab.models.language_model import make_tokenizer
 from geoalign.settings.hidden import LAST
 
 

@@ -3,8 +3,8 @@
 import hashlib
 from collections import Counter
 
-from geoalign.boxed import last_boxed
-from geoalign.lab.rewards.base import response_text
+from geoalign.answers.boxed import last_boxed
+from geoalign.answers.messages import response_text
 
 
 def _flipped(prompts, completions, answer, share):

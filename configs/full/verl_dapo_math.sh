@@ -2,7 +2,7 @@
 # The paper's mathematics track on verl (docs/verl.md): DAPO-Math-17k, Qwen3-1.7B, one node of 8 GPUs with 80 GB; the values
 # of configs/full/math_1.7b/geoalign.yaml as verl's settings. Once before, in an environment of its own:
 #
-#   pip install -e '.[verl,cli]' 'verl[vllm]' 'math-verify>=0.8,<0.10' && pip install --no-build-isolation flash-attn==2.8.3
+#   pip install -e '.[verl,cli]' 'verl[vllm]==0.9.1' 'math-verify>=0.8,<0.10' && pip install --no-build-isolation flash-attn==2.8.3
 #   python recipes/dapo_math.py verl data/dapo_verl
 #
 # The curator is GeoAlign with the paper's settings. CURATOR=denoise, or any other name, trains the same with that curator at its

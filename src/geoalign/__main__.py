@@ -8,7 +8,7 @@ import sys
 def main() -> None:
     """Runs the command line and exits; where the packages of the commands are missing, one line names them."""
     try:
-        from geoalign.lab.cli import main as run
+        from geoalign.cli import main as run
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] not in ("rich", "ruamel", "typer"):
             raise

@@ -6,8 +6,8 @@ from pretend_gpu import PRETENDED, on_gpu, pretend_gpu
 from trl_parts import model, tokenizer
 
 from geoalign.adapters.assignment import assign
+from geoalign.adapters.grpo_trainer.scaled_advantages import advantages_by_function, scaled_advantages
 from geoalign.adapters.slime.samples import normalised_rewards
-from geoalign.adapters.trl.advantages import advantages_by_function, scaled_advantages
 from geoalign.curators.baselines.subsets import PODS
 from geoalign.curators.curator import identity
 from geoalign.hidden.extract import extract_states_from_texts

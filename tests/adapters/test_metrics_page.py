@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from geoalign.adapters.step import ALARMS, decide, logged
+from geoalign.adapters.decision import ALARMS, decide, logged
 from geoalign.curators.registry import BUILT_IN, CURATORS
 from geoalign.curators.session import CurationSession
 from geoalign.testing.synthetic import synthetic_rollouts

@@ -10,10 +10,9 @@ import pytest
 import torch
 from monitored import METRICS
 
-from geoalign.adapters import step
+from geoalign.adapters import decision as step
 from geoalign.adapters.assignment import assign
-from geoalign.adapters.settings import SlimeSettings, StateSettings, TrinitySettings
-from geoalign.adapters.step import (
+from geoalign.adapters.decision import (
     check_can_run,
     decide,
     decision_metrics,
@@ -23,6 +22,7 @@ from geoalign.adapters.step import (
     named_components,
     summed_components,
 )
+from geoalign.adapters.settings import SlimeSettings, StateSettings, TrinitySettings
 from geoalign.curators.baselines.reshaped_advantages import GRPO
 from geoalign.curators.baselines.subsets import PODS
 from geoalign.curators.chain import Chain

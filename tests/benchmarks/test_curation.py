@@ -6,7 +6,7 @@ from rich.console import Console
 
 from geoalign.errors import ConfigError
 from geoalign.lab.bench.bench import Shape, bench
-from geoalign.lab.config.requests import BenchRequest
+from geoalign.lab.bench.command import BenchRequest
 from geoalign.testing.synthetic import synthetic_rollouts
 
 

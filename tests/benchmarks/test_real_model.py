@@ -9,10 +9,10 @@ import torch
 from benchmarks.real_model import CONFIG, SMALL, SMALL_RUNS, Work, main, options_of
 
 from geoalign.errors import ConfigError
-from geoalign.lab.config.compare import make_plan
-from geoalign.lab.config.compare_loading import load_compare_config
-from geoalign.lab.store.comparison import ComparisonFolder
-from geoalign.lab.store.json_files import write_json
+from geoalign.files.json_files import write_json
+from geoalign.lab.compare.folder import ComparisonFolder
+from geoalign.lab.compare.plan import make_plan
+from geoalign.lab.compare.read_settings import load_compare_config
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from tiny_models import random_model
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from benchmarks import wrong_rewards
-from geoalign.lab.models.models import make_tokenizer
+from geoalign.lab.models.language_model import make_tokenizer
 
 
 def written(path, rows):

@@ -8,7 +8,7 @@ import torch
 
 from geoalign import GeoAlign, GeoAlignConfig, ProjectorConfig, Rollouts
 from geoalign.errors import ConfigError, InputError
-from geoalign.method.intervals import clustered_proportion
+from geoalign.intervals import clustered_proportion
 from geoalign.testing.synthetic import synthetic_rollouts
 
 SMALL = ProjectorConfig(hidden_dim=32, output_dim=16, steps=20)

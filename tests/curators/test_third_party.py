@@ -15,7 +15,7 @@ from geoalign import CURATORS, Rollouts, curator_checks
 from geoalign.curators.chain import Chain
 from geoalign.curators.registry import make_curator
 from geoalign.errors import ConfigError
-from geoalign.lab.config.loading import load_run_config, parse_run_config
+from geoalign.lab.train.read_settings import load_run_config, parse_run_config
 from geoalign.settings.loading import plain_settings
 
 PAGE = Path(__file__).parents[2] / "docs" / "add_a_curator.md"

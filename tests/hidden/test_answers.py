@@ -2,8 +2,8 @@ import pytest
 from tokenizers import ByteLevelBPETokenizer, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from geoalign.boxed import answer_start
-from geoalign.hidden.answers import answer_starts, rows_without_answer
+from geoalign.answers.boxed import answer_start
+from geoalign.hidden.answer_tokens import answer_starts, rows_without_answer
 
 TEXTS = [
     r"2 + 3 = 5, so \boxed{5}.", "Naïve café ☕🙂: the answer is 🙂 seven", "#### 1,234", "nothing at all", "",

@@ -10,6 +10,6 @@ sys.path.insert(0, str(Path(__file__).parent))
 @pytest.fixture(scope="session", autouse=True)
 def heavy_imports() -> None:
     """Imports of the commands, done once and outside the time of any command."""
-    names = ("train.rehearsal", "compare.compare", "evaluation.evaluate", "bench.bench", "audit.audit", "judge.judge")
-    for command in names:
-        importlib.import_module(f"geoalign.lab.{command}")
+    labs = ("train.rehearsal", "compare.compare", "evaluate.evaluate", "bench.bench", "judge.judge")
+    for module in ("audit.pipeline", *(f"lab.{name}" for name in labs)):
+        importlib.import_module(f"geoalign.{module}")

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from geoalign.lab.cli import main
+from geoalign.cli import main
 
 SECONDS = 10.0
 MEGABYTES = 1000.0

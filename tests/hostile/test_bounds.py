@@ -17,7 +17,7 @@ MEGA = 2**20
 
 @pytest.fixture(autouse=True)
 def _no_page(monkeypatch):
-    monkeypatch.setattr("geoalign.lab.audit.audit.build_audit_page", lambda folder: folder)
+    monkeypatch.setattr("geoalign.audit.pipeline.build_audit_page", lambda folder: folder)
 
 
 def zipped(*parts: tuple[bytes, int]) -> bytes:

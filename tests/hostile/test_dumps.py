@@ -15,13 +15,13 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
+from geoalign.audit.command import AuditRequest
+from geoalign.audit.pipeline import audit
+from geoalign.audit.settings import load_audit_config
+from geoalign.audit.state_files import read_hidden
+from geoalign.dumps.formats import find_layout
+from geoalign.dumps.reading import read_dump
 from geoalign.errors import GeoAlignError, InputError
-from geoalign.lab.audit.audit import audit
-from geoalign.lab.audit.hidden_files import read_hidden
-from geoalign.lab.config.audit import load_audit_config
-from geoalign.lab.config.requests import AuditRequest
-from geoalign.lab.dumps.formats import find_layout
-from geoalign.lab.dumps.reading import read_dump
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +32,7 @@ def _quick(monkeypatch):
         (folder / "report.html").write_text("")
         return folder / "report.html"
 
-    monkeypatch.setattr("geoalign.lab.audit.audit.build_audit_page", blank)
+    monkeypatch.setattr("geoalign.audit.pipeline.build_audit_page", blank)
     monkeypatch.setattr("geoalign.curators.registry.entry_points", lambda group: ())
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     monkeypatch.setattr(harness, "main", direct)

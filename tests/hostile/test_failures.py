@@ -12,7 +12,7 @@ import geoalign
 from geoalign.errors import ConfigError
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(geoalign.__file__).parents[1]), "COLUMNS": "80"}
-STATUS = "geoalign.lab.status.status"
+STATUS = "geoalign.status.status"
 
 
 def raising(error: BaseException):

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from harness import Outcome, run
 
-from geoalign.pretrained import OwnCodeError, from_pretrained
+from geoalign.pretrained.from_pretrained import OwnCodeError, from_pretrained
 
 CODE = """
 from pathlib import Path
@@ -108,8 +108,8 @@ def test_no_option_of_trl_goes_past_the_setting(option: str) -> None:
 def test_the_flag_is_the_setting(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (model.parent / "dump.jsonl").write_text('{"prompt": "a", "response": "b", "reward": 1}')
     seen = []
-    monkeypatch.setattr("geoalign.lab.audit.audit.audit", lambda config, *_, **__: seen.append(config))
-    monkeypatch.setattr("geoalign.lab.evaluation.evaluate.evaluate", lambda *given, **__: seen.append(given[0]))
+    monkeypatch.setattr("geoalign.audit.pipeline.audit", lambda config, *_, **__: seen.append(config))
+    monkeypatch.setattr("geoalign.lab.evaluate.evaluate.evaluate", lambda *given, **__: seen.append(given[0]))
     assert run("audit", "dump.jsonl", "--output", "out", "--model", "model", "--trust-remote-code").code == 0
     assert run("evaluate", "model", "--trust-remote-code").code == 0
     assert [config.trust_remote_code for config in seen] == [True, True]

@@ -12,7 +12,8 @@ import pytest
 import yaml
 from payloads import MARK, PAYLOADS
 
-from geoalign.lab.reports import build_report, documents
+from geoalign.pages import documents
+from geoalign.report import build_report
 
 
 @functools.cache

@@ -7,10 +7,11 @@ import yaml
 from harness import Outcome, run
 
 from geoalign.errors import ConfigError
-from geoalign.lab.config.evaluate import EvaluateConfig
-from geoalign.lab.config.loading import load_run_config, parse_run_config
-from geoalign.lab.config.rewards import RewardModelConfig
-from geoalign.lab.config.train import PretrainedModelConfig, RunConfig
+from geoalign.lab.evaluate.settings import EvaluateConfig
+from geoalign.lab.models.settings import PretrainedModelConfig
+from geoalign.lab.rewards.settings import RewardModelConfig
+from geoalign.lab.train.read_settings import load_run_config, parse_run_config
+from geoalign.lab.train.settings import RunConfig
 from geoalign.settings.secrets import has_credentials, is_secret_name, masked, refuse_secrets
 
 SECRET = "correct-horse-battery"

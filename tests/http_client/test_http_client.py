@@ -10,8 +10,15 @@ from harness import _peak
 from hostile_replies import AGAIN, BROKEN, FINE, LATE, REFUSED, REPLIES, steps
 from scripted_server import http
 
+from geoalign.endpoint.http_client import (
+    BadReplyError,
+    HTTPClient,
+    RefusedError,
+    UnreachableError,
+    read_json,
+    token_from,
+)
 from geoalign.errors import ConfigError
-from geoalign.lab.http_client import BadReplyError, HTTPClient, RefusedError, UnreachableError, read_json, token_from
 
 GOOD = b'{"scores": [1.5, -2.0]}'
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\ud800-\udfff]")
@@ -78,7 +85,7 @@ def test_pauses_double_and_heed_what_the_server_asks_for(scripted, monkeypatch):
     scripted.script = lambda path: (
         [http(b"", "429 X", headers[len(scripted.requests) - 1])] if len(scripted.requests) < 10 else [http(GOOD)]
     )
-    monkeypatch.setattr("geoalign.lab.http_client.asyncio.sleep", sleep)
+    monkeypatch.setattr("geoalign.endpoint.http_client.asyncio.sleep", sleep)
     monkeypatch.setattr("random.Random.uniform", lambda self, low, high: low)
     assert ask(scripted.url, patience=600.0) == [1.5, -2.0]
     # 0.25 s doubled up to 15 s, less a half; as asked, but no more than two minutes.

@@ -5,7 +5,7 @@ from tiny_models import saved_model
 @pytest.fixture
 def undrawn(monkeypatch):
     """Pages without their drawings, which take most of the time: a picture is a file with the panel's name in it."""
-    drawing = "geoalign.lab.reports.documents.render"
+    drawing = "geoalign.pages.documents.render"
     monkeypatch.setattr(drawing, lambda panel, theme: f"<svg><!-- {panel.name} --></svg>".encode())
 
 

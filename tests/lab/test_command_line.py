@@ -9,11 +9,13 @@ import typer
 from command_line import call
 from typer.testing import CliRunner
 
-from geoalign.lab import cli
-from geoalign.lab.command_line import command, help_text
-from geoalign.lab.config.compare_loading import load_compare_config
-from geoalign.lab.config.loading import load_run_config
-from geoalign.lab.config.requests import argument, option
+from geoalign import cli
+from geoalign.console.command_line import command, help_text
+from geoalign.lab.compare.command import COMPARE_EXAMPLE
+from geoalign.lab.compare.read_settings import load_compare_config
+from geoalign.lab.train.command import TRAIN_EXAMPLE
+from geoalign.lab.train.read_settings import load_run_config
+from geoalign.settings.arguments import argument, option
 
 
 @dataclass(frozen=True)
@@ -122,8 +124,8 @@ def test_a_bare_command_shows_its_help_and_does_nothing(monkeypatch, tmp_path, c
 def test_the_examples_of_a_bare_command_are_settings(tmp_path):
     for name in ("problems", "held_out"):
         (tmp_path / f"{name}.jsonl").write_text('{"problem": "1+1?", "answer": "2"}\n')
-    (tmp_path / "run.yaml").write_text(yaml_of(cli.TRAIN_EXAMPLE))
-    (tmp_path / "compare.yaml").write_text(yaml_of(cli.COMPARE_EXAMPLE))
+    (tmp_path / "run.yaml").write_text(yaml_of(TRAIN_EXAMPLE))
+    (tmp_path / "compare.yaml").write_text(yaml_of(COMPARE_EXAMPLE))
     assert load_run_config(tmp_path / "run.yaml").config.curator.type == "denoise"
     assert list(load_compare_config(tmp_path / "compare.yaml").config.arms) == ["grpo", "denoise", "clean"]
 

@@ -5,8 +5,7 @@ import unicodedata
 
 import pytest
 
-from geoalign.lab.analysis.statistics import Interval
-from geoalign.lab.numbers import (
+from geoalign.console.numbers import (
     decimals,
     duration,
     ends,
@@ -21,6 +20,7 @@ from geoalign.lab.numbers import (
     whole,
     whole_percent,
 )
+from geoalign.statistics import Interval
 from geoalign.text import DASH, escape_terminal, invisible, shows, visible
 
 

@@ -11,16 +11,16 @@ import pytest
 import yaml
 from command_line import call
 
-from geoalign.lab.config.compare import make_plan
-from geoalign.lab.config.compare_loading import load_compare_config
-from geoalign.lab.evaluation.responses import SavedResponse, write_responses
-from geoalign.lab.store.comparison import ComparisonFolder
-from geoalign.lab.store.evaluation import EvaluationFolder, Part, Recorded, Row, write_part
-from geoalign.lab.store.json_files import append_line, write_json
+from geoalign.dumps.response_files import SavedResponse, write_responses
+from geoalign.files.json_files import append_line, write_json
+from geoalign.lab.compare.folder import ComparisonFolder
+from geoalign.lab.compare.plan import make_plan
+from geoalign.lab.compare.read_settings import load_compare_config
+from geoalign.lab.evaluate.folder import EvaluationFolder, Part, Recorded, Row, write_part
 
 HOLD = """
 import sys, time, pathlib
-from geoalign.lab.store.files import locked
+from geoalign.files.durable import locked
 with locked(pathlib.Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(600)

@@ -9,10 +9,10 @@ from denoise_batches import applied, cosine, world
 from geoalign import CURATORS, Rollouts, group_advantages
 from geoalign.curators.denoise import Denoise
 from geoalign.errors import ConfigError, InputError
-from geoalign.lab.analysis.statistics import auroc
 from geoalign.method.groups import canonical_order
 from geoalign.noise.posterior import infer
 from geoalign.noise.rows import noisy_rows
+from geoalign.statistics import auroc
 
 
 def after(curator, batches, **kwargs):

@@ -10,8 +10,8 @@ from denoise_batches import answered, repeating
 
 from geoalign import Rollouts
 from geoalign.curators.denoise import Denoise
+from geoalign.intervals import Interval
 from geoalign.method.groups import canonical_order
-from geoalign.method.intervals import Interval
 from geoalign.noise.channel import NoiseFit
 from geoalign.noise.identification import (
     Identification,
@@ -87,6 +87,8 @@ def test_the_correlation_of_errors_by_hand():
         ((0.0, -0.2, 0.2), {}, True),  # independent, and many verdicts
         ((0.0, -0.2, 0.2), {"expected": 100.0}, False),  # few: 0.2 > 0.8 * 0.3^2
         ((0.0, -0.2, 0.2), {"expected": 100.0, "informedness": 0.6}, True),  # 0.2 <= 0.8 * 0.6^2
+        ((-0.1, -0.15, -0.05), {}, True),  # an exact share of wrong rewards in groups of eleven
+        ((-0.5, -0.69, -0.31), {}, False),  # errors crowd on some answers
         ((0.1, 0.02, 0.18), {}, False),  # rarer contradictions than independent errors make
         ((0.3, -0.1, 0.7), {}, False),  # errors may well repeat
         ((math.nan, math.nan, math.nan), {}, False),
@@ -213,6 +215,24 @@ def test_trusted_rows_of_enough_answers_identify_the_rates():
     curation = Denoise(geometry="none").curate(replace(rollouts, rewards=rewards, trusted=trusted))
     assert curation.metrics["identified"] == 1
     assert not torch.equal(curation.rewards[~trusted], rewards[~trusted])
+
+
+def test_a_verifier_that_judges_the_spelling_leaves_the_rewards_bit_for_bit():
+    """On 3 of 10 prompts 4 of 5 correct responses are spelt in a way that the verifier refuses."""
+    curator = Denoise(geometry="none")
+    generator = torch.Generator().manual_seed(0)
+    prompts, size = 96, 16
+    groups = torch.arange(prompts).repeat_interleave(size)
+    for _ in range(3):
+        correct = torch.rand(len(groups), generator=generator) < torch.rand(prompts, generator=generator)[groups]
+        two_spellings = (torch.rand(prompts, generator=generator) < 0.3)[groups]
+        refused = two_spellings & (torch.rand(len(groups), generator=generator) < 0.8)
+        wrong = torch.randint(5, groups.shape, generator=generator).tolist()
+        answers = ["gold" if right else f"wrong {number}" for right, number in zip(correct, wrong, strict=True)]
+        rewards = (correct & ~refused).float()
+        curation = curator.curate(Rollouts(rewards=rewards, groups=groups, answers=answers))
+        assert curation.metrics["identified"] == 0
+        assert torch.equal(curation.rewards, rewards)
 
 
 def test_half_repeated_errors_are_not_taken_for_independent_ones():

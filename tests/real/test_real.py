@@ -4,8 +4,8 @@ import pytest
 import torch
 from safetensors import safe_open
 
-from geoalign.lab.config.train import PretrainedModelConfig
-from geoalign.lab.models.models import initial_model
+from geoalign.lab.models.language_model import initial_model
+from geoalign.lab.models.settings import PretrainedModelConfig
 
 pytestmark = pytest.mark.real
 

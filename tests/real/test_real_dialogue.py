@@ -12,9 +12,9 @@ import torch
 from rich.console import Console
 
 from geoalign.lab.compare.checks import shape_of
-from geoalign.lab.config.compare import make_plan
-from geoalign.lab.config.compare_loading import load_compare_config
-from geoalign.lab.config.loading import load_run_config
+from geoalign.lab.compare.plan import make_plan
+from geoalign.lab.compare.read_settings import load_compare_config
+from geoalign.lab.train.read_settings import load_run_config
 from geoalign.lab.train.train import train
 
 pytestmark = pytest.mark.real

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from geoalign.lab.cli import app
+from geoalign.cli import app
 
 pytestmark = pytest.mark.real
 

@@ -11,9 +11,9 @@ from pyarrow import parquet
 from recipe import RECIPES, load
 
 from geoalign import Denoise, GeoAlign
-from geoalign.adapters.step import decide
+from geoalign.adapters.decision import decide
 from geoalign.curators.session import CurationSession
-from geoalign.lab.config.tasks import MATH_SYSTEM_PROMPT
+from geoalign.lab.data.settings import MATH_SYSTEM_PROMPT
 from geoalign.testing.synthetic import synthetic_rollouts
 
 WRAPPED = "Solve the following math problem step by step. The last line of your response should be of the form Answer: "

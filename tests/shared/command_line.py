@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from geoalign.lab.cli import main
+from geoalign.cli import main
 
 
 def call(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> int:

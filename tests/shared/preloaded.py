@@ -3,7 +3,7 @@
 import gc
 
 import geoalign.lab.compare.worker
-import geoalign.lab.train.stages.policy
+import geoalign.lab.train.policy
 import geoalign.lab.train.train  # noqa: F401
 
 gc.collect()

@@ -4,8 +4,8 @@ from typing import Any
 import torch
 from transformers import Qwen3Config, Qwen3ForSequenceClassification
 
-from geoalign.lab.config.train import TinyModelConfig
-from geoalign.lab.models.models import make_tiny_model, make_tokenizer, save
+from geoalign.lab.models.language_model import make_tiny_model, make_tokenizer, save
+from geoalign.lab.models.settings import TinyModelConfig
 
 
 def random_model(kind: Any, config: Any, tokenizer: Any, **values: Any) -> Any:

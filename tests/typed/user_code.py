@@ -33,14 +33,14 @@ from geoalign import (
     subset,
     tied_rewards,
 )
+from geoalign.adapters.decision import decide, final_advantages, logged, make_session, refuse
 from geoalign.adapters.settings import EngineSettings, read_section
-from geoalign.adapters.step import decide, final_advantages, logged, make_session, refuse
 from geoalign.adapters.trl import CuratedStep, GeoAlignGRPOTrainer, unscored_on_failure
+from geoalign.audit.command import AuditRequest
+from geoalign.audit.pipeline import audit
+from geoalign.audit.settings import AuditConfig
+from geoalign.dumps.labels import read_labelled_rollouts
 from geoalign.errors import ConfigError, ContractError, InputError
-from geoalign.lab.audit.audit import audit
-from geoalign.lab.config.audit import AuditConfig
-from geoalign.lab.config.requests import AuditRequest
-from geoalign.lab.dumps.labels import read_labelled_rollouts
 from geoalign.settings import setting, settings
 
 

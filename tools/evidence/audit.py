@@ -1,29 +1,68 @@
-"""How many of the intervals that the audit printed hold, from the table in benchmarks/verifier_rates.md."""
+"""How many of the intervals that the audit printed hold, from the claims that the benchmark wrote.
+
+The claims are those of `python -m benchmarks.verifier_rates --claims evidence/verifier_rates.json`. An interval from 0
+to 100% says nothing and cannot miss: the audit prints "not known" for it. Such a claim is counted apart.
+"""
 
 from __future__ import annotations
 
 import functools
-import re
+import json
+from collections.abc import Iterable
 from dataclasses import dataclass
+from statistics import median
 
 from tools.evidence.results import ROOT
 
-PAGE = ROOT / "benchmarks" / "verifier_rates.md"
-# A row of its table: the words, and two cells "held of printed", by bounds and by the model.
-ROW = re.compile(r"^\| ([^|]+) \| (\d+) of (\d+) \| (\d+) of (\d+) \|", re.MULTILINE)
-# What the rows of solutions by real models begin with; the other rows are made verifiers.
+FILE = ROOT / "evidence" / "verifier_rates.json"
+# What the kinds of tables with solutions by real models begin with; the others have made verifiers.
 REAL = ("example", "gsm8k", "math")
+ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What the audit said of one error rate of one table, and the rate among these very rollouts."""
+
+    table: str
+    name: str
+    rate: str
+    truth: float | None
+    low: float
+    high: float
+    by: str
+
+    @property
+    def says_something(self) -> bool:
+        """Whether the interval leaves out any rate at all."""
+        return self.low > 0 or self.high < 1
+
+    @property
+    def holds(self) -> bool:
+        """Whether the interval has the true rate; a rate of no rows is in every interval."""
+        return self.truth is None or self.low - ROUNDING <= self.truth <= self.high + ROUNDING
 
 
 @dataclass(frozen=True)
 class Held:
-    """How many intervals of one kind were printed, and how many of them hold."""
+    """Intervals of one kind: how many were printed that say something, how many of them hold, and how wide they are."""
 
     held: int
     printed: int
+    median_width: float | None
 
-    def __add__(self, other: Held) -> Held:
-        return Held(self.held + other.held, self.printed + other.printed)
+    @classmethod
+    def of(cls, claims: Iterable[Claim]) -> Held:
+        """The count of those that say something."""
+        saying = [claim for claim in claims if claim.says_something]
+        widths = [claim.high - claim.low for claim in saying]
+        held = sum(claim.holds for claim in saying)
+        return cls(held=held, printed=len(saying), median_width=median(widths) if widths else None)
+
+    @property
+    def missed(self) -> int:
+        """How many do not have the true rate."""
+        return self.printed - self.held
 
     def __str__(self) -> str:
         return f"{self.held} of {self.printed}"
@@ -31,34 +70,48 @@ class Held:
 
 @dataclass(frozen=True)
 class Tables:
-    """The tables of rollouts of one kind: intervals by bounds, and by the model of the verifier."""
+    """The claims of tables of one kind."""
 
     words: str
-    bounds: Held
-    model: Held
+    claims: tuple[Claim, ...]
+
+    @property
+    def bounds(self) -> Held:
+        """Intervals by bounds that need no model."""
+        return Held.of(claim for claim in self.claims if claim.by == "bounds")
+
+    @property
+    def model(self) -> Held:
+        """Intervals by the model of the verifier."""
+        return Held.of(claim for claim in self.claims if claim.by == "model")
 
     @property
     def both(self) -> Held:
-        """All intervals that were printed."""
-        return self.bounds + self.model
+        """All intervals that say something."""
+        return Held.of(self.claims)
+
+    @property
+    def not_known(self) -> int:
+        """How many claims say nothing."""
+        return sum(not claim.says_something for claim in self.claims)
+
+
+@functools.cache
+def claims() -> tuple[Claim, ...]:
+    """Every claim, in the order of the benchmark."""
+    return tuple(Claim(**claim) for claim in json.loads(FILE.read_text(encoding="utf-8")))
 
 
 @functools.cache
 def rows() -> tuple[Tables, ...]:
-    """Every row of the page's table."""
-    found = []
-    for match in ROW.finditer(PAGE.read_text(encoding="utf-8")):
-        words, bounds_held, bounds_printed, model_held, model_printed = match.groups()
-        bounds = Held(int(bounds_held), int(bounds_printed))
-        model = Held(int(model_held), int(model_printed))
-        found.append(Tables(words.strip(), bounds, model))
-    return tuple(found)
+    """Every kind of tables."""
+    kinds = dict.fromkeys(claim.table for claim in claims())
+    return tuple(Tables(kind, tuple(claim for claim in claims() if claim.table == kind)) for kind in kinds)
 
 
-def total(words: str, of: list[Tables]) -> Tables:
-    """The sum of some rows."""
-    nothing = Held(0, 0)
-    return Tables(words, sum((row.bounds for row in of), nothing), sum((row.model for row in of), nothing))
+def total(words: str, of: Iterable[Tables]) -> Tables:
+    """Some kinds of tables as one."""
+    return Tables(words, tuple(claim for row in of for claim in row.claims))
 
 
 def by_source() -> tuple[Tables, ...]:
@@ -69,10 +122,10 @@ def by_source() -> tuple[Tables, ...]:
         total("solutions by real models, real verifiers", [row for row in real if row not in flipped]),
         total("the same, with 5% or 15% of the verdicts flipped", flipped),
         total("made verifiers", [row for row in rows() if row not in real]),
-        total("all", list(rows())),
+        total("all", rows()),
     )
 
 
 def that_failed() -> tuple[Tables, ...]:
-    """The rows with an interval that does not hold."""
-    return tuple(row for row in rows() if row.both.held < row.both.printed)
+    """The kinds of tables with an interval that does not hold."""
+    return tuple(row for row in rows() if row.both.missed)

@@ -9,8 +9,8 @@ import functools
 import math
 from dataclasses import dataclass, replace
 
-from geoalign.lab.analysis.comparison.scores import final_score
-from geoalign.lab.analysis.statistics import Interval, PairedDifference, holm, share_interval
+from geoalign.lab.compare.cell_numbers import final_score
+from geoalign.statistics import Interval, PairedDifference, holm, share_interval
 from tools.evidence import runs
 from tools.evidence.curves import last_gold
 from tools.evidence.results import Level, difference_from_zero

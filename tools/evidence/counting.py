@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from geoalign.lab.analysis.statistics import PairedDifference, holm
-from geoalign.lab.store.json_files import read_yaml
+from geoalign.files.json_files import read_yaml
+from geoalign.statistics import PairedDifference, holm
 from tools.evidence.curves import gold_beside_oracle, last_gold
-from tools.evidence.results import ROOT, Level, has_run
+from tools.evidence.results import ROOT, Level, has_run, levels_of
 from tools.evidence.runs import EARLIER
 
 SEED = "seed"
@@ -77,6 +77,10 @@ FOLDER_OF_PLAN = {
 }
 
 
+# The main comparisons of configs/paper, which have some of these arms, too.
+FOLDERS_OF_THE_PAPER = {"math": ("math",), "dialogue": ("dialogue", "dialogue_again")}
+
+
 @dataclass(frozen=True)
 class PlannedLevel:
     """A level of a plan, and whether it has run."""
@@ -99,9 +103,10 @@ def planned_levels() -> list[PlannedLevel]:
 
 
 def arms_without_a_run(task: str) -> list[str]:
-    """The planned arms of a task ("math", "dialogue") that have run at none of its levels."""
+    """The planned arms of a task ("math", "dialogue") that have run at none of its levels, in no plan."""
     folders = {folder for plan, folder in FOLDER_OF_PLAN.items() if task in plan}
     levels = [one.level for one in EARLIER if one.folder in folders]
+    levels += [level for folder in FOLDERS_OF_THE_PAPER[task] for level in levels_of(folder).values()]
     return [arm for arm in _plan_settings(task)["arms"] if not any(level.has(arm) for level in levels)]
 
 

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from geoalign.lab.analysis.comparison.scores import evaluation_series, final_score
-from geoalign.lab.analysis.statistics import PairedDifference, auroc, mean
-from geoalign.lab.store.comparison import Cell
+from geoalign.lab.compare.cell_numbers import evaluation_series, final_score
+from geoalign.lab.compare.results import Cell
+from geoalign.statistics import PairedDifference, auroc, mean
 from tools.evidence.results import Level
 
 # The proxy rewards at which gold utility is compared.

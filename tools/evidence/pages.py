@@ -66,6 +66,7 @@ class Page:
 
 
 PAGES: tuple[Page, ...] = (
+    Page("benchmarks/verifier_rates.md", ("audit.intervals_held",), marked_only=True),
     Page(
         "README.md",
         (
@@ -93,6 +94,8 @@ PAGES: tuple[Page, ...] = (
             "twelve.significant",
             "twelve.runs_above",
             "geoalign.levels_gained",
+            "paper.best_guess",
+            "paper.best_guess_again",
             "flipped.warm_starts_below",
         ),
         (*DESIGN, "0.1"),
@@ -101,6 +104,9 @@ PAGES: tuple[Page, ...] = (
     Page(
         "evidence/tables.md",
         (
+            "audit.intervals_held",
+            "audit.bounds_held",
+            "audit.model_held",
             "audit.offsets_model_held",
             "audit.spellings_bounds_held",
             "audit.spellings_model_held",
@@ -165,10 +171,28 @@ PAGES: tuple[Page, ...] = (
             "gold.labels_minus_denoise_20",
             "gold.labels_minus_denoise_40",
             "gold.labels_proxy_20",
+            "rule.maths_batches_that_differ",
+            "rule.maths_flags",
+            "rule.dialogue_batches_that_differ",
+            "paper.geoalign_maths_40",
+            "paper.pf_ppo_br_maths_40",
+            "paper.pf_ppo_bw_maths_40",
+            "paper.pods_maths_40",
+            "paper.grpo_maths_40",
+            "paper.geoalign_minus_pf_ppo_br_maths_40",
+            "paper.geoalign_minus_pods_maths_40",
+            "paper.best_guess_gold_at_equal_proxy",
+            "paper.best_guess_again_gold_at_equal_proxy",
+            "paper.best_guess.interval",
+            "paper.best_guess.p",
+            "paper.best_guess_gold.interval",
+            "paper.best_guess_again.interval",
+            "paper.best_guess_again.p",
+            "paper.best_guess_again_gold.interval",
             "dialogue.permuted_unchanged_40",
             "dialogue.permuted_unchanged_20",
         ),
-        (*DESIGN, "0.1", "0.6", "1.0", "1.5"),
+        (*DESIGN, "0.1", "0.6", "1.0", "1.5", "2.0"),
     ),
 )
 

@@ -20,8 +20,8 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from geoalign.lab.analysis.statistics import Interval, holm, seed_interval
-from geoalign.lab.reports.figures.style import DARK, LIGHT, Theme
+from geoalign.pages.style import DARK, LIGHT, Theme
+from geoalign.statistics import Interval, holm, seed_interval
 from tools.evidence import runs
 from tools.evidence.results import ROOT, Level
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from geoalign.lab.analysis.statistics import Interval
+from geoalign.statistics import Interval
 
 
 def signed_number(number: float, digits: int = 3) -> str:

@@ -10,13 +10,14 @@ from pathlib import Path
 
 import numpy as np
 
-from geoalign.lab.analysis.comparison.analysis import analyse
-from geoalign.lab.analysis.comparison.scores import evaluation_series, final_score
-from geoalign.lab.analysis.comparison.table import ArmRow, LevelTable
-from geoalign.lab.analysis.statistics import Interval, PairedDifference, paired_difference, share_interval
-from geoalign.lab.store.comparison import Cell, ComparisonFolder, read_results
-from geoalign.lab.store.json_files import read_yaml
-from geoalign.lab.store.read_run import Series
+from geoalign.files.columns import Series
+from geoalign.files.json_files import read_yaml
+from geoalign.lab.compare.analysis import analyse
+from geoalign.lab.compare.cell_numbers import evaluation_series, final_score
+from geoalign.lab.compare.folder import ComparisonFolder
+from geoalign.lab.compare.results import Cell, read_results
+from geoalign.lab.compare.table import ArmRow, LevelTable
+from geoalign.statistics import Interval, PairedDifference, paired_difference, share_interval
 
 ROOT = Path(__file__).parents[2]
 
@@ -138,7 +139,7 @@ class Level:
 
 
 @functools.cache
-def _levels(folder: str) -> dict[str, Level]:
+def levels_of(folder: str) -> dict[str, Level]:
     """Every level of a comparison, by name; a comparison is read and analysed once."""
     root = ROOT / "evidence" / folder
     plan = ComparisonFolder(root).read_plan()
@@ -154,10 +155,10 @@ def _levels(folder: str) -> dict[str, Level]:
 
 def level_of(folder: str, name: str) -> Level:
     """A level of the comparison in `evidence/<folder>`."""
-    return _levels(folder)[name]
+    return levels_of(folder)[name]
 
 
 def has_run(folder: str, name: str) -> bool:
     """Whether the comparison in `evidence/<folder>` has a level, with runs of GRPO and `denoise`."""
-    level = _levels(folder).get(name)
+    level = levels_of(folder).get(name)
     return level is not None and level.has("grpo") and level.has("denoise")

@@ -13,12 +13,13 @@ from collections.abc import Iterator
 from statistics import mean
 from typing import Any
 
-from geoalign.lab.analysis.comparison.table import EXPLORATORY
-from geoalign.lab.analysis.statistics import Interval, holm, seed_interval
+from geoalign.lab.compare.table import EXPLORATORY
+from geoalign.statistics import Interval, holm, seed_interval
 from tools.evidence import audit, counting, runs
 from tools.evidence.comparisons import GROUPS, SHARES, comparisons, shares, substring_final
 from tools.evidence.counting import SEED, WARM_START
-from tools.evidence.curves import auroc_at_reward, gold_at, last_gold, unchanged
+from tools.evidence.curves import auroc_at_reward, gold_at, gold_beside_oracle, last_gold, unchanged
+from tools.evidence.outlier_rule import batches
 from tools.evidence.printing import interval, percent, plain, probability, signed, signed_number
 from tools.evidence.results import ROOT, Level, level_of
 
@@ -31,6 +32,9 @@ Named = Iterator[tuple[str, str]]
 def _of_the_audit() -> Named:
     everything = audit.by_source()[-1]
     yield "audit.intervals_held", str(everything.both)
+    yield "audit.bounds_held", str(everything.bounds)
+    yield "audit.model_held", str(everything.model)
+    yield "audit.not_known", str(everything.not_known)
     row_of = {row.words: row for row in audit.that_failed()}
     yield "audit.offsets_model_held", str(row_of.pop("a score with offsets of prompts").model)
     spellings = row_of.pop("right answers in two spellings")
@@ -212,6 +216,8 @@ def _of_tuning() -> Named:
 # --- the paper's claims -----------------------------------------------------------------------------------------------
 
 CLEAN = {"maths": ("math", "flip_00"), "dialogue": ("dialogue", "extremes_00")}
+# The paper's gain over GRPO on maths without injected errors, as a share of GRPO's score.
+GAIN_OF_THE_PAPER = 0.016
 AT_FORTY = {"math": "flip_40", "dialogue": "extremes_40"}
 ABLATIONS = ("strategies", "alpha", "depth")
 
@@ -221,7 +227,6 @@ def _of_the_paper() -> Named:
         level = level_of(folder, name)
         gain = level.score("geoalign").interval
         yield f"paper.clean_{task}", signed(gain)
-        yield f"paper.clean_{task}_excluded", f"{gain.high:.3f}"
         yield f"paper.heldout_{task}", plain(level.row("geoalign").measures["heldout_accuracy"].interval.estimate, 2)
         yield f"paper.new_groups_{task}", plain(_on_new_groups(level), 2)
     for task, folder, name, digits in (
@@ -241,7 +246,43 @@ def _of_the_paper() -> Named:
         held = _held_out(level_of(f"{task}_depth", name))
         yield f"paper.depth_{task}_lowest", plain(min(held), 2)
         yield f"paper.depth_{task}_highest", plain(max(held), 2)
+    depths = [row for name in AT_FORTY for row in _depth_accuracies(name)]
+    yield "paper.depth_new_groups_lowest", plain(min(depths), 2)
+    yield "paper.depth_new_groups_highest", plain(max(depths), 2)
+    yield "paper.gain_on_maths", signed_number(GAIN_OF_THE_PAPER * level_of(*CLEAN["maths"]).final("grpo"))
+    yield from _of_the_arms_of_the_paper()
     yield from _of_ablations()
+
+
+def _depth_accuracies(task: str) -> list[float]:
+    level = level_of(f"{task}_depth", AT_FORTY[task])
+    return [_on_new_groups(level, row.arm) for row in level.table.rows if "layers" in row.arm]
+
+
+def _of_the_arms_of_the_paper() -> Named:
+    """The best guess on dialogue at 20%, GeoAlign and its rivals on maths at 40%, and the outlier rule of the runs."""
+    for name, folder in {"best_guess": "dialogue", "best_guess_again": "dialogue_again"}.items():
+        level = level_of(folder, "extremes_20")
+        gain = level.score("geoalign_best_guess")
+        yield f"paper.{name}", signed_number(gain.interval.estimate)
+        yield f"paper.{name}.interval", signed(gain.interval)
+        yield f"paper.{name}.p", probability(gain.p)
+        gold = level.row("geoalign_best_guess").gold.difference.interval
+        yield f"paper.{name}_gold", signed_number(gold.estimate, 2)
+        yield f"paper.{name}_gold.interval", signed(gold, 2)
+    for name, (folder, proxy) in {"best_guess": ("dialogue", 1.5), "best_guess_again": ("dialogue_again", 2.0)}.items():
+        (gold,) = gold_beside_oracle(level_of(folder, "extremes_20"), "geoalign_best_guess", (proxy,))
+        yield f"paper.{name}_gold_at_equal_proxy", signed(gold.interval, 2)
+    maths = level_of("math", "flip_40")
+    for arm in ("grpo", "geoalign", "pf_ppo_br", "pf_ppo_bw", "pods"):
+        yield f"paper.{arm}_maths_40", plain(maths.final(arm), 3)
+    for arm in ("pf_ppo_br", "pf_ppo_bw", "pods", "par", "seed_grpo"):
+        for task, level in {"maths": maths, "dialogue": level_of("dialogue", "extremes_40")}.items():
+            yield f"paper.geoalign_minus_{arm}_{task}_40", signed(level.score("geoalign", arm).interval)
+    for task in ("maths", "dialogue"):
+        found = batches(task)
+        yield f"rule.{task}_batches_that_differ", f"{found.differ} of {found.count}"
+        yield f"rule.{task}_flags", f"{found.flags_then:,} and {found.flags_today:,}"
 
 
 def _of_ablations() -> Named:
@@ -331,8 +372,18 @@ def values() -> dict[str, str]:
     return found
 
 
+def main(arguments: list[str]) -> int:
+    """Prints the values whose names begin with a prefix; where none does, the known beginnings."""
+    prefix = "".join(arguments[:1])
+    found = {name: value for name, value in values().items() if name.startswith(prefix)}
+    for name, value in found.items():
+        print(f"{name:44}  {value}")
+    if found:
+        return 0
+    beginnings = dict.fromkeys(name.partition(".")[0] for name in values())
+    print(f"No name begins with {prefix!r}. Names begin with: {', '.join(beginnings)}.", file=sys.stderr)
+    return 1
+
+
 if __name__ == "__main__":
-    prefix = "".join(sys.argv[1:2])
-    for name, value in values().items():
-        if name.startswith(prefix):
-            print(f"{name:44}  {value}")
+    sys.exit(main(sys.argv[1:]))

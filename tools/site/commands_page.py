@@ -1,4 +1,4 @@
-"""The page of the commands, written from the command line itself (`geoalign.lab.cli`)."""
+"""The page of the commands, written from the command line itself (`geoalign.cli`)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from geoalign.lab.cli import app
+from geoalign.cli import app
 from tools.site.markdown import table
 
 _HEAD = """# Commands

@@ -14,12 +14,12 @@ from pydantic.fields import FieldInfo
 
 import geoalign
 from geoalign.adapters.settings import EngineSettings, SlimeSettings, StateSettings, TrinitySettings
+from geoalign.audit.settings import AuditConfig
 from geoalign.curators.registry import BUILT_IN
-from geoalign.lab.config.audit import AuditConfig
-from geoalign.lab.config.compare import CompareConfig
-from geoalign.lab.config.evaluate import EvaluateConfig
-from geoalign.lab.config.judge import JudgeConfig
-from geoalign.lab.config.train import RunConfig
+from geoalign.endpoint.settings import JudgeConfig
+from geoalign.lab.compare.settings import CompareConfig
+from geoalign.lab.evaluate.settings import EvaluateConfig
+from geoalign.lab.train.settings import RunConfig
 from geoalign.settings.loading import ByType, by_type
 from tools.site.api_page import path_of
 from tools.site.markdown import paragraphs, table

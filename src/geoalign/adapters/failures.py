@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import inspect
 import logging
 import math
-import os
 import queue
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence, Set
-from typing import Any, TypeGuard
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from torch import nn
 
-from geoalign.errors import ConfigError, InputError
-from geoalign.text import quote
+from geoalign.answers.calls import _finished, _is_pending, _loop_runs_here, awaited, function_name, is_async
+from geoalign.errors import ConfigError
 
 _LOGGER = logging.getLogger(__name__)
 _Call = Callable[[], Any]
@@ -104,73 +102,6 @@ def guarded(
     return wrapper
 
 
-def is_async(function: Any) -> bool:
-    """Whether a call gives a coroutine: of an `async def` function or method, of an object whose class has an
-    `async def __call__`, and of partials of these, as TRL tells them apart."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
-
-
-def awaited(result: Any) -> Any:
-    """The result itself, or where it is an awaitable or an asynchronous generator what that comes to.
-
-    It runs in one event loop for all calls, in a thread of its own, as in TRL: a caller may be inside a running loop,
-    and a client may keep its connections from call to call.
-    """
-    if not _is_pending(result):
-        return result
-    future = asyncio.run_coroutine_threadsafe(_finished(result), _loop(os.getpid()))
-    try:
-        return future.result()
-    except BaseException:
-        # On Ctrl-C the call ends too.
-        future.cancel()
-        raise
-
-
-def reward_list(result: Any, rows: int, *, by: str) -> list[float | None]:
-    """The rewards that a reward function returned for its completions, as numbers; None where it gave none.
-
-    Args:
-        result: a list, tuple, generator, array or tensor of numbers (single tensors among them) and None.
-        rows: how many completions there are.
-        by: the function, for messages.
-
-    Raises:
-        InputError: one value for all, another number of rewards, or an entry that is no number.
-    """
-    expected = f"{by}: expected a list of {rows} rewards, one number or None per completion"
-    unordered = (str, bytes, Mapping, Set)
-    try:
-        values = None if isinstance(result, unordered) else list(result)
-    except TypeError:  # a number, or a tensor of one
-        values = None
-    if values is None:
-        raise InputError(
-            f"{expected}; got {quote(result)}. Return one reward for each of `completions`, in their order: for a "
-            "single value [value] * len(completions)"
-        )
-    if len(values) != rows:
-        raise InputError(f"{expected}; got {len(values)}. Return one reward for each of `completions`, in their order")
-    return [_number(value, expected, row) for row, value in enumerate(values)]
-
-
-def _number(value: Any, expected: str, row: int) -> float | None:
-    if value is None:
-        return None
-    plain = value.tolist() if hasattr(value, "tolist") else value
-    try:
-        # A text such as "1.0" is more likely a judge's reply that nobody has read.
-        if isinstance(plain, (str, bytes)):
-            raise TypeError
-        return float(plain)
-    except (TypeError, ValueError, OverflowError):
-        raise InputError(
-            f"{expected}; got {quote(plain)} for completion {row}. Return None for one that could not be scored"
-        ) from None
-
-
 def warn_of_failure(reward: Any, error: Exception, rows: str) -> None:
     """Logs the error of a reward function, and what it cost."""
     why = f"{type(error).__name__}: {error}"
@@ -183,13 +114,6 @@ def check_function(reward: Any, timeout: float | None) -> None:
         raise ConfigError(f"reward: expected a function, got {type(reward).__name__}")
     if timeout is not None and not timeout > 0:
         raise ConfigError(f"timeout: expected a positive number of seconds or None, got {timeout}")
-
-
-def function_name(reward: Any) -> str:
-    """The name under which its failures are reported."""
-    while isinstance(reward, functools.partial):  # as TRL names it
-        reward = reward.func
-    return getattr(reward, "__name__", type(reward).__name__)
 
 
 def _outcome(call: _Call, timeout: float | None) -> Any:
@@ -230,35 +154,3 @@ async def _settled(outcome: Any, timeout: float | None) -> Any:
         return error if str(error) else TimeoutError(f"no reward within {timeout} s")
     except Exception as error:
         return error
-
-
-def _is_pending(result: Any) -> TypeGuard[Awaitable[Any] | AsyncIterator[Any]]:
-    return inspect.isawaitable(result) or isinstance(result, AsyncIterator)
-
-
-def _finished(result: Awaitable[Any] | AsyncIterator[Any]) -> Coroutine[Any, Any, Any]:
-    """A coroutine of what an awaitable or asynchronous generator comes to; of a generator the list."""
-
-    async def finish() -> Any:
-        if isinstance(result, AsyncIterator):
-            return [value async for value in result]
-        found = await result
-        return list(found) if isinstance(found, Iterator) else found
-
-    return finish()
-
-
-def _loop_runs_here() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
-
-
-@functools.cache
-def _loop(process: int) -> asyncio.AbstractEventLoop:
-    """The event loop of `awaited` in this process; a fork has none of its parent's threads."""
-    loop = asyncio.new_event_loop()
-    threading.Thread(target=loop.run_forever, name="geoalign-rewards", daemon=True).start()
-    return loop

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from geoalign.answers.boxed import boxed_answer
 from geoalign.answers.forms import normal_form
-from geoalign.boxed import boxed_answer
 from geoalign.errors import InputError
 
 
@@ -14,7 +14,7 @@ def boxed_answers(completions: Sequence[Any]) -> list[str | None]:
     r"""The final answer of each completion in its normal form; None where it has none in a `\boxed{...}`.
 
     A completion is a text, or a list of chat messages, of which the assistant's count. The answer is the last complete
-    box, or the list of boxes that it ends (`geoalign.boxed.boxed_answer`); equal spellings are equal texts
+    box, or the list of boxes that it ends (`geoalign.answers.boxed.boxed_answer`); equal spellings are equal texts
     (`geoalign.answers.normal_form`).
 
     Raises:

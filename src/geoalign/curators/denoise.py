@@ -15,9 +15,9 @@ from torch import Generator, Tensor
 from geoalign.curators.curator import Curator, hidden_states, identity
 from geoalign.curators.precision import full_precision
 from geoalign.errors import InputError
+from geoalign.intervals import Interval
 from geoalign.method.advantages import group_advantages
 from geoalign.method.groups import GroupedRows, canonical_order, content_folds, group_centred, in_input_order
-from geoalign.method.intervals import Interval
 from geoalign.method.ties import tied_rewards
 from geoalign.noise.channel import LOG_ODDS_LIMIT, NoiseFit
 from geoalign.noise.identification import (

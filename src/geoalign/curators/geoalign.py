@@ -16,6 +16,7 @@ from geoalign.curators.curator import Curator, check_state_keys, hidden_states
 from geoalign.curators.precision import full_precision
 from geoalign.curators.rectifying import TailConfig, declare_strategy, flag_sparse_tail, rectify
 from geoalign.errors import ConfigError, InputError
+from geoalign.intervals import clustered_proportion
 from geoalign.method.consensus import (
     Consensus,
     deviation_index,
@@ -26,7 +27,6 @@ from geoalign.method.consensus import (
 )
 from geoalign.method.density import Tail
 from geoalign.method.groups import GroupedRows, canonical_order
-from geoalign.method.intervals import clustered_proportion
 from geoalign.method.pairs import Pairs, centred_states, preference_pairs, with_distances
 from geoalign.method.projector import ProjectorConfig
 from geoalign.method.scoring import NO_GROUPS, ScoredPairs, cosine_summary, score_cross_fit, score_in_sample, unscored

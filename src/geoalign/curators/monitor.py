@@ -14,8 +14,8 @@ from torch import Generator
 from geoalign.curators.curator import identity
 from geoalign.curators.holder import Holder
 from geoalign.curators.registry import CuratorSection, default_curator
+from geoalign.intervals import Interval
 from geoalign.method.groups import canonical_order
-from geoalign.method.intervals import Interval
 from geoalign.noise.error_rates import RATES, error_rates
 from geoalign.noise.rows import joined, noisy_rows, two_values
 from geoalign.settings import Count, setting, settings

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from geoalign.errors import InputError
-from geoalign.hidden.answers import answer_starts
+from geoalign.hidden.answer_tokens import answer_starts
 from geoalign.hidden.positions import response_states
 from geoalign.hidden.tap import BackboneTap, backbone_of
 from geoalign.settings.hidden import LAST, HiddenLayer, HiddenPosition, check_position

@@ -34,7 +34,7 @@ def response_states(
         length: [b] tokens of the response, at least 1.
         position: which state.
         answer_starts: [b] token of the response, from 0, with which its final answer begins; -1: none was found
-            (`geoalign.hidden.answers`). For `answer_start` only.
+            (`geoalign.hidden.answer_tokens`). For `answer_start` only.
         written: [b, r] True where the model wrote this token of the response, False for tool output and padding, at
             least one a row; None: it wrote all.
 

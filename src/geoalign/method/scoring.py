@@ -11,11 +11,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from geoalign.intervals import Interval, clustered_proportion, mean_of
 from geoalign.method.arithmetic import add_rows
 from geoalign.method.consensus import Consensus
 from geoalign.method.distillation import Distilled
 from geoalign.method.groups import GroupedRows
-from geoalign.method.intervals import Interval, clustered_proportion, mean_of
 from geoalign.method.pairs import Pairs
 
 # Accuracies and deviations that only describe a fit are taken over at most this many pairs.

@@ -26,7 +26,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor
 
-from geoalign.method.intervals import Interval
+from geoalign.intervals import Interval
 from geoalign.noise.channel import NoiseFit
 from geoalign.noise.units import Units
 from geoalign.noise.verdict_patterns import Patterns

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.functional import jacobian
 
-from geoalign.method.intervals import Interval, t_quantile
+from geoalign.intervals import Interval, t_quantile
 from geoalign.noise.channel import NoiseFit
 from geoalign.noise.error_checks import NEVER, NO_ANSWERS, checked
 from geoalign.noise.rows import NoisyRows

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from geoalign.method.intervals import Interval, t_quantile
+from geoalign.intervals import Interval, t_quantile
 from geoalign.noise.channel import NoiseFit
 from geoalign.noise.posterior import Posterior
 from geoalign.noise.rows import NoisyRows, total
@@ -23,6 +23,10 @@ from geoalign.noise.units import Units
 LEVEL = 0.95
 # Errors on equal answers count as independent while the interval of their correlation holds 0 and stays below this.
 REPEATED = 0.5
+# With an interval wholly below this, equal answers get different verdicts so often that errors cannot strike verdicts
+# one by one: they crowd on some answers, as where a verifier judges the spelling. An exact share of wrong rewards in
+# each group gives -1 / (n - 1) in groups of n.
+CROWDED = -0.2
 # With so many contradictions expected of independent errors there are verdicts enough. With fewer the correlation must
 # be known within this share of J^2, the agreement between verdicts that the truth explains.
 ENOUGH = 250.0
@@ -55,10 +59,11 @@ class Identification:
         """Whether the model's rates may be relied upon.
 
         They may where trusted rows tell the truth of enough answers. Otherwise, where there are answers, verdicts on
-        equal ones must contradict each other as often as independent errors would. Two verdicts on an answer agree
-        because of the truth, with a correlation of about J^2, or because errors repeat, with one of about
-        `error_correlation`: so that must be known well beside J^2, or from many verdicts. NaN, for which there was too
-        little to tell, counts as not identified. Without any answers the states alone speak: nothing is tested here.
+        equal ones must contradict each other as often as independent errors would, and hardly more often. Two verdicts
+        on an answer agree because of the truth, with a correlation of about J^2, or because errors repeat, with one of
+        about `error_correlation`: so that must be known well beside J^2, or from many verdicts. NaN, for which there
+        was too little to tell, counts as not identified. Without any answers the states alone speak: nothing is tested
+        here.
         """
         if self.known_answers >= KNOWN_ANSWERS or not self.has_answers:
             return True
@@ -67,7 +72,7 @@ class Identification:
     @property
     def independent(self) -> bool:
         """Whether contradictions are as frequent as independent errors would make them."""
-        return self.error_correlation.low <= 0 and self.error_correlation.high < REPEATED
+        return self.error_correlation.low <= 0 and CROWDED <= self.error_correlation.high < REPEATED
 
     @property
     def precise(self) -> bool:
@@ -80,6 +85,11 @@ class Identification:
         """Why the rates are not identified, in words."""
         if self.independent:
             return "there are too few verdicts on equal answers to tell how often they are wrong"
+        if self.error_correlation.high < CROWDED:
+            return (
+                "verdicts on equal answers contradict each other far more often than errors that strike one by one, as "
+                "where a verifier judges how an answer is spelt"
+            )
         if self.error_correlation.low > 0:
             return "verdicts on equal answers contradict each other too rarely for errors that do not repeat"
         return "verdicts on equal answers hardly ever contradict each other, so errors that repeat cannot be seen"

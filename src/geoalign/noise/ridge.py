@@ -16,9 +16,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from geoalign.errors import InputError
+from geoalign.intervals import Interval, t_quantile
 from geoalign.method.arithmetic import add_product, full_product
 from geoalign.method.groups import content_folds
-from geoalign.method.intervals import Interval, t_quantile
 
 PENALTIES = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0)
 _SMALLEST = 1e-30

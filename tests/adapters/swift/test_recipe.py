@@ -10,7 +10,7 @@ import pytest
 
 from geoalign.adapters.swift.plug_in import read_settings
 from geoalign.curators.denoise import DenoiseConfig
-from geoalign.lab.config.loading import load_run_config
+from geoalign.lab.train.read_settings import load_run_config
 from geoalign.settings.yaml_text import parse_value
 
 ROOT = Path(__file__).parents[3]

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from geoalign import GeoAlign
+from geoalign.adapters.grpo_trainer.states import HiddenLocation
 from geoalign.adapters.swift.refusals import OtherTraining, check_batch, check_trainer
-from geoalign.adapters.trl.states import HiddenLocation
 from geoalign.curators.baselines.reshaped_advantages import GRPO
 from geoalign.curators.baselines.seed_grpo import SeedGRPO
 from geoalign.curators.baselines.subsets import PODS

@@ -222,7 +222,7 @@ def test_evaluation_raises_and_reward_models_stay_with_their_plug_ins_wrapped():
 
 
 def test_the_formula_is_ms_swifts(inputs):
-    from geoalign.adapters.trl.advantages import scaled_advantages
+    from geoalign.adapters.grpo_trainer.scaled_advantages import scaled_advantages
 
     rewards = torch.rand(24, generator=torch.Generator().manual_seed(0))
     for estimator in ("grpo", "rloo", "reinforce_plus_plus"):

@@ -4,7 +4,7 @@ import pytest
 import torch
 from trl_parts import Scripted, curated_batch, curation, gaps, length, trainer
 
-from geoalign.adapters.trl.advantages import advantages_by_function, scaled_advantages, total_rewards
+from geoalign.adapters.grpo_trainer.scaled_advantages import advantages_by_function, scaled_advantages, total_rewards
 
 NAN = math.nan
 # Group 0: 1, 3 (and one without a reward); group 1: 0, 0, 6.

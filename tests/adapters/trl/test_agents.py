@@ -20,7 +20,7 @@ from trl_parts import (
     weights_of,
 )
 
-from geoalign.adapters.trl.states import HiddenLocation, RowTokens
+from geoalign.adapters.grpo_trainer.states import HiddenLocation, RowTokens
 from geoalign.hidden.tap import backbone_of
 
 # TRL 1.16.0 needs jmespath for transformers before 5.13 only, 1.8.0 always (grpo_trainer.py, `__init__`).

@@ -103,7 +103,7 @@ def test_answers_are_read_from_boxes_where_none_are_given(tmp_path, monkeypatch,
     def answers(completions):
         return boxed_answers(boxes(len(completions)) if boxed else completions)
 
-    monkeypatch.setattr("geoalign.adapters.trl.round.boxed_answers", answers)
+    monkeypatch.setattr("geoalign.adapters.grpo_trainer.generation_batch.boxed_answers", answers)
     assert seen_with(tmp_path, {}, requires=requires, optional=optional).answers == found
 
 

@@ -7,7 +7,7 @@ from peft import LoraConfig, PromptTuningConfig, get_peft_model
 from transformers import Gemma3Config, Gemma3ForConditionalGeneration
 from trl_parts import SHORT, Scripted, curated_batch, curation, model, tokenizer, trainer
 
-from geoalign.adapters.trl.states import HiddenLocation
+from geoalign.adapters.grpo_trainer.states import HiddenLocation
 from geoalign.errors import InputError, UnsupportedError
 from geoalign.hidden import HIDDEN_POSITIONS, answer_starts, extract_states
 
@@ -27,7 +27,7 @@ def the_first_digit_is_the_answer(monkeypatch):
         found = re.search("[0-9]", text)
         return None if found is None else found.start()
 
-    monkeypatch.setattr("geoalign.hidden.answers.answer_start", start)
+    monkeypatch.setattr("geoalign.hidden.answer_tokens.answer_start", start)
 
 
 def made_for(folder, *, policy=None, extra=None, **changes):

@@ -5,8 +5,8 @@ import torch
 from trl import GRPOTrainer
 from trl_parts import Scripted, curated_batch, curation, model, trainer
 
+from geoalign.adapters.grpo_trainer.moving_rows import LOSS_NORMALISERS, dropping_scale
 from geoalign.adapters.trl import GeoAlignMixin
-from geoalign.adapters.trl.rows import LOSS_NORMALISERS, dropping_scale
 from geoalign.errors import UnsupportedError
 
 ROWS = 16

@@ -10,7 +10,7 @@ import pytest
 from geoalign.adapters.settings import StateSettings, read_section
 from geoalign.adapters.verl.refusals import check_config
 from geoalign.curators.denoise import DenoiseConfig
-from geoalign.lab.config.loading import load_run_config
+from geoalign.lab.train.read_settings import load_run_config
 from geoalign.settings.yaml_text import parse_value
 
 FULL = Path(__file__).parents[3] / "configs" / "full"

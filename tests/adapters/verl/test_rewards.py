@@ -10,7 +10,7 @@ import torch
 from verl_parts import batch_of
 
 from geoalign.adapters.assignment import assign
-from geoalign.adapters.step import decision_metrics, named
+from geoalign.adapters.decision import decision_metrics, named
 from geoalign.adapters.verl.apply import apply_curation
 from geoalign.adapters.verl.batch import read_rollouts
 from geoalign.curators.curator import identity

@@ -182,6 +182,16 @@ def test_verls_dump_of_the_rollouts_holds_the_curated_rows(killed, inputs):
         assert any(isinstance(dumped[key]["geoalign_score"], float) for key in keys)
 
 
+def test_verls_dump_holds_the_answers_that_the_reward_function_returned(noted, inputs):
+    for record in noted["watched"]:
+        lines = (inputs / "watched_dumps" / f"{record['step']}.jsonl").read_text().splitlines()
+        answers = {line["uid"]: line["geoalign_answer"] for line in map(json.loads, lines)}
+        responses = {line["uid"]: line["output"] for line in map(json.loads, lines)}
+        keys = [row["key"] for row in real(record["before"])]
+        # `cpu/reward.py` takes the first sign for the answer.
+        assert [answers[key] for key in keys] == [responses[key][:1] for key in keys]
+
+
 def test_a_killed_worker_ends_the_run_with_an_error_that_names_it(killed):
     process, _ = killed
     assert process.returncode not in (0, 137)

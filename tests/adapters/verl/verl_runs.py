@@ -129,6 +129,7 @@ OTHERS = {
         "+geoalign.monitor=true",
         "+geoalign.curator={type:denoise,component:verdict,level:0.01,unidentified:modelled}",
         "+geoalign.rollout_fields.answers=answer",
+        "trainer.rollout_data_dir=watched_dumps",
         *TWO_STEPS,
     ],
     "colocated": [

@@ -2,9 +2,9 @@ import io
 
 from rich.console import Console
 
-from geoalign.lab.analysis.decline import falls, last_falls
-from geoalign.lab.store.read_run import Evaluation
-from geoalign.lab.train.stages.evaluations import warn_of_falls
+from geoalign.lab.runs.decline import falls, last_falls
+from geoalign.lab.runs.reading import Evaluation
+from geoalign.lab.train.evaluations import warn_of_falls
 
 
 def line(step, correct, stage="rl", name="test", samples=1):

@@ -5,9 +5,9 @@ import math
 
 import pytest
 
-from geoalign.lab.analysis.comparison.analysis import analyse
-from geoalign.lab.config.compare_loading import parse_compare_config
-from geoalign.lab.store.comparison import parse_cell
+from geoalign.lab.compare.analysis import analyse
+from geoalign.lab.compare.read_settings import parse_compare_config
+from geoalign.lab.compare.results import parse_cell
 
 SCORES = {"grpo": [0.4], "theirs": [0.38], "ours": [0.5], "oracle": [0.58], "clean": [0.6]}
 # Differences between seeds are known well, and the oracle is clearly above GRPO.

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from geoalign.lab.audit.audit import audit
-from geoalign.lab.config.audit import load_audit_config
-from geoalign.lab.config.requests import AuditRequest
+from geoalign.audit.command import AuditRequest
+from geoalign.audit.pipeline import audit
+from geoalign.audit.settings import load_audit_config
 
 # The dumps stand in a module of their own.
 sys.path.insert(0, str(Path(__file__).parent))
@@ -22,7 +22,7 @@ def no_page(monkeypatch):
         (folder / "figures" / "rewards.svg").write_text("<svg/>")
         (folder / "report.html").write_text("<!doctype html>")
 
-    monkeypatch.setattr("geoalign.lab.audit.audit.build_audit_page", blank)
+    monkeypatch.setattr("geoalign.audit.pipeline.build_audit_page", blank)
 
 
 @pytest.fixture

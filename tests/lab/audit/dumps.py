@@ -5,8 +5,8 @@ import pandas as pd
 import pyarrow.parquet as pq
 import torch
 
-from geoalign.lab.dumps.formats import find_layout
-from geoalign.lab.dumps.reading import read_dump
+from geoalign.dumps.formats import find_layout
+from geoalign.dumps.reading import read_dump
 
 GROUPS, SIZE = 12, 4
 ROWS = GROUPS * SIZE

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 from dumps import plain, table, verdicts, write_lines
 
+from geoalign.answers import second
 from geoalign.errors import ConfigError, InputError, ServiceError
-from geoalign.lab.rewards import second
 
 ROOT = Path(__file__).parents[3]
 # A verifier of the user's: the answer is right that is the gold one.

@@ -12,10 +12,10 @@ from command_line import call
 from dumps import verl, write_dump, write_lines
 from tiny_models import saved_model
 
-from geoalign.lab.audit.audit import audit
-from geoalign.lab.config.audit import load_audit_config
-from geoalign.lab.config.requests import AuditRequest
-from geoalign.lab.store.audit import DENSITIES, PAIRS, SCORES
+from geoalign.audit.command import AuditRequest
+from geoalign.audit.folder import DENSITIES, PAIRS, SCORES
+from geoalign.audit.pipeline import audit
+from geoalign.audit.settings import load_audit_config
 
 FILES = {"scores.parquet", "flagged.csv", "figures", "report.html", "summary.json"}
 
@@ -119,7 +119,7 @@ def test_a_table_that_trl_itself_wrote(tmp_path, run):
     from datasets import Dataset
     from trl import GRPOConfig, GRPOTrainer
 
-    from geoalign.lab.models.process_setup import silence_logs
+    from geoalign.pretrained.quiet import silence_logs
 
     silence_logs()
     folder = saved_model(tmp_path / "model", max_length=64)

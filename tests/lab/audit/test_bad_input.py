@@ -5,13 +5,13 @@ import pytest
 from dumps import GROUPS, SIZE, changed, plain, responses, trinity, verl, write_dump, write_lines
 from rich.console import Console
 
+from geoalign.audit.command import AuditRequest
+from geoalign.audit.grouping import sizes_lines
+from geoalign.audit.pipeline import audit
+from geoalign.audit.settings import load_audit_config
+from geoalign.dumps.formats import find_layout
+from geoalign.dumps.reading import read_dump
 from geoalign.errors import ConfigError, InputError
-from geoalign.lab.analysis.grouping import sizes_lines
-from geoalign.lab.audit.audit import audit
-from geoalign.lab.config.audit import load_audit_config
-from geoalign.lab.config.requests import AuditRequest
-from geoalign.lab.dumps.formats import find_layout
-from geoalign.lab.dumps.reading import read_dump
 
 BAD_ROWS = {
     "reward as text": (changed(plain(), 5, reward="0.5"), r"line 6: reward: expected a number, got a text"),

@@ -7,9 +7,9 @@ import pytest
 from dumps import write_lines
 from typer.testing import CliRunner
 
+from geoalign.audit.bounds import bounds_kept, parse_bounds
+from geoalign.cli import app
 from geoalign.errors import ConfigError
-from geoalign.lab.audit.terminal import bounds_kept, parse_bounds
-from geoalign.lab.cli import app
 from geoalign.noise.error_rates import RATES
 
 # Of its wrong answers the verifier rewards at least 28.8%, at most 75.9% (in truth 35%); of the right ones it refuses

@@ -117,5 +117,5 @@ def test_what_math_verify_calls_equal_is_one_answer_of_a_prompt(tmp_path, run):
         for r in range(6)
     ]
     summary = run(write_lines(tmp_path / "d.jsonl", rows), curator="denoise")
-    assert {row["final_answer"] for row in table(tmp_path / "out")} == {"1+x", "2"}
+    assert {row["compared_answer"] for row in table(tmp_path / "out")} == {"1+x", "2"}
     assert summary["equal_answers"]["equal"] == 1

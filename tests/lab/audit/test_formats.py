@@ -22,10 +22,10 @@ from dumps import (
     write_lines,
 )
 
+from geoalign.audit.words import trained_on
+from geoalign.dumps.formats import find_layout
+from geoalign.dumps.reading import read_dump, read_rewards
 from geoalign.errors import ConfigError, InputError
-from geoalign.lab.analysis.audited import trained_on
-from geoalign.lab.dumps.formats import find_layout
-from geoalign.lab.dumps.reading import read_dump, read_rewards
 
 NAMES = ("verl", "trinity", "responses", "plain", "trl", "geoalign", "nemo_rl", "verifiers", "slime")
 
@@ -63,6 +63,13 @@ def test_what_else_the_formats_say(tmp_path):
     assert found["plain"][7].id == "1-3"
     assert (found["verifiers"][7].id, found["verifiers"][7].answer, found["verifiers"][7].step) == ("1-3", "1", 3)
     assert [(row.tokens, row.truncated, row.answer) for row in found["slime"][6:8]] == [(6, False, "1"), (7, True, "1")]
+
+
+def test_the_answers_in_verls_dump_are_the_responses_own(tmp_path):
+    rows = [{**row, "geoalign_answer": str(number)} for number, row in enumerate(verl())]
+    dump = read(write_lines(tmp_path / "5.jsonl", rows))
+    assert [row.final_answer for row in dump.rows] == [str(number) for number in range(len(rows))]
+    assert dump.rows[0].answer == "0"
 
 
 def test_turns_and_tool_calls_of_an_episode(tmp_path):

@@ -7,8 +7,8 @@ import torch
 from dumps import GROUPS, QUICK, ROWS, SIZE, responses, verl, write_dump, write_lines
 
 from geoalign import GeoAlign, Rollouts
+from geoalign.audit.settings import load_audit_config
 from geoalign.errors import ConfigError, InputError
-from geoalign.lab.config.audit import load_audit_config
 
 
 def states(seed=0, rows=ROWS, width=16):
@@ -45,7 +45,7 @@ def test_the_same_as_the_library_step_by_step(tmp_path, run):
 
 
 def test_pairs_and_density_are_written(tmp_path, run, monkeypatch):
-    monkeypatch.setattr("geoalign.lab.audit.steps.PAIRS_PER_STEP", 13)
+    monkeypatch.setattr("geoalign.audit.curating.PAIRS_PER_STEP", 13)
     path = write_dump(tmp_path / "in", "verl")
     hidden = save_npy(tmp_path / "h.npy", states())
     summary = run(path, curator="geoalign", hidden=[hidden], settings=(*QUICK, "curator.alpha=0.6"))

@@ -6,14 +6,14 @@ import torch
 from dumps import QUICK, ROWS, SIZE, loaded, plain, verl, write_dump, write_lines
 from tiny_models import saved_model
 
+from geoalign.audit import state_model as hidden_model
+from geoalign.audit.results import read_audit
+from geoalign.audit.settings import load_audit_config
+from geoalign.audit.state_model import AuditModel, check_model_path
+from geoalign.audit.terminal import show_result
+from geoalign.console.terminal import Console
 from geoalign.errors import ConfigError
 from geoalign.hidden import extract_states_from_texts
-from geoalign.lab.audit import hidden_model
-from geoalign.lab.audit.hidden_model import AuditModel, check_model_path
-from geoalign.lab.audit.terminal import show_result
-from geoalign.lab.config.audit import load_audit_config
-from geoalign.lab.store.audit import read_audit
-from geoalign.lab.terminal import Console
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 from dumps import HOSTILE, OUTLIERS, SIZE, changed, filtered, plain, write_lines
 
-from geoalign.lab.reports.audit import page
-from geoalign.lab.store.audit import LONGEST, safe
+from geoalign.audit.page import page
+from geoalign.dumps.flagged_csv import LONGEST, safe
 
 
 def test_hostile_texts_come_through(tmp_path, run):
@@ -57,8 +57,8 @@ def unpacked(path):
 
 @pytest.mark.parametrize("redact", [True, False])
 def test_redacted(redact, tmp_path, run, monkeypatch):
-    monkeypatch.setattr("geoalign.lab.reports.audit.page.audit_sections", lambda *found: [])
-    monkeypatch.setattr("geoalign.lab.audit.audit.build_audit_page", page.build_audit_page)
+    monkeypatch.setattr("geoalign.audit.page.page.audit_sections", lambda *found: [])
+    monkeypatch.setattr("geoalign.audit.pipeline.build_audit_page", page.build_audit_page)
     texts = {"prompt": "secret question", "response": "secret response", "answer": "secret gold", "final": "secret own"}
     rows = [{**row, **texts} for row in plain()]
     # The outliers of the fourth and ninth prompt are flagged.

@@ -8,12 +8,12 @@ import pytest
 from dumps import plain, verdicts, write_dump, write_lines
 from typer.testing import CliRunner
 
-from geoalign.lab.analysis.flags import flag_reasons
-from geoalign.lab.audit.terminal import show_result
-from geoalign.lab.cli import app
-from geoalign.lab.dumps.labels import read_labels
-from geoalign.lab.store.audit import read_audit
-from geoalign.lab.terminal import Console
+from geoalign.audit.flags import flag_reasons
+from geoalign.audit.results import read_audit
+from geoalign.audit.terminal import show_result
+from geoalign.cli import app
+from geoalign.console.terminal import Console
+from geoalign.dumps.labels import read_labels
 
 pytestmark = pytest.mark.usefixtures("no_page")
 
@@ -118,6 +118,23 @@ def test_every_flag_has_its_reason(lines):
 def test_the_command_that_would_tell_more(lines, monkeypatch, rows, options, following):
     monkeypatch.setattr("sys.argv", ["geoalign", "audit", "d.jsonl", *options])
     assert f"    {following}" in lines(rows(), *options)
+
+
+def own_answers():
+    """As verl's reward functions write them: `answer` is what the response said, and the response has no box."""
+    return [
+        {**row, "answer": row["response"][-2], "response": row["response"].replace("boxed", "text")}
+        for row in verdicts()
+    ]
+
+
+def test_a_field_of_the_responses_own_answers_is_offered_by_its_name_and_works(lines, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["geoalign", "audit", "d.jsonl"])
+    offered = next(line for line in lines(own_answers()) if "final_answer=" in line and line.startswith("    geoalign"))
+    options = offered.split()[3:]
+    assert "final_answer=answer" in options
+    lines(own_answers(), *options)
+    assert read_audit("runs/audit").summary["counts"]["answered"] == 64
 
 
 @pytest.mark.parametrize("mine", [[], ["--output", "mine"], ["--output=mine"]])

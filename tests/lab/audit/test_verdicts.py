@@ -5,17 +5,10 @@ import pandas
 import pytest
 import torch
 
-from geoalign.lab.analysis.audited import NOT_KNOWN, refused, verifier
-from geoalign.lab.audit.verdicts import (
-    VerdictAudit,
-    agreed_answers,
-    are_verdicts,
-    claimed,
-    judged_rows,
-    verdict_counts,
-)
+from geoalign.audit.verdicts import VerdictAudit, agreed_answers, are_verdicts, claimed, judged_rows, verdict_counts
+from geoalign.audit.words import NOT_KNOWN, refused, verifier
+from geoalign.intervals import Interval
 from geoalign.method.bounds import Bounds
-from geoalign.method.intervals import Interval
 from geoalign.noise.error_rates import ErrorRates, patterns_in, sampling_intervals
 
 
@@ -233,3 +226,33 @@ def test_two_values_that_verdicts_take(values):
 @pytest.mark.parametrize("values", [(0.37, 0.62), (-0.31, 0.74), (2.5, 3.25), (0.5, 0.75)])
 def test_two_values_by_accident(values):
     assert not are_verdicts(*values)
+
+
+def told_of(low, high, estimate, by="model"):
+    """The value that a reader is told of a rate with these ends; another rate is known beside it."""
+    known = {"estimate": 0.3, "low": 0.2, "high": 0.4, "by": "bounds"}
+    rate = {"estimate": estimate, "low": low, "high": high, "by": by}
+    found = {"rates": {NAMES[0]: rate, NAMES[1]: known}, "bounds": {}, "errors_at_least": 0, "scored": 3, "answered": 3,
+             "doubt": None, "model": {}}  # fmt: skip
+    return verifier(summary_of({"verifier": found})).rates[0].value
+
+
+@pytest.mark.parametrize(("low", "high", "known"), [(0, 0.76, False), (0, 0.75, True), (0.01, 1, True), (0, 1, False)])
+def test_a_range_from_zero_to_above_three_quarters_is_not_known(low, high, known):
+    for by in ("model", "bounds"):
+        assert (told_of(low, high, 0.1, by) != NOT_KNOWN) == known
+
+
+@pytest.mark.parametrize(("estimate", "stands"), [(0.3, True), (0.203, False), (0.2031, False), (0.539, False)])
+def test_an_estimate_at_an_end_of_its_range_is_left_out(estimate, stands):
+    """It was moved there, because what is proved excludes it."""
+    assert ("(" in told_of(0.203, 0.539, estimate)) == stands
+
+
+def test_what_is_proved_is_said_where_no_rate_is_known():
+    wide = {"estimate": 0.1, "low": 0, "high": 0.9, "by": "model"}
+    found = {"rates": dict.fromkeys(NAMES[:2], wide), "bounds": {}, "doubt": None}
+    found |= {"errors_at_least": 2, "scored": 9, "answered": 9}
+    told = verifier(summary_of({"verifier": found}))
+    assert told.rates == []
+    assert any("2 of the 9" in note for note in told.notes)

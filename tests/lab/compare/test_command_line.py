@@ -6,8 +6,8 @@ import pytest
 from command_line import call
 
 from geoalign.lab.compare import compare as command
-from geoalign.lab.config.compare_loading import load_compare_config
-from geoalign.lab.store.comparison import ComparisonFolder
+from geoalign.lab.compare.folder import ComparisonFolder
+from geoalign.lab.compare.read_settings import load_compare_config
 
 TEXT = "arms:\n  grpo:\n  geoalign:\nlevels: {a: {}, b: {reward: {flip: 0.1}}}\nseeds: [0, 1]\n"
 

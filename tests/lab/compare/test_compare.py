@@ -15,8 +15,8 @@ import forked
 import pyarrow.parquet as pq
 import pytest
 
-from geoalign.lab.cli import main
-from geoalign.lab.store.read_run import last_step
+from geoalign.cli import main
+from geoalign.lab.runs.reading import last_step
 from geoalign.settings.yaml_text import dump_yaml
 
 SETTINGS = {
@@ -98,7 +98,7 @@ def forked_comparison(plugins, *arguments):
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(said), redirect_stderr(said):
         starts = SimpleNamespace(Popen=forked.Popen, PIPE=subprocess.PIPE, STDOUT=subprocess.STDOUT)
         patch.setattr("geoalign.lab.compare.pool.subprocess", starts)
-        patch.setattr("geoalign.lab.reports.documents.render", lambda panel, theme: b"<svg/>")
+        patch.setattr("geoalign.pages.documents.render", lambda panel, theme: b"<svg/>")
         patch.setattr(sys, "argv", command(*arguments)[2:])
         patch.syspath_prepend(plugins)
         for name, value in environment(plugins).items():

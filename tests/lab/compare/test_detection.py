@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from geoalign.lab.compare.extract import detection, snapshot
-from geoalign.lab.store.rollouts import RolloutStep
+from geoalign.files.rollout_step import RolloutStep
+from geoalign.lab.compare.run_result import detection, snapshot
 
 NAN = float("nan")
 

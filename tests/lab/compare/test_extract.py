@@ -2,10 +2,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from geoalign.lab.compare.extract import extract
-from geoalign.lab.store.json_files import append_lines
-from geoalign.lab.store.rollouts import ROLLOUT_SCHEMA
-from geoalign.lab.store.run_folder import RunFolder
+from geoalign.files.json_files import append_lines
+from geoalign.lab.compare.run_result import extract
+from geoalign.lab.runs.folder import RunFolder
+from geoalign.lab.runs.rollouts import ROLLOUT_SCHEMA
 
 
 def rollouts(step, **changes):

@@ -5,9 +5,9 @@ import pytest
 import yaml
 
 from geoalign.errors import ConfigError, RunFolderError
-from geoalign.lab.config.compare import make_plan
-from geoalign.lab.config.compare_loading import parse_compare_config
-from geoalign.lab.store.comparison import ComparisonFolder
+from geoalign.lab.compare.folder import ComparisonFolder
+from geoalign.lab.compare.plan import make_plan
+from geoalign.lab.compare.read_settings import parse_compare_config
 
 DATA = {
     "arms": {"grpo": None, "geoalign": None, "clean": None},
@@ -82,7 +82,7 @@ def test_a_run_folder_that_is_half_removed_never_stands_under_its_own_name(tmp_p
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("geoalign.lab.store.files.shutil.rmtree", killed)
+        patch.setattr("geoalign.files.durable.shutil.rmtree", killed)
         with pytest.raises(KeyboardInterrupt):
             folder.discard(run)
     assert not folder.run(run.cell).root.exists()

@@ -2,8 +2,8 @@ import pytest
 
 from geoalign.errors import ConfigError
 from geoalign.lab.compare.checks import checked_shapes
-from geoalign.lab.config.compare import CellKey, make_plan
-from geoalign.lab.config.compare_loading import parse_compare_config
+from geoalign.lab.compare.plan import CellKey, make_plan
+from geoalign.lab.compare.read_settings import parse_compare_config
 
 
 def plan_of(**changes):

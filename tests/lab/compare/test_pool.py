@@ -7,9 +7,9 @@ import pytest
 from rich.console import Console
 
 from geoalign.lab.compare import pool
-from geoalign.lab.config.compare import CellKey, PlannedRun, make_plan
-from geoalign.lab.config.compare_loading import parse_compare_config
-from geoalign.lab.store.comparison import ComparisonFolder
+from geoalign.lab.compare.folder import ComparisonFolder
+from geoalign.lab.compare.plan import CellKey, PlannedRun, make_plan
+from geoalign.lab.compare.read_settings import parse_compare_config
 
 
 class FakeProcess:

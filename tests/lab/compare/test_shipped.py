@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from geoalign.answers.function import load_function
 from geoalign.lab.compare.checks import shape_of
-from geoalign.lab.config.compare import make_plan, warm_start_seed
-from geoalign.lab.config.compare_loading import load_compare_config
-from geoalign.lab.rewards.function import load_function
+from geoalign.lab.compare.plan import make_plan, warm_start_seed
+from geoalign.lab.compare.read_settings import load_compare_config
 
 CONFIGS = Path(__file__).parents[3] / "configs"
 VERIFIERS = sorted((CONFIGS / "evidence").glob("real_verifier_*.yaml"))
@@ -83,7 +83,7 @@ def test_the_plans_with_a_wrong_verifier_inject_nothing_and_have_two_seeds_a_war
     for planned in runs_of(path):
         reward = planned.settings["reward"]
         assert not any(reward[name] for name in ("flip", "extremes", "shortcut", "appeals"))
-        verifier = f"geoalign.lab.rewards.naive:{path.stem.removeprefix('real_verifier_')}"
+        verifier = f"geoalign.answers.naive:{path.stem.removeprefix('real_verifier_')}"
         assert reward["function"] == (None if planned.cell.arm == "clean" else verifier)
 
 

@@ -7,10 +7,10 @@ import json
 import pytest
 from rich.console import Console
 
-from geoalign.lab.analysis.comparison.analysis import analyse
-from geoalign.lab.compare.table import as_csv, print_table
-from geoalign.lab.config.compare_loading import parse_compare_config
-from geoalign.lab.store.comparison import parse_cell
+from geoalign.lab.compare.analysis import analyse
+from geoalign.lab.compare.conclude import as_csv, print_table
+from geoalign.lab.compare.read_settings import parse_compare_config
+from geoalign.lab.compare.results import parse_cell
 
 NAMES = ["grpo", "denoise_with_states_and_answers", "confident_learning", "oracle", "clean"]
 

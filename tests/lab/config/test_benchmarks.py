@@ -1,7 +1,7 @@
 import pytest
 
 from geoalign.errors import ConfigError
-from geoalign.lab.config.benchmarks import BENCHMARKS, parse_benchmark
+from geoalign.lab.data.benchmarks import BENCHMARKS, parse_benchmark
 
 
 def test_no_name_stands_for_two_benchmarks():

@@ -2,12 +2,13 @@
 
 import pytest
 
+from geoalign.audit.settings import load_audit_config
 from geoalign.curators.baselines.controls import PairCountConfig
 from geoalign.curators.baselines.subsets import PODSConfig
 from geoalign.curators.denoise import DenoiseConfig
+from geoalign.endpoint.settings import JudgeConfig
 from geoalign.errors import ConfigError
-from geoalign.lab.config.audit import load_audit_config
-from geoalign.lab.config.judge import JudgeConfig, load_judge_config
+from geoalign.lab.judge.settings import load_judge_config
 
 URL = "http://localhost:8000/v1"
 

@@ -4,9 +4,10 @@ import pytest
 import yaml
 
 from geoalign.errors import ConfigError
-from geoalign.lab.config.compare import resolved_run, warm_start_run
-from geoalign.lab.config.compare_loading import load_compare_config, parse_compare_config
-from geoalign.lab.config.loading import merged_settings
+from geoalign.lab.compare.plan import resolved_run, warm_start_run
+from geoalign.lab.compare.read_settings import load_compare_config, parse_compare_config
+from geoalign.lab.train.settings import DEFAULT_TYPES
+from geoalign.settings.layers import merged_settings
 from geoalign.settings.loading import plain_settings
 
 TWO_ARMS = "arms:\n  grpo:\n  geoalign:\n    curator: {type: geoalign, alpha: 0.1}\n"
@@ -20,11 +21,18 @@ def written(tmp_path: Path, text: str) -> Path:
 
 def test_another_type_starts_a_section_anew_and_the_same_type_does_not() -> None:
     base = {"curator": {"type": "geoalign", "alpha": 0.2, "projector": {"steps": 3}}}
-    assert merged_settings(base, {"curator": {"type": "grpo"}}) == {"curator": {"type": "grpo"}}
-    same = merged_settings(base, {"curator": {"type": "geoalign", "alpha": 0.5}})
+    assert merged_settings(base, {"curator": {"type": "grpo"}}, default_types=DEFAULT_TYPES) == {
+        "curator": {"type": "grpo"}
+    }
+    same = merged_settings(base, {"curator": {"type": "geoalign", "alpha": 0.5}}, default_types=DEFAULT_TYPES)
     assert same == {"curator": {"type": "geoalign", "alpha": 0.5, "projector": {"steps": 3}}}
     # A section without a type is of the default kind, denoise.
-    assert merged_settings({"curator": {"states": 2}}, {"curator": {"type": "denoise"}})["curator"]["states"] == 2
+    assert (
+        merged_settings({"curator": {"states": 2}}, {"curator": {"type": "denoise"}}, default_types=DEFAULT_TYPES)[
+            "curator"
+        ]["states"]
+        == 2
+    )
 
 
 def test_the_arm_has_the_last_word_then_the_level(tmp_path: Path) -> None:

@@ -1,9 +1,9 @@
 import pytest
 
 from geoalign.errors import ConfigError
-from geoalign.lab.config.benchmarks import BENCHMARKS
-from geoalign.lab.config.evaluate import EvaluateConfig, load_evaluate_config
-from geoalign.lab.config.requests import EvaluateRequest
+from geoalign.lab.data.benchmarks import BENCHMARKS
+from geoalign.lab.evaluate.command import EvaluateRequest
+from geoalign.lab.evaluate.settings import EvaluateConfig, load_evaluate_config
 
 
 def test_by_default_each_benchmark_is_answered_as_often_as_in_the_paper():

@@ -10,11 +10,13 @@ from geoalign.curators.chain import ChainConfig
 from geoalign.curators.denoise import DenoiseConfig
 from geoalign.curators.geoalign import GeoAlignConfig
 from geoalign.errors import ConfigError
-from geoalign.lab.config.loading import load_run_config, parse_run_config, read_layers
-from geoalign.lab.config.rewards import RewardConfig
-from geoalign.lab.config.tasks import ArithmeticConfig, MathConfig
-from geoalign.lab.config.train import EvaluationConfig, PretrainedModelConfig, RunConfig, TinyModelConfig
+from geoalign.lab.data.settings import ArithmeticConfig, MathConfig
+from geoalign.lab.models.settings import PretrainedModelConfig, TinyModelConfig
+from geoalign.lab.rewards.settings import RewardConfig
+from geoalign.lab.train.read_settings import load_run_config, parse_run_config
+from geoalign.lab.train.settings import EvaluationConfig, RunConfig
 from geoalign.method.projector import ProjectorConfig
+from geoalign.settings.layers import read_layers
 from geoalign.settings.loading import plain_settings
 
 
@@ -146,7 +148,7 @@ def test_a_file_lies_over_its_base_section_by_section(tmp_path: Path) -> None:
     written(tmp_path, "seed: 1\ngrpo: {beta: 0.1, epsilon: 0.3}\n", "parts/a.yaml")
     written(tmp_path, "base: parts/a.yaml\ngrpo: {beta: 0.2}\n", "b.yaml")
     top = written(tmp_path, "base: b.yaml\nseed: 3\n", "c.yaml")
-    data, places = read_layers(top)
+    data, places = read_layers(top, default_types={})
     assert data == {"seed": 3, "grpo": {"beta": 0.2, "epsilon": 0.3}}
     assert places["seed"] == f"{top}, line 2"
     assert places["grpo.beta"] == f"{tmp_path / 'b.yaml'}, line 2"

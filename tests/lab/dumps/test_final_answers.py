@@ -5,8 +5,8 @@ import json
 import pytest
 from written import dump_of, rollouts, wrote
 
-from geoalign.lab.dumps.field_names import FINAL_ANSWERS
-from geoalign.lab.dumps.formats import find_layout
+from geoalign.dumps.field_names import FINAL_ANSWERS
+from geoalign.dumps.formats import find_layout
 
 NAMES = {
     "plain": {"prompt": "prompt", "response": "response", "reward": "reward"},
@@ -59,7 +59,7 @@ def test_what_slimes_dapo_verifier_says(tmp_path):
 
     said = {"reward": lambda problem, number: {"score": -1.0 + number, "acc": number > 0, "pred": f"{problem}"}}
     torch.save({"samples": rows_of("slime", **said)}, path := tmp_path / "0.pt")
-    from geoalign.lab.dumps.reading import read_dump
+    from geoalign.dumps.reading import read_dump
 
     frame = read_dump(path, find_layout(path)[0]).frame
     assert frame["reward"].tolist()[:3] == [-1.0, 0.0, 1.0]

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from geoalign.lab.dumps.field_names import FINAL_ANSWERS, GOLD_ANSWERS, GROUPS
-from geoalign.lab.dumps.formats import FORMATS, ROLES
-from geoalign.lab.store.audit import SCORES, AuditTables
-from geoalign.lab.store.evaluation import SCHEMA
-from geoalign.lab.store.rollouts import ROLLOUT_SCHEMA
-from geoalign.lab.tasks.sources import DUMP_SUFFIXES
+from geoalign.audit.folder import SCORES, AuditTables
+from geoalign.dumps.field_names import FINAL_ANSWERS, GOLD_ANSWERS, GROUPS
+from geoalign.dumps.files import DUMP_SUFFIXES
+from geoalign.dumps.formats import FORMATS, ROLES
+from geoalign.lab.evaluate.folder import SCHEMA
+from geoalign.lab.runs.rollouts import ROLLOUT_SCHEMA
 
 PAGE = (Path(__file__).parents[3] / "docs" / "formats.md").read_text(encoding="utf-8")
 

@@ -3,8 +3,8 @@
 import pytest
 from written import PROBLEMS, SIZE, by_problem, dump_of, groups_of, rollouts
 
+from geoalign.dumps.field_names import GOLD_ANSWERS, MEDIA, PROBLEM_IDS
 from geoalign.errors import InputError
-from geoalign.lab.dumps.field_names import GOLD_ANSWERS, MEDIA, PROBLEM_IDS
 
 ONE_GROUP = [0] * PROBLEMS * SIZE
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from geoalign.dumps.flagged_csv import restored, safe
+from geoalign.dumps.labels import read_labelled_rollouts
 from geoalign.errors import ConfigError, InputError
-from geoalign.lab.dumps.labels import read_labelled_rollouts
-from geoalign.lab.store.audit import restored, safe
 
 ROWS = [
     {"prompt": "1+1", "response": "2", "reward": 1, "group": "a"},

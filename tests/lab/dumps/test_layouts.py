@@ -5,11 +5,11 @@ import shlex
 import pytest
 from written import by_problem, dump_of, groups_of, rollouts, wrote
 
+from geoalign.audit.command import AuditRequest
+from geoalign.audit.inputs import find_inputs
+from geoalign.console.terminal import Console
+from geoalign.dumps.formats import MissingRolesError, find_layout
 from geoalign.errors import ConfigError, InputError
-from geoalign.lab.audit.inputs import find_inputs
-from geoalign.lab.config.requests import AuditRequest
-from geoalign.lab.dumps.formats import MissingRolesError, find_layout
-from geoalign.lab.terminal import Console
 
 
 def dialogue(problem, number):

@@ -2,8 +2,8 @@
 
 import json
 
-from geoalign.lab.dumps.formats import find_layout
-from geoalign.lab.dumps.reading import read_dump
+from geoalign.dumps.formats import find_layout
+from geoalign.dumps.reading import read_dump
 
 PROBLEMS, SIZE = 5, 3
 # The final answers of a problem's rollouts: right, wrong, wrong.

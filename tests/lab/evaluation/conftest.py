@@ -1,7 +1,7 @@
 import pytest
 
-from geoalign.lab.config.train import TinyModelConfig
-from geoalign.lab.models.models import make_tiny_model, make_tokenizer
+from geoalign.lab.models.language_model import make_tiny_model, make_tokenizer
+from geoalign.lab.models.settings import TinyModelConfig
 
 
 @pytest.fixture

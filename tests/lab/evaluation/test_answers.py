@@ -4,11 +4,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from geoalign.lab.evaluation.answers import Sampling, answer_together, prompts_of, requests_of
-from geoalign.lab.evaluation.scores import evaluation_values
-from geoalign.lab.generation.engines import TransformersEngine
+from geoalign.lab.data.task import Problem
+from geoalign.lab.models.accuracy import evaluation_values
+from geoalign.lab.models.answering import Sampling, answer_together, prompts_of, requests_of
+from geoalign.lab.models.engines import TransformersEngine
 from geoalign.lab.models.process_setup import Processes
-from geoalign.lab.tasks import Problem
 
 
 def evaluated(model, tokenizer, problems, source, *, batch_size, max_new_tokens, **options):

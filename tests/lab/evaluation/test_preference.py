@@ -1,9 +1,9 @@
 import math
 
-from geoalign.lab.config.tasks import DialogueConfig
-from geoalign.lab.evaluation.scores import hold_out_prompts, pair_accuracy
-from geoalign.lab.tasks import make_task
-from geoalign.lab.tasks.base import PreferencePair
+from geoalign.lab.data.settings import DialogueConfig
+from geoalign.lab.data.task import PreferencePair
+from geoalign.lab.data.tasks import make_task
+from geoalign.lab.train.pair_accuracy import hold_out_prompts, pair_accuracy
 
 
 class Lengths:

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from geoalign.dumps.response_files import SavedResponse, read_responses, write_responses
 from geoalign.errors import ConfigError, InputError
-from geoalign.lab.evaluation.responses import SavedResponse, read_responses, write_responses
 
 GOOD = {
     "set": "helpful", "id": "7", "sample": 0, "prompt": [{"role": "user", "content": "Hello"}], "response": "Hi",

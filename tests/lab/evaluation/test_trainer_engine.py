@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from trl.generation.vllm_generation import VLLMGeneration
 
-from geoalign.lab.generation.engines import Generated, TrainerEngine, end_tokens, engine_of
+from geoalign.lab.models.engines import Generated, TrainerEngine, end_tokens, engine_of
 
 
 class Echo:

@@ -8,9 +8,9 @@ import pytest
 import torch
 from transformers import GenerationConfig
 
-from geoalign.lab.config.train import TinyModelConfig
-from geoalign.lab.generation.shared_prompts import generate_sharing_prompts, sharing_prompts
-from geoalign.lab.models.models import make_tiny_model, make_tokenizer
+from geoalign.lab.models.language_model import make_tiny_model, make_tokenizer
+from geoalign.lab.models.settings import TinyModelConfig
+from geoalign.lab.models.shared_prompts import generate_sharing_prompts, sharing_prompts
 
 GREEDY = {"do_sample": False, "max_new_tokens": 6, "min_new_tokens": 6, "pad_token_id": 0}
 

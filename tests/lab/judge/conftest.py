@@ -7,8 +7,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from judge_server import JudgeServer
 
-from geoalign.lab.config.judge import JudgeConfig
-from geoalign.lab.evaluation.responses import write_responses
+from geoalign.dumps.response_files import write_responses
+from geoalign.endpoint.settings import JudgeConfig
 
 
 @pytest.fixture

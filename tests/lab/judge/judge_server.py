@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from geoalign.lab.evaluation.responses import SavedResponse
+from geoalign.dumps.response_files import SavedResponse
 
 
 @dataclass(frozen=True)

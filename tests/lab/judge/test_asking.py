@@ -4,9 +4,9 @@ import json
 import pytest
 from judge_server import Reply, verdict
 
-from geoalign.lab.http_client import BadReplyError
+from geoalign.endpoint.chat import chat
+from geoalign.endpoint.http_client import BadReplyError
 from geoalign.lab.judge.asking import JudgeVerdict, Question, ask_local, judge_messages, parse_verdict
-from geoalign.lab.rewards.chat import chat
 
 ONE = Question(({"role": "user", "content": "Hello"},), "left", "a right one")
 GOOD = verdict("model_b", 0.25, 0.75)

@@ -8,10 +8,10 @@ import pytest
 from command_line import call
 from judge_server import Reply, completion, judged_texts, longer_wins, row, verdict
 
+from geoalign.console.terminal import Console
 from geoalign.errors import ConfigError, InputError, RunFolderError, ServiceError
-from geoalign.lab.config.requests import JudgeRequest
+from geoalign.lab.judge.command import JudgeRequest
 from geoalign.lab.judge.judge import judge
-from geoalign.lab.terminal import Console
 
 # The longer one wins: 3 wins, 1 loss, 1 tie in helpful, 1 loss in harmless.
 A = [row("x" * length, number=number) for number, length in enumerate([9, 9, 9, 2, 5])] + [row("no", name="harmless")]

@@ -3,8 +3,8 @@ import io
 import pytest
 from rich.console import Console
 
-from geoalign.lab.analysis.statistics import wilson_interval
 from geoalign.lab.judge.judge import Judged, judgment_of, print_rates, rates_of
+from geoalign.statistics import wilson_interval
 
 # Against each other's position: which response the answer names, and the scores of the first and the second shown.
 FIRST, SECOND, TIE = ("model_a", 0.9, 0.2), ("model_b", 0.2, 0.9), ("tie", 0.5, 0.5)

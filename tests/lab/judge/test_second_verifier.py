@@ -3,8 +3,8 @@
 import pytest
 from judge_server import Reply, completion
 
+from geoalign.answers.second import second_verifier
 from geoalign.errors import ServiceError
-from geoalign.lab.rewards.second import second_verifier
 
 ROWS = [{"prompt": f"{n} + 1?", "response": f"\\boxed{{{n}}}", "answer": str(n + 1)} for n in range(6)]
 

@@ -10,15 +10,15 @@ import torch
 from rich.console import Console
 from safetensors.torch import load_file
 
-from geoalign.lab.config.loading import parse_run_config
-from geoalign.lab.config.tasks import ArithmeticConfig
-from geoalign.lab.config.train import TinyModelConfig
-from geoalign.lab.models import fastest_dtype as module
-from geoalign.lab.models.fastest_dtype import fastest_dtype
-from geoalign.lab.models.models import make_tiny_model, make_tokenizer, save
-from geoalign.lab.tasks import make_task
-from geoalign.lab.train.stages.policy import PolicyTrainer
+from geoalign.lab.data.settings import ArithmeticConfig
+from geoalign.lab.data.tasks import make_task
+from geoalign.lab.models.language_model import make_tiny_model, make_tokenizer, save
+from geoalign.lab.models.settings import TinyModelConfig
+from geoalign.lab.train.policy import PolicyTrainer
+from geoalign.lab.train.read_settings import parse_run_config
 from geoalign.lab.train.train import train
+from geoalign.pretrained import fastest_dtype as module
+from geoalign.pretrained.fastest_dtype import fastest_dtype
 
 TASK: dict[str, Any] = {
     "type": "arithmetic", "operands": 2, "digits": 1, "train_problems": 16, "evaluation_problems": 4,

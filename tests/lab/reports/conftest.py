@@ -10,7 +10,8 @@ import pyarrow.parquet
 import pytest
 from safetensors.numpy import save_file
 
-from geoalign.lab.store.rollouts import ROLLOUT_SCHEMA, RolloutStep
+from geoalign.files.rollout_step import RolloutStep
+from geoalign.lab.runs.rollouts import ROLLOUT_SCHEMA
 from geoalign.settings.yaml_text import dump_yaml
 
 NAN = math.nan

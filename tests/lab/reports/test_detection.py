@@ -4,10 +4,10 @@ import math
 import numpy as np
 import pytest
 
-from geoalign.lab.analysis.consensus import consensus
-from geoalign.lab.analysis.detection import ScoreDetection, Tally, detect, detection, tally_of
-from geoalign.lab.analysis.statistics import Interval, mean_interval
-from geoalign.lab.store.read_run import read_run
+from geoalign.lab.runs.detection import ScoreDetection, Tally, detect, detection, tally_of
+from geoalign.lab.runs.logged import consensus
+from geoalign.lab.runs.reading import read_run
+from geoalign.statistics import Interval, mean_interval
 
 NAN = math.nan
 UNKNOWN = Interval(NAN, NAN, NAN)

@@ -4,11 +4,11 @@ import xml.etree.ElementTree as ElementTree
 import numpy as np
 import pytest
 
-from geoalign.lab.reports.figures.curves import curated_rewards, evaluation_curves, reward_series
-from geoalign.lab.reports.figures.scores import RankCurve, pooled_scores, rank_curve, rank_panel
-from geoalign.lab.reports.figures.style import DARK, LIGHT, Look, Panel, histogram, render
-from geoalign.lab.reports.page import figure_sections
-from geoalign.lab.store.read_run import Evaluation, read_run
+from geoalign.lab.runs.curves import curated_rewards, evaluation_curves, reward_series
+from geoalign.lab.runs.reading import Evaluation, read_run
+from geoalign.lab.train.page import figure_sections
+from geoalign.pages.score_panels import RankCurve, pooled_scores, rank_curve, rank_panel
+from geoalign.pages.style import DARK, LIGHT, Look, Panel, histogram, render
 
 NAN = math.nan
 

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from geoalign.lab.reports.figures.curves import evaluation_panels, reward_panel
-from geoalign.lab.reports.figures.scores import cosine_panel, density_panel, flag_panels
-from geoalign.lab.reports.figures.style import LIGHT, render
-from geoalign.lab.reports.page import figure_sections
-from geoalign.lab.store.read_run import Evaluation, MetricRow, Run
-from geoalign.lab.store.rollouts import Density, RolloutStep
+from geoalign.files.rollout_step import Density, RolloutStep
+from geoalign.lab.runs.curves import evaluation_panels, reward_panel
+from geoalign.lab.runs.reading import Evaluation, MetricRow, Run
+from geoalign.lab.train.page import figure_sections
+from geoalign.pages.score_panels import cosine_panel, density_panel, flag_panels
+from geoalign.pages.style import LIGHT, render
 
 NAN, TOP = float("nan"), 1e100
 COLUMNS = {

@@ -5,9 +5,9 @@ import math
 import pytest
 from pages import Page, words
 
-from geoalign.lab.analysis.statistics import Interval, PairedDifference
-from geoalign.lab.reports import build_report
-from geoalign.lab.reports.documents import gain
+from geoalign.pages.documents import gain
+from geoalign.report import build_report
+from geoalign.statistics import Interval, PairedDifference
 
 
 @pytest.fixture(scope="module")

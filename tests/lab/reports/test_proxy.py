@@ -6,11 +6,11 @@ import pytest
 from matplotlib.figure import Figure
 from pages import words
 
-from geoalign.lab.reports import build_report
-from geoalign.lab.reports.figures.curves import evaluation_panels
-from geoalign.lab.reports.figures.style import LIGHT
-from geoalign.lab.reports.page import evaluation_rows
-from geoalign.lab.store.read_run import read_run
+from geoalign.lab.runs.curves import evaluation_panels
+from geoalign.lab.runs.reading import read_run
+from geoalign.lab.train.page import evaluation_rows
+from geoalign.pages.style import LIGHT
+from geoalign.report import build_report
 
 DIALOGUE = {
     "step": 5, "stage": "rl", "set": "held out", "accuracy": None, "correct": None, "count": 4, "reward": 1.5,

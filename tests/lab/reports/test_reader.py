@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from geoalign.errors import RunFolderError
-from geoalign.lab.store.read_run import read_run
+from geoalign.lab.runs.reading import read_run
 
 
 def test_a_whole_run_is_read(make_run):

@@ -8,21 +8,21 @@ import pyarrow.parquet
 import pytest
 from rich.console import Console
 
-from geoalign.lab.analysis.comparison.analysis import analyse
-from geoalign.lab.analysis.comparison.scores import evaluation_series
-from geoalign.lab.analysis.consensus import accuracy_on_new_groups, agreement_of, consensus
-from geoalign.lab.analysis.detection import detect
-from geoalign.lab.analysis.statistics import mean
-from geoalign.lab.compare.extract import detection as compared
-from geoalign.lab.compare.extract import extract
-from geoalign.lab.config.compare import CompareConfig
-from geoalign.lab.reports.page import build_run_report, evaluation_rows
-from geoalign.lab.store.comparison import parse_cell
-from geoalign.lab.store.read_run import read_run
-from geoalign.lab.store.rollouts import read_rollouts
-from geoalign.lab.store.run_folder import RunFolder
+from geoalign.lab.compare.analysis import analyse
+from geoalign.lab.compare.cell_numbers import evaluation_series
+from geoalign.lab.compare.results import parse_cell
+from geoalign.lab.compare.run_result import detection as compared
+from geoalign.lab.compare.run_result import extract
+from geoalign.lab.compare.settings import CompareConfig
+from geoalign.lab.runs.detection import detect
+from geoalign.lab.runs.folder import RunFolder
+from geoalign.lab.runs.logged import accuracy_on_new_groups, agreement_of, consensus
+from geoalign.lab.runs.reading import read_run
+from geoalign.lab.runs.rollouts import read_rollouts
+from geoalign.lab.train.page import build_run_report, evaluation_rows
 from geoalign.lab.train.summary import detection as summarised
 from geoalign.lab.train.summary import print_summary, summarise
+from geoalign.statistics import mean
 
 
 @pytest.fixture

@@ -1,9 +1,9 @@
 import json
 import math
 
-from geoalign.lab.reports.flagged import flagged_rollouts
-from geoalign.lab.reports.page import curator_totals, evaluation_rows
-from geoalign.lab.store.read_run import read_run
+from geoalign.lab.runs.flagged import flagged_rollouts
+from geoalign.lab.runs.reading import read_run
+from geoalign.lab.train.page import curator_totals, evaluation_rows
 
 
 def test_a_run_in_progress_shows_its_latest_evaluation(make_run):

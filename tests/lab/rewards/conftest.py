@@ -3,8 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from geoalign.lab.config.rewards import RewardConfig
-from geoalign.lab.rewards.verified import VerifiedReward
+from geoalign.answers.verified import VerifiedReward
 
 # The helpers beside the tests are modules.
 sys.path.insert(0, str(Path(__file__).parent))
@@ -14,5 +13,5 @@ sys.path.insert(0, str(Path(__file__).parent))
 def reward():
     """Verified answers, by processes that start once; a limit that nothing reaches, on however busy a machine."""
     pytest.importorskip("math_verify")
-    with VerifiedReward(RewardConfig(timeout=60, workers=2)) as verified:
+    with VerifiedReward(timeout=60, workers=2) as verified:
         yield verified

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geoalign.answers import final_answer
-from geoalign.boxed import answer_start
-from geoalign.lab.rewards.answers import plain, quick_verdict, with_powers, without_name
+from geoalign.answers.boxed import answer_start
+from geoalign.answers.verdict_forms import plain, quick_verdict, with_powers, without_name
 
 
 @given(st.text(max_size=60), st.text(max_size=60))

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 from geoalign.errors import ConfigError, InputError
-from geoalign.lab.config.rewards import RewardConfig
 from geoalign.lab.rewards.corruption import RewardWithCorruption, corruption_mask, fixed_share_mask
+from geoalign.lab.rewards.settings import RewardConfig
 
 NAN = math.nan
 

@@ -1,8 +1,7 @@
 import pytest
 
-from geoalign.answers import answers_by_class
-from geoalign.lab.rewards import equivalence
-from geoalign.lab.rewards.equivalence import EqualAnswers
+from geoalign.answers import answers_by_class, equivalence
+from geoalign.answers.equivalence import EqualAnswers
 
 pytest.importorskip("math_verify")
 

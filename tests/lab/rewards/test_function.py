@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 import torch
 
+from geoalign.answers.function import FunctionReward, function_rewards, load_function
+from geoalign.answers.naive import strict, substring
+from geoalign.answers.verified import VerifiedReward
 from geoalign.errors import ConfigError, InputError
-from geoalign.lab.rewards.function import FunctionReward, function_rewards, load_function
-from geoalign.lab.rewards.naive import strict, substring
-from geoalign.lab.rewards.verified import VerifiedReward
-from geoalign.lab.tasks.arithmetic import in_words
+from geoalign.lab.data.arithmetic import in_words
 
 ROLLOUTS = Path(__file__).parents[3] / "recipes" / "rollouts" / "substring_reward.jsonl"
 WORDS = {in_words(number): number for number in range(10)}
 
 
 def test_a_function_of_a_module_and_of_a_file(tmp_path, monkeypatch):
-    assert load_function("geoalign.lab.rewards.naive:substring") is substring
+    assert load_function("geoalign.answers.naive:substring") is substring
     (tmp_path / "mine.py").write_text("def always(completions, **_):\n    return [1.0] * len(completions)\n")
     monkeypatch.chdir(tmp_path)
     for name in ("mine.py:always", f"{tmp_path}/mine.py:always"):
@@ -33,8 +33,8 @@ def test_a_function_of_a_module_and_of_a_file(tmp_path, monkeypatch):
     [
         ("no_such_module:f", "expected MODULE:NAME.*got 'no_such_module:f': No module named 'no_such_module'"),
         ("no_such_file.py:f", "expected MODULE:NAME.*No such file"),
-        ("geoalign.lab.rewards.naive:none", "expected MODULE:NAME.*no attribute 'none'"),
-        ("geoalign.lab.rewards.function:__doc__", "expected a function, got str"),
+        ("geoalign.answers.naive:none", "expected MODULE:NAME.*no attribute 'none'"),
+        ("geoalign.answers.function:__doc__", "expected a function, got str"),
     ],
 )
 def test_what_is_no_function_is_named(name, words):

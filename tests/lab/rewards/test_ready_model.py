@@ -6,9 +6,9 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from transformers.models.llama import modeling_llama
 
 from geoalign.errors import ConfigError, InputError
-from geoalign.lab.config.rewards import RewardModelConfig
-from geoalign.lab.models.models import make_tokenizer
+from geoalign.lab.models.language_model import make_tokenizer
 from geoalign.lab.rewards.reward_model import RewardModelScorer, load_ready_model
+from geoalign.lab.rewards.settings import RewardModelConfig
 
 TRUSTED = RewardModelConfig(trust_remote_code=True)
 PROMPT = [{"role": "user", "content": "help me fix my lamp"}]

@@ -6,11 +6,11 @@ import torch
 from tiny_models import random_classifier
 
 from geoalign.errors import ConfigError, InputError
-from geoalign.lab.config.rewards import RewardModelConfig
-from geoalign.lab.config.tasks import DialogueConfig
-from geoalign.lab.models.models import make_tokenizer
+from geoalign.lab.data.settings import DialogueConfig
+from geoalign.lab.data.tasks import make_task
+from geoalign.lab.models.language_model import make_tokenizer
 from geoalign.lab.rewards.reward_model import RewardModelScorer
-from geoalign.lab.tasks import make_task
+from geoalign.lab.rewards.settings import RewardModelConfig
 
 TASK = make_task(DialogueConfig(preference_pairs=60), seed=1)
 PROMPTS = [list(pair.prompt) for pair in TASK.preference_pairs]

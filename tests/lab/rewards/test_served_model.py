@@ -9,9 +9,9 @@ import pytest
 from vllm_server import VLLMServer
 
 from geoalign.errors import ConfigError, ServiceError
-from geoalign.lab.config.rewards import RewardModelConfig
-from geoalign.lab.models.models import make_tokenizer
+from geoalign.lab.models.language_model import make_tokenizer
 from geoalign.lab.rewards.served_model import ServedRewardModel
+from geoalign.lab.rewards.settings import RewardModelConfig
 
 PROMPT = [{"role": "user", "content": "abc"}]
 

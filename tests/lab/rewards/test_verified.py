@@ -5,12 +5,11 @@ import time
 
 import pytest
 
+from geoalign.answers import workers as workers_module
+from geoalign.answers.messages import response_text
+from geoalign.answers.verified import VerifiedReward
+from geoalign.answers.workers import AnswerWorkers
 from geoalign.errors import GeoAlignError, InputError
-from geoalign.lab.config.rewards import RewardConfig
-from geoalign.lab.rewards import workers as workers_module
-from geoalign.lab.rewards.base import response_text
-from geoalign.lab.rewards.verified import VerifiedReward
-from geoalign.lab.rewards.workers import AnswerWorkers
 
 
 def _box(answer):
@@ -97,7 +96,7 @@ def test_the_same_comparison_is_made_once_and_one_of_integers_in_no_process(rewa
 
 
 def test_a_process_that_is_killed_is_replaced_and_one_of_a_forgotten_reward_ends():
-    verified = VerifiedReward(RewardConfig(timeout=60, workers=1))
+    verified = VerifiedReward(timeout=60, workers=1)
     verified.score([_box("\\sqrt{9}")], ["3"])
     (worker,) = verified._workers._workers
     killer = threading.Timer(0.5, worker._process.kill)
@@ -113,7 +112,7 @@ def test_a_process_that_is_killed_is_replaced_and_one_of_a_forgotten_reward_ends
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_forked_child_has_processes_of_its_own():
-    with VerifiedReward(RewardConfig(timeout=60, workers=1)) as source:
+    with VerifiedReward(timeout=60, workers=1) as source:
         assert source.score([_box("1+x")], ["x+1"]) == [1.0]
         theirs = source._workers._workers[0]._process
         if (child := os.fork()) == 0:
@@ -160,7 +159,7 @@ HOSTILE = ["9^{9^{9^9}}", "\\sum_{i=1}^{10^{12}} i^i", "import os; os.system('ex
 
 
 def test_each_costs_its_limit_at_most_and_the_next_answer_is_read():
-    with VerifiedReward(RewardConfig(timeout=1.0, workers=2)) as reward:
+    with VerifiedReward(timeout=1.0, workers=2) as reward:
         reward.score(["\\boxed{\\sqrt{4}}", "\\boxed{\\sqrt{9}}"], ["2", "3"])  # starting is not measured
         start = time.perf_counter()
         responses = [f"\\boxed{{{answer}}}" for answer in HOSTILE] + ["\\boxed{\\sqrt{49}}"]
@@ -181,7 +180,7 @@ def test_each_costs_its_limit_at_most_and_the_next_answer_is_read():
     ],
 )  # fmt: skip
 def test_outputs_of_50000_characters_are_read_at_once(response):
-    with VerifiedReward(RewardConfig(timeout=5)) as reward:
+    with VerifiedReward(timeout=5) as reward:
         start = time.perf_counter()
         assert reward.score([response], ["7"]) == [0.0]
         assert time.perf_counter() - start < 2

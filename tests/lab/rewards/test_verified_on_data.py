@@ -3,7 +3,7 @@ import re
 
 import pytest
 
-from geoalign.lab.tasks.problems import load_benchmark
+from geoalign.lab.data.problems import load_benchmark
 
 pytest.importorskip("math_verify")
 

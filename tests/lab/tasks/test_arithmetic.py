@@ -3,11 +3,11 @@ from itertools import accumulate
 
 import pytest
 
-from geoalign.boxed import last_boxed
+from geoalign.answers.boxed import last_boxed
 from geoalign.errors import ConfigError
-from geoalign.lab.config.tasks import ArithmeticConfig
-from geoalign.lab.tasks import make_task
-from geoalign.lab.tasks.arithmetic import answers_at_once, in_words, question, running_totals, worked_solution
+from geoalign.lab.data.arithmetic import answers_at_once, in_words, question, running_totals, worked_solution
+from geoalign.lab.data.settings import ArithmeticConfig
+from geoalign.lab.data.tasks import make_task
 
 
 def small(seed=3, **values):

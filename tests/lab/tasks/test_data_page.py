@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from geoalign.lab.config.benchmarks import BENCHMARKS
-from geoalign.lab.config.loading import load_run_config
-from geoalign.lab.tasks.problems import LAYOUTS
+from geoalign.lab.data.benchmarks import BENCHMARKS
+from geoalign.lab.data.problems import LAYOUTS
+from geoalign.lab.train.read_settings import load_run_config
 
 PAGE = (Path(__file__).parents[3] / "docs" / "data.md").read_text(encoding="utf-8")
 

@@ -1,7 +1,7 @@
 import pytest
 
-from geoalign.lab.tasks.base import Problem
-from geoalign.lab.tasks.decontaminate import decontaminate, exact, fingerprint, fingerprints, overlap_notes
+from geoalign.lab.data.decontaminate import decontaminate, exact, fingerprint, fingerprints, overlap_notes
+from geoalign.lab.data.task import Problem
 
 
 def user(text, *before):

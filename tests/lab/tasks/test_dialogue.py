@@ -3,10 +3,10 @@ from collections import Counter
 import pytest
 
 from geoalign.errors import ConfigError
-from geoalign.lab.config.tasks import DialogueConfig
-from geoalign.lab.models.models import make_tokenizer
-from geoalign.lab.tasks import make_task
-from geoalign.lab.tasks.dialogue import best_response, read_request, utility
+from geoalign.lab.data.dialogue import best_response, read_request, utility
+from geoalign.lab.data.settings import DialogueConfig
+from geoalign.lab.data.tasks import make_task
+from geoalign.lab.models.language_model import make_tokenizer
 
 FIX = "help me fix my lamp"
 FIX_FAST = "help me fix my lamp fast"

@@ -3,10 +3,10 @@ import json
 import pytest
 
 from geoalign.errors import ConfigError, InputError
-from geoalign.lab.config.tasks import HHRLHFConfig
-from geoalign.lab.tasks import make_task
-from geoalign.lab.tasks.hh_rlhf import read_dialogue, read_files, read_pair, read_prompt
-from geoalign.lab.tasks.sources import LeftOutError
+from geoalign.lab.data.hh_rlhf import read_dialogue, read_files, read_pair, read_prompt
+from geoalign.lab.data.settings import HHRLHFConfig
+from geoalign.lab.data.sources import LeftOutError
+from geoalign.lab.data.tasks import make_task
 
 ASK = "\n\nHuman: Hi\n\nAssistant: Yes?\n\nHuman: Why is\n\nthe sky blue?\n\nAssistant:"
 

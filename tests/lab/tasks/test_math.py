@@ -1,9 +1,9 @@
 import pytest
 
 from geoalign.errors import ConfigError, InputError
-from geoalign.lab.config.tasks import MATH_SYSTEM_PROMPT, MathConfig, MathSetConfig
-from geoalign.lab.tasks import make_task
-from geoalign.lab.tasks.problems import LAYOUTS, WRAPPERS, bare_problem, load_benchmark, recognise
+from geoalign.lab.data.problems import LAYOUTS, WRAPPERS, bare_problem, load_benchmark, recognise
+from geoalign.lab.data.settings import MATH_SYSTEM_PROMPT, MathConfig, MathSetConfig
+from geoalign.lab.data.tasks import make_task
 
 
 def task_of(train, **values):

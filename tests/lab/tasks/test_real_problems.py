@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from geoalign.lab.config.tasks import MATH_SYSTEM_PROMPT, MathConfig
-from geoalign.lab.tasks import make_task
-from geoalign.lab.tasks.problems import load_benchmark
-from geoalign.lab.tasks.sources import rows_of
+from geoalign.lab.data.problems import load_benchmark
+from geoalign.lab.data.settings import MATH_SYSTEM_PROMPT, MathConfig
+from geoalign.lab.data.sources import rows_of
+from geoalign.lab.data.tasks import make_task
 
 ROLL = "aime24_aime25_math500_roll/math_benchmarks.jsonl"
 BOTH = "dapo_math_17k/MATH-AIME-Evaluation.jsonl"

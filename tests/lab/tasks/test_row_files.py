@@ -8,13 +8,13 @@ import json
 import pandas
 import pytest
 
+from geoalign.dumps import row_files
+from geoalign.dumps.formats import find_layout
+from geoalign.dumps.labels import read_labelled_rollouts
+from geoalign.dumps.reading import read_dump
+from geoalign.dumps.row_files import file_rows
 from geoalign.errors import InputError
-from geoalign.lab.dumps.formats import find_layout
-from geoalign.lab.dumps.labels import read_labelled_rollouts
-from geoalign.lab.dumps.reading import read_dump
-from geoalign.lab.tasks import row_files
-from geoalign.lab.tasks.row_files import file_rows
-from geoalign.lab.tasks.sources import rows_of
+from geoalign.lab.data.sources import rows_of
 
 ROWS = [
     {"prompt": f"Sum, of {group}?\n\"now\"", "response": f"way {number};é", "reward": number / 2, "answer": "007",

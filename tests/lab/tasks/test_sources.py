@@ -3,10 +3,11 @@ import gzip
 import datasets
 import pytest
 
+from geoalign.dumps.values import field_of
 from geoalign.errors import ConfigError, InputError
-from geoalign.lab.config.tasks import MathConfig
-from geoalign.lab.tasks import make_task
-from geoalign.lab.tasks.sources import field_of, hub_dataset, rows_of
+from geoalign.lab.data.settings import MathConfig
+from geoalign.lab.data.sources import hub_dataset, rows_of
+from geoalign.lab.data.tasks import make_task
 
 
 def test_lines_of_json_plain_and_packed(tmp_path):

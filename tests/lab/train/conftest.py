@@ -9,8 +9,8 @@ import pytest
 import torch
 from rich.console import Console
 
-from geoalign.lab.config.loading import parse_run_config
-from geoalign.lab.tasks import make_task
+from geoalign.lab.data.tasks import make_task
+from geoalign.lab.train.read_settings import parse_run_config
 
 TASK = {"operands": 2, "digits": 1, "train_problems": 16, "evaluation_problems": 4, "demonstrations": 32, "seed": 0}
 TINY: dict[str, Any] = {

@@ -7,13 +7,13 @@ from typing import Any
 
 from rich.progress import Progress
 
-from geoalign.lab.config.loading import parse_run_config
-from geoalign.lab.evaluation.answers import answer_together
-from geoalign.lab.store.run_folder import RunFolder
-from geoalign.lab.terminal import Console
+from geoalign.console.terminal import Console
+from geoalign.lab.models.answering import answer_together
+from geoalign.lab.runs.folder import RunFolder
+from geoalign.lab.train import evaluations
+from geoalign.lab.train.observed_reward import reward_source
 from geoalign.lab.train.plan import make_plan
-from geoalign.lab.train.rewards import reward_source
-from geoalign.lab.train.stages import evaluations
+from geoalign.lab.train.read_settings import parse_run_config
 
 
 def main(trained: RunFolder, folder: RunFolder) -> None:

@@ -14,7 +14,7 @@ def train_and_die(settings: dict[str, Any], root: str, kill_at: int | str | None
 
     With None it lives, and writes the number of operations to `counter`.
     """
-    from geoalign.lab.config.loading import parse_run_config
+    from geoalign.lab.train.read_settings import parse_run_config
     from geoalign.lab.train.train import train
 
     config = parse_run_config(settings)

@@ -11,9 +11,9 @@ from run_files import lines, same_weights, weights
 from safetensors.torch import load_file
 
 from geoalign.errors import ConfigError, InputError
-from geoalign.lab.config.loading import parse_run_config
-from geoalign.lab.models.models import make_tiny_model, make_tokenizer, save
-from geoalign.lab.tasks import make_task
+from geoalign.lab.data.tasks import make_task
+from geoalign.lab.models.language_model import make_tiny_model, make_tokenizer, save
+from geoalign.lab.train.read_settings import parse_run_config
 
 
 def dialogue(number: int) -> dict[str, str]:

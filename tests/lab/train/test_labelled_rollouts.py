@@ -57,7 +57,7 @@ def test_the_curator_sees_them_nothing_else_does_and_a_run_goes_on_with_the_same
         record(folder, curated, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr("geoalign.lab.train.stages.policy.record", stopped)
+        patch.setattr("geoalign.lab.train.policy.record", stopped)
         with pytest.raises(RuntimeError, match="stopped behind"):
             train_here(given, tmp_path / "run")
     train_here(given, tmp_path / "run", resume=True)

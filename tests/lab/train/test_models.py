@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from geoalign.lab.config.train import LoraConfig, TinyModelConfig
-from geoalign.lab.models.models import make_tiny_model, make_tokenizer, merged, with_adapters
+from geoalign.lab.models.language_model import make_tiny_model, make_tokenizer, merged, with_adapters
+from geoalign.lab.models.settings import LoraConfig, TinyModelConfig
 
 
 def model_of(seed: int = 0) -> Any:

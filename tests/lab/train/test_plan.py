@@ -7,15 +7,17 @@ import pytest
 import torch
 from transformers import LlamaConfig
 
+from geoalign.answers.messages import rendered, token_ids
+from geoalign.console.terminal import Console
 from geoalign.errors import ConfigError
-from geoalign.lab.config.loading import parse_run_config
-from geoalign.lab.config.train import PretrainedModelConfig, RunConfig, TinyModelConfig
-from geoalign.lab.models.models import make_tiny_model, make_tokenizer, save
-from geoalign.lab.tasks.base import Demonstration, Problem, rendered, token_ids
-from geoalign.lab.terminal import Console
+from geoalign.lab.data.task import Demonstration, Problem
+from geoalign.lab.models.language_model import make_tiny_model, make_tokenizer, save
+from geoalign.lab.models.settings import PretrainedModelConfig, TinyModelConfig
 from geoalign.lab.train.options import generation_shape, trainer_options
 from geoalign.lab.train.plan import check_depth, plan_prompts, prompt_lengths, short_enough
+from geoalign.lab.train.read_settings import parse_run_config
 from geoalign.lab.train.rehearsal import launch_command
+from geoalign.lab.train.settings import RunConfig
 from geoalign.settings.locations import Locations
 
 FOLDER = Path("nowhere")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from geoalign.lab.config.loading import load_run_config
+from geoalign.lab.train.read_settings import load_run_config
 from geoalign.settings.loading import plain_settings
 
 REPOSITORY = Path(__file__).parents[3]

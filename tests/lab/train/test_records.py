@@ -14,16 +14,16 @@ from safetensors import safe_open
 from geoalign.adapters.trl import CuratedStep
 from geoalign.curators.geoalign import GeoAlignConfig
 from geoalign.errors import GeoAlignError
-from geoalign.lab.config.train import RunConfig
-from geoalign.lab.evaluation.answers import Answer
-from geoalign.lab.evaluation.scores import accuracy_interval, evaluation_values
-from geoalign.lab.generation.engines import Generated
-from geoalign.lab.reports.page import build_run_report
-from geoalign.lab.store.json_files import append_lines
-from geoalign.lab.store.rollouts import ROLLOUT_SCHEMA
-from geoalign.lab.store.run_folder import RunFolder
+from geoalign.files.json_files import append_lines
+from geoalign.lab.models.accuracy import accuracy_interval, evaluation_values
+from geoalign.lab.models.answering import Answer
+from geoalign.lab.models.engines import Generated
+from geoalign.lab.runs.folder import RunFolder
+from geoalign.lab.runs.rollouts import ROLLOUT_SCHEMA
+from geoalign.lab.train.page import build_run_report
 from geoalign.lab.train.recorder import assignment, record, rollout_columns
 from geoalign.lab.train.rehearsal import check_exercised
+from geoalign.lab.train.settings import RunConfig
 from geoalign.lab.train.summary import print_summary, summarise
 from geoalign.types import Curation, CurationDetails, DensityDetails, PairDetails, Rollouts
 

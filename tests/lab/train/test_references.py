@@ -10,10 +10,10 @@ import pytest
 from run_files import lines, rollouts, same_weights
 
 from geoalign.answers import final_answer
-from geoalign.lab.generation.engines import GREEDY, new_tokens
-from geoalign.lab.rewards.verified import VerifiedReward
-from geoalign.lab.train.rewards import rollout_fields
-from geoalign.lab.train.stages import evaluations, policy
+from geoalign.answers.verified import VerifiedReward
+from geoalign.lab.models.engines import GREEDY, new_tokens
+from geoalign.lab.train import evaluations, policy
+from geoalign.lab.train.observed_reward import rollout_fields
 
 PAR = {"curator": {"type": "par"}, "reward": {"flip": 0.3, "references": 3}}
 
@@ -69,7 +69,7 @@ def test_a_stage_that_was_killed_half_way_reaches_the_same_file_and_weights(
 
 def test_each_rollout_gets_what_belongs_to_its_own_prompt_and_response(monkeypatch):
     found = {"a": [1.0, None], "b": [2.0, 3.0]}
-    monkeypatch.setattr("geoalign.lab.train.rewards.reference_rewards", lambda run: found)
+    monkeypatch.setattr("geoalign.lab.train.observed_reward.reference_rewards", lambda run: found)
     run: Any = SimpleNamespace(
         curator=SimpleNamespace(requires=("reference_rewards", "answers"), optional=()),
         task=SimpleNamespace(final_answer=lambda text: text.upper() or None),

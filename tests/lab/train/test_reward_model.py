@@ -6,23 +6,23 @@ import pytest
 import torch
 from datasets import Dataset
 
-from geoalign.lab.config.rewards import RewardHeadConfig
-from geoalign.lab.config.tasks import DialogueConfig
-from geoalign.lab.config.train import TinyModelConfig
-from geoalign.lab.evaluation.scores import pair_accuracy
-from geoalign.lab.models.models import initial_model, make_tiny_model, make_tokenizer, save
-from geoalign.lab.models.process_setup import silence_logs
+from geoalign.lab.data.settings import DialogueConfig
+from geoalign.lab.data.task import PreferencePair
+from geoalign.lab.data.tasks import make_task
+from geoalign.lab.models.language_model import initial_model, make_tiny_model, make_tokenizer, save
+from geoalign.lab.models.settings import TinyModelConfig
 from geoalign.lab.rewards.reward_model import RewardModelScorer, mark_mean, mean_reply_states, reads_mean, reply_start
-from geoalign.lab.tasks import make_task
-from geoalign.lab.tasks.base import PreferencePair
+from geoalign.lab.rewards.settings import RewardHeadConfig
 from geoalign.lab.train.options import trainer_options
-from geoalign.lab.train.stages.supervised import (
+from geoalign.lab.train.pair_accuracy import pair_accuracy
+from geoalign.lab.train.supervised import (
     PreferenceTrainer,
     first_reward_model,
     fit_head,
     preference_direction,
     preference_row,
 )
+from geoalign.pretrained.quiet import silence_logs
 
 
 @pytest.fixture(scope="module", autouse=True)

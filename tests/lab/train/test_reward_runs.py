@@ -14,12 +14,12 @@ from transformers import AutoTokenizer
 from vllm_server import VLLMServer
 
 from geoalign.errors import ConfigError, InputError, UnscoredError
-from geoalign.lab.rewards.base import Written
+from geoalign.lab.rewards.chat_model import Written
 from geoalign.lab.rewards.corruption import corruption_mask
 from geoalign.lab.rewards.reward_model import RewardModelScorer
 
 FUNCTIONS = """
-from geoalign.lab.rewards.base import response_text
+from geoalign.answers.messages import response_text
 
 def even(prompts, completions, answer, problem_id, **columns):
     assert columns["trainer_state"].global_step in (0, 2)
@@ -134,7 +134,7 @@ def test_what_a_function_cannot_score_is_counted_and_stops_the_run(functions, ti
         train_here(tiny(reward={"flip": 0.0, "function": f"{functions}:too_few"}), tmp_path / "few")
 
 
-STRICT = {"flip": 0.0, "function": "geoalign.lab.rewards.naive:strict"}
+STRICT = {"flip": 0.0, "function": "geoalign.answers.naive:strict"}
 
 
 @pytest.mark.parametrize(

@@ -13,17 +13,11 @@ import yaml
 from rich.console import Console
 
 from geoalign.errors import ConfigError, RunFolderError
-from geoalign.lab.config.loading import load_run_config
-from geoalign.lab.store.files import locked, write_atomically
-from geoalign.lab.store.json_files import append_lines, keep_whole_lines, read_lines, write_json
-from geoalign.lab.store.run_folder import (
-    MARK,
-    SCHEMA_VERSION,
-    RunFolder,
-    check_same_settings,
-    made_models,
-    stage_checkpoints,
-)
+from geoalign.files.durable import locked, write_atomically
+from geoalign.files.json_files import append_lines, keep_whole_lines, read_lines, write_json
+from geoalign.lab.runs.folder import MARK, SCHEMA_VERSION, RunFolder, made_models, stage_checkpoints
+from geoalign.lab.runs.resuming import check_same_settings
+from geoalign.lab.train.read_settings import load_run_config
 from geoalign.lab.train.train import check_vacant, go_back
 from geoalign.settings.loading import plain_settings
 
@@ -152,7 +146,7 @@ def test_a_run_goes_back_to_its_newest_moment(tmp_path, noted, checkpoints, left
 HOLD = """
 import subprocess, sys, time
 from pathlib import Path
-from geoalign.lab.store.files import locked
+from geoalign.files.durable import locked
 with locked(Path(sys.argv[1])):
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], close_fds=False)
     print(child.pid, flush=True)

@@ -10,8 +10,8 @@ import pytest
 from forked import run_ranks
 from run_files import rollouts, same_weights
 
-from geoalign.lab.store.json_files import read_lines
-from geoalign.lab.store.run_folder import MARK, RunFolder
+from geoalign.files.json_files import read_lines
+from geoalign.lab.runs.folder import MARK, RunFolder
 from geoalign.settings.yaml_text import dump_yaml
 
 CURATED = {"curator": {"type": "oracle"}, "evaluation": {"every": 2, "samples": 2}}

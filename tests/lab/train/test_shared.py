@@ -7,9 +7,9 @@ from rich.console import Console
 from run_files import lines, same_weights
 
 from geoalign.errors import ConfigError, RunFolderError
-from geoalign.lab.config.loading import parse_run_config
-from geoalign.lab.store.run_folder import RunFolder, mark_complete
+from geoalign.lab.runs.folder import RunFolder, mark_complete
 from geoalign.lab.train import train as train_module
+from geoalign.lab.train.read_settings import parse_run_config
 from geoalign.lab.train.train import check_shared, take_shared
 from geoalign.settings.loading import plain_settings
 

@@ -9,9 +9,8 @@ import torch
 from run_files import lines
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
-from geoalign.lab.config.loading import parse_run_config
-from geoalign.lab.config.train import EvaluationConfig
-from geoalign.lab.store.run_folder import (
+from geoalign.console.terminal import Console
+from geoalign.lab.runs.folder import (
     MARK,
     RunFolder,
     checkpoint_path,
@@ -22,9 +21,10 @@ from geoalign.lab.store.run_folder import (
     mark_complete,
     prune,
 )
-from geoalign.lab.terminal import Console
-from geoalign.lab.train.stages.policy import InTraining, PolicyShift
-from geoalign.lab.train.stages.trainers import Stage
+from geoalign.lab.train.policy import InTraining, PolicyShift
+from geoalign.lab.train.read_settings import parse_run_config
+from geoalign.lab.train.settings import EvaluationConfig
+from geoalign.lab.train.stage import Stage
 from geoalign.lab.train.train import go_back
 
 

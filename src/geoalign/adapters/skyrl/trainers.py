@@ -20,9 +20,7 @@ from skyrl.train.trainer import RayPPOTrainer
 from skyrl.train.utils import initialize_ray, validate_cfg
 from torch import Tensor
 
-from geoalign.adapters.exports import check_engine
-from geoalign.adapters.settings import SECTION, EngineSettings, read_section
-from geoalign.adapters.step import (
+from geoalign.adapters.decision import (
     decide,
     final_advantages,
     group_numbers,
@@ -34,6 +32,8 @@ from geoalign.adapters.step import (
     refuse,
     rewards_stay,
 )
+from geoalign.adapters.exports import check_engine
+from geoalign.adapters.settings import SECTION, EngineSettings, read_section
 from geoalign.curators.session import STATE_FILE, CurationSession
 from geoalign.method.advantages import group_advantages
 from geoalign.types import Rollouts, response_keys

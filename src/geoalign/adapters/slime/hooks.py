@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from geoalign.adapters.assignment import Assignment, assign
+from geoalign.adapters.decision import decide, final_advantages, logged, make_session, refuse
 from geoalign.adapters.settings import SECTION, SlimeSettings, read_section
 from geoalign.adapters.slime.samples import (
     assign_samples,
@@ -23,7 +24,6 @@ from geoalign.adapters.slime.samples import (
     reward_of,
     rollout_rows,
 )
-from geoalign.adapters.step import decide, final_advantages, logged, make_session, refuse
 from geoalign.curators.curator import identity
 from geoalign.errors import ConfigError
 from geoalign.types import Rollouts

@@ -16,8 +16,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from geoalign.adapters.assignment import Assignment
+from geoalign.adapters.decision import made, named_components, named_fields, states_of_rows
 from geoalign.adapters.settings import HIDDEN, SlimeSettings
-from geoalign.adapters.step import made, named_components, named_fields, states_of_rows
 from geoalign.curators.curator import Curator
 from geoalign.errors import InputError, UnsupportedError
 from geoalign.types import Rollouts, response_keys

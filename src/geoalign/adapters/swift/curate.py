@@ -12,11 +12,11 @@ from swift.rlhf_trainers.utils import encode_sample
 from torch import Tensor, nn
 
 from geoalign.adapters.failures import guarded_call, warn_of_failure
+from geoalign.adapters.grpo_trainer.generation_batch import LOSS_SCALE, TrainerRound, table_columns
+from geoalign.adapters.grpo_trainer.moving_rows import dropping_scale
+from geoalign.adapters.grpo_trainer.scaled_advantages import scaled_advantages, total_rewards
+from geoalign.adapters.grpo_trainer.states import RowTokens, TokenIds
 from geoalign.adapters.swift.refusals import check_batch, check_drops
-from geoalign.adapters.trl.advantages import scaled_advantages, total_rewards
-from geoalign.adapters.trl.round import LOSS_SCALE, TrainerRound, table_columns
-from geoalign.adapters.trl.rows import dropping_scale
-from geoalign.adapters.trl.states import RowTokens, TokenIds
 from geoalign.types import Curation
 
 

@@ -14,11 +14,11 @@ import torch
 from swift.rlhf_trainers.grpo_trainer import GRPOTrainer
 from torch import Tensor
 
+from geoalign.adapters.grpo_trainer.generation_batch import CuratedTrainer, with_answers
+from geoalign.adapters.grpo_trainer.states import HiddenLocation
 from geoalign.adapters.swift.curate import CurationRound, guard_rewards, log_columns
 from geoalign.adapters.swift.plug_in import chosen
 from geoalign.adapters.swift.refusals import check_trainer
-from geoalign.adapters.trl.round import CuratedTrainer, with_answers
-from geoalign.adapters.trl.states import HiddenLocation
 from geoalign.curators.registry import make_curator
 from geoalign.curators.session import CurationSession
 

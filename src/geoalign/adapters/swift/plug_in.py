@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from geoalign.adapters.exports import check_engine
+from geoalign.adapters.grpo_trainer.generation_batch import RolloutField
 from geoalign.adapters.settings import StateSettings, read_section
-from geoalign.adapters.trl.round import RolloutField
 from geoalign.curators.curator import Curator
 from geoalign.curators.registry import as_curator
 from geoalign.errors import ConfigError, UnsupportedError

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from geoalign.adapters.step import refuse
-from geoalign.adapters.trl.round import RolloutField, check_session
-from geoalign.adapters.trl.rows import dropping_scale
-from geoalign.adapters.trl.states import HiddenLocation, sharding
+from geoalign.adapters.decision import refuse
+from geoalign.adapters.grpo_trainer.generation_batch import RolloutField, check_session
+from geoalign.adapters.grpo_trainer.moving_rows import dropping_scale
+from geoalign.adapters.grpo_trainer.states import HiddenLocation, sharding
 from geoalign.curators.session import CurationSession
 from geoalign.errors import UnsupportedError
 

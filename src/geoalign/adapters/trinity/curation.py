@@ -11,8 +11,8 @@ from typing import Any
 
 from torch import Tensor
 
+from geoalign.adapters.decision import Decision, decide, logged, make_session
 from geoalign.adapters.settings import HIDDEN, TrinitySettings, read_section
-from geoalign.adapters.step import Decision, decide, logged, make_session
 from geoalign.adapters.trinity.experiences import check_experiences, read_rollouts
 from geoalign.adapters.trinity.states import PublishedWeights, StateModel, take_given_states
 from geoalign.errors import InputError

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from geoalign.adapters.assignment import Assignment
-from geoalign.adapters.step import made, named_components, named_fields
+from geoalign.adapters.decision import made, named_components, named_fields
 from geoalign.errors import InputError, UnsupportedError
 from geoalign.method.advantages import group_advantages
 from geoalign.types import Rollouts, response_keys

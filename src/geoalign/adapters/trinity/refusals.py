@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from geoalign.adapters.step import refuse
+from geoalign.adapters.decision import refuse
 
 _INSTEAD = "name geoalign.adapters.trinity.GeoAlignAdvantage as algorithm.advantage_fn instead of this operator"
 

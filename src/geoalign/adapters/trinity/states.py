@@ -13,15 +13,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from geoalign.adapters.decision import as_floats, states_of_rows
 from geoalign.adapters.settings import HIDDEN, TrinitySettings
-from geoalign.adapters.step import as_floats, states_of_rows
 from geoalign.adapters.trinity.experiences import generated, group_ids
 from geoalign.errors import InputError, UnsupportedError
-from geoalign.hidden.answers import answer_starts, rows_without_answer
+from geoalign.hidden.answer_tokens import answer_starts, rows_without_answer
 from geoalign.hidden.extract import extract_states
 from geoalign.hidden.layers import wanted_layers
 from geoalign.hidden.tap import backbone_of
-from geoalign.pretrained import from_pretrained
+from geoalign.pretrained.from_pretrained import from_pretrained
 
 
 def take_given_states(experiences: Sequence[Any]) -> Float[Tensor, "b d"] | None:

@@ -11,11 +11,18 @@ from accelerate.utils import gather_object
 from jaxtyping import Int
 from torch import Tensor
 
+from geoalign.adapters.grpo_trainer import moving_rows as rows
+from geoalign.adapters.grpo_trainer import scaled_advantages as advantages
+from geoalign.adapters.grpo_trainer.generation_batch import (
+    COLUMNS,
+    LOSS_SCALE,
+    RolloutField,
+    TrainerRound,
+    table_columns,
+)
+from geoalign.adapters.grpo_trainer.states import HiddenLocation, HiddenSource, TrlPass, trl_pass_problem
 from geoalign.adapters.settings import LogMetrics
-from geoalign.adapters.trl import advantages, rows
 from geoalign.adapters.trl.labelled_rows import LabelledRows
-from geoalign.adapters.trl.round import COLUMNS, LOSS_SCALE, RolloutField, TrainerRound, table_columns
-from geoalign.adapters.trl.states import HiddenLocation, HiddenSource, TrlPass, trl_pass_problem
 from geoalign.curators.session import CurationSession
 from geoalign.errors import UnsupportedError
 from geoalign.types import Curation, Rollouts

@@ -10,7 +10,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from geoalign.adapters.failures import check_function, function_name, guarded, reward_list, warn_of_failure
+from geoalign.adapters.failures import check_function, guarded, warn_of_failure
+from geoalign.answers.calls import function_name, reward_list
 
 
 def unscored_on_failure(

@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
-from geoalign.adapters.step import as_answers
-from geoalign.adapters.trl.round import RolloutField, answers_of_boxes, field_values
-from geoalign.adapters.trl.states import HiddenLocation, RowTokens, TokenIds, own_hidden
+from geoalign.adapters.decision import as_answers
+from geoalign.adapters.grpo_trainer.generation_batch import RolloutField, answers_of_boxes, field_values
+from geoalign.adapters.grpo_trainer.states import HiddenLocation, RowTokens, TokenIds, own_hidden
 from geoalign.curators.labelled_rollouts import LabelledRollouts
 from geoalign.errors import ConfigError, InputError, UnsupportedError
 from geoalign.hidden.extract import response_token_ids

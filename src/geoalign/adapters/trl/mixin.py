@@ -16,13 +16,13 @@ from torch import Tensor
 from trl import GRPOTrainer
 
 from geoalign.adapters.exports import check_engine
+from geoalign.adapters.grpo_trainer.generation_batch import CuratedTrainer, RolloutField, table_columns, with_answers
+from geoalign.adapters.grpo_trainer.states import HiddenLocation, HiddenSource, RowTokens
 from geoalign.adapters.settings import LogMetrics
 from geoalign.adapters.trl.curate import CurationObserver, GenerationRound, RoundOptions
 from geoalign.adapters.trl.failing_rewards import unscore_failed
 from geoalign.adapters.trl.labelled_rows import LabelledRows
 from geoalign.adapters.trl.refusals import check_flow, check_trainer, other_loss
-from geoalign.adapters.trl.round import CuratedTrainer, RolloutField, table_columns, with_answers
-from geoalign.adapters.trl.states import HiddenLocation, HiddenSource, RowTokens
 from geoalign.curators.curator import Curator
 from geoalign.curators.labelled_rollouts import LabelledRollouts
 from geoalign.curators.registry import as_curator

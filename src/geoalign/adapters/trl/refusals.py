@@ -7,11 +7,11 @@ from typing import Any, get_args
 from transformers import ProcessorMixin
 from trl import GRPOTrainer
 
-from geoalign.adapters.step import refuse
+from geoalign.adapters.decision import refuse
+from geoalign.adapters.grpo_trainer.generation_batch import COLUMNS, CuratedTrainer, check_session
+from geoalign.adapters.grpo_trainer.moving_rows import dropping_scale
+from geoalign.adapters.grpo_trainer.states import HiddenSource, sharding, trl_pass_problem
 from geoalign.adapters.trl.curate import RoundOptions, shaped_sum
-from geoalign.adapters.trl.round import COLUMNS, CuratedTrainer, check_session
-from geoalign.adapters.trl.rows import dropping_scale
-from geoalign.adapters.trl.states import HiddenSource, sharding, trl_pass_problem
 from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, UnsupportedError
 from geoalign.settings.hidden import check_layer, check_position

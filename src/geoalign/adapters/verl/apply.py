@@ -8,7 +8,7 @@ from typing import Any, Literal
 import torch
 
 from geoalign.adapters.assignment import Assignment
-from geoalign.adapters.step import final_advantages, rewards_stay
+from geoalign.adapters.decision import final_advantages, rewards_stay
 from geoalign.method.advantages import group_advantages
 from geoalign.types import Rollouts
 

@@ -9,13 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from geoalign.adapters.decision import Decision, group_numbers, made, named_components, named_fields, refuse
 from geoalign.adapters.settings import SECTION
-from geoalign.adapters.step import Decision, group_numbers, made, named_components, named_fields, refuse
 from geoalign.adapters.verl.keys import HIDDEN_KEY, RESPONSE_KEY, REWARD_KEY
 from geoalign.method.advantages import group_advantages
 from geoalign.types import Rollouts, response_keys
-
-COLUMNS = ("geoalign_score", "geoalign_anomalous", "geoalign_source")
 
 
 def sessions_of(keys: Sequence[str], rows: Sequence[int]) -> list[list[int]]:
@@ -88,13 +86,41 @@ def read_rollouts(
     )
 
 
-def judged_rows(decision: Decision, keys: Sequence[Sequence[str]]) -> dict[str, tuple[Any, ...]]:
-    """`COLUMNS` of verl's dump by a row's key, of which a session has several: score and flag of what stands there,
-    and the row that it came from."""
-    scores = [None if math.isnan(score) else score for score in decision.curation.scores.tolist()]
-    flags, sources = decision.curation.anomalous.tolist(), decision.assignment.source.tolist()
-    judged = [(scores[row], flags[row], keys[row][-1]) for row in sources]
-    return {key: each for session, each in zip(keys, judged, strict=True) for key in session}
+def texts_of_answers(
+    batch: Any, sessions: Sequence[Sequence[int]], rollout_fields: Mapping[str, str]
+) -> list[str | None] | None:
+    """What the response of each session answers, as the reward function returned it; None: nobody named the answers.
+
+    Read after the curation, it is of the response that stands there.
+    """
+    if "answers" not in rollout_fields:
+        return None
+    extra = batch.read([session[-1] for session in sessions], ["extra_fields"])["extra_fields"]
+    infos = [(fields or {}).get("reward_extra_info") or {} for fields in extra]
+    answers = [info.get(rollout_fields["answers"]) for info in infos]
+    return [None if answer is None else str(answer) for answer in answers]
+
+
+def judged_rows(
+    decision: Decision, keys: Sequence[Sequence[str]], answers: Sequence[str | None] | None = None
+) -> dict[str, dict[str, Any]]:
+    """What verl's dump is to show of each row, by the row's key, of which a session has several.
+
+    Score and flag of the response that stands there, the row that it came from, and where they are given its answer.
+    """
+    scores = decision.curation.scores.tolist()
+    flags = decision.curation.anomalous.tolist()
+    judged: dict[str, dict[str, Any]] = {}
+    for position, row in enumerate(decision.assignment.source.tolist()):
+        columns = {
+            "geoalign_score": None if math.isnan(scores[row]) else scores[row],
+            "geoalign_anomalous": flags[row],
+            "geoalign_source": keys[row][-1],
+        }
+        if answers is not None:
+            columns["geoalign_answer"] = answers[position]
+        judged |= dict.fromkeys(keys[position], columns)
+    return judged
 
 
 def _masked_means(values: list[Tensor], masks: list[Tensor]) -> Tensor:

@@ -20,7 +20,7 @@ from geoalign.adapters.verl.keys import (
     REWARD_KEY,
     VENDOR,
 )
-from geoalign.hidden.answers import answer_starts
+from geoalign.hidden.answer_tokens import answer_starts
 from geoalign.hidden.positions import packed_states, response_states
 from geoalign.hidden.tap import BackboneTap
 from geoalign.settings.hidden import LAST

@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from geoalign.adapters.assignment import Assignment
+from geoalign.adapters.decision import refuse
 from geoalign.adapters.settings import SECTION, StateSettings
-from geoalign.adapters.step import refuse
 from geoalign.adapters.verl.keys import VENDOR, VENDOR_VARIABLE
 from geoalign.errors import ConfigError, InputError, UnsupportedError
 from geoalign.settings.hidden import is_last, layer_numbers
 
+# The names under which our trainers stand in verl's registry.
+MODES = ("geoalign_sync", "geoalign_colocate_async", "geoalign_separate_async")
 # verl's losses that are masked token by token and divided as `loss_agg_mode` says. Not so: sapo (a mean over sequences
 # whatever is set), geo_mean (over the rows of a micro-batch), clip_cov and kl_cov (ratios overflow in masked rows).
 DROPPING_LOSSES = ("vanilla", "gspo", "cispo", "dppo_tv", "dppo_kl", "gpg", "dro")
@@ -36,6 +38,21 @@ def check_config(config: Mapping[str, Any]) -> None:
             "distillation.enabled=true: never run with the adapter; set it to false": (
                 (config.get("distillation") or {}).get("enabled", False)
             ),
+        }
+    )
+
+
+def check_mode(config: Mapping[str, Any]) -> None:
+    """Raises UnsupportedError where verl would run a trainer of its own, which no curator is in."""
+    trainer = config["trainer"]
+    mode = trainer["v1"]["trainer_mode"]
+    refuse(
+        {
+            "trainer.use_v1=false: verl's older trainer would run, without a curator; leave it at true": (
+                not trainer["use_v1"]
+            ),
+            f"trainer.v1.trainer_mode={mode}: verl's own trainer would run, without a curator; set it to one of "
+            f"{', '.join(MODES)}": mode not in MODES,
         }
     )
 

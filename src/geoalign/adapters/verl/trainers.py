@@ -20,23 +20,21 @@ from omegaconf import OmegaConf, open_dict
 from verl.trainer.ppo.v1 import PPOTrainerColocateAsync, PPOTrainerSeparateAsync, PPOTrainerSync, register_trainer
 from verl.utils.config import omega_conf_to_dataclass
 
+from geoalign.adapters.decision import Decision, decide, logged
 from geoalign.adapters.exports import check_engine
-from geoalign.adapters.settings import SECTION, StateSettings, read_section
-from geoalign.adapters.step import Decision, decide, logged, make_session
 from geoalign.adapters.verl.apply import apply_curation
-from geoalign.adapters.verl.batch import COLUMNS, judged_rows, read_rollouts, sessions_of
+from geoalign.adapters.verl.batch import judged_rows, read_rollouts, sessions_of, texts_of_answers
+from geoalign.adapters.verl.check import checked_session
 from geoalign.adapters.verl.keys import ANSWER_KEY, LAYER_KEY, POSITION_KEY
 from geoalign.adapters.verl.queue import QueueBatch
 from geoalign.adapters.verl.refusals import (
     check_assignment,
-    check_config,
-    check_drops,
     check_engines,
     check_sessions,
     check_states,
 )
 from geoalign.curators.session import STATE_FILE
-from geoalign.hidden.answers import rows_without_answer
+from geoalign.hidden.answer_tokens import rows_without_answer
 
 _Base: Any = object
 
@@ -54,19 +52,14 @@ class CuratedSteps(_Base):
     def __init__(self, config: Any) -> None:
         check_engine("verl")
         plain: Any = OmegaConf.to_container(config, resolve=True)
-        check_config(plain)
-        place = "such as +geoalign.curator.type=geoalign"
-        self._geoalign = read_section(StateSettings, plain.get(SECTION), engine="verl", path=SECTION, place=place)
-        how = "+geoalign.rollout_fields.{need}=<name in the reward function's result>"
-        self._session = make_session(self._geoalign, engine="verl", how=how)
+        self._geoalign, self._session = checked_session(plain)
         self._session.remedies = replace(self._session.remedies, enlarge=self._larger_batch)
-        check_drops(plain, self._session.name, drops=self._session.curator.drops_rows)
         # One thread decides, while the driver goes on with work that does not touch the curator.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="geoalign")
         self._pending: tuple[list[list[int]], Future[Decision]] | None = None
         self._without_answer: int | None = None
         # What verl's dump of a step's rollouts is to show of each row, by its key.
-        self._judged: dict[str, tuple[Any, ...]] = {}
+        self._judged: dict[str, dict[str, Any]] = {}
         # verl compares its mode with names of its own.
         with open_dict(config):
             config.trainer.v1.trainer_mode = self.base_mode
@@ -113,15 +106,18 @@ class CuratedSteps(_Base):
             found["rows_without_answer"] = float(self._without_answer)
         metrics.update(logged(found, self._session.curator, self._geoalign.log_metrics))
         if self.config.trainer.get("rollout_data_dir"):
-            self._judged |= judged_rows(decision, [[queue.keys[row] for row in session] for session in sessions])
+            keys = [[queue.keys[row] for row in session] for session in sessions]
+            answers = texts_of_answers(queue, sessions, self._geoalign.rollout_fields)
+            self._judged |= judged_rows(decision, keys, answers)
         return result
 
     def _dump_generations(self, *args: Any, reward_extra_infos_dict: dict[str, Any], **more: Any) -> None:
         keys = reward_extra_infos_dict.get("uid", ())
         # Validation is not curated, and comes before the step's rollouts; verl fills batches up with rows of its own.
         if not self._judged.keys().isdisjoint(keys):
-            rows = [self._judged.get(key, (None,) * len(COLUMNS)) for key in keys]
-            reward_extra_infos_dict |= zip(COLUMNS, map(list, zip(*rows, strict=True)), strict=True)
+            rows = [self._judged.get(key, {}) for key in keys]
+            columns = next(iter(self._judged.values()))
+            reward_extra_infos_dict |= {name: [row.get(name) for row in rows] for name in columns}
             self._judged = {}
         super()._dump_generations(*args, reward_extra_infos_dict=reward_extra_infos_dict, **more)
 

@@ -13,9 +13,9 @@ from torch import Generator, Tensor
 
 from geoalign.curators.baselines.baseline import Baseline, groups_of, reweighted, subset
 from geoalign.curators.curator import Curator, identity
+from geoalign.intervals import mean_of
 from geoalign.method.advantages import group_advantages
 from geoalign.method.groups import canonical_order
-from geoalign.method.intervals import mean_of
 from geoalign.method.ties import power_of_two
 from geoalign.noise.posterior import infer
 from geoalign.noise.rows import joined, noisy_rows

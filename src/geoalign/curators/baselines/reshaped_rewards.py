@@ -14,7 +14,7 @@ from torch import Generator, Tensor
 from geoalign.curators.baselines.baseline import Baseline, rows_by_group
 from geoalign.curators.curator import identity
 from geoalign.errors import InputError
-from geoalign.method.intervals import mean_of
+from geoalign.intervals import mean_of
 from geoalign.method.ties import power_of_two, tied_rewards
 from geoalign.settings import Positive, setting, settings
 from geoalign.types import Curation, Rollouts

@@ -13,8 +13,8 @@ from torch.nn import functional
 
 from geoalign.curators.baselines.baseline import Baseline, reweighted, rows_by_group
 from geoalign.errors import InputError
+from geoalign.intervals import mean_of
 from geoalign.method.arithmetic import full_product
-from geoalign.method.intervals import mean_of
 from geoalign.settings import setting, settings
 from geoalign.types import Curation, Rollouts
 

@@ -19,13 +19,13 @@ from typing import TypeVar
 import torch
 from rich.table import Table
 
+from geoalign.console.numbers import decimals
+from geoalign.console.terminal import Console
 from geoalign.curators.denoise import Denoise
 from geoalign.curators.geoalign import GeoAlign, GeoAlignConfig
 from geoalign.errors import ConfigError
-from geoalign.lab.config.requests import BenchRequest
-from geoalign.lab.numbers import decimals
-from geoalign.lab.store.json_files import write_json
-from geoalign.lab.terminal import Console
+from geoalign.files.json_files import write_json
+from geoalign.lab.bench.command import BenchRequest
 from geoalign.method.projector import ProjectorConfig
 from geoalign.testing.synthetic import synthetic_rollouts
 from geoalign.text import quote

@@ -9,14 +9,15 @@ from typing import Any
 
 from rich.table import Table
 
+from geoalign.console.terminal import Console
 from geoalign.errors import ConfigError
-from geoalign.lab.config.compare import CompareConfig, make_plan
-from geoalign.lab.config.loading import parse_run_config
-from geoalign.lab.store.run_folder import RunFolder
-from geoalign.lab.tasks import make_task
-from geoalign.lab.tasks.base import Task
-from geoalign.lab.terminal import Console
+from geoalign.lab.compare.plan import make_plan
+from geoalign.lab.compare.settings import CompareConfig
+from geoalign.lab.data.task import Task
+from geoalign.lab.data.tasks import make_task
+from geoalign.lab.runs.folder import RunFolder
 from geoalign.lab.train.plan import make_plan as make_training_plan
+from geoalign.lab.train.read_settings import parse_run_config
 from geoalign.settings.locations import Locations
 from geoalign.text import seed_ranges
 

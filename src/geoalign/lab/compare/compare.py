@@ -9,16 +9,17 @@ from pathlib import Path
 
 from rich.status import Status
 
+from geoalign.console.terminal import Console, say_paragraph
 from geoalign.errors import ConfigError, RunFolderError
+from geoalign.files.durable import locked
+from geoalign.files.json_files import read_json, write_json
+from geoalign.lab.compare.conclude import conclude
+from geoalign.lab.compare.folder import ComparisonFolder
+from geoalign.lab.compare.plan import PlannedRun, make_plan, warm_start_run
 from geoalign.lab.compare.pool import WorkerProcess, run_all
-from geoalign.lab.compare.table import conclude
-from geoalign.lab.config.compare import CompareConfig, PlannedRun, make_plan, warm_start_run
-from geoalign.lab.store.comparison import ComparisonFolder
-from geoalign.lab.store.files import locked
-from geoalign.lab.store.json_files import read_json, write_json
-from geoalign.lab.store.read_run import last_step
-from geoalign.lab.store.run_folder import RunFolder
-from geoalign.lab.terminal import Console, say_paragraph
+from geoalign.lab.compare.settings import CompareConfig
+from geoalign.lab.runs.folder import RunFolder
+from geoalign.lab.runs.reading import last_step
 from geoalign.settings.loading import plain_settings
 from geoalign.settings.locations import Locations
 

@@ -15,11 +15,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from geoalign.lab.config.compare import PlannedRun
-from geoalign.lab.numbers import duration
-from geoalign.lab.store.comparison import ComparisonFolder
-from geoalign.lab.store.read_run import last_step
-from geoalign.lab.terminal import Console, passing_progress, say
+from geoalign.console.numbers import duration
+from geoalign.console.terminal import Console, passing_progress, say
+from geoalign.lab.compare.folder import ComparisonFolder
+from geoalign.lab.compare.plan import PlannedRun
+from geoalign.lab.runs.reading import last_step
 
 _LOOK_SECONDS = 0.25
 

@@ -1,187 +1,224 @@
-"""The table of a comparison: on the terminal, as JSON and CSV, and the report."""
+"""The typed table of a comparison: what the page draws and `geoalign compare` prints."""
 
 from __future__ import annotations
 
-import csv
-import io
 import math
-from collections.abc import Iterable
-from dataclasses import astuple
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
-from geoalign.lab.analysis.comparison.analysis import read_table, table_as_json
-from geoalign.lab.analysis.comparison.scores import MEASURES
-from geoalign.lab.analysis.comparison.table import PRIMARY, ArmRow, LevelTable, Measure, Table
-from geoalign.lab.analysis.consensus import APPLIED, OBSERVED
-from geoalign.lab.analysis.detection import OWN_SCORE, Detection, ScoreDetection
-from geoalign.lab.analysis.statistics import Interval
-from geoalign.lab.config.compare import METRICS, CompareConfig
-from geoalign.lab.numbers import ends, estimate, score_writers, short
-from geoalign.lab.store.comparison import ComparisonFolder
-from geoalign.lab.store.files import write_atomically
-from geoalign.lab.store.json_files import write_json
-from geoalign.lab.terminal import Console, print_rows, say, say_paragraph
+from geoalign.files.columns import Floats, Ints
+from geoalign.lab.compare.results import Cell
+from geoalign.lab.compare.settings import CompareConfig
+from geoalign.lab.runs.detection import Detection
+from geoalign.statistics import MIN_SEEDS, Interval, PairedDifference, seed_interval
+
+PRIMARY, EXPLORATORY, HEADROOM, BOUND = "primary", "exploratory", "headroom", "bound"
 
 
-def conclude(folder: ComparisonFolder, console: Console) -> None:
-    """Writes `table.json`, `table.csv` and the report of what the folder holds, and prints the table."""
-    from geoalign.lab.reports.comparison.page import build_comparison_report
+@dataclass(frozen=True)
+class Measure:
+    """A number of an arm by seed.
 
-    table = read_table(folder.root)
-    write_json(folder.table, table_as_json(table))
-    write_atomically(folder.table_csv, as_csv(table))
-    print_table(console, table)
-    page = build_comparison_report(folder.root, table)
-    say(console, f"Report: {page}")
+    Attributes:
+        values: by seed, all that the arm has finished.
+        interval: mean over these, with its 95% interval.
+        difference: to the baseline's, over the seeds that both have.
+        paired_values: over these seeds too; of the baseline itself all.
+    """
 
+    values: Mapping[int, float]
+    interval: Interval
+    difference: PairedDifference
+    paired_values: Mapping[int, float]
 
-_HOW_FOUND = (
-    "AUROC: how well the curator's score ranks wrong rewards above the others; 0.5 is chance. Cosine: of the "
-    "advantages with those of the true rewards; 1 is learning from true rewards."
-)
-
-
-def print_table(console: Console, table: Table) -> None:
-    """Prints what was found at each level and what failed, then the tables of each level, then notes."""
-    for level in table.levels:
-        if level.headline:
-            say_paragraph(console, f"{level.level}: {level.headline}", style="bold")
-    for failure in table.failures:
-        where = f"{failure.level}/{failure.arm}/seed-{failure.seed}"
-        say(console, f"Failed: {where}: {failure.error}", style="red")
-    for level in table.levels:
-        console.print()
-        _print_scores(console, level, table.plan)
-        if level.judged:
-            _print_detection(console, level)
-        _print_statements(console, level)
-    notes = [_HOW_FOUND] if any(level.judged for level in table.levels) else []
-    notes += table.notes
-    if notes:
-        console.print()
-    for note in notes:
-        say_paragraph(console, note)
+    @property
+    def paired(self) -> Interval:
+        """The mean over the seeds of `difference`: what may stand next to it."""
+        return seed_interval(list(self.paired_values.values()))
 
 
-def _print_scores(console: Console, level: LevelTable, plan: CompareConfig) -> None:
-    """Final scores and their gains over the baseline; where the score is a proxy of the truth, the truth first."""
-    rows = [row for row in level.rows if row.seeds or row.failures]
-    columns = {"arm": [row.arm for row in rows]}
-    counts = [_seeds(row) for row in rows]
-    if len(set(counts)) > 1:
-        columns["seeds"] = counts
-    if plan.metric == "reward" and any(not math.isnan(row.gold.interval.estimate) for row in rows):
-        columns["gold reward"] = [short(_paired_mean(row.gold)) for row in rows]
-        metric = "proxy reward"
-    else:
-        metric = METRICS[plan.metric]
-    write, write_difference = score_writers(plan.metric)
-    columns[metric] = [write(_paired_mean(row.score)) for row in rows]
-    gains = [None if row.arm == plan.baseline else row.score.difference.interval for row in rows]
-    head = f"gain over {plan.baseline}"
-    if len(columns) < 4:
-        columns[head] = ["" if gain is None else write_difference(gain.estimate) for gain in gains]
-        columns["95% interval"] = ["" if gain is None else ends(gain, write_difference) for gain in gains]
-    else:
-        columns[head] = ["" if gain is None else estimate(gain, write_difference) for gain in gains]
-    title = f"{level.level}: {metric} after training, mean of the last {plan.last_evaluations} evaluations"
-    if len(set(counts)) == 1:
-        title += " of one seed" if counts[0] == "1" else f" and of {counts[0]} seeds"
-    print_rows(console, title, list(columns), list(zip(*columns.values(), strict=True)))
+@dataclass(frozen=True)
+class Comparison:
+    """An arm's final score minus another arm's: "primary" (fixed beforehand), "exploratory", "headroom" or "bound".
+
+    `adjusted_p` is Holm's within the level, NaN but for exploratory ones.
+    """
+
+    arm: str
+    against: str
+    kind: str
+    difference: PairedDifference
+    adjusted_p: float
 
 
-def _paired_mean(measure: Measure) -> float:
-    """The mean over the seeds of the gain next to it; of an arm without any gain over all seeds that it has."""
-    return (measure.paired if measure.difference.pairs else measure.interval).estimate
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """A quantity over steps, one row a seed: `values` [seeds, steps], NaN where a seed lacks a step."""
+
+    seeds: tuple[int, ...]
+    steps: Ints
+    values: Floats
 
 
-def _seeds(row: ArmRow) -> str:
-    """How many seeds the numbers of a row are of, and how many failed."""
-    pairs, finished = row.score.difference.pairs, len(row.seeds)
-    counted = f"{pairs} of {finished}" if 0 < pairs < finished else str(finished)
-    return f"{counted} ({len(row.failures)} failed)" if row.failures else counted
+@dataclass(frozen=True, eq=False)
+class ArmRow:
+    """One arm at one level.
+
+    Attributes:
+        rate: the share of its rewards that were wrong, NaN where unknown.
+        seeds, cells: those that finished; `failures`: the cells that did not; `missing`: planned seeds without any.
+        updates: the numbers of updates that its runs made on each generation, where known; one, if all are alike.
+        evaluations: the fewest behind a final score.
+        measures: the numbers of `scores.MEASURES`; `pass_at_k`: of the last evaluation; `curves`: metrics over steps.
+    """
+
+    level: str
+    arm: str
+    role: str
+    rate: float
+    curator: str
+    settings: Mapping[str, Any]
+    seeds: tuple[int, ...]
+    cells: tuple[Cell, ...]
+    failures: tuple[Cell, ...]
+    missing: tuple[int, ...]
+    updates: tuple[float, ...]
+    evaluations: int
+    measures: Mapping[str, Measure]
+    pass_at_k: Mapping[int, Measure]
+    detection: Detection | None
+    curves: Mapping[str, Curve]
+
+    @property
+    def score(self) -> Measure:
+        return self.measures["score"]
+
+    @property
+    def gold(self) -> Measure:
+        return self.measures["gold"]
+
+    @property
+    def zero_by_construction(self) -> bool:
+        """Whether KL and clip fraction can be nothing but zero: each generation was used for a single update."""
+        return bool(self.updates) and max(self.updates) <= 1
+
+    @property
+    def is_geoalign(self) -> bool:
+        """Whether the arm's curator is GeoAlign in any form, so that the pair count is the control it must beat."""
+        return self.curator.startswith("geoalign")
 
 
-def _print_detection(console: Console, level: LevelTable) -> None:
-    """How well the arms' scores find wrong rewards, and how close their advantages come to the true ones."""
-    rows = []
-    for row in level.judged:
-        own, _ = _own_and_control(row.detection)
-        area = short(None if own is None else own.auroc.estimate)
-        cosines = [short(row.measures[name].interval.estimate) for name in (OBSERVED, APPLIED)]
-        rows.append([row.arm, area, *cosines])
-    heads = ["arm", "AUROC", "cosine before curation", "cosine after curation"]
-    print_rows(console, f"{level.level}: how well wrong rewards were found", heads, rows)
+@dataclass(frozen=True)
+class Statement:
+    """A sentence about a comparison; `verdict`: "better", "worse", "undecided" or "none" (no verdict is possible)."""
+
+    arm: str
+    kind: str
+    verdict: str
+    text: str
 
 
-# So many sentences on comparisons that were not planned are printed where none was.
-_MOST_UNPLANNED = 4
+@dataclass(frozen=True)
+class Recovered:
+    """What one arm came to over a recovery's seeds, and its share of what wrong rewards cost, with Fieller's interval.
+
+    `truth`: its gold reward, where the score is only a proxy of it; NaN where it is not known.
+    """
+
+    row: ArmRow
+    score: Interval
+    truth: Interval
+    share: Interval
 
 
-def _print_statements(console: Console, level: LevelTable) -> None:
-    """The headroom and the planned comparisons, or a few of the others where none was planned."""
-    headroom, *others = level.statements
-    planned = [item for item in others if item.kind == PRIMARY]
-    shown = planned or others[:_MOST_UNPLANNED]
-    for statement in (headroom, *shown):
-        say_paragraph(console, statement.text, bullet="- ")
-    if level.footnote:
-        say_paragraph(console, level.footnote, bullet="- ")
-    left_out = len(others) - len(shown)
-    if left_out:
-        words = "1 further comparison is" if left_out == 1 else f"{left_out} further comparisons are"
-        say_paragraph(console, f"{words} on the page and in table.json.", bullet="- ")
+@dataclass(frozen=True)
+class Recovery:
+    """What wrong rewards cost at a level, and what of it each arm won back. Every number in it is of the same seeds.
+
+    Attributes:
+        rate: the share of the baseline's rewards that were wrong; NaN where it is unknown.
+        seeds: those that every arm in here has finished; `left_out`: those that only some have.
+        absent: the arms with results that are not in here, for they lack some of these seeds.
+        baseline: believes every reward; `clean`: had no wrong ones.
+        cost: the clean arm's final score minus the baseline's.
+        arms: the others, best first, the oracle among them; `named`: which of them the headline names, in its order.
+    """
+
+    rate: float
+    seeds: tuple[int, ...]
+    left_out: tuple[int, ...]
+    absent: tuple[str, ...]
+    baseline: Recovered
+    clean: Recovered
+    cost: PairedDifference
+    arms: tuple[Recovered, ...]
+    named: tuple[Recovered, ...]
+
+    @property
+    def everyone(self) -> tuple[Recovered, ...]:
+        """All arms: the clean one, then the others with the baseline, best first."""
+        others = sorted([*self.arms, self.baseline], key=lambda arm: -arm.score.estimate)
+        return (self.clean, *others)
+
+    @property
+    def is_illustration(self) -> bool:
+        """Whether there are too few seeds for an interval, and so for any claim."""
+        return len(self.seeds) < MIN_SEEDS
 
 
-def _own_and_control(found: Detection | None) -> tuple[ScoreDetection | None, ScoreDetection | None]:
-    """The detection by an arm's own score and by the pair count."""
-    return (found.row(OWN_SCORE), found.row(found.control)) if found is not None else (None, None)
+@dataclass(frozen=True, eq=False)
+class LevelTable:
+    """One level of wrong rewards.
+
+    Attributes:
+        rows: its arms.
+        statements: what the comparisons amount to, the headroom first.
+        recovery: what was recovered of the cost of wrong rewards; None where that is not known.
+        headline, footnote: the finding, and what its numbers are of; empty where nothing has finished.
+    """
+
+    level: str
+    rate: float
+    corruption: Mapping[str, float]
+    rows: tuple[ArmRow, ...]
+    comparisons: tuple[Comparison, ...]
+    statements: tuple[Statement, ...]
+    recovery: Recovery | None = None
+    headline: str = ""
+    footnote: str = ""
+
+    @property
+    def judged(self) -> tuple[ArmRow, ...]:
+        """The arms with wrong rewards whose detection, or agreement with the true rewards, is known."""
+        found = []
+        for row in self.rows:
+            agreement = row.measures["advantage_cosine"].interval.estimate
+            if row.rate != 0 and (row.detection is not None or not math.isnan(agreement)):
+                found.append(row)
+        return tuple(found)
+
+    @property
+    def reference(self) -> ArmRow | None:
+        """The arm whose ranks and projector are drawn: GeoAlign in the primary comparison, else the first GeoAlign."""
+        candidates = [row for row in self.rows if row.is_geoalign and row.seeds]
+        return next((row for row in candidates if row.role == "primary"), candidates[0] if candidates else None)
+
+    def comparison(self, arm: str, against: str) -> Comparison | None:
+        return next((item for item in self.comparisons if (item.arm, item.against) == (arm, against)), None)
+
+    def against(self, arm: str | None) -> list[Comparison]:
+        return [item for item in self.comparisons if item.against == arm]
+
+    def row(self, arm: str) -> ArmRow | None:
+        return next((row for row in self.rows if row.arm == arm), None)
 
 
-def as_csv(table: Table) -> str:
-    """One line per arm and level: of each measure the mean over seeds, its 95% interval, and the paired difference to
-    the baseline with its interval and number of seeds; then how corrupted rewards were detected. Undefined values are
-    empty."""
-    parts = ("mean", "low", "high", "difference", "difference_low", "difference_high")
-    columns = ["level", "rate", "arm", "role", "curator", "seeds", "failed"]
-    columns += [f"{name}_{part}" for name in MEASURES for part in parts]
-    columns += [f"{name}_pairs" for name in MEASURES]
-    columns += [f"{name}_{part}" for name in _DETECTED for part in parts[:3]]
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    for level in table.levels:
-        for row in level.rows:
-            head = [level.level, *_cells([level.rate]), row.arm, row.role, row.curator]
-            counts = [len(row.seeds), len(row.failures)]
-            measures = [row.measures[name] for name in MEASURES]
-            intervals = [interval for one in measures for interval in (one.interval, one.difference.interval)]
-            pairs = [one.difference.pairs for one in measures]
-            detected = _detected(row.detection)
-            writer.writerow([*head, *counts, *_ends(intervals), *pairs, *_ends(detected)])
-    return text.getvalue()
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A comparison: what was planned, the planned cells by level and arm, those that failed, notes."""
 
-
-# Of an arm's own score, and of the better direction of the pair count; of the replaced rollouts and of all in a pair.
-_DETECTED = ("auroc", "average_precision", "pair_count_auroc", "corrupted_among_replaced", "corrupted")
-
-
-def _detected(found: Detection | None) -> list[Interval]:
-    """The numbers of `_DETECTED`, NaN where unknown."""
-    unknown = Interval(math.nan, math.nan, math.nan)
-    own, control = _own_and_control(found)
-    return [
-        own.auroc if own else unknown,
-        own.auprc if own else unknown,
-        control.auroc if control else unknown,
-        found.precision if found else unknown,
-        found.base_rate if found else unknown,
-    ]
-
-
-def _ends(intervals: Iterable[Interval]) -> list[str]:
-    """Estimate, lower and upper end of each interval."""
-    return _cells(number for interval in intervals for number in astuple(interval))
-
-
-def _cells(numbers: Iterable[float]) -> list[str]:
-    return ["" if math.isnan(number) else f"{number:.6g}" for number in numbers]
+    plan: CompareConfig
+    levels: tuple[LevelTable, ...]
+    failures: tuple[Cell, ...]
+    notes: tuple[str, ...]

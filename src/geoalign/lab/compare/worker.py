@@ -17,13 +17,13 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from geoalign.console.command_line import error_line
+from geoalign.console.terminal import Console, harmless_messages, say, say_lines
 from geoalign.errors import RunFolderError
-from geoalign.lab.command_line import error_line
-from geoalign.lab.config.compare import CellKey, PlannedRun
-from geoalign.lab.store.comparison import ComparisonFolder
-from geoalign.lab.store.files import locked
-from geoalign.lab.store.json_files import append_line, read_lines, write_json
-from geoalign.lab.terminal import Console, harmless_messages, say, say_lines
+from geoalign.files.durable import locked
+from geoalign.files.json_files import append_line, read_lines, write_json
+from geoalign.lab.compare.folder import ComparisonFolder
+from geoalign.lab.compare.plan import CellKey, PlannedRun
 from geoalign.settings.secrets import masked
 from geoalign.text import LONGEST_ERROR, one_line
 
@@ -57,7 +57,7 @@ def _end_with_parent() -> None:
 def prepare_shared(job: dict[str, Any]) -> None:
     """Checks the settings of every run, writes what they come to, then makes the warm starts that the runs share."""
     from geoalign.lab.compare.checks import checked_shapes
-    from geoalign.lab.config.loading import parse_run_config
+    from geoalign.lab.train.read_settings import parse_run_config
     from geoalign.lab.train.train import prepare
 
     write_json(Path(job["checked"]), checked_shapes(job["runs"]))
@@ -67,8 +67,8 @@ def prepare_shared(job: dict[str, Any]) -> None:
 
 def run_cell(job: dict[str, Any]) -> None:
     """Runs, or goes on with, one run, and writes its result."""
-    from geoalign.lab.compare.extract import extract
-    from geoalign.lab.config.loading import parse_run_config
+    from geoalign.lab.compare.run_result import extract
+    from geoalign.lab.train.read_settings import parse_run_config
     from geoalign.lab.train.train import train
 
     folder = ComparisonFolder(Path(job["folder"]))

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from geoalign.lab.rewards.chat import as_prompted, mark_of, marked_messages, unfenced
+from geoalign.endpoint.chat import as_prompted, mark_of, marked_messages, unfenced
 
 # Word for word the paper's "RLHF Evaluation Prompt" (appendix, prompts); line ends and spaces are as printed.
 SYSTEM_PROMPT = """\

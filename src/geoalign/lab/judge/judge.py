@@ -14,19 +14,20 @@ from typing import Literal
 
 import numpy as np
 
+from geoalign.console.numbers import decimals, estimate, percent, whole_percent
+from geoalign.console.terminal import Console, passing_progress, print_rows, say, say_paragraph
+from geoalign.dumps.response_files import Key, SavedResponse, read_responses
+from geoalign.endpoint.chat import chat
+from geoalign.endpoint.http_client import BadReplyError
+from geoalign.endpoint.settings import JudgeConfig
 from geoalign.errors import InputError, ServiceError
-from geoalign.lab.analysis.statistics import Interval, clustered_proportion, proportion_over_groups
-from geoalign.lab.config.judge import JudgeConfig
-from geoalign.lab.config.requests import JudgeRequest
-from geoalign.lab.evaluation.responses import Key, SavedResponse, read_responses
-from geoalign.lab.http_client import BadReplyError
+from geoalign.files.durable import locked
+from geoalign.files.json_files import append_line, keep_whole_lines, read_lines, write_json
 from geoalign.lab.judge.asking import Ask, Question, ask_local, judge_messages, parse_verdict
-from geoalign.lab.numbers import decimals, estimate, percent, whole_percent
-from geoalign.lab.rewards.chat import chat
-from geoalign.lab.store.evaluation import JUDGED, JUDGMENTS, begin
-from geoalign.lab.store.files import locked
-from geoalign.lab.store.json_files import append_line, keep_whole_lines, read_lines, write_json
-from geoalign.lab.terminal import Console, passing_progress, print_rows, say, say_paragraph
+from geoalign.lab.judge.command import JudgeRequest
+from geoalign.lab.judge.folder import JUDGED, JUDGMENTS
+from geoalign.lab.runs.resuming import begin
+from geoalign.statistics import Interval, clustered_proportion, proportion_over_groups
 from geoalign.text import listed
 
 Pairs = dict[Key, tuple[SavedResponse, SavedResponse]]

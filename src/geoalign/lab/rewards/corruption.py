@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from geoalign.answers.messages import response_text
+from geoalign.answers.reward_source import RewardSource
 from geoalign.errors import ConfigError, InputError
-from geoalign.lab.config.rewards import RewardConfig
-from geoalign.lab.rewards.base import RewardSource, response_text
+from geoalign.lab.rewards.settings import RewardConfig
 
 Gather = Callable[[list[Any]], list[Any]]
 

@@ -18,9 +18,9 @@ from transformers.models.llama import modeling_llama
 
 from geoalign.errors import ConfigError, InputError
 from geoalign.hidden.extract import padded
-from geoalign.lab.config.rewards import RewardModelConfig
-from geoalign.lab.rewards.base import ChatRewardModel, Written
-from geoalign.pretrained import from_pretrained, loading, own_code
+from geoalign.lab.rewards.chat_model import ChatRewardModel, Written
+from geoalign.lab.rewards.settings import RewardModelConfig
+from geoalign.pretrained.from_pretrained import from_pretrained, loading, own_code
 
 _EXPECTED = "reward model: expected a sequence classifier with its tokenizer"
 CODE_SETTING = "reward.model.trust_remote_code"

@@ -15,9 +15,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import AliasChoices, BaseModel, Field
 
-from geoalign.errors import ConfigError, ServiceError
-from geoalign.lab.config.rewards import RewardModelConfig
-from geoalign.lab.http_client import (
+from geoalign.endpoint.http_client import (
     BadReplyError,
     HTTPClient,
     RefusedError,
@@ -25,8 +23,10 @@ from geoalign.lab.http_client import (
     UnreachableError,
     token_from,
 )
-from geoalign.lab.rewards.base import ChatRewardModel, Written
-from geoalign.pretrained import from_pretrained, loading
+from geoalign.errors import ConfigError, ServiceError
+from geoalign.lab.rewards.chat_model import ChatRewardModel, Written
+from geoalign.lab.rewards.settings import RewardModelConfig
+from geoalign.pretrained.from_pretrained import from_pretrained, loading
 from geoalign.text import one_line
 
 _Numbers = list[float | None]

@@ -11,25 +11,27 @@ import torch
 from transformers import AutoConfig
 from trl import GRPOConfig, RewardConfig, SFTConfig
 
+from geoalign.answers.function import load_function
+from geoalign.answers.messages import rendered, token_ids
+from geoalign.answers.second import second_verifier
+from geoalign.answers.verified import VerifiedReward
+from geoalign.console.terminal import Console
 from geoalign.curators.curator import Curator
 from geoalign.curators.labelled_rollouts import LabelledRollouts, check_takes_labelled
 from geoalign.curators.registry import make_curator
+from geoalign.dumps.labels import read_labelled_rollouts
 from geoalign.errors import ConfigError, GeoAlignError, InputError
-from geoalign.lab.config.train import EVERY_OTHER, PretrainedModelConfig, RunConfig
-from geoalign.lab.dumps.labels import read_labelled_rollouts
-from geoalign.lab.models.models import CODE_SETTING, initial_tokenizer
+from geoalign.lab.data.task import Demonstration, Problem, Task
+from geoalign.lab.data.tasks import make_task
+from geoalign.lab.models.language_model import CODE_SETTING, initial_tokenizer
 from geoalign.lab.models.process_setup import Processes
+from geoalign.lab.models.settings import EVERY_OTHER, PretrainedModelConfig
 from geoalign.lab.rewards.corruption import check_corruption
-from geoalign.lab.rewards.function import load_function
 from geoalign.lab.rewards.reward_model import check_ready_model
-from geoalign.lab.rewards.second import second_verifier
-from geoalign.lab.rewards.verified import VerifiedReward
-from geoalign.lab.store.run_folder import RunFolder, stage_checkpoints
-from geoalign.lab.tasks import make_task
-from geoalign.lab.tasks.base import Demonstration, Problem, Task, rendered, token_ids
-from geoalign.lab.terminal import Console
+from geoalign.lab.runs.folder import RunFolder, stage_checkpoints
 from geoalign.lab.train.options import GenerationShape, generation_shape, located, trainer_options
-from geoalign.pretrained import from_pretrained, loading
+from geoalign.lab.train.settings import RunConfig
+from geoalign.pretrained.from_pretrained import from_pretrained, loading
 from geoalign.settings.hidden import is_last, layer_numbers
 from geoalign.settings.loading import check_keys
 from geoalign.settings.locations import NOWHERE, Locations
@@ -277,4 +279,4 @@ def _check_reward(plan: Plan, *, ask: bool) -> None:
     if "answers" in plan.curator.requires and plan.task.final_answer is None:
         raise ConfigError(f"curator: expected a task whose responses have final answers, got {plan.task.name}")
     if binary:
-        VerifiedReward(settings).close()
+        VerifiedReward(timeout=settings.timeout, workers=settings.workers).close()

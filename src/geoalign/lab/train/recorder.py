@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from geoalign.adapters.trl import CuratedStep
-from geoalign.lab.store.rollouts import write_details, write_rollouts
-from geoalign.lab.store.run_folder import RunFolder
+from geoalign.lab.runs.folder import RunFolder
+from geoalign.lab.runs.rollouts import write_details, write_rollouts
 from geoalign.types import Curation, CurationDetails
 
 

@@ -15,19 +15,20 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from geoalign.answers.messages import rendered
+from geoalign.console.terminal import Console, say_paragraph
 from geoalign.curators.geoalign import GeoAlignConfig
 from geoalign.errors import GeoAlignError
-from geoalign.lab.config.rewards import RewardModelConfig
-from geoalign.lab.config.train import LaunchConfig, RunConfig, TinyModelConfig
-from geoalign.lab.models.models import initial_tokenizer
+from geoalign.files.json_files import read_json, read_lines
+from geoalign.lab.data.tasks import make_task
+from geoalign.lab.models.language_model import initial_tokenizer
 from geoalign.lab.models.process_setup import Processes
-from geoalign.lab.store.json_files import read_json, read_lines
-from geoalign.lab.store.run_folder import RunFolder
-from geoalign.lab.tasks import make_task
-from geoalign.lab.tasks.base import rendered
-from geoalign.lab.terminal import Console, say_paragraph
+from geoalign.lab.models.settings import TinyModelConfig
+from geoalign.lab.rewards.settings import RewardModelConfig
+from geoalign.lab.runs.folder import RunFolder
 from geoalign.lab.train.options import GRPO, check_options, generation_shape, trainer_options, without_gpu
 from geoalign.lab.train.plan import Plan, make_plan, prompt_lengths
+from geoalign.lab.train.settings import LaunchConfig, RunConfig
 from geoalign.settings.locations import NOWHERE, Locations
 from geoalign.text import visible
 

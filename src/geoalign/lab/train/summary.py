@@ -8,16 +8,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from geoalign.lab.analysis.consensus import APPLIED, OBSERVED, accuracy_on_new_groups, agreement
-from geoalign.lab.analysis.decline import REMEDY, Fall, last_falls
-from geoalign.lab.analysis.detection import Tally, mean_ranking, rankings_of, tally_of
-from geoalign.lab.evaluation.scores import mean_of_known
-from geoalign.lab.numbers import decimals, percent, whole
-from geoalign.lab.store.json_files import finite, read_json, read_lines
-from geoalign.lab.store.read_run import parse_evaluation
-from geoalign.lab.store.rollouts import read_rollouts
-from geoalign.lab.store.run_folder import ACCURACY_FILE, RunFolder
-from geoalign.lab.terminal import Console, print_rows, say, say_paragraph
+from geoalign.console.numbers import decimals, percent, whole
+from geoalign.console.terminal import Console, print_rows, say, say_paragraph
+from geoalign.files.json_files import finite, read_json, read_lines
+from geoalign.lab.models.accuracy import mean_of_known
+from geoalign.lab.runs.decline import REMEDY, Fall, last_falls
+from geoalign.lab.runs.detection import Tally, mean_ranking, rankings_of, tally_of
+from geoalign.lab.runs.folder import ACCURACY_FILE, RunFolder
+from geoalign.lab.runs.logged import APPLIED, OBSERVED, accuracy_on_new_groups, agreement
+from geoalign.lab.runs.reading import parse_evaluation
+from geoalign.lab.runs.rollouts import read_rollouts
 
 _PREFIX = "geoalign/"
 # Added up over the run.
@@ -79,7 +79,7 @@ def _pair_accuracy(model: Path) -> dict[str, Any] | None:
 def detection(rollouts: Path) -> dict[str, float | int | None]:
     """How the scores rank the rollouts whose reward was corrupted, where that is known: the mean AUROC over
     generations, the share of corrupted rewards among the anomalous rollouts of the whole run, beside their share among
-    the rollouts in a pair (`geoalign.lab.analysis.detection`)."""
+    the rollouts in a pair (`geoalign.lab.runs.detection`)."""
     rankings, counts = [], Tally()
     for step in read_rollouts(rollouts):
         counts += tally_of(step, step.anomalous)

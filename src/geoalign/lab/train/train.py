@@ -16,19 +16,16 @@ from typing import Any
 
 import torch
 
+from geoalign.console.terminal import Console, say
 from geoalign.errors import ConfigError, RunFolderError
-from geoalign.lab.config.train import RunConfig, TinyModelConfig
-from geoalign.lab.models.fastest_dtype import fastest_dtype, print_fastest_dtype
-from geoalign.lab.models.process_setup import Processes, make_repeatable, silence_logs, use_one_device
-from geoalign.lab.reports import build_report
-from geoalign.lab.store.files import HALF_WRITTEN, LOCK, beside, locked, replace_folder
-from geoalign.lab.store.json_files import read_json, write_json
-from geoalign.lab.store.run_folder import (
+from geoalign.files.durable import HALF_WRITTEN, LOCK, beside, locked, replace_folder
+from geoalign.files.json_files import read_json, write_json
+from geoalign.lab.models.process_setup import Processes, make_repeatable, use_one_device
+from geoalign.lab.models.settings import TinyModelConfig
+from geoalign.lab.runs.folder import (
     MARK,
     STAGES,
     RunFolder,
-    check_same_settings,
-    first_difference,
     last_moment,
     made_models,
     next_stage,
@@ -36,14 +33,18 @@ from geoalign.lab.store.run_folder import (
     prune,
     stage_checkpoints,
 )
-from geoalign.lab.terminal import Console, say
+from geoalign.lab.runs.resuming import check_same_settings, first_difference
+from geoalign.lab.train.evaluations import evaluation_stage, reference_stage
+from geoalign.lab.train.observed_reward import reward_source
 from geoalign.lab.train.options import located
+from geoalign.lab.train.page import build_run_report
 from geoalign.lab.train.plan import Plan, make_plan
-from geoalign.lab.train.rewards import reward_source
-from geoalign.lab.train.stages.evaluations import evaluation_stage, reference_stage
-from geoalign.lab.train.stages.policy import policy_stage
-from geoalign.lab.train.stages.supervised import reward_model_stages, warm_start_stage
+from geoalign.lab.train.policy import policy_stage
+from geoalign.lab.train.settings import RunConfig
 from geoalign.lab.train.summary import print_summary, summarise
+from geoalign.lab.train.supervised import reward_model_stages, warm_start_stage
+from geoalign.pretrained.fastest_dtype import fastest_dtype, print_fastest_dtype
+from geoalign.pretrained.quiet import silence_logs
 from geoalign.settings.loading import plain_settings
 from geoalign.settings.locations import NOWHERE, Locations
 
@@ -98,7 +99,7 @@ def train(
             processes.barrier()
         summary = read_json(folder.summary)
         if report and processes.is_main:
-            build_report(folder.root)
+            build_run_report(folder.root)
             print_summary(console, summary, config.curator.type, folder.root)
     return summary
 

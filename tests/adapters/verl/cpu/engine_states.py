@@ -23,7 +23,7 @@ from verl.workers.config import FSDPEngineConfig, FSDPOptimizerConfig, HFModelCo
 from verl.workers.engine.base import EngineRegistry
 from verl.workers.engine.fsdp import transformer_impl
 
-import geoalign.hidden.answers
+import geoalign.hidden.answer_tokens
 from geoalign.adapters.verl.keys import ANSWER_KEY, HIDDEN_KEY, LAYER_KEY, POSITION_KEY, RESPONSE_KEY, REWARD_KEY
 from geoalign.hidden import HIDDEN_POSITIONS
 from geoalign.types import response_keys
@@ -181,7 +181,7 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.distributed.init_process_group("gloo")
     transformer_impl.FSDP = Unsynchronised
-    geoalign.hidden.answers.answer_start = first_digit
+    geoalign.hidden.answer_tokens.answer_start = first_digit
     found = {}
     for name, case in CASES.items():
         found[name] = check(path, *case)

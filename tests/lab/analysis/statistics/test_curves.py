@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from geoalign.errors import InputError
-from geoalign.lab.analysis.statistics import ema, largest_drop, mean_pass_at_k, oscillation, pass_at_k, powers_of_two
+from geoalign.statistics import ema, largest_drop, mean_pass_at_k, oscillation, pass_at_k, powers_of_two
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,9 @@ import math
 import numpy as np
 import pytest
 
-from geoalign.lab.analysis.statistics import (
-    accuracy_of_evaluation,
+from geoalign.intervals import clustered_proportion, mean_interval
+from geoalign.lab.runs.reading import Evaluation, accuracy_of_evaluation
+from geoalign.statistics import (
     holm,
     paired_difference,
     proportion_over_groups,
@@ -12,8 +13,6 @@ from geoalign.lab.analysis.statistics import (
     share_interval,
     wilson_interval,
 )
-from geoalign.lab.store.read_run import Evaluation
-from geoalign.method.intervals import clustered_proportion, mean_interval
 
 NAN = math.nan
 

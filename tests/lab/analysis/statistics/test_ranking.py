@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geoalign.lab.analysis.statistics import auroc, average_precision
+from geoalign.statistics import auroc, average_precision
 
 NAN = math.nan
 

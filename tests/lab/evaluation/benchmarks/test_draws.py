@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geoalign.errors import InputError
-from geoalign.lab.generation.draws import chosen, seed_of, uniforms
+from geoalign.lab.models.draws import chosen, seed_of, uniforms
 
 
 def _draws(*values):

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from geoalign.errors import ConfigError, InputError, MissingExtraError
-from geoalign.lab.config.evaluate import EvaluateConfig
-from geoalign.lab.evaluation.answers import Prompt
-from geoalign.lab.evaluation.evaluate import make_part
-from geoalign.lab.evaluation.sets import EvaluationSet, PromptedSet
-from geoalign.lab.generation.evaluated_models import EvaluatedModel, describe, device_and_dtype, open_engine
-from geoalign.lab.tasks.base import Problem
+from geoalign.lab.data.task import Problem
+from geoalign.lab.evaluate.evaluate import make_part
+from geoalign.lab.evaluate.evaluated_models import EvaluatedModel, describe, device_and_dtype, open_engine
+from geoalign.lab.evaluate.sets import EvaluationSet, PromptedSet
+from geoalign.lab.evaluate.settings import EvaluateConfig
+from geoalign.lab.models.answering import Prompt
 
 PROMPTS = [[70, 71, 72], [80], [90, 91, 92, 93, 94]]
 

@@ -2,13 +2,14 @@ import math
 
 import pytest
 
-from geoalign.lab.evaluation.answers import Prompt
-from geoalign.lab.evaluation.results import result_json, scores_of
-from geoalign.lab.evaluation.scores import accuracy_interval, average, curve, pass_interval, score
-from geoalign.lab.evaluation.sets import EvaluationSet, PromptedSet
-from geoalign.lab.generation.evaluated_models import EvaluatedModel
-from geoalign.lab.store.evaluation import Part, Row
-from geoalign.lab.tasks.base import Problem
+from geoalign.lab.data.task import Problem
+from geoalign.lab.evaluate.evaluated_models import EvaluatedModel
+from geoalign.lab.evaluate.folder import Part, Row
+from geoalign.lab.evaluate.results import result_json, scores_of
+from geoalign.lab.evaluate.scores import average, curve, pass_interval, score
+from geoalign.lab.evaluate.sets import EvaluationSet, PromptedSet
+from geoalign.lab.models.accuracy import accuracy_interval
+from geoalign.lab.models.answering import Prompt
 
 
 def _set(right, kind="benchmark", name="aime24"):

@@ -6,10 +6,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from geoalign.errors import ConfigError, InputError
-from geoalign.lab.config.evaluate import EvaluateConfig, FieldsConfig
-from geoalign.lab.evaluation.sets import EvaluationSet, load_sets, prompted
-from geoalign.lab.models.models import make_tokenizer
-from geoalign.lab.tasks.base import Problem
+from geoalign.lab.data.task import Problem
+from geoalign.lab.evaluate.sets import EvaluationSet, load_sets, prompted
+from geoalign.lab.evaluate.settings import EvaluateConfig, FieldsConfig
+from geoalign.lab.models.language_model import make_tokenizer
 
 
 @pytest.fixture

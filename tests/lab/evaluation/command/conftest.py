@@ -34,7 +34,7 @@ def scripted(monkeypatch):
             engine.tokenizer = tokenizer
             return engine
 
-        monkeypatch.setattr("geoalign.lab.evaluation.evaluate.open_engine", opened)
+        monkeypatch.setattr("geoalign.lab.evaluate.evaluate.open_engine", opened)
 
     return use
 
@@ -47,5 +47,5 @@ def reward_model(monkeypatch):
         assert (place, config.device) == ("owner/reward", "cpu")
         return found
 
-    monkeypatch.setattr("geoalign.lab.evaluation.evaluate.RewardModelScorer.load", load)
+    monkeypatch.setattr("geoalign.lab.evaluate.evaluate.RewardModelScorer.load", load)
     return found

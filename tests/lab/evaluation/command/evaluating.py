@@ -8,11 +8,11 @@ import shutil
 import pyarrow.parquet as pq
 from rich.console import Console
 
-from geoalign.lab.config.evaluate import EvaluateConfig
-from geoalign.lab.config.requests import EvaluateRequest
-from geoalign.lab.config.rewards import RewardModelConfig, ScoringConfig
-from geoalign.lab.evaluation.evaluate import evaluate
-from geoalign.lab.generation.engines import Generated
+from geoalign.lab.evaluate.command import EvaluateRequest
+from geoalign.lab.evaluate.evaluate import evaluate
+from geoalign.lab.evaluate.settings import EvaluateConfig
+from geoalign.lab.models.engines import Generated
+from geoalign.lab.rewards.settings import RewardModelConfig, ScoringConfig
 
 
 def run(models, benchmarks, dialogues, output, *, checkpoints=False, resume=False, save_responses=None, **values):

@@ -13,9 +13,9 @@ from command_line import call
 from evaluating import right_until, rows_of, run
 
 from geoalign.errors import ConfigError, RunFolderError
-from geoalign.lab.config.rewards import ScoringConfig
-from geoalign.lab.generation.engines import TransformersEngine
-from geoalign.lab.models import fastest_dtype
+from geoalign.lab.models.engines import TransformersEngine
+from geoalign.lab.rewards.settings import ScoringConfig
+from geoalign.pretrained import fastest_dtype
 
 
 def test_resuming_after_every_stop(tiny, files, tmp_path, monkeypatch):

@@ -5,8 +5,8 @@ import json
 import pytest
 from evaluating import REWARD, right_until, rows_of, run
 
+from geoalign.dumps.response_files import read_responses
 from geoalign.errors import UnscoredError
-from geoalign.lab.evaluation.responses import read_responses
 
 
 def test_known_answers_have_known_scores(tiny, files, tmp_path, scripted):

@@ -11,8 +11,8 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from geoalign.lab.reports.audit import page as page_module
-from geoalign.lab.store.audit import DENSITIES, PAIRS, SCORES, scores_schema
+from geoalign.audit.folder import DENSITIES, PAIRS, SCORES, scores_schema
+from geoalign.audit.page import page as page_module
 
 # Without the background flags Chromium asks Google's hosts for updates at every start.
 FLAGS = (
@@ -146,6 +146,8 @@ def _write(
             rows.extend(_group(generator, step, group, size, len(rows), length))
     if change is not None:
         change(rows)
+    for row in rows:
+        row.setdefault("compared_answer", row.get("final_answer"))
     table = pyarrow.Table.from_pylist(rows, schema=SCORES).select(scores_schema(redact).names)
     pyarrow.parquet.write_table(table, folder / "scores.parquet")
     if pairs:

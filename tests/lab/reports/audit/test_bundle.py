@@ -8,9 +8,9 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from geoalign.lab.reports.audit import bundle as module
-from geoalign.lab.reports.audit.bundle import bundle
-from geoalign.lab.store.audit import read_audit
+from geoalign.audit.page import bundle as module
+from geoalign.audit.page.bundle import bundle
+from geoalign.audit.results import read_audit
 
 
 def opened(piece):

@@ -5,10 +5,10 @@ import re
 import pyarrow.parquet
 import pytest
 
-from geoalign.lab.dumps.labels import read_labels
-from geoalign.lab.reports.audit import bundle as bundle_module
-from geoalign.lab.reports.audit.page import build_audit_page
-from geoalign.lab.store.audit import safe
+from geoalign.audit.page import bundle as bundle_module
+from geoalign.audit.page.page import build_audit_page
+from geoalign.dumps.flagged_csv import safe
+from geoalign.dumps.labels import read_labels
 
 
 @pytest.fixture(scope="module")

@@ -6,10 +6,10 @@ import re
 
 import pytest
 
+from geoalign.audit.page.page import build_audit_page, scripts
 from geoalign.errors import InputError
-from geoalign.lab.reports import build_report
-from geoalign.lab.reports.audit.page import build_audit_page, scripts
-from geoalign.lab.reports.documents import inline
+from geoalign.pages.documents import inline
+from geoalign.report import build_report
 
 
 @pytest.fixture(scope="module")

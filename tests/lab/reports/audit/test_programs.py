@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from geoalign.lab.reports.audit.page import ASSETS
+from geoalign.audit.page.page import ASSETS
 
 
 @pytest.fixture(scope="module")

@@ -4,9 +4,9 @@ import json
 
 import pyarrow.parquet
 
-from geoalign.lab.audit.audit import audit
-from geoalign.lab.config.audit import load_audit_config
-from geoalign.lab.config.requests import AuditRequest
+from geoalign.audit.command import AuditRequest
+from geoalign.audit.pipeline import audit
+from geoalign.audit.settings import load_audit_config
 
 
 def write_verdicts(path):

@@ -3,8 +3,8 @@ import math
 
 import pytest
 
-from geoalign.lab.analysis.comparison.analysis import read_table, table_as_json
-from geoalign.lab.analysis.statistics import holm, paired_difference
+from geoalign.lab.compare.analysis import read_table, table_as_json
+from geoalign.statistics import holm, paired_difference
 
 ARMS = {"grpo": 0.5, "geoalign": 0.6, "pair_count": 0.5, "random": 0.5, "par": 0.4, "oracle": 0.7, "clean": 0.75}
 

@@ -6,11 +6,12 @@ import shutil
 import pytest
 from typer.testing import CliRunner
 
+from geoalign.cli import app
 from geoalign.errors import RunFolderError
-from geoalign.lab.analysis.comparison.analysis import read_table, table_as_json
-from geoalign.lab.cli import app
-from geoalign.lab.reports.comparison.page import build_comparison_report, compact_comparison
-from geoalign.lab.store.comparison import COMPACT, ComparisonFolder, read_results
+from geoalign.lab.compare.analysis import read_table, table_as_json
+from geoalign.lab.compare.folder import COMPACT, ComparisonFolder
+from geoalign.lab.compare.page import build_comparison_report, compact_comparison
+from geoalign.lab.compare.results import read_results
 
 ARMS = {"grpo": 0.5, "pair_count": 0.52, "geoalign": 0.6, "oracle": 0.7, "clean": 0.75}
 

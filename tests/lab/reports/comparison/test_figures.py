@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from geoalign.lab.analysis.comparison.analysis import read_table
-from geoalign.lab.reports.comparison.panels import (
+from geoalign.lab.compare.analysis import read_table
+from geoalign.lab.compare.panels import (
     differences_panel,
     evaluation_panel,
     further_panels,
@@ -23,7 +23,7 @@ from geoalign.lab.reports.comparison.panels import (
     robustness_panels,
     slug,
 )
-from geoalign.lab.reports.figures.style import LIGHT, Look, band
+from geoalign.pages.style import LIGHT, Look, band
 
 SCORES = {"grpo": 0.5, "geoalign": 0.6, "pair_count": 0.5, "oracle": 0.7}
 

@@ -7,10 +7,10 @@ import pytest
 from pages import Page, words
 from rich.console import Console
 
-from geoalign.lab.compare.table import conclude
-from geoalign.lab.reports import build_report
-from geoalign.lab.reports.comparison.page import build_comparison_report
-from geoalign.lab.store.comparison import ComparisonFolder
+from geoalign.lab.compare.conclude import conclude
+from geoalign.lab.compare.folder import ComparisonFolder
+from geoalign.lab.compare.page import build_comparison_report
+from geoalign.report import build_report
 
 GEOALIGN = {"alpha": 0.05, "strategy": "replace", "aggregation": "sum", "projector": {"layers": 3, "steps": 50}}
 SCORES = {"grpo": 0.5, "geoalign": 0.6, "pair_count": 0.5, "oracle": 0.7}
@@ -33,7 +33,7 @@ def whole(tmp_path_factory, write_comparison):
         compare={"arms_at": {name: ["flip_10"] for name in more}},
     )  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("geoalign.lab.reports.documents.render", lambda panel, theme: b"<svg/>")
+        patch.setattr("geoalign.pages.documents.render", lambda panel, theme: b"<svg/>")
         page = build_comparison_report(folder)
     assert page == folder / "report.html"
     text = page.read_text(encoding="utf-8")

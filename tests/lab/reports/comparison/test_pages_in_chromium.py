@@ -3,7 +3,7 @@
 import pytest
 from chromium import chromium
 
-from geoalign.lab.reports import build_report
+from geoalign.report import build_report
 
 
 @pytest.fixture(scope="module")

@@ -2,8 +2,8 @@ import math
 
 import pytest
 
-from geoalign.lab.config.compare import updates_per_generation
-from geoalign.lab.config.compare_loading import load_compare_config, parse_compare_config
+from geoalign.lab.compare.read_settings import load_compare_config, parse_compare_config
+from geoalign.lab.compare.settings import updates_per_generation
 
 
 def test_the_plan_of_a_resolved_comparison():

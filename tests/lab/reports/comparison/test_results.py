@@ -3,8 +3,8 @@ import json
 import pytest
 
 from geoalign.errors import RunFolderError
-from geoalign.lab.store.comparison import parse_cell, read_results
-from geoalign.lab.store.json_files import read_json as read_object
+from geoalign.files.json_files import read_json as read_object
+from geoalign.lab.compare.results import parse_cell, read_results
 
 
 def read_cell(path):

@@ -4,9 +4,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from geoalign.lab.analysis.comparison.scores import by_generation, evaluation_series, final_score, pass_at_k
-from geoalign.lab.store.comparison import Cell
-from geoalign.lab.store.read_run import Evaluation
+from geoalign.lab.compare.cell_numbers import by_generation, evaluation_series, final_score, pass_at_k
+from geoalign.lab.compare.results import Cell
+from geoalign.lab.runs.reading import Evaluation
 
 NAN = math.nan
 EMPTY = Cell(

@@ -4,18 +4,18 @@ import math
 
 import pytest
 
-from geoalign.lab.analysis.comparison.analysis import read_table
-from geoalign.lab.analysis.comparison.table import Comparison
-from geoalign.lab.analysis.comparison.verdicts import (
+from geoalign.lab.compare.analysis import read_table
+from geoalign.lab.compare.settings import CompareConfig
+from geoalign.lab.compare.statements import (
     amount,
     comparison_statement,
     detection_statement,
     geoalign_statement,
     headroom_statement,
 )
-from geoalign.lab.analysis.detection import Detection
-from geoalign.lab.analysis.statistics import Interval, PairedDifference
-from geoalign.lab.config.compare import CompareConfig
+from geoalign.lab.compare.table import Comparison
+from geoalign.lab.runs.detection import Detection
+from geoalign.statistics import Interval, PairedDifference
 
 NAN = math.nan
 PLAN = CompareConfig(arms={})

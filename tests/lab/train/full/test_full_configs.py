@@ -8,8 +8,8 @@ import yaml
 from accelerate.commands.config.config_args import load_config_from_file
 
 from geoalign.curators.geoalign import GeoAlignConfig
-from geoalign.lab.config.loading import load_run_config
-from geoalign.lab.config.train import RunConfig
+from geoalign.lab.train.read_settings import load_run_config
+from geoalign.lab.train.settings import RunConfig
 
 FULL = Path(__file__).parents[4] / "configs" / "full"
 

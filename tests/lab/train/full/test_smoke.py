@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from geoalign.lab.config.loading import load_run_config
-from geoalign.lab.config.train import RunConfig
-from geoalign.lab.store.json_files import read_lines
-from geoalign.lab.store.run_folder import RunFolder
+from geoalign.files.json_files import read_lines
+from geoalign.lab.runs.folder import RunFolder
+from geoalign.lab.train.read_settings import load_run_config
 from geoalign.lab.train.rehearsal import check_exercised, smoke_config
+from geoalign.lab.train.settings import RunConfig
 from geoalign.settings.loading import plain_settings
 
 FULL = Path(__file__).parents[4] / "configs" / "full"

@@ -1,0 +1,1 @@
+"""What TRL's GRPO trainer and ms-swift's, which is made of it, share."""

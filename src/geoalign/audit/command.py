@@ -1,0 +1,96 @@
+"""The command `geoalign audit`, and what it may be asked."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import typer
+
+from geoalign.console.terminal import Console, say
+from geoalign.settings.arguments import argument, option, settings_option
+from geoalign.settings.secrets import masked
+
+
+@dataclass(frozen=True)
+class AuditRequest:
+    """`geoalign audit`. `curator` and `overrides` are read into its settings; `command` is what was typed."""
+
+    rollouts: Sequence[str] = argument("Dumps of rollouts or folders of them, in step order; - : stdin.", "ROLLOUTS")
+    output: Path = option("New folder for the scores, pairs and the page.", Path("runs/audit"), "DIR")
+    curator: str | None = option("What judges the rollouts; default: denoise.", None, "NAME")
+    hidden: Sequence[Path] = option("States by row: .safetensors, .npy, or a folder of them.", (), "FILE|DIR")
+    model: str | None = option("Model that computes the hidden states.", None, "ID_OR_PATH")
+    cache: Path | None = option("Keep computed states there; default: in the output.", None, "DIR")
+    format: str | None = option(
+        "geoalign, trl, trinity, verl, nemo_rl, verifiers, slime, responses or plain.", None, "NAME"
+    )
+    fields: Sequence[str] = option(
+        "Which field of the dumps holds a role; may be repeated.", (), "ROLE=NAME", option="field"
+    )
+    overrides: Sequence[str] = settings_option("A setting, such as curator.alpha=0.1; may be repeated.")
+    labels: Sequence[Path] = option(
+        "Your labels.csv, or flagged.csv with true rewards in `label`; may be repeated.", (), "FILE"
+    )
+    second_verifier: str | None = option(
+        "Checks the most informative rows: math_verify, a command or https://host/v1.", None, "WHO"
+    )
+    budget: str = option("Rows, or share of rows, that it checks in each step.", "10%", "N|N%")
+    filtered: bool = option("Also write filtered.jsonl: the remaining rollouts, with their new rewards.", False)
+    redact: bool = option("Write no texts: no prompts, responses, answers.", False)
+    skip_bad: bool = option("Leave bad rows out and list them.", False)
+    mixed_groups: bool = option("No longer needed: groups of any size are read.", False)
+    overwrite: bool = option("Replace an earlier audit in DIR.", False)
+    fail_above: Sequence[str] = option(
+        "Exit code 3 where the interval of false_positive or false_negative lies above, 4 where unknown; repeatable.",
+        (),
+        "RATE=BOUND",
+    )
+    json: bool = option("Print summary.json and nothing else.", False)
+    trust_remote_code: bool = option("Run the Python code that comes with the model.", False)
+    command: Sequence[str] = ()
+
+
+def audit_command(request: AuditRequest) -> None:
+    """Find the rewards that look wrong in these rollouts, and how often the verifier errs; a page shows the rows.
+
+    Reads JSONL (.gz), parquet and .pt of TRL, verl, Trinity-RFT, GeoAlign's runs and others; changes none.
+
+    Examples:
+
+      geoalign audit rollouts.jsonl --second-verifier math_verify
+      geoalign audit dumps/ --output runs/dumps --model Qwen/Qwen3-1.7B \\
+          --fail-above false_positive=0.1
+      geoalign audit scores.jsonl --curator geoalign --hidden states/ \\
+          --field reward=rm_score
+    """
+    from geoalign.audit.inputs import find_inputs, standard_input
+
+    console = Console(quiet=request.json)
+    request = replace(request, command=[masked(argument) for argument in sys.argv[1:]])
+    with standard_input(request.rollouts) as stdin:
+        inputs = find_inputs(request, console, stdin)
+        # With torch: what was recognised stands on the terminal by now.
+        from geoalign.audit.bounds import bounds_kept, parse_bounds
+        from geoalign.audit.settings import load_audit_config
+
+        bounds = parse_bounds(request.fail_above)
+        config = load_audit_config(request.curator, request.overrides, trust_remote_code=request.trust_remote_code)
+        from geoalign.audit.pipeline import audit
+
+        if request.model is not None:
+            from geoalign.pretrained.quiet import silence_logs
+
+            silence_logs()
+        summary = audit(config, request, inputs, console=console)
+    if request.json:
+        from geoalign.files.json_files import json_text
+
+        sys.stdout.write(json_text(summary))
+    code, said = bounds_kept(summary, bounds) if bounds else (0, [])
+    for line in said:
+        say(Console(stderr=True), line, "red")
+    if code:
+        raise typer.Exit(code)

@@ -1,0 +1,170 @@
+"""Answers whose verdict goes with their spelling, as where a verifier rewards `\\frac{35}{2}` and refuses `17.5`.
+
+An answer is right or wrong however it is spelt. Where every spelling of it was judged alike, and one was rewarded and
+another refused, the verifier went by the spelling, and all verdicts of one kind are mistakes. If the answer is the gold
+answer, the refusals are. Otherwise only that one kind is wrong is known.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas
+
+from geoalign.answers import Equivalence, answers_by_class
+from geoalign.files.columns import Bools
+
+# Whether an answer that was judged by its spelling is the gold answer: column `by_spelling`.
+IS_GOLD, IS_NOT_GOLD, NO_GOLD = "gold", "not gold", "no gold"
+# Answers that `summary.json` lists.
+LISTED = 1000
+
+
+@dataclass(frozen=True)
+class SpelledAnswer:
+    """An answer to a prompt whose verdict goes with its spelling.
+
+    Attributes:
+        rows: the rollouts that give it and have a reward, by their index.
+        gold: one of IS_GOLD, IS_NOT_GOLD and NO_GOLD.
+        verdicts: how often each spelling was rewarded and refused, the most frequent spelling first.
+    """
+
+    group: int
+    rows: list[int]
+    answer: str
+    gold: str
+    gold_answer: str | None
+    verdicts: dict[str, tuple[int, int]]
+
+
+def judged_by_spelling(frame: pandas.DataFrame, high: float, equal: Equivalence | None) -> list[SpelledAnswer]:
+    """The answers of a step whose verdict goes with their spelling.
+
+    Args:
+        frame: has `group`, `final_answer` (as it is spelt), `compared_answer` (one text for equal answers), `answer`
+            (the gold one) and `reward`.
+        high: the reward of a response that was accepted.
+        equal: decides on pairs of answers on which no text decides.
+    """
+    given = frame[frame["reward"].notna() & frame["compared_answer"].notna()]
+    given = given.assign(spelling=given["final_answer"].str.strip())
+    answers = given.groupby(["group", "compared_answer"], sort=False)
+    several = (answers["reward"].transform("nunique") > 1) & (answers["spelling"].transform("nunique") > 1)
+    found = []
+    key: Any
+    for key, rows in given[several].groupby(["group", "compared_answer"], sort=False):
+        verdicts = counted_verdicts(rows["spelling"], rows["reward"] == high)
+        if goes_with_spelling(verdicts):
+            golds = rows["answer"].dropna().unique().tolist()
+            gold_answer = golds[0] if len(golds) == 1 else None
+            gold = _is_gold(gold_answer, list(verdicts), equal)
+            found.append(SpelledAnswer(int(key[0]), rows.index.tolist(), key[1], gold, gold_answer, verdicts))
+    return found
+
+
+def counted_verdicts(spellings: Iterable[str], rewarded: Iterable[bool]) -> dict[str, tuple[int, int]]:
+    """How often each spelling was rewarded and refused, the most frequent spelling first."""
+    counts = Counter(zip(spellings, map(bool, rewarded), strict=True))
+    given: Counter[str] = Counter()
+    for (spelling, _), count in counts.items():
+        given[spelling] += count
+    return {spelling: (counts[spelling, True], counts[spelling, False]) for spelling, _ in given.most_common()}
+
+
+def goes_with_spelling(verdicts: dict[str, tuple[int, int]]) -> bool:
+    """Whether each spelling was judged alike, and not all of them were."""
+    alike = all(not (rewarded and refused) for rewarded, refused in verdicts.values())
+    return alike and len({rewarded > 0 for rewarded, _ in verdicts.values()}) == 2
+
+
+def _is_gold(gold_answer: str | None, spellings: Sequence[str], equal: Equivalence | None) -> str:
+    if gold_answer is None:
+        return NO_GOLD
+    gold, *answers = answers_by_class([gold_answer, *spellings], [0] * (1 + len(spellings)), equal)
+    return IS_GOLD if gold is not None and gold in answers else IS_NOT_GOLD
+
+
+def flags_by_spelling(
+    frame: pandas.DataFrame, answers: Sequence[SpelledAnswer], flagged: Bools, *, high: float, exclusive: bool
+) -> Bools:
+    """What is flagged, once it is known which verdicts go with a spelling.
+
+    A curator takes such verdicts for chance, and would flag the rarer kind. Of the gold answer all refusals are flagged
+    and no reward. Of another answer a reward is not flagged because another spelling was refused; where a reward for
+    another answer to the prompt contradicts it, the curator's flags stay. Where there is no gold answer, a refused
+    spelling of the only rewarded answer is flagged, for verifiers rather refuse a spelling than reward one. An answer
+    whose truth a label tells is left to the curator.
+
+    Args:
+        flagged: what the curator flags.
+        exclusive: at most one answer to a prompt is right.
+    """
+    changed = pandas.Series(flagged, index=frame.index)
+    rewarded = frame["reward"] == high
+    known = frame["label"].notna()
+    changed[_spelt_like_gold_and_refused_elsewhere(frame, rewarded, known)] = False
+    by_group = frame.groupby("group")
+    for answer in answers:
+        rows = answer.rows
+        if known[rows].any():
+            continue
+        group = by_group.get_group(answer.group)
+        other = group["compared_answer"].notna() & (group["compared_answer"] != answer.answer)
+        if answer.gold != IS_GOLD and exclusive and (other & (group["reward"] == high)).any():
+            continue
+        right = [row for row in rows if rewarded[row]]
+        refused = [row for row in rows if not rewarded[row]]
+        changed[right] = False
+        if answer.gold != IS_NOT_GOLD:
+            changed[refused] = True
+    return changed.to_numpy(dtype=bool)
+
+
+def spelling_column(frame: pandas.DataFrame, answers: Sequence[SpelledAnswer]) -> pandas.Series:
+    """Of each row whether its answer, which was judged by its spelling, is the gold answer; None for other rows."""
+    column = pandas.Series(None, index=frame.index, dtype=object)
+    for answer in answers:
+        column[answer.rows] = answer.gold
+    return column
+
+
+def _spelt_like_gold_and_refused_elsewhere(
+    frame: pandas.DataFrame, rewarded: pandas.Series, known: pandas.Series
+) -> pandas.Series:
+    """The rewarded rows that are spelt like the gold answer, though the same answer of their group was refused too.
+
+    That refusal is no reason to flag them. An answer with a label is left out.
+    """
+    answers = [frame["group"], frame["compared_answer"]]
+    refused = frame["reward"].notna() & ~rewarded
+    elsewhere = refused.groupby(answers).transform("any").eq(True)
+    labelled = known.groupby(answers).transform("any").eq(True)
+    alike = frame["final_answer"].notna() & (frame["final_answer"].str.strip() == frame["answer"].str.strip())
+    return rewarded & alike & elsewhere & ~labelled
+
+
+def spellings_summary(answers: Sequence[tuple[int, SpelledAnswer]], *, redact: bool) -> dict[str, Any]:
+    """`spellings` of `summary.json`: the answers judged by their spelling, each with the step it is of."""
+    listed = []
+    for step, answer in answers[:LISTED]:
+        spellings = [
+            {"spelling": None if redact else spelling, "rewarded": rewarded, "refused": refused}
+            for spelling, (rewarded, refused) in answer.verdicts.items()
+        ]
+        listed.append(
+            {
+                "step": step,
+                "group": answer.group,
+                "index": answer.rows[0],
+                "gold": None if redact else answer.gold_answer,
+                "is_gold": {IS_GOLD: True, IS_NOT_GOLD: False, NO_GOLD: None}[answer.gold],
+                "spellings": spellings,
+            }
+        )
+    prompts = len({(step, answer.group) for step, answer in answers})
+    gold = sum(1 for _, answer in answers if answer.gold == IS_GOLD)
+    return {"prompts": prompts, "answers": len(answers), "gold": gold, "listed": listed}

@@ -1,0 +1,42 @@
+"""Rows of a file by its name: which endings are read, and what a bad row is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from geoalign.dumps.row_files import CSV_SUFFIXES, JSON_SUFFIXES, RawRow, file_rows
+from geoalign.errors import ConfigError, InputError
+
+# How the name of a file of problems or dialogues may end, and that of a dump.
+SUFFIXES = (*JSON_SUFFIXES, *CSV_SUFFIXES, ".parquet")
+
+
+DUMP_SUFFIXES = (*SUFFIXES, ".pt")
+
+
+def checked(rows: Iterable[RawRow], path: Path, kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Rows with their number ("line 3"; `kind` is "line" or "row"); InputError with the number for one that is none."""
+    for raw in rows:
+        if raw.value is None:
+            raise InputError(f"{path}, {kind} {raw.line}: {raw.problem}")
+        yield f"{kind} {raw.line}", raw.value
+
+
+def dump_rows(path: Path) -> Iterator[RawRow]:
+    """Every row of a dump, in order; one that cannot be read comes with its problem."""
+    check_dump_name(path)
+    return file_rows(path)
+
+
+def check_dump_name(path: Path) -> None:
+    """Raises ConfigError unless there is a file whose name says what it holds."""
+    _check_name(path, "a file of rollouts", DUMP_SUFFIXES)
+
+
+def _check_name(path: Path, kind: str, suffixes: Sequence[str]) -> None:
+    if not path.is_file():
+        raise ConfigError(f"{path}: expected {kind}, got none there")
+    if not path.name.endswith(tuple(suffixes)):
+        raise ConfigError(f"{path}: expected a name that ends in {', '.join(suffixes[:-1])} or {suffixes[-1]}")

@@ -1,0 +1,240 @@
+"""One value of a row, checked: numbers, truth values, texts and chat messages; BadValueError for what it should not be.
+
+Texts come without halves of surrogate pairs, which neither parquet nor UTF-8 can hold.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from geoalign.answers.messages import Messages, response_text
+from geoalign.dumps.row_files import CsvCell
+from geoalign.files.columns import whole_text
+from geoalign.text import quote
+
+# The largest number of float32, in which trainers hold rewards.
+LARGEST = (2 - 2**-23) * 2.0**127
+# A number in a cell of CSV, and the words for a missing one (in lower case).
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?", re.ASCII)
+_WHOLE = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
+_MISSING = ("", "nan", "null", "none", "na", "n/a")
+# What engines and Python write where no answer was found in a response; verl's DAPO reward writes "[INVALID]".
+_NO_ANSWER = ("", "[INVALID]", "None", "null", "nan", "NaN")
+# Parts of a chat message that are no texts; a text stands for them.
+_MEDIA = ("image", "image_url", "input_image", "video", "video_url", "audio", "input_audio")
+
+
+class BadValueError(Exception):
+    """A value is not what its field should hold, or (field None) a row no row: what was expected, what came."""
+
+    def __init__(self, field: str | None, expected: str, got: str | None = None) -> None:
+        self.field, self.reason = field, expected if got is None else f"expected {expected}, got {got}"
+        super().__init__(self.reason if field is None else f"{field}: {self.reason}")
+
+
+def typed(value: Any) -> Any:
+    """A cell of CSV as the number or truth value that it says, None where it is empty or says that nothing is there;
+    other cells, and other values, as they are."""
+    if not isinstance(value, CsvCell):
+        return value
+    text = value.strip().lower()
+    if text in _MISSING:
+        return None
+    if text in ("true", "false"):
+        return text == "true"
+    if _WHOLE.fullmatch(text):
+        return int(text)
+    if _NUMBER.fullmatch(text) or text.lstrip("+-") in ("inf", "infinity"):
+        return float(text)
+    return value
+
+
+def number(field: str, value: Any) -> float:
+    """A finite number; NaN and null are NaN: what could not be scored.
+
+    Trainers hold rewards in float32, where numbers beyond 3.4e38 are infinite.
+    """
+    value = typed(value)
+    if value is None:
+        return math.nan
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise BadValueError(field, "a number", described(value))
+    if abs(value) > LARGEST:
+        raise BadValueError(field, "a finite number of at most 3.4e38, or null: not scored", described(value))
+    return float(value)
+
+
+def number_or_truth(field: str, value: Any) -> float:
+    """A number, or a truth value as 1 or 0: what a field of verdicts gives as rewards."""
+    value = typed(value)
+    return float(value) if isinstance(value, bool) else number(field, value)
+
+
+def whole_number(field: str, value: Any) -> int | None:
+    """A whole number, or None for null; 3.0 is one."""
+    value = typed(value)
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return None
+    whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer() and abs(value) < 2**53)
+    if not whole or isinstance(value, bool) or not -(2**63) <= value < 2**63:
+        raise BadValueError(field, "a whole number of 64 bits", described(value))
+    return int(value)
+
+
+def count(field: str, value: Any) -> int | None:
+    """A whole number from 0 to 2^53, or None for null."""
+    tokens = whole_number(field, value)
+    if tokens is not None and not 0 <= tokens <= 2**53:
+        raise BadValueError(field, "a number of tokens", described(value))
+    return tokens
+
+
+def truth(field: str, value: Any) -> bool | None:
+    value = typed(value)
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return None
+    if isinstance(value, (bool, int, float)) and value in (0, 1):
+        return bool(value)
+    raise BadValueError(field, "true or false", described(value))
+
+
+def prompt(field: str, value: Any) -> tuple[str, Messages | None]:
+    """A prompt as a text, and its chat messages where it is a conversation."""
+    value = _conversation_in_cell(value)
+    if isinstance(value, str):
+        return whole_text(value), None
+    if not isinstance(value, list) or not value:
+        raise BadValueError(field, "a text or a list of chat messages", described(value))
+    messages = tuple(_message(f"{field}.{number}", message) for number, message in enumerate(value))
+    if len(messages) == 1:
+        return messages[0]["content"], messages
+    return "\n\n".join(f"{message['role']}: {message['content']}" for message in messages), messages
+
+
+def response(field: str, value: Any) -> str:
+    """The text of a response: a text, or the assistant's chat messages joined; "" of a conversation without any."""
+    value = _conversation_in_cell(value)
+    if isinstance(value, str):
+        return whole_text(value)
+    if isinstance(value, list) and all(isinstance(message, Mapping) for message in value):
+        messages = [_message(f"{field}.{number}", message) for number, message in enumerate(value)]
+        return response_text(messages) if messages else ""
+    raise BadValueError(field, "a text or a list of chat messages", described(value))
+
+
+def is_conversation(value: Any) -> bool:
+    """Whether a value is a list of chat messages: one text, said in turns, not a list of several."""
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(isinstance(message, Mapping) and isinstance(message.get("role"), str) for message in value)
+    )
+
+
+def _conversation_in_cell(value: Any) -> Any:
+    """The chat messages that a cell of CSV holds as JSON, or as pandas writes a list; other values as they are."""
+    if not isinstance(value, CsvCell) or not value.startswith("[{"):
+        return value
+    for parse in (json.loads, ast.literal_eval):
+        try:
+            parsed = parse(value)
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            continue
+        if is_conversation(parsed):
+            return parsed
+    return value
+
+
+def short_text(field: str, value: Any) -> str | None:
+    """A text, a number or a truth value as text; what is nested as JSON; None for null."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return whole_text(value)
+    try:
+        return whole_text(json.dumps(value, ensure_ascii=False))
+    except (TypeError, ValueError, RecursionError):
+        raise BadValueError(field, "a text or a number", described(value)) from None
+
+
+def final_answer(field: str, value: Any) -> str | None:
+    """The final answer of a response as text, one that stands in a list alone too; None where there is none."""
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    if isinstance(value, (list, dict)) and not value:
+        return None
+    text = short_text(field, value)
+    return None if text is None or text.strip() in _NO_ANSWER else text
+
+
+def described(value: Any) -> str:
+    """What came, in a few characters: the kind, and a number, a truth value or a cell of CSV itself."""
+    if isinstance(value, (bool, int, float, CsvCell)):
+        return quote(str(value) if isinstance(value, CsvCell) else value, 40)
+    if isinstance(value, list):
+        kinds = {
+            "an empty list": not value,
+            "a list of texts": all(isinstance(entry, str) for entry in value),
+            "a list of numbers": all(isinstance(entry, (int, float)) for entry in value),
+            "a list of objects": all(isinstance(entry, dict) for entry in value),
+        }
+        return next((name for name, fits in kinds.items() if fits), "a list")
+    names = {str: "a text", dict: "an object", type(None): "null", bytes: "bytes"}
+    return names.get(type(value), type(value).__name__)
+
+
+def _message(field: str, value: Any) -> dict[str, str]:
+    if not isinstance(value, Mapping) or not isinstance(value.get("role"), str):
+        raise BadValueError(field, "a chat message of role and content", described(value))
+    content = value.get("content")
+    if isinstance(content, list):
+        parts = [_text_of_part(part) for part in content]
+        texts = [part for part in parts if part is not None]
+        content = "".join(texts) if len(texts) == len(parts) else parts
+    if content is None:
+        content = ""  # a message that only calls a tool
+    if not isinstance(content, str):
+        raise BadValueError(f"{field}.content", "a text", described(value.get("content")))
+    return {"role": whole_text(value["role"]), "content": whole_text(content)}
+
+
+def _text_of_part(part: Any) -> str | None:
+    """The text of a part of a message, `<image>` for an image (likewise video, audio); None where it is neither."""
+    if not isinstance(part, Mapping):
+        return None
+    kind = part.get("type")
+    if isinstance(kind, str) and kind in _MEDIA:
+        medium = kind.removeprefix("input_").removesuffix("_url")
+        return f"<{medium}>"
+    text = part.get("text")
+    return text if isinstance(text, str) else None
+
+
+_ABSENT = object()
+
+
+def field_of(row: Mapping[str, Any], name: str) -> Any:
+    """The value of a dotted field name (`prompt.0.content`), a key that holds the dots itself first; None where there
+    is none.
+    """
+    if name in row:
+        return row[name]
+    value: Any = row
+    for part in name.split("."):
+        value = _step(value, part)
+        if value is _ABSENT:
+            return None
+    return value
+
+
+def _step(value: Any, part: str) -> Any:
+    if isinstance(value, Mapping):
+        return value.get(part, _ABSENT)
+    # No list has so many entries that their numbers have 19 digits.
+    index = isinstance(value, Sequence) and not isinstance(value, str) and part.isdecimal() and len(part) < 19
+    return value[int(part)] if index and int(part) < len(value) else _ABSENT

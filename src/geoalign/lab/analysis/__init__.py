@@ -1,1 +1,0 @@
-"""The numbers that terminal, report and comparison show, each defined once: intervals, detection, differences."""

@@ -1,1 +1,0 @@
-"""A comparison's results as one table: scores, paired differences, verdicts."""

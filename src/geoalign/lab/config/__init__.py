@@ -1,1 +1,0 @@
-"""The typed settings of the commands, and from YAML to them; importing them loads no torch."""

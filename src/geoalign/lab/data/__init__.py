@@ -1,0 +1,1 @@
+"""Tasks and benchmarks: problems, dialogues, where they come from."""

@@ -1,0 +1,159 @@
+"""The built-in task `arithmetic`: small sums, answered at once or with working, in digits or in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container, Sequence
+from itertools import accumulate
+from random import Random
+
+from geoalign.answers import final_answer
+from geoalign.answers.boxed import last_boxed
+from geoalign.answers.messages import Messages
+from geoalign.errors import ConfigError
+from geoalign.lab.data.settings import ArithmeticConfig
+from geoalign.lab.data.task import Demonstration, Problem, Task
+
+SYSTEM_PROMPT = "Answer in \\boxed{}."
+
+_DIGITS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+_TEENS = [f"{stem}teen" for stem in ("thir", "four", "fif", "six", "seven", "eigh", "nine")]
+_SMALL = [*_DIGITS, "ten", "eleven", "twelve", *_TEENS]
+_TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
+
+_Numbers = tuple[int, ...]
+
+
+def arithmetic_task(config: ArithmeticConfig, *, seed: int) -> Task:
+    """Sums such as `16+44+21=`, or in words, in an order fixed by the seed.
+
+    No evaluation problem is a training problem or a demonstration, not even with its numbers in another order.
+    Demonstrations answer at once (`\\boxed{81}`) or with working (`worked_solution`, `running_totals`). Of the direct
+    ones a share (`direct_noise`) is off by a little. A share of all (`decimal_share`) writes the answer in a form that
+    is as right and another text: `\\boxed{81.0}`. In words a number that is subtracted is negative in a problem's id.
+    """
+    _check_room(config)
+
+    def random(purpose: str) -> Random:
+        # A generator for each purpose: more demonstrations, say, leave the problems as they are.
+        return Random(f"arithmetic/{seed}/{purpose}")
+
+    # The numbers of each evaluation problem, by the same numbers in order.
+    kept_aside: dict[_Numbers, _Numbers] = {}
+    drawing = random("evaluation")
+    while len(kept_aside) < config.evaluation_problems:
+        numbers = _draw(config, drawing)
+        kept_aside.setdefault(tuple(sorted(numbers)), numbers)
+    trained: dict[_Numbers, None] = {}
+    drawing = random("train")
+    while len(trained) < config.train_problems:
+        trained[_draw(config, drawing, kept_aside)] = None
+    drawing = random("demonstrations")
+    signs = "0123456789+=;" + boxed("") + ("." if config.decimal_share else "")
+    return Task(
+        name="arithmetic",
+        train_problems=[_problem(config, "train", numbers) for numbers in trained],
+        evaluation_problems={"arithmetic": [_problem(config, "evaluation", each) for each in kept_aside.values()]},
+        demonstrations=[_demonstration(config, drawing, kept_aside) for _ in range(config.demonstrations)],
+        alphabet=None if config.wording == "words" else "".join(sorted(set(signs))),
+        takes_shortcut=answers_at_once,
+        final_answer=final_answer,
+    )
+
+
+def answers_at_once(response: str) -> bool:
+    """Whether a response has a complete box, and no working (no `=`) before its last one."""
+    return last_boxed(response) is not None and "=" not in response.rpartition(r"\boxed")[0]
+
+
+def _draw(config: ArithmeticConfig, random: Random, kept_aside: Container[_Numbers] = ()) -> _Numbers:
+    """Numbers that are not kept aside in any order; in words with signs, and no running total below zero."""
+    lowest = 10 ** (config.digits - 1)
+    while True:
+        numbers = tuple(random.choice(range(lowest, 10 * lowest)) for _ in range(config.operands))
+        if config.wording == "words":
+            numbers = (numbers[0], *(random.choice((1, -1)) * number for number in numbers[1:]))
+        if min(accumulate(numbers)) >= 0 and tuple(sorted(numbers)) not in kept_aside:
+            return numbers
+
+
+def _prompt(config: ArithmeticConfig, numbers: _Numbers) -> Messages:
+    if config.wording == "words":
+        return ({"role": "system", "content": SYSTEM_PROMPT}, {"role": "user", "content": question(numbers)})
+    return ({"role": "user", "content": "+".join(map(str, numbers)) + "="},)
+
+
+def _problem(config: ArithmeticConfig, subset: str, numbers: _Numbers) -> Problem:
+    return Problem(f"{subset}:{'+'.join(map(str, numbers))}", _prompt(config, numbers), str(sum(numbers)))
+
+
+def _demonstration(config: ArithmeticConfig, random: Random, kept_aside: Container[_Numbers]) -> Demonstration:
+    numbers = _draw(config, random, kept_aside)
+    if random.random() < config.direct_share:
+        wrong = random.random() < config.direct_noise
+        completion = boxed(_near(sum(numbers), random) if wrong else sum(numbers))
+    else:
+        completion = running_totals(numbers) if config.wording == "words" else worked_solution(numbers)
+    if config.decimal_share and random.random() < config.decimal_share:
+        completion = completion.removesuffix("}") + ".0}"
+    return Demonstration(_prompt(config, numbers), completion)
+
+
+def _check_room(config: ArithmeticConfig) -> None:
+    """Problems are drawn until they are new; with at most half of all taken, two draws are enough on average."""
+    values, operands = 9 * 10 ** (config.digits - 1), config.operands
+    left = values**operands - config.evaluation_problems * math.factorial(operands)
+    most = {"evaluation_problems": math.comb(values + operands - 1, operands) // 2, "train_problems": max(left // 2, 0)}
+    for name, number in most.items():
+        if (wanted := getattr(config, name)) > number:
+            raise ConfigError(
+                f"task.{name}: expected at most {number} with {operands} operands of {config.digits} digit(s) and "
+                f"{config.evaluation_problems} evaluation problems, got {wanted}"
+            )
+
+
+def boxed(answer: int | str) -> str:
+    """The final answer as every response has to give it: `\\boxed{81}`."""
+    return f"\\boxed{{{answer}}}"
+
+
+def worked_solution(numbers: Sequence[int]) -> str:
+    """The sum of `numbers` digit by digit, units first, the carry in front: `6+4+1=11;1+1+4+2=8;\\boxed{81}`."""
+    steps, carry = [], 0
+    for power in range(len(str(max(numbers)))):
+        digits = [number // 10**power % 10 for number in numbers]
+        column = [carry, *digits] if power else digits
+        total = sum(column)
+        steps.append(f"{'+'.join(map(str, column))}={total};")
+        carry = total // 10
+    return "".join(steps) + boxed(sum(numbers))
+
+
+def _near(total: int, random: Random) -> int:
+    """A wrong sum close to the right one, as a slip in one digit gives it; never negative."""
+    slip = random.randint(1, 9) * random.choice((1, 1, 10))
+    return total - slip if random.random() < 0.5 and total > slip else total + slip
+
+
+def question(numbers: Sequence[int]) -> str:
+    """`What is forty-two plus seventeen minus five?` of (42, 17, -5)."""
+    steps = (f" {'minus' if number < 0 else 'plus'} {in_words(abs(number))}" for number in numbers[1:])
+    return f"What is {in_words(numbers[0])}{''.join(steps)}?"
+
+
+def running_totals(numbers: Sequence[int]) -> str:
+    """The sum of `numbers` from left to right: `42 + 17 = 59, 59 - 5 = 54. \\boxed{54}` of (42, 17, -5)."""
+    totals = list(accumulate(numbers))
+    steps = (
+        f"{before} {'-' if number < 0 else '+'} {abs(number)} = {after}"
+        for before, number, after in zip(totals, numbers[1:], totals[1:], strict=False)
+    )
+    return f"{', '.join(steps)}. {boxed(totals[-1])}"
+
+
+def in_words(number: int) -> str:
+    """A number from 0 to 99 in English words."""
+    if number < 20:
+        return _SMALL[number]
+    tens, units = divmod(number, 10)
+    return _TENS[tens - 2] + (f"-{_SMALL[units]}" if units else "")

@@ -1,1 +1,0 @@
-"""Responses of models: engines, the draws of each response, and the models of an evaluation."""

@@ -1,0 +1,119 @@
+"""Rollouts that a curator flagged, with their texts, and what became of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from geoalign.files.rollout_step import RolloutStep
+from geoalign.lab.runs.reading import MetricRow
+from geoalign.lab.runs.rollouts import read_texts
+from geoalign.text import visible
+
+_MISSING = ("(not in the file)", "(not in the file)")
+# The curators whose score is the log-odds that a reward is wrong.
+_LOG_ODDS = ("denoise",)
+
+
+@dataclass(frozen=True)
+class FlaggedRollout:
+    """One flagged rollout; `rank`: of its score among the `scored` ones of its step, the highest first.
+
+    `donor_response` is empty where the rollout was not replaced.
+    """
+
+    step: int
+    row: int
+    prompt: str
+    response: str
+    reward: float
+    true_reward: float
+    flipped: bool
+    score: float
+    rank: int
+    scored: int
+    outcome: str
+    donor_response: str
+
+
+def flagged_rollouts(
+    rollouts: RolloutStep, curator: Mapping[str, object], metrics: Sequence[MetricRow], most: int
+) -> list[FlaggedRollout]:
+    """The highest-scored flagged rollouts of a step, of as many prompts as there are."""
+    score = np.where(rollouts.scored, rollouts.score, -np.inf)
+    flagged = [int(at) for at in np.argsort(-score, kind="stable") if rollouts.anomalous[at]]
+    order = _by_prompt(flagged, rollouts.group.tolist())[:most]
+    donors = [int(rollouts.source[at]) for at in order]
+    texts = read_texts(rollouts, [*(int(rollouts.row[at]) for at in order), *donors])
+    found = []
+    for at, source in zip(order, donors, strict=True):
+        row = int(rollouts.row[at])
+        prompt, response = texts.get(row, _MISSING)
+        replaced = source not in (row, -1)
+        found.append(
+            FlaggedRollout(
+                step=rollouts.step,
+                row=row,
+                prompt=visible(prompt),
+                response=visible(response),
+                reward=float(rollouts.reward[at]),
+                true_reward=float(rollouts.true_reward[at]),
+                flipped=bool(rollouts.flipped[at] and rollouts.flip_known[at]),
+                score=float(rollouts.score[at]),
+                rank=int((score > score[at]).sum()) + 1,
+                scored=int(rollouts.scored.sum()),
+                outcome=_outcome(rollouts, at, curator, metrics),
+                donor_response=visible(texts.get(source, _MISSING)[1]) if replaced else "",
+            )
+        )
+    return found
+
+
+def _by_prompt(rows: Sequence[int], groups: Sequence[int]) -> list[int]:
+    """The first row of every group, then the second of each, and so on; otherwise in their order."""
+    before: dict[int, int] = {}
+    turns = []
+    for row in rows:
+        group = groups[row]
+        turns.append(before.get(group, 0))
+        before[group] = turns[-1] + 1
+    return [row for _, row in sorted(zip(turns, rows, strict=True), key=lambda item: item[0])]
+
+
+def _outcome(rollouts: RolloutStep, at: int, curator: Mapping[str, object], metrics: Sequence[MetricRow]) -> str:
+    source, row = int(rollouts.source[at]), int(rollouts.row[at])
+    if source == -1:
+        return "left out of the batch"
+    if source != row:
+        return f"replaced by row {source}"
+    if rollouts.weight[at] == 0:
+        return "weight 0"
+    copies = int((rollouts.source == row).sum()) - 1
+    if copies > 0:
+        return f"amplified: copied over {copies} other row(s)"
+    kind = str(curator.get("type"))
+    if kind.startswith("geoalign"):
+        return "unchanged: no stable donor in its group, or before start_step"
+    if kind == "monitor":
+        return "unchanged: the curator only watches"
+    if kind in _LOG_ODDS:
+        return _denoised(rollouts, at, metrics)
+    return "kept in its place"
+
+
+def _denoised(rollouts: RolloutStep, at: int, metrics: Sequence[MetricRow]) -> str:
+    """How likely the reward was taken to be wrong, and whether the rewards of its batch were corrected."""
+    wrong = 1 / (1 + np.exp(-float(rollouts.score[at])))
+    # A generation after N updates is curated for update N + 1.
+    after = (
+        row.values.get("geoalign/mean_change") for row in metrics if row.stage == "rl" and row.step > rollouts.step
+    )
+    change = next((value for value in after if value is not None), None)
+    judged = f"judged wrong with probability {wrong:.0%}"
+    if wrong > 0.995:
+        judged = "judged wrong with probability over 99%"
+    if change is None:
+        return judged
+    return f"{judged}, reward corrected" if change > 0 else f"{judged}, rewards of this batch kept"

@@ -1,0 +1,182 @@
+"""Evaluations of a run before RL, every few steps and after it; and the rewards of reference responses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.progress import Progress
+
+from geoalign.answers.reward_source import RewardSource
+from geoalign.console.terminal import Console, say, stage_progress
+from geoalign.files.json_files import append_lines, read_lines, write_json
+from geoalign.lab.data.task import Problem
+from geoalign.lab.models.accuracy import evaluation_values
+from geoalign.lab.models.answering import Answer, Sampling, answer_together, prompts_of, requests_of
+from geoalign.lab.models.engines import Engine, TrainerEngine, TransformersEngine
+from geoalign.lab.models.language_model import load_saved
+from geoalign.lab.models.process_setup import undisturbed
+from geoalign.lab.runs.decline import REMEDY, falls
+from geoalign.lab.runs.folder import RunFolder, note_records
+from geoalign.lab.runs.reading import parse_evaluation
+from geoalign.lab.train.observed_reward import REFERENCE_REWARDS, open_reward_model, reference_rewards
+from geoalign.lab.train.plan import Plan
+
+
+@dataclass(frozen=True)
+class Respondent:
+    """What answers problems: an engine, the tokenizer of its model, and the source that scores the answers."""
+
+    engine: Engine
+    tokenizer: Any
+    source: RewardSource
+
+
+def saved_respondent(plan: Plan, source: RewardSource, folder: Path) -> Respondent:
+    """A model of the run, read from its folder onto the device of training."""
+    model, tokenizer = load_saved(folder, plan.config.model)
+    if plan.grpo.bf16 and plan.grpo.device.type == "cpu":
+        model = model.to(torch.bfloat16)  # no copy of the weights at every token
+    return Respondent(TransformersEngine(model.to(plan.grpo.device), tokenizer), tokenizer, source)
+
+
+def answers_to(
+    problems: Sequence[Problem],
+    samples: int,
+    plan: Plan,
+    respondent: Respondent,
+    sampling: Sampling,
+    *,
+    what: str,
+    batch_size: int | None = None,
+    progress: Callable[[int], None] = lambda done: None,
+) -> list[Answer]:
+    """Scored answers of all processes together; leaves every random generator as it was."""
+    prompts = prompts_of(problems, respondent.tokenizer, plan.config.model.chat_template_kwargs)
+    with undisturbed(plan.config.seed):
+        return answer_together(
+            respondent.engine,
+            requests_of(prompts, samples),
+            respondent.source,
+            sampling,
+            plan.processes,
+            max_unscored=plan.config.reward.max_unscored,
+            what=what,
+            batch_size=batch_size,
+            progress=progress,
+        )
+
+
+def evaluation_stage(plan: Plan, source: RewardSource, model_folder: Path, stage: str, step: int) -> None:
+    """Evaluates a saved model before or after RL, unless its lines are there."""
+    if evaluated(plan.folder, stage):
+        return
+    respondent = saved_respondent(plan, source, model_folder)
+    with stage_progress(plan.console) as progress:
+        evaluate(plan, respondent, stage=stage, step=step, progress=progress)
+
+
+def evaluate(plan: Plan, respondent: Respondent, *, stage: str, step: int, progress: Progress) -> None:
+    """Appends one line per evaluation set, all in one write."""
+    settings, binary, lines = plan.config.evaluation, respondent.source.binary, []
+    for name, problems in plan.evaluation_sets.items():
+        samples = settings.samples_of(name, last=stage == "after_rl")
+        task = progress.add_task("evaluation", total=len(problems) * samples, values=name)
+        answers = answers_to(
+            problems,
+            samples,
+            plan,
+            respondent,
+            Sampling(
+                seed=plan.config.seed,
+                stream=f"{stage}/{step}/{name}",
+                temperature=settings.temperature,
+                max_new_tokens=settings.max_new_tokens or plan.generation.longest,
+            ),
+            what=f"evaluation set {name}",
+            batch_size=None if isinstance(respondent.engine, TrainerEngine) else settings.batch_size,
+            progress=lambda done, task=task: progress.update(task, completed=done),  # type: ignore[misc]
+        )
+        values = evaluation_values(answers, samples, binary=binary, gold=_gold_utilities(plan, answers))
+        known = [key for key in ("accuracy", "reward", "gold_utility") if values[key] is not None]
+        shown = ", ".join(f"{key} {values[key]:.3f}" for key in known)
+        progress.update(task, values=f"{name}: {shown}", visible=stage != "rl")
+        lines.append({"step": step, "stage": stage, "set": name, **values})
+    if plan.processes.is_main:
+        earlier = read_lines(plan.folder.evaluation)
+        append_lines(plan.folder.evaluation, lines)
+        warn_of_falls(plan.console, earlier, lines)
+        if stage != "rl":  # a checkpoint follows on those within RL
+            note_records(plan.folder, "done" if plan.folder.final.is_dir() else "rl", step)
+
+
+def warn_of_falls(console: Console, earlier: Sequence[Mapping[str, Any]], now: Sequence[Mapping[str, Any]]) -> None:
+    """Says, of each set once in a run, that its accuracy has fallen below that before RL, and what to do."""
+    before = [parse_evaluation(line) for line in earlier]
+    after = [parse_evaluation(line) for line in now]
+    known = {fall.set for fall in falls(before)}
+    new = [fall for fall in falls([*before, *after]) if fall.set not in known]
+    for fall in new:
+        say(console, f"Warning: {fall}", "yellow")
+    if new:
+        say(console, REMEDY, "yellow")
+
+
+def _gold_utilities(plan: Plan, answers: Sequence[Answer]) -> list[float | None]:
+    """What each answer is truly worth: the gold model's score (asked by the first process), else the task's."""
+    if plan.gold_model is None:
+        known = plan.task.gold_utility
+        return [None if known is None else known(scored.prompt.problem, scored.response) for scored in answers]
+    if not plan.processes.is_main:
+        return [None] * len(answers)
+    with open_reward_model(plan, plan.folder.gold_model) as gold:
+        prompts = [list(scored.prompt.problem.prompt) for scored in answers]
+        return [*gold.score([scored.response for scored in answers], [""] * len(answers), prompts=prompts)]
+
+
+def evaluated(folder: RunFolder, stage: str) -> bool:
+    """Whether a stage has been evaluated: its lines are written at once, and a resumed run cuts half of them away."""
+    return any(line.get("stage") == stage for line in read_lines(folder.evaluation))
+
+
+def reference_stage(plan: Plan, source: RewardSource) -> None:
+    """Fills `reference_rewards.json`, if the curator needs it, for all prompts of the run before RL, a batch at a time.
+
+    What a response draws depends on the run's seed, its problem and its number alone: a killed stage reaches the same
+    file.
+    """
+    if REFERENCE_REWARDS not in plan.curator.requires or not _batches_left(plan, reference_rewards(plan)):
+        return
+    respondent = saved_respondent(plan, source, plan.folder.warm_started)
+    with stage_progress(plan.console) as progress:
+        fill_references(plan, respondent, progress=progress)
+
+
+def fill_references(plan: Plan, respondent: Respondent, *, progress: Progress) -> None:
+    """Does what is left of the reference rewards, with an engine that has the weights of the starting model."""
+    if REFERENCE_REWARDS not in plan.curator.requires:
+        return
+    rewards, count = dict(reference_rewards(plan)), plan.config.reward.references
+    total = len(plan.prompts_used()) * count
+    bar = progress.add_task("references", total=total, values="", completed=len(rewards) * count)
+    sampling = Sampling(plan.config.seed, "references", float(plan.grpo.temperature), plan.generation.longest)
+    for batch in _batches_left(plan, rewards):
+        answers = answers_to(batch, count, plan, respondent, sampling, what="a batch of reference responses")
+        rewards |= {problem.id: [] for problem in batch}
+        for scored in answers:
+            rewards[scored.prompt.problem.id].append(scored.reward)  # NaN, of one not scored, is null in the file
+        if plan.processes.is_main:
+            write_json(plan.folder.references, {"rewards": rewards})
+        progress.update(bar, completed=len(rewards) * count)
+    plan.processes.barrier()
+
+
+def _batches_left(plan: Plan, rewards: dict[str, Any]) -> list[list[Problem]]:
+    """The batches of prompts that have no reference rewards yet."""
+    problems = plan.prompts_used()
+    size = max(1, plan.generation.prompts * plan.generation.samples // plan.config.reward.references)
+    batches = [problems[start : start + size] for start in range(0, len(problems), size)]
+    return [batch for batch in batches if any(problem.id not in rewards for problem in batch)]

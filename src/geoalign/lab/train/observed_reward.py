@@ -1,0 +1,166 @@
+"""Which reward a run learns from, and what the RL stage asks about each rollout."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from geoalign.answers import answers_by_class
+from geoalign.answers.equivalence import EqualAnswers
+from geoalign.answers.function import FunctionReward, load_function
+from geoalign.answers.messages import response_text
+from geoalign.answers.reward_source import RewardSource, check_scored, reasons, reasons_since
+from geoalign.answers.second import second_verifier
+from geoalign.answers.verified import VerifiedReward
+from geoalign.files.json_files import read_json
+from geoalign.lab.rewards.corruption import RewardWithCorruption
+from geoalign.lab.rewards.reward_model import RewardModelScorer
+from geoalign.lab.train.plan import Plan
+
+REFERENCE_REWARDS = "reference_rewards"
+
+
+def reward_source(plan: Plan) -> AbstractContextManager[RewardSource]:
+    """The clean reward of a run: a server's, a ready model's, that of the model it trains, or verified answers."""
+    model = plan.config.reward.model
+    if model.url is not None:
+        from geoalign.lab.rewards.served_model import ServedRewardModel
+
+        return ServedRewardModel(model)
+    if model.path is not None:
+        return open_reward_model(plan, model.path)
+    if plan.reward_model is not None:
+        return open_reward_model(plan, plan.folder.reward_model)
+    return VerifiedReward(timeout=plan.config.reward.timeout, workers=plan.config.reward.workers)
+
+
+def open_reward_model(plan: Plan, path: Path | str) -> RewardModelScorer:
+    """The scorer of a reward model, on the device of training unless the settings name one."""
+    settings = plan.config.reward.model
+    return RewardModelScorer.load(path, replace(settings, device=settings.device or str(plan.grpo.device)))
+
+
+ObservedReward = FunctionReward | RewardWithCorruption
+
+
+def observed_reward(plan: Plan, source: RewardSource) -> ObservedReward:
+    """What the user's function says (`reward.function`), else the task's own reward with the corruption asked for."""
+    settings = plan.config.reward
+    if settings.function is not None:
+        return FunctionReward(load_function(settings.function), source)
+    return RewardWithCorruption(
+        source,
+        settings,
+        seed=plan.config.seed,
+        num_generations=plan.generation.samples,
+        process_index=plan.grpo.process_index,
+        takes_shortcut=plan.task.takes_shortcut,
+        gather=plan.processes.gather,
+    )
+
+
+class CountedReward:
+    """Passes a call on to the observed reward and logs what only it knows, over the responses of this generation batch.
+
+    `true_reward` is the mean of the task's own rewards; `reward/<name>` counts the responses that reward or source
+    could not score or read, by the names of their `counters`. UnscoredError where a larger share than
+    `reward.max_unscored` of the batch, of all processes, has no score.
+    """
+
+    def __init__(self, plan: Plan, reward: ObservedReward, source: RewardSource) -> None:
+        self.__name__ = reward.__name__
+        self._plan, self._reward, self._source = plan, reward, source
+
+    def __call__(
+        self, *args: Any, log_metric: Callable[[str, float], None] | None = None, **kwargs: Any
+    ) -> list[float]:
+        """The rewards of this process's rows."""
+        processes, counting = self._plan.processes, (self._source, self._reward)
+        before = [reasons(each) for each in counting]
+        rewards = self._reward(*args, **kwargs)
+        unscored: dict[str, int] = {}
+        for each, earlier in zip(counting, before, strict=True):
+            unscored |= reasons_since(each, earlier)
+        # Every process comes to the same verdict, so that none waits for one that has stopped.
+        whole: Counter[str] = Counter()
+        for counts in processes.gather([unscored]):
+            whole.update(counts)
+        most = self._plan.config.reward.max_unscored
+        check_scored(processes.gather(list(rewards)), most, why=whole, what="a generation batch")
+        if log_metric is not None:
+            for name, number in unscored.items():
+                # TRL logs the mean over the processes; these are counts of the whole batch.
+                log_metric(f"reward/{name}", float(number) * processes.count)
+            scored = [reward for reward in self._reward.true_rewards if not math.isnan(reward)]
+            if scored:
+                log_metric("true_reward", sum(scored) / len(scored))
+        return rewards
+
+
+RolloutField = Callable[[list[dict[str, Any]]], Sequence[Any]]
+
+
+def rollout_fields(plan: Plan, reward: ObservedReward, source: RewardSource) -> dict[str, RolloutField]:
+    """The adapter's `rollout_fields`: true rewards always, others where the curator needs them."""
+    fields: dict[str, RolloutField] = {"true_rewards": lambda rows: reward.true_rewards}
+    needs, wants = plan.curator.requires, plan.curator.optional
+    if "answers" in (*needs, *wants) and (final_answer := plan.task.final_answer) is not None:
+        fields["answers"] = _answers(plan, final_answer, source)
+    if REFERENCE_REWARDS in needs:
+        # Read when first needed: with vLLM they are made when the trainer has started it.
+        known = cache(lambda: reference_rewards(plan))
+        fields[REFERENCE_REWARDS] = lambda rows: [known()[row["problem_id"]] for row in rows]
+    if "second_rewards" in needs:
+        fields["second_rewards"] = _second_rewards(plan, source)
+    return fields
+
+
+def _answers(plan: Plan, final_answer: Callable[[str], str | None], source: RewardSource) -> RolloutField:
+    """What each response answers; of verified answers those of a prompt that math-verify calls equal in one spelling,
+    over the rows of all processes."""
+
+    def read(rows: list[dict[str, Any]]) -> list[str | None]:
+        return [final_answer(response_text(row["completion"])) for row in rows]
+
+    if not isinstance(source, VerifiedReward):
+        return read
+    equal = EqualAnswers(source.workers)
+
+    def read_equal(rows: list[dict[str, Any]]) -> list[str | None]:
+        if any("problem_id" not in row for row in rows):
+            # Labelled rollouts, which every process has whole.
+            return answers_by_class(read(rows), [str(row["prompt"]) for row in rows], equal)
+        own = [(row["problem_id"], answer) for row, answer in zip(rows, read(rows), strict=True)]
+        whole = plan.processes.gather(own)
+        found = answers_by_class([answer for _, answer in whole], [problem for problem, _ in whole], equal)
+        # All processes have as many rows.
+        first = plan.processes.rank * len(own)
+        return found[first : first + len(own)]
+
+    return read_equal
+
+
+def _second_rewards(plan: Plan, source: RewardSource) -> RolloutField:
+    name, endpoint = plan.config.reward.appeals, plan.config.reward.endpoint
+    judge = name and second_verifier(name, endpoint, key="reward.appeals", section="reward.endpoint")
+
+    def ask(rows: list[dict[str, Any]]) -> Sequence[Any]:
+        texts = [response_text(row["completion"]) for row in rows]
+        if judge:
+            found = judge([{**row, "response": text} for row, text in zip(rows, texts, strict=True)])
+            return [None if verdict is None else float(verdict) for verdict in found]
+        return source.score(texts, [row["answer"] for row in rows], prompts=[row["prompt"] for row in rows])
+
+    return ask
+
+
+def reference_rewards(plan: Plan) -> dict[str, list[float | None]]:
+    """The reference rewards made so far by problem id; None stands for a response that could not be scored."""
+    path = plan.folder.references
+    return read_json(path)["rewards"] if path.is_file() else {}

@@ -27,11 +27,11 @@ from geoalign import CURATORS, GeoAlign, GeoAlignConfig, ProjectorConfig, Rollou
 from geoalign.curators.session import CurationSession
 from geoalign.files.json_files import write_json
 from geoalign.lab.bench.bench import machine
-from geoalign.lab.bench.synthetic import PlantedBatch, synthetic_rollouts
 from geoalign.method.advantages import group_advantages
 from geoalign.method.consensus import deviation_index
 from geoalign.method.pairs import Pairs
 from geoalign.statistics import Interval, auroc, average_precision, mean_interval, pair_counts
+from geoalign.testing.synthetic import PlantedBatch, synthetic_rollouts
 
 WIDTHS, STATES, REWARDS = (128, 2048), ("isotropic", "compressible"), ("binary", "continuous")
 WARM_UP = 3

@@ -17,8 +17,8 @@ from typing import Literal
 import torch
 
 from geoalign.curators.geoalign import GeoAlign
-from geoalign.lab.bench.synthetic import synthetic_rollouts
 from geoalign.statistics import auroc
+from geoalign.testing.synthetic import synthetic_rollouts
 
 _BATCHES = 2
 

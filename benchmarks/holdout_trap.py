@@ -22,10 +22,10 @@ from geoalign import GeoAlign, GeoAlignConfig, ProjectorConfig
 from geoalign.console.terminal import Console, say
 from geoalign.curators.geoalign import paired_batch
 from geoalign.curators.rectifying import TailConfig, flag_sparse_tail
-from geoalign.lab.bench.synthetic import synthetic_rollouts
 from geoalign.method.consensus import ProjectedConsensus, deviation_index
 from geoalign.method.groups import in_input_order
 from geoalign.statistics import auroc, pair_counts
+from geoalign.testing.synthetic import synthetic_rollouts
 from geoalign.types import Rollouts
 
 STATES: tuple[Literal["isotropic", "compressible"], ...] = ("isotropic", "compressible")

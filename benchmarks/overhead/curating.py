@@ -16,8 +16,8 @@ from benchmarks.stages import stages_timed, synchronise
 from geoalign.curators.denoise import Denoise
 from geoalign.curators.geoalign import GeoAlign, GeoAlignConfig
 from geoalign.errors import ConfigError
-from geoalign.lab.bench.synthetic import synthetic_rollouts
 from geoalign.method.projector import ProjectorConfig
+from geoalign.testing.synthetic import synthetic_rollouts
 from geoalign.types import Rollouts
 
 

@@ -33,3 +33,7 @@ class ServiceError(GeoAlignError, RuntimeError):
 
 class UnscoredError(GeoAlignError, RuntimeError):
     """Too many responses of a batch could not be scored; the message has how many, and why."""
+
+
+class ContractError(GeoAlignError, AssertionError):
+    """A curator breaks a promise of the contract (`geoalign.testing`); the message names the promise, and how."""

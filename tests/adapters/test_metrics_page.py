@@ -10,7 +10,7 @@ import torch
 from geoalign.adapters.decision import ALARMS, decide, logged
 from geoalign.curators.registry import BUILT_IN, CURATORS
 from geoalign.curators.session import CurationSession
-from geoalign.lab.bench.synthetic import synthetic_rollouts
+from geoalign.testing.synthetic import synthetic_rollouts
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")

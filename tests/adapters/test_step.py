@@ -13,7 +13,7 @@ from monitored import METRICS
 from geoalign.adapters import decision as step
 from geoalign.adapters.assignment import assign
 from geoalign.adapters.decision import (
-    check_curator,
+    check_can_run,
     decide,
     decision_metrics,
     logged,
@@ -172,4 +172,4 @@ def test_a_curator_that_watches_keeps_every_row_under_the_same_names(kind):
 )
 def test_what_gives_a_missing_field_is_said(curator, engine, words):
     with pytest.raises(ConfigError, match=words):
-        check_curator(CurationSession(curator, seed=0), (), engine=engine, how="set {need}")
+        check_can_run(CurationSession(curator, seed=0), (), engine=engine, how="set {need}")

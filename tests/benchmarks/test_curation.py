@@ -7,7 +7,7 @@ from rich.console import Console
 from geoalign.errors import ConfigError
 from geoalign.lab.bench.bench import Shape, bench
 from geoalign.lab.bench.command import BenchRequest
-from geoalign.lab.bench.synthetic import synthetic_rollouts
+from geoalign.testing.synthetic import synthetic_rollouts
 
 
 def test_shapes_are_read():

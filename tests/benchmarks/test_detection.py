@@ -8,7 +8,7 @@ from safetensors.torch import save_file
 
 from benchmarks import detection
 from geoalign import GeoAlign, GeoAlignConfig, Rollouts
-from geoalign.lab.bench.synthetic import PlantedBatch, synthetic_rollouts
+from geoalign.testing.synthetic import PlantedBatch, synthetic_rollouts
 
 
 @pytest.fixture(autouse=True)

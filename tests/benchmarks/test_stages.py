@@ -3,7 +3,7 @@ from benchmarks.stages import stages_timed
 
 from geoalign.curators import geoalign as curator_module
 from geoalign.curators.geoalign import GeoAlign
-from geoalign.lab.bench.synthetic import synthetic_rollouts
+from geoalign.testing.synthetic import synthetic_rollouts
 
 
 def test_stages_add_up_and_leave_no_trace():

@@ -12,7 +12,7 @@ from geoalign.curators.curator import identity
 from geoalign.curators.denoise import Denoise
 from geoalign.curators.session import agreement
 from geoalign.errors import ConfigError, InputError
-from geoalign.lab.bench.synthetic import synthetic_rollouts
+from geoalign.testing.synthetic import synthetic_rollouts
 
 
 class Suspicious(Curator):

@@ -19,10 +19,10 @@ from geoalign.curators.chain import Chain, ChainConfig
 from geoalign.curators.denoise import Denoise
 from geoalign.curators.registry import make_curator
 from geoalign.errors import ConfigError
-from geoalign.lab.bench.synthetic import synthetic_rollouts
 from geoalign.lab.train.read_settings import load_run_config, parse_run_config
 from geoalign.settings import settings
 from geoalign.settings.loading import plain_settings
+from geoalign.testing.synthetic import synthetic_rollouts
 
 
 @settings

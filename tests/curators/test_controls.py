@@ -15,7 +15,7 @@ from geoalign.curators.baselines.controls import (
     TieDetector,
     tied_extremes,
 )
-from geoalign.lab.bench.synthetic import synthetic_rollouts
+from geoalign.testing.synthetic import synthetic_rollouts
 
 GEOALIGN = GeoAlignConfig(min_scores=8, alpha=0.3, projector={"hidden_dim": 16, "output_dim": 8, "steps": 10})
 

@@ -9,7 +9,7 @@ import torch
 from geoalign import GeoAlign, GeoAlignConfig, ProjectorConfig, Rollouts
 from geoalign.errors import ConfigError, InputError
 from geoalign.intervals import clustered_proportion
-from geoalign.lab.bench.synthetic import synthetic_rollouts
+from geoalign.testing.synthetic import synthetic_rollouts
 
 SMALL = ProjectorConfig(hidden_dim=32, output_dim=16, steps=20)
 

@@ -6,7 +6,7 @@ import torch
 from geoalign import GeoAlign, Rollouts
 from geoalign.curators.baselines.released import GeoAlignReleased
 from geoalign.curators.precision import full_precision
-from geoalign.lab.bench.synthetic import synthetic_rollouts
+from geoalign.testing.synthetic import synthetic_rollouts
 
 ROLLOUTS = synthetic_rollouts(16, 6, 16, seed=0).rollouts
 SMALL = {"hidden_dim": 16, "output_dim": 8, "steps": 5}

@@ -9,7 +9,7 @@ import torch
 from geoalign import CURATORS, Rollouts, group_advantages
 from geoalign.curators.baselines.labelled import ConceptScore, LabelledProbe, logistic_log_odds
 from geoalign.curators.baselines.probes import NearestCentroid, ScoreAgreement, agreeing_rows, confidently_wrong
-from geoalign.lab.bench.synthetic import synthetic_rollouts
+from geoalign.testing.synthetic import synthetic_rollouts
 
 # Two groups about (10, 0) and (0, 10); their right rows lie at (+1, 0) and (+3, 0) from their means.
 FIRST = Rollouts(

@@ -6,8 +6,8 @@ import torch
 from geoalign.curators.baselines import released
 from geoalign.curators.baselines.released import GeoAlignReleased, GeoAlignReleasedConfig, ReleasedNetwork, _loss
 from geoalign.errors import ConfigError
-from geoalign.lab.bench.synthetic import synthetic_rollouts
 from geoalign.method.pairs import Pairs
+from geoalign.testing.synthetic import synthetic_rollouts
 
 
 def small(**changes):

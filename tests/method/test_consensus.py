@@ -4,7 +4,6 @@ import pytest
 import torch
 from naive import naive_pairs, naive_scores
 
-from geoalign.lab.bench.synthetic import synthetic_rollouts
 from geoalign.method.consensus import (
     deviation_index,
     projected_cosines,
@@ -16,6 +15,7 @@ from geoalign.method.consensus import (
 from geoalign.method.groups import canonical_order
 from geoalign.method.pairs import Pairs, centred_states, preference_pairs, with_distances
 from geoalign.method.projector import Projector, ProjectorConfig
+from geoalign.testing.synthetic import synthetic_rollouts
 
 
 def hand_pairs():

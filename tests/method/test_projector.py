@@ -6,11 +6,11 @@ import pytest
 import torch
 from naive import naive_distil, naive_loss, naive_pairs
 
-from geoalign.lab.bench.synthetic import synthetic_rollouts
 from geoalign.method.distillation import CHECK_EVERY, _backward, _batches, _groups_in_step, distil, orientation
 from geoalign.method.groups import canonical_order
 from geoalign.method.pairs import centred_states, preference_pairs, with_distances
 from geoalign.method.projector import Projector, ProjectorConfig, displacement, new_probe
+from geoalign.testing.synthetic import synthetic_rollouts
 
 
 def prepared(groups=6, size=4, d=24, seed=0, **kwargs):

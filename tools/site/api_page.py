@@ -15,7 +15,7 @@ from geoalign.curators.registry import BUILT_IN
 
 _HEAD = """# API
 
-What can be imported, entry by entry. The names of the first two chapters come from `geoalign` itself:
+What can be imported, entry by entry. The names of the first three chapters come from `geoalign` itself:
 `from geoalign import Denoise, Rollouts`.
 
 A type such as `Float[Tensor, "b d"]` is a tensor of floats with b rows and d columns. The letters are the same within
@@ -23,7 +23,18 @@ one entry, b is usually the number of rollouts, d the width of a hidden state. `
 truth values.
 """
 _VOCABULARY = ("Rollouts", "Curation", "group_advantages", "boxed_answers")
-_AROUND_CURATORS = ("Curator", "as_curator", "CURATORS")
+_AROUND_CURATORS = ("Curator", "as_curator", "CURATORS", "CurationSession")
+_TO_WRITE_ONE = (
+    "identity",
+    "groups_of",
+    "tied_rewards",
+    "subset",
+    "reweighted",
+    "Baseline",
+    "Holder",
+    "check_curator",
+    "curator_checks",
+)
 # They are made from other curators too, by a signature of their own.
 _HOLDERS = ("Appeals", "Chain", "Monitor")
 # These stand on the page of the settings.
@@ -41,7 +52,8 @@ _ENGINES = {
 
 def page() -> str:
     """The page as Markdown."""
-    names = sorted(set(dir(geoalign)) - {"__version__", *_VOCABULARY, *_AROUND_CURATORS, *_SETTINGS})
+    others = {"__version__", *_VOCABULARY, *_AROUND_CURATORS, *_TO_WRITE_ONE, *_SETTINGS}
+    names = sorted(set(dir(geoalign)) - others)
     parts = [
         _HEAD.strip(),
         "## Rollouts and curations\n\nA curator reads `Rollouts` and answers with a `Curation`.",
@@ -53,6 +65,8 @@ def page() -> str:
         *(_curator(name) for name in names),
         "### Settings as classes\n\n" + _settings_links(),
         _entry("geoalign.GeoAlignConfig.preset", level=4, options=_PRESET),
+        "## To write a curator\n\n[Add a curator](../add_a_curator.md) is a tutorial with these.",
+        *_entries(map(path_of, _TO_WRITE_ONE)),
         "## Inside an engine\n\nEach adapter is imported from `geoalign.adapters` and the engine's name.",
     ]
     for engine, words in _ENGINES.items():

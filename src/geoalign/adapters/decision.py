@@ -135,13 +135,13 @@ def group_numbers(names: Iterable[Any]) -> Int[Tensor, " b"]:
 
 
 def make_session(settings: EngineSettings, *, engine: str, how: str) -> CurationSession:
-    """The curator of the settings, checked as `check_curator` says, with its generator."""
+    """The curator of the settings, checked as `check_can_run` says, with its generator."""
     session = CurationSession(make_curator(settings.curator), seed=settings.seed, monitor=settings.monitor)
-    check_curator(session, settings.rollout_fields, engine=engine, how=how)
+    check_can_run(session, settings.rollout_fields, engine=engine, how=how)
     return session
 
 
-def check_curator(session: CurationSession, given: Iterable[str], *, engine: str, how: str) -> None:
+def check_can_run(session: CurationSession, given: Iterable[str], *, engine: str, how: str) -> None:
     """Raises ConfigError where the curator needs a field that is not `given`; `how`: what to set for a field `{need}`.
 
     The session says so too, where the curator cannot act without one.

@@ -54,7 +54,7 @@ def without_states(section: CuratorSection) -> CuratorSection:
     return section
 
 
-def check_curator(name: str, curator: Curator, frame: pandas.DataFrame, *, model: bool, hidden: bool) -> None:
+def check_brought(name: str, curator: Curator, frame: pandas.DataFrame, *, model: bool, hidden: bool) -> None:
     """Raises ConfigError unless what a dump brings is enough for this curator; a model brings states and lengths."""
     brought = {
         "hidden": model or hidden,

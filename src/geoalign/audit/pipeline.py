@@ -20,7 +20,7 @@ from geoalign.answers import answers_by_class, is_mathematical
 from geoalign.answers.boxed import boxed_answer
 from geoalign.answers.equivalence import EqualAnswers, math_verify_is_installed
 from geoalign.audit.command import AuditRequest
-from geoalign.audit.curating import NO_STATES, PAIRS_PER_STEP, StepCurator, check_curator, without_states
+from geoalign.audit.curating import NO_STATES, PAIRS_PER_STEP, StepCurator, check_brought, without_states
 from geoalign.audit.folder import FILTERED_FILE, SUMMARY_FILE, AuditFolder, AuditTables
 from geoalign.audit.inputs import Input, find_inputs
 from geoalign.audit.next_steps import label_command, next_step
@@ -182,7 +182,7 @@ class Audit:
         """The rollouts of a file with what was decided, curated by step in the order in which steps appear."""
         frame = dump.frame
         brought = {"model": self.request.model is not None, "hidden": source.hidden is not None}
-        check_curator(self.config.curator.type, self.session.curator, frame, **brought)
+        check_brought(self.config.curator.type, self.session.curator, frame, **brought)
         states = self._states(source, dump)
         frame["file"] = whole_text(str(source.path))
         frame["trained_on"] = None if source.trained_on is None else frame["id"].isin(self._trained)

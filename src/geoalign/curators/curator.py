@@ -45,6 +45,9 @@ class Curator(ABC, Generic[_Config]):
         drops_rows: whether it may return fewer rows than it was given.
         recomputes_advantages: whether its method makes the advantages over the rows that it leaves, so that those that
             an earlier member of a chain gave, over other rows, do not hold for them.
+        absolute_advantages: whether its own advantages have no baseline in the group, so that groups of equal rewards
+            have some too.
+        binary_rewards: whether it takes rewards 0 and 1 alone, and refuses others by name.
         answer_reading: how it reads final answers: at most one answer of a group is right ("exclusive"), several may be
             ("shared"), or it ignores them ("none"). None: it says nothing of how many are right.
         components: the names of the reward components that it reads.
@@ -66,6 +69,8 @@ class Curator(ABC, Generic[_Config]):
     acts_on: tuple[str, ...] | None = None
     drops_rows: bool = False
     recomputes_advantages: bool = False
+    absolute_advantages: bool = False
+    binary_rewards: bool = False
     answer_reading: AnswerReading | None = None
     components: tuple[str, ...] = ()
     pooled_batches: int = 1
@@ -114,6 +119,8 @@ class Curator(ABC, Generic[_Config]):
         self.acts_on = None if None in actions else _union(each for each in actions if each is not None)
         self.drops_rows = any(member.drops_rows for member in members)
         self.recomputes_advantages = any(member.recomputes_advantages for member in members)
+        self.absolute_advantages = any(member.absolute_advantages for member in members)
+        self.binary_rewards = any(member.binary_rewards for member in members)
         self.answer_reading = readings[0] if readings else None
         self.components = _union(member.components for member in members)
         self.pooled_batches = max((member.pooled_batches for member in members), default=1)

@@ -67,6 +67,7 @@ class Monitor(Holder[MonitorConfig]):
         self.acts_on = ()
         self.drops_rows = False
         self.recomputes_advantages = False
+        self.absolute_advantages = False
         self.answer_reading = self._inner.answer_reading or "exclusive"
         self.pooled_batches = max(self._inner.pooled_batches, self.config.window)
         self._past: list[dict[str, Any]] = []

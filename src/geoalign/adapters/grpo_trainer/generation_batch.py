@@ -20,8 +20,8 @@ from geoalign.adapters.assignment import Assignment, assign
 from geoalign.adapters.decision import (
     as_answers,
     as_floats,
+    check_can_run,
     check_components,
-    check_curator,
     decision_metrics,
     final_advantages,
     is_alarm,
@@ -81,7 +81,7 @@ def check_session(
                 f"rollout_fields[{name!r}]: expected a dataset column or a callable, got {type(value).__name__}"
             )
     given = {*fields, "components"}  # the rewards of the trainer's functions
-    check_curator(session, given, engine=engine, how="rollout_fields with {need}=<column or callable>")
+    check_can_run(session, given, engine=engine, how="rollout_fields with {need}=<column or callable>")
     session.remedies = replace(session.remedies, enlarge=lambda factor: larger_generation(trainer.args, factor))
     check_components(session.curator.components, trainer.reward_func_names, source="reward functions")
     if "hidden" in session.curator.requires:

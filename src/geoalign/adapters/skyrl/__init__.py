@@ -14,4 +14,5 @@ __all__ = ["CuratedConfig", "CuratedExp", "CuratedRayPPO", "main"]
 
 _HOMES = dict.fromkeys(__all__, "geoalign.adapters.skyrl.trainers")
 
-__getattr__ = lazy_exports(__name__, _HOMES, "pip install 'geoalign[skyrl]', in an environment of its own")
+if not TYPE_CHECKING:  # for type checkers any name would exist otherwise
+    __getattr__ = lazy_exports(__name__, _HOMES, "pip install 'geoalign[skyrl]', in an environment of its own")

@@ -14,4 +14,5 @@ __all__ = ["CuratedGRPO", "GeoAlignSwiftTrainer", "install"]
 
 _HOMES = {**dict.fromkeys(__all__, "geoalign.adapters.swift.mixin"), "install": "geoalign.adapters.swift.plug_in"}
 
-__getattr__ = lazy_exports(__name__, _HOMES, "pip install 'geoalign[swift]', in an environment of its own")
+if not TYPE_CHECKING:  # for type checkers any name would exist otherwise
+    __getattr__ = lazy_exports(__name__, _HOMES, "pip install 'geoalign[swift]', in an environment of its own")

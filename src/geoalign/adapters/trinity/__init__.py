@@ -18,4 +18,5 @@ __all__ = ["GeoAlignAdvantage", "GeoAlignOperator"]
 
 _HOMES = dict.fromkeys(__all__, "geoalign.adapters.trinity.operators")
 
-__getattr__ = lazy_exports(__name__, _HOMES, "pip install 'geoalign[trinity]', in an environment of its own")
+if not TYPE_CHECKING:  # for type checkers any name would exist otherwise
+    __getattr__ = lazy_exports(__name__, _HOMES, "pip install 'geoalign[trinity]', in an environment of its own")

@@ -31,4 +31,5 @@ _HOMES = {
     "unscored_on_failure": "geoalign.adapters.trl.failing_rewards",
 }
 
-__getattr__ = lazy_exports(__name__, _HOMES, "pip install 'geoalign[trl]'")
+if not TYPE_CHECKING:  # for type checkers any name would exist otherwise
+    __getattr__ = lazy_exports(__name__, _HOMES, "pip install 'geoalign[trl]'")

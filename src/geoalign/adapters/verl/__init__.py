@@ -14,4 +14,5 @@ __all__ = ["CuratedSteps", "unscored_on_failure"]
 
 _HOMES = {"CuratedSteps": "geoalign.adapters.verl.trainers", "unscored_on_failure": "geoalign.adapters.failures"}
 
-__getattr__ = lazy_exports(__name__, _HOMES, "pip install 'geoalign[verl]', in an environment of its own")
+if not TYPE_CHECKING:  # for type checkers any name would exist otherwise
+    __getattr__ = lazy_exports(__name__, _HOMES, "pip install 'geoalign[verl]', in an environment of its own")

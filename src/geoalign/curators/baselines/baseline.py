@@ -31,7 +31,6 @@ class Baseline(Curator[_Config]):
             for binary rewards is neither 0 nor 1 (nor NaN).
     """
 
-    binary: ClassVar[bool] = False
     on_device: ClassVar[bool] = False
 
     def curate(self, rollouts: Rollouts, *, generator: Generator | None = None, details: bool = False) -> Curation:
@@ -41,7 +40,7 @@ class Baseline(Curator[_Config]):
             hidden_states(rollouts, by=type(self).__name__)
         unscored = rollouts.rewards.isnan()
         other = ~unscored & (rollouts.rewards != 0) & (rollouts.rewards != 1)
-        if self.binary and bool(other.any()):
+        if self.binary_rewards and bool(other.any()):
             row = int(other.nonzero()[0])
             raise InputError(
                 f"{type(self).__name__}: expected binary rewards (0 or 1), got {float(rollouts.rewards[row])} "

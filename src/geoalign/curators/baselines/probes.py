@@ -45,7 +45,7 @@ class NearestCentroid(Baseline[NearestCentroidConfig]):
     0 are anomalous: their reward changes. Halfway a reward stays. NaN rewards stay NaN.
     """
 
-    binary = True
+    binary_rewards = True
     requires = ("hidden",)
     acts_on = ("rewards",)
     kept = ("sums", "counts")
@@ -83,7 +83,7 @@ class NearestCentroid(Baseline[NearestCentroidConfig]):
 class Predicting(Baseline[_Config]):
     """A curator that holds binary rewards against what a ridge on earlier batches' states predicts of them."""
 
-    binary = True
+    binary_rewards = True
     requires = ("hidden",)
     kept = ("ridge",)
 

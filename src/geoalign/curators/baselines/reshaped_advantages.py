@@ -167,7 +167,7 @@ class SGRPO(Baseline[SGRPOConfig]):
 
     headline = ("group_weight",)
 
-    binary = True
+    binary_rewards = True
     acts_on = ("weights",)
     scores_rows = False
 
@@ -219,7 +219,7 @@ class NoiseCorrected(Baseline[NoiseCorrectedConfig]):
 
     headline = ("false_positive_rate", "false_negative_rate")
 
-    binary = True
+    binary_rewards = True
     kept = ("past",)
     acts_on = ("advantages",)
     scores_rows = False
@@ -230,7 +230,8 @@ class NoiseCorrected(Baseline[NoiseCorrectedConfig]):
         self._past: list[dict[str, Any]] = []
 
     def declare(self) -> None:
-        """Answers and trusted rows are read only for a rate that is not given."""
+        """Answers and trusted rows are read only for a rate that is not given; `forward` has no baseline."""
+        self.absolute_advantages = self.config.correction == "forward"
         if None in (self.config.false_positive_rate, self.config.false_negative_rate):
             self.optional = ("answers", "response_keys", "trusted")
             self.answer_reading = "exclusive"

@@ -26,8 +26,8 @@ from geoalign.curators.geoalign import GeoAlign, GeoAlignConfig
 from geoalign.errors import ConfigError
 from geoalign.files.json_files import write_json
 from geoalign.lab.bench.command import BenchRequest
-from geoalign.lab.bench.synthetic import synthetic_rollouts
 from geoalign.method.projector import ProjectorConfig
+from geoalign.testing.synthetic import synthetic_rollouts
 from geoalign.text import quote
 from geoalign.types import Rollouts
 

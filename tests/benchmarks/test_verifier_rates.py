@@ -2,7 +2,7 @@ from benchmarks.verifier_rates import RATES, Claim, claims, made_tables, recipe
 
 
 def test_the_example_is_bounded_and_holds():
-    positive, negative = claims("example", recipe())
+    positive, negative = claims("example", "substring", recipe())
     assert (positive.rate, negative.rate) == RATES
     assert positive.by == negative.by == "bounds"
     assert 0.28 < positive.low < positive.truth < positive.high < 0.77
@@ -10,13 +10,13 @@ def test_the_example_is_bounded_and_holds():
 
 
 def test_an_interval_beside_the_truth_is_counted_as_missed():
-    found = {"table": "t", "rate": RATES[0], "truth": 0.2, "by": "model"}
+    found = {"table": "t", "name": "n", "rate": RATES[0], "truth": 0.2, "by": "model"}
     assert Claim(low=0.1, high=0.2, **found).holds
     assert not Claim(low=0.21, high=0.5, **found).holds
 
 
 def test_of_every_kind_of_verifier_a_table_is_claimed_upon():
     """One small world of each kind; of twenty claims at most two miss."""
-    found = [claim for kind, name, table in made_tables(1) for claim in claims(kind + name, table)]
+    found = [claim for kind, name, table in made_tables(1) for claim in claims(kind, name, table)]
     assert len(found) == 20
     assert sum(claim.holds for claim in found) >= 18

@@ -88,7 +88,7 @@ def test_a_replaced_trajectory_is_its_donor(curated):
 
 def test_denoise_works_by_answers(curated):
     groups = [group([1.0, 1.0, 0.0, 0.0]) for _ in range(16)]
-    session = CurationSession(Denoise(geometry="none"), seed=0)
+    session = CurationSession(Denoise(geometry="none", unidentified="modelled"), seed=0)
     found, advantages, metrics = curated(groups, session, answer_of=lambda r: str(r.transitions[0].ac.tokens[0] % 2))
     assert len(found) == 16
     # Equal answers of other rewards come closer.

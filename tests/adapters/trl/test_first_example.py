@@ -1,7 +1,10 @@
 """The first example of the pages for TRL, with a tiny model and data set in place of those that it names."""
 
 import re
+import sys
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import datasets
 import pytest
@@ -28,11 +31,24 @@ def load_sums(name: str, split: str) -> datasets.Dataset:
     return datasets.Dataset.from_list(sums)
 
 
+def my_verifier(completions: list[list[dict[str, str]]], solution: list[str], **columns: Any) -> list[float]:
+    """The reward function that a reader has: it compares texts."""
+    return [float(gold.strip("$") in one[-1]["content"]) for one, gold in zip(completions, solution, strict=True)]
+
+
+def readers_own_module() -> ModuleType:
+    """`my_project`, from which an example may import the reader's verifier."""
+    module = ModuleType("my_project")
+    module.my_verifier = my_verifier  # type: ignore[attr-defined]
+    return module
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_the_first_example_trains(page, tmp_path, monkeypatch):
     model().save_pretrained(tmp_path / "tiny")
     tokenizer().save_pretrained(tmp_path / "tiny")
     monkeypatch.setattr(datasets, "load_dataset", load_sums)
+    monkeypatch.setitem(sys.modules, "my_project", readers_own_module())
     code = first_example(page)
     assert len([line for line in code.splitlines() if line.strip()]) <= 15
     code = code.replace('"Qwen/Qwen2.5-1.5B-Instruct"', repr(str(tmp_path / "tiny")))

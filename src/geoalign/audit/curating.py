@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 # Pairs that are kept of a step's groups without a flagged rollout.
 PAIRS_PER_STEP = 20_000
 NO_STATES = "No hidden states were given, so rewards were judged by answers and identical responses alone."
+NO_STATES_NO_ANSWERS = (
+    "No hidden states were given and no final answer was read, so rewards were judged by identical responses alone."
+)
 
 
 def without_states(section: CuratorSection) -> CuratorSection:

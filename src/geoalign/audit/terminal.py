@@ -27,6 +27,7 @@ from geoalign.audit.words import (
     refused,
     second_verifier,
     trained_on,
+    unread_answers,
     verifier,
 )
 from geoalign.console.numbers import counted, short
@@ -50,6 +51,9 @@ def show_result(console: Console, audit: AuditResults) -> None:
     found = finding(summary)
     _heading(console, found.headline)
     _paragraph(console, found.reason)
+    unread = unread_answers(summary)
+    if unread:
+        _paragraph(console, unread)
     _show_rates(console, summary)
     if found.level == "flagged":
         _show_rows(console, audit)

@@ -59,11 +59,17 @@ def _compares_verdicts(summary: Summary) -> bool:
 
 def _what_flags_rest_on(summary: Summary) -> str:
     name = visible(str(summary["curator"].get("type", "")), 80)
+    verifier = summary.get("verifier") or {}
     if not _compares_verdicts(summary):
         return f"The curator `{name}` flags rewards that do not fit those of the other responses."
-    if (summary.get("verifier") or {}).get("reason"):
+    if verifier.get("reason"):
         return "They do not fit what the hidden states of a model and the other rewards suggest."
-    if (summary.get("verifier") or {}).get("answers") == "shared":
+    if not verifier.get("answered", 1):
+        if verifier.get("groups_with_responses_judged_both_ways"):
+            found = "Some rewards contradict each other: identical responses to a prompt were judged differently."
+        else:
+            found = "They do not fit the other rewards of their prompt."
+    elif verifier.get("answers") == "shared":
         found = "Some rewards contradict each other: equal answers to a prompt were judged differently."
     else:
         found = (
@@ -100,10 +106,40 @@ def _remedy(summary: Summary) -> str:
     return _where_answers_are(summary)
 
 
+def unread_answers(summary: Summary) -> str:
+    """That most responses have no answer that can be read, and what to do; empty elsewhere.
+
+    Where nothing could be judged, the finding says so itself.
+    """
+    found = summary.get("verifier") or {}
+    if not _compares_verdicts(summary) or "answered" not in found or finding(summary).level == "unjudged":
+        return ""
+    answered, scored = found["answered"], found["scored"]
+    if 2 * answered >= scored:
+        return ""
+    if answered:
+        have = "has" if answered == 1 else "have"
+        said = f"Only {answered:,} of {counted(scored, 'response')} {have} a final answer that can be read."
+        compared = "The others were compared by identical texts alone."
+    else:
+        said = f"No final answer could be read in any of {counted(scored, 'response')}."
+        compared = "They were compared by identical texts alone."
+    return f"{said} {compared} {_where_to_read(summary)}"
+
+
 def _where_answers_are(summary: Summary) -> str:
     """Where final answers are read from, where no response has one; empty elsewhere."""
-    if summary["counts"].get("answered", 1):
-        return ""
+    return "" if summary["counts"].get("answered", 1) else _where_to_read(summary)
+
+
+def _where_to_read(summary: Summary) -> str:
+    """Where final answers are read from, and how to name a field that holds them."""
+    named = {entry["fields"].get("final_answer") for entry in summary["inputs"]} - {None}
+    if named:
+        return (
+            f"Final answers are read from the field `{visible(min(named), 80)}`, and from \\boxed{{...}} in a response "
+            "where it is empty."
+        )
     known = own_answer_field(summary) or "NAME"
     where = f"Final answers are read from \\boxed{{...}} in a response, or from a field: --field final_answer={known}."
     gold = {entry["fields"]["answer"] for entry in summary["inputs"] if "answer" in entry["fields"]}
@@ -206,16 +242,7 @@ def _why_not_known(found: Mapping[str, Any]) -> str:
         return ""
     # Where the model is believed its range is too wide to say anything.
     doubt = found.get("doubt") or "what the verdicts tell leaves nearly every rate possible"
-    return " ".join(["Its error rates are not known.", _sentence(doubt), *_few_answers(found), INVISIBLE])
-
-
-def _few_answers(found: Mapping[str, Any]) -> list[str]:
-    """How many answers there are to compare, where most rollouts have none."""
-    answered, scored = found["answered"], found["scored"]
-    if not 0 < 2 * answered < scored:
-        return []
-    have = "has" if answered == 1 else "have"
-    return [f"Only {answered:,} of {counted(scored, 'response')} {have} a final answer that can be read."]
+    return " ".join(["Its error rates are not known.", _sentence(doubt), INVISIBLE])
 
 
 def _model_says(found: Mapping[str, Any]) -> list[str]:

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from geoalign.audit.flags import flag_reasons
 from geoalign.audit.results import read_audit
 from geoalign.audit.terminal import show_result
+from geoalign.audit.words import finding, unread_answers
 from geoalign.cli import app
 from geoalign.console.terminal import Console
 from geoalign.dumps.labels import read_labels
@@ -173,6 +174,37 @@ def test_a_file_without_recognised_answers_says_where_they_are_read_from(lines):
     said = " ".join(" ".join(lines(without_boxes())).split())
     assert r"read from \boxed{...} in a response, or from a field: --field final_answer=NAME" in said
     assert "`answer` is read as the gold answer" in said
+
+
+def identical_without_answers():
+    """Four responses to each prompt in the same words, of which the verifier refused one, and no answer is read."""
+    return [{**row, "response": f"#### {row['response'][-2]}"} for row in verdicts()]
+
+
+def test_where_no_answer_is_read_the_finding_says_so_and_rests_on_identical_responses(lines):
+    said = result(lines(identical_without_answers()))
+    summary = read_audit("runs/audit").summary
+    assert summary["counts"]["flagged"]
+    assert "equal answers" not in finding(summary).reason
+    told = unread_answers(summary)
+    assert "--field final_answer=NAME" in told
+    # Before anything else is told.
+    finding_block = " ".join(" ".join(said[: said.index("")]).split())
+    assert finding_block.endswith(told)
+    assert "answers and identical" not in summary["hidden"]["note"]
+
+
+def few_answers(rows):
+    """The first two responses to each prompt alone have a box."""
+    return [{**row, "response": row["response"] if number % 8 < 2 else f"#### {row['response'][-2]}"}
+            for number, row in enumerate(rows)]  # fmt: skip
+
+
+def test_where_most_answers_are_not_read_the_numbers_are_told(lines):
+    lines(few_answers(verdicts()))
+    assert "16 of 64" in unread_answers(read_audit("runs/audit").summary)
+    lines(verdicts(), "--overwrite")
+    assert unread_answers(read_audit("runs/audit").summary) == ""
 
 
 def test_groups_of_one_are_given_as_the_reason_with_what_they_were_made_by(lines):

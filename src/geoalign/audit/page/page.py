@@ -61,6 +61,7 @@ def build_audit_page(folder: Path) -> Path:
         sheets=["report.css", "audit.css"],
         scripts=scripts(),
         finding=replace(found, reason=_plain(found.reason)),
+        unread=_plain(audited.unread_answers(summary)),
         verifier=audited.verifier(summary),
         remarks=remarks(summary),
         learnt=audited.new_prompts(summary),

@@ -302,6 +302,7 @@ def counts_of(frame: pandas.DataFrame) -> dict[str, int]:
         "flagged": flagged.sum(),
         "replaced": (kept & (source != index)).sum(),
         "left_out": (~kept).sum(),
+        "changed": (kept & (source == index) & ~unscored & (frame["new_reward"] != frame["reward"]).to_numpy()).sum(),
         "zero_weighted": (kept & (frame["weight"].to_numpy() == 0) & ~unscored).sum(),
         "answered": frame["final_answer"].notna().sum(),
     }

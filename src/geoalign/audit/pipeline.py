@@ -278,6 +278,7 @@ class Audit:
             "curator": plain_section(self.config.curator),
             "seed": self.config.seed,
             "redacted": request.redact,
+            "filtered": request.filtered,
             "hidden": hidden,
             "counts": {**counts, "skipped": len(skipped)},
             "gold_answers": {name: self._golds[name] for name in ("golds", "mathematical")},

@@ -21,6 +21,7 @@ from geoalign.audit.prompts import common_beginning, without_beginning
 from geoalign.audit.results import AuditResults
 from geoalign.audit.words import (
     Finding,
+    filtered,
     finding,
     judged_by_spelling,
     new_prompts,
@@ -205,6 +206,9 @@ def _show_files(console: Console, audit: AuditResults) -> None:
         if (audit.folder / name).is_file() and name not in empty:
             table.add_row(Text(name), Text(holds))
     _print_table(console, table, indent=4)
+    remaining = filtered(summary=audit.summary)
+    if remaining:
+        _paragraph(console, remaining)
 
 
 def _details(summary: Mapping[str, Any]) -> Iterator[str]:

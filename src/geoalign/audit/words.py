@@ -48,8 +48,58 @@ def finding(summary: Summary) -> Finding:
         return Finding("flagged", headline, f"{_what_flags_rest_on(summary)} {NO_PROOF}")
     if why := why_unjudged(summary):
         return Finding("unjudged", "No reward could be judged.", why)
+    if not _compares_verdicts(summary):
+        return _without_flags(summary)
+    errors = (summary.get("verifier") or {}).get("errors_at_least")
+    if errors:
+        reason = f"The verdicts prove at least {counted(errors, 'wrong reward')}, but not which ones these are."
+        return Finding("none", "No single reward stands out as wrong.", reason)
     reason = "Nothing stands out enough to be flagged. This is no proof that the rewards are right."
     return Finding("none", "No reward looks wrong.", reason)
+
+
+def _without_flags(summary: Summary) -> Finding:
+    """What is said of a curator that flagged nothing, as one does that changes rewards without judging any."""
+    name = visible(str(summary["curator"].get("type", "")), 80)
+    reason = "This is no proof that the rewards are right. Some curators change rewards and flag none."
+    return Finding("none", f"The curator `{name}` flags no rewards.", f"{reason} {_in_a_training(summary)}".strip())
+
+
+def _in_a_training(summary: Summary) -> str:
+    """How many rewards a training with the curator would change; empty where none."""
+    changed = summary["counts"].get("changed")
+    return f"In a training this one would change {counted(changed, 'reward')}." if changed else ""
+
+
+_CHANGES = {
+    "changed": "{} with another reward than in the input",
+    "replaced": "{} replaced by another response to the prompt",
+    "zero_weighted": "{} without weight",
+}
+
+
+def filtered(summary: Summary) -> str:
+    """What stands in `filtered.jsonl`, and where it is what was read, why; empty where it was not asked for."""
+    if not summary.get("filtered"):
+        return ""
+    counts = summary["counts"]
+    stay, left_out = counts["rows"] - counts["left_out"], counts["left_out"]
+    changes = [words.format(f"{counts[name]:,}") for name, words in _CHANGES.items() if counts[name]]
+    holds = f"filtered.jsonl holds {counted(stay, 'rollout')}"
+    if changes or left_out:
+        told = f"{holds}: {', '.join(changes)}." if changes else f"{holds}."
+        return f"{told} {counted(left_out, 'rollout was', 'rollouts were')} left out." if left_out else told
+    return f"{holds}, and no reward was changed. {_why_unchanged(summary)}".strip()
+
+
+def _why_unchanged(summary: Summary) -> str:
+    """Why `denoise` changes no reward although some are flagged, and what would make it; empty elsewhere."""
+    if not _compares_verdicts(summary) or not summary["counts"]["flagged"]:
+        return ""
+    why = "Flags change nothing where the verdicts do not tell how often the verifier errs."
+    if summary["labels"]["files"] or summary["appeals"]:
+        return f"{why} More labels may."
+    return f"{why} With labels (--labels) or a second verifier (--second-verifier) they can."
 
 
 def _compares_verdicts(summary: Summary) -> bool:

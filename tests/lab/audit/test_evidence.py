@@ -4,7 +4,7 @@ import random
 
 from dumps import table, write_lines
 
-from geoalign.audit.words import finding, verifier
+from geoalign.audit.words import finding, unread_answers, verifier
 
 
 def free_texts(prompts=40, size=8):

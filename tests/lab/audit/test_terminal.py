@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from geoalign.audit.flags import flag_reasons
 from geoalign.audit.results import read_audit
 from geoalign.audit.terminal import show_result
-from geoalign.audit.words import finding, unread_answers
+from geoalign.audit.words import filtered, finding, unread_answers
 from geoalign.cli import app
 from geoalign.console.terminal import Console
 from geoalign.dumps.labels import read_labels
@@ -205,6 +205,44 @@ def test_where_most_answers_are_not_read_the_numbers_are_told(lines):
     assert "16 of 64" in unread_answers(read_audit("runs/audit").summary)
     lines(verdicts(), "--overwrite")
     assert unread_answers(read_audit("runs/audit").summary) == ""
+
+
+def test_a_curator_that_flags_nothing_does_not_say_that_no_reward_looks_wrong(lines):
+    said = result(lines(verdicts(), "--curator", "answer_mean"))
+    summary = read_audit("runs/audit").summary
+    assert summary["verifier"]["errors_at_least"]
+    assert summary["counts"]["changed"] == 6 * 8
+    assert "answer_mean" in said[0]
+    assert f"change {summary['counts']['changed']} rewards" in finding(summary).reason
+
+
+def test_proved_errors_are_not_contradicted_by_the_finding(lines):
+    lines(verdicts())
+    summary = {**read_audit("runs/audit").summary}
+    summary["counts"] = {**summary["counts"], "flagged": 0}
+    assert finding(summary).level == "none"
+    assert "at least 16 wrong rewards" in finding(summary).reason
+
+
+@pytest.mark.parametrize(("options", "changed", "advised"), [
+    ([], 0, True),
+    (["--set", "curator.unidentified=modelled"], 64, False),
+    (["--second-verifier", "math_verify", "--budget", "100%"], 16, False),
+])  # fmt: skip
+def test_what_became_of_the_rewards_is_said_of_the_filtered_file(lines, options, changed, advised):
+    said = " ".join(" ".join(lines(verdicts(), "--filtered", *options)).split())
+    summary = read_audit("runs/audit").summary
+    assert summary["counts"]["changed"] == changed
+    told = filtered(summary)
+    assert told in said
+    assert "holds 64 rollouts" in told
+    assert (f"{changed} with" in told) == bool(changed)
+    assert ("--second-verifier" in told) == advised
+
+
+def test_nothing_is_said_of_a_filtered_file_that_was_not_asked_for(lines):
+    lines(verdicts())
+    assert filtered(read_audit("runs/audit").summary) == ""
 
 
 def test_groups_of_one_are_given_as_the_reason_with_what_they_were_made_by(lines):

@@ -276,6 +276,8 @@ def _rate(name: str, rate: Mapping[str, Any]) -> Rate:
     if low is None or high is None or (low <= 0 and high > _SAYS_NOTHING):
         return Rate(_RATES[name], NOT_KNOWN, "")
     by = _KNOWN_BY[rate["by"]]
+    if percent(low) == percent(high):
+        return Rate(_RATES[name], percent(low), by)
     # An estimate beyond what is proved was moved to the end of the range, where it says nothing of its own.
     if by == "estimated" and percent(rate["estimate"]) not in (percent(low), percent(high)):
         return Rate(_RATES[name], f"{percent(rate['estimate'])} ({percent(low)} to {percent(high)})", by)
@@ -398,6 +400,9 @@ def second_verifier(summary: Summary) -> str:
     )
     if asked["unanswered"]:
         said += f" It had no verdict on {asked['unanswered']:,}."
+    counts = summary["counts"]
+    if asked["rows"] >= counts["rows"] - counts["unscored"]:
+        return f"{said} These are all rewards of the input."
     return f"{said} It was asked about the rewards that would tell most, so this share is no error rate."
 
 

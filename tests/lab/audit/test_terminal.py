@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from geoalign.audit.flags import flag_reasons
 from geoalign.audit.results import read_audit
-from geoalign.audit.terminal import show_result
+from geoalign.audit.terminal import evidence_widths, show_result
 from geoalign.audit.words import filtered, finding, unread_answers
 from geoalign.cli import app
 from geoalign.console.terminal import Console
@@ -97,6 +97,29 @@ def test_at_most_five_rows_of_at_most_five_columns_with_whole_names(lines, capsy
     assert len(rows) == 5
     # Each of another prompt.
     assert len({(int(line.split()[1]) - 1) // 8 for line in rows}) == 5
+
+
+WIDE_CELLS = {
+    "where": ["rollouts_of_step_12.jsonl, line 1,234"],
+    "prompt": ["a" * 60],
+    "answer": ["b" * 16],
+    "reward": ["-1"],
+    "why it looks wrong": ["the same answer was refused 12 times and rewarded once"],
+}
+
+
+@pytest.mark.parametrize("terminal", [80, 100, 120, 200])
+def test_the_reason_keeps_its_width_where_other_cells_are_wide(terminal):
+    widths = evidence_widths(WIDE_CELLS, terminal)
+    assert widths["why it looks wrong"] >= 24
+    assert widths["reward"] == len("reward")
+    assert sum(widths.values()) + 2 * len(widths) <= terminal
+
+
+def test_where_there_is_room_no_cell_is_cut_but_the_prompt():
+    widths = evidence_widths(WIDE_CELLS, 240)
+    longest = {head: max(len(head), len(cells[0])) for head, cells in WIDE_CELLS.items()}
+    assert widths == longest
 
 
 def test_every_flag_has_its_reason(lines):

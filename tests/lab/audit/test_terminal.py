@@ -134,6 +134,41 @@ def test_every_flag_has_its_reason(lines):
     }
 
 
+def one_refused_of_identical_responses():
+    """To each prompt five responses in the same words, the fourth of them refused, and three others."""
+    return [
+        {
+            **row,
+            "response": "the same" if number % 8 < 5 else f"way {number}",
+            "reward": float(number % 8 in (0, 1, 2, 4)),
+        }
+        for number, row in enumerate(verdicts())
+    ]
+
+
+def test_an_identical_response_with_the_other_verdict_is_named_as_the_reason(lines):
+    lines(one_refused_of_identical_responses())
+    audit = read_audit("runs/audit")
+    reasons = flag_reasons(audit)
+    assert reasons[3] == "4 identical responses (as line 1) were rewarded"
+    assert reasons[11] == "4 identical responses (as line 9) were rewarded"
+
+
+def test_a_single_identical_response_is_named_by_its_line(lines):
+    rows = one_refused_of_identical_responses()
+    lines(rows)
+    audit = read_audit("runs/audit")
+    # As if the rewarded one were the odd one out.
+    audit.scored["anomalous"] = audit.scored.index == 0
+    assert flag_reasons(audit) == {0: "an identical response (line 4) was refused"}
+
+
+def test_without_texts_the_reason_counts_the_other_rewards_of_the_prompt(lines):
+    lines(one_refused_of_identical_responses(), "--redact")
+    reasons = flag_reasons(read_audit("runs/audit"))
+    assert reasons[3] == "4 of the 7 other responses to its prompt were rewarded"
+
+
 @pytest.mark.parametrize(("rows", "options", "following"), [
     (verdicts, [], "geoalign audit d.jsonl --second-verifier math_verify --overwrite"),
     (without_boxes, ["--overwrite"], "geoalign audit d.jsonl --overwrite --field final_answer=NAME"),

@@ -184,7 +184,8 @@ def _where_answers_are(summary: Summary) -> str:
 
 def _where_to_read(summary: Summary) -> str:
     """Where final answers are read from, and how to name a field that holds them."""
-    named = {entry["fields"].get("final_answer") for entry in summary["inputs"]} - {None}
+    fields = [entry.get("fields") or {} for entry in summary["inputs"]]
+    named = {names["final_answer"] for names in fields if "final_answer" in names}
     if named:
         return (
             f"Final answers are read from the field `{visible(min(named), 80)}`, and from \\boxed{{...}} in a response "
@@ -192,7 +193,7 @@ def _where_to_read(summary: Summary) -> str:
         )
     known = own_answer_field(summary) or "NAME"
     where = f"Final answers are read from \\boxed{{...}} in a response, or from a field: --field final_answer={known}."
-    gold = {entry["fields"]["answer"] for entry in summary["inputs"] if "answer" in entry["fields"]}
+    gold = {names["answer"] for names in fields if "answer" in names}
     if not gold or own_answer_field(summary):
         return where
     return f"{where} `{visible(min(gold), 80)}` is read as the gold answer, not as the response's."

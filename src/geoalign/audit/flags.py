@@ -98,12 +98,12 @@ def flag_reasons(audit: AuditResults) -> dict[int, str]:
 def _identical_otherwise_judged(audit: AuditResults, rows: pandas.DataFrame) -> dict[int, str]:
     """Of flagged rows the identical responses to their prompt with the other verdict, in words, by the row's index.
 
-    Rows without one are left out, and all rows where the texts were.
+    Rows without one are left out, and all rows where the texts were, or where the dump has none.
     """
     low, high = audit.scored["reward"].min(), audit.scored["reward"].max()
     known = audit.scored[audit.scored["group"].isin(rows["group"]) & audit.scored["reward"].notna()]
     texts = audit.texts(known.index.tolist())
-    if not texts:
+    if not any(response for _, response in texts.values()):
         return {}
     places: defaultdict[tuple[int, str, float], list[int]] = defaultdict(list)
     for row in _rows(known):

@@ -163,6 +163,15 @@ def test_a_single_identical_response_is_named_by_its_line(lines):
     assert flag_reasons(audit) == {0: "an identical response (line 4) was refused"}
 
 
+def test_responses_that_the_dump_does_not_have_are_not_called_identical(lines):
+    rows = [{**row, "response": "", "said": row["response"][-2]} for row in verdicts()]
+    lines(rows, "--field", "final_answer=said")
+    audit = read_audit("runs/audit")
+    # No answer contradicts this one.
+    audit.scored.loc[audit.scored["final_answer"] == "c", "anomalous"] = True
+    assert "identical" not in " ".join(flag_reasons(audit).values())
+
+
 def test_without_texts_the_reason_counts_the_other_rewards_of_the_prompt(lines):
     lines(one_refused_of_identical_responses(), "--redact")
     reasons = flag_reasons(read_audit("runs/audit"))

@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 # Pairs that are kept of a step's groups without a flagged rollout.
 PAIRS_PER_STEP = 20_000
 NO_STATES = "No hidden states were given, so rewards were judged by answers and identical responses alone."
+NO_STATES_NO_ANSWERS = (
+    "No hidden states were given and no final answer was read, so rewards were judged by identical responses alone."
+)
 
 
 def without_states(section: CuratorSection) -> CuratorSection:
@@ -299,6 +302,7 @@ def counts_of(frame: pandas.DataFrame) -> dict[str, int]:
         "flagged": flagged.sum(),
         "replaced": (kept & (source != index)).sum(),
         "left_out": (~kept).sum(),
+        "changed": (kept & (source == index) & ~unscored & (frame["new_reward"] != frame["reward"]).to_numpy()).sum(),
         "zero_weighted": (kept & (frame["weight"].to_numpy() == 0) & ~unscored).sum(),
         "answered": frame["final_answer"].notna().sum(),
     }

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pandas
@@ -12,6 +13,7 @@ import pandas
 from geoalign.audit.results import AuditResults
 from geoalign.audit.spellings import IS_GOLD, IS_NOT_GOLD, NO_GOLD, counted_verdicts
 from geoalign.console.numbers import short
+from geoalign.dumps.row_files import counted_in
 from geoalign.text import visible
 
 # What an answer may take of a reason.
@@ -61,20 +63,75 @@ def flag_reasons(audit: AuditResults) -> dict[int, str]:
     scored = audit.scored
     flagged = scored[scored["anomalous"]]
     verdicts = _verdicts(scored["reward"])
-    if verdicts is None or audit.curator.get("type") != "denoise":
+    if verdicts is None:
         return {row.Index: _by_score(row, audit) for row in _rows(flagged)}
     high = verdicts[1]
     exclusive = (audit.summary.get("verifier") or {}).get("answers") != "shared"
+    compares_answers = audit.curator.get("type") == "denoise"
     groups = dict(_groups(scored[scored["group"].isin(flagged["group"])], high))
-    checked = set(flagged.index[flagged["trusted"].eq(True)])
+    checked = set(flagged.index[flagged["trusted"].eq(True)]) if compares_answers else set()
     reasons = {}
     for row in _rows(flagged):
         if row.Index in checked:
             reasons[row.Index] = f"a check found that its true reward is {short(row.new_reward)}"
-            continue
-        contradicted = _contradiction(row, groups[row.group], rewarded=row.reward == high, exclusive=exclusive)
-        reasons[row.Index] = contradicted or _by_score(row, audit)
+        elif compares_answers:
+            reasons[row.Index] = _contradiction(
+                row, groups[row.group], rewarded=row.reward == high, exclusive=exclusive
+            )
+        else:
+            reasons[row.Index] = ""
+    # An identical response tells most of one whose answer is not known.
+    no_answer = flagged["compared_answer"].isna() & flagged["by_spelling"].isna() & flagged["probability_wrong"].notna()
+    unexplained = {row for row in flagged.index if row not in checked and (no_answer[row] or not reasons[row])}
+    identical = _identical_otherwise_judged(audit, flagged[flagged.index.isin(unexplained)])
+    for row in _rows(flagged[flagged.index.isin(unexplained)]):
+        is_estimated = row.probability_wrong == row.probability_wrong
+        if is_estimated and row.Index in identical:
+            reasons[row.Index] = identical[row.Index]
+        elif is_estimated and not reasons[row.Index]:
+            reasons[row.Index] = _by_rewards(row, groups[row.group], audit, rewarded=row.reward == high)
+        elif not reasons[row.Index]:
+            reasons[row.Index] = _by_score(row, audit)
     return reasons
+
+
+def _identical_otherwise_judged(audit: AuditResults, rows: pandas.DataFrame) -> dict[int, str]:
+    """Of flagged rows the identical responses to their prompt with the other verdict, in words, by the row's index.
+
+    Rows without one are left out, and all rows where the texts were, or where the dump has none.
+    """
+    low, high = audit.scored["reward"].min(), audit.scored["reward"].max()
+    known = audit.scored[audit.scored["group"].isin(rows["group"]) & audit.scored["reward"].notna()]
+    texts = audit.texts(known.index.tolist())
+    if not any(response for _, response in texts.values()):
+        return {}
+    places: defaultdict[tuple[int, str, float], list[int]] = defaultdict(list)
+    for row in _rows(known):
+        places[row.group, texts[row.Index][1], row.reward].append(row.line)
+    found = {}
+    for row in _rows(rows[rows["reward"].notna()]):
+        rewarded = row.reward == high
+        lines = places.get((row.group, texts[row.Index][1], low if rewarded else high))
+        if lines:
+            verdict = "refused" if rewarded else "rewarded"
+            place = f"{counted_in(Path(row.file))} {lines[0]:,}"
+            if len(lines) == 1:
+                found[row.Index] = f"an identical response ({place}) was {verdict}"
+            else:
+                found[row.Index] = f"{len(lines):,} identical responses (as {place}) were {verdict}"
+    return found
+
+
+def _by_rewards(row: Any, group: _Group, audit: AuditResults, *, rewarded: bool) -> str:
+    """What speaks against a verdict that nothing contradicts: states of a model, or the other rewards of its prompt."""
+    if audit.summary["hidden"].get("from") not in (None, "none"):
+        return "its hidden state, compared with those of the others, makes this reward unlikely"
+    otherwise = group.refused if rewarded else group.rewarded
+    others = group.given.total() - 1
+    if not otherwise or not others:
+        return "the rewards of the other prompts make this reward unlikely"
+    verdict = "refused" if rewarded else "rewarded"
+    return f"{otherwise.total():,} of the {others:,} other responses to its prompt were {verdict}"
 
 
 def _rows(frame: pandas.DataFrame) -> Iterator[Any]:
@@ -160,7 +217,7 @@ def spelling_counts(spelling: str, rewarded: int, refused: int) -> str:
 
 def _by_score(row: Any, audit: AuditResults) -> str:
     if row.probability_wrong == row.probability_wrong:
-        return "the other responses and their rewards make this reward unlikely"
+        return "its hidden state and the other rewards of its prompt make this reward unlikely"
     if audit.pairs is not None and row.score == row.score:
         return f"its hidden state does not fit its reward (score {short(row.score)})"
     return f"it stands out among the rewards (score {short(row.score)})"

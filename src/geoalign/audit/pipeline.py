@@ -20,7 +20,14 @@ from geoalign.answers import answers_by_class, is_mathematical
 from geoalign.answers.boxed import boxed_answer
 from geoalign.answers.equivalence import EqualAnswers, math_verify_is_installed
 from geoalign.audit.command import AuditRequest
-from geoalign.audit.curating import NO_STATES, PAIRS_PER_STEP, StepCurator, check_brought, without_states
+from geoalign.audit.curating import (
+    NO_STATES,
+    NO_STATES_NO_ANSWERS,
+    PAIRS_PER_STEP,
+    StepCurator,
+    check_brought,
+    without_states,
+)
 from geoalign.audit.folder import FILTERED_FILE, SUMMARY_FILE, AuditFolder, AuditTables
 from geoalign.audit.inputs import Input, find_inputs
 from geoalign.audit.next_steps import label_command, next_step
@@ -254,7 +261,7 @@ class Audit:
             source = "file" if request.hidden else "model"
         hidden: dict[str, Any] = {"from": source, "files": self.hidden}
         if self.without_states:
-            hidden["note"] = NO_STATES
+            hidden["note"] = NO_STATES if counts["answered"] else NO_STATES_NO_ANSWERS
         if source == "model":
             names = ("hidden_position", "hidden_layer", "batch_size", "max_tokens", "chat_template_kwargs")
             hidden |= {"model": request.model, "dtype": self._model.dtype, "device": str(self._model.device)}
@@ -271,6 +278,7 @@ class Audit:
             "curator": plain_section(self.config.curator),
             "seed": self.config.seed,
             "redacted": request.redact,
+            "filtered": request.filtered,
             "hidden": hidden,
             "counts": {**counts, "skipped": len(skipped)},
             "gold_answers": {name: self._golds[name] for name in ("golds", "mathematical")},

@@ -5,11 +5,12 @@ It also says where `--fail-above` makes the command fail.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas
+from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
@@ -21,12 +22,14 @@ from geoalign.audit.prompts import common_beginning, without_beginning
 from geoalign.audit.results import AuditResults
 from geoalign.audit.words import (
     Finding,
+    filtered,
     finding,
     judged_by_spelling,
     new_prompts,
     refused,
     second_verifier,
     trained_on,
+    unread_answers,
     verifier,
 )
 from geoalign.console.numbers import counted, short
@@ -42,6 +45,9 @@ _TEXT, _ANSWER = 60, 16
 # From so many columns on a prompt is shown beside why its reward looks wrong.
 _WIDE = 72
 _WHY = "why it looks wrong"
+_BETWEEN_COLUMNS = 2
+# How columns give way where a terminal is too narrow for them: in this order, each down to so many characters.
+_GIVES_WAY = ((_WHY, 24), ("prompt", 14), ("response", 14), ("answer", 8), ("where", 14), (_WHY, len(_WHY)))
 
 
 def show_result(console: Console, audit: AuditResults) -> None:
@@ -50,6 +56,9 @@ def show_result(console: Console, audit: AuditResults) -> None:
     found = finding(summary)
     _heading(console, found.headline)
     _paragraph(console, found.reason)
+    unread = unread_answers(summary)
+    if unread:
+        _paragraph(console, unread)
     _show_rates(console, summary)
     if found.level == "flagged":
         _show_rows(console, audit)
@@ -97,21 +106,34 @@ def _show_rows(console: Console, audit: AuditResults) -> None:
     _heading(console, heading)
     # On a narrow terminal the line tells the prompt, so that the reason has room.
     cells = _cells(audit, rows, prompts=console.width >= _WIDE)
+    widths = evidence_widths(cells, console.width)
     table = _table(show_header=True)
     for head in cells:
-        wraps = head == _WHY
-        # A prompt or response gives way to the other columns, which are shown whole.
-        widest = console.width // 3 if head in ("prompt", "response") else None
+        wraps = head in (_WHY, "where")
         table.add_column(
             Text(head),
             justify="right" if head == "reward" else "left",
             no_wrap=not wraps,
             overflow="fold" if wraps else "ellipsis",
-            max_width=widest,
+            width=widths[head],
         )
     for row in zip(*cells.values(), strict=True):
         table.add_row(*map(Text, row))
     _print_table(console, table, indent=2)
+
+
+def evidence_widths(cells: Mapping[str, Sequence[str]], terminal: int) -> dict[str, int]:
+    """How wide each column of the table of evidence is: as its cells are, while the terminal has room for them."""
+    widths = {head: max(cell_len(text) for text in (head, *column)) for head, column in cells.items()}
+    for head in ("prompt", "response"):
+        if head in widths:
+            widths[head] = min(widths[head], terminal // 3)
+    room = terminal - 2 - _BETWEEN_COLUMNS * (len(cells) - 1)
+    for head, least in _GIVES_WAY:
+        missing = sum(widths.values()) - room
+        if head in widths and missing > 0:
+            widths[head] = max(widths[head] - missing, min(least, widths[head]))
+    return widths
 
 
 def _cells(audit: AuditResults, rows: pandas.DataFrame, *, prompts: bool) -> dict[str, list[str]]:
@@ -146,7 +168,9 @@ def _short(text: str, most: int) -> str:
 
 
 def _table(*, show_header: bool = False) -> Table:
-    return Table(box=None, show_header=show_header, header_style="", pad_edge=False, padding=(0, 2, 0, 0))
+    return Table(
+        box=None, show_header=show_header, header_style="", pad_edge=False, padding=(0, _BETWEEN_COLUMNS, 0, 0)
+    )
 
 
 def _print_table(console: Console, table: Table, *, indent: int) -> None:
@@ -201,6 +225,9 @@ def _show_files(console: Console, audit: AuditResults) -> None:
         if (audit.folder / name).is_file() and name not in empty:
             table.add_row(Text(name), Text(holds))
     _print_table(console, table, indent=4)
+    remaining = filtered(summary=audit.summary)
+    if remaining:
+        _paragraph(console, remaining)
 
 
 def _details(summary: Mapping[str, Any]) -> Iterator[str]:

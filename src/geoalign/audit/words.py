@@ -48,8 +48,58 @@ def finding(summary: Summary) -> Finding:
         return Finding("flagged", headline, f"{_what_flags_rest_on(summary)} {NO_PROOF}")
     if why := why_unjudged(summary):
         return Finding("unjudged", "No reward could be judged.", why)
+    if not _compares_verdicts(summary):
+        return _without_flags(summary)
+    errors = (summary.get("verifier") or {}).get("errors_at_least")
+    if errors:
+        reason = f"The verdicts prove at least {counted(errors, 'wrong reward')}, but not which ones these are."
+        return Finding("none", "No single reward stands out as wrong.", reason)
     reason = "Nothing stands out enough to be flagged. This is no proof that the rewards are right."
     return Finding("none", "No reward looks wrong.", reason)
+
+
+def _without_flags(summary: Summary) -> Finding:
+    """What is said of a curator that flagged nothing, as one does that changes rewards without judging any."""
+    name = visible(str(summary["curator"].get("type", "")), 80)
+    reason = "This is no proof that the rewards are right. Some curators change rewards and flag none."
+    return Finding("none", f"The curator `{name}` flags no rewards.", f"{reason} {_in_a_training(summary)}".strip())
+
+
+def _in_a_training(summary: Summary) -> str:
+    """How many rewards a training with the curator would change; empty where none."""
+    changed = summary["counts"].get("changed")
+    return f"In a training this one would change {counted(changed, 'reward')}." if changed else ""
+
+
+_CHANGES = {
+    "changed": "{} with another reward than in the input",
+    "replaced": "{} replaced by another response to the prompt",
+    "zero_weighted": "{} without weight",
+}
+
+
+def filtered(summary: Summary) -> str:
+    """What stands in `filtered.jsonl`, and where it is what was read, why; empty where it was not asked for."""
+    if not summary.get("filtered"):
+        return ""
+    counts = summary["counts"]
+    stay, left_out = counts["rows"] - counts["left_out"], counts["left_out"]
+    changes = [words.format(f"{counts[name]:,}") for name, words in _CHANGES.items() if counts[name]]
+    holds = f"filtered.jsonl holds {counted(stay, 'rollout')}"
+    if changes or left_out:
+        told = f"{holds}: {', '.join(changes)}." if changes else f"{holds}."
+        return f"{told} {counted(left_out, 'rollout was', 'rollouts were')} left out." if left_out else told
+    return f"{holds}, and no reward was changed. {_why_unchanged(summary)}".strip()
+
+
+def _why_unchanged(summary: Summary) -> str:
+    """Why `denoise` changes no reward although some are flagged, and what would make it; empty elsewhere."""
+    if not _compares_verdicts(summary) or not summary["counts"]["flagged"]:
+        return ""
+    why = "Flags change nothing where the verdicts do not tell how often the verifier errs."
+    if summary["labels"]["files"] or summary["appeals"]:
+        return f"{why} More labels may."
+    return f"{why} With labels (--labels) or a second verifier (--second-verifier) they can."
 
 
 def _compares_verdicts(summary: Summary) -> bool:
@@ -59,11 +109,17 @@ def _compares_verdicts(summary: Summary) -> bool:
 
 def _what_flags_rest_on(summary: Summary) -> str:
     name = visible(str(summary["curator"].get("type", "")), 80)
+    verifier = summary.get("verifier") or {}
     if not _compares_verdicts(summary):
         return f"The curator `{name}` flags rewards that do not fit those of the other responses."
-    if (summary.get("verifier") or {}).get("reason"):
+    if verifier.get("reason"):
         return "They do not fit what the hidden states of a model and the other rewards suggest."
-    if (summary.get("verifier") or {}).get("answers") == "shared":
+    if not verifier.get("answered", 1):
+        if verifier.get("groups_with_responses_judged_both_ways"):
+            found = "Some rewards contradict each other: identical responses to a prompt were judged differently."
+        else:
+            found = "They do not fit the other rewards of their prompt."
+    elif verifier.get("answers") == "shared":
         found = "Some rewards contradict each other: equal answers to a prompt were judged differently."
     else:
         found = (
@@ -100,13 +156,44 @@ def _remedy(summary: Summary) -> str:
     return _where_answers_are(summary)
 
 
+def unread_answers(summary: Summary) -> str:
+    """That most responses have no answer that can be read, and what to do; empty elsewhere.
+
+    Where nothing could be judged, the finding says so itself.
+    """
+    found = summary.get("verifier") or {}
+    if not _compares_verdicts(summary) or "answered" not in found or finding(summary).level == "unjudged":
+        return ""
+    answered, scored = found["answered"], found["scored"]
+    if 2 * answered >= scored:
+        return ""
+    if answered:
+        have = "has" if answered == 1 else "have"
+        said = f"Only {answered:,} of {counted(scored, 'response')} {have} a final answer that can be read."
+        compared = "The others were compared by identical texts alone."
+    else:
+        said = f"No final answer could be read in any of {counted(scored, 'response')}."
+        compared = "They were compared by identical texts alone."
+    return f"{said} {compared} {_where_to_read(summary)}"
+
+
 def _where_answers_are(summary: Summary) -> str:
     """Where final answers are read from, where no response has one; empty elsewhere."""
-    if summary["counts"].get("answered", 1):
-        return ""
+    return "" if summary["counts"].get("answered", 1) else _where_to_read(summary)
+
+
+def _where_to_read(summary: Summary) -> str:
+    """Where final answers are read from, and how to name a field that holds them."""
+    fields = [entry.get("fields") or {} for entry in summary["inputs"]]
+    named = {names["final_answer"] for names in fields if "final_answer" in names}
+    if named:
+        return (
+            f"Final answers are read from the field `{visible(min(named), 80)}`, and from \\boxed{{...}} in a response "
+            "where it is empty."
+        )
     known = own_answer_field(summary) or "NAME"
     where = f"Final answers are read from \\boxed{{...}} in a response, or from a field: --field final_answer={known}."
-    gold = {entry["fields"]["answer"] for entry in summary["inputs"] if "answer" in entry["fields"]}
+    gold = {names["answer"] for names in fields if "answer" in names}
     if not gold or own_answer_field(summary):
         return where
     return f"{where} `{visible(min(gold), 80)}` is read as the gold answer, not as the response's."
@@ -190,6 +277,8 @@ def _rate(name: str, rate: Mapping[str, Any]) -> Rate:
     if low is None or high is None or (low <= 0 and high > _SAYS_NOTHING):
         return Rate(_RATES[name], NOT_KNOWN, "")
     by = _KNOWN_BY[rate["by"]]
+    if percent(low) == percent(high):
+        return Rate(_RATES[name], percent(low), by)
     # An estimate beyond what is proved was moved to the end of the range, where it says nothing of its own.
     if by == "estimated" and percent(rate["estimate"]) not in (percent(low), percent(high)):
         return Rate(_RATES[name], f"{percent(rate['estimate'])} ({percent(low)} to {percent(high)})", by)
@@ -206,16 +295,7 @@ def _why_not_known(found: Mapping[str, Any]) -> str:
         return ""
     # Where the model is believed its range is too wide to say anything.
     doubt = found.get("doubt") or "what the verdicts tell leaves nearly every rate possible"
-    return " ".join(["Its error rates are not known.", _sentence(doubt), *_few_answers(found), INVISIBLE])
-
-
-def _few_answers(found: Mapping[str, Any]) -> list[str]:
-    """How many answers there are to compare, where most rollouts have none."""
-    answered, scored = found["answered"], found["scored"]
-    if not 0 < 2 * answered < scored:
-        return []
-    have = "has" if answered == 1 else "have"
-    return [f"Only {answered:,} of {counted(scored, 'response')} {have} a final answer that can be read."]
+    return " ".join(["Its error rates are not known.", _sentence(doubt), INVISIBLE])
 
 
 def _model_says(found: Mapping[str, Any]) -> list[str]:
@@ -321,6 +401,9 @@ def second_verifier(summary: Summary) -> str:
     )
     if asked["unanswered"]:
         said += f" It had no verdict on {asked['unanswered']:,}."
+    counts = summary["counts"]
+    if asked["rows"] >= counts["rows"] - counts["unscored"]:
+        return f"{said} These are all rewards of the input."
     return f"{said} It was asked about the rewards that would tell most, so this share is no error rate."
 
 

@@ -9,6 +9,7 @@ import pytest
 from dumps import plain, table, verdicts, write_lines
 
 from geoalign.answers import second
+from geoalign.audit.words import second_verifier, verifier
 from geoalign.errors import ConfigError, InputError, ServiceError
 
 ROOT = Path(__file__).parents[3]
@@ -42,6 +43,18 @@ def test_the_verdicts_on_rows_that_are_checked_are_labels(tmp_path, run):
                      "flagged_before": 16, "flagged_after": 16}  # fmt: skip
     labels = pd.read_csv(tmp_path / "out" / "flagged.csv")
     assert labels["label"].tolist() == [float(row % 8 == 3) for row in labels["index"]]
+
+
+@pytest.mark.parametrize(("budget", "is_sample"), [("100%", False), ("6", True)])
+def test_a_check_of_all_rewards_is_not_said_to_be_of_some(tmp_path, run, budget, is_sample):
+    command = f"{written(tmp_path / 'judge.py', JUDGE)} {tmp_path / 'asked.jsonl'}"
+    summary = run(
+        write_lines(tmp_path / "d.jsonl", verdicts()), second_verifier=command, budget=budget, curator="denoise"
+    )
+    assert ("no error rate" in second_verifier(summary)) == is_sample
+    if not is_sample:
+        # Of 32 wrong answers and as many correct ones eight each were judged wrongly.
+        assert [rate.value for rate in verifier(summary).rates] == ["25.0%", "25.0%"]
 
 
 @pytest.mark.parametrize(("code", "got"), [

@@ -5,7 +5,7 @@ import pytest
 from dumps import ANSWERS, REWARDS, filtered, table, verdicts, write_lines
 
 # The reward in a row's place is then a probability.
-EXPECTED = ("curator.least_slope=1",)
+EXPECTED = ("curator.least_slope=1", "curator.unidentified=modelled")
 
 
 def test_answers_alone_tell_which_verdicts_are_wrong(tmp_path, run):

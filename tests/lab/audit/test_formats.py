@@ -152,6 +152,13 @@ def test_the_rollouts_that_stay_are_a_dump_again(name, tmp_path, run):
         assert donor.group == old.group
 
 
+def test_the_columns_of_the_filtered_rollouts(tmp_path, run):
+    """docs/formats.md lists them."""
+    run(write_dump(tmp_path / "in", "plain"), filtered=True)
+    columns = {"file", "line", "sample", "step", "group", "id", "prompt", "response", "reward", "weight"}
+    assert {frozenset(row) for row in filtered(tmp_path / "out")} == {frozenset(columns)}
+
+
 def test_what_strategies_and_advantages_make_of_the_rollouts(tmp_path, run):
     path = write_dump(tmp_path / "in", "responses")
     summary = run(path, settings=("curator.strategy=drop",), filtered=True)

@@ -29,7 +29,7 @@ def fill(path, rows, separator=","):
 def test_there_and_back(tmp_path, monkeypatch, capsys):
     """Rows 3 and 5 of each prompt are flagged; a person says that row 3 was refused rightly, and of row 5 nothing."""
     dump = write_lines(tmp_path / "d.jsonl", verdicts())
-    options = ("--curator", "denoise")
+    options = ("--curator", "denoise", "--set", "curator.unidentified=modelled")
     assert call(monkeypatch, "audit", dump, "--output", tmp_path / "first", *options) == 0
     flagged = read(tmp_path / "first" / "flagged.csv")
     assert {int(row["index"]) % 8 for row in flagged} == {3, 5}

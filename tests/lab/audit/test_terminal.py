@@ -10,7 +10,8 @@ from typer.testing import CliRunner
 
 from geoalign.audit.flags import flag_reasons
 from geoalign.audit.results import read_audit
-from geoalign.audit.terminal import show_result
+from geoalign.audit.terminal import evidence_widths, show_result
+from geoalign.audit.words import filtered, finding, unread_answers
 from geoalign.cli import app
 from geoalign.console.terminal import Console
 from geoalign.dumps.labels import read_labels
@@ -98,6 +99,29 @@ def test_at_most_five_rows_of_at_most_five_columns_with_whole_names(lines, capsy
     assert len({(int(line.split()[1]) - 1) // 8 for line in rows}) == 5
 
 
+WIDE_CELLS = {
+    "where": ["rollouts_of_step_12.jsonl, line 1,234"],
+    "prompt": ["a" * 60],
+    "answer": ["b" * 16],
+    "reward": ["-1"],
+    "why it looks wrong": ["the same answer was refused 12 times and rewarded once"],
+}
+
+
+@pytest.mark.parametrize("terminal", [80, 100, 120, 200])
+def test_the_reason_keeps_its_width_where_other_cells_are_wide(terminal):
+    widths = evidence_widths(WIDE_CELLS, terminal)
+    assert widths["why it looks wrong"] >= 24
+    assert widths["reward"] == len("reward")
+    assert sum(widths.values()) + 2 * len(widths) <= terminal
+
+
+def test_where_there_is_room_no_cell_is_cut_but_the_prompt():
+    widths = evidence_widths(WIDE_CELLS, 240)
+    longest = {head: max(len(head), len(cells[0])) for head, cells in WIDE_CELLS.items()}
+    assert widths == longest
+
+
 def test_every_flag_has_its_reason(lines):
     lines(verdicts())
     audit = read_audit("runs/audit")
@@ -108,6 +132,50 @@ def test_every_flag_has_its_reason(lines):
         3: "the same answer was rewarded 3 times",
         5: "the same answer was refused once",
     }
+
+
+def one_refused_of_identical_responses():
+    """To each prompt five responses in the same words, the fourth of them refused, and three others."""
+    return [
+        {
+            **row,
+            "response": "the same" if number % 8 < 5 else f"way {number}",
+            "reward": float(number % 8 in (0, 1, 2, 4)),
+        }
+        for number, row in enumerate(verdicts())
+    ]
+
+
+def test_an_identical_response_with_the_other_verdict_is_named_as_the_reason(lines):
+    lines(one_refused_of_identical_responses())
+    audit = read_audit("runs/audit")
+    reasons = flag_reasons(audit)
+    assert reasons[3] == "4 identical responses (as line 1) were rewarded"
+    assert reasons[11] == "4 identical responses (as line 9) were rewarded"
+
+
+def test_a_single_identical_response_is_named_by_its_line(lines):
+    rows = one_refused_of_identical_responses()
+    lines(rows)
+    audit = read_audit("runs/audit")
+    # As if the rewarded one were the odd one out.
+    audit.scored["anomalous"] = audit.scored.index == 0
+    assert flag_reasons(audit) == {0: "an identical response (line 4) was refused"}
+
+
+def test_responses_that_the_dump_does_not_have_are_not_called_identical(lines):
+    rows = [{**row, "response": "", "said": row["response"][-2]} for row in verdicts()]
+    lines(rows, "--field", "final_answer=said")
+    audit = read_audit("runs/audit")
+    # No answer contradicts this one.
+    audit.scored.loc[audit.scored["final_answer"] == "c", "anomalous"] = True
+    assert "identical" not in " ".join(flag_reasons(audit).values())
+
+
+def test_without_texts_the_reason_counts_the_other_rewards_of_the_prompt(lines):
+    lines(one_refused_of_identical_responses(), "--redact")
+    reasons = flag_reasons(read_audit("runs/audit"))
+    assert reasons[3] == "4 of the 7 other responses to its prompt were rewarded"
 
 
 @pytest.mark.parametrize(("rows", "options", "following"), [
@@ -173,6 +241,75 @@ def test_a_file_without_recognised_answers_says_where_they_are_read_from(lines):
     said = " ".join(" ".join(lines(without_boxes())).split())
     assert r"read from \boxed{...} in a response, or from a field: --field final_answer=NAME" in said
     assert "`answer` is read as the gold answer" in said
+
+
+def identical_without_answers():
+    """Four responses to each prompt in the same words, of which the verifier refused one, and no answer is read."""
+    return [{**row, "response": f"#### {row['response'][-2]}"} for row in verdicts()]
+
+
+def test_where_no_answer_is_read_the_finding_says_so_and_rests_on_identical_responses(lines):
+    said = result(lines(identical_without_answers()))
+    summary = read_audit("runs/audit").summary
+    assert summary["counts"]["flagged"]
+    assert "equal answers" not in finding(summary).reason
+    told = unread_answers(summary)
+    assert "--field final_answer=NAME" in told
+    # Before anything else is told.
+    finding_block = " ".join(" ".join(said[: said.index("")]).split())
+    assert finding_block.endswith(told)
+    assert "answers and identical" not in summary["hidden"]["note"]
+
+
+def few_answers(rows):
+    """The first two responses to each prompt alone have a box."""
+    return [{**row, "response": row["response"] if number % 8 < 2 else f"#### {row['response'][-2]}"}
+            for number, row in enumerate(rows)]  # fmt: skip
+
+
+def test_where_most_answers_are_not_read_the_numbers_are_told(lines):
+    lines(few_answers(verdicts()))
+    assert "16 of 64" in unread_answers(read_audit("runs/audit").summary)
+    lines(verdicts(), "--overwrite")
+    assert unread_answers(read_audit("runs/audit").summary) == ""
+
+
+def test_a_curator_that_flags_nothing_does_not_say_that_no_reward_looks_wrong(lines):
+    said = result(lines(verdicts(), "--curator", "answer_mean"))
+    summary = read_audit("runs/audit").summary
+    assert summary["verifier"]["errors_at_least"]
+    assert summary["counts"]["changed"] == 6 * 8
+    assert "answer_mean" in said[0]
+    assert f"change {summary['counts']['changed']} rewards" in finding(summary).reason
+
+
+def test_proved_errors_are_not_contradicted_by_the_finding(lines):
+    lines(verdicts())
+    summary = {**read_audit("runs/audit").summary}
+    summary["counts"] = {**summary["counts"], "flagged": 0}
+    assert finding(summary).level == "none"
+    assert "at least 16 wrong rewards" in finding(summary).reason
+
+
+@pytest.mark.parametrize(("options", "changed", "advised"), [
+    ([], 0, True),
+    (["--set", "curator.unidentified=modelled"], 64, False),
+    (["--second-verifier", "math_verify", "--budget", "100%"], 16, False),
+])  # fmt: skip
+def test_what_became_of_the_rewards_is_said_of_the_filtered_file(lines, options, changed, advised):
+    said = " ".join(" ".join(lines(verdicts(), "--filtered", *options)).split())
+    summary = read_audit("runs/audit").summary
+    assert summary["counts"]["changed"] == changed
+    told = filtered(summary)
+    assert told in said
+    assert "holds 64 rollouts" in told
+    assert (f"{changed} with" in told) == bool(changed)
+    assert ("--second-verifier" in told) == advised
+
+
+def test_nothing_is_said_of_a_filtered_file_that_was_not_asked_for(lines):
+    lines(verdicts())
+    assert filtered(read_audit("runs/audit").summary) == ""
 
 
 def test_groups_of_one_are_given_as_the_reason_with_what_they_were_made_by(lines):

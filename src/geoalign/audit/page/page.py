@@ -60,7 +60,8 @@ def build_audit_page(folder: Path) -> Path:
         facts=facts(audit),
         sheets=["report.css", "audit.css"],
         scripts=scripts(),
-        finding=replace(found, reason=_plain(found.reason)),
+        finding=replace(found, headline=_plain(found.headline), reason=_plain(found.reason)),
+        unread=_plain(audited.unread_answers(summary)),
         verifier=audited.verifier(summary),
         remarks=remarks(summary),
         learnt=audited.new_prompts(summary),
@@ -201,6 +202,7 @@ def reading(audit: AuditResults) -> list[tuple[str, str]]:
         ("skipped", f"{counted(skipped, 'row')}, listed in summary.json" if skipped else ""),
         ("hidden states", "" if states == "none" else str(states)),
         ("in training", _in_training(scored)),
+        ("filtered.jsonl", audited.filtered(summary)),
         ("marks in the file", _marked(scored)),
         ("seed", str(summary.get("seed", ""))),
     ]

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import json
 import re
 
 import pytest
@@ -27,6 +28,22 @@ def test_the_page_has_its_parts(page):
     steps = [f"gdi-density-step-{step:06d}" for step in (1, 2, 3)]
     assert pictures == [*steps, "pair-cosines", "reward-score", "score-rank"]
     assert not list(page.parent.glob("**/*.tmp"))
+
+
+@pytest.mark.usefixtures("undrawn")
+@pytest.mark.parametrize(("answered", "said"), [(0, True), (3, True), (30, False)])
+def test_that_answers_were_not_read_stands_in_the_finding(tmp_path, write_audit, answered, said):
+    folder = write_audit(tmp_path)
+    path = folder / "summary.json"
+    summary = json.loads(path.read_bytes())
+    summary["curator"] = {"type": "denoise"}
+    both = {"groups_with_responses_judged_both_ways": 1, "groups_with_repeated_responses": 2}
+    counts = {**both, "errors_at_least": 1, "doubt": "no reason"}
+    summary["verifier"] = {"answered": answered, "scored": 40, "answers": "exclusive", "rates": None, **counts}
+    path.write_text(json.dumps(summary))
+    text = build_audit_page(folder).read_text(encoding="utf-8")
+    finding = text[text.index('id="finding"') : text.index("</section>", text.index('id="finding"'))]
+    assert ('id="unread"' in finding) == said
 
 
 def test_the_policy_names_every_style_and_script_by_its_hash(page):

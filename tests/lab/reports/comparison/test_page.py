@@ -133,7 +133,8 @@ def test_with_a_run_without_wrong_rewards_the_summary_says_what_was_recovered(ma
     said = words(build_comparison_report(folder).read_text(encoding="utf-8"))
     # Of a loss of 0.2 GeoAlign wins 0.1 back and the oracle 0.18.
     summary = said[said.index("Summary") :]
-    assert "40% of the rewards were wrong. Accuracy after training: grpo 0.400, geoalign 0.500," in summary
+    assert "40% of the rewards were wrong." in summary
+    assert "grpo 0.400, geoalign 0.500," in summary
     assert "geoalign 50%" in summary
     assert "oracle 90%" in summary
     assert said.count("of the rewards were wrong") == 1

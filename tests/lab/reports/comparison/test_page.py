@@ -7,8 +7,10 @@ import pytest
 from pages import Page, words
 from rich.console import Console
 
+from geoalign.lab.compare.analysis import read_table
 from geoalign.lab.compare.conclude import conclude
 from geoalign.lab.compare.folder import ComparisonFolder
+from geoalign.lab.compare.meaning import meaning
 from geoalign.lab.compare.page import build_comparison_report
 from geoalign.report import build_report
 
@@ -180,3 +182,9 @@ def test_it_stands_beside_detection(make_comparison):
     assert [row["advantage_cosine_mean"] for row in rows] == ["0.625", "0.625"]
     assert [row["observed_advantage_cosine_mean"] for row in rows] == ["0.375", "0.375"]
     assert page.count("0.625") == page.count("0.375") >= 2
+
+
+@pytest.mark.parametrize(("model", "toy"), [({"type": "tiny"}, True), ({"type": "pretrained", "path": "a/b"}, False)])
+def test_a_comparison_of_tiny_models_is_called_a_toy(make_comparison, model, toy):
+    folder = make_comparison({"x": {"grpo": 0.4, "geoalign": 0.5}})
+    assert ("toy" in meaning(read_table(folder), {"model": model})) is toy

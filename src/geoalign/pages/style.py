@@ -42,15 +42,16 @@ class Theme:
     orange: str
     green: str
     purple: str
+    yellow: str
 
 
 LIGHT = Theme(
     ink="#1b1f24", soft="#59636e", grid="#d9dee3", paper="#ffffff",
-    blue="#0072b2", orange="#d55e00", green="#00856a", purple="#a8488c",
+    blue="#0072b2", orange="#d55e00", green="#00856a", purple="#a8488c", yellow="#8f7500",
 )  # fmt: skip
 DARK = Theme(
     ink="#e8ebee", soft="#a3adb8", grid="#2c333b", paper="#171b20",
-    blue="#56b4e9", orange="#f0a13a", green="#2fc7a1", purple="#e08cc4",
+    blue="#56b4e9", orange="#f0a13a", green="#2fc7a1", purple="#e08cc4", yellow="#e3d34f",
 )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from geoalign.errors import RunFolderError
 from geoalign.files.json_files import read_lines, read_text
 from geoalign.lab.compare.analysis import read_table
 from geoalign.lab.compare.folder import COMPACT, ComparisonFolder
+from geoalign.lab.compare.meaning import meaning, more_seeds
 from geoalign.lab.compare.page_tables import level_sheets
 from geoalign.lab.compare.panels import further_panels, leading_panels, robustness_panels, slug
 from geoalign.lab.compare.plan import CellKey
@@ -40,12 +42,15 @@ def build_comparison_report(folder: Path, table: Table | None = None) -> Path:
     # The versions may have been left out of what was committed.
     versions = read_text(files.versions).strip() if files.versions.exists() else "versions.json is not there"
     robustness = robustness_panels(table.levels, table.plan)
+    run = read_yaml(files.config)[0].get("run") or {}
     return write_page(
         files.report,
         Path(__file__).with_name("comparison.html.j2"),
-        title=_title(table, files),
+        title=_title(table, run),
         facts=_facts(table, files),
         table=table,
+        meaning=meaning(table, run),
+        more_seeds=more_seeds(table),
         levels=[_level(level, table.plan, gallery) for level in table.levels],
         overview=gallery.section("robustness", "By the share of wrong rewards", robustness),
         examples=_examples(table, files),
@@ -63,15 +68,14 @@ _MOST_UNPLANNED = 4
 _ARMS_NAMED = 4
 
 
-def _title(table: Table, files: ComparisonFolder) -> str:
+def _title(table: Table, run: Mapping[str, Any]) -> str:
     """What was compared: the arms, the task, the wrong rewards, the seeds."""
     plan = table.plan
     names = [visible(arm, 40) for arm in plan.arms]
     arms = f"{len(names)} arms"
     if len(names) <= _ARMS_NAMED:
         arms = " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
-    settings, _ = read_yaml(files.config)
-    task = ((settings.get("run") or {}).get("task") or {}).get("type")
+    task = (run.get("task") or {}).get("type")
     on_task = f" on {visible(str(task), 40)}" if task else ""
     rewards = f"{len(table.levels)} levels of wrong rewards"
     if len(table.levels) == 1:

@@ -7,6 +7,7 @@ import hashlib
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -29,7 +30,7 @@ _LONGEST_SLUG = 80
 _WEIGHTS = {"baseline": 0, "primary": 1, "oracle": 2, "bound": 3, "control": 4}
 _BY_ROLE = {
     "baseline": Look("ink", "o", "-"), "primary": Look("blue", "s", "-"), "control": Look("orange", "D", "--"),
-    "oracle": Look("green", "^", "-."), "bound": Look("soft", "v", ":"),
+    "oracle": Look("green", "^", "-."), "bound": Look("yellow", "v", ":"),
 }  # fmt: skip
 _OTHERS = (
     Look("purple", "P", "-"), Look("orange", "s", "-."), Look("green", "D", ":"), Look("blue", "X", "--"),
@@ -76,17 +77,26 @@ def slug(level: str) -> str:
 
 
 def leading_panels(level: LevelTable, plan: CompareConfig) -> list[Drawn]:
-    """The pictures that a level opens with: how the arms went by the truth, then by the reward that they were trained
-    on, and the gains over the baseline."""
+    """The pictures that a level opens with: how the arms went by the truth, and the gains over the baseline; the reward
+    that they were trained on where it is a proxy, or where the true one is not known."""
     rows = leading_rows(level.rows)
-    if plan.metric == "reward" and any(row.curves["gold_utility"].values.size for row in rows):
+    if _opens_with_proxy(rows, plan):
         curves = [
             evaluation_panel(level, plan, "gold_utility", rows),
             evaluation_panel(level, plan, "reward", rows, PROXY),
         ]
     else:
-        curves = [evaluation_panel(level, plan, plan.metric, rows), logged_panel(level, plan, "reward", rows)]
+        beside = "true_reward" if _logs_true_rewards(rows) else "reward"
+        curves = [evaluation_panel(level, plan, plan.metric, rows), logged_panel(level, plan, beside, rows)]
     return [*curves, differences_panel(level, plan)]
+
+
+def _opens_with_proxy(rows: Sequence[ArmRow], plan: CompareConfig) -> bool:
+    return plan.metric == "reward" and any(row.curves["gold_utility"].values.size for row in rows)
+
+
+def _logs_true_rewards(rows: Sequence[ArmRow]) -> bool:
+    return any(logged_curve(row.cells, "true_reward").values.size for row in rows)
 
 
 def further_panels(level: LevelTable, plan: CompareConfig) -> list[tuple[str, str, list[Drawn]]]:
@@ -102,6 +112,9 @@ def further_panels(level: LevelTable, plan: CompareConfig) -> list[tuple[str, st
         evaluation_panel(level, plan, plan.metric, part, number=number)
         for number, part in enumerate(further_rows(level.rows), 2)
     ]
+    # What a level opens with is not drawn again.
+    opens_with_true = _logs_true_rewards(rows) and not _opens_with_proxy(rows, plan)
+    training = [logged_panel(level, plan, "reward" if opens_with_true else "true_reward", rows)]
     ranks: list[Drawn] = []
     projector: list[Drawn] = []
     like = level.reference
@@ -111,7 +124,7 @@ def further_panels(level: LevelTable, plan: CompareConfig) -> list[tuple[str, st
     return [
         ("others", "The other arms", of_others),
         ("truth", "Proxy and gold reward", truth),
-        ("training", "Training", [logged_panel(level, plan, "true_reward", rows)]),
+        ("training", "Rewards during training", training),
         ("ranks", "Where wrong rewards stand in the ranking by the score", ranks),
         ("projector", "Does the projector generalise?", projector),
         ("policy", "How far the policy went from the one that sampled", logged_panels(level, plan, list(POLICY), rows)),
@@ -187,6 +200,10 @@ _LOGGED = {
 }
 
 
+# Of these no value is below 0.
+_SHARES = ("clip_fraction",)
+
+
 def logged_panels(level: LevelTable, plan: CompareConfig, names: Sequence[str], rows: Sequence[ArmRow]) -> list[Drawn]:
     """A picture of each logged quantity; of how far the policy went without the arms for which it is always zero."""
     panels: list[Drawn] = []
@@ -210,13 +227,18 @@ def logged_panel(level: LevelTable, plan: CompareConfig, name: str, rows: Sequen
     if not curves:
         return f"{title} was not logged at {visible(level.level, 40)}."
     words = "; ".join(f"{visible(row.arm, 40)} {mean(curve.values):.4g}" for row, curve in curves)
+    lines = _bands(plan, curves)
+    if name in _SHARES:
+        # An interval over few seeds may reach below what a share can be.
+        lines = [replace(line, low=np.maximum(line.low, 0)) for line in lines]
     return LinePanel(
         f"{stem}-{slug(level.level)}",
         title,
         f"{title} over steps at {visible(level.level, 40)}, mean over seeds and steps: {words}.",
         f"{note} Thick: smoothed, mean over seeds with its 95% interval.",
-        _bands(plan, curves),
+        lines,
         y=axis,
+        scientific=name in POLICY,
         legend="above",
     )
 

@@ -136,11 +136,11 @@ def headline(level: LevelTable, plan: CompareConfig) -> str:
     scores = _final_values(names, [arm.score for arm in arms], plan)
     if with_truth:
         truths = _final_values(_explained_names(arms, level, plan), [arm.truth for arm in arms], plan)
-        sentences.append(f"The true (gold) reward after training: {truths}.")
+        sentences.append(f"The true (gold) reward after training{_averaged(arms)}: {truths}.")
         sentences.append(f"The proxy reward, which the models were trained on: {scores}.")
     else:
         metric = METRICS[plan.metric]
-        sentences.append(f"{metric[:1].upper()}{metric[1:]} after training: {scores}.")
+        sentences.append(f"{metric[:1].upper()}{metric[1:]} after training{_averaged(arms)}: {scores}.")
     conclusion = "" if illustration else _conclusion(level, plan)
     if conclusion:
         sentences.append(f"By the proxy reward: {conclusion}" if with_truth else conclusion)
@@ -189,6 +189,12 @@ def _explained_names(arms: Sequence[Recovered], level: LevelTable, plan: Compare
 def _final_values(names: Sequence[str], values: Sequence[Interval], plan: CompareConfig) -> str:
     write, _ = score_writers(plan.metric)
     return ", ".join(f"{name} {write(value.estimate)}" for name, value in zip(names, values, strict=True))
+
+
+def _averaged(arms: Sequence[Recovered]) -> str:
+    """What a final score is, in brackets: a curve that is still rising ends above the mean of its last evaluations."""
+    count = max(arm.row.evaluations for arm in arms)
+    return f" (mean of the last {count} evaluations)" if count > 1 else ""
 
 
 def _misleading_proxy(arms: Sequence[Recovered]) -> str:

@@ -1,5 +1,6 @@
 """What the figures draw: their data on hand values, read off the axes."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -181,14 +182,14 @@ def test_pass_at_k(table, level):
     assert lines_of(drawn(pass_at_k_panel(level, table.plan)))["grpo"] == ([1, 2, 4], pytest.approx([0.5, 0.6, 0.65]))
 
 
-def test_a_level_opens_with_the_truth_beside_what_was_trained_on(make_comparison, table, level):
+def test_a_level_opens_with_the_truth(make_comparison, table, level):
     folder = make_comparison({"x": {"grpo": 0.9, "oracle": 0.7}}, metric="reward", gold=-0.2)
     dialogue = read_table(folder)
     panels = leading_panels(dialogue.levels[0], dialogue.plan)
     assert [panel.name for panel in panels] == ["gold-reward-x", "proxy-reward-x", "differences-x"]
     assert np.diff(lines_of(drawn(panels[0]))["grpo"][1]).max() < 0
     assert [panel.name for panel in leading_panels(level, table.plan)] == [
-        "evaluation-flip_10", "training-reward-flip_10", "differences-flip_10",
+        "evaluation-flip_10", "true-reward-flip_10", "differences-flip_10",
     ]  # fmt: skip
 
 
@@ -198,3 +199,15 @@ def test_slugs_stay_inside_the_folder():
     # What had to be changed ends in a hash, so that two names stay two.
     assert slug('"><img src=x>') == "-img-src-x--4533a372"
     assert slug("-img-src-x-") == "-img-src-x-"
+
+
+def test_the_band_of_a_share_stays_above_zero(make_comparison):
+    folder = make_comparison({"x": {"grpo": 0.4, "geoalign": 0.5}}, seeds=(0, 1, 2))
+    for seed in (1, 2):
+        path = folder / "results" / "x" / "geoalign" / f"seed-{seed}.json"
+        result = json.loads(path.read_text())
+        result["series"]["clip_fraction"] = [0.0] * 100
+        path.write_text(json.dumps(result))
+    table = read_table(folder)
+    (clip,) = logged_panels(table.levels[0], table.plan, ("clip_fraction",), table.levels[0].rows)
+    assert min(line.low.min() for line in clip.lines) == 0

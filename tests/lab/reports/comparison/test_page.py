@@ -7,8 +7,10 @@ import pytest
 from pages import Page, words
 from rich.console import Console
 
+from geoalign.lab.compare.analysis import read_table
 from geoalign.lab.compare.conclude import conclude
 from geoalign.lab.compare.folder import ComparisonFolder
+from geoalign.lab.compare.meaning import meaning
 from geoalign.lab.compare.page import build_comparison_report
 from geoalign.report import build_report
 
@@ -133,7 +135,8 @@ def test_with_a_run_without_wrong_rewards_the_summary_says_what_was_recovered(ma
     said = words(build_comparison_report(folder).read_text(encoding="utf-8"))
     # Of a loss of 0.2 GeoAlign wins 0.1 back and the oracle 0.18.
     summary = said[said.index("Summary") :]
-    assert "40% of the rewards were wrong. Accuracy after training: grpo 0.400, geoalign 0.500," in summary
+    assert "40% of the rewards were wrong." in summary
+    assert "grpo 0.400, geoalign 0.500," in summary
     assert "geoalign 50%" in summary
     assert "oracle 90%" in summary
     assert said.count("of the rewards were wrong") == 1
@@ -179,3 +182,9 @@ def test_it_stands_beside_detection(make_comparison):
     assert [row["advantage_cosine_mean"] for row in rows] == ["0.625", "0.625"]
     assert [row["observed_advantage_cosine_mean"] for row in rows] == ["0.375", "0.375"]
     assert page.count("0.625") == page.count("0.375") >= 2
+
+
+@pytest.mark.parametrize(("model", "toy"), [({"type": "tiny"}, True), ({"type": "pretrained", "path": "a/b"}, False)])
+def test_a_comparison_of_tiny_models_is_called_a_toy(make_comparison, model, toy):
+    folder = make_comparison({"x": {"grpo": 0.4, "geoalign": 0.5}})
+    assert ("toy" in meaning(read_table(folder), {"model": model})) is toy

@@ -18,6 +18,7 @@ import pandas
 
 from geoalign.audit.flags import by_suspicion, flag_reasons
 from geoalign.audit.folder import SCORES_FILE, TEXTS
+from geoalign.audit.gold import is_gold
 from geoalign.audit.prompts import common_beginning, without_beginning
 from geoalign.audit.results import NUMBERS, AuditResults
 from geoalign.files.columns import Bools, Floats, Ints, batches
@@ -117,6 +118,7 @@ def _columns(scored: pandas.DataFrame, kept: Bools, index: Ints) -> dict[str, An
             name: [text[:NAME] if isinstance(text, str) else None for text in page[name]]
             for name in ("id", "answer", "final_answer", "compared_answer")
         },
+        "is_gold": _is_gold(page),
         "by_spelling": page["by_spelling"].notna().astype(int).tolist(),
         "groups": first["group"].tolist(),
         "group_id": first["group_id"].tolist(),
@@ -125,6 +127,13 @@ def _columns(scored: pandas.DataFrame, kept: Bools, index: Ints) -> dict[str, An
         "group_pairs": first["group_pairs"].tolist(),
         "files": _shortened(files),
     }
+
+
+def _is_gold(page: pandas.DataFrame) -> list[int | None]:
+    """Whether the answer of a flagged row is the gold answer, 1 or 0; None where that is not known, and elsewhere."""
+    flagged = page[page["anomalous"]]
+    known = dict(zip(flagged.index, is_gold(flagged), strict=True))
+    return [{True: 1, False: 0, None: None}[known.get(row)] for row in page.index]
 
 
 def _shortened(files: list[str]) -> list[str]:

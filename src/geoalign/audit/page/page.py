@@ -17,6 +17,7 @@ from markupsafe import Markup
 from geoalign.audit import words as audited
 from geoalign.audit.flags import by_suspicion, flag_reasons
 from geoalign.audit.folder import FIGURES, REPORT_FILE
+from geoalign.audit.gold import is_gold
 from geoalign.audit.grouping import grouping_words
 from geoalign.audit.page.bundle import MAX_BYTES, Bundle, bundle
 from geoalign.audit.prompts import common_beginning, without_beginning
@@ -61,6 +62,7 @@ def build_audit_page(folder: Path) -> Path:
         sheets=["report.css", "audit.css"],
         scripts=scripts(),
         finding=replace(found, headline=_plain(found.headline), reason=_plain(found.reason)),
+        marked=marked(audit.scored),
         unread=_plain(audited.unread_answers(summary)),
         verifier=audited.verifier(summary),
         remarks=remarks(summary),
@@ -203,7 +205,6 @@ def reading(audit: AuditResults) -> list[tuple[str, str]]:
         ("hidden states", "" if states == "none" else str(states)),
         ("in training", _in_training(scored)),
         ("filtered.jsonl", audited.filtered(summary)),
-        ("marks in the file", _marked(scored)),
         ("seed", str(summary.get("seed", ""))),
     ]
     return [(name, visible(_plain(value), 400)) for name, value in known if value]
@@ -221,7 +222,7 @@ def _in_training(scored: pandas.DataFrame) -> str:
     return ", ".join(f"{rows.sum():,} {what}" for what, rows in changes.items() if rows.any())
 
 
-def _marked(scored: pandas.DataFrame) -> str:
+def marked(scored: pandas.DataFrame) -> str:
     """How the file's own marks of correctness stand to verdicts and flags; empty where they say nothing else."""
     values = sorted(scored["reward"].dropna().unique().tolist())
     known = scored["correct"].notna() & scored["reward"].notna()
@@ -232,7 +233,8 @@ def _marked(scored: pandas.DataFrame) -> str:
         return ""
     found = int((otherwise & scored["anomalous"]).sum())
     wrong = counted(int(otherwise.sum()), "reward is", "rewards are")
-    return f"{wrong} wrong by the file's marks of correct responses; {counted(found, 'is', 'are')} flagged"
+    are = "is" if found == 1 else "are"
+    return f"{wrong} wrong by the file's marks of correct responses; {found:,} of them {are} flagged."
 
 
 # --- rows to look at --------------------------------------------------------------------------------------------------
@@ -240,12 +242,16 @@ def _marked(scored: pandas.DataFrame) -> str:
 
 @dataclass(frozen=True)
 class Flag:
-    """A flagged reward in the page itself, or several of the same response."""
+    """A flagged reward in the page itself, or several of the same response.
+
+    `gold` is how the answer stands to the gold answer, in words; empty where that is not known.
+    """
 
     place: str
     times: int
     response: str
     answer: str
+    gold: str
     reward: str
     why: str
     likely: str
@@ -270,6 +276,7 @@ def static_cards(audit: AuditResults, most: int = STATIC_CARDS) -> list[Card]:
     common = common_beginning(audit)
     flagged = flagged.assign(
         why=[reasons[index] for index in flagged.index],
+        is_gold=pandas.Series(is_gold(flagged), index=flagged.index, dtype=object),
         # Without texts every rollout stands by itself.
         response=[texts[index][1] if texts else str(index) for index in flagged.index],
     )
@@ -296,10 +303,17 @@ def _flag(copies: pandas.DataFrame, *, redacted: bool) -> Flag:
         times=len(copies),
         response="" if redacted else visible(first["response"], STATIC_TEXT),
         answer=_text(first["final_answer"]),
+        gold=_beside_gold(first["is_gold"], _text(first["answer"])),
         reward=short(first["reward"]),
         why=first["why"],
         likely="" if math.isnan(likely) else whole_percent(likely),
     )
+
+
+def _beside_gold(same: bool | None, gold: str) -> str:
+    if same is None:
+        return ""
+    return "is the gold answer" if same else f"differs from gold answer {gold}"
 
 
 def _text(cell: Any, limit: int = 120) -> str:

@@ -79,6 +79,7 @@ class Watched:
     def __init__(self, page):
         self.page = page
         self.wrong = []
+        self.asked = 0  # times that the browser asked before it left the page
         page.on("console", lambda message: self.wrong.append(f"console: {message.text}"))
         page.on("pageerror", lambda error: self.wrong.append(f"error: {error}"))
         page.on("dialog", self._dialog)
@@ -86,6 +87,10 @@ class Watched:
         page.on("popup", lambda popup: self.wrong.append(f"popup: {popup.url}"))
 
     def _dialog(self, dialog):
+        if dialog.type == "beforeunload":
+            self.asked += 1
+            dialog.accept()
+            return
         self.wrong.append(f"dialog: {dialog.message}")
         dialog.dismiss()
 

@@ -418,6 +418,22 @@ def test_labels_outlive_a_reload_and_are_the_same_in_both_views(until, labelled,
     assert labelled.wrong == []
 
 
+def test_a_browser_asks_before_unsaved_labels_are_left_and_only_then(until, labelled, tmp_path):
+    page = labelled.page
+    before = labelled.asked
+    give(page, 2, "reward is right")
+    page.reload()
+    assert labelled.asked == before + 1
+    until(page, "() => document.documentElement.dataset.ready === 'yes'")
+    labels_of(page, tmp_path)
+    page.reload()
+    assert labelled.asked == before + 1
+    until(page, "() => document.documentElement.dataset.ready === 'yes'")
+    page.locator("#views button[data-view=flags]").click()
+    give(page, 2, "reward is right")  # taken back
+    assert labelled.wrong == []
+
+
 def test_labelled_rewards_can_be_put_aside(until, labelled):
     page = labelled.page
     give(page, 2, "reward is right")
@@ -473,3 +489,26 @@ def test_without_javascript_finding_rates_and_flags_are_there(chromium, tmp_path
     assert page.locator(".flag .text").first.is_visible()
     assert not page.locator("#tools, #panes").first.is_visible()
     context.close()
+
+
+def test_bars_of_rewards_stand_on_one_scale(tmp_path, write_audit, build_light, watched):
+    """Group 0 has only rewards of 1, group 1 only of 0, group 2 both."""
+
+    def verdicts(rows):
+        for index, row in enumerate(rows):
+            row["reward"] = [1.0, 0.0, float(index % 2)][index // 4]
+
+    page = watched(build_light(write_audit(tmp_path / "dump", groups=3, size=4, change=verdicts))).page
+    all_groups(page)
+    heights = [
+        {bar.get_attribute("height") for bar in page.locator(f"#group-{group} .strip rect").all()} for group in range(3)
+    ]
+    assert heights == [{"18"}, {"3"}, {"18", "3"}]
+
+
+def test_on_a_phone_each_response_is_as_wide_as_the_page_and_names_its_values(page, watched):
+    phone = watched(page, "#rollout-54", viewport={"width": 400, "height": 900}).page
+    line = phone.locator(".rollouts tbody tr").first
+    assert line.bounding_box()["width"] > 300
+    names = line.locator("td").evaluate_all("cells => cells.map((cell) => getComputedStyle(cell, '::before').content)")
+    assert '"reward "' in names

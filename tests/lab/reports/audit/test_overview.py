@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from geoalign.audit.page.page import facts, reading, steps_of, title
+from geoalign.audit.page.page import facts, marked, reading, steps_of, title
 from geoalign.audit.results import read_audit
 from geoalign.audit.words import new_prompts
 
@@ -22,9 +22,9 @@ def test_what_the_files_own_marks_say_of_rewards_and_flags(tmp_path, write_audit
         for index, row in enumerate(rows):
             row.update(reward=float(index % 2), correct=index % 4 in (1, 2), anomalous=index == 2)
 
-    found = dict(reading(read_audit(write_audit(tmp_path, groups=2, size=4, change=change))))
-    assert found["marks in the file"].startswith("4 rewards are wrong")
-    assert found["marks in the file"].rpartition("; ")[2].startswith("1 ")
+    said = marked(read_audit(write_audit(tmp_path, groups=2, size=4, change=change)).scored)
+    assert said.startswith("4 rewards are wrong")
+    assert said.rpartition("; ")[2].startswith("1 ")
 
 
 def test_what_is_nothing_is_not_spoken_of(tmp_path, write_audit):
@@ -32,8 +32,9 @@ def test_what_is_nothing_is_not_spoken_of(tmp_path, write_audit):
         for row in rows:
             row.update(anomalous=False, source=row["index"], new_reward=row["reward"])
 
-    found = dict(reading(read_audit(write_audit(tmp_path, groups=2, size=4, change=change))))
-    assert not {"in training", "no reward", "skipped", "marks in the file"} & set(found)
+    audit = read_audit(write_audit(tmp_path, groups=2, size=4, change=change))
+    assert not {"in training", "no reward", "skipped"} & set(dict(reading(audit)))
+    assert marked(audit.scored) == ""
 
 
 @pytest.mark.parametrize(

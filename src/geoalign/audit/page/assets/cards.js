@@ -91,7 +91,7 @@ class Cards {
     const place = `${lines.length === 1 ? "line" : "lines"} ${lines.join(", ")}`;
     return el("section", { class: "flag", "data-index": model.index[row] },
       el("p", { class: "flag-facts" }, el("b", { text: `reward ${short(model.reward[row])}` }),
-        answer === null ? null : el("span", {}, " answer ", el("bdi", { text: visible(answer) })),
+        answer === null ? null : el("span", {}, " answer ", el("bdi", { text: visible(answer) }), ...this.besideGold(row)),
         rows.length > 1 ? el("span", { text: ` ${whole(rows.length)} times` }) : null,
         el("span", { class: "quiet", text: ` ${place}` })),
       response === undefined ? null : this.text(response, "text", `Response, ${place}`, formulas),
@@ -99,6 +99,14 @@ class Cards {
         el("p", { class: "why" }, `Why flagged: ${visible(model.why[row] ?? "")}. `,
           isNumber(likely) && !model.checked[row] ? el("span", { class: "quiet", text: `Estimated chance to be wrong: ${rough(likely)}.` }) : null),
         this.labels.buttons(rows)));
+  }
+
+  /** How a flagged answer stands to the gold answer; nothing where that is not known. */
+  besideGold(row) {
+    const same = this.model.is_gold[row];
+    if (same === null) return [];
+    const said = same ? "is the gold answer" : `differs from gold answer ${visible(this.model.answer[row])}`;
+    return [" ", el("bdi", { class: "quiet", text: said })];
   }
 
   text(words, kind, name, formulas) {

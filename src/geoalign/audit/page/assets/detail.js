@@ -1,6 +1,7 @@
 // The chosen group: its prompt, its responses, one response beside another, and the pairs behind the score.
 
 const MOST_ANSWERS = 12;
+const SINGLE = window.matchMedia("(max-width: 45rem)"); // each response stands by itself, the chosen one's text below all
 
 class Detail {
   constructor(box, model, stores, settings) {
@@ -90,7 +91,12 @@ class Detail {
         given ? el("td", {}, this.answer(model.final_answer[row])) : null,
         has(model.answer) ? el("td", {}, this.answer(model.answer[row])) : null,
         el("td", { text: whole(model.characters[row]) + (model.truncated[row] === 1 ? " (cut)" : "") }));
-      line.addEventListener("click", (event) => event.target === radio || radio.click());
+      // A narrow window shows each response by itself, its values beside their names.
+      [...line.children].forEach((cell, at) => heads[at] && cell.setAttribute("data-head", heads[at]));
+      line.addEventListener("click", (event) => {
+        if (event.target !== radio) return radio.click();
+        if (SINGLE.matches) this.compared.scrollIntoView();
+      });
       body.append(line);
     }
     return el("div", { class: "scroll rollouts", role: "radiogroup", "aria-label": "Responses to this prompt, most suspicious first" },
@@ -145,8 +151,7 @@ class Detail {
   }
 
   rewardShare(row) {
-    const { reward, lowest, highest } = this.model;
-    return !isNumber(reward[row]) || highest <= lowest ? 0 : (reward[row] - lowest) / (highest - lowest);
+    return this.model.rewardShare(this.model.reward[row]);
   }
 
   scoreShare(row) {

@@ -37,6 +37,8 @@ class Labels {
   constructor(model, text, settings) {
     Object.assign(this, { model, text, settings });
     this.given = new Map(); // row -> its true reward
+    this.saved = this.written(); // what labels.csv holds, if it was saved
+    this.asks = (event) => event.preventDefault(); // by which a browser asks before it closes the tab
     this.choices = new WeakMap(); // button -> the rollouts that it labels, and their true reward
     this.changed = () => {};
     this.recall();
@@ -83,7 +85,8 @@ class Labels {
   /** Labels outlive a reload of the page, not its tab; some browsers keep nothing for files. */
   remember() {
     try {
-      sessionStorage.setItem(this.place, JSON.stringify([...this.given]));
+      sessionStorage.setItem(this.place, this.written());
+      sessionStorage.setItem(`${this.place}-saved`, this.saved);
     } catch (error) {
       // They last as long as the page is open.
     }
@@ -93,9 +96,21 @@ class Labels {
     try {
       const kept = JSON.parse(sessionStorage.getItem(this.place) ?? "[]");
       this.given = new Map(kept.filter(([row]) => row in this.model.reward));
+      this.saved = sessionStorage.getItem(`${this.place}-saved`) ?? this.saved;
     } catch (error) {
       this.given = new Map();
     }
+  }
+
+  /** The labels as one text, whatever the order in which they were given. */
+  written() {
+    return JSON.stringify([...this.given].sort(([one], [other]) => one - other));
+  }
+
+  /** Lets the browser ask before the tab is closed while labels are given that were not saved. */
+  guard() {
+    window.removeEventListener("beforeunload", this.asks);
+    if (this.given.size && this.written() !== this.saved) window.addEventListener("beforeunload", this.asks);
   }
 
   get place() {
@@ -139,7 +154,13 @@ class Labels {
     if (!byId("views")) return;
     const flagged = this.flagged();
     const own = el("button", { type: "button", class: "main-button", id: "download-labels" });
-    own.addEventListener("click", async () => save("labels.csv", await this.table([...this.given.keys()].sort((a, b) => a - b))));
+    own.addEventListener("click", async () => {
+      const given = this.written();
+      save("labels.csv", await this.table([...this.given.keys()].sort((a, b) => a - b)));
+      this.saved = given;
+      this.remember();
+      this.guard();
+    });
     byId("labelling")?.append(own);
     const all = el("button", { type: "button", class: "link", id: "download-flagged", text: `Save all ${whole(flagged.length)} flagged rows as flagged.csv` });
     all.addEventListener("click", async () => save("flagged.csv", await this.table(flagged)));
@@ -149,6 +170,7 @@ class Labels {
   }
 
   tell() {
+    this.guard();
     const box = byId("labelled");
     if (!box) return;
     const flagged = this.flagged();

@@ -148,16 +148,13 @@ function describe(model, state, settings, group, node) {
   node.replaceChildren(el("div", { class: "row-title" }, title, step), el("div", { class: "row-facts" }, strip(model, state, group), ...numbers));
 }
 
-/** The rewards of a group from highest to lowest as bars on its own scale: flagged ones coloured, those that do not pass pale. */
+/** The rewards of a group from highest to lowest as bars on the scale of the page: flagged ones coloured, those that do not pass pale. */
 function strip(model, state, group) {
   const rows = [...model.rows[group]].sort((a, b) => compare(descending(model.reward[a]), descending(model.reward[b]))).slice(0, 32);
-  const rewards = rows.map((row) => model.reward[row]).filter(isNumber);
-  const [lowest, highest] = [Math.min(...rewards), Math.max(...rewards)];
   const width = rows.length * 5;
   const box = svg("svg", { class: "strip", width, height: 18, viewBox: `0 0 ${width} 18`, preserveAspectRatio: "none", "aria-hidden": "true" });
   rows.forEach((row, at) => {
-    const share = !isNumber(model.reward[row]) ? 0 : highest > lowest ? (model.reward[row] - lowest) / (highest - lowest) : 0.5;
-    const height = 3 + 15 * share;
+    const height = 3 + 15 * model.rewardShare(model.reward[row]);
     const kind = `${model.flagged[row] ? "flagged" : ""} ${state.passes[row] ? "" : "pale"}`;
     box.append(svg("rect", { x: at * 5, y: 18 - height, width: 4, height, class: kind }));
   });

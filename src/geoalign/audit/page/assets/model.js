@@ -13,8 +13,17 @@ class Model {
     this.lowest = rewards.reduce((a, b) => Math.min(a, b), Infinity);
     this.highest = rewards.reduce((a, b) => Math.max(a, b), -Infinity);
     this.binary = this.lowest < this.highest && rewards.every((reward) => reward === this.lowest || reward === this.highest);
+    const verdicts = rewards.every((reward) => reward === 0 || reward === 1);
+    this.scale = verdicts ? [0, 1] : [this.lowest, this.highest];
     this.estimates = this.probability_wrong.some(isNumber);
     this.topScore = this.score.reduce((a, b) => (isNumber(b) && b > a ? b : a), 0);
+  }
+
+  /** How far up a reward lies on the one scale of the page: 0 to 1 for such verdicts, else the least to the largest. */
+  rewardShare(reward) {
+    const [low, high] = this.scale;
+    if (!isNumber(reward)) return 0;
+    return high > low ? (reward - low) / (high - low) : 1;
   }
 
   /** A reward to a ten-thousandth of what the rewards span: expected ones come near the others without meeting them. */

@@ -30,7 +30,7 @@ from torch import Tensor
 from benchmarks.detection import session_of
 from geoalign import CURATORS, Rollouts
 from geoalign.dumps.files import dump_rows
-from geoalign.dumps.row_files import row_name
+from geoalign.dumps.row_names import row_name
 from geoalign.errors import ConfigError, InputError
 from geoalign.files.json_files import write_json
 from geoalign.hidden.answer_tokens import answer_starts

@@ -13,7 +13,7 @@ import pandas
 from geoalign.audit.results import AuditResults
 from geoalign.audit.spellings import IS_GOLD, IS_NOT_GOLD, NO_GOLD, counted_verdicts
 from geoalign.console.numbers import short
-from geoalign.dumps.row_files import counted_in
+from geoalign.dumps.row_names import counted_in
 from geoalign.text import visible
 
 # What an answer may take of a reason.

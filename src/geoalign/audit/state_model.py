@@ -19,7 +19,7 @@ from geoalign.audit.state_files import stem
 from geoalign.console.terminal import Console, passing_progress
 from geoalign.dumps.formats import DumpLayout
 from geoalign.dumps.reading import Dump
-from geoalign.dumps.row_files import row_name
+from geoalign.dumps.row_names import row_name
 from geoalign.errors import ConfigError, InputError
 from geoalign.hidden.answer_tokens import answer_starts, rows_without_answer
 from geoalign.hidden.extract import extract_states, prompt_token_ids

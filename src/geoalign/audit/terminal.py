@@ -34,7 +34,7 @@ from geoalign.audit.words import (
 )
 from geoalign.console.numbers import counted, short
 from geoalign.console.terminal import Console, say, say_wrapped
-from geoalign.dumps.row_files import counted_in, row_name
+from geoalign.dumps.row_names import counted_in, row_name
 from geoalign.text import quote, visible
 
 # Rows of evidence, and files, rows and prompts that are named; all of them stand in the folder.

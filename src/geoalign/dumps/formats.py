@@ -14,7 +14,8 @@ from geoalign.dumps import engine_rows
 from geoalign.dumps.field_names import FINAL_ANSWERS, GOLD_ANSWERS, GROUPS, IDS, LIKELY_GOLD_ANSWERS, PROBLEM_IDS
 from geoalign.dumps.files import check_dump_name, dump_rows
 from geoalign.dumps.guesses import guessed_fields, kinds_of_fields
-from geoalign.dumps.row_files import CSV_SUFFIXES, CsvCell, RawRow, row_name
+from geoalign.dumps.row_files import CSV_SUFFIXES, CsvCell, RawRow
+from geoalign.dumps.row_names import row_name
 from geoalign.dumps.values import BadValueError, field_of, final_answer, is_conversation, typed, whole_number
 from geoalign.errors import ConfigError, InputError
 from geoalign.text import listed, one_line, quote

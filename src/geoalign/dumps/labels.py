@@ -11,7 +11,8 @@ from geoalign.curators.labelled_rollouts import LabelledRollouts
 from geoalign.dumps.flagged_csv import LABEL, ROW, restored, safe
 from geoalign.dumps.formats import find_layout
 from geoalign.dumps.reading import Dump, read_dump
-from geoalign.dumps.row_files import CSV_SUFFIXES, csv_header, csv_rows, row_name
+from geoalign.dumps.row_files import CSV_SUFFIXES, csv_header, csv_rows
+from geoalign.dumps.row_names import row_name
 from geoalign.dumps.values import BadValueError, number
 from geoalign.errors import ConfigError, InputError
 from geoalign.text import listed, quote

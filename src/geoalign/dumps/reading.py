@@ -31,7 +31,8 @@ from geoalign.dumps.field_names import GOLD_ANSWERS, MEDIA, PROBLEM_IDS
 from geoalign.dumps.files import dump_rows
 from geoalign.dumps.formats import TRINITY, VERL, DumpLayout, step_of
 from geoalign.dumps.groups import Grouping, group_rows, joined_names, name_of_group, name_of_part, present_parts
-from geoalign.dumps.row_files import RawRow, row_name
+from geoalign.dumps.row_files import RawRow
+from geoalign.dumps.row_names import row_name
 from geoalign.dumps.values import BadValueError, field_of
 from geoalign.errors import InputError
 from geoalign.files.columns import whole_text

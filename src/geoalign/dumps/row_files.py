@@ -22,8 +22,6 @@ from geoalign.text import listed, one_line, quote
 
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json", ".jsonl.gz", ".ndjson.gz", ".json.gz")
 CSV_SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
-# Files whose rows are counted as rows, not as lines.
-_COUNTED_IN_ROWS = (".parquet", ".json", ".json.gz")
 
 MEGABYTE = 2**20
 # The longest row of JSON. A row of 64 responses of 32,000 tokens has 8 MB; parsed, a row can take 30 times as much.
@@ -74,16 +72,6 @@ def file_rows(path: Path) -> Iterator[RawRow]:
     if path.name.endswith(CSV_SUFFIXES):
         return csv_rows(path)
     return json_rows(path)
-
-
-def counted_in(path: Path) -> str:
-    """What the rows of a file are counted in: "line", or "row" where a row is no line."""
-    return "row" if path.name.endswith(_COUNTED_IN_ROWS) else "line"
-
-
-def row_name(path: Path, line: int) -> str:
-    """ "dump.jsonl, line 3"; "dump.parquet, row 3"."""
-    return f"{path}, {counted_in(path)} {line}"
 
 
 # --- JSON ------------------------------------------------------------------------------------------------------------

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from geoalign.dumps.files import SUFFIXES, _check_name, checked
-from geoalign.dumps.row_files import counted_in, file_rows
+from geoalign.dumps.row_files import file_rows
+from geoalign.dumps.row_names import counted_in
 from geoalign.errors import ConfigError, InputError
 from geoalign.pretrained.from_pretrained import quiet_hub, unreachable
 from geoalign.text import listed, one_line

@@ -337,7 +337,7 @@ def test_the_verifiers_rates_and_the_answers_that_it_always_refuses(until, denoi
 HOSTILE = ["=HYPERLINK(1)", " +1", "\ttab", "bell \x07 and\r\nline", 'a "quoted", cell', "x" * 33_000, "𝔸" * 32_001]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def labelled(watch, tmp_path_factory, write_audit, build_light):
     """Verdicts on hostile texts, two flagged in each of two steps."""
 

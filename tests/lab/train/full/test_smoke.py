@@ -61,7 +61,7 @@ def test_a_full_size_run_made_small(path: Path, shared_data: Path, train_here: A
     folder = RunFolder(tmp_path / "run")
     said = io.StringIO()
     check_exercised(config, folder, Console(file=said, width=200))
-    assert "corrupted rewards" in said.getvalue()
+    assert "wrong rewards" in said.getvalue()
     assert summary["steps"] == 2
     stages = {line["stage"] for line in read_lines(folder.metrics)}
     assert stages == ({"sft", "reward_model", "rl"} if dialogue else {"rl"})

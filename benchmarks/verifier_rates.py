@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 import pandas
 import torch
+from tools.evidence.audit import Claim
 
 from geoalign.answers.boxed import boxed_answer
 from geoalign.audit.verdicts import VerdictAudit
@@ -33,29 +34,6 @@ _NUMBER = re.compile(r"-?\d[\d,]*\.?\d*")
 # --- what is claimed, and the truth -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Claim:
-    """What the audit says of one rate of one table: of its kind, and of which verifier or made table of that kind."""
-
-    table: str
-    name: str
-    rate: str
-    truth: float
-    low: float
-    high: float
-    by: str
-
-    @property
-    def says_something(self) -> bool:
-        """Whether the interval leaves out any rate; for one of 0 to 100% the audit prints "not known"."""
-        return self.low > 0 or self.high < 1
-
-    @property
-    def holds(self) -> bool:
-        """Whether the interval holds the rate among these very rollouts; a rate of no rows is held by every one."""
-        return math.isnan(self.truth) or self.low - 1e-9 <= self.truth <= self.high + 1e-9
-
-
 def claims(kind: str, name: str, frame: pandas.DataFrame) -> list[Claim]:
     """Of a table with columns `group`, `response`, `final_answer`, `reward` and `right`, the truth."""
     audit = VerdictAudit()
@@ -66,7 +44,7 @@ def claims(kind: str, name: str, frame: pandas.DataFrame) -> list[Claim]:
     found = []
     for rate, errors in truths.items():
         if rate in rates and rates[rate]["low"] is not None:
-            truth = float(errors.mean()) if len(errors) else math.nan
+            truth = float(errors.mean()) if len(errors) else None
             claimed = rates[rate]
             found.append(
                 Claim(
@@ -321,12 +299,8 @@ def respelt_tables(worlds: int) -> Iterator[tuple[str, str, pandas.DataFrame]]:
 
 def write(path: Path, found: list[Claim]) -> None:
     """Every claim as one line of a JSON list; a truth of no rows is null."""
-    lines = [json.dumps({**asdict(claim), "truth": _json(claim.truth)}) for claim in found]
+    lines = [json.dumps(asdict(claim)) for claim in found]
     path.write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")
-
-
-def _json(truth: float) -> float | None:
-    return None if math.isnan(truth) else truth
 
 
 def main() -> None:

@@ -120,6 +120,7 @@ def test_verdicts_that_differ_on_one_spelling_do_not_go_with_it(audited):
     [
         ({"a": (0, 6), "b": (1, 0)}, True),
         ({"a": (1, 6), "b": (1, 0)}, False),
+        ({"a": (1, 6), "b": (0, 1)}, False),
         ({"a": (2, 0), "b": (1, 0)}, False),
         ({"a": (1, 1)}, False),
     ],

@@ -2,24 +2,17 @@
 
 import itertools
 import json
-import os
-import shutil
 import time
 
 import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
+from chromium import chromium as headless_chromium
 
 from geoalign.audit.folder import DENSITIES, PAIRS, SCORES, scores_schema
 from geoalign.audit.page import page as page_module
 
-# Without the background flags Chromium asks Google's hosts for updates at every start.
-FLAGS = (
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-)  # fmt: skip
-MANDATORY = os.environ.get("GEOALIGN_REQUIRE_CHROMIUM") == "1"
 LABEL_COMMAND = "geoalign audit dump.jsonl --labels labels.csv --output out-labelled"
 WORDS = ["add", "the", "two", "numbers", "then", "carry", "one", "into", "tens", "so", "we", "get", "a", "sum"]
 
@@ -44,20 +37,8 @@ def build_light():
 # Not for the session: while Playwright is open, this thread runs an event loop, and others' asyncio.run() would fail.
 @pytest.fixture(scope="module")
 def chromium():
-    """A headless Chromium; skipped where there is none, unless GEOALIGN_REQUIRE_CHROMIUM=1."""
-    executable = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if executable is None:
-        if MANDATORY:
-            pytest.fail("GEOALIGN_REQUIRE_CHROMIUM=1, but there is no chromium on the path")
-        pytest.skip("no chromium on the path (apt-get install chromium)")
-    if not MANDATORY:
-        pytest.importorskip("playwright")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=executable, args=list(FLAGS))
+    with headless_chromium() as browser:
         yield browser
-        browser.close()
 
 
 def _until(page, script, arg=None, seconds=60):

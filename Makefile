@@ -90,7 +90,7 @@ test-engines: test-verl test-swift test-trl test-trinity test-skyrl ## The adapt
 
 # What a version of TRL can change: its flow, keys, losses, logs and checkpoints. What curators decide, fields, labelled rollouts,
 # several processes and the pretended GPU are the same in all, and tested with the pinned one.
-TRL_TESTS := agents checkpoint curated_rows failing_rewards hidden identity logs losses refusals
+TRL_TESTS := agents checkpoint contract curated_rows failing_rewards hidden identity logs losses refusals
 
 test-trl: $(ENGINES)/trl-oldest/.ready ## The adapter in the oldest TRL; the newest is the pinned one, which `make test` runs
 	OMP_NUM_THREADS=1 GEOALIGN_ENGINE_TRL=1.8.0 $(ENGINES)/trl-oldest/bin/python -m pytest \

@@ -57,7 +57,7 @@ def test_replaced_rows_reach_the_trainer(tmp_path, cluster):
     replaced = [row for row in found if "geoalign_donor" in row.info]
     assert len(replaced) == metrics["experience_pipeline/geoalign/replaced"] > 0
     for row in replaced:
-        donor = before[row.eid.task, row.info["run"]]
+        donor = before[int(row.eid.task), row.info["run"]]
         assert row.info["run"] != row.eid.run
         assert row.info["geoalign_donor"].startswith(f"0/{row.eid.task}/{donor.eid.run}/0/")
         assert torch.equal(row.tokens, donor.tokens)

@@ -6,7 +6,18 @@ import asyncio
 
 import pytest
 import torch
-from trinity_batches import ADVANTAGE, GEOALIGN, RUNS, TASKS, by_place, disconnect, rollouts, settings, through
+from trinity_batches import (
+    ADVANTAGE,
+    GEOALIGN,
+    RUNS,
+    TASKS,
+    by_place,
+    disconnect,
+    place_of,
+    rollouts,
+    settings,
+    through,
+)
 
 # What Trinity-RFT and the packages below it warn about is theirs.
 pytestmark = [pytest.mark.engines, pytest.mark.filterwarnings("default")]
@@ -37,7 +48,7 @@ def test_the_advantages_of_the_denoised_rewards_reach_the_trainer(tmp_path):
         assert torch.equal(row.advantages, advantage * row.action_mask)
         assert torch.equal(row.returns, row.advantages)
         assert row.reward == reward.item()
-        before = plain[row.eid.task, row.eid.run]
+        before = plain[place_of(row)]
         assert torch.equal(row.tokens, before.tokens)
         assert not torch.equal(row.advantages, before.advantages)
 
@@ -68,9 +79,9 @@ def test_it_goes_on_from_its_state_file_bit_for_bit(tmp_path):
     resumed, metrics = denoised(tmp_path / "second", batch=rollouts(batch=1), state_file=file)
     assert metrics["states_used"] == 1
     for row in resumed:
-        assert torch.equal(row.advantages, whole[row.eid.task, row.eid.run].advantages)
+        assert torch.equal(row.advantages, whole[place_of(row)].advantages)
     fresh, _ = denoised(tmp_path / "fresh", batch=rollouts(batch=1))
-    assert any(not torch.equal(row.advantages, whole[row.eid.task, row.eid.run].advantages) for row in fresh)
+    assert any(not torch.equal(row.advantages, whole[place_of(row)].advantages) for row in fresh)
 
 
 def test_what_comes_after_advantages_is_refused_at_the_start(tmp_path):

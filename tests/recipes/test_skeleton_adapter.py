@@ -10,9 +10,9 @@ import pytest
 import recipe
 import torch
 
-from geoalign import GRPO, Curator, identity
-from geoalign.curators.baselines.reshaped_advantages import IdentityConfig
+from geoalign import GRPO, identity
 from geoalign.errors import ConfigError, UnsupportedError
+from geoalign.testing import TrainedRows, adapter_checks
 
 DENOISE = {"curator": {"type": "denoise", "geometry": "none"}, "rollout_fields": {"answers": "answer"}}
 
@@ -52,46 +52,25 @@ def test_what_changes_nothing_is_the_plain_engine_bit_for_bit(skeleton, engine, 
     assert torch.equal(plain.logits, curated.logits)
 
 
-def test_dropped_rows_leave_the_loss_and_their_groups_statistics(engine):
-    given = batch([1.0, 0.0, 0.0, 0.2], [7, 7, 7, 7])
-    advantages = engine({"curator": {"type": "pods", "m": 2}}).compute_advantages(given)
-    # The two rewards of the largest variance stay, and their mean is 0.5.
-    assert sorted(advantages.tolist()) == [-0.5, 0.0, 0.0, 0.5]
-    assert given["mask"].sum() == 2
+@pytest.fixture
+def train_with(skeleton, engine, monkeypatch):
+    """One batch of the contract through the skeleton, whose groups then have four rows."""
+    monkeypatch.setattr(skeleton, "SAMPLES", 4)
+
+    def train_with(curator, rewards):
+        curated = engine({"curator": "grpo"})
+        curated.session.curator = curator
+        given = batch(list(rewards), [7] * 4 + [9] * 4)
+        advantages = curated.compute_advantages(given)
+        rows = zip(given["tokens"][:, 0].tolist(), given["mask"][:, 0].tolist(), strict=True)
+        return TrainedRows(responses=[row if kept else None for row, kept in rows], advantages=advantages.tolist())
+
+    return train_with
 
 
-# As many rows as the engine has in a group.
-EIGHT = [1.0, 0.0, 0.5, 0.25, 0.75, 0.1, 0.9, 0.3]
-
-
-def test_a_replaced_row_is_its_donor(engine):
-    given = batch(EIGHT, [7] * 8)
-    advantages = engine({"curator": "pf_ppo_bw"}).compute_advantages(given)
-    rows = given["tokens"][:, 0]
-    rewards = torch.tensor(EIGHT)[rows]
-    assert len(set(rows.tolist())) < 8
-    torch.testing.assert_close(advantages, rewards - rewards.mean())
-
-
-def test_an_unscored_row_is_outside_of_its_groups_statistics(engine):
-    advantages = engine({"curator": "grpo"}).compute_advantages(batch([1.0, math.nan, 0.0], [7, 7, 7]))
-    assert advantages.tolist() == [0.5, 0.0, -0.5]
-
-
-def test_weights_multiply_the_engines_own_advantages(engine):
-    weighed = engine({"curator": "grpo"})
-    weighed.session.curator = Halving()
-    rewards = torch.tensor(EIGHT)
-    halved = weighed.compute_advantages(batch(EIGHT, [7] * 8))
-    torch.testing.assert_close(halved, (rewards - rewards.mean()) / 2)
-
-
-class Halving(Curator[IdentityConfig]):
-    acts_on = ("weights",)
-
-    def curate(self, rollouts, *, generator=None, details=False):
-        given = identity(rollouts)
-        return replace(given, weights=given.weights / 2)
+def test_the_contract(train_with):
+    for check in adapter_checks(train_with):
+        check()
 
 
 def test_the_curators_advantages_reach_the_policy(skeleton, engine):

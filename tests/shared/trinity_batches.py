@@ -112,4 +112,9 @@ def through(config, batch):
 
 
 def by_place(rows):
-    return {(row.eid.task, row.eid.run): row for row in rows}
+    """Rows by task and run. A task's number comes back from Trinity's table as a text."""
+    return {place_of(row): row for row in rows}
+
+
+def place_of(row):
+    return int(row.eid.task), row.eid.run

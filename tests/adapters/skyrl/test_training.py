@@ -6,11 +6,12 @@ import shlex
 import sys
 from importlib.metadata import packages_distributions
 from pathlib import Path
-from unittest.mock import AsyncMock, MagicMock
+from unittest.mock import MagicMock
 
 import pytest
 import torch
 from curations import curation
+from skyrl_parts import trainer_of
 
 from geoalign.errors import ConfigError, UnsupportedError
 from geoalign.types import response_keys
@@ -22,65 +23,6 @@ pytestmark = [
 WATCHING = {"type": "monitor", "curator": {"type": "denoise", "geometry": "none"}}
 MONITOR = {"curator": WATCHING, "rollout_fields": {"answers": "answer"}}
 HALF = 0.5 / (0.57735027 + 1e-6)  # 1 1 0 0: mean 1/2, standard deviation sqrt(4 (1/2)^2 / 3)
-
-
-class Prompts(list):
-    def collate_fn(self, batch):
-        return batch
-
-
-def generated(request):
-    """Rewards 1 1 0 0 of each prompt's four; response i of it has i + 1 tokens, and the last was cut off."""
-    rows = [(int(row.instance_id), row.repetition_id) for row in request["trajectory_ids"]]
-    return {
-        "prompt_token_ids": [[prompt + 1] * (prompt + 1) for prompt, _ in rows],
-        "response_ids": [[10 * prompt + row] * (row + 1) for prompt, row in rows],
-        "rewards": [float(row < 2) for _, row in rows], "loss_masks": [[1] * (row + 1) for _, row in rows],
-        "stop_reasons": ["length" if row == 3 else "stop" for _, row in rows], "rollout_metrics": {},
-        "rollout_logprobs": [[-0.5] * (row + 1) for _, row in rows],
-        "env_metrics": [{"answer": str(row % 3)} for _, row in rows],
-    }  # fmt: skip
-
-
-def trainer_of(folder, section=None, *, kind=None, asynchronous=False, prompts=2, **changes):
-    """The trainer, of four prompts, and the batches that it hands to its workers."""
-    from geoalign.adapters.skyrl import CuratedConfig, CuratedExp
-
-    trainer = {
-        "train_batch_size": prompts, "policy_mini_batch_size": prompts, "epochs": 1, "eval_interval": 0,
-        "ckpt_path": folder, "ckpt_interval": 1, "recompute_old_logprobs_per_minibatch": False,
-        "placement.colocate_all": False, "fully_async.enabled": asynchronous, "algorithm.use_kl_loss": False,
-        "fully_async.num_parallel_generation_workers": prompts, "print_example_interval": 0,
-        "algorithm.policy_loss_type": "rollout_is" if asynchronous else "regular",
-    }  # fmt: skip
-    others = {
-        "data.dataloader.num_workers": 0, "generator.batched": False, "generator.n_samples_per_prompt": 4,
-        "generator.inference_engine.enable_ray_prometheus_stats": False,
-    }  # fmt: skip
-    others |= {f"trainer.{name}": value for name, value in trainer.items()}
-    cfg = CuratedConfig.from_cli_overrides({**others, **changes})
-    cfg.geoalign = {"log_metrics": "all", **(section or {"curator": {"type": "grpo"}})}
-    rows = Prompts({"prompt": [], "env_class": "x", "env_extras": {}, "uid": str(row)} for row in range(4))
-    made, staged = (kind or CuratedExp.__new__(CuratedExp).get_trainer)(
-        cfg=cfg, tracker=MagicMock(), tokenizer=MagicMock(pad_token_id=0), train_dataset=rows, eval_dataset=None,
-        inference_engine_client=AsyncMock(), colocate_pg=None,
-        generator=MagicMock(spec=["generate"], generate=AsyncMock(side_effect=generated)),
-    ), []  # fmt: skip
-    made._cleanup_old_checkpoints = lambda: None  # asks Ray for its nodes
-    made.dispatch = workers = MagicMock(save_weights_for_sampler=AsyncMock())
-    workers.get_lcm_dp_size.return_value, workers.optim_step.return_value = 1, None
-    workers.forward_backward_from_staged.return_value.metrics = {}
-
-    def forward(model, data):
-        outputs = [{"logprobs": [-float(row)] * data.metadata["response_length"]} for row in range(len(data))]
-        return MagicMock(loss_fn_outputs=outputs)
-
-    def stage(model, data, bounds):
-        staged.append({key: value.clone() if torch.is_tensor(value) else value for key, value in data.items()})
-        return [None]
-
-    workers.forward.side_effect, workers.stage_data.side_effect = forward, stage
-    return made, staged
 
 
 def decided(folder, changes, section=None, **settings):
@@ -119,16 +61,13 @@ MOVE = {"source": [1, 0, 0, 3], "weights": [0.5, 1.0, 1.0, 1.0]}
     ("changes", "by_std", "expected"),
     [
         (MOVE, True, [0.25, 0.5, 0.5, -1.5]),  # 1 1 1 0: mean 3/4, standard deviation 1/2
-        ({"weights": [0.25, 1.0, 1.0, 2.0]}, True, [HALF / 4, HALF, -HALF, -2 * HALF]),
         ({"rewards": [0.75, 0.75, 0.25, 0.25]}, False, [0.25, 0.25, -0.25, -0.25]),
         ({"rewards": [0.7] * 4}, True, [0.0] * 4),
-        ({"advantages": [3.0, 2.0, 1.0, 0.0], "weights": [1.0, 1.0, 2.0, 1.0]}, True, [3.0, 2.0, 2.0, 0.0]),
         (DROP, True, [0.57735, 0.57735, 0.0, -1.15470]),  # 1 1 0: mean 2/3, standard deviation sqrt(1/3)
-        ({"rewards": [1.0, 1.0, NAN, 0.0]}, True, [0.57735, 0.57735, 0.0, -1.15470]),
         ({"rewards": [1.0, NAN, NAN, NAN]}, True, [0.0] * 4),  # SkyRL's own of a single one is 1
     ],
 )
-def test_rows_weights_rewards_advantages_and_drops(tmp_path, changes, by_std, expected):
+def test_advantages_are_skyrls_of_the_rewards_that_stand_there(tmp_path, changes, by_std, expected):
     batch, found = decided(tmp_path, changes, **{"trainer.algorithm.grpo_norm_by_std": by_std})
     assert found == pytest.approx(expected, abs=2e-5)
     assert (batch["advantages"] == batch["advantages"] * batch["response_mask"]).all()

@@ -3,7 +3,6 @@
 import math
 
 import pytest
-import torch
 from curations import curation
 from slime_parts import arguments
 
@@ -54,18 +53,6 @@ def test_a_donor_stands_in_the_slot_with_the_ids_of_the_slot(batch):
     assert raw[3] == 0.0
     copy.metadata["answer"] = "other"
     assert donor.metadata["answer"] == "4"
-
-
-def test_weights_rewards_and_advantages_of_the_curator(batch):
-    weights = torch.ones(12)
-    weights[0] = 0.25
-    assert decided(arguments(GRPO), weights=weights).curate(batch)[1][0] == pytest.approx(HALVES / 4)
-    soft = torch.tensor([0.75, 0.75, 0.25, 0.25, *[1.0] * 8])
-    assert decided(arguments(GRPO, grpo_std_normalization=False), rewards=soft).curate(batch)[1][:4] == [
-        0.25, 0.25, -0.25, -0.25,
-    ]  # fmt: skip
-    given = torch.arange(12.0)
-    assert decided(arguments(GRPO), advantages=given, weights=weights).curate(batch)[1][:3] == [0.0, 1.0, 2.0]
 
 
 def test_unscored_rows_leave_mean_and_deviation(batch):

@@ -119,17 +119,6 @@ def test_replaced_rows_enter_the_loss_and_the_table_shows_what_was_generated(inp
     assert not same_weights(weights_of(plain), weights_of(curated))
 
 
-def test_weights_shaped_rewards_and_given_advantages(inputs, tmp_path):
-    weights, shaped, given = torch.linspace(0, 1, 8), torch.linspace(-1, 2, 8) ** 2, torch.arange(8.0)
-    plain = train(inputs, tmp_path / "plain", max_steps=1)
-    weighed = train(inputs, tmp_path / "1", Scripted(lambda r: curation(r, weights=weights)), max_steps=1)
-    assert torch.equal(advantages_of(weighed), advantages_of(plain) * weights)
-    soft = train(inputs, tmp_path / "2", Scripted(lambda r: curation(r, rewards=shaped)), max_steps=1)
-    torch.testing.assert_close(advantages_of(soft), by_hand(shaped))
-    own = train(inputs, tmp_path / "3", Scripted(lambda r: curation(r, advantages=given)), max_steps=1)
-    assert torch.equal(advantages_of(own), given)
-
-
 @pytest.mark.parametrize("loss_type", ["grpo", "dapo", "dr_grpo"])
 def test_dropped_rows_leave_the_gradient_of_the_kept_ones(inputs, tmp_path, loss_type):
     watcher = Scripted(drop_last_of_group)

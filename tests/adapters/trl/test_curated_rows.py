@@ -85,13 +85,6 @@ def test_shaped_rewards(tmp_path):
         batch_of(tmp_path, squash, multi_objective_aggregation="normalize_then_sum", **options)
 
 
-def test_given_advantages_enter_the_loss(tmp_path):
-    given = torch.arange(8.0) - 3
-    two = torch.full((8,), 2.0)
-    batch, step, made = batch_of(tmp_path, lambda rollouts: curation(rollouts, advantages=given, weights=two))
-    assert close(entering(made, batch)) == close(expected_rows(step, 2 * given))
-
-
 def test_a_subset_with_repeats(tmp_path):
     source = torch.tensor([0, 1, 1, 5, 6, 4])
     batch, step, made = batch_of(tmp_path, lambda rollouts: curation(rollouts, source=source))

@@ -19,10 +19,10 @@ from geoalign.adapters.decision import (
     decide,
     final_advantages,
     group_numbers,
-    logged,
-    made,
     make_session,
+    metrics_to_log,
     named_fields,
+    needed_fields,
     refuse,
     rewards_stay,
 )
@@ -102,7 +102,7 @@ class CuratedEngine(Engine):
         """Curates the batch, carries the decision out on it, and returns the advantages of what it then holds."""
         rollouts = self._read(batch)
         decision = decide(self.session, rollouts)
-        self.logs.append(logged(decision.metrics, self.session.curator, self.settings.log_metrics))
+        self.logs.append(metrics_to_log(decision.metrics, self.session.curator, self.settings.log_metrics))
         placed = decision.assignment
         self._check_drops(placed.dropped)  # a curator need not have said so
         for name in ("tokens", "mask"):
@@ -126,7 +126,7 @@ class CuratedEngine(Engine):
             lengths=batch["mask"].sum(dim=1),
             ids=[f"{name}_{row}" for row, name in enumerate(names)],
             donor_ok=batch["mask"].bool().any(dim=1),
-            **made(keys, self.session.curator.reads),
+            **needed_fields(keys, self.session.curator.reads),
             **named_fields(fields, batch["info"], rewards, setting="geoalign.rollout_fields", source="info"),
         )
 

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from geoalign import Rollouts
 from geoalign.adapters.assignment import Assignment
-from geoalign.adapters.decision import check_can_run, decide, final_advantages, named
+from geoalign.adapters.decision import check_can_run, decide, final_advantages, prefixed_metrics
 from geoalign.curators.session import CurationSession
 
 
@@ -67,7 +67,7 @@ def curated(
         chosen = {name: [values[donor] for donor in donors] for name, values in fields.items()}
         if donors:
             kept.append((replace(group, **chosen), advantages[positions]))
-    return [group for group, _ in kept], [values for _, values in kept], named(decision.metrics)
+    return [group for group, _ in kept], [values for _, values in kept], prefixed_metrics(decision.metrics)
 
 
 def centred(placed: Assignment, ids: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from geoalign.adapters.decision import ALARMS, decide, logged
+from geoalign.adapters.decision import ALARMS, decide, metrics_to_log
 from geoalign.curators.registry import BUILT_IN, CURATORS
 from geoalign.curators.session import CurationSession
 from geoalign.testing.synthetic import synthetic_rollouts
@@ -50,7 +50,7 @@ def test_the_page_names_every_metric_of_a_curator(name):
     decisions = [decide(session, judged_batch(seed)) for seed in range(2)]
     names = {DERIVED.sub("", metric) for decision in decisions for metric in decision.metrics}
     assert names <= NAMED
-    shown = {metric.removeprefix("geoalign/") for metric in logged(decisions[-1].metrics, session.curator)}
+    shown = {metric.removeprefix("geoalign/") for metric in metrics_to_log(decisions[-1].metrics, session.curator)}
     assert {metric for metric in shown if metric not in ALARMS} <= NAMED
 
 

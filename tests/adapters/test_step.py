@@ -16,10 +16,10 @@ from geoalign.adapters.decision import (
     check_can_run,
     decide,
     decision_metrics,
-    logged,
     make_session,
-    named,
+    metrics_to_log,
     named_components,
+    prefixed_metrics,
     summed_components,
 )
 from geoalign.adapters.settings import SlimeSettings, StateSettings, TrinitySettings
@@ -81,15 +81,15 @@ def test_five_metrics_are_logged_by_default_and_all_where_they_are_asked_for(cur
     shared = {"anomalous_share", "changed_share", "seconds"}
     # What is undefined in a batch (accuracies in the first one, scores of a curator that gives none) is left out.
     expected = {name for name in shared | own if not math.isnan(decision.metrics.get(name, math.nan))}
-    assert set(logged(decision.metrics, curator)) == {f"geoalign/{name}" for name in expected}
-    assert logged(decision.metrics, curator, "all") == named(decision.metrics)
+    assert set(metrics_to_log(decision.metrics, curator)) == {f"geoalign/{name}" for name in expected}
+    assert metrics_to_log(decision.metrics, curator, "all") == prefixed_metrics(decision.metrics)
 
 
 def test_what_went_wrong_is_logged_where_it_did():
     rewards = torch.rand(64, generator=torch.Generator().manual_seed(1)).round()
     rewards[3] = NAN
     decision = decided(GeoAlign(projector=None, min_scores=128), rewards=rewards)
-    found = logged({**decision.metrics, "member_2/gate_closed": 1.0, "rows_without_answer": 0.0}, GeoAlign())
+    found = metrics_to_log({**decision.metrics, "member_2/gate_closed": 1.0, "rows_without_answer": 0.0}, GeoAlign())
     wrong = {"unscored_rows": 1.0, "too_few_scores": 1.0, "member_2/gate_closed": 1.0}
     assert {name: found.get(f"geoalign/{name}") for name in wrong} == wrong
     assert "geoalign/rows_without_answer" not in found
@@ -150,7 +150,7 @@ def test_a_curator_that_watches_keeps_every_row_under_the_same_names(kind):
     decision = decide(session, Rollouts(rewards=rewards, groups=group, answers=list("aababaab"), components=parts))
     assert bool((decision.curation.scores != 0).any())
     assert torch.equal(decision.assignment.rewards, rewards)
-    assert set(named(decision.metrics)) >= METRICS
+    assert set(prefixed_metrics(decision.metrics)) >= METRICS
 
 
 @pytest.mark.parametrize(

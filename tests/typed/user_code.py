@@ -33,7 +33,7 @@ from geoalign import (
     subset,
     tied_rewards,
 )
-from geoalign.adapters.decision import decide, final_advantages, logged, make_session, refuse
+from geoalign.adapters.decision import decide, final_advantages, make_session, metrics_to_log, refuse
 from geoalign.adapters.settings import EngineSettings, read_section
 from geoalign.adapters.trl import CuratedStep, GeoAlignGRPOTrainer, unscored_on_failure
 from geoalign.audit.command import AuditRequest
@@ -158,7 +158,7 @@ def advantages_of(section: dict[str, object], rollouts: Rollouts) -> tuple[Tenso
     decision = decide(session, rollouts)
     placed = decision.assignment
     advantages = final_advantages(placed, lambda: group_advantages(placed.rewards, rollouts.groups))
-    return advantages, logged(decision.metrics, session.curator, own.log_metrics)
+    return advantages, metrics_to_log(decision.metrics, session.curator, own.log_metrics)
 
 
 def first_error() -> str:

@@ -76,7 +76,7 @@ def decision_metrics(curation: Curation, rollouts: Rollouts, assignment: Assignm
     }
 
 
-def named(metrics: Mapping[str, float]) -> dict[str, float]:
+def prefixed_metrics(metrics: Mapping[str, float]) -> dict[str, float]:
     """Metrics as engines log them: `geoalign/<name>`; what is undefined in this batch (NaN) is left out."""
     return {f"geoalign/{name}": float(value) for name, value in metrics.items() if not math.isnan(value)}
 
@@ -98,14 +98,16 @@ def is_alarm(name: str) -> bool:
     return name.rpartition("/")[2] in ALARMS
 
 
-def logged(metrics: Mapping[str, float], curator: Curator, which: LogMetrics = "headline") -> dict[str, float]:
-    """The metrics that an engine logs, as `named`: five of them, the same in every batch, and the alarms that are not
-    0; or "all"."""
+def metrics_to_log(metrics: Mapping[str, float], curator: Curator, which: LogMetrics = "headline") -> dict[str, float]:
+    """The metrics that an engine logs, by `prefixed_metrics`.
+
+    With "headline" these are five, the same in every batch, and each alarm that is not 0; with "all" they are all.
+    """
     if which == "all":
-        return named(metrics)
+        return prefixed_metrics(metrics)
     names = dict.fromkeys([*_FIRST, *_headline(curator), *_LAST])
     shown = [*names][:_SHOWN]
-    return named({
+    return prefixed_metrics({
         name: value for name, value in metrics.items() if name in shown or (is_alarm(name) and value != 0)
     })  # fmt: skip
 
@@ -187,7 +189,7 @@ def summed_components(
     return {name: part for name, part in zip(names, parts, strict=True) if list(names).count(name) == 1}
 
 
-def made(makers: Mapping[str, Callable[[], Any]], needs: Container[str]) -> dict[str, Any]:
+def needed_fields(makers: Mapping[str, Callable[[], Any]], needs: Container[str]) -> dict[str, Any]:
     """The fields of a batch that are needed, each made by its function."""
     return {name: make() for name, make in makers.items() if name in needs}
 

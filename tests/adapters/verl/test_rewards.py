@@ -10,7 +10,7 @@ import torch
 from verl_parts import batch_of
 
 from geoalign.adapters.assignment import assign
-from geoalign.adapters.decision import decision_metrics, named
+from geoalign.adapters.decision import decision_metrics, prefixed_metrics
 from geoalign.adapters.verl.apply import apply_curation
 from geoalign.adapters.verl.batch import read_rollouts
 from geoalign.curators.curator import identity
@@ -85,6 +85,6 @@ def test_a_failure_is_unscored_in_the_batch(tmp_path, manager, name):
     # Of each group two rows have a reward: advantages +-1/sqrt(2), the failed row's 0.
     advantages = torch.stack([row["advantages"][-1] for row in batch.rows]) * 2**0.5
     torch.testing.assert_close(advantages, torch.tensor([1.0, 0, -1, 1, 0, -1]), atol=1e-4, rtol=0)
-    metrics = named(decision_metrics(curation, rollouts, assignment))
+    metrics = prefixed_metrics(decision_metrics(curation, rollouts, assignment))
     assert metrics["geoalign/unscored_rows"] == 2
     assert metrics["geoalign/raw_reward"] == pytest.approx(42.5)

@@ -25,9 +25,9 @@ from geoalign.adapters.decision import (
     decision_metrics,
     final_advantages,
     is_alarm,
-    logged,
-    made,
-    named,
+    metrics_to_log,
+    needed_fields,
+    prefixed_metrics,
     summed_components,
 )
 from geoalign.adapters.grpo_trainer.states import HiddenLocation, RowTokens, own_hidden, own_pass
@@ -240,7 +240,7 @@ class TrainerRound:
         self._count("rows_without_policy_token", sum(tokens.nothing))
         if tokens.answers is not None:
             self._count("rows_without_answer", rows_without_answer(tokens.answers))
-        return Rollouts(**known, **made(makers, self._session.curator.reads), **self._user_fields(given))
+        return Rollouts(**known, **needed_fields(makers, self._session.curator.reads), **self._user_fields(given))
 
     def _hidden(self) -> Tensor:
         return own_hidden(self._trainer, self._tokens, self._location)
@@ -291,8 +291,8 @@ class TrainerRound:
         log = self._trainer._metrics["train"]
         if not log.get("geoalign/seconds"):
             trainer._quiet_alarms.clear()
-        shown = logged(metrics, self._session.curator, self._log_metrics)
-        for name, value in named(metrics).items():
+        shown = metrics_to_log(metrics, self._session.curator, self._log_metrics)
+        for name, value in prefixed_metrics(metrics).items():
             if name in shown or log.get(name):
                 log[name].extend([0.0] * trainer._quiet_alarms.pop(name, 0))
                 log[name].append(value)

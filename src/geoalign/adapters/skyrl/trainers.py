@@ -24,11 +24,11 @@ from geoalign.adapters.decision import (
     decide,
     final_advantages,
     group_numbers,
-    logged,
-    made,
     make_session,
+    metrics_to_log,
     named_components,
     named_fields,
+    needed_fields,
     refuse,
     rewards_stay,
 )
@@ -80,7 +80,7 @@ class CuratedRayPPO(_Base):
         """
         rollouts = self._read(data, **data.metadata.pop(NOTES, {}))
         decision = decide(self._session, rollouts)
-        self.all_metrics.update(logged(decision.metrics, self._session.curator, self._geoalign.log_metrics))
+        self.all_metrics.update(metrics_to_log(decision.metrics, self._session.curator, self._geoalign.log_metrics))
         assignment = decision.assignment
         check_drops(self.cfg.trainer.algorithm, self._session.name, drops=assignment.dropped)
         if bool(assignment.replaced.any()):
@@ -127,7 +127,7 @@ class CuratedRayPPO(_Base):
             lengths=lengths,
             ids=[f"{uid}_{row}" for row, uid in enumerate(uids)],
             donor_ok=own.any(-1) & torch.tensor([one in ("stop", None) for one in stop_reasons or [None] * size]),
-            **made(makers, curator.reads),
+            **needed_fields(makers, curator.reads),
             **named_components(wanted, rows, rewards, source=f"numbers in {source}"),
             **named_fields(fields, rows, rewards, setting=f"{SECTION}.rollout_fields", source=source),
         )

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from geoalign.adapters.assignment import Assignment, assign
-from geoalign.adapters.decision import decide, final_advantages, logged, make_session, refuse
+from geoalign.adapters.decision import decide, final_advantages, make_session, metrics_to_log, refuse
 from geoalign.adapters.settings import SECTION, SlimeSettings, read_section
 from geoalign.adapters.slime.samples import (
     assign_samples,
@@ -67,7 +67,7 @@ class SlimeRun:
         check_drops(self.args, self.session.name, drops=assignment.dropped)
         found = final_advantages(assignment, lambda: self._normalised(assignment, rollouts))
         advantages = found.masked_fill(~assignment.active, 0.0).tolist()
-        self._log(samples[0], logged(decision.metrics, self.session.curator, self.settings.log_metrics))
+        self._log(samples[0], metrics_to_log(decision.metrics, self.session.curator, self.settings.log_metrics))
         placed = assign_samples(samples, rows, assignment)
         if bool(assignment.replaced.any()):
             samples[:] = [sample for own in placed for sample in own]

@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from geoalign.adapters.assignment import Assignment
-from geoalign.adapters.decision import made, named_components, named_fields, states_of_rows
+from geoalign.adapters.decision import named_components, named_fields, needed_fields, states_of_rows
 from geoalign.adapters.settings import HIDDEN, SlimeSettings
 from geoalign.curators.curator import Curator
 from geoalign.errors import InputError, UnsupportedError
@@ -111,7 +111,7 @@ def read_rollouts(
         donor_ok=torch.tensor([_fit(rollout) and own for rollout, own in zip(rollouts, wrote, strict=True)]),
         response_keys=response_keys([token for sample in rollout for token in _split(sample)[1]]
                                     for rollout in rollouts),
-        **made(makers, curator.reads),
+        **needed_fields(makers, curator.reads),
         **named_components(components, entries, observed, source=source),
         **named_fields(
             settings.rollout_fields,

@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
-from geoalign.adapters.decision import Decision, decide, logged, make_session
+from geoalign.adapters.decision import Decision, decide, make_session, metrics_to_log
 from geoalign.adapters.settings import HIDDEN, TrinitySettings, read_section
 from geoalign.adapters.trinity.experiences import check_experiences, read_rollouts
 from geoalign.adapters.trinity.states import PublishedWeights, StateModel, take_given_states
@@ -57,9 +57,9 @@ class CurationRun:
                 await asyncio.to_thread(self.session.save, path)
         return replace(decision, metrics={**decision.metrics, **states, "hidden_seconds": seconds})
 
-    def logged(self, metrics: Mapping[str, float]) -> dict[str, float]:
+    def metrics_to_log(self, metrics: Mapping[str, float]) -> dict[str, float]:
         """What Trinity logs of these metrics, by the settings."""
-        return logged(metrics, self.session.curator, self.settings.log_metrics)
+        return metrics_to_log(metrics, self.session.curator, self.settings.log_metrics)
 
     async def _hidden(self, experiences: Sequence[Any]) -> tuple[Tensor | None, float, dict[str, float]]:
         """The states, the seconds that they took, and how old their weights are."""

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from geoalign.adapters.assignment import Assignment
-from geoalign.adapters.decision import made, named_components, named_fields
+from geoalign.adapters.decision import named_components, named_fields, needed_fields
 from geoalign.errors import InputError, UnsupportedError
 from geoalign.method.advantages import group_advantages
 from geoalign.types import Rollouts, response_keys
@@ -75,7 +75,7 @@ def read_rollouts(
         lengths=torch.tensor([int(generated(experience).sum()) for experience in experiences]),
         donor_ok=torch.tensor([bool(generated(experience).any()) for experience in experiences]),
         response_keys=response_keys(item.tokens[item.prompt_length :].tolist() for item in experiences),
-        **made(makers, reads),
+        **needed_fields(makers, reads),
         **named_fields(
             rollout_fields or {}, infos, rewards, setting="rollout_fields", source="Experience.info", names=ids
         ),

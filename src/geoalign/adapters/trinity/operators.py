@@ -48,7 +48,7 @@ class GeoAlignOperator(ExperienceOperatorV1):
         }
         check_operator(self.run.session.name, [what for what, done in did.items() if done])
         curated, _ = apply_assignment(exps, assignment, decision.curation.scores)
-        return curated, self.run.logged({**decision.metrics, "left_out_rows": len(exps) - len(curated)})
+        return curated, self.run.metrics_to_log({**decision.metrics, "left_out_rows": len(exps) - len(curated)})
 
 
 class GeoAlignAdvantage(AdvantageFn, ExperienceOperatorV1):
@@ -114,7 +114,7 @@ class GeoAlignAdvantage(AdvantageFn, ExperienceOperatorV1):
                 experience.advantages = assignment.advantages[position] * experience.action_mask
             experience.advantages = experience.advantages * assignment.weights[position]
             experience.returns = experience.advantages.clone()
-        own = self.run.logged({**decision.metrics, "left_out_rows": len(exps) - len(kept)})
+        own = self.run.metrics_to_log({**decision.metrics, "left_out_rows": len(exps) - len(kept)})
         return weighed, {**metrics, **own}
 
     async def close(self) -> None:

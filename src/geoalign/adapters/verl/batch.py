@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from geoalign.adapters.decision import Decision, group_numbers, made, named_components, named_fields, refuse
+from geoalign.adapters.decision import Decision, group_numbers, named_components, named_fields, needed_fields, refuse
 from geoalign.adapters.settings import SECTION
 from geoalign.adapters.verl.keys import HIDDEN_KEY, RESPONSE_KEY, REWARD_KEY
 from geoalign.method.advantages import group_advantages
@@ -80,7 +80,7 @@ def read_rollouts(
         lengths=lengths,
         donor_ok=lengths < longest_response,
         ids=[batch.keys[row] for row in rows],
-        **made(makers, {*needs, *(["response_keys"] if keyed else [])}),
+        **needed_fields(makers, {*needs, *(["response_keys"] if keyed else [])}),
         **named_components(components, infos, rewards, source=f"numbers in {source}"),
         **named_fields(rollout_fields, infos, rewards, setting=f"{SECTION}.rollout_fields", source=source),
     )

@@ -20,7 +20,7 @@ from omegaconf import OmegaConf, open_dict
 from verl.trainer.ppo.v1 import PPOTrainerColocateAsync, PPOTrainerSeparateAsync, PPOTrainerSync, register_trainer
 from verl.utils.config import omega_conf_to_dataclass
 
-from geoalign.adapters.decision import Decision, decide, logged
+from geoalign.adapters.decision import Decision, decide, metrics_to_log
 from geoalign.adapters.exports import check_engine
 from geoalign.adapters.verl.apply import apply_curation
 from geoalign.adapters.verl.batch import judged_rows, read_rollouts, sessions_of, texts_of_answers
@@ -104,7 +104,7 @@ class CuratedSteps(_Base):
         found = {**decision.metrics, "wait_seconds": waited}
         if self._without_answer is not None:
             found["rows_without_answer"] = float(self._without_answer)
-        metrics.update(logged(found, self._session.curator, self._geoalign.log_metrics))
+        metrics.update(metrics_to_log(found, self._session.curator, self._geoalign.log_metrics))
         if self.config.trainer.get("rollout_data_dir"):
             keys = [[queue.keys[row] for row in session] for session in sessions]
             answers = texts_of_answers(queue, sessions, self._geoalign.rollout_fields)

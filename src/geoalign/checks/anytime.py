@@ -1,9 +1,9 @@
 """An interval of an error rate that holds at every moment of checking, however often one looks.
 
-The rate theta is the share of errors in a class. Let y = 1 for a row of the class and v = 1 for an error. If theta is the
-rate, Z = y (v - theta) has mean 0 over all N rows. Rows are drawn uniformly and without replacement, so that before the
-t-th check the rows that are left have the mean mu_t = - sum_{s<t} Z_s / (N - t + 1). Whoever bets the fraction g of the
-largest stake on Z_t > mu_t, or on Z_t < mu_t, has the capital
+The rate theta is the share of errors in a class. Let y = 1 for a row of the class and v = 1 for an error. If theta is
+the rate, Z = y (v - theta) has mean 0 over all N rows. Rows are drawn uniformly and without replacement, so that before
+the t-th check the rows that are left have the mean mu_t = - sum_{s<t} Z_s / (N - t + 1). Whoever bets the fraction g of
+the largest stake on Z_t > mu_t, or on Z_t < mu_t, has the capital
 
     K_t = prod_{s<=t} (1 + lambda_s (Z_s - mu_s)),
 

@@ -1,9 +1,9 @@
 """A verifier's error rates from rows that were checked, drawn uniformly at random from the rows that it judged.
 
 Both rates are a share of a class: of the wrong rows those that are accepted (false positives), of the right rows those
-that are refused (false negatives). Let y_i = 1 for a row of the class, v_i = 1 for an accepted (refused) one, and f_i the
-predicted probability of y_i. Prediction-powered inference (Angelopoulos et al., 2023) estimates the numerator and the
-denominator of the rate:
+that are refused (false negatives). Let y_i = 1 for a row of the class, v_i = 1 for an accepted (refused) one, and f_i
+the predicted probability of y_i. Prediction-powered inference (Angelopoulos et al., 2023) estimates the numerator and
+the denominator of the rate:
 
     A = lambda mean(f v) + mean_checked((y - lambda f) v),      B = lambda mean(f) + mean_checked(y - lambda f),
 

@@ -32,7 +32,9 @@ from geoalign.checks.prediction import cross_predictions
 Method = Literal["prediction-powered", "wilson", "all rows"]
 
 # Where fewer rows of the class are to be expected among the checked ones, Wilson's interval stands.
-LEAST_EXPECTED = 20
+LEAST_EXPECTED = 30
+# And where the prediction explains less of the variance than this.
+LEAST_EXPLAINED = 0.1
 _PSEUDO_ERRORS = 1.5
 
 
@@ -89,6 +91,23 @@ def checked_rates(
     chance_right = cross_predictions(
         np.column_stack([accepted.astype(float), features]), checked, right, generator=np.random.default_rng(seed)
     )
+    return rates_from_prediction(accepted, checked, right, chance_right, right_shares=right_shares, level=level)
+
+
+def rates_from_prediction(
+    accepted: Bool[np.ndarray, " n"],
+    checked: Int[np.ndarray, " c"],
+    right: Bool[np.ndarray, " c"],
+    chance_right: Float[np.ndarray, " n"],
+    *,
+    right_shares: Sequence[float] = (),
+    level: float = 0.95,
+) -> CheckedRates:
+    """Both error rates with a prediction of one's own; the other arguments are those of `checked_rates`.
+
+    Args:
+        chance_right: [N] P(right) of every row. That of a checked row must not rest on its own label.
+    """
     guesses = [float(accepted.mean()), *right_shares]
     return CheckedRates(
         false_positive_rate=_rate(
@@ -123,11 +142,13 @@ def _rate(
     if len(checked) == len(verdict):
         share = errors / found if found else math.nan
         return CheckedRate(share, share if found else 0.0, share if found else 1.0, "all rows", found, errors)
-    if len(checked) * class_share < LEAST_EXPECTED:
-        low, high = modified_wilson(errors, found, level=level)
-        return CheckedRate(errors / found if found else math.nan, low, high, "wilson", found, errors)
-    estimate, low, high = _prediction_powered(in_class, verdict, predicted, checked, level=level)
-    return CheckedRate(estimate, low, high, "prediction-powered", found, errors)
+    if len(checked) * class_share >= LEAST_EXPECTED:
+        weight, explained = prediction_weight(in_class, verdict[checked], predicted[checked])
+        if explained >= LEAST_EXPLAINED:
+            estimate, low, high = _prediction_powered(in_class, verdict, predicted, checked, weight=weight, level=level)
+            return CheckedRate(estimate, low, high, "prediction-powered", found, errors)
+    low, high = modified_wilson(errors, found, level=level)
+    return CheckedRate(errors / found if found else math.nan, low, high, "wilson", found, errors)
 
 
 def _prediction_powered(
@@ -136,22 +157,21 @@ def _prediction_powered(
     predicted: Float[np.ndarray, " n"],
     checked: Int[np.ndarray, " c"],
     *,
+    weight: float,
     level: float,
 ) -> tuple[float, float, float]:
-    """Estimate and interval, by the equations at the head of this file."""
+    """Estimate and interval, by the equations at the head of this file; `weight` is lambda."""
     n = len(checked)
     sampled_fraction = n / len(verdict)
     y = in_class.astype(float)
     v = verdict.astype(float)
     f = predicted
-    v_checked, f_checked = v[checked], f[checked]
-    weight = _prediction_weight(y, v_checked, f_checked)
-    residual = y - weight * f_checked
-    numerator = weight * (f * v).mean() + (residual * v_checked).mean()
+    residual = y - weight * f[checked]
+    numerator = weight * (f * v).mean() + (residual * v[checked]).mean()
     denominator = weight * f.mean() + residual.mean()
 
     # V(theta) = c0 - 2 c1 theta + c2 theta^2, the covariances of residual v and residual.
-    covariance = np.cov(residual * v_checked, residual) * (1 - sampled_fraction) / n
+    covariance = np.cov(residual * v[checked], residual) * (1 - sampled_fraction) / n
     pseudo = _PSEUDO_ERRORS / n**2
     quantile_squared = float(stats.t.ppf(0.5 + level / 2, n - 1)) ** 2
     # The interval: (A - theta B)^2 <= t^2 (V(theta) + pseudo ((1 - theta)^2 + theta^2)), a quadratic in theta.
@@ -164,16 +184,22 @@ def _prediction_powered(
     return min(max(numerator / denominator, low), high), low, high
 
 
-def _prediction_weight(y: Float[np.ndarray, " c"], v: Float[np.ndarray, " c"], f: Float[np.ndarray, " c"]) -> float:
-    """lambda in [0, 1] for which the estimate varies least, at the rate that the labels alone give (PPI++)."""
+def prediction_weight(
+    in_class: Bool[np.ndarray, " c"], verdict: Bool[np.ndarray, " c"], predicted: Float[np.ndarray, " c"]
+) -> tuple[float, float]:
+    """lambda in [0, 1] for which the estimate varies least, at the rate that the labels alone give (PPI++), and the share
+    of the variance that the prediction then explains; arguments are those of the checked rows."""
+    y = in_class.astype(float)
+    v = verdict.astype(float)
     rate = (y * v).sum() / y.sum() if y.sum() else 0.5
     label_part = y * (v - rate)
-    predicted_part = f * (v - rate)
-    variance = float(predicted_part.var())
-    if variance == 0:
-        return 0.0
-    covariance = float(((label_part - label_part.mean()) * (predicted_part - predicted_part.mean())).mean())
-    return min(max(covariance / variance, 0.0), 1.0)
+    predicted_part = predicted * (v - rate)
+    covariance = np.cov(label_part, predicted_part)
+    if covariance[0, 0] == 0 or covariance[1, 1] == 0:
+        return 0.0, 0.0
+    weight = float(np.clip(covariance[0, 1] / covariance[1, 1], 0, 1))
+    left = covariance[0, 0] - 2 * weight * covariance[0, 1] + weight**2 * covariance[1, 1]
+    return weight, float(1 - left / covariance[0, 0])
 
 
 def _between_roots(quadratic: float, linear: float, constant: float) -> tuple[float, float]:

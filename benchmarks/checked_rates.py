@@ -125,7 +125,7 @@ def llmbar_table(data: Path) -> Iterator[Table]:
 
 
 def codet_table(data: Path) -> Iterator[Table]:
-    """Programs with ten asserts that the model wrote itself: each assert is a verifier, and so is each share of them."""
+    """Programs with ten asserts that the model wrote itself. Each assert is a verifier, and so is each share of them."""
     path = data / "humaneval_codegen16b.jsonl"
     if not path.is_file():
         return
@@ -168,7 +168,7 @@ def holds(rate: CheckedRate, truth: float) -> bool:
 
 
 def measured(table: Table, *, draws: int) -> pandas.DataFrame:
-    """One row a verifier, rate, prediction and number of checks: coverage, and the width beside that of labels alone."""
+    """One row a verifier, rate, prediction and number of checks: coverage, and width beside that of the labels alone."""
     guesses = table.verdicts.mean().tolist() + ([] if table.right_share is None else [table.right_share])
     found = []
     for verifier in table.verdicts:
@@ -225,11 +225,14 @@ def main() -> None:
         part = measured(table, draws=options.draws)
         parts.append(part)
         for (kind, count), rows in part.groupby(["prediction", "checks"], sort=False):
-            ratios = rows.groupby("rate")["ratio"]
-            widths = ", ".join(
-                f"{rate} {ratio:.2f} (at most {ratios.max()[rate]:.2f})" for rate, ratio in ratios.mean().items()
-            ) line = f"holds {rows['holds'].mean():.1%} (worst {rows['holds'].min():.1%}); width beside labels alone:
-            {widths}" print(f"{table.name}, {kind}, {count} checks: {line}", flush=True)
+            shown = []
+            for rate, ratio in rows.groupby("rate")["ratio"]:
+                shown.append(f"{rate} {ratio.mean():.2f} (at most {ratio.max():.2f})")
+            print(
+                f"{table.name}, {kind}, {count} checks: holds {rows['holds'].mean():.1%} "
+                f"(worst {rows['holds'].min():.1%}); width beside labels alone: {', '.join(shown)}",
+                flush=True,
+            )
         if options.anytime:
             print(f"{table.name}, at every moment: {anytime_coverage(table, draws=options.anytime):.1%}", flush=True)
     if options.output:

@@ -187,8 +187,10 @@ def _prediction_powered(
 def prediction_weight(
     in_class: Bool[np.ndarray, " c"], verdict: Bool[np.ndarray, " c"], predicted: Float[np.ndarray, " c"]
 ) -> tuple[float, float]:
-    """lambda in [0, 1] for which the estimate varies least, at the rate that the labels alone give (PPI++), and the share
-    of the variance that the prediction then explains; arguments are those of the checked rows."""
+    """lambda in [0, 1] for which the estimate varies least, and the share of the variance that the prediction explains.
+
+    Both are reckoned at the rate that the labels alone give (PPI++). The arguments are those of the checked rows.
+    """
     y = in_class.astype(float)
     v = verdict.astype(float)
     rate = (y * v).sum() / y.sum() if y.sum() else 0.5

@@ -125,7 +125,7 @@ def llmbar_table(data: Path) -> Iterator[Table]:
 
 
 def codet_table(data: Path) -> Iterator[Table]:
-    """Programs with ten asserts that the model wrote itself. Each assert is a verifier, and so is each share of them."""
+    """Programs with ten asserts that the model wrote itself. Each assert is a verifier, and each share too."""
     path = data / "humaneval_codegen16b.jsonl"
     if not path.is_file():
         return
@@ -168,7 +168,7 @@ def holds(rate: CheckedRate, truth: float) -> bool:
 
 
 def measured(table: Table, *, draws: int) -> pandas.DataFrame:
-    """One row a verifier, rate, prediction and number of checks: coverage, and width beside that of the labels alone."""
+    """One row a verifier, rate, prediction and number of checks: coverage, and width beside labels alone."""
     guesses = table.verdicts.mean().tolist() + ([] if table.right_share is None else [table.right_share])
     found = []
     for verifier in table.verdicts:

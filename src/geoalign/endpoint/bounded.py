@@ -18,11 +18,11 @@ class BoundedClient(httpx2.AsyncClient):
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         body = bytearray()
-        async with aclosing(await super().send(request, **{**options, "stream": True})) as reply:
-            async with aclosing(reply.aiter_bytes()) as parts:
-                async for part in parts:
-                    body += part
-                    if len(body) > MAX_REPLY_BYTES:
-                        raise BadReplyError(f"{request.url}: an answer of more than {MAX_REPLY_BYTES} bytes")
+        reply = await super().send(request, **{**options, "stream": True})
+        async with aclosing(reply), aclosing(reply.aiter_bytes()) as parts:
+            async for part in parts:
+                body += part
+                if len(body) > MAX_REPLY_BYTES:
+                    raise BadReplyError(f"{request.url}: an answer of more than {MAX_REPLY_BYTES} bytes")
         wanted = {name: reply.headers[name] for name in ("Content-Type", "Retry-After") if name in reply.headers}
         return httpx2.Response(reply.status_code, headers=wanted, content=bytes(body), request=request)

@@ -13,8 +13,8 @@ from trl import GRPOConfig, RewardConfig, SFTConfig
 
 from geoalign.answers.function import load_function
 from geoalign.answers.messages import rendered, token_ids
-from geoalign.answers.verifiers import second_verifier
 from geoalign.answers.verified import VerifiedReward
+from geoalign.answers.verifiers import second_verifier
 from geoalign.console.terminal import Console
 from geoalign.curators.curator import Curator
 from geoalign.curators.labelled_rollouts import LabelledRollouts, check_takes_labelled

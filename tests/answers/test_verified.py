@@ -98,7 +98,7 @@ def test_the_same_comparison_is_made_once_and_one_of_integers_in_no_process(rewa
 def test_a_process_that_is_killed_is_replaced_and_one_of_a_forgotten_reward_ends():
     verified = VerifiedReward(timeout=60, workers=1)
     verified.score([_box("\\sqrt{9}")], ["3"])
-    (worker,) = verified._workers._workers
+    (worker,) = verified.workers._workers
     killer = threading.Timer(0.5, worker._process.kill)
     killer.start()
     assert verified.score([_box("9^{9^{9^9}}")], ["3"]) == [0.0]
@@ -114,11 +114,11 @@ def test_a_process_that_is_killed_is_replaced_and_one_of_a_forgotten_reward_ends
 def test_a_forked_child_has_processes_of_its_own():
     with VerifiedReward(timeout=60, workers=1) as source:
         assert source.score([_box("1+x")], ["x+1"]) == [1.0]
-        theirs = source._workers._workers[0]._process
+        theirs = source.workers._workers[0]._process
         if (child := os.fork()) == 0:
             signal.alarm(120)
             right = source.outcomes([_box("2+x")], ["x+2"]) == ["correct"]
-            os._exit(not (right and source._workers._workers[0]._process is not theirs))
+            os._exit(not (right and source.workers._workers[0]._process is not theirs))
         assert os.waitpid(child, 0)[1] == 0
         assert source.score([_box("1/7")], ["\\frac{2}{14}"]) == [1.0]
 
@@ -184,4 +184,4 @@ def test_outputs_of_50000_characters_are_read_at_once(response):
         start = time.perf_counter()
         assert reward.score([response], ["7"]) == [0.0]
         assert time.perf_counter() - start < 2
-        assert not any(worker._process for worker in reward._workers._workers)
+        assert not any(worker._process for worker in reward.workers._workers)

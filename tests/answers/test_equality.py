@@ -20,7 +20,8 @@ def test_any_text_is_read_and_verdicts_have_no_side(one, other):
     ("gold", "answer", "verdict"),
     [
         ("7", "007", True), ("7", "8", False), ("-7", "7", False), ("1,000,000", "1000000", True),
-        ("7.00", "7", True), ("7.5", "7", None), ("1,00", "100", None), ("\\sqrt{49}", "7", None), ("x + 1", "x + 1", True),
+        ("7.00", "7", True), ("7.5", "7", None), ("1,00", "100", None), ("\\sqrt{49}", "7", None),
+        ("x + 1", "x + 1", True),
         ("1" + "0" * 10_000, "1" + "0" * 9_999, False),
     ],
 )  # fmt: skip

@@ -87,28 +87,10 @@ _LOOSE_LETTER_AND_TEXT = re.compile(r"([A-J])[.:](?:\s|\\[ ,;:]|~)+(\S.*)", re.D
 _ANOTHER_LETTER = re.compile(r"\(?[A-Z][).:]")
 _WRAPPED = re.compile(r"\(\s*([A-Za-z]|[-+]?[0-9]+(?:\.[0-9]+)?|[-+]?\\frac\{[0-9]+\}\{[0-9]+\})\s*\)")
 # Words of two letters and more that are formulas.
-_FUNCTIONS = frozenset(
-    [
-        "sin",
-        "cos",
-        "tan",
-        "cot",
-        "sec",
-        "csc",
-        "log",
-        "ln",
-        "exp",
-        "max",
-        "min",
-        "mod",
-        "gcd",
-        "lcm",
-        "and",
-        "or",
-        "sqrt",
-        "pi",
-    ]
-)
+_FUNCTIONS = {
+    "sin", "cos", "tan", "cot", "sec", "csc", "log", "ln", "exp", "max", "min", "mod", "gcd", "lcm", "and", "or",
+    "sqrt", "pi",
+}  # fmt: skip
 
 # Spellings of one formula, replaced in this order.
 _SPELLINGS: tuple[tuple[re.Pattern[str], str], ...] = tuple(

@@ -11,6 +11,7 @@ _VARIABLE = r"[A-Za-z](?:_[A-Za-z0-9]|_\{[A-Za-z0-9]+\})?|\\(?:alpha|beta|gamma|
 _RELATION = re.compile(r"(<|>|\\le(?![A-Za-z])|\\ge(?![A-Za-z]))")
 _FLIPPED = {">": "<", r"\ge": r"\le"}
 _OR = re.compile(r"\s*(?:(?<![A-Za-z\\])or(?![A-Za-z])|\\lor(?![A-Za-z])|\\vee(?![A-Za-z]))\s*")
+_INTERVALS = re.compile(r"[(\[].*,.*[)\]]", re.DOTALL)
 _ELEMENT = re.compile(rf"({_VARIABLE})\\in(?![A-Za-z])\s*(.+)")
 
 
@@ -42,7 +43,7 @@ def as_intervals(gold: str, answer: str) -> tuple[str, str]:
 def _described(text: str) -> _Described | None:
     """The set of numbers that an answer says; None for any other answer."""
     form = normal_form(text)
-    if form[:1] in ("(", "[") and form[-1:] in (")", "]") and "," in form and not _RELATION.search(form):
+    if _INTERVALS.fullmatch(form) and not _RELATION.search(form):
         return _Described(unknown="", intervals=form)
     element = _ELEMENT.fullmatch(form)
     if element is not None:
@@ -60,7 +61,7 @@ def _described(text: str) -> _Described | None:
 
 
 def _inequality(text: str) -> _Described | None:
-    r"""The interval of one inequality: of `x<2`, `2\le x`, or `1<x\le3`, with the unknown on one side or between two."""
+    r"""The interval of one inequality, such as `x<2`, `2\le x` or `1<x\le3`; None for any other text."""
     tokens = [token.strip() for token in _RELATION.split(text)]
     if len(tokens) not in (3, 5) or not all(tokens):
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from typing import Any
 
@@ -81,31 +81,28 @@ class RewardWithCorruption:
         """The rewards of this process's rows, corrupted; the step is `trainer_state.global_step` (0 without)."""
         responses = [response_text(completion) for completion in completions]
         clean = list(self._source.score(responses, answer, prompts=prompts))
+        step = 0 if trainer_state is None else int(trainer_state.global_step)
         # TRL gives every process an equal slice of the batch, in order.
-        first = self._process_index * len(clean)
-        keys: dict[str, Any] = {
-            "seed": self._seed,
-            "step": 0 if trainer_state is None else int(trainer_state.global_step),
-            "prompt_ids": problem_id,
-            "sample_indices": [(first + row) % self._num_generations for row in range(len(clean))],
-        }
-        rate = self._config.flip if self._source.binary else self._config.extremes
-        if self._config.fixed_share:
-            noisy = fixed_share_mask(**keys, rate=rate, group_size=self._num_generations)
-        else:
-            noisy = corruption_mask(**keys, rate=rate)
-        lots = corruption_mask(**keys, rate=self._config.shortcut, purpose="shortcut/")
-        takes = self._takes_shortcut
-        short = [drawn and takes is not None and takes(text) for drawn, text in zip(lots, responses, strict=True)]
+        first_row = self._process_index * len(clean)
+        samples = [(first_row + row) % self._num_generations for row in range(len(clean))]
+        noisy = self._noisy(step, problem_id, samples)
+        rewarded_shortcut = self._rewarded_shortcut(step, problem_id, samples, responses)
         rewards = clean
         if self._source.binary:
             rewards = [
-                _binary(reward, flipped=noisy[row], short=short[row], row=row) for row, reward in enumerate(clean)
+                _binary(reward, flipped=noisy[row], shortcut=rewarded_shortcut[row], row=row)
+                for row, reward in enumerate(clean)
             ]
         elif self._config.extremes or self._config.shortcut:
-            groups = self._groups(clean)
+            groups = self._groups(clean, first_row)
             rewards = [
-                _continuous(reward, groups[row], self._jitter(keys, row), extreme=noisy[row], short=short[row])
+                _continuous(
+                    reward,
+                    groups[row],
+                    jitter=self._jitter(step, problem_id[row], samples[row]),
+                    extreme=noisy[row],
+                    shortcut=rewarded_shortcut[row],
+                )
                 for row, reward in enumerate(clean)
             ]
         self.true_rewards = clean
@@ -117,38 +114,79 @@ class RewardWithCorruption:
             log_extra("corrupted", list(self.corrupted))
         return list(rewards)
 
-    def _groups(self, clean: list[float]) -> list[list[float]]:
+    def _noisy(self, step: int, prompt_ids: Sequence[str], samples: Sequence[int]) -> list[bool]:
+        """Whether each row is drawn for `flip` or `extremes`."""
+        rate = self._config.flip if self._source.binary else self._config.extremes
+        if self._config.fixed_share:
+            return fixed_share_mask(
+                seed=self._seed,
+                step=step,
+                prompt_ids=prompt_ids,
+                sample_indices=samples,
+                rate=rate,
+                group_size=self._num_generations,
+            )
+        return corruption_mask(seed=self._seed, step=step, prompt_ids=prompt_ids, sample_indices=samples, rate=rate)
+
+    def _rewarded_shortcut(
+        self, step: int, prompt_ids: Sequence[str], samples: Sequence[int], responses: Sequence[str]
+    ) -> list[bool]:
+        """Whether each row's response takes the task's shortcut and is drawn to be rewarded for it."""
+        takes_shortcut = self._takes_shortcut
+        if takes_shortcut is None:
+            return [False] * len(responses)
+        drawn = corruption_mask(
+            seed=self._seed,
+            step=step,
+            prompt_ids=prompt_ids,
+            sample_indices=samples,
+            rate=self._config.shortcut,
+            purpose="shortcut/",
+        )
+        return [lot and takes_shortcut(response) for lot, response in zip(drawn, responses, strict=True)]
+
+    def _groups(self, clean: list[float], first_row: int) -> list[list[float]]:
         """The clean rewards of each of this process's rows' groups; those that could not be scored left out."""
-        size, first, whole = self._num_generations, self._process_index * len(clean), self._gather(clean)
+        size = self._num_generations
+        whole = self._gather(clean)
         scored = [
             [reward for reward in whole[start : start + size] if not math.isnan(reward)]
             for start in range(0, len(whole), size)
         ]
-        return [scored[(first + row) // size] for row in range(len(clean))]
+        return [scored[(first_row + row) // size] for row in range(len(clean))]
 
-    def _jitter(self, keys: Mapping[str, Any], row: int) -> float:
+    def _jitter(self, step: int, prompt_id: str, sample: int) -> float:
         """A share of a group's spread: different in each row, and never nothing unless `jitter` is 0."""
-        prompt, sample = keys["prompt_ids"][row], keys["sample_indices"][row]
-        draw = uniform(seed=keys["seed"], step=keys["step"], prompt_id=prompt, sample=sample, purpose="jitter/")
+        draw = uniform(seed=self._seed, step=step, prompt_id=prompt_id, sample=sample, purpose="jitter/")
         return self._config.jitter * (0.5 + draw / 2)
 
 
-def _binary(reward: float, *, flipped: bool, short: bool, row: int) -> float:
+def _binary(reward: float, *, flipped: bool, shortcut: bool, row: int) -> float:
+    """A reward of 0 or 1 as it is after flipping and the shortcut; NaN stays NaN."""
     if math.isnan(reward):
         return reward
     if flipped and reward not in (0.0, 1.0):
         raise InputError(f"rewards: expected 0 or 1 to flip, got {reward} in row {row}")
-    return 1.0 if short else 1.0 - reward if flipped else reward
+    if shortcut:
+        return 1.0
+    return 1.0 - reward if flipped else reward
 
 
-def _continuous(reward: float, group: Sequence[float], jitter: float, *, extreme: bool, short: bool) -> float:
-    if math.isnan(reward) or not (extreme or short):
+def _continuous(reward: float, group: Sequence[float], *, jitter: float, extreme: bool, shortcut: bool) -> float:
+    """A continuous reward as it is after `extremes` and the shortcut; NaN stays NaN.
+
+    Args:
+        group: the clean rewards of its group.
+        jitter: how far beyond the group's extreme a corrupted reward lies, as a share of the group's spread.
+    """
+    if math.isnan(reward) or not (extreme or shortcut):
         return reward
-    lowest, highest = min(group), max(group)
-    if short and reward == highest:
+    lowest = min(group)
+    highest = max(group)
+    if shortcut and reward == highest:
         return reward
     # A group of equal rewards has no spread: either way they stay what they are.
-    if short or reward < math.fsum(group) / len(group):
+    if shortcut or reward < math.fsum(group) / len(group):
         return _beyond(highest, jitter * (highest - lowest))
     return _beyond(lowest, -jitter * (highest - lowest))
 
@@ -157,8 +195,11 @@ def _beyond(extreme: float, distance: float) -> float:
     """`extreme` moved by `distance`, at least so far that float32 can tell; exactly `extreme` for a distance of 0."""
     if distance == 0:
         return extreme
-    moved, start = np.float32(extreme + distance), np.float32(extreme)
-    return float(moved if moved != start else np.nextafter(start, np.float32(math.copysign(math.inf, distance))))
+    start = np.float32(extreme)
+    moved = np.float32(extreme + distance)
+    if moved == start:
+        moved = np.nextafter(start, np.float32(math.copysign(math.inf, distance)))
+    return float(moved)
 
 
 # Draws are by seed, step, prompt and sample: the same in every arm of a comparison, on every machine.

@@ -1,4 +1,5 @@
 import pytest
+from judge_server import JudgeServer
 
 from geoalign.answers.verified import VerifiedReward
 
@@ -9,3 +10,13 @@ def reward():
     pytest.importorskip("math_verify")
     with VerifiedReward(timeout=60, workers=2) as verified:
         yield verified
+
+
+@pytest.fixture
+def server(monkeypatch):
+    """A judge's endpoint, without the proxies and the key of the environment."""
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "OPENAI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    running = JudgeServer()
+    yield running
+    running.close()

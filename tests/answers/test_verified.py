@@ -6,7 +6,6 @@ import time
 import pytest
 
 from geoalign.answers import workers as workers_module
-from geoalign.answers.messages import response_text
 from geoalign.answers.verified import VerifiedReward
 from geoalign.answers.workers import AnswerWorkers
 from geoalign.errors import GeoAlignError, InputError
@@ -136,16 +135,6 @@ def test_processes_that_cannot_start_are_an_error_that_says_why(monkeypatch):
     workers = AnswerWorkers(count=2, timeout=1.0)
     with pytest.raises(GeoAlignError, match=r"verified answers: expected a process that runs math-verify, got .+"):
         workers.compare([("1", "\\frac{1}{1}")])
-
-
-def test_completions_are_texts_or_chat_messages():
-    assert response_text("a") == "a"
-    assert response_text([{"role": "assistant", "content": "a"}]) == "a"
-    assert response_text([{"role": "assistant", "content": None}]) == ""
-    assert response_text([{"role": "assistant", "content": "a"}, {"role": "tool", "content": "x"}]) == "a"
-    for wrong in (5, None, [5], [{"role": "assistant", "content": 5}]):
-        with pytest.raises(InputError, match="completion: expected a text or a list of chat messages"):
-            response_text(wrong)
 
 
 def test_a_gold_answer_of_nothing_is_refused(reward):

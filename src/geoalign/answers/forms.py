@@ -254,11 +254,8 @@ def with_powers(text: str) -> str:
 def _power_of_word(match: re.Match[str]) -> str:
     """The power of ten for a match of `_NUMBER_WORD`, and what is left of the letter style around the word."""
     style, word, closing = match.groups()
-    left = ""
-    if style and not closing:  # `\\text{ million dollars}`: the style goes on behind the word
-        left = style
-    elif closing and not style:  # it ends there without having begun
-        left = closing
+    # `\\text{ million dollars}`: the style goes on behind the word.
+    left = "" if style and closing else style or closing or ""
     return rf" \times 10^{{{_POWERS_OF_WORDS[word]}}}{left}"
 
 

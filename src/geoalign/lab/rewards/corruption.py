@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from geoalign.answers.calls import function_name
 from geoalign.answers.messages import response_text
 from geoalign.answers.reward_source import RewardSource
 from geoalign.errors import ConfigError, InputError
@@ -56,7 +57,7 @@ class RewardWithCorruption:
         gather: Gather = list,
     ) -> None:
         check_corruption(config, binary=source.binary)
-        self.__name__ = getattr(source, "__name__", type(source).__name__)
+        self.__name__ = function_name(source)
         self._source = source
         self._config = config
         self._seed = seed

@@ -99,6 +99,7 @@ def _without_percent(read: _Read, without_unit: Collection[Fraction | str]) -> _
 
 @lru_cache(maxsize=65536)
 def _read(form: str) -> _Read:
+    """What a normal form says, in parts; the value is a number where its text is one."""
     name = ""
     named = _NAMED.fullmatch(form)
     if named is not None:

@@ -95,7 +95,10 @@ def without_name(gold: str, answer: str) -> tuple[str, str]:
 
 def _improper(mixed: re.Match[str]) -> str:
     """A mixed number as one fraction, to which a sign in front belongs as a whole: `-2 3/4` is -11/4."""
-    whole, above, below = (int(re.sub("[{,}]", "", part)) for part in mixed.groups() if part is not None)
+    parts = [part for part in mixed.groups() if part is not None]
+    whole = int(re.sub("[{,}]", "", parts[0]))
+    above = int(parts[1])
+    below = int(parts[2])
     if above >= below:
         return mixed[0]
     return rf"\frac{{{whole * below + above}}}{{{below}}}"
@@ -130,21 +133,26 @@ def _equal_words(gold: str, answer: str) -> bool | None:
 
 def _equal_with_units(gold: str, answer: str) -> bool | None:
     """False for two different units; else whether the numbers are equal without them, where their text tells."""
-    units = [split_unit(without_styles(text))[1] for text in (gold, answer)]
-    if all(units) and units[0] != units[1]:
-        return False
-    # In lists and behind names.
-    inside = [units_in(text) for text in (gold, answer)]
-    if not all(units) and all(inside) and inside[0] != inside[1]:
-        return False
-    expected, unit = stated_unit(gold)
-    given, other = stated_unit(answer)
-    if not unit and not other:
+    _, gold_unit = split_unit(without_styles(gold))
+    _, answer_unit = split_unit(without_styles(answer))
+    if gold_unit and answer_unit:
+        if gold_unit != answer_unit:
+            return False
+    else:
+        # In lists and behind names.
+        units_in_gold = units_in(gold)
+        units_in_answer = units_in(answer)
+        if units_in_gold and units_in_answer and units_in_gold != units_in_answer:
+            return False
+    expected, stated_in_gold = stated_unit(gold)
+    given, stated_in_answer = stated_unit(answer)
+    if not stated_in_gold and not stated_in_answer:
         return None
-    if unit != other and unit == "%":
-        return _equal_percentage(expected, given)
-    if unit != other and other == "%":
-        return _equal_percentage(given, expected)
+    if stated_in_gold != stated_in_answer:
+        if stated_in_gold == "%":
+            return _equal_percentage(expected, given)
+        if stated_in_answer == "%":
+            return _equal_percentage(given, expected)
     equal = equal_at_sight(expected, given)
     return True if equal is None and normal_form(expected) == normal_form(given) else equal
 
@@ -164,5 +172,6 @@ def _named(text: str) -> tuple[str, str]:
     "" and the text itself where there is none."""
     left, _, value = without_styles(text).partition("=")
     name = normal_form(left)
-    is_name = value and "=" not in value and "\\" in name and _NAME.fullmatch(name)
-    return (name.replace("{", "").replace("}", ""), value) if is_name else ("", text)
+    if not value or "=" in value or "\\" not in name or not _NAME.fullmatch(name):
+        return "", text
+    return name.replace("{", "").replace("}", ""), value

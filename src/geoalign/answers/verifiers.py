@@ -135,6 +135,7 @@ def _endpoint(config: JudgeConfig, key: str, rows: Rows) -> list[Verdict]:
 
 
 async def _asked_of_endpoint(config: JudgeConfig, rows: Rows) -> list[Verdict]:
+    """The verdicts on all rows, which are asked for at once, `concurrency` at a time."""
     free = asyncio.Semaphore(config.concurrency)
     async with aclosing(chat_endpoint(config)) as endpoint:
 

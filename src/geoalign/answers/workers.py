@@ -135,6 +135,7 @@ class _Worker:
         return connection
 
     def _start(self) -> Connection:
+        """Starts the process, with a new connection to it, which is returned."""
         self._owner = os.getpid()
         self._connection, theirs = Pipe()
         path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)

@@ -17,6 +17,7 @@ class BoundedClient(httpx2.AsyncClient):
     """A client whose replies are whole and unpacked; BadReplyError for one that is longer than `MAX_REPLY_BYTES`."""
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        """The reply, read to its end."""
         body = bytearray()
         reply = await super().send(request, **{**options, "stream": True})
         async with aclosing(reply), aclosing(reply.aiter_bytes()) as parts:

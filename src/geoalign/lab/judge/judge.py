@@ -129,6 +129,7 @@ def _judged(
     waiting = iter([(key, a, b) for key, (a, b) in pairs.items() if key not in done])
 
     async def judge_waiting(ask: Ask, update: Callable[..., None]) -> None:
+        """Judges pairs until none is waiting; several tasks of these share the pairs among them."""
         for key, a, b in waiting:
             try:
                 answers = [

@@ -74,6 +74,7 @@ class ServedRewardModel(ChatRewardModel):
         awaited(self._server.aclose())
 
     def open(self, *, once: bool = False) -> None:
+        """Asks for the served model's name and limit, unless they are known, and loads its tokenizer."""
         if self._model:
             return
         model = self._reply(_ServedModels, "/v1/models", once=once).data[0]
@@ -83,6 +84,7 @@ class ServedRewardModel(ChatRewardModel):
         self._model = model.id
 
     def scores(self, batch: Sequence[Written]) -> list[float]:
+        """The server's output for each dialogue; ServiceError where its answer means something else."""
         body: dict[str, Any] = {
             "model": self._model,
             "input": [written.text for written in batch],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
@@ -82,28 +83,28 @@ class RewardWithCorruption:
         """The rewards of this process's rows, corrupted; the step is `trainer_state.global_step` (0 without)."""
         responses = [response_text(completion) for completion in completions]
         clean = list(self._source.score(responses, answer, prompts=prompts))
-        step = 0 if trainer_state is None else int(trainer_state.global_step)
         # TRL gives every process an equal slice of the batch, in order.
         first_row = self._process_index * len(clean)
-        samples = [(first_row + row) % self._num_generations for row in range(len(clean))]
-        noisy = self._noisy(step, problem_id, samples)
-        rewarded_shortcut = self._rewarded_shortcut(step, problem_id, samples, responses)
+        draws = Draws(
+            seed=self._seed,
+            step=0 if trainer_state is None else int(trainer_state.global_step),
+            prompt_ids=problem_id,
+            samples=[(first_row + row) % self._num_generations for row in range(len(clean))],
+        )
+        rate = self._config.flip if self._source.binary else self._config.extremes
+        noisy = draws.of_each_prompt(rate, self._num_generations) if self._config.fixed_share else draws.below(rate)
+        shortcut = self._rewarded_shortcuts(draws, responses)
         rewards = clean
         if self._source.binary:
             rewards = [
-                _binary(reward, flipped=noisy[row], shortcut=rewarded_shortcut[row], row=row)
-                for row, reward in enumerate(clean)
+                _binary(reward, flipped=noisy[row], shortcut=shortcut[row], row=row) for row, reward in enumerate(clean)
             ]
         elif self._config.extremes or self._config.shortcut:
             groups = self._groups(clean, first_row)
+            # Different in each row, and never nothing unless `jitter` is 0.
+            jitter = [self._config.jitter * (0.5 + draw / 2) for draw in draws.numbers("jitter/")]
             rewards = [
-                _continuous(
-                    reward,
-                    groups[row],
-                    jitter=self._jitter(step, problem_id[row], samples[row]),
-                    extreme=noisy[row],
-                    shortcut=rewarded_shortcut[row],
-                )
+                _continuous(reward, groups[row], jitter=jitter[row], extreme=noisy[row], shortcut=shortcut[row])
                 for row, reward in enumerate(clean)
             ]
         self.true_rewards = clean
@@ -115,35 +116,12 @@ class RewardWithCorruption:
             log_extra("corrupted", list(self.corrupted))
         return list(rewards)
 
-    def _noisy(self, step: int, prompt_ids: Sequence[str], samples: Sequence[int]) -> list[bool]:
-        """Whether each row is drawn for `flip` or `extremes`."""
-        rate = self._config.flip if self._source.binary else self._config.extremes
-        if self._config.fixed_share:
-            return fixed_share_mask(
-                seed=self._seed,
-                step=step,
-                prompt_ids=prompt_ids,
-                sample_indices=samples,
-                rate=rate,
-                group_size=self._num_generations,
-            )
-        return corruption_mask(seed=self._seed, step=step, prompt_ids=prompt_ids, sample_indices=samples, rate=rate)
-
-    def _rewarded_shortcut(
-        self, step: int, prompt_ids: Sequence[str], samples: Sequence[int], responses: Sequence[str]
-    ) -> list[bool]:
+    def _rewarded_shortcuts(self, draws: Draws, responses: Sequence[str]) -> list[bool]:
         """Whether each row's response takes the task's shortcut and is drawn to be rewarded for it."""
         takes_shortcut = self._takes_shortcut
         if takes_shortcut is None:
             return [False] * len(responses)
-        drawn = corruption_mask(
-            seed=self._seed,
-            step=step,
-            prompt_ids=prompt_ids,
-            sample_indices=samples,
-            rate=self._config.shortcut,
-            purpose="shortcut/",
-        )
+        drawn = draws.below(self._config.shortcut, "shortcut/")
         return [lot and takes_shortcut(response) for lot, response in zip(drawn, responses, strict=True)]
 
     def _groups(self, clean: list[float], first_row: int) -> list[list[float]]:
@@ -155,11 +133,6 @@ class RewardWithCorruption:
             for start in range(0, len(whole), size)
         ]
         return [scored[(first_row + row) // size] for row in range(len(clean))]
-
-    def _jitter(self, step: int, prompt_id: str, sample: int) -> float:
-        """A share of a group's spread: different in each row, and never nothing unless `jitter` is 0."""
-        draw = uniform(seed=self._seed, step=step, prompt_id=prompt_id, sample=sample, purpose="jitter/")
-        return self._config.jitter * (0.5 + draw / 2)
 
 
 def _binary(reward: float, *, flipped: bool, shortcut: bool, row: int) -> float:
@@ -203,42 +176,43 @@ def _beyond(extreme: float, distance: float) -> float:
     return float(moved)
 
 
-# Draws are by seed, step, prompt and sample: the same in every arm of a comparison, on every machine.
+@dataclass(frozen=True)
+class Draws:
+    """Numbers in [0, 1) for the rollouts of a step, by seed, step, prompt and sample alone: the same in every arm of a
+    comparison, on every machine, and for any slice of the rows.
 
-
-def corruption_mask(
-    *, seed: int, step: int, prompt_ids: Sequence[str], sample_indices: Sequence[int], rate: float, purpose: str = ""
-) -> list[bool]:
-    """Which rollouts are corrupted: an independent draw for each, True with probability `rate`.
-
-    A pure function of (seed, step, prompt id, sample index); a larger rate takes all that a smaller one does, and more.
-    Draws of another `purpose` are independent of these.
+    Draws of different purposes are independent of one another.
     """
-    return [
-        uniform(seed=seed, step=step, prompt_id=prompt_id, sample=sample, purpose=purpose) < rate
-        for prompt_id, sample in zip(prompt_ids, sample_indices, strict=True)
-    ]
 
+    seed: int
+    step: int
+    prompt_ids: Sequence[str]
+    samples: Sequence[int]
 
-def fixed_share_mask(
-    *, seed: int, step: int, prompt_ids: Sequence[str], sample_indices: Sequence[int], rate: float, group_size: int
-) -> list[bool]:
-    """Which rollouts are corrupted where every prompt's share is fixed: of K samples those with the smallest draws are
-    taken, floor(rate K + u), where u is a draw of the prompt's.
-    """
-    taken: dict[str, set[int]] = {}
-    for prompt in dict.fromkeys(prompt_ids):
-        draws = [uniform(seed=seed, step=step, prompt_id=prompt, sample=sample) for sample in range(group_size)]
-        lot = uniform(seed=seed, step=step, prompt_id=prompt, sample=0, purpose="share/")
-        # Products such as 0.1 x 30 fall short of whole numbers by rounding alone.
-        count = int(rate * group_size + lot + 1e-9)
-        taken[prompt] = set(sorted(range(group_size), key=draws.__getitem__)[:count])
-    return [sample in taken[prompt] for prompt, sample in zip(prompt_ids, sample_indices, strict=True)]
+    def numbers(self, purpose: str = "") -> list[float]:
+        """A number for each rollout."""
+        return [
+            self._number(prompt, sample, purpose) for prompt, sample in zip(self.prompt_ids, self.samples, strict=True)
+        ]
 
+    def below(self, rate: float, purpose: str = "") -> list[bool]:
+        """Whether each rollout is drawn, with probability `rate` each; a larger rate draws all that a smaller does."""
+        return [number < rate for number in self.numbers(purpose)]
 
-def uniform(*, seed: int, step: int, prompt_id: str, sample: int, purpose: str = "") -> float:
-    """A number in [0, 1) from a hash of its arguments."""
-    # The purpose and the numbers come first, so that no two different keys are written alike; "surrogatepass": ids are
-    # any text.
-    key = f"{purpose}{seed}/{step}/{sample}/{prompt_id}".encode("utf-8", errors="surrogatepass")
-    return int.from_bytes(blake2b(key, digest_size=8).digest(), "big") / 2**64
+    def of_each_prompt(self, rate: float, group_size: int) -> list[bool]:
+        """Whether each rollout is drawn where every prompt's share is fixed: of K samples those with the smallest
+        numbers are, floor(rate K + u), where u is a number of the prompt's."""
+        drawn: dict[str, set[int]] = {}
+        for prompt in dict.fromkeys(self.prompt_ids):
+            numbers = [self._number(prompt, sample, "") for sample in range(group_size)]
+            # Products such as 0.1 x 30 fall short of whole numbers by rounding alone.
+            count = int(rate * group_size + self._number(prompt, 0, "share/") + 1e-9)
+            by_number = sorted(range(group_size), key=numbers.__getitem__)
+            drawn[prompt] = set(by_number[:count])
+        return [sample in drawn[prompt] for prompt, sample in zip(self.prompt_ids, self.samples, strict=True)]
+
+    def _number(self, prompt_id: str, sample: int, purpose: str) -> float:
+        # The purpose and the numbers come first, so that no two different keys are written alike; "surrogatepass": ids
+        # are any text.
+        key = f"{purpose}{self.seed}/{self.step}/{sample}/{prompt_id}".encode("utf-8", errors="surrogatepass")
+        return int.from_bytes(blake2b(key, digest_size=8).digest(), "big") / 2**64

@@ -63,9 +63,9 @@ LACKING = {
     "compare --dry-run": "trl", "evaluate m --benchmark x=rows.jsonl": "transformers",
     "audit rows.jsonl": "pyarrow jinja2 matplotlib", "audit rows.jsonl --model m": "datasets",
     "audit rows.jsonl --second-verifier math_verify": "math_verify",
-    "judge said.jsonl said.jsonl --output out --base-url http://localhost:9 --model m": "httpx2",
+    "judge said.jsonl said.jsonl --output out --base-url http://localhost:9 --model m": "openai",
 }  # fmt: skip
-EXTRAS = {"typer": "cli", "rich": "cli", "ruamel": "cli", "jinja2": "report", "matplotlib": "report", "httpx2": "judge"}
+EXTRAS = {"typer": "cli", "rich": "cli", "ruamel": "cli", "jinja2": "report", "matplotlib": "report", "openai": "judge"}
 
 
 def test_a_command_names_the_package_that_it_lacks(tmp_path):
@@ -74,7 +74,7 @@ def test_a_command_names_the_package_that_it_lacks(tmp_path):
     said = {"set": "a", "id": "1", "sample": 0, "prompt": [{"role": "user", "content": "1"}], "response": "2"}
     (tmp_path / "said.jsonl").write_text(json.dumps(said | {"truncated": False}), encoding="utf-8")
     cases = [(arguments.split(), missing) for arguments, packages in LACKING.items() for missing in packages.split()]
-    code = f"""import os, sys, torch, pandas, pyarrow.parquet, matplotlib, httpx2, trl, datasets
+    code = f"""import os, sys, torch, pandas, pyarrow.parquet, matplotlib, openai, trl, datasets
 for arguments, missing in {cases}:
     if not (child := os.fork()):
         [sys.modules.pop(name) for name in [*sys.modules] if name.partition(".")[0] == missing]
@@ -93,7 +93,7 @@ def test_the_library_needs_none_of_the_commands_packages_and_the_benchmark_no_ex
     """What extras bring cannot even be imported here; the benchmark needs what a command line is made of."""
     code = """import sys
 command_line = ("typer", "rich")
-for name in ("pyarrow", "pandas", "matplotlib", "jinja2", "transformers", "trl", "datasets", "httpx2", *command_line):
+for name in ("pyarrow", "pandas", "matplotlib", "jinja2", "transformers", "trl", "datasets", "openai", *command_line):
     sys.modules[name] = None
 import torch
 from geoalign import CURATORS, Denoise, GeoAlign, GRPO, PODS, PAR, Rollouts

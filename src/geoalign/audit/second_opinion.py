@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas
 
-from geoalign.answers.second import MATH_VERIFY, second_verifier
+from geoalign.answers.verifiers import MATH_VERIFY, second_verifier
 from geoalign.audit.settings import AuditConfig
 from geoalign.curators.appeals import Appeals, Hearing
 from geoalign.curators.curator import Curator

@@ -201,7 +201,7 @@ _EXTRAS = {
     ),
     **dict.fromkeys(("jinja2", "matplotlib"), "report"),
     "ruamel": "cli",
-    "httpx2": "judge",
+    **dict.fromkeys(("httpx2", "openai"), "judge"),
     "math_verify": "trl",
 }
 _MEMORY = re.compile(r"can't allocate memory|not enough memory|CUDA out of memory")

@@ -9,7 +9,7 @@ from pydantic import Field
 from geoalign.settings import Count, Name, NotNegative, Positive, setting, settings
 
 # Without user, query and fragment: a key comes from the environment.
-Address = Annotated[str, Field(pattern=r"^https?://([^\s/?#@:\[]+|\[[^\s\]]+\])(:[1-9][0-9]{0,4})?(/[^\s?#]*)?$")]
+Address = Annotated[str, Field(pattern=r"^https?://([^\s/?#@:\[]+|\[[0-9A-Fa-f:.]+\])(:[1-9][0-9]{0,4})?(/[^\s?#]*)?$")]
 
 
 @settings

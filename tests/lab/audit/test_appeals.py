@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from dumps import plain, table, verdicts, write_lines
 
-from geoalign.answers import second
+from geoalign.answers import verifiers
 from geoalign.audit.words import second_verifier, verifier
 from geoalign.errors import ConfigError, InputError, ServiceError
 
@@ -65,8 +65,8 @@ def test_a_check_of_all_rewards_is_not_said_to_be_of_some(tmp_path, run, budget,
     ("import time; time.sleep(60)", "timed out"),
 ])  # fmt: skip
 def test_what_is_no_verdict_on_each_row_is_one_error(tmp_path, monkeypatch, run, code, got):
-    monkeypatch.setattr(second, "START_SECONDS", 1.0 if "sleep" in code else 60.0)
-    monkeypatch.setattr(second, "ROW_SECONDS", 0.0)
+    monkeypatch.setattr(verifiers, "START_SECONDS", 1.0 if "sleep" in code else 60.0)
+    monkeypatch.setattr(verifiers, "ROW_SECONDS", 0.0)
     dump, command = write_lines(tmp_path / "d.jsonl", verdicts()), written(tmp_path / "judge.py", code)
     with pytest.raises(ServiceError, match=rf"--second-verifier: expected a verdict in JSON on each of 6 rows.*{got}"):
         run(dump, curator="denoise", second_verifier=command, budget="6")
@@ -94,7 +94,7 @@ def test_math_verify_reads_the_final_answer_and_calls_nothing_wrong_unread():
         {"response": rf"\boxed{{{deep}}}", "answer": "x^2+1"}, {"response": "no box", "answer": "18"},
         {"response": "", "answer": "18"},  # of a dump without texts
     ]  # fmt: skip
-    assert second.second_verifier("math_verify", {}, key="", section="")(rows) == [True, None, None, False, None]
+    assert verifiers.second_verifier("math_verify", {}, key="", section="")(rows) == [True, None, None, False, None]
 
 
 def test_a_step_of_refusals_alone_knows_both_rewards(tmp_path, run):

@@ -15,7 +15,7 @@ from vllm_server import VLLMServer
 
 from geoalign.errors import ConfigError, InputError, UnscoredError
 from geoalign.lab.rewards.chat_model import Written
-from geoalign.lab.rewards.corruption import corruption_mask
+from geoalign.lab.rewards.corruption import Draws
 from geoalign.lab.rewards.reward_model import RewardModelScorer
 
 FUNCTIONS = """
@@ -64,7 +64,7 @@ def test_extremes_and_what_the_metrics_say(continuous, tiny, train_here, tmp_pat
         clean = [row["true_reward"] for row in group]
         prompt = group[0]["prompt"].rstrip("=")
         keys = {"seed": 0, "step": group[0]["step"], "prompt_ids": [f"train:{prompt}"] * 4}
-        mask = corruption_mask(**keys, sample_indices=[0, 1, 2, 3], rate=0.5)
+        mask = Draws(**keys, samples=[0, 1, 2, 3]).below(0.5)
         for row, drawn in zip(group, mask, strict=True):
             expected = max(clean) if row["true_reward"] < sum(clean) / 4 else min(clean)
             assert row["reward"] == (expected if drawn else row["true_reward"])

@@ -158,7 +158,7 @@ def _source(config: EvaluateConfig, stack: ExitStack, kind: str) -> RewardSource
         return stack.enter_context(VerifiedReward(timeout=config.reward.timeout, workers=config.reward.workers))
     model = config.reward.model
     if model.url is not None:
-        from geoalign.lab.rewards.served_model import ServedRewardModel  # httpx2 only where there is a server
+        from geoalign.lab.rewards.served_model import ServedRewardModel  # openai only where there is a server
 
         served = stack.enter_context(ServedRewardModel(model))
         served.check()

@@ -16,8 +16,8 @@ from geoalign.answers.equivalence import EqualAnswers
 from geoalign.answers.function import FunctionReward, load_function
 from geoalign.answers.messages import response_text
 from geoalign.answers.reward_source import RewardSource, check_scored, reasons, reasons_since
-from geoalign.answers.second import second_verifier
 from geoalign.answers.verified import VerifiedReward
+from geoalign.answers.verifiers import second_verifier
 from geoalign.files.json_files import read_json
 from geoalign.lab.rewards.corruption import RewardWithCorruption
 from geoalign.lab.rewards.reward_model import RewardModelScorer

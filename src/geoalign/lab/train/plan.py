@@ -13,8 +13,8 @@ from trl import GRPOConfig, RewardConfig, SFTConfig
 
 from geoalign.answers.function import load_function
 from geoalign.answers.messages import rendered, token_ids
-from geoalign.answers.second import second_verifier
 from geoalign.answers.verified import VerifiedReward
+from geoalign.answers.verifiers import second_verifier
 from geoalign.console.terminal import Console
 from geoalign.curators.curator import Curator
 from geoalign.curators.labelled_rollouts import LabelledRollouts, check_takes_labelled
@@ -272,7 +272,7 @@ def _check_reward(plan: Plan, *, ask: bool) -> None:
     if model.path is not None:
         check_ready_model(model.path, model)
     if model.url is not None and ask:
-        from geoalign.lab.rewards.served_model import ServedRewardModel  # httpx2 only where there is a server
+        from geoalign.lab.rewards.served_model import ServedRewardModel  # openai only where there is a server
 
         with ServedRewardModel(model) as served:
             served.check()

@@ -6,7 +6,6 @@ import time
 import pytest
 
 from geoalign.answers import workers as workers_module
-from geoalign.answers.messages import response_text
 from geoalign.answers.verified import VerifiedReward
 from geoalign.answers.workers import AnswerWorkers
 from geoalign.errors import GeoAlignError, InputError
@@ -98,7 +97,7 @@ def test_the_same_comparison_is_made_once_and_one_of_integers_in_no_process(rewa
 def test_a_process_that_is_killed_is_replaced_and_one_of_a_forgotten_reward_ends():
     verified = VerifiedReward(timeout=60, workers=1)
     verified.score([_box("\\sqrt{9}")], ["3"])
-    (worker,) = verified._workers._workers
+    (worker,) = verified.workers._workers
     killer = threading.Timer(0.5, worker._process.kill)
     killer.start()
     assert verified.score([_box("9^{9^{9^9}}")], ["3"]) == [0.0]
@@ -114,11 +113,11 @@ def test_a_process_that_is_killed_is_replaced_and_one_of_a_forgotten_reward_ends
 def test_a_forked_child_has_processes_of_its_own():
     with VerifiedReward(timeout=60, workers=1) as source:
         assert source.score([_box("1+x")], ["x+1"]) == [1.0]
-        theirs = source._workers._workers[0]._process
+        theirs = source.workers._workers[0]._process
         if (child := os.fork()) == 0:
             signal.alarm(120)
             right = source.outcomes([_box("2+x")], ["x+2"]) == ["correct"]
-            os._exit(not (right and source._workers._workers[0]._process is not theirs))
+            os._exit(not (right and source.workers._workers[0]._process is not theirs))
         assert os.waitpid(child, 0)[1] == 0
         assert source.score([_box("1/7")], ["\\frac{2}{14}"]) == [1.0]
 
@@ -136,16 +135,6 @@ def test_processes_that_cannot_start_are_an_error_that_says_why(monkeypatch):
     workers = AnswerWorkers(count=2, timeout=1.0)
     with pytest.raises(GeoAlignError, match=r"verified answers: expected a process that runs math-verify, got .+"):
         workers.compare([("1", "\\frac{1}{1}")])
-
-
-def test_completions_are_texts_or_chat_messages():
-    assert response_text("a") == "a"
-    assert response_text([{"role": "assistant", "content": "a"}]) == "a"
-    assert response_text([{"role": "assistant", "content": None}]) == ""
-    assert response_text([{"role": "assistant", "content": "a"}, {"role": "tool", "content": "x"}]) == "a"
-    for wrong in (5, None, [5], [{"role": "assistant", "content": 5}]):
-        with pytest.raises(InputError, match="completion: expected a text or a list of chat messages"):
-            response_text(wrong)
 
 
 def test_a_gold_answer_of_nothing_is_refused(reward):
@@ -184,4 +173,4 @@ def test_outputs_of_50000_characters_are_read_at_once(response):
         start = time.perf_counter()
         assert reward.score([response], ["7"]) == [0.0]
         assert time.perf_counter() - start < 2
-        assert not any(worker._process for worker in reward._workers._workers)
+        assert not any(worker._process for worker in reward.workers._workers)

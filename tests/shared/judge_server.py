@@ -62,7 +62,7 @@ class JudgeServer:
     def answer(self, handler):
         with self._lock:
             self.requests.append(json.loads(handler.rfile.read(int(handler.headers["Content-Length"]))))
-            self.headers.append(dict(handler.headers))
+            self.headers.append(handler.headers)
             self.paths.append(handler.path)
             return self.reply(self.requests[-1])
 

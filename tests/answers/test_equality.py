@@ -4,14 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geoalign.answers import final_answer
+from geoalign.answers import final_answer, normal_form
 from geoalign.answers.boxed import answer_start
-from geoalign.answers.verdict_forms import plain, quick_verdict, with_powers, without_name
+from geoalign.answers.equality import equal_at_sight, without_name
+from geoalign.answers.forms import with_powers
 
 
 @given(st.text(max_size=60), st.text(max_size=60))
 def test_any_text_is_read_and_verdicts_have_no_side(one, other):
-    assert quick_verdict(one, other) is quick_verdict(other, one)
+    assert equal_at_sight(one, other) is equal_at_sight(other, one)
     without_name(one, other)
 
 
@@ -20,11 +21,12 @@ def test_any_text_is_read_and_verdicts_have_no_side(one, other):
     [
         ("7", "007", True), ("7", "8", False), ("-7", "7", False), ("1,000,000", "1000000", True),
         ("7.00", "7", True), ("7.5", "7", None), ("1,00", "100", None), ("\\sqrt{49}", "7", None),
+        ("x + 1", "x + 1", True),
         ("1" + "0" * 10_000, "1" + "0" * 9_999, False),
     ],
 )  # fmt: skip
-def test_quick_verdicts(gold, answer, verdict):
-    assert quick_verdict(gold, answer) is verdict
+def test_what_is_equal_at_sight(gold, answer, verdict):
+    assert equal_at_sight(gold, answer) is verdict
 
 
 @pytest.mark.parametrize(
@@ -36,7 +38,7 @@ def test_quick_verdicts(gold, answer, verdict):
     ],
 )  # fmt: skip
 def test_spellings_of_one_answer(one, other):
-    assert plain(one) == plain(other)
+    assert normal_form(one) == normal_form(other)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +46,7 @@ def test_spellings_of_one_answer(one, other):
     [("x^{12}", "x^12"), ("{1}{2}", "12"), ("1 2", "12"), ("1\n 2", "12"), ("(1,2]", "[1,2)"), ("A", "a")],
 )
 def test_what_only_looks_alike(one, other):
-    assert plain(one) != plain(other)
+    assert normal_form(one) != normal_form(other)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +93,7 @@ def test_reading_takes_time_in_proportion_to_the_length(piece):
             final_answer,
             answer_start,
             with_powers,
-            lambda text: quick_verdict("1/2", text),
+            lambda text: equal_at_sight("1/2", text),
             lambda text: without_name(text, "q"),
         ):
             started = time.process_time()

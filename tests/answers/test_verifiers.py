@@ -3,7 +3,7 @@
 import pytest
 from judge_server import Reply, completion
 
-from geoalign.answers.second import second_verifier
+from geoalign.answers.verifiers import second_verifier
 from geoalign.errors import ServiceError
 
 ROWS = [{"prompt": f"{n} + 1?", "response": f"\\boxed{{{n}}}", "answer": str(n + 1)} for n in range(6)]
@@ -32,5 +32,5 @@ def test_each_row_is_asked_about_with_its_reference_and_has_its_own_verdict(serv
 @pytest.mark.parametrize("reply", [Reply("no", status=401), Reply("busy", status=503)])
 def test_a_server_that_refuses_or_is_away_is_one_error(server, reply):
     server.reply = lambda request: reply
-    with pytest.raises(ServiceError, match=r"--second-verifier: HTTP \d+"):
+    with pytest.raises(ServiceError, match=r"--second-verifier: http://.*: HTTP \d+"):
         judge(server)(ROWS)

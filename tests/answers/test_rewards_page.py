@@ -7,7 +7,7 @@ import pytest
 
 from geoalign.answers import normal_form
 
-PAGE = (Path(__file__).parents[3] / "docs" / "rewards.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "rewards.md").read_text(encoding="utf-8")
 
 
 def rows(header: str) -> list[list[str]]:

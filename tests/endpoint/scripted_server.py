@@ -38,6 +38,7 @@ class ScriptedServer:
     def __init__(self) -> None:
         self.script: Script = lambda path: []
         self.requests: list[bytes] = []
+        self.heads: list[bytes] = []
         self._open: set[socket.socket] = set()
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
@@ -93,5 +94,6 @@ class ScriptedServer:
                 while len(body) < int(value):
                     body += connection.recv(65536)
         path = head.split()[1]
+        self.heads.append(head)
         self.requests.append(path)
         return path

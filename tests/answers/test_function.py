@@ -16,7 +16,7 @@ from geoalign.answers.verified import VerifiedReward
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.data.arithmetic import in_words
 
-ROLLOUTS = Path(__file__).parents[3] / "recipes" / "rollouts" / "substring_reward.jsonl"
+ROLLOUTS = Path(__file__).parents[2] / "recipes" / "rollouts" / "substring_reward.jsonl"
 WORDS = {in_words(number): number for number in range(10)}
 
 

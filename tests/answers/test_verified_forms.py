@@ -31,6 +31,7 @@ EQUAL = [
     ("5000000", r"5\text{ million}"), (r"\$2.5\text{ million}", "2,500,000"),
     (r"100^\circ\text{C}", "100 degrees Celsius"),
     (r"5\ \mu\text{m}", "5 micrometers"), (r"7\text{ a.m.}", "7 am"),
+    ("5 ft 6 in", r"5\text{ ft } 6\text{ in}"), ("f'(x)=2x", "f'(x) = 2x"),
     # magnitudes
     (r"\frac{1}{2^{60}}", "2^{-60}"), (r"1.6\times10^{-19}", r"16\times10^{-20}"), (r"\frac{1}{720}", "0.001389"),
     ("1/3", "0.333333"), (r"\{1/3,2\}", r"\{0.333333,2\}"), (r"\sqrt{2}+\sqrt{3}", r"\sqrt{5+2\sqrt{6}}"),
@@ -54,6 +55,7 @@ DIFFERENT = [
     (r"5\times10^{-20}\%", r"6\times10^{-20}\%"), ("A. 5", "B. 5"),
     (r"0.\overline{3}", "0.3"), (r"0.1\overline{6}", r"0.\overline{16}"),
     ("0.64N", "0.64"), ("3", "3mg"), ("6m", "6s"),
+    ("5 ft 6 in", "5 ft 7 in"), ("2 hours 30 minutes", "2 hours, 45 minutes"), ("f''(2)", "f'(2)"), (r"30^\circ", "30'"),
     ("B", "(C) 42"), ("B", "(A) 42 (B) 43"), ("B", "A or B"), ("B", "BC"), ("5", "B"), ("true", "false"), ("yes", "no"),
     ("123", "0,123"),
     ("0.00000001", "0.00000002"), ("0", "0.0000001"), (r"1.38\times10^{-23}", r"6.63\times10^{-34}"),

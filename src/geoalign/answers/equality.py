@@ -31,6 +31,10 @@ _MIXED_LATEX = re.compile(
     rf"{_WHOLE}{SPACE}{{0,4}}\\[dt]?frac\s?(?:\{{([0-9]{{1,30}})\}}\s?\{{([0-9]{{1,30}})\}}|([0-9])\s?([0-9]))(?![0-9^])"
 )
 
+# 5 ft 6 in; 2 hours, 30 minutes.
+_IN_SEVERAL_UNITS = re.compile(r"(?:[0-9]+ ?[A-Za-z]{1,9}\.?(?:,| and)? ?){2,}")
+_PRIME = re.compile(r"'|′|\\prime\b")
+
 # A quantity whose name math-verify does not know, such as I_\max, n_\gamma(\nu), in its normal form.
 _NAME = re.compile(r"\\?[A-Za-z]+(?:_(?:\\?\w+|\{[^{}]*\}))?(?:\([^()=]*\))?")
 
@@ -65,7 +69,7 @@ def equal_by_form(gold: str, answer: str) -> bool | None:
     value = exact_value(expected)
     if value is not None and value == exact_value(normal_form(answer)):
         return True
-    for decide in (_equal_in_base, _equal_letters, _equal_words, _equal_with_units):
+    for decide in (_equal_in_base, _equal_letters, _equal_words, _unequal_quantities, _equal_with_units):
         equal = decide(gold, answer)
         if equal is not None:
             return equal
@@ -129,6 +133,19 @@ def _equal_words(gold: str, answer: str) -> bool | None:
     expected = undecorated(gold).lower()
     given = undecorated(answer).lower()
     return expected == given if expected in WORDS and given in WORDS else None
+
+
+def _unequal_quantities(gold: str, answer: str) -> bool | None:
+    """False for two quantities in several units of different numbers, and for different numbers of primes.
+
+    Math-verify reads `5 ft 6 in` as 5, and neither the primes of a derivative nor those of minutes and seconds.
+    """
+    expected = _IN_SEVERAL_UNITS.fullmatch(without_styles(gold))
+    given = _IN_SEVERAL_UNITS.fullmatch(without_styles(answer))
+    if expected and given and re.findall("[0-9]+", expected[0]) != re.findall("[0-9]+", given[0]):
+        return False
+    primes = len(_PRIME.findall(gold)) - len(_PRIME.findall(answer))
+    return False if primes else None
 
 
 def _equal_with_units(gold: str, answer: str) -> bool | None:

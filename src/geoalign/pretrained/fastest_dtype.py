@@ -7,8 +7,8 @@ from pathlib import Path
 
 from geoalign.console.terminal import Console, say
 
-# Instructions that multiply matrices of bfloat16, by the names that Linux gives them. With AMX a CPU is about five times
-# faster than in float32; without either of the two it only emulates bfloat16, and is as many times slower.
+# Instructions that multiply matrices of bfloat16, by the names that Linux gives them. With AMX bfloat16 is about five
+# times faster than float32. Without either of the two it is emulated, and slower.
 _BFLOAT16_INSTRUCTIONS = {"amx_bf16", "avx512_bf16"}
 
 

@@ -28,7 +28,12 @@ TASK: dict[str, Any] = {
 
 @pytest.mark.parametrize(
     ("flags", "dtype"),
-    [({"avx512f"}, "float32"), (set(), "float32"), ({"avx512f", "avx512_bf16"}, "bfloat16"), ({"amx_bf16"}, "bfloat16")],
+    [
+        ({"avx512f"}, "float32"),
+        (set(), "float32"),
+        ({"avx512f", "avx512_bf16"}, "bfloat16"),
+        ({"amx_bf16"}, "bfloat16"),
+    ],
 )
 def test_bfloat16_is_taken_where_the_hardware_multiplies_it(flags, dtype, monkeypatch):
     monkeypatch.setattr(module, "cpu_flags", lambda: flags)

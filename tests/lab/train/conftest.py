@@ -86,7 +86,7 @@ def continuous(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def said() -> Callable[..., str]:
-    from geoalign.lab.train.rehearsal import dry_run
+    from geoalign.lab.train.dry_run import dry_run
 
     def run(settings: dict[str, Any], **options: Any) -> str:
         out = io.StringIO()

@@ -22,8 +22,8 @@ from geoalign.lab.runs.folder import RunFolder
 from geoalign.lab.runs.rollouts import ROLLOUT_SCHEMA
 from geoalign.lab.train.page import build_run_report
 from geoalign.lab.train.recorder import assignment, record, rollout_columns
-from geoalign.lab.train.rehearsal import check_exercised
 from geoalign.lab.train.settings import RunConfig
+from geoalign.lab.train.smoke import check_exercised
 from geoalign.lab.train.summary import print_summary, summarise
 from geoalign.types import Curation, CurationDetails, DensityDetails, PairDetails, Rollouts
 

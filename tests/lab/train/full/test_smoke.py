@@ -11,8 +11,8 @@ from rich.console import Console
 from geoalign.files.json_files import read_lines
 from geoalign.lab.runs.folder import RunFolder
 from geoalign.lab.train.read_settings import load_run_config
-from geoalign.lab.train.rehearsal import check_exercised, smoke_config
 from geoalign.lab.train.settings import RunConfig
+from geoalign.lab.train.smoke import check_exercised, smoke_config
 from geoalign.settings.loading import plain_settings
 
 FULL = Path(__file__).parents[4] / "configs" / "full"

@@ -18,7 +18,7 @@ from geoalign.files.json_files import append_lines, keep_whole_lines, read_lines
 from geoalign.lab.runs.folder import MARK, SCHEMA_VERSION, RunFolder, made_models, stage_checkpoints
 from geoalign.lab.runs.resuming import check_same_settings
 from geoalign.lab.train.read_settings import load_run_config
-from geoalign.lab.train.train import check_vacant, go_back
+from geoalign.lab.train.start import check_vacant, rewind
 from geoalign.settings.loading import plain_settings
 
 
@@ -132,7 +132,7 @@ START: tuple[int, int, list[str], list[int]] = (0, 0, [], [])
 def test_a_run_goes_back_to_its_newest_moment(tmp_path, noted, checkpoints, left):
     folder = started(tmp_path)
     fill(folder, noted, **checkpoints)
-    go_back(folder, Console(file=io.StringIO()))
+    rewind(folder, Console(file=io.StringIO()))
     assert (len(read_lines(folder.metrics)), len(read_lines(folder.evaluation))) == left[:2]
     assert [path.name for path in made_models(folder).values() if path.is_dir()] == left[2]
     for place, suffix in ((folder.rollouts, "parquet"), (folder.details, "safetensors")):

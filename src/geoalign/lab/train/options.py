@@ -169,8 +169,9 @@ class GenerationShape:
 
 
 def generation_shape(options: Any) -> GenerationShape:
-    """The shape of a generation batch by a `GRPOConfig`; updates = steps_per_generation x num_iterations / gradient_accumulation_steps.
+    """The shape of a generation batch, by a `GRPOConfig`.
 
+    Updates on it are steps_per_generation x num_iterations / gradient_accumulation_steps.
     ConfigError where the accumulation does not divide the micro-batches, so that one update would span two generations.
     """
     micro_batches = options.num_iterations * options.steps_per_generation

@@ -84,10 +84,12 @@ def assignment(curation: Curation, rows: int) -> tuple[list[int], list[float]]:
     weights = curation.weights.tolist()
     if len(source) == rows:
         return source, weights
-    kept = dict.fromkeys(source, 0.0)
+    weight_of = dict.fromkeys(source, 0.0)
     for row, weight in zip(source, weights, strict=True):
-        kept[row] += weight
-    return [row if row in kept else -1 for row in range(rows)], [kept.get(row, 0.0) for row in range(rows)]
+        weight_of[row] += weight
+    own_source = [row if row in weight_of else -1 for row in range(rows)]
+    summed_weights = [weight_of.get(row, 0.0) for row in range(rows)]
+    return own_source, summed_weights
 
 
 def _arrays_of(details: CurationDetails) -> dict[str, Any]:

@@ -81,7 +81,8 @@ def check_exercised(config: RunConfig, folder: RunFolder, console: Console) -> N
     for name, count in needed.items():
         if not count:
             raise GeoAlignError(f"smoke test: expected {name}, got none")
-    counted = "".join(f", {int(count)} {name}" for name, count in counts.items() if count is not None)
+    known = {name: count for name, count in counts.items() if count is not None}
+    counted = "".join(f", {count:.0f} {name}" for name, count in known.items())
     say_paragraph(
         console,
         f"Smoke test: tiny model, wrong rewards{counted}. It shows that the path runs; its numbers say nothing about "

@@ -1,5 +1,4 @@
 import io
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,31 +12,30 @@ from geoalign.lab.train.read_settings import parse_run_config
 from geoalign.lab.train.start import take_shared
 
 
-def prepare(settings: dict[str, Any], root: Path) -> None:
-    train_module.prepare(parse_run_config(settings), root, console=Console(file=io.StringIO()))
-
-
 @pytest.fixture(scope="module")
-def prepared(tiny, tmp_path_factory):
-    root = tmp_path_factory.mktemp("prepared") / "shared"
-    prepare(tiny(), root)
+def alone(tiny, tmp_path_factory):
+    """A run whose warm start was made first, by `prepare`, and the rest afterwards."""
+    root = tmp_path_factory.mktemp("alone") / "run"
+    config = parse_run_config(tiny())
+    console = Console(file=io.StringIO())
+    train_module.prepare(config, root, console=console)
+    assert RunFolder(root).warm_started.is_dir()
+    train_module.train(config, root, resume=True, report=False, console=console)
     return root
 
 
-def test_a_run_starts_from_the_shared_warm_start_and_trains_none(prepared, tiny, train_here, tmp_path):
-    train_here(tiny(), tmp_path / "run", shared=prepared)
-    train_here({**tiny(), "seed": 1}, tmp_path / "other_seed", shared=prepared, resume=True)
+def test_a_run_starts_from_the_shared_warm_start_and_ends_as_one_with_its_own(alone, tiny, train_here, tmp_path):
+    train_here(tiny(), tmp_path / "run", shared=alone)
+    train_here({**tiny(), "seed": 1}, tmp_path / "other_seed", shared=alone, resume=True)
     for name in ("run", "other_seed"):
-        assert same_weights(tmp_path / name, prepared, "warm_start")
+        assert same_weights(tmp_path / name, alone, "warm_start")
         assert {line["stage"] for line in lines(tmp_path / name)} == {"rl"}
+    assert same_weights(tmp_path / "run", alone)
     assert not same_weights(tmp_path / "run", tmp_path / "other_seed")
-    # A run of its own warm start comes to the same.
-    train_here(tiny(), tmp_path / "alone")
-    assert same_weights(tmp_path / "alone", tmp_path / "run")
 
 
 def test_a_run_killed_before_it_took_the_warm_start_over_remembers_where_it_lies(
-    prepared, tiny, train_here, tmp_path, monkeypatch
+    alone, tiny, train_here, tmp_path, monkeypatch
 ):
     def die(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
@@ -46,13 +44,13 @@ def test_a_run_killed_before_it_took_the_warm_start_over_remembers_where_it_lies
     with monkeypatch.context() as patch:
         patch.setattr(train_module, "take_shared", die)
         with pytest.raises(KeyboardInterrupt):
-            train_here(tiny(), root, shared=prepared)
+            train_here(tiny(), root, shared=alone)
     assert not RunFolder(root).warm_started.exists()
     (root / "checkpoints" / "warm_start.tmp").mkdir(parents=True)  # as a kill within the copying leaves it
     (root / "checkpoints" / "warm_start.tmp" / "model.safetensors").write_bytes(b"half")
     train_here(tiny(), root, resume=True)
     assert {line["stage"] for line in lines(root)} == {"rl"}
-    assert same_weights(root, prepared, "warm_start")
+    assert same_weights(root, alone, "warm_start")
 
 
 def test_a_run_without_a_warm_start_is_no_shared_start(tiny, train_here, tmp_path):

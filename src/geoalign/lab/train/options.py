@@ -19,6 +19,8 @@ from trl import GRPOConfig, RewardConfig, SFTConfig
 
 from geoalign.errors import ConfigError
 from geoalign.lab.models.process_setup import Processes
+from geoalign.lab.runs.folder import RunFolder, stage_checkpoints
+from geoalign.lab.train.settings import RunConfig
 from geoalign.settings.loading import check_keys
 from geoalign.settings.locations import NOWHERE
 from geoalign.text import one_line, quote
@@ -113,6 +115,23 @@ _DECIDED_BY_THE_RUN = {
 
 # A text is no number, a number no boolean: TRL's dataclasses take anything, and much of it fails late or never.
 _EXACT = ConfigDict(strict=True, allow_inf_nan=False, arbitrary_types_allowed=True)
+
+
+def options_of_trainers(config: RunConfig, folder: RunFolder, *, bf16: bool = False) -> dict[str, Any]:
+    """TRL's options of all stages of a run by section, without `sft` where there is no warm start; as `trainer_options`
+    gives them."""
+    sections = {
+        "reward_model": config.reward_model,
+        "gold_model": {**config.reward_model, **config.gold_model},
+        "grpo": config.grpo,
+    }
+    if config.sft is not None:
+        sections["sft"] = config.sft
+    checkpoints = {**stage_checkpoints(folder), "grpo": folder.rl_checkpoints}
+    return {
+        section: trainer_options(section, values, seed=config.seed, folder=checkpoints[section], bf16=bf16)
+        for section, values in sections.items()
+    }
 
 
 def trainer_options(section: str, values: Options, *, seed: int, folder: Path, bf16: bool = False) -> Any:

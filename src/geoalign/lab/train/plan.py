@@ -28,8 +28,8 @@ from geoalign.lab.models.process_setup import Processes
 from geoalign.lab.models.settings import EVERY_OTHER, ModelConfig, PretrainedModelConfig
 from geoalign.lab.rewards.corruption import check_corruption
 from geoalign.lab.rewards.reward_model import check_ready_model
-from geoalign.lab.runs.folder import RunFolder, stage_checkpoints
-from geoalign.lab.train.options import GenerationShape, generation_shape, trainer_options
+from geoalign.lab.runs.folder import RunFolder
+from geoalign.lab.train.options import GenerationShape, generation_shape, options_of_trainers
 from geoalign.lab.train.settings import EvaluationConfig, RunConfig
 from geoalign.pretrained.from_pretrained import from_pretrained, loading
 from geoalign.settings.hidden import is_last, layer_numbers
@@ -95,7 +95,7 @@ def make_plan(
         ask: also ask the server of the reward, where there is one, whether it is up.
     """
     check_depth(config)
-    options = _options_of_trainers(config, folder, bf16)
+    options = options_of_trainers(config, folder, bf16=bf16)
     grpo = options["grpo"]
     shape = generation_shape(grpo)
 
@@ -131,22 +131,6 @@ def make_plan(
     )
     _check_reward(plan, ask=ask)
     return plan
-
-
-def _options_of_trainers(config: RunConfig, folder: RunFolder, bf16: bool) -> dict[str, Any]:
-    """The options of TRL's trainers by section, without `sft` where there is no warm start."""
-    sections = {
-        "reward_model": config.reward_model,
-        "gold_model": {**config.reward_model, **config.gold_model},
-        "grpo": config.grpo,
-    }
-    if config.sft is not None:
-        sections["sft"] = config.sft
-    checkpoints = {**stage_checkpoints(folder), "grpo": folder.rl_checkpoints}
-    return {
-        section: trainer_options(section, values, seed=config.seed, folder=checkpoints[section], bf16=bf16)
-        for section, values in sections.items()
-    }
 
 
 def _set_what_the_run_decides(grpo: GRPOConfig, model: ModelConfig, max_steps: int) -> None:

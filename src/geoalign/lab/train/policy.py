@@ -82,8 +82,7 @@ class InTraining(TrainerCallback):
     """Evaluates every `evaluation.every` updates, before the checkpoint of that step is written, but not at the last.
 
     Where the trainer generates with vLLM (`engine`), the evaluations before and after RL and the reference rewards are
-    done in here too: outside, transformers would take many times longer. What a kill left undone is made up for
-    outside.
+    done in here too: outside, transformers would take many times longer. After a kill `train` does there what is left.
     """
 
     def __init__(self, plan: Plan, source: RewardSource, tokenizer: Any, progress: Progress) -> None:

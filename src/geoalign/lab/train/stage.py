@@ -53,19 +53,21 @@ class Stage(TrainerCallback):
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self.progress.update(self.task, completed=state.global_step)
 
-    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
-        if logs is not None and _CLOSING not in logs and state.is_world_process_zero:
+    def on_log(  # type: ignore[override]  # transformers hands the logs over by name
+        self, args: Any, state: Any, control: Any, *, logs: Mapping[str, Any], **kwargs: Any
+    ) -> None:
+        if _CLOSING not in logs and state.is_world_process_zero:
             # On the disk before a checkpoint follows.
             append_line(self.plan.folder.metrics, {"stage": self.stage, "step": state.global_step, **logs})
         # The trainer's own history, which transformers writes whole at every checkpoint, is not kept. The last entry
         # stays: the trainers before RL take their token count from it (`InRunFolder`).
         del state.log_history[:-1]
         for label, key in self.shown.items():
-            value = (logs or {}).get(key)
+            value = logs.get(key)
             if isinstance(value, int | float):
                 self.newest[label] = value
-        values = "  ".join(f"{name} {short(value)}" for name, value in self.newest.items())
-        self.progress.update(self.task, values=values)
+        values = [f"{label} {short(value)}" for label, value in self.newest.items()]
+        self.progress.update(self.task, values="  ".join(values))
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Called by the trainer on every process after the last file that it writes itself."""

@@ -80,7 +80,7 @@ def train_command(request: TrainRequest) -> None:
             config = smoke_config(config)
             output = output or smoke_folder(default_folder(config, request.config))
             train(config, output, resume=request.resume, console=Console())
-            check_exercised(config, RunFolder(output), Console())
+            check_exercised(RunFolder(output), Console())
         else:
             output = output or default_folder(config, request.config)
             train(config, output, resume=request.resume, console=Console())

@@ -44,7 +44,7 @@ def dry_run(
     command was given, for the command that is printed.
     """
     processes = config.launch.processes or Processes.launched().count
-    plan = make_plan(_as_launched(config, processes), RunFolder(Path("dry-run")), console, ask=False)
+    plan = make_plan(_as_launched(config, processes), RunFolder(Path("dry-run")), console, ask_server=False)
     tokenizer = initial_tokenizer(config.model, alphabet=plan.task.alphabet, words=plan.task.words)
     _print_first_prompt(console, plan, tokenizer)
     table = Table(title="The plan", title_justify="left", show_header=False)

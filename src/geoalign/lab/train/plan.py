@@ -85,14 +85,14 @@ def make_plan(
     *,
     task: Task | None = None,
     bf16: bool = False,
-    ask: bool = True,
+    ask_server: bool = True,
 ) -> Plan:
     """Makes the parts of a training, and so finds what is wrong with the settings (ConfigError); writes nothing.
 
     Args:
         task: the task of the settings, where it has been made before.
         bf16: whether a pretrained model computes in bfloat16 on a CPU.
-        ask: also ask the server of the reward, where there is one, whether it is up.
+        ask_server: also ask the server of the reward, where there is one, whether it is up.
     """
     check_depth(config)
     options = options_of_trainers(config, folder, bf16=bf16)
@@ -129,7 +129,7 @@ def make_plan(
         curator=curator,
         labelled_rollouts=_read_labelled(config.labelled_rollouts, curator),
     )
-    _check_reward(plan, ask=ask)
+    _check_reward(plan, ask_server=ask_server)
     return plan
 
 
@@ -268,7 +268,7 @@ def binary_reward(plan: Plan) -> bool:
     return plan.reward_model is None and not plan.config.reward.model.ready
 
 
-def _check_reward(plan: Plan, *, ask: bool) -> None:
+def _check_reward(plan: Plan, *, ask_server: bool) -> None:
     """Raises ConfigError for a reward, a corruption or a curator that do not go together, or a reward not there."""
     reward = plan.config.reward
     needed = plan.curator.requires
@@ -293,7 +293,7 @@ def _check_reward(plan: Plan, *, ask: bool) -> None:
         raise ConfigError(f"curator: expected a task whose responses have final answers, got {plan.task.name}")
     if reward.model.path is not None:
         check_ready_model(reward.model.path, reward.model)
-    if reward.model.url is not None and ask:
+    if reward.model.url is not None and ask_server:
         from geoalign.lab.rewards.served_model import ServedRewardModel  # httpx2 only where there is a server
 
         with ServedRewardModel(reward.model) as served:

@@ -44,7 +44,7 @@ def tiny() -> Callable[..., dict[str, Any]]:
     return tiny_settings
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def train_here() -> Iterator[Callable[..., dict[str, Any]]]:
     """Trains in this process, without the figures of a report unless asked for; returns what is in summary.json.
 

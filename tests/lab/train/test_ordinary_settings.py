@@ -1,19 +1,15 @@
 """One run with settings that are not the defaults: epochs, iterations, accumulation, rare logs, nothing kept."""
 
-import io
 from typing import Any
 
 import pytest
-from rich.console import Console
 from run_files import lines
 
 from geoalign.lab.runs.folder import RunFolder
-from geoalign.lab.train.read_settings import parse_run_config
-from geoalign.lab.train.train import train
 
 
 @pytest.fixture(scope="module")
-def folder(tiny, tmp_path_factory) -> RunFolder:
+def folder(tiny, train_here, tmp_path_factory) -> RunFolder:
     settings: dict[str, Any] = tiny(
         sft={"max_steps": 4, "logging_steps": 2, "save_steps": 4},
         evaluation={"problems": 2, "samples": 3},
@@ -23,8 +19,7 @@ def folder(tiny, tmp_path_factory) -> RunFolder:
     grpo = {**settings["grpo"], "num_train_epochs": 2, "num_iterations": 2, "gradient_accumulation_steps": 2}
     del grpo["max_steps"]
     root = tmp_path_factory.mktemp("ordinary") / "run"
-    config = parse_run_config({**settings, "grpo": {**grpo, "save_steps": 8}})
-    train(config, root, report=False, console=Console(file=io.StringIO()))
+    train_here({**settings, "grpo": {**grpo, "save_steps": 8}}, root)
     return RunFolder(root)
 
 

@@ -13,14 +13,12 @@ from geoalign.lab.train.start import take_shared
 
 
 @pytest.fixture(scope="module")
-def alone(tiny, tmp_path_factory):
+def alone(tiny, train_here, tmp_path_factory):
     """A run whose warm start was made first, by `prepare`, and the rest afterwards."""
     root = tmp_path_factory.mktemp("alone") / "run"
-    config = parse_run_config(tiny())
-    console = Console(file=io.StringIO())
-    train_module.prepare(config, root, console=console)
+    train_module.prepare(parse_run_config(tiny()), root, console=Console(file=io.StringIO()))
     assert RunFolder(root).warm_started.is_dir()
-    train_module.train(config, root, resume=True, report=False, console=console)
+    train_here(tiny(), root, resume=True)
     return root
 
 

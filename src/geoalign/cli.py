@@ -13,7 +13,6 @@ from geoalign import __version__
 from geoalign.audit.command import AuditRequest, audit_command
 from geoalign.console.command_line import PlainGroup, command, run_command_line
 from geoalign.console.terminal import Console, say
-from geoalign.lab.bench.command import BenchRequest, bench_command
 from geoalign.lab.compare.command import CompareRequest, compare_command
 from geoalign.lab.evaluate.command import EvaluateRequest, evaluate_command
 from geoalign.lab.judge.command import JudgeRequest, judge_command
@@ -103,9 +102,6 @@ def status_command(request: StatusRequest) -> None:
     from geoalign.status import status
 
     status(request.folder, Console())
-
-
-command(app, "bench", BenchRequest)(bench_command)
 
 
 def main() -> None:

@@ -132,6 +132,6 @@ def test_the_examples_of_a_bare_command_are_settings(tmp_path):
 
 def test_every_option_of_every_command_has_a_help():
     commands = typer.main.get_command(cli.app).commands
-    assert len(commands) == 8
+    assert len(commands) == 7
     missing = [(name, option.name) for name, made in commands.items() for option in made.params if not option.help]
     assert not missing

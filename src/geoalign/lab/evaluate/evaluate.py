@@ -78,8 +78,8 @@ def evaluate(config: EvaluateConfig, request: EvaluateRequest, *, console: Conso
 
 
 def _with_recorded_dtype(config: EvaluateConfig, recorded: Recorded | None) -> EvaluateConfig:
-    """The settings with the folder's type of weights in place of `auto`: what a CPU computes in is measured anew in
-    each process, and could come out differently."""
+    """The settings with the folder's type of weights in place of `auto`: it follows the CPU, and another machine
+    could have another one."""
     if recorded is None or config.dtype != "auto" or recorded.settings.get("engine") != config.engine:
         return config
     return replace(config, dtype=recorded.settings["dtype"])

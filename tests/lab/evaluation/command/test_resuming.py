@@ -190,7 +190,7 @@ def test_a_set_that_differs_from_an_earlier_one_by_case_alone_is_refused(tiny, f
 def test_what_this_cpu_is_faster_in_today_does_not_end_an_evaluation(tiny, files, tmp_path, scripted, monkeypatch):
     scripted(lambda prompt, sample: "")
     run([tiny], [files[0]], [], tmp_path / "out")
-    monkeypatch.setattr(fastest_dtype, "cpu_speed", lambda: {"float32": 20.0, "bfloat16": 100.0})
+    monkeypatch.setattr(fastest_dtype, "cpu_flags", lambda: {"amx_bf16"})
     run([tiny], [files[0]], [], tmp_path / "out", resume=True)
     assert results_of(tmp_path / "out")["settings"]["dtype"] == "float32"
 

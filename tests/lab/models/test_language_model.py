@@ -60,7 +60,7 @@ def test_one_token_per_character_and_the_turns_of_a_chat() -> None:
     assert (tokenizer.pad_token_id, tokenizer.eos_token_id) == (0, 1)
 
 
-@hypothesis_settings(max_examples=30)
+@hypothesis_settings(max_examples=10)
 @given(st.text(max_size=30))
 def test_without_an_alphabet_any_text_comes_back(text: str) -> None:
     tokenizer = make_tokenizer(None, max_length=512)

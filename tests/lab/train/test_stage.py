@@ -25,7 +25,7 @@ from geoalign.lab.train.policy import InTraining, PolicyShift
 from geoalign.lab.train.read_settings import parse_run_config
 from geoalign.lab.train.settings import EvaluationConfig
 from geoalign.lab.train.stage import Stage
-from geoalign.lab.train.train import go_back
+from geoalign.lab.train.start import rewind
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def test_what_a_kill_between_two_deletions_left_goes_with_the_next_save_and_at_a
         if (path / MARK).exists():
             mark_complete(path, step=checkpoint_step(path), run={"stage": "rl", "step": checkpoint_step(path)})
     for _ in range(2):
-        go_back(stage.plan.folder, Console(quiet=True), keep=2)
+        rewind(stage.plan.folder, Console(quiet=True), keep=2)
         assert sorted(path.name for path in stage.checkpoints.iterdir()) == ["checkpoint-6", "checkpoint-8"]
 
 
@@ -150,7 +150,7 @@ def shift(inputs: dict[str, torch.Tensor]) -> float:
     trainer = Shifted(torch.tensor([[-1.0, -2.0], [-3.0, -9.0]], requires_grad=True))
     loss = trainer._compute_loss(None, inputs)
     assert loss.item() == -15.0
-    assert trainer._seen is None
+    assert trainer._passes is None
     (value,) = trainer._metrics["train"]["ppo_kl"]
     return float(value)
 

@@ -1,7 +1,13 @@
-"""`geoalign bench`: time and peak extra memory of a whole `curate` call here, by shape, in a table and as JSON."""
+"""Time and peak extra memory of a whole `curate` call on this machine, by shape, as a table and as JSON.
+
+python -m benchmarks.curation [--shape GROUPSxKxHIDDEN ...] [--repeats 3] [--device cuda] [--json FILE]
+
+Measured are `GeoAlign` at its defaults without early stop and `Denoise` at its defaults. It needs no extra but `cli`.
+"""
 
 from __future__ import annotations
 
+import argparse
 import ctypes
 import dataclasses
 import platform
@@ -25,7 +31,6 @@ from geoalign.curators.denoise import Denoise
 from geoalign.curators.geoalign import GeoAlign, GeoAlignConfig
 from geoalign.errors import ConfigError
 from geoalign.files.json_files import write_json
-from geoalign.lab.bench.command import BenchRequest
 from geoalign.method.projector import ProjectorConfig
 from geoalign.testing.synthetic import synthetic_rollouts
 from geoalign.text import quote
@@ -33,14 +38,14 @@ from geoalign.types import Rollouts
 
 DEFAULT_SHAPES = ("96x8x2048", "96x16x2048")
 DENOISE_WARM_UP = 2
-# All 50 steps: a figure that stops early is one of the batch.
+# All 50 steps: when training stops early depends on the batch.
 WHOLE = GeoAlignConfig(projector=ProjectorConfig(target_accuracy=None))
 _Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True)
 class Shape:
-    """Groups x rollouts of each x hidden size."""
+    """A batch of `groups` groups of `size` rollouts, whose hidden states have `d` coordinates."""
 
     groups: int
     size: int
@@ -52,18 +57,20 @@ class Shape:
         match = re.fullmatch("0*([1-9][0-9]{0,8})x0*([1-9][0-9]{0,8})x0*([1-9][0-9]{0,8})", text.lower())
         if match is None:
             raise ConfigError(f"--shape: expected GROUPSxKxHIDDEN such as 96x16x2048, got {quote(text)}")
-        return cls(*map(int, match.groups()))
+        return cls(groups=int(match[1]), size=int(match[2]), d=int(match[3]))
 
     def __str__(self) -> str:
         return f"{self.groups} x {self.size}, d = {self.d}"
 
 
 @dataclass(frozen=True)
-class Measured:
-    """One shape: `GeoAlign` at its defaults without early stop, and `Denoise` at its defaults, after `DENOISE_WARM_UP`
-    calls.
+class Cost:
+    """What the calls for one shape cost.
 
-    Times are medians of `repeats` calls, memory the peak above what the process held before the call (NaN: unknown).
+    Attributes:
+        pairs: the pairs that `GeoAlign` compares.
+        seconds, denoise_seconds: medians over the calls of `GeoAlign` and of `Denoise`.
+        extra_megabytes, denoise_megabytes: the peak above what the process held before the calls; NaN where unknown.
     """
 
     shape: Shape
@@ -74,22 +81,34 @@ class Measured:
     denoise_megabytes: float
 
 
-def measure(shape: Shape, device: str, repeats: int) -> Measured:
-    rollouts, pairs = planted(shape, 0, device), 0
+def measure(shape: Shape, device: str, repeats: int) -> Cost:
+    """The cost of `repeats` calls of each curator; `Denoise` first sees `DENOISE_WARM_UP` batches that do not count."""
+    rollouts = planted(shape, 0, device)
+    pairs = 0
 
-    def curate() -> None:
+    def geoalign() -> None:
         nonlocal pairs
         curation = GeoAlign(WHOLE).curate(rollouts, generator=torch.Generator().manual_seed(0))
         pairs = int(curation.metrics["pairs"])
 
-    cost = call_cost(curate, repeats, device)
-    denoise = Denoise()
+    seconds, extra_megabytes = call_cost(geoalign, repeats, device)
+
+    curator = Denoise()
     # A new batch of the same planted direction at each call.
     batches = [planted(shape, seed, device) for seed in range(DENOISE_WARM_UP + repeats)]
     for batch in batches[:DENOISE_WARM_UP]:
-        denoise.curate(batch)
-    left = iter(batches[DENOISE_WARM_UP:])
-    return Measured(shape, pairs, *cost, *call_cost(lambda: denoise.curate(next(left)), repeats, device))
+        curator.curate(batch)
+    remaining = iter(batches[DENOISE_WARM_UP:])
+    denoise_seconds, denoise_megabytes = call_cost(lambda: curator.curate(next(remaining)), repeats, device)
+
+    return Cost(
+        shape=shape,
+        pairs=pairs,
+        seconds=seconds,
+        extra_megabytes=extra_megabytes,
+        denoise_seconds=denoise_seconds,
+        denoise_megabytes=denoise_megabytes,
+    )
 
 
 def in_fresh_processes(
@@ -104,28 +123,34 @@ def in_fresh_processes(
 
 
 def planted(shape: Shape, seed: int, device: str) -> Rollouts:
-    """Synthetic rollouts of a shape, with what an engine gives and no more."""
-    made = synthetic_rollouts(shape.groups, shape.size, shape.d, seed=seed).rollouts
-    assert made.hidden is not None
-    return Rollouts(rewards=made.rewards, groups=made.groups, hidden=made.hidden.to(device))
+    """Synthetic rollouts of a shape, with the fields that an engine gives and no others."""
+    synthetic = synthetic_rollouts(shape.groups, shape.size, shape.d, seed=seed).rollouts
+    assert synthetic.hidden is not None
+    return Rollouts(rewards=synthetic.rewards, groups=synthetic.groups, hidden=synthetic.hidden.to(device))
 
 
 def call_cost(call: Callable[[], object], repeats: int, device: str) -> tuple[float, float]:
-    """Median seconds and peak extra megabytes of the calls."""
+    """The median seconds of the calls, and their peak memory in MiB above what was held before."""
     on_cpu = device == "cpu"
     if on_cpu:
         reset_peak()
     else:
         torch.cuda.reset_peak_memory_stats()
-    peak = peak_bytes if on_cpu else lambda: float(torch.cuda.max_memory_allocated())
-    before, seconds = peak(), []
+    before = _peak(on_cpu)
+    seconds = []
     for _ in range(repeats):
         started = time.perf_counter()
         call()
         if not on_cpu:
             torch.cuda.synchronize()
         seconds.append(time.perf_counter() - started)
-    return statistics.median(seconds), (peak() - before) / 2**20
+    extra = _peak(on_cpu) - before
+    return statistics.median(seconds), extra / 2**20
+
+
+def _peak(on_cpu: bool) -> float:
+    """The high-water mark of memory in bytes, of the process or of the GPU."""
+    return peak_bytes() if on_cpu else float(torch.cuda.max_memory_allocated())
 
 
 def reset_peak() -> None:
@@ -145,20 +170,8 @@ def peak_bytes() -> float:
     return float("nan")
 
 
-def bench(request: BenchRequest, console: Console) -> None:
-    shapes = [Shape.parse(text) for text in request.shapes or DEFAULT_SHAPES]
-    if request.device != "cpu" and not torch.cuda.is_available():
-        raise ConfigError(f"--device: expected cpu, or cuda where there is a GPU, got {quote(request.device)}")
-    console.print(", ".join(f"{name} {value}" for name, value in machine().items()), highlight=False)
-    with console.status(f"Measuring {len(shapes)} shapes"):
-        cost = in_fresh_processes(measure, shapes, request.device, request.repeats)
-    print_cost(console, cost)
-    if request.json_file is not None:
-        write_json(request.json_file, {"machine": machine(), "cost": [dataclasses.asdict(row) for row in cost]})
-        console.print(f"Written to {request.json_file}", soft_wrap=True)
-
-
 def machine() -> dict[str, str | int]:
+    """What a measurement ran on: processor, threads, and the versions of torch and Python."""
     return {
         "processor": platform.processor() or platform.machine(),
         "threads": torch.get_num_threads(),
@@ -167,12 +180,39 @@ def machine() -> dict[str, str | int]:
     }
 
 
-def print_cost(console: Console, rows: Sequence[Measured]) -> None:
+def print_costs(console: Console, costs: Sequence[Cost]) -> None:
     table = Table(title="One curate call at default settings", title_justify="left")
     for name in ("groups x K", "pairs", "GeoAlign: s", "extra MB", "denoise: s", "extra MB"):
         table.add_column(name, justify="right")
-    for row in rows:
-        cells = [(row.seconds, row.extra_megabytes), (row.denoise_seconds, row.denoise_megabytes)]
-        costs = [text for seconds, megabytes in cells for text in (decimals(seconds), decimals(megabytes, 0))]
-        table.add_row(str(row.shape), f"{row.pairs:,}", *costs)
+    for cost in costs:
+        table.add_row(
+            str(cost.shape),
+            f"{cost.pairs:,}",
+            decimals(cost.seconds),
+            decimals(cost.extra_megabytes, 0),
+            decimals(cost.denoise_seconds),
+            decimals(cost.denoise_megabytes, 0),
+        )
     console.print(table)
+
+
+def main(arguments: Sequence[str] | None = None, *, console: Console | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--shape", action="append", metavar="GROUPSxKxHIDDEN", help="a shape; may be repeated")
+    parser.add_argument("--repeats", type=int, default=3, metavar="N", help="calls per figure; the median is shown (3)")
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"], help="where the hidden states are (cpu)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
+    options = parser.parse_args(arguments)
+    shapes = [Shape.parse(text) for text in options.shape or DEFAULT_SHAPES]
+    console = console or Console()
+    console.print(", ".join(f"{name} {value}" for name, value in machine().items()), highlight=False)
+    with console.status(f"Measuring {len(shapes)} shapes"):
+        costs = in_fresh_processes(measure, shapes, options.device, options.repeats)
+    print_costs(console, costs)
+    if options.json is not None:
+        write_json(options.json, {"machine": machine(), "cost": [dataclasses.asdict(cost) for cost in costs]})
+        console.print(f"Written to {options.json}", soft_wrap=True)
+
+
+if __name__ == "__main__":
+    main()

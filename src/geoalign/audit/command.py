@@ -10,8 +10,8 @@ from pathlib import Path
 import typer
 
 from geoalign.console.terminal import Console, say
+from geoalign.secrets import masked
 from geoalign.settings.arguments import argument, option, settings_option
-from geoalign.settings.secrets import masked
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ import typer.core
 
 from geoalign.console.terminal import Console, harmless_messages, say, say_lines
 from geoalign.errors import ConfigError, GeoAlignError
-from geoalign.settings.secrets import masked
+from geoalign.secrets import masked
 from geoalign.text import LONGEST_ERROR, one_line
 
 # Of whatever copy of click this typer has.

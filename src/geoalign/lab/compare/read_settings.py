@@ -15,7 +15,7 @@ from geoalign.lab.compare.settings import CLEAN, CLEAN_ARM, DEFAULTS, CompareCon
 from geoalign.lab.train.settings import DEFAULT_TYPES
 from geoalign.settings.layers import Loaded, merged_settings, override_setting, read_layers
 from geoalign.settings.loading import load_settings
-from geoalign.settings.locations import Locations
+from geoalign.settings.locations import NOWHERE, Locations
 from geoalign.text import escape, quote
 
 # Names of arms and levels become names of folders.
@@ -42,14 +42,14 @@ def load_compare_config(
         # Written out first, so that an override changes the arm and does not replace it.
         data["arms"] = _written_out(data["arms"], Locations(where))
     for override in overrides:
-        override_setting(data, where, override, default_types=DEFAULT_TYPES, run=("run",))
+        override_setting(data, where, override, default_types=DEFAULT_TYPES)
     locations = Locations(where)
     config = _chosen(parse_compare_config(data, locations), arms, levels)
     _check(config, locations)
     return Loaded(config, locations)
 
 
-def parse_compare_config(data: Mapping[str, Any], locations: Locations | None = None) -> CompareConfig:
+def parse_compare_config(data: Mapping[str, Any], locations: Locations = NOWHERE) -> CompareConfig:
     """The settings of a comparison from plain data; an arm that is `null` is the curator of its name, or `clean`."""
     values = {name: value for name, value in data.items() if value is not None or name in ("oracle", "workers")}
     if isinstance(arms := values.get("arms"), Mapping):

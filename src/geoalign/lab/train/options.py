@@ -20,8 +20,8 @@ from trl import GRPOConfig, RewardConfig, SFTConfig
 
 from geoalign.errors import ConfigError
 from geoalign.lab.models.process_setup import Processes
-from geoalign.settings.loading import check_keys
 from geoalign.settings.locations import NOWHERE, Locations
+from geoalign.settings.problems import check_keys
 from geoalign.text import one_line, quote
 
 # What a run folder and its resumption decide themselves, with the setting to use instead.

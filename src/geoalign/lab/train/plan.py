@@ -33,8 +33,8 @@ from geoalign.lab.train.options import GenerationShape, generation_shape, locate
 from geoalign.lab.train.settings import RunConfig
 from geoalign.pretrained.from_pretrained import from_pretrained, loading
 from geoalign.settings.hidden import is_last, layer_numbers
-from geoalign.settings.loading import check_keys
 from geoalign.settings.locations import NOWHERE, Locations
+from geoalign.settings.problems import check_keys
 from geoalign.text import quote
 
 _Item = TypeVar("_Item", Problem, Demonstration)

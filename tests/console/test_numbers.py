@@ -21,7 +21,7 @@ from geoalign.console.numbers import (
     whole_percent,
 )
 from geoalign.statistics import Interval
-from geoalign.text import DASH, escape_terminal, invisible, shows, visible
+from geoalign.text import DASH, invisible, printable, visible
 
 
 def test_what_is_invisible_is_one_rule_for_pages_and_the_terminal():
@@ -30,12 +30,12 @@ def test_what_is_invisible_is_one_rule_for_pages_and_the_terminal():
         hidden = unicodedata.category(character) in ("Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp")
         assert invisible(character) is hidden
         if not hidden and character != DASH:
-            assert shows(character, "utf-8")
+            assert printable(character) == character
 
 
 def test_the_dash_is_a_hyphen_where_the_terminal_lacks_it():
-    assert escape_terminal(short(None), "ascii") == "-"
-    assert escape_terminal(short(None), "utf-8") == DASH
+    assert printable(short(None), "ascii") == "-"
+    assert printable(short(None), "utf-8") == DASH
 
 
 def test_numbers():

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from geoalign.console.command_line import option
 from geoalign.console.terminal import Console
-from geoalign.settings.arguments import option
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from geoalign.lab.train.settings import DEFAULT_TYPES
 from geoalign.settings.layers import Loaded, merged_settings, override_setting, read_layers
 from geoalign.settings.loading import load_settings
 from geoalign.settings.locations import NOWHERE, Locations
-from geoalign.text import escape, quote
+from geoalign.text import quote
 
 # Names of arms and levels become names of folders.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,79}")
@@ -95,8 +95,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
     base = path.parent / named
     if not base.is_file():
         raise ConfigError(
-            f"{Locations(where).prefix('run')}run: expected settings, or a file with them, "
-            f"got no file {escape(str(base))}"
+            f"{Locations(where).prefix('run')}run: expected settings, or a file with them, got no file {base}"
         )
     run, locations = read_layers(base, default_types=DEFAULT_TYPES)
     return {**data, "run": run}, {**where, **{f"run.{key}": location for key, location in locations.items()}}
@@ -156,8 +155,8 @@ def _check(config: CompareConfig, locations: Locations) -> None:
 
 def _wrong(key: str, expected: str, got: Any, locations: Locations) -> ConfigError:
     where = locations.prefix(key.partition("[")[0])
-    return ConfigError(f"{where}{escape(key)}: {expected}, got {quote(got)}")
+    return ConfigError(f"{where}{key}: {expected}, got {quote(got)}")
 
 
 def _list_of(names: Iterable[str]) -> str:
-    return escape(", ".join(names))
+    return ", ".join(names)

@@ -12,7 +12,7 @@ from geoalign.errors import ConfigError
 from geoalign.settings import setting, settings
 from geoalign.settings.hidden import LAST, HiddenLayerSetting, HiddenPosition
 from geoalign.settings.loading import load_settings
-from geoalign.settings.locations import NOWHERE, Locations, joined
+from geoalign.settings.locations import NOWHERE, Locations, dotted
 
 # The section's name in the configurations of verl, slime and SkyRL.
 SECTION = "geoalign"
@@ -111,7 +111,7 @@ def read_section(
     plain = dict(given or {})
     if plain.get("labelled_rollouts") is not None:
         raise ConfigError(
-            f"{joined(path, 'labelled_rollouts')}: expected to be left out, got a value: inside {engine} none can be "
+            f"{dotted(path, 'labelled_rollouts')}: expected to be left out, got a value: inside {engine} none can be "
             "shown to a curator, inside TRL they can (geoalign.adapters.trl)"
         )
     parsed: Settings = load_settings(kind, plain, locations, path=path)

@@ -22,7 +22,7 @@ HiddenLayer = int | float | Sequence[int | float]
 LAST = 1.0
 
 
-def is_last(layer: HiddenLayer) -> bool:
+def is_last_layer(layer: HiddenLayer) -> bool:
     """Whether the last layer of any model is meant: the share 1.0, which needs no depth."""
     return isinstance(layer, float) and layer == LAST
 

@@ -28,6 +28,6 @@ class Locations:
 NOWHERE = Locations()
 
 
-def joined(section: str, name: str) -> str:
-    """The dotted key of a setting in a section; `section` is empty at the top."""
-    return f"{section}.{name}" if section else name
+def dotted(*parts: str) -> str:
+    """The dotted key out of its parts, sections and names; a section at the top is empty, and left out."""
+    return ".".join(part for part in parts if part)

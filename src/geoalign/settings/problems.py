@@ -12,7 +12,7 @@ from pydantic_core import ArgsKwargs, ErrorDetails
 
 from geoalign.errors import ConfigError
 from geoalign.secrets import find_secret, masked
-from geoalign.settings.locations import NOWHERE, Locations, joined
+from geoalign.settings.locations import NOWHERE, Locations, dotted
 from geoalign.text import listed, quote
 
 # Of pydantic's kinds of errors, those that are said in words of YAML. Others are said as pydantic does.
@@ -23,8 +23,10 @@ _EXPECTED = {
     "string_type": "a text",
     "string_pattern_mismatch": "a text that matches {pattern}",
     "dict_type": "a section of settings",
+    "model_attributes_type": "a section of settings",
     "list_type": "a list",
     "tuple_type": "a list",
+    "unexpected_positional_argument": "settings by keyword",
 }
 # A key that is longer is compared by its beginning.
 _LONGEST_KEY = 200
@@ -43,25 +45,8 @@ def explain(error: ValidationError, data: Any, locations: Locations = NOWHERE, p
     first, _ = found[0]
     within_first = [(parts, problem) for parts, problem in found if parts[: len(first)] == first]
     parts, problem = max(within_first, key=lambda one: len(one[0]))
-    key = ".".join(filter(None, [path, *parts]))
-    kind = problem["type"]
-    value = problem["input"]
-    if kind == "unknown_key":
-        section, _, name = key.rpartition(".")
-        return f"{locations.prefix(key)}{key}: {_unknown(section, name, problem['ctx']['known'])}"
-    if kind == "missing":
-        return f"{locations.prefix(key)}{joined(key, str(problem['loc'][-1]))}: expected a value, got none"
-    if kind == "union_tag_invalid":
-        return _unknown_type(problem, key, locations)
-    message = problem["msg"].removeprefix("Value error, ")
-    if isinstance(value, ArgsKwargs):
-        # Settings that do not go together: the message begins with the name of one and says what came.
-        key = joined(key, message.partition(":")[0])
-        return f"{locations.prefix(key)}{key}:{message.partition(':')[2]}"
-    if kind in _EXPECTED:
-        message = f"expected {_EXPECTED[kind].format(**problem.get('ctx', {}))}"
-    message = re.sub(r"^(Input should be|String should have) (a valid )?", "expected ", message)
-    return f"{locations.prefix(key)}{key}: {message}, got {quote(value)}"
+    key, words = _key_and_words(problem, dotted(path, *parts), section=dotted(path, *parts[:-1]))
+    return f"{locations.prefix(key)}{key}: {words}"
 
 
 def _path_in(data: Any, loc: tuple[str | int, ...]) -> list[str]:
@@ -78,16 +63,39 @@ def _path_in(data: Any, loc: tuple[str | int, ...]) -> list[str]:
     return path
 
 
-def _unknown_type(problem: ErrorDetails, key: str, locations: Locations) -> str:
-    """What is said of a section whose `type`, or whose name alone, picks no kind of settings."""
-    section = problem["input"]
-    if isinstance(section, Mapping):
-        key = joined(key, "type")
-        section = section.get("type")
-    names = re.findall(r"'([^']*)'", problem["ctx"]["expected_tags"])
-    near = nearest(section, names) if isinstance(section, str) else None
+def _key_and_words(problem: ErrorDetails, key: str, section: str) -> tuple[str, str]:
+    """The dotted key of the setting at fault, and what was expected and what came.
+
+    Args:
+        key: the dotted key of the data at fault, which may be the section that holds the setting; section: that of the
+            section around these data.
+    """
+    kind = problem["type"]
+    value = problem["input"]
+    message = problem["msg"].removeprefix("Value error, ")
+    if kind == "unknown_key":
+        return key, _unknown(section, value, problem["ctx"]["known"])
+    if kind == "missing":
+        return dotted(key, str(problem["loc"][-1])), "expected a value, got none"
+    if kind == "union_tag_invalid":
+        names = re.findall(r"'([^']*)'", problem["ctx"]["expected_tags"])
+        if isinstance(value, Mapping):
+            return dotted(key, "type"), _unknown_type(value["type"], names)
+        return key, _unknown_type(value, names)
+    if isinstance(value, ArgsKwargs):
+        # Settings that do not go together: the message begins with the name of one and says what came.
+        name, _, words = message.partition(": ")
+        return dotted(key, name), words
+    if kind in _EXPECTED:
+        message = f"expected {_EXPECTED[kind].format(**problem.get('ctx', {}))}"
+    message = re.sub(r"^(Input should be|String should have) ", "expected ", message)
+    return key, f"{message}, got {quote(value)}"
+
+
+def _unknown_type(name: Any, known: Iterable[str]) -> str:
+    near = nearest(name, known) if isinstance(name, str) else None
     hint = f" (nearest: {near})" if near else ""
-    return f"{locations.prefix(key)}{key}: expected one of {', '.join(sorted(names))}{hint}; got {quote(section)}"
+    return f"expected one of {', '.join(sorted(known))}{hint}; got {quote(name)}"
 
 
 def check_keys(data: Mapping[str, Any], known: Iterable[str], section: str, locations: Locations) -> None:
@@ -95,14 +103,16 @@ def check_keys(data: Mapping[str, Any], known: Iterable[str], section: str, loca
     known = list(known)
     for name in map(str, data):
         if name not in known:
-            key = joined(section, name)
+            key = dotted(section, name)
             raise ConfigError(f"{locations.prefix(key)}{key}: {_unknown(section, name, known)}")
 
 
 def _unknown(section: str, name: str, known: Iterable[str]) -> str:
     near = nearest(name, known)
-    if near:
-        expected = f"expected {joined(section, near)}, the nearest known key"
+    if "." in name:
+        expected = "expected a section within a section, not a key with dots"
+    elif near:
+        expected = f"expected {dotted(section, near)}, the nearest known key"
     else:
         expected = f"expected one of {listed(sorted(known)) or '(none: it takes no settings)'}"
     return f"unknown key: {expected}; got {quote(name)}"

@@ -12,7 +12,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from geoalign.errors import ConfigError
-from geoalign.settings.locations import joined
+from geoalign.settings.locations import dotted
 from geoalign.text import one_line, quote
 
 MOST_BYTES = 500_000
@@ -115,7 +115,7 @@ class _Document:
             if not isinstance(name_node, ScalarNode) or name_node.tag not in _TEXTS:
                 expected = "expected keys that are texts (in quotes where they look otherwise)"
                 raise self._refused(name_node, key, expected)
-            inner = joined(key, name)
+            inner = dotted(key, name)
             if name in read:
                 first = f" (first: {self.locations[inner]})" if self.lines else ""
                 raise self._refused(name_node, inner, f"expected once, got a second time{first}")
@@ -126,7 +126,7 @@ class _Document:
     def _list(self, node: SequenceNode, key: str) -> list[Any]:
         read = []
         for number, item in enumerate(node.value):
-            inner = joined(key, str(number))
+            inner = dotted(key, str(number))
             self.locations[inner] = self._location(item)
             read.append(self.value(item, inner))
         return read

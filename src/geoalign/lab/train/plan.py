@@ -32,7 +32,7 @@ from geoalign.lab.runs.folder import RunFolder, stage_checkpoints
 from geoalign.lab.train.options import GenerationShape, generation_shape, located, trainer_options
 from geoalign.lab.train.settings import RunConfig
 from geoalign.pretrained.from_pretrained import from_pretrained, loading
-from geoalign.settings.hidden import is_last, layer_numbers
+from geoalign.settings.hidden import is_last_layer, layer_numbers
 from geoalign.settings.locations import NOWHERE, Locations
 from geoalign.settings.problems import check_keys
 from geoalign.text import quote
@@ -217,7 +217,7 @@ def plan_prompts(
 def check_depth(config: RunConfig, locations: Locations = NOWHERE) -> None:
     """Raises ConfigError for a layer that the model does not have; of a pretrained one only the settings are read."""
     head, model = None if config.reward_head is None else config.reward_head.layers, config.model
-    if is_last(config.hidden_layer) and head is None:
+    if is_last_layer(config.hidden_layer) and head is None:
         return
     if isinstance(model, PretrainedModelConfig):
         code: dict[str, Any] = {"trust_remote_code": model.trust_remote_code, "setting": CODE_SETTING}

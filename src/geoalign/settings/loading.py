@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
-from typing import Any
+from typing import Any, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -14,6 +14,7 @@ from geoalign.settings.locations import NOWHERE, Locations
 from geoalign.settings.problems import explain, refuse_secrets
 
 _adapter = cache(TypeAdapter)
+_hints = cache(get_type_hints)
 
 
 def load_settings(kind: Any, data: Any, locations: Locations = NOWHERE, *, path: str = "") -> Any:
@@ -35,7 +36,13 @@ def load_settings(kind: Any, data: Any, locations: Locations = NOWHERE, *, path:
 
 def plain_settings(settings: Any) -> dict[str, Any]:
     """Settings as nested dicts and lists of plain values, which `load_settings` reads as the same settings."""
-    plain = {item.name: _plain(getattr(settings, item.name)) for item in fields(settings)}
+    hints = _hints(type(settings))
+    plain = {}
+    for item in fields(settings):
+        value = getattr(settings, item.name)
+        # Of the one class that a field may hold no `type` is written.
+        only_class = is_dataclass(value) and type(value) is hints[item.name]
+        plain[item.name] = plain_settings(value) if only_class else _plain(value)
     return {"type": plain.pop("type"), **plain} if "type" in plain else plain
 
 

@@ -69,18 +69,9 @@ def settings(cls: type[_Settings]) -> type[_Settings]:
 
 @classmethod  # type: ignore[misc]
 def _from_section(cls: Any, value: Any, validated: Callable[[Any], Any]) -> Any:
-    """Settings out of keyword arguments, out of a section (a mapping, or nothing at all), or as they are.
-
-    Raises:
-        ValidationError: a key that is no setting; the error has the known ones.
-    """
+    """Settings out of a constructor's arguments, out of a section (a mapping, or nothing at all), or as they are."""
     if isinstance(value, ArgsKwargs):
-        known = [item.name for item in fields(cls)]
-        for name in value.kwargs or {}:
-            if name not in known:
-                problem = PydanticCustomError("unknown_key", "unknown key", {"known": known})
-                error = InitErrorDetails(type=problem, loc=(name,), input=name)
-                raise ValidationError.from_exception_data(cls.__name__, [error])
+        _check_names(cls, value.kwargs or {})
         return validated(value)
     if isinstance(value, cls):
         return value
@@ -90,6 +81,16 @@ def _from_section(cls: Any, value: Any, validated: Callable[[Any], Any]) -> Any:
     made = cls.__new__(cls)
     cls.__pydantic_validator__.validate_python(ArgsKwargs((), dict(value or {})), self_instance=made)
     return made
+
+
+def _check_names(cls: Any, values: Mapping[str, Any]) -> None:
+    """Raises ValidationError for a name that is no setting of a class; the error has the known ones."""
+    known = [item.name for item in fields(cls)]
+    for name in values:
+        if name not in known:
+            problem = PydanticCustomError("unknown_key", "unknown key", {"known": known})
+            error = InitErrorDetails(type=problem, loc=(name,), input=name)
+            raise ValidationError.from_exception_data(cls.__name__, [error])
 
 
 def _with_plain_errors(name: str, validated: Callable[..., None]) -> Callable[..., None]:

@@ -90,6 +90,8 @@ def _set_in(data: dict[str, Any], locations: dict[str, str], given: Typed, defau
         if kind != given.value:
             section.clear()
     section[name] = given.value
+    for within in [key for key in locations if key.startswith(f"{given.key}.")]:
+        del locations[within]
     locations[given.key] = given.words
 
 

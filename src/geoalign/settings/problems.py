@@ -41,10 +41,14 @@ def explain(error: ValidationError, data: Any, locations: Locations = NOWHERE, p
         locations: where each dotted key was written.
         path: the dotted key under which the data stand; empty at the top.
     """
-    found = [(_path_in(data, problem["loc"]), problem) for problem in error.errors()]
-    first, _ = found[0]
-    within_first = [(parts, problem) for parts, problem in found if parts[: len(first)] == first]
-    parts, problem = max(within_first, key=lambda one: len(one[0]))
+    problem, *others = error.errors()
+    first = _path_in(data, problem["loc"])
+    parts = first
+    for other in others:
+        further = _path_in(data, other["loc"])
+        if len(further) > len(parts) and further[: len(first)] == first:
+            problem = other
+            parts = further
     key, words = _key_and_words(problem, dotted(path, *parts), section=dotted(path, *parts[:-1]))
     return f"{locations.prefix(key)}{key}: {words}"
 

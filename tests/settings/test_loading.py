@@ -201,6 +201,8 @@ def test_of_two_settings_of_the_same_the_later_one_holds():
 def test_a_curator_by_its_name_alone_may_be_set_in_parts(tmp_path: Path) -> None:
     path = written(tmp_path, "curator: geoalign\n")
     assert load_run_config(path, ["curator.alpha=0.1"]).config.curator == GeoAlignConfig(alpha=0.1)
+    above = written(tmp_path, "base: run.yaml\ncurator: {alpha: 0.1}\n", "above.yaml")
+    assert load_run_config(above).config.curator == GeoAlignConfig(alpha=0.1)
 
 
 def test_an_empty_section_has_its_defaults(tmp_path: Path) -> None:

@@ -66,21 +66,19 @@ def override_setting(
     parts = [part.strip() for part in key.split(".")]
     if not equals or not all(parts):
         raise ConfigError(f"--set: expected section.key=value, got {quote(masked(override))}")
-    dotted = ".".join(parts)
+    key = ".".join(parts)
     words = f"--set {masked(override)}"
-    value = parse_value(text, dotted, words)
-    refuse_secrets(value, path=dotted)
-    _set_in(data, locations, Typed(dotted, value, words), default_types)
+    value = parse_value(text, key, words)
+    refuse_secrets(value, path=key)
+    _set_in(data, locations, Typed(key, value, words), default_types)
 
 
 def _set_in(data: dict[str, Any], locations: dict[str, str], given: Typed, default_types: DefaultTypes) -> None:
-    """Sets one setting in place; sections on the way to it are made, and a name alone becomes one with this `type`."""
+    """Sets one setting in place; sections on the way to it are made where there are none."""
     *sections, name = given.key.split(".")
     section = data
     for part in sections:
-        inner = section.get(part)
-        if isinstance(inner, str) and part in default_types:
-            inner = {"type": inner}
+        inner = _section(part, section.get(part), default_types)
         if not isinstance(inner, dict | None):
             raise ConfigError(f"{given.words}: expected {part} to be a section, got {quote(inner)}")
         section[part] = inner or {}
@@ -102,7 +100,7 @@ def merged_settings(base: Mapping[str, Any], over: Mapping[str, Any], *, default
     """
     merged = dict(base)
     for name, value in over.items():
-        old = merged.get(name)
+        old = _section(name, merged.get(name), default_types)
         if not (isinstance(value, Mapping) and isinstance(old, Mapping)):
             merged[name] = value
             continue
@@ -110,6 +108,11 @@ def merged_settings(base: Mapping[str, Any], over: Mapping[str, Any], *, default
         anew = "type" in value and value["type"] != old.get("type", default)
         merged[name] = dict(value) if anew else merged_settings(old, value, default_types=default_types)
     return merged
+
+
+def _section(name: str, value: Any, default_types: DefaultTypes) -> Any:
+    """A name alone in the place of a section, `curator: grpo`, as the section that it stands for; else the value."""
+    return {"type": value} if isinstance(value, str) and name in default_types else value
 
 
 def flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any, get_type_hints
@@ -14,7 +14,7 @@ from geoalign.settings.locations import NOWHERE, Locations
 from geoalign.settings.problems import explain, refuse_secrets
 
 _adapter = cache(TypeAdapter)
-_hints = cache(get_type_hints)
+_hints: Callable[[Any], dict[str, Any]] = cache(get_type_hints)
 
 
 def load_settings(kind: Any, data: Any, locations: Locations = NOWHERE, *, path: str = "") -> Any:

@@ -14,10 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from geoalign.console.terminal import Console, harmless_messages, say, say_lines
-from geoalign.text import one_line, printable
 
 HOSTILE = "a\x1b[2J\x1b]0;title\x07b\x9b31m\u202ec\x00\ud800"
-SHOWN = "a<U+001B>[2J<U+001B>]0;title<U+0007>b<U+009B>31m<U+202E>c<U+0000><U+D800>"
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -70,18 +68,6 @@ def test_one_line_stays_one_line() -> None:
     say(Console(file=file, width=20), "x" * 50 + "\ny")
     say_lines(Console(file=file, width=20), "y" * 50 + "\n\x1bz\n")
     assert file.getvalue() == "x" * 50 + "<U+000A>y\n" + "y" * 50 + "\n<U+001B>z\n"
-
-
-def test_long_text_loses_its_middle_and_says_so() -> None:
-    # 10 of 30 characters stay: 5 at each end.
-    assert one_line("a" * 15 + "b" * 15, 10) == "aaaaa ... [20 characters left out] ... bbbbb"
-    assert one_line(" a\n  b\r\nc ") == "a b c"
-
-
-def test_harmless_text() -> None:
-    assert printable(HOSTILE) == SHOWN
-    assert printable("a\u00a0b\u3000c") == "a\u00a0b\u3000c"
-    assert printable("a\n\x1b", kept="\n") == "a\n<U+001B>"
 
 
 def test_warnings_and_log_lines_are_harmless(capsys: pytest.CaptureFixture[str]) -> None:

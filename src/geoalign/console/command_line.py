@@ -215,21 +215,26 @@ def report(error: BaseException, console: Console) -> int:
 
 def error_line(error: BaseException) -> str | None:
     """The one line that says what went wrong, or which package is missing; None for a fault of this package."""
+    text = _what_went_wrong(error)
+    return None if text is None else one_line(masked(text), LONGEST_ERROR)
+
+
+def _what_went_wrong(error: BaseException) -> str | None:
     text = str(error)
-    missing = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
     if isinstance(error, GeoAlignError):
-        pass
-    elif missing in _EXTRAS:
-        text = f"{missing} is not installed, which this command needs: pip install 'geoalign[{_EXTRAS[missing]}]'"
-    elif isinstance(error, OSError):
-        text = _of_system(error)
-    elif isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or _MEMORY.search(text):
-        text = f"out of memory: {text}" if text else "out of memory"
-    elif _SYSTEM.search(text) or text.startswith("Symlink loop"):  # pathlib's resolve, before Python 3.13
-        text = f"a file could not be read or written: {text}"
-    else:
-        return None
-    return one_line(masked(text), LONGEST_ERROR)
+        return text
+    if isinstance(error, OSError):
+        return _of_system(error)
+    if isinstance(error, ModuleNotFoundError):
+        package = (error.name or "").partition(".")[0]
+        extra = _EXTRAS.get(package)
+        if extra is not None:
+            return f"{package} is not installed, which this command needs: pip install 'geoalign[{extra}]'"
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or _MEMORY.search(text):
+        return f"out of memory: {text}" if text else "out of memory"
+    if _SYSTEM.search(text) or text.startswith("Symlink loop"):  # pathlib's resolve, before Python 3.13
+        return f"a file could not be read or written: {text}"
+    return None
 
 
 def _of_system(error: OSError) -> str:

@@ -54,7 +54,7 @@ def test_what_is_no_function_is_named(name, words):
             "expected a list of 2 rewards, .*; got 'right' for completion 1. Return None for one that could not",
         ),
         ([math.inf, 0], "expected a finite number or None, got inf for completion 0"),
-        ([10**400, 0], "expected a list of 2 rewards, .*; got a whole number of .* for completion [01]"),
+        ([10**400, 0], "expected a list of 2 rewards, .*; got 10000.* for completion [01]"),
     ],
 )
 def test_wrong_results_are_named(results, words):

@@ -216,7 +216,7 @@ def test_a_chain_from_yaml(tmp_path):
     [
         ("[{type: pods, n: 4}]", r"curator\.members\.0\.n: unknown key"),
         ("[{type: grpo}, {type: pod}]", r"curator\.members\.1\.type: expected one of .*nearest: pods"),
-        ("pods", r"curator\.members: expected a list of sections, got 'pods'"),
+        ("pods", r"curator\.members: expected a list, got 'pods'"),
     ],
 )
 def test_bad_chains_are_named(tmp_path, members, words):

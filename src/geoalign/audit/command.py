@@ -9,9 +9,9 @@ from pathlib import Path
 
 import typer
 
+from geoalign.console.command_line import argument, option, settings_option
 from geoalign.console.terminal import Console, say
-from geoalign.settings.arguments import argument, option, settings_option
-from geoalign.settings.secrets import masked
+from geoalign.secrets import masked
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 from geoalign.audit.command import AuditRequest
 from geoalign.console.numbers import counted
-from geoalign.console.terminal import Console, say, say_wrapped
+from geoalign.console.terminal import Console, say, say_paragraph
 from geoalign.dumps.files import DUMP_SUFFIXES
 from geoalign.dumps.formats import DumpLayout, MissingRolesError, find_layout, parse_fields
 from geoalign.dumps.row_files import CSV_SUFFIXES
@@ -66,7 +66,7 @@ def find_inputs(request: AuditRequest, console: Console, stdin: Path | None = No
     for source in inputs[:_SHOWN]:
         say(console, f"Reading {source.path}")
         step = "" if source.step is None else f", step {source.step}"
-        say_wrapped(console, f"{source.layout}{step}", indent=2)
+        say_paragraph(console, f"{source.layout}{step}", bullet="  ")
     if len(inputs) > _SHOWN:
         say(console, f"and {counted(len(inputs) - _SHOWN, 'more file')}")
     return inputs

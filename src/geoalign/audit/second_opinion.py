@@ -15,7 +15,7 @@ from geoalign.audit.settings import AuditConfig
 from geoalign.curators.appeals import Appeals, Hearing
 from geoalign.curators.curator import Curator
 from geoalign.errors import ConfigError, InputError
-from geoalign.settings.secrets import masked
+from geoalign.secrets import masked
 from geoalign.text import quote
 from geoalign.types import Rollouts
 

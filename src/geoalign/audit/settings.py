@@ -10,12 +10,11 @@ from pydantic import Field
 
 from geoalign.curators.registry import CuratorSection, default_curator
 from geoalign.pretrained.settings import LoadedModelConfig
-from geoalign.settings import Count, Seed, setting, settings
+from geoalign.settings import Count, Options, Seed, setting, settings
 from geoalign.settings.hidden import LAST, HiddenLayerSetting, HiddenPosition
 from geoalign.settings.layers import Typed, overridden
 from geoalign.settings.loading import load_settings
 from geoalign.settings.locations import Locations
-from geoalign.text import escape
 
 
 def _audit_curator() -> CuratorSection:
@@ -45,14 +44,14 @@ class AuditConfig(LoadedModelConfig):
             "stand; auto: chat where the format keeps bare questions, text where it keeps rendered prompts."
         ),
     )
-    chat_template_kwargs: dict[str, Any] = setting(
+    chat_template_kwargs: Options = setting(
         default_factory=dict, help="Arguments of the chat template, such as enable_thinking: false."
     )
     batch_size: Count = setting(default=16, help="Rollouts per forward pass; 1 to 16 for long ones.")
     max_tokens: Annotated[int, Field(ge=2)] | None = setting(
         default=None, help="Longer rollouts keep their last tokens; null: as many as the model can take."
     )
-    endpoint: dict[str, Any] = setting(
+    endpoint: Options = setting(
         default_factory=dict, help="For `--second-verifier https://...`: model, max_tokens, ... as in `geoalign judge`."
     )
 
@@ -64,7 +63,7 @@ def load_audit_config(
     `--set`."""
     options: list[Typed] = []
     if curator is not None:
-        options.append(Typed("curator.type", curator, f"--curator {escape(curator)}"))
+        options.append(Typed("curator.type", curator, f"--curator {curator}"))
     if trust_remote_code:
         options.append(Typed("trust_remote_code", True, "--trust-remote-code"))
     values, locations = overridden(overrides, options, default_types={"curator": "denoise"})

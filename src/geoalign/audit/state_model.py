@@ -28,7 +28,7 @@ from geoalign.hidden.tap import backbone_of
 from geoalign.pretrained.fastest_dtype import fastest_dtype, print_fastest_dtype
 from geoalign.pretrained.fingerprint import fingerprint
 from geoalign.pretrained.from_pretrained import FINAL_MODEL, from_pretrained, is_hub_id, loading
-from geoalign.settings.hidden import is_last
+from geoalign.settings.hidden import is_last_layer
 
 _Ids = list[np.ndarray]
 
@@ -185,7 +185,7 @@ class AuditModel:
     def _key(self, prompts: _Ids, responses: _Ids, answers: Sequence[int] | None) -> str:
         config = self.config
         how = [self._known, self.dtype, self.device.type, config.hidden_position, config.batch_size, self._longest]
-        how += [] if is_last(config.hidden_layer) else [config.hidden_layer]
+        how += [] if is_last_layer(config.hidden_layer) else [config.hidden_layer]
         how += [] if answers is None else [answers]
         digest = hashlib.sha256(json.dumps(how).encode())
         for prompt, response in zip(prompts, responses, strict=True):

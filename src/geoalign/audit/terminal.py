@@ -33,7 +33,7 @@ from geoalign.audit.words import (
     verifier,
 )
 from geoalign.console.numbers import counted, short
-from geoalign.console.terminal import Console, say, say_wrapped
+from geoalign.console.terminal import Console, say, say_paragraph
 from geoalign.dumps.row_names import counted_in, row_name
 from geoalign.text import quote, visible
 
@@ -71,11 +71,11 @@ def show_result(console: Console, audit: AuditResults) -> None:
 
 def _heading(console: Console, text: str) -> None:
     console.print()
-    say_wrapped(console, text, style="bold")
+    say_paragraph(console, text, style="bold")
 
 
 def _paragraph(console: Console, text: str) -> None:
-    say_wrapped(console, text, indent=2)
+    say_paragraph(console, text, bullet="  ")
 
 
 def _line(console: Console, text: str, indent: int = 4) -> None:

@@ -47,7 +47,7 @@ def _from_json(value: Any) -> Any:
             value = json.loads(value)
         except (json.JSONDecodeError, RecursionError) as error:
             raise ValueError(f"expected a JSON object such as '{{\"layers\": 2}}' or 'none': {error}") from error
-    return ProjectorConfig(**value) if isinstance(value, Mapping) else value
+    return value
 
 
 if TYPE_CHECKING:

@@ -78,7 +78,7 @@ def test_a_failed_pair_is_counted_and_asked_for_again(server, settings, files, t
     server.reply = lambda request: Reply("unfit\x1b", 400) if "no" in judged_texts(request) else longer_wins(request)
     result, said = run(files, settings(), tmp_path / "out")
     assert (result["harmless"].failed, result["all"].judged) == (1, 5)
-    assert "HTTP 400: unfit\\x1b" in " ".join(said.split())
+    assert "HTTP 400: unfit<U+001B>" in " ".join(said.split())
     server.reply = longer_wins
     asked = len(server.requests)
     again, _ = run(files, settings(), tmp_path / "out")

@@ -15,8 +15,8 @@ from geoalign.lab.compare.settings import CLEAN, CLEAN_ARM, DEFAULTS, CompareCon
 from geoalign.lab.train.settings import DEFAULT_TYPES
 from geoalign.settings.layers import Loaded, merged_settings, override_setting, read_layers
 from geoalign.settings.loading import load_settings
-from geoalign.settings.locations import Locations
-from geoalign.text import escape, quote
+from geoalign.settings.locations import NOWHERE, Locations
+from geoalign.text import quote
 
 # Names of arms and levels become names of folders.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,79}")
@@ -42,14 +42,14 @@ def load_compare_config(
         # Written out first, so that an override changes the arm and does not replace it.
         data["arms"] = _written_out(data["arms"], Locations(where))
     for override in overrides:
-        override_setting(data, where, override, default_types=DEFAULT_TYPES, run=("run",))
+        override_setting(data, where, override, default_types=DEFAULT_TYPES)
     locations = Locations(where)
     config = _chosen(parse_compare_config(data, locations), arms, levels)
     _check(config, locations)
     return Loaded(config, locations)
 
 
-def parse_compare_config(data: Mapping[str, Any], locations: Locations | None = None) -> CompareConfig:
+def parse_compare_config(data: Mapping[str, Any], locations: Locations = NOWHERE) -> CompareConfig:
     """The settings of a comparison from plain data; an arm that is `null` is the curator of its name, or `clean`."""
     values = {name: value for name, value in data.items() if value is not None or name in ("oracle", "workers")}
     if isinstance(arms := values.get("arms"), Mapping):
@@ -95,8 +95,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
     base = path.parent / named
     if not base.is_file():
         raise ConfigError(
-            f"{Locations(where).prefix('run')}run: expected settings, or a file with them, "
-            f"got no file {escape(str(base))}"
+            f"{Locations(where).prefix('run')}run: expected settings, or a file with them, got no file {base}"
         )
     run, locations = read_layers(base, default_types=DEFAULT_TYPES)
     return {**data, "run": run}, {**where, **{f"run.{key}": location for key, location in locations.items()}}
@@ -156,8 +155,8 @@ def _check(config: CompareConfig, locations: Locations) -> None:
 
 def _wrong(key: str, expected: str, got: Any, locations: Locations) -> ConfigError:
     where = locations.prefix(key.partition("[")[0])
-    return ConfigError(f"{where}{escape(key)}: {expected}, got {quote(got)}")
+    return ConfigError(f"{where}{key}: {expected}, got {quote(got)}")
 
 
 def _list_of(names: Iterable[str]) -> str:
-    return escape(", ".join(names))
+    return ", ".join(names)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import SkipValidation
+from pydantic import ValidatorFunctionWrapHandler, WrapValidator
 
 from geoalign.lab.rewards.settings import RewardConfig
 from geoalign.lab.train.settings import RunConfig
@@ -64,6 +64,10 @@ class BaseOfTables:
     grpo: Mapping[str, Any]
 
 
+def _run_or_its_table(value: Any, validated: ValidatorFunctionWrapHandler) -> Any:
+    return value if isinstance(value, BaseOfTables) else validated(value)
+
+
 @settings
 class PrimaryComparison:
     """A comparison that was chosen before looking; all others are exploratory."""
@@ -80,7 +84,9 @@ class CompareConfig:
     the comparison's. An arm or level is nested settings as in the YAML of a run.
     """
 
-    run: SkipValidation[RunConfig] = setting(default_factory=RunConfig, help="The base run.")
+    run: Annotated[RunConfig, WrapValidator(_run_or_its_table)] = setting(
+        default_factory=RunConfig, help="The base run."
+    )
     arms: dict[str, dict[str, Any]] = setting(help="Each arm's settings, by name, merged into the base run.")
     levels: dict[str, dict[str, Any]] = setting(
         default_factory=lambda: {"as_given": {}}, help="Each level's settings, by name, usually of `reward`."

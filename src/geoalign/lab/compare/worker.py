@@ -24,7 +24,7 @@ from geoalign.files.durable import locked
 from geoalign.files.json_files import append_line, read_lines, write_json
 from geoalign.lab.compare.folder import ComparisonFolder
 from geoalign.lab.compare.plan import CellKey, PlannedRun
-from geoalign.settings.secrets import masked
+from geoalign.secrets import masked
 from geoalign.text import LONGEST_ERROR, one_line
 
 # So long the process of a killed comparison may take to end and let go of its run.

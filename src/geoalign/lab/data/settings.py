@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from geoalign.settings import AnyShare, Count, Name, OpenShare, Seed, setting, settings
+from geoalign.settings import AnyShare, Count, Name, OpenShare, Seed, default_type, setting, settings
 from geoalign.text import one_line
 
 
@@ -209,4 +209,8 @@ class HHRLHFConfig:
         return self
 
 
-TaskConfig = Annotated[ArithmeticConfig | MathConfig | DialogueConfig | HHRLHFConfig, Field(discriminator="type")]
+TaskConfig = Annotated[
+    ArithmeticConfig | MathConfig | DialogueConfig | HHRLHFConfig,
+    Field(discriminator="type"),
+    default_type("arithmetic"),
+]

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from geoalign.console.command_line import argument, option, settings_option
 from geoalign.console.terminal import Console
-from geoalign.settings.arguments import argument, option, settings_option
 
 
 @dataclass(frozen=True)

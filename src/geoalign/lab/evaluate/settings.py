@@ -14,12 +14,12 @@ from geoalign.lab.evaluate.command import EvaluateRequest
 from geoalign.lab.models.settings import EVERY_OTHER
 from geoalign.lab.rewards.settings import ScoringConfig
 from geoalign.pretrained.settings import LoadedModelConfig
-from geoalign.settings import Count, Name, Seed, setting, settings
-from geoalign.settings.layers import Typed, check_agree, overridden
+from geoalign.settings import Count, Name, Options, Seed, setting, settings
+from geoalign.settings.layers import Typed, overridden
 from geoalign.settings.loading import load_settings
 from geoalign.settings.locations import Locations
 from geoalign.settings.yaml_text import parse_value
-from geoalign.text import escape, quote
+from geoalign.text import quote
 
 # Longest responses of the paper (hyperparameter table): mathematics, dialogue.
 BENCHMARK_TOKENS, DIALOGUE_TOKENS = 8192, 1024
@@ -77,7 +77,7 @@ class EvaluateConfig(LoadedModelConfig):
     system_prompt: str | None = setting(
         default=MATH_SYSTEM_PROMPT, help="System message of benchmarks; null: none. Dialogues have their own."
     )
-    vllm: dict[str, Any] = setting(
+    vllm: Options = setting(
         default_factory=dict,
         help="Further arguments of vLLM's LLM, passed on as they are, such as tensor_parallel_size.",
     )
@@ -131,11 +131,10 @@ class EvaluateConfig(LoadedModelConfig):
 
 
 def load_evaluate_config(request: EvaluateRequest) -> EvaluateConfig:
-    """The settings from the command line, those of options of their own and those of `--set`, in whatever order.
-
-    ConfigError names the options as they were typed where two of them contradict each other.
-    """
+    """The settings from the command line: those of options of their own, and those of `--set` laid over them."""
     options: list[Typed] = []
+    if request.greedy and request.temperature:
+        raise ConfigError("--greedy is temperature 0: leave --temperature out")
     if request.greedy:
         options.append(Typed("temperature", 0.0, "--greedy"))
     if request.temperature is not None:
@@ -172,7 +171,7 @@ def _samples(request: EvaluateRequest) -> tuple[list[Typed], list[str]]:
     others: list[str] = []
     for text in request.samples:
         name, equals, number = text.rpartition("=")
-        words = f"--samples {escape(text)}"
+        words = f"--samples {text}"
         if equals and not name.strip():
             raise ConfigError(f"{words}: expected N or NAME=N, got {quote(text)}")
         key = name.strip() if equals else EVERY_OTHER
@@ -180,7 +179,7 @@ def _samples(request: EvaluateRequest) -> tuple[list[Typed], list[str]]:
     for text in request.overrides:
         dotted, _, value = text.partition("=")
         key = dotted.strip()
-        words = f"--set {escape(text)}"
+        words = f"--set {text}"
         if key.startswith("samples."):
             found.append(Typed(key, _number(value, words), words))
         elif key == "samples":
@@ -189,10 +188,6 @@ def _samples(request: EvaluateRequest) -> tuple[list[Typed], list[str]]:
             found += [Typed(f"samples.{name}", number, words) for name, number in by_name.items()]
         else:
             others.append(text)
-    by_key: dict[str, Typed] = {}
-    for option in found:
-        check_agree(by_key.get(option.key), option)
-        by_key[option.key] = option
     return found, others
 
 

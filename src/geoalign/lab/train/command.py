@@ -8,9 +8,8 @@ from pathlib import Path
 
 import typer
 
-from geoalign.console.command_line import NothingAskedError
+from geoalign.console.command_line import NothingAskedError, argument, option, settings_option
 from geoalign.console.terminal import Console
-from geoalign.settings.arguments import argument, option, settings_option
 
 # What follows the help where the command was called bare.
 TRAIN_EXAMPLE = """

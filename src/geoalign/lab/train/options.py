@@ -21,8 +21,8 @@ from geoalign.errors import ConfigError
 from geoalign.lab.models.process_setup import Processes
 from geoalign.lab.runs.folder import RunFolder, stage_checkpoints
 from geoalign.lab.train.settings import RunConfig
-from geoalign.settings.loading import check_keys
 from geoalign.settings.locations import NOWHERE
+from geoalign.settings.problems import check_keys
 from geoalign.text import one_line, quote
 
 Options = Mapping[str, Any]

@@ -32,9 +32,9 @@ from geoalign.lab.runs.folder import RunFolder
 from geoalign.lab.train.options import GenerationShape, generation_shape, options_of_trainers
 from geoalign.lab.train.settings import EvaluationConfig, RunConfig
 from geoalign.pretrained.from_pretrained import from_pretrained, loading
-from geoalign.settings.hidden import is_last, layer_numbers
-from geoalign.settings.loading import check_keys
+from geoalign.settings.hidden import is_last_layer, layer_numbers
 from geoalign.settings.locations import NOWHERE
+from geoalign.settings.problems import check_keys
 from geoalign.text import quote
 
 _Item = TypeVar("_Item", Problem, Demonstration)
@@ -226,7 +226,7 @@ def plan_prompts(options: GRPOConfig, shape: GenerationShape, problems: int) -> 
 def check_depth(config: RunConfig) -> None:
     """Raises ConfigError for a layer that the model does not have; of a pretrained one only the settings are read."""
     head_layers = None if config.reward_head is None else config.reward_head.layers
-    if is_last(config.hidden_layer) and head_layers is None:
+    if is_last_layer(config.hidden_layer) and head_layers is None:
         return
     depth = _depth(config.model)
     try:

@@ -11,7 +11,7 @@ from geoalign.errors import ConfigError
 from geoalign.lab.train.settings import DEFAULT_TYPES, RunConfig
 from geoalign.settings.layers import Loaded, override_setting, read_layers
 from geoalign.settings.loading import load_settings
-from geoalign.settings.locations import Locations
+from geoalign.settings.locations import NOWHERE, Locations
 
 
 def load_run_config(path: Path | None = None, overrides: Sequence[str] = ()) -> Loaded[RunConfig]:
@@ -25,7 +25,7 @@ def load_run_config(path: Path | None = None, overrides: Sequence[str] = ()) -> 
     return Loaded(parse_run_config(data, Locations(locations)), Locations(locations))
 
 
-def parse_run_config(data: Mapping[str, Any], locations: Locations | None = None) -> RunConfig:
+def parse_run_config(data: Mapping[str, Any], locations: Locations = NOWHERE) -> RunConfig:
     """The settings of a run from plain data, as `plain_settings` gives them."""
     config: RunConfig = load_settings(RunConfig, data, locations)
     return config

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from geoalign.errors import ConfigError
-from geoalign.settings.yaml_text import MOST_BYTES, dump_yaml, parse_yaml, read_text
+from geoalign.settings.yaml_text import MOST_BYTES, dump_yaml, parse_yaml, read_yaml
 
 
 @pytest.mark.parametrize(
@@ -61,14 +61,14 @@ def test_a_text_is_written_so_that_it_is_read_as_the_same_text(text: str) -> Non
 def test_files_are_read_up_to_a_limit(tmp_path: Path) -> None:
     path = tmp_path / "x.yaml"
     path.write_bytes(b"#" * MOST_BYTES)
-    assert len(read_text(path)) == MOST_BYTES
+    assert read_yaml(path) == ({}, {})
     for content, message in (
         (b"#" * (MOST_BYTES + 1), rf"x\.yaml: expected settings of at most {MOST_BYTES:,} bytes"),
         (b"a: 1\nb: \xff", r"x\.yaml: expected a readable YAML file in UTF-8"),
     ):
         path.write_bytes(content)
         with pytest.raises(ConfigError, match=message):
-            read_text(path)
+            read_yaml(path)
     for other in (tmp_path, tmp_path / "nowhere", Path("a\0b")):
         with pytest.raises(ConfigError, match="expected a readable YAML file"):
-            read_text(other)
+            read_yaml(other)

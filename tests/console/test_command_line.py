@@ -10,12 +10,11 @@ from command_line import call
 from typer.testing import CliRunner
 
 from geoalign import cli
-from geoalign.console.command_line import command, help_text
+from geoalign.console.command_line import add_command, argument, help_text, option
 from geoalign.lab.compare.command import COMPARE_EXAMPLE
 from geoalign.lab.compare.read_settings import load_compare_config
 from geoalign.lab.train.command import TRAIN_EXAMPLE
 from geoalign.lab.train.read_settings import load_run_config
-from geoalign.settings.arguments import argument, option
 
 
 @dataclass(frozen=True)
@@ -31,11 +30,11 @@ class Request:
 def called() -> tuple[typer.Typer, list[Any]]:
     app, calls = typer.Typer(), []
 
-    @command(app, "work", Request)
     def work(request: Request) -> None:
         """Works."""
         calls.append(request)
 
+    add_command(app, "work", Request, work)
     app.command("other")(lambda: None)
     return app, calls
 

@@ -1,7 +1,6 @@
 """Numbers and the texts of others, on pages and on the terminal: by hand, and hostile."""
 
 import math
-import unicodedata
 
 import pytest
 
@@ -21,21 +20,12 @@ from geoalign.console.numbers import (
     whole_percent,
 )
 from geoalign.statistics import Interval
-from geoalign.text import DASH, escape_terminal, invisible, shows, visible
-
-
-def test_what_is_invisible_is_one_rule_for_pages_and_the_terminal():
-    assert [code for code in range(256) if invisible(chr(code))] == [*range(32), *range(127, 160), 0xAD]
-    for character in map(chr, (*range(0x3000), 0xE000, 0xFFFF, *range(0x1F000, 0x1F800), 0xE0041)):
-        hidden = unicodedata.category(character) in ("Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp")
-        assert invisible(character) is hidden
-        if not hidden and character != DASH:
-            assert shows(character, "utf-8")
+from geoalign.text import DASH, printable
 
 
 def test_the_dash_is_a_hyphen_where_the_terminal_lacks_it():
-    assert escape_terminal(short(None), "ascii") == "-"
-    assert escape_terminal(short(None), "utf-8") == DASH
+    assert printable(short(None), "ascii") == "-"
+    assert printable(short(None), "utf-8") == DASH
 
 
 def test_numbers():
@@ -133,12 +123,3 @@ def test_shares_that_were_set():
 )
 def test_lengths_of_time(seconds, written):
     assert duration(seconds) == written
-
-
-def test_inert_by_hand():
-    assert visible("a\tb\nc") == "a\tb\nc"
-    assert visible("1\u202e2\u2069") == "1⟨U+202E⟩2⟨U+2069⟩"
-    assert visible("\r\u2028\ue000\U000e0041") == "⟨U+000D⟩⟨U+2028⟩⟨U+E000⟩⟨U+E0041⟩"
-    assert visible("\ud800") == "⟨U+D800⟩"
-    assert visible("abcdef", limit=4) == "abcd … [2 more characters]"
-    assert visible("אב 漢字 é") == "אב 漢字 é"

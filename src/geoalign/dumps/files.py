@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from geoalign.dumps.row_files import CSV_SUFFIXES, JSON_SUFFIXES, RawRow, file_rows
+from geoalign.dumps.raw_rows import RawRow
+from geoalign.dumps.row_files import CSV_SUFFIXES, JSON_SUFFIXES, file_rows
 from geoalign.errors import ConfigError, InputError
 
 # How the name of a file of problems or dialogues may end, and that of a dump.

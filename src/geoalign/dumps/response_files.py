@@ -13,7 +13,7 @@ from pydantic import AfterValidator, ConfigDict, Field, StrictBool, StrictInt, S
 from typing_extensions import TypedDict
 
 from geoalign.dumps.files import checked
-from geoalign.dumps.row_files import json_lines
+from geoalign.dumps.json_rows import json_lines
 from geoalign.errors import ConfigError, InputError
 from geoalign.files.durable import write_atomically
 from geoalign.text import one_line

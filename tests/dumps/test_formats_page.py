@@ -8,11 +8,12 @@ import pytest
 from geoalign.audit.folder import SCORES, AuditTables
 from geoalign.dumps.field_names import FINAL_ANSWERS, GOLD_ANSWERS, GROUPS
 from geoalign.dumps.files import DUMP_SUFFIXES
-from geoalign.dumps.formats import FORMATS, ROLES
+from geoalign.dumps.formats import FORMATS
+from geoalign.dumps.formats.format import ROLES
 from geoalign.lab.evaluate.folder import SCHEMA
 from geoalign.lab.runs.rollouts import ROLLOUT_SCHEMA
 
-PAGE = (Path(__file__).parents[3] / "docs" / "formats.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "formats.md").read_text(encoding="utf-8")
 
 
 def names_in(section: str) -> set[str]:

@@ -206,7 +206,7 @@ def unique_ids():
 )  # fmt: skip
 def test_duplicates_are_refused_by_id_and_line_and_can_be_skipped(tmp_path, more, line):
     rows = [*unique_ids(), *more]
-    with pytest.raises(InputError, match=rf"line {line}: id: .*a duplicate id 'u\d-\d' \(first on line \d\)") as error:
+    with pytest.raises(InputError, match=rf"line {line}: id: duplicate id 'u\d-\d' \(first on line \d\)") as error:
         dump_of(tmp_path, rows)
     assert "--field group=id" in str(error.value)
     dump = dump_of(tmp_path, rows, skip_bad=True)

@@ -41,6 +41,15 @@ def test_every_name_stands_on_the_page(section, names):
     assert set(names) <= names_in(section)
 
 
+@pytest.mark.parametrize("name", [name for name, kind in FORMATS.items() if kind.columns])
+def test_the_page_says_what_a_format_is_recognised_by(name):
+    """Of each format with columns of its own; nested columns by their whole names."""
+    row, *_ = re.findall(rf"^\| `{name}` \| .* \| (`.*`) \|$", PAGE, flags=re.MULTILINE)
+    named = set(re.findall(r"`([^`]+)`", row))
+    assert named <= set(FORMATS[name].columns)
+    assert len(named) >= 3
+
+
 def test_the_tables_of_an_audit_stand_on_the_page(tmp_path):
     with AuditTables(tmp_path, redact=False):
         pass

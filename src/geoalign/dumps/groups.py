@@ -158,26 +158,17 @@ def group_rows(
         if not ids_are_problems:
             duplicates = _repeated(ids)
     own_answer = rows.own_answers[0] if rows.own_answers else ""
-    if group is not None:
-        return Grouping(
-            names=frame["named_group"].tolist(),
-            fields=(group,),
-            own=True,
-            ids_are_problems=ids_are_problems,
-            duplicates=duplicates,
-            own_answer=own_answer,
-        )
-    columns = rows.columns_of_groups(prompt)
     remark = ""
-    if own_answer:
+    if group is None and own_answer:
         remark = (
             f"`{own_answer}` differs within prompts and is what refused responses answered, so it splits no group: "
             f"--field final_answer={own_answer} reads it as the responses' answer"
         )
+    columns = rows.columns_of_groups(prompt) if group is None else {group: frame["named_group"].tolist()}
     return Grouping(
         names=joined_names([*columns.values()], len(frame)),
         fields=tuple(columns),
-        own=False,
+        own=group is not None,
         ids_are_problems=ids_are_problems,
         duplicates=duplicates,
         remark=remark,

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -173,22 +173,22 @@ class _Reader:
             if raw.value is None:
                 raise BadValueError(None, raw.problem or "")
             row = self._layout.flat(raw.value)
-            rollouts = [
-                self._rollout(raw, number, rollout) for number, rollout in enumerate(_rollouts_of(self._layout, row))
-            ]
-            parts = self._parts_of(row)
+            rows = _rollouts_of(self._layout, row)
+            rollouts = [self._rollout(raw, number, rollout) for number, rollout in enumerate(rows)]
+            self._add_parts(row, len(rollouts))
         except BadValueError as error:
             if not self._skip_bad:
                 raise InputError(f"{row_name(self._path, raw.line)}: {error}") from None
+            rollouts = []
             reason = f"{error.reason}; nothing behind it was read" if raw.rest_lost else error.reason
             self.skipped.append(Skipped(str(self._path), raw.line, error.field, reason))
-            self._count(raw, 0)
-            return
-        self._keep_parts(parts, len(rollouts))
         for rollout in rollouts:
             for name, value in rollout.items():
                 self.columns[name].append(value)
-        self._count(raw, len(rollouts))
+        if raw.rest_lost or (self._layout.format.lists and not rollouts):
+            self.positions = None
+        elif self.positions is not None:
+            self.positions += len(rollouts) or 1
 
     def frame(self) -> pandas.DataFrame:
         """All rollouts in the columns of `_COLUMNS`; InputError where there are none."""
@@ -209,7 +209,9 @@ class _Reader:
         layout = self._layout
         prompt, messages = self._prompt(row)
         step = layout.step(row)
-        identifier = _id(layout, row) if "id" in layout.fields else str(raw.number)
+        identifier: str | None = str(raw.number)
+        if "id" in layout.fields:
+            identifier = values.short_text(layout.fields["id"], _required(layout, row, "id"))
         answer = values.short_text(layout.fields.get("answer", ""), layout.value(row, "answer"))
         rollout = {
             "row": raw.number,
@@ -227,29 +229,29 @@ class _Reader:
         for role, check in _CHECKS.items():
             value = layout.value(row, role)
             rollout[role] = None if value is None else check(layout.fields[role], value)
-        # A dump may come without its texts.
-        rollout["response"] = rollout["response"] or ""
+        if rollout["response"] is None:
+            # A dump may come without its texts, but then without all of them.
+            rollout["response"] = "" if "response" not in layout.fields else _required(layout, row, "response")
         return rollout
 
     def _prompt(self, row: Row) -> tuple[str, Messages | None]:
         """The prompt as a text, and its chat messages where it has any, or has a system message apart."""
-        fields = self._layout.fields
-        if "prompt" not in fields:
+        if "prompt" not in self._layout.fields:
             return "", None
-        text, messages = values.prompt(fields["prompt"], self._layout.value(row, "prompt"))
+        text, messages = values.prompt(self._layout.fields["prompt"], _required(self._layout, row, "prompt"))
         system = self._layout.value(row, "system")
         if isinstance(system, str) and system and messages is None:
             messages = ({"role": "system", "content": whole_text(system)}, {"role": "user", "content": text})
         return self._texts.setdefault(text, text), messages
 
-    def _parts_of(self, row: Row) -> dict[str, str]:
-        """What may tell the problem of a flat row from another; nothing where each row is a group."""
-        if self._layout.format.lists:
-            return {}
-        return parts_of(row, gold=self._layout.fields.get("answer"), without=self._no_parts)
+    def _add_parts(self, row: Row, rollouts: int) -> None:
+        """Adds what may tell the problem of a flat row, which holds so many rollouts, from another.
 
-    def _keep_parts(self, parts: Mapping[str, str], rollouts: int) -> None:
-        """Adds the parts of a row, which holds so many rollouts, to the columns of parts."""
+        Where a row holds lists of responses, it is a group, and nothing needs to be told apart.
+        """
+        if self._layout.format.lists:
+            return
+        parts = parts_of(row, gold=self._layout.fields.get("answer"), without=self._no_parts)
         for name in parts:
             if name not in self.parts:
                 self.parts[name] = [None] * len(self.columns["row"])
@@ -260,34 +262,19 @@ class _Reader:
         """The text itself, one object for equal texts."""
         return None if text is None else self._texts.setdefault(text, text)
 
-    def _count(self, raw: RawRow, rollouts: int) -> None:
-        """Counts the rollouts of a row that was read, or of a bad one, where it can be known how many it has."""
-        if self.positions is None or raw.rest_lost:
-            self.positions = None
-        elif rollouts or not self._layout.format.lists:
-            self.positions += rollouts or 1
-        else:
-            responses = None if raw.value is None else field_of(raw.value, self._layout.fields["response"])
-            self.positions = self.positions + len(responses) if isinstance(responses, list) else None
-
 
 def _rollouts_of(layout: DumpLayout, row: Row) -> list[Row]:
     """The rollouts of a flat row: the row itself, or of one that holds lists a row for each of its responses."""
-    for role in ("prompt", "response"):
-        name = layout.fields.get(role)
-        if name is not None and field_of(row, name) is None:
-            got = "null" if name in row else "no such field"
-            raise BadValueError(name, f"the {role} of the rollout", got)
     if not layout.format.lists:
         return [row]
     responses = field_of(row, layout.fields["response"])
     if not isinstance(responses, list) or not responses:
         raise BadValueError(layout.fields["response"], "a list of responses", values.described(responses))
-    lists = {layout.fields["reward"]: layout.value(row, "reward")}
-    for role in _CHECKS:
-        entries = layout.value(row, role)
-        if entries is not None:
-            lists[layout.fields[role]] = entries
+    lists = {}
+    for role in ("reward", *_CHECKS):
+        name = layout.fields.get(role)
+        if name is not None and (role == "reward" or field_of(row, name) is not None):
+            lists[name] = field_of(row, name)
     for name, entries in lists.items():
         if not isinstance(entries, list) or len(entries) != len(responses):
             got = str(len(entries)) if isinstance(entries, list) else values.described(entries)
@@ -313,14 +300,18 @@ def _reward(layout: DumpLayout, row: Row) -> float:
     return values.number(layout.fields["reward"], sum(scored)) if scored else math.nan
 
 
+def _required(layout: DumpLayout, row: Row, role: str, name: str | None = None) -> Any:
+    """What a flat row has for a role, in the field `name` of several; BadValueError where it has nothing."""
+    name = name or layout.fields[role]
+    value = layout.value(row, role, name)
+    if value is None:
+        raise BadValueError(name, f"the {role} of the rollout", "null" if name in row else "no such field")
+    return value
+
+
 def _named_group(layout: DumpLayout, row: Row) -> str | None:
     """The name of a row's group as the file gives it; None where it gives none."""
-    parts = []
-    for name in layout.names("group"):
-        value = layout.value(row, "group", name)
-        if value is None:
-            raise BadValueError(name, "the group of the rollout", "null" if name in row else "no such field")
-        parts.append(name_of_group(name, value))
+    parts = [name_of_group(name, _required(layout, row, "group", name)) for name in layout.names("group")]
     if len(parts) > 1:
         return json.dumps(parts)
     return parts[0] if parts else None
@@ -333,14 +324,6 @@ def _question(layout: DumpLayout, row: Row) -> str | None:
     prompt = layout.value(row, "prompt")
     system = layout.value(row, "system")
     return name_of_group(layout.fields["prompt"], prompt if system is None else [system, prompt])
-
-
-def _id(layout: DumpLayout, row: Row) -> str:
-    """The id of a row, whose field is known."""
-    identifier = values.short_text(layout.fields["id"], layout.value(row, "id"))
-    if identifier is None:
-        raise BadValueError(layout.fields["id"], "the id of the rollout", "none")
-    return identifier
 
 
 # --- all rows together -----------------------------------------------------------------------------------------------

@@ -58,12 +58,18 @@ def typed(value: Any) -> Any:
     return value
 
 
+def _known(value: Any) -> Any:
+    """A value as `typed` gives it, NaN as None."""
+    value = typed(value)
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
 def number(field: str, value: Any) -> float:
     """A finite number; NaN and null are NaN: what could not be scored.
 
     Trainers hold rewards in float32, where numbers beyond 3.4e38 are infinite.
     """
-    value = typed(value)
+    value = _known(value)
     if value is None:
         return math.nan
     if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -81,8 +87,8 @@ def number_or_truth(field: str, value: Any) -> float:
 
 def whole_number(field: str, value: Any) -> int | None:
     """A whole number, or None for null; 3.0 is one."""
-    value = typed(value)
-    if value is None or (isinstance(value, float) and math.isnan(value)):
+    value = _known(value)
+    if value is None:
         return None
     whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer() and abs(value) < 2**53)
     if not whole or isinstance(value, bool) or not -(2**63) <= value < 2**63:
@@ -100,8 +106,8 @@ def count(field: str, value: Any) -> int | None:
 
 def truth(field: str, value: Any) -> bool | None:
     """A truth value, or 0 or 1 as one; None for null and NaN."""
-    value = typed(value)
-    if value is None or (isinstance(value, float) and math.isnan(value)):
+    value = _known(value)
+    if value is None:
         return None
     if isinstance(value, (bool, int, float)) and value in (0, 1):
         return bool(value)

@@ -104,7 +104,7 @@ class MissingRolesError(ConfigError):
     """A file in which a rollout's parts were not found: what it has, and the options that would name them."""
 
     def __init__(self, what: str, options: Sequence[str]) -> None:
-        super().__init__(f"{what} Name {'it' if len(options) == 2 else 'them'}: {' '.join(options)}")
+        super().__init__(f"{what} Say where they are: {' '.join(options)}")
         self.what = what
         self.options = tuple(options)
 
@@ -147,14 +147,14 @@ def find_layout(
         raise InputError(f"{row_name(path, raw_rows[0].line)}: {raw_rows[0].problem}")
 
     asked = fields or {}
-    recognised = FORMATS[name] if name is not None else _recognised(path, rows, asked)
-    kind = recognised or _unknown_format(rows, asked)
+    kind = FORMATS[name] if name is not None else _recognised(path, rows, asked)
     layout = DumpLayout(kind, fields={}, asked=asked)
     head = _Head(path, kind, asked, _flat_rows(path, layout, raw_rows))
     found = head.fields()
     head.check_named_fields(found)
     # Rewards alone say something where the user named their field, or the format.
-    head.check_all_found(found, texts_needed=kind is not PLAIN or (recognised is None and not asked.get("reward")))
+    rewards_are_enough = kind is PLAIN and (name is not None or bool(asked.get("reward")))
+    head.check_all_found(found, texts_needed=not rewards_are_enough)
 
     if kind.step_in_path is not None and "step" not in asked:
         step = kind.step_in_path(path)
@@ -173,54 +173,33 @@ def _split(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split("+") if name.strip())
 
 
-def _candidates(kind: Format, role: str, asked: Mapping[str, str]) -> tuple[str, ...]:
-    """The fields that may hold a role: the user's, or the format's own."""
-    return _split(asked[role]) if role in asked else kind.fields.get(role, ())
-
-
-def _recognised(path: Path, rows: Sequence[Row], asked: Mapping[str, str]) -> Format | None:
-    """The format that most rows fit; None where no row fits any."""
+def _recognised(path: Path, rows: Sequence[Row], asked: Mapping[str, str]) -> Format:
+    """The format whose columns most rows have; where no row has those of any, `responses` or `plain`."""
     is_table = path.name.endswith(_TABLE_SUFFIXES)
     best = None
     most = 0
     for kind in FORMATS.values():
-        if is_table or not kind.tables_only:
-            fitting = sum(_fits(kind, row, asked) for row in rows)
+        if kind.columns and (is_table or not kind.tables_only):
+            fitting = sum(all(field_of(row, name) is not None for name in kind.columns) for row in rows)
             if fitting > most:
                 best = kind
                 most = fitting
-    return best
+    if best is not None:
+        return best
+    with_lists = sum(_has_lists(row, asked) for row in rows)
+    return RESPONSES if 2 * with_lists > len(rows) else PLAIN
 
 
-def _fits(kind: Format, row: Row, asked: Mapping[str, str]) -> bool:
-    """Whether a row is of a format: it has the format's columns, or of one without columns the parts of a rollout."""
-    if kind.columns:
-        return all(field_of(row, name) is not None for name in kind.columns)
-    response = _first_value(row, _candidates(kind, "response", asked))
-    rewards = _candidates(kind, "reward", asked)
-    reward = _first_value(row, rewards)
-    # A reward may be null: not scored.
-    scored = reward is not None or any(name in row for name in rewards)
-    problem = (*_candidates(kind, "prompt", asked), *_candidates(kind, "group", asked))
-    named = _first_value(row, problem) is not None or any(name in row for name in _IDS_FOR_PROMPTS)
-    has_lists = isinstance(reward, list) and _is_list_of_responses(response)
-    return response is not None and scored and named and kind.lists == has_lists
-
-
-def _unknown_format(rows: Sequence[Row], asked: Mapping[str, str]) -> Format:
-    """The format of rows that fit none by their names: `responses` where their responses are lists."""
-    names = _candidates(RESPONSES, "response", asked)
-    return RESPONSES if any(_is_list_of_responses(_first_value(row, names)) for row in rows) else PLAIN
-
-
-def _first_value(row: Row, names: Sequence[str]) -> Any:
-    """The first value that is there under one of the names; None where none is."""
-    return next((value for name in names if (value := field_of(row, name)) is not None), None)
-
-
-def _is_list_of_responses(value: Any) -> bool:
-    """Whether a value is a list of responses; a list of chat messages is one response, an empty list may be either."""
-    return isinstance(value, list) and value != [] and not is_conversation(value)
+def _has_lists(row: Row, asked: Mapping[str, str]) -> bool:
+    """Whether a row holds a list of responses, and of their rewards if it has any."""
+    values: dict[str, Any] = {}
+    for role in ("response", "reward"):
+        names = _split(asked[role]) if role in asked else RESPONSES.fields[role]
+        values[role] = next((value for name in names if (value := field_of(row, name)) is not None), None)
+    # A list of chat messages is one response; an empty list may be either.
+    response = values["response"]
+    is_list = isinstance(response, list) and response != [] and not is_conversation(response)
+    return is_list and (values["reward"] is None or isinstance(values["reward"], list))
 
 
 def _flat_rows(path: Path, layout: DumpLayout, raw_rows: Sequence[RawRow]) -> list[Row]:
@@ -277,8 +256,8 @@ class _Head:
         got = f"{listed(columns)}, which may be rewards or other numbers" if columns else self._columns()
         example = one_line("+".join(columns[:2]), 80) or "NAME"
         raise ConfigError(
-            f"{self.path}: reward: expected one column of rewards between completion and advantage, got {got}: "
-            f"name those that add up by --field reward={example}"
+            f"{self.path}: reward: expected one column of rewards, got {got}: name those that add up by "
+            f"--field reward={example}"
         )
 
     def _field_of_answers(self, role: str, found: Mapping[str, str]) -> str | None:
@@ -310,9 +289,8 @@ class _Head:
         for row in self.rows:
             value = field_of(row, name)
             responses = field_of(row, found.get("response", ""))
-            if _is_filled(value) and not (
-                isinstance(value, list) and isinstance(responses, list) and len(value) == len(responses)
-            ):
+            both_lists = isinstance(value, list) and isinstance(responses, list)
+            if _is_filled(value) and not (both_lists and len(value) == len(responses)):
                 return False
         return True
 

@@ -25,7 +25,8 @@ def flatten(row: Row) -> Row:
     mask = flat.get("token_loss_mask")
     if not isinstance(mask, list):
         mask = []
-    runs = [is_policy for is_policy, _ in groupby(map(bool, mask[: flat.get("input_lengths")]))]
+    trained_on = [bool(token) for token in mask[: flat.get("input_lengths")]]
+    runs = [is_policy for is_policy, _ in groupby(trained_on)]
     turns = sum(runs)
     ends_with_policy = bool(runs) and runs[-1]
     first_turn = len(messages) - 2 * turns + ends_with_policy

@@ -30,7 +30,7 @@ def flatten(row: Row) -> Row:
     work = (row.get("run") or {}).get("work") or {}
     return {
         "prompt": prompt,
-        "response": turns[0][1] if len(turns) == 1 else "\n".join(f"[{role}]\n{text}" for role, text in turns),
+        "response": _as_one_text(turns),
         "reward": _reward(traces[0].get("rewards") or {}),
         "group": (row.get("group") or {}).get("id"),
         "problem_id": task.get("key") or task.get("hash"),
@@ -58,13 +58,23 @@ def _reward(rewards: Row) -> float | None:
     return sum(reward["score"] * reward.get("weight", 1.0) for reward in scored) if scored else None
 
 
+def _as_one_text(turns: list[tuple[str, str]]) -> str:
+    """The only turn, or several with the role before each."""
+    if len(turns) == 1:
+        return turns[0][1]
+    return "\n".join(f"[{role}]\n{text}" for role, text in turns)
+
+
 def _role_and_text(message: Row) -> tuple[str, str]:
     """The role and the text of a message, with calls of tools as `name(arguments)`."""
     content = message.get("content") or ""
-    parts = content if isinstance(content, list) else [{"text": content}]
-    texts = [str(part["text"]) for part in parts if isinstance(part, dict) and part.get("text")]
-    calls = [f"{call.get('name')}({call.get('arguments')})" for call in message.get("tool_calls") or []]
-    return str(message.get("role")), "\n".join([*texts, *calls])
+    if not isinstance(content, list):
+        content = [{"text": content}]
+    texts = [str(part["text"]) for part in content if isinstance(part, dict) and part.get("text")]
+    for call in message.get("tool_calls") or []:
+        name = call.get("name")
+        texts.append(f"{name}({call.get('arguments')})")
+    return str(message.get("role")), "\n".join(texts)
 
 
 def step_in_path(path: Path) -> int | None:

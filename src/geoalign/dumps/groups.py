@@ -80,7 +80,10 @@ def parts_of(row: Row, *, gold: str | None, without: Collection[str]) -> dict[st
         gold: the field of the gold answer.
         without: fields that hold something of the response.
     """
-    names = [name for name in row if name in _FLAT_FIELDS and row[name] is not None and not isinstance(row[name], bool)]
+    names = []
+    for name, value in row.items():
+        if name in _FLAT_FIELDS and value is not None and not isinstance(value, bool):
+            names.append(name)
     for outer, inner in _NESTED_FIELDS.items():
         if outer in row:
             names += [name for name in inner if field_of(row, name) is not None]
@@ -246,16 +249,14 @@ class _Rows:
         or "neither", as the numbers of rollouts within their problem are."""
         if not _has_pairs(ids):
             return "rollouts"
-        has_texts = bool(self.frame["response"].any())
-        different = ids
-        for column in (*self.facts, self.frame["response" if has_texts else "reward"].tolist()):
-            different = _split(different, column)
-        if different.max() == ids.max():
+        own_values = "response" if self.frame["response"].any() else "reward"
+        columns = [*self.facts, self.frame[own_values].tolist()]
+        if not any(_differs_within(ids, column) for column in columns):
             return "rollouts"  # the same rollouts again
         problems = self.steps
         for column in self.facts:
             problems = _split(problems, column)
-        one_problem_each = bool(_split(ids, problems.tolist()).max() == ids.max())
+        one_problem_each = not any(_differs_within(ids, column) for column in self.facts)
         if one_problem_each and ids.max() == problems.max():
             return "problems"
         if _share_in_pairs(ids) < _LEAST_SHARED:
@@ -266,7 +267,7 @@ class _Rows:
         """Whether all rows of a problem's id have one gold answer, and there is one."""
         known = [column for name, column in self.parts.items() if name in self._golds]
         ids = _split(self.steps, self.parts[problem_id])
-        return bool(known) and all(_split(ids, column).max() == ids.max() for column in known)
+        return bool(known) and not any(_differs_within(ids, column) for column in known)
 
     def _holds_own_answers(self, column: Sequence[str | None]) -> bool:
         """Whether a field, which by its name may hold gold answers, holds what the response itself answered.
@@ -309,6 +310,11 @@ def _split(division: np.ndarray, column: Sequence[Any]) -> np.ndarray:
     values = pandas.factorize(pandas.Series(column, dtype=object), use_na_sentinel=False)[0]
     both = division.astype(np.int64) * (int(values.max()) + 1) + values
     return np.asarray(pandas.factorize(both)[0])
+
+
+def _differs_within(division: np.ndarray, column: Sequence[Any]) -> bool:
+    """Whether any two rows of a part have different values of a column."""
+    return bool(_split(division, column).max() > division.max())
 
 
 def _share_in_pairs(division: np.ndarray) -> float:

@@ -175,7 +175,7 @@ class _Reader:
             row = self._layout.flat(raw.value)
             rows = _rollouts_of(self._layout, row)
             rollouts = [self._rollout(raw, number, rollout) for number, rollout in enumerate(rows)]
-            self._add_parts(row, len(rollouts))
+            self._add_parts(row)
         except BadValueError as error:
             if not self._skip_bad:
                 raise InputError(f"{row_name(self._path, raw.line)}: {error}") from None
@@ -209,9 +209,9 @@ class _Reader:
         layout = self._layout
         prompt, messages = self._prompt(row)
         step = layout.step(row)
-        identifier: str | None = str(raw.number)
-        if "id" in layout.fields:
-            identifier = values.short_text(layout.fields["id"], _required(layout, row, "id"))
+        identifier = values.short_text(layout.fields.get("id", ""), _required(layout, row, "id"))
+        if identifier is None:
+            identifier = str(raw.number)
         answer = values.short_text(layout.fields.get("answer", ""), layout.value(row, "answer"))
         rollout = {
             "row": raw.number,
@@ -227,27 +227,27 @@ class _Reader:
             "reward": _reward(layout, row),
         }
         for role, check in _CHECKS.items():
-            value = layout.value(row, role)
+            value = _required(layout, row, role) if role == "response" else layout.value(row, role)
             rollout[role] = None if value is None else check(layout.fields[role], value)
-        if rollout["response"] is None:
-            # A dump may come without its texts, but then without all of them.
-            rollout["response"] = "" if "response" not in layout.fields else _required(layout, row, "response")
+        if "response" not in layout.fields:
+            rollout["response"] = ""  # a dump may come without its texts
         return rollout
 
     def _prompt(self, row: Row) -> tuple[str, Messages | None]:
         """The prompt as a text, and its chat messages where it has any, or has a system message apart."""
-        if "prompt" not in self._layout.fields:
+        prompt = _required(self._layout, row, "prompt")
+        if prompt is None:
             return "", None
-        text, messages = values.prompt(self._layout.fields["prompt"], _required(self._layout, row, "prompt"))
+        text, messages = values.prompt(self._layout.fields["prompt"], prompt)
         system = self._layout.value(row, "system")
         if isinstance(system, str) and system and messages is None:
             messages = ({"role": "system", "content": whole_text(system)}, {"role": "user", "content": text})
         return self._texts.setdefault(text, text), messages
 
-    def _add_parts(self, row: Row, rollouts: int) -> None:
-        """Adds what may tell the problem of a flat row, which holds so many rollouts, from another.
+    def _add_parts(self, row: Row) -> None:
+        """Adds what may tell the problem of a flat row from another.
 
-        Where a row holds lists of responses, it is a group, and nothing needs to be told apart.
+        Where rows hold lists of responses, each is a group, and nothing needs to be told apart.
         """
         if self._layout.format.lists:
             return
@@ -256,7 +256,7 @@ class _Reader:
             if name not in self.parts:
                 self.parts[name] = [None] * len(self.columns["row"])
         for name, column in self.parts.items():
-            column.extend([self._kept(parts.get(name))] * rollouts)
+            column.append(self._kept(parts.get(name)))
 
     def _kept(self, text: str | None) -> str | None:
         """The text itself, one object for equal texts."""
@@ -301,10 +301,10 @@ def _reward(layout: DumpLayout, row: Row) -> float:
 
 
 def _required(layout: DumpLayout, row: Row, role: str, name: str | None = None) -> Any:
-    """What a flat row has for a role, in the field `name` of several; BadValueError where it has nothing."""
-    name = name or layout.fields[role]
+    """What a flat row has for a role, in the field `name` of several; BadValueError where only the row has nothing."""
+    name = name or layout.fields.get(role)
     value = layout.value(row, role, name)
-    if value is None:
+    if value is None and name is not None:
         raise BadValueError(name, f"the {role} of the rollout", "null" if name in row else "no such field")
     return value
 

@@ -192,7 +192,7 @@ def test_without_prompts_ids_of_problems_are_groups(tmp_path):
     rollout_ids = [{**row, "id": number} for number, row in enumerate(rows)]
     for row in rollout_ids:
         del row["task_id"]
-    with pytest.raises(InputError, match="expected a prompt, or ids that name problems, got ids that name rollouts"):
+    with pytest.raises(InputError, match="nothing tells which rollouts are of one problem"):
         dump_of(tmp_path, rollout_ids)
 
 

@@ -56,7 +56,7 @@ def read_labels(path: Path) -> dict[Key, LabelledRow]:
         except BadValueError as error:
             raise InputError(f"{place}: {error}") from None
         if key in rows:
-            raise InputError(f"{place}: expected each rollout once, got the one of {rows[key].place} again")
+            raise InputError(f"{place}: a second row for the rollout of {rows[key].place}; keep one")
         rows[key] = LabelledRow(place=place, label=None if math.isnan(label) else label, cells=cells)
     return rows
 
@@ -86,8 +86,9 @@ class Labels:
                 if row.label is None:
                     without_label += 1
                 elif key in self._waiting:
-                    earlier = self._waiting[key].place
-                    raise InputError(f"{row.place}: expected one label a rollout, got another one than in {earlier}")
+                    raise InputError(
+                        f"{row.place}: a second label for the rollout of {self._waiting[key].place}; keep one"
+                    )
                 else:
                     self._waiting[key] = row
         self.summary = {
@@ -110,8 +111,8 @@ class Labels:
     def check_all_found(self) -> None:
         """Raises InputError where a label is of no rollout of the dumps that were read."""
         for key, row in self._waiting.items():
-            got = ", ".join(f"{name} {value}" for name, value in zip(ROW, key, strict=True))
-            raise InputError(f"{row.place}: expected a rollout of these dumps, got {got}, which none of them has")
+            rollout = ", ".join(f"{name} {value}" for name, value in zip(ROW, key, strict=True))
+            raise InputError(f"{row.place}: no dump has a rollout of {rollout}: are the labels of another dump?")
 
 
 def _check_is_of(row: LabelledRow, rollout: str, response: str) -> None:
@@ -120,8 +121,8 @@ def _check_is_of(row: LabelledRow, rollout: str, response: str) -> None:
         if name in row.cells:
             if row.cells[name].replace("\r\n", "\n") != own:
                 raise InputError(
-                    f"{row.place}: {name}: expected that of {rollout}, {quote(own, 60)}, "
-                    f"got {quote(str(row.cells[name]), 60)}: are the labels of another dump?"
+                    f"{row.place}: {name}: {quote(str(row.cells[name]), 60)} is not that of {rollout}, "
+                    f"{quote(own, 60)}: are the labels of another dump?"
                 )
             return
 

@@ -196,7 +196,7 @@ class _Reader:
             first = self.skipped[0]
             name = f"{first.field}: " if first.field else ""
             raise InputError(
-                f"{self._path}: expected at least one rollout, got none among {len(self.skipped)} bad rows; the first: "
+                f"{self._path}: none of its {len(self.skipped)} rows can be read; the first: "
                 f"{row_name(self._path, first.line)}: {name}{first.reason}"
             )
         # Each list is let go before the next column is made.
@@ -366,8 +366,8 @@ def _grouping(path: Path, frame: pandas.DataFrame, parts: Parts, layout: DumpLay
     )
     if not grouping.fields:
         raise InputError(
-            f"{path}: group: expected a prompt, or ids that name problems, got ids that name rollouts; "
-            "--field group=NAME names the field that rollouts of one problem share"
+            f"{path}: group: nothing tells which rollouts are of one problem: there is no prompt, and ids name rollouts; "
+            "name the field that they share by --field group=NAME"
         )
     return replace(grouping, ids_are_problems=True) if ids_name_groups else grouping
 

@@ -81,7 +81,7 @@ def read_responses(path: Path) -> dict[Key, SavedResponse]:
                 f"{path}, {line}: {name}: {one_line(first['msg'])}, got {one_line(first['input'])}"
             ) from error
         if row.key in rows:
-            raise InputError(f"{path}, {line}: expected one response for each (set, id, sample), got two for {row.key}")
+            raise InputError(f"{path}, {line}: a second response for {row.key}, its set, id and sample; keep one")
         rows[row.key] = row
     if not rows:
         raise InputError(f"{path}: expected at least one response, got an empty file")

@@ -366,8 +366,8 @@ def _grouping(path: Path, frame: pandas.DataFrame, parts: Parts, layout: DumpLay
     )
     if not grouping.fields:
         raise InputError(
-            f"{path}: group: nothing tells which rollouts are of one problem: there is no prompt, and ids name rollouts; "
-            "name the field that they share by --field group=NAME"
+            f"{path}: group: nothing tells which rollouts are of one problem: there is no prompt, and "
+            "ids name rollouts; name the field that they share by --field group=NAME"
         )
     return replace(grouping, ids_are_problems=True) if ids_name_groups else grouping
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from geoalign.dumps.values import field_of, is_conversation, typed
+from geoalign.dumps.values import field_of, kind_of
 from geoalign.text import listed
 
 # The earlier a word stands here, the likelier a field whose name has it holds the role.
@@ -71,27 +71,9 @@ def _kinds(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 def _kind(values: Sequence[Any]) -> str:
     """The kind of all values, or "mixed"."""
-    given = [value for value in map(typed, values) if value is not None]
-    if not given:
-        return "empty"
-    kinds = {_kind_of_value(value) for value in given}
-    if kinds == {"list"}:
-        entries = [entry for value in given for entry in value]
-        plurals = {"text": "texts", "number": "numbers", "true or false": "numbers", "messages": "messages"}
-        plural = plurals.get(_kind(entries))
-        return f"list of {plural}" if plural else "list"
+    kinds = {kind_of(value) for value in values} - {"null", "empty list"}
     if kinds == {"true or false", "number"}:
         return "number"
-    return kinds.pop() if len(kinds) == 1 else "mixed"
-
-
-def _kind_of_value(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true or false"
-    if isinstance(value, (int, float)):
-        return "number"
-    if isinstance(value, str):
-        return "text"
-    if isinstance(value, list):
-        return "messages" if is_conversation(value) else "list"
-    return "object" if isinstance(value, Mapping) else "mixed"
+    if len(kinds) > 1:
+        return "mixed"
+    return kinds.pop() if kinds else "empty"

@@ -25,9 +25,23 @@ _WHOLE = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 _MISSING = ("", "nan", "null", "none", "na", "n/a")
 # What engines and Python write where no answer was found in a response; verl's DAPO reward writes "[INVALID]".
 _NO_ANSWER = ("", "[INVALID]", "None", "null", "nan", "NaN")
-# How messages call values of a kind, and several of them.
-_KINDS = {str: "a text", dict: "an object", type(None): "null", bytes: "bytes"}
-_KINDS_OF_ENTRIES = {str: "texts", int: "numbers", float: "numbers", bool: "numbers", dict: "objects"}
+# What values are called, and several of them in a list.
+_KINDS: dict[type, str] = {
+    bool: "true or false",
+    int: "number",
+    float: "number",
+    str: "text",
+    CsvCell: "text",
+    dict: "object",
+    type(None): "null",
+}
+_PLURALS = {
+    "true or false": "numbers",
+    "number": "numbers",
+    "text": "texts",
+    "object": "objects",
+    "messages": "messages",
+}
 # Parts of a chat message that are no texts; a text stands for them.
 _MEDIA = ("image", "image_url", "input_image", "video", "video_url", "audio", "input_audio")
 
@@ -183,17 +197,29 @@ def final_answer(field: str, value: Any) -> str | None:
     return None if text is None or text.strip() in _NO_ANSWER else text
 
 
+def kind_of(value: Any) -> str:
+    """What a value is, in words: "text", "messages", "list of numbers"; a cell of CSV by what it says."""
+    value = typed(value)
+    if not isinstance(value, list):
+        return _KINDS.get(type(value), type(value).__name__)
+    if not value:
+        return "empty list"
+    if is_conversation(value):
+        return "messages"
+    given = [entry for entry in value if entry is not None]
+    kinds = {"messages" if is_conversation(entry) else _KINDS.get(type(entry), "") for entry in given}
+    plural = _PLURALS.get(kinds.pop()) if len(kinds) == 1 else None
+    return f"list of {plural}" if plural else "list"
+
+
 def described(value: Any) -> str:
     """What came, in a few characters: the kind, and a number, a truth value or a cell of CSV itself."""
-    if isinstance(value, CsvCell):
-        return quote(str(value), 40)
-    if isinstance(value, (bool, int, float)):
-        return quote(value, 40)
-    if isinstance(value, list):
-        kinds = {type(entry) for entry in value}
-        entries = _KINDS_OF_ENTRIES.get(kinds.pop()) if len(kinds) == 1 else None
-        return "an empty list" if not value else f"a list of {entries}" if entries else "a list"
-    return _KINDS.get(type(value), type(value).__name__)
+    if isinstance(value, (bool, int, float, CsvCell)):
+        return quote(str(value) if isinstance(value, CsvCell) else value, 40)
+    kind = kind_of(value)
+    if kind == "messages" or not isinstance(value, (str, list, dict)):
+        return kind
+    return f"an {kind}" if kind.startswith(("object", "empty")) else f"a {kind}"
 
 
 def _message(field: str, value: Any) -> dict[str, str]:

@@ -19,7 +19,7 @@ from geoalign.audit.command import AuditRequest
 from geoalign.audit.pipeline import audit
 from geoalign.audit.settings import load_audit_config
 from geoalign.audit.state_files import read_hidden
-from geoalign.dumps.formats import find_layout
+from geoalign.dumps.layout import find_layout
 from geoalign.dumps.reading import read_dump
 from geoalign.errors import GeoAlignError, InputError
 

@@ -17,7 +17,7 @@ from geoalign.audit.command import AuditRequest
 from geoalign.console.numbers import counted
 from geoalign.console.terminal import Console, say, say_paragraph
 from geoalign.dumps.files import DUMP_SUFFIXES
-from geoalign.dumps.formats import DumpLayout, MissingRolesError, find_layout, parse_fields
+from geoalign.dumps.layout import DumpLayout, MissingRolesError, find_layout, parse_fields
 from geoalign.dumps.row_files import CSV_SUFFIXES
 from geoalign.errors import ConfigError
 

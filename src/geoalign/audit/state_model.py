@@ -17,7 +17,7 @@ from geoalign.answers.messages import Messages, rendered, token_ids
 from geoalign.audit.settings import AuditConfig
 from geoalign.audit.state_files import stem
 from geoalign.console.terminal import Console, passing_progress
-from geoalign.dumps.formats import DumpLayout
+from geoalign.dumps.layout import DumpLayout
 from geoalign.dumps.reading import Dump
 from geoalign.dumps.row_names import row_name
 from geoalign.errors import ConfigError, InputError

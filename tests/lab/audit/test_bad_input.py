@@ -9,7 +9,7 @@ from geoalign.audit.command import AuditRequest
 from geoalign.audit.grouping import sizes_lines
 from geoalign.audit.pipeline import audit
 from geoalign.audit.settings import load_audit_config
-from geoalign.dumps.formats import find_layout
+from geoalign.dumps.layout import find_layout
 from geoalign.dumps.reading import read_dump
 from geoalign.errors import ConfigError, InputError
 
@@ -20,7 +20,7 @@ BAD_ROWS = {
     "no reward": (changed(plain(), 5, reward=...), r"line 6: reward: expected the reward .* got no such field"),
     "no prompt": (changed(plain(), 5, prompt=None), r"line 6: prompt: expected the prompt of the rollout, got null"),
     "bad message": (changed(plain(), 5, prompt=[{"content": 1}]), r"line 6: prompt.0: expected a chat message"),
-    "id twice": (changed(plain(), 5, id="0-1"), r"line 6: id: .* got a duplicate id '0-1' \(first on line 2\)"),
+    "id twice": (changed(plain(), 5, id="0-1"), r"line 6: id: duplicate id '0-1' \(first on line 2\)"),
     "no step": (changed(verl(), 5, step=...), r"line 6: step: expected the step of the rollout, got none"),
     "accuracy of a half": (changed(verl(), 9, acc=0.5), r"expected true or false, got 0.5"),
     "a later step": (changed(trinity(), 5, eid={**trinity()[5]["eid"], "step": 1}), r"line 6: eid.step: .* 0: one exp"),

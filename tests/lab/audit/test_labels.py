@@ -56,12 +56,15 @@ def test_there_and_back(tmp_path, monkeypatch, capsys):
 
 GOOD = dict(zip(PLACE, ("1", "2", "1", "1"), strict=True))
 BAD = {
-    "a label that is no number": ([{**GOOD, "label": "yes"}], r"line 2: label: expected a number, .* got 'yes'"),
-    "no such row": ([{**GOOD, "line": "99"}], r"line 2: expected a rollout of these dumps, got step 1, line 99"),
-    "a row twice": ([GOOD, GOOD], r"line 3: expected each rollout once, got the one of .*line 2 again"),
+    "a label that is no number": ([{**GOOD, "label": "yes"}], r"line 2: label: expected a number, got 'yes'"),
+    "no such row": ([{**GOOD, "line": "99"}], r"line 2: no dump has a rollout of step 1, line 99"),
+    "a row twice": ([GOOD, GOOD], r"line 3: a second row for the rollout of .*line 2; keep one"),
     "a missing column": ([{"step": "1", "line": "2", "label": "1"}], r"line 1: expected the columns .*sample.*, got"),
-    "another response": ([{**GOOD, "response": "other"}], r"line 2: response: expected that of .*d\.jsonl, line 2"),
-    "another length": ([{**GOOD, "characters": "3"}], r"line 2: characters: expected that of .*line 2, '\d+', got '3'"),
+    "another response": (
+        [{**GOOD, "response": "other"}],
+        r"line 2: response: 'other' is not that of .*d\.jsonl, line 2",
+    ),
+    "another length": ([{**GOOD, "characters": "3"}], r"line 2: characters: '3' is not that of .*line 2, '\d+'"),
 }
 
 

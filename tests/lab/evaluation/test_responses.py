@@ -52,7 +52,7 @@ def test_further_keys_are_passed_over_and_a_second_response_under_one_key_is_ref
     path = written(tmp_path / "r.jsonl", "", json.dumps({**GOOD, "reward": 0.5}), "", json.dumps({**GOOD, "sample": 1}))
     assert list(read_responses(path)) == [("helpful", "7", 0), ("helpful", "7", 1)]
     written(path, json.dumps(GOOD), json.dumps({**GOOD, "response": "other"}))
-    with pytest.raises(InputError, match=r"r\.jsonl, line 2: expected one .* got two for \('helpful', '7', 0\)"):
+    with pytest.raises(InputError, match=r"r\.jsonl, line 2: a second response for \('helpful', '7', 0\)"):
         read_responses(path)
 
 

@@ -9,7 +9,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from geoalign.dumps.files import SUFFIXES, _check_name, checked
+from geoalign.dumps.files import SUFFIXES, check_name, checked
 from geoalign.dumps.row_files import file_rows
 from geoalign.dumps.row_names import counted_in
 from geoalign.errors import ConfigError, InputError
@@ -87,7 +87,7 @@ def rows_of(source: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
         raise ConfigError(f"{source}: expected a file, got a folder; name a file in it ({', '.join(SUFFIXES)})")
     if not path.is_file():
         return _hub_rows(str(source))
-    _check_name(path, "a file", SUFFIXES)
+    check_name(path, "a file", SUFFIXES)
     return checked(file_rows(path), path, counted_in(path))
 
 

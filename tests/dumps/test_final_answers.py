@@ -6,7 +6,7 @@ import pytest
 from written import dump_of, rollouts, wrote
 
 from geoalign.dumps.field_names import FINAL_ANSWERS
-from geoalign.dumps.formats import find_layout
+from geoalign.dumps.layout import find_layout
 
 NAMES = {
     "plain": {"prompt": "prompt", "response": "response", "reward": "reward"},
@@ -40,31 +40,6 @@ def test_under_every_usual_name(tmp_path, kind, name):
     assert dump.layout.fields["final_answer"] == name
     assert answers(dump)[:4] == ["0.0", "0.1", "0.2", "1.0"]
     assert all(gold in (None, "gold") for gold in dump.frame["answer"])
-
-
-def test_in_a_table_of_trl_beside_the_gold_answer(tmp_path):
-    import pandas
-
-    rows = [{"step": 1, "prompt": row["prompt"], "completion": row["response"], "accuracy_reward": row["reward"],
-             "golden_answer": "gold", "extracted_answer": f"a{n % 2}", "advantage": 0.0}
-            for n, row in enumerate(rollouts())]  # fmt: skip
-    pandas.DataFrame(rows).to_parquet(path := tmp_path / "t.parquet")
-    fields = find_layout(path)[0].fields
-    assert (fields["answer"], fields["final_answer"]) == ("golden_answer", "extracted_answer")
-    assert fields["reward"] == "accuracy_reward"
-
-
-def test_what_slimes_dapo_verifier_says(tmp_path):
-    import torch
-
-    said = {"reward": lambda problem, number: {"score": -1.0 + number, "acc": number > 0, "pred": f"{problem}"}}
-    torch.save({"samples": rows_of("slime", **said)}, path := tmp_path / "0.pt")
-    from geoalign.dumps.reading import read_dump
-
-    frame = read_dump(path, find_layout(path)[0]).frame
-    assert frame["reward"].tolist()[:3] == [-1.0, 0.0, 1.0]
-    assert frame["final_answer"].tolist()[:4] == ["0", "0", "0", "1"]
-    assert frame["correct"].tolist()[:3] == [False, True, True]
 
 
 @pytest.mark.parametrize("nothing", [None, "", "  ", "[INVALID]", "None", []])

@@ -8,9 +8,9 @@ import json
 import pandas
 import pytest
 
-from geoalign.dumps import row_files
-from geoalign.dumps.formats import find_layout
+from geoalign.dumps import raw_rows
 from geoalign.dumps.labels import read_labelled_rollouts
+from geoalign.dumps.layout import find_layout
 from geoalign.dumps.reading import read_dump
 from geoalign.dumps.row_files import file_rows
 from geoalign.errors import InputError
@@ -119,8 +119,8 @@ def test_rows_before_a_break_are_read_and_a_bad_entry_alone_is_left_out(tmp_path
 
 
 def test_an_array_is_read_piece_by_piece_and_no_entry_may_fill_the_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr(row_files, "MEGABYTE", 7)
-    monkeypatch.setattr(row_files, "LONGEST_ROW", 200)
+    monkeypatch.setattr(raw_rows, "MEGABYTE", 7)
+    monkeypatch.setattr(raw_rows, "LONGEST_ROW", 200)
     path = tmp_path / "a.json"
     path.write_text(json.dumps(ROWS, indent=1, ensure_ascii=False))
     assert [row.value for row in file_rows(path)] == ROWS

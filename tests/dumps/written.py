@@ -2,7 +2,7 @@
 
 import json
 
-from geoalign.dumps.formats import find_layout
+from geoalign.dumps.layout import find_layout
 from geoalign.dumps.reading import read_dump
 
 PROBLEMS, SIZE = 5, 3
@@ -47,3 +47,9 @@ def groups_of(dump):
 
 def by_problem(problems=PROBLEMS, size=SIZE):
     return [problem for problem in range(problems) for _ in range(size)]
+
+
+def read(path, **given):
+    """The layout of a file, and its rollouts in order; `given` are `name` and `fields` of `find_layout`."""
+    dump = read_dump(path, find_layout(path, **given)[0])
+    return dump.layout, list(dump.frame.itertuples())

@@ -192,7 +192,7 @@ def test_without_prompts_ids_of_problems_are_groups(tmp_path):
     rollout_ids = [{**row, "id": number} for number, row in enumerate(rows)]
     for row in rollout_ids:
         del row["task_id"]
-    with pytest.raises(InputError, match="expected a prompt, or ids that name problems, got ids that name rollouts"):
+    with pytest.raises(InputError, match="nothing tells which rollouts are of one problem"):
         dump_of(tmp_path, rollout_ids)
 
 
@@ -206,7 +206,7 @@ def unique_ids():
 )  # fmt: skip
 def test_duplicates_are_refused_by_id_and_line_and_can_be_skipped(tmp_path, more, line):
     rows = [*unique_ids(), *more]
-    with pytest.raises(InputError, match=rf"line {line}: id: .*a duplicate id 'u\d-\d' \(first on line \d\)") as error:
+    with pytest.raises(InputError, match=rf"line {line}: id: duplicate id 'u\d-\d' \(first on line \d\)") as error:
         dump_of(tmp_path, rows)
     assert "--field group=id" in str(error.value)
     dump = dump_of(tmp_path, rows, skip_bad=True)

@@ -8,11 +8,12 @@ import pytest
 from geoalign.audit.folder import SCORES, AuditTables
 from geoalign.dumps.field_names import FINAL_ANSWERS, GOLD_ANSWERS, GROUPS
 from geoalign.dumps.files import DUMP_SUFFIXES
-from geoalign.dumps.formats import FORMATS, ROLES
+from geoalign.dumps.formats import FORMATS
+from geoalign.dumps.formats.format import ROLES
 from geoalign.lab.evaluate.folder import SCHEMA
 from geoalign.lab.runs.rollouts import ROLLOUT_SCHEMA
 
-PAGE = (Path(__file__).parents[3] / "docs" / "formats.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "formats.md").read_text(encoding="utf-8")
 
 
 def names_in(section: str) -> set[str]:
@@ -38,6 +39,15 @@ def names_in(section: str) -> set[str]:
 )
 def test_every_name_stands_on_the_page(section, names):
     assert set(names) <= names_in(section)
+
+
+@pytest.mark.parametrize("name", [name for name, kind in FORMATS.items() if kind.columns])
+def test_the_page_says_what_a_format_is_recognised_by(name):
+    """Of each format with columns of its own; nested columns by their whole names."""
+    row, *_ = re.findall(rf"^\| `{name}` \| .* \| (`.*`) \|$", PAGE, flags=re.MULTILINE)
+    named = set(re.findall(r"`([^`]+)`", row))
+    assert named <= set(FORMATS[name].columns)
+    assert len(named) >= 3
 
 
 def test_the_tables_of_an_audit_stand_on_the_page(tmp_path):

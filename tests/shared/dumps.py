@@ -5,7 +5,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import torch
 
-from geoalign.dumps.formats import find_layout
+from geoalign.dumps.layout import find_layout
 from geoalign.dumps.reading import read_dump
 
 GROUPS, SIZE = 12, 4

@@ -8,7 +8,7 @@ from written import by_problem, dump_of, groups_of, rollouts, wrote
 from geoalign.audit.command import AuditRequest
 from geoalign.audit.inputs import find_inputs
 from geoalign.console.terminal import Console
-from geoalign.dumps.formats import MissingRolesError, find_layout
+from geoalign.dumps.layout import MissingRolesError, find_layout
 from geoalign.errors import ConfigError, InputError
 
 

@@ -97,6 +97,12 @@ def visible(text: str, limit: int = 600) -> str:
     return "".join(pieces) + (f" … [{left_out:,} more characters]" if left_out > 0 else "")
 
 
+def shortened(text: str, most: int) -> str:
+    """A text on one line, otherwise as `visible`, cut to `most` characters of which the last is then an ellipsis."""
+    line = " ".join(visible(text, 4 * most).split())
+    return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
 def label(text: str, limit: int = 40) -> str:
     """A short text for a figure: one line, only characters that the figures' font has, no mathematics mode; a legend
     shows it, whatever it begins with."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pandas
 
@@ -45,6 +46,7 @@ def is_gold(rows: pandas.DataFrame) -> list[bool | None]:
     found: list[bool | None] = [None] * len(rows)
     places = []
     answers = []
+    row: Any
     for place, row in enumerate(rows[["answer", "final_answer", "by_spelling"]].itertuples(index=False)):
         if not isinstance(row.answer, str) or not isinstance(row.final_answer, str):
             continue

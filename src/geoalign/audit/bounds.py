@@ -1,4 +1,4 @@
-"""The bounds that `--fail-above` sets on the verifier's error rates, for a job that is to fail where they are exceeded."""
+"""The bounds that `--fail-above` sets on the verifier's error rates: a job fails where they are exceeded."""
 
 from __future__ import annotations
 

@@ -15,6 +15,9 @@ from geoalign.intervals import clustered_proportion
 from geoalign.pages.headlines import CHANCE
 from geoalign.types import Rollouts
 
+_NO_GEOALIGN = "This curator measures no consensus of hidden states."
+_NO_GROUPS = "No groups were kept apart to judge a consensus: too few of them have different rewards."
+
 
 class ConsensusMeter:
     """Accuracy on groups never trained on, pooled over the steps of one call.
@@ -39,7 +42,7 @@ class ConsensusMeter:
     def summary(self, seed: int) -> dict[str, Any]:
         """`consensus` of `summary.json`: no accuracy, but the reason, where nothing could be judged."""
         if self._geoalign is None:
-            return _unmeasured("This curator measures no consensus of hidden states.")
+            return _unmeasured(_NO_GEOALIGN)
         if self._last is not None:
             other = GeoAlign(replace(self._geoalign.config, scoring="cross_fit"))
             other.curate(self._last, generator=torch.Generator().manual_seed(seed))

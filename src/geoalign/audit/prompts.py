@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import pandas
 
 # A beginning of so many characters, or fewer, is left: it helps to read the rest.
@@ -22,7 +20,8 @@ def common_beginning(rows: pandas.DataFrame) -> str:
     last = rows["prompt"].max()
     if first == last:
         return ""
-    common = os.path.commonprefix([first, last])
+    differ = (place for place, (one, other) in enumerate(zip(first, last, strict=False)) if one != other)
+    common = first[: next(differ, len(first))]
     place = max(common.rfind("\n") + 1, common.rfind(". ") + 2, common.rfind(": ") + 2)
     if place < len(common) - _BEFORE:
         place = max(place, common.rfind(" ") + 1)

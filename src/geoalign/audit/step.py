@@ -112,7 +112,7 @@ class StepCurator:
         return rows
 
     def _rollouts(self, rows: pandas.DataFrame, states: Tensor | None, source: Input) -> Rollouts:
-        """The batch that the curator reads; without answers and responses where it would mistake rewards for verdicts."""
+        """The batch that the curator reads; without answers and responses where it would take scores for verdicts."""
         readable = rows.assign(final_answer=comparable_answers(rows))
         if self._compares_answers and self._look_like_verdicts_only_here(rows["reward"]):
             readable = readable.assign(final_answer=None, response="")
@@ -280,8 +280,8 @@ def _group_columns(rows: pandas.DataFrame, pairs: np.ndarray, flagged: Bools) ->
 
 
 def _kept_pairs(rows: pandas.DataFrame, details: CurationDetails) -> pandas.DataFrame:
-    """The pairs of a step that are written: all of groups with a flagged rollout, and of the others whole groups, evenly
-    spread, up to `PAIRS_PER_STEP` pairs."""
+    """The pairs of a step that are written: all of groups with a flagged rollout, and of the others whole groups,
+    evenly spread, up to `PAIRS_PER_STEP` pairs."""
     index = rows.index.to_numpy()
     groups = rows["group"].to_numpy()
     pairs = details.pairs

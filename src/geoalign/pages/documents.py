@@ -57,7 +57,7 @@ def policy(sheet: str, scripts: Sequence[str] = ()) -> str:
 
 
 def environment(own: Path) -> Environment:
-    """Jinja with everything escaped and printable, unknown names refused, the filters of this module and the pages' policy.
+    """Jinja with everything escaped and printable, unknown names refused, our filters and the pages' policy.
 
     Args:
         own: the folder of the page's own template and style sheet; what all pages share stands in `templates`.

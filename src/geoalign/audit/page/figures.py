@@ -1,8 +1,9 @@
-"""The figures of an audit's page: scores of flagged rewards, their densities, directions before and after projection."""
+"""The figures of an audit's page: the scores of wrong rewards where they are known, and what GeoAlign measures."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -10,29 +11,27 @@ from geoalign.audit.results import AuditReport
 from geoalign.files.json_files import float_or_nan
 from geoalign.files.rollout_step import Density, RolloutStep
 from geoalign.pages.documents import Drawn, first_middle_last
-from geoalign.pages.score_panels import cosine_panel, density_panel, suspect_panels
+from geoalign.pages.score_panels import cosine_panel, density_panel, rank_curves, rank_panel
 
 
 def audit_sections(report: AuditReport) -> list[tuple[str, str, list[Drawn]]]:
-    """The sections of figures: name, heading, and panels, or the sentences that say why there are none."""
+    """The sections of figures: name, heading, and panels. A section without panels is left out of the page."""
     steps = steps_of(report)
-    suspects = [*suspect_panels(steps, score_name(report)), *_densities(report, steps)]
+    curves = rank_curves(steps)
+    scores: list[Drawn] = [*_densities(report, steps)]
+    if any(curve.flipped.any() for curve in curves):
+        scores.append(rank_panel(curves))
     return [
-        ("scores", "Which rewards are flagged, and where the threshold lies", suspects),
+        ("scores", "Scores, and where the threshold lies", scores),
         ("directions", "Directions before and after the projector", _directions(report)),
     ]
-
-
-def score_name(report: AuditReport) -> str:
-    """What the curator's score is called."""
-    names = {"geoalign": "GDI", "geoalign_released": "GDI", "denoise": "log-odds"}
-    return names.get(report.curator["type"], "score")
 
 
 def steps_of(report: AuditReport) -> list[RolloutStep]:
     """The rows as the figures of a run read them: one object a step, with numbers in the input for rows."""
     assert report.folder is not None
     steps = []
+    step: Any
     for step, rows in report.rows.groupby("step"):
         flip_known = rows["true_reward"].notna() & rows["reward"].notna()
         found = RolloutStep(

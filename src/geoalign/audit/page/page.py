@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +12,8 @@ from markupsafe import Markup
 
 from geoalign.audit.folder import FIGURES, REPORT_FILE
 from geoalign.audit.page.bundle import MAX_BYTES, Bundle, bundle
-from geoalign.audit.page.figures import audit_sections, score_name
-from geoalign.audit.prompts import common_beginning, without_beginning
+from geoalign.audit.page.figures import audit_sections
+from geoalign.audit.prompts import common_beginning
 from geoalign.audit.results import AuditReport
 from geoalign.audit.words.finding import finding, unread_answers
 from geoalign.audit.words.other_findings import (
@@ -31,7 +28,7 @@ from geoalign.audit.words.other_findings import (
 )
 from geoalign.audit.words.reading import what_was_read
 from geoalign.audit.words.verifier import verifier
-from geoalign.console.numbers import counted, short, whole_percent
+from geoalign.console.numbers import counted, short
 from geoalign.pages.documents import Gallery, inline, write_page
 from geoalign.text import visible
 
@@ -40,10 +37,6 @@ ASSETS = Path(__file__).parent / "assets"
 PROGRAM = ("dom", "store", "diff", "model", "search", "list", "texts", "labels", "detail", "cards", "main")
 # Characters of summary.json that the page shows.
 _SUMMARY = 20_000
-# Prompts with flagged rewards that stand in the page itself, so that it shows them without its program, and what it
-# shows of a prompt and of a response there.
-_CARDS = 10
-_CARD_TEXT = 3000
 # Prompts whose agreed answer is always refused that are listed.
 _REFUSED = 100
 _FILES_NAMED = 3
@@ -77,7 +70,6 @@ def build_audit_page(report: AuditReport) -> Path:
         verifier=verifier(summary),
         remarks=tuple(remarks),
         learnt=new_prompts(summary),
-        cards=static_cards(report),
         flagged=int(report.rows["anomalous"].sum()),
         labels=labelled_verdicts(report) is not None,
         label_command=summary["label_command"],
@@ -113,8 +105,14 @@ def settings(report: AuditReport, packed: Bundle) -> dict[str, Any]:
     }
 
 
+def score_name(report: AuditReport) -> str:
+    """What the curator's score is called."""
+    names = {"geoalign": "GDI", "geoalign_released": "GDI", "denoise": "log-odds"}
+    return names.get(report.curator["type"], "score")
+
+
 def labelled_verdicts(report: AuditReport) -> tuple[float, float] | None:
-    """The two rewards, where a person can call a reward right or wrong: it is a verdict, and the curator reads labels."""
+    """The two rewards, where a person can call one right or wrong: it is a verdict, and the curator reads labels."""
     return report.verdicts if report.summary["label_command"] is not None else None
 
 
@@ -206,76 +204,3 @@ def marked(report: AuditReport) -> str:
         f"{counted(int(wrong.sum()), 'reward is', 'rewards are')} wrong by the file's marks of correct responses; "
         f"{found:,} of them {are} flagged."
     )
-
-
-# --- rows to look at --------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Flag:
-    """A flagged reward in words; identical responses to a prompt with the same reward are one."""
-
-    place: str
-    times: int
-    response: str
-    answer: str
-    gold: str
-    reward: str
-    why: str
-    likely: str
-
-
-@dataclass(frozen=True)
-class Card:
-    """A prompt with its flagged rewards."""
-
-    prompt: str
-    gold: str
-    flags: tuple[Flag, ...]
-
-
-def static_cards(report: AuditReport) -> list[Card]:
-    """The groups with the most suspicious rewards, as they stand in the page before its program has run."""
-    flagged = report.flagged
-    if not report.has_texts:
-        # Without texts every rollout stands by itself.
-        flagged = flagged.assign(prompt="", response=flagged.index.astype(str))
-    common = common_beginning(report.rows)
-    cards = []
-    for group in flagged["group"].unique()[:_CARDS]:
-        rows = flagged[flagged["group"] == group]
-        same = rows.groupby(["response", "reward"], sort=False, dropna=False)
-        prompt = without_beginning(rows["prompt"].iloc[0], common)
-        card = Card(
-            prompt=visible(prompt, _CARD_TEXT),
-            gold=_answer(rows["answer"].iloc[0]),
-            flags=tuple(_flag(copies) for _, copies in same),
-        )
-        cards.append(card)
-    return cards
-
-
-def _flag(copies: pandas.DataFrame) -> Flag:
-    """One flagged reward of identical responses, the most suspicious of which is described."""
-    first: Mapping[str, Any] = copies.iloc[0].to_dict()
-    lines = [f"{line:,}" for line in copies["line"].drop_duplicates()]
-    gold = ""
-    if isinstance(first["is_gold"], bool):
-        gold = "is the gold answer" if first["is_gold"] else f"differs from gold answer {_answer(first['answer'])}"
-    # What was checked is known.
-    is_estimated = not first["trusted"] and not math.isnan(first["probability_wrong"])
-    return Flag(
-        place=f"{'line' if len(lines) == 1 else 'lines'} {', '.join(lines)}",
-        times=len(copies),
-        response=visible(first["response"], _CARD_TEXT),
-        answer=_answer(first["final_answer"]),
-        gold=gold,
-        reward=short(first["reward"]),
-        why=first["why"],
-        likely=whole_percent(first["probability_wrong"]) if is_estimated else "",
-    )
-
-
-def _answer(cell: Any) -> str:
-    """An answer for the page; empty where there is none."""
-    return visible(cell, 120) if isinstance(cell, str) else ""

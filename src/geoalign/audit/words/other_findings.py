@@ -138,8 +138,8 @@ def refused(summary: Summary) -> str:
     if not prompts or not prompts["refused"]:
         return ""
     return (
-        f"On {counted(prompts['refused'], 'prompt')} at least {prompts['least_share']:.0%} of the responses agree on an "
-        "answer that was refused every time. Either the gold answer is wrong or the model makes a common mistake."
+        f"On {counted(prompts['refused'], 'prompt')} at least {prompts['least_share']:.0%} of the responses agree on "
+        "an answer that was refused every time. Either the gold answer is wrong or the model makes a common mistake."
     )
 
 

@@ -27,7 +27,8 @@ def what_was_read(summary: Summary) -> Iterator[str]:
     to say."""
     counts = summary["counts"]
     yield from _left_out(summary)
-    yield f"{counted(counts['rows'], 'rollout')} in {counted(counts['groups'], 'group')}. {_what_makes_a_group(summary)}"
+    size = f"{counted(counts['rows'], 'rollout')} in {counted(counts['groups'], 'group')}"
+    yield f"{size}. {_what_makes_a_group(summary)}"
     yield from _uneven_groups(summary)
     for remark in dict.fromkeys(entry["remark"] for entry in summary["inputs"] if entry["remark"]):
         yield f"{remark}."

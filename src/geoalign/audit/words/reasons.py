@@ -41,12 +41,13 @@ def flag_reasons(rows: pandas.DataFrame, summary: Mapping[str, Any], *, compares
         compares_states: the curator compared pairs of hidden states.
     """
     flagged = rows[rows["anomalous"]]
+    each: list[Any] = list(flagged.itertuples())
     verdicts = sorted(rows["reward"].dropna().unique().tolist())
     if len(verdicts) != 2:
-        return {row.Index: _by_score(row, compares_states=compares_states) for row in flagged.itertuples()}
+        return {row.Index: _by_score(row, compares_states=compares_states) for row in each}
     groups = rows[rows["group"].isin(flagged["group"]) & rows["reward"].notna()]
     reasons = _Reasons(groups, summary, refused=verdicts[0], rewarded=verdicts[1], compares_states=compares_states)
-    return {row.Index: reasons.of(row) for row in flagged.itertuples()}
+    return {row.Index: reasons.of(row) for row in each}
 
 
 class _Reasons:
@@ -179,6 +180,7 @@ def _lines_of_responses(groups: pandas.DataFrame) -> Mapping[tuple[int, str, flo
     """The lines of the rollouts of each group, response and reward; empty where the dump or the folder has no texts."""
     lines: defaultdict[tuple[int, str, float], list[int]] = defaultdict(list)
     if "response" in groups and (groups["response"] != "").any():
+        row: Any
         for row in groups[["group", "response", "reward", "line"]].itertuples(index=False):
             lines[row.group, row.response, row.reward].append(row.line)
     return lines

@@ -69,10 +69,10 @@ def verifier(summary: Summary) -> Verifier:
         return Verifier(notes=(_what_contradictions_prove(found), INVISIBLE), details=contradictions)
     rates = tuple(_rate(name, found["rates"][name]) for name in _RATES)
     errors = found["errors_at_least"]
-    proved_errors = ()
+    proved_errors = []
     if errors:
         are = "is" if errors == 1 else "are"
-        proved_errors = (f"At least {errors:,} of the {found['scored']:,} rewards {are} wrong (proved).",)
+        proved_errors.append(f"At least {errors:,} of the {found['scored']:,} rewards {are} wrong (proved).")
     if all(rate.value == NOT_KNOWN for rate in rates):
         meaning = (PROVED,) if errors else ()
         return Verifier(notes=(*proved_errors, *meaning, _why_not_known(found)), details=contradictions)

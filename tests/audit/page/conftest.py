@@ -12,7 +12,12 @@ from chromium import chromium as headless_chromium
 
 from geoalign.audit.folder import DENSITIES, PAIRS, SCORES, scores_schema
 from geoalign.audit.page import page as page_module
+from geoalign.audit.results import read_report
 
+INPUT = {
+    "file": "dump.jsonl", "format": "verl", "fields": {"prompt": "input"}, "own_groups": True, "remark": "",
+    "own_answer": None, "group_sizes": {"6": 12}, "skipped": 0,
+}  # fmt: skip
 LABEL_COMMAND = "geoalign audit dump.jsonl --labels labels.csv --output out-labelled"
 WORDS = ["add", "the", "two", "numbers", "then", "carry", "one", "into", "tens", "so", "we", "get", "a", "sum"]
 
@@ -29,7 +34,7 @@ def build_light():
     def build(folder):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(page_module, "audit_sections", lambda *found: [])
-            return page_module.build_audit_page(folder)
+            return page_module.build_audit_page(read_report(folder))
 
     return build
 
@@ -129,7 +134,8 @@ def _write(
     rows = []
     for step in range(1, steps + 1):
         for group in range(groups):
-            rows.extend(_group(generator, step, group, size, len(rows), length))
+            number = (step - 1) * groups + group
+            rows.extend(_group(generator, step, number, size, len(rows), length))
     if change is not None:
         change(rows)
     for row in rows:
@@ -140,21 +146,28 @@ def _write(
         pyarrow.parquet.write_table(_pairs(rows, generator), folder / "pairs.parquet")
         pyarrow.parquet.write_table(_densities(steps), folder / "densities.parquet")
     value = {
-        "geoalign": "0.1.0", "inputs": [{"file": "dump.jsonl", "format": "verl", "rows": len(rows), "groups": groups}],
-        "skipped": [], "curator": {"type": "geoalign", "alpha": 0.05}, "seed": 0, "redacted": redact,
-        "hidden": {"from": "file"}, "counts": _counts(rows), "label_command": LABEL_COMMAND,
+        "geoalign": "0.1.0", "inputs": [{**INPUT, "rows": len(rows), "groups": groups}], "skipped": [], "repeated": [],
+        "labels": {"files": [], "labelled": 0, "without_label": 0}, "appeals": None,
+        "curator": {"type": "geoalign", "alpha": 0.05}, "seed": 0, "redacted": redact, "filtered": False,
+        "hidden": {"from": "file", "files": []}, "counts": _counts(rows), "label_command": LABEL_COMMAND, "next": None,
         "consensus": {"new_group_accuracy": 0.62, "new_group_accuracy_low": 0.55, "new_group_accuracy_high": 0.69,
                       "groups": groups, "chance_accuracy": 0.5},
+        "spellings": {"prompts": 0, "answers": 0, "gold": 0, "listed": []},
+        "verifier": {"reason": "The rewards are scores: they take more than two values."},
     }  # fmt: skip
     (folder / "summary.json").write_text(json.dumps({**value, **summary}))
     return folder
 
 
 def _counts(rows):
+    names = ("groups", "pairs", "unscored", "replaced", "left_out", "changed", "zero_weighted", "answered",
+             "trained_on", "not_trained_on")  # fmt: skip
     return {
-        "rows": len(rows), "scored": sum(row["score"] is not None for row in rows), "answered": 0,
+        **dict.fromkeys(names, 0),
+        "rows": len(rows),
+        "scored": sum(row["score"] is not None for row in rows),
         "flagged": sum(row["anomalous"] for row in rows),
-    }  # fmt: skip
+    }
 
 
 def _group(generator, step, group, size, first, length):
@@ -171,7 +184,7 @@ def _group(generator, step, group, size, first, length):
                 "index": first + sample, "step": step, "file": "dump.jsonl", "row": group, "line": group + 1,
                 "sample": sample,
                 "id": f"s{step}-g{group}-r{sample}", "group": group,
-                "prompt": f"Problem {group}: find $x_{{{group}}}$.",
+                "trusted": False, "prompt": f"Problem {group}: find $x_{{{group}}}$.",
                 "response": response.replace("numbers", "figures") if suspect else response,
                 "answer": str(group + sample), "reward": sample / 6, "true_reward": None,
                 "correct": sample % 2 == 1, "characters": len(response), "tokens": None, "truncated": False,

@@ -1,7 +1,5 @@
 """Texts that try to run, load, link, hide or deceive stay texts, in a real browser."""
 
-import unicodedata
-
 import pytest
 
 RUN = "window.hacked=1"
@@ -34,35 +32,21 @@ def page(tmp_path_factory, write_audit, build_light):
 
     write_audit(
         folder, groups=2, size=6, change=spoil, curator={"type": TEXTS[0], "alpha": 0.05},
-        inputs=[{"file": TEXTS[1], "format": TEXTS[0]}],
+        inputs=[
+            {
+                "file": TEXTS[1], "format": TEXTS[0], "fields": {TEXTS[0]: TEXTS[1]}, "own_groups": False,
+                "remark": TEXTS[8], "own_answer": None, "group_sizes": {"6": 2}, "rows": 12, "groups": 2, "skipped": 1,
+            }
+        ],
         skipped=[{"file": TEXTS[0], "line": 1, "field": None, "reason": TEXTS[8]}],
-        consensus={"reason": TEXTS[0]}, note="\ud800", hidden={"note": TEXTS[1]},
+        consensus={"new_group_accuracy": None, "reason": TEXTS[0]}, note="\ud800",
+        hidden={"from": "file", "files": [], "note": TEXTS[1]},
         prompts={"refused": 12, "least_count": 3, "least_share": 0.5, "listed": [
             {"step": 1, "group": 0, "index": at, "count": 3, "share": 0.5, "answer": text, "gold": text}
             for at, text in enumerate(TEXTS)
         ]},
     )  # fmt: skip
     return build_light(folder)
-
-
-# What runs, loads or links is looked for on every page in tests/hostile; here, what formulas may bring.
-ALIEN = """() => [...document.querySelectorAll('math *, math')].flatMap((node) => {
-  const looks = /^(over|under|box|strike|phantom|(line|to)-\\w+)( (over|under|box|strike|phantom|(line|to)-\\w+))*$/;
-  const found = ['id', 'href', 'xlink:href'].filter((name) => node.hasAttribute(name));
-  if (!looks.test(node.getAttribute('class') ?? 'box')) found.push('class');
-  if (node.localName !== 'mtd' && node.hasAttribute('style')) found.push('style');
-  if (/^(semantics|annotation|maction|mglyph|menclose)/.test(node.localName)) found.push(node.localName);
-  return found;
-})"""
-
-
-def test_no_formula_links_or_styles(until, watched, page):
-    found = watched(page).page
-    for row in range(12):
-        found.evaluate(f"location.hash = '#rollout-{row}'")
-        until(found, "name => document.querySelector('.side h4')?.innerText.startsWith(name)", f"Response {row % 6}")
-        assert found.evaluate(ALIEN) == []
-    assert found.evaluate("window.hacked") is None
 
 
 def shown(until, found, row):
@@ -86,18 +70,4 @@ def test_what_is_invisible_is_shown_and_what_is_long_is_cut(until, watched, page
     assert len(long) == 50_000
     found.get_by_role("button", name="Show the other 50,000 characters").click()
     until(found, "() => document.querySelector('.text.left').textContent.length > 60000")
-
-
-def test_no_formula_hides_or_overflows(watched, page):
-    found = watched(page, "#rollout-6").page
-    found.locator(".text.left math").first.wait_for()
-    text = found.locator(".text.left")
-    # Letters of formulas are mathematical italics.
-    assert "secret" in unicodedata.normalize("NFKC", text.evaluate("node => node.textContent"))
-    assert text.evaluate("node => node.querySelectorAll('mphantom').length") == 0
-    box = text.evaluate("node => [...node.querySelectorAll('math *')].map((it) => it.getBoundingClientRect().width)")
-    assert max(box) < 1000
-    colours = text.evaluate(
-        "node => [...new Set([...node.querySelectorAll('math *')].map((n) => getComputedStyle(n).color))]"
-    )
-    assert len(colours) == 1
+    assert found.evaluate("window.hacked") is None

@@ -2,17 +2,10 @@ import math
 
 import pytest
 
-from geoalign.audit.page.page import facts, marked, reading, steps_of, title
+from geoalign.audit.page.figures import steps_of
+from geoalign.audit.page.page import facts, marked, title
 from geoalign.audit.results import read_report
 from geoalign.audit.words.other_findings import new_prompts
-
-
-def test_what_a_training_would_change(tmp_path, write_audit):
-    def change(rows):
-        rows[2]["source"] = -1
-
-    folder = write_audit(tmp_path, groups=2, size=4, change=change)
-    assert dict(reading(read_report(folder)))["in training"] == "1 replaced by another response, 1 left out"
 
 
 def test_what_the_files_own_marks_say_of_rewards_and_flags(tmp_path, write_audit):
@@ -22,19 +15,18 @@ def test_what_the_files_own_marks_say_of_rewards_and_flags(tmp_path, write_audit
         for index, row in enumerate(rows):
             row.update(reward=float(index % 2), correct=index % 4 in (1, 2), anomalous=index == 2)
 
-    said = marked(read_report(write_audit(tmp_path, groups=2, size=4, change=change)).rows)
+    said = marked(read_report(write_audit(tmp_path, groups=2, size=4, change=change)))
     assert said.startswith("4 rewards are wrong")
     assert said.rpartition("; ")[2].startswith("1 ")
 
 
-def test_what_is_nothing_is_not_spoken_of(tmp_path, write_audit):
+def test_marks_that_agree_with_the_rewards_are_not_spoken_of(tmp_path, write_audit):
     def change(rows):
         for row in rows:
             row.update(anomalous=False, source=row["index"], new_reward=row["reward"])
 
     audit = read_report(write_audit(tmp_path, groups=2, size=4, change=change))
-    assert not {"in training", "no reward", "skipped"} & set(dict(reading(audit)))
-    assert marked(audit.rows) == ""
+    assert marked(audit) == ""
 
 
 @pytest.mark.parametrize(
@@ -76,15 +68,17 @@ def test_the_folder_as_a_run(tmp_path, write_audit):
     assert second.replaced.sum() == 1
 
 
-def test_groups_are_numbered_over_steps_by_first_appearance_and_what_is_unknown_is_nan(tmp_path, write_audit):
-    def mixed(rows):
-        for row, group in zip(rows, [7, 3, 7, 3, 5, 7] * 2, strict=True):
-            row["group"] = group
-        rows[3].update(reward=None, score=None, correct=None)
+def test_what_is_unknown_in_the_rows_is_nan_and_flagged_ones_have_a_reason_and_a_rank(tmp_path, write_audit):
+    """Rows 1 and 7 are flagged, of which the second has the higher score."""
 
-    found = read_report(write_audit(tmp_path, groups=1, size=6, steps=2, pairs=False, change=mixed))
-    assert found.rows["group"].tolist() == [0, 1, 0, 1, 2, 0, 3, 4, 3, 4, 5, 3]
-    assert found.rows["group_id"].tolist() == [7, 3, 7, 3, 5, 7] * 2
+    def change(rows):
+        rows[3].update(reward=None, score=None, correct=None)
+        rows[7].update(anomalous=True, score=9.0)
+
+    found = read_report(write_audit(tmp_path, groups=2, size=6, pairs=False, change=change))
     assert all(math.isnan(found.rows[name][3]) for name in ("reward", "score", "correct"))
-    assert (found.pairs, found.densities, found.redacted) == (None, None, False)
+    assert found.flagged.index.tolist() == [7, 1]
+    assert found.rows["suspicion"].dropna().to_dict() == {1: 1.0, 7: 0.0}
+    assert found.rows.index[found.rows["why"].notna()].tolist() == [1, 7]
+    assert (found.pairs, found.densities, found.has_texts) == (None, None, True)
     assert found.curator["alpha"] == 0.05

@@ -2,11 +2,7 @@
 
 import json
 
-import pyarrow.parquet
-
-from geoalign.audit.command import AuditRequest
-from geoalign.audit.pipeline import run_audit
-from geoalign.audit.settings import load_audit_config
+from geoalign import audit
 
 
 def write_verdicts(path):
@@ -22,8 +18,7 @@ def write_verdicts(path):
 
 def test_labels_of_the_page_are_true_rewards_of_the_next_audit(watched, tmp_path):
     dump = write_verdicts(tmp_path / "d.jsonl")
-    config = load_audit_config(None, ())
-    run_audit(config, AuditRequest([str(dump)], tmp_path / "first"))
+    audit(dump, output=tmp_path / "first")
     page = watched(tmp_path / "first" / "report.html", accept_downloads=True).page
     page.locator("[data-index='3'] .label-button", has_text="reward is wrong").click()  # "a", refused
     page.locator("[data-index='5'] .label-button", has_text="reward is wrong").click()  # "b", rewarded
@@ -31,8 +26,7 @@ def test_labels_of_the_page_are_true_rewards_of_the_next_audit(watched, tmp_path
         page.locator("#download-labels").click()
     labels = tmp_path / "labels.csv"
     found.value.save_as(labels)
-    summary = run_audit(config, AuditRequest([str(dump)], tmp_path / "second", labels=(labels,)))
-    assert summary["labels"]["labelled"] == 2
-    rows = pyarrow.parquet.read_table(tmp_path / "second" / "scores.parquet").to_pylist()
-    trusted = {row["index"]: row["new_reward"] for row in rows if row["trusted"]}
-    assert trusted == {3: 1.0, 5: 0.0}
+    report = audit(dump, labels=labels)
+    assert report.summary["labels"]["labelled"] == 2
+    trusted = report.rows[report.rows["trusted"]]
+    assert trusted["new_reward"].to_dict() == {3: 1.0, 5: 0.0}

@@ -1,6 +1,7 @@
 """Texts that try to run, load, link, hide or deceive stay texts, in a real browser."""
 
 import pytest
+from audit_folders import INPUT
 
 RUN = "window.hacked=1"
 TEXTS = [
@@ -33,10 +34,7 @@ def page(tmp_path_factory, write_audit, build_light):
     write_audit(
         folder, groups=2, size=6, change=spoil, curator={"type": TEXTS[0], "alpha": 0.05},
         inputs=[
-            {
-                "file": TEXTS[1], "format": TEXTS[0], "fields": {TEXTS[0]: TEXTS[1]}, "own_groups": False,
-                "remark": TEXTS[8], "own_answer": None, "group_sizes": {"6": 2}, "rows": 12, "groups": 2, "skipped": 1,
-            }
+            {**INPUT, "file": TEXTS[1], "format": TEXTS[0], "fields": {TEXTS[0]: TEXTS[1]}, "remark": TEXTS[8]}
         ],
         skipped=[{"file": TEXTS[0], "line": 1, "field": None, "reason": TEXTS[8]}],
         consensus={"new_group_accuracy": None, "reason": TEXTS[0]}, note="\ud800",

@@ -60,19 +60,10 @@ def test_groups_of_different_sizes(tmp_path, run):
     path = write_lines(tmp_path / "dump.jsonl", rows)
     summary = run(path)
     assert summary["inputs"][0]["group_sizes"] == {"3": 1, "4": 11}
-    assert f"Groups differ in size in {path}: 1 of 3, 11 of 4 rollouts." in list(what_was_read(summary))
+    assert f"Groups differ in size in {path}: they have 3 to 4 rollouts." in list(what_was_read(summary))
     listed = changed(responses(), 2, response=["a"] * 3, pred_score=[1.0] * 3, score=[True] * 3, pred=["1"] * 3)
     summary = run(write_lines(tmp_path / "lists.jsonl", listed), output=tmp_path / "lists")
     assert summary["inputs"][0]["group_sizes"] == {"3": 1, "4": 11}
-
-
-def test_many_sizes_of_groups_are_told_in_a_line(tmp_path, run):
-    summary = run(write_lines(tmp_path / "dump.jsonl", plain()))
-    sizes = {"1": 2, "2": 1, "5": 1, "7": 3, "8": 40}
-    entry = {**summary["inputs"][0], "group_sizes": sizes}
-    lines = list(what_was_read({**summary, "inputs": [entry] * 5}))
-    assert sum("40 of 8 rollouts, 7 others of 1 to 7" in line for line in lines) == 3
-    assert "They do so in 2 more files." in lines
 
 
 @pytest.mark.parametrize(("name", "content", "error", "message"), [

@@ -9,7 +9,7 @@ from dumps import plain, verdicts, write_dump, write_lines
 from typer.testing import CliRunner
 
 from geoalign.audit.results import read_report
-from geoalign.audit.terminal import evidence_widths, show_report
+from geoalign.audit.terminal import show_report
 from geoalign.audit.words.finding import finding, unread_answers
 from geoalign.audit.words.other_findings import filtered
 from geoalign.audit.words.reasons import flag_reasons
@@ -76,14 +76,6 @@ def test_no_line_tells_of_nothing(lines, name, options):
     assert not [line for line in said if re.search(r"(^|[ (])0 [a-z]", line) and "0 or 1" not in line]
 
 
-@pytest.mark.parametrize("width", [60, 80, 120])
-def test_nothing_but_paths_and_commands_is_wider_than_the_terminal(lines, capsys, width):
-    lines(verdicts())
-    show_report(Console(width=width, force_terminal=False), read_report("runs/audit"))
-    wide = [line for line in capsys.readouterr().out.splitlines() if len(line) > width]
-    assert all(line.strip().startswith("geoalign ") for line in wide)
-
-
 @pytest.mark.parametrize("width", [60, 80])
 def test_at_most_five_rows_of_at_most_five_columns_with_whole_names(lines, capsys, width):
     lines(verdicts())
@@ -98,29 +90,6 @@ def test_at_most_five_rows_of_at_most_five_columns_with_whole_names(lines, capsy
     assert len(rows) == 5
     # Each of another prompt.
     assert len({(int(line.split()[1]) - 1) // 8 for line in rows}) == 5
-
-
-WIDE_CELLS = {
-    "where": ["rollouts_of_step_12.jsonl, line 1,234"],
-    "prompt": ["a" * 60],
-    "answer": ["b" * 16],
-    "reward": ["-1"],
-    "why it looks wrong": ["the same answer was refused 12 times and rewarded once"],
-}
-
-
-@pytest.mark.parametrize("terminal", [80, 100, 120, 200])
-def test_the_reason_keeps_its_width_where_other_cells_are_wide(terminal):
-    widths = evidence_widths(WIDE_CELLS, terminal)
-    assert widths["why it looks wrong"] >= 24
-    assert widths["reward"] == len("reward")
-    assert sum(widths.values()) + 2 * len(widths) <= terminal
-
-
-def test_where_there_is_room_no_cell_is_cut_but_the_prompt():
-    widths = evidence_widths(WIDE_CELLS, 240)
-    longest = {head: max(len(head), len(cells[0])) for head, cells in WIDE_CELLS.items()}
-    assert widths == longest
 
 
 def test_every_flag_has_its_reason(lines):

@@ -49,7 +49,7 @@ class AuditPackage(ModuleType):
         overwrite: bool = False,
         trust_remote_code: bool = False,
     ) -> AuditReport:
-        """Finds the rewards that look wrong in files of rollouts, and what is certain about the verifier that gave them.
+        """Finds the rewards that look wrong in files of rollouts, and what is certain about the verifier.
 
         It does what the command `geoalign audit` does, and its arguments are the command's options (docs/audit.md).
 

@@ -15,7 +15,6 @@ from geoalign.settings.hidden import LAST, HiddenLayerSetting, HiddenPosition
 from geoalign.settings.layers import Typed, overridden
 from geoalign.settings.loading import load_settings
 from geoalign.settings.locations import Locations
-from geoalign.text import escape
 
 
 def _audit_curator() -> CuratorSection:
@@ -69,7 +68,7 @@ def load_audit_config(
     """
     options: list[Typed] = []
     if curator is not None:
-        options.append(Typed("curator.type", curator, f"--curator {escape(curator)}"))
+        options.append(Typed("curator.type", curator, f"--curator {curator}"))
     if trust_remote_code:
         options.append(Typed("trust_remote_code", True, "--trust-remote-code"))
     values, locations = overridden(overrides, options, default_types={"curator": "denoise"})

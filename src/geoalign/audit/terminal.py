@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pandas
-from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
@@ -33,8 +32,8 @@ _ANSWER = 16
 _WIDE = 72
 _WHY = "why it looks wrong"
 _BETWEEN_COLUMNS = 2
-# How columns give way where a terminal is too narrow for them: in this order, each down to so many characters.
-_GIVES_WAY = ((_WHY, 24), ("prompt", 14), ("response", 14), ("answer", 8), ("where", 14), (_WHY, len(_WHY)))
+# Characters that the column of reasons keeps on a narrow terminal.
+_LEAST_REASON = 24
 
 _FILES = {
     REPORT_FILE: "the page",
@@ -99,7 +98,6 @@ def _show_rows(console: Console, report: AuditReport) -> None:
         _heading(console, "The rewards that look wrong")
     # On a narrow terminal the line tells the prompt, so that the reason has room.
     cells = _evidence(report, rows, prompts=console.width >= _WIDE)
-    widths = evidence_widths(cells, console.width)
     table = _table(show_header=True)
     for head in cells:
         wraps = head in (_WHY, "where")
@@ -108,7 +106,9 @@ def _show_rows(console: Console, report: AuditReport) -> None:
             justify="right" if head == "reward" else "left",
             no_wrap=not wraps,
             overflow="fold" if wraps else "ellipsis",
-            width=widths[head],
+            # A prompt gives way where the terminal is too narrow for all columns, the reason down to some words.
+            max_width=console.width // 3 if head in ("prompt", "response") else None,
+            min_width=_LEAST_REASON if head == _WHY else None,
         )
     for row in zip(*cells.values(), strict=True):
         table.add_row(*map(Text, row))
@@ -130,20 +130,6 @@ def _evidence(report: AuditReport, rows: pandas.DataFrame, *, prompts: bool) -> 
     columns["reward"] = [short(reward) for reward in rows["reward"]]
     columns[_WHY] = rows["why"].tolist()
     return columns
-
-
-def evidence_widths(cells: Mapping[str, Sequence[str]], terminal: int) -> dict[str, int]:
-    """How wide each column of the table of evidence is: as its cells are, while the terminal has room for them."""
-    widths = {head: max(cell_len(text) for text in (head, *column)) for head, column in cells.items()}
-    for head in ("prompt", "response"):
-        if head in widths:
-            widths[head] = min(widths[head], terminal // 3)
-    room = terminal - 2 - _BETWEEN_COLUMNS * (len(cells) - 1)
-    for head, least in _GIVES_WAY:
-        missing = sum(widths.values()) - room
-        if head in widths and missing > 0:
-            widths[head] = max(widths[head] - missing, min(least, widths[head]))
-    return widths
 
 
 def _place(row: Any, *, several_files: bool) -> str:

@@ -11,9 +11,8 @@ from geoalign.dumps.row_names import row_name
 
 Summary = Mapping[str, Any]
 
-# Files and rows that are named one by one, and sizes of groups that are told one by one.
+# Files and rows that are named one by one.
 _NAMED = 3
-_SIZES = 4
 
 _CHANGES = {
     "replaced": "replaced by other responses",
@@ -99,19 +98,10 @@ def _uneven_groups(summary: Summary) -> Iterator[str]:
     """The files whose groups differ in size, as at the end of a dump that was cut off."""
     uneven = [entry for entry in summary["inputs"] if len(entry["group_sizes"]) > 1]
     for entry in uneven[:_NAMED]:
-        yield f"Groups differ in size in {entry['file']}: {_sizes(entry['group_sizes'])}."
+        sizes = sorted(map(int, entry["group_sizes"]))
+        yield f"Groups differ in size in {entry['file']}: they have {sizes[0]} to {sizes[-1]} rollouts."
     if len(uneven) > _NAMED:
         yield f"They do so in {counted(len(uneven) - _NAMED, 'more file')}."
-
-
-def _sizes(counts: Mapping[str, int]) -> str:
-    """How many groups have which size: "1 of 3, 11 of 4 rollouts". Of many sizes, the usual one and the ends."""
-    if len(counts) <= _SIZES:
-        return ", ".join(f"{count:,} of {size}" for size, count in counts.items()) + " rollouts"
-    usual = max(counts, key=lambda size: counts[size])
-    others = sorted(int(size) for size in counts if size != usual)
-    rest = sum(counts.values()) - counts[usual]
-    return f"{counts[usual]:,} of {usual} rollouts, {counted(rest, 'other', 'others')} of {others[0]} to {others[-1]}"
 
 
 def _known_rewards(labels: Mapping[str, Any]) -> Iterator[str]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import csv
+import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+import numpy as np
 import pandas
 import pyarrow
 import pyarrow.parquet
@@ -154,19 +156,22 @@ class AuditTables(ExitStack):
     `flagged.csv` is UTF-8 with a byte-order mark, by which spreadsheets know it; no cell of it is ever a formula.
     """
 
-    def __init__(self, folder: Path, *, redact: bool) -> None:
+    def __init__(self, folder: Path, *, redact: bool, filtered: bool = False) -> None:
+        """Opens the tables in `folder`, without texts under `redact`, with filtered.jsonl under `filtered`."""
         super().__init__()
         self._folder = folder
         self._redact = redact
         self._writers: dict[str, pyarrow.parquet.ParquetWriter] = {}
         self._flagged_columns = [*_FACTS, *([] if redact else _FLAGGED_TEXTS), *_LABELS]
         self._flagged_file = self.enter_context((folder / FLAGGED_FILE).open("w", encoding="utf-8-sig", newline=""))
+        self._filtered_file = self.enter_context((folder / FILTERED_FILE).open("wb")) if filtered else None
         csv.writer(self._flagged_file).writerow(self._flagged_columns)
 
     def add_rows(self, rows: pandas.DataFrame) -> None:
-        """Writes the rollouts of one file, the columns of SCORES and `replacement`, and those flagged among them.
+        """Writes the rollouts of one file, those flagged among them, and those that stay.
 
-        The index of the frame is that of the output.
+        Args:
+            rows: the columns of SCORES but for `index`, which is that of the frame, and `replacement` and `messages`.
         """
         rows = rows.reset_index(names="index")
         written = rows.assign(answer=None, final_answer=None, compared_answer=None) if self._redact else rows
@@ -174,6 +179,8 @@ class AuditTables(ExitStack):
         for start in range(0, len(written), ROWS_AT_ONCE):
             self._write(SCORES_FILE, written.iloc[start : start + ROWS_AT_ONCE], scores_schema(self._redact))
         self._add_flagged(rows)
+        if self._filtered_file is not None:
+            self._filtered_file.writelines(_filtered_lines(rows))
 
     def _add_flagged(self, rows: pandas.DataFrame) -> None:
         """Writes the flagged rows, the most suspicious of each step first; those without a score come last."""
@@ -203,3 +210,18 @@ class AuditTables(ExitStack):
             writer = pyarrow.parquet.ParquetWriter(self._folder / name, table.schema, compression="zstd")
             self._writers[name] = self.enter_context(writer)
         self._writers[name].write_table(table)
+
+
+def _filtered_lines(rows: pandas.DataFrame) -> Iterator[bytes]:
+    """The rollouts that stay as lines of JSON: each in its place, with the response, reward and weight there."""
+    facts = ["file", "line", "sample", "step", "group", "id"]
+    content = ["prompt", "messages", "response", "replacement", "new_reward", "weight", "advantage"]
+    for row in rows.loc[rows["source"] >= 0, [*facts, *content]].to_dict("records"):
+        line = {name: row[name] for name in facts}
+        line["prompt"] = row["messages"] or row["prompt"]
+        line["response"] = row["response"] if row["replacement"] is None else row["replacement"]
+        line["reward"] = None if np.isnan(row["new_reward"]) else row["new_reward"]
+        line["weight"] = row["weight"]
+        if not np.isnan(row["advantage"]):
+            line["advantage"] = row["advantage"]
+        yield json.dumps(line).encode("ascii") + b"\n"

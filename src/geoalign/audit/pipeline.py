@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas
-import torch
-from torch import Tensor
 
 from geoalign import __version__
 from geoalign.answers import is_mathematical
 from geoalign.answers.equivalence import EqualAnswers, math_verify_is_installed
 from geoalign.audit.answers import with_answers
 from geoalign.audit.command import AuditRequest
-from geoalign.audit.folder import FILTERED_FILE, SUMMARY_FILE, AuditFolder, AuditTables
+from geoalign.audit.folder import SUMMARY_FILE, AuditFolder, AuditTables
 from geoalign.audit.inputs import Input, find_inputs
 from geoalign.audit.needs import check_brought, without_states
 from geoalign.audit.page.page import build_audit_page
 from geoalign.audit.results import AuditReport, read_report
 from geoalign.audit.settings import AuditConfig
 from geoalign.audit.spellings import spellings_summary
-from geoalign.audit.state_files import read_hidden
+from geoalign.audit.states import HiddenStates
 from geoalign.audit.step import PAIRS_PER_STEP, StepCurator
+from geoalign.audit.summary import counts_of, input_entry
 from geoalign.audit.verdicts import VerdictAudit
 from geoalign.audit.words.next_steps import label_command, next_step
 from geoalign.console.terminal import Console
@@ -41,7 +38,7 @@ from geoalign.dumps.files import checked, dump_rows
 from geoalign.dumps.labels import Labels
 from geoalign.dumps.reading import Dump, Skipped, read_dump, read_rewards
 from geoalign.dumps.values import short_text
-from geoalign.errors import ConfigError, InputError
+from geoalign.errors import ConfigError
 from geoalign.files.columns import whole_text
 from geoalign.files.durable import locked
 from geoalign.files.json_files import write_json
@@ -108,7 +105,6 @@ class Audit:
     def __init__(self, config: AuditConfig, request: AuditRequest, folder: AuditFolder, console: Console) -> None:
         """Makes the curator, and refuses what it cannot do with labels or a second verifier."""
         curator = config.curator if request.hidden or request.model else without_states(config.curator)
-        self._without_states = curator != config.curator
         self._config = replace(config, curator=curator)
         self._request = request
         self._folder = folder
@@ -126,7 +122,8 @@ class Audit:
             check_reads_trusted(self._session.curator, setting="--second-verifier")
         self._equal = EqualAnswers() if math_verify_is_installed() else None
         self._verdicts = VerdictAudit(exclusive=self._session.curator.answer_reading != "shared")
-        self._model: Any = None
+        self._states = HiddenStates(self._config, request, self._session.curator.requires, folder.states, console)
+        self._judges_without_states = curator != config.curator
         self._trained: set[Any] = set()
         # What came before the file that is read: rows without their texts, and which file had a step or these rollouts.
         self._done: list[pandas.DataFrame] = []
@@ -137,13 +134,13 @@ class Audit:
         self._inputs: list[dict[str, Any]] = []
         self._skipped: list[Skipped] = []
         self._repeated: list[dict[str, str]] = []
-        self._hidden: list[dict[str, Any]] = []
         self._golds: Counter[str] = Counter(golds=0, mathematical=0)
 
     def run(self, inputs: Sequence[Input]) -> dict[str, Any]:
         """Reads, curates and writes every file; returns the content of `summary.json`."""
         self._trained = self._ids_trained_on(inputs)
-        with AuditTables(self._folder.staging, redact=self._request.redact) as tables:
+        request = self._request
+        with AuditTables(self._folder.staging, redact=request.redact, filtered=request.filtered) as tables:
             curator: StepCurator | None = None
             for number, source in enumerate(inputs, start=1):
                 dump = self._read(source, number)
@@ -156,10 +153,7 @@ class Audit:
                 self._labels.apply(dump)
                 rows = self._curated(source, dump, curator)
                 tables.add_rows(rows)
-                if self._request.filtered:
-                    with (self._folder.staging / FILTERED_FILE).open("ab") as file:
-                        file.writelines(_filtered_lines(rows))
-                self._inputs.append(_input_entry(source, dump, rows))
+                self._inputs.append(input_entry(source, dump, rows))
                 self._skipped += dump.skipped
                 self._done.append(rows.drop(columns=_TEXTS))
         if self._equal is not None:
@@ -199,7 +193,7 @@ class Audit:
     def _curated(self, source: Input, dump: Dump, curator: StepCurator) -> pandas.DataFrame:
         """The rollouts of a file with what was decided, curated step by step in the order in which steps appear."""
         self._check_file(source, dump)
-        states = self._states(source, dump)
+        states = self._states.of(source, dump)
         rows = with_answers(dump.frame, self._equal)
         rows["file"] = whole_text(str(source.path))
         rows["trained_on"] = None if source.trained_on is None else rows["id"].isin(self._trained)
@@ -210,7 +204,7 @@ class Audit:
         for step in rows["step"].unique().tolist():
             part = rows[rows["step"] == step]
             part = part.assign(group=part["group"] + self._groups)
-            part = curator.curate(part, _states_of(states, part, dump, source), source)
+            part = curator.curate(part, None if states is None else states.of_rows(part), source)
             self._verdicts.add(part.assign(final_answer=part["compared_answer"]))
             self._groups += part["group"].nunique()
             parts.append(part)
@@ -229,29 +223,6 @@ class Audit:
                     f"{source.path}: step: expected another step than {earlier}, got {step} again; "
                     "--field step= numbers the files instead"
                 )
-
-    def _states(self, source: Input, dump: Dump) -> Tensor | None:
-        """The hidden states of a file, where the curator wants them; lengths by the model's tokenizer are filled in."""
-        needs = self._session.curator.requires
-        if source.hidden is not None and "hidden" in needs:
-            if dump.positions is None:
-                raise InputError(
-                    f"{source.hidden}: hidden states: expected a dump whose rollouts can be counted, "
-                    f"got {source.path}, where row {dump.skipped[0].line} and perhaps others hide how many there are"
-                )
-            states = read_hidden(source.hidden, rows=dump.positions, dump=source.path)
-            dtype = str(states.dtype).removeprefix("torch.")
-            self._hidden.append({"file": str(source.hidden), "shape": list(states.shape), "dtype": dtype})
-            return states
-        if self._request.model is None or not {"hidden", "lengths"} & set(needs):
-            return None
-        if self._model is None:
-            from geoalign.audit.state_model import AuditModel
-
-            self._model = AuditModel(self._request.model, self._config, self._console)
-        states, facts = self._model.states(dump, self._request.cache or self._folder.states)
-        self._hidden.append(facts)
-        return states if "hidden" in needs else None
 
     def _ids_trained_on(self, inputs: Sequence[Input]) -> set[Any]:
         """The ids of the rollouts that were trained on, where files of these lie beside the inputs."""
@@ -273,7 +244,7 @@ class Audit:
         request = self._request
         with self._console.status("Auditing the verdicts"):
             verdicts = self._verdicts.summary(redact=request.redact)
-        counts = _counts(pandas.concat(self._done))
+        counts = counts_of(pandas.concat(self._done))
         counts["trained_on_elsewhere"] = len(self._trained) - counts["trained_on"]
         skipped = [asdict(row) for row in self._skipped]
         if request.redact:
@@ -296,7 +267,7 @@ class Audit:
             "seed": self._config.seed,
             "redacted": request.redact,
             "filtered": request.filtered,
-            "hidden": self._hidden_summary(answered=counts["answered"] > 0),
+            "hidden": self._states.summary(note=self._note_on_states(counts)),
             "counts": {**counts, "skipped": len(skipped)},
             "gold_answers": dict(self._golds),
             "equal_answers": None if self._equal is None else dict(self._equal.counters),
@@ -311,24 +282,11 @@ class Audit:
         summary["label_command"] = label_command(summary) if "trusted" in reads else None
         return summary
 
-    def _hidden_summary(self, *, answered: bool) -> dict[str, Any]:
-        """`hidden` of `summary.json`: where hidden states came from, or what the curator did without them."""
-        found: dict[str, Any] = {"from": "none", "files": self._hidden}
-        if self._hidden:
-            found["from"] = "file" if self._request.hidden else "model"
-        if self._without_states:
-            found["note"] = _NO_STATES if answered else _NO_STATES_NO_ANSWERS
-        if found["from"] == "model":
-            config = self._config
-            found["model"] = self._request.model
-            found["dtype"] = self._model.dtype
-            found["device"] = str(self._model.device)
-            found["hidden_position"] = config.hidden_position
-            found["hidden_layer"] = config.hidden_layer
-            found["batch_size"] = config.batch_size
-            found["max_tokens"] = config.max_tokens
-            found["chat_template_kwargs"] = config.chat_template_kwargs
-        return found
+    def _note_on_states(self, counts: Mapping[str, int]) -> str:
+        """What the curator judged by instead of hidden states; empty where it had what it was set to use."""
+        if not self._judges_without_states:
+            return ""
+        return _NO_STATES if counts["answered"] else _NO_STATES_NO_ANSWERS
 
 
 class _AuditSession(CurationSession):
@@ -337,79 +295,3 @@ class _AuditSession(CurationSession):
     def _say_idle(self, why: str) -> None:
         if not isinstance(self.curator, Denoise):
             super()._say_idle(why)
-
-
-def _states_of(states: Tensor | None, part: pandas.DataFrame, dump: Dump, source: Input) -> Tensor | None:
-    """The states of a step's rows: a view where they lie side by side, so that nothing is copied.
-
-    A file of states has rows for rollouts that were left out, too; those of a model have none.
-    """
-    if states is None:
-        return None
-    rows = part["position"].to_numpy()
-    if source.hidden is None:
-        rows = np.flatnonzero((dump.frame["step"] == part["step"].iloc[0]).to_numpy())
-    if np.array_equal(rows, np.arange(rows[0], rows[0] + len(rows))):
-        return states[rows[0] : rows[0] + len(rows)]
-    return states[torch.tensor(rows)]
-
-
-def _counts(rows: pandas.DataFrame) -> dict[str, int]:
-    """`counts` of `summary.json`, over the rows of all files."""
-    groups = rows.drop_duplicates("group")
-    unscored = rows["reward"].isna()
-    judged = rows["score"].notna()
-    kept = rows["source"] >= 0
-    own = rows["source"] == rows.index
-    counts = {
-        "rows": len(rows),
-        "groups": len(groups),
-        "pairs": groups["group_pairs"].sum(),
-        "groups_without_pairs": (groups["group_pairs"] == 0).sum(),
-        "scored": judged.sum(),
-        "unscored": unscored.sum(),
-        "flagged": rows["anomalous"].sum(),
-        "replaced": (kept & ~own).sum(),
-        "left_out": (~kept).sum(),
-        "changed": (own & ~unscored & (rows["new_reward"] != rows["reward"])).sum(),
-        "zero_weighted": (kept & ~unscored & (rows["weight"] == 0)).sum(),
-        "answered": rows["final_answer"].notna().sum(),
-    }
-    for name, was_trained_on in (("trained_on", True), ("not_trained_on", False)):
-        part = rows["trained_on"].eq(was_trained_on)
-        counts[name] = part.sum()
-        counts[f"{name}_scored"] = (part & judged).sum()
-        counts[f"{name}_flagged"] = (part & rows["anomalous"]).sum()
-    return {name: int(count) for name, count in counts.items()}
-
-
-def _input_entry(source: Input, dump: Dump, rows: pandas.DataFrame) -> dict[str, Any]:
-    """What `summary.json` says of a file."""
-    sizes = Counter(rows.groupby("group").size().tolist())
-    return {
-        "file": str(source.path),
-        "format": source.layout.format.name,
-        "fields": dict(dump.layout.fields),
-        "rows": len(rows),
-        "groups": rows["group"].nunique(),
-        "own_groups": dump.own_groups,
-        "remark": dump.remark,
-        "own_answer": dump.own_answer or None,
-        "group_sizes": {str(size): count for size, count in sorted(sizes.items())},
-        "skipped": len(dump.skipped),
-    }
-
-
-def _filtered_lines(rows: pandas.DataFrame) -> Iterator[bytes]:
-    """The rollouts that stay as lines of JSON: each in its place, with the response, reward and weight there."""
-    facts = ["file", "line", "sample", "step", "group", "id"]
-    content = ["prompt", "messages", "response", "replacement", "new_reward", "weight", "advantage"]
-    for row in rows.loc[rows["source"] >= 0, [*facts, *content]].to_dict("records"):
-        line = {name: row[name] for name in facts}
-        line["prompt"] = row["messages"] or row["prompt"]
-        line["response"] = row["response"] if row["replacement"] is None else row["replacement"]
-        line["reward"] = None if np.isnan(row["new_reward"]) else row["new_reward"]
-        line["weight"] = row["weight"]
-        if not np.isnan(row["advantage"]):
-            line["advantage"] = row["advantage"]
-        yield json.dumps(line).encode("ascii") + b"\n"

@@ -5,8 +5,6 @@ from __future__ import annotations
 from markupsafe import escape
 
 from geoalign.audit.results import AuditReport
-from geoalign.audit.words.finding import finding, unread_answers
-from geoalign.audit.words.verifier import verifier
 from geoalign.text import shortened, visible
 
 # Flagged rewards in the table, and characters of a prompt and of a response.
@@ -45,8 +43,8 @@ def as_html(report: AuditReport) -> str:
 
 
 def _lines(report: AuditReport) -> list[str]:
-    found = finding(report.summary)
-    known = verifier(report.summary)
-    rates = [f"{rate.name}: {rate.value}" + (f" ({rate.by})" if rate.by else "") for rate in known.rates]
-    lines = [found.headline, found.reason, unread_answers(report.summary), *rates, *known.notes]
+    """The finding, the error rates and what is known beside them; what is invisible is shown."""
+    words = report.words
+    rates = [f"{rate.name}: {rate.value}" + (f" ({rate.by})" if rate.by else "") for rate in words.verifier.rates]
+    lines = [words.finding.headline, words.finding.reason, words.unread_answers, *rates, *words.verifier.notes]
     return [visible(line, len(line)) for line in lines if line]

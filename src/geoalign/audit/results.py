@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import pyarrow.parquet
 
 from geoalign.audit.answers import is_gold
 from geoalign.audit.folder import DENSITIES_FILE, PAIRS_FILE, SCORES_FILE, SUMMARY_FILE
+from geoalign.audit.prompts import common_beginning
+from geoalign.audit.words import Words, in_words
 from geoalign.audit.words.reasons import by_suspicion, flag_reasons
 from geoalign.files.json_files import read_json
 
@@ -47,6 +50,16 @@ class AuditReport:
     def flagged(self) -> pandas.DataFrame:
         """The rows whose rewards look wrong, the most suspicious first."""
         return self.rows[self.rows["anomalous"]].sort_values("suspicion")
+
+    @cached_property
+    def words(self) -> Words:
+        """What was found, in sentences."""
+        return in_words(self.summary)
+
+    @cached_property
+    def common_beginning(self) -> str:
+        """What all prompts begin with, such as a system prompt; empty where it is short."""
+        return common_beginning(self.rows)
 
     @property
     def curator(self) -> Mapping[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from geoalign.audit.folder import FILTERED_FILE, FLAGGED_FILE, REPORT_FILE, SCORES_FILE, SUMMARY_FILE
-from geoalign.audit.prompts import common_beginning, without_beginning
+from geoalign.audit.prompts import without_beginning
 from geoalign.audit.results import AuditReport
-from geoalign.audit.words.finding import finding, unread_answers
+from geoalign.audit.words import Words
 from geoalign.audit.words.next_steps import label_command
-from geoalign.audit.words.other_findings import filtered, other_findings, second_verifier, what_was_compared
-from geoalign.audit.words.reading import what_was_read
-from geoalign.audit.words.verifier import verifier
 from geoalign.console.numbers import short
 from geoalign.console.terminal import Console, say, say_wrapped
 from geoalign.dumps.row_names import counted_in
@@ -50,31 +46,31 @@ def show_report(console: Console, report: AuditReport) -> None:
     Args:
         report: of an audit with an output folder, whose files are named.
     """
-    summary = report.summary
-    found = finding(summary)
-    _heading(console, found.headline)
-    _paragraph(console, found.reason)
-    unread = unread_answers(summary)
-    if unread:
-        _paragraph(console, unread)
-    _show_rates(console, summary)
-    if found.level == "flagged":
+    words = report.words
+    _heading(console, words.finding.headline)
+    _paragraph(console, words.finding.reason)
+    if words.unread_answers:
+        _paragraph(console, words.unread_answers)
+    _show_rates(console, words)
+    if words.finding.level == "flagged":
         _show_rows(console, report)
     assert report.folder is not None
     _show_next_steps(console, report, report.folder)
     _show_files(console, report, report.folder)
     _heading(console, "Details")
-    for line in (*what_was_read(summary), *other_findings(summary), *what_was_compared(summary)):
+    for line in (*words.read, *words.others, *words.compared):
         _paragraph(console, line)
 
 
 # --- the sections -----------------------------------------------------------------------------------------------------
 
 
-def _show_rates(console: Console, summary: Mapping[str, Any]) -> None:
+def _show_rates(console: Console, words: Words) -> None:
     """The error rates of the verifier, and what is known of it beside them."""
-    known = verifier(summary)
-    paragraphs = [*known.notes, *filter(None, [second_verifier(summary)])]
+    known = words.verifier
+    paragraphs = [*known.notes]
+    if words.second_verifier:
+        paragraphs.append(words.second_verifier)
     if not known.rates and not paragraphs:
         return
     _heading(console, "What the verifier gets wrong")
@@ -120,8 +116,8 @@ def _evidence(report: AuditReport, rows: pandas.DataFrame, *, prompts: bool) -> 
     several_files = report.rows["file"].nunique() > 1
     columns = {"where": [_place(row, several_files=several_files) for row in rows.itertuples()]}
     if report.has_texts and prompts:
-        common = common_beginning(report.rows)
-        columns["prompt"] = [shortened(without_beginning(prompt, common), _TEXT) for prompt in rows["prompt"]]
+        prompts_shown = [without_beginning(prompt, report.common_beginning) for prompt in rows["prompt"]]
+        columns["prompt"] = [shortened(prompt, _TEXT) for prompt in prompts_shown]
     if rows["final_answer"].notna().any():
         answers = rows["final_answer"].fillna("none")
         columns["answer"] = [shortened(answer, _ANSWER) for answer in answers]
@@ -173,9 +169,8 @@ def _show_files(console: Console, report: AuditReport, folder: Path) -> None:
         if (folder / name).is_file() and not is_empty:
             table.add_row(Text(name), Text(content))
     _print_table(console, table, indent=4)
-    remaining = filtered(report.summary)
-    if remaining:
-        _paragraph(console, remaining)
+    if report.words.filtered:
+        _paragraph(console, report.words.filtered)
 
 
 # --- lines ------------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas
 
-from geoalign.audit.prompts import common_beginning, without_beginning
+from geoalign.audit.prompts import without_beginning
 from geoalign.audit.results import NUMBERS, AuditReport
 from geoalign.files.columns import Bools
 
@@ -96,7 +96,7 @@ def _packed_rows(report: AuditReport, kept: Bools) -> Bundle:
     pairs = list(_pair_pieces(report.pairs, page, place))
     columns = {
         **_row_columns(page, place),
-        **_group_columns(page, common_beginning(report.rows)),
+        **_group_columns(page, report.common_beginning),
         "text_starts": [start for start, _ in texts],
         "pair_groups": [piece["group"][0] for piece in pairs],
     }

@@ -13,21 +13,8 @@ from markupsafe import Markup
 from geoalign.audit.folder import FIGURES, REPORT_FILE
 from geoalign.audit.page.bundle import MAX_BYTES, Bundle, bundle
 from geoalign.audit.page.figures import audit_sections
-from geoalign.audit.prompts import common_beginning
 from geoalign.audit.results import AuditReport
-from geoalign.audit.words.finding import finding, unread_answers
-from geoalign.audit.words.other_findings import (
-    filtered,
-    judged_by_spelling,
-    new_prompts,
-    refused,
-    refused_prompts,
-    second_verifier,
-    trained_on,
-    what_was_compared,
-)
-from geoalign.audit.words.reading import what_was_read
-from geoalign.audit.words.verifier import verifier
+from geoalign.audit.words.other_findings import refused_prompts
 from geoalign.console.numbers import counted, short
 from geoalign.pages.documents import Gallery, inline, write_page
 from geoalign.text import visible
@@ -46,17 +33,16 @@ def build_audit_page(report: AuditReport) -> Path:
     """Writes report.html and figures/ into the report's folder, and returns the path of the page."""
     assert report.folder is not None
     summary = report.summary
-    found = finding(summary)
+    words = report.words
     gallery = Gallery(report.folder / FIGURES)
     # Where nothing could be judged, scores say nothing, drawn or not.
-    drawn = audit_sections(report) if found.level != "unjudged" else []
+    drawn = audit_sections(report) if words.finding.level != "unjudged" else []
     sections = [gallery.section(name, heading, panels) for name, heading, panels in drawn]
     sections = [section for section in sections if section.pictures]
     pictures = [picture for section in sections for picture in section.pictures]
     room = MAX_BYTES - sum(len(picture.light) + len(picture.dark) for picture in pictures)
     packed = bundle(report, max(room, 0))
     agreed = refused_prompts(summary)
-    remarks = filter(None, (judged_by_spelling(summary), second_verifier(summary), trained_on(summary)))
     return write_page(
         report.folder / REPORT_FILE,
         Path(__file__).with_name("audit.html.j2"),
@@ -64,16 +50,11 @@ def build_audit_page(report: AuditReport) -> Path:
         facts=facts(report),
         sheets=["report.css", "audit.css"],
         scripts=scripts(),
-        finding=found,
+        words=words,
         marked=marked(report),
-        unread=unread_answers(summary),
-        verifier=verifier(summary),
-        remarks=tuple(remarks),
-        learnt=new_prompts(summary),
         flagged=int(report.rows["anomalous"].sum()),
         labels=labelled_verdicts(report) is not None,
         label_command=summary["label_command"],
-        refused=refused(summary),
         prompts=agreed[:_REFUSED],
         refused_count=len(agreed),
         sections=sections,
@@ -93,13 +74,13 @@ def settings(report: AuditReport, packed: Bundle) -> dict[str, Any]:
         "score": score_name(report),
         "redacted": not report.has_texts,
         # What all prompts begin with, counted as the program counts: cards leave it out.
-        "common": len(common_beginning(report.rows).encode("utf-16-le")) // 2,
+        "common": len(report.common_beginning.encode("utf-16-le")) // 2,
         "texts": len(packed.texts),
         "pairs": len(packed.pairs),
         "compares": report.pairs is not None,
         # The reward of a refused and of an accepted response, where rewards can be called right or wrong.
         "verdicts": labelled_verdicts(report),
-        "judged": finding(report.summary).level != "unjudged",
+        "judged": report.words.finding.level != "unjudged",
         # By which labels of this page are told from those of another one in the same browser.
         "key": hashlib.sha256(packed.columns.encode("ascii")).hexdigest()[:16],
     }
@@ -119,7 +100,7 @@ def labelled_verdicts(report: AuditReport) -> tuple[float, float] | None:
 def filters(report: AuditReport) -> dict[str, bool]:
     """Which filters and orders make sense on this page."""
     rows = report.rows
-    judged = finding(report.summary).level != "unjudged"
+    judged = report.words.finding.level != "unjudged"
     return {
         "correct": bool(rows["correct"].notna().any()),
         "scores": judged and bool(rows["score"].notna().any()),
@@ -180,9 +161,9 @@ def reading(report: AuditReport) -> list[str]:
     roles = {role: name for entry in inputs for role, name in entry["fields"].items()}
     paragraphs = [
         f"Read from {files}, format {formats}: {', '.join(f'{role} from {name}' for role, name in roles.items())}.",
-        *what_was_read(summary),
-        *what_was_compared(summary),
-        filtered(summary),
+        *report.words.read,
+        *report.words.compared,
+        report.words.filtered,
         f"Seed {summary['seed']}.",
     ]
     return [visible(paragraph, 800) for paragraph in paragraphs if paragraph]

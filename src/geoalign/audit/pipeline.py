@@ -1,4 +1,18 @@
-"""The audit: files of rollouts in; a report, and a folder with its tables and page, out."""
+"""The audit: files of rollouts in; a report, and a folder with its tables and page, out.
+
+A file's rows go this way:
+
+    inputs.py                   which files, and how each is read; then `dumps.reading` reads its rows and groups
+    answers.py                  the final answer of each row, and which answers to a prompt are equal
+    states.py                   hidden states, where the curator wants them
+    step.py                     the curator's decisions on each step, as columns of the rows
+    spellings.py                flags where a verdict goes with the spelling of an answer
+    verdicts.py                 the verifier's error rates: what is proved, and what a model estimates
+    folder.py                   the tables; summary.py: numbers that are read off the rows
+    results.py                  the report: all rows, each flagged one with its reason, and the summary
+    words/                      the report in sentences
+    terminal.py, notebook.py, page/     what shows them
+"""
 
 from __future__ import annotations
 

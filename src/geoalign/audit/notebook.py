@@ -29,7 +29,8 @@ def as_text(report: AuditReport) -> str:
 def as_html(report: AuditReport) -> str:
     """The finding, what is known of the verifier, and the most suspicious rewards as a table; all texts are escaped."""
     headline, *others = _lines(report)
-    paragraphs = [f"<p><b>{escape(headline)}</b></p>", *(f"<p>{escape(line)}</p>" for line in others)]
+    paragraphs = [f"<p><b>{escape(headline)}</b></p>"]
+    paragraphs += [f"<p>{escape(line)}</p>" for line in others]
     flagged = report.flagged
     if flagged.empty:
         return "\n".join(paragraphs)
@@ -45,6 +46,9 @@ def as_html(report: AuditReport) -> str:
 def _lines(report: AuditReport) -> list[str]:
     """The finding, the error rates and what is known beside them; what is invisible is shown."""
     words = report.words
-    rates = [f"{rate.name}: {rate.value}" + (f" ({rate.by})" if rate.by else "") for rate in words.verifier.rates]
+    rates = []
+    for rate in words.verifier.rates:
+        by = f" ({rate.by})" if rate.by else ""
+        rates.append(f"{rate.name}: {rate.value}{by}")
     lines = [words.finding.headline, words.finding.reason, words.unread_answers, *rates, *words.verifier.notes]
     return [visible(line, len(line)) for line in lines if line]

@@ -98,9 +98,11 @@ def read_report(folder: Path) -> AuditReport:
     pairs = _table(folder / PAIRS_FILE)
     flagged = by_suspicion(rows)
     reasons = flag_reasons(rows, summary, compares_states=pairs is not None)
+    ranks = pandas.Series(range(len(flagged)), index=flagged.index, dtype="float64")
+    golds = pandas.Series(is_gold(flagged), index=flagged.index, dtype=object)
     rows["why"] = pandas.Series(reasons, dtype=object).reindex(rows.index)
-    rows["suspicion"] = pandas.Series(range(len(flagged)), index=flagged.index, dtype="float64").reindex(rows.index)
-    rows["is_gold"] = pandas.Series(is_gold(flagged), index=flagged.index, dtype=object).reindex(rows.index)
+    rows["suspicion"] = ranks.reindex(rows.index)
+    rows["is_gold"] = golds.reindex(rows.index)
     return AuditReport(
         rows=rows,
         summary=summary,

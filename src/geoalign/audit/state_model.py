@@ -142,7 +142,8 @@ class AuditModel:
         size = self.config.batch_size
         partial = path.with_name(path.name + ".partial")
         table = None
-        order = sorted(range(rows), key=lambda row: (-(len(prompts[row]) + len(responses[row])), row))
+        lengths = [len(prompt) + len(response) for prompt, response in zip(prompts, responses, strict=True)]
+        order = sorted(range(rows), key=lambda row: (-lengths[row], row))
         for first in range(0, rows, size):
             batch = order[first : first + size]
             states = extract_states(

@@ -110,7 +110,10 @@ class Count:
 
 def first_middle_last(items: Sequence[Item]) -> list[Item]:
     """The first, middle and last item, each once: fewer than three where there are fewer."""
-    return [items[index] for index in sorted({0, (len(items) - 1) // 2, len(items) - 1})] if items else []
+    if not items:
+        return []
+    last = len(items) - 1
+    return [items[place] for place in sorted({0, last // 2, last})]
 
 
 @dataclass(frozen=True)

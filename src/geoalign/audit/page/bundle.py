@@ -50,7 +50,7 @@ class Bundle:
     @property
     def size(self) -> int:
         """The bytes that it takes of the page."""
-        return len(self.columns) + sum(map(len, self.texts)) + sum(map(len, self.pairs))
+        return sum(map(len, [self.columns, *self.texts, *self.pairs]))
 
 
 def bundle(report: AuditReport, size: int = MAX_BYTES, rollouts: int = MAX_ROLLOUTS) -> Bundle:

@@ -158,9 +158,9 @@ def reading(report: AuditReport) -> list[str]:
     inputs = summary["inputs"]
     files = ", ".join(str(entry["file"]) for entry in inputs[:_FILES_NAMED])
     formats = ", ".join(sorted({entry["format"] for entry in inputs}))
-    roles = {role: name for entry in inputs for role, name in entry["fields"].items()}
+    roles = dict.fromkeys(f"{role} from {name}" for entry in inputs for role, name in entry["fields"].items())
     paragraphs = [
-        f"Read from {files}, format {formats}: {', '.join(f'{role} from {name}' for role, name in roles.items())}.",
+        f"Read from {files}, format {formats}: {', '.join(roles)}.",
         *report.words.read,
         *report.words.compared,
         report.words.filtered,

@@ -107,14 +107,14 @@ def _overturned(asked: Mapping[str, Any]) -> str:
     """How many of the rewards that were checked were wrong, and in which way."""
     wrong = asked["overturned"]
     too_high = asked["lowered"]
-    are = "is" if wrong == 1 else "are"
+    too_low = wrong - too_high
     if not wrong:
         return "it is right" if asked["rows"] == 1 else "all of them are right"
-    if too_high == wrong:
-        return f"{wrong:,} {are} too high"
+    if not too_low:
+        return counted(too_high, "is too high", "are too high")
     if not too_high:
-        return f"{wrong:,} {are} too low"
-    return f"{too_high:,} {'is' if too_high == 1 else 'are'} too high and {wrong - too_high:,} too low"
+        return counted(too_low, "is too low", "are too low")
+    return f"{counted(too_high, 'is too high', 'are too high')} and {too_low:,} too low"
 
 
 def trained_on(summary: Summary) -> str:
@@ -192,7 +192,8 @@ def filtered(summary: Summary) -> str:
     counts = summary["counts"]
     left_out = counts["left_out"]
     holds = f"filtered.jsonl holds {counted(counts['rows'] - left_out, 'rollout')}"
-    changes = ", ".join(f"{counts[name]:,} {change}" for name, change in _CHANGES.items() if counts[name])
+    happened = {name: change for name, change in _CHANGES.items() if counts[name]}
+    changes = ", ".join(f"{counts[name]:,} {change}" for name, change in happened.items())
     if not changes and not left_out:
         return f"{holds}, and no reward was changed.{_why_unchanged(summary)}"
     sentence = f"{holds}: {changes}." if changes else f"{holds}."

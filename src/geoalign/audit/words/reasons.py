@@ -11,7 +11,7 @@ from typing import Any
 import pandas
 
 from geoalign.audit.spellings import IS_GOLD, counted_verdicts
-from geoalign.console.numbers import short
+from geoalign.console.numbers import counted, short
 from geoalign.dumps.row_names import counted_in
 from geoalign.text import shortened
 
@@ -201,8 +201,7 @@ def _by_spelling(row: Any, prompt: _Prompt, *, rewarded: bool) -> str:
 def _judged(spelling: str, verdicts: tuple[int, int]) -> str:
     """How one spelling of an answer was judged, as in "17.5 rewarded 0 of 6 times"."""
     rewarded, refused = verdicts
-    total = rewarded + refused
-    return f"{shortened(spelling, _ANSWER)} rewarded {rewarded:,} of {total:,} {'time' if total == 1 else 'times'}"
+    return f"{shortened(spelling, _ANSWER)} rewarded {rewarded:,} of {counted(rewarded + refused, 'time')}"
 
 
 def _by_score(row: Any, *, compares_states: bool) -> str:

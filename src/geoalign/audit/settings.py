@@ -82,5 +82,5 @@ def audit_config(values: Mapping[str, Any], locations: Locations | None = None) 
         curator = {"type": "denoise", **curator}
         if curator["type"] == "denoise":
             curator.setdefault("unanswered", "kept")
-    config: AuditConfig = load_settings(AuditConfig, {**values, "curator": curator}, locations)
+    config: AuditConfig = load_settings(AuditConfig, {**values, "curator": curator}, locations or Locations({}))
     return config

@@ -118,3 +118,9 @@ def seed_ranges(seeds: Iterable[int]) -> str:
         else:
             ranges.append([seed])
     return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in ranges)
+
+
+def shortened(text: str, most: int) -> str:
+    """A text on one line, otherwise as `visible`, cut to `most` characters of which the last is then an ellipsis."""
+    line = " ".join(visible(text, 4 * most).split())
+    return line if len(line) <= most else f"{line[: most - 1]}…"

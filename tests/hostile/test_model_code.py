@@ -3,6 +3,7 @@
 import ast
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -106,10 +107,14 @@ def test_no_option_of_trl_goes_past_the_setting(option: str) -> None:
     assert f"{option}: expected to be left out (use model.trust_remote_code)" in outcome.err
 
 
+NOTHING = SimpleNamespace(summary={})
+
+
 def test_the_flag_is_the_setting(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (model.parent / "dump.jsonl").write_text('{"prompt": "a", "response": "b", "reward": 1}')
     seen = []
-    monkeypatch.setattr("geoalign.audit.pipeline.audit", lambda config, *_, **__: seen.append(config))
+    monkeypatch.setattr("geoalign.audit.pipeline.run_audit", lambda config, *_, **__: seen.append(config) or NOTHING)
+    monkeypatch.setattr("geoalign.audit.terminal.show_report", lambda *_: None)
     monkeypatch.setattr("geoalign.lab.evaluate.evaluate.evaluate", lambda *given, **__: seen.append(given[0]))
     assert run("audit", "dump.jsonl", "--output", "out", "--model", "model", "--trust-remote-code").code == 0
     assert run("evaluate", "model", "--trust-remote-code").code == 0

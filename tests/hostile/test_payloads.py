@@ -10,6 +10,9 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 import yaml
+from audit_folders import INPUT, write_audit
+from chromium import Watched, until
+from chromium import chromium as headless_chromium
 from payloads import MARK, PAYLOADS
 
 from geoalign.pages import documents
@@ -34,11 +37,16 @@ def write_folder(kind, folder):
         scores = {"grpo": 0.5, "geoalign": 0.6, "pair_count": 0.55, "oracle": 0.7}
         parts_of("reports/comparison")._comparison(folder, {"flip": scores}, seeds=(0, 1, 2))
     else:
-        parts_of("reports/audit")._write(folder, groups=2, size=3)
+        write_audit(folder, groups=2, size=3)
 
 
-# One browser for this file, with the flags and the watch of the audit page's tests.
-chromium = parts_of("reports/audit").chromium
+# One browser for this file.
+@pytest.fixture(scope="module")
+def chromium():
+    with headless_chromium() as browser:
+        yield browser
+
+
 KINDS = ("run", "comparison", "curation")
 
 
@@ -115,7 +123,6 @@ def _comparison(folder, payloads, another):
 
 
 def _curation(folder, payloads, another):
-    parts = parts_of("reports/audit")
     groups = -(-len(payloads) // 6)
 
     def change(rows):
@@ -123,11 +130,13 @@ def _curation(folder, payloads, another):
             clean = _clean(text)
             row.update(prompt=clean, response=clean, id=clean, answer=clean, file=clean[:200], characters=len(text))
 
-    parts._write(
-        folder, groups=groups, size=6, change=change, inputs=[{"file": another(), "format": another()}],
+    write_audit(
+        folder, groups=groups, size=6, change=change,
+        inputs=[{**INPUT, "file": another(), "format": another(), "remark": another()}],
         skipped=[{"file": text, "line": 1, "field": text, "reason": text} for text in payloads],
         repeated=[{"file": text, "same_as": text} for text in payloads], curator={"type": another()},
-        hidden={"from": another()}, consensus={"reason": another()}, seed=another(),
+        hidden={"from": another(), "files": [], "note": another()}, seed=another(),
+        consensus={"new_group_accuracy": None, "reason": another()},
     )  # fmt: skip
 
 
@@ -168,11 +177,11 @@ def test_nothing_acts_in_a_browser(pages, chromium):
     context.set_default_timeout(30_000)
     try:
         for kind in KINDS:
-            watched = parts_of("reports/audit").Watched(context.new_page())
+            watched = Watched(context.new_page())
             page, watched.address = watched.page, pages[kind][1].as_uri()
             page.goto(watched.address)
             if kind == "curation":
-                parts_of("reports/audit")._until(page, "() => document.documentElement.dataset.ready === 'yes'")
+                until(page, "() => document.documentElement.dataset.ready === 'yes'")
             _wake(page)
             if kind == "curation":
                 _read_all(page)

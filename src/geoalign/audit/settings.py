@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
@@ -59,18 +59,28 @@ class AuditConfig(LoadedModelConfig):
 def load_audit_config(
     curator: str | None = None, overrides: Sequence[str] = (), *, trust_remote_code: bool = False
 ) -> AuditConfig:
-    """The settings from the command line: the curator's name, whether a model's code may run, each `a.b=c` of
-    `--set`."""
+    """The settings from the command line.
+
+    Args:
+        curator: the curator's name; None: `denoise`.
+        overrides: each `a.b=c` of `--set`.
+        trust_remote_code: whether a model's code may run.
+    """
     options: list[Typed] = []
     if curator is not None:
         options.append(Typed("curator.type", curator, f"--curator {curator}"))
     if trust_remote_code:
         options.append(Typed("trust_remote_code", True, "--trust-remote-code"))
     values, locations = overridden(overrides, options, default_types={"curator": "denoise"})
-    if isinstance(section := values.setdefault("curator", {}), dict):
-        section = {"type": "denoise", **section}
-        if section["type"] == "denoise":
-            section.setdefault("unanswered", "kept")
-        values["curator"] = section
-    config: AuditConfig = load_settings(AuditConfig, values, Locations(locations))
+    return audit_config(values, Locations(locations))
+
+
+def audit_config(values: Mapping[str, Any], locations: Locations | None = None) -> AuditConfig:
+    """The settings from plain data; ConfigErrors name the key, and where `locations` say that it was written."""
+    curator = values.get("curator", {})
+    if isinstance(curator, Mapping):
+        curator = {"type": "denoise", **curator}
+        if curator["type"] == "denoise":
+            curator.setdefault("unanswered", "kept")
+    config: AuditConfig = load_settings(AuditConfig, {**values, "curator": curator}, locations or Locations({}))
     return config

@@ -11,7 +11,7 @@ from geoalign.files.rollout_step import Density, RolloutStep
 from geoalign.lab.runs.curves import evaluation_panels, reward_panel
 from geoalign.lab.runs.reading import Evaluation, MetricRow, Run
 from geoalign.lab.train.page import figure_sections
-from geoalign.pages.score_panels import cosine_panel, density_panel, flag_panels
+from geoalign.pages.score_panels import cosine_panel, density_panel
 from geoalign.pages.style import LIGHT, render
 
 NAN, TOP = float("nan"), 1e100
@@ -58,7 +58,6 @@ def test_any_numbers_are_drawn(values):
     run, numbers = run_of(values), np.array(values, dtype=float)
     drawn([reward_panel(run), *evaluation_panels(run)])
     drawn(panel for _, _, panels in figure_sections(run) for panel in panels)
-    drawn(flag_panels(run.rollouts, "GDI"))
     if len(values):
         drawn([density_panel(1, Density(numbers, numbers[::-1].copy(), *[values[0]] * 4), run.rollouts[0])])
         cosines = np.nan_to_num(numbers)  # the readers refuse others

@@ -154,15 +154,16 @@ def _audit(folder: AuditFolder) -> Iterator[str]:
 
 def _evaluation(folder: EvaluationFolder) -> Iterator[str]:
     """The responses of each model on each set that the last command asked for, and their scores once it is finished."""
-    asked = folder.asked()
-    there = {name: {of_set: folder.responses(name, of_set) for of_set in sets} for name, sets in asked.items()}
-    whole = all(there[name][of_set] >= number for name, sets in asked.items() for of_set, number in sets.items())
+    recorded = folder.recorded()
+    asked = {} if recorded is None else recorded.asked
+    there = folder.counts()
+    whole = all(there[name, of_set] >= number for name, sets in asked.items() for of_set, number in sets.items())
     finished = whole and folder.result.is_file() and _holder(folder.root) is None
     yield f"{folder.root}: evaluation, {'finished' if finished else _worker(folder.root)}"
     scores = read_json(folder.result)["models"] if finished else {}
     for name, sets in asked.items():
         for of_set, number in sets.items():
-            found = min(there[name][of_set], number)
+            found = min(there[name, of_set], number)
             said = _scored(scores.get(name, {}).get("sets", {}).get(of_set, {}))
             yield f"{name}, {of_set}: {found:,} of {number:,} responses{said}"
 

@@ -9,7 +9,7 @@ from geoalign.audit.folder import SCORES, AuditTables
 from geoalign.dumps.field_names import FINAL_ANSWERS, GOLD_ANSWERS, GROUPS
 from geoalign.dumps.files import DUMP_SUFFIXES
 from geoalign.dumps.formats import FORMATS, ROLES
-from geoalign.lab.evaluate.folder import SCHEMA
+from geoalign.lab.models.rows import SCHEMA
 from geoalign.lab.runs.rollouts import ROLLOUT_SCHEMA
 
 PAGE = (Path(__file__).parents[3] / "docs" / "formats.md").read_text(encoding="utf-8")

@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from geoalign.lab.data.problems import load_benchmark
+from geoalign.lab.data.benchmarks import BENCHMARKS
+from geoalign.lab.data.problems import load_problems
 from geoalign.lab.data.settings import MATH_SYSTEM_PROMPT, MathConfig
 from geoalign.lab.data.sources import rows_of
 from geoalign.lab.data.tasks import make_task
@@ -23,7 +24,7 @@ ROWS = {"aime24": 30, "aime25": 30, "amc23": 40, "math500": 500, "minerva": 272,
 
 
 def load(shared_data, name, files):
-    return load_benchmark(name, [str(shared_data / file) for file in files.split()])
+    return load_problems([str(shared_data / file) for file in files.split()], benchmark=BENCHMARKS[name])
 
 
 @pytest.mark.parametrize(("name", "files"), PLACES)
@@ -43,7 +44,7 @@ def test_every_copy_of_every_benchmark(shared_data, name, files):
 def test_aime24_of_dapo_is_unwrapped_and_each_problem_taken_once(shared_data):
     source = shared_data / "aime24" / "aime-2024.dapo.parquet"
     raw = {row["extra_info"]["raw_problem"] for _, row in rows_of(source)}
-    loaded = load_benchmark("aime24", str(source))
+    loaded = load_problems(str(source), benchmark=BENCHMARKS["aime24"])
     assert {problem.prompt[1]["content"] for problem in loaded.problems} == raw
     assert f"{source}: 930 of 960 rows left out: 930 repeated" in loaded.notes
 

@@ -56,7 +56,7 @@ def test_a_model_or_a_device_that_is_not_there_is_named(opened, tmp_path):
         opened(device="meta:x")
 
 
-def test_too_many_at_a_time_names_the_setting(tiny_folder):
+def test_too_many_at_a_time_names_the_setting():
     class Full:
         def generate(self, *arguments, **options):
             raise torch.OutOfMemoryError("no memory")
@@ -64,9 +64,8 @@ def test_too_many_at_a_time_names_the_setting(tiny_folder):
     problem = Problem("p", ({"role": "user", "content": "?"},), "1")
     one = EvaluationSet(name="set", kind="benchmark", problems=[problem], samples=3, max_new_tokens=12)
     requests = [Request(problem, (1,), sample) for sample in range(3)]
-    model = describe(model_at(tiny_folder))
     with pytest.raises(ConfigError, match=r"as fit into memory, got 3 of up to .* --resume and .* batch_size=1;"):
-        answer_batch(Full(), model, one, requests, None, EvaluateConfig(device="cpu"))
+        answer_batch(Full(), "tiny", one, requests, None, EvaluateConfig(device="cpu"))
 
 
 def test_the_type_of_the_weights_follows_the_device():

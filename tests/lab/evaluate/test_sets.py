@@ -32,11 +32,10 @@ def talk(tmp_path):
 
 def test_benchmarks_and_dialogues(aime, talk):
     config = EvaluateConfig(samples={"helpful": 3}, max_new_tokens=50)
-    loaded = load_sets([f"aime24={aime}"], [f"helpful={talk}"], config)
-    one, two = (each.set for each in loaded)
+    (one, two), notes = load_sets([f"aime24={aime}"], [f"helpful={talk}"], config)
     assert (one.name, one.kind, one.samples, one.max_new_tokens, len(one.problems)) == ("aime24", "benchmark", 8, 50, 5)
     assert [message["role"] for message in one.problems[0].prompt] == ["system", "user"]
-    assert any("5 problems, where AIME24 has 30" in note for note in loaded[0].notes)
+    assert any("5 problems, where AIME24 has 30" in note for note in notes)
     # The same prompt twice is one.
     assert (two.name, two.kind, two.samples, len(two.problems)) == ("helpful", "dialogue", 3, 2)
     assert [message["role"] for message in two.problems[0].prompt] == ["user"]
@@ -44,8 +43,8 @@ def test_benchmarks_and_dialogues(aime, talk):
 
 def test_a_path_may_hold_an_equals_sign_and_two_files_are_one_set(tmp_path, aime):
     (tmp_path / "a=b.jsonl").write_text(aime.read_text())
-    (one,) = load_sets([f"mine={tmp_path}/a=b.jsonl ", f"mine={aime}"], [], EvaluateConfig())
-    assert [problem.id for problem in one.set.problems[4:6]] == ["file 1, line 5", "file 2, line 1"]
+    (one,), _ = load_sets([f"mine={tmp_path}/a=b.jsonl ", f"mine={aime}"], [], EvaluateConfig())
+    assert [problem.id for problem in one.problems[4:6]] == ["file 1, line 5", "file 2, line 1"]
 
 
 @pytest.mark.parametrize(
@@ -92,8 +91,7 @@ def write_set(path, fields):
 def test_a_set_of_ones_own_has_any_name_and_format(tmp_path, ending):
     path = tmp_path / f"mine.{ending}"
     write_set(path, ("problem", "answer"))
-    (loaded,) = load_sets([f"my.set-1={path}"], [], EvaluateConfig())
-    mine = loaded.set
+    (mine,), _ = load_sets([f"my.set-1={path}"], [], EvaluateConfig())
     assert (mine.name, mine.kind, mine.samples, mine.max_new_tokens) == ("my.set-1", "benchmark", 1, 8192)
     assert [(problem.prompt[-1]["content"], problem.answer) for problem in mine.problems] == PROBLEMS
     assert mine.problems[0].prompt[0]["role"] == "system"
@@ -107,8 +105,8 @@ def test_columns_of_ones_own_are_named(tmp_path):
     ):
         load_sets([f"mine={path}"], [], EvaluateConfig())
     fields = {"mine": FieldsConfig(prompt_field="q", answer_field="gold")}
-    (mine,) = load_sets([f"mine={path}"], [], EvaluateConfig(fields=fields))
-    assert [(problem.prompt[-1]["content"], problem.answer) for problem in mine.set.problems] == PROBLEMS
+    (mine,), _ = load_sets([f"mine={path}"], [], EvaluateConfig(fields=fields))
+    assert [(problem.prompt[-1]["content"], problem.answer) for problem in mine.problems] == PROBLEMS
     fields = {"mine": FieldsConfig(prompt_field="nothing", answer_field="gold")}
     with pytest.raises(InputError, match="in 2 rows with the columns q, gold: 2 without a usable prompt"):
         load_sets([f"mine={path}"], [], EvaluateConfig(fields=fields))

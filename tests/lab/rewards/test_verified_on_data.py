@@ -33,7 +33,8 @@ NOT_READ = "R_{\\odot}^{2}"
 def golds(shared_data):
     found = {}
     for name, paths in FILES.items():
-        problems = load_problems([str(shared_data / path) for path in paths], benchmark=BENCHMARKS[name]).problems
+        rows, _ = load_problems([str(shared_data / path) for path in paths], benchmark=BENCHMARKS[name])
+        problems = [row.problem for row in rows]
         found[name] = [problem.answer for problem in problems]
     return found
 

@@ -234,15 +234,6 @@ def _text_of(value: Any) -> str:
 # --- sets and the task ------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class ProblemSet:
-    """Problems in their order, the demonstration of each or None, and lines for the person who runs it."""
-
-    problems: list[Problem]
-    demonstrations: list[str | None]
-    notes: list[str]
-
-
 def load_problems(
     sources: str | Sequence[str],
     *,
@@ -251,8 +242,8 @@ def load_problems(
     system_prompt: str | None = MATH_SYSTEM_PROMPT,
     demonstration_field: str | None = None,
     limit: int | None = None,
-) -> ProblemSet:
-    """The problems of local files or data sets on the hub as one set.
+) -> tuple[list[MathRow], list[str]]:
+    """The usable rows of local files or hub ids as one set, and lines on how they were read and what was left out.
 
     Where the layout is recognised, a prompt is the bare problem behind `system_prompt`. Where `fields.prompt_field` is
     given, it is the content of that field, and a system message of its own stays.
@@ -289,9 +280,7 @@ def load_problems(
     if benchmark is not None and len(found) not in benchmark.problems:
         expected = " or ".join(map(str, benchmark.problems))
         notes.append(f"benchmark {benchmark.name}: {len(found)} problems, where {benchmark.title} has {expected}")
-    return ProblemSet(
-        problems=[row.problem for row in found], demonstrations=[row.demonstration for row in found], notes=notes
-    )
+    return found, notes
 
 
 def math_task(config: MathConfig) -> Task:
@@ -300,44 +289,40 @@ def math_task(config: MathConfig) -> Task:
     evaluation_notes: list[str] = []
     for name, given in config.evaluation.items():
         named = given if isinstance(given, MathSetConfig) else MathSetConfig(path=given)
-        loaded = load_problems(
+        rows, lines = load_problems(
             named.path, fields=named, benchmark=BENCHMARKS.get(name), system_prompt=config.system_prompt
         )
-        evaluation[name] = loaded.problems
-        evaluation_notes.extend(loaded.notes)
-    train = load_problems(
+        evaluation[name] = [row.problem for row in rows]
+        evaluation_notes += lines
+    train, notes = load_problems(
         config.train,
         fields=config,
         system_prompt=config.system_prompt,
         demonstration_field=config.demonstration_field,
         limit=None if config.decontaminate == "drop" else config.limit,
     )
-    prompts = [problem.prompt for problem in train.problems]
-    rows, decontamination_notes = decontaminate(
+    prompts = [row.problem.prompt for row in train]
+    kept, decontamination_notes = decontaminate(
         config.decontaminate,
         config.train if isinstance(config.train, str) else "training",
         keys=[exact(prompt) for prompt in prompts],
-        answers=[normal_form(problem.answer) for problem in train.problems],
+        answers=[normal_form(row.problem.answer) for row in train],
         prompts=prompts,
         evaluated=chain.from_iterable(evaluation.values()),
     )
-    if not rows:
+    if not kept:
         raise InputError(f"{config.train}: expected problems to be left by decontaminate: drop, got none")
-    notes = [*train.notes, *decontamination_notes, *evaluation_notes]
+    notes = [*notes, *decontamination_notes, *evaluation_notes]
     if config.decontaminate == "report":
         notes += overlap_notes(evaluation, fingerprints(prompts))
-    problems = []
-    demonstrations = []
-    for row in rows[: config.limit]:
-        problems.append(train.problems[row])
-        demonstration = train.demonstrations[row]
-        if demonstration is not None:
-            demonstrations.append(Demonstration(prompts[row], demonstration))
+    used = [train[number] for number in kept[: config.limit]]
     return Task(
         name="math",
-        train_problems=problems,
+        train_problems=[row.problem for row in used],
         evaluation_problems=evaluation,
-        demonstrations=demonstrations,
+        demonstrations=[
+            Demonstration(row.problem.prompt, row.demonstration) for row in used if row.demonstration is not None
+        ],
         notes=notes,
         final_answer=final_answer,
     )

@@ -10,11 +10,10 @@ from functools import cache, partial
 from typing import Any
 
 import torch
-from rich.progress import Progress, TaskID
+from rich.progress import Progress
 
 from geoalign.answers.reward_source import RewardSource
 from geoalign.answers.verified import VerifiedReward
-from geoalign.console.numbers import counted
 from geoalign.console.terminal import Console, say, say_paragraph, stage_progress
 from geoalign.dumps.response_files import SavedResponse, check_response_file, write_responses
 from geoalign.errors import ConfigError
@@ -25,7 +24,7 @@ from geoalign.lab.evaluate.folder import EvaluationFolder, Recorded
 from geoalign.lab.evaluate.models import DescribedModel, describe, device_and_dtype, find_models, open_engine
 from geoalign.lab.evaluate.results import print_scores, result_json
 from geoalign.lab.evaluate.scores import EvaluationScores, ModelScores, average, evaluation_scores, score
-from geoalign.lab.evaluate.sets import LoadedSet, PromptedSet, load_sets, prompted
+from geoalign.lab.evaluate.sets import PromptedSet, load_sets, prompted
 from geoalign.lab.evaluate.settings import EvaluateConfig
 from geoalign.lab.models.answering import Request, Sampling, answer, check_rows_scored
 from geoalign.lab.models.engines import Engine
@@ -35,9 +34,6 @@ from geoalign.lab.runs.resuming import package_versions
 from geoalign.pretrained.fastest_dtype import print_fastest_dtype
 from geoalign.pretrained.quiet import silence_logs
 from geoalign.text import listed
-
-# What scores the responses to a set; None: nothing does.
-SourceOf = Callable[[EvaluationSet], RewardSource | None]
 
 
 def evaluate(config: EvaluateConfig, request: EvaluateRequest, *, console: Console | None = None) -> EvaluationScores:
@@ -60,9 +56,9 @@ def evaluate(config: EvaluateConfig, request: EvaluateRequest, *, console: Conso
             raise ConfigError(
                 f"--save-responses: expected one model, got {len(found)}: a file holds the responses of one"
             )
-    loaded = load_sets(request.benchmarks, request.dialogues, config)
-    _print_notes(console, loaded)
-    sets = [one.set for one in loaded]
+    sets, notes = load_sets(request.benchmarks, request.dialogues, config)
+    for note in notes:
+        say(console, note)
     device, _ = device_and_dtype(config)
     if device is not None and config.dtype == "auto":
         print_fastest_dtype(console, device)
@@ -88,16 +84,6 @@ def evaluate(config: EvaluateConfig, request: EvaluateRequest, *, console: Conso
         say_paragraph(console, "Dialogues were not scored: --set reward.model.path (or url) names a reward model")
     say(console, f"Written to {folder.root}")
     return scores
-
-
-def _print_notes(console: Console, sets: Sequence[LoadedSet]) -> None:
-    """Says of each set how large it is, how often it is answered, and how it was read."""
-    for loaded in sets:
-        evaluation_set = loaded.set
-        size = counted(len(evaluation_set.problems), "problem" if evaluation_set.kind == "benchmark" else "prompt")
-        say(console, f"{evaluation_set.name}: {size}, {counted(evaluation_set.samples, 'response')} to each")
-        for note in loaded.notes:
-            say(console, note)
 
 
 def _prompted_sets(
@@ -135,27 +121,14 @@ def _evaluate_models(
         # What scores a kind of set is opened when first needed.
         source_of_kind = cache(partial(_open_source, config, stack))
         for described in models:
-            name = described.model.name
-            prompted_sets = prompts[name]
-            task = progress.add_task("evaluation", total=sum(len(one.requests) for one in prompted_sets), values=name)
-            rows_by_set = evaluate_model(
-                described,
-                prompted_sets,
-                lambda evaluation_set: source_of_kind(evaluation_set.kind),
-                config,
-                folder,
-                progress=partial(_advance, progress, task, name),
-            )
+            prompted_sets = prompts[described.model.name]
+            rows_by_set = evaluate_model(described, prompted_sets, source_of_kind, config, folder, progress)
             sets = tuple(score(one, rows_by_set[one.set.name]) for one in prompted_sets)
             scored.append(ModelScores(described.model, sets, average(sets)))
             if request.save_responses is not None:
                 rows = [row for of_set in rows_by_set.values() for row in of_set]
                 write_responses(request.save_responses, map(_saved_response, rows))
     return evaluation_scores(scored)
-
-
-def _advance(progress: Progress, task: TaskID, model: str, set_name: str, done: int) -> None:
-    progress.update(task, advance=done, values=f"{model}, {set_name}")
 
 
 def _open_source(config: EvaluateConfig, stack: ExitStack, kind: str) -> RewardSource | None:
@@ -189,11 +162,10 @@ def _saved_response(row: ResponseRow) -> SavedResponse:
 def evaluate_model(
     described: DescribedModel,
     prompted_sets: Sequence[PromptedSet],
-    source_of: SourceOf,
+    source_of_kind: Callable[[str], RewardSource | None],
     config: EvaluateConfig,
     folder: EvaluationFolder,
-    *,
-    progress: Callable[[str, int], None],
+    progress: Progress,
 ) -> dict[str, list[ResponseRow]]:
     """The rows of a model that were asked for, by set; rows that are there are read, the others are made and added.
 
@@ -201,9 +173,11 @@ def evaluate_model(
     missing.
 
     Args:
-        progress: told the name of a set, and how many of its responses there are more.
+        source_of_kind: gives what scores the sets of a kind; None: nothing does.
     """
-    rows = {(row.set, row.id, row.sample): row for row in folder.rows_of(described.model.name)}
+    model = described.model.name
+    task = progress.add_task("evaluation", total=sum(len(one.requests) for one in prompted_sets), values=model)
+    rows = {(row.set, row.id, row.sample): row for row in folder.rows_of(model)}
     rows_by_set: dict[str, list[ResponseRow]] = {}
     with ExitStack() as stack:
         engine: Engine | None = None
@@ -211,22 +185,23 @@ def evaluate_model(
             name = prompted_set.set.name
             keys = [(name, request.problem.id, request.sample) for request in prompted_set.requests]
             missing = [request for request, key in zip(prompted_set.requests, keys, strict=True) if key not in rows]
-            progress(name, len(keys) - len(missing))
+            progress.update(task, advance=len(keys) - len(missing), values=f"{model}, {name}")
             for start in range(0, len(missing), config.batch):
                 batch = missing[start : start + config.batch]
                 if engine is None:
                     engine = stack.enter_context(open_engine(described, config))
-                new = answer_batch(engine, described, prompted_set.set, batch, source_of(prompted_set.set), config)
+                source = source_of_kind(prompted_set.set.kind)
+                new = answer_batch(engine, model, prompted_set.set, batch, source, config)
                 folder.add(new)
                 rows |= {(row.set, row.id, row.sample): row for row in new}
-                progress(name, len(batch))
+                progress.update(task, advance=len(batch))
             rows_by_set[name] = [rows[key] for key in keys]
     return rows_by_set
 
 
 def answer_batch(
     engine: Engine,
-    described: DescribedModel,
+    model: str,
     evaluation_set: EvaluationSet,
     batch: Sequence[Request],
     source: RewardSource | None,
@@ -238,7 +213,7 @@ def answer_batch(
             engine,
             batch,
             source,
-            model=described.model.name,
+            model=model,
             evaluation_set=evaluation_set,
             sampling=Sampling(seed=config.seed, stream=evaluation_set.name, temperature=config.temperature),
         )

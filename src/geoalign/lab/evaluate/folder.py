@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow
-import pyarrow.compute
+import pyarrow.parquet
 
 from geoalign.errors import ConfigError, RunFolderError
-from geoalign.files.columns import read_columns, whole_text
+from geoalign.files.columns import whole_text
 from geoalign.files.json_files import read_json, write_json
 from geoalign.lab.data.task import EvaluationSet
 from geoalign.lab.models.rows import SCHEMA, ResponseRow, messages_json, write_rows
@@ -102,10 +102,8 @@ class EvaluationFolder:
 
     def _check_same_problems(self, sets: Sequence[EvaluationSet]) -> None:
         """Refuses a set some of whose problems are others than those that the rows of the folder answer."""
-        there = {}
-        for part in self._parts():
-            for row in _read_part(part, ["set", "id", "prompt", "answer"]).to_pylist():
-                there[row["set"], row["id"]] = (row["prompt"], row["answer"])
+        rows = self._read(["set", "id", "prompt", "answer"])
+        there = {(row["set"], row["id"]): (row["prompt"], row["answer"]) for row in rows}
         for evaluation_set in sets:
             for problem in evaluation_set.problems:
                 now = (messages_json(problem.prompt), whole_text(problem.answer))
@@ -126,19 +124,25 @@ class EvaluationFolder:
 
     def rows_of(self, model: str) -> list[ResponseRow]:
         """The rows of a model on every set."""
-        rows: list[ResponseRow] = []
-        for part in self._parts():
-            table = _read_part(part, SCHEMA.names)
-            of_model = table.filter(pyarrow.compute.equal(table["model"], model))
-            rows += [ResponseRow(**row) for row in of_model.to_pylist()]
-        return rows
+        return [ResponseRow(**row) for row in self._read(SCHEMA.names, model=model)]
 
     def counts(self) -> Counter[tuple[str, str]]:
         """How many responses there are, by model and set."""
-        counts: Counter[tuple[str, str]] = Counter()
+        return Counter((row["model"], row["set"]) for row in self._read(["model", "set"]))
+
+    def _read(self, columns: list[str], *, model: str | None = None) -> list[dict[str, Any]]:
+        """These columns of the rows that are there, of one model or of all."""
+        rows: list[dict[str, Any]] = []
         for part in self._parts():
-            counts.update((row["model"], row["set"]) for row in _read_part(part, ["model", "set"]).to_pylist())
-        return counts
+            try:
+                filters = None if model is None else [("model", "==", model)]
+                rows += pyarrow.parquet.read_table(part, columns=columns, filters=filters).to_pylist()
+            except (pyarrow.ArrowException, OSError) as error:
+                raise RunFolderError(
+                    f"{part}: expected rows of an evaluation, got {one_line(error)}; "
+                    "delete this file, and --resume generates its responses again"
+                ) from error
+        return rows
 
     def _parts(self) -> list[Path]:
         """The files of rows in their order; what a kill left half written is none of them."""
@@ -149,13 +153,3 @@ class EvaluationFolder:
         write_json(
             self.result, {"schema_version": SCHEMA_VERSION, "settings": settings, "versions": versions, **scores}
         )
-
-
-def _read_part(path: Path, columns: Sequence[str]) -> pyarrow.Table:
-    try:
-        return read_columns(path, columns)
-    except (pyarrow.ArrowException, OSError, KeyError) as error:
-        raise RunFolderError(
-            f"{path}: expected rows of an evaluation, got {one_line(error)}; "
-            "delete this file, and --resume generates its responses again"
-        ) from error

@@ -10,6 +10,7 @@ from typing import Any
 from jinja2 import TemplateError
 
 from geoalign.answers.messages import rendered, token_ids
+from geoalign.console.numbers import counted
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.data.benchmarks import BENCHMARKS
 from geoalign.lab.data.hh_rlhf import different_prompts, load_dialogues
@@ -25,16 +26,13 @@ BENCHMARK_TOKENS = 8192
 DIALOGUE_TOKENS = 1024
 
 
-@dataclass(frozen=True)
-class LoadedSet:
-    """A set with lines on how it was read."""
+def load_sets(
+    benchmarks: Sequence[str], dialogues: Sequence[str], config: EvaluateConfig
+) -> tuple[list[EvaluationSet], list[str]]:
+    """The sets of `NAME=PATH_OR_ID` texts, and lines on what they hold and how they were read.
 
-    set: EvaluationSet
-    notes: list[str]
-
-
-def load_sets(benchmarks: Sequence[str], dialogues: Sequence[str], config: EvaluateConfig) -> list[LoadedSet]:
-    """The sets of `NAME=PATH_OR_ID` texts; a name given again is one set from several files (AIME 2025 I and II)."""
+    A name given again is one set from several files (AIME 2025 I and II).
+    """
     benchmark_paths = _paths_by_name("--benchmark", benchmarks)
     dialogue_paths = _paths_by_name("--dialogue", dialogues)
     names = [*benchmark_paths, *dialogue_paths]
@@ -45,10 +43,21 @@ def load_sets(benchmarks: Sequence[str], dialogues: Sequence[str], config: Evalu
     if isinstance(config.samples, dict):
         _check_known("samples", config.samples, [*names, EVERY_OTHER])
     _check_known("fields", config.fields, list(benchmark_paths))
-    return [
-        *(_load_benchmark(name, paths, config) for name, paths in benchmark_paths.items()),
-        *(_load_dialogues(name, paths, config) for name, paths in dialogue_paths.items()),
-    ]
+    sets: list[EvaluationSet] = []
+    notes: list[str] = []
+    for name in names:
+        if name in benchmark_paths:
+            evaluation_set, lines = _load_benchmark(name, benchmark_paths[name], config)
+        else:
+            evaluation_set, lines = _load_dialogues(name, dialogue_paths[name], config)
+        number = len(evaluation_set.problems)
+        if config.problems is not None and config.problems < number:
+            evaluation_set = replace(evaluation_set, problems=evaluation_set.problems[: config.problems])
+            lines = [*lines, f"{name}: the first {config.problems} of {number} problems"]
+        sets.append(evaluation_set)
+        size = counted(len(evaluation_set.problems), "problem" if evaluation_set.kind == "benchmark" else "prompt")
+        notes += [f"{name}: {size}, {counted(evaluation_set.samples, 'response')} to each", *lines]
+    return sets, notes
 
 
 def _paths_by_name(option: str, texts: Sequence[str]) -> dict[str, list[str]]:
@@ -73,27 +82,26 @@ def _check_known(setting: str, given: Mapping[str, Any], known: Sequence[str]) -
             raise ConfigError(f"{setting}.{name}: expected one of {', '.join(known) or 'no set'}, got {name!r}")
 
 
-def _load_benchmark(name: str, paths: Sequence[str], config: EvaluateConfig) -> LoadedSet:
+def _load_benchmark(name: str, paths: Sequence[str], config: EvaluateConfig) -> tuple[EvaluationSet, list[str]]:
     """The problems of one of the paper's benchmarks, if that is its name, or of a set of the user's own."""
     benchmark = BENCHMARKS.get(name)
-    loaded = load_problems(
+    rows, notes = load_problems(
         paths, fields=config.fields.get(name), benchmark=benchmark, system_prompt=config.system_prompt
     )
     evaluation_set = EvaluationSet(
         name=name,
         kind="benchmark",
-        problems=loaded.problems,
+        problems=[row.problem for row in rows],
         samples=config.samples_of(name, benchmark),
         max_new_tokens=config.max_new_tokens or BENCHMARK_TOKENS,
     )
-    notes = loaded.notes
     for known in BENCHMARKS.values():
-        if name not in BENCHMARKS and name.lower() in known.names:
+        if benchmark is None and name.lower() in known.names:
             notes.append(f"{name} is a set of your own: the paper's {known.title} is called {known.name} here")
-    return _first_problems(evaluation_set, notes, config)
+    return evaluation_set, notes
 
 
-def _load_dialogues(name: str, paths: Sequence[str], config: EvaluateConfig) -> LoadedSet:
+def _load_dialogues(name: str, paths: Sequence[str], config: EvaluateConfig) -> tuple[EvaluationSet, list[str]]:
     """The different prompts of dialogues."""
     dialogues, notes = load_dialogues(paths, prompts=True)
     evaluation_set = EvaluationSet(
@@ -103,16 +111,7 @@ def _load_dialogues(name: str, paths: Sequence[str], config: EvaluateConfig) -> 
         samples=config.samples_of(name, None),
         max_new_tokens=config.max_new_tokens or DIALOGUE_TOKENS,
     )
-    return _first_problems(evaluation_set, notes, config)
-
-
-def _first_problems(evaluation_set: EvaluationSet, notes: list[str], config: EvaluateConfig) -> LoadedSet:
-    """The set with as many problems as the settings ask for, the first."""
-    number = len(evaluation_set.problems)
-    if config.problems is None or number <= config.problems:
-        return LoadedSet(evaluation_set, notes)
-    notes = [*notes, f"{evaluation_set.name}: the first {config.problems} of {number} problems"]
-    return LoadedSet(replace(evaluation_set, problems=evaluation_set.problems[: config.problems]), notes)
+    return evaluation_set, notes
 
 
 # --- as one model reads a set -----------------------------------------------------------------------------------------

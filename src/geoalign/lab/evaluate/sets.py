@@ -41,8 +41,10 @@ def load_sets(
     for name in benchmark_paths.keys() & dialogue_paths.keys():
         raise ConfigError(f"{name}: expected one kind of set, got --benchmark {name} and --dialogue {name}")
     if isinstance(config.samples, dict):
-        _check_known("samples", config.samples, [*names, EVERY_OTHER])
-    _check_known("fields", config.fields, list(benchmark_paths))
+        for name in config.samples.keys() - {EVERY_OTHER, *names}:
+            raise ConfigError(f"samples.{name}: no set is called {name}, but {', '.join(names)}")
+    for name in config.fields.keys() - benchmark_paths.keys():
+        raise ConfigError(f"fields.{name}: no set of --benchmark is called {name}")
     sets: list[EvaluationSet] = []
     notes: list[str] = []
     for name in names:
@@ -74,12 +76,6 @@ def _paths_by_name(option: str, texts: Sequence[str]) -> dict[str, list[str]]:
             raise ConfigError(f"{name}: expected each file once, got {path} twice")
         of_set.append(path)
     return paths
-
-
-def _check_known(setting: str, given: Mapping[str, Any], known: Sequence[str]) -> None:
-    for name in given:
-        if name not in known:
-            raise ConfigError(f"{setting}.{name}: expected one of {', '.join(known) or 'no set'}, got {name!r}")
 
 
 def _load_benchmark(name: str, paths: Sequence[str], config: EvaluateConfig) -> tuple[EvaluationSet, list[str]]:

@@ -139,8 +139,6 @@ def test_prompts_that_do_not_fit_are_left_out_and_counted_never_cut():
     assert len(found.requests[0].tokens) == 11
     requests = [(request.problem.id, request.sample) for request in found.requests]
     assert requests == [("1", 0), ("1", 1), ("2", 0), ("2", 1)]
-    shorter = prompted(_of("x" * 10, "z"), tokenizer, {}, longest=None, max_prompt_tokens=5)
-    assert dict(shorter.left_out) == {"longer than 5 tokens": 1}
 
 
 def test_a_prompt_that_is_no_text_or_that_the_template_refuses_is_left_out():

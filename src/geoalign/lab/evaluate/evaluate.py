@@ -73,7 +73,8 @@ def evaluate(config: EvaluateConfig, request: EvaluateRequest, *, console: Conso
         folder.write_result(settings, package_versions(), result_json(scores))
 
     print_scores(console, scores)
-    others = [name for name in (*whole.models, *whole.sets) if name not in now.models and name not in now.sets]
+    others = [name for name in whole.models if name not in now.models]
+    others += [name for name in whole.sets if name not in now.sets]
     if others:
         say_paragraph(
             console,
@@ -98,7 +99,6 @@ def _prompted_sets(
             described.tokenizer,
             described.model.template_options,
             longest=longest,
-            max_prompt_tokens=config.max_prompt_tokens,
         )
         for evaluation_set in sets
     ]

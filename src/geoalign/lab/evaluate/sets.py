@@ -128,35 +128,27 @@ class PromptedSet:
 
 
 def prompted(
-    evaluation_set: EvaluationSet,
-    tokenizer: Any,
-    options: Mapping[str, Any],
-    *,
-    longest: int | None,
-    max_prompt_tokens: int | None = None,
+    evaluation_set: EvaluationSet, tokenizer: Any, options: Mapping[str, Any], *, longest: int | None
 ) -> PromptedSet:
     """The prompts of a set in a model's chat template; one that is too long is left out, never cut.
 
     Args:
         options: arguments of the chat template.
         longest: tokens that the model takes, prompt and response together; None: unknown.
-        max_prompt_tokens: tokens that a prompt may have; None: as many as there is room for.
     """
-    limits = [] if max_prompt_tokens is None else [max_prompt_tokens]
-    if longest is not None:
-        if evaluation_set.max_new_tokens >= longest:
-            raise ConfigError(
-                f"max_new_tokens: expected less than the {longest} tokens that the model takes, "
-                f"got {evaluation_set.max_new_tokens} for {evaluation_set.name}"
-            )
-        limits.append(longest - evaluation_set.max_new_tokens)
+    room = None if longest is None else longest - evaluation_set.max_new_tokens
+    if room is not None and room <= 0:
+        raise ConfigError(
+            f"max_new_tokens: expected less than the {longest} tokens that the model takes, "
+            f"got {evaluation_set.max_new_tokens} for {evaluation_set.name}"
+        )
     requests: list[Request] = []
     left_out: Counter[str] = Counter()
     for problem in evaluation_set.problems:
         try:
             tokens = _prompt_tokens(problem, tokenizer, options)
-            if limits and len(tokens) > min(limits):
-                raise _LeftOutError(f"longer than {min(limits)} tokens")
+            if room is not None and len(tokens) > room:
+                raise _LeftOutError(f"longer than {room} tokens")
         except _LeftOutError as error:
             left_out[str(error)] += 1
             continue

@@ -48,9 +48,6 @@ class EvaluateConfig(LoadedModelConfig):
     max_new_tokens: Count | None = setting(
         default=None, help="Longest response in tokens; null: 8192 for benchmarks, 1024 for dialogues."
     )
-    max_prompt_tokens: Count | None = setting(
-        default=None, help="Longer prompts are left out and counted; null: what the model can take."
-    )
     seed: Seed = setting(default=0, help="Seed of the sampling.")
     engine: Literal["transformers", "vllm"] = setting(
         default="transformers", help="What generates: transformers' generate, or vLLM's LLM."

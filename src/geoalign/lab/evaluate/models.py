@@ -74,15 +74,8 @@ def find_models(texts: Sequence[str], config: EvaluateConfig, *, checkpoints: bo
         elif path.is_dir():
             models.append(_model_in_folder(path, name, config))
         elif is_hub_id(place):
-            models.append(
-                EvaluatedModel(
-                    name=name or place.rpartition("/")[2],
-                    path=place,
-                    revision=config.revision,
-                    template_options=_template_options(config, None),
-                    trust_remote_code=config.trust_remote_code,
-                )
-            )
+            on_hub = _model(name or place.rpartition("/")[2], place, None, config)
+            models.append(replace(on_hub, revision=config.revision))
         else:
             raise ConfigError(
                 f"MODEL: expected a folder, an id on the hub or a run folder, got {place!r}: no such folder"
@@ -107,7 +100,7 @@ def _final_model(run: RunFolder, name: str, config: EvaluateConfig) -> Evaluated
             f"{run.root}: expected a run with a final model, got one that is not finished: evaluate what there is "
             "with --checkpoints"
         )
-    return _model_of_run(run, name, run.final, config)
+    return _model(name, run.final, run, config)
 
 
 def _checkpoints_of(run: RunFolder, name: str, config: EvaluateConfig) -> list[EvaluatedModel]:
@@ -115,7 +108,7 @@ def _checkpoints_of(run: RunFolder, name: str, config: EvaluateConfig) -> list[E
     kept = complete_checkpoints(run.rl_checkpoints)
     models = [_checkpoint(run, name, path, config) for path in kept]
     if run.final.is_dir() and not (kept and is_last(kept[-1])):
-        final = _model_of_run(run, f"{name}-final", run.final, config)
+        final = _model(f"{name}-final", run.final, run, config)
         if run.summary.is_file():
             final = replace(final, series=name, step=int(read_json(run.summary)["steps"]))
         models.append(final)
@@ -137,32 +130,24 @@ def _model_in_folder(path: Path, name: str | None, config: EvaluateConfig) -> Ev
     if run is not None and is_checkpoint(folder):
         return _checkpoint(run, name or run.root.name, folder, config)
     if run is not None and folder == run.final:
-        return _model_of_run(run, name or run.root.name, folder, config)
-    return _model_of_run(run, name or folder.name, folder, config)
+        return _model(name or run.root.name, folder, run, config)
+    return _model(name or folder.name, folder, run, config)
 
 
 def _checkpoint(run: RunFolder, name: str, path: Path, config: EvaluateConfig) -> EvaluatedModel:
     _check_whole(path)
     step = checkpoint_step(path)
-    return replace(_model_of_run(run, f"{name}-step-{step:06d}", path, config), series=name, step=step)
+    return replace(_model(f"{name}-step-{step:06d}", path, run, config), series=name, step=step)
 
 
-def _model_of_run(run: RunFolder | None, name: str, path: Path, config: EvaluateConfig) -> EvaluatedModel:
+def _model(name: str, path: Path | str, run: RunFolder | None, config: EvaluateConfig) -> EvaluatedModel:
+    """The model at a path; it answers in the chat template that its run was trained in, unless the settings say."""
+    options = config.chat_template_kwargs
+    if options is None and run is not None:
+        options = (run.read_config().get("model") or {}).get("chat_template_kwargs")
     return EvaluatedModel(
-        name=name,
-        path=str(path),
-        template_options=_template_options(config, run),
-        trust_remote_code=config.trust_remote_code,
+        name=name, path=str(path), template_options=options or {}, trust_remote_code=config.trust_remote_code
     )
-
-
-def _template_options(config: EvaluateConfig, run: RunFolder | None) -> dict[str, Any]:
-    """The arguments of the chat template: those of the settings, else those that a run was trained with."""
-    if config.chat_template_kwargs is not None:
-        return config.chat_template_kwargs
-    if run is None:
-        return {}
-    return (run.read_config().get("model") or {}).get("chat_template_kwargs") or {}
 
 
 def _check_whole(path: Path) -> None:

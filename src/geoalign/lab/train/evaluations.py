@@ -216,9 +216,10 @@ def fill_references(plan: Plan, respondent: Respondent, *, progress: Progress) -
     plan.processes.barrier()
 
 
-def _batches_left(plan: Plan, rewards: dict[str, Any]) -> list[list[Problem]]:
-    """The batches of prompts that have no reference rewards yet."""
+def _batches_left(plan: Plan, rewards: Mapping[str, Any]) -> list[list[Problem]]:
+    """The batches of prompts that have no reference rewards yet, each of about as many responses as RL generates."""
     problems = plan.prompts_used()
-    size = max(1, plan.generation.prompts * plan.generation.samples // plan.config.reward.references)
+    responses = plan.generation.prompts * plan.generation.samples
+    size = max(1, responses // plan.config.reward.references)
     batches = [problems[start : start + size] for start in range(0, len(problems), size)]
     return [batch for batch in batches if any(problem.id not in rewards for problem in batch)]

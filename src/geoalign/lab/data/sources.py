@@ -34,7 +34,7 @@ NamedRow = tuple[str, dict[str, Any]]
 
 
 class LeftOutError(Exception):
-    """Why a row of a source is not used."""
+    """Why a row of a source, or a prompt of a set, is not used."""
 
 
 def open_sources(sources: str | Sequence[str]) -> Iterator[tuple[str, Iterator[NamedRow]]]:

@@ -86,10 +86,12 @@ class EvaluationFolder:
         if not resume:
             raise RunFolderError(f"{self.root}: expected an empty folder, got an evaluation: add --resume to resume it")
         check_same(now.settings, then.settings, self.root, kind="evaluation")
-        for name in now.models.keys() & then.models.keys():
-            check_same(now.models[name], then.models[name], self.root, kind="evaluation", key=f"models.{name}.")
-        for name in now.sets.keys() & then.sets.keys():
-            check_same(now.sets[name], then.sets[name], self.root, kind="evaluation", key=f"sets.{name}.")
+        for name, settings in now.models.items():
+            if name in then.models:
+                check_same(settings, then.models[name], self.root, kind="evaluation", key=f"models.{name}.")
+        for name, settings in now.sets.items():
+            if name in then.sets:
+                check_same(settings, then.sets[name], self.root, kind="evaluation", key=f"sets.{name}.")
         self._check_same_problems(sets)
         grown = Recorded(
             settings=then.settings,

@@ -15,6 +15,7 @@ from geoalign.errors import ConfigError, InputError
 from geoalign.lab.data.benchmarks import BENCHMARKS
 from geoalign.lab.data.hh_rlhf import different_prompts, load_dialogues
 from geoalign.lab.data.problems import load_problems
+from geoalign.lab.data.sources import LeftOutError
 from geoalign.lab.data.task import EvaluationSet, Problem
 from geoalign.lab.evaluate.settings import EvaluateConfig
 from geoalign.lab.models.answering import Request
@@ -38,13 +39,15 @@ def load_sets(
     names = [*benchmark_paths, *dialogue_paths]
     if not names:
         raise ConfigError("evaluate: expected --benchmark NAME=PATH_OR_ID or --dialogue NAME=PATH_OR_ID, got neither")
-    for name in benchmark_paths.keys() & dialogue_paths.keys():
-        raise ConfigError(f"{name}: expected one kind of set, got --benchmark {name} and --dialogue {name}")
-    if isinstance(config.samples, dict):
-        for name in config.samples.keys() - {EVERY_OTHER, *names}:
+    for name in benchmark_paths:
+        if name in dialogue_paths:
+            raise ConfigError(f"{name}: expected one kind of set, got --benchmark {name} and --dialogue {name}")
+    for name in config.samples if isinstance(config.samples, dict) else ():
+        if name not in (EVERY_OTHER, *names):
             raise ConfigError(f"samples.{name}: no set is called {name}, but {', '.join(names)}")
-    for name in config.fields.keys() - benchmark_paths.keys():
-        raise ConfigError(f"fields.{name}: no set of --benchmark is called {name}")
+    for name in config.fields:
+        if name not in benchmark_paths:
+            raise ConfigError(f"fields.{name}: no set of --benchmark is called {name}")
     sets: list[EvaluationSet] = []
     notes: list[str] = []
     for name in names:
@@ -148,8 +151,8 @@ def prompted(
         try:
             tokens = _prompt_tokens(problem, tokenizer, options)
             if room is not None and len(tokens) > room:
-                raise _LeftOutError(f"longer than {room} tokens")
-        except _LeftOutError as error:
+                raise LeftOutError(f"longer than {room} tokens")
+        except LeftOutError as error:
             left_out[str(error)] += 1
             continue
         requests += [Request(problem, tokens, sample) for sample in range(evaluation_set.samples)]
@@ -159,18 +162,14 @@ def prompted(
     return PromptedSet(evaluation_set, requests, left_out)
 
 
-class _LeftOutError(Exception):
-    """Why a model does not take a prompt."""
-
-
 def _prompt_tokens(problem: Problem, tokenizer: Any, options: Mapping[str, Any]) -> tuple[int, ...]:
-    """The tokens of a prompt in the chat template."""
+    """The tokens of a prompt in the chat template; LeftOutError where there are none."""
     try:
         text = rendered(problem.prompt, tokenizer, options)
         text.encode()
     except TemplateError as error:
-        raise _LeftOutError(f"refused by the chat template ({one_line(error, 100)})") from error
+        raise LeftOutError(f"refused by the chat template ({one_line(error, 100)})") from error
     except UnicodeEncodeError as error:
         # Half of a pair of surrogates: valid in JSON, no text for a tokenizer.
-        raise _LeftOutError("with characters that are no text") from error
+        raise LeftOutError("with characters that are no text") from error
     return tuple(token_ids([text], tokenizer)[0])

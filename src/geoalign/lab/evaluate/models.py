@@ -128,15 +128,15 @@ def _model_in_folder(path: Path, name: str | None, config: EvaluateConfig) -> Ev
     runs = [RunFolder(parent) for parent in folder.parents]
     run = next((run for run in runs if run.started() and folder.is_relative_to(run.checkpoints)), None)
     if run is not None and is_checkpoint(folder):
-        return _checkpoint(run, name or run.root.name, folder, config)
+        return _checkpoint(run, name or run.root.name, path, config)
     if run is not None and folder == run.final:
-        return _model(name or run.root.name, folder, run, config)
-    return _model(name or folder.name, folder, run, config)
+        return _model(name or run.root.name, path, run, config)
+    return _model(name or folder.name, path, run, config)
 
 
 def _checkpoint(run: RunFolder, name: str, path: Path, config: EvaluateConfig) -> EvaluatedModel:
     _check_whole(path)
-    step = checkpoint_step(path)
+    step = checkpoint_step(path.resolve())
     return replace(_model(f"{name}-step-{step:06d}", path, run, config), series=name, step=step)
 
 

@@ -67,12 +67,15 @@ def decontaminate(
     unique = rows.index[~repeated & ~conflicting].tolist()
     in_evaluation = fingerprints(problem.prompt for problem in evaluated)
     kept = [row for row in unique if fingerprint(prompts[row]) not in in_evaluation]
+    if len(kept) == len(keys):
+        return kept, []
+    repeated_only = (repeated & ~conflicting).sum()
     line = (
-        f"{source}: {len(keys) - len(kept)} of {len(keys)} rows dropped: {(repeated & ~conflicting).sum()} stand "
-        f"before, {conflicting.sum()} conflict with another, {len(unique) - len(kept)} stand in an evaluation set; "
+        f"{source}: {len(keys) - len(kept)} of {len(keys)} rows dropped: {repeated_only} stand before, "
+        f"{conflicting.sum()} conflict with another, {len(unique) - len(kept)} stand in an evaluation set; "
         f"{len(kept)} left"
     )
-    return kept, [line] if len(kept) < len(keys) else []
+    return kept, [line]
 
 
 def overlap_notes(evaluation: Mapping[str, Sequence[Problem]], trained_on: Collection[str]) -> list[str]:

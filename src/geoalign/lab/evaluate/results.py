@@ -70,11 +70,10 @@ def print_scores(console: Console, scores: EvaluationScores) -> None:
 def _print_curve(console: Console, name: str, curve: CheckpointCurve, *, share: bool) -> None:
     """Prints the end of a curve of accuracies (`share`) or rewards."""
     write = percent if share else short
-    say_paragraph(
-        console,
-        f"{name}: {len(curve.steps)} checkpoints from step {curve.steps[0]} to {curve.steps[-1]}. Mean of the last "
-        f"{curve.last_count}: {write(curve.last)}. Moving average at the end: {write(curve.smoothed[-1])}.",
-    )
+    steps = f"{len(curve.steps)} checkpoints from step {curve.steps[0]} to {curve.steps[-1]}"
+    last = f"Mean of the last {curve.last_count}: {write(curve.last)}"
+    smoothed = f"Moving average at the end: {write(curve.smoothed[-1])}"
+    say_paragraph(console, f"{name}: {steps}. {last}. {smoothed}.")
 
 
 def _lines(scored: SetScores) -> list[str]:

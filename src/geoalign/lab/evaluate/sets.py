@@ -42,7 +42,7 @@ def load_sets(
     for name in benchmark_paths:
         if name in dialogue_paths:
             raise ConfigError(f"{name}: expected one kind of set, got --benchmark {name} and --dialogue {name}")
-    for name in config.samples if isinstance(config.samples, dict) else ():
+    for name in config.samples_by_set:
         if name not in (EVERY_OTHER, *names):
             raise ConfigError(f"samples.{name}: no set is called {name}, but {', '.join(names)}")
     for name in config.fields:

@@ -71,22 +71,22 @@ class EvaluateConfig(LoadedModelConfig):
     @field_validator("vllm")
     @classmethod
     def _further_arguments(cls, value: dict[str, Any]) -> dict[str, Any]:
-        if own := sorted(_OWN_OF_VLLM & value.keys()):
+        own = sorted(_OWN_OF_VLLM & value.keys())
+        if own:
             raise ValueError(f"expected no {', '.join(own)}, which the evaluation sets itself")
         return value
 
     @model_validator(mode="after")
     def _go_together(self) -> Any:
-        several = max(self.samples.values(), default=1) if isinstance(self.samples, dict) else self.samples or 1
+        most = max(self.samples_by_set.values(), default=1)
         if self.temperature == 0 and self.pass_at_k:
             raise ValueError("pass_at_k: expected false with temperature=0, where all responses are the same, got true")
-        if self.temperature == 0 and several > 1:
-            raise ValueError(f"samples: expected 1 with temperature=0, where all responses are the same, got {several}")
-        every = self.samples.get(EVERY_OTHER) if isinstance(self.samples, dict) else self.samples
-        if self.pass_at_k and every is not None:
+        if self.temperature == 0 and most > 1:
+            raise ValueError(f"samples: expected 1 with temperature=0, where all responses are the same, got {most}")
+        if self.pass_at_k and EVERY_OTHER in self.samples_by_set:
             raise ValueError(
-                f"samples: expected numbers for sets by name beside pass_at_k, which says how many the others get, "
-                f"got {every} for all"
+                "samples: expected numbers for sets by name beside pass_at_k, which says how many the others get, "
+                f"got {self.samples_by_set[EVERY_OTHER]} for all"
             )
         if self.engine != "vllm" and self.vllm:
             raise ValueError(f"vllm: expected nothing with engine={self.engine}, got {quote(self.vllm)}")
@@ -99,12 +99,16 @@ class EvaluateConfig(LoadedModelConfig):
         """Responses generated, scored and saved at a time."""
         return self.batch_size or _BATCH[self.engine]
 
+    @property
+    def samples_by_set(self) -> dict[str, int]:
+        """The numbers of responses that are set, by the name of the set, `*` for every other set."""
+        if isinstance(self.samples, int):
+            return {EVERY_OTHER: self.samples}
+        return self.samples or {}
+
     def samples_of(self, name: str, benchmark: Benchmark | None) -> int:
         """Responses to each problem of a set; `benchmark`: which of the paper's it is, None for all other sets."""
-        if isinstance(self.samples, int):
-            return self.samples
-        by_name = self.samples or {}
-        given = by_name.get(name, by_name.get(EVERY_OTHER))
+        given = self.samples_by_set.get(name, self.samples_by_set.get(EVERY_OTHER))
         if given is not None:
             return given
         if benchmark is None or self.temperature == 0:

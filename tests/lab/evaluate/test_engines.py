@@ -10,7 +10,13 @@ import torch
 from geoalign.errors import ConfigError, InputError, MissingExtraError
 from geoalign.lab.data.task import EvaluationSet, Problem
 from geoalign.lab.evaluate.evaluate import answer_batch
-from geoalign.lab.evaluate.models import DescribedModel, EvaluatedModel, describe, device_and_dtype, open_engine
+from geoalign.lab.evaluate.evaluated_models import (
+    DescribedModel,
+    EvaluatedModel,
+    describe,
+    device_and_dtype,
+    open_engine,
+)
 from geoalign.lab.evaluate.settings import EvaluateConfig
 from geoalign.lab.models.answering import Request
 

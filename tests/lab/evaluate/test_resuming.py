@@ -13,7 +13,7 @@ from command_line import call
 from evaluating import right_until, rows_of, run
 
 from geoalign.errors import ConfigError, RunFolderError
-from geoalign.lab.evaluate import models
+from geoalign.lab.evaluate import evaluated_models
 from geoalign.lab.models.engines import TransformersEngine
 from geoalign.lab.rewards.settings import ScoringConfig
 
@@ -181,9 +181,9 @@ def test_the_type_of_the_weights_stays_where_another_machine_would_take_another(
     tiny, files, tmp_path, scripted, monkeypatch
 ):
     scripted(lambda prompt, sample: "")
-    monkeypatch.setattr(models, "fastest_dtype", lambda device: "float32")
+    monkeypatch.setattr(evaluated_models, "fastest_dtype", lambda device: "float32")
     run([tiny], [files[0]], [], tmp_path / "out")
-    monkeypatch.setattr(models, "fastest_dtype", lambda device: "bfloat16")
+    monkeypatch.setattr(evaluated_models, "fastest_dtype", lambda device: "bfloat16")
     run([tiny], [files[0]], [], tmp_path / "out", resume=True)
     assert results_of(tmp_path / "out")["settings"]["dtype"] == "float32"
 

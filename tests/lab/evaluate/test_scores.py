@@ -3,7 +3,7 @@ import math
 import pytest
 
 from geoalign.lab.data.task import EvaluationSet
-from geoalign.lab.evaluate.models import EvaluatedModel
+from geoalign.lab.evaluate.evaluated_models import EvaluatedModel
 from geoalign.lab.evaluate.results import result_json
 from geoalign.lab.evaluate.scores import ModelScores, average, curve, evaluation_scores, score
 from geoalign.lab.evaluate.sets import PromptedSet

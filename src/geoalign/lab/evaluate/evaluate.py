@@ -20,8 +20,8 @@ from geoalign.errors import ConfigError
 from geoalign.files.durable import locked
 from geoalign.lab.data.task import EvaluationSet
 from geoalign.lab.evaluate.command import EvaluateRequest
+from geoalign.lab.evaluate.evaluated_models import DescribedModel, describe, device_and_dtype, find_models, open_engine
 from geoalign.lab.evaluate.folder import EvaluationFolder, Recorded
-from geoalign.lab.evaluate.models import DescribedModel, describe, device_and_dtype, find_models, open_engine
 from geoalign.lab.evaluate.results import print_scores, result_json
 from geoalign.lab.evaluate.scores import EvaluationScores, ModelScores, average, evaluation_scores, score
 from geoalign.lab.evaluate.sets import PromptedSet, load_sets, prompted

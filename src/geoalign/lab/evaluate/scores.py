@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from geoalign.lab.evaluate.models import EvaluatedModel
+from geoalign.lab.evaluate.evaluated_models import EvaluatedModel
 from geoalign.lab.evaluate.sets import PromptedSet
 from geoalign.lab.models.accuracy import counts_by_problem, mean_of_known
 from geoalign.lab.models.rows import ResponseRow

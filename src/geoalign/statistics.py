@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from math import comb, fsum
+from math import comb
 from typing import Literal
 
 import numpy as np
@@ -263,10 +263,6 @@ def pass_at_k(samples: int, correct: int, k: int) -> float:
         raise InputError(f"correct: expected 0 to {samples} (samples), got {correct}")
     draws = comb(samples, k)
     return (draws - comb(samples - correct, k)) / draws
-
-
-def mean_pass_at_k(correct: Sequence[int], *, samples: int, k: int) -> float:
-    return fsum(pass_at_k(samples, count, k) for count in correct) / len(correct)
 
 
 def powers_of_two(largest: int) -> list[int]:

@@ -175,18 +175,18 @@ def _audit(folder: AuditFolder) -> Iterator[str]:
 
 def _evaluation(folder: EvaluationFolder) -> Iterator[str]:
     """The responses of each model on each set that the last command asked for, and their scores once it is finished."""
-    parts = [
-        (model, name, folder.responses(model, name), number)
-        for model, sets in folder.asked().items()
-        for name, number in sets.items()
-    ]
-    is_whole = all(responses >= number for _, _, responses, number in parts)
-    is_finished = is_whole and folder.result.is_file() and _lock_holder(folder.root) is None
-    yield f"{folder.root}: evaluation, {'finished' if is_finished else _worker(folder.root)}"
-    models = read_json(folder.result)["models"] if is_finished else {}
-    for model, name, responses, number in parts:
-        scores = models.get(model, {}).get("sets", {}).get(name, {})
-        yield f"{model}, {name}: {min(responses, number):,} of {number:,} responses{_scored(scores)}"
+    recorded = folder.recorded()
+    asked = {} if recorded is None else recorded.asked
+    there = folder.counts()
+    whole = all(there[name, of_set] >= number for name, sets in asked.items() for of_set, number in sets.items())
+    finished = whole and folder.result.is_file() and _lock_holder(folder.root) is None
+    yield f"{folder.root}: evaluation, {'finished' if finished else _worker(folder.root)}"
+    scores = read_json(folder.result)["models"] if finished else {}
+    for name, sets in asked.items():
+        for of_set, number in sets.items():
+            found = min(there[name, of_set], number)
+            said = _scored(scores.get(name, {}).get("sets", {}).get(of_set, {}))
+            yield f"{name}, {of_set}: {found:,} of {number:,} responses{said}"
 
 
 def _scored(scores: Mapping[str, Any]) -> str:

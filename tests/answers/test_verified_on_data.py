@@ -3,7 +3,8 @@ import re
 
 import pytest
 
-from geoalign.lab.data.problems import load_benchmark
+from geoalign.lab.data.benchmarks import BENCHMARKS
+from geoalign.lab.data.problems import load_problems
 
 pytest.importorskip("math_verify")
 
@@ -32,7 +33,8 @@ NOT_READ = "R_{\\odot}^{2}"
 def golds(shared_data):
     found = {}
     for name, paths in FILES.items():
-        problems = load_benchmark(name, [str(shared_data / path) for path in paths]).problems
+        rows, _ = load_problems([str(shared_data / path) for path in paths], benchmark=BENCHMARKS[name])
+        problems = [row.problem for row in rows]
         found[name] = [problem.answer for problem in problems]
     return found
 

@@ -10,7 +10,7 @@ from geoalign.dumps.field_names import FINAL_ANSWERS, GOLD_ANSWERS, GROUPS
 from geoalign.dumps.files import DUMP_SUFFIXES
 from geoalign.dumps.formats import FORMATS
 from geoalign.dumps.formats.format import ROLES
-from geoalign.lab.evaluate.folder import SCHEMA
+from geoalign.lab.models.rows import SCHEMA
 from geoalign.lab.runs.rollouts import ROLLOUT_SCHEMA
 
 PAGE = (Path(__file__).parents[2] / "docs" / "formats.md").read_text(encoding="utf-8")

@@ -14,9 +14,9 @@ from safetensors import safe_open
 from geoalign.adapters.trl import CuratedStep
 from geoalign.errors import GeoAlignError
 from geoalign.files.json_files import append_lines
-from geoalign.lab.models.accuracy import accuracy_interval, evaluation_values
-from geoalign.lab.models.answering import Answer
-from geoalign.lab.models.engines import Generated
+from geoalign.lab.data.task import EvaluationSet
+from geoalign.lab.models.accuracy import counts_by_problem, evaluation_values
+from geoalign.lab.models.rows import ResponseRow
 from geoalign.lab.runs.folder import RunFolder
 from geoalign.lab.runs.rollouts import ROLLOUT_SCHEMA
 from geoalign.lab.train.page import build_run_report
@@ -142,13 +142,31 @@ def test_a_run_in_numbers_and_as_a_table(tmp_path: Path) -> None:
 
 def evaluated(stage: str, step: int, right: list[int], samples: int) -> dict[str, Any]:
     """A line of evaluation.jsonl: of each problem's answers so many are right."""
-    answers = [
-        Answer(None, sample, "", Generated("", 1, False), float(sample < count))  # type: ignore[arg-type]
-        for count in right
+    evaluation_set = EvaluationSet(name="sums", kind="benchmark", problems=[], samples=samples, max_new_tokens=1)
+    rows = rows_of(right, samples)
+    return {"stage": stage, "step": step, "set": "sums", **evaluation_values(evaluation_set, rows, [None] * len(rows))}
+
+
+def rows_of(right: list[int], samples: int) -> list[ResponseRow]:
+    return [
+        ResponseRow(
+            model="step-000000",
+            set="sums",
+            id=str(problem),
+            sample=sample,
+            prompt="[]",
+            response="",
+            answer="1",
+            reward=float(sample < count),
+            correct=sample < count,
+            reason=None,
+            tokens=1,
+            prompt_tokens=1,
+            truncated=False,
+        )
+        for problem, count in enumerate(right)
         for sample in range(samples)
     ]
-    values = evaluation_values(answers, samples, binary=True, gold=[None] * len(answers))
-    return {"stage": stage, "step": step, "set": "sums", **values}
 
 
 def test_an_accuracy_has_one_interval_over_problems_wherever_it_is_shown(tmp_path: Path) -> None:
@@ -160,7 +178,7 @@ def test_an_accuracy_has_one_interval_over_problems_wherever_it_is_shown(tmp_pat
     found = summarise(folder)
     assert found["accuracy_low"]["before_rl"]["sums"] == pytest.approx(0.213941, abs=1e-6)
     assert found["accuracy_high"]["after_rl"]["sums"] == pytest.approx(0.113513, abs=1e-6)
-    direct, _ = accuracy_interval([64] * 12 + [0] * 18, 64)
+    direct = counts_by_problem(rows_of([64] * 12 + [0] * 18, 64)).accuracy()
     assert (found["accuracy_low"]["before_rl"]["sums"], found["accuracy_high"]["before_rl"]["sums"]) == (
         direct.low, direct.high,
     )  # fmt: skip

@@ -12,7 +12,9 @@ from geoalign.console.terminal import Console
 
 @dataclass(frozen=True)
 class EvaluateRequest:
-    models: Sequence[str] = argument("Model folders, hub ids, or run folders of `geoalign train`.", "MODEL")
+    models: Sequence[str] = argument(
+        "Model folders, hub ids, or run folders of `geoalign train`; NAME=MODEL names one.", "MODEL"
+    )
     benchmarks: Sequence[str] = option(
         "Problems with answers: a benchmark's name, or one of your own, and its file or hub id; may be repeated.",
         (),

@@ -44,6 +44,7 @@ class RunFolder:
         self.references = self.root / "reference_rewards.json"
         self.rollouts = self.root / "rollouts"
         self.details = self.root / "details"
+        self.responses = self.root / "responses"
         self.checkpoints = self.root / "checkpoints"
         self.rl_checkpoints = self.checkpoints / "rl"
         # Models: each is complete if it exists.
@@ -96,6 +97,10 @@ class RunFolder:
     def details_of(self, step: int) -> Path:
         return self.details / f"step-{step:06d}.safetensors"
 
+    def responses_of(self, step: int) -> Path:
+        """The rows of the evaluation at a step."""
+        return self.responses / f"step-{step:06d}.parquet"
+
     def drop_steps(self, first: int) -> None:
         """Removes rollout and detail files from a step on; what others have put beside them stays."""
         for folder, suffix in ((self.rollouts, ROLLOUTS), (self.details, DETAILS)):
@@ -105,7 +110,16 @@ class RunFolder:
 
     def drop_half_written(self) -> None:
         """Removes what a killed run has left half-written, under names of its own."""
-        for own in ("*.json", "*.jsonl", "*.yaml", "*.html", "rollouts/step-*", "details/step-*", "checkpoints/*"):
+        for own in (
+            "*.json",
+            "*.jsonl",
+            "*.yaml",
+            "*.html",
+            "rollouts/step-*",
+            "details/step-*",
+            "responses/step-*",
+            "checkpoints/*",
+        ):
             for path in sorted(self.root.glob(own + HALF_WRITTEN)):
                 if path.is_dir():
                     shutil.rmtree(path)

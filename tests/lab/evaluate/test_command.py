@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from evaluating import REWARD, right_until, rows_of, run
+from evaluating import REWARD, right_until, rows_of, run, run_folder
 
 from geoalign.dumps.response_files import read_responses
 from geoalign.errors import UnscoredError
@@ -22,7 +22,7 @@ def test_known_answers_have_known_scores(tiny, files, tmp_path, scripted):
     written = json.loads((tmp_path / "out" / "results.json").read_text())
     assert written["models"]["tiny"]["sets"]["aime24"]["pass_at_k"]["2"]["estimate"] == pytest.approx(0.5)
     assert written["models"]["tiny"]["average"]["estimate"] == pytest.approx(0.5)
-    assert written["settings"]["sets"]["aime24"]["samples"] == 4
+    assert written["models"]["tiny"]["sets"]["aime24"]["samples"] == 4
     assert "torch" in written["versions"]
     for text in ("aime24 avg@4", "33.3%", "66.7%", "average of 2", "50.0%", "pass@k 1: 33.3%, 2: 50.0%, 4: 66.7%"):
         assert text in " ".join(said.split())
@@ -49,7 +49,7 @@ def test_hostile_responses_reach_every_file_whole(tiny, files, tmp_path, scripte
     assert {row.set for row in saved} == {"aime24", "helpful"}
     assert saved[0].prompt[-1] == {"role": "user", "content": "What is 0+1?"}
     assert (saved[0].truncated, saved[1].truncated) == (True, False)
-    assert "of 18 responses 3 with bytes that are no text, written as U+FFFD" in said
+    assert "of 18 responses 18 without an answer in a box" in " ".join(said.split())
     assert "Dialogues were not scored" in said
     assert "\x1b[2J" not in said
 
@@ -59,9 +59,10 @@ def test_dialogues_are_scored_by_a_reward_model(tiny, files, tmp_path, scripted,
     scripted(lambda prompt, sample: texts[sample])
     found, said = run([tiny], [], [files[1]], tmp_path / "out", samples=3, reward=REWARD)
     (helpful,) = found.models[0].sets
-    assert (helpful.reward.estimate, helpful.unscored, dict(helpful.counts)) == (5.0, 2, {"not_text": 0, "too_long": 2})
+    assert (helpful.reward.estimate, helpful.unscored, dict(helpful.counts)) == (5.0, 2, {"too_long": 2})
     assert reward_model.closed
-    assert "of 6 responses 2 too_long, 2 without a score" in said
+    assert "of 6 responses 2 without a score (too_long)" in said
+    assert [row["reason"] for row in rows_of(tmp_path / "out")] == [None, "too_long", None] * 2
     assert [row["correct"] for row in rows_of(tmp_path / "out")] == [None] * 6
     assert json.loads((tmp_path / "out" / "results.json").read_text())["models"]["tiny"]["average"] is None
 
@@ -70,9 +71,31 @@ def test_too_few_scores_stop_it_and_nothing_is_lost(tiny, files, tmp_path, scrip
     texts = ["long"] * 3 + ["x"] * 3
     scripted(lambda prompt, sample: texts[sample])
     samples = {"aime24": 1, "helpful": 6}
-    with pytest.raises(UnscoredError, match=r"a batch of helpful .*too_long 3.*--resume"):
+    with pytest.raises(UnscoredError, match=r"the responses to helpful .*too_long 3.*--resume"):
         run([tiny], [files[0]], [files[1]], tmp_path / "out", samples=samples, reward=REWARD, batch_size=4)
     # Parts of four: long long long x | x x long long | long x x x. The third is not written.
-    assert {path.name for path in (tmp_path / "out" / "rows" / "tiny" / "helpful").iterdir()} == {
-        "part-00000.parquet", "part-00001.parquet",
-    }  # fmt: skip
+    assert [row["sample"] for row in rows_of(tmp_path / "out") if row["set"] == "helpful"] == [0, 1, 2, 3, 4, 5, 0, 1]
+
+
+def test_sets_are_called_anything(tiny, files, tmp_path, scripted, reward_model):
+    """Words of ours, of the paper's, and what no folder could be called: nothing follows from a name."""
+    scripted(lambda prompt, sample: "so \\boxed{1}")
+    problems = files[0].partition("=")[2]
+    talks = files[1].partition("=")[2]
+    root = run_folder(tmp_path / "average", tiny, [10, 20], final=False)
+    benchmarks = [f"{name}={problems}" for name in ("average", "AIME24", "../up: *", "reward")]
+    dialogues = [f"{name}={talks}" for name in ("aime24", "Average", "problems")]
+    found, said = run([root], benchmarks, dialogues, tmp_path / "out", checkpoints=True, reward=REWARD)
+    (first, _) = found.models
+    sets = {one.name: (one.kind, one.samples) for one in first.sets}
+    assert sets == {
+        **dict.fromkeys(("average", "AIME24", "../up: *", "reward"), ("benchmark", 1)),
+        **dict.fromkeys(("aime24", "Average", "problems"), ("dialogue", 1)),
+    }
+    assert {one.accuracy.estimate for one in first.sets[:4]} == {first.average.estimate} == {1 / 3}
+    assert {one.reward.estimate for one in first.sets[4:]} == {12.0}
+    assert list(found.curves["average"].sets) == list(sets)
+    assert found.curves["average"].average.values == (1 / 3, 1 / 3)
+    assert "AIME24 is a set of your own: the paper's AIME24 is called aime24 here" in said
+    written = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert list(written["models"]["average-step-000010"]["sets"]) == list(sets)

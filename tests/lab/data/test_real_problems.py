@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from geoalign.lab.data.problems import load_benchmark
+from geoalign.lab.data.benchmarks import BENCHMARKS
+from geoalign.lab.data.problems import load_problems
 from geoalign.lab.data.settings import MATH_SYSTEM_PROMPT, MathConfig
 from geoalign.lab.data.sources import rows_of
 from geoalign.lab.data.tasks import make_task
@@ -23,16 +24,17 @@ ROWS = {"aime24": 30, "aime25": 30, "amc23": 40, "math500": 500, "minerva": 272,
 
 
 def load(shared_data, name, files):
-    return load_benchmark(name, [str(shared_data / file) for file in files.split()])
+    return load_problems([str(shared_data / file) for file in files.split()], benchmark=BENCHMARKS[name])
 
 
 @pytest.mark.parametrize(("name", "files"), PLACES)
 def test_every_copy_of_every_benchmark(shared_data, name, files):
-    loaded = load(shared_data, name, files)
-    assert len(loaded.problems) == ROWS[name]
-    assert len({problem.id for problem in loaded.problems}) == ROWS[name]
-    assert not [note for note in loaded.notes if note.startswith("benchmark") or "without" in note]
-    for problem in loaded.problems:
+    rows, notes = load(shared_data, name, files)
+    problems = [row.problem for row in rows]
+    assert len(problems) == ROWS[name]
+    assert len({problem.id for problem in problems}) == ROWS[name]
+    assert not [note for note in notes if note.startswith("benchmark") or "without" in note]
+    for problem in problems:
         # The paper's prompt: its system message, and the bare problem as the user's.
         assert [message["role"] for message in problem.prompt] == ["system", "user"]
         assert problem.prompt[0]["content"] == MATH_SYSTEM_PROMPT
@@ -43,9 +45,9 @@ def test_every_copy_of_every_benchmark(shared_data, name, files):
 def test_aime24_of_dapo_is_unwrapped_and_each_problem_taken_once(shared_data):
     source = shared_data / "aime24" / "aime-2024.dapo.parquet"
     raw = {row["extra_info"]["raw_problem"] for _, row in rows_of(source)}
-    loaded = load_benchmark("aime24", str(source))
-    assert {problem.prompt[1]["content"] for problem in loaded.problems} == raw
-    assert f"{source}: 930 of 960 rows left out: 930 repeated" in loaded.notes
+    rows, notes = load_problems(str(source), benchmark=BENCHMARKS["aime24"])
+    assert {row.problem.prompt[1]["content"] for row in rows} == raw
+    assert f"{source}: 930 of 960 rows left out: 930 repeated" in notes
 
 
 def test_gsm8k(shared_data):

@@ -2,30 +2,48 @@ import math
 
 import pytest
 
-from geoalign.lab.data.task import Problem
+from geoalign.lab.data.task import EvaluationSet
 from geoalign.lab.evaluate.evaluated_models import EvaluatedModel
-from geoalign.lab.evaluate.folder import Part, Row
-from geoalign.lab.evaluate.results import result_json, scores_of
-from geoalign.lab.evaluate.scores import average, curve, pass_interval, score
-from geoalign.lab.evaluate.sets import EvaluationSet, PromptedSet
-from geoalign.lab.models.accuracy import accuracy_interval
-from geoalign.lab.models.answering import Prompt
+from geoalign.lab.evaluate.results import result_json
+from geoalign.lab.evaluate.scores import ModelScores, average, curve, evaluation_scores, score
+from geoalign.lab.evaluate.sets import PromptedSet
+from geoalign.lab.models.accuracy import ProblemCounts, counts_by_problem
+from geoalign.lab.models.rows import ResponseRow
 
 
-def _set(right, kind="benchmark", name="aime24"):
+def _set(rewards, kind="benchmark", name="aime24"):
     """A set whose responses have these rewards, by problem; every other one is truncated; response n has n tokens."""
-    problems = tuple(Problem(str(number), ({"role": "user", "content": "?"},), "1") for number in range(len(right)))
-    samples = len(right[0])
-    of_set = EvaluationSet(name, kind, problems, samples, 9, ())
+    evaluation_set = EvaluationSet(name=name, kind=kind, problems=[], samples=len(rewards[0]), max_new_tokens=9)
     rows = []
-    for number, rewards in enumerate(right):
-        for sample, reward in enumerate(rewards):
-            correct = bool(reward) if kind == "benchmark" else None
+    for number, of_problem in enumerate(rewards):
+        for sample, reward in enumerate(of_problem):
             rows.append(
-                Row("m", name, str(number), sample, "[]", "", "1", reward, correct, len(rows), 3, len(rows) % 2 == 0)
+                ResponseRow(
+                    model="m",
+                    set=name,
+                    id=str(number),
+                    sample=sample,
+                    prompt="[]",
+                    response="",
+                    answer="1",
+                    reward=reward,
+                    correct=bool(reward) if kind == "benchmark" else None,
+                    reason="no_answer" if reward == 0 else None,
+                    tokens=len(rows),
+                    prompt_tokens=3,
+                    truncated=len(rows) % 2 == 0,
+                )
             )
-    prompts = tuple(Prompt(problem, (1, 2, 3)) for problem in problems)
-    return PromptedSet(of_set, prompts, {"longer than 5 tokens": 2}), Part(tuple(rows), {"no_answer": 4})
+    return PromptedSet(evaluation_set, [], {"longer than 5 tokens": 2}), rows
+
+
+def test_counts_are_of_each_problem_however_many_responses_it_has():
+    _, rows = _set([[1, 0, 0, 0], [1, 1, 1, 0]])
+    counts = counts_by_problem(rows[:6])
+    assert (counts.right, counts.total) == ((1, 2), (4, 2))
+    # 3 of 6; pass@1 = (1/4 + 2/2)/2, pass@2 = (1 - C(3,2)/C(4,2) + 1)/2 = (1/2 + 1)/2; two responses allow no pass@4.
+    assert counts.accuracy().estimate == 0.5
+    assert {k: counts.pass_interval(k).estimate for k in counts.ks} == {1: 0.625, 2: 0.75}
 
 
 def test_avg_at_k_and_pass_at_k_by_hand():
@@ -37,13 +55,14 @@ def test_avg_at_k_and_pass_at_k_by_hand():
     assert {k: value.estimate for k, value in found.pass_at_k.items()} == pytest.approx({1: 1 / 3, 2: 0.5, 4: 2 / 3})
     # Tokens 0 to 11.
     assert (found.tokens, found.truncated) == (5.5, 6)
-    assert (found.left_out, found.counts) == ({"longer than 5 tokens": 2}, {"no_answer": 4})
-    assert (found.interval, found.reward, found.unscored) == ("clustered", None, 0)
+    assert (found.left_out, found.counts) == ({"longer than 5 tokens": 2}, {"no_answer": 8})
+    assert (found.reward, found.unscored) == (None, 0)
 
 
 @pytest.mark.parametrize(("right", "estimate"), [([0] * 30, 0.0), ([8] * 30, 1.0)])
 def test_all_wrong_or_all_right_has_an_interval_with_a_width(right, estimate):
-    for found in (accuracy_interval(right, 8)[0], pass_interval(right, 8, 4)):
+    counts = ProblemCounts(right=tuple(right), total=(8,) * 30)
+    for found in (counts.accuracy(), counts.pass_interval(4)):
         assert found.low <= found.estimate == estimate <= found.high
         # Wilson's with 30 problems: z^2/(30 + z^2) = 0.1135.
         assert found.high - found.low == pytest.approx(0.1135, abs=1e-4)
@@ -79,7 +98,10 @@ def test_the_last_five_and_the_smoothing_by_hand():
 
 
 def _checkpoint(step, *scores, series="run"):
-    return EvaluatedModel(f"{series}-{step}", "/m", series=series, step=step), list(scores)
+    model = EvaluatedModel(
+        name=f"{series}-{step}", path="/m", series=series, step=step, template_options={}, trust_remote_code=False
+    )
+    return ModelScores(model, scores, average(scores))
 
 
 def test_checkpoints_of_a_run_make_curves_of_every_set_and_the_average():
@@ -91,14 +113,16 @@ def test_checkpoints_of_a_run_make_curves_of_every_set_and_the_average():
         ]
 
     alone = _checkpoint(5, *sets(0, 0, 0), series="other")
-    found = scores_of([_checkpoint(20, *sets(4, 2, 0.5)), _checkpoint(10, *sets(1, 1, 0.1)), alone])
+    found = evaluation_scores([_checkpoint(20, *sets(4, 2, 0.5)), _checkpoint(10, *sets(1, 1, 0.1)), alone])
     assert list(found.curves) == ["run"]
     curves = found.curves["run"]
-    assert {name: one.values for name, one in curves.items()} == {
-        "aime24": (0.25, 1.0), "amc23": (0.25, 0.5), "average": (0.25, 0.75), "helpful": (0.1, 0.5),
-    }  # fmt: skip
-    assert all(one.steps == (10, 20) for one in curves.values())
+    assert {name: one.values for name, one in curves.sets.items()} == {
+        "aime24": (0.25, 1.0),
+        "amc23": (0.25, 0.5),
+        "helpful": (0.1, 0.5),
+    }
+    assert curves.average.values == (0.25, 0.75)
+    assert {one.steps for one in (*curves.sets.values(), curves.average)} == {(10, 20)}
     written = result_json(found)
     assert written["curves"]["run"]["average"]["smoothed"] == pytest.approx([0.25, 0.6 * 0.25 + 0.4 * 0.75])
     assert written["models"]["run-20"]["average"]["estimate"] == 0.75
-    assert written["models"]["run-20"]["sets"]["aime24"]["interval"] == "wilson"

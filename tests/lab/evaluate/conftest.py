@@ -29,10 +29,8 @@ def files(tmp_path):
 @pytest.fixture
 def scripted(monkeypatch):
     def use(answer):
-        def opened(model, tokenizer, config):
-            engine = Scripted(answer)
-            engine.tokenizer = tokenizer
-            return engine
+        def opened(described, config):
+            return Scripted(answer, described.tokenizer)
 
         monkeypatch.setattr("geoalign.lab.evaluate.evaluate.open_engine", opened)
 

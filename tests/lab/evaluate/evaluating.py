@@ -6,6 +6,7 @@ import math
 import shutil
 
 import pyarrow.parquet as pq
+import yaml
 from rich.console import Console
 
 from geoalign.lab.evaluate.command import EvaluateRequest
@@ -19,24 +20,28 @@ def run(models, benchmarks, dialogues, output, *, checkpoints=False, resume=Fals
     config = EvaluateConfig(**{"device": "cpu", "max_new_tokens": 8, "batch_size": 5, **values})
     console = Console(file=io.StringIO(), width=100)
     request = EvaluateRequest(
-        [str(model) for model in models], benchmarks, dialogues, output, checkpoints=checkpoints, resume=resume,
+        models=[str(model) for model in models],
+        benchmarks=benchmarks,
+        dialogues=dialogues,
+        output=output,
+        checkpoints=checkpoints,
+        resume=resume,
         save_responses=save_responses,
-    )  # fmt: skip
+    )
     return evaluate(config, request, console=console), console.file.getvalue()
 
 
 def rows_of(output):
-    return [
-        row for path in sorted((output / "rows").rglob("*.parquet")) for row in pq.ParquetFile(path).read().to_pylist()
-    ]
+    return [row for path in sorted((output / "rows").glob("*.parquet")) for row in pq.read_table(path).to_pylist()]
 
 
 class Scripted:
     """Stands for a loaded model: answers by the number of the sample, which it counts itself."""
 
-    def __init__(self, answer):
-        self.answer, self.asked = answer, {}
-        self.tokenizer = None
+    def __init__(self, answer, tokenizer):
+        self.answer = answer
+        self.tokenizer = tokenizer
+        self.asked = {}
 
     def generate(self, prompts, seeds, *, temperature, max_new_tokens):
         found = []
@@ -90,8 +95,6 @@ REWARD = ScoringConfig(model=RewardModelConfig(path="owner/reward"))
 
 
 def run_folder(root, tiny, steps, *, final, last=True):
-    import yaml
-
     rl = root / "checkpoints" / "rl"
     for step in steps:
         shutil.copytree(tiny, rl / f"checkpoint-{step}")

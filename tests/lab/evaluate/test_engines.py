@@ -8,21 +8,29 @@ import pytest
 import torch
 
 from geoalign.errors import ConfigError, InputError, MissingExtraError
-from geoalign.lab.data.task import Problem
-from geoalign.lab.evaluate.evaluate import make_part
-from geoalign.lab.evaluate.evaluated_models import EvaluatedModel, describe, device_and_dtype, open_engine
-from geoalign.lab.evaluate.sets import EvaluationSet, PromptedSet
+from geoalign.lab.data.task import EvaluationSet, Problem
+from geoalign.lab.evaluate.evaluate import answer_batch
+from geoalign.lab.evaluate.evaluated_models import (
+    DescribedModel,
+    EvaluatedModel,
+    describe,
+    device_and_dtype,
+    open_engine,
+)
 from geoalign.lab.evaluate.settings import EvaluateConfig
-from geoalign.lab.models.answering import Prompt
+from geoalign.lab.models.answering import Request
 
 PROMPTS = [[70, 71, 72], [80], [90, 91, 92, 93, 94]]
+
+
+def model_at(path, revision=None):
+    return EvaluatedModel(name="tiny", path=str(path), revision=revision, template_options={}, trust_remote_code=False)
 
 
 @pytest.fixture
 def opened(tiny_folder):
     def engine(**values):
-        found = describe(EvaluatedModel("tiny", str(tiny_folder)))
-        return open_engine(found.model, found.tokenizer, EvaluateConfig(**{"device": "cpu", **values}))
+        return open_engine(describe(model_at(tiny_folder)), EvaluateConfig(**{"device": "cpu", **values}))
 
     return engine
 
@@ -49,21 +57,21 @@ def test_greedy_is_greedy(opened):
 
 def test_a_model_or_a_device_that_is_not_there_is_named(opened, tmp_path):
     with pytest.raises(ConfigError, match="MODEL: expected a causal language model"):
-        describe(EvaluatedModel("none", str(tmp_path)))
+        describe(model_at(tmp_path))
     with pytest.raises(ConfigError, match="device: expected one of this machine, got 'meta:x'"):
         opened(device="meta:x")
 
 
-def test_too_many_at_a_time_names_the_setting(tiny_folder):
+def test_too_many_at_a_time_names_the_setting():
     class Full:
         def generate(self, *arguments, **options):
             raise torch.OutOfMemoryError("no memory")
 
     problem = Problem("p", ({"role": "user", "content": "?"},), "1")
-    one = PromptedSet(EvaluationSet("set", "benchmark", (problem,), 3, 12, ()), (Prompt(problem, (1,)),), {})
-    model = describe(EvaluatedModel("tiny", str(tiny_folder)))
+    one = EvaluationSet(name="set", kind="benchmark", problems=[problem], samples=3, max_new_tokens=12)
+    requests = [Request(problem, (1,), sample) for sample in range(3)]
     with pytest.raises(ConfigError, match=r"as fit into memory, got 3 of up to .* --resume and .* batch_size=1;"):
-        make_part(Full(), model, one, one.requests(), None, EvaluateConfig(device="cpu"))
+        answer_batch(Full(), "tiny", one, requests, None, EvaluateConfig(device="cpu"))
 
 
 def test_the_type_of_the_weights_follows_the_device():
@@ -123,7 +131,8 @@ class Letters:
 
 def _vllm_engine(place="owner/model", **values):
     config = EvaluateConfig(engine="vllm", **values)
-    return open_engine(EvaluatedModel("m", place, revision=config.revision), Letters(), config)
+    described = DescribedModel(model_at(place, config.revision), Letters(), longest=None, fingerprint="")
+    return open_engine(described, config)
 
 
 def test_vllm_is_made_and_asked_as_documented(vllm):

@@ -1,7 +1,8 @@
 import pytest
 
 from geoalign.errors import ConfigError, InputError
-from geoalign.lab.data.problems import LAYOUTS, WRAPPERS, bare_problem, load_benchmark, recognise
+from geoalign.lab.data.benchmarks import BENCHMARKS
+from geoalign.lab.data.problems import LAYOUTS, WRAPPERS, bare_problem, load_problems, recognise
 from geoalign.lab.data.settings import MATH_SYSTEM_PROMPT, MathConfig, MathSetConfig
 from geoalign.lab.data.tasks import make_task
 
@@ -193,10 +194,10 @@ def test_a_context_stands_before_the_problem(write_jsonl):
 def test_a_benchmark_has_each_problem_once(write_jsonl):
     row = ROWS["verl"]
     source = write_jsonl("a.jsonl", [row, row, {**row, "reward_model": {"ground_truth": "2"}}])
-    loaded = load_benchmark("aime24", source)
-    assert [problem.id for problem in loaded.problems] == ["line 1", "line 3"]
-    assert f"{source}: 1 of 3 rows left out: 1 repeated" in loaded.notes
-    assert loaded.notes[-1] == "benchmark aime24: 2 problems, where AIME24 has 30"
+    rows, notes = load_problems(source, benchmark=BENCHMARKS["aime24"])
+    assert [row.problem.id for row in rows] == ["line 1", "line 3"]
+    assert f"{source}: 1 of 3 rows left out: 1 repeated" in notes
+    assert notes[-1] == "benchmark aime24: 2 problems, where AIME24 has 30"
     assert len(task_of(source, decontaminate="off").train_problems) == 3
 
 

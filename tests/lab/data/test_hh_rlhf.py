@@ -3,7 +3,7 @@ import json
 import pytest
 
 from geoalign.errors import ConfigError, InputError
-from geoalign.lab.data.hh_rlhf import read_dialogue, read_files, read_pair, read_prompt
+from geoalign.lab.data.hh_rlhf import load_dialogues, read_dialogue, read_pair, read_prompt
 from geoalign.lab.data.settings import HHRLHFConfig
 from geoalign.lab.data.sources import LeftOutError
 from geoalign.lab.data.tasks import make_task
@@ -171,11 +171,11 @@ PARTS = {
 @pytest.mark.parametrize("part", PARTS)
 def test_the_real_test_splits(shared_data, part):
     rows, skipped = PARTS[part]
-    items, (note,) = read_files(str(shared_data / "hh_rlhf" / part / "test.jsonl.gz"), prompts=False)
-    assert len(items) == rows - sum(skipped.values())
+    dialogues, (note,) = load_dialogues(str(shared_data / "hh_rlhf" / part / "test.jsonl.gz"), prompts=False)
+    assert len(dialogues) == rows - sum(skipped.values())
     parts = ", ".join(f"{count} {reason}" for reason, count in sorted(skipped.items()))
     assert note.endswith(f"{sum(skipped.values())} of {rows} rows left out: {parts}")
-    assert all(problem.prompt[-1]["role"] == "user" for problem, _ in items)
+    assert all(dialogue.problem.prompt[-1]["role"] == "user" for dialogue in dialogues)
 
 
 def test_the_authors_own_prompts(shared_data):

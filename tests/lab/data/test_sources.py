@@ -26,20 +26,12 @@ def test_parquet_rows_are_counted_over_batches(tmp_path):
     assert rows[-1] == ("row 2500", {"n": 2499})
 
 
-CUT = gzip.compress(b'{"a": 1}\n' * 1000, mtime=0)[:-20]
-
-
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
         ("bad.json", b'[{"a": 1}, 2]', "row 2: expected a JSON object, got int"),
-        ("bad.json", b"[" * 200_000, "row 1: expected an array of JSON, got values nested too deeply"),
         ("bad.jsonl", b'{"a": 1}\n{"a": \n', "line 2: expected a JSON object"),
-        ("bad.jsonl", b"[1, 2]\n", "line 1: .* got int"),
         ("bad.jsonl", b'{"a": {"c": 1, "c": 1}}\n', "line 1: .* the key 'c' twice in one object"),
-        ("bad.jsonl", b'{"a": 1}\n\xff\xfe\n', "line 2: expected a JSON object, got 'utf-8' codec"),
-        ("bad.jsonl", b"x" * (2**24 + 1), "line 1: expected lines of JSON, got a line of more than 16 MB"),
-        ("bad.jsonl.gz", CUT, r"line \d+: expected lines of JSON"),
         ("bad.parquet", b"PAR1 no", "row 1: expected a parquet file"),
     ],
 )

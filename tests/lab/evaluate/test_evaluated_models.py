@@ -13,27 +13,53 @@ def test_a_run_is_its_final_model_or_its_checkpoints(tiny, files, tmp_path, scri
     shutil.copytree(tiny, root / "checkpoints" / "rl" / "checkpoint-40")
     found, _ = run([root], [files[0]], [], tmp_path / "final")
     (model,) = [one.model for one in found.models]
-    assert (model.name, model.step, dict(model.template_options)) == ("a_run", None, {"enable_thinking": False})
+    assert (model.name, model.step, dict(model.template_options)) == ("a run", None, {"enable_thinking": False})
     found, said = run([root], [files[0]], [], tmp_path / "all", checkpoints=True)
     assert [(one.model.name, one.model.step) for one in found.models] == [
-        ("a_run-step-000010", 10), ("a_run-step-000020", 20), ("a_run-step-000030", 30),
-    ]  # fmt: skip
-    assert found.curves["a_run"]["aime24"].steps == (10, 20, 30)
-    assert "a_run, aime24: 3 checkpoints from step 10 to 30" in " ".join(said.split())
+        ("a run-step-000010", 10),
+        ("a run-step-000020", 20),
+        ("a run-step-000030", 30),
+    ]
+    assert found.curves["a run"].sets["aime24"].steps == (10, 20, 30)
+    assert "a run, aime24: 3 checkpoints from step 10 to 30" in " ".join(said.split())
     own, _ = run([root], [files[0]], [], tmp_path / "own", chat_template_kwargs={"enable_thinking": True})
     assert own.models[0].model.template_options == {"enable_thinking": True}
 
 
-def test_several_models_have_names_of_their_own(tiny, files, tmp_path, scripted):
+def test_a_final_model_that_is_no_checkpoint_ends_the_curve(tiny, files, tmp_path, scripted):
+    scripted(lambda prompt, sample: "")
+    root = run_folder(tmp_path / "run", tiny, [10], final=True, last=False)
+    found, _ = run([root], [files[0]], [], tmp_path / "out", checkpoints=True)
+    assert [(one.model.name, one.model.step) for one in found.models] == [("run-step-000010", 10), ("run-final", 11)]
+    assert found.curves["run"].sets["aime24"].steps == (10, 11)
+
+
+def test_a_model_in_the_folder_of_a_run_is_named_after_the_run(tiny, files, tmp_path, scripted):
+    scripted(lambda prompt, sample: "")
+    root = run_folder(tmp_path / "run", tiny, [10], final=True)
+    folders = [root / "checkpoints" / "final", root / "checkpoints" / "rl" / "checkpoint-10"]
+    found, _ = run(folders, [files[0]], [], tmp_path / "out")
+    assert [one.model.name for one in found.models] == ["run", "run-step-000010"]
+    assert [one.model.template_options for one in found.models] == [{"enable_thinking": False}] * 2
+
+
+def test_models_have_names_of_their_own(tiny, files, tmp_path, scripted):
     scripted(lambda prompt, sample: "")
     one, two = (run_folder(tmp_path / name / "run", tiny, [10, 20], final=False) for name in "ab")
-    folders = [path / "checkpoints" / "rl" / "checkpoint-10" for path in (one, two)]
-    found, _ = run([tiny, one, two, *folders[:1]], [files[0]], [], tmp_path / "out", checkpoints=True)
-    names = [one.model.name for one in found.models]
-    # The checkpoint named by itself is there once.
-    assert names == ["tiny", "run-step-000010", "run-step-000020", "run-step-000010-2", "run-step-000020-2"]
-    assert list(found.curves) == ["run", "run-2"]
-    assert sorted(path.name for path in (tmp_path / "out" / "rows").iterdir()) == sorted(names)
+    with pytest.raises(ConfigError, match="2 models are called run-step-000010: give each a name of its own, as in NA"):
+        run([one, two], [files[0]], [], tmp_path / "out", checkpoints=True)
+    found, _ = run([f"first={one}", two], [files[0]], [], tmp_path / "out", checkpoints=True)
+    assert [one.model.name for one in found.models] == [
+        "first-step-000010",
+        "first-step-000020",
+        "run-step-000010",
+        "run-step-000020",
+    ]
+    assert list(found.curves) == ["first", "run"]
+    # A folder may have an equals sign in its name.
+    shutil.copytree(tiny, tmp_path / "lr=1")
+    found, _ = run([tmp_path / "lr=1", f"x={tiny}"], [files[0]], [], tmp_path / "equals")
+    assert [one.model.name for one in found.models] == ["lr=1", "x"]
 
 
 def test_models_that_are_none_are_refused(tiny, files, tmp_path):

@@ -4,30 +4,37 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from geoalign.lab.data.task import Problem
+from geoalign.answers.verified import VerifiedReward
+from geoalign.lab.data.task import EvaluationSet, Problem
 from geoalign.lab.models.accuracy import evaluation_values
-from geoalign.lab.models.answering import Sampling, answer_together, prompts_of, requests_of
-from geoalign.lab.models.engines import TransformersEngine
+from geoalign.lab.models.answering import Request, Sampling, answer, answer_together, requests_of
+from geoalign.lab.models.engines import Generated, TransformersEngine
 from geoalign.lab.models.process_setup import Processes
 
 
 def evaluated(model, tokenizer, problems, source, *, batch_size, max_new_tokens, **options):
-    """The values of an evaluation's line, and its answers as `rows`."""
-    samples = options.get("samples", 1)
-    answers = answer_together(
-        options.get("engine") or TransformersEngine(model, tokenizer),
-        requests_of(prompts_of(problems, tokenizer), samples),
+    """The values of an evaluation's line, and its `rows`."""
+    evaluation_set = EvaluationSet(
+        name="set",
+        kind="benchmark" if source.binary else "dialogue",
+        problems=problems,
+        samples=options.get("samples", 1),
+        max_new_tokens=max_new_tokens,
+    )
+    rows = answer_together(
+        TransformersEngine(model, tokenizer),
+        requests_of(evaluation_set, tokenizer),
         source,
-        Sampling(options.get("seed", 0), "set", options.get("temperature", 0.0), max_new_tokens),
-        options.get("processes", Processes()),
+        model="model",
+        evaluation_set=evaluation_set,
+        sampling=Sampling(options.get("seed", 0), "set", options.get("temperature", 0.0)),
+        processes=options.get("processes", Processes()),
         max_unscored=1.0,
-        what="the set",
         batch_size=batch_size,
         progress=options.get("progress", lambda done: None),
     )
-    known = options.get("gold_utility", lambda problem, response: None)
-    gold = [known(answer.prompt.problem, answer.response) for answer in answers]
-    return SimpleNamespace(rows=answers, **evaluation_values(answers, samples, binary=source.binary, gold=gold))
+    gold = options.get("gold", [None] * len(rows))
+    return SimpleNamespace(rows=rows, **evaluation_values(evaluation_set, rows, gold))
 
 
 def _problems(count):
@@ -86,10 +93,10 @@ def test_accuracy_counts_the_responses_that_are_correct(tokenizer, batch_size):
     result = evaluated(model, tokenizer, _problems(5), Exact(), progress=seen.append, **options)
     # Numbers 0, 2 and 4 of 0..4 are even.
     assert (result.correct, result.count, result.accuracy) == (3, 5, 0.6)
-    assert [(row.prompt.problem.id, row.correct) for row in result.rows] == [(f"p{n}", n % 2 == 0) for n in range(5)]
+    assert [(row.id, row.correct) for row in result.rows] == [(f"p{n}", n % 2 == 0) for n in range(5)]
     assert result.rows[0].response == r"\boxed{1}"
     # Nine characters and the end.
-    assert (result.rows[0].generated.tokens, result.rows[0].generated.truncated) == (10, False)
+    assert (result.rows[0].tokens, result.rows[0].truncated) == (10, False)
     assert seen[-1] == 5
 
 
@@ -109,11 +116,8 @@ class Length:
 def test_a_continuous_reward_has_a_mean_and_no_accuracy(tokenizer):
     source, texts = Length(), {0: "1", 1: "", 2: "12345"}
     model = Script(tokenizer, lambda prompt: texts[int(prompt.rstrip("=").split("+")[1])])
-
-    def gold(problem, response):
-        return None if problem.id == "p1" else len(response) / 10
-
-    result = evaluated(model, tokenizer, _problems(3), source, batch_size=2, max_new_tokens=20, gold_utility=gold)
+    gold = [0.1, None, 0.5]
+    result = evaluated(model, tokenizer, _problems(3), source, batch_size=2, max_new_tokens=20, gold=gold)
     # Lengths 1 and 5; the empty response has no score, and p1 no gold utility: (0.1 + 0.5) / 2.
     assert result.reward == 3.0
     assert result.gold_utility == pytest.approx(0.3)
@@ -170,3 +174,22 @@ def test_several_processes_give_the_answers_of_one(model, tokenizer, count):
         shared = evaluated(model, tokenizer, _problems(4), Length(), processes=OneOf(rank, count), **options)
     assert [len(part) for part in MADE] == {2: [4, 4], 3: [3, 3, 2]}[count]
     assert shared == alone
+
+
+def test_a_row_says_why_its_answer_was_not_read():
+    """Whatever is scored beside it: the reason is that of the response."""
+    texts = [r"\boxed{1}", "no box", r"\boxed{2}", r"\boxed{" + "1+" * 600 + "1}"]
+    problem = Problem("p", ({"role": "user", "content": "?"},), "1")
+    evaluation_set = EvaluationSet(name="s", kind="benchmark", problems=[problem], samples=4, max_new_tokens=9)
+    engine = SimpleNamespace(generate=lambda *_, **__: [Generated(text, 1, False) for text in texts])
+    requests = [Request(problem, (1,), sample) for sample in range(4)]
+    with VerifiedReward(workers=1) as source:
+        rows = answer(
+            engine, requests, source, model="m", evaluation_set=evaluation_set, sampling=Sampling(0, "s", 1.0)
+        )
+    assert [(row.sample, row.reward, row.correct, row.reason) for row in rows] == [
+        (0, 1.0, True, None),
+        (1, 0.0, False, "no_answer"),
+        (2, 0.0, False, None),
+        (3, 0.0, False, "refused"),
+    ]

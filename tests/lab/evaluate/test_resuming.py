@@ -1,4 +1,4 @@
-"""An evaluation that is stopped or killed and resumed comes to the same rows; another one is refused."""
+"""An evaluation that is stopped or killed and resumed, or that grows, comes to the same rows; another is refused."""
 
 import json
 import os
@@ -13,9 +13,9 @@ from command_line import call
 from evaluating import right_until, rows_of, run
 
 from geoalign.errors import ConfigError, RunFolderError
+from geoalign.lab.evaluate import evaluated_models
 from geoalign.lab.models.engines import TransformersEngine
 from geoalign.lab.rewards.settings import ScoringConfig
-from geoalign.pretrained import fastest_dtype
 
 
 def test_resuming_after_every_stop(tiny, files, tmp_path, monkeypatch):
@@ -49,9 +49,9 @@ def test_resuming_after_every_stop(tiny, files, tmp_path, monkeypatch):
     assert stops >= 5
     assert rows_of(tmp_path / "broken") == expected
     # Finished: nothing is generated any more, the same numbers come again.
-    made = calls[0]
+    calls_before = calls[0]
     again, _ = run([tiny], *sets, tmp_path / "broken", resume=True, **values)
-    assert calls[0] == made
+    assert calls[0] == calls_before
     whole = json.loads((tmp_path / "whole" / "results.json").read_text())
     assert json.loads((tmp_path / "broken" / "results.json").read_text()) == whole
     assert again.models[0].sets[0].responses == 16
@@ -89,11 +89,22 @@ def test_other_weights_and_other_problems_are_refused(tiny, files, tmp_path, scr
     with pytest.raises(ConfigError, match=r"models\.tiny\.fingerprint: expected .*weights, tokenizer"):
         run([other], [files[0]], [], tmp_path / "out", resume=True)
     problems = tmp_path / "aime.jsonl"
-    problems.write_text(problems.read_text().replace('"answer": "3"', '"answer": "4"'))
-    with pytest.raises(
-        ConfigError, match=r"sets\.aime24\.digest: expected .*the problems, their answers or their order"
-    ):
-        run([tiny], [files[0]], [], tmp_path / "out", resume=True)
+    text = problems.read_text()
+    problems.write_text(text.replace('"answer": "3"', '"answer": "4"'))
+    settings = (tmp_path / "out" / "settings.json").read_bytes()
+    with pytest.raises(ConfigError, match=r"aime24: line 3 has another prompt or answer than the rows in .*out"):
+        # Whatever model is asked: its rows would not be about the same problems.
+        run([f"new={tiny}"], [files[0]], [], tmp_path / "out", resume=True)
+    assert (tmp_path / "out" / "settings.json").read_bytes() == settings
+
+
+def test_a_file_may_get_further_problems(tiny, files, tmp_path, scripted):
+    scripted(lambda prompt, sample: "")
+    run([tiny], [files[0]], [], tmp_path / "out", samples=1)
+    with (tmp_path / "aime.jsonl").open("a") as file:
+        file.write(json.dumps({"problem": "What is 3+1?", "answer": "4"}) + "\n")
+    found, _ = run([tiny], [files[0]], [], tmp_path / "out", samples=1, resume=True)
+    assert found.models[0].sets[0].responses == 4
 
 
 def responses_of(output):
@@ -105,9 +116,7 @@ def responses_of(output):
 
 
 def results_of(output):
-    written = json.loads((output / "results.json").read_text())
-    written["settings"].pop("batch_size")
-    return written
+    return json.loads((output / "results.json").read_text())
 
 
 @pytest.fixture
@@ -150,47 +159,31 @@ def test_fewer_samples_are_the_first_of_those_that_are_there(tiny, files, tmp_pa
     again, _ = run([tiny], [files[0]], [], tmp_path / "out", samples=2, resume=True)
     assert counted[0] == 0
     assert again.models[0].sets[0].responses == 6
-    kept = results_of(tmp_path / "out")["models"]["tiny"]["sets"]["aime24"]
-    direct = results_of(tmp_path / "few")["models"]["tiny"]["sets"]["aime24"]
-    assert {name: value for name, value in kept.items() if name != "counts"} == {
-        name: value for name, value in direct.items() if name != "counts"
-    }
+    # All numbers are those of the rows that were asked for.
+    assert results_of(tmp_path / "out")["models"] == results_of(tmp_path / "few")["models"]
 
 
-def test_models_are_added_whatever_order_they_are_named_in(tiny, files, tmp_path, scripted):
+def test_a_model_is_added_and_the_rows_of_the_other_stay(tiny, files, tmp_path, scripted):
     scripted(lambda prompt, sample: "")
-    folders = []
-    for number, name in enumerate("ab"):
-        folder = tmp_path / name / "model"
-        shutil.copytree(tiny, folder)
-        (folder / "generation_config.json").write_text(json.dumps({"max_length": 100 + number}))
-        folders.append(folder)
-    run(folders[:1], [files[0]], [], tmp_path / "out")
+    run([f"one={tiny}"], [files[0]], [], tmp_path / "out", samples=1)
     before = responses_of(tmp_path / "out")
-    found, _ = run(folders[::-1], [files[0]], [], tmp_path / "out", resume=True)
-    # The one that was there keeps its name, though it comes second.
-    assert [(one.model.name, one.model.path) for one in found.models] == [
-        ("model-2", str(folders[1])), ("model", str(folders[0])),
-    ]  # fmt: skip
+    _, said = run([f"two={tiny}"], [files[0]], [], tmp_path / "out", samples=1, resume=True)
+    assert "the rows of one, which an earlier command named" in " ".join(said.split())
+    found, said = run([f"two={tiny}", f"one={tiny}"], [files[0]], [], tmp_path / "out", samples=1, resume=True)
+    assert [one.model.name for one in found.models] == ["two", "one"]
+    assert "earlier command" not in said
     after = responses_of(tmp_path / "out")
     assert {key: after[key] for key in before} == before
     assert len(after) == 2 * len(before)
-    _, said = run(folders[:1], [files[0]], [], tmp_path / "out", resume=True)
-    assert "Not in these results: model model-2, of an earlier command" in said
 
 
-def test_a_set_that_differs_from_an_earlier_one_by_case_alone_is_refused(tiny, files, tmp_path, scripted):
+def test_the_type_of_the_weights_stays_where_another_machine_would_take_another(
+    tiny, files, tmp_path, scripted, monkeypatch
+):
     scripted(lambda prompt, sample: "")
-    problems = files[0].partition("=")[2]
-    run([tiny], [f"mine={problems}"], [], tmp_path / "out")
-    with pytest.raises(ConfigError, match=r"Mine: .* has a set mine"):
-        run([tiny], [f"Mine={problems}"], [], tmp_path / "out", resume=True)
-
-
-def test_what_this_cpu_is_faster_in_today_does_not_end_an_evaluation(tiny, files, tmp_path, scripted, monkeypatch):
-    scripted(lambda prompt, sample: "")
+    monkeypatch.setattr(evaluated_models, "fastest_dtype", lambda device: "float32")
     run([tiny], [files[0]], [], tmp_path / "out")
-    monkeypatch.setattr(fastest_dtype, "cpu_flags", lambda: {"amx_bf16"})
+    monkeypatch.setattr(evaluated_models, "fastest_dtype", lambda device: "bfloat16")
     run([tiny], [files[0]], [], tmp_path / "out", resume=True)
     assert results_of(tmp_path / "out")["settings"]["dtype"] == "float32"
 
@@ -201,7 +194,7 @@ def test_a_part_that_cannot_be_read_is_named(tiny, files, tmp_path, scripted):
     expected = responses_of(tmp_path / "out")
     (first, *_) = sorted((tmp_path / "out" / "rows").rglob("*.parquet"))
     first.write_bytes(first.read_bytes()[:-20])
-    with pytest.raises(RunFolderError, match=r"part-00000\.parquet: expected rows .*; delete this file, and --resume"):
+    with pytest.raises(RunFolderError, match=r"part-000000\.parquet: expected rows .*; delete this file, and --resume"):
         run([tiny], [files[0]], [], tmp_path / "out", samples=2, resume=True)
     first.unlink()
     run([tiny], [files[0]], [], tmp_path / "out", samples=2, resume=True)
@@ -212,7 +205,7 @@ def test_an_evaluation_of_an_earlier_version_is_refused(tiny, files, tmp_path, s
     scripted(lambda prompt, sample: "")
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "settings.json").write_text(json.dumps({"schema_version": 1, "batch_size": 5}))
-    with pytest.raises(RunFolderError, match="schema_version 1: its rows cannot be gone on with"):
+    with pytest.raises(RunFolderError, match=r"made by another version of geoalign .*take another --output"):
         run([tiny], [files[0]], [], tmp_path / "out", resume=True)
 
 
@@ -228,7 +221,7 @@ def test_killed_it_comes_to_the_same_rows(tiny, files, tmp_path):
         [*command, tmp_path / "killed"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ}
     )
     until = time.monotonic() + 120
-    while not list((tmp_path / "killed").rglob("part-00003.parquet")) and time.monotonic() < until:
+    while not list((tmp_path / "killed").rglob("part-000003.parquet")) and time.monotonic() < until:
         time.sleep(0.02)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()

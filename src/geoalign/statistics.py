@@ -24,7 +24,8 @@ MIN_SEEDS = 3
 _LEVEL = 0.95
 # A spread below this share of the mean is rounding.
 _ROUNDING = 1e-12
-_UNKNOWN = Interval(math.nan, math.nan, math.nan)
+# An estimate that is not known.
+UNKNOWN = Interval(math.nan, math.nan, math.nan)
 
 
 def known(values: ArrayLike) -> NDArray[np.float64]:
@@ -116,7 +117,7 @@ def share_interval(parts: ArrayLike, wholes: ArrayLike) -> Interval:
     """
     x, y = np.asarray(parts, dtype=np.float64), np.asarray(wholes, dtype=np.float64)
     if not len(x) or y.mean() == 0:
-        return _UNKNOWN
+        return UNKNOWN
     estimate = float(x.mean() / y.mean())
     if len(x) < MIN_SEEDS:
         return Interval(estimate, math.nan, math.nan)
@@ -150,7 +151,7 @@ def proportion_over_groups(right: ArrayLike, total: ArrayLike) -> tuple[Interval
     totals = np.asarray(total, dtype=np.float64)
     groups = len(totals)
     if groups == 0:
-        return _UNKNOWN, "wilson"
+        return UNKNOWN, "wilson"
     alike = bool(np.all(rights * totals[0] == rights[0] * totals))
     if alike or bool(np.all(totals == 1)):
         return wilson_interval(float(rights.sum()) * groups / float(totals.sum()), groups), "wilson"
@@ -163,7 +164,7 @@ def wilson_interval(successes: float, trials: int) -> Interval:
     For trials that come in groups (several answers to one problem) it is too narrow: see `proportion_over_groups`.
     """
     if trials == 0:
-        return _UNKNOWN
+        return UNKNOWN
     estimate, z = successes / trials, float(ndtri((1 + _LEVEL) / 2))
     centre = 2 * trials * estimate + z**2
     reach, over = z * math.sqrt(4 * trials * estimate * (1 - estimate) + z**2), 2 * (trials + z**2)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import reprlib
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -65,6 +65,11 @@ def listed(names: Iterable[object], most: int = 300) -> str:
         if len(parts) > 1 and length > most:
             return f"{', '.join(parts[:-1])} and {len(every) - len(parts) + 1} more"
     return ", ".join(parts)
+
+
+def enumerated(names: Sequence[str]) -> str:
+    """Names in a sentence: "a", "a and b", "a, b and c"."""
+    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else "".join(names)
 
 
 def seed_ranges(seeds: Iterable[int]) -> str:

@@ -58,7 +58,22 @@ def parse_compare_config(data: Mapping[str, Any], locations: Locations | None = 
     if isinstance(levels := values.get("levels"), Mapping):
         values["levels"] = {name: value or {} for name, value in levels.items()}
     config: CompareConfig = load_settings(CompareConfig, values, locations)
+    _check_names("arms", config.arms, locations or Locations())
+    _check_names("levels", config.levels, locations or Locations())
     return config
+
+
+def _check_names(section: str, names: Iterable[str], locations: Locations) -> None:
+    """Raises ConfigError unless names of arms or levels can be those of folders, which they become."""
+    folders: dict[str, str] = {}
+    for name in names:
+        if not _NAME.fullmatch(name):
+            expected = "expected a name of letters, digits, dots, _, + and -, at most 80"
+            raise _wrong(f"{section}.{name}", expected, name, locations)
+        other = folders.setdefault(name.casefold(), name)
+        if other != name:
+            expected = f"expected a name that differs from {other} by more than case: both name a folder"
+            raise _wrong(f"{section}.{name}", expected, name, locations)
 
 
 def _chosen(config: CompareConfig, arms: Sequence[str] | None, levels: Sequence[str] | None) -> CompareConfig:
@@ -127,15 +142,6 @@ def _check(config: CompareConfig, locations: Locations) -> None:
     for section, names in (("arms", config.arms), ("levels", config.levels)):
         if not names:
             raise _wrong(section, "expected at least one", [], locations)
-        folders: dict[str, str] = {}
-        for name in names:
-            if not _NAME.fullmatch(name):
-                expected = "expected a name of letters, digits, dots, _, + and -, at most 80"
-                raise _wrong(f"{section}.{name}", expected, name, locations)
-            other = folders.setdefault(name.casefold(), name)
-            if other != name:
-                expected = f"expected a name that differs from {other} by more than case: both name a folder"
-                raise _wrong(f"{section}.{name}", expected, name, locations)
     if not config.seeds or len(set(config.seeds)) < len(config.seeds):
         raise _wrong("seeds", "expected one or more, each once", config.seeds, locations)
     arms = [("baseline", config.baseline)] + ([("oracle", config.oracle)] if config.oracle is not None else [])

@@ -18,12 +18,11 @@ from geoalign.lab.compare.table import (
     Recovered,
     Recovery,
 )
-from geoalign.statistics import MIN_SEEDS, Interval, paired_difference, seed_interval, share_interval
-from geoalign.text import seed_ranges
+from geoalign.statistics import MIN_SEEDS, UNKNOWN, Interval, paired_difference, seed_interval, share_interval
+from geoalign.text import enumerated, seed_ranges
 
 # With more arms beside the oracle the headline names the primary ones alone.
 _MOST_NAMED = 4
-_UNKNOWN = Interval(math.nan, math.nan, math.nan)
 
 
 def recovery(level: LevelTable, plan: CompareConfig) -> Recovery | None:
@@ -99,7 +98,7 @@ def _recovered(row: ArmRow, baseline: ArmRow, clean: ArmRow | None, seeds: Colle
     """What an arm came to over these seeds; without a clean arm there is no share."""
     scores = _at(row.score.values, seeds)
     truth = list(_at(row.gold.values, seeds).values())
-    recovered = _UNKNOWN
+    recovered = UNKNOWN
     if clean is not None:
         lowest = _at(baseline.score.values, seeds)
         highest = _at(clean.score.values, seeds)
@@ -109,7 +108,7 @@ def _recovered(row: ArmRow, baseline: ArmRow, clean: ArmRow | None, seeds: Colle
     return Recovered(
         row=row,
         score=seed_interval(list(scores.values())),
-        truth=_UNKNOWN if any(map(math.isnan, truth)) else seed_interval(truth),
+        truth=UNKNOWN if any(map(math.isnan, truth)) else seed_interval(truth),
         share=recovered,
     )
 
@@ -208,8 +207,7 @@ def _misleading_proxy(arms: Sequence[Recovered]) -> str:
     if not names:
         return ""
     verb = "ends" if len(names) == 1 else "end"
-    listed = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
-    return f"By the true reward {listed} {verb} below {baseline.row.arm}: the proxy misleads."
+    return f"By the true reward {enumerated(names)} {verb} below {baseline.row.arm}: the proxy misleads."
 
 
 def _conclusion(level: LevelTable, plan: CompareConfig) -> str:

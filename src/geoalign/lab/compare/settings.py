@@ -164,7 +164,12 @@ class CompareConfig:
         return roles.get(arm) or ("bound" if reward.keys() & CLEAN_ARM["reward"].keys() else "exploratory")
 
     def planned(self, arm: str, level: str) -> bool:
+        """Whether an arm runs at a level."""
         return level in self.arms_at.get(arm, self.levels)
+
+    def has(self, level: str, arm: str, seed: int) -> bool:
+        """Whether a run is one of this comparison's."""
+        return arm in self.arms and level in self.levels and seed in self.seeds and self.planned(arm, level)
 
 
 def updates_per_generation(grpo: Mapping[str, Any]) -> float:

@@ -67,7 +67,7 @@ def prepare_shared(job: dict[str, Any]) -> None:
 
 def run_cell(job: dict[str, Any]) -> None:
     """Runs, or goes on with, one run, and writes its result."""
-    from geoalign.lab.compare.run_result import extract
+    from geoalign.lab.compare.results import result_of
     from geoalign.lab.train.read_settings import parse_run_config
     from geoalign.lab.train.train import train
 
@@ -86,7 +86,7 @@ def run_cell(job: dict[str, Any]) -> None:
     result = {
         "status": "finished",
         "error": None,
-        **extract(run),
+        **result_of(run),
         **job["shape"],
         **measured(read_lines(attempts)),
     }

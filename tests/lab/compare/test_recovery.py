@@ -7,7 +7,7 @@ import pytest
 
 from geoalign.lab.compare.analysis import analyse
 from geoalign.lab.compare.read_settings import parse_compare_config
-from geoalign.lab.compare.results import parse_cell
+from geoalign.lab.compare.results import parse_result
 
 SCORES = {"grpo": [0.4], "theirs": [0.38], "ours": [0.5], "oracle": [0.58], "clean": [0.6]}
 # Differences between seeds are known well, and the oracle is clearly above GRPO.
@@ -32,7 +32,7 @@ def result(arm, seed, score, gold):
         "evaluations": [{**line, "reward": score, "gold_utility": gold}] if score is not None else [],
         "run": {"grpo": {}},
     }
-    return parse_cell(json.loads(json.dumps(value)), None)
+    return parse_result(json.loads(json.dumps(value)), None)
 
 
 def level(scores, *, reward=None, metric="accuracy", gold=None, arms=None, oracle="oracle"):

@@ -11,8 +11,8 @@ from pandas import DataFrame
 
 from geoalign.files.json_files import finite
 from geoalign.lab.compare.folder import ComparisonFolder
+from geoalign.lab.compare.headline import footnote, headline
 from geoalign.lab.compare.numbers import MEASURES, long_frame, measures_of, numbers_of_runs, pass_at_k
-from geoalign.lab.compare.recovery import footnote, headline, recovery
 from geoalign.lab.compare.results import RunResult, read_results
 from geoalign.lab.compare.settings import CompareConfig
 from geoalign.lab.compare.statements import level_statements
@@ -74,7 +74,7 @@ def _level(name: str, rows: Sequence[ArmRow], numbers: DataFrame, plan: CompareC
         rows=tuple(rows),
         comparisons=_corrected(_comparisons(rows, plan)),
     )
-    level = replace(level, statements=tuple(level_statements(level, plan)), recovery=recovery(level, plan))
+    level = replace(level, statements=tuple(level_statements(level, plan)))
     return replace(level, headline=headline(level, plan), footnote=footnote(level, plan))
 
 

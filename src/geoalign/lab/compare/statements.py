@@ -42,7 +42,7 @@ def level_statements(level: LevelTable, plan: CompareConfig) -> list[Statement]:
             text = f"{item.arm} ({rewards}) minus {item.against}: {amount(item.difference)}."
             statements.append(Statement(item.arm, BOUND, "none", text))
         elif row.is_geoalign and item.against == plan.baseline:
-            control = level.comparison(item.arm, plan.control) if plan.control is not None else None
+            control = level.comparison(item.arm, plan.control)
             statements.append(geoalign_statement(item, control, plan.control or "pair_count", decidable))
         elif not (row.is_geoalign and item.against == plan.control):
             statements.append(comparison_statement(item, decidable))

@@ -13,7 +13,7 @@ from geoalign.lab.compare.results import RunResult
 from geoalign.lab.compare.settings import METRICS, CompareConfig
 from geoalign.lab.runs.detection import Detection
 from geoalign.lab.runs.numbers import APPLIED
-from geoalign.statistics import MIN_SEEDS, Interval, PairedDifference, seed_interval
+from geoalign.statistics import Interval, PairedDifference, seed_interval
 
 PROXY = "proxy reward"
 PRIMARY, EXPLORATORY, HEADROOM, BOUND = "primary", "exploratory", "headroom", "bound"
@@ -118,54 +118,6 @@ class Statement:
     text: str
 
 
-@dataclass(frozen=True)
-class Recovered:
-    """What one arm came to over a recovery's seeds, and its share of what wrong rewards cost, with Fieller's interval.
-
-    `truth`: its gold reward, where the score is only a proxy of it; NaN where it is not known.
-    """
-
-    row: ArmRow
-    score: Interval
-    truth: Interval
-    share: Interval
-
-
-@dataclass(frozen=True)
-class Recovery:
-    """What wrong rewards cost at a level, and what of it each arm won back. Every number in it is of the same seeds.
-
-    Attributes:
-        rate: the share of the baseline's rewards that were wrong; NaN where it is unknown.
-        seeds: those that every arm in here has finished; `left_out`: those that only some have.
-        absent: the arms with results that are not in here, for they lack some of these seeds.
-        baseline: believes every reward; `clean`: had no wrong ones.
-        cost: the clean arm's final score minus the baseline's.
-        arms: the others, best first, the oracle among them; `named`: which of them the headline names, in its order.
-    """
-
-    rate: float
-    seeds: tuple[int, ...]
-    left_out: tuple[int, ...]
-    absent: tuple[str, ...]
-    baseline: Recovered
-    clean: Recovered
-    cost: PairedDifference
-    arms: tuple[Recovered, ...]
-    named: tuple[Recovered, ...]
-
-    @property
-    def everyone(self) -> tuple[Recovered, ...]:
-        """All arms: the clean one, then the others with the baseline, best first."""
-        others = sorted([*self.arms, self.baseline], key=lambda arm: -arm.score.estimate)
-        return (self.clean, *others)
-
-    @property
-    def is_illustration(self) -> bool:
-        """Whether there are too few seeds for an interval, and so for any claim."""
-        return len(self.seeds) < MIN_SEEDS
-
-
 @dataclass(frozen=True, eq=False)
 class LevelTable:
     """One level of wrong rewards.
@@ -174,7 +126,6 @@ class LevelTable:
         numbers: its rows of the comparison's long frame.
         rows: its arms.
         statements: what the comparisons amount to, the headroom first.
-        recovery: what was recovered of the cost of wrong rewards; None where that is not known.
         headline, footnote: the finding, and what its numbers are of; empty where nothing has finished.
     """
 
@@ -185,7 +136,6 @@ class LevelTable:
     rows: tuple[ArmRow, ...]
     comparisons: tuple[Comparison, ...]
     statements: tuple[Statement, ...] = ()
-    recovery: Recovery | None = None
     headline: str = ""
     footnote: str = ""
 
@@ -207,7 +157,7 @@ class LevelTable:
         candidates = [row for row in self.rows if row.is_geoalign and row.seeds]
         return next((row for row in candidates if row.role == "primary"), candidates[0] if candidates else None)
 
-    def comparison(self, arm: str, against: str) -> Comparison | None:
+    def comparison(self, arm: str, against: str | None) -> Comparison | None:
         """The comparison of two arms, where it is made."""
         return next((item for item in self.comparisons if (item.arm, item.against) == (arm, against)), None)
 

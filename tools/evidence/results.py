@@ -64,7 +64,7 @@ class OneRun:
     def pass_at(self, k: int) -> float:
         """pass@k after RL."""
         runs = (self.result.level, self.result.arm, self.result.seed)
-        return float(pass_at_k(self.level.table.numbers).loc[runs, k])
+        return float(pass_at_k(self.level.table.numbers).loc[runs, f"pass@{k}"])
 
 
 @functools.cache

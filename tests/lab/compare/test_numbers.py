@@ -80,7 +80,7 @@ def test_pass_at_k_of_the_last_evaluation_over_its_sets():
         line(10, 0.5, name="stopped", pass_at_k={1: 0.0, 2: 0.0}),
     )
     # k = 4 was not measured on both.
-    assert pass_at_k(frame(*lines)).loc["b", "a", 0].to_dict() == pytest.approx({1: 0.6, 2: 0.8})
+    assert pass_at_k(frame(*lines)).loc["b", "a", 0].to_dict() == pytest.approx({"pass@1": 0.6, "pass@2": 0.8})
     assert pass_at_k(frame(line(10, 0.2))).empty
 
 

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from geoalign.lab.compare.analysis import analyse
-from geoalign.lab.compare.numbers import evaluation_curves, long_frame, measures_of
+from geoalign.lab.compare.numbers import evaluation_curves, long_frame, numbers_by_run
 from geoalign.lab.compare.results import parse_result, result_of
 from geoalign.lab.compare.settings import CompareConfig
 from geoalign.lab.runs.consensus import consensus
@@ -86,8 +86,8 @@ def test_accuracy_on_new_groups_is_the_same(run):
     interval = accuracy_on_new_groups(numbers(run))
     ends = (summary["new_group_accuracy_low"], summary["new_group_accuracy_high"])
     assert (summary["new_group_accuracy"], *ends) == pytest.approx((interval.estimate, interval.low, interval.high))
-    measures = measures_of(long_frame([in_a_comparison(run)]), PLAN)
-    assert measures["new_group_accuracy"].tolist() == pytest.approx([interval.estimate], rel=1e-5)
+    by_run = numbers_by_run(long_frame([in_a_comparison(run)]), PLAN)
+    assert by_run["new_group_accuracy"].tolist() == pytest.approx([interval.estimate], rel=1e-5)
     shown = consensus(read_run(run), numbers(run)).text
     assert f"{interval.estimate:.1%} of pairs" in shown
     assert f"{interval.low:.1%} to {interval.high:.1%}; chance {summary['chance_accuracy']:.0%}" in shown

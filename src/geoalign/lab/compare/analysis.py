@@ -12,7 +12,7 @@ from pandas import DataFrame
 from geoalign.files.json_files import finite
 from geoalign.lab.compare.folder import ComparisonFolder
 from geoalign.lab.compare.headline import footnote, headline
-from geoalign.lab.compare.numbers import MEASURES, long_frame, measures_of, numbers_of_runs, pass_at_k
+from geoalign.lab.compare.numbers import MEASURES, long_frame, numbers_by_run
 from geoalign.lab.compare.results import RunResult, read_results
 from geoalign.lab.compare.settings import CompareConfig
 from geoalign.lab.compare.statements import level_statements
@@ -28,6 +28,7 @@ from geoalign.lab.compare.table import (
     Table,
 )
 from geoalign.lab.runs.detection import Detection, by_unit, detection
+from geoalign.lab.runs.numbers import PASS_AT
 from geoalign.statistics import Interval, holm, paired_difference, seed_interval
 from geoalign.text import seed_ranges
 
@@ -48,18 +49,16 @@ def analyse(results: Sequence[RunResult], plan: CompareConfig) -> Table:
     """
     kept = [result for result in results if plan.has(result.level, result.arm, result.seed)]
     numbers = long_frame(kept)
-    measures = measures_of(numbers, plan)
-    passed = pass_at_k(numbers)
-    whole = numbers_of_runs(numbers)
+    by_run = numbers_by_run(numbers, plan)
     levels = []
     for name in plan.levels:
         rows = []
         for arm in plan.arms:
             if plan.planned(arm, name):
                 of_arm = [result for result in kept if (result.level, result.arm) == (name, arm)]
-                rows.append(_row(name, arm, of_arm, measures, passed, whole, plan))
+                rows.append(_row(name, arm, of_arm, by_run, plan))
         levels.append(_level(name, rows, numbers[numbers.level == name], plan))
-    notes = _notes(kept, measures, len(results) - len(kept), plan)
+    notes = _notes(kept, by_run, len(results) - len(kept), plan)
     notes += [note for note in map(_unequal_seeds, levels) if note]
     return Table(plan=plan, results=tuple(kept), numbers=numbers, levels=tuple(levels), notes=tuple(notes))
 
@@ -96,28 +95,20 @@ def _unequal_seeds(level: LevelTable) -> str:
 # --- the rows ---------------------------------------------------------------------------------------------------------
 
 
-def _row(
-    level: str,
-    arm: str,
-    results: Sequence[RunResult],
-    measures: DataFrame,
-    passed: DataFrame,
-    whole: DataFrame,
-    plan: CompareConfig,
-) -> ArmRow:
+def _row(level: str, arm: str, results: Sequence[RunResult], by_run: DataFrame, plan: CompareConfig) -> ArmRow:
     """The row of an arm at a level.
 
     Args:
         results: those of this arm at this level.
-        measures, passed, whole: the compared numbers, pass@k, and the numbers of the whole run, of all runs.
+        by_run: the numbers of all runs.
     """
     finished = [result for result in results if result.finished]
     example = finished[0] if finished else (results[0] if results else None)
     with_result = {result.seed for result in results}
-    own = _of_arm(measures, level, arm)
-    theirs = _of_arm(measures, level, plan.baseline)
-    own_passed = _of_arm(passed, level, arm).dropna(axis="columns", how="all")
-    their_passed = _of_arm(passed, level, plan.baseline)
+    own = _of_arm(by_run, level, arm)
+    theirs = _of_arm(by_run, level, plan.baseline)
+    passed = [name for name in own.columns.tolist() if name.startswith(PASS_AT) and own[name].notna().any()]
+    passed.sort(key=lambda name: int(name.removeprefix(PASS_AT)))
     return ArmRow(
         level=level,
         arm=arm,
@@ -131,8 +122,8 @@ def _row(
         updates=tuple(sorted(own.updates.dropna().unique().tolist())),
         evaluations=int(own.evaluations.fillna(0).min()) if finished else 0,
         measures={name: _measure(own, theirs, name) for name in MEASURES},
-        pass_at_k={int(k): _measure(own_passed, their_passed, int(k)) for k in own_passed.columns.tolist()},
-        detection=_detection(_of_arm(whole, level, arm)),
+        pass_at_k={int(name.removeprefix(PASS_AT)): _measure(own, theirs, name) for name in passed},
+        detection=_detection(own),
     )
 
 
@@ -143,7 +134,7 @@ def _of_arm(frame: DataFrame, level: str, arm: str) -> DataFrame:
     return frame[(levels == level) & (arms == arm)].droplevel(["level", "arm"])
 
 
-def _measure(own: DataFrame, baseline: DataFrame, column: str | int) -> Measure:
+def _measure(own: DataFrame, baseline: DataFrame, column: str) -> Measure:
     """A number of an arm beside the baseline's, both by seed."""
     values = by_unit(own, column)
     theirs = by_unit(baseline, column)
@@ -230,7 +221,7 @@ def _corrected(comparisons: Sequence[Comparison]) -> tuple[Comparison, ...]:
     return tuple(replace(item, adjusted_p=next(adjusted)) if item.kind == EXPLORATORY else item for item in comparisons)
 
 
-def _notes(results: Sequence[RunResult], measures: DataFrame, left_out: int, plan: CompareConfig) -> list[str]:
+def _notes(results: Sequence[RunResult], by_run: DataFrame, left_out: int, plan: CompareConfig) -> list[str]:
     """What a reader must know of the runs that the numbers are of."""
     notes = []
     sets = set()
@@ -240,10 +231,10 @@ def _notes(results: Sequence[RunResult], measures: DataFrame, left_out: int, pla
     if len(sets) > 1:
         words = "; ".join(", ".join(names) or "none" for names in sorted(sets))
         notes.append(f"Not all runs were evaluated on the same sets ({words}): their scores do not compare.")
-    short = int((measures.evaluations.fillna(0) < plan.last_evaluations).sum())
+    short = int((by_run.evaluations.fillna(0) < plan.last_evaluations).sum())
     if short:
         notes.append(
-            f"{short} of {len(measures)} runs have fewer than {plan.last_evaluations} evaluations during and after "
+            f"{short} of {len(by_run)} runs have fewer than {plan.last_evaluations} evaluations during and after "
             "RL: their final score is the mean of those there are."
         )
     share = plan.seeds_per_warm_start

@@ -1,4 +1,4 @@
-"""The finding of a level as a headline: final scores, what wrong rewards cost, and how much of that each arm won back."""
+"""The finding of a level as a headline: final scores, what wrong rewards cost, how much of that each arm won back."""
 
 from __future__ import annotations
 
@@ -207,11 +207,7 @@ def _misleading_proxy(found: Outcome) -> str:
     """Names the arms that end above the baseline by the proxy reward and below it by the truth; else empty."""
     scores = found.scores.mean()
     truths = found.truths.mean()
-    names = [
-        arm
-        for arm in found.arms
-        if scores[arm] > scores[found.baseline] and truths[arm] < truths[found.baseline]
-    ]
+    names = [arm for arm in found.arms if scores[arm] > scores[found.baseline] and truths[arm] < truths[found.baseline]]
     if not names:
         return ""
     verb = "ends" if len(names) == 1 else "end"

@@ -74,13 +74,6 @@ def logged_curves(numbers: DataFrame, metric: str) -> Series:
     return found.groupby([*RUN, "step"]).value.mean()
 
 
-def numbers_of_runs(numbers: DataFrame) -> DataFrame:
-    """The numbers of the runs as a whole: a row for each run, a column for each number."""
-    found = numbers[numbers.stage == WHOLE_RUN]
-    wide = found.pivot_table(index=RUN, columns="metric", values="value")
-    return wide.reindex(columns=wide.columns.union(list(OF_RUN)))
-
-
 def curves_of_arm(curves: Series, level: str, arm: str) -> tuple[Ints, Floats]:
     """The curves of an arm's seeds at a level: steps, and values [seeds, steps], NaN where a seed lacks a step."""
     found = curves[(curves.index.get_level_values("level") == level) & (curves.index.get_level_values("arm") == arm)]
@@ -99,15 +92,15 @@ def final_scores(curves: Series, last: int) -> Series:
 def pass_at_k(numbers: DataFrame) -> DataFrame:
     """pass@k by run, of the last evaluation that measured it: a column for each k, unweighted mean over its sets.
 
-    NaN for a k that some set of that evaluation lacks.
+    The columns are called `pass@K`; NaN for a K that some set of that evaluation lacks.
     """
     found = numbers[numbers.metric.str.startswith(PASS_AT) & (numbers.stage != BEFORE)]
     found = found[found.step == found.groupby(RUN).step.transform("max")]
-    found = found.assign(k=found.metric.str.removeprefix(PASS_AT).astype(int), after=found.stage == AFTER)
+    found = found.assign(after=found.stage == AFTER)
     found = found[found.after == found.groupby([*RUN, "set"]).after.transform("any")]
     sets = found.groupby(RUN)["set"].transform("nunique")
-    with_k = found.groupby([*RUN, "k"])["set"].transform("nunique")
-    return found[with_k == sets].pivot_table(index=RUN, columns="k", values="value", aggfunc="mean")
+    with_metric = found.groupby([*RUN, "metric"])["set"].transform("nunique")
+    return found[with_metric == sets].pivot_table(index=RUN, columns="metric", values="value", aggfunc="mean")
 
 
 def by_generation(curves: Series, updates: Series) -> Series:
@@ -126,14 +119,16 @@ def by_generation(curves: Series, updates: Series) -> Series:
 # --- what is compared -------------------------------------------------------------------------------------------------
 
 
-def measures_of(numbers: DataFrame, plan: CompareConfig) -> DataFrame:
-    """The `MEASURES` of every finished run as columns, NaN where unknown, and two that explain them.
+def numbers_by_run(numbers: DataFrame, plan: CompareConfig) -> DataFrame:
+    """The numbers of every finished run as columns, NaN where unknown.
 
-    `evaluations`: those that the final score is of; `updates`: those made on each generation, as the result says, else
-    by the plan for its level and arm.
+    These are the `MEASURES`, `pass@K`, the numbers of the run as a whole, and two that explain the measures:
+    `evaluations`, those that the final score is of, and `updates`, those made on each generation, as the result says,
+    else by the plan for its level and arm.
     """
     runs = MultiIndex.from_frame(numbers[RUN].drop_duplicates())
-    whole = numbers_of_runs(numbers).reindex(runs)
+    whole = numbers[numbers.stage == WHOLE_RUN].pivot_table(index=RUN, columns="metric", values="value")
+    whole = whole.reindex(index=runs, columns=whole.columns.union(list(OF_RUN)))
     planned = Series([plan.updates_per_generation(level, arm) for level, arm, _ in runs], index=runs, dtype=float)
     updates = whole["updates_per_generation"].fillna(planned)
     curve = evaluation_curves(numbers, plan.metric)
@@ -166,4 +161,4 @@ def measures_of(numbers: DataFrame, plan: CompareConfig) -> DataFrame:
         "evaluations": scored.groupby(RUN).size().clip(upper=plan.last_evaluations),
         "updates": updates,
     }
-    return DataFrame(columns, index=runs)
+    return DataFrame(columns, index=runs).join(pass_at_k(numbers)).join(whole)

@@ -13,7 +13,6 @@ from geoalign.files.json_files import read_text
 from geoalign.lab.compare.analysis import read_table
 from geoalign.lab.compare.folder import COMPACT, ComparisonFolder
 from geoalign.lab.compare.meaning import meaning, more_seeds
-from geoalign.lab.compare.numbers import numbers_of_runs
 from geoalign.lab.compare.page_tables import level_sheets
 from geoalign.lab.compare.panels import further_panels, leading_panels, robustness_panels
 from geoalign.lab.compare.plan import CellKey
@@ -116,7 +115,7 @@ def _facts(table: Table, files: ComparisonFolder) -> list[tuple[str, str]]:
         ("folder", visible(files.root.resolve().name, 80)),
         ("runs finished", f"{finished} of {planned}"),
     ]
-    seconds = numbers_of_runs(table.numbers).seconds.dropna()
+    seconds = table.numbers[table.numbers.metric == "seconds"].value
     return [*facts, ("time of all runs", duration(float(seconds.sum())))] if len(seconds) else facts
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from pandas import DataFrame
 
 from geoalign.errors import RunFolderError
 from geoalign.files.columns import Bools, Floats, read_columns, write_table
-from geoalign.files.json_files import finite, float_or_nan, read_json, read_lines
+from geoalign.files.json_files import finite, read_json, read_lines
 from geoalign.files.rollout_step import RolloutStep
 from geoalign.lab.compare.folder import COMPACT, RESULT_FILES, SCHEMA_VERSION, ComparisonFolder
 from geoalign.lab.runs.detection import areas_of, marked_rows, whole_run
@@ -184,9 +185,9 @@ def _rows(value: Mapping[str, Any]) -> Iterator[Row]:
         yield from evaluation_rows(parse_evaluation(line))
     series = value.get("series", {})
     for name, values in series.items():
-        if name != "step" and values is not None:
-            for step, number in zip(series["step"], values, strict=True):
-                yield "", RL, step, name, float_or_nan(number)
+        if name != "step":
+            for step, number in zip(series["step"], _floats(values), strict=True):
+                yield "", RL, step, name, number
     detection = dict(value.get("detection") or {})
     of_run = {
         "changed_precision": detection.pop("precision_among_replaced", None),
@@ -196,8 +197,12 @@ def _rows(value: Mapping[str, Any]) -> Iterator[Row]:
     for score, entry in detection.items():
         of_run[f"auroc/{score}"] = entry["auroc"]
         of_run[f"auprc/{score}"] = entry["auprc"]
-    for name, number in of_run.items():
-        yield "", WHOLE_RUN, 0, name, float_or_nan(number)
+    for name, number in zip(of_run, _floats(of_run.values()), strict=True):
+        yield "", WHOLE_RUN, 0, name, number
+
+
+def _floats(values: Iterable[float | None]) -> list[float]:
+    return [math.nan if value is None else float(value) for value in values]
 
 
 def _read_snapshot(item: Mapping[str, Any]) -> Snapshot:

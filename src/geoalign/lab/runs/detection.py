@@ -145,7 +145,7 @@ class MeanRanking:
     generations: int
 
 
-def by_unit(frame: DataFrame, column: str | int) -> dict[int, float]:
+def by_unit(frame: DataFrame, column: str) -> dict[int, float]:
     """A column by step or seed; empty where the frame does not have it."""
     return dict(zip(frame.index.tolist(), frame[column].tolist(), strict=True)) if column in frame else {}
 

@@ -67,9 +67,12 @@ def paired_difference(first: Mapping[int, float], second: Mapping[int, float]) -
     With fewer than `MIN_SEEDS` pairs there is neither interval nor p. Differences that are all zero give 0 to 0 and
     p = 1; all equal but not zero they show no spread to judge by: interval and p are undefined.
     """
-    mine, theirs = ({seed for seed, value in side.items() if not math.isnan(value)} for side in (first, second))
+    mine = {seed for seed, value in first.items() if not math.isnan(value)}
+    theirs = {seed for seed, value in second.items() if not math.isnan(value)}
     differences = np.array([first[seed] - second[seed] for seed in sorted(mine & theirs)], dtype=np.float64)
-    pairs, left_out, middle = len(differences), len(mine ^ theirs), mean(differences)
+    pairs = len(differences)
+    left_out = len(mine ^ theirs)
+    middle = mean(differences)
     undefined = PairedDifference(Interval(middle, math.nan, math.nan), math.nan, pairs, left_out)
     if pairs < MIN_SEEDS:
         return undefined
@@ -159,17 +162,23 @@ def proportion_over_groups(right: ArrayLike, total: ArrayLike) -> tuple[Interval
 
 
 def wilson_interval(successes: float, trials: int) -> Interval:
-    """Wilson's 95% score interval; all NaN without trials.
+    """Wilson's 95% score interval (1927); all NaN without trials.
+
+    With p = successes / n and z the normal quantile of 97.5%: (2 n p + z^2 +- z sqrt(4 n p (1 - p) + z^2)) /
+    (2 (n + z^2)).
 
     For trials that come in groups (several answers to one problem) it is too narrow: see `proportion_over_groups`.
     """
     if trials == 0:
         return UNKNOWN
-    estimate, z = successes / trials, float(ndtri((1 + _LEVEL) / 2))
+    estimate = successes / trials
+    z = float(ndtri((1 + _LEVEL) / 2))
     centre = 2 * trials * estimate + z**2
-    reach, over = z * math.sqrt(4 * trials * estimate * (1 - estimate) + z**2), 2 * (trials + z**2)
+    reach = z * math.sqrt(4 * trials * estimate * (1 - estimate) + z**2)
+    twice = 2 * (trials + z**2)
     # Around the estimate even where rounding puts a bound of 0 or 1 beside it.
-    return Interval(estimate, max(0.0, min((centre - reach) / over, estimate)), max((centre + reach) / over, estimate))
+    low = max(0.0, min((centre - reach) / twice, estimate))
+    return Interval(estimate, low, max((centre + reach) / twice, estimate))
 
 
 # --- rankings ---------------------------------------------------------------------------------------------------------
@@ -221,14 +230,16 @@ def oscillation(values: ArrayLike, steps: ArrayLike | None = None) -> float:
     noise around it that noise's standard deviation, an evaluation's own sampling error included. NaN with fewer than
     three points.
     """
-    curve = np.asarray(values, dtype=np.float64)
-    at = np.arange(len(curve)) if steps is None else np.asarray(steps)
-    at, curve = at[~np.isnan(curve)].astype(np.float64), known(curve)
+    every = np.asarray(values, dtype=np.float64)
+    at = np.arange(len(every)) if steps is None else np.asarray(steps)
+    at = at[~np.isnan(every)].astype(np.float64)
+    curve = known(every)
     if len(curve) < 3:
         return math.nan
+    before, point, after = curve[:-2], curve[1:-1], curve[2:]
     a = (at[2:] - at[1:-1]) / (at[2:] - at[:-2])
     b = 1 - a
-    residual = a * curve[:-2] + b * curve[2:] - curve[1:-1]
+    residual = a * before + b * after - point
     return float(np.sqrt(np.mean(residual**2 / (a**2 + b**2 + 1))))
 
 

@@ -12,7 +12,6 @@ from geoalign.errors import RunFolderError
 from geoalign.files.json_files import read_text
 from geoalign.lab.compare.analysis import read_table
 from geoalign.lab.compare.folder import COMPACT, ComparisonFolder
-from geoalign.lab.compare.meaning import meaning, more_seeds
 from geoalign.lab.compare.page_tables import level_sheets
 from geoalign.lab.compare.panels import further_panels, leading_panels, robustness_panels
 from geoalign.lab.compare.plan import CellKey
@@ -45,7 +44,7 @@ def build_comparison_report(folder: Path, table: Table | None = None) -> Path:
         facts=_facts(table, files),
         table=table,
         meaning=meaning(table, run),
-        more_seeds=more_seeds(table),
+        more_seeds=len(table.plan.seeds) < _ENOUGH_SEEDS,
         levels=[_level(level, table, gallery) for level in table.levels],
         overview=gallery.section("robustness", "By the share of wrong rewards", robustness),
         examples=_examples(table, files),
@@ -105,6 +104,50 @@ _KINDS = {
     "extremes": "{} of the rewards at the wrong end of their group",
     "shortcut": "a shortcut of {} rewarded",
 }
+
+
+# With fewer seeds an interval is so wide that it hides most differences.
+_ENOUGH_SEEDS = 5
+_TASKS = {
+    "arithmetic": "generated arithmetic problems",
+    "math": "mathematics problems",
+    "dialogue": "generated dialogues",
+    "hh_rlhf": "the dialogues of HH-RLHF",
+}
+
+
+def meaning(table: Table, run: Mapping[str, Any]) -> str:
+    """Sentences on how far the findings reach: the model, the task, the errors, the seeds. Empty without results.
+
+    Args:
+        run: the base run's settings as they stand in the comparison's file, where any of them may be missing.
+    """
+    counts = {len(row.seeds) for level in table.levels for row in level.rows}
+    most = max(counts, default=0)
+    if not most:
+        return ""
+    seeds = "One seed" if most == 1 else f"{most} seeds"
+    if len(counts) > 1 and most > 1:
+        seeds = f"Up to {seeds}"
+    model = run.get("model") or {}
+    toy = model.get("type") == "tiny"
+    name = "a tiny model trained from scratch" if toy else visible(str(model.get("path") or "a model"), 80)
+    task = _TASKS.get((run.get("task") or {}).get("type", ""))
+    on_task = f" on {task}" if task else ""
+    injected = any(level.corruption for level in table.levels)
+    errors = ", with the errors that the rewards have by themselves"
+    if injected:
+        errors = ", with errors put into the rewards on purpose"
+    elif all(level.rate == 0 for level in table.levels):
+        errors = ", without wrong rewards"
+    reach = ""
+    if toy:
+        reach = (
+            " This is a toy: it shows how the arms compare here, not what they gain on a model and a verifier of yours."
+        )
+    elif injected:
+        reach = " A verifier's own errors follow other patterns than injected ones: the gains may differ there."
+    return f"{seeds} of {name}{on_task}{errors}.{reach}"
 
 
 def _facts(table: Table, files: ComparisonFolder) -> list[tuple[str, str]]:

@@ -3,6 +3,7 @@ the runs of a level went over seeds, the kept generations' scores."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -24,11 +25,10 @@ from geoalign.text import label
 
 # More bands than these hide one another: further arms get further pictures, each with the baseline.
 PER_PICTURE = 5
-# Which arms come first where there are too many for a picture.
-_WEIGHTS = {"baseline": 0, "primary": 1, "oracle": 2, "bound": 3, "control": 4}
+# The roles in their order of weight, with the look of the first arm of each; further arms have the other looks in turn.
 _BY_ROLE = {
-    "baseline": Look("ink", "o", "-"), "primary": Look("blue", "s", "-"), "control": Look("orange", "D", "--"),
-    "oracle": Look("green", "^", "-."), "bound": Look("yellow", "v", ":"),
+    "baseline": Look("ink", "o", "-"), "primary": Look("blue", "s", "-"), "oracle": Look("green", "^", "-."),
+    "bound": Look("yellow", "v", ":"), "control": Look("orange", "D", "--"),
 }  # fmt: skip
 _OTHERS = (
     Look("purple", "P", "-"), Look("orange", "s", "-."), Look("green", "D", ":"), Look("blue", "X", "--"),
@@ -37,23 +37,27 @@ _OTHERS = (
 )  # fmt: skip
 
 
+def _weight(role: str) -> int:
+    """Where a role stands among the roles: where there are too many arms for a picture, those of a lower weight come
+    first."""
+    return list(_BY_ROLE).index(role) if role in _BY_ROLE else len(_BY_ROLE)
+
+
 def palette(plan: CompareConfig) -> dict[str, Look]:
-    """A look for every arm, the same at every level: the first of each role has that role's, further ones in turn."""
-    looks: dict[str, Look] = {}
-    for role, look in _BY_ROLE.items():
-        first = next((arm for arm in plan.arms if plan.role(arm) == role), None)
-        if first is not None:
-            looks[first] = look
-    others = [arm for arm in plan.arms if arm not in looks]
-    # Primary arms stand together in pictures: their looks must differ.
-    others.sort(key=lambda arm: _WEIGHTS.get(plan.role(arm), len(_WEIGHTS)))
-    return looks | {arm: _OTHERS[at % len(_OTHERS)] for at, arm in enumerate(others)}
+    """A look for every arm, the same at every level. Primary arms, which stand together in pictures, look different."""
+    of_role = dict(_BY_ROLE)
+    others = itertools.cycle(_OTHERS)
+    looks = {}
+    for arm in sorted(plan.arms, key=lambda arm: _weight(plan.role(arm))):
+        role = plan.role(arm)
+        looks[arm] = of_role.pop(role) if role in of_role else next(others)
+    return looks
 
 
 def leading_rows(rows: Sequence[ArmRow]) -> list[ArmRow]:
     """The arms of the first pictures, at most six: the planned ones, then others as long as there is room."""
     done = [row for row in rows if row.seeds]
-    by_weight = sorted(done, key=lambda row: _WEIGHTS.get(row.role, len(_WEIGHTS)))
+    by_weight = sorted(done, key=lambda row: _weight(row.role))
     chosen = {row.arm for row in by_weight[: PER_PICTURE + 1]}
     return [row for row in done if row.arm in chosen]
 
@@ -257,9 +261,10 @@ def pass_at_k_panel(level: LevelTable, plan: CompareConfig) -> Drawn:
     lines = []
     words = []
     for row in rows:
-        found = {k: measure.interval for k, measure in row.pass_at_k.items()}
-        lines.append(interval_line(label(row.arm, 24), list(found), list(found.values()), style[row.arm]))
-        words.append(f"{row.arm} " + ", ".join(f"{item.estimate:.3f} at {k}" for k, item in found.items()))
+        intervals = [measure.interval for measure in row.pass_at_k.values()]
+        lines.append(interval_line(label(row.arm, 24), list(row.pass_at_k), intervals, style[row.arm]))
+        values = [f"{interval.estimate:.3f} at {k}" for k, interval in zip(row.pass_at_k, intervals, strict=True)]
+        words.append(f"{row.arm} {', '.join(values)}")
     return LinePanel(
         f"pass-at-k-{level.level}",
         f"pass@k after RL, {label(level.level, 24)}",
@@ -341,31 +346,28 @@ def _robustness(
 ) -> list[LinePanel]:
     """The pictures of one measure over levels of one kind of corruption, of rising rate."""
     curves: dict[str, list[tuple[float, Interval]]] = {}
-    rows: dict[str, ArmRow] = {}
-    for level in levels:
-        for row in level.rows:
-            if row.seeds and row.arm not in curves:
-                curves[row.arm] = rate_curve(levels, row.arm, measure)
-                if len(curves[row.arm]) > 1:
-                    rows[row.arm] = row
-    every = list(rows.values())
-    if not every:
+    rows = []
+    for row in (row for level in levels for row in level.rows if row.seeds):
+        if row.arm not in curves:
+            curves[row.arm] = rate_curve(levels, row.arm, measure)
+            if len(curves[row.arm]) > 1:
+                rows.append(row)
+    if not rows:
         return []
     style = palette(plan)
-    highest = max(level.rate for level in levels)
     stem = "robustness" if measure == "score" else f"robustness-{measure}"
     panels = []
-    for number, part in enumerate([leading_rows(every), *further_rows(every)], 1):
+    for number, part in enumerate([leading_rows(rows), *further_rows(rows)], 1):
         said = []
         lines = []
         for at, row in enumerate(part):
             # Side by side, so that intervals at one rate do not cover each other.
-            shift = (at - (len(part) - 1) / 2) * highest * 1.2
+            shift = (at - (len(part) - 1) / 2) * levels[-1].rate * 1.2
             rates = [100 * rate + shift for rate, _ in curves[row.arm]]
             found = [interval for _, interval in curves[row.arm]]
             lines.append(interval_line(label(row.arm, 24), rates, found, style[row.arm], bars=True))
-            values = ", ".join(f"{item.estimate:.3f} at {share(rate)}" for rate, item in curves[row.arm])
-            said.append(f"{row.arm} {values}")
+            values = [f"{interval.estimate:.3f} at {share(rate)}" for rate, interval in curves[row.arm]]
+            said.append(f"{row.arm} {', '.join(values)}")
         panels.append(
             LinePanel(
                 _numbered(f"{stem}-{kind.replace(' ', '-')}", number),

@@ -36,7 +36,7 @@ def compare(
     locations: Locations | None = None,
     console: Console | None = None,
 ) -> dict[str, str]:
-    """Runs, or goes on with, a comparison in the folder `root`; writes its table and report.
+    """Starts or resumes a comparison in the folder `root`; writes its table and report.
 
     Finished runs are never made again; failed ones are tried again. A resumed comparison may have more arms, levels or
     seeds than before, or fewer: the table is that of the plan now given.
@@ -57,7 +57,7 @@ def compare(
         for planned in todo:
             folder.check_unfinished(planned)
         if not config.keep_runs and not folder.keeps_runs():
-            # What a kill left of folders whose runs have their results.
+            # Run folders that a killed comparison did not come to remove.
             for planned in plan:
                 if planned not in todo:
                     folder.discard(planned)
@@ -138,8 +138,9 @@ def _prepare(
         finally:
             process.stop()
     if code != 0:
-        error = ConfigError if code == _OWN_ERROR else RunFolderError
-        raise error(process.error() + ("" if code == _OWN_ERROR else f" (more in {folder.shared_log})"))
+        if code == _OWN_ERROR:
+            raise ConfigError(process.error())
+        raise RunFolderError(f"{process.error()} (more in {folder.shared_log})")
     shapes |= read_json(folder.checked)
     write_json(folder.prepared, {"settings": starts, "runs": shapes})
     folder.checked.unlink()

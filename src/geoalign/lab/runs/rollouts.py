@@ -28,8 +28,7 @@ ROLLOUT_SCHEMA = pyarrow.schema(
         "weight": pyarrow.float64(), "tokens": pyarrow.int64(),
     }
 )  # fmt: skip
-_FLOATS = ("reward", "true_reward", "corrupted", "score", "anomalous", "weight")
-_NUMBERS = ("row", "group", "source", *_FLOATS)
+_NUMBERS = ("row", "group", "source", "reward", "true_reward", "corrupted", "score", "anomalous", "weight")
 _TEXTS = ("prompt", "response")
 
 
@@ -63,20 +62,24 @@ def read_rollouts(folder: Path) -> Iterator[RolloutStep]:
 def read_rollout_file(step: int, path: Path) -> RolloutStep:
     """The rollouts of one generation; prompts and responses stay in the file."""
     table = read_columns(path, _NUMBERS)
-    numbers = {name: floats(table, name) for name in _FLOATS}
-    corrupted, anomalous = numbers.pop("corrupted"), numbers.pop("anomalous") == 1
-    derived = ~np.isnan(numbers["true_reward"]) & ~np.isnan(numbers["reward"])
-    differs = derived & (numbers["true_reward"] != numbers["reward"])
+    reward = floats(table, "reward")
+    true_reward = floats(table, "true_reward")
+    corrupted = floats(table, "corrupted")
+    both_known = ~np.isnan(true_reward) & ~np.isnan(reward)
     return RolloutStep(
         step=step,
         path=path,
-        flipped=np.where(np.isnan(corrupted), differs, corrupted == 1),
-        flip_known=derived | ~np.isnan(corrupted),
-        anomalous=anomalous,
         row=ints(table, "row"),
         group=ints(table, "group"),
+        reward=reward,
+        true_reward=true_reward,
+        # What no column says is told by the two rewards.
+        flipped=np.where(np.isnan(corrupted), both_known & (true_reward != reward), corrupted == 1),
+        flip_known=both_known | ~np.isnan(corrupted),
+        score=floats(table, "score"),
+        anomalous=floats(table, "anomalous") == 1,
         source=ints(table, "source"),
-        **numbers,
+        weight=floats(table, "weight"),
     )
 
 

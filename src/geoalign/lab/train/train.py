@@ -27,7 +27,7 @@ from geoalign.lab.runs.folder import (
     STAGES,
     RunFolder,
     last_moment,
-    made_models,
+    models_by_stage,
     next_stage,
     note_records,
     prune,
@@ -220,7 +220,7 @@ def go_back(folder: RunFolder, console: Console, *, keep: int | None = None) -> 
         say(console, f"Resuming from {noted.parent.relative_to(folder.root).as_posix()}.")
     for checkpoints in stage_checkpoints(folder).values():
         prune(checkpoints, keep)
-    for stage, model in made_models(folder).items():
+    for stage, model in models_by_stage(folder).items():
         # One that the run was killed over, before it had noted it, is made again.
         if STAGES.index(stage) >= STAGES.index(moment.stage) and model.is_dir():
             shutil.rmtree(model)

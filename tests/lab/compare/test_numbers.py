@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from pandas import DataFrame, MultiIndex, Series
 
+from geoalign.lab.compare.analysis import read_table
 from geoalign.lab.compare.numbers import (
     RUN,
     by_generation,
@@ -106,3 +107,24 @@ def test_runs_are_kept_apart_and_logged_numbers_are_no_evaluations():
     numbers = DataFrame(numbers, columns=first.columns).astype({"value": float, "seed": int, "step": int})
     assert evaluation_curves(numbers, "reward").to_dict() == {("b", "a", 0, 10): 0.5, ("b", "a", 1, 10): 1.0}
     assert logged_curves(numbers, "reward").to_dict() == {("b", "a", 0, 10): 0.75}
+
+
+def test_a_comparison_is_one_frame_with_a_row_for_each_number(make_comparison):
+    folder = make_comparison({"x": {"grpo": 0.5, "oracle": 0.6}}, seeds=(0, 1), failed=[("x", "oracle", 1)])
+    numbers = read_table(folder).numbers
+    assert list(numbers) == ["level", "arm", "seed", "set", "stage", "step", "metric", "value"]
+    assert set(zip(numbers.arm, numbers.seed, strict=True)) == {("grpo", 0), ("grpo", 1), ("oracle", 0)}
+    assert not numbers.value.isna().any()
+
+    def of(**where):
+        chosen = numbers
+        for column, value in where.items():
+            chosen = chosen[chosen[column] == value]
+        return chosen.value.tolist()
+
+    run = {"level": "x", "arm": "grpo", "seed": 0}
+    assert of(**run, set="test", stage="before_rl", metric="accuracy") == [0.2]
+    assert of(**run, set="", stage="rl", step=2, metric="ppo_kl") == [0.002]
+    # Every second update generates nothing, so no true reward is known.
+    assert of(**run, set="", stage="rl", step=2, metric="true_reward") == []
+    assert of(**run, stage="run", metric="peak_memory_bytes") == [1e9]

@@ -118,7 +118,8 @@ def share_interval(parts: ArrayLike, wholes: ArrayLike) -> Interval:
     a r^2 - 2 b r + c = 0 with q = t^2 / n, a = my^2 - q syy, b = mx my - q sxy, c = mx^2 - q sxx. NaN bounds where the
     mean of the wholes is not itself distinguishable from zero (a <= 0), and with fewer than three pairs.
     """
-    x, y = np.asarray(parts, dtype=np.float64), np.asarray(wholes, dtype=np.float64)
+    x = np.asarray(parts, dtype=np.float64)
+    y = np.asarray(wholes, dtype=np.float64)
     if not len(x) or y.mean() == 0:
         return UNKNOWN
     estimate = float(x.mean() / y.mean())
@@ -190,7 +191,8 @@ def auroc(scores: ArrayLike, positives: ArrayLike) -> float:
     Mann-Whitney: U = (sum of the midranks of the marked) - P (P + 1) / 2, divided by P N.
     """
     values, marked = _scored(scores, positives)
-    number, others = int(marked.sum()), int((~marked).sum())
+    number = int(marked.sum())
+    others = int((~marked).sum())
     if number == 0 or others == 0:
         return math.nan
     _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
@@ -236,7 +238,9 @@ def oscillation(values: ArrayLike, steps: ArrayLike | None = None) -> float:
     curve = known(every)
     if len(curve) < 3:
         return math.nan
-    before, point, after = curve[:-2], curve[1:-1], curve[2:]
+    before = curve[:-2]
+    point = curve[1:-1]
+    after = curve[2:]
     a = (at[2:] - at[1:-1]) / (at[2:] - at[:-2])
     b = 1 - a
     residual = a * before + b * after - point

@@ -78,6 +78,7 @@ def _run(
     todo: Sequence[PlannedRun],
     console: Console,
 ) -> dict[str, str]:
+    """Prepares and trains the runs `todo` of a plan; the error of each that failed, by the name of its cell."""
     cores = _cores()
     workers = config.workers or cores
     # Not by how many runs are left: the number of threads may change the last bits of a run.
@@ -166,5 +167,5 @@ def _watch(
 
 
 def _cores() -> int:
-    # What this process may use, which a container or a scheduler may have made less than the machine has.
+    """The cores that this process may use: a container or a scheduler may allow fewer than the machine has."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -84,7 +84,8 @@ def _print_scores(console: Console, level: LevelTable, plan: CompareConfig) -> N
 
 def _seeds(row: ArmRow) -> str:
     """How many seeds the numbers of a row are of, and how many failed."""
-    pairs, finished = row.score.difference.pairs, len(row.seeds)
+    pairs = row.score.difference.pairs
+    finished = len(row.seeds)
     counted = f"{pairs} of {finished}" if 0 < pairs < finished else str(finished)
     return f"{counted} ({len(row.failures)} failed)" if row.failures else counted
 

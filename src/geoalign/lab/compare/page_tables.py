@@ -103,6 +103,7 @@ def _seeds(row: ArmRow) -> Entry:
 
 
 def _scores(level: LevelTable, plan: CompareConfig) -> Sheet:
+    """Final scores, their spread over seeds, gains over the baseline and p."""
     write, write_difference = score_writers(plan.metric)
     rows = []
     for row in level.rows:
@@ -139,10 +140,10 @@ def _control(level: LevelTable, plan: CompareConfig) -> Sheet:
 
 
 def _every_seed(level: LevelTable, plan: CompareConfig) -> Sheet:
+    """The final score of each seed; nothing where there is one seed, for the scores are those."""
     write, _ = score_writers(plan.metric)
     seeds = sorted({seed for row in level.rows for seed in row.score.values})
     if len(seeds) == 1:
-        # The scores themselves.
         seeds = []
     rows = []
     for row in level.rows:
@@ -153,6 +154,7 @@ def _every_seed(level: LevelTable, plan: CompareConfig) -> Sheet:
 
 
 def _gold(level: LevelTable, plan: CompareConfig) -> Sheet:
+    """Gold reward and proxy reward, of the arms whose gold reward is known."""
     rows = []
     for row in level.rows:
         if row.gold.known:
@@ -172,6 +174,7 @@ def _gold(level: LevelTable, plan: CompareConfig) -> Sheet:
 
 
 def _detection(level: LevelTable) -> Sheet:
+    """How well the arms' scores find wrong rewards, and how close their advantages come to the true ones."""
     rows = []
     for row in level.judged:
         own = control = precision = base_rate = Entry(DASH)
@@ -207,6 +210,7 @@ def _detection(level: LevelTable) -> Sheet:
 
 
 def _stability(level: LevelTable, plan: CompareConfig) -> Sheet:
+    """How much the evaluation curve goes up and down, and how far the policy went from the one that sampled."""
     rows = []
     for row in level.rows:
         if not row.seeds:
@@ -234,6 +238,7 @@ def _stability(level: LevelTable, plan: CompareConfig) -> Sheet:
 
 
 def _cost(level: LevelTable) -> Sheet:
+    """What the curator adds to a step and to the peak memory, and what it did."""
     rows = []
     for row in level.rows:
         if not row.seeds:

@@ -85,6 +85,7 @@ def run_all(
 def _job(
     folder: ComparisonFolder, planned: PlannedRun, output: Mapping[str, Any], shape: Mapping[str, int], base_seed: int
 ) -> dict[str, Any]:
+    """What the worker process of a run reads, as JSON (`worker.run_cell`)."""
     return {
         "kind": "run",
         "folder": str(folder.root),

@@ -178,8 +178,10 @@ def updates_per_generation(grpo: Mapping[str, Any]) -> float:
     steps_per_generation x num_iterations / gradient_accumulation_steps, by TRL's rules and this project's default of
     two steps.
     """
-    accumulation, steps = grpo.get("gradient_accumulation_steps"), grpo.get("steps_per_generation")
-    size, batch = grpo.get("per_device_train_batch_size"), grpo.get("generation_batch_size")
+    accumulation = grpo.get("gradient_accumulation_steps")
+    steps = grpo.get("steps_per_generation")
+    size = grpo.get("per_device_train_batch_size")
+    batch = grpo.get("generation_batch_size")
     if steps is None and batch is not None:
         if size is None:
             return math.nan

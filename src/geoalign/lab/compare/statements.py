@@ -71,7 +71,8 @@ def headroom_statement(rate: float, headroom: Comparison | None, plan: CompareCo
     if headroom is None:
         text = f"The headroom was not measured (no oracle, or no {plan.baseline}, at this level): {consequence}."
         return Statement(plan.oracle or "oracle", HEADROOM, "none", text)
-    difference, arm = headroom.difference, headroom.arm
+    difference = headroom.difference
+    arm = headroom.arm
     measured = f"Headroom, {arm} minus {headroom.against}: {amount(difference)}"
     if rate == 0 and arm != "clean":
         text = f"{measured}. No reward is wrong at this level, so the {arm} has nothing to replace: {consequence}."
@@ -162,6 +163,7 @@ def _counted_seeds(count: int) -> str:
 
 
 def _sentence(item: Comparison, decidable: bool) -> str:
+    """A comparison in words: the verdict, the difference and its p; without headroom (`decidable`) the difference."""
     difference = item.difference
     measured = f"{item.arm} minus {item.against}: {amount(difference)}"
     mark = "Exploratory: " if item.kind == EXPLORATORY else ""
@@ -187,6 +189,7 @@ def _p(value: float) -> str:
 
 
 def _why_undefined(difference: PairedDifference) -> str:
+    """Why a difference has no interval."""
     if difference.pairs == 0:
         return f"No seed has both (at least {MIN_SEEDS} seeds are needed)"
     if difference.pairs < MIN_SEEDS:

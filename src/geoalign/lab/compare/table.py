@@ -16,7 +16,11 @@ from geoalign.lab.runs.numbers import APPLIED
 from geoalign.statistics import Interval, PairedDifference, seed_interval
 
 PROXY = "proxy reward"
-PRIMARY, EXPLORATORY, HEADROOM, BOUND = "primary", "exploratory", "headroom", "bound"
+# What a comparison of two arms counts as.
+PRIMARY = "primary"
+EXPLORATORY = "exploratory"
+HEADROOM = "headroom"
+BOUND = "bound"
 
 
 @dataclass(frozen=True)

@@ -179,7 +179,8 @@ def projector_panel(run: Run, numbers: DataFrame) -> Panel | str:
         if not len(series):
             continue
         line = smoothed(title, look, series)
-        low, high = series_of(numbers, f"{name}_low"), series_of(numbers, f"{name}_high")
+        low = series_of(numbers, f"{name}_low")
+        high = series_of(numbers, f"{name}_high")
         if len(low) == len(high) == len(series):
             line = replace(line, low=low.values, high=high.values)
         lines.append(line)

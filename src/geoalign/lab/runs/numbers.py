@@ -27,7 +27,11 @@ from geoalign.lab.runs.reading import Evaluation, Run, accuracy_of_evaluation
 from geoalign.statistics import known
 
 COLUMNS = ["set", "stage", "step", "metric", "value"]
-BEFORE, RL, AFTER, GENERATION = "before_rl", "rl", "after_rl", "generation"
+# Stages.
+BEFORE = "before_rl"
+RL = "rl"
+AFTER = "after_rl"
+GENERATION = "generation"
 # Of the advantages with those of the true rewards: as they were applied, and as the rewards came.
 APPLIED, OBSERVED = "advantage_cosine", "observed_advantage_cosine"
 # What the curator itself takes, and its pass for hidden states.

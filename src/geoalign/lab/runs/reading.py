@@ -116,6 +116,7 @@ def parse_metrics(line: Mapping[str, Any]) -> MetricRow:
 
 
 def parse_evaluation(line: Mapping[str, Any]) -> Evaluation:
+    """A line of evaluation.jsonl; what lines of earlier versions lack is NaN or None."""
     passed = {int(k): float(value) for k, value in (line.get("pass_at_k") or {}).items()}
     return Evaluation(
         step=line["step"],

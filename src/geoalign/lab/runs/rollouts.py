@@ -92,12 +92,20 @@ def read_texts(rollouts: RolloutStep, rows: Iterable[int]) -> dict[int, tuple[st
 
 
 def read_details(path: Path) -> Details:
+    """The details of a curation from a file that `write_details` wrote."""
     with safe_open(path, framework="numpy") as file:
         tensors = {name: file.get_tensor(name).astype(np.float64) for name in file.keys()}  # noqa: SIM118 - no mapping
         numbers = json.loads((file.metadata() or {}).get("density", "null"))
     density = None
     if numbers is not None:
-        numbers = {name: float_or_nan(value) for name, value in numbers.items()}
-        density = Density(tensors["density.grid"], tensors["density.density"], **numbers)
-    cosines = (tensors["pairs.raw_cosine"], tensors["pairs.projected_cosine"])
-    return Details(int(path.stem.removeprefix("step-")), *cosines, density)
+        density = Density(
+            grid=tensors["density.grid"],
+            density=tensors["density.density"],
+            **{name: float_or_nan(value) for name, value in numbers.items()},
+        )
+    return Details(
+        step=int(path.stem.removeprefix("step-")),
+        raw_cosine=tensors["pairs.raw_cosine"],
+        projected_cosine=tensors["pairs.projected_cosine"],
+        density=density,
+    )

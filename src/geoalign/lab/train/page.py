@@ -129,6 +129,7 @@ def figure_sections(run: Run, numbers: DataFrame) -> list[tuple[str, str, list[D
 
 
 def _densities(run: Run, details: dict[int, Details]) -> list[Drawn]:
+    """The density of the scores of each of these steps, with its threshold."""
     rollouts = {step.step: step for step in run.rollouts}
     panels: list[Drawn] = [
         density_panel(step, detail.density, rollouts.get(step))
@@ -139,6 +140,7 @@ def _densities(run: Run, details: dict[int, Details]) -> list[Drawn]:
 
 
 def _directions(details: dict[int, Details]) -> list[Drawn]:
+    """The cosines of the last pairs that were saved, before and after the projector."""
     with_pairs = [detail for detail in details.values() if len(detail.raw_cosine)]
     if not with_pairs:
         return ["No pair was saved in this run (yet): pairs are kept for chosen steps only."]

@@ -136,13 +136,12 @@ def _evaluated(metric: str, curves: Mapping[str, DataFrame]) -> Panel:
         words.append(
             f"{visible(key, 40)} from {values[0]:.3f} at step {steps[0]} to {values[-1]:.3f} at step {steps[-1]}"
         )
-        known = curve.low.notna().any()
         line = Line(
             label(key),
             steps,
             values,
-            low=curve.low.to_numpy() if known else (),
-            high=curve.high.to_numpy() if known else (),
+            low=curve.low.to_numpy(),
+            high=curve.high.to_numpy(),
             smooth=ema(values) if len(values) >= SMOOTHED_FROM else values,
             look=_SETS[at % len(_SETS)],
             marked=True,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import reprlib
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -107,6 +107,11 @@ def label(text: str, limit: int = 40) -> str:
     # A legend leaves out names that begin with an underscore.
     named = f" {plain}" if plain.startswith("_") else plain or "(no name)"
     return named.replace("\\", "/").replace("$", r"\$")
+
+
+def enumerated(names: Sequence[str]) -> str:
+    """Names in a sentence: "a", "a and b", "a, b and c"."""
+    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else "".join(names)
 
 
 def seed_ranges(seeds: Iterable[int]) -> str:

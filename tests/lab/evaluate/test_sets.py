@@ -149,7 +149,7 @@ def test_a_prompt_that_is_no_text_or_that_the_template_refuses_is_left_out():
     assert [request.problem.id for request in found.requests] == ["0", "0", "3", "3"]
     assert dict(found.left_out) == {
         "with characters that are no text": 1,
-        "refused by the chat template (no \\x1b[2Jthanks)": 1,
+        "refused by the chat template (no <U+001B>[2Jthanks)": 1,
     }
 
 

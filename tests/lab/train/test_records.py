@@ -113,6 +113,7 @@ def rollouts(folder: Path, step: int, rows: list[tuple[float | None, bool | None
 
 def test_a_run_in_numbers_and_as_a_table(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
+    folder.initialise({}, threads=1)
     first = {"stage": "rl", "step": 1, "reward": 0.25, "geoalign/pairs": 10.0, "geoalign/replaced": 2.0}
     third = {**first, "step": 3, "reward": 0.75, "geoalign/new_group_accuracy": 0.75}
     last = {"stage": "rl", "step": 4, "geoalign/new_group_accuracy": math.nan}
@@ -213,6 +214,7 @@ def test_runs_of_earlier_versions_have_no_interval_where_there_are_several_answe
 
 def test_a_continuous_reward_shows_proxy_and_gold_side_by_side(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
+    folder.initialise({}, threads=1)
     none = {"accuracy": None, "correct": None, "pass_at_k": None, "samples": 1, "count": 8, "set": "chats"}
     append_lines(
         folder.evaluation,

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from geoalign.errors import ConfigError, RunFolderError
 from geoalign.files.json_files import append_lines, read_lines, write_json
-from geoalign.lab.runs.folder import MARK, SCHEMA_VERSION, RunFolder, made_models, stage_checkpoints
+from geoalign.lab.runs.folder import MARK, SCHEMA_VERSION, RunFolder, models_by_stage, stage_checkpoints
 from geoalign.lab.runs.resuming import check_same_settings
 from geoalign.lab.train.read_settings import load_run_config
 from geoalign.lab.train.start import check_vacant, rewind
@@ -100,7 +100,7 @@ def fill(folder: RunFolder, noted: tuple[str, int] | None, **checkpoints: int) -
         half.mkdir(parents=True)
         whole.mkdir()
         write_json(whole / MARK, {"step": step, "run": {"stage": stage, "step": step, **ends[step]}})
-    for model in (*made_models(folder).values(), folder.checkpoints / "final.tmp"):
+    for model in (*models_by_stage(folder).values(), folder.checkpoints / "final.tmp"):
         model.mkdir(parents=True)
     if noted is not None:
         write_json(folder.records, {"stage": noted[0], "step": noted[1], "metrics": 29, "evaluation": 0})
@@ -127,7 +127,7 @@ def test_a_run_goes_back_to_its_newest_moment(tmp_path, noted, checkpoints, left
     fill(folder, noted, **checkpoints)
     rewind(folder, Console(file=io.StringIO()))
     assert (len(read_lines(folder.metrics)), len(read_lines(folder.evaluation))) == left[:2]
-    assert [path.name for path in made_models(folder).values() if path.is_dir()] == left[2]
+    assert [path.name for path in models_by_stage(folder).values() if path.is_dir()] == left[2]
     for place, suffix in ((folder.rollouts, "parquet"), (folder.details, "safetensors")):
         assert [path.name for path in sorted(place.glob(f"*.{suffix}"))] == [f"step-{n:06d}.{suffix}" for n in left[3]]
     assert {path.name for path in folder.rollouts.iterdir()} >= {"step-000004.csv", "keep.tmp"}  # the user's

@@ -160,6 +160,7 @@ def _merged_locations(locations: Locations, level: str, arm: str) -> Locations:
         own = {key.removeprefix(section): at for key, at in locations.by_key.items() if key.startswith(section)}
         merged |= own
     # A section named only as null (`geoalign:`) has no keys of its own; its own line is the best location.
-    if not own and (location := locations.by_key.get(f"arms.{arm}")):
+    location = locations.by_key.get(f"arms.{arm}")
+    if not own and location is not None:
         merged |= {"curator": location, "curator.type": location}
     return Locations(merged)

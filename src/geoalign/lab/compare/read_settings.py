@@ -35,9 +35,13 @@ def load_compare_config(
     `base` names another comparison in the same folder, which the file is merged into.
     `arms` and `levels` choose among them; an arm that the settings do not have is the curator of that name, or `clean`.
     """
-    data, where = _read(path) if path is not None else (deepcopy(DEFAULTS), {})
-    if isinstance(data.get("arms") or {}, dict) and arms is not None:
-        data["arms"] = {**dict.fromkeys(arms), **(data.get("arms") or {})}
+    data: dict[str, Any] = deepcopy(DEFAULTS)
+    where: dict[str, str] = {}
+    if path is not None:
+        data, where = _read(path)
+    given = data.get("arms") or {}
+    if arms is not None and isinstance(given, dict):
+        data["arms"] = {**dict.fromkeys(arms), **given}
     if isinstance(data.get("arms"), dict):
         # Written out first, so that an override changes the arm and does not replace it.
         data["arms"] = _written_out(data["arms"], Locations(where))
@@ -52,13 +56,30 @@ def load_compare_config(
 def parse_compare_config(data: Mapping[str, Any], locations: Locations = NOWHERE) -> CompareConfig:
     """The settings of a comparison from plain data; an arm that is `null` is the curator of its name, or `clean`."""
     values = {name: value for name, value in data.items() if value is not None or name in ("oracle", "workers")}
-    if isinstance(arms := values.get("arms"), Mapping):
+    arms = values.get("arms")
+    if isinstance(arms, Mapping):
         values["arms"] = {name: _arm(name, value) for name, value in arms.items()}
         values.setdefault("oracle", "oracle" if "oracle" in arms else None)
-    if isinstance(levels := values.get("levels"), Mapping):
+    levels = values.get("levels")
+    if isinstance(levels, Mapping):
         values["levels"] = {name: value or {} for name, value in levels.items()}
     config: CompareConfig = load_settings(CompareConfig, values, locations)
+    _check_names("arms", config.arms, locations or Locations())
+    _check_names("levels", config.levels, locations or Locations())
     return config
+
+
+def _check_names(section: str, names: Iterable[str], locations: Locations) -> None:
+    """Raises ConfigError unless names of arms or levels can be those of folders, which they become."""
+    folders: dict[str, str] = {}
+    for name in names:
+        if not _NAME.fullmatch(name):
+            expected = "expected a name of letters, digits, dots, _, + and -, at most 80"
+            raise _wrong(f"{section}.{name}", expected, name, locations)
+        other = folders.setdefault(name.casefold(), name)
+        if other != name:
+            expected = f"expected a name that differs from {other} by more than case: both name a folder"
+            raise _wrong(f"{section}.{name}", expected, name, locations)
 
 
 def _chosen(config: CompareConfig, arms: Sequence[str] | None, levels: Sequence[str] | None) -> CompareConfig:
@@ -82,8 +103,11 @@ def _chosen(config: CompareConfig, arms: Sequence[str] | None, levels: Sequence[
         )
     if arms is None and levels is None:
         return config
-    at = {arm: [level for level in names if level in config.levels] for arm, names in config.arms_at.items()}
-    return replace(config, arms_at={arm: names for arm, names in at.items() if arm in config.arms})
+    arms_at = {}
+    for arm, names in config.arms_at.items():
+        if arm in config.arms:
+            arms_at[arm] = [level for level in names if level in config.levels]
+    return replace(config, arms_at=arms_at)
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
@@ -123,24 +147,20 @@ def _written_out(given: Mapping[str, Any], locations: Locations) -> dict[str, An
 
 
 def _check(config: CompareConfig, locations: Locations) -> None:
+    """Raises ConfigError for a comparison that cannot run: nothing to run, an arm or level that is not there, arms that
+    would not be comparable, settings that a run does not have."""
     for section, names in (("arms", config.arms), ("levels", config.levels)):
         if not names:
             raise _wrong(section, "expected at least one", [], locations)
-        folders: dict[str, str] = {}
-        for name in names:
-            if not _NAME.fullmatch(name):
-                expected = "expected a name of letters, digits, dots, _, + and -, at most 80"
-                raise _wrong(f"{section}.{name}", expected, name, locations)
-            other = folders.setdefault(name.casefold(), name)
-            if other != name:
-                expected = f"expected a name that differs from {other} by more than case: both name a folder"
-                raise _wrong(f"{section}.{name}", expected, name, locations)
     if not config.seeds or len(set(config.seeds)) < len(config.seeds):
         raise _wrong("seeds", "expected one or more, each once", config.seeds, locations)
-    arms = [("baseline", config.baseline)] + ([("oracle", config.oracle)] if config.oracle is not None else [])
+    arms = [("baseline", config.baseline)]
+    if config.oracle is not None:
+        arms.append(("oracle", config.oracle))
     for at, item in enumerate(config.primary):
         arms += [(f"primary[{at}].arm", item.arm), (f"primary[{at}].against", item.against)]
-    for key, arm in [*arms, *(("arms_at", arm) for arm in config.arms_at)]:
+    arms += [("arms_at", arm) for arm in config.arms_at]
+    for key, arm in arms:
         if arm not in config.arms:
             raise _wrong(key, f"expected one of the arms {_list_of(config.arms)}", arm, locations)
     for arm, levels in config.arms_at.items():

@@ -170,7 +170,12 @@ class CompareConfig:
         return roles.get(arm) or ("bound" if reward.keys() & CLEAN_ARM["reward"].keys() else "exploratory")
 
     def planned(self, arm: str, level: str) -> bool:
+        """Whether an arm runs at a level."""
         return level in self.arms_at.get(arm, self.levels)
+
+    def has(self, level: str, arm: str, seed: int) -> bool:
+        """Whether a run is one of this comparison's."""
+        return arm in self.arms and level in self.levels and seed in self.seeds and self.planned(arm, level)
 
 
 def updates_per_generation(grpo: Mapping[str, Any]) -> float:
@@ -179,8 +184,10 @@ def updates_per_generation(grpo: Mapping[str, Any]) -> float:
     steps_per_generation x num_iterations / gradient_accumulation_steps, by TRL's rules and this project's default of
     two steps.
     """
-    accumulation, steps = grpo.get("gradient_accumulation_steps"), grpo.get("steps_per_generation")
-    size, batch = grpo.get("per_device_train_batch_size"), grpo.get("generation_batch_size")
+    accumulation = grpo.get("gradient_accumulation_steps")
+    steps = grpo.get("steps_per_generation")
+    size = grpo.get("per_device_train_batch_size")
+    batch = grpo.get("generation_batch_size")
     if steps is None and batch is not None:
         if size is None:
             return math.nan

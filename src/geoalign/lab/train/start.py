@@ -21,7 +21,7 @@ from geoalign.lab.runs.folder import (
     STAGES,
     RunFolder,
     last_moment,
-    made_models,
+    models_by_stage,
     next_stage,
     note_records,
     prune,
@@ -105,7 +105,7 @@ def rewind(folder: RunFolder, console: Console, *, keep: int | None = None) -> N
         say(console, f"Resuming from {noted.parent.relative_to(folder.root).as_posix()}.")
     for checkpoints in stage_checkpoints(folder).values():
         prune(checkpoints, keep)
-    for stage, model in made_models(folder).items():
+    for stage, model in models_by_stage(folder).items():
         # A model whose stage the run had not noted as done before it was killed is made again.
         if STAGES.index(stage) >= STAGES.index(moment.stage) and model.is_dir():
             shutil.rmtree(model)

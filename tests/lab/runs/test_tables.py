@@ -2,6 +2,7 @@ import json
 import math
 
 from geoalign.lab.runs.flagged import flagged_rollouts
+from geoalign.lab.runs.numbers import numbers_of
 from geoalign.lab.runs.reading import read_run
 from geoalign.lab.train.page import curator_totals, evaluation_rows
 
@@ -10,10 +11,10 @@ def test_a_run_in_progress_shows_its_latest_evaluation(make_run):
     folder = make_run(steps=6)
     lines = (folder / "evaluation.jsonl").read_text().splitlines()
     (folder / "evaluation.jsonl").write_text("\n".join(lines[:-1]) + "\n")
-    (row,) = evaluation_rows(read_run(folder))
-    assert (row.after.stage, row.after.step) == ("rl", 3)
+    (row,) = evaluation_rows(numbers_of(read_run(folder)))
+    assert (row.after["stage"], row.after["step"]) == ("rl", 3)
     (folder / "evaluation.jsonl").write_text(lines[0] + "\n")
-    (row,) = evaluation_rows(read_run(folder))
+    (row,) = evaluation_rows(numbers_of(read_run(folder)))
     assert row.after is None
     assert math.isnan(row.gain)
 
@@ -22,7 +23,7 @@ def test_totals_count_rows_and_sum_metrics(make_run, write_rows):
     folder = make_run(steps=2)
     write_rows(folder, 1, [{"score": 1.0, "anomalous": True, "source": 1}, {"score": 2.0}, {}])
     write_rows(folder, 2, [{"score": 1.0, "anomalous": True}, {}])
-    totals = {total.name: total for total in curator_totals(read_run(folder))}
+    totals = {total.name: total for total in curator_totals(numbers_of(read_run(folder)))}
     assert [totals[name].value for name in ("rollouts", "scored", "flagged", "replaced")] == [5, 3, 2, 1]
     assert totals["replaced"].share == 0.2
     # 310 pairs and one zero displacement at each of two steps; nothing was without a reward, so there is no line on it.
@@ -56,7 +57,7 @@ def test_flagged_rows_say_what_became_of_each(make_run, write_rows):
 def flagged_in(folder):
     """The flagged rollouts of a run's only step."""
     run = read_run(folder)
-    return flagged_rollouts(run.rollouts[0], run.curator, run.metrics, 8)
+    return flagged_rollouts(run, run.rollouts[0], 8)
 
 
 def test_flagged_rows_are_of_many_prompts(make_run, write_rows):

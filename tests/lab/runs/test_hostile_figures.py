@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 
 from geoalign.files.rollout_step import Density, RolloutStep
 from geoalign.lab.runs.curves import evaluation_panels, reward_panel
+from geoalign.lab.runs.numbers import numbers_of
 from geoalign.lab.runs.reading import Evaluation, MetricRow, Run
 from geoalign.lab.train.page import figure_sections
 from geoalign.pages.score_panels import cosine_panel, density_panel
@@ -20,7 +21,7 @@ COLUMNS = {
     "smallest": [5e-324, -5e-324, 0.0, 5e-324], "far apart": [1e-300, TOP, 0.0, -1.0],
 }  # fmt: skip
 NAMES = [
-    "$x", r"$\frac{1}{0}$", "_hidden", "", "a" * 5000, "\U0001f600", "\u202eabc", "\x00", "{x}^_%#&~", "\ud800",
+    "$x", r"$\frac{1}{0}$", "_hidden", "a" * 5000, "\U0001f600", "\u202eabc", "\x00", "{x}^_%#&~", "\ud800",
 ]  # fmt: skip
 
 
@@ -55,18 +56,20 @@ def drawn(panels):
 
 @pytest.mark.parametrize("values", COLUMNS.values(), ids=COLUMNS)
 def test_any_numbers_are_drawn(values):
-    run, numbers = run_of(values), np.array(values, dtype=float)
-    drawn([reward_panel(run), *evaluation_panels(run)])
-    drawn(panel for _, _, panels in figure_sections(run) for panel in panels)
+    run = run_of(values)
+    numbers = numbers_of(run)
+    drawn([reward_panel(numbers), *evaluation_panels(numbers)])
+    drawn(panel for _, _, panels in figure_sections(run, numbers) for panel in panels)
     if len(values):
-        drawn([density_panel(1, Density(numbers, numbers[::-1].copy(), *[values[0]] * 4), run.rollouts[0])])
-        cosines = np.nan_to_num(numbers)  # the readers refuse others
+        scores = np.array(values, dtype=float)
+        drawn([density_panel(1, Density(scores, scores[::-1].copy(), *[values[0]] * 4), run.rollouts[0])])
+        cosines = np.nan_to_num(scores)  # the readers refuse others
         drawn([cosine_panel(1, cosines, cosines)])
 
 
 def test_any_names_are_drawn_and_stand_in_the_legend():
-    for names in (NAMES[:5], NAMES[5:]):
-        panels = evaluation_panels(run_of([0.5, 1.0], names))
+    for names in (NAMES[:4], NAMES[4:]):
+        panels = evaluation_panels(numbers_of(run_of([0.5, 1.0], names)))
         axes = Figure().add_subplot()
         drawn(panels)
         panels[-1].draw(axes, LIGHT)

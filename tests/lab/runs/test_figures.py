@@ -4,7 +4,9 @@ import xml.etree.ElementTree as ElementTree
 import numpy as np
 import pytest
 
-from geoalign.lab.runs.curves import curated_rewards, evaluation_curves, reward_series
+from geoalign.lab.runs.curves import evaluation_curves, reward_series
+from geoalign.lab.runs.generations import curated_rewards
+from geoalign.lab.runs.numbers import evaluation_rows, numbers_frame, numbers_of
 from geoalign.lab.runs.reading import Evaluation, read_run
 from geoalign.lab.train.page import figure_sections
 from geoalign.pages.score_panels import RankCurve, pooled_scores, rank_curve, rank_panel
@@ -48,7 +50,7 @@ def test_curated_rewards_follow_the_sources(rollout_step):
 
 def test_reward_series_computes_what_was_not_logged(make_run):
     run = read_run(make_run(steps=3))
-    series = reward_series(run)
+    series = reward_series(numbers_of(run))
     assert list(series) == ["raw", "curated", "true"]
     first = run.rollouts[0]
     index = {row: at for at, row in enumerate(first.row.tolist())}
@@ -64,13 +66,15 @@ def test_evaluation_curves_begin_at_step_zero_and_keep_the_last_of_equal_steps()
         Evaluation(5, "after_rl", "a", 0.3, 3, 10),
         Evaluation(5, "rl", "b", 0.4, 4, 10),
     )
-    curves = evaluation_curves(rows)
-    assert [item.accuracy for item in curves["a"]] == [0.1, 0.3]
-    assert [item.accuracy for item in curves["b"]] == [0.4]
+    numbers = numbers_frame(row for evaluation in rows for row in evaluation_rows(evaluation))
+    curves = evaluation_curves(numbers, "accuracy")
+    assert curves["a"].value.to_dict() == {0: 0.1, 5: 0.3}
+    assert curves["b"].value.to_dict() == {5: 0.4}
 
 
 def _panels(folder):
-    sections = figure_sections(read_run(folder))
+    run = read_run(folder)
+    sections = figure_sections(run, numbers_of(run))
     return {panel.name: panel for _, _, drawn in sections for panel in drawn if isinstance(panel, Panel)}
 
 

@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 from pages import words
 
 from geoalign.lab.runs.curves import evaluation_panels
+from geoalign.lab.runs.numbers import numbers_of
 from geoalign.lab.runs.reading import read_run
 from geoalign.lab.train.page import evaluation_rows
 from geoalign.pages.style import LIGHT
@@ -31,13 +32,13 @@ def dialogue_run(make_run):
 
 
 def test_proxy_reward_and_gold_utility_over_steps(dialogue_run):
-    run = read_run(dialogue_run)
-    (row,) = evaluation_rows(run)
+    numbers = numbers_of(read_run(dialogue_run))
+    (row,) = evaluation_rows(numbers)
     assert (row.binary, row.scored) == (False, True)
-    assert (row.set, row.before.reward, row.after.reward) == ("held out", 0.5, 2.0)
-    assert (row.before.gold_utility, row.after.gold_utility) == (0.4, 0.2)
+    assert (row.set, row.before["reward"], row.after["reward"]) == ("held out", 0.5, 2.0)
+    assert (row.before["gold_utility"], row.after["gold_utility"]) == (0.4, 0.2)
     # The truth stands before its proxy.
-    gold, proxy = evaluation_panels(run)
+    gold, proxy = evaluation_panels(numbers)
     axes = Figure().add_subplot()
     proxy.draw(axes, LIGHT)
     # At step 2 the evaluation after RL counts.
@@ -60,4 +61,4 @@ def test_an_unknown_gold_utility_is_not_drawn(dialogue_run):
     path = dialogue_run / "evaluation.jsonl"
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     path.write_text("".join(json.dumps({**line, "gold_utility": None}) + "\n" for line in lines))
-    assert [panel.name for panel in evaluation_panels(read_run(dialogue_run))] == ["evaluation-reward"]
+    assert [panel.name for panel in evaluation_panels(numbers_of(read_run(dialogue_run)))] == ["evaluation-reward"]

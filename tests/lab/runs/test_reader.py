@@ -4,26 +4,27 @@ import numpy as np
 import pytest
 
 from geoalign.errors import RunFolderError
+from geoalign.lab.runs.numbers import numbers_of, series_of
 from geoalign.lab.runs.reading import read_run
 
 
 def test_a_whole_run_is_read(make_run):
     folder = make_run(steps=4)
     run = read_run(folder)
+    numbers = numbers_of(run)
     assert run.finished
     assert [step.step for step in run.rollouts] == [1, 2, 3, 4]
     assert list(run.details) == [1, 2, 4]
     assert run.curator_name == "geoalign"
-    assert len(run.series("loss", stage="sft")) == 5
-    assert run.series("reward").steps.tolist() == [1, 2, 3, 4]
-    assert run.series("reward").values[0] == pytest.approx(run.rollouts[0].reward.mean())
+    assert series_of(numbers, "reward").steps.tolist() == [1, 2, 3, 4]
+    assert series_of(numbers, "reward").values[0] == pytest.approx(run.rollouts[0].reward.mean())
     # null at every step: no series; null in the first step: three points.
-    assert len(run.series("kl")) == 0
-    assert run.series("geoalign/new_group_accuracy").steps.tolist() == [2, 3, 4]
+    assert len(series_of(numbers, "kl")) == 0
+    assert series_of(numbers, "new_group_accuracy").steps.tolist() == [2, 3, 4]
     assert run.evaluations[0].correct == 60
 
 
-def test_series_takes_the_first_known_key_and_the_last_of_equal_steps(make_run):
+def test_series_takes_the_last_of_equal_steps(make_run):
     folder = make_run(steps=2)
     lines = [
         {"stage": "rl", "step": 1, "reward": 0.1},
@@ -32,7 +33,7 @@ def test_series_takes_the_first_known_key_and_the_last_of_equal_steps(make_run):
         {"stage": "rl", "step": 2, "reward": 0.5, "name": "text is no number", "flag": True},
     ]
     (folder / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n")
-    series = read_run(folder).series("reward")
+    series = series_of(numbers_of(read_run(folder)), "reward")
     assert series.steps.tolist() == [1, 2]
     assert series.values.tolist() == [0.2, 0.5]
     assert "flag" not in read_run(folder).metrics[3].values
@@ -59,8 +60,7 @@ def test_a_truncated_last_line_is_left_out(make_run):
     folder = make_run(steps=3)
     path = folder / "metrics.jsonl"
     path.write_bytes(path.read_bytes()[:-30])
-    run = read_run(folder)
-    assert run.series("reward").steps.tolist() == [1, 2]
+    assert series_of(numbers_of(read_run(folder)), "reward").steps.tolist() == [1, 2]
 
 
 def test_what_is_no_run_folder_is_refused(tmp_path):

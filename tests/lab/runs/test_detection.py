@@ -1,11 +1,15 @@
+import dataclasses
 import json
 import math
 
 import numpy as np
 import pytest
+from pandas import DataFrame
 
-from geoalign.lab.runs.detection import ScoreDetection, Tally, detect, detection, tally_of
-from geoalign.lab.runs.logged import consensus
+from geoalign.lab.runs.consensus import consensus
+from geoalign.lab.runs.detection import ScoreDetection, detect, detection
+from geoalign.lab.runs.generations import generation_numbers
+from geoalign.lab.runs.numbers import numbers_of
 from geoalign.lab.runs.reading import read_run
 from geoalign.statistics import Interval, mean_interval
 
@@ -25,30 +29,34 @@ def batch(rollout_step):
     )
 
 
-def test_tally_by_hand(batch):
-    found = tally_of(batch, np.array([True, True, True, True, False, False, False]))
-    # Of the four marked, row 2 is of unknown truth; rows 0 and 3 are corrupted; of these row 0 alone is in a pair.
-    assert found == Tally(rows=2, corrupted=1, marked=3, marked_corrupted=2, found=1)
-    assert (found.base_rate, found.precision, found.recall) == (1 / 2, 2 / 3, 1)
-    twice = found + found
-    assert (twice.rows, twice.base_rate, twice.precision, twice.recall) == (4, 1 / 2, 2 / 3, 1)
-    nothing = Tally()
-    assert all(math.isnan(value) for value in (nothing.base_rate, nothing.precision, nothing.recall))
+def test_counts_by_hand(batch):
+    flagged = dataclasses.replace(batch, anomalous=np.array([True, True, True, True, False, False, False]))
+    found = generation_numbers(flagged)
+    assert [found[name] for name in ("in_pair", "in_pair_wrong")] == [2, 1]
+    # Of the four flagged, row 2 is of unknown truth; rows 0 and 3 are corrupted; of these row 0 alone is in a pair.
+    assert [found[name] for name in ("flagged_known", "flagged_wrong", "flagged_found")] == [3, 2, 1]
+    assert [found[name] for name in ("rollouts", "flagged", "known", "wrong")] == [7, 4, 6, 3]
 
 
 def test_the_control_is_the_pair_counts_better_direction():
-    units = {
-        seed: {"score": (area, 0.5), "pair_count": (0.1, NAN), "fewest_pairs": (0.9, NAN)}
-        for seed, area in enumerate((0.7, 0.8, 0.75))
-    }
-    found = detection(units, precision=UNKNOWN, base_rate=UNKNOWN, interval=mean_interval)
+    areas = DataFrame({
+        "auroc/score": [0.7, 0.8, 0.75], "auprc/score": [0.5] * 3,
+        "auroc/pair_count": [0.1] * 3, "auprc/pair_count": [0.2] * 3,
+        "auroc/fewest_pairs": [0.9] * 3, "auprc/fewest_pairs": [0.2] * 3,
+    })  # fmt: skip
+    found = detection(areas, precision=UNKNOWN, base_rate=UNKNOWN, interval=mean_interval)
     assert found.control == "fewest_pairs"
     assert found.gain.interval.estimate == pytest.approx(0.75 - 0.9)
     assert found.gain.pairs == 3
     row = found.row("score")
     assert row == ScoreDetection("score", mean_interval(np.array([0.7, 0.8, 0.75])), Interval(0.5, 0.5, 0.5), 3)
-    nothing = {0: {"score": (NAN, NAN)}, 1: {}}
+    nothing = DataFrame({"auroc/score": [NAN, NAN]})
     assert detection(nothing, precision=UNKNOWN, base_rate=UNKNOWN, interval=mean_interval) is None
+
+
+def detected(folder):
+    run = read_run(folder)
+    return detect(run, numbers_of(run))
 
 
 @pytest.mark.parametrize(
@@ -56,17 +64,17 @@ def test_the_control_is_the_pair_counts_better_direction():
     [({"curator": "grpo"}, "gives no scores"), ({"flip": 0.0}, "No reward of this run was flipped")],
 )
 def test_why_nothing_is_found(make_run, settings, message):
-    assert message in detect(read_run(make_run(steps=2, **settings))).undefined
+    assert message in detected(make_run(steps=2, **settings)).undefined
 
 
 def test_unknown_truth_and_absent_rollouts_are_told_apart(make_run, write_rows):
     folder = make_run(steps=1)
     write_rows(folder, 1, [{"reward": 1.0, "score": 1.0}, {"reward": 0.0, "score": 2.0}])
-    assert "Nothing says which rewards are wrong" in detect(read_run(folder)).undefined
+    assert "Nothing says which rewards are wrong" in detected(folder).undefined
     write_rows(folder, 1, [{"reward": 1.0}, {"reward": 1.0}])
-    assert "no group held two rollouts with different rewards" in detect(read_run(folder)).undefined
+    assert "no group held two rollouts with different rewards" in detected(folder).undefined
     (folder / "rollouts" / "step-000001.parquet").unlink()
-    assert "holds no rollouts" in detect(read_run(folder)).undefined
+    assert "holds no rollouts" in detected(folder).undefined
 
 
 @pytest.fixture
@@ -82,7 +90,8 @@ def verdict_of(make_run):
         ]  # fmt: skip
         (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
         (folder / "config.yaml").write_text(f"curator: {{type: {curator}}}\n")
-        return consensus(read_run(folder))
+        run = read_run(folder)
+        return consensus(run, numbers_of(run))
 
     return of
 

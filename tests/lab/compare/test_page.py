@@ -10,8 +10,7 @@ from rich.console import Console
 from geoalign.lab.compare.analysis import read_table
 from geoalign.lab.compare.conclude import conclude
 from geoalign.lab.compare.folder import ComparisonFolder
-from geoalign.lab.compare.meaning import meaning
-from geoalign.lab.compare.page import build_comparison_report
+from geoalign.lab.compare.page import build_comparison_report, meaning
 from geoalign.report import build_report
 
 GEOALIGN = {"alpha": 0.05, "strategy": "replace", "aggregation": "sum", "projector": {"layers": 3, "steps": 50}}

@@ -1,13 +1,14 @@
 """What wrong rewards cost and what was recovered, on comparisons made by hand."""
 
 import json
-import math
+from types import SimpleNamespace
 
 import pytest
 
 from geoalign.lab.compare.analysis import analyse
+from geoalign.lab.compare.headline import outcome
 from geoalign.lab.compare.read_settings import parse_compare_config
-from geoalign.lab.compare.results import parse_cell
+from geoalign.lab.compare.results import parse_result
 
 SCORES = {"grpo": [0.4], "theirs": [0.38], "ours": [0.5], "oracle": [0.58], "clean": [0.6]}
 # Differences between seeds are known well, and the oracle is clearly above GRPO.
@@ -32,7 +33,7 @@ def result(arm, seed, score, gold):
         "evaluations": [{**line, "reward": score, "gold_utility": gold}] if score is not None else [],
         "run": {"grpo": {}},
     }
-    return parse_cell(json.loads(json.dumps(value)), None)
+    return parse_result(json.loads(json.dumps(value)), None)
 
 
 def level(scores, *, reward=None, metric="accuracy", gold=None, arms=None, oracle="oracle"):
@@ -51,16 +52,19 @@ def level(scores, *, reward=None, metric="accuracy", gold=None, arms=None, oracl
         for arm, values in scores.items()
         for seed, score in enumerate(values)
     ]
-    return analyse(cells, parse_compare_config(plan)).levels[0]
+    config = parse_compare_config(plan)
+    found = analyse(cells, config).levels[0]
+    return SimpleNamespace(
+        headline=found.headline, footnote=found.footnote, statements=found.statements, outcome=outcome(found, config)
+    )
 
 
 def test_shares_are_of_the_loss():
-    found = level(SCORES).recovery
+    found = level(SCORES).outcome
     # The loss is 0.6 - 0.4; ours wins back 0.1 of 0.2, theirs -0.02, the oracle 0.18.
     assert found.cost.interval.estimate == pytest.approx(0.2)
-    shares = {arm.row.arm: arm.share.estimate for arm in found.arms}
+    shares = {arm: found.share(arm).estimate for arm in found.named}
     assert shares == pytest.approx({"oracle": 0.9, "ours": 0.5, "theirs": -0.1})
-    assert list(shares) == ["oracle", "ours", "theirs"]
 
 
 def test_the_headline_names_the_baseline_first_and_the_primary_arm_before_others():
@@ -71,7 +75,7 @@ def test_the_headline_names_the_baseline_first_and_the_primary_arm_before_others
     many = level({**THREE, **{f"other_{at}": [0.44, 0.45, 0.46] for at in range(4)}})
     assert "theirs" not in many.headline
     assert "other_0" not in many.headline
-    assert len(many.recovery.arms) == 7
+    assert many.outcome.absent == ()
 
 
 @pytest.mark.parametrize("failed", ["grpo", "ours", "theirs", "oracle", "clean"])
@@ -80,29 +84,28 @@ def test_every_number_is_of_the_seeds_that_all_named_arms_have(failed):
     scores = {arm: [*values, values[0] - 0.3] for arm, values in THREE.items()}
     scores[failed][3] = None
     found = level(scores)
-    assert found.recovery.seeds == (0, 1, 2)
     assert found.headline == level(THREE).headline
-    assert found.recovery.cost == level(THREE).recovery.cost
-    assert [arm.score for arm in found.recovery.everyone] == [arm.score for arm in level(THREE).recovery.everyone]
+    assert found.outcome.cost == level(THREE).outcome.cost
+    assert found.outcome.scores.equals(level(THREE).outcome.scores)
     assert "seeds 0-2" in found.footnote
 
 
 def test_an_arm_with_too_few_seeds_makes_no_illustration_of_the_others():
     found = level({**THREE, "theirs": [0.37, 0.38, None]})
-    assert found.recovery.seeds == (0, 1, 2)
-    assert found.recovery.absent == ("theirs",)
+    assert found.outcome.scores.index.tolist() == [0, 1, 2]
+    assert found.outcome.absent == ("theirs",)
     assert "ours 50%" in found.headline
 
 
 def test_an_arm_that_shares_no_seed_is_left_out_and_named():
     scores = {**{arm: [*values, None] for arm, values in THREE.items()}, "theirs": [None, None, None, 0.9]}
     found = level(scores)
-    assert found.recovery.seeds == (0, 1, 2)
-    assert found.recovery.absent == ("theirs",)
+    assert found.outcome.scores.index.tolist() == [0, 1, 2]
+    assert found.outcome.absent == ("theirs",)
     assert "theirs" not in found.headline
     assert "theirs" in found.footnote
     # Without a seed of both there is nothing to say of wrong rewards.
-    assert level({"grpo": [0.4, None], "ours": [0.5, 0.5], "clean": [None, 0.6]}).recovery is None
+    assert level({"grpo": [0.4, None], "ours": [0.5, 0.5], "clean": [None, 0.6]}).outcome.clean is None
 
 
 @pytest.mark.parametrize(("seeds", "words"), [(1, "One seed"), (2, "Two seeds")])
@@ -143,7 +146,7 @@ def test_the_truth_leads_where_the_reward_is_its_proxy():
 
 def test_without_a_clean_arm_the_headline_gives_the_verdicts():
     found = level({arm: values for arm, values in THREE.items() if arm != "clean"})
-    assert found.recovery is None
+    assert found.outcome.clean is None
     assert "ours scored better than grpo." in found.headline
     assert "recovered" not in found.headline
 
@@ -159,21 +162,20 @@ def test_without_a_loss_nothing_is_recovered():
 
 def test_of_a_shortcut_no_share_of_wrong_rewards_is_told():
     found = level(THREE, reward={"shortcut": 0.5})
-    assert math.isnan(found.recovery.rate)
     assert found.headline.startswith("Some of the rewards were wrong.")
 
 
 def test_there_is_none_without_corruption_or_without_the_clean_arm():
-    assert level({"grpo": [0.4], "ours": [0.5]}).recovery is None
-    assert level(SCORES, reward={"flip": 0.0}).recovery is None
-    assert level({**SCORES, "clean": [None]}).recovery is None
-    assert level({**SCORES, "grpo": [None]}).recovery is None
+    assert level({"grpo": [0.4], "ours": [0.5]}).outcome.clean is None
+    assert level(SCORES, reward={"flip": 0.0}).outcome.clean is None
+    assert level({**SCORES, "clean": [None]}).outcome.clean is None
+    assert level({**SCORES, "grpo": [None]}).outcome is None
     # Of an arm with other wrong rewards, or of another curator without any, the loss is not told.
     fewer = {"curator": {"type": "grpo"}, "reward": {"flip": 0.1}}
-    assert level(SCORES, arms={"clean": fewer}).recovery is None
+    assert level(SCORES, arms={"clean": fewer}).outcome.clean is None
     assert (
         level(
             {"grpo": [0.4], "ours": [0.5]}, arms={"ours": {"curator": {"type": "denoise"}, "reward": {"flip": 0}}}
-        ).recovery
+        ).outcome.clean
         is None
     )

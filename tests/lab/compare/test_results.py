@@ -4,11 +4,11 @@ import pytest
 
 from geoalign.errors import RunFolderError
 from geoalign.files.json_files import read_json as read_object
-from geoalign.lab.compare.results import parse_cell, read_results
+from geoalign.lab.compare.results import parse_result, read_results
 
 
 def read_cell(path):
-    return parse_cell(read_object(path), path)
+    return parse_result(read_object(path), path)
 
 
 def _write(path, value):
@@ -19,7 +19,7 @@ def _write(path, value):
 def test_a_failed_cell_needs_only_its_name_and_reason(tmp_path):
     value = {"schema_version": 1, "arm": "a", "level": "b", "seed": 0, "status": "failed", "error": "out of memory"}
     cell = read_cell(_write(tmp_path / "seed-0.json", value))
-    assert (cell.finished, cell.error, cell.evaluations) == (False, "out of memory", ())
+    assert (cell.finished, cell.error, cell.snapshots) == (False, "out of memory", ())
     value["error"] = None
     assert read_cell(_write(tmp_path / "seed-0.json", value)).error == "no reason was recorded"
 

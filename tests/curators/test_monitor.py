@@ -135,16 +135,16 @@ def test_drift_is_the_change_since_the_first_window_by_hand():
 
 
 @pytest.mark.parametrize(
-    ("inner", "name"),
+    ("inner", "name", "window"),
     [
-        (Denoise(window=3), "correlation_drift"),
-        (GeoAlign(gate_window=3, scoring="cross_fit", projector=None), "pooled_new_group_accuracy_drift"),
+        (Denoise(window=3), "correlation_drift", 3),
+        (GeoAlign(scoring="cross_fit", projector=None), "pooled_new_group_accuracy_drift", 5),
     ],
 )
-def test_no_batch_is_in_both_windows_of_the_inner_curator(inner, name):
+def test_no_batch_is_in_both_windows_of_the_inner_curator(inner, name, window):
     monitor, draw = Monitor(curator=inner, window=1), torch.Generator().manual_seed(0)
-    states = torch.randn(6, 192, 4, generator=draw)
+    states = torch.randn(2 * window, 192, 4, generator=draw)
     found = [
         monitor.curate(replace(verdicts(step), hidden=of), generator=draw).metrics for step, of in enumerate(states)
     ]
-    assert [name in each for each in found] == [False] * 5 + [True]
+    assert [name in each for each in found] == [False] * (2 * window - 1) + [True]

@@ -88,7 +88,7 @@ _SHOWN = 5
 # What went wrong, or keeps a curator from acting: logged wherever it is not 0.
 ALARMS = frozenset({
     "unscored_rows", "failed_rewards", "rows_without_policy_token", "rows_without_logprob", "rows_without_answer",
-    "alarms", "too_few_scores", "zero_spread", "groups_without_donor", "gate_closed", "observed_only", "forgotten",
+    "alarms", "too_few_scores", "zero_spread", "groups_without_donor", "gate_closed", "forgotten",
     "appeals_unanswered",
 })  # fmt: skip
 

@@ -39,7 +39,6 @@ BUILT_IN = {
     "appeals": "geoalign.curators.appeals:Appeals",
     "monitor": "geoalign.curators.monitor:Monitor",
     "labelled_probe": "geoalign.curators.baselines.labelled:LabelledProbe",
-    "concept_score": "geoalign.curators.baselines.labelled:ConceptScore",
     "answer_mean": "geoalign.curators.baselines.reshaped_rewards:AnswerMean",
     "majority_vote": "geoalign.curators.baselines.reshaped_rewards:MajorityVote",
     "rank_trim": "geoalign.curators.baselines.controls:RankTrim",

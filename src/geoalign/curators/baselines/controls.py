@@ -122,7 +122,7 @@ class Random(Baseline[RandomConfig]):
         """It does as often, and to as many rows, what its GeoAlign would do."""
         declare_strategy(self, self.config.geoalign.strategy)
         self.min_scores = self.config.geoalign.min_scores
-        self.pooled_batches = self.config.geoalign.gate_window
+        self.pooled_batches = GeoAlign.pooled_batches
 
     def _curate(self, rollouts: Rollouts, generator: Generator) -> Curation:
         asked = moved(self._geoalign.curate(rollouts, generator=generator), "cpu")
@@ -140,8 +140,7 @@ class Random(Baseline[RandomConfig]):
             rows,
             scores,
             Flags.of(drawn, scored),
-            strategy=self.config.geoalign.strategy,
-            observing=asked.metrics["observed_only"] == 1,
+            strategy=None if asked.metrics["gate_closed"] else self.config.geoalign.strategy,
             generator=generator,
             metrics=asked.metrics,
         )

@@ -95,7 +95,7 @@ def _outcome(rollouts: RolloutStep, at: int, curator: Mapping[str, object], metr
         return f"amplified: copied over {copies} other row(s)"
     kind = str(curator.get("type"))
     if kind.startswith("geoalign"):
-        return "unchanged: no stable donor in its group, or before start_step"
+        return "unchanged: no stable donor in its group, or the gate was closed"
     if kind == "monitor":
         return "unchanged: the curator only watches"
     if kind in _LOG_ODDS:

@@ -42,7 +42,7 @@ from geoalign.console.terminal import Console
 from geoalign.curators.denoise import Denoise
 from geoalign.curators.idle import Remedies
 from geoalign.curators.labelled_rollouts import check_reads_trusted
-from geoalign.curators.registry import make_curator
+from geoalign.curators.registry import as_curator
 from geoalign.curators.session import CurationSession
 from geoalign.dumps.files import checked, dump_rows
 from geoalign.dumps.labels import Labels
@@ -113,7 +113,7 @@ class Audit:
         self.request = request
         self.folder = folder
         self.console = console
-        self.session = _AuditSession(make_curator(curator), seed=config.seed)
+        self.session = _AuditSession(as_curator(curator), seed=config.seed)
         self.session.remedies = Remedies(field="--field final_answer=NAME")
         if request.labels:
             check_reads_trusted(self.session.curator, setting="--labels")

@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import Generator, Tensor
 
 from geoalign.curators.curator import Curator, identity
-from geoalign.curators.registry import CuratorSection, as_curator, make_curator
+from geoalign.curators.registry import CuratorSection, as_curator
 from geoalign.errors import ConfigError
 from geoalign.method.advantages import group_advantages
 from geoalign.settings import setting, settings
@@ -66,12 +66,13 @@ class Chain(Curator[ChainConfig]):
         if isinstance(members, (list, tuple)):
             if settings:
                 raise ConfigError("Chain: expected a config or keywords, got both")
-            made = [as_curator(member, setting=f"members.{place}") for place, member in enumerate(members)]
-            super().__init__(ChainConfig(members=tuple(member.config for member in made)))
+            curators = [as_curator(member, setting=f"members.{place}") for place, member in enumerate(members)]
+            super().__init__(ChainConfig(members=tuple(curator.config for curator in curators)))
         else:
             super().__init__(members, **settings)
-            made = [make_curator(config) for config in self.config.members]
-        self.combine(*made)
+            curators = [as_curator(config) for config in self.config.members]
+        self.combine(*curators)
+        # Whether it was said that a member's advantages were dropped.
         self._warned = False
 
     def curate(self, rollouts: Rollouts, *, generator: Generator | None = None, details: bool = False) -> Curation:

@@ -13,9 +13,10 @@ from jaxtyping import Float
 from pydantic import BeforeValidator
 from torch import Generator, Tensor
 
-from geoalign.curators.curator import Curator, check_state_keys, hidden_states
+from geoalign.curators.curator import Curator, hidden_states
 from geoalign.curators.precision import full_precision
 from geoalign.curators.rectifying import TailConfig, declare_strategy, flag_sparse_tail, rectify
+from geoalign.curators.saved_settings import check_state_keys
 from geoalign.errors import ConfigError, InputError
 from geoalign.intervals import Interval, clustered_proportion
 from geoalign.method.consensus import Consensus, deviation_index, new_consensus

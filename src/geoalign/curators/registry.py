@@ -105,15 +105,6 @@ def default_curator(name: str = "denoise") -> CuratorSettings:
     return cast("CuratorSettings", CURATORS[name].config_class())
 
 
-def make_curator(config: object) -> Curator[Any]:
-    """The curator of these settings.
-
-    Raises:
-        ConfigError: no known curator takes settings of this type.
-    """
-    return CURATORS[_checked(config).type](config)
-
-
 def as_curator(value: object, *, setting: str = "curator") -> Curator[Any]:
     """The curator that a user means, wherever one is taken: by name, as a dict, by its settings, or the curator itself.
 
@@ -132,22 +123,21 @@ def as_curator(value: object, *, setting: str = "curator") -> Curator[Any]:
         return value
     if isinstance(value, type) and issubclass(value, curator_class):
         raise ConfigError(f"{setting}: expected a curator, got its class: write {value.__name__}()")
+    config = as_curator_settings(value, setting=setting)
+    return CURATORS[config.type](config)
+
+
+def as_curator_settings(value: object, *, setting: str = "curator") -> CuratorSettings:
+    """The settings of a curator that a user means: by name, as a dict with its `type`, or the settings themselves."""
     if isinstance(value, (str, Mapping)):
-        return make_curator(load_member(_SECTION, value, path=setting))
-    if not isinstance(getattr(value, "type", None), str):
+        return cast("CuratorSettings", load_member(_SECTION, value, path=setting))
+    if not isinstance(value, CuratorSettings):
         ways = "a name such as 'denoise', a dict with its `type`, its settings, or a Curator"
         raise ConfigError(f"{setting}: expected a curator ({ways}), got {type(value).__name__}")
-    return make_curator(value)
-
-
-def _checked(config: object) -> CuratorSettings:
-    """The settings of a curator; those of a name or of a dict with its `type`."""
-    if isinstance(config, (str, Mapping)):
-        return cast("CuratorSettings", load_member(_SECTION, config, path="curator"))
-    name = getattr(config, "type", None)
-    if not isinstance(name, str) or (name in CURATORS and not isinstance(config, CURATORS[name].config_class)):
-        raise ConfigError(f"curator: no curator takes settings of type {type(config).__name__}")
-    return cast("CuratorSettings", config)
+    # A curator of no known name may be held as it is: its settings need no registration.
+    if value.type in CURATORS and not isinstance(value, CURATORS[value.type].config_class):
+        raise ConfigError(f"{setting}: no curator takes settings of type {type(value).__name__}")
+    return value
 
 
 # A `curator:` section: `type` picks the settings class, and only its module is imported; a text is the `type` alone.
@@ -156,4 +146,4 @@ _SECTION = ByType(_Curators(lambda curator_class: curator_class.config_class), d
 if TYPE_CHECKING:
     CuratorSection = CuratorSettings
 else:
-    CuratorSection = Annotated[CuratorSettings, PlainValidator(_checked), _SECTION]
+    CuratorSection = Annotated[CuratorSettings, PlainValidator(as_curator_settings), _SECTION]

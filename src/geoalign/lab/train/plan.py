@@ -18,7 +18,7 @@ from geoalign.answers.verified import VerifiedReward
 from geoalign.console.terminal import Console
 from geoalign.curators.curator import Curator
 from geoalign.curators.labelled_rollouts import LabelledRollouts, check_takes_labelled
-from geoalign.curators.registry import make_curator
+from geoalign.curators.registry import as_curator
 from geoalign.dumps.labels import read_labelled_rollouts
 from geoalign.errors import ConfigError, GeoAlignError, InputError
 from geoalign.lab.data.task import Demonstration, Problem, Task
@@ -114,7 +114,7 @@ def make_plan(
     if hasattr(grpo, "trust_remote_code"):  # of the reference model, and of vLLM's
         grpo.trust_remote_code = config.model.trust_remote_code
     grpo.max_steps, grpo.shuffle_dataset = max_steps, False
-    curator = make_curator(config.curator)
+    curator = as_curator(config.curator)
     plan = Plan(
         config=config,
         folder=folder,

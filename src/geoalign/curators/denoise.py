@@ -350,7 +350,6 @@ def _curation(
     groups = rows.group[open_rows]
     metrics = {
         **metrics,
-        "anomalous": float(anomalous.sum()),
         "changed_groups": len(groups[change != 0].unique()) / max(len(groups.unique()), 1),
         "mean_change": float(change.abs().mean()) if len(change) else torch.nan,
         "unscored_rewards": float(rollouts.rewards.isnan().sum()),

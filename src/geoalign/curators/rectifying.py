@@ -118,7 +118,6 @@ def rectify(
         **metrics,
         "threshold": flags.tail.threshold if flags.tail else torch.nan,
         "suspects": float(flags.suspect.sum()),
-        "anomalous": float(flags.anomalous.sum()),
         "too_few_scores": float(flags.too_few),
         "zero_spread": float(flags.zero_spread),
         "replaced": float((placed.source != own_place).sum()),

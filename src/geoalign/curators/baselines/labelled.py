@@ -134,7 +134,7 @@ class LabelledProbe(Baseline[LabelledProbeConfig]):
         config = self.config
         rows = canonical_rows(rollouts)
         batch = labelled_batch(rollouts, rows.order)
-        unchanged = identity(rollouts, {"fitted": float(batch is not None), "anomalous": 0.0})
+        unchanged = identity(rollouts, {"fitted": float(batch is not None)})
         if batch is None:
             return unchanged
         trusted = batch.trusted
@@ -147,7 +147,6 @@ class LabelledProbe(Baseline[LabelledProbeConfig]):
         back = in_input_order(rows, rows.order.device)
         screened = back(screened)
         judged = replace(unchanged, scores=back(wrong_odds), anomalous=screened)
-        judged = judged.with_metrics(anomalous=float(screened.sum()))
         if config.strategy == "penalty":
             bad = torch.sigmoid(back(bad_odds))
             lowered = rollouts.rewards - (config.coefficient * bad).to(rollouts.rewards)

@@ -126,7 +126,6 @@ class GeoAlignReleased(Baseline[GeoAlignReleasedConfig]):
             scored_groups=float(len(pairs.group.unique())),
             scored_rollouts=float((~scores.isnan()).sum()),
             too_few_scores=float((~scores.isnan()).sum() < self.config.min_scores),
-            anomalous=float(anomalous.sum()),
             replaced=float((source != torch.arange(len(source), device=source.device)).sum()),
             groups_without_donor=float(without),
             seconds=time.perf_counter() - started,

@@ -53,7 +53,8 @@ class Projector(nn.Module):
 
     def __init__(self, d: int, config: ProjectorConfig, generator: torch.Generator) -> None:
         super().__init__()
-        sizes = [d] + [min(config.hidden_dim, d)] * (config.layers - 1) + [min(config.output_dim, d)]
+        hidden_widths = [min(config.hidden_dim, d)] * (config.layers - 1)
+        sizes = [d, *hidden_widths, min(config.output_dim, d)]
         self.linears = nn.ModuleList(new_linear(*widths, generator) for widths in pairwise(sizes))
 
     @property

@@ -15,6 +15,8 @@ from typing import NamedTuple
 from jaxtyping import Float
 from torch import Tensor
 
+# Level of the intervals of error rates and of the errors' correlation.
+LEVEL = 0.95
 # Bound of log-odds.
 LOG_ODDS_LIMIT = 30.0
 # Least value of a divisor.

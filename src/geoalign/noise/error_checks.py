@@ -27,7 +27,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor
 
 from geoalign.intervals import Interval
-from geoalign.noise.channel import NoiseFit
+from geoalign.noise.channel import LEVEL, NoiseFit
 from geoalign.noise.units import Units
 from geoalign.noise.verdict_patterns import Patterns
 
@@ -72,7 +72,7 @@ class _Copies(NamedTuple):
         return torch.bincount(self.group, weights=values.double(), minlength=self.groups)
 
 
-def checked(patterns: Patterns, fit: NoiseFit, sampled: Sequence[Interval], level: float) -> list[Interval] | str:
+def checked(patterns: Patterns, fit: NoiseFit, sampled: Sequence[Interval]) -> list[Interval] | str:
     """The intervals of the two rates, widened; or why there are none.
 
     Counts of the verdicts are compared with the same counts of tables that are drawn from the fit. Contradictions, the
@@ -109,7 +109,7 @@ def checked(patterns: Patterns, fit: NoiseFit, sampled: Sequence[Interval], leve
     if abs(float(distance[farthest])) > REFUTED:
         less, more = _COUNTS[farthest]
         return CLUSTERED.format(what=less if distance[farthest] < 0 else more)
-    return _widened(patterns, fit, sampled, repeated, level)
+    return _widened(patterns, fit, sampled, repeated)
 
 
 _COUNTS = (
@@ -226,9 +226,7 @@ def _copies(patterns: Patterns) -> _Copies:
     return _Copies(copied, group, groups)
 
 
-def _widened(
-    patterns: Patterns, fit: NoiseFit, sampled: Sequence[Interval], repeated: float, level: float
-) -> list[Interval]:
+def _widened(patterns: Patterns, fit: NoiseFit, sampled: Sequence[Interval], repeated: float) -> list[Interval]:
     """The intervals with room for errors that repeat, for agreed answers that are refused, and for prompts not met.
 
     Args:
@@ -244,7 +242,7 @@ def _widened(
     ):
         # Prompts that have a row of this kind, wrong or right; on others errors may be of a kind that was not met.
         prompts_met = float(patterns.times @ patterns.sums(share * rows).clamp(max=1))
-        unmet = 1 - (1 - level) ** (1 / max(prompts_met, 1.0))
+        unmet = 1 - (1 - LEVEL) ** (1 / max(prompts_met, 1.0))
         low = min(interval.low, if_strict) - unmet
         high = max(interval.high / (1 - repeated), if_strict, if_other_gold)
         high = 1 - (1 - high) * (1 - unmet)

@@ -16,13 +16,12 @@ from torch import Tensor
 from torch.autograd.functional import jacobian
 
 from geoalign.intervals import Interval, t_quantile
-from geoalign.noise.channel import NoiseFit
+from geoalign.noise.channel import LEVEL, NoiseFit
 from geoalign.noise.error_checks import NEVER, NO_ANSWERS, checked
 from geoalign.noise.rows import NoisyRows
 from geoalign.noise.units import got_both_verdicts, verdict_units
 from geoalign.noise.verdict_patterns import Patterns, patterns_of
 
-LEVEL = 0.95
 _SMALLEST = 1e-30
 RATES = ("false_positive_rate", "false_negative_rate", "informedness")
 
@@ -38,7 +37,7 @@ class ErrorRates:
     doubt: str = ""
 
 
-def error_rates(rows: NoisyRows, *, exclusive: bool = True, level: float = LEVEL) -> ErrorRates:
+def error_rates(rows: NoisyRows, *, exclusive: bool = True) -> ErrorRates:
     """The rates by the model of noisy verdicts alone, without states, with intervals where it may be believed.
 
     With t_u the posterior probability that unit u (one answer or response to a prompt) is right, n_u its rows and v_u
@@ -60,8 +59,8 @@ def error_rates(rows: NoisyRows, *, exclusive: bool = True, level: float = LEVEL
     if not bool((patterns.units.counts > 0).all(dim=1).any()):
         return _doubtful([0.0, 0.0], NEVER)
     fit = patterns.units.fit({}, rounds=1000)
-    *of_rates, of_informedness = sampling_intervals(patterns, fit, int(rows.group.max()) + 1, level)
-    found = checked(patterns, fit, of_rates, level)
+    *of_rates, of_informedness = sampling_intervals(patterns, fit, int(rows.group.max()) + 1)
+    found = checked(patterns, fit, of_rates)
     if isinstance(found, str):
         return _doubtful([rate.estimate for rate in of_rates], found)
     false_positive, false_negative = found
@@ -97,7 +96,7 @@ def _doubtful(estimates: list[float], doubt: str) -> ErrorRates:
     return ErrorRates(intervals, doubt)
 
 
-def sampling_intervals(patterns: Patterns, fit: NoiseFit, groups: int, level: float) -> list[Interval]:
+def sampling_intervals(patterns: Patterns, fit: NoiseFit, groups: int) -> list[Interval]:
     """The rates of a fit, with intervals as wide as another draw of groups would move them.
 
     With psi = (TPR, FPR, theta), s_g the gradient of a group's log-likelihood and H the Hessian of the penalised sum,
@@ -134,11 +133,11 @@ def sampling_intervals(patterns: Patterns, fit: NoiseFit, groups: int, level: fl
     squares = times @ influence.square()
     square_of_sum = (times @ influence).square()
     variance = (squares - square_of_sum / groups) / max(groups - 1, 1)
-    reach = t_quantile(level, groups - 1) * (variance.clamp(min=0) * groups).sqrt()
+    reach = t_quantile(LEVEL, groups - 1) * (variance.clamp(min=0) * groups).sqrt()
     low = estimates - reach
     high = estimates + reach
     # A rate of nearly 0 hardly varies from group to group: at least the bound of as many verdicts without an error.
-    bound_without_errors = 1 - (1 - level) ** (1 / rows)
+    bound_without_errors = 1 - (1 - LEVEL) ** (1 / rows)
     high[:2] = torch.maximum(high[:2], bound_without_errors)
     low[:2] = low[:2].clamp(min=0)
     high = high.clamp(max=1)

@@ -15,12 +15,11 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from geoalign.intervals import Interval, t_quantile
-from geoalign.noise.channel import NoiseFit
+from geoalign.noise.channel import LEVEL, NoiseFit
 from geoalign.noise.posterior import Posterior
 from geoalign.noise.rows import NoisyRows, total
 from geoalign.noise.units import Units, got_both_verdicts
 
-LEVEL = 0.95
 # Errors on equal answers count as independent while the interval of their correlation holds 0 and stays below this.
 REPEATED = 0.5
 # With an interval wholly below this, equal answers get different verdicts so often that errors cannot strike verdicts
@@ -95,13 +94,13 @@ class Identification:
         return "verdicts on equal answers hardly ever contradict each other, so errors that repeat cannot be seen"
 
 
-def identification(units: Units, fit: NoiseFit, *, level: float = LEVEL) -> Identification:
+def identification(units: Units, fit: NoiseFit) -> Identification:
     """What the verdicts on `units` say of the fit's own reliability."""
     missed, false_positive = fit.error_rates.tolist()
     judged = units.counts.sum(dim=1) > 0
     answered = units.features[:, 0] > 0
     return Identification(
-        error_correlation=error_correlation(units, fit, level=level),
+        error_correlation=error_correlation(units, fit),
         expected=float(expected_contradictions(units, fit).sum()),
         informedness=1 - missed - false_positive,
         has_answers=bool((answered & judged).any()),
@@ -122,7 +121,7 @@ def expected_contradictions(units: Units, fit: NoiseFit) -> Float[Tensor, " c"]:
     return units.weight * (n.square() - n) * (truth @ (errors * (1 - errors)))
 
 
-def error_correlation(units: Units, fit: NoiseFit, *, level: float = LEVEL) -> Interval:
+def error_correlation(units: Units, fit: NoiseFit) -> Interval:
     """How much rarer contradictions between verdicts on one unit are than under independent errors: 1 - M / E.
 
     M = sum w n0 n1 counts the pairs of different verdicts on one unit, E sums `expected_contradictions`. M / E is a
@@ -137,7 +136,7 @@ def error_correlation(units: Units, fit: NoiseFit, *, level: float = LEVEL) -> I
     ratio = mixed.sum() / expected.sum()
     residual = mixed - ratio * expected
     standard_error = residual.norm() * math.sqrt(groups / (groups - 1)) / expected.sum()
-    reach = t_quantile(level, groups - 1) * float(standard_error)
+    reach = t_quantile(LEVEL, groups - 1) * float(standard_error)
     estimate = 1 - float(ratio)
     return Interval(estimate, estimate - reach, estimate + reach)
 

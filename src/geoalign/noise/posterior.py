@@ -309,10 +309,10 @@ def _value_beliefs(
         mean=found.mean,
         variance=found.variance,
         wrong=found.wrong,
+        fit=found.fit,
         compared=judged & ~rows.trusted & (observations.value != 0) & single,
         same_truth=rows.response,
         exclusive=rows.response,
-        fit=found.fit,
         units=None,
         metrics={},
     )

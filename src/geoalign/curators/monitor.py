@@ -96,7 +96,7 @@ class Monitor(Holder[MonitorConfig]):
         )
 
     def _rates(self, rollouts: Rollouts) -> dict[str, float]:
-        """The error rates in the window of recent batches; where they cannot be told their intervals are NaN."""
+        """The error rates in the window of recent batches; where verdicts do not tell them their intervals are NaN."""
         given = rollouts.components or {}
         judged = [name for name in self.components if name in given]
         component = judged[0] if judged else None

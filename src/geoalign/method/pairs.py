@@ -68,14 +68,17 @@ def centred_states(hidden: Float[Tensor, "b d"], rows: GroupedRows) -> tuple[Flo
     largest = torch.where(largest > 0, largest, torch.ones_like(largest))
     states = torch.empty(hidden.shape, dtype=torch.float32, device=hidden.device)
     chunk = max(1, _CHUNK // max(1, hidden.shape[1]))
+    # In float32 at least, so that the division rounds no more than the states themselves.
+    precise = torch.promote_types(hidden.dtype, torch.float32)
     for start in range(0, len(hidden), chunk):
         part = hidden[rows.order[start : start + chunk]]
-        states[start : start + chunk] = part.to(torch.promote_types(part.dtype, torch.float32)) / largest
+        states[start : start + chunk] = part.to(precise) / largest
     length = states.norm(dim=1)
     total = add_rows(states.new_zeros(len(rows.sizes), states.shape[1]), rows.group, states)
     mean = total / rows.sizes[:, None]
     for start in range(0, len(states), chunk):
-        states[start : start + chunk] -= mean[rows.group[start : start + chunk]]
+        group = rows.group[start : start + chunk]
+        states[start : start + chunk] -= mean[group]
     return states, length
 
 

@@ -40,7 +40,7 @@ HARDLY = (
 FEW = "too few answers were judged twice to tell whether errors repeat with the answer"
 CLUSTERED = "errors do not strike verdicts one by one: {what} than such errors would leave"
 
-# Above this share of errors that may repeat, or with fewer expected contradictions, nothing is told.
+# Above this share of errors that may repeat, or with fewer expected contradictions, there are no intervals.
 MOST_REPEATED = 1 / 3
 LEAST_EXPECTED = 10.0
 # Tables drawn from the fit, of at most so many groups.

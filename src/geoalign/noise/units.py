@@ -64,8 +64,9 @@ class Units:
         """[C] P(right) of each unit before its verdicts are seen, and after."""
         prior_log_odds = self.features @ fit.theta + self.fixed_log_odds
         # A verdict 1 multiplies the odds of right by R(1), a verdict 0 divides them by R(0).
-        evidence = fit.likelihood_ratio.log() * torch.tensor([-1.0, 1.0]).double()
-        posterior_log_odds = prior_log_odds + self.effective_counts(fit) @ evidence + self.known_log_odds
+        signs = torch.tensor([-1.0, 1.0]).double()
+        evidence = self.effective_counts(fit) @ (fit.likelihood_ratio.log() * signs)
+        posterior_log_odds = prior_log_odds + evidence + self.known_log_odds
         return self._shares(prior_log_odds), self._shares(posterior_log_odds)
 
     def fit(self, earlier: dict[str, Tensor], rounds: int = COLD_ROUNDS) -> NoiseFit:

@@ -168,7 +168,7 @@ def test_groups_drawn_again_move_the_rates_as_far_as_the_intervals_say():
     def rates_of(groups):
         rows, _ = judged_rows(rows_of(*groups).assign(label=np.nan, key=range(8 * len(groups))), middle=0.5)
         patterns = patterns_in(rows)
-        return sampling_intervals(patterns, patterns.units.fit({}, rounds=1000), len(groups), 0.95)
+        return sampling_intervals(patterns, patterns.units.fit({}, rounds=1000), len(groups))
 
     drawn = [[one.estimate for one in rates_of([groups[g] for g in draw.integers(100, size=100)])] for _ in range(16)]
     for one, spread in zip(rates_of(groups), np.std(drawn, axis=0), strict=True):

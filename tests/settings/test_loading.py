@@ -175,7 +175,7 @@ def test_what_is_wrong_with_a_base_is_named_there(tmp_path: Path, base: str, nam
     [
         (RewardConfig, {"flip": True}), (RewardConfig, {"flip": "0.1"}), (RewardConfig, {"timeout": float("inf")}),
         (RewardConfig, {"timeout": float("nan")}), (PODSConfig, {"m": True}), (PODSConfig, {"m": 4.0}),
-        (GeoAlignConfig, {"margin_weighted_prototype": 1}),
+        (GeoAlignConfig, {"projector": {"warm_start": 1}}),
         (GeoAlignConfig, {"projector": {"layers": True}}), (GeoAlignConfig, {"projector": '{"layers": true}'}),
         (GeoAlignConfig, {"projector": "[" * 100_000}), (EvaluationConfig, {"samples": {"a": True}}),
     ],

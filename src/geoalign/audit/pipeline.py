@@ -46,7 +46,7 @@ from geoalign.console.terminal import Console
 from geoalign.curators.denoise import Denoise
 from geoalign.curators.idle import Remedies
 from geoalign.curators.labelled_rollouts import check_reads_trusted
-from geoalign.curators.registry import make_curator
+from geoalign.curators.registry import as_curator
 from geoalign.curators.session import CurationSession
 from geoalign.dumps.files import checked, dump_rows
 from geoalign.dumps.labels import Labels
@@ -123,7 +123,7 @@ class Audit:
         self._request = request
         self._folder = folder
         self._console = console
-        self._session = _AuditSession(make_curator(curator), seed=config.seed)
+        self._session = _AuditSession(as_curator(curator), seed=config.seed)
         self._session.remedies = Remedies(field="--field final_answer=NAME")
         if request.labels:
             check_reads_trusted(self._session.curator, setting="--labels")

@@ -13,8 +13,9 @@ from torch import Tensor
 
 from geoalign.method.bounds import Bounds, false_negative_bounds, false_positive_bounds, judged_units, least_errors
 from geoalign.method.groups import canonical_order
+from geoalign.noise.channel import LEVEL
 from geoalign.noise.error_checks import AGREED_ROWS, AGREED_SHARE
-from geoalign.noise.error_rates import LEVEL, RATES, ErrorRates, error_rates
+from geoalign.noise.error_rates import RATES, ErrorRates, error_rates
 from geoalign.noise.rows import NoisyRows, noisy_rows
 from geoalign.types import Rollouts, response_keys
 

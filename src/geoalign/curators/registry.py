@@ -41,7 +41,6 @@ BUILT_IN = {
     "appeals": "geoalign.curators.appeals:Appeals",
     "monitor": "geoalign.curators.monitor:Monitor",
     "labelled_probe": "geoalign.curators.baselines.labelled:LabelledProbe",
-    "concept_score": "geoalign.curators.baselines.labelled:ConceptScore",
     "answer_mean": "geoalign.curators.baselines.reshaped_rewards:AnswerMean",
     "majority_vote": "geoalign.curators.baselines.reshaped_rewards:MajorityVote",
     "rank_trim": "geoalign.curators.baselines.controls:RankTrim",
@@ -105,16 +104,6 @@ def default_curator(name: str = "denoise") -> CuratorSettings:
     return cast("CuratorSettings", CURATORS[name].config_class())
 
 
-def make_curator(config: object) -> Curator[Any]:
-    """The curator of these settings.
-
-    Raises:
-        ConfigError: no known curator takes settings of this type.
-    """
-    settings = _settings_of(config)
-    return CURATORS[settings.type](settings)
-
-
 def as_curator(value: object, *, setting: str = "curator") -> Curator[Any]:
     """The curator that a user means, wherever one is taken: by name, as a dict, by its settings, or the curator itself.
 
@@ -133,12 +122,22 @@ def as_curator(value: object, *, setting: str = "curator") -> Curator[Any]:
         return value
     if isinstance(value, type) and issubclass(value, curator_class):
         raise ConfigError(f"{setting}: expected a curator, got its class: write {value.__name__}()")
+    config = as_curator_settings(value, setting=setting)
+    return CURATORS[config.type](config)
+
+
+def as_curator_settings(value: object, *, setting: str = "curator") -> CuratorSettings:
+    """The settings of a curator that a user means: by name, as a dict with its `type`, or the settings themselves."""
     if isinstance(value, (str, Mapping)):
-        return make_curator(load_settings(CuratorSection, value, path=setting))
+        return cast("CuratorSettings", load_settings(CuratorSection, value, path=setting))
     if not isinstance(getattr(value, "type", None), str):
         ways = "a name such as 'denoise', a dict with its `type`, its settings, or a Curator"
         raise ConfigError(f"{setting}: expected a curator ({ways}), got {type(value).__name__}")
-    return make_curator(value)
+    config = cast("CuratorSettings", value)
+    # Settings of a name that is not registered may be held: whoever asks for their curator is told so.
+    if config.type in CURATORS and not isinstance(config, CURATORS[config.type].config_class):
+        raise ConfigError(f"{setting}: no curator takes settings of type {type(value).__name__}")
+    return config
 
 
 def _settings_of(value: Any) -> CuratorSettings:

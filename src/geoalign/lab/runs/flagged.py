@@ -95,7 +95,7 @@ def _outcome(run: Run, rollouts: RolloutStep, at: int) -> str:
     if copies > 0:
         return f"amplified: copied over {copies} other row(s)"
     if run.curator_name.startswith("geoalign"):
-        return "unchanged: no stable donor in its group, or before start_step"
+        return "unchanged: no stable donor in its group, or the gate was closed"
     if run.curator_name == "monitor":
         return "unchanged: the curator only watches"
     if run.curator_name in _LOG_ODDS:

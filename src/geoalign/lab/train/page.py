@@ -158,7 +158,7 @@ _LOGGED = (
     ("rollouts without a reward", "unscored_rewards", "weight 0"),
     ("calls with too few scores", "too_few_scores", "nothing was flagged in them"),
     ("calls without spread", "zero_spread", "all scores equal: nothing was flagged in them"),
-    ("calls that only observed", "observed_only", "scored, nothing changed"),
+    ("calls with a closed gate", "gate_closed", "scored, nothing changed"),
 )
 # With more evaluation sets the headline counts the others.
 _SETS_NAMED = 3

@@ -18,7 +18,7 @@ from geoalign.answers.verifiers import second_verifier
 from geoalign.console.terminal import Console
 from geoalign.curators.curator import Curator
 from geoalign.curators.labelled_rollouts import LabelledRollouts, check_takes_labelled
-from geoalign.curators.registry import make_curator
+from geoalign.curators.registry import as_curator
 from geoalign.dumps.labels import read_labelled_rollouts
 from geoalign.errors import ConfigError, GeoAlignError, InputError
 from geoalign.lab.data.task import Demonstration, Problem, Task
@@ -110,7 +110,7 @@ def make_plan(
     order, max_steps = plan_prompts(grpo, shape, len(problems))
     _set_what_the_run_decides(grpo, config.model, max_steps)
 
-    curator = make_curator(config.curator)
+    curator = as_curator(config.curator)
     trains_reward_model = bool(task.preference_pairs) and not config.reward.model.ready
     plan = Plan(
         config=config,

@@ -1,11 +1,10 @@
 """Every page that shows texts of a model shows these as texts: elements and attributes are those of harmless ones."""
 
-import functools
-import importlib.util
 import json
 from html.parser import HTMLParser
-from pathlib import Path
 
+import generated_comparisons
+import generated_runs
 import pyarrow
 import pyarrow.parquet
 import pytest
@@ -19,23 +18,13 @@ from geoalign.pages import documents
 from geoalign.report import build_report
 
 
-@functools.cache
-def parts_of(path):
-    """The conftest.py of a folder of tests, which holds what writes its folders."""
-    place = Path(__file__).parents[1] / "lab" / path / "conftest.py"
-    spec = importlib.util.spec_from_file_location(f"parts_of_{path.replace('/', '_')}", place)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def write_folder(kind, folder):
     """A small whole folder: "run", "comparison" or "curation"."""
     if kind == "run":
-        parts_of("reports")._write_run(folder, steps=2, flip=0.1, curator="geoalign")
+        generated_runs.write_run_folder(folder, steps=2, flip=0.1, curator="geoalign")
     elif kind == "comparison":
         scores = {"grpo": 0.5, "geoalign": 0.6, "pair_count": 0.55, "oracle": 0.7}
-        parts_of("reports/comparison")._comparison(folder, {"flip": scores}, seeds=(0, 1, 2))
+        generated_comparisons.comparison_folder(folder, {"flip": scores}, seeds=(0, 1, 2))
     else:
         write_audit(folder, groups=2, size=3)
 
@@ -106,16 +95,8 @@ def _comparison(folder, payloads, another):
     path = folder / "compare.yaml"
     settings = yaml.safe_load(path.read_text())
     settings["seeds"] = [0, 1, 2, *range(3, 3 + len(payloads))]
-    arms = ["x" + another()[:300] for _ in range(2)]
-    settings["arms"] |= {arm: {"curator": {"type": "geoalign"}} for arm in arms}
     path.write_text(yaml.safe_dump(settings, allow_unicode=False))
     whole = json.loads((folder / "results/flip/geoalign/seed-0.json").read_text())
-    for at, arm in enumerate(arms):
-        for seed in range(3):
-            result = {**whole, "arm": arm, "seed": seed, "settings": {"alpha": 0.2 + at, "note": another()}}
-            place = folder / "results" / "flip" / f"other-{at}" / f"seed-{seed}.json"
-            place.parent.mkdir(exist_ok=True)
-            place.write_text(json.dumps(result))
     for at, text in enumerate(payloads):
         failed = {**whole, "arm": "grpo", "seed": 3 + at, "status": "failed", "error": text}
         (folder / f"results/flip/grpo/seed-{3 + at}.json").write_text(json.dumps(failed))

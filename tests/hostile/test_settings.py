@@ -16,9 +16,9 @@ REFUSED: list[tuple[str | bytes, int, str]] = [
     ("curator: {projector: '" + "[" * 100_000 + "'}\n", 1, "curator.projector"),
     ("task: {type: math, train: a.jsonl, answer_pattern: '" + "(" * 5000 + "'}\n", 1, "task.answer_pattern"),
     ("grpo: {output_dir: x}\n", 1, "grpo.output_dir"),
-    ("grpo: {generation_batch_size: 0}\n", 1, "grpo.steps_per_generation"),
+    ("grpo: {generation_batch_size: 0}\n", 1, "grpo"),
     ("grpo: {learning_rate: .inf}\n", 1, "grpo.learning_rate"),
-    ("grpo: {max_steps: 4, num_generations: 3}\n", 1, "grpo.num_generations"),
+    ("grpo: {max_steps: 4, num_generations: 3}\n", 1, "grpo"),
 ]
 
 

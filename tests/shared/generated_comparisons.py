@@ -21,17 +21,17 @@ def make_result():
 
 @pytest.fixture
 def make_comparison(tmp_path):
-    """A comparison folder from {level: {arm: final score}}; see `_comparison`."""
-    return lambda scores, name="comparison", **options: _comparison(tmp_path / name, scores, **options)
+    """A comparison folder from {level: {arm: final score}}; see `comparison_folder`."""
+    return lambda scores, name="comparison", **options: comparison_folder(tmp_path / name, scores, **options)
 
 
 @pytest.fixture(scope="session")
 def write_comparison():
     """As `make_comparison`, at a path given."""
-    return _comparison
+    return comparison_folder
 
 
-def _comparison(
+def comparison_folder(
     folder,
     scores,
     *,

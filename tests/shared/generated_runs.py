@@ -20,14 +20,14 @@ NAN = math.nan
 @pytest.fixture
 def make_run(tmp_path):
     def make(*, steps=12, flip=0.05, curator="geoalign", name="run"):
-        return _write_run(tmp_path / name, steps=steps, flip=flip, curator=curator)
+        return write_run_folder(tmp_path / name, steps=steps, flip=flip, curator=curator)
 
     return make
 
 
 @pytest.fixture(scope="session")
 def write_run():
-    return _write_run
+    return write_run_folder
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def _rollout_step(**columns):
     return RolloutStep(step=1, path=Path("none"), reward=np.asarray(columns["reward"], dtype=float), **arrays)
 
 
-def _write_run(folder, *, steps, flip, curator):
+def write_run_folder(folder, *, steps, flip, curator):
     """A finished run: `steps` RL steps of 24 groups x 8, in which GDI rises with being flipped."""
     generator = np.random.default_rng(0)
     (folder / "rollouts").mkdir(parents=True)

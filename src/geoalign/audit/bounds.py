@@ -15,7 +15,7 @@ UNKNOWN = 4
 
 
 @dataclass(frozen=True)
-class Outcome:
+class BoundsOutcome:
     """The exit code of the command, and a sentence for each bound that is exceeded or cannot be checked.
 
     Attributes:
@@ -42,7 +42,7 @@ def parse_bounds(texts: Sequence[str]) -> dict[str, float]:
     return bounds
 
 
-def check_bounds(summary: Mapping[str, Any], bounds: Mapping[str, float]) -> Outcome:
+def check_bounds(summary: Mapping[str, Any], bounds: Mapping[str, float]) -> BoundsOutcome:
     """Compares the intervals of the verifier's error rates with their bounds."""
     exceeded = []
     unknown = []
@@ -57,7 +57,7 @@ def check_bounds(summary: Mapping[str, Any], bounds: Mapping[str, float]) -> Out
             why = _why_unknown(summary["verifier"])
             sentences.append(f"{name}: whether it is above {bound:.1%} cannot be told. {why}")
     exit_code = EXCEEDED if exceeded else UNKNOWN if unknown else 0
-    return Outcome(exit_code, sentences)
+    return BoundsOutcome(exit_code, sentences)
 
 
 def _interval(verifier: Mapping[str, Any], name: str) -> tuple[float, float]:

@@ -18,7 +18,7 @@ from geoalign.lab.evaluate.evaluated_models import (
     open_engine,
 )
 from geoalign.lab.evaluate.settings import EvaluateConfig
-from geoalign.lab.models.answering import Request
+from geoalign.lab.models.answering import ResponseRequest
 
 PROMPTS = [[70, 71, 72], [80], [90, 91, 92, 93, 94]]
 
@@ -69,7 +69,7 @@ def test_too_many_at_a_time_names_the_setting():
 
     problem = Problem("p", ({"role": "user", "content": "?"},), "1")
     one = EvaluationSet(name="set", kind="benchmark", problems=[problem], samples=3, max_new_tokens=12)
-    requests = [Request(problem, (1,), sample) for sample in range(3)]
+    requests = [ResponseRequest(problem, (1,), sample) for sample in range(3)]
     with pytest.raises(ConfigError, match=r"as fit into memory, got 3 of up to .* --resume and .* batch_size=1;"):
         answer_batch(Full(), "tiny", one, requests, None, EvaluateConfig(device="cpu"))
 

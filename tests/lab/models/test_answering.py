@@ -7,7 +7,7 @@ import torch
 from geoalign.answers.verified import VerifiedReward
 from geoalign.lab.data.task import EvaluationSet, Problem
 from geoalign.lab.models.accuracy import evaluation_values
-from geoalign.lab.models.answering import Request, Sampling, answer, answer_together, requests_of
+from geoalign.lab.models.answering import ResponseRequest, Sampling, answer, answer_together, requests_of
 from geoalign.lab.models.engines import Generated, TransformersEngine
 from geoalign.lab.models.process_setup import Processes
 
@@ -182,7 +182,7 @@ def test_a_row_says_why_its_answer_was_not_read():
     problem = Problem("p", ({"role": "user", "content": "?"},), "1")
     evaluation_set = EvaluationSet(name="s", kind="benchmark", problems=[problem], samples=4, max_new_tokens=9)
     engine = SimpleNamespace(generate=lambda *_, **__: [Generated(text, 1, False) for text in texts])
-    requests = [Request(problem, (1,), sample) for sample in range(4)]
+    requests = [ResponseRequest(problem, (1,), sample) for sample in range(4)]
     with VerifiedReward(workers=1) as source:
         rows = answer(
             engine, requests, source, model="m", evaluation_set=evaluation_set, sampling=Sampling(0, "s", 1.0)

@@ -20,7 +20,7 @@ _MOST_NAMED = 4
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
+class HeadlineNumbers:
     """What the arms of a headline came to. Every number is of the same seeds, which all of these arms have finished.
 
     Attributes:
@@ -63,7 +63,7 @@ class Outcome:
         return share_interval(self.scores[arm] - lowest, self.scores[self.clean] - lowest)
 
 
-def outcome(level: LevelTable, plan: CompareConfig) -> Outcome | None:
+def outcome(level: LevelTable, plan: CompareConfig) -> HeadlineNumbers | None:
     """What the arms of a level's headline came to; None where the baseline has no result.
 
     An arm that shares no seed with those before it is left out, as are arms that would leave too few for an interval.
@@ -81,7 +81,7 @@ def outcome(level: LevelTable, plan: CompareConfig) -> Outcome | None:
     return _outcome(level, plan, scores.sort_index(), None)
 
 
-def _outcome(level: LevelTable, plan: CompareConfig, scores: DataFrame, clean: str | None) -> Outcome:
+def _outcome(level: LevelTable, plan: CompareConfig, scores: DataFrame, clean: str | None) -> HeadlineNumbers:
     """The outcome with or without a clean arm; `scores`: final scores of the arms that have some, by seed."""
     first = [plan.baseline] if clean is None else [plan.baseline, clean]
     others = [row for row in level.rows if row.arm in scores and row.arm not in first]
@@ -97,7 +97,7 @@ def _outcome(level: LevelTable, plan: CompareConfig, scores: DataFrame, clean: s
     kept = scores[in_order].dropna()
     truths = DataFrame({row.arm: row.gold.values for row in level.rows}).reindex(kept.index)[in_order]
     lacking = scores.loc[kept.index].isna().any()
-    return Outcome(
+    return HeadlineNumbers(
         baseline=plan.baseline,
         named=tuple(named),
         clean=clean,
@@ -184,7 +184,7 @@ def _wrong_rewards(level: LevelTable) -> str:
     return f"{share(level.rate)} of the rewards were wrong." if level.rate > 0 else "No reward was wrong."
 
 
-def _explained(arm: str, found: Outcome, plan: CompareConfig) -> str:
+def _explained(arm: str, found: HeadlineNumbers, plan: CompareConfig) -> str:
     """The name of an arm; of the oracle and the clean arm also what they are."""
     if arm == found.clean:
         return f"{arm} (no wrong rewards)"
@@ -197,13 +197,13 @@ def _final_values(names: Sequence[str], values: DataFrame, plan: CompareConfig) 
     return ", ".join(f"{name} {write(mean(values[arm]))}" for name, arm in zip(names, values, strict=True))
 
 
-def _averaged(level: LevelTable, found: Outcome) -> str:
+def _averaged(level: LevelTable, found: HeadlineNumbers) -> str:
     """What a final score is, in brackets: a curve that is still rising ends above the mean of its last evaluations."""
     count = max(row.evaluations for row in level.rows if row.arm in found.arms)
     return f" (mean of the last {count} evaluations)" if count > 1 else ""
 
 
-def _misleading_proxy(found: Outcome) -> str:
+def _misleading_proxy(found: HeadlineNumbers) -> str:
     """Names the arms that end above the baseline by the proxy reward and below it by the truth; else empty."""
     scores = found.scores.mean()
     truths = found.truths.mean()
@@ -214,7 +214,7 @@ def _misleading_proxy(found: Outcome) -> str:
     return f"By the true reward {enumerated(names)} {verb} below {found.baseline}: the proxy misleads."
 
 
-def _conclusion(level: LevelTable, found: Outcome, plan: CompareConfig) -> str:
+def _conclusion(level: LevelTable, found: HeadlineNumbers, plan: CompareConfig) -> str:
     """How much of the cost was recovered; without a clean arm, the verdict on each arm."""
     cost = found.cost
     if cost is None:
@@ -235,7 +235,7 @@ def _conclusion(level: LevelTable, found: Outcome, plan: CompareConfig) -> str:
     return f"Share of the loss recovered: {', '.join(shares)}."
 
 
-def _claims_shares(level: LevelTable, found: Outcome) -> bool:
+def _claims_shares(level: LevelTable, found: HeadlineNumbers) -> bool:
     """Whether shares of the loss may be told: there are seeds enough, a loss, headroom, and an arm to tell them of."""
     cost = found.cost
     if cost is None or found.is_illustration or not found.named:
@@ -256,7 +256,7 @@ def _no_headroom(level: LevelTable) -> str:
     return f"No curator can be judged here: {why}."
 
 
-def _verdicts(level: LevelTable, found: Outcome, plan: CompareConfig) -> str:
+def _verdicts(level: LevelTable, found: HeadlineNumbers, plan: CompareConfig) -> str:
     """What was found of each arm that the headline names, in short sentences without numbers."""
     if not _has_headroom(level):
         return _no_headroom(level)

@@ -26,7 +26,7 @@ from geoalign.lab.evaluate.results import print_scores, result_json
 from geoalign.lab.evaluate.scores import EvaluationScores, ModelScores, average, evaluation_scores, score
 from geoalign.lab.evaluate.sets import PromptedSet, load_sets, prompted
 from geoalign.lab.evaluate.settings import EvaluateConfig
-from geoalign.lab.models.answering import Request, Sampling, answer, check_rows_scored
+from geoalign.lab.models.answering import ResponseRequest, Sampling, answer, check_rows_scored
 from geoalign.lab.models.engines import Engine
 from geoalign.lab.models.rows import ResponseRow
 from geoalign.lab.rewards.reward_model import RewardModelScorer
@@ -203,7 +203,7 @@ def answer_batch(
     engine: Engine,
     model: str,
     evaluation_set: EvaluationSet,
-    batch: Sequence[Request],
+    batch: Sequence[ResponseRequest],
     source: RewardSource | None,
     config: EvaluateConfig,
 ) -> list[ResponseRow]:

@@ -18,7 +18,7 @@ from geoalign.lab.data.problems import load_problems
 from geoalign.lab.data.sources import LeftOutError
 from geoalign.lab.data.task import EvaluationSet, Problem
 from geoalign.lab.evaluate.settings import EvaluateConfig
-from geoalign.lab.models.answering import Request
+from geoalign.lab.models.answering import ResponseRequest
 from geoalign.lab.models.settings import EVERY_OTHER
 from geoalign.text import one_line, quote
 
@@ -126,7 +126,7 @@ class PromptedSet:
     """
 
     set: EvaluationSet
-    requests: list[Request]
+    requests: list[ResponseRequest]
     left_out: Mapping[str, int]
 
 
@@ -145,7 +145,7 @@ def prompted(
             f"max_new_tokens: expected less than the {longest} tokens that the model takes, "
             f"got {evaluation_set.max_new_tokens} for {evaluation_set.name}"
         )
-    requests: list[Request] = []
+    requests: list[ResponseRequest] = []
     left_out: Counter[str] = Counter()
     for problem in evaluation_set.problems:
         try:
@@ -155,7 +155,7 @@ def prompted(
         except LeftOutError as error:
             left_out[str(error)] += 1
             continue
-        requests += [Request(problem, tokens, sample) for sample in range(evaluation_set.samples)]
+        requests += [ResponseRequest(problem, tokens, sample) for sample in range(evaluation_set.samples)]
     if not requests:
         why = ", ".join(f"{count} {reason}" for reason, count in left_out.items())
         raise InputError(f"{evaluation_set.name}: expected at least one prompt that the model takes, got none: {why}")

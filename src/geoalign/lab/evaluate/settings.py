@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
@@ -158,7 +159,7 @@ def _samples(texts: Sequence[str]) -> int | dict[str, int]:
     for text in texts:
         name, equals, number = text.rpartition("=")
         name = name.strip() if equals else EVERY_OTHER
-        if not name or not number.strip().isdecimal() or int(number) < 1:
+        if not name or not re.fullmatch(r"\s*[0-9]{1,9}\s*", number) or int(number) < 1:
             raise ConfigError(f"--samples: expected N or NAME=N with a whole number, 1 or more, got {quote(text)}")
         if by_name.setdefault(name, int(number)) != int(number):
             raise ConfigError(f"--samples {text}: expected one number a set, got {by_name[name]} before")

@@ -20,7 +20,7 @@ from geoalign.lab.models.rows import ResponseRow, messages_json
 
 
 @dataclass(frozen=True)
-class Request:
+class ResponseRequest:
     """A response to be generated: the problem, the tokens of its prompt, and its number among those to this prompt."""
 
     problem: Problem
@@ -43,11 +43,11 @@ class Sampling:
 
 def requests_of(
     evaluation_set: EvaluationSet, tokenizer: Any, options: Mapping[str, Any] | None = None
-) -> list[Request]:
+) -> list[ResponseRequest]:
     """Every response to a set in a model's chat template, by problem, then by sample; `options` are the template's."""
     texts = [rendered(problem.prompt, tokenizer, options) for problem in evaluation_set.problems]
     return [
-        Request(problem, tuple(tokens), sample)
+        ResponseRequest(problem, tuple(tokens), sample)
         for problem, tokens in zip(evaluation_set.problems, token_ids(texts, tokenizer), strict=True)
         for sample in range(evaluation_set.samples)
     ]
@@ -55,7 +55,7 @@ def requests_of(
 
 def answer(
     engine: Engine,
-    requests: Sequence[Request],
+    requests: Sequence[ResponseRequest],
     source: RewardSource | None,
     *,
     model: str,
@@ -139,7 +139,7 @@ def check_rows_scored(rows: Sequence[ResponseRow], most: float) -> None:
 
 def answer_together(
     engine: Engine,
-    requests: Sequence[Request],
+    requests: Sequence[ResponseRequest],
     source: RewardSource,
     *,
     model: str,

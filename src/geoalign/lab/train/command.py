@@ -10,6 +10,7 @@ import typer
 
 from geoalign.console.command_line import NothingAskedError, argument, option, settings_option
 from geoalign.console.terminal import Console
+from geoalign.errors import RunFolderError
 
 # What follows the help where the command was called bare.
 TRAIN_EXAMPLE = """
@@ -59,6 +60,8 @@ def train_command(request: TrainRequest) -> None:
         # A run that is resumed has its settings with it.
         folder = RunFolder(request.output)
         resumed = folder.started()
+        if not (resumed or request.smoke or request.dry_run):
+            raise RunFolderError(f"{request.output}: no run to resume there; name a file of settings to start one")
         config_file = folder.config if resumed else None
     if not (config_file or request.overrides or request.smoke or request.dry_run):
         raise NothingAskedError(TRAIN_EXAMPLE)

@@ -167,9 +167,9 @@ wheel: $(VENV)/.dev ## Build the wheel, install it into an empty environment, im
 	$(PYTHON) -m venv $(ENGINES)/wheel
 	$(ENGINES)/wheel/bin/python $(INSTALL) dist/*.whl
 	cd $(ENGINES) && wheel/bin/python -c "import geoalign; [getattr(geoalign, name) for name in geoalign.__all__]"
+	cd $(ENGINES) && wheel/bin/python -c "import geoalign; geoalign.check_curator(geoalign.Denoise)"
 	$(ENGINES)/wheel/bin/python $(INSTALL) "$$(echo dist/*.whl)[cli]"
 	$(ENGINES)/wheel/bin/geoalign --version
-	$(ENGINES)/wheel/bin/geoalign bench --shape 8x4x64 --repeats 1
 
 clean: ## Remove the environments and caches, never the runs
 	rm -rf $(VENV) .venvs .pytest_cache .mypy_cache .ruff_cache dist build site

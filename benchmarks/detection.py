@@ -23,10 +23,10 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from benchmarks.curation import machine
 from geoalign import CURATORS, GeoAlign, GeoAlignConfig, ProjectorConfig, Rollouts
 from geoalign.curators.session import CurationSession
 from geoalign.files.json_files import write_json
-from geoalign.lab.bench.bench import machine
 from geoalign.method.advantages import group_advantages
 from geoalign.method.consensus import deviation_index
 from geoalign.method.pairs import Pairs

@@ -20,10 +20,10 @@ import torch
 from benchmarks.detection import paper_settings
 from geoalign import GeoAlign, GeoAlignConfig, ProjectorConfig
 from geoalign.console.terminal import Console, say
-from geoalign.curators.geoalign import paired_batch
 from geoalign.curators.rectifying import TailConfig, flag_sparse_tail
 from geoalign.method.consensus import ProjectedConsensus, deviation_index
 from geoalign.method.groups import in_input_order
+from geoalign.method.scoring import paired_batch
 from geoalign.statistics import auroc, pair_counts
 from geoalign.testing.synthetic import synthetic_rollouts
 from geoalign.types import Rollouts
@@ -76,7 +76,7 @@ def trap(data: Batch, seed: int) -> Outcome:
     rollouts = data.rollouts
     assert rollouts.hidden is not None
     generator = torch.Generator().manual_seed(seed)
-    batch = paired_batch(rollouts, rollouts.hidden, margin_weighted=True)
+    batch = paired_batch(rollouts, rollouts.hidden)
     rows, states, pairs = batch.rows, batch.states, batch.pairs
     groups = len(rows.sizes)
     held = torch.zeros(groups, dtype=torch.bool)
@@ -84,10 +84,10 @@ def trap(data: Batch, seed: int) -> Outcome:
     new = held[pairs.group]
     training = pairs.take(~new)
     consensus = ProjectedConsensus(states.shape[1], PROJECTOR, generator)
-    consensus.fit(states, rows.offsets, training, generator, scored=False)
-    view = consensus.view(states)
-    consensus.settle(view, training, batch.weights[~new])
-    deviation = 1 - consensus.cosines(view, pairs)
+    consensus.fit(states, rows.offsets, training, generator)
+    on_rollouts = consensus.on_rollouts(states)
+    consensus.set_prototype(on_rollouts, training, batch.weights[~new])
+    deviation = 1 - consensus.cosines(on_rollouts, pairs)
     back = in_input_order(rows, states.device)
     scores = back(deviation_index(deviation, pairs, len(rollouts), aggregation="sum"))
     flags = flag_sparse_tail(scores, TailConfig(min_scores=2))

@@ -28,11 +28,11 @@ from pathlib import Path
 
 import torch
 
+from benchmarks.curation import machine
 from geoalign.console.command_line import report
 from geoalign.console.terminal import Console, say
 from geoalign.errors import ConfigError, GeoAlignError
 from geoalign.files.json_files import read_json, write_json
-from geoalign.lab.bench.bench import machine
 from geoalign.lab.compare.analysis import read_table, table_as_json
 from geoalign.lab.compare.folder import ComparisonFolder
 from geoalign.lab.compare.plan import CellKey, make_plan

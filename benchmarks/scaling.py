@@ -25,12 +25,12 @@ import torch
 from rich.table import Table
 from scipy.optimize import nnls
 
+from benchmarks.curation import WHOLE, Shape, call_cost, in_fresh_processes, machine, planted
 from benchmarks.stages import stages_timed
 from geoalign import GeoAlign, ProjectorConfig
 from geoalign.console.terminal import Console
 from geoalign.errors import ConfigError, InputError
 from geoalign.files.json_files import write_json
-from geoalign.lab.bench.bench import WHOLE, Shape, call_cost, in_fresh_processes, machine, planted
 from geoalign.method.density import EXACT_SCORES, GRID_POINTS
 from geoalign.method.distillation import AUTO_MIN_GROUPS, AUTO_PAIRS
 from geoalign.method.scoring import JUDGED_PAIRS

@@ -27,6 +27,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from benchmarks.curation import machine
 from benchmarks.detection import session_of
 from geoalign import CURATORS, Rollouts
 from geoalign.dumps.files import dump_rows
@@ -35,7 +36,6 @@ from geoalign.errors import ConfigError, InputError
 from geoalign.files.json_files import write_json
 from geoalign.hidden.answer_tokens import answer_starts
 from geoalign.hidden.extract import extract_states
-from geoalign.lab.bench.bench import machine
 from geoalign.method.advantages import group_advantages
 from geoalign.method.groups import FOLDS, group_centred
 from geoalign.noise.ridge import fold_predictions

@@ -111,7 +111,7 @@ def show(console: Console, responses: list[Response], curation: Curation) -> Non
         "new_group_accuracy",
         "raw_cosine_mean",
         "projected_cosine_mean",
-        "anomalous",
+        "suspects",
         "replaced",
         "groups_without_donor",
         "seconds",

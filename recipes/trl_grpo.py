@@ -28,7 +28,7 @@ from datasets import load_dataset
 from trl import GRPOConfig, ModelConfig, ScriptArguments, TrlParser, get_peft_config, get_quantization_config
 
 from geoalign.adapters.trl import GeoAlignGRPOTrainer  # [1] instead of trl.GRPOTrainer
-from geoalign.curators.registry import CURATORS, CuratorSettings, make_curator
+from geoalign.curators.registry import CURATORS, CuratorSettings, as_curator
 
 
 @dataclass
@@ -101,7 +101,7 @@ def main(
         eval_dataset=dataset[script_args.dataset_test_split] if evaluated else None,
         quantization_config=get_quantization_config(model_args),
         peft_config=get_peft_config(model_args),
-        curator=make_curator(curator_config),  # [2] the curator, and where it reads states
+        curator=as_curator(curator_config),  # [2] the curator, and where it reads states
         hidden_position=script_args.hidden_position,
     )
     trainer.train(resume_from_checkpoint=training_args.resume_from_checkpoint)

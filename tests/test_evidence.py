@@ -9,7 +9,7 @@ import pytest
 import torch
 from tools.evidence import audit, counting, curves, outlier_rule, pages, pictures, printing, table_kinds, values
 
-from geoalign.lab.runs.reading import Evaluation
+from geoalign.files.columns import Series
 from geoalign.method.density import sparse_tail
 from geoalign.statistics import Interval
 
@@ -129,35 +129,30 @@ def test_a_table_between_marks_is_made_anew():
     assert table_kinds.with_tables(text) == text.replace("old\n", table_kinds.table_of("audit"))
 
 
-class Cell(SimpleNamespace):
-    __hash__ = object.__hash__
-
-
-def cell(proxy, gold=(), steps=(0, 10, 20, 40)):
-    gold = gold or [math.nan] * len(proxy)
-    lines = [
-        Evaluation(step, "rl" if step else "before_rl", "dialogue", math.nan, None, 1, reward, utility, 1, {})
-        for step, reward, utility in zip(steps, proxy, gold, strict=False)
-    ]
-    return Cell(evaluations=tuple(lines))
+def run(proxy, gold=(), steps=(0, 10, 20, 40)):
+    """A run with these evaluations over steps."""
+    curves = {"reward": proxy, "gold_utility": gold}
+    return SimpleNamespace(
+        curve=lambda metric: Series(np.array(steps[: len(curves[metric])]), np.array(curves[metric], dtype=float))
+    )
 
 
 def test_the_step_at_which_a_value_is_first_reached():
-    rising = cell([0.0, 1.0, 2.0, 3.0])
+    rising = run([0.0, 1.0, 2.0, 3.0])
     # 2.5 is half of the way from step 20 to step 40.
     assert curves.step_of(rising, "reward", 2.5) == pytest.approx(30)
     assert curves.step_of(rising, "reward", 0.0) == 0
     assert math.isnan(curves.step_of(rising, "reward", 3.5))
     # It falls again: the first time counts, 0.5 / 2 of the way from step 0 to step 10.
-    assert curves.step_of(cell([0.0, 2.0, 0.0, 3.0]), "reward", 0.5) == pytest.approx(2.5)
+    assert curves.step_of(run([0.0, 2.0, 0.0, 3.0]), "reward", 0.5) == pytest.approx(2.5)
 
 
 def test_the_gold_utility_at_equal_proxy_reward():
-    both = cell([0.0, 1.0, 2.0, 3.0], [8.0, 6.0, 2.0, 1.0])
+    both = run([0.0, 1.0, 2.0, 3.0], [8.0, 6.0, 2.0, 1.0])
     # 1.5 is reached at step 15, half of the way from 6 to 2.
     assert curves.at_equal(both, "reward", 1.5, "gold_utility") == pytest.approx(4)
     assert math.isnan(curves.at_equal(both, "reward", 9, "gold_utility"))
-    assert math.isnan(curves.at_equal(cell([0.0, 1.0, 2.0, 3.0]), "reward", 1.5, "gold_utility"))
+    assert math.isnan(curves.at_equal(run([0.0, 1.0, 2.0, 3.0]), "reward", 1.5, "gold_utility"))
 
 
 def test_a_score_of_wrong_answers_ranks_the_two_rewards_in_opposite_directions():
@@ -167,10 +162,11 @@ def test_a_score_of_wrong_answers_ranks_the_two_rewards_in_opposite_directions()
     reward = np.array([1, 0, 1, 0, 1, 0, 1, 0], dtype=float)
     corrupted = (reward == 1) == wrong
     snapshot = SimpleNamespace(score=wrong.astype(float), reward=reward, corrupted=corrupted)
-    holder = SimpleNamespace(snapshots=(snapshot, SimpleNamespace(score=None, reward=None, corrupted=None)))
+    snapshots = (snapshot, SimpleNamespace(score=None, reward=None, corrupted=None))
+    holder = SimpleNamespace(result=SimpleNamespace(snapshots=snapshots))
     assert curves.auroc_at_reward(holder, 1) == 1
     assert curves.auroc_at_reward(holder, 0) == 0
-    assert math.isnan(curves.auroc_at_reward(SimpleNamespace(snapshots=()), 1))
+    assert math.isnan(curves.auroc_at_reward(SimpleNamespace(result=SimpleNamespace(snapshots=())), 1))
 
 
 def test_the_outlier_rule_of_the_recorded_runs_flags_sparse_scores_in_a_valley():

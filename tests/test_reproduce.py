@@ -14,7 +14,6 @@ import typer
 from trl import GRPOConfig, SFTConfig
 
 from geoalign.cli import app
-from geoalign.lab.data.benchmarks import parse_benchmark
 from geoalign.lab.data.sources import hub_dataset
 from geoalign.lab.evaluate.command import EvaluateRequest
 from geoalign.lab.evaluate.settings import load_evaluate_config
@@ -107,8 +106,8 @@ def test_every_command_exists(arguments, monkeypatch):
         assert (config.sft or {}).keys() <= SFT_OPTIONS
     elif arguments[0] == "evaluate":
         load_evaluate_config(EvaluateRequest(**{name: value for name, value in given.items() if value is not None}))
-        locations = [parse_benchmark(text)[1] for text in given["benchmarks"] or []]
-        locations += [text.partition("=")[2] for text in given["dialogues"] or []]
+        sets = [*(given["benchmarks"] or []), *(given["dialogues"] or [])]
+        locations = [text.partition("=")[2] for text in sets]
         assert locations
         assert None not in map(hub_dataset, locations)
     elif arguments[0] == "judge":

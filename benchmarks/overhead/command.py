@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from rich.table import Table
 
+from benchmarks.curation import machine
 from benchmarks.overhead.curating import (
     ARCHITECTURES,
     Cost,
@@ -32,7 +33,6 @@ from benchmarks.overhead.step import PolicyStep, generation_cost, policy_costs, 
 from geoalign.console.terminal import Console
 from geoalign.errors import ConfigError
 from geoalign.files.json_files import finite, write_json
-from geoalign.lab.bench.bench import machine
 from geoalign.pretrained.quiet import silence_logs
 from geoalign.text import one_line
 

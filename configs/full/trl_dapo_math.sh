@@ -16,7 +16,7 @@ if [ -z "$CURATOR" ]; then
     --alpha 0.05
     --max_fraction none
     --min_scores 2
-    --projector '{"target_accuracy":0.95,"groups_per_step":null,"early_stop":"paper"}'
+    --projector '{"target_accuracy":0.95,"groups_per_step":null}'
     --hidden_position predicting
   )
 else

@@ -21,7 +21,6 @@ if [ -z "$CURATOR" ]; then
     +geoalign.curator.min_scores=2
     +geoalign.curator.projector.target_accuracy=0.95
     +geoalign.curator.projector.groups_per_step=null
-    +geoalign.curator.projector.early_stop=paper
     +geoalign.hidden_position=predicting
   )
 else

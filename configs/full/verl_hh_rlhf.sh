@@ -13,7 +13,6 @@ settings=(
   +geoalign.curator.min_scores=2
   +geoalign.curator.projector.target_accuracy=0.85
   +geoalign.curator.projector.groups_per_step=null
-  +geoalign.curator.projector.early_stop=paper
   +geoalign.hidden_position=predicting
   +geoalign.seed=0
 

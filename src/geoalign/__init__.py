@@ -14,6 +14,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     # What a type checker sees of the names that are imported when they are first used.
     from geoalign.answers import boxed_answers as boxed_answers
+    from geoalign.audit import AuditPackage
     from geoalign.curators.appeals import Appeals as Appeals
     from geoalign.curators.baselines.baseline import Baseline as Baseline
     from geoalign.curators.baselines.baseline import groups_of as groups_of
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from geoalign.curators.baselines.controls import RankTrim as RankTrim
     from geoalign.curators.baselines.controls import RewardDistance as RewardDistance
     from geoalign.curators.baselines.controls import TieDetector as TieDetector
-    from geoalign.curators.baselines.labelled import ConceptScore as ConceptScore
     from geoalign.curators.baselines.labelled import LabelledProbe as LabelledProbe
     from geoalign.curators.baselines.probes import ConfidentLearning as ConfidentLearning
     from geoalign.curators.baselines.probes import NearestCentroid as NearestCentroid
@@ -64,6 +64,8 @@ if TYPE_CHECKING:
     from geoalign.types import Curation as Curation
     from geoalign.types import Rollouts as Rollouts
 
+    audit: AuditPackage
+
 # Beside the curators, which stand in the registry.
 _HOMES = {
     "Baseline": "geoalign.curators.baselines.baseline",
@@ -77,6 +79,7 @@ _HOMES = {
     "ProjectorConfig": "geoalign.method.projector",
     "Rollouts": "geoalign.types",
     "as_curator": "geoalign.curators.registry",
+    "audit": "geoalign.audit",
     "boxed_answers": "geoalign.answers",
     "check_curator": "geoalign.testing",
     "curator_checks": "geoalign.testing",

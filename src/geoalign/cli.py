@@ -11,21 +11,18 @@ import typer
 
 from geoalign import __version__
 from geoalign.audit.command import AuditRequest, audit_command
-from geoalign.console.command_line import PlainGroup, command, run_command_line
+from geoalign.console.command_line import add_command, argument, option, run_command_line
 from geoalign.console.terminal import Console, say
-from geoalign.lab.bench.command import BenchRequest, bench_command
 from geoalign.lab.compare.command import CompareRequest, compare_command
 from geoalign.lab.evaluate.command import EvaluateRequest, evaluate_command
 from geoalign.lab.judge.command import JudgeRequest, judge_command
 from geoalign.lab.train.command import TrainRequest, train_command
-from geoalign.settings.arguments import argument, option
 
 app = typer.Typer(
     name="geoalign",
     help="Find wrong rewards in rollouts of language models, and correct them while you train.",
     no_args_is_help=True,
     add_completion=False,
-    cls=PlainGroup,
     # Plain text, wrapped to the terminal: no boxes, no types.
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -47,13 +44,6 @@ def _root(
     """Find wrong rewards in rollouts of language models, and correct them while you train."""
 
 
-command(app, "train", TrainRequest)(train_command)
-command(app, "compare", CompareRequest)(compare_command)
-command(app, "audit", AuditRequest)(audit_command)
-command(app, "evaluate", EvaluateRequest)(evaluate_command)
-command(app, "judge", JudgeRequest)(judge_command)
-
-
 @dataclass(frozen=True)
 class ReportRequest:
     runs: Sequence[Path] = argument("Folders of runs, comparisons or audits.", "DIR")
@@ -67,7 +57,6 @@ class StatusRequest:
     folder: Path = argument("The folder of a run, comparison, audit, evaluation or judging.", "DIR")
 
 
-@command(app, "report", ReportRequest)
 def report_command(request: ReportRequest) -> None:
     """Rebuild the report and figures of runs and audits; of comparisons, also the table, from the results so far."""
     from geoalign.lab.compare.folder import ComparisonFolder
@@ -90,7 +79,6 @@ def report_command(request: ReportRequest) -> None:
             say(Console(), build_report(run))
 
 
-@command(app, "status", StatusRequest)
 def status_command(request: StatusRequest) -> None:
     """Say where a run, comparison, audit, evaluation or judging stands: who works on it, how far it is, what failed.
 
@@ -105,7 +93,13 @@ def status_command(request: StatusRequest) -> None:
     status(request.folder, Console())
 
 
-command(app, "bench", BenchRequest)(bench_command)
+add_command(app, "train", TrainRequest, train_command)
+add_command(app, "compare", CompareRequest, compare_command)
+add_command(app, "audit", AuditRequest, audit_command)
+add_command(app, "evaluate", EvaluateRequest, evaluate_command)
+add_command(app, "judge", JudgeRequest, judge_command)
+add_command(app, "report", ReportRequest, report_command)
+add_command(app, "status", StatusRequest, status_command)
 
 
 def main() -> None:

@@ -54,7 +54,8 @@ def clustered_proportion(
     if groups == 1:
         return Interval(estimate, 0.0, 1.0)
     residual = np.asarray(right) - estimate * np.asarray(total)
-    reach = t_quantile(level, groups - 1) * (float(np.sqrt(groups / (groups - 1) * np.sum(residual**2))) / cases)
+    error = float(np.sqrt(groups / (groups - 1) * np.sum(residual**2))) / cases
+    reach = t_quantile(level, groups - 1) * error
     return Interval(estimate, max(0.0, estimate - reach), min(1.0, estimate + reach))
 
 

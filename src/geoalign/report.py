@@ -6,6 +6,7 @@ from pathlib import Path
 
 from geoalign.audit.folder import SCORES_FILE
 from geoalign.audit.page.page import build_audit_page
+from geoalign.audit.results import read_report
 from geoalign.errors import RunFolderError
 from geoalign.lab.compare.folder import ComparisonFolder
 from geoalign.lab.compare.page import build_comparison_report
@@ -19,7 +20,7 @@ def build_report(folder: Path) -> Path:
     if ComparisonFolder(folder).config.is_file():
         return build_comparison_report(folder)
     if (folder / SCORES_FILE).is_file():
-        return build_audit_page(folder)
+        return build_audit_page(read_report(folder))
     if folder.is_dir() and not RunFolder(folder).config.is_file():
         raise RunFolderError(
             f"{folder}: expected a run's config.yaml, a comparison's compare.yaml or the scores.parquet of geoalign "

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from math import comb, fsum
+from math import comb
 from typing import Literal
 
 import numpy as np
@@ -24,7 +24,8 @@ MIN_SEEDS = 3
 _LEVEL = 0.95
 # A spread below this share of the mean is rounding.
 _ROUNDING = 1e-12
-_UNKNOWN = Interval(math.nan, math.nan, math.nan)
+# An estimate that is not known.
+UNKNOWN = Interval(math.nan, math.nan, math.nan)
 
 
 def known(values: ArrayLike) -> NDArray[np.float64]:
@@ -66,9 +67,12 @@ def paired_difference(first: Mapping[int, float], second: Mapping[int, float]) -
     With fewer than `MIN_SEEDS` pairs there is neither interval nor p. Differences that are all zero give 0 to 0 and
     p = 1; all equal but not zero they show no spread to judge by: interval and p are undefined.
     """
-    mine, theirs = ({seed for seed, value in side.items() if not math.isnan(value)} for side in (first, second))
+    mine = {seed for seed, value in first.items() if not math.isnan(value)}
+    theirs = {seed for seed, value in second.items() if not math.isnan(value)}
     differences = np.array([first[seed] - second[seed] for seed in sorted(mine & theirs)], dtype=np.float64)
-    pairs, left_out, middle = len(differences), len(mine ^ theirs), mean(differences)
+    pairs = len(differences)
+    left_out = len(mine ^ theirs)
+    middle = mean(differences)
     undefined = PairedDifference(Interval(middle, math.nan, math.nan), math.nan, pairs, left_out)
     if pairs < MIN_SEEDS:
         return undefined
@@ -114,9 +118,10 @@ def share_interval(parts: ArrayLike, wholes: ArrayLike) -> Interval:
     a r^2 - 2 b r + c = 0 with q = t^2 / n, a = my^2 - q syy, b = mx my - q sxy, c = mx^2 - q sxx. NaN bounds where the
     mean of the wholes is not itself distinguishable from zero (a <= 0), and with fewer than three pairs.
     """
-    x, y = np.asarray(parts, dtype=np.float64), np.asarray(wholes, dtype=np.float64)
+    x = np.asarray(parts, dtype=np.float64)
+    y = np.asarray(wholes, dtype=np.float64)
     if not len(x) or y.mean() == 0:
-        return _UNKNOWN
+        return UNKNOWN
     estimate = float(x.mean() / y.mean())
     if len(x) < MIN_SEEDS:
         return Interval(estimate, math.nan, math.nan)
@@ -150,7 +155,7 @@ def proportion_over_groups(right: ArrayLike, total: ArrayLike) -> tuple[Interval
     totals = np.asarray(total, dtype=np.float64)
     groups = len(totals)
     if groups == 0:
-        return _UNKNOWN, "wilson"
+        return UNKNOWN, "wilson"
     alike = bool(np.all(rights * totals[0] == rights[0] * totals))
     if alike or bool(np.all(totals == 1)):
         return wilson_interval(float(rights.sum()) * groups / float(totals.sum()), groups), "wilson"
@@ -158,17 +163,23 @@ def proportion_over_groups(right: ArrayLike, total: ArrayLike) -> tuple[Interval
 
 
 def wilson_interval(successes: float, trials: int) -> Interval:
-    """Wilson's 95% score interval; all NaN without trials.
+    """Wilson's 95% score interval (1927); all NaN without trials.
+
+    With p = successes / n and z the normal quantile of 97.5%: (2 n p + z^2 +- z sqrt(4 n p (1 - p) + z^2)) /
+    (2 (n + z^2)).
 
     For trials that come in groups (several answers to one problem) it is too narrow: see `proportion_over_groups`.
     """
     if trials == 0:
-        return _UNKNOWN
-    estimate, z = successes / trials, float(ndtri((1 + _LEVEL) / 2))
+        return UNKNOWN
+    estimate = successes / trials
+    z = float(ndtri((1 + _LEVEL) / 2))
     centre = 2 * trials * estimate + z**2
-    reach, over = z * math.sqrt(4 * trials * estimate * (1 - estimate) + z**2), 2 * (trials + z**2)
+    reach = z * math.sqrt(4 * trials * estimate * (1 - estimate) + z**2)
+    twice = 2 * (trials + z**2)
     # Around the estimate even where rounding puts a bound of 0 or 1 beside it.
-    return Interval(estimate, max(0.0, min((centre - reach) / over, estimate)), max((centre + reach) / over, estimate))
+    low = max(0.0, min((centre - reach) / twice, estimate))
+    return Interval(estimate, low, max((centre + reach) / twice, estimate))
 
 
 # --- rankings ---------------------------------------------------------------------------------------------------------
@@ -180,7 +191,8 @@ def auroc(scores: ArrayLike, positives: ArrayLike) -> float:
     Mann-Whitney: U = (sum of the midranks of the marked) - P (P + 1) / 2, divided by P N.
     """
     values, marked = _scored(scores, positives)
-    number, others = int(marked.sum()), int((~marked).sum())
+    number = int(marked.sum())
+    others = int((~marked).sum())
     if number == 0 or others == 0:
         return math.nan
     _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
@@ -220,14 +232,18 @@ def oscillation(values: ArrayLike, steps: ArrayLike | None = None) -> float:
     noise around it that noise's standard deviation, an evaluation's own sampling error included. NaN with fewer than
     three points.
     """
-    curve = np.asarray(values, dtype=np.float64)
-    at = np.arange(len(curve)) if steps is None else np.asarray(steps)
-    at, curve = at[~np.isnan(curve)].astype(np.float64), known(curve)
+    every = np.asarray(values, dtype=np.float64)
+    at = np.arange(len(every)) if steps is None else np.asarray(steps)
+    at = at[~np.isnan(every)].astype(np.float64)
+    curve = known(every)
     if len(curve) < 3:
         return math.nan
+    before = curve[:-2]
+    point = curve[1:-1]
+    after = curve[2:]
     a = (at[2:] - at[1:-1]) / (at[2:] - at[:-2])
     b = 1 - a
-    residual = a * curve[:-2] + b * curve[2:] - curve[1:-1]
+    residual = a * before + b * after - point
     return float(np.sqrt(np.mean(residual**2 / (a**2 + b**2 + 1))))
 
 
@@ -263,10 +279,6 @@ def pass_at_k(samples: int, correct: int, k: int) -> float:
         raise InputError(f"correct: expected 0 to {samples} (samples), got {correct}")
     draws = comb(samples, k)
     return (draws - comb(samples - correct, k)) / draws
-
-
-def mean_pass_at_k(correct: Sequence[int], *, samples: int, k: int) -> float:
-    return fsum(pass_at_k(samples, count, k) for count in correct) / len(correct)
 
 
 def powers_of_two(largest: int) -> list[int]:

@@ -98,20 +98,27 @@ class Rollouts:
                 # In float32 at least: bfloat16 tells rewards near 1 apart from 8e-3 on only. States are many.
                 wide = value if name == "hidden" or value.dtype.itemsize >= 4 else value.float()
                 object.__setattr__(self, name, wide.detach())
-        if len(infinite := self.rewards.isinf().nonzero()):
+        self._check_finite()
+
+    def _check_finite(self) -> None:
+        """Raises InputError for a reward that is infinite, and for a state that is infinite or NaN."""
+        infinite = self.rewards.isinf().nonzero()
+        if len(infinite):
             row = int(infinite[0])
             raise InputError(
                 f"rewards: expected finite numbers or NaN (a row that could not be scored), "
                 f"got {self.rewards[row].item()} in row {row}"
             )
         # A sum is finite only if every term is (or terms overflow: then look closer). No [B, d] mask in the usual case.
-        if self.hidden is not None and not bool(self.hidden.sum(dtype=torch.float32).isfinite()):
-            for row, state in enumerate(self.hidden):
-                if len(bad := (~state.isfinite()).nonzero()):
-                    column = int(bad[0])
-                    raise InputError(
-                        f"hidden: expected finite numbers, got {state[column].item()} in row {row}, column {column}"
-                    )
+        if self.hidden is None or bool(self.hidden.sum(dtype=torch.float32).isfinite()):
+            return
+        for row, state in enumerate(self.hidden):
+            not_finite = (~state.isfinite()).nonzero()
+            if len(not_finite):
+                column = int(not_finite[0])
+                raise InputError(
+                    f"hidden: expected finite numbers, got {state[column].item()} in row {row}, column {column}"
+                )
 
     def __len__(self) -> int:
         return len(self.rewards)
@@ -131,7 +138,7 @@ class Rollouts:
             elif isinstance(value, Mapping):
                 taken[item.name] = {name: part[index.to(part.device)] for name, part in value.items()}
             elif item.name == "second_rewards" and value is not None:
-                taken[item.name] = _asked_of(value, index.tolist())
+                taken[item.name] = _verifier_of(value, index.tolist())
             elif value is not None:
                 taken[item.name] = [value[i] for i in index.tolist()]
         return Rollouts(**taken)
@@ -147,9 +154,9 @@ class Rollouts:
             )
 
 
-def _asked_of(ask: SecondRewards, taken: Sequence[int]) -> SecondRewards:
+def _verifier_of(second_rewards: SecondRewards, taken: Sequence[int]) -> SecondRewards:
     """The same verifier where row i is the earlier row `taken[i]`."""
-    return lambda rows: ask([taken[row] for row in rows])
+    return lambda rows: second_rewards([taken[row] for row in rows])
 
 
 def response_keys(responses: Iterable[Sequence[int] | str]) -> Int[Tensor, " b"]:
@@ -259,6 +266,7 @@ _KINDS = {
 
 
 def _check_tensor(name: str, value: object, *, rank: int, kind: str, size: int) -> None:
+    """Raises InputError unless a field is a tensor of this rank and kind with a row for each reward; most may lack."""
     if value is None and name not in ("rewards", "groups"):
         return
     if not isinstance(value, Tensor):
@@ -272,12 +280,15 @@ def _check_tensor(name: str, value: object, *, rank: int, kind: str, size: int) 
 
 
 def _check_rows(name: str, index: Tensor, size: int) -> None:
-    if len(outside := ((index < 0) | (index >= size)).nonzero()):
-        at = int(outside[0])
-        raise InputError(f"{name}: expected rows 0..{size - 1}, got {int(index[at])} at position {at}")
+    """Raises InputError where an index is no row of a batch of this size."""
+    outside = ((index < 0) | (index >= size)).nonzero()
+    if len(outside):
+        place = int(outside[0])
+        raise InputError(f"{name}: expected rows 0..{size - 1}, got {int(index[place])} at position {place}")
 
 
 def _check_strings(name: str, value: object, *, size: int, none_allowed: bool) -> None:
+    """Raises InputError unless a field is a list of texts (or None, where that is allowed), one for each reward."""
     if value is None:
         return
     if isinstance(value, str) or not isinstance(value, Sequence):

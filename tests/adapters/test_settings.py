@@ -27,7 +27,10 @@ def test_defaults_and_a_curator_by_its_name_alone_or_with_settings(kind):
     ("given", "message"),
     [
         ({"labelled_rollouts": "a.jsonl"}, r"here\.labelled_rollouts: expected to be left out.*inside it none can"),
-        ({"rollout_fields": {"gold": "x"}}, r"here\.rollout_fields: expected keys out of answers, .*got 'gold'"),
+        (
+            {"rollout_fields": {"gold": "x"}},
+            r"here\.rollout_fields\.gold: expected a text that matches .*answers.*got 'gold'",
+        ),
         ("denoise", "here: expected a section of that file, got 'denoise'"),
         ({"sede": 1}, r"here\.sede: unknown key: expected here\.seed"),
         ({"curator": {"widow": 1}}, r"here\.curator\.widow: unknown key: expected here\.curator\.window"),

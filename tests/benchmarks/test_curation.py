@@ -2,11 +2,10 @@ import json
 
 import pytest
 import torch
+from benchmarks.curation import Shape, main
 from rich.console import Console
 
 from geoalign.errors import ConfigError
-from geoalign.lab.bench.bench import Shape, bench
-from geoalign.lab.bench.command import BenchRequest
 from geoalign.testing.synthetic import synthetic_rollouts
 
 
@@ -17,13 +16,13 @@ def test_shapes_are_read():
             Shape.parse(text)
 
 
-def test_command_writes_tables_and_json(tmp_path, monkeypatch):
+def test_the_script_writes_tables_and_json(tmp_path, monkeypatch):
     # Here, not in a process of its own.
     here = lambda measured, shapes, device, repeats: [measured(shape, device, repeats) for shape in shapes]  # noqa: E731
-    monkeypatch.setattr("geoalign.lab.bench.bench.in_fresh_processes", here)
+    monkeypatch.setattr("benchmarks.curation.in_fresh_processes", here)
     console = Console(record=True, width=160)
     target = tmp_path / "bench.json"
-    bench(BenchRequest(["4x4x32"], repeats=1, json_file=target), console)
+    main(["--shape", "4x4x32", "--repeats", "1", "--json", str(target)], console=console)
     assert "4 x 4, d = 32" in console.export_text()
     record = json.loads(target.read_text())
     # Continuous rewards without ties: 4 groups of 6 pairs.

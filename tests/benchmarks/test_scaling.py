@@ -5,10 +5,10 @@ import re
 from pathlib import Path
 
 import pytest
+from benchmarks.curation import Shape
 from benchmarks.scaling import MEMORY, TERMS, CostModel, Point, Work, fit, read_points
 
 from benchmarks import scaling
-from geoalign.lab.bench.bench import Shape
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "benchmarks" / "scaling.md"

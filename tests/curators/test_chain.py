@@ -17,7 +17,7 @@ from geoalign.curators.baselines.seed_grpo import SeedGRPO
 from geoalign.curators.baselines.subsets import CPPO, PODS, PODSConfig
 from geoalign.curators.chain import Chain, ChainConfig
 from geoalign.curators.denoise import Denoise
-from geoalign.curators.registry import make_curator
+from geoalign.curators.registry import as_curator
 from geoalign.errors import ConfigError
 from geoalign.lab.train.read_settings import load_run_config, parse_run_config
 from geoalign.settings import settings
@@ -194,7 +194,7 @@ def test_a_chain_from_yaml(tmp_path):
         encoding="utf-8",
     )
     config = load_run_config(file).config
-    chain = make_curator(config.curator)
+    chain = as_curator(config.curator)
     assert isinstance(chain, Chain)
     assert [type(member) for member in chain.members] == [GeoAlign, Chain]
     assert chain.members[0].config.projector.layers == 2
@@ -216,7 +216,7 @@ def test_a_chain_from_yaml(tmp_path):
     [
         ("[{type: pods, n: 4}]", r"curator\.members\.0\.n: unknown key"),
         ("[{type: grpo}, {type: pod}]", r"curator\.members\.1\.type: expected one of .*nearest: pods"),
-        ("pods", r"curator\.members: expected a list of sections, got 'pods'"),
+        ("pods", r"curator\.members: expected a list, got 'pods'"),
     ],
 )
 def test_bad_chains_are_named(tmp_path, members, words):

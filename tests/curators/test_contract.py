@@ -32,10 +32,10 @@ SMALL = {
     "appeals": {"budget": 5},
     "chain": {"members": (PARConfig(), GEOALIGN, PODSConfig())},
 }
-GATED, CONTROL = {"level": 0.01}, GeoAlignConfig(**{**SMALL_GEOALIGN, "start_step": 1})
+GATED, CONTROL = {"level": 0.01}, GeoAlignConfig(**SMALL_GEOALIGN, strategy="drop")
 RATES = {"false_positive_rate": 0.1, "false_negative_rate": 0.2}
 CHANGES = {
-    "geoalign": [{"strategy": "drop"}, {"scoring": "cross_fit"}, {"projector": None}, {"start_step": 1}],
+    "geoalign": [{"strategy": "drop"}, {"scoring": "cross_fit"}, {"projector": None}],
     "denoise": [GATED, {"states": 2}, {"geometry": "permuted", **GATED}, {"answers": "none"}, {"window": 1}],
     "seed_grpo": [{"mode": "paper_linear"}, {"mass": "share"}, {"clusters": "hidden", "threshold": 0.9}],
     "answer_mean": [{"unanswered": "lowest"}],
@@ -97,11 +97,12 @@ def test_what_rectifies_changes_nothing_where_there_is_no_pair(name, changes):
         assert torch.equal(curation.weights, (~rollouts.rewards.isnan()).float())
 
 
-STARTING_LATER = [("geoalign", {"start_step": 1}), ("random", {"geoalign": CONTROL})]
+GATED_GEOALIGN = GeoAlignConfig(**SMALL_GEOALIGN, consensus_gate=0.5)
+GATE_CLOSED = [("geoalign", {"consensus_gate": 0.5}), ("random", {"geoalign": GATED_GEOALIGN})]
 
 
-@pytest.mark.parametrize(("name", "changes"), STARTING_LATER, ids=["geoalign", "random"])
-def test_one_that_starts_later_changes_nothing_in_its_first_call(name, changes):
+@pytest.mark.parametrize(("name", "changes"), GATE_CLOSED, ids=["geoalign", "random"])
+def test_a_gate_is_closed_in_the_first_call(name, changes):
     trial = trial_of(name, changes)
     rollouts = trial.batch()
     assert torch.equal(trial.expected.source, torch.arange(len(rollouts)))

@@ -61,7 +61,7 @@ def test_pair_count_settings_are_geoaligns():
     assert PairCount(strategy="zero_weight").curate(rollouts).weights[80] == 0
     assert 80 not in PairCount(strategy="drop").curate(rollouts).source.tolist()
     assert PairCount(strategy="amplify").curate(rollouts, generator=generator()).source.tolist().count(80) == 2
-    for name in ("alpha", "tail", "max_fraction", "min_scores", "strategy"):
+    for name in ("alpha", "max_fraction", "min_scores", "strategy"):
         assert getattr(PairCount().config, name) == getattr(GeoAlignConfig(), name)
 
 

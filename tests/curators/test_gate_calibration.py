@@ -96,4 +96,4 @@ def test_a_state_of_other_scoring_folds_or_view_is_refused_by_name(saved, asked,
     with pytest.raises(ConfigError, match=words):
         curators[1].load_state_dict(curators[0].state_dict())
     # Nothing was restored: it goes on as new.
-    assert curators[1].state_dict()["calls"] == 0
+    assert curators[1].state_dict()["consensus"] == []

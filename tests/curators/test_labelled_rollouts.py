@@ -64,7 +64,7 @@ def made(source, scores=7, **changes):
         "weights": 10.0 + source,
         "scores": torch.arange(float(scores)),
         "anomalous": torch.tensor([True, False, False, True, False, True, True])[:scores],
-        "metrics": {"anomalous": 4.0, "other": 3.0},
+        "metrics": {"other": 3.0},
     }
     return Curation(source=source, **{**values, **changes})
 
@@ -78,7 +78,7 @@ def test_the_batch_alone_comes_back():
     assert cut.advantages.tolist() == [0, 1, 2, 3]
     assert cut.scores.tolist() == [0, 1, 2, 3]
     assert cut.anomalous.tolist() == [True, False, False, True]
-    assert cut.metrics == {"anomalous": 2.0, "other": 3.0, "labelled_rollouts": 3.0}
+    assert cut.metrics == {"other": 3.0, "labelled_rollouts": 3.0}
 
 
 def test_of_a_subset_the_rows_of_the_batch_stay_in_its_order():

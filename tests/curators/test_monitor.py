@@ -24,12 +24,13 @@ def verdicts(seed, *, wrong=0.0, missed=0.0, groups=24, size=8):
 def test_the_inner_curators_metrics_stay_but_for_the_rates():
     rollouts, inner = verdicts(0, wrong=0.3), Denoise(geometry="none")
     assert Monitor().config.curator == Denoise().config
-    acted, watched = inner.curate(rollouts).metrics, Monitor(curator=Denoise(geometry="none")).curate(rollouts).metrics
+    curation = inner.curate(rollouts)
+    acted, watched = curation.metrics, Monitor(curator=Denoise(geometry="none")).curate(rollouts).metrics
     # By the verdicts alone, without the inner curator's prior.
     own = {name: value for name, value in acted.items() if name not in (*RATES, "true_positive_rate", "seconds")}
     assert {name: watched[name] for name in own} == pytest.approx(own, nan_ok=True)
     assert watched["true_positive_rate"] == 1 - watched["false_negative_rate"]
-    assert watched["anomalous_share"] == acted["anomalous"] / len(rollouts)
+    assert watched["anomalous_share"] == curation.anomalous.sum() / len(rollouts)
     # Rows whose reward is known are no share of the batch.
     taught = replace(rollouts, trusted=torch.arange(len(rollouts)) < 48)
     seen = Monitor(curator=Denoise(geometry="none")).curate(taught)
@@ -135,16 +136,16 @@ def test_drift_is_the_change_since_the_first_window_by_hand():
 
 
 @pytest.mark.parametrize(
-    ("inner", "name"),
+    ("inner", "name", "window"),
     [
-        (Denoise(window=3), "correlation_drift"),
-        (GeoAlign(gate_window=3, scoring="cross_fit", projector=None), "pooled_new_group_accuracy_drift"),
+        (Denoise(window=3), "correlation_drift", 3),
+        (GeoAlign(scoring="cross_fit", projector=None), "pooled_new_group_accuracy_drift", 5),
     ],
 )
-def test_no_batch_is_in_both_windows_of_the_inner_curator(inner, name):
+def test_no_batch_is_in_both_windows_of_the_inner_curator(inner, name, window):
     monitor, draw = Monitor(curator=inner, window=1), torch.Generator().manual_seed(0)
-    states = torch.randn(6, 192, 4, generator=draw)
+    states = torch.randn(2 * window, 192, 4, generator=draw)
     found = [
         monitor.curate(replace(verdicts(step), hidden=of), generator=draw).metrics for step, of in enumerate(states)
     ]
-    assert [name in each for each in found] == [False] * 5 + [True]
+    assert [name in each for each in found] == [False] * (2 * window - 1) + [True]

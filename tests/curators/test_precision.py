@@ -72,6 +72,7 @@ def test_deterministic_algorithms_may_be_on():
 
 
 @pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an accelerator")
 def test_the_same_bits_on_an_accelerator():
     rollouts = synthetic_rollouts(32, 8, 512, seed=0).rollouts
     moved = Rollouts(rewards=rollouts.rewards, groups=rollouts.groups, hidden=rollouts.hidden.cuda())

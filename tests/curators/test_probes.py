@@ -1,13 +1,12 @@
 """Rewards held against fits on hidden states: centroids, the confident joint, agreement, labelled rows."""
 
 import math
-from dataclasses import replace
 
 import pytest
 import torch
 
-from geoalign import CURATORS, Rollouts, group_advantages
-from geoalign.curators.baselines.labelled import ConceptScore, LabelledProbe, logistic_log_odds
+from geoalign import Rollouts
+from geoalign.curators.baselines.labelled import LabelledProbe, logistic_log_odds
 from geoalign.curators.baselines.probes import NearestCentroid, ScoreAgreement, agreeing_rows, confidently_wrong
 from geoalign.testing.synthetic import synthetic_rollouts
 
@@ -166,35 +165,10 @@ def test_the_penalty_subtracts_the_probability_from_every_open_reward():
     assert torch.equal(lowered.rewards[rollouts.trusted], rollouts.rewards[rollouts.trusted])
 
 
-def test_the_concept_is_subtracted_from_the_advantage():
-    # Trusted: state 3 is good and state 1 bad, so standardised +1 and -1 with v = -2. The other group's states 4 and 2
-    # are at +2 and 0: c = -4 and 0, of standard deviation 2, so -2 and 0, about their mean -1 and +1. Half of that is
-    # taken from GRPO's -+0.7071 (rewards 0 and 1).
-    hidden = torch.tensor([[3.0, 5], [1, 5], [4, 5], [2, 5]])
-    rollouts = Rollouts(
-        rewards=torch.tensor([1.0, 0, 0, 1]),
-        groups=torch.tensor([0, 0, 1, 1]),
-        hidden=hidden,
-        trusted=torch.tensor([True, True, False, False]),
-    )
-    # A row at the mean of its group has no advantage, and loses as any other.
-    three = replace(rollouts.take(torch.tensor([0, 1, 2, 2, 3])), groups=torch.tensor([0, 0, 1, 1, 1]))
-    three = replace(three, rewards=torch.tensor([1, 0, 0, 0.5, 1]))
-    assert abs(float(ConceptScore(coefficient=0.5).curate(three).advantages[3])) > 0.1
-    curation = ConceptScore(coefficient=0.5).curate(rollouts)
-    assert curation.scores.tolist()[2:] == [-2, 0]
-    assert curation.scores[:2].isnan().all()
-    assert curation.advantages.tolist() == pytest.approx([0.7071, -0.7071, -0.7071 + 0.5, 0.7071 - 0.5], abs=1e-4)
-
-
-@pytest.mark.parametrize("name", ["labelled_probe", "concept_score"])
-def test_without_labels_of_either_kind_nothing_changes(name):
+def test_without_labels_of_either_kind_nothing_changes():
     rollouts, _ = world(rows=64, labels=0)
-    curation = CURATORS[name]().curate(rollouts)
+    curation = LabelledProbe().curate(rollouts)
     assert torch.equal(curation.rewards, rollouts.rewards)
     assert (curation.weights == 1).all()
-    assert curation.advantages is None or torch.equal(
-        curation.advantages, group_advantages(rollouts.rewards, rollouts.groups)
-    )
     assert curation.metrics["fitted"] == 0
-    assert all(math.isnan(score) for score in curation.scores.tolist())
+    assert curation.scores.isnan().all()

@@ -6,7 +6,6 @@ from geoalign import CURATORS, Appeals, Chain, Curator, Denoise, Monitor, as_cur
 from geoalign.adapters.settings import EngineSettings
 from geoalign.curators.denoise import DenoiseConfig
 from geoalign.curators.monitor import MonitorConfig
-from geoalign.curators.registry import make_curator
 from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError
 from geoalign.settings.loading import load_settings
@@ -16,7 +15,7 @@ from geoalign.settings.loading import load_settings
 def test_settings_pick_their_curator(name, unchecked_shapes):
     curator_class = CURATORS[name]
     assert curator_class.config_class.type == name
-    assert type(make_curator(curator_class.config_class())) is curator_class
+    assert type(as_curator(curator_class.config_class())) is curator_class
     with pytest.raises(ConfigError, match="no_such_setting"):
         curator_class(no_such_setting=1)
     with pytest.raises(ConfigError, match="expected a config or keywords"):

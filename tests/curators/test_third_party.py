@@ -13,7 +13,7 @@ import torch
 
 from geoalign import CURATORS, Rollouts, curator_checks
 from geoalign.curators.chain import Chain
-from geoalign.curators.registry import make_curator
+from geoalign.curators.registry import as_curator
 from geoalign.errors import ConfigError
 from geoalign.lab.train.read_settings import load_run_config, parse_run_config
 from geoalign.settings.loading import plain_settings
@@ -65,7 +65,7 @@ def test_it_runs_from_a_config_file(installed):
     assert config.curator.limit == 0.5
     assert config.curator.type == "clipped"
     assert parse_run_config(plain_settings(config)) == config
-    assert type(make_curator(config.curator)) is CURATORS["clipped"]
+    assert type(as_curator(config.curator)) is CURATORS["clipped"]
     chained = parse_run_config({"curator": {"type": "chain", "members": [{"type": "clipped", "limit": 0.25}]}}).curator
     assert Chain(chained).members[0].config.limit == 0.25
     assert load_run_config(None, ["curator.type=clipped", "curator.limit=3"]).config.curator.limit == 3

@@ -20,7 +20,7 @@ def train_with(curator, rewards):
     batch = [places[place] for place in PLACES]
     for experience, reward in zip(batch, rewards, strict=True):
         experience.reward = None if math.isnan(reward) else reward
-    with tempfile.TemporaryDirectory() as folder, patch("geoalign.adapters.decision.make_curator", lambda _: curator):
+    with tempfile.TemporaryDirectory() as folder, patch("geoalign.adapters.decision.as_curator", lambda _: curator):
         config = settings(Path(folder) / "run", advantage=ADVANTAGE, arguments={"curator": "grpo"})
         trained = by_place(through(config, batch)[0])
     responses, advantages = [], []

@@ -39,7 +39,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 PLACES = {
     "below a file": "file/x",
     "too long": "n" * 300,
-    "with NUL": "a\0b",
     "with escapes": "file/\x1b[2J\x1b]0;title\x07\u202e",
     "not UTF-8": "file/\udcff",
     "with a line feed": "file/x\nError: y",

@@ -9,8 +9,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from geoalign.text import listed, one_line, quote
-
 ROW = b'{"prompt": "q", "response": "a", "reward": 1}'
 MEGA = 2**20
 
@@ -61,17 +59,3 @@ def test_what_fills_memory_is_refused_early(kind, tmp_path):
         else:
             said = " ".join(outcome.err.split())
         assert message in said
-
-
-def test_values_in_messages_are_cut():
-    deep: list = []
-    for _ in range(10_000):
-        deep = [deep]
-    for value in (deep, "x" * 10**6, 10**5000, {"k" * 10**6: 1}, b"\xff" * 10**6, "\x1b[2J\u202e\ud800"):
-        assert len(quote(value, 50)) <= 80
-        assert quote(value).isprintable()
-    assert one_line("a\n\x1b[2J" + "b" * 10**6, 20) == "a \\x1b[2Jbbbb ... [999,986 characters left out] ... bbbbbbbbbb"
-    assert (quote("a\x1b"), quote(3), quote(10**5000)) == ("'a\\x1b'", "3", "a whole number of 16,610 bits")
-    assert listed(["a", "b"]) == "a, b"
-    assert listed(f"name {n}" for n in range(1000)).endswith(" more")
-    assert len(listed(["x" * 10**6] * 1000)) < 400

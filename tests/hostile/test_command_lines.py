@@ -50,10 +50,6 @@ COMMANDS: list[tuple[Sequence[str], str]] = [
             (JUDGE, "temperature.x=1", "temperature"),
             (JUDGE, "patience=true", "patience"),
             ("judge a b --output nowhere --model m --base-url", "http://[::1/v1", "base_url"),
-            ("bench --shape", "\u00b2x2x2", "--shape"),
-            ("bench --shape", "x".join(["9" * 5001] * 3), "--shape"),
-            ("bench --repeats", "1000000000", "--repeats"),
-            ("bench --repeats", "many", "--help"),
             ("train", "--\x1b[2J", "--help"),
             ("train a", "b" * 10_000, "--help"),
         ]

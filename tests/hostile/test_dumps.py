@@ -16,10 +16,10 @@ import pytest
 from rich.console import Console
 
 from geoalign.audit.command import AuditRequest
-from geoalign.audit.pipeline import audit
+from geoalign.audit.pipeline import run_audit
 from geoalign.audit.settings import load_audit_config
 from geoalign.audit.state_files import read_hidden
-from geoalign.dumps.formats import find_layout
+from geoalign.dumps.layout import find_layout
 from geoalign.dumps.reading import read_dump
 from geoalign.errors import GeoAlignError, InputError
 
@@ -28,9 +28,8 @@ from geoalign.errors import GeoAlignError, InputError
 def _quick(monkeypatch):
     """Leaves out what takes most of a call and reads no dump: page, bootstrap, disk, other packages, command line."""
 
-    def blank(folder):
-        (folder / "report.html").write_text("")
-        return folder / "report.html"
+    def blank(report):
+        (report.folder / "report.html").write_text("")
 
     monkeypatch.setattr("geoalign.audit.pipeline.build_audit_page", blank)
     monkeypatch.setattr("geoalign.curators.registry.entry_points", lambda group: ())
@@ -42,7 +41,7 @@ def direct() -> None:
     _, path, output, *options = sys.argv
     request = AuditRequest([path], Path(output), skip_bad="--skip-bad" in options)
     try:
-        audit(load_audit_config("grpo", ()), request, console=Console())
+        run_audit(load_audit_config("grpo", ()), request, console=Console())
     except GeoAlignError as error:
         print(f"Error: {error}", file=sys.stderr)
         sys.exit(2)

@@ -51,7 +51,6 @@ def out_of_memory() -> Exception:
         (RuntimeError("[enforce fail at inline_container.cc:664] . unexpected pos 64 vs 0"), "could not be read or"),
         (OSError(28, "No space left on device"), "No space left on device"),
         (PermissionError(13, "Permission denied", "/a/b"), "/a/b: Permission denied"),
-        (ValueError("embedded null byte"), "without a NUL character"),
         (ConfigError("x: expected y, got\n z"), "x: expected y, got z"),
     ],
     ids=lambda value: type(value).__name__,

@@ -1,7 +1,9 @@
 """A model folder whose Python code would run: it does not, whatever is answered on the standard input."""
 
+import ast
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -105,11 +107,37 @@ def test_no_option_of_trl_goes_past_the_setting(option: str) -> None:
     assert f"{option}: expected to be left out (use model.trust_remote_code)" in outcome.err
 
 
+NOTHING = SimpleNamespace(summary={})
+
+
 def test_the_flag_is_the_setting(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (model.parent / "dump.jsonl").write_text('{"prompt": "a", "response": "b", "reward": 1}')
     seen = []
-    monkeypatch.setattr("geoalign.audit.pipeline.audit", lambda config, *_, **__: seen.append(config))
+    monkeypatch.setattr("geoalign.audit.pipeline.run_audit", lambda config, *_, **__: seen.append(config) or NOTHING)
+    monkeypatch.setattr("geoalign.audit.terminal.show_report", lambda *_: None)
     monkeypatch.setattr("geoalign.lab.evaluate.evaluate.evaluate", lambda *given, **__: seen.append(given[0]))
     assert run("audit", "dump.jsonl", "--output", "out", "--model", "model", "--trust-remote-code").code == 0
     assert run("evaluate", "model", "--trust-remote-code").code == 0
     assert [config.trust_remote_code for config in seen] == [True, True]
+
+
+def loads_unasked(node: ast.AST, file: Path) -> bool:
+    """Whether a call loads a model past `geoalign.pretrained.from_pretrained`, or without saying whether its code may
+    run."""
+    if not isinstance(node, ast.Call):
+        return False
+    called = node.func
+    if isinstance(called, ast.Attribute) and called.attr == "from_pretrained":
+        # peft's adapters are weights alone.
+        adapters = isinstance(called.value, ast.Attribute) and called.value.attr == "PeftModel"
+        return not adapters and file.name != "from_pretrained.py"
+    given = {keyword.arg for keyword in node.keywords}
+    name = called.id if isinstance(called, ast.Name) else ""
+    return name == "pipeline" or (name == "from_pretrained" and not given & {"trust_remote_code", None})
+
+
+def test_no_model_is_loaded_without_the_setting() -> None:
+    source = Path(__file__).parents[2] / "src" / "geoalign"
+    for file in sorted(source.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            assert not loads_unasked(node, file), f"{file.relative_to(source)}, line {getattr(node, 'lineno', 0)}"

@@ -1,44 +1,41 @@
 """Every page that shows texts of a model shows these as texts: elements and attributes are those of harmless ones."""
 
-import functools
-import importlib.util
 import json
 from html.parser import HTMLParser
-from pathlib import Path
 
+import generated_comparisons
+import generated_runs
 import pyarrow
 import pyarrow.parquet
 import pytest
 import yaml
+from audit_folders import INPUT, write_audit
+from chromium import Watched, until
+from chromium import chromium as headless_chromium
 from payloads import MARK, PAYLOADS
 
 from geoalign.pages import documents
 from geoalign.report import build_report
 
 
-@functools.cache
-def parts_of(path):
-    """The conftest.py of a folder of tests, which holds what writes its folders."""
-    place = Path(__file__).parents[1] / "lab" / path / "conftest.py"
-    spec = importlib.util.spec_from_file_location(f"parts_of_{path.replace('/', '_')}", place)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def write_folder(kind, folder):
     """A small whole folder: "run", "comparison" or "curation"."""
     if kind == "run":
-        parts_of("reports")._write_run(folder, steps=2, flip=0.1, curator="geoalign")
+        generated_runs.write_run_folder(folder, steps=2, flip=0.1, curator="geoalign")
     elif kind == "comparison":
         scores = {"grpo": 0.5, "geoalign": 0.6, "pair_count": 0.55, "oracle": 0.7}
-        parts_of("reports/comparison")._comparison(folder, {"flip": scores}, seeds=(0, 1, 2))
+        generated_comparisons.comparison_folder(folder, {"flip": scores}, seeds=(0, 1, 2))
     else:
-        parts_of("reports/audit")._write(folder, groups=2, size=3)
+        write_audit(folder, groups=2, size=3)
 
 
-# One browser for this file, with the flags and the watch of the audit page's tests.
-chromium = parts_of("reports/audit").chromium
+# One browser for this file.
+@pytest.fixture(scope="module")
+def chromium():
+    with headless_chromium() as browser:
+        yield browser
+
+
 KINDS = ("run", "comparison", "curation")
 
 
@@ -98,16 +95,8 @@ def _comparison(folder, payloads, another):
     path = folder / "compare.yaml"
     settings = yaml.safe_load(path.read_text())
     settings["seeds"] = [0, 1, 2, *range(3, 3 + len(payloads))]
-    arms = ["x" + another()[:300] for _ in range(2)]
-    settings["arms"] |= {arm: {"curator": {"type": "geoalign"}} for arm in arms}
     path.write_text(yaml.safe_dump(settings, allow_unicode=False))
     whole = json.loads((folder / "results/flip/geoalign/seed-0.json").read_text())
-    for at, arm in enumerate(arms):
-        for seed in range(3):
-            result = {**whole, "arm": arm, "seed": seed, "settings": {"alpha": 0.2 + at, "note": another()}}
-            place = folder / "results" / "flip" / f"other-{at}" / f"seed-{seed}.json"
-            place.parent.mkdir(exist_ok=True)
-            place.write_text(json.dumps(result))
     for at, text in enumerate(payloads):
         failed = {**whole, "arm": "grpo", "seed": 3 + at, "status": "failed", "error": text}
         (folder / f"results/flip/grpo/seed-{3 + at}.json").write_text(json.dumps(failed))
@@ -115,7 +104,6 @@ def _comparison(folder, payloads, another):
 
 
 def _curation(folder, payloads, another):
-    parts = parts_of("reports/audit")
     groups = -(-len(payloads) // 6)
 
     def change(rows):
@@ -123,11 +111,13 @@ def _curation(folder, payloads, another):
             clean = _clean(text)
             row.update(prompt=clean, response=clean, id=clean, answer=clean, file=clean[:200], characters=len(text))
 
-    parts._write(
-        folder, groups=groups, size=6, change=change, inputs=[{"file": another(), "format": another()}],
+    write_audit(
+        folder, groups=groups, size=6, change=change,
+        inputs=[{**INPUT, "file": another(), "format": another(), "remark": another()}],
         skipped=[{"file": text, "line": 1, "field": text, "reason": text} for text in payloads],
         repeated=[{"file": text, "same_as": text} for text in payloads], curator={"type": another()},
-        hidden={"from": another()}, consensus={"reason": another()}, seed=another(),
+        hidden={"from": another(), "files": [], "note": another()}, seed=another(),
+        consensus={"new_group_accuracy": None, "reason": another()},
     )  # fmt: skip
 
 
@@ -168,11 +158,11 @@ def test_nothing_acts_in_a_browser(pages, chromium):
     context.set_default_timeout(30_000)
     try:
         for kind in KINDS:
-            watched = parts_of("reports/audit").Watched(context.new_page())
+            watched = Watched(context.new_page())
             page, watched.address = watched.page, pages[kind][1].as_uri()
             page.goto(watched.address)
             if kind == "curation":
-                parts_of("reports/audit")._until(page, "() => document.documentElement.dataset.ready === 'yes'")
+                until(page, "() => document.documentElement.dataset.ready === 'yes'")
             _wake(page)
             if kind == "curation":
                 _read_all(page)

@@ -12,7 +12,7 @@ from geoalign.lab.models.settings import PretrainedModelConfig
 from geoalign.lab.rewards.settings import RewardModelConfig
 from geoalign.lab.train.read_settings import load_run_config, parse_run_config
 from geoalign.lab.train.settings import RunConfig
-from geoalign.settings.secrets import has_credentials, is_secret_name, masked, refuse_secrets
+from geoalign.secrets import find_secret, has_credentials, is_secret, masked
 
 SECRET = "correct-horse-battery"
 JUDGE = ["judge", "a", "b", "--model", "m"]
@@ -20,24 +20,27 @@ URL = f"https://user:{SECRET}@host:8000/v1"
 
 
 SECRETS = [
-    "hub_token", "hf_token", "token", "push_to_hub_token", "use_auth_token", "grpo.model_init_kwargs.token", "api_key",
-    "apiKey", "wandb_api_key", "WANDB_API_KEY", "password", "client_secret", "secret", "access-key", "Authorization",
-    "access_token", "auth_token", "refreshToken", "x-auth-token", "bearer_token", "github_token", "swanlab_token",
-    "hf_tokens", "api_keys", "passwords", "headers.Authorization", "passphrase",
+    "hub_token", "token", "push_to_hub_token", "use_auth_token", "grpo.model_init_kwargs.token", "api_key", "apiKey",
+    "WANDB_API_KEY", "password", "client_secret", "access-key", "Authorization", "refreshToken", "x-auth-token",
+    "swanlab_token", "api_keys", "passwords", "headers.Authorization", "passphrase",
 ]  # fmt: skip
 OTHERS = [
-    "eos_token", "pad_token", "max_tokens", "max_new_tokens", "tokenizer", "token_env", "api_key_variable",
-    "include_num_input_tokens_seen", "average_tokens_across_devices", "skip_special_tokens", "per_token", "keyword",
-    "rows_without_policy_token", "curator.bounds.rows_without_policy_token", "policy_token", "pad_token_id",
-    "response_token", "completion_tokens", "generatedToken", "time_to_first_token", "mean_logprob_of_a_token",
-    "share_of_rows_without_a_hub_token", "num_token", "token_level_rewards", "rows_with_no_token", "padding_token",
-    "assistant_token", "tokens", "input_tokens", "token_ids",
+    "eos_token", "pad_token", "max_tokens", "tokenizer", "token_env", "api_key_variable", "skip_special_tokens",
+    "include_num_input_tokens_seen", "keyword", "image_token", "pad_token_id", "token_level_rewards", "tokens",
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", SECRETS + OTHERS)
 def test_names_of_secrets_and_of_other_things(name):
-    assert is_secret_name(name) == (name in SECRETS)
+    assert is_secret(name, "text") == (name in SECRETS)
+
+
+def test_a_number_is_no_token_but_may_be_a_password():
+    assert parse_run_config({"grpo": {"some_token": 3}}).grpo == {"some_token": 3}
+    assert load_run_config(None, ["grpo.some_token=3"]).config.grpo["some_token"] == 3
+    assert find_secret({"curator": {"type": "monitor", "bounds": {"share_of_another_token": [0, 0.1]}}}) is None
+    with pytest.raises(ConfigError, match="got a secret"):
+        parse_run_config({"grpo": {"password": 1234}})
 
 
 def held(outcome: Outcome, folder: Path) -> list[str]:
@@ -88,21 +91,6 @@ def test_settings_made_in_python_hold_no_secret_either():
         with pytest.raises(ConfigError) as caught:
             make()
         assert SECRET not in str(caught.value)
-
-
-def test_a_number_is_no_token_but_may_be_a_password():
-    bounds = {"curator": {"type": "monitor", "bounds": {"rows_of_another_token": [0, 0.1], "unheard_token": 3}}}
-    refuse_secrets(bounds)
-    assert parse_run_config({"grpo": {"some_token": 3}}).grpo == {"some_token": 3}
-    for secret in ({"password": 1234}, {"hub_token": 1234}, {"token": 1234}, {"unheard_token": "a"}):
-        with pytest.raises(ConfigError, match="got a secret"):
-            refuse_secrets(secret)
-
-
-def test_a_number_on_the_command_line_is_no_token():
-    assert load_run_config(None, ["grpo.unheard_token=3"]).config.grpo["unheard_token"] == 3
-    with pytest.raises(ConfigError, match="got a secret"):
-        load_run_config(None, ["grpo.hub_token=3"])
 
 
 def test_what_is_no_secret_passes():

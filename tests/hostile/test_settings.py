@@ -8,17 +8,17 @@ pytestmark = pytest.mark.usefixtures("heavy_imports")
 REFUSED: list[tuple[str | bytes, int, str]] = [
     ("seed: 1\nmodel: !!python/object/apply:os.system ['true']\n", 2, "model"),
     ("task:\n  digits: 1\n  digits: 1\n", 3, "task.digits"),
-    ('output: {"\\e[2J": 1}\n', 1, "output.\\x1b[2J"),
-    ("'\u202eseed': 1\n", 1, "\\u202eseed"),
+    ('output: {"\\e[2J": 1}\n', 1, "output.<U+001B>[2J"),
+    ("'\u202eseed': 1\n", 1, "<U+202E>seed"),
     (b"seed: \xed\xa0\x80\n", 0, "UTF-8"),
     (b"#" * 600_000, 0, "at most 500,000 bytes"),
     (b"a: " + b"{a: " * 100_000, 0, "YAML"),
     ("curator: {projector: '" + "[" * 100_000 + "'}\n", 1, "curator.projector"),
     ("task: {type: math, train: a.jsonl, answer_pattern: '" + "(" * 5000 + "'}\n", 1, "task.answer_pattern"),
     ("grpo: {output_dir: x}\n", 1, "grpo.output_dir"),
-    ("grpo: {generation_batch_size: 0}\n", 1, "grpo.steps_per_generation"),
+    ("grpo: {generation_batch_size: 0}\n", 1, "grpo"),
     ("grpo: {learning_rate: .inf}\n", 1, "grpo.learning_rate"),
-    ("grpo: {max_steps: 4, num_generations: 3}\n", 1, "grpo.num_generations"),
+    ("grpo: {max_steps: 4, num_generations: 3}\n", 1, "grpo"),
 ]
 
 

@@ -4,6 +4,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ from geoalign.files.json_files import append_line, write_json
 from geoalign.lab.compare.folder import ComparisonFolder
 from geoalign.lab.compare.plan import make_plan
 from geoalign.lab.compare.read_settings import load_compare_config
-from geoalign.lab.evaluate.folder import EvaluationFolder, Part, Recorded, Row, write_part
+from geoalign.lab.evaluate.folder import EvaluationFolder, Recorded
+from geoalign.lab.models.rows import ResponseRow
 
 HOLD = """
 import sys, time, pathlib
@@ -154,13 +156,16 @@ def test_an_audit(
 def test_an_evaluation_that_grows(said: Any, tmp_path: Path) -> None:
     folder = EvaluationFolder(tmp_path / "scores")
     folder.root.mkdir()
-    recorded = Recorded({"temperature": 1.0}, {"tiny": {}}, {"mine": {}})
-    folder.begin(recorded, asked={"tiny": {"mine": 4}}, resume=False)
-    rows = [Row("tiny", "mine", "line 1", sample, "[]", "", "1", 1.0, True, 1, 1, False) for sample in range(4)]
-    write_part(folder.next_part("tiny", "mine"), Part(tuple(rows[:3]), {}))
+    recorded = Recorded({"temperature": 1.0}, {"tiny": {}}, {"mine": {}}, asked={"tiny": {"mine": 4}})
+    folder.begin(recorded, [], resume=False)
+    rows = [
+        ResponseRow("tiny", "mine", "line 1", sample, "[]", "", "1", 1.0, True, None, 1, 1, False)
+        for sample in range(4)
+    ]
+    folder.add(rows[:3])
     waiting = f"{folder.root}: evaluation, no process works on it (resume with --resume)"
     assert said(folder.root) == [waiting, "tiny, mine: 3 of 4 responses"]
-    write_part(folder.next_part("tiny", "mine"), Part(tuple(rows[3:]), {}))
+    folder.add(rows[3:])
     accuracy = {"estimate": 1.0, "low": 0.5, "high": 1.0}
     folder.write_result({}, {}, {"models": {"tiny": {"sets": {"mine": {"accuracy": accuracy, "reward": None}}}}})
     assert said(folder.root) == [
@@ -168,7 +173,7 @@ def test_an_evaluation_that_grows(said: Any, tmp_path: Path) -> None:
         "tiny, mine: 4 of 4 responses, accuracy 100.0% (50.0% to 100.0%)",
     ]
     # More was asked for since the results were written.
-    folder.begin(recorded, asked={"tiny": {"mine": 8}}, resume=True)
+    folder.begin(replace(recorded, asked={"tiny": {"mine": 8}}), [], resume=True)
     assert said(folder.root) == [waiting, "tiny, mine: 4 of 8 responses"]
 
 

@@ -62,13 +62,13 @@ def test_excess_leaves_out_what_the_pair_count_gives():
 def test_unweighted_prototype_by_hand():
     states, pairs = hand_pairs()
     # Sum of u: (1 + 1/sqrt 2, -1/sqrt 2 - 1): the diagonal.
-    prototype = raw_prototype(states, pairs, prototype_weights(pairs.margin, margin_weighted=False))
+    prototype = raw_prototype(states, pairs, torch.ones(3))
     assert prototype.tolist() == pytest.approx([math.sqrt(0.5), -math.sqrt(0.5)], abs=1e-6)
 
 
 def test_weights_are_relative_margins():
     _, pairs = hand_pairs()
-    assert prototype_weights(pairs.margin, margin_weighted=True).tolist() == pytest.approx([2 / 3, 1, 1 / 3])
+    assert prototype_weights(pairs.margin).tolist() == pytest.approx([2 / 3, 1, 1 / 3])
 
 
 def test_projected_scores_equal_the_naive_ones(monkeypatch):
@@ -80,7 +80,7 @@ def test_projected_scores_equal_the_naive_ones(monkeypatch):
     net = Projector(20, ProjectorConfig(hidden_dim=12, output_dim=8), torch.Generator().manual_seed(0))
     with torch.no_grad():
         view = net.on_rollouts(states)
-    prototype = projected_prototype(net, view, pairs, prototype_weights(pairs.margin, margin_weighted=True))
+    prototype = projected_prototype(net, view, pairs, prototype_weights(pairs.margin))
     deviation = 1 - projected_cosines(net, view, pairs, prototype)
     scores = torch.empty(len(rollouts))
     scores[rows.order] = deviation_index(deviation, pairs, len(rollouts), aggregation="sum")

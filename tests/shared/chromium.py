@@ -1,7 +1,8 @@
-"""A headless Chromium that opens pages from disk."""
+"""A headless Chromium that opens pages from disk, and a watch of what a page does wrong."""
 
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -31,3 +32,42 @@ def chromium() -> Iterator:
         browser = playwright.chromium.launch(executable_path=executable, args=list(FLAGS))
         yield browser
         browser.close()
+
+
+def until(page, script, arg=None, seconds=60):
+    """Waits until a function of the page's is true; asked from outside, for the page's policy lets no string run."""
+    end = time.monotonic() + seconds
+    while not page.evaluate(script, arg):
+        assert time.monotonic() < end, f"not within {seconds} s: {script} {arg or ''}"
+        page.wait_for_timeout(20)
+
+
+class Watched:
+    """A page with all it did wrong: console messages, errors, dialogs, requests beyond its own file."""
+
+    def __init__(self, page):
+        self.page = page
+        self.wrong = []
+        self.asked = 0  # times that the browser asked before it left the page
+        page.on("console", lambda message: self.wrong.append(f"console: {message.text}"))
+        page.on("pageerror", lambda error: self.wrong.append(f"error: {error}"))
+        page.on("dialog", self._dialog)
+        page.on("request", self._request)
+        page.on("popup", lambda popup: self.wrong.append(f"popup: {popup.url}"))
+
+    def _dialog(self, dialog):
+        if dialog.type == "beforeunload":
+            self.asked += 1
+            dialog.accept()
+            return
+        self.wrong.append(f"dialog: {dialog.message}")
+        dialog.dismiss()
+
+    def _request(self, request):
+        if not request.url.startswith("data:") and request.url.partition("#")[0] != self.address:
+            self.wrong.append(f"request: {request.url}")
+
+    def open(self, path, fragment=""):
+        self.address = path.as_uri()
+        self.page.goto(self.address + fragment)
+        until(self.page, "() => document.documentElement.dataset.ready === 'yes'")

@@ -10,6 +10,7 @@ from pydantic import Field
 from torch import Generator, Tensor
 
 import geoalign.adapters.trl
+import geoalign.audit.settings
 from geoalign import (
     CURATORS,
     Baseline,
@@ -23,6 +24,7 @@ from geoalign import (
     Monitor,
     Rollouts,
     as_curator,
+    audit,
     boxed_answers,
     check_curator,
     curator_checks,
@@ -36,8 +38,7 @@ from geoalign import (
 from geoalign.adapters.decision import decide, final_advantages, make_session, metrics_to_log, refuse
 from geoalign.adapters.settings import EngineSettings, read_section
 from geoalign.adapters.trl import CuratedStep, GeoAlignGRPOTrainer, unscored_on_failure
-from geoalign.audit.command import AuditRequest
-from geoalign.audit.pipeline import audit
+from geoalign.audit.results import AuditReport
 from geoalign.audit.settings import AuditConfig
 from geoalign.dumps.labels import read_labelled_rollouts
 from geoalign.errors import ConfigError, ContractError, InputError
@@ -142,12 +143,12 @@ def train_with_trl(dataset: Any, reward: Callable[..., list[float]]) -> None:
 
 # An audit.
 def wrong_rewards(folder: Path) -> float:
-    config = AuditConfig(curator=DenoiseConfig(geometry="none"))
-    request = AuditRequest(rollouts=["rollouts.jsonl"], output=folder, overwrite=True)
-    summary = audit(config, request)
+    report = assert_type(audit("rollouts.jsonl", curator="denoise", output=folder, overwrite=True), AuditReport)
+    assert_type(geoalign.audit(["a.jsonl", folder], fields={"reward": "score"}), AuditReport)
+    config: AuditConfig = geoalign.audit.settings.load_audit_config()
     labelled = read_labelled_rollouts(folder / "flagged.csv")
-    session = CurationSession("labelled_probe", seed=0, labelled=labelled)
-    return float(summary["anomalous"]) / max(session.calls, 1)
+    session = CurationSession("labelled_probe", seed=config.seed, labelled=labelled)
+    return float(report.rows["anomalous"].mean()) / max(session.calls, len(report.summary["inputs"]))
 
 
 # An adapter.
@@ -175,6 +176,7 @@ def mistakes(rollouts: Rollouts) -> None:
     geoalign.adapters.trl.GeoAlignTrainer  # type: ignore[attr-defined] # noqa: B018
     rollouts.reward  # type: ignore[attr-defined] # noqa: B018
     Rollouts(rewards=[0.0, 1.0], groups=rollouts.groups)  # type: ignore[arg-type]
+    audit(dump="rollouts.jsonl")  # type: ignore[call-arg]
     DenoiseConfig(window="3")  # type: ignore[arg-type]
     DenoiseConfig(windw=3)  # type: ignore[call-arg]
     Denoise().curate([1.0])  # type: ignore[arg-type]

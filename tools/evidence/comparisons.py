@@ -9,7 +9,6 @@ import functools
 import math
 from dataclasses import dataclass, replace
 
-from geoalign.lab.compare.cell_numbers import final_score
 from geoalign.statistics import Interval, PairedDifference, holm, share_interval
 from tools.evidence import runs
 from tools.evidence.curves import last_gold
@@ -161,7 +160,7 @@ def flipped() -> list[Comparison]:
     """SmolLM2 with 40% of the verdicts flipped, and with a reward that is linear in its states."""
     level = runs.FLIPPED.level
     in_states = runs.IN_STATES.level
-    gold = in_states.minus("geoalign", lambda cell: final_score(cell, "gold_utility", 2)[0])
+    gold = in_states.minus("geoalign", lambda run: run.final_score("gold_utility", 2))
     reward = "reward linear in the states"
     return [
         *_corrected(

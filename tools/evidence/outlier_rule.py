@@ -60,10 +60,8 @@ def _recorded(task: str) -> list[tuple[Tensor, float]]:
     found = []
     for folder in FOLDERS[task]:
         for level in levels_of(folder).values():
-            for cell in level.cells:
-                if cell.arm != "geoalign" or not cell.finished:
-                    continue
-                for snapshot in cell.snapshots:
-                    scored = snapshot.score[~np.isnan(snapshot.score)].astype(np.float64)
-                    found.append((torch.from_numpy(scored), float(cell.settings["alpha"])))
+            for run in level.finished("geoalign"):
+                for snapshot in run.result.snapshots:
+                    scored = snapshot.score[~np.isnan(snapshot.score)]
+                    found.append((torch.from_numpy(scored), float(run.result.settings["alpha"])))
     return found

@@ -8,12 +8,10 @@ from statistics import stdev
 
 import numpy as np
 
-from geoalign.lab.compare.cell_numbers import evaluation_series
-from geoalign.lab.compare.results import Cell
 from geoalign.lab.compare.table import ArmRow
 from geoalign.statistics import Interval, PairedDifference
 from tools.evidence.printing import plain, probability, signed, table
-from tools.evidence.results import Level, NumberOfRun, level_of, levels_of
+from tools.evidence.results import Level, NumberOfRun, OneRun, level_of, levels_of
 
 FOLDERS = {
     "maths": ("math", "math_shortcut", "math_strategies", "math_alpha", "math_depth"),
@@ -108,17 +106,16 @@ def _times(difference: PairedDifference, factor: float) -> Interval:
 def _change(metric: str) -> NumberOfRun:
     """The mean absolute change from one evaluation to the next in the second half of training."""
 
-    def number(cell: Cell) -> float:
-        scores = evaluation_series(cell, metric).values
+    def number(run: OneRun) -> float:
+        scores = run.curve(metric).values
         return float(np.abs(np.diff(scores[len(scores) // 2 :])).mean())
 
     return number
 
 
 def _mean_of(name: str) -> NumberOfRun:
-    return lambda cell: float(np.nanmean(cell.column(name)))
+    return lambda run: float(run.logged(name).values.mean())
 
 
-def _pass_at_most(cell: Cell) -> float:
-    (last,) = [one for one in cell.evaluations if one.stage == "after_rl"]
-    return last.pass_at_k[LARGEST_K]
+def _pass_at_most(run: OneRun) -> float:
+    return run.pass_at(LARGEST_K)

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import functools
+import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pandas
 
 from geoalign.files.columns import Series
 from geoalign.files.json_files import read_yaml
 from geoalign.lab.compare.analysis import analyse
-from geoalign.lab.compare.cell_numbers import evaluation_series, final_score
 from geoalign.lab.compare.folder import ComparisonFolder
-from geoalign.lab.compare.results import Cell, read_results
+from geoalign.lab.compare.numbers import evaluation_curves, logged_curves, pass_at_k
+from geoalign.lab.compare.results import RunResult, read_results
 from geoalign.lab.compare.table import ArmRow, LevelTable
 from geoalign.statistics import Interval, PairedDifference, paired_difference, share_interval
 
 ROOT = Path(__file__).parents[2]
 
 # A number of one run, for example its gold utility at the end.
-NumberOfRun = Callable[[Cell], float]
+NumberOfRun = Callable[["OneRun"], float]
 
 
 def difference_from_zero(gains: list[float]) -> PairedDifference:
@@ -32,11 +34,55 @@ def difference_from_zero(gains: list[float]) -> PairedDifference:
 
 
 @dataclass(frozen=True)
+class OneRun:
+    """One finished run of a level, and its numbers."""
+
+    level: Level
+    result: RunResult
+
+    def _of_this(self, curves: pandas.Series) -> Series:
+        """The part of curves of a level that is this run's, over steps."""
+        runs = (self.result.level, self.result.arm, self.result.seed)
+        if runs not in curves.index.droplevel("step"):
+            return Series(np.empty(0, dtype=np.int64), np.empty(0))
+        curve = curves.loc[runs]
+        return Series(curve.index.to_numpy(), curve.to_numpy())
+
+    def curve(self, metric: str) -> Series:
+        """A metric of the evaluations over steps, the evaluation before RL at step 0."""
+        return self._of_this(_evaluation_curves(self.level.table, metric, before=True))
+
+    def logged(self, metric: str) -> Series:
+        """A logged number over steps."""
+        return self._of_this(_logged_curves(self.level.table, metric))
+
+    def final_score(self, metric: str, last: int) -> float:
+        """The mean of the last evaluations, that before RL left out; NaN without any."""
+        values = self._of_this(_evaluation_curves(self.level.table, metric, before=False)).values[-last:]
+        return float(values.mean()) if len(values) else math.nan
+
+    def pass_at(self, k: int) -> float:
+        """pass@k after RL."""
+        runs = (self.result.level, self.result.arm, self.result.seed)
+        return float(pass_at_k(self.level.table.numbers).loc[runs, f"pass@{k}"])
+
+
+@functools.cache
+def _evaluation_curves(table: LevelTable, metric: str, *, before: bool) -> pandas.Series:
+    return evaluation_curves(table.numbers, metric, before=before)
+
+
+@functools.cache
+def _logged_curves(table: LevelTable, metric: str) -> pandas.Series:
+    return logged_curves(table.numbers, metric)
+
+
+@dataclass(frozen=True)
 class Level:
     """One level of one comparison: its table and its runs."""
 
     table: LevelTable
-    cells: tuple[Cell, ...]
+    results: tuple[RunResult, ...]
     metric: str
     seeds_per_warm_start: int | None
 
@@ -60,9 +106,13 @@ class Level:
         """The final score of an arm, mean over its runs."""
         return self.row(arm).score.interval.estimate
 
+    def finished(self, arm: str) -> list[OneRun]:
+        """The finished runs of an arm."""
+        return [OneRun(self, result) for result in self.results if result.arm == arm and result.finished]
+
     def of(self, arm: str, number: NumberOfRun) -> dict[int, float]:
         """A number of each finished run of an arm, by seed."""
-        return {cell.seed: number(cell) for cell in self.cells if cell.arm == arm and cell.finished}
+        return {run.result.seed: number(run) for run in self.finished(arm)}
 
     def minus(self, arm: str, number: NumberOfRun, against: str = "grpo") -> PairedDifference:
         """The difference of a number of two arms, paired by seed."""
@@ -103,12 +153,11 @@ class Level:
 
     def last_evaluation(self, arm: str) -> PairedDifference:
         """The difference to GRPO at the last evaluation alone."""
-        return self.minus(arm, lambda cell: final_score(cell, self.metric, 1)[0])
+        return self.minus(arm, lambda run: run.final_score(self.metric, 1))
 
     def curves(self, arm: str) -> dict[int, Series]:
         """The evaluation curve of each finished run of an arm, by seed."""
-        finished = [cell for cell in self.cells if cell.arm == arm and cell.finished]
-        return {cell.seed: evaluation_series(cell, self.metric) for cell in finished}
+        return {run.result.seed: run.curve(self.metric) for run in self.finished(arm)}
 
     def curve(self, arm: str) -> Series:
         """The evaluation curve of an arm, mean over its seeds."""
@@ -134,8 +183,7 @@ class Level:
 
     def cosine(self, arm: str) -> float:
         """Cosine of an arm's advantages with the true ones: mean over a run's generations, then over its runs."""
-        cells = [cell for cell in self.cells if cell.arm == arm]
-        return float(np.nanmean([np.nanmean(cell.series["advantage_cosine"]) for cell in cells]))
+        return float(np.mean([run.logged("advantage_cosine").values.mean() for run in self.finished(arm)]))
 
 
 @functools.cache
@@ -143,12 +191,12 @@ def levels_of(folder: str) -> dict[str, Level]:
     """Every level of a comparison, by name; a comparison is read and analysed once."""
     root = ROOT / "evidence" / folder
     plan = ComparisonFolder(root).read_plan()
-    cells = read_results(root)
+    results = read_results(root)
     settings, _ = read_yaml(root / "compare.yaml")
     seeds_per_warm_start = settings.get("seeds_per_warm_start")
     levels = {}
-    for table in analyse(cells, plan).levels:
-        of_level = tuple(cell for cell in cells if cell.level == table.level)
+    for table in analyse(results, plan).levels:
+        of_level = tuple(result for result in results if result.level == table.level)
         levels[table.level] = Level(table, of_level, plan.metric, seeds_per_warm_start)
     return levels
 

@@ -182,10 +182,10 @@ def _of_dialogue() -> Named:
     yield "gold.denoise_less_bias", _gold(level_of("dialogue_unbiased", "extremes_40"), "denoise")
     wide = level_of("dialogue_wide", "extremes_40")
     yield "gold.denoise_wider", _gold(wide, "denoise")
-    grpo_wide = wide.minus("grpo", lambda cell: gold_at(cell, 1.0), "oracle")
+    grpo_wide = wide.minus("grpo", lambda run: gold_at(run, 1.0), "oracle")
     yield "gold.grpo_wider_at_1", signed(grpo_wide.interval, 2)
     flattery = level_of("dialogue_denoise_again", "shortcut_50")
-    grpo_flattery = flattery.minus("grpo", lambda cell: gold_at(cell, 1.5), "oracle")
+    grpo_flattery = flattery.minus("grpo", lambda run: gold_at(run, 1.5), "oracle")
     yield "gold.grpo_flattery_at_1_5", signed(grpo_flattery.interval, 2)
     for rate in (40, 20):
         first = level_of("dialogue_denoise", f"extremes_{rate}")
@@ -311,7 +311,7 @@ def _auroc(level: Level) -> float:
 
 
 def _auroc_at(level: str, reward: float) -> float:
-    areas = level_of("math", level).of("geoalign", lambda cell: auroc_at_reward(cell, reward))
+    areas = level_of("math", level).of("geoalign", lambda run: auroc_at_reward(run, reward))
     return seed_interval(list(areas.values())).estimate
 
 

@@ -37,6 +37,8 @@ _TO_WRITE_ONE = (
 )
 # They are made from other curators too, by a signature of their own.
 _HOLDERS = ("Appeals", "Chain", "Monitor")
+# A function that is a package: its call is described.
+_AUDIT = ("heading: geoalign.audit", "toc_label: geoalign.audit")
 # These stand on the page of the settings.
 _SETTINGS = ("DenoiseConfig", "GeoAlignConfig", "ProjectorConfig")
 _PRESET = ("heading: GeoAlignConfig.preset", "toc_label: GeoAlignConfig.preset")
@@ -52,7 +54,7 @@ _ENGINES = {
 
 def page() -> str:
     """The page as Markdown."""
-    others = {"__version__", *_VOCABULARY, *_AROUND_CURATORS, *_TO_WRITE_ONE, *_SETTINGS}
+    others = {"__version__", "audit", *_VOCABULARY, *_AROUND_CURATORS, *_TO_WRITE_ONE, *_SETTINGS}
     names = sorted(set(dir(geoalign)) - others)
     parts = [
         _HEAD.strip(),
@@ -67,6 +69,9 @@ def page() -> str:
         _entry("geoalign.GeoAlignConfig.preset", level=4, options=_PRESET),
         "## To write a curator\n\n[Add a curator](../add_a_curator.md) is a tutorial with these.",
         *_entries(map(path_of, _TO_WRITE_ONE)),
+        "## Audits\n\n`from geoalign import audit`, as [Audit your own rollouts](../audit.md#from-python) shows.",
+        _entry("geoalign.audit.AuditPackage.__call__", options=_AUDIT),
+        _entry("geoalign.audit.results.AuditReport"),
         "## Inside an engine\n\nEach adapter is imported from `geoalign.adapters` and the engine's name.",
     ]
     for engine, words in _ENGINES.items():

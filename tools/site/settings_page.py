@@ -15,12 +15,11 @@ from pydantic.fields import FieldInfo
 import geoalign
 from geoalign.adapters.settings import EngineSettings, SlimeSettings, StateSettings, TrinitySettings
 from geoalign.audit.settings import AuditConfig
-from geoalign.curators.registry import BUILT_IN
+from geoalign.curators.registry import BUILT_IN, CuratorSection
 from geoalign.endpoint.settings import JudgeConfig
 from geoalign.lab.compare.settings import CompareConfig
 from geoalign.lab.evaluate.settings import EvaluateConfig
 from geoalign.lab.train.settings import RunConfig
-from geoalign.settings.loading import ByType, by_type
 from tools.site.api_page import path_of
 from tools.site.markdown import paragraphs, table
 
@@ -156,12 +155,12 @@ def _sections_within(kind: Any, path: str) -> Iterator[Section]:
 
 def _classes_in(hint: Any) -> Iterator[tuple[Any, str | None, str]]:
     """The classes of settings in a type hint: the class, the `type` that picks it, what a path gets for it."""
-    union = by_type(hint)
-    if union is not None:
-        if union.kinds.__class__ is dict:
-            yield from ((kind, name, "") for name, kind in union.kinds.items())
+    if hint == CuratorSection:
         return
-    if is_dataclass(hint):
+    kinds = kinds_of(hint)
+    if kinds:
+        yield from ((kind, name, "") for name, kind in kinds.items())
+    elif is_dataclass(hint):
         yield hint, None, ""
     elif get_origin(hint) is dict:
         yield from ((kind, name, f".NAME{suffix}") for kind, name, suffix in _classes_in(get_args(hint)[1]))
@@ -239,16 +238,18 @@ def _default(item: Field[Any], hint: Any) -> str:
     else:
         return "required"
     if is_dataclass(value):
-        kind = getattr(value, "type", None)
-        return f"`{kind}`" if by_type(hint) and kind else "its defaults"
+        return f"`{value.type}`" if hint == CuratorSection or kinds_of(hint) else "its defaults"
     return f"`{value if isinstance(value, str) else json.dumps(value)}`"
 
 
 def allowed(hint: Any) -> str:
     """A type hint in words: what a user may write."""
-    union = by_type(hint)
-    if union is not None:
-        return _one_of_sections(union)
+    if hint == CuratorSection:
+        return "[a curator](#curators)"
+    kinds = kinds_of(hint)
+    if kinds:
+        members = [f"[`{name}`](#{kind.__name__.lower()})" for name, kind in kinds.items()]
+        return f"section with `type` {_either(members)}"
     origin = get_origin(hint)
     if origin is Annotated:
         inner, *notes = get_args(hint)
@@ -271,11 +272,13 @@ def allowed(hint: Any) -> str:
     return simple[hint]
 
 
-def _one_of_sections(union: ByType) -> str:
-    if union.kinds.__class__ is not dict:
-        return "[a curator](#curators)"
-    members = [f"[`{name}`](#{kind.__name__.lower()})" for name, kind in union.kinds.items()]
-    return f"section with `type` {_either(members)}"
+def kinds_of(hint: Any) -> dict[str, Any]:
+    """The classes of settings of which a section's `type` picks one, by this; none: the hint is no such union."""
+    if get_origin(hint) is Annotated and any(
+        isinstance(note, FieldInfo) and note.discriminator for note in get_args(hint)
+    ):
+        return {kind.type: kind for kind in get_args(get_args(hint)[0])}
+    return {}
 
 
 def _constraints(notes: Sequence[Any]) -> list[Any]:

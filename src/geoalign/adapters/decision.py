@@ -21,7 +21,7 @@ from geoalign.adapters.assignment import Assignment, assign
 from geoalign.adapters.settings import EngineSettings, LogMetrics
 from geoalign.answers import normal_form
 from geoalign.curators.curator import Curator
-from geoalign.curators.registry import make_curator
+from geoalign.curators.registry import as_curator
 from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError, InputError, UnsupportedError
 from geoalign.types import Curation, Rollouts
@@ -88,7 +88,7 @@ _SHOWN = 5
 # What went wrong, or keeps a curator from acting: logged wherever it is not 0.
 ALARMS = frozenset({
     "unscored_rows", "failed_rewards", "rows_without_policy_token", "rows_without_logprob", "rows_without_answer",
-    "alarms", "too_few_scores", "zero_spread", "groups_without_donor", "gate_closed", "observed_only", "forgotten",
+    "alarms", "too_few_scores", "zero_spread", "groups_without_donor", "gate_closed", "forgotten",
     "appeals_unanswered",
 })  # fmt: skip
 
@@ -138,7 +138,7 @@ def group_numbers(names: Iterable[Any]) -> Int[Tensor, " b"]:
 
 def make_session(settings: EngineSettings, *, engine: str, how: str) -> CurationSession:
     """The curator of the settings, checked as `check_can_run` says, with its generator."""
-    session = CurationSession(make_curator(settings.curator), seed=settings.seed, monitor=settings.monitor)
+    session = CurationSession(as_curator(settings.curator), seed=settings.seed, monitor=settings.monitor)
     check_can_run(session, settings.rollout_fields, engine=engine, how=how)
     return session
 

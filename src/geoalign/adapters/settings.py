@@ -12,16 +12,14 @@ from geoalign.errors import ConfigError
 from geoalign.settings import setting, settings
 from geoalign.settings.hidden import LAST, HiddenLayerSetting, HiddenPosition
 from geoalign.settings.loading import load_settings
-from geoalign.settings.locations import Locations
+from geoalign.settings.locations import NOWHERE, Locations, dotted
 
 # The section's name in the configurations of verl, slime and SkyRL.
 SECTION = "geoalign"
 # Where rows of Trinity (`Experience.info`) and slime (`Sample.metadata`) bring their hidden state.
 HIDDEN = "geoalign_hidden"
 # Rollout fields that no engine knows by itself.
-FIELDS = ("answers", "reference_rewards", "true_rewards")
-
-
+RolloutFieldName = Annotated[str, Field(pattern="^(answers|reference_rewards|true_rewards)$")]
 # What an engine logs of a curation: five metrics and what went wrong, or all of them.
 LogMetrics = Literal["headline", "all"]
 
@@ -35,7 +33,7 @@ class EngineSettings:
     )
     monitor: bool = setting(default=False, help="Only watch: nothing is changed, as with the curator `monitor`.")
     seed: Annotated[int, Field(ge=0, lt=2**63)] = setting(default=0, help="Seed of the curator's draws.")
-    rollout_fields: dict[str, str] = setting(
+    rollout_fields: dict[RolloutFieldName, str] = setting(
         default_factory=dict, help="Where the engine's rows hold answers, reference_rewards and true_rewards."
     )
     log_metrics: LogMetrics = setting(
@@ -97,7 +95,7 @@ def read_section(
     engine: str,
     path: str = "",
     place: str = "",
-    locations: Locations | None = None,
+    locations: Locations = NOWHERE,
 ) -> Settings:
     """The settings of the class `kind` from plain data; None: all defaults. Only TRL shows labelled rollouts.
 
@@ -110,14 +108,11 @@ def read_section(
     """
     if given is not None and not isinstance(given, Mapping):
         raise ConfigError(f"{path}: expected a section {place}, got {given!r}")
-    plain, prefix = dict(given or {}), f"{path}." if path else ""
+    plain = dict(given or {})
     if plain.get("labelled_rollouts") is not None:
         raise ConfigError(
-            f"{prefix}labelled_rollouts: expected to be left out, got a value: inside {engine} none can be shown to a "
-            "curator, inside TRL they can (geoalign.adapters.trl)"
+            f"{dotted(path, 'labelled_rollouts')}: expected to be left out, got a value: inside {engine} none can be "
+            "shown to a curator, inside TRL they can (geoalign.adapters.trl)"
         )
-    parsed = load_settings(kind, plain, locations, path=path)
-    for name in parsed.rollout_fields:
-        if name not in FIELDS:
-            raise ConfigError(f"{prefix}rollout_fields: expected keys out of {', '.join(FIELDS)}; got {name!r}")
+    parsed: Settings = load_settings(kind, plain, locations, path=path)
     return parsed

@@ -67,6 +67,7 @@ def reward_list(result: Any, rows: int, *, by: str) -> list[float | None]:
 
 
 def _number(value: Any, expected: str, row: int) -> float | None:
+    """One entry of what a reward function returned as a number; InputError, which begins with `expected`, for none."""
     if value is None:
         return None
     plain = value.tolist() if hasattr(value, "tolist") else value

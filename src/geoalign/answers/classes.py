@@ -30,6 +30,11 @@ class _Read(NamedTuple):
     unit: str
 
 
+# The normal forms of one answer, the most frequent first.
+_Class = list[str]
+_Classes = dict[Hashable, list[_Class]]
+
+
 def answers_by_class(
     answers: Sequence[str | None], groups: Sequence[Hashable], undecided: Equivalence | None = None
 ) -> list[str | None]:
@@ -40,94 +45,114 @@ def answers_by_class(
     `undecided` calls equal of the rest, which is asked in order of frequency, each class by its most frequent answer.
     Two different numbers, letters or words are different, and nobody is asked. The result does not depend on the order
     of the rows.
+
+    Args:
+        answers: one for each row, in any spelling; None for a row without one.
+        groups: the group of each row.
+        undecided: asked about answers that no text decides on; without it they are different.
+
+    Returns:
+        A normal form for each row; None for a row without an answer, or with an empty one.
     """
     forms = [None if answer is None else normal_form(answer) or None for answer in answers]
-    # Integers in their normal form are equal or not, as they stand: most groups have nothing else.
-    spelt = {form for form in forms if form is not None and not INTEGER.fullmatch(form)}
-    mixed = {group for group, form in zip(groups, forms, strict=True) if form in spelt}
     counts: dict[Hashable, Counter[str]] = defaultdict(Counter)
     for group, form in zip(groups, forms, strict=True):
-        if form is not None and group in mixed:
+        if form is not None:
             counts[group][form] += 1
-    classes = {group: _merged(found) for group, found in counts.items()}
+    classes = {group: _classes_by_text(found) for group, found in counts.items()}
     if undecided is not None:
-        _merge_undecided(classes, counts, undecided)
-    named = {(group, form): members[0] for group, several in classes.items() for members in several for form in members}
-    return [None if form is None else named.get((group, form), form) for group, form in zip(groups, forms, strict=True)]
+        classes = _merged(classes, undecided)
+    spelling = {(group, form): one[0] for group, several in classes.items() for one in several for form in one}
+    return [None if form is None else spelling[group, form] for group, form in zip(groups, forms, strict=True)]
 
 
-def _merged(counts: Counter[str]) -> list[list[str]]:
+def _classes_by_text(counts: Counter[str]) -> list[_Class]:
     """The classes of one group that need no computer algebra, the most frequent first, and so their members."""
-    read = {form: _read(form) for form in counts}
-    bare = {said.value for said in read.values() if not said.unit}
-    read = {form: _without_percent(said, bare) for form, said in read.items()}
+    forms = sorted(counts, key=lambda form: (-counts[form], form))
+    if all(INTEGER.fullmatch(form) for form in forms):
+        return [[form] for form in forms]
+    read = [_read(form) for form in forms]
+    without_unit = {one.value for one in read if not one.unit}
+    read = [_without_percent(one, without_unit) for one in read]
     names: dict[Fraction | str, set[str]] = defaultdict(set)
     units: dict[Fraction | str, set[str]] = defaultdict(set)
-    for name, value, unit in read.values():
-        names[value] |= {name} - {""}
-        units[value] |= {unit} - {""}
-    classes: dict[tuple[object, ...], list[str]] = defaultdict(list)
-    for form in sorted(counts, key=lambda form: (-counts[form], form)):
-        name, value, unit = read[form]
+    for one in read:
+        names[one.value].add(one.name)
+        units[one.value].add(one.unit)
+    classes: dict[_Read, _Class] = defaultdict(list)
+    for form, one in zip(forms, read, strict=True):
         # What only one name or unit goes with may go without.
-        told_name = name if len(names[value]) > 1 else ""
-        told_unit = unit if len(units[value]) > 1 else ""
-        classes[value, told_name, told_unit].append(form)
+        name = one.name if len(names[one.value] - {""}) > 1 else ""
+        unit = one.unit if len(units[one.value] - {""}) > 1 else ""
+        classes[_Read(name, one.value, unit)].append(form)
     return list(classes.values())
 
 
-def _without_percent(said: _Read, bare: Collection[Fraction | str]) -> _Read:
+def _without_percent(read: _Read, without_unit: Collection[Fraction | str]) -> _Read:
     """A percentage as its hundredth, unless the group gives the same number, of 1 or more, without the sign."""
-    if said.unit != "%" or isinstance(said.value, str):
-        return said
-    if abs(said.value) >= 1 and said.value in bare:
-        return said
-    return _Read(said.name, said.value / 100, "")
+    if read.unit != "%" or isinstance(read.value, str):
+        return read
+    if abs(read.value) >= 1 and read.value in without_unit:
+        return read
+    return _Read(read.name, read.value / 100, "")
 
 
 @lru_cache(maxsize=65536)
 def _read(form: str) -> _Read:
+    """What a normal form says, in parts; the value is a number where its text is one."""
+    name = ""
     named = _NAMED.fullmatch(form)
-    name, said = (named[1], normal_form(named[2])) if named is not None else ("", form)
-    number, unit = split_unit(said)
+    if named is not None:
+        name = named[1]
+        form = normal_form(named[2])
+    number, unit = split_unit(form)
     # A letter may be a symbol: `6 m` is 6 times m, too.
     if len(unit) == 1 and unit != "%":
-        number, unit = said, ""
+        number = form
+        unit = ""
     value = exact_value(normal_form(number))
     return _Read(name, number if value is None else value, unit)
 
 
-def _merge_undecided(
-    classes: dict[Hashable, list[list[str]]], counts: dict[Hashable, Counter[str]], undecided: Equivalence
-) -> None:
-    """Merges classes whose first members are called equal, a round for each rank of frequency over all groups."""
-    done: dict[Hashable, list[list[str]]] = {group: [] for group in classes}
-    while any(classes.values()):
-        heads = {group: waiting.pop(0) for group, waiting in classes.items() if waiting}
+def _merged(classes: _Classes, undecided: Equivalence) -> _Classes:
+    """The classes of all groups, with those as one whose first members are called equal.
+
+    In each round the most frequent class of every group that is left is compared with all others of its group, so that
+    few calls are made for many groups.
+    """
+    merged: _Classes = defaultdict(list)
+    left = classes
+    while left:
         asked = [
-            (group, place, (heads[group][0], other[0]))
-            for group in heads
-            for place, other in enumerate(classes[group])
-            if _is_undecided(heads[group][0], other[0])
+            (group, first[0], other[0])
+            for group, (first, *others) in left.items()
+            for other in others
+            if _is_undecided(first[0], other[0])
         ]
-        said = undecided.equal([pair for _, _, pair in asked])
-        joined: dict[Hashable, set[int]] = defaultdict(set)
-        for (group, place, _), equal in zip(asked, said, strict=True):
-            if equal:
-                heads[group] += classes[group][place]
-                joined[group].add(place)
-        for group, head in heads.items():
-            done[group].append(head)
-            classes[group] = [other for place, other in enumerate(classes[group]) if place not in joined[group]]
-    classes |= done
+        equal = undecided.equal([(one, other) for _, one, other in asked])
+        joined = {(group, other) for (group, _, other), same in zip(asked, equal, strict=True) if same}
+        later: _Classes = {}
+        for group, (first, *others) in left.items():
+            members = list(first)
+            apart = []
+            for other in others:
+                if (group, other[0]) in joined:
+                    members += other
+                else:
+                    apart.append(other)
+            merged[group].append(members)
+            if apart:
+                later[group] = apart
+        left = later
+    return merged
 
 
 def _is_undecided(one: str, other: str) -> bool:
     """Whether two different forms may still be one answer."""
-    values = [exact_value(form) for form in (one, other)]
-    if None not in values or {"%"} & {split_unit(form)[1] for form in (one, other)}:
+    forms = (one, other)
+    if all(exact_value(form) is not None for form in forms):
         return False
-    names = [found[1] for form in (one, other) if (found := _NAMED.fullmatch(form)) is not None]
-    if len(set(names)) > 1 or any(choice_letter(form) or form.isalpha() for form in (one, other)):
+    if any(split_unit(form)[1] == "%" or choice_letter(form) or form.isalpha() for form in forms):
         return False
-    return is_mathematical(one) and is_mathematical(other)
+    names = {named[1] for named in map(_NAMED.fullmatch, forms) if named is not None}
+    return len(names) < 2 and all(map(is_mathematical, forms))

@@ -1,4 +1,4 @@
-"""A verifier of the user's own: a reward function of TRL's form, named in the settings, beside the task's truth."""
+"""A reward function of the user's own in TRL's form, named in the settings, with the task's truth logged next to it."""
 
 from __future__ import annotations
 
@@ -41,6 +41,7 @@ def load_function(name: str) -> RewardFunction:
 
 
 def _imported(module: str) -> Any:
+    """The module of that name, or a new one with the code of the file `module`, which ends in `.py`."""
     if not module.endswith(".py"):
         return importlib.import_module(module)
     path = Path(module).expanduser()
@@ -86,9 +87,11 @@ class FunctionReward:
         """The function's rewards of this process's rows."""
         responses = [response_text(completion) for completion in completions]
         self.true_rewards = list(self._source.score(responses, answer, prompts=prompts))
-        told = {"prompts": prompts, "completions": completions, "answer": answer, **columns}
-        rewards = function_rewards(self._function, len(completions), **told)
+        rewards = function_rewards(
+            self._function, len(completions), prompts=prompts, completions=completions, answer=answer, **columns
+        )
         self.counters["unscored"] += sum(map(math.isnan, rewards))
-        if (log_extra := columns.get("log_extra")) is not None:
+        log_extra = columns.get("log_extra")
+        if log_extra is not None:
             log_extra("true_reward", list(self.true_rewards))
         return rewards

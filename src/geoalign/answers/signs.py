@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import unicodedata
 
-_SUPERSCRIPTS = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ⁿⁱ", "0123456789+-=()ni", strict=True))
-_SUBSCRIPTS = dict(zip("₀₁₂₃₄₅₆₇₈₉₊₋₌₍₎ₐₑₙₓᵢ", "0123456789+-=()aenxi", strict=True))
+_SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ⁿⁱ", "0123456789+-=()ni")
+_SUBSCRIPTS = str.maketrans("₀₁₂₃₄₅₆₇₈₉₊₋₌₍₎ₐₑₙₓᵢ", "0123456789+-=()aenxi")
 _ROOTS = {"√": r"\sqrt", "∛": r"\sqrt[3]", "∜": r"\sqrt[4]"}
 
 # Signs that are replaced wherever they stand. A command is followed by a space, so that no letter joins its name.
@@ -38,12 +38,8 @@ LONGEST = 2000
 
 # A dash is a minus only where nothing stands before it: `–5`, but `1–5` is a range.
 _DASH = re.compile(r"([\w)\]}.%!]?)(\s*)[‐‑‒–—]\s?(?=\S)")
-_RAISED = re.compile(f"[{''.join(_SUPERSCRIPTS)}]+")
-_LOWERED = re.compile(f"[{''.join(_SUBSCRIPTS)}]+")
-_RAISED_OVER_LOWERED = re.compile("([⁰¹²³⁴⁵⁶⁷⁸⁹]+)[⁄/∕]([₀₁₂₃₄₅₆₇₈₉]+)")
-_DIGITS_OVER_DIGITS = re.compile("([0-9]+)⁄([0-9]+)")
-_ROOT_OF_DEGREE = re.compile(r"(?<![\w)\]}])([²³⁴⁵⁶⁷⁸⁹]|[¹²³⁴⁵⁶⁷⁸⁹][⁰¹²³⁴⁵⁶⁷⁸⁹])√")
-_DEGREE = re.compile(r"\\sqrt\[[0-9]{1,2}\]$")
+_RAISED = re.compile(f"[{''.join(map(chr, _SUPERSCRIPTS))}]+")
+_LOWERED = re.compile(f"[{''.join(map(chr, _SUBSCRIPTS))}]+")
 _RADICAND = re.compile(
     r"[0-9]+(?:\.[0-9]+)?|[A-Za-z]|\\[A-Za-z]+(?![A-Za-z{\[])|\\frac\{[^{}]*\}\{[^{}]*\}|\\sqrt(?:\[[0-9]+\])?\{[^{}]*\}"
 )
@@ -60,18 +56,15 @@ def plain_signs(text: str) -> str:
     if text.isascii() or len(text) > LONGEST:
         return text
     text = "".join(map(_seen, text))
-    text = _RAISED_OVER_LOWERED.sub(_fraction_of_small_digits, text)
-    text = "".join(map(_fraction_of_sign, text))
-    text = _DIGITS_OVER_DIGITS.sub(r"\\frac{\1}{\2}", text)
-    text = _ROOT_OF_DEGREE.sub(lambda match: rf"\sqrt[{_translated(match[1], _SUPERSCRIPTS)}]√", text)
-    text = _RAISED.sub(lambda match: f"^{{{_translated(match[0], _SUPERSCRIPTS)}}}", text)
-    text = _LOWERED.sub(lambda match: f"_{{{_translated(match[0], _SUBSCRIPTS)}}}", text)
+    text = _RAISED.sub(lambda raised: f"^{{{raised[0].translate(_SUPERSCRIPTS)}}}", text)
+    text = _LOWERED.sub(lambda lowered: f"_{{{lowered[0].translate(_SUBSCRIPTS)}}}", text)
     text = _DASH.sub(_minus_of_dash, text)
     return _with_roots(text.translate(_TABLE)).replace("^^", "^")
 
 
 def _seen(sign: str) -> str:
-    """One character as it is read: digits, spaces and letters of another width or style as the plain ones."""
+    """One character as it is read: digits, spaces and letters of another width or style as the plain ones, `½` as a
+    fraction."""
     if sign.isascii():
         return sign
     category = unicodedata.category(sign)
@@ -81,29 +74,14 @@ def _seen(sign: str) -> str:
         return " "
     if category == "Cf":
         return ""
+    if category == "No":
+        above, _, below = unicodedata.normalize("NFKC", sign).partition("⁄")
+        return rf"\frac{{{above}}}{{{below}}}" if above and below else sign
     code = ord(sign)
     # Full-width forms, and the mathematical alphabets.
     if 0xFF01 <= code <= 0xFF5E or 0x1D400 <= code <= 0x1D7FF:
         return unicodedata.normalize("NFKC", sign)
     return sign
-
-
-def _fraction_of_sign(sign: str) -> str:
-    """`½` as a fraction; any other character as it is."""
-    if sign.isascii() or unicodedata.category(sign) != "No":
-        return sign
-    above, slash, below = unicodedata.normalize("NFKC", sign).partition("⁄")
-    return rf"\frac{{{above}}}{{{below}}}" if slash and above and below else sign
-
-
-def _fraction_of_small_digits(match: re.Match[str]) -> str:
-    above = _translated(match[1], _SUPERSCRIPTS)
-    below = _translated(match[2], _SUBSCRIPTS)
-    return rf"\frac{{{above}}}{{{below}}}"
-
-
-def _translated(signs: str, table: dict[str, str]) -> str:
-    return "".join(table[sign] for sign in signs)
 
 
 def _minus_of_dash(match: re.Match[str]) -> str:
@@ -116,15 +94,14 @@ def _with_roots(text: str) -> str:
     *parts, done = re.split("([√∛∜])", text)
     # From the last root on, so that one may stand under another.
     for before, sign in zip(parts[-2::-2], parts[-1::-2], strict=True):
-        command = "" if _DEGREE.search(before) else _ROOTS[sign]
-        done = f"{before}{command}{_braced_radicand(done.lstrip())}"
+        done = f"{before}{_ROOTS[sign]}{_braced_radicand(done.lstrip())}"
     return done
 
 
 def _braced_radicand(text: str) -> str:
     """The text with braces around what a root sign in front of it takes in; none where it takes in nothing."""
-    end = _closed(text)
-    if end:
+    end = _end_of_bracket(text)
+    if end is not None:
         return f"{{{text[1 : end - 1]}}}{text[end:]}"
     radicand = _RADICAND.match(text)
     if radicand is None:
@@ -132,14 +109,15 @@ def _braced_radicand(text: str) -> str:
     return f"{{{radicand[0]}}}{text[radicand.end() :]}"
 
 
-def _closed(text: str) -> int:
-    """Where the bracket that opens a text has closed; 0 where none opens it or it stays open."""
-    closing = _CLOSING.get(text[:1])
+def _end_of_bracket(text: str) -> int | None:
+    """The place behind the bracket that closes the one at the beginning of a text; None where there is no such pair."""
+    opening = text[:1]
+    closing = _CLOSING.get(opening)
     if closing is None:
-        return 0
+        return None
     depth = 0
     for place, sign in enumerate(text):
-        depth += (sign == text[0]) - (sign == closing)
-        if not depth:
+        depth += (sign == opening) - (sign == closing)
+        if depth == 0:
             return place + 1
-    return 0
+    return None

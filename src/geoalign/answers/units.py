@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 # Spellings of each unit beside its own; words of more than three letters in lower case, whatever theirs.
 _SPELLINGS = {
@@ -21,7 +22,7 @@ _SPELLINGS = {
     "MW": "megawatt", "GW": "gigawatt", "Wh": "", "kWh": "", "kHz": "kilohertz", "MHz": "megahertz", "GHz": "gigahertz",
     "keV": "", "MeV": "", "GeV": "", "TeV": "", "kN": "kilonewton", "MPa": "megapascal", "bar": "", "atm": "atmosphere",
     "kcal": "kilocalorie", "bit": "", "byte": "", "kB": "KB kilobyte", "MB": "megabyte", "GB": "gigabyte",
-    "TB": "terabyte", "rpm": "", "am": "a.m AM A.M", "pm": "p.m PM P.M",
+    "TB": "terabyte", "rpm": "", "mph": "", "kmh": "kph kmph", "am": "a.m AM A.M", "pm": "p.m PM P.M",
 }  # fmt: skip
 _UNITS = {name: name for name in _SPELLINGS}
 for _name, _others in _SPELLINGS.items():
@@ -29,23 +30,28 @@ for _name, _others in _SPELLINGS.items():
         _UNITS[_other] = _name
         if len(_other) > 2:
             _UNITS[f"{_other}s"] = _name
-_WHOLE = {"mph": "mi/h", "kmh": "km/h", "kph": "km/h", "kmph": "km/h", "sq": "", "units": "", "unit": ""}
+# Words that say nothing, as in `17 square units`.
+_UNITS |= {"unit": "", "units": "", "sq": ""}
 _POWERS = {"square": 2, "sq": 2, "sq.": 2, "cubic": 3, "cu": 3, "cu.": 3}
 
+# A space, of LaTeX, too.
+SPACE = r"(?:\s|~|\\[,;: ])"
 # A value: numbers, brackets and signs between them, fractions, roots, powers, pi.
 _VALUE = re.compile(r"(?:\\(?:frac|times|cdot|sqrt|pi|[,;: ])(?![A-Za-z])|[-+0-9.,(){}\[\]^*/\s~])+")
 _DEGREES = re.compile(r"\s*\^\s*(?:\\circ(?![A-Za-z])|\{\s*\\circ\s*\})")
 _CURRENCY = re.compile(r"\s*(\\?\$|€|£)\s*(?=[-+.0-9])")
 _CURRENCIES = {"$": "dollar", r"\$": "dollar", "€": "euro", "£": "£"}
-_BEHIND_NUMBER = re.compile(r"(?<=[0-9}])((?:\s|~|\\[,;: ]|\x01)*)[\s~]*([A-Za-z]+)")
+_PERCENT = re.compile(r"\\?%|percent")
 _TEMPERATURE = re.compile(r"(?:degrees?|deg) ([CcFf])(?:elsius|ahrenheit)?(?![A-Za-z])")
-# Minutes and seconds of an angle, feet and inches.
-_PRIMES = {"'": "'", r"\prime": "'", "''": "''", '"': "''"}
 _FACTOR = re.compile(r"([A-Za-z€£.]+)(?:\^\{?(-?[0-9])\}?)?")
 STYLED = re.compile(
     r"\\(?:text(?:bf|rm|it|sf|tt|normal|up)?|math(?:rm|bf|it|sf)|rm|bf|mbox|fbox|underline|emph|boldsymbol|bm|operatorname)(?![A-Za-z])\s*\{([^{}]*)\}"
 )
+# Whatever stands around them, these are no symbols.
+_NEVER_SYMBOLS = frozenset(["%", "degree", "degC", "degF", "m*s^-1", "m*s^-2", *_CURRENCIES.values()])
+_BEHIND_NUMBER = re.compile(rf"(?<=[0-9}}])((?:{SPACE}|\x01)*)[\s~]*([A-Za-z]+)")
 _HARDLY_SYMBOLS = ("cm", "km", "mm", "kg", "ft", "lb", "yr", "hr", "Hz")
+_WORD = re.compile(r"(\s|~)?(?<![A-Za-z\\])([A-Za-z]{2,})")
 _LONGEST = 60
 
 
@@ -62,16 +68,15 @@ def split_unit(text: str) -> tuple[str, str]:
     value = _VALUE.match(spelt)
     if value is None or not any(sign.isdigit() for sign in value[0]):
         return text, ""
+    number = re.sub(rf"{SPACE}+$", "", value[0])
     behind = spelt[value.end() :].strip()
-    number = re.sub(r"(?:\s|~|\\[,;: ])+$", "", value[0])
-    if behind in _PRIMES:
-        return number, _PRIMES[behind]
     if not behind or len(behind) > _LONGEST:
         return text, ""
-    if re.fullmatch(r"\\?%|percent", behind):
+    if _PERCENT.fullmatch(behind):
         return number, "%"
     if number.endswith("/"):
-        number, behind = number[:-1].strip(), f"1/{behind}"
+        number = number[:-1].strip()
+        behind = f"1/{behind}"
     unit = _unit(behind)
     return (text, "") if unit is None else (number, unit)
 
@@ -83,15 +88,9 @@ def stated_unit(text: str) -> tuple[str, str]:
     letters or more, or of two behind a space, or of two that are hardly ever symbols (`5cm`).
     """
     number, unit = split_unit(STYLED.sub(r" \1", text))
-    if unit in ("", "%", "degree", "degC", "degF", *_CURRENCIES.values()):
-        return (number, unit) if unit else (text, "")
-    for word in re.finditer(r"(\s|~)?(?<!\\)\b([A-Za-z]{2,})|(?<=[0-9])()([A-Za-z]{2,})", STYLED.sub("", text)):
-        letters = word[2] or word[4]
-        if len(letters) > 2 or word[1] or letters in _HARDLY_SYMBOLS:
-            return number, unit
-    unstyled = re.sub(r"\\[A-Za-z]+", "", STYLED.sub("", text))
-    symbols = any(sign.isalpha() for sign in unstyled) and unit not in ("m*s^-1", "m*s^-2")
-    return (text, "") if symbols else (number, unit)
+    unstyled = STYLED.sub("", text)
+    is_unit = unit in _NEVER_SYMBOLS or _has_unit_word(unstyled) or not _has_symbol(unstyled)
+    return (number, unit) if unit and is_unit else (text, "")
 
 
 def units_in(text: str) -> set[str]:
@@ -104,51 +103,47 @@ def units_in(text: str) -> set[str]:
     return found
 
 
+def _has_unit_word(text: str) -> bool:
+    """Whether a word in a text is longer than products of symbols usually are."""
+    words = _WORD.findall(text)
+    return any(space or len(letters) > 2 or letters in _HARDLY_SYMBOLS for space, letters in words)
+
+
+def _has_symbol(text: str) -> bool:
+    """Whether a letter stands in a text, other than in the name of a command."""
+    return any(sign.isalpha() for sign in re.sub(r"\\[A-Za-z]+", "", text))
+
+
 def _unit(text: str) -> str | None:
-    """The product of known units that a text is, in one spelling; None where a part of it is none."""
+    """The product of known units that a text is, in one spelling (`m*s^-1`); None where a part of it is none."""
     text = re.sub(r"\\mu\s*(?=m(?![A-Za-z]))", "u", text)
     text = " ".join(re.sub(r"\\cdot(?![A-Za-z])|\*|\\[,;: ]|~", " ", text).split())
     text = text.replace(" per ", "/")
-    text = _TEMPERATURE.sub(_degrees_of, text)
-    powers: dict[str, int] = {}
+    text = _TEMPERATURE.sub(lambda match: f"deg{match[1].upper()}", text)
+    powers: Counter[str] = Counter()
     for place, part in enumerate(text.split("/")):
+        words = part.split()
         raised = 1
-        for word in part.split():
-            if word in _POWERS and part.split()[-1] != word:
+        for word in words:
+            if word in _POWERS and word != words[-1]:
                 raised = _POWERS[word]
                 continue
+            if word == "1":
+                continue
             factor = _FACTOR.fullmatch(word)
-            if factor is None:
-                if word == "1":
-                    continue
+            name = None if factor is None else _named(factor[1])
+            if factor is None or name is None:
                 return None
-            name = _named(factor[1])
-            if name is None:
-                return None
-            power = int(factor[2] or 1) * raised * (-1 if place else 1)
-            for one, sign in _parts(name):
-                powers[one] = powers.get(one, 0) + sign * power
+            power = int(factor[2] or 1) * raised
+            powers[name] += -power if place else power
             raised = 1
-    return "*".join(one if power == 1 else f"{one}^{power}" for one, power in sorted(powers.items()) if power)
-
-
-def _degrees_of(match: re.Match[str]) -> str:
-    return f"deg{match[1].upper()}"
+    return "*".join(
+        name if power == 1 else f"{name}^{power}" for name, power in sorted(powers.items()) if name and power
+    )
 
 
 def _named(word: str) -> str | None:
     """The unit of that spelling; "" for one that says nothing (`units`), None where none is known."""
     word = word.rstrip(".") or word
-    if word in ("degC", "degF"):
-        return word
-    for spelling in (word, word.lower() if len(word) > 3 else word):
-        if spelling in _WHOLE:
-            return _WHOLE[spelling]
-        if spelling in _UNITS:
-            return _UNITS[spelling]
-    return None
-
-
-def _parts(name: str) -> list[tuple[str, int]]:
-    above, _, below = name.partition("/")
-    return [(one, sign) for one, sign in ((above, 1), (below, -1)) if one]
+    known = _UNITS.get(word)
+    return _UNITS.get(word.lower()) if known is None and len(word) > 3 else known

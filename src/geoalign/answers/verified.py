@@ -7,22 +7,20 @@ from itertools import accumulate
 from typing import Any
 
 from geoalign.answers.boxed import boxed_answer
-from geoalign.answers.verdict_forms import comparable, quick_verdict, readable, verdict_by_form
+from geoalign.answers.equality import comparable, equal_at_sight, equal_by_form, readable
 from geoalign.answers.workers import AnswerWorkers
 from geoalign.errors import InputError
 
-_MAX_DEPTH = 20
 MOST_CHARACTERS = 1000
-_REMEMBERED = 65536
+_MAX_DEPTH = 20
 
 
 class VerifiedReward:
     """Scores responses against gold answers; a context manager that ends its processes.
 
-    Equal strings and integers are decided here, as are bases, letters and units; whatever else, by math-verify in
-    processes of their own. `counters` counts, since the start: responses scored, correct, without an answer
-    (no_answer), refused (too long or too deep: wrong unread), timeouts, errors (math-verify failed), and the
-    comparisons that took a process (compared).
+    Answers whose text tells are compared here; whatever else, by math-verify in processes of their own. `counters`
+    counts, since the start: responses scored, correct, without an answer (no_answer), refused (too long or too deep:
+    wrong unread), timeouts, errors (math-verify failed), and the comparisons that took a process (compared).
 
     Args:
         timeout: seconds for one answer; then it counts as wrong and as a time-out.
@@ -33,8 +31,7 @@ class VerifiedReward:
     binary = True
 
     def __init__(self, *, timeout: float = 5.0, workers: int = 2) -> None:
-        self._workers = AnswerWorkers(count=workers, timeout=timeout)
-        self._known: dict[tuple[str, str], str] = {}
+        self.workers = AnswerWorkers(count=workers, timeout=timeout)
         self.counters = dict.fromkeys(
             ("scored", "correct", "no_answer", "refused", "timeouts", "errors", "compared"), 0
         )
@@ -47,36 +44,26 @@ class VerifiedReward:
 
     def outcomes(self, responses: Sequence[str], answers: Sequence[str]) -> list[str]:
         """`correct` or `wrong`; or why there is no such verdict, by the name of its counter."""
-        for row, answer in enumerate(answers):
-            if not answer.strip():
-                raise InputError(f"answers: expected a gold answer, got {answer!r} in row {row}")
-        golds, given = ([boxed_answer(text) for text in texts] for texts in (answers, responses))
-        pairs = [
-            (readable(inner or gold), readable(answer or ""))
-            for inner, gold, answer in zip(golds, answers, given, strict=True)
-        ]
-        found = {pair: self._known.get(pair) or self._at_once(*pair) for pair in dict.fromkeys(pairs)}
-        compared = [pair for pair, outcome in found.items() if outcome is None]
-        said = self._workers.compare([comparable(*pair) for pair in compared])
-        new = dict(zip(compared, said, strict=True))
-        if len(self._known) > _REMEMBERED:
-            self._known.clear()
-        self._known |= {pair: outcome for pair, outcome in new.items() if outcome in ("correct", "wrong")}
-        outcomes = [new.get(pair) or found[pair] or "" for pair in pairs]
+        pairs = []
+        for row, (response, gold) in enumerate(zip(responses, answers, strict=True)):
+            if not gold.strip():
+                raise InputError(f"answers: expected a gold answer, got {gold!r} in row {row}")
+            pairs.append((readable(boxed_answer(gold) or gold), readable(boxed_answer(response) or "")))
+        found = {pair: outcome_by_text(*pair) for pair in dict.fromkeys(pairs)}
+        undecided = [pair for pair, outcome in found.items() if outcome is None]
+        asked_before = self.workers.asked
+        said = self.workers.compare([comparable(*pair) for pair in undecided])
+        by_math_verify = dict(zip(undecided, said, strict=True))
+        outcomes = [found[pair] or by_math_verify[pair] for pair in pairs]
         for name in self.counters:
             self.counters[name] += outcomes.count(name)
         self.counters["scored"] += len(outcomes)
-        self.counters["compared"] += len(compared)
+        self.counters["compared"] += self.workers.asked - asked_before
         return outcomes
-
-    @property
-    def workers(self) -> AnswerWorkers:
-        """The processes that compare, for whoever else has answers to compare."""
-        return self._workers
 
     def close(self) -> None:
         """Ends the processes; scoring again starts new ones."""
-        self._workers.close()
+        self.workers.close()
 
     def __enter__(self) -> VerifiedReward:
         return self
@@ -84,20 +71,24 @@ class VerifiedReward:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _at_once(self, gold: str, answer: str) -> str | None:
-        """The outcome that needs no process, by the name of its counter; None where one is needed."""
-        if not answer:
-            return "no_answer"
-        equal = quick_verdict(gold, answer)
-        if equal is not None:
-            return "correct" if equal else "wrong"
+
+def outcome_by_text(gold: str, answer: str) -> str | None:
+    """The outcome for two readable answers that needs no process, by the name of its counter; None where one is
+    needed."""
+    if not answer:
+        return "no_answer"
+    equal = equal_at_sight(gold, answer)
+    if equal is None:
         too_long = max(len(answer), len(gold)) > MOST_CHARACTERS
         if too_long or max(nesting_depth(answer), nesting_depth(gold)) > _MAX_DEPTH:
             return "refused"
-        equal = verdict_by_form(gold, answer)
-        return None if equal is None else "correct" if equal else "wrong"
+        equal = equal_by_form(gold, answer)
+    if equal is None:
+        return None
+    return "correct" if equal else "wrong"
 
 
 def nesting_depth(text: str) -> int:
     """The largest number of brackets of any kind open at once in `text`."""
-    return max(accumulate(((sign in "({[") - (sign in ")}]") for sign in text), initial=0))
+    steps = ((sign in "({[") - (sign in ")}]") for sign in text)
+    return max(accumulate(steps, initial=0))

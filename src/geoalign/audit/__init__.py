@@ -1,1 +1,119 @@
-"""`geoalign audit`: rollouts in files, curated without a trainer: scores, the verifier's error rates, a page."""
+"""Audits of rollouts that exist already: which rewards look wrong, and what is certain about the verifier.
+
+The package is a function as well::
+
+    from geoalign import audit
+
+    report = audit("rollouts.jsonl")
+
+The report is a `geoalign.audit.results.AuditReport`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from geoalign.audit.results import AuditReport
+
+Files = str | Path | Sequence[str | Path]
+
+
+class AuditPackage(ModuleType):
+    """The package with a call: importing one of its modules puts the package at the name `geoalign.audit`."""
+
+    def __call__(
+        self,
+        rollouts: Files,
+        *,
+        output: str | Path | None = None,
+        curator: str | Mapping[str, Any] | None = None,
+        settings: Mapping[str, Any] | None = None,
+        fields: Mapping[str, str] | None = None,
+        format: str | None = None,
+        labels: Files = (),
+        second_verifier: str | None = None,
+        budget: str = "10%",
+        hidden: Files = (),
+        model: str | None = None,
+        cache: str | Path | None = None,
+        skip_bad: bool = False,
+        redact: bool = False,
+        filtered: bool = False,
+        overwrite: bool = False,
+        trust_remote_code: bool = False,
+    ) -> AuditReport:
+        """Finds the rewards that look wrong in files of rollouts, and what is certain about the verifier.
+
+        It does what the command `geoalign audit` does, and its arguments are the command's options (docs/audit.md).
+
+        Args:
+            rollouts: one or several files of rollouts, or folders of them, in step order.
+            output: a new folder for the tables and the page, as the command writes them. None: nothing is kept.
+            curator: what judges the rollouts: a name, or its settings with its name as `type`. None: `denoise`.
+            settings: other settings of an audit (docs/reference/settings.md), such as {"hidden_position": "mean"}.
+            fields: which field of the files holds a role, such as {"reward": "score"}.
+            format: the format of the files. None: it is recognised.
+            labels: files of true rewards that people gave: labels.csv, or flagged.csv with a filled column `label`.
+            second_verifier: checks the most informative rows: "math_verify", a command, or an address https://host/v1.
+            budget: rows, or share of rows, that it checks in each step.
+            hidden: files with the hidden states of the rows, or a folder of them.
+            model: a model that computes hidden states.
+            cache: where computed states are kept. None: in the output folder.
+            skip_bad: leave out rows that cannot be read, and list them in the summary.
+            redact: keep no prompts, responses and answers.
+            filtered: also write filtered.jsonl into `output`, the remaining rollouts with their new rewards.
+            overwrite: replace an earlier audit in `output`.
+            trust_remote_code: run the Python code that comes with the model.
+
+        Raises:
+            ConfigError: arguments that cannot be, or that do not fit the files.
+            InputError: a file that cannot be read; the message names it, the line and the field.
+        """
+        # With torch: importing the package alone is quick.
+        from geoalign.audit.command import AuditRequest
+        from geoalign.audit.pipeline import run_audit
+        from geoalign.audit.settings import audit_config
+
+        given = dict(settings or {})
+        if curator is not None:
+            given["curator"] = {"type": curator} if isinstance(curator, str) else dict(curator)
+        if trust_remote_code:
+            given["trust_remote_code"] = True
+        config = audit_config(given)
+        request = AuditRequest(
+            rollouts=[str(path) for path in _paths(rollouts)],
+            fields=[f"{role}={name}" for role, name in (fields or {}).items()],
+            format=format,
+            labels=_paths(labels),
+            second_verifier=second_verifier,
+            budget=budget,
+            hidden=_paths(hidden),
+            model=model,
+            cache=None if cache is None else Path(cache),
+            skip_bad=skip_bad,
+            redact=redact,
+            filtered=filtered,
+            overwrite=overwrite,
+        )
+        if output is not None:
+            return run_audit(config, replace(request, output=Path(output)))
+        with TemporaryDirectory(prefix="geoalign-audit-") as temporary:
+            report = run_audit(config, request, folder=Path(temporary, "audit"), with_page=False)
+            return replace(report, folder=None)
+
+
+def _paths(files: Files) -> list[Path]:
+    """One path or several as a list."""
+    return [Path(files)] if isinstance(files, (str, Path)) else [Path(path) for path in files]
+
+
+# `geoalign.audit` before one of its modules was imported is looked up here by its name.
+audit = sys.modules[__name__]
+audit.__class__ = AuditPackage

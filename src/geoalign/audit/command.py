@@ -9,9 +9,9 @@ from pathlib import Path
 
 import typer
 
+from geoalign.console.command_line import argument, option, settings_option
 from geoalign.console.terminal import Console, say
-from geoalign.settings.arguments import argument, option, settings_option
-from geoalign.settings.secrets import masked
+from geoalign.secrets import masked
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,6 @@ class AuditRequest:
     filtered: bool = option("Also write filtered.jsonl: the remaining rollouts, with their new rewards.", False)
     redact: bool = option("Write no texts: no prompts, responses, answers.", False)
     skip_bad: bool = option("Leave bad rows out and list them.", False)
-    mixed_groups: bool = option("No longer needed: groups of any size are read.", False)
     overwrite: bool = option("Replace an earlier audit in DIR.", False)
     fail_above: Sequence[str] = option(
         "Exit code 3 where the interval of false_positive or false_negative lies above, 4 where unknown; repeatable.",
@@ -73,24 +72,24 @@ def audit_command(request: AuditRequest) -> None:
     with standard_input(request.rollouts) as stdin:
         inputs = find_inputs(request, console, stdin)
         # With torch: what was recognised stands on the terminal by now.
-        from geoalign.audit.bounds import bounds_kept, parse_bounds
+        from geoalign.audit.bounds import check_bounds, parse_bounds
+        from geoalign.audit.pipeline import run_audit
         from geoalign.audit.settings import load_audit_config
+        from geoalign.audit.terminal import show_report
+        from geoalign.files.json_files import json_text
+        from geoalign.pretrained.quiet import silence_logs
 
         bounds = parse_bounds(request.fail_above)
         config = load_audit_config(request.curator, request.overrides, trust_remote_code=request.trust_remote_code)
-        from geoalign.audit.pipeline import audit
-
         if request.model is not None:
-            from geoalign.pretrained.quiet import silence_logs
-
             silence_logs()
-        summary = audit(config, request, inputs, console=console)
+        report = run_audit(config, request, inputs, console=console)
     if request.json:
-        from geoalign.files.json_files import json_text
-
-        sys.stdout.write(json_text(summary))
-    code, said = bounds_kept(summary, bounds) if bounds else (0, [])
-    for line in said:
+        sys.stdout.write(json_text(report.summary))
+    else:
+        show_report(console, report)
+    outcome = check_bounds(report.summary, bounds)
+    for line in outcome.sentences:
         say(Console(stderr=True), line, "red")
-    if code:
-        raise typer.Exit(code)
+    if outcome.exit_code:
+        raise typer.Exit(outcome.exit_code)

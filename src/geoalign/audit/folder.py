@@ -3,40 +3,48 @@
 from __future__ import annotations
 
 import csv
+import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 import pandas
 import pyarrow
-import pyarrow.compute
 import pyarrow.parquet
 
 from geoalign.dumps.flagged_csv import _FACTS, _FLAGGED_TEXTS, _LABELS, safe
 from geoalign.errors import ConfigError
 from geoalign.files.durable import LOCK, sync_folder, sync_tree
 
-SCORES_FILE, PAIRS_FILE, DENSITIES_FILE = "scores.parquet", "pairs.parquet", "densities.parquet"
-FLAGGED_FILE, FILTERED_FILE = "flagged.csv", "filtered.jsonl"
-REPORT_FILE, SUMMARY_FILE = "report.html", "summary.json"
-FIGURES, STATES, _PARTIAL = "figures", "states", ".partial"
+SCORES_FILE = "scores.parquet"
+PAIRS_FILE = "pairs.parquet"
+DENSITIES_FILE = "densities.parquet"
+FLAGGED_FILE = "flagged.csv"
+FILTERED_FILE = "filtered.jsonl"
+FIGURES = "figures"
+REPORT_FILE = "report.html"
+SUMMARY_FILE = "summary.json"
 # In the order in which they appear; with the summary the folder is complete.
 _CONTENT = (SCORES_FILE, PAIRS_FILE, DENSITIES_FILE, FLAGGED_FILE, FILTERED_FILE, FIGURES, REPORT_FILE, SUMMARY_FILE)
-_KNOWN = {*_CONTENT, STATES, LOCK, _PARTIAL}
+_STATES = "states"
+_PARTIAL = ".partial"
 
 ROWS_AT_ONCE = 20_000
 # Columns of `scores.parquet` that hold texts: absent from a redacted folder.
 TEXTS = ("prompt", "response")
 
-_KINDS = {"int": pyarrow.int64(), "float": pyarrow.float64(), "bool": pyarrow.bool_(), "text": pyarrow.string()}
+_TYPES = {"int": pyarrow.int64(), "float": pyarrow.float64(), "bool": pyarrow.bool_(), "text": pyarrow.string()}
 
 
 def _schema(*columns: tuple[str, str]) -> pyarrow.Schema:
-    """Columns by their names and type; with a `?` their values may be null."""
-    kinds = [(name, kind) for names, kind in columns for name in names.split()]
-    return pyarrow.schema([pyarrow.field(n, _KINDS[kind.rstrip("?")], nullable="?" in kind) for n, kind in kinds])
+    """A table's columns: pairs of names, parted by spaces, and their type; with a `?` their values may be null."""
+    fields = []
+    for names, kind in columns:
+        for name in names.split():
+            fields.append(pyarrow.field(name, _TYPES[kind.removesuffix("?")], nullable=kind.endswith("?")))
+    return pyarrow.schema(fields)
 
 
 # One row per rollout of all dumps, in the order of the input.
@@ -88,7 +96,7 @@ class AuditFolder:
         self.root = Path(root)
         # Under the folder's own name, which the page has as its title.
         self.staging = self.root / _PARTIAL / (self.root.resolve().name or "curated")
-        self.states = self.root / STATES
+        self.states = self.root / _STATES
         self.summary = self.root / SUMMARY_FILE
 
     def started(self) -> bool:
@@ -107,7 +115,9 @@ class AuditFolder:
             if path.resolve().is_relative_to(self.root.resolve()):
                 raise ConfigError(f"--output {self.root}: expected a folder without the inputs, got {path} inside it")
         names = sorted(item.name for item in self.root.iterdir()) if self.root.is_dir() else []
-        ours = _KNOWN if {SUMMARY_FILE, _PARTIAL} & {*names} else {STATES, LOCK}
+        ours = {_STATES, LOCK}
+        if SUMMARY_FILE in names or _PARTIAL in names:
+            ours |= {*_CONTENT, _PARTIAL}
         others = [name for name in names if name not in ours]
         if others:
             raise ConfigError(f"--output {self.root}: expected a new folder or an earlier audit, got {others[0]} in it")
@@ -146,46 +156,72 @@ class AuditTables(ExitStack):
     `flagged.csv` is UTF-8 with a byte-order mark, by which spreadsheets know it; no cell of it is ever a formula.
     """
 
-    def __init__(self, folder: Path, *, redact: bool) -> None:
+    def __init__(self, folder: Path, *, redact: bool, filtered: bool = False) -> None:
+        """Opens the tables in `folder`, without texts under `redact`, with filtered.jsonl under `filtered`."""
         super().__init__()
-        self._folder, self._redact = folder, redact
+        self._folder = folder
+        self._redact = redact
         self._writers: dict[str, pyarrow.parquet.ParquetWriter] = {}
-        self._flagged = self.enter_context((folder / FLAGGED_FILE).open("w", encoding="utf-8-sig", newline=""))
-        self._names = [*_FACTS, *(() if redact else _FLAGGED_TEXTS), *_LABELS]
-        csv.writer(self._flagged).writerow(self._names)
+        self._flagged_columns = [*_FACTS, *([] if redact else _FLAGGED_TEXTS), *_LABELS]
+        self._flagged_file = self.enter_context((folder / FLAGGED_FILE).open("w", encoding="utf-8-sig", newline=""))
+        self._filtered_file = self.enter_context((folder / FILTERED_FILE).open("wb")) if filtered else None
+        csv.writer(self._flagged_file).writerow(self._flagged_columns)
 
-    def add_scores(self, frame: pandas.DataFrame) -> None:
-        """Writes the rollouts of one file, the columns of SCORES, and those flagged among them (with the text of their
-        `replacement`), the most suspicious of each step first."""
-        whole = frame.assign(answer=None, final_answer=None, compared_answer=None) if self._redact else frame
-        schema = scores_schema(self._redact)
+    def add_rows(self, rows: pandas.DataFrame) -> None:
+        """Writes the rollouts of one file, those flagged among them, and those that stay.
+
+        Args:
+            rows: the columns of SCORES but for `index`, which is that of the frame, and `replacement` and `messages`.
+        """
+        rows = rows.reset_index(names="index")
+        written = rows.assign(answer=None, final_answer=None, compared_answer=None) if self._redact else rows
         # Some rows at a time: a copy of all texts may be too large for the memory.
-        for start in range(0, len(whole), ROWS_AT_ONCE):
-            rows = whole.iloc[start : start + ROWS_AT_ONCE]
-            table = pyarrow.Table.from_pandas(rows, schema=schema, preserve_index=False)
-            self._write(SCORES_FILE, table.replace_schema_metadata(None))
-        flagged = frame[frame["anomalous"]]
-        own = flagged["source"].isin([-1]) | (flagged["source"] == flagged["index"])
+        for start in range(0, len(written), ROWS_AT_ONCE):
+            self._write(SCORES_FILE, written.iloc[start : start + ROWS_AT_ONCE], scores_schema(self._redact))
+        self._add_flagged(rows)
+        if self._filtered_file is not None:
+            self._filtered_file.writelines(_filtered_lines(rows))
+
+    def _add_flagged(self, rows: pandas.DataFrame) -> None:
+        """Writes the flagged rows, the most suspicious of each step first; those without a score come last."""
+        steps_by_appearance = pandas.factorize(rows["step"])[0]
+        flagged = rows.assign(place=steps_by_appearance)[rows["anomalous"]]
+        stays = flagged["source"].isin([-1]) | (flagged["source"] == flagged["index"])
         flagged = flagged.assign(
-            place=pandas.factorize(frame["step"])[0][frame["anomalous"]],
-            replaced_by=flagged["source"].astype(object).mask(own, None),
+            replaced_by=flagged["source"].astype(object).mask(stays, None),
             correct=flagged["correct"].map({True: "true", False: "false"}),
         )
-        # Those that a curator flags without a score come last.
         flagged = flagged.sort_values(["place", "score"], ascending=[True, False], kind="stable")
-        cells = flagged.reindex(columns=self._names).map(lambda cell: safe(cell) if isinstance(cell, str) else cell)
-        cells.to_csv(self._flagged, header=False, index=False, lineterminator="\r\n")
+        cells = flagged.reindex(columns=self._flagged_columns)
+        cells = cells.map(lambda cell: safe(cell) if isinstance(cell, str) else cell)
+        cells.to_csv(self._flagged_file, header=False, index=False, lineterminator="\r\n")
 
-    def add_pairs(self, columns: Mapping[str, Any]) -> None:
-        if columns:
-            self._write(PAIRS_FILE, pyarrow.table(columns, schema=PAIRS))
+    def add_pairs(self, pairs: pandas.DataFrame) -> None:
+        """Writes pairs of hidden states, the columns of PAIRS."""
+        self._write(PAIRS_FILE, pairs, PAIRS)
 
-    def add_density(self, columns: Mapping[str, Any]) -> None:
-        if columns:
-            self._write(DENSITIES_FILE, pyarrow.table(columns, schema=DENSITIES))
+    def add_density(self, density: pandas.DataFrame) -> None:
+        """Writes the density of a step's scores, the columns of DENSITIES."""
+        self._write(DENSITIES_FILE, density, DENSITIES)
 
-    def _write(self, name: str, table: pyarrow.Table) -> None:
+    def _write(self, name: str, rows: pandas.DataFrame, schema: pyarrow.Schema) -> None:
+        table = pyarrow.Table.from_pandas(rows, schema=schema, preserve_index=False).replace_schema_metadata(None)
         if name not in self._writers:
             writer = pyarrow.parquet.ParquetWriter(self._folder / name, table.schema, compression="zstd")
             self._writers[name] = self.enter_context(writer)
         self._writers[name].write_table(table)
+
+
+def _filtered_lines(rows: pandas.DataFrame) -> Iterator[bytes]:
+    """The rollouts that stay as lines of JSON: each in its place, with the response, reward and weight there."""
+    facts = ["file", "line", "sample", "step", "group", "id"]
+    content = ["prompt", "messages", "response", "replacement", "new_reward", "weight", "advantage"]
+    for row in rows.loc[rows["source"] >= 0, [*facts, *content]].to_dict("records"):
+        line = {name: row[name] for name in facts}
+        line["prompt"] = row["messages"] or row["prompt"]
+        line["response"] = row["response"] if row["replacement"] is None else row["replacement"]
+        line["reward"] = None if np.isnan(row["new_reward"]) else row["new_reward"]
+        line["weight"] = row["weight"]
+        if not np.isnan(row["advantage"]):
+            line["advantage"] = row["advantage"]
+        yield json.dumps(line).encode("ascii") + b"\n"

@@ -15,9 +15,9 @@ from tempfile import TemporaryDirectory
 
 from geoalign.audit.command import AuditRequest
 from geoalign.console.numbers import counted
-from geoalign.console.terminal import Console, say, say_wrapped
+from geoalign.console.terminal import Console, say, say_paragraph
 from geoalign.dumps.files import DUMP_SUFFIXES
-from geoalign.dumps.formats import DumpLayout, MissingRolesError, find_layout, parse_fields
+from geoalign.dumps.layout import DumpLayout, MissingRolesError, find_layout, parse_fields
 from geoalign.dumps.row_files import CSV_SUFFIXES
 from geoalign.errors import ConfigError
 
@@ -43,33 +43,51 @@ def find_inputs(request: AuditRequest, console: Console, stdin: Path | None = No
     A folder stands for the dumps in it by the numbers in their names, of a run for its `rollouts`, of TRL's for its
     `completions`, of prime-rl's for the traces of its training. Of `all` and `effective` only `all` is an input.
     """
-    named = (stdin if text == "-" and stdin is not None else Path(text).expanduser() for text in request.rollouts)
-    paths = [path for each in named for path in _files(each)]
-    if not paths:
-        raise ConfigError("ROLLOUTS: expected at least one file of rollouts, got none")
-    twice, times = Counter(path.resolve() for path in paths).most_common(1)[0]
-    if times > 1:
-        raise ConfigError(f"ROLLOUTS: expected each file once, got {twice} twice")
-    beside = {path: file for path in paths if (file := _effective(path)) is not None}
-    paths = [path for path in paths if path.resolve() not in beside.values()]
-    trained = {path: file for path, file in beside.items() if file.parts[-3] == "train"}
-    states: Sequence[Path | None] = [None] * len(paths)
+    paths: list[Path] = []
+    for text in request.rollouts:
+        path = Path(text).expanduser()
+        if text == "-" and stdin is not None:
+            path = stdin
+        paths += _files(path)
+    _check_each_once(paths)
+    effective = {path: _effective(path) for path in paths}
+    paths = [path for path in paths if path.resolve() not in effective.values()]
+    hidden: Sequence[Path | None] = [None] * len(paths)
     if request.hidden:
         from geoalign.audit.state_files import find_hidden_files
 
-        states = find_hidden_files(request.hidden, paths)
+        hidden = find_hidden_files(request.hidden, paths)
     fields = parse_fields(request.fields)
-    each = [(path, state, trained.get(path)) for path, state in zip(paths, states, strict=True)]
-    inputs = [Input(path, *_layout(path, request, fields), *more) for path, *more in each]
-    steps = [source.step for source in inputs]
-    inputs = inputs if None in steps else sorted(inputs, key=lambda source: source.step or 0)
+    inputs = []
+    for path, states in zip(paths, hidden, strict=True):
+        layout, step = _layout(path, request, fields)
+        beside = effective[path]
+        # Of an evaluation, the other file has what was valid; nothing was trained on.
+        trained_on = beside if beside is not None and beside.parts[-3] == "train" else None
+        inputs.append(Input(path=path, layout=layout, step=step, hidden=states, trained_on=trained_on))
+    if all(source.step is not None for source in inputs):
+        inputs.sort(key=lambda source: source.step or 0)
+    _say_inputs(console, inputs)
+    return inputs
+
+
+def _check_each_once(paths: Sequence[Path]) -> None:
+    """Raises ConfigError where there is no file, or one is named twice."""
+    if not paths:
+        raise ConfigError("ROLLOUTS: expected at least one file of rollouts, got none")
+    path, times = Counter(path.resolve() for path in paths).most_common(1)[0]
+    if times > 1:
+        raise ConfigError(f"ROLLOUTS: expected each file once, got {path} twice")
+
+
+def _say_inputs(console: Console, inputs: Sequence[Input]) -> None:
+    """Says what the first files were recognised as, and how many more there are."""
     for source in inputs[:_SHOWN]:
         say(console, f"Reading {source.path}")
         step = "" if source.step is None else f", step {source.step}"
-        say_wrapped(console, f"{source.layout}{step}", indent=2)
+        say_paragraph(console, f"{source.layout}{step}", bullet="  ")
     if len(inputs) > _SHOWN:
         say(console, f"and {counted(len(inputs) - _SHOWN, 'more file')}")
-    return inputs
 
 
 def _layout(path: Path, request: AuditRequest, fields: Mapping[str, str]) -> tuple[DumpLayout, int | None]:
@@ -90,13 +108,18 @@ def _effective(path: Path) -> Path | None:
 
 
 def _files(path: Path) -> list[Path]:
+    """The dumps that a path stands for: itself, or those in a folder."""
     if not path.is_dir():
         return [path]
-    path = next((inner for name in ("rollouts", "completions") if (inner := path / name).is_dir()), path)
-    there = [item for item in path.iterdir() if item.is_file() and item.name.endswith(DUMP_SUFFIXES)]
+    for name in ("rollouts", "completions"):
+        if (path / name).is_dir():
+            path = path / name
+            break
+    dumps = [item for item in path.iterdir() if item.is_file() and item.name.endswith(DUMP_SUFFIXES)]
     # Beside dumps of other kinds a CSV file is a log or a list of labels.
-    files = [item for item in there if not item.name.endswith(CSV_SUFFIXES)] or there
-    files = files or [item for item in path.rglob("traces.jsonl") if "eval" not in item.relative_to(path).parts]
+    files = [item for item in dumps if not item.name.endswith(CSV_SUFFIXES)] or dumps
+    if not files:
+        files = [item for item in path.rglob("traces.jsonl") if "eval" not in item.relative_to(path).parts]
     if not files:
         raise ConfigError(f"{path}: expected files that end in {', '.join(DUMP_SUFFIXES)}, got none")
     # "2.jsonl" before "10.jsonl".

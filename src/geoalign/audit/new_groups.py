@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,8 @@ from geoalign.intervals import clustered_proportion
 from geoalign.pages.headlines import CHANCE
 from geoalign.types import Rollouts
 
-NO_CONSENSUS = "This curator measures no consensus of hidden states."
+_NO_GEOALIGN = "This curator measures no consensus of hidden states."
+_NO_GROUPS = "No groups were kept apart to judge a consensus: too few of them have different rewards."
 
 
 class ConsensusMeter:
@@ -26,37 +27,53 @@ class ConsensusMeter:
     """
 
     def __init__(self, curator: Curator) -> None:
-        self._curator = next((member for member in _members(curator) if isinstance(member, GeoAlign)), None)
+        """Looks for a GeoAlign in the curator or in what it holds; without one there is nothing to measure."""
+        self._geoalign = next((member for member in _members(curator) if isinstance(member, GeoAlign)), None)
         self._judged: list[np.ndarray] = []
         self._last: Rollouts | None = None
 
     def add(self, rollouts: Rollouts) -> None:
         """Takes how the curator judged the new groups of the rollouts that it has just curated."""
-        if self._curator is not None:
-            self._take(self._curator)
-            self._last = None if self._judged else rollouts  # the states of one step at a time
+        if self._geoalign is not None:
+            self._take(self._geoalign)
+            # The states of one step at a time are kept.
+            self._last = None if self._judged else rollouts
 
-    def summary(self, seed: int) -> Mapping[str, Any]:
-        """The numbers for `summary.json`; no accuracy, but the reason, where nothing could be judged."""
-        if self._curator is None:
-            return {"new_group_accuracy": None, "reason": NO_CONSENSUS}
+    def summary(self, seed: int) -> dict[str, Any]:
+        """`consensus` of `summary.json`: no accuracy, but the reason, where nothing could be judged."""
+        if self._geoalign is None:
+            return _unmeasured(_NO_GEOALIGN)
         if self._last is not None:
-            other = GeoAlign(replace(self._curator.config, scoring="cross_fit"))
+            other = GeoAlign(replace(self._geoalign.config, scoring="cross_fit"))
             other.curate(self._last, generator=torch.Generator().manual_seed(seed))
             self._take(other)
         if not self._judged:
-            reason = "No groups were kept apart to judge a consensus: too few of them have different rewards."
-            return {"new_group_accuracy": None, "reason": reason}
+            return _unmeasured(
+                "No groups were kept apart to judge a consensus: too few of them have different rewards."
+            )
         right, total = np.concatenate(self._judged, axis=1)
-        accuracy = clustered_proportion(right, total)
-        counts = {"groups": len(total), "pairs": int(total.sum()), "steps": len(self._judged)}
-        return {**accuracy.named("new_group_accuracy"), "chance_accuracy": CHANCE, "level": 0.95, **counts}
+        return {
+            **clustered_proportion(right, total).named("new_group_accuracy"),
+            "chance_accuracy": CHANCE,
+            "level": 0.95,
+            "groups": len(total),
+            "pairs": int(total.sum()),
+            "steps": len(self._judged),
+        }
 
-    def _take(self, curator: GeoAlign) -> None:
-        judged = curator.judged.numpy()
+    def _take(self, geoalign: GeoAlign) -> None:
+        """Keeps, of each group that was judged, how many pairs were ordered rightly, and how many there are."""
+        judged = geoalign.judged.numpy()
         if judged.shape[1]:
             self._judged.append(judged)
 
 
-def _members(curator: Curator) -> list[Curator]:
-    return [curator, *(inner for member in curator.members for inner in _members(member))]
+def _unmeasured(reason: str) -> dict[str, Any]:
+    return {"new_group_accuracy": None, "reason": reason}
+
+
+def _members(curator: Curator) -> Iterator[Curator]:
+    """The curator, and all that it holds."""
+    yield curator
+    for member in curator.members:
+        yield from _members(member)

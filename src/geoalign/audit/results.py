@@ -1,17 +1,21 @@
-"""What an audit found, read back from its folder."""
+"""What an audit found, as one object: a row for each rollout, and the numbers of `summary.json`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pandas
 import pyarrow.parquet
 
-from geoalign.audit.folder import DENSITIES, DENSITIES_FILE, PAIRS, PAIRS_FILE, SCORES, SCORES_FILE, SUMMARY_FILE, TEXTS
-from geoalign.files.columns import read_columns
+from geoalign.audit.answers import is_gold
+from geoalign.audit.folder import DENSITIES_FILE, PAIRS_FILE, SCORES_FILE, SUMMARY_FILE
+from geoalign.audit.prompts import common_beginning
+from geoalign.audit.words import Words, in_words
+from geoalign.audit.words.reasons import by_suspicion, flag_reasons
 from geoalign.files.json_files import read_json
 
 # Truth values and numbers that may lack: NaN where they do.
@@ -21,68 +25,96 @@ NUMBERS = (
 )  # fmt: skip
 
 
-# Columns that folders of earlier versions lack: there `final_answer` was one text for equal answers.
-_NEWER = ("compared_answer", "by_spelling")
-
-
-@dataclass(frozen=True, eq=False)
-class AuditResults:
-    """A folder of `geoalign audit`.
+@dataclass(frozen=True, eq=False, repr=False)
+class AuditReport:
+    """What an audit found. Terminal, page and notebook show it, and the files of the output folder hold it.
 
     Attributes:
-        scored: the columns of SCORES but for the texts, in the order of the input. `group` counts the groups of all
-            steps by first appearance, `group_id` is the table's own; `correct` and `truncated` are 1, 0 or NaN.
-        pairs, densities: the columns of PAIRS and DENSITIES; None for curators that have none.
+        rows: one row for each rollout, in the order of the input. It has the columns of `scores.parquet`
+            (docs/formats.md), where a number or truth value that is not known is NaN, and three more for flagged
+            rollouts: `why` (why the reward looks wrong, in words), `suspicion` (0 for the most suspicious one, then 1,
+            2, ...), and `is_gold` (whether the answer is the gold answer; None where that is not known).
+        summary: the content of `summary.json`.
+        pairs: the pairs of rollouts that were compared (docs/formats.md); None for curators that compare none.
+        densities: the density of each step's scores; None for curators that estimate none.
+        folder: where the files lie; None where no output was asked for.
     """
 
-    folder: Path
-    scored: pandas.DataFrame
-    pairs: pandas.DataFrame | None
-    densities: pandas.DataFrame | None
-    redacted: bool
-    summary: Mapping[str, Any]
+    rows: pandas.DataFrame
+    summary: dict[str, Any]
+    pairs: pandas.DataFrame | None = None
+    densities: pandas.DataFrame | None = None
+    folder: Path | None = None
+
+    @property
+    def flagged(self) -> pandas.DataFrame:
+        """The rows whose rewards look wrong, the most suspicious first."""
+        return self.rows[self.rows["anomalous"]].sort_values("suspicion")
+
+    @cached_property
+    def words(self) -> Words:
+        """What was found, in sentences."""
+        return in_words(self.summary)
+
+    @cached_property
+    def common_beginning(self) -> str:
+        """What all prompts begin with, such as a system prompt; empty where it is short."""
+        return common_beginning(self.rows)
 
     @property
     def curator(self) -> Mapping[str, Any]:
-        curator: Mapping[str, Any] = self.summary["curator"]
-        return curator
+        """The settings of the curator: its `type`, and the others by name."""
+        settings: Mapping[str, Any] = self.summary["curator"]
+        return settings
 
-    def texts(self, rows: Sequence[int]) -> dict[int, tuple[str, str]]:
-        """Prompt and response of some rollouts, by their index; empty where texts were left out."""
-        if self.redacted or not len(rows):
-            return {}
-        wanted = pyarrow.compute.field("index").isin(list(rows))
-        table = pyarrow.parquet.read_table(self.folder / SCORES_FILE, columns=["index", *TEXTS], filters=wanted)
-        index, prompts, responses = (table[name].to_pylist() for name in ("index", *TEXTS))
-        return dict(zip(index, zip(prompts, responses, strict=True), strict=True))
+    @property
+    def has_texts(self) -> bool:
+        """Whether the rows have `prompt` and `response`; without (--redact) they have no answers, either."""
+        return not self.summary["redacted"]
+
+    @property
+    def verdicts(self) -> tuple[float, float] | None:
+        """The two values that rewards take, the lower first; None where they take more or fewer."""
+        values = sorted(self.rows["reward"].dropna().unique().tolist())
+        return (values[0], values[1]) if len(values) == 2 else None
+
+    def __repr__(self) -> str:
+        from geoalign.audit.notebook import as_text
+
+        return as_text(self)
+
+    def _repr_html_(self) -> str:
+        from geoalign.audit.notebook import as_html
+
+        return as_html(self)
 
 
-def read_audit(folder: Path) -> AuditResults:
-    """Reads the tables and the summary; prompts and responses stay in their file."""
+def read_report(folder: Path) -> AuditReport:
+    """Reads the tables and the summary of an audit's folder. All texts are in memory, once."""
     folder = Path(folder)
-    path = folder / SCORES_FILE
-    present = set(pyarrow.parquet.read_schema(path).names)
-    wanted = [name for name in SCORES.names if name not in TEXTS]
-    older = [name for name in _NEWER if name not in present]
-    scored = read_columns(path, [name for name in wanted if name not in older]).to_pandas()
-    for name in older:
-        scored[name] = scored["final_answer"] if name == "compared_answer" else None
-    redacted = not set(TEXTS) & present
-    scored = scored.astype(dict.fromkeys(NUMBERS, "float64")).assign(
-        group=scored.groupby(["step", "group"], sort=False).ngroup(), group_id=scored["group"]
-    )
-    return AuditResults(
+    summary = read_json(folder / SUMMARY_FILE)
+    rows = pyarrow.parquet.read_table(folder / SCORES_FILE).to_pandas()
+    rows = rows.astype(dict.fromkeys(NUMBERS, "float64"))
+    pairs = _table(folder / PAIRS_FILE)
+    flagged = by_suspicion(rows)
+    reasons = flag_reasons(rows, summary, compares_states=pairs is not None)
+    ranks = pandas.Series(range(len(flagged)), index=flagged.index, dtype="float64")
+    golds = pandas.Series(is_gold(flagged), index=flagged.index, dtype=object)
+    rows["why"] = pandas.Series(reasons, dtype=object).reindex(rows.index)
+    rows["suspicion"] = ranks.reindex(rows.index)
+    rows["is_gold"] = golds.reindex(rows.index)
+    return AuditReport(
+        rows=rows,
+        summary=summary,
+        pairs=pairs,
+        densities=_table(folder / DENSITIES_FILE),
         folder=folder,
-        scored=scored,
-        pairs=_table(folder / PAIRS_FILE, PAIRS),
-        densities=_table(folder / DENSITIES_FILE, DENSITIES),
-        redacted=redacted,
-        summary=read_json(folder / SUMMARY_FILE),
     )
 
 
-def _table(path: Path, schema: pyarrow.Schema) -> pandas.DataFrame | None:
+def _table(path: Path) -> pandas.DataFrame | None:
+    """A table of the folder; None where the audit wrote none."""
     if not path.is_file():
         return None
-    table: pandas.DataFrame = read_columns(path, schema.names).to_pandas()
+    table: pandas.DataFrame = pyarrow.parquet.read_table(path).to_pandas()
     return table

@@ -10,70 +10,101 @@ from typing import Any
 
 import pandas
 
-from geoalign.answers.second import MATH_VERIFY, second_verifier
+from geoalign.answers.verifiers import MATH_VERIFY, second_verifier
 from geoalign.audit.settings import AuditConfig
 from geoalign.curators.appeals import Appeals, Hearing
 from geoalign.curators.curator import Curator
 from geoalign.errors import ConfigError, InputError
-from geoalign.settings.secrets import masked
+from geoalign.secrets import masked
 from geoalign.text import quote
 from geoalign.types import Rollouts
 
 _KEY = "--second-verifier"
 # What it is told of a row, where the dump says so.
 _FIELDS = ["prompt", "response", "answer", "final_answer", "reward", "id", "step"]
+_MOST_ROWS = 10**9
 
 
 class SecondOpinion:
     """A second verifier for all steps of a call, what it cost, and what it changed."""
 
     def __init__(self, name: str, budget: str, config: AuditConfig) -> None:
+        """Raises ConfigError for a verifier or a budget that cannot be."""
         self._judge = second_verifier(name, config.endpoint, key=_KEY, section="endpoint")
-        self._name, self._budget, self._needs_gold = masked(name), budget, name == MATH_VERIFY
-        self._number, self._percent = _parsed(budget)
+        self._name = masked(name)
+        self._needs_gold = name == MATH_VERIFY
+        _budgeted_rows(budget, of=1)
+        self._budget = budget
         self._counts: Counter[str] = Counter()
         self._seconds = 0.0
 
-    def hear(self, frame: pandas.DataFrame, rollouts: Rollouts, curator: Curator, values: Sequence[float]) -> Hearing:
-        """What came of asking about a step's rollouts; the verdicts stand in their column `label`.
+    def hear(self, rows: pandas.DataFrame, rollouts: Rollouts, curator: Curator, values: Sequence[float]) -> Hearing:
+        """Asks about the step's most informative rows; the verdicts stand in the rows' column `label` afterwards.
 
-        `values` are the rewards of all steps, from the lowest: of two the higher is that of a right response.
+        Args:
+            values: the rewards of all steps, from the lowest: of two the higher is that of a right response.
         """
-        if self._needs_gold and frame["answer"].isna().all():
+        if self._needs_gold and rows["answer"].isna().all():
             raise ConfigError(f"{_KEY} {MATH_VERIFY}: expected gold answers (--field answer=NAME), got none")
-        low, high = values if len(values) == 2 else (min([0.0, *values]), 1.0)
 
-        def ask(rows: Sequence[int]) -> list[float | None]:
-            asked, started = frame.iloc[list(rows)], time.monotonic()
-            if self._needs_gold:
-                # Math-Verify judges all spellings of an answer alike.
-                asked = asked.assign(final_answer=asked["compared_answer"])
-            told = asked[_FIELDS].assign(prompt=asked["messages"].where(asked["messages"].notna(), asked["prompt"]))
-            records: Any = told.astype(object).where(told.notna(), None).to_dict("records")
-            found = self._judge(records)
-            self._seconds += time.monotonic() - started
-            if len(values) > 2 and any(isinstance(verdict, bool) for verdict in found):
-                raise InputError(f"{_KEY}: expected binary rewards, or verdicts that are a `reward`, got `correct`")
-            self._counts["questions"] += len(found)
-            return [(high if verdict else low) if isinstance(verdict, bool) else verdict for verdict in found]
+        def ask(asked: Sequence[int]) -> list[float | None]:
+            return self._ask(rows.iloc[list(asked)], values)
 
-        budget = self._number or max(1, self._percent * len(frame) // 100)
+        budget = _budgeted_rows(self._budget, of=len(rows))
         hearing = Appeals(curator=curator, budget=budget).hear(replace(rollouts, second_rewards=ask))
-        given, old = hearing.rollouts.rewards[hearing.asked], rollouts.rewards[hearing.asked]
-        frame.loc[frame.index[hearing.asked.numpy()], "label"] = given.tolist()
-        self._counts.update(rows=len(given), unanswered=hearing.unanswered, overturned=int(hearing.overturned.sum()))
-        self._counts.update(lowered=int((given < old).sum()), flagged_before=int(hearing.trial.anomalous.sum()))
+        given = hearing.rollouts.rewards[hearing.asked]
+        before = rollouts.rewards[hearing.asked]
+        rows.loc[rows.index[hearing.asked.numpy()], "label"] = given.tolist()
+        self._counts.update(
+            rows=len(given),
+            unanswered=hearing.unanswered,
+            overturned=int(hearing.overturned.sum()),
+            lowered=int((given < before).sum()),
+            flagged_before=int(hearing.trial.anomalous.sum()),
+        )
         return hearing
 
+    def _ask(self, rows: pandas.DataFrame, values: Sequence[float]) -> list[float | None]:
+        """The second verifier's reward for each row, None where it has none."""
+        if self._needs_gold:
+            # Math-Verify judges all spellings of an answer alike.
+            rows = rows.assign(final_answer=rows["compared_answer"])
+        questions = rows[_FIELDS].assign(prompt=rows["messages"].where(rows["messages"].notna(), rows["prompt"]))
+        records: Any = questions.astype(object).where(questions.notna(), None).to_dict("records")
+        started = time.monotonic()
+        verdicts = self._judge(records)
+        self._seconds += time.monotonic() - started
+        self._counts["questions"] += len(verdicts)
+        if len(values) > 2 and any(isinstance(verdict, bool) for verdict in verdicts):
+            raise InputError(f"{_KEY}: expected binary rewards, or verdicts that are a `reward`, got `correct`")
+        wrong, right = values if len(values) == 2 else (min([0.0, *values]), 1.0)
+        rewards: dict[Any, float] = {True: right, False: wrong}
+        return [rewards[verdict] if isinstance(verdict, bool) else verdict for verdict in verdicts]
+
     def summary(self, flagged: int) -> dict[str, Any]:
-        """`appeals` of `summary.json`."""
-        asked = {"verifier": self._name, "budget": self._budget, "questions": 0, **self._counts}
-        return {**asked, "flagged_after": flagged, "seconds": round(self._seconds, 3)}
+        """`appeals` of `summary.json`.
+
+        Args:
+            flagged: how many rewards are flagged after its verdicts.
+        """
+        return {
+            "verifier": self._name,
+            "budget": self._budget,
+            "questions": 0,
+            **self._counts,
+            "flagged_after": flagged,
+            "seconds": round(self._seconds, 3),
+        }
 
 
-def _parsed(budget: str) -> tuple[int, int]:
-    """The number of rows a step, or 0 and their percentage."""
+def _budgeted_rows(budget: str, *, of: int) -> int:
+    """How many of a step's rows a budget allows: its number, or its percentage of them and at least one.
+
+    Raises:
+        ConfigError: neither a positive number nor a percentage up to 100.
+    """
     number = budget.removesuffix("%")
-    if number.isascii() and number.isdecimal() and 0 < int(number) <= (100 if budget != number else 10**9):
-        return (int(number), 0) if budget == number else (0, int(number))
+    is_share = budget != number
+    if number.isascii() and number.isdecimal() and 0 < int(number) <= (100 if is_share else _MOST_ROWS):
+        return max(1, int(number) * of // 100) if is_share else int(number)
     raise ConfigError(f"--budget: expected a number of rows, or a share such as 10%, got {quote(budget)}")

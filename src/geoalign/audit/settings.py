@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
@@ -10,12 +10,11 @@ from pydantic import Field
 
 from geoalign.curators.registry import CuratorSection, default_curator
 from geoalign.pretrained.settings import LoadedModelConfig
-from geoalign.settings import Count, Seed, setting, settings
+from geoalign.settings import Count, Options, Seed, setting, settings
 from geoalign.settings.hidden import LAST, HiddenLayerSetting, HiddenPosition
 from geoalign.settings.layers import Typed, overridden
 from geoalign.settings.loading import load_settings
 from geoalign.settings.locations import Locations
-from geoalign.text import escape
 
 
 def _audit_curator() -> CuratorSection:
@@ -45,14 +44,14 @@ class AuditConfig(LoadedModelConfig):
             "stand; auto: chat where the format keeps bare questions, text where it keeps rendered prompts."
         ),
     )
-    chat_template_kwargs: dict[str, Any] = setting(
+    chat_template_kwargs: Options = setting(
         default_factory=dict, help="Arguments of the chat template, such as enable_thinking: false."
     )
     batch_size: Count = setting(default=16, help="Rollouts per forward pass; 1 to 16 for long ones.")
     max_tokens: Annotated[int, Field(ge=2)] | None = setting(
         default=None, help="Longer rollouts keep their last tokens; null: as many as the model can take."
     )
-    endpoint: dict[str, Any] = setting(
+    endpoint: Options = setting(
         default_factory=dict, help="For `--second-verifier https://...`: model, max_tokens, ... as in `geoalign judge`."
     )
 
@@ -60,18 +59,28 @@ class AuditConfig(LoadedModelConfig):
 def load_audit_config(
     curator: str | None = None, overrides: Sequence[str] = (), *, trust_remote_code: bool = False
 ) -> AuditConfig:
-    """The settings from the command line: the curator's name, whether a model's code may run, each `a.b=c` of
-    `--set`."""
+    """The settings from the command line.
+
+    Args:
+        curator: the curator's name; None: `denoise`.
+        overrides: each `a.b=c` of `--set`.
+        trust_remote_code: whether a model's code may run.
+    """
     options: list[Typed] = []
     if curator is not None:
-        options.append(Typed("curator.type", curator, f"--curator {escape(curator)}"))
+        options.append(Typed("curator.type", curator, f"--curator {curator}"))
     if trust_remote_code:
         options.append(Typed("trust_remote_code", True, "--trust-remote-code"))
     values, locations = overridden(overrides, options, default_types={"curator": "denoise"})
-    if isinstance(section := values.setdefault("curator", {}), dict):
-        section = {"type": "denoise", **section}
-        if section["type"] == "denoise":
-            section.setdefault("unanswered", "kept")
-        values["curator"] = section
-    config: AuditConfig = load_settings(AuditConfig, values, Locations(locations))
+    return audit_config(values, Locations(locations))
+
+
+def audit_config(values: Mapping[str, Any], locations: Locations | None = None) -> AuditConfig:
+    """The settings from plain data; ConfigErrors name the key, and where `locations` say that it was written."""
+    curator = values.get("curator", {})
+    if isinstance(curator, Mapping):
+        curator = {"type": "denoise", **curator}
+        if curator["type"] == "denoise":
+            curator.setdefault("unanswered", "kept")
+    config: AuditConfig = load_settings(AuditConfig, {**values, "curator": curator}, locations or Locations({}))
     return config

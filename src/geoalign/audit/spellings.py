@@ -18,7 +18,9 @@ from geoalign.answers import Equivalence, answers_by_class
 from geoalign.files.columns import Bools
 
 # Whether an answer that was judged by its spelling is the gold answer: column `by_spelling`.
-IS_GOLD, IS_NOT_GOLD, NO_GOLD = "gold", "not gold", "no gold"
+IS_GOLD = "gold"
+IS_NOT_GOLD = "not gold"
+NO_GOLD = "no gold"
 # Answers that `summary.json` lists.
 LISTED = 1000
 
@@ -58,21 +60,30 @@ def judged_by_spelling(frame: pandas.DataFrame, high: float, equal: Equivalence 
     key: Any
     for key, rows in given[several].groupby(["group", "compared_answer"], sort=False):
         verdicts = counted_verdicts(rows["spelling"], rows["reward"] == high)
-        if goes_with_spelling(verdicts):
-            golds = rows["answer"].dropna().unique().tolist()
-            gold_answer = golds[0] if len(golds) == 1 else None
-            gold = _is_gold(gold_answer, list(verdicts), equal)
-            found.append(SpelledAnswer(int(key[0]), rows.index.tolist(), key[1], gold, gold_answer, verdicts))
+        if not goes_with_spelling(verdicts):
+            continue
+        golds = rows["answer"].dropna().unique().tolist()
+        gold_answer = golds[0] if len(golds) == 1 else None
+        answer = SpelledAnswer(
+            group=int(key[0]),
+            rows=rows.index.tolist(),
+            answer=key[1],
+            gold=_is_gold(gold_answer, list(verdicts), equal),
+            gold_answer=gold_answer,
+            verdicts=verdicts,
+        )
+        found.append(answer)
     return found
 
 
 def counted_verdicts(spellings: Iterable[str], rewarded: Iterable[bool]) -> dict[str, tuple[int, int]]:
     """How often each spelling was rewarded and refused, the most frequent spelling first."""
-    counts = Counter(zip(spellings, map(bool, rewarded), strict=True))
     given: Counter[str] = Counter()
-    for (spelling, _), count in counts.items():
-        given[spelling] += count
-    return {spelling: (counts[spelling, True], counts[spelling, False]) for spelling, _ in given.most_common()}
+    accepted: Counter[str] = Counter()
+    for spelling, is_rewarded in zip(spellings, rewarded, strict=True):
+        given[spelling] += 1
+        accepted[spelling] += bool(is_rewarded)
+    return {spelling: (accepted[spelling], count - accepted[spelling]) for spelling, count in given.most_common()}
 
 
 def goes_with_spelling(verdicts: dict[str, tuple[int, int]]) -> bool:
@@ -82,6 +93,7 @@ def goes_with_spelling(verdicts: dict[str, tuple[int, int]]) -> bool:
 
 
 def _is_gold(gold_answer: str | None, spellings: Sequence[str], equal: Equivalence | None) -> str:
+    """Whether an answer is the gold answer, by its spellings: one of IS_GOLD, IS_NOT_GOLD and NO_GOLD."""
     if gold_answer is None:
         return NO_GOLD
     gold, *answers = answers_by_class([gold_answer, *spellings], [0] * (1 + len(spellings)), equal)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from geoalign.answers.messages import Messages, rendered, token_ids
 from geoalign.audit.settings import AuditConfig
 from geoalign.audit.state_files import stem
 from geoalign.console.terminal import Console, passing_progress
-from geoalign.dumps.formats import DumpLayout
+from geoalign.dumps.layout import DumpLayout
 from geoalign.dumps.reading import Dump
 from geoalign.dumps.row_names import row_name
 from geoalign.errors import ConfigError, InputError
@@ -28,9 +29,23 @@ from geoalign.hidden.tap import backbone_of
 from geoalign.pretrained.fastest_dtype import fastest_dtype, print_fastest_dtype
 from geoalign.pretrained.fingerprint import fingerprint
 from geoalign.pretrained.from_pretrained import FINAL_MODEL, from_pretrained, is_hub_id, loading
-from geoalign.settings.hidden import is_last
+from geoalign.settings.hidden import is_last_layer
 
-_Ids = list[np.ndarray]
+
+@dataclass
+class _Tokens:
+    """The token ids of a dump's rollouts.
+
+    Attributes:
+        prompts, responses: of each rollout, cut to what the model can read.
+        lengths: of each response before it was cut.
+        cut: how many rollouts were cut.
+    """
+
+    prompts: list[np.ndarray] = field(default_factory=list)
+    responses: list[np.ndarray] = field(default_factory=list)
+    lengths: list[int] = field(default_factory=list)
+    cut: int = 0
 
 
 def check_model_path(text: str) -> str:
@@ -53,11 +68,17 @@ class AuditModel:
     """A model that states are computed with, and its tokenizer; code that comes with it runs only if it is allowed."""
 
     def __init__(self, text: str, config: AuditConfig, console: Console) -> None:
-        self.path, self.config, self.console = check_model_path(text), config, console
+        """Loads both; ConfigError where `text` names no such model, or the device is not there."""
+        self.path = check_model_path(text)
+        self.config = config
+        self.console = console
         device = config.device or ("cuda" if torch.cuda.is_available() else "cpu")
         self.dtype = fastest_dtype(device) if config.dtype == "auto" else config.dtype
-        options: dict[str, Any] = {"revision": config.revision, "setting": "trust_remote_code"}
-        options["trust_remote_code"] = config.trust_remote_code
+        options: dict[str, Any] = {
+            "revision": config.revision,
+            "trust_remote_code": config.trust_remote_code,
+            "setting": "trust_remote_code",
+        }
         with console.status("Loading the model"):
             with loading("--model: expected a causal language model with a tokenizer", text):
                 self.tokenizer = from_pretrained(AutoTokenizer, self.path, **options)
@@ -71,9 +92,11 @@ class AuditModel:
             print_fastest_dtype(console, self.device.type)
         wanted_layers(backbone_of(model), config.hidden_layer)
         self._longest = config.max_tokens or getattr(model.config.get_text_config(), "max_position_embeddings", None)
-        folder, commit = Path(self.path), getattr(model.config, "_commit_hash", None)
         # What tells its weights from others'.
-        self._known = fingerprint(folder) if folder.is_dir() else f"{self.path}@{commit}"
+        if Path(self.path).is_dir():
+            self._weights = fingerprint(Path(self.path))
+        else:
+            self._weights = f"{self.path}@{getattr(model.config, '_commit_hash', None)}"
 
     def states(self, dump: Dump, cache: Path) -> tuple[Tensor, dict[str, Any]]:
         """[B, d] the hidden state of every rollout of a dump, in its order, and how it was read, for `summary.json`;
@@ -83,30 +106,44 @@ class AuditModel:
         of the model's files, of every token and of the settings.
         """
         how = self._reading(dump)
-        prompts, responses, lengths, cut = self._tokens(dump, how)
-        by_answer = self.config.hidden_position == "answer_start"
-        answers = answer_starts(self.tokenizer, responses) if by_answer else None
-        path = cache / f"{stem(dump.path)}-{self._key(prompts, responses, answers)[:16]}.npy"
-        with passing_progress(self.console, "Hidden states", len(prompts)) as update:
+        tokens = self._tokens(dump, how)
+        rows = len(tokens.prompts)
+        answers = None
+        if self.config.hidden_position == "answer_start":
+            answers = answer_starts(self.tokenizer, tokens.responses)
+        path = cache / f"{stem(dump.path)}-{self._key(tokens, answers)[:16]}.npy"
+        with passing_progress(self.console, "Hidden states", rows) as update:
             if not path.is_file():
                 cache.mkdir(parents=True, exist_ok=True)
-                self._compute(prompts, responses, answers, path, lambda done: update(completed=done))
-            update(completed=len(prompts))
+                self._compute(tokens, answers, path, lambda done: update(completed=done))
+            update(completed=rows)
         states = torch.from_numpy(np.load(path, mmap_mode="c", allow_pickle=False))
-        if states.dim() != 2 or len(states) != len(prompts):
+        if states.dim() != 2 or len(states) != rows:
             got = tuple(states.shape)
-            raise InputError(f"{path}: expected the states of {len(prompts)} rollouts, got shape {got}; remove it")
-        tokens = dump.frame["tokens"]
-        dump.frame["tokens"] = tokens.where(tokens.notna(), np.array(lengths, dtype=object))
-        without = None if answers is None else rows_without_answer(answers)
-        facts = {"file": str(path), "shape": list(states.shape), "cut_rows": cut, "without_answer": without}
-        return states, {**facts, "prompts": how}
+            raise InputError(f"{path}: expected the states of {rows} rollouts, got shape {got}; remove it")
+        given = dump.frame["tokens"]
+        dump.frame["tokens"] = given.where(given.notna(), np.array(tokens.lengths, dtype=object))
+        facts = {
+            "file": str(path),
+            "shape": list(states.shape),
+            "cut_rows": tokens.cut,
+            "without_answer": None if answers is None else rows_without_answer(answers),
+            "prompts": how,
+        }
+        return states, facts
 
     def _compute(
-        self, prompts: _Ids, responses: _Ids, answers: Sequence[int] | None, path: Path, progress: Callable[[int], None]
+        self, tokens: _Tokens, answers: Sequence[int] | None, path: Path, progress: Callable[[int], None]
     ) -> None:
-        rows, size, partial, table = len(prompts), self.config.batch_size, path.with_name(path.name + ".partial"), None
-        order = sorted(range(rows), key=lambda row: (-(len(prompts[row]) + len(responses[row])), row))
+        """Computes the states, longest rollouts first, and writes them to `path`, which is whole or absent."""
+        prompts = tokens.prompts
+        responses = tokens.responses
+        rows = len(prompts)
+        size = self.config.batch_size
+        partial = path.with_name(path.name + ".partial")
+        table = None
+        lengths = [len(prompt) + len(response) for prompt, response in zip(prompts, responses, strict=True)]
+        order = sorted(range(rows), key=lambda row: (-lengths[row], row))
         for first in range(0, rows, size):
             batch = order[first : first + size]
             states = extract_states(
@@ -136,36 +173,39 @@ class AuditModel:
             return self.config.prompts
         return "chat" if template and not dump.layout.format.rendered else "text"
 
-    def _tokens(self, dump: Dump, how: str) -> tuple[_Ids, _Ids, list[int], int]:
-        """The token ids of prompts and responses, cut to the longest length; the responses' own lengths; rows cut."""
-        seen: dict[tuple[Any, ...], np.ndarray] = {}
-        end, longest = self.tokenizer.eos_token_id, self._longest
-        prompts, responses, lengths, cut = [], [], [], 0
-        for text, messages, answer, truncated, line in zip(
-            *(dump.frame[name] for name in ("prompt", "messages", "response", "truncated", "line")), strict=True
-        ):
+    def _tokens(self, dump: Dump, how: str) -> _Tokens:
+        """The token ids of a dump, cut to the longest length that the model reads: of long ones the last are kept."""
+        found = _Tokens()
+        seen: dict[tuple[str, str], np.ndarray] = {}
+        row: Any
+        for row in dump.frame[["prompt", "messages", "response", "truncated", "line"]].itertuples(index=False):
             # A conversation may differ where its text does not: in its roles, or in a system message.
-            key = (text, None if messages is None else json.dumps(messages))
+            key = (row.prompt, json.dumps(row.messages))
             if key not in seen:
-                seen[key] = self._prompt_ids(text, messages, how, dump.layout)
+                seen[key] = self._prompt_ids(row.prompt, row.messages, how, dump.layout)
             prompt = seen[key]
-            ids = self.tokenizer(answer, add_special_tokens=False, split_special_tokens=True)["input_ids"]
-            # A finished rollout ends with the end token, which decoding left out; one that was cut off does not.
-            if end is not None and not (truncated and ids):
-                ids = [*ids, end]
-            if not ids or len(prompt) + len(ids) < 2:
-                raise InputError(f"{row_name(dump.path, line)}: response: expected at least one token, got none")
-            response = np.asarray(ids, dtype=np.int32)
-            lengths.append(len(response))
-            if longest is not None and len(prompt) + len(response) > longest:
-                cut += 1
-                response = response[-longest:]
-                prompt = prompt[len(prompt) + len(response) - longest :]
-            prompts.append(prompt)
-            responses.append(response)
-        return prompts, responses, lengths, cut
+            response = self._response_ids(row.response, truncated=row.truncated)
+            if not len(response) or len(prompt) + len(response) < 2:
+                raise InputError(f"{row_name(dump.path, row.line)}: response: expected at least one token, got none")
+            found.lengths.append(len(response))
+            if self._longest is not None and len(prompt) + len(response) > self._longest:
+                found.cut += 1
+                response = response[-self._longest :]
+                prompt = prompt[len(prompt) + len(response) - self._longest :]
+            found.prompts.append(prompt)
+            found.responses.append(response)
+        return found
+
+    def _response_ids(self, text: str, *, truncated: bool | None) -> np.ndarray:
+        """The token ids of a response. A finished one ends with the end token, which decoding left out."""
+        ids = self.tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+        end = self.tokenizer.eos_token_id
+        if end is not None and not (truncated and ids):
+            ids = [*ids, end]
+        return np.asarray(ids, dtype=np.int32)
 
     def _prompt_ids(self, text: str, messages: Messages | None, how: str, layout: DumpLayout) -> np.ndarray:
+        """The token ids of a prompt, read as `how` says, "chat" or "text"."""
         if how == "chat" and messages is None:
             messages = ({"role": "user", "content": text},)
         if messages is None or (how == "text" and not layout.format.rendered):
@@ -182,13 +222,23 @@ class AuditModel:
             )
         return np.asarray(ids, dtype=np.int32)
 
-    def _key(self, prompts: _Ids, responses: _Ids, answers: Sequence[int] | None) -> str:
+    def _key(self, tokens: _Tokens, answers: Sequence[int] | None) -> str:
+        """A hash of all that the states depend on: the model, the settings and every token."""
         config = self.config
-        how = [self._known, self.dtype, self.device.type, config.hidden_position, config.batch_size, self._longest]
-        how += [] if is_last(config.hidden_layer) else [config.hidden_layer]
-        how += [] if answers is None else [answers]
+        how: list[Any] = [
+            self._weights,
+            self.dtype,
+            self.device.type,
+            config.hidden_position,
+            config.batch_size,
+            self._longest,
+        ]
+        if not is_last_layer(config.hidden_layer):
+            how.append(config.hidden_layer)
+        if answers is not None:
+            how.append(answers)
         digest = hashlib.sha256(json.dumps(how).encode())
-        for prompt, response in zip(prompts, responses, strict=True):
+        for prompt, response in zip(tokens.prompts, tokens.responses, strict=True):
             digest.update(np.asarray([len(prompt), len(response)], dtype=np.int64).tobytes())
             digest.update(prompt.tobytes())
             digest.update(response.tobytes())

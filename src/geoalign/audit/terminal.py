@@ -1,112 +1,99 @@
-"""What `geoalign audit` prints: the finding, the rates, five rows, what to do next, the files, then details.
-
-It also says where `--fail-above` makes the command fail.
-"""
+"""What `geoalign audit` prints: the finding, the rates, five rows, what to do next, the files, then details."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas
-from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
-from geoalign.audit.flags import flag_reasons, to_look_at_first
 from geoalign.audit.folder import FILTERED_FILE, FLAGGED_FILE, REPORT_FILE, SCORES_FILE, SUMMARY_FILE
-from geoalign.audit.grouping import grouping_remarks, grouping_words, sizes_lines
-from geoalign.audit.next_steps import label_command
-from geoalign.audit.prompts import common_beginning, without_beginning
-from geoalign.audit.results import AuditResults
-from geoalign.audit.words import (
-    Finding,
-    filtered,
-    finding,
-    judged_by_spelling,
-    new_prompts,
-    refused,
-    second_verifier,
-    trained_on,
-    unread_answers,
-    verifier,
-)
-from geoalign.console.numbers import counted, short
-from geoalign.console.terminal import Console, say, say_wrapped
-from geoalign.dumps.row_names import counted_in, row_name
-from geoalign.text import quote, visible
+from geoalign.audit.prompts import without_beginning
+from geoalign.audit.results import AuditReport
+from geoalign.audit.words import Words
+from geoalign.audit.words.next_steps import label_command
+from geoalign.console.numbers import short
+from geoalign.console.terminal import Console, say, say_paragraph
+from geoalign.dumps.row_names import counted_in
+from geoalign.text import shortened
 
-# Rows of evidence, and files, rows and prompts that are named; all of them stand in the folder.
+# Rows of evidence; all flagged ones stand in the folder.
 _ROWS = 5
-_NAMED = 3
 # What a table shows of a prompt or a response, and of an answer.
-_TEXT, _ANSWER = 60, 16
+_TEXT = 60
+_ANSWER = 16
 # From so many columns on a prompt is shown beside why its reward looks wrong.
 _WIDE = 72
 _WHY = "why it looks wrong"
 _BETWEEN_COLUMNS = 2
-# How columns give way where a terminal is too narrow for them: in this order, each down to so many characters.
-_GIVES_WAY = ((_WHY, 24), ("prompt", 14), ("response", 14), ("answer", 8), ("where", 14), (_WHY, len(_WHY)))
+# Characters that the column of reasons keeps on a narrow terminal.
+_LEAST_REASON = 24
+
+_FILES = {
+    REPORT_FILE: "the page",
+    FLAGGED_FILE: "rewards that look wrong, for a spreadsheet",
+    FILTERED_FILE: "the rollouts that remain, with new rewards",
+    SCORES_FILE: "every rollout with what was found",
+    SUMMARY_FILE: "every number printed here",
+}
 
 
-def show_result(console: Console, audit: AuditResults) -> None:
-    """Prints what an audit found, in the order in which a reader needs it."""
-    summary = audit.summary
-    found = finding(summary)
-    _heading(console, found.headline)
-    _paragraph(console, found.reason)
-    unread = unread_answers(summary)
-    if unread:
-        _paragraph(console, unread)
-    _show_rates(console, summary)
-    if found.level == "flagged":
-        _show_rows(console, audit)
-    _show_next_steps(console, audit, found)
-    _show_files(console, audit)
+def show_report(console: Console, report: AuditReport) -> None:
+    """Prints what an audit found, in the order in which a reader needs it.
+
+    Args:
+        report: of an audit with an output folder, whose files are named.
+    """
+    words = report.words
+    _heading(console, words.finding.headline)
+    _paragraph(console, words.finding.reason)
+    if words.unread_answers:
+        _paragraph(console, words.unread_answers)
+    _show_rates(console, words)
+    if words.finding.level == "flagged":
+        _show_rows(console, report)
+    assert report.folder is not None
+    _show_next_steps(console, report, report.folder)
+    _show_files(console, report, report.folder)
     _heading(console, "Details")
-    for line in _details(summary):
+    for line in (*words.read, *words.others, *words.compared):
         _paragraph(console, line)
 
 
-def _heading(console: Console, text: str) -> None:
-    console.print()
-    say_wrapped(console, text, style="bold")
+# --- the sections -----------------------------------------------------------------------------------------------------
 
 
-def _paragraph(console: Console, text: str) -> None:
-    say_wrapped(console, text, indent=2)
-
-
-def _line(console: Console, text: str, indent: int = 4) -> None:
-    """A path or a command: never broken, so that it can be copied."""
-    say(console, f"{' ' * indent}{text}")
-
-
-def _show_rates(console: Console, summary: Mapping[str, Any]) -> None:
-    told = verifier(summary)
-    checks = [line for line in [second_verifier(summary)] if line]
-    if not (told.rates or told.notes or checks):
+def _show_rates(console: Console, words: Words) -> None:
+    """The error rates of the verifier, and what is known of it beside them."""
+    known = words.verifier
+    paragraphs = [*known.notes]
+    if words.second_verifier:
+        paragraphs.append(words.second_verifier)
+    if not known.rates and not paragraphs:
         return
     _heading(console, "What the verifier gets wrong")
-    if told.rates:
+    if known.rates:
         table = _table()
-        for rate in told.rates:
+        for rate in known.rates:
             table.add_row(Text(rate.name), Text(rate.value), Text(rate.by))
         _print_table(console, table, indent=2)
-    for note in [*told.notes, *checks]:
-        _paragraph(console, note)
+    for paragraph in paragraphs:
+        _paragraph(console, paragraph)
 
 
-def _show_rows(console: Console, audit: AuditResults) -> None:
-    """The most suspicious rewards as a table of five columns at most."""
-    rows = to_look_at_first(audit.scored, _ROWS)
-    flagged = audit.summary["counts"]["flagged"]
-    heading = f"{len(rows)} of these {flagged:,} rewards" if flagged > len(rows) else "The rewards that look wrong"
-    _heading(console, heading)
+def _show_rows(console: Console, report: AuditReport) -> None:
+    """The most suspicious rewards, each of another group if there are enough, as a table of five columns at most."""
+    flagged = report.flagged
+    again = flagged["group"].duplicated()
+    rows = pandas.concat([flagged[~again], flagged[again]]).head(_ROWS)
+    if len(flagged) > len(rows):
+        _heading(console, f"{len(rows)} of these {len(flagged):,} rewards")
+    else:
+        _heading(console, "The rewards that look wrong")
     # On a narrow terminal the line tells the prompt, so that the reason has room.
-    cells = _cells(audit, rows, prompts=console.width >= _WIDE)
-    widths = evidence_widths(cells, console.width)
+    cells = _evidence(report, rows, prompts=console.width >= _WIDE)
     table = _table(show_header=True)
     for head in cells:
         wraps = head in (_WHY, "where")
@@ -115,42 +102,29 @@ def _show_rows(console: Console, audit: AuditResults) -> None:
             justify="right" if head == "reward" else "left",
             no_wrap=not wraps,
             overflow="fold" if wraps else "ellipsis",
-            width=widths[head],
+            # A prompt gives way where the terminal is too narrow for all columns, the reason down to some words.
+            max_width=console.width // 3 if head in ("prompt", "response") else None,
+            min_width=_LEAST_REASON if head == _WHY else None,
         )
     for row in zip(*cells.values(), strict=True):
         table.add_row(*map(Text, row))
     _print_table(console, table, indent=2)
 
 
-def evidence_widths(cells: Mapping[str, Sequence[str]], terminal: int) -> dict[str, int]:
-    """How wide each column of the table of evidence is: as its cells are, while the terminal has room for them."""
-    widths = {head: max(cell_len(text) for text in (head, *column)) for head, column in cells.items()}
-    for head in ("prompt", "response"):
-        if head in widths:
-            widths[head] = min(widths[head], terminal // 3)
-    room = terminal - 2 - _BETWEEN_COLUMNS * (len(cells) - 1)
-    for head, least in _GIVES_WAY:
-        missing = sum(widths.values()) - room
-        if head in widths and missing > 0:
-            widths[head] = max(widths[head] - missing, min(least, widths[head]))
-    return widths
-
-
-def _cells(audit: AuditResults, rows: pandas.DataFrame, *, prompts: bool) -> dict[str, list[str]]:
+def _evidence(report: AuditReport, rows: pandas.DataFrame, *, prompts: bool) -> dict[str, list[str]]:
     """The columns of the table of evidence, by what stands above them."""
-    texts = audit.texts(rows.index.tolist())
-    reasons = flag_reasons(audit)
-    several_files = audit.scored["file"].nunique() > 1
+    several_files = report.rows["file"].nunique() > 1
     columns = {"where": [_place(row, several_files=several_files) for row in rows.itertuples()]}
-    if texts and prompts:
-        common = common_beginning(audit)
-        columns["prompt"] = [_short(without_beginning(texts[index][0], common), _TEXT) for index in rows.index]
+    if report.has_texts and prompts:
+        prompts_shown = [without_beginning(prompt, report.common_beginning) for prompt in rows["prompt"]]
+        columns["prompt"] = [shortened(prompt, _TEXT) for prompt in prompts_shown]
     if rows["final_answer"].notna().any():
-        columns["answer"] = [_short(a, _ANSWER) if isinstance(a, str) else "none" for a in rows["final_answer"]]
-    elif texts:
-        columns["response"] = [_short(texts[index][1], _TEXT) for index in rows.index]
+        answers = rows["final_answer"].fillna("none")
+        columns["answer"] = [shortened(answer, _ANSWER) for answer in answers]
+    elif report.has_texts:
+        columns["response"] = [shortened(response, _TEXT) for response in rows["response"]]
     columns["reward"] = [short(reward) for reward in rows["reward"]]
-    columns[_WHY] = [reasons[index] for index in rows.index]
+    columns[_WHY] = rows["why"].tolist()
     return columns
 
 
@@ -161,13 +135,63 @@ def _place(row: Any, *, several_files: bool) -> str:
     return f"{file.name}, {place}" if several_files else place
 
 
-def _short(text: str, most: int) -> str:
-    """A text on one line, cut to so many characters."""
-    line = " ".join(visible(text, 4 * most).split())
-    return line if len(line) <= most else f"{line[: most - 1]}…"
+def _show_next_steps(console: Console, report: AuditReport, folder: Path) -> None:
+    """What to do now: look at the page, label, ask for more; commands ready to be copied."""
+    summary = report.summary
+    takes_labels = summary["label_command"] is not None and summary["counts"]["flagged"] > 0
+    # The page has its buttons for verdicts alone: of a score nobody says that it is right.
+    labels_on_page = takes_labels and report.verdicts is not None
+    _heading(console, "What to do next")
+    and_label = ", and say which are right and which are wrong" if labels_on_page else ""
+    _paragraph(console, f"Look at the rewards in a browser{and_label}:")
+    _line(console, str(folder / REPORT_FILE))
+    if labels_on_page:
+        _paragraph(console, "Then audit again with the labels that the page saves as labels.csv:")
+        _line(console, summary["label_command"])
+    elif takes_labels:
+        _paragraph(
+            console, f"Write true rewards into the column `label` of {FLAGGED_FILE}, then audit again with them:"
+        )
+        _line(console, label_command(summary, str(folder / FLAGGED_FILE)))
+    following = summary["next"]
+    if following is not None and "--labels" not in following["command"]:
+        _paragraph(console, f"{following['when']}:")
+        _line(console, following["command"])
+
+
+def _show_files(console: Console, report: AuditReport, folder: Path) -> None:
+    """The files of the output folder, and what became of the rewards in the file of those that remain."""
+    _heading(console, "Files")
+    _line(console, f"{folder}/", indent=2)
+    table = _table()
+    for name, content in _FILES.items():
+        is_empty = name == FLAGGED_FILE and not report.summary["counts"]["flagged"]
+        if (folder / name).is_file() and not is_empty:
+            table.add_row(Text(name), Text(content))
+    _print_table(console, table, indent=4)
+    if report.words.filtered:
+        _paragraph(console, report.words.filtered)
+
+
+# --- lines ------------------------------------------------------------------------------------------------------------
+
+
+def _heading(console: Console, text: str) -> None:
+    console.print()
+    say_paragraph(console, text, style="bold")
+
+
+def _paragraph(console: Console, text: str) -> None:
+    say_paragraph(console, text, bullet="  ")
+
+
+def _line(console: Console, text: str, indent: int = 4) -> None:
+    """A path or a command: never broken, so that it can be copied."""
+    say(console, f"{' ' * indent}{text}")
 
 
 def _table(*, show_header: bool = False) -> Table:
+    """An empty table without lines around its cells."""
     return Table(
         box=None, show_header=show_header, header_style="", pad_edge=False, padding=(0, _BETWEEN_COLUMNS, 0, 0)
     )
@@ -179,121 +203,3 @@ def _print_table(console: Console, table: Table, *, indent: int) -> None:
     for line in console.render_lines(table, options, pad=False):
         written = "".join(segment.text for segment in line)
         _line(console, written.rstrip(), indent)
-
-
-def _show_next_steps(console: Console, audit: AuditResults, found: Finding) -> None:
-    """What to do now: look at the page, label, ask for more; commands ready to be copied."""
-    summary = audit.summary
-    following = summary["next"]
-    labels = summary["label_command"] if found.level == "flagged" else None
-    # The page has its buttons for verdicts alone: of a score nobody says that it is right.
-    verdicts = audit.scored["reward"].nunique() == 2
-    _heading(console, "What to do next")
-    look = "Look at the rewards in a browser"
-    if labels is not None and verdicts:
-        look = "Look at the rewards in a browser, and say which are right and which are wrong"
-    _paragraph(console, f"{look}:")
-    _line(console, str(audit.folder / REPORT_FILE))
-    if labels is not None and verdicts:
-        _paragraph(console, "Then audit again with the labels that the page saves as labels.csv:")
-        _line(console, labels)
-    elif labels is not None:
-        _paragraph(
-            console, f"Write true rewards into the column `label` of {FLAGGED_FILE}, then audit again with them:"
-        )
-        _line(console, label_command(summary, str(audit.folder / FLAGGED_FILE)))
-    if following is not None and "--labels" not in following["command"]:
-        _paragraph(console, f"{following['when']}:")
-        _line(console, following["command"])
-
-
-_FILES = {
-    REPORT_FILE: "the page",
-    FLAGGED_FILE: "rewards that look wrong, for a spreadsheet",
-    FILTERED_FILE: "the rollouts that remain, with new rewards",
-    SCORES_FILE: "every rollout with what was found",
-    SUMMARY_FILE: "every number printed here",
-}
-
-
-def _show_files(console: Console, audit: AuditResults) -> None:
-    _heading(console, "Files")
-    _line(console, f"{audit.folder}/", indent=2)
-    table = _table()
-    empty = () if audit.summary["counts"]["flagged"] else (FLAGGED_FILE,)
-    for name, holds in _FILES.items():
-        if (audit.folder / name).is_file() and name not in empty:
-            table.add_row(Text(name), Text(holds))
-    _print_table(console, table, indent=4)
-    remaining = filtered(summary=audit.summary)
-    if remaining:
-        _paragraph(console, remaining)
-
-
-def _details(summary: Mapping[str, Any]) -> Iterator[str]:
-    """What was read and what else was found: only what there is to say."""
-    counts, labels = summary["counts"], summary["labels"]
-    yield from _left_out(summary)
-    yield f"{counted(counts['rows'], 'rollout')} in {counted(counts['groups'], 'group')}. {grouping_words(summary)}"
-    yield from sizes_lines(summary)
-    yield from grouping_remarks(summary)
-    if counts["unscored"]:
-        yield f"{counted(counts['unscored'], 'rollout has', 'rollouts have')} no reward."
-    if labels["files"]:
-        known = counted(labels["labelled"], "reward is known to be true", "rewards are known to be true")
-        told = f"{known}, from {', '.join(labels['files'])}."
-        without = labels["without_label"]
-        yield f"{told} {counted(without, 'row there has', 'rows there have')} no label." if without else told
-    changes = {"replaced": "replaced by other responses", "left_out": "left out", "zero_weighted": "given no weight"}
-    changed = [f"{counts[key]:,} would be {what}" for key, what in changes.items() if counts[key]]
-    if changed:
-        yield f"In a training with this curator {', '.join(changed)}."
-    spread = trained_on(summary)
-    if spread:
-        yield spread
-    by_spelling = judged_by_spelling(summary)
-    if by_spelling:
-        yield by_spelling
-    agreed = refused(summary)
-    if agreed:
-        yield f"{agreed} {_refused_examples(summary)}"
-    learnt = new_prompts(summary)
-    if learnt.level != "unmeasured":
-        yield f"{learnt.headline} {learnt.text}"
-    if "note" in summary["hidden"] and finding(summary).level != "unjudged":
-        yield summary["hidden"]["note"]
-    if summary["redacted"]:
-        yield "No prompt, response or answer was written (--redact)."
-
-
-def _left_out(summary: Mapping[str, Any]) -> Iterator[str]:
-    """What of the input is not in the audit, and why."""
-    skipped, repeated = summary["skipped"], summary["repeated"]
-    for entry in skipped[:_NAMED]:
-        name = f"{entry['field']}: " if entry["field"] else ""
-        yield f"Skipped: {row_name(Path(entry['file']), entry['line'])}: {name}{entry['reason']}"
-    if len(skipped) > _NAMED:
-        yield f"{len(skipped):,} rows were skipped in all; {SUMMARY_FILE} lists them."
-    for entry in repeated[:_NAMED]:
-        yield f"Left out: {entry['file']} holds the rollouts of {entry['same_as']} again."
-    if len(repeated) > _NAMED:
-        yield f"{len(repeated):,} files were left out in all; {SUMMARY_FILE} lists them."
-    without_answer = sum(entry.get("without_answer") or 0 for entry in summary["hidden"]["files"])
-    if without_answer:
-        responses = counted(summary["counts"]["rows"], "response")
-        yield (
-            f"No final answer in {without_answer:,} of {responses}: for these the hidden "
-            "state before the end was read instead (hidden_position 'predicting')."
-        )
-
-
-def _refused_examples(summary: Mapping[str, Any]) -> str:
-    listed = summary["prompts"]["listed"][:_NAMED]
-    groups = [
-        f"group {prompt['group']}" + ("" if prompt["answer"] is None else f" (answer {quote(prompt['answer'], 40)})")
-        for prompt in listed
-    ]
-    return f"Look at {', '.join(groups)} on the page."
-
-
-# --- bounds on the verifier's error rates, for a job that is to fail where they are exceeded --------------------------

@@ -13,13 +13,12 @@ from torch import Tensor
 
 from geoalign.method.bounds import Bounds, false_negative_bounds, false_positive_bounds, judged_units, least_errors
 from geoalign.method.groups import canonical_order
+from geoalign.noise.channel import LEVEL
 from geoalign.noise.error_checks import AGREED_ROWS, AGREED_SHARE
-from geoalign.noise.error_rates import LEVEL, RATES, ErrorRates, error_rates
+from geoalign.noise.error_rates import RATES, ErrorRates, error_rates
 from geoalign.noise.rows import NoisyRows, noisy_rows
 from geoalign.types import Rollouts, response_keys
 
-# An answer is agreed on from so many rollouts, and so large a share of those of its prompt, on.
-LEAST_COUNT, LEAST_SHARE = AGREED_ROWS, AGREED_SHARE
 # Prompts that are listed.
 LISTED = 1000
 # The columns of a step that are kept until all have been read.
@@ -29,37 +28,53 @@ _READ = ["group", "step", "reward", "final_answer", "answer", "label"]
 def agreed_answers(frame: pandas.DataFrame) -> pandas.DataFrame:
     """The most frequent answers that enough of a prompt's rollouts agree on, one row a group.
 
-    `index` is the group's first rollout in the output, `share` is of its rollouts with a reward, `best` and
-    `others_best` are the highest rewards of those that give the answer and of the others.
+    Enough are `AGREED_ROWS` rollouts, and a share of `AGREED_SHARE` of those with a reward.
+
+    Returns:
+        `index` is the group's first rollout in the output, `share` is of its rollouts with a reward, `best` and
+        `others_best` are the highest rewards of those that give the answer and of the others.
     """
     scored = frame[frame["reward"].notna()]
     given = scored[scored["final_answer"].notna()].groupby(["group", "final_answer"], sort=False)["reward"]
     found = given.agg(count="size", best="max").reset_index()
-    # Of answers given equally often the first.
-    found = found.loc[found.groupby("group", sort=False)["count"].idxmax()] if len(found) else found
+    if len(found):
+        # Of answers given equally often the first.
+        found = found.loc[found.groupby("group", sort=False)["count"].idxmax()]
     found["share"] = found["count"] / found["group"].map(scored.groupby("group").size())
-    found = found[(found["count"] >= LEAST_COUNT) & (found["share"] >= LEAST_SHARE)].set_index("group")
+    found = found[(found["count"] >= AGREED_ROWS) & (found["share"] >= AGREED_SHARE)].set_index("group")
     others = scored[scored["final_answer"] != scored["group"].map(found["final_answer"])]
     first = frame.reset_index(names="index").drop_duplicates("group").set_index("group").loc[found.index]
-    made = {
-        "step": first["step"], "group": found.index, "index": first["index"], "answer": found["final_answer"],
-        "gold": first["answer"], "count": found["count"], "share": found["share"], "best": found["best"],
+    columns = {
+        "step": first["step"],
+        "group": found.index,
+        "index": first["index"],
+        "answer": found["final_answer"],
+        "gold": first["answer"],
+        "count": found["count"],
+        "share": found["share"],
+        "best": found["best"],
         "others_best": others.groupby("group")["reward"].max().reindex(found.index),
-    }  # fmt: skip
-    return pandas.DataFrame(made).reset_index(drop=True)
+    }
+    return pandas.DataFrame(columns).reset_index(drop=True)
 
 
 def verdict_counts(
     label: Int[Tensor, " n"], group: Int[Tensor, " n"], right: Bool[Tensor, " n"], counted: Bool[Tensor, " n"]
 ) -> tuple[int, int]:
-    """Groups in which counted rows of one label (an answer or response, unique over groups) got two verdicts or more,
-    and groups in which these were not all the same."""
+    """In how many groups counted rows of one label got two verdicts or more, and in how many these were not the same.
+
+    Args:
+        label: an answer or a response, unique over groups.
+        right: whether the row was rewarded.
+        counted: whether the row counts.
+    """
     size = int(label.max()) + 1 if len(label) else 0
     yes = torch.bincount(label[counted & right], minlength=size)
     no = torch.bincount(label[counted & ~right], minlength=size)
     of_label = label.new_zeros(size)
     of_label[label] = group
-    repeated, mixed = yes + no >= 2, (yes > 0) & (no > 0)
+    repeated = yes + no >= 2
+    mixed = (yes > 0) & (no > 0)
     return len(of_label[repeated].unique()), len(of_label[mixed].unique())
 
 
@@ -84,9 +99,11 @@ def certain(
     )
     if not exclusive:
         return None, least_errors(units)
-    positive, negative = false_positive_bounds(units), false_negative_bounds(units)
-    both = Bounds(max(1 - positive.high - negative.high, -1.0), 1 - positive.low - negative.low)
-    return dict(zip(RATES, (positive, negative, both), strict=True)), least_errors(units)
+    positive = false_positive_bounds(units)
+    negative = false_negative_bounds(units)
+    # Informedness is 1 less both rates.
+    informedness = Bounds(max(1 - positive.high - negative.high, -1.0), 1 - positive.low - negative.low)
+    return dict(zip(RATES, (positive, negative, informedness), strict=True)), least_errors(units)
 
 
 def claimed(bounds: Mapping[str, Bounds], model: ErrorRates) -> dict[str, dict[str, Any]]:
@@ -97,18 +114,23 @@ def claimed(bounds: Mapping[str, Bounds], model: ErrorRates) -> dict[str, dict[s
     found: dict[str, dict[str, Any]] = {}
     for name, interval in zip(RATES[:2], model.intervals, strict=False):
         bound = bounds[name]
-        low, high = max(interval.low, bound.low), min(interval.high, bound.high)
-        narrower = low <= high and (low > bound.low or high < bound.high)
-        if model.doubt or not narrower:
-            low, high = bound.low, bound.high
+        low = max(interval.low, bound.low)
+        high = min(interval.high, bound.high)
+        is_narrower = low <= high and (low > bound.low or high < bound.high)
+        by = "model" if is_narrower and not model.doubt else "bounds"
+        if by == "bounds":
+            low = bound.low
+            high = bound.high
         estimate = min(max(interval.estimate, low), high)
-        by = "model" if narrower and not model.doubt else "bounds"
         found[name] = {**_numbers({"estimate": estimate, "low": low, "high": high}), "by": by}
     positive, negative = found.values()
-    ends = {"estimate": "estimate", "low": "high", "high": "low"}
-    both = {end: _both(positive[other], negative[other]) for end, other in ends.items()}
-    by = "model" if "model" in (positive["by"], negative["by"]) else "bounds"
-    return {**found, RATES[2]: {**both, "by": by}}
+    informedness = {
+        "estimate": _informedness(positive["estimate"], negative["estimate"]),
+        "low": _informedness(positive["high"], negative["high"]),
+        "high": _informedness(positive["low"], negative["low"]),
+        "by": "model" if "model" in (positive["by"], negative["by"]) else "bounds",
+    }
+    return {**found, RATES[2]: informedness}
 
 
 def guessed(model: ErrorRates) -> dict[str, dict[str, Any]]:
@@ -120,9 +142,9 @@ def guessed(model: ErrorRates) -> dict[str, dict[str, Any]]:
     }
 
 
-def _both(one: float | None, other: float | None) -> float | None:
-    """Informedness from two error rates."""
-    return None if one is None or other is None else max(1 - one - other, -1.0)
+def _informedness(positive: float | None, negative: float | None) -> float | None:
+    """1 less both error rates, at least -1; None where one is not known."""
+    return None if positive is None or negative is None else max(1 - positive - negative, -1.0)
 
 
 def _numbers(values: Mapping[str, float]) -> dict[str, float | None]:
@@ -164,15 +186,18 @@ class VerdictAudit:
 
     def summary(self, *, redact: bool) -> dict[str, Any]:
         """`verifier` and `prompts` of `summary.json`; of rewards that say nothing of a verifier the reason."""
-        if (reason := self._reason()) is not None:
+        reason = self._reason()
+        if reason is not None:
             return {"verifier": {"reason": reason}}
-        low, high = min(self._values), max(self._values)
+        low = min(self._values)
+        high = max(self._values)
         table = pandas.concat(self._parts)
         rows, truth = judged_rows(table, middle=(low + high) / 2)
-        right, answered = rows.rewards == high, rows.scored & rows.answered
-        of_answers = verdict_counts(rows.answer, rows.group, right, answered)
-        of_responses = verdict_counts(rows.response, rows.group, right, rows.scored)
-        if not (answered.any() or of_responses[0]):
+        right = rows.rewards == high
+        answered = rows.scored & rows.answered
+        repeated_answers, contradicted_answers = verdict_counts(rows.answer, rows.group, right, answered)
+        repeated_responses, contradicted_responses = verdict_counts(rows.response, rows.group, right, rows.scored)
+        if not answered.any() and not repeated_responses:
             return {"verifier": {"reason": "No response has a final answer, and none was given twice."}}
         bounds, errors = certain(rows, right, truth, exclusive=self._exclusive)
         model = error_rates(rows, exclusive=self._exclusive)
@@ -181,10 +206,10 @@ class VerdictAudit:
                 "groups": int(rows.group.max()) + 1,
                 "scored": int(rows.scored.sum()),
                 "answered": int(answered.sum()),
-                "groups_with_repeated_answers": of_answers[0],
-                "groups_with_answers_judged_both_ways": of_answers[1],
-                "groups_with_repeated_responses": of_responses[0],
-                "groups_with_responses_judged_both_ways": of_responses[1],
+                "groups_with_repeated_answers": repeated_answers,
+                "groups_with_answers_judged_both_ways": contradicted_answers,
+                "groups_with_repeated_responses": repeated_responses,
+                "groups_with_responses_judged_both_ways": contradicted_responses,
                 "answers": "exclusive" if self._exclusive else "shared",
                 "errors_at_least": errors,
                 "bounds": None if bounds is None else {n: _numbers(vars(each)) for n, each in bounds.items()},
@@ -204,7 +229,8 @@ class VerdictAudit:
             return "All rewards are equal."
         if len(self._values) > 2:
             return "The rewards are scores: they take more than two values."
-        low, high = min(self._values), max(self._values)
+        low = min(self._values)
+        high = max(self._values)
         if not are_verdicts(low, high):
             return f"The two rewards, {low:g} and {high:g}, are not verdicts such as 0 and 1."
         return None
@@ -234,5 +260,9 @@ def _prompts(table: pandas.DataFrame, high: float, *, redact: bool) -> dict[str,
     listed = listed.drop(columns=["best", "others_best"]).astype(object)
     if redact:
         listed[["answer", "gold"]] = None
-    counts = {"refused": len(refused), "least_count": LEAST_COUNT, "least_share": LEAST_SHARE}
-    return {**counts, "listed": listed.to_dict("records")}
+    return {
+        "refused": len(refused),
+        "least_count": AGREED_ROWS,
+        "least_share": AGREED_SHARE,
+        "listed": listed.to_dict("records"),
+    }

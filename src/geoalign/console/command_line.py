@@ -1,4 +1,4 @@
-"""Commands made from the fields of settings classes, and the exit code of the one that is called."""
+"""Commands made from the fields of dataclasses, and the exit code of the one that is called."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import shlex
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, field, fields
 from typing import Any, get_args, get_origin, get_type_hints
 
 import typer
@@ -17,10 +17,10 @@ import typer.core
 
 from geoalign.console.terminal import Console, harmless_messages, say, say_lines
 from geoalign.errors import ConfigError, GeoAlignError
-from geoalign.settings.secrets import masked
+from geoalign.secrets import masked
 from geoalign.text import LONGEST_ERROR, one_line
 
-# Of whatever copy of click this typer has.
+# The root of the errors of whatever copy of click this typer has: BadParameter, UsageError, ClickException.
 _WrongUse: type[Exception] = typer.BadParameter.__mro__[2]
 
 
@@ -28,49 +28,84 @@ class NothingAskedError(Exception):
     """A command was called without anything that says what to do; its text, lines on what to write, follow the help."""
 
 
-def command(app: typer.Typer, name: str, request: type) -> Callable[[Callable[[Any], None]], Callable[[Any], None]]:
-    """Makes a function a command, its docstring the help; `request`: a dataclass of its arguments and options."""
+def option(help: str, default: Any = MISSING, metavar: str | None = None, **more: Any) -> Any:
+    """A field of a request that is an option, `--its-name`; without a default it has to be given.
 
-    def register(function: Callable[[Any], None]) -> Callable[[Any], None]:
-        def callback(context: typer.Context, **values: Any) -> None:
-            # Typer has None for a list that is not given; the request has its own default.
-            made = request(**{key: value for key, value in values.items() if value is not None})
-            try:
-                function(made)
-            except NothingAskedError as nothing:
-                _show_help(context, str(nothing))
-                raise typer.Exit(2) from None
-            except KeyboardInterrupt:
-                again = ["geoalign", *sys.argv[1:], *(["--resume"] if getattr(made, "resume", None) is False else [])]
-                console = Console(stderr=True)
-                console.print()
-                say(console, masked(f"Stopped. Go on with: {shlex.join(again)}"))
-                raise typer.Exit(130) from None
+    Args:
+        metavar: what stands for the value in the help; more: `option`, another name, or typer's `min` and `max`.
+    """
+    return field(default=default, metadata={"help": help, "metavar": metavar, **more})
 
-        context = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
-        callback.__signature__ = inspect.Signature([context, *_parameters(request)])  # type: ignore[attr-defined]
-        callback.__annotations__ = {}
-        app.command(name, cls=PlainCommand, help=help_text(function.__doc__ or ""))(callback)
-        return function
 
-    return register
+def argument(help: str, metavar: str, default: Any = MISSING) -> Any:
+    """A field of a request that is an argument by its position."""
+    return option(help, default, metavar, argument=True)
+
+
+def settings_option(help: str) -> Any:
+    """The field for `--set a.b=c`, which may be given several times."""
+    return option(help, (), "a.b=c", option="set")
+
+
+def add_command(app: typer.Typer, name: str, request: type, function: Callable[[Any], None]) -> None:
+    """Makes a function a command, its docstring the help.
+
+    Args:
+        request: a dataclass, whose fields by `option` and `argument` are the command's; the function is given one.
+    """
+
+    def callback(context: typer.Context, **values: Any) -> None:
+        # Typer has None for a list that is not given; the request has its own default.
+        asked = request(**{key: value for key, value in values.items() if value is not None})
+        try:
+            function(asked)
+        except NothingAskedError as nothing:
+            say_lines(Console(), f"{context.get_help()}\n{nothing}")
+            raise typer.Exit(2) from None
+        except KeyboardInterrupt:
+            again = ["geoalign", *sys.argv[1:]]
+            if getattr(asked, "resume", None) is False:
+                again.append("--resume")
+            console = Console(stderr=True)
+            console.print()
+            say(console, masked(f"Stopped. Go on with: {shlex.join(again)}"))
+            raise typer.Exit(130) from None
+
+    context = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
+    callback.__signature__ = inspect.Signature([context, *_parameters(request)])  # type: ignore[attr-defined]
+    callback.__annotations__ = {}
+    paragraphs = help_text(function.__doc__ or "")
+    short = paragraphs.partition("\n\n")[0]
+    app.command(name, cls=PlainCommand, help=paragraphs, short_help=short)(callback)
+
+
+def _parameters(request: type) -> Iterator[inspect.Parameter]:
+    """The parameters that typer makes arguments and options of, from the fields of a request that have a help."""
+    hints = get_type_hints(request)
+    for item in fields(request):
+        if "help" not in item.metadata:
+            continue
+        words = dict(item.metadata)
+        name = words.pop("option", item.name).replace("_", "-")
+        is_argument = words.pop("argument", False)
+        default = item.default
+        if default is MISSING:
+            default = ...
+        elif default == ():
+            default = None
+        hint = hints[item.name]
+        if get_origin(hint) is Sequence:
+            hint = list[get_args(hint)]  # type: ignore[misc]
+        made = typer.Argument(default, **words) if is_argument else typer.Option(default, f"--{name}", **words)
+        yield inspect.Parameter(item.name, inspect.Parameter.KEYWORD_ONLY, default=made, annotation=hint)
 
 
 def help_text(docstring: str) -> str:
-    """A docstring as the help of a command: the lines of a paragraph are one, which the terminal wraps; indented lines,
-    the examples, stay as they are."""
-    paragraphs: list[str] = []
-    lines: list[str] = []
-    indented = False
-    for line in [*inspect.cleandoc(docstring).splitlines(), ""]:
-        if line.strip():
-            indented = line.startswith(" ")
-            lines.append(line if indented else line.strip())
-        elif lines:
-            # What follows a \b is not wrapped.
-            paragraphs.append("\b\n" + "\n".join(lines) if indented else " ".join(lines))
-            lines = []
-    return "\n\n".join(paragraphs)
+    """A docstring as the help of a command: the lines of a paragraph are one, which the terminal wraps; those of
+    indented paragraphs, the examples, stay as they are."""
+    paragraphs = inspect.cleandoc(docstring).split("\n\n")
+    # What follows a \b is not wrapped.
+    return "\n\n".join(f"\b\n{text}" if text.startswith(" ") else " ".join(text.split()) for text in paragraphs)
 
 
 class PlainCommand(typer.core.TyperCommand):
@@ -82,46 +117,25 @@ class PlainCommand(typer.core.TyperCommand):
         return ["[OPTIONS]", *map(_usage_of, arguments)]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        rows: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
+        arguments = []
+        options = []
         parameters: list[Any] = [*self.get_params(ctx)]
         for parameter in parameters:
-            record = parameter.get_help_record(ctx)
-            if record is None:
-                continue
-            name, words = record
             if parameter.param_type_name == "argument":
                 # That it has to be given stands in the usage.
-                rows["Arguments"].append((str(parameter.metavar), str(parameter.help)))
+                arguments.append((str(parameter.metavar), str(parameter.help)))
             else:
-                rows["Options"].append((name, words))
-        for title, found in rows.items():
-            if found:
+                options.append(parameter.get_help_record(ctx))
+        for title, rows in (("Arguments", arguments), ("Options", options)):
+            if rows:
                 with formatter.section(title):
-                    formatter.write_dl(found)
-
-
-class PlainGroup(typer.core.TyperGroup):
-    """The list of all commands, each with the whole first paragraph of its help."""
-
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        rows = []
-        for name in self.list_commands(ctx):
-            command = self.get_command(ctx, name)
-            if command is not None:
-                rows.append((name, (command.help or "").partition("\n\n")[0]))
-        with formatter.section("Commands"):
-            formatter.write_dl(rows)
+                    formatter.write_dl(rows)
 
 
 def _usage_of(argument: Any) -> str:
     name = str(argument.metavar)
     many = "..." if argument.nargs != 1 else ""
     return f"{name}{many}" if argument.required else f"[{name}]{many}"
-
-
-def _show_help(context: typer.Context, more: str) -> None:
-    """Prints the help of a command, and lines behind it."""
-    say_lines(Console(), f"{context.get_help()}\n{more}")
 
 
 def run_command_line(app: typer.Typer) -> None:
@@ -132,11 +146,17 @@ def run_command_line(app: typer.Typer) -> None:
     """
     with harmless_messages():
         code = _exit_code(app, sys.argv[1:])
-    _flush_output()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            # A reader that is gone (`| head`) is no error at the exit of the process.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     sys.exit(code)
 
 
 def _exit_code(app: typer.Typer, arguments: list[str]) -> int:
+    """Runs a command; what it raises is printed."""
     console = Console(stderr=True)
     try:
         # Not `app()`, which would swallow Ctrl-C, a closed standard input and broken pipes with a word or none.
@@ -165,35 +185,9 @@ def _wrong_use(error: Any, console: Console) -> int:
     return int(error.exit_code)
 
 
-def _flush_output() -> None:
-    """Flushes the output; a reader that is gone (`| head`) is no error at the exit of the process."""
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except OSError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-
-
-def _parameters(kind: type) -> Iterator[inspect.Parameter]:
-    hints = get_type_hints(kind)
-    for item in fields(kind):
-        if "help" not in item.metadata:
-            continue
-        options = dict(item.metadata)
-        name, is_argument = options.pop("option", item.name), options.pop("argument", False)
-        default = ... if item.default is MISSING else None if item.default == () else item.default
-        hint = hints[item.name]
-        if get_origin(hint) is Sequence:
-            hint = list[get_args(hint)]  # type: ignore[misc]
-        if is_argument:
-            made = typer.Argument(default, **options)
-        else:
-            made = typer.Option(default, f"--{name.replace('_', '-')}", **options)
-        yield inspect.Parameter(item.name, inspect.Parameter.KEYWORD_ONLY, default=made, annotation=hint)
-
-
 # Native writers (safetensors, torch) report what the system said in errors of other kinds.
 _SYSTEM = re.compile(r"\(os error \d+\)|inline_container\.cc|PytorchStreamWriter failed")
+_MEMORY = re.compile(r"can't allocate memory|not enough memory|CUDA out of memory")
 # The extra that brings a package which commands import.
 _EXTRAS = {
     **dict.fromkeys(
@@ -201,26 +195,9 @@ _EXTRAS = {
     ),
     **dict.fromkeys(("jinja2", "matplotlib"), "report"),
     "ruamel": "cli",
-    "httpx2": "judge",
+    **dict.fromkeys(("httpx2", "openai"), "judge"),
     "math_verify": "trl",
 }
-_MEMORY = re.compile(r"can't allocate memory|not enough memory|CUDA out of memory")
-
-
-def error_line(error: BaseException) -> str | None:
-    """The one line that says what went wrong, or which package is missing; None for a fault of this package."""
-    if isinstance(error, GeoAlignError | OSError):
-        return _line(_of_system(error) if isinstance(error, OSError) else error)
-    if isinstance(error, ModuleNotFoundError) and (package := (error.name or "").partition(".")[0]) in _EXTRAS:
-        return f"{package} is not installed, which this command needs: pip install 'geoalign[{_EXTRAS[package]}]'"
-    text = str(error)
-    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or _MEMORY.search(text):
-        return _line(f"out of memory: {text}" if text else "out of memory")
-    if isinstance(error, ValueError) and "embedded null" in text:
-        return f"a path: expected one without a NUL character, got {text}"
-    if _SYSTEM.search(text) or text.startswith("Symlink loop"):  # pathlib's resolve, before Python 3.13
-        return _line(f"a file could not be read or written: {text}")
-    return None
 
 
 def report(error: BaseException, console: Console) -> int:
@@ -236,11 +213,32 @@ def report(error: BaseException, console: Console) -> int:
     return 1
 
 
-def _line(what: object) -> str:
-    return one_line(masked(str(what)), LONGEST_ERROR)
+def error_line(error: BaseException) -> str | None:
+    """The one line that says what went wrong, or which package is missing; None for a fault of this package."""
+    text = _what_went_wrong(error)
+    return None if text is None else one_line(masked(text), LONGEST_ERROR)
+
+
+def _what_went_wrong(error: BaseException) -> str | None:
+    text = str(error)
+    if isinstance(error, GeoAlignError):
+        return text
+    if isinstance(error, OSError):
+        return _of_system(error)
+    if isinstance(error, ModuleNotFoundError):
+        package = (error.name or "").partition(".")[0]
+        extra = _EXTRAS.get(package)
+        if extra is not None:
+            return f"{package} is not installed, which this command needs: pip install 'geoalign[{extra}]'"
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or _MEMORY.search(text):
+        return f"out of memory: {text}" if text else "out of memory"
+    if _SYSTEM.search(text) or text.startswith("Symlink loop"):  # pathlib's resolve, before Python 3.13
+        return f"a file could not be read or written: {text}"
+    return None
 
 
 def _of_system(error: OSError) -> str:
+    """What the system said, behind the names of the files that it was about."""
     names = [os.fsdecode(name) for name in (error.filename, error.filename2) if name is not None]
     if error.strerror is None:
         return str(error) or type(error).__name__

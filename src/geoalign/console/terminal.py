@@ -18,95 +18,42 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from geoalign.text import DASH, Escapes, escape_terminal, escapes
+from geoalign.text import DASH, LONGEST, one_line, printable
+
+# Characters of a text of several lines that a terminal may act on.
+_LAYOUT = "\n\t"
 
 
 class Console(rich.console.Console):
     """rich's console, on which text is text: no markup, no emoji codes, and nothing that a terminal would act on.
 
-    Colours, tables and progress bars are rich's own. Every string and `Text` is made harmless before it is laid out,
-    and every piece of what other renderables make before it is written; line feeds and tabs stay.
+    Colours, tables and progress bars are rich's own. Whatever is printed is made harmless piece by piece before it is
+    written; line feeds and tabs stay.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **{"markup": False, "emoji": False, **options})
 
-    def render_str(self, text: str, **options: Any) -> Text:
-        return super().render_str(text.translate(self._table), **options)
-
     def render(
         self, renderable: rich.console.RenderableType, options: rich.console.ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        if isinstance(renderable, Text):
-            plain = renderable.plain.translate(self._table)
-            if plain != renderable.plain:
-                renderable = renderable.copy()
-                renderable.plain, renderable.spans = plain, []  # styles of parts would stand elsewhere
         for segment in super().render(renderable, options):
             # Control segments move the cursor for live displays; only rich makes them.
-            yield segment if segment.control else Segment(segment.text.translate(self._table), segment.style)
-
-    @property
-    def _table(self) -> Escapes:
-        return escapes(self.encoding, "\n\t")
+            if segment.control:
+                yield segment
+            else:
+                yield Segment(printable(segment.text, self.encoding, kept=_LAYOUT), segment.style)
 
 
 def say(console: rich.console.Console, text: object, style: str = "") -> None:
     """Prints a text as one line, whatever it holds: not wrapped, numbers and paths not coloured."""
-    console.print(Text(escape_terminal(text, console.encoding, limit=None), style=style), soft_wrap=True)
-
-
-def say_wrapped(console: rich.console.Console, text: str, indent: int = 0, style: str = "") -> None:
-    """Prints a text broken between words, each line behind `indent` spaces."""
-    harmless = Text(escape_terminal(text, console.encoding, limit=None), style=style)
-    for line in harmless.wrap(console, max(console.width - indent, 1)):
-        line.rstrip()
-        console.print(Text(" " * indent) + line, soft_wrap=True)
+    console.print(Text(printable(str(text), console.encoding), style=style), soft_wrap=True)
 
 
 def say_lines(console: rich.console.Console, text: str, style: str = "") -> None:
     """Prints a text of several lines, such as a traceback, otherwise as `say`."""
-    console.print(Text(text.rstrip("\n").translate(escapes(console.encoding, "\n\t")), style=style), soft_wrap=True)
-
-
-@contextmanager
-def harmless_messages() -> Iterator[None]:
-    """Makes warnings and log lines, this package's and those of all others, harmless while it lasts.
-
-    What others write into their log records (vLLM the name of a process, which its format shows) stays there.
-    """
-    show, factory = warnings.showwarning, logging.getLogRecordFactory()
-
-    def harmless_record(*args: Any, **options: Any) -> logging.LogRecord:
-        record = factory(*args, **options)
-        if type(record) is logging.LogRecord:
-            record.__class__ = _HarmlessRecord
-        if record.exc_info and record.exc_info[0] is not None:
-            # A formatter takes the text that is there already.
-            written = "".join(traceback.format_exception(*record.exc_info)).rstrip("\n")
-            record.exc_text = written.translate(escapes("utf-8", "\n\t"))
-        return record
-
-    warnings.showwarning = _show_warning  # type: ignore[assignment]
-    logging.setLogRecordFactory(harmless_record)
-    try:
-        yield
-    finally:
-        warnings.showwarning = show
-        # One that was set meanwhile, around this one, writes what its log format needs to the end of the process.
-        if logging.getLogRecordFactory() is harmless_record:
-            logging.setLogRecordFactory(factory)
-
-
-class _HarmlessRecord(logging.LogRecord):
-    def getMessage(self) -> str:  # noqa: N802 - logging's name
-        return super().getMessage().translate(escapes("utf-8", "\n\t"))
-
-
-def _show_warning(*said: Any) -> None:
-    """`warnings.showwarning`: message, category, file name, line number, then the file to write to."""
-    console = Console(file=said[4]) if len(said) > 4 and said[4] is not None else Console(stderr=True)
-    say_lines(console, warnings.formatwarning(*said[:4]))
+    harmless = printable(text.rstrip("\n"), console.encoding, kept=_LAYOUT)
+    console.print(Text(harmless, style=style), soft_wrap=True)
 
 
 def say_paragraph(console: rich.console.Console, text: object, style: str = "", bullet: str = "") -> None:
@@ -114,9 +61,8 @@ def say_paragraph(console: rich.console.Console, text: object, style: str = "", 
 
     Lines after the first are indented by the width of the bullet.
     """
-    plain = escape_terminal(text, console.encoding, limit=None)
     lines = textwrap.wrap(
-        plain,
+        printable(str(text), console.encoding),
         width=console.width,
         initial_indent=bullet,
         subsequent_indent=" " * len(bullet),
@@ -138,7 +84,7 @@ def print_rows(
     filled = [at for at in range(len(heads)) if at == 0 or any(row[at] not in ("", DASH) for row in rows)]
     heads = [heads[at] for at in filled]
     names = sum(at < names for at in filled)
-    rows = [[escape_terminal(row[at], console.encoding) for at in filled] for row in rows]
+    rows = [[printable(one_line(row[at], LONGEST), console.encoding) for at in filled] for row in rows]
     say_paragraph(console, title, style="italic")
     widths = _column_widths(heads, rows, console.width)
     if widths is None:
@@ -154,16 +100,19 @@ def print_rows(
 
 def _column_widths(heads: Sequence[str], rows: Sequence[Sequence[str]], room: int) -> list[int] | None:
     """The width of each column, its head on one line if there is room for that; None where the table does not fit."""
-    columns = list(zip(*rows, strict=True)) or [()] * len(heads)
-    cells = [max(map(cell_len, column), default=0) for column in columns]
-    words = [max(map(cell_len, head.split()), default=0) for head in heads]
-    least = [max(sizes) for sizes in zip(cells, words, strict=True)]
-    full = [max(sizes) for sizes in zip(cells, map(cell_len, heads), strict=True)]
+    full = []
+    least = []
+    for at, head in enumerate(heads):
+        cells = max((cell_len(row[at]) for row in rows), default=0)
+        longest_word = max(map(cell_len, head.split()), default=0)
+        full.append(max(cells, cell_len(head)))
+        least.append(max(cells, longest_word))
     # Each column has a line and two spaces beside its cells, and the table a last line.
     frame = 3 * len(heads) + 1
-    if sum(full) + frame <= room:
-        return full
-    return least if sum(least) + frame <= room else None
+    for widths in (full, least):
+        if sum(widths) + frame <= room:
+            return widths
+    return None
 
 
 def _print_row_by_row(
@@ -176,6 +125,34 @@ def _print_row_by_row(
         for head, cell in zip(heads[names:], row[names:], strict=True):
             if cell not in ("", DASH):
                 say(console, f"  {head:<{longest}}  {cell}")
+
+
+@contextmanager
+def harmless_messages() -> Iterator[None]:
+    """Makes warnings and log lines, this package's and those of all others, harmless while it lasts."""
+    written = warnings.formatwarning
+    factory = logging.getLogRecordFactory()
+    warnings.formatwarning = lambda *said, **more: printable(written(*said, **more), kept=_LAYOUT)
+    logging.setLogRecordFactory(_HarmlessRecord)
+    try:
+        yield
+    finally:
+        warnings.formatwarning = written
+        # vLLM wraps the factory in one of its own, which its log format needs to the end of the process.
+        if logging.getLogRecordFactory() is _HarmlessRecord:
+            logging.setLogRecordFactory(factory)
+
+
+class _HarmlessRecord(logging.LogRecord):
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        if self.exc_info and self.exc_info[0] is not None:
+            # A formatter takes the text that is there already.
+            lines = "".join(traceback.format_exception(*self.exc_info))
+            self.exc_text = printable(lines.rstrip("\n"), kept=_LAYOUT)
+
+    def getMessage(self) -> str:  # noqa: N802 - logging's name
+        return printable(super().getMessage(), kept=_LAYOUT)
 
 
 def stage_progress(console: Console) -> Progress:

@@ -36,8 +36,15 @@ class AppealsConfig:
 
 @dataclass(frozen=True, eq=False)
 class Hearing:
-    """What came of asking: the batch with the verdicts as trusted rewards, the rows `asked` that have one, which of
-    these it `overturned`, the trial, and how many questions had no answer."""
+    """What came of asking the second verifier about A rows of a batch.
+
+    Attributes:
+        rollouts: the batch with the verdicts as trusted rewards.
+        asked: [A] the rows that have a verdict.
+        overturned: [A] where the verdict is another than the reward.
+        trial: the inner curator's curation of the batch before any verdict.
+        unanswered: how many questions had no answer.
+    """
 
     rollouts: Rollouts
     asked: Int[Tensor, " a"]
@@ -46,9 +53,10 @@ class Hearing:
     unanswered: int
 
     def onto(self, decided: Curation) -> Curation:
-        """The decision on the batch, with the trial's scores where was asked, and what was overturned as anomalous."""
-        scores, anomalous = decided.scores.clone(), decided.anomalous.clone()
+        """The decision on the batch; asked rows have the trial's scores, and are anomalous where overturned."""
+        scores = decided.scores.clone()
         scores[self.asked] = self.trial.scores[self.asked].to(scores)
+        anomalous = decided.anomalous.clone()
         anomalous[self.asked] = self.overturned
         return replace(decided, scores=scores, anomalous=anomalous).with_metrics(
             appeals=float(len(self.asked)),
@@ -90,8 +98,7 @@ class Appeals(Holder[AppealsConfig]):
             name = type(self._inner).__name__
             raise ConfigError(f"appeals: expected a curator that scores rows, by which to ask, as denoise; got {name}")
         self.requires = (*self._inner.requires, "second_rewards")
-        read = dict.fromkeys((*self._inner.optional, "response_keys"))
-        self.optional = tuple(name for name in read if name not in self.requires)
+        self.also_reads("response_keys")
         if self.acts_on is not None:
             # The rewards of rows that the second verifier overturns.
             self.acts_on = tuple(dict.fromkeys((*self.acts_on, "rewards")))
@@ -110,43 +117,69 @@ class Appeals(Holder[AppealsConfig]):
         trial = deepcopy(self._inner).curate(rollouts, generator=Generator().manual_seed(0))
         asked, verdicts, unanswered = self._verdicts(rollouts, trial.scores)
         rows = torch.tensor(asked, dtype=torch.long, device=rollouts.rewards.device)
-        rewards = rollouts.rewards.index_copy(0, rows, torch.tensor(verdicts, dtype=torch.float64).to(rollouts.rewards))
+        new_rewards = torch.tensor(verdicts, dtype=torch.float64).to(rollouts.rewards)
+        rewards = rollouts.rewards.index_copy(0, rows, new_rewards)
         trusted = torch.zeros_like(rewards, dtype=torch.bool) if rollouts.trusted is None else rollouts.trusted.clone()
         trusted[rows] = True
-        known = replace(rollouts, rewards=rewards, trusted=trusted)
-        return Hearing(known, rows, rewards[rows] != rollouts.rewards[rows], trial, unanswered)
+        return Hearing(
+            rollouts=replace(rollouts, rewards=rewards, trusted=trusted),
+            asked=rows,
+            overturned=rewards[rows] != rollouts.rewards[rows],
+            trial=trial,
+            unanswered=unanswered,
+        )
 
     def _verdicts(self, rollouts: Rollouts, scores: Float[Tensor, " b"]) -> tuple[list[int], list[float], int]:
         """The rows with a verdict, the verdicts, and how many questions had no answer."""
         assert rollouts.second_rewards is not None
-        alike = self._questions(rollouts, scores.cpu())
-        answers = rollouts.second_rewards([rows[0] for rows in alike]) if alike else []
-        if len(answers) != len(alike):
-            raise InputError(f"second_rewards: expected {len(alike)} verdicts, got {len(answers)}")
-        given = [
-            (rows, float(answer))
-            for rows, answer in zip(alike, answers, strict=True)
-            if answer is not None and not math.isnan(answer)
-        ]
-        asked = [row for rows, _ in given for row in rows]
-        return asked, [verdict for rows, verdict in given for _ in rows], len(alike) - len(given)
+        questions = self._questions(rollouts, scores.cpu())
+        answers = rollouts.second_rewards([rows[0] for rows in questions]) if questions else []
+        if len(answers) != len(questions):
+            raise InputError(f"second_rewards: expected {len(questions)} verdicts, got {len(answers)}")
+        asked: list[int] = []
+        verdicts: list[float] = []
+        unanswered = 0
+        for rows, answer in zip(questions, answers, strict=True):
+            if answer is None or math.isnan(answer):
+                unanswered += 1
+                continue
+            asked += rows
+            verdicts += [float(answer)] * len(rows)
+        return asked, verdicts, unanswered
 
     def _questions(self, rollouts: Rollouts, scores: Float[Tensor, " b"]) -> list[list[int]]:
-        """The rows to ask about, the most informative first, each with the rows of its group of the same response."""
-        keys, groups = rollouts.response_keys, rollouts.groups.tolist()
+        """The rows to ask about, the most informative first.
+
+        Each question is a list of the rows of a group that hold one response; it is asked about the first of them.
+        First comes the most informative row of every answer that has no trusted row yet.
+        """
+        groups = rollouts.groups.tolist()
+        keys = range(len(groups)) if rollouts.response_keys is None else rollouts.response_keys.tolist()
+        response_of = list(zip(groups, keys, strict=True))
+        answer_of: list[tuple[int, Any]] = list(response_of)
+        if rollouts.answers is not None and "answers" in self.optional:
+            for row, answer in enumerate(rollouts.answers):
+                if answer is not None:
+                    answer_of[row] = (groups[row], answer)
         trusted = torch.zeros(len(groups)).bool() if rollouts.trusted is None else rollouts.trusted.cpu()
-        open_rows = ~(scores.isnan() | rollouts.rewards.cpu().isnan() | trusted)
-        answers = (rollouts.answers if "answers" in self.optional else None) or [None] * len(groups)
-        response = list(zip(groups, range(len(groups)) if keys is None else keys.tolist(), strict=True))
-        answer = [each if said is None else (each[0], said) for each, said in zip(response, answers, strict=True)]
-        if self._inner.log_odds and two_values(rollouts.rewards.cpu()[open_rows]):
-            scores = scores.sigmoid() * (-scores).sigmoid() * torch.tensor([*map(Counter(answer).get, answer)])
-        first = tie_order(rollouts)
-        first = first[open_rows[first]]
-        rows = first[scores[first].argsort(descending=True, stable=True)].tolist()
-        ahead = {answer[row]: row for row in reversed([*trusted.nonzero()[:, 0].tolist(), *rows])}
-        alike: dict[tuple[int, int], list[int]] = {}
-        for row in sorted(rows, key=lambda row: ahead[answer[row]] != row):
-            if response[row] in alike or len(alike) < self.config.budget:
-                alike.setdefault(response[row], []).append(row)
-        return list(alike.values())
+        rewards = rollouts.rewards.cpu()
+        may_ask = ~(scores.isnan() | rewards.isnan() | trusted)
+        if self._inner.log_odds and two_values(rewards[may_ask]):
+            # n p (1 - p).
+            rows_of_answer = Counter(answer_of)
+            n = torch.tensor([rows_of_answer[answer] for answer in answer_of])
+            scores = scores.sigmoid() * (-scores).sigmoid() * n
+
+        in_order = tie_order(rollouts)
+        in_order = in_order[may_ask[in_order]]
+        rows = in_order[scores[in_order].argsort(descending=True, stable=True)].tolist()
+        # The row that speaks for each answer: a trusted one, else the most informative.
+        spokesman = {answer_of[row]: row for row in reversed([*trusted.nonzero()[:, 0].tolist(), *rows])}
+        questions: dict[tuple[int, int], list[int]] = {}
+        for row in sorted(rows, key=lambda row: spokesman[answer_of[row]] != row):
+            response = response_of[row]
+            if response in questions:
+                questions[response].append(row)
+            elif len(questions) < self.config.budget:
+                questions[response] = [row]
+        return list(questions.values())

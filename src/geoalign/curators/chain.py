@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import Generator, Tensor
 
 from geoalign.curators.curator import Curator, identity
-from geoalign.curators.registry import CuratorSection, as_curator, make_curator
+from geoalign.curators.registry import CuratorSection, as_curator
 from geoalign.errors import ConfigError
 from geoalign.method.advantages import group_advantages
 from geoalign.settings import setting, settings
@@ -66,12 +66,13 @@ class Chain(Curator[ChainConfig]):
         if isinstance(members, (list, tuple)):
             if settings:
                 raise ConfigError("Chain: expected a config or keywords, got both")
-            made = [as_curator(member, setting=f"members.{place}") for place, member in enumerate(members)]
-            super().__init__(ChainConfig(members=tuple(member.config for member in made)))
+            curators = [as_curator(member, setting=f"members.{place}") for place, member in enumerate(members)]
+            super().__init__(ChainConfig(members=tuple(curator.config for curator in curators)))
         else:
             super().__init__(members, **settings)
-            made = [make_curator(config) for config in self.config.members]
-        self.combine(*made)
+            curators = [as_curator(config) for config in self.config.members]
+        self.combine(*curators)
+        # Whether it was said that a member's advantages were dropped.
         self._warned = False
 
     def curate(self, rollouts: Rollouts, *, generator: Generator | None = None, details: bool = False) -> Curation:
@@ -112,7 +113,8 @@ class Chain(Curator[ChainConfig]):
     def _warn(self, giver: Curator[Any], member: Curator[Any]) -> None:
         """Says, the first time, whose advantages were dropped and why, and what to do."""
         if not self._warned:
-            first, second = type(giver).__name__, type(member).__name__
+            first = type(giver).__name__
+            second = type(member).__name__
             _LOG.warning(
                 "Chain: the advantages of %s do not hold for the rows and rewards that %s leaves, and are dropped; to "
                 "train on them put %s behind %s",
@@ -151,36 +153,43 @@ def _advantages_after(
 
 def _handed_on(current: Rollouts, own: Curation, given: Float[Tensor, " c"] | None) -> Rollouts:
     """The batch that the next member sees, with the advantages that members have given, if any hold."""
-    taken, rewards, keeps_rewards = current.take(own.source), own.rewards, _keeps_rewards(current, own)
+    rows = current.take(own.source)
+    rewards = own.rewards
+    keeps_rewards = _keeps_rewards(current, own)
     advantages = given
-    if given is None and taken.advantages is not None:
+    if given is None and rows.advantages is not None:
         unchanged = keeps_rewards and _keeps_rows(own)
-        advantages = taken.advantages if unchanged else group_advantages(rewards, taken.groups)
-    if taken.trusted is not None:
+        advantages = rows.advantages if unchanged else group_advantages(rewards, rows.groups)
+    if rows.trusted is not None:
         # A reward that is known to be true stays, whatever a member makes of it.
-        rewards = torch.where(taken.trusted, taken.rewards.to(rewards), rewards)
+        rewards = torch.where(rows.trusted, rows.rewards.to(rewards), rewards)
     # Of other rewards the components are unknown.
-    components = taken.components if keeps_rewards else None
-    return replace(taken, rewards=rewards, advantages=advantages, components=components)
+    components = rows.components if keeps_rewards else None
+    return replace(rows, rewards=rewards, advantages=advantages, components=components)
 
 
 def _equal(one: Tensor, other: Tensor) -> bool:
     """Whether two rewards of every row are equal, or both NaN."""
-    return torch.equal(one.isnan(), other.isnan()) and torch.equal(one.nan_to_num(0.0), other.to(one).nan_to_num(0.0))
+    same_nan = torch.equal(one.isnan(), other.isnan())
+    return same_nan and torch.equal(one.nan_to_num(0.0), other.to(one).nan_to_num(0.0))
 
 
 def _on_original_rows(whole: Curation, own: Curation) -> tuple[Float[Tensor, " b"], Bool[Tensor, " b"]]:
     """All scores and flags with those of a member, whose input was `whole`: an original row perhaps several times."""
-    known, rows, scores = ~own.scores.isnan(), whole.source, whole.scores
+    rows = whole.source
+    scored = ~own.scores.isnan()
     # Copies of one row may be scored differently, in another group's company: the most suspicious one counts.
-    highest = torch.full_like(scores, -torch.inf)
-    highest = highest.scatter_reduce(0, rows[known], own.scores[known].to(scores), "amax")
+    highest = torch.full_like(whole.scores, -torch.inf)
+    highest = highest.scatter_reduce(0, rows[scored], own.scores[scored].to(whole.scores), "amax")
+    first_score = whole.scores.isnan() & (highest > -torch.inf)
+    scores = torch.where(first_score, highest, whole.scores)
     anomalous = whole.anomalous.clone()
     anomalous[rows[own.anomalous]] = True
-    return torch.where(scores.isnan() & (highest > -torch.inf), highest, scores), anomalous
+    return scores, anomalous
 
 
 def _joined(metrics: dict[str, float], more: dict[str, float], number: int) -> dict[str, float]:
+    """The metrics of the chain so far with those of the member of this number; its seconds are added."""
     joined = dict(metrics)
     for name, value in more.items():
         if name == "seconds":

@@ -1,11 +1,10 @@
-"""The one plug-in verb: a curator reads rollouts, many of them group by group, and returns a curation."""
+"""The base class of all curators: a curator reads rollouts and returns a curation."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from copy import deepcopy
-from dataclasses import is_dataclass
 from typing import Any, ClassVar, Generic, Literal, TypeVar, get_args
 
 import numpy as np
@@ -13,10 +12,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
+from geoalign.curators.saved_settings import check_state_keys, other_settings, settings_of
 from geoalign.errors import ConfigError, InputError
 from geoalign.method.groups import row_sums
-from geoalign.settings.loading import plain_settings
-from geoalign.text import quote
 from geoalign.types import Curation, Rollouts
 
 _Config = TypeVar("_Config")
@@ -29,16 +27,30 @@ AnswerReading = Literal["exclusive", "shared", "none"]
 class Curator(ABC, Generic[_Config]):
     """Reads a batch of rollouts and decides which row goes where, with what reward and what weight.
 
-    A subclass names its settings class, `class Mine(Curator[MineConfig])`, and implements `curate`. Settings come as
-    one frozen config or, as a shorthand, as its keywords. What it keeps from batch to batch stands in attributes
-    `_name` for each `name` in `kept`.
+    A subclass names its settings class, declares what it does, and implements `curate`:
 
-    Engines, and the curators that hold others, know a curator by what it declares: in attributes of its class or, where
-    settings decide, in `declare`. A curator that holds others calls `combine`, so that it declares what they do.
+        class Clipped(Curator[ClippedConfig]):
+            acts_on = ("rewards",)
+            scores_rows = False
 
-    Attributes:
+            def curate(self, rollouts, *, generator=None, details=False):
+                rewards = rollouts.rewards.clamp(-self.config.limit, self.config.limit)
+                return replace(identity(rollouts), rewards=rewards)
+
+    `Clipped(limit=0.5)` and `Clipped(ClippedConfig(limit=0.5))` are the same.
+
+    Engines, and the curators that hold others, know a curator by what it declares. Declarations are attributes of the
+    class. Where a setting decides, `declare` sets them on the curator.
+
+    Attributes of what it reads:
         requires: the optional fields of `Rollouts` that it cannot do without.
         optional: those that it makes use of where an engine or the user can give them.
+        components: the names of the reward components that it reads.
+        answer_reading: how it reads final answers: at most one answer of a group is right ("exclusive"), several may be
+            ("shared"), or it ignores them ("none"). None: it says nothing of how many are right.
+        binary_rewards: whether it takes rewards 0 and 1 alone, and refuses others by name.
+
+    Attributes of what it changes:
         acts_on: what it may change, out of `ACTIONS`: "rows" (which row stands where, or is left out), "rewards",
             "weights", "advantages" (it gives its own). (): nothing. None: it does not say, and what an engine cannot
             carry out is refused in the batch in which it happens, not at the start.
@@ -47,14 +59,16 @@ class Curator(ABC, Generic[_Config]):
             an earlier member of a chain gave, over other rows, do not hold for them.
         absolute_advantages: whether its own advantages have no baseline in the group, so that groups of equal rewards
             have some too.
-        binary_rewards: whether it takes rewards 0 and 1 alone, and refuses others by name.
-        answer_reading: how it reads final answers: at most one answer of a group is right ("exclusive"), several may be
-            ("shared"), or it ignores them ("none"). None: it says nothing of how many are right.
-        components: the names of the reward components that it reads.
-        pooled_batches: from how many of the last batches the intervals among its metrics are estimated.
+
+    Attributes of what it says of rows:
         scores_rows: whether it scores rows: False where `Curation.scores` is always NaN.
         log_odds: whether its scores are the log-odds of the probability that a reward is wrong.
         min_scores: with fewer scored rows in a batch it does nothing.
+
+    Attributes of what it logs and keeps:
+        headline: the metrics that engines log by default: the two that tell most.
+        pooled_batches: from how many of the last batches the intervals among its metrics are estimated.
+        kept: what it keeps from batch to batch: for each `name` an attribute `_name`, which is saved and restored.
         members: the curators that it holds.
 
     Raises:
@@ -62,42 +76,50 @@ class Curator(ABC, Generic[_Config]):
     """
 
     config_class: ClassVar[type[Any]]
-    kept: ClassVar[tuple[str, ...]] = ()
-    headline: ClassVar[tuple[str, ...]] = ()  # the metrics that engines log by default: the two that tell most
+
     requires: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
+    components: tuple[str, ...] = ()
+    answer_reading: AnswerReading | None = None
+    binary_rewards: bool = False
+
     acts_on: tuple[str, ...] | None = None
     drops_rows: bool = False
     recomputes_advantages: bool = False
     absolute_advantages: bool = False
-    binary_rewards: bool = False
-    answer_reading: AnswerReading | None = None
-    components: tuple[str, ...] = ()
-    pooled_batches: int = 1
+
     scores_rows: bool = True
     log_odds: bool = False
     min_scores: int = 0
+
+    headline: ClassVar[tuple[str, ...]] = ()
+    pooled_batches: int = 1
+    kept: ClassVar[tuple[str, ...]] = ()
     members: tuple[Curator[Any], ...] = ()
+
     _calls_without_generator: int = 0
 
     def __init_subclass__(cls, **options: Any) -> None:
+        """Takes the settings class from `Curator[MineConfig]`, and refuses actions that there are not."""
         super().__init_subclass__(**options)
-        named = [argument for base in cls.__dict__.get("__orig_bases__", ()) for argument in get_args(base)]
-        if "config_class" not in vars(cls) and named and isinstance(named[0], type):
-            cls.config_class = named[0]
+        for base in cls.__dict__.get("__orig_bases__", ()):
+            # Of `Curator[_Config]`, as of a class of curators with different settings, the argument is no class.
+            settings_classes = [argument for argument in get_args(base) if isinstance(argument, type)]
+            if settings_classes and "config_class" not in vars(cls):
+                cls.config_class = settings_classes[0]
         declared = vars(cls).get("acts_on") or ()
         if isinstance(declared, str) or not set(declared) <= set(ACTIONS):
             expected = f"expected a tuple out of {', '.join(ACTIONS)}"
             raise ConfigError(f"{cls.__name__}.acts_on: {expected}; got {declared!r}")
 
     def __init__(self, config: _Config | None = None, **settings: Any) -> None:
+        name = type(self).__name__
         if config is not None and settings:
-            raise ConfigError(f"{type(self).__name__}: expected a config or keywords, got both")
+            raise ConfigError(f"{name}: expected a config or keywords, got both")
         if config is None:
             config = self.config_class(**settings)
         if not isinstance(config, self.config_class):
-            name, expected = type(self).__name__, self.config_class.__name__
-            raise ConfigError(f"{name}: expected a {expected}, got {type(config).__name__}")
+            raise ConfigError(f"{name}: expected a {self.config_class.__name__}, got {type(config).__name__}")
         self.config: _Config = config
         self.declare()
 
@@ -109,24 +131,31 @@ class Curator(ABC, Generic[_Config]):
 
         Of how answers are read the first member that says so decides, of `log_odds` the first that scores rows.
         """
-        actions = [member.acts_on for member in members]
-        scoring = [member for member in members if member.scores_rows]
-        readings = [member.answer_reading for member in members if member.answer_reading is not None]
         self.members = members
         self.requires = _union(member.requires for member in members)
         optional = _union(member.optional for member in members)
         self.optional = tuple(name for name in optional if name not in self.requires)
+        self.components = _union(member.components for member in members)
+        readings = [member.answer_reading for member in members if member.answer_reading is not None]
+        self.answer_reading = readings[0] if readings else None
+        self.binary_rewards = any(member.binary_rewards for member in members)
+
+        actions = [member.acts_on for member in members]
         self.acts_on = None if None in actions else _union(each for each in actions if each is not None)
         self.drops_rows = any(member.drops_rows for member in members)
         self.recomputes_advantages = any(member.recomputes_advantages for member in members)
         self.absolute_advantages = any(member.absolute_advantages for member in members)
-        self.binary_rewards = any(member.binary_rewards for member in members)
-        self.answer_reading = readings[0] if readings else None
-        self.components = _union(member.components for member in members)
-        self.pooled_batches = max((member.pooled_batches for member in members), default=1)
+
+        scoring = [member for member in members if member.scores_rows]
         self.scores_rows = bool(scoring)
         self.log_odds = bool(scoring) and scoring[0].log_odds
         self.min_scores = max((member.min_scores for member in members), default=0)
+        self.pooled_batches = max((member.pooled_batches for member in members), default=1)
+
+    def also_reads(self, *names: str) -> None:
+        """Declares more fields as `optional`, besides those of the members; what is required stays so."""
+        read = dict.fromkeys((*self.optional, *names))
+        self.optional = tuple(name for name in read if name not in self.requires)
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -160,7 +189,7 @@ class Curator(ABC, Generic[_Config]):
     def state_dict(self) -> dict[str, Any]:
         """What another process needs to resume: nested dicts and lists of tensors and plain values.
 
-        Beside what it learnt it holds its class and its settings.
+        It holds the class and the settings of the curator, and what this has learnt.
         """
         return {"class": type(self).__name__, "settings": settings_of(self), **self._learnt()}
 
@@ -172,19 +201,21 @@ class Curator(ABC, Generic[_Config]):
                 both values), or has other keys.
         """
         name = type(self).__name__
-        if missing := {"class", "settings"} - set(state):
+        missing = {"class", "settings"} - set(state)
+        if missing:
             raise ConfigError(
                 f"{name} state: expected the keys class and settings, missing {', '.join(sorted(missing))}: it is no "
                 "curator's state, or of an earlier version; begin with a new curator"
             )
         if state["class"] != name:
             raise ConfigError(f"{name} state: expected the state of {name}, got one of {state['class']}")
-        if problems := other_settings(state["settings"], settings_of(self)):
-            raise ConfigError(f"{name} state: saved with other settings: {problems}")
+        differences = other_settings(state["settings"], settings_of(self))
+        if differences:
+            raise ConfigError(f"{name} state: saved with other settings: {differences}")
         self._restore({key: value for key, value in state.items() if key not in ("class", "settings")})
 
     def _learnt(self) -> dict[str, Any]:
-        """The content of the state beside class and settings: the states of `members`, and each of `kept`."""
+        """What the state holds besides class and settings: the states of `members`, and each of `kept`."""
         learnt: dict[str, Any] = {}
         if self.members:
             learnt["members"] = [member.state_dict() for member in self.members]
@@ -195,7 +226,8 @@ class Curator(ABC, Generic[_Config]):
 
     def _restore(self, state: dict[str, Any]) -> None:
         """Takes what `_learnt` returned; the settings are those of this curator."""
-        check_state_keys(state, [*(["members"] if self.members else []), *self.kept], by=type(self).__name__)
+        keys = ["members", *self.kept] if self.members else list(self.kept)
+        check_state_keys(state, keys, by=type(self).__name__)
         for member, saved in zip(self.members, state.get("members", []), strict=True):
             member.load_state_dict(saved)
         for name in self.kept:
@@ -209,66 +241,6 @@ class Curator(ABC, Generic[_Config]):
 def _union(several: Iterable[Iterable[str]]) -> tuple[str, ...]:
     """All of the names, each once, as they first come."""
     return tuple(dict.fromkeys(name for names in several for name in names))
-
-
-def check_state_keys(state: Mapping[str, Any], keys: Sequence[str], *, by: str) -> None:
-    """Raises ConfigError unless a state has exactly these keys."""
-    if set(state) != set(keys):
-        expected = ", ".join(keys) or "(none)"
-        raise ConfigError(
-            f"{by} state: expected the keys {expected} beside class and settings, got {', '.join(map(str, state))}"
-        )
-
-
-def settings_of(curator: Curator[Any]) -> dict[str, Any]:
-    """A curator's settings as nested dicts and lists of plain values, those of its members among them.
-
-    They begin with the `type` under which it is known, or the name of its class where its settings have none.
-    """
-    config = curator.config
-    plain = plain_settings(config) if is_dataclass(config) else {}
-    canonical: dict[str, Any] = _canonical({"type": getattr(config, "type", type(curator).__name__), **plain})
-    return canonical
-
-
-def _canonical(value: Any) -> Any:
-    """The value out of dicts, lists, numbers, booleans, None and text alone: all else by its text."""
-    if isinstance(value, Mapping):
-        return {str(key): _canonical(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_canonical(item) for item in value]
-    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
-
-
-def other_settings(saved: Any, now: Mapping[str, Any]) -> str:
-    """The settings that differ, each with both values: "denoise.window: saved with 10, now 3"; "" where none does."""
-    return "; ".join(_differences(saved, now, str(now["type"])))
-
-
-def _differences(saved: Any, now: Any, path: str) -> list[str]:
-    if isinstance(saved, Mapping) and isinstance(now, Mapping) and saved.get("type") == now.get("type"):
-        found = []
-        for name in dict.fromkeys([*now, *saved]):
-            if name not in saved:
-                found.append(f"{path}.{name}: saved without, now {_shown(now[name])}")
-            elif name not in now:
-                found.append(f"{path}.{name}: saved with {_shown(saved[name])}, now unknown")
-            else:
-                found += _differences(saved[name], now[name], f"{path}.{name}")
-        return found
-    if isinstance(saved, list) and isinstance(now, list) and len(saved) == len(now):
-        pairs = enumerate(zip(saved, now, strict=True))
-        return [line for place, (before, after) in pairs for line in _differences(before, after, f"{path}.{place}")]
-    return [] if saved == now else [f"{path}: saved with {_shown(saved)}, now {_shown(now)}"]
-
-
-def _shown(value: Any) -> str:
-    """A setting in a message: a section by its `type`, a list by what it has."""
-    if isinstance(value, Mapping):
-        return str(value.get("type", "settings"))
-    if isinstance(value, list):
-        return f"[{', '.join(map(_shown, value))}]"
-    return quote(value)
 
 
 def hidden_states(rollouts: Rollouts, *, by: str) -> Float[Tensor, "b d"]:
@@ -305,9 +277,10 @@ def tie_order(rollouts: Rollouts) -> Int[Tensor, " b"]:
     By `ids` where they are given (shorter ones first, so that "2" stands before "10"), otherwise by the sum of the
     hidden state, otherwise by their place in the batch.
     """
-    if rollouts.ids is not None:
-        names = rollouts.ids
-        return torch.tensor(sorted(range(len(names)), key=lambda row: (len(names[row]), names[row])), dtype=torch.long)
+    names = rollouts.ids
+    if names is not None:
+        rows = sorted(range(len(names)), key=lambda row: (len(names[row]), names[row]))
+        return torch.tensor(rows, dtype=torch.long)
     if rollouts.hidden is not None:
         return row_sums(rollouts.hidden).cpu().argsort(stable=True)
     return torch.arange(len(rollouts))

@@ -114,18 +114,29 @@ class Denoise(Curator[DenoiseConfig]):
 
     def __init__(self, config: DenoiseConfig | None = None, **settings: Any) -> None:
         super().__init__(config, **settings)
-        hidden = () if self.config.geometry == "none" else ("hidden",)
-        self.requires = hidden if self.config.component is None else (*hidden, "components")
-        read = {"answers": self.config.answers != "none", "prompt_keys": bool(hidden)}
-        self.optional = tuple(name for name in self.optional if read.get(name, True))
-        self.answer_reading = self.config.answers
-        self.components = () if self.config.component is None else (self.config.component,)
-        self.pooled_batches = self.config.window
         # Whether it was said that the rates are not identified.
         self._warned = False
         self._forget()
 
+    def declare(self) -> None:
+        """What it reads are settings."""
+        config = self.config
+        reads_states = config.geometry != "none"
+        self.requires = ("hidden",) if reads_states else ()
+        if config.component is not None:
+            self.requires = (*self.requires, "components")
+            self.components = (config.component,)
+        unread = set()
+        if config.answers == "none":
+            unread.add("answers")
+        if not reads_states:
+            unread.add("prompt_keys")
+        self.optional = tuple(name for name in self.optional if name not in unread)
+        self.answer_reading = config.answers
+        self.pooled_batches = config.window
+
     def _forget(self) -> None:
+        """Begins anew: nothing of earlier batches is left."""
         self._ridge: dict[str, Any] = {}
         self._fit: dict[str, Tensor] = {}
         # The rows that the noise model is fitted on, and the responses of the batches that the fit still remembers.
@@ -179,7 +190,8 @@ class Denoise(Curator[DenoiseConfig]):
             earlier=self._fit,
         )
         self._fit = of_window.fit
-        posterior, identified = self._as_far_as_identified(of_window[-len(rollouts) :], rows, by_states=states_used)
+        of_batch = of_window[-len(rollouts) :]
+        posterior, identified = self._as_far_as_identified(of_batch, rows, by_states=states_used)
         metrics = {
             "states_used": float(states_used),
             **agreement.named("correlation"),
@@ -236,8 +248,8 @@ class Denoise(Curator[DenoiseConfig]):
         states = group_centred(hidden[order.order.to(hidden.device)], order.group.to(hidden.device))
         if count > 1:
             blocks = states.unflatten(1, (count, -1))
-            sizes = blocks.square().sum(dim=2, keepdim=True).mean(dim=0).sqrt().clamp(min=1e-30)
-            states = (blocks / sizes).flatten(1)
+            mean_square = blocks.square().sum(dim=2, keepdim=True).mean(dim=0)
+            states = (blocks / mean_square.sqrt().clamp(min=1e-30)).flatten(1)
         return states
 
     def _with_answers_as_target(self, rows: NoisyRows) -> NoisyRows:
@@ -247,11 +259,13 @@ class Denoise(Curator[DenoiseConfig]):
         """
         if not bool(rows.answered.any()):
             return rows
-        window = joined([*self._past, dict(vars(rows))][-self.config.window :], self.config.decay)
-        found = infer(window, None, least_slope=1.0, exclusive=self.config.answers != "shared")[-len(rows.group) :]
-        if not found.verdicts:
+        batches = [*self._past, dict(vars(rows))][-self.config.window :]
+        window = joined(batches, self.config.decay)
+        of_window = infer(window, None, least_slope=1.0, exclusive=self.config.answers != "shared")
+        of_batch = of_window[-len(rows.group) :]
+        if not of_batch.verdicts:
             return rows
-        target = found.standardised
+        target = of_batch.standardised
         return replace(rows, target=target, fitted=(target != 0) & ~rows.trusted)
 
     def _predicted(self, rows: NoisyRows, states: Float[Tensor, "b d"], generator: Generator | None) -> NoisyRows:
@@ -262,13 +276,15 @@ class Denoise(Curator[DenoiseConfig]):
             self._ridge, states, target, rows.fitted, rows.group, decay=self.config.decay
         )
         # The scale depends on the penalty: unscaled, the batch with the weakest one would dominate the window.
-        z = torch.nn.functional.normalize(values.double().cpu(), dim=0, eps=1e-30) * len(values) ** 0.5
+        unit = torch.nn.functional.normalize(values.double().cpu(), dim=0, eps=1e-30)
+        z = unit * len(values) ** 0.5
         # Far from the data the ridge extrapolates, and a policy would exploit praise there.
         length = states.square().sum(dim=1).double().cpu()
         familiar = (3 * length.median() / length.clamp(min=1e-30)).clamp(max=1).square()
         z = torch.where(z > 0, z * familiar, z)
         if self.config.geometry == "permuted":
-            z = z[torch.rand(len(z), generator=generator, dtype=torch.float64).add(rows.group).argsort()]
+            shuffled = torch.rand(len(z), generator=generator, dtype=torch.float64)
+            z = z[shuffled.add(rows.group).argsort()]
         # Cross-fitted groups predict each other: every product of reward and prediction counts twice.
         inflation = torch.full_like(z, 2.0 if is_first else 1.0)
         predicted = replace(rows, prediction=z * rows.unseen, inflation=inflation)
@@ -312,7 +328,8 @@ def learnt_correction(
     """
     trusted = rows.trusted
     residuals = (posterior.observation - posterior.prior) * trusted
-    fold = content_folds(states.square().sum(dim=1).double().cpu() * trusted, rows.group).masked_fill(~trusted, -1)
+    length = states.square().sum(dim=1).double().cpu()
+    fold = content_folds(length * trusted, rows.group).masked_fill(~trusted, -1)
     predicted = fold_predictions(states, residuals, trusted, fold, _PENALTY).double().cpu().nan_to_num(0, 0, 0)
     of_trusted = replace(
         rows,
@@ -350,7 +367,6 @@ def _curation(
     groups = rows.group[open_rows]
     metrics = {
         **metrics,
-        "anomalous": float(anomalous.sum()),
         "changed_groups": len(groups[change != 0].unique()) / max(len(groups.unique()), 1),
         "mean_change": float(change.abs().mean()) if len(change) else torch.nan,
         "unscored_rewards": float(rollouts.rewards.isnan().sum()),

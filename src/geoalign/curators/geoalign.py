@@ -5,36 +5,42 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Float
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator
 from torch import Generator, Tensor
 
-from geoalign.curators.curator import Curator, check_state_keys, hidden_states
+from geoalign.curators.curator import Curator, hidden_states
 from geoalign.curators.precision import full_precision
 from geoalign.curators.rectifying import TailConfig, declare_strategy, flag_sparse_tail, rectify
+from geoalign.curators.saved_settings import check_state_keys
 from geoalign.errors import ConfigError, InputError
-from geoalign.intervals import clustered_proportion
-from geoalign.method.consensus import (
-    Consensus,
-    deviation_index,
-    new_consensus,
-    prototype_weights,
-    raw_cosines,
-    raw_prototype,
-)
+from geoalign.intervals import Interval, clustered_proportion
+from geoalign.method.consensus import Consensus, deviation_index, new_consensus
 from geoalign.method.density import Tail
-from geoalign.method.groups import GroupedRows, canonical_order
-from geoalign.method.pairs import Pairs, centred_states, preference_pairs, with_distances
 from geoalign.method.projector import ProjectorConfig
-from geoalign.method.scoring import NO_GROUPS, ScoredPairs, cosine_summary, score_cross_fit, score_in_sample, unscored
-from geoalign.settings import Count, OpenShare, setting, settings
+from geoalign.method.scoring import (
+    CROSS_FIT_FOLDS,
+    NO_GROUPS,
+    PairedBatch,
+    ScoredPairs,
+    cosine_summary,
+    paired_batch,
+    score_cross_fit,
+    score_in_sample,
+    unscored,
+)
+from geoalign.settings import OpenShare, setting, settings
 from geoalign.types import Curation, CurationDetails, DensityDetails, PairDetails, Rollouts
 
-# Of the pooled accuracy's interval in the metrics, where no gate sets one.
+# Level of the pooled accuracy's interval among the metrics, where no gate sets one.
 GATE_LEVEL = 0.95
+# The gate pools the groups of so many calls, and opens once it has judged so many: two are both right by chance.
+GATE_CALLS = 5
+GATE_GROUPS = 5
 CHANCE = 0.5
 
 
@@ -47,7 +53,7 @@ def _from_json(value: Any) -> Any:
             value = json.loads(value)
         except (json.JSONDecodeError, RecursionError) as error:
             raise ValueError(f"expected a JSON object such as '{{\"layers\": 2}}' or 'none': {error}") from error
-    return ProjectorConfig(**value) if isinstance(value, Mapping) else value
+    return value
 
 
 if TYPE_CHECKING:
@@ -68,7 +74,6 @@ class GeoAlignConfig(TailConfig):
         default="sum",
         help="GDI: sum (Eq. 7), mean, or sum in excess of the batch's mean, of a rollout's pair deviations.",
     )
-    margin_weighted_prototype: bool = setting(default=True, help="Weigh pairs by margin in the prototype (Eq. 5).")
     projector: _Projector = setting(
         default_factory=ProjectorConfig,
         help="Projector settings as JSON; 'none': score raw unit displacements.",
@@ -76,14 +81,10 @@ class GeoAlignConfig(TailConfig):
     scoring: Literal["in_sample", "cross_fit"] = setting(
         default="in_sample", help="Score with a projector trained on all groups, or on the other folds."
     )
-    start_step: Annotated[int, Field(ge=0)] = setting(
-        default=0, help="Batches with a reward that are only observed, before any change."
-    )
     consensus_gate: OpenShare | None = setting(
         default=None,
         help="Act only where the accuracy on new groups is above chance at this confidence; null: always.",
     )
-    gate_window: Count = setting(default=5, help="Calls with new groups that are pooled for the consensus gate.")
 
     @classmethod
     def preset(cls, name: str, *, task: str, **overrides: Any) -> GeoAlignConfig:
@@ -104,61 +105,11 @@ class GeoAlignConfig(TailConfig):
         if task not in values:
             raise ConfigError(f"task: expected one of {sorted(values)}, got {task!r}")
         alpha, target_accuracy = values[task]
-        projector = {"target_accuracy": target_accuracy, "groups_per_step": None, "early_stop": "paper"}
-        given = overrides.pop("projector", {})
-        projector = {**projector, **given} if isinstance(given, Mapping) else given
+        projector = overrides.pop("projector", {})
+        if isinstance(projector, Mapping):
+            projector = {"target_accuracy": target_accuracy, "groups_per_step": None, **projector}
         preset = {"alpha": alpha, "max_fraction": None, "min_scores": 2, "projector": projector}
         return cls(**{**preset, **overrides})
-
-
-class PairedBatch(NamedTuple):
-    """A batch in sorted order, on the device of its states, with its pairs and their cosines to their raw prototype.
-
-    `identical` is the number of pairs without a direction between the responses, which are left out.
-    """
-
-    rows: GroupedRows
-    rewards: Float[Tensor, " b"]
-    states: Float[Tensor, "b d"]
-    pairs: Pairs
-    weights: Float[Tensor, " p"]
-    identical: int
-    raw_cosine: Float[Tensor, " p"]
-
-
-def paired_batch(rollouts: Rollouts, hidden: Float[Tensor, "b d"], *, margin_weighted: bool) -> PairedBatch:
-    """Sorts the batch and forms its pairs; `margin_weighted`: their reward margins weigh them in the prototype."""
-    rewards, groups = rollouts.rewards.to(hidden.device), rollouts.groups.to(hidden.device)
-    rows = canonical_order(rewards, groups, hidden)
-    rewards = rewards[rows.order]
-    states, length = centred_states(hidden, rows)
-    every, directed = with_distances(preference_pairs(rewards, rows), states, length, rows)
-    if rollouts.response_keys is not None:
-        # Padding leaves the states of one response apart by rounding, which is no direction.
-        keys = rollouts.response_keys.to(hidden.device)[rows.order]
-        directed = directed & (keys[every.winner] != keys[every.loser])
-    pairs = every.take(directed)
-    weights = prototype_weights(pairs.margin, margin_weighted)
-    cosine = raw_cosines(states, pairs, raw_prototype(states, pairs, weights))
-    return PairedBatch(rows, rewards, states, pairs, weights, len(every) - len(pairs), cosine)
-
-
-def _batch_metrics(batch: PairedBatch, scores: Float[Tensor, " b"]) -> dict[str, float]:
-    """Counts of rows, groups and pairs, and a summary of the raw cosines."""
-    pairs, sizes = batch.pairs, batch.rows.sizes
-    scored = batch.rows.group.new_zeros(len(sizes)).index_add(0, batch.rows.group, (~batch.rewards.isnan()).long())
-    paired = len(pairs.group.unique_consecutive())
-    return {
-        "pairs": float(len(pairs)),
-        "scored_groups": float(paired),
-        "scored_rollouts": float((~scores.isnan()).sum()),
-        "zero_displacements": float(batch.identical),
-        "unscored_rewards": float(batch.rewards.isnan().sum()),
-        "single_groups": float((sizes == 1).sum()),
-        "tied_groups": float((scored > 1).sum() - paired),
-        "chance_accuracy": CHANCE,
-        **cosine_summary("raw", batch.raw_cosine),
-    }
 
 
 class GeoAlign(Curator[GeoAlignConfig]):
@@ -170,7 +121,7 @@ class GeoAlign(Curator[GeoAlignConfig]):
     score, and puts stable rollouts of the same group in their place (Eq. 8).
 
     With `consensus_gate` it acts only while the orientation accuracy on groups never trained on, pooled over the last
-    `gate_window` calls, is above chance at that confidence; until then it scores and logs. Not in the paper.
+    five calls that judged any, is above chance at that confidence; until then it scores and logs. Not in the paper.
 
     Needs `hidden`; heeds `response_keys`: rows of one key have no direction between them. Groups without a strict pair
     are unscored and unchanged; a batch without any pair is returned unchanged. A group whose flagged rollouts find no
@@ -185,24 +136,23 @@ class GeoAlign(Curator[GeoAlignConfig]):
     """
 
     headline = ("new_group_accuracy", "pairs")
-
     requires = ("hidden",)
     optional = ("response_keys",)
+    pooled_batches = GATE_CALLS
 
     def __init__(self, config: GeoAlignConfig | None = None, **settings: Any) -> None:
         super().__init__(config, **settings)
-        self._calls = 0
         self._width: int | None = None
+        # One consensus, or one for each fold; empty before the first pair.
         self._consensus: list[Consensus] = []
         self.judged: Float[Tensor, "2 g"] = NO_GROUPS
-        # The same of the last calls that judged any.
+        # `judged` of the last calls that judged any.
         self._gate: list[Tensor] = []
 
     def declare(self) -> None:
-        """What happens to flagged rows, how many scores it takes and what the gate pools are settings."""
+        """What happens to flagged rows, and how many scores it takes, are settings."""
         declare_strategy(self, self.config.strategy)
         self.min_scores = self.config.min_scores
-        self.pooled_batches = self.config.gate_window
 
     def curate(self, rollouts: Rollouts, *, generator: Generator | None = None, details: bool = False) -> Curation:
         """Scores the batch, and replaces (or weighs, drops, amplifies) its anomalous rollouts.
@@ -214,87 +164,82 @@ class GeoAlign(Curator[GeoAlignConfig]):
         started = time.perf_counter()
         generator = self.drawing_from(generator)
         with full_precision(rollouts):
-            hidden = hidden_states(rollouts, by="GeoAlign")
-            if self._width not in (None, hidden.shape[1]):
-                raise InputError(f"hidden: expected {self._width} columns as in earlier calls, got {hidden.shape[1]}")
-            self._width = hidden.shape[1]
-            batch = paired_batch(rollouts, hidden, margin_weighted=self.config.margin_weighted_prototype)
+            batch = paired_batch(rollouts, self._states(rollouts))
             scored = self._score(batch, generator)
+            # Eqs. 6 and 7.
             deviation = 1 - scored.cosine
             scores = deviation_index(deviation, batch.pairs, len(rollouts), aggregation=self.config.aggregation)
             flags = flag_sparse_tail(scores, self.config)
-            self.judged = scored.counts
-            if self.judged.shape[1]:
-                self._gate = [*self._gate, self.judged][-self.config.gate_window :]
-            gate = self.config.consensus_gate
-            pooled = clustered_proportion(*torch.cat([NO_GROUPS, *self._gate], dim=1).numpy(), level=gate or GATE_LEVEL)
-            # Fewer than five judged groups, or none, say nothing: two are both right by chance, without any spread.
-            closed = gate is not None and not (pooled.low > CHANCE and sum(each.shape[1] for each in self._gate) >= 5)
-            observing = self._calls < self.config.start_step or closed
-            # A batch without a single reward shows nothing.
-            if bool((~batch.rewards.isnan()).any()):
-                self._calls += 1
+            pooled_accuracy = self._pooled_accuracy(scored.counts)
+            closed = self._gate_is_closed(pooled_accuracy)
+            metrics = {
+                **_batch_metrics(batch, scores),
+                **scored.metrics,
+                **cosine_summary("projected", scored.cosine),
+                **pooled_accuracy.named("pooled_new_group_accuracy"),
+                "gate_closed": float(closed),
+            }
             curation = rectify(
                 rollouts,
                 batch.rows,
                 scores,
                 flags,
-                strategy=self.config.strategy,
-                observing=observing,
+                strategy=None if closed else self.config.strategy,
                 generator=generator,
-                metrics={
-                    **_batch_metrics(batch, scores),
-                    **scored.metrics,
-                    **cosine_summary("projected", scored.cosine),
-                    **pooled.named("pooled_new_group_accuracy"),
-                    "gate_closed": float(closed),
-                },
-                details=self._details(batch, scored, flags.tail) if details else None,
+                metrics=metrics,
             )
+            if details:
+                curation = replace(curation, details=self._details(batch, scored, flags.tail))
         return curation.with_metrics(seconds=time.perf_counter() - started)
 
-    def _learnt(self) -> dict[str, Any]:
-        return {
-            "calls": self._calls,
-            "width": self._width,
-            "consensus": [consensus.state_dict() for consensus in self._consensus],
-            "gate": list(self._gate),
-        }
-
-    def _restore(self, state: dict[str, Any]) -> None:
-        check_state_keys(state, ("calls", "width", "consensus", "gate"), by="GeoAlign")
-        width, folds = state["width"], len(state["consensus"])
-        if folds not in (0, self._folds):
-            raise ConfigError(f"GeoAlign state: expected one of {self._folds} folds, got one of {folds}")
-        restored = [new_consensus(int(width or 0), self.config.projector, Generator()) for _ in range(folds)]
-        try:
-            for consensus, saved in zip(restored, state["consensus"], strict=True):
-                consensus.load_state_dict(saved)
-        except (KeyError, RuntimeError) as error:
-            raise ConfigError(f"GeoAlign state: expected projectors of its settings ({error})") from error
-        self._gate = list(state["gate"])
-        self._calls, self._width, self._consensus = int(state["calls"]), width, restored
+    def _states(self, rollouts: Rollouts) -> Float[Tensor, "b d"]:
+        """The hidden states of a batch, which are as wide as those of earlier calls."""
+        hidden = hidden_states(rollouts, by="GeoAlign")
+        width = hidden.shape[1]
+        if self._width not in (None, width):
+            raise InputError(f"hidden: expected {self._width} columns as in earlier calls, got {width}")
+        self._width = width
+        return hidden
 
     @property
     def _folds(self) -> int:
         """How many consensus the scoring keeps."""
-        return (self.config.projector or ProjectorConfig()).folds if self.config.scoring == "cross_fit" else 1
+        return CROSS_FIT_FOLDS if self.config.scoring == "cross_fit" else 1
 
     def _score(self, batch: PairedBatch, generator: Generator) -> ScoredPairs:
-        """Every pair's cosine to its prototype; no pair at all where there are fewer paired groups than needed."""
-        config, pairs = self.config, batch.pairs
-        if len(pairs.group.unique_consecutive()) < self._folds:
-            return unscored(pairs)
-        earlier, width = self._consensus, batch.states.shape[1]
-        if not (earlier and (config.projector is None or config.projector.warm_start)):
-            self._consensus = [new_consensus(width, config.projector, generator) for _ in range(self._folds)]
-        parts = (batch.states, batch.rows, pairs, batch.weights, generator)
-        if config.scoring == "cross_fit":
-            return score_cross_fit(self._consensus, *parts)
-        return score_in_sample(self._consensus[0], (earlier or self._consensus)[0], *parts)
+        """Every pair's cosine to its prototype; no pair at all where fewer groups have pairs than there are folds."""
+        if batch.paired_groups < self._folds:
+            return unscored(batch.pairs)
+        projector = self.config.projector
+        keeps_weights = projector is None or projector.warm_start
+        earlier = self._consensus
+        if not earlier or not keeps_weights:
+            width = batch.states.shape[1]
+            self._consensus = [new_consensus(width, projector, generator) for _ in range(self._folds)]
+        if self.config.scoring == "cross_fit":
+            return score_cross_fit(self._consensus, batch, generator)
+        consensus = self._consensus[0]
+        return score_in_sample(consensus, earlier[0] if earlier else consensus, batch, generator)
+
+    def _pooled_accuracy(self, judged: Float[Tensor, "2 g"]) -> Interval:
+        """The orientation accuracy on new groups, pooled over the last calls that judged any, this one among them."""
+        self.judged = judged
+        if judged.shape[1]:
+            self._gate = [*self._gate, judged][-GATE_CALLS:]
+        right, pairs = torch.cat([NO_GROUPS, *self._gate], dim=1).numpy()
+        return clustered_proportion(right, pairs, level=self.config.consensus_gate or GATE_LEVEL)
+
+    def _gate_is_closed(self, pooled_accuracy: Interval) -> bool:
+        """Whether there is a gate, and new groups do not show that it may act."""
+        if self.config.consensus_gate is None:
+            return False
+        groups = sum(judged.shape[1] for judged in self._gate)
+        return groups < GATE_GROUPS or not pooled_accuracy.low > CHANCE
 
     def _details(self, batch: PairedBatch, scored: ScoredPairs, tail: Tail | None) -> CurationDetails:
-        order, pairs = batch.rows.order, batch.pairs
+        """The pairs by input rows, and the density of the scores where there is one."""
+        order = batch.rows.order
+        pairs = batch.pairs
         density = None
         if tail is not None:
             points, heights = tail.estimate.curve()
@@ -306,14 +251,53 @@ class GeoAlign(Curator[GeoAlignConfig]):
                 alpha=self.config.alpha,
                 threshold=tail.threshold,
             )
-        return CurationDetails(
-            pairs=PairDetails(
-                winner=order[pairs.winner],
-                loser=order[pairs.loser],
-                margin=pairs.margin,
-                deviation=1 - scored.cosine,
-                raw_cosine=batch.raw_cosine,
-                projected_cosine=scored.cosine,
-            ),
-            density=density,
+        of_pairs = PairDetails(
+            winner=order[pairs.winner],
+            loser=order[pairs.loser],
+            margin=pairs.margin,
+            deviation=1 - scored.cosine,
+            raw_cosine=batch.raw_cosine,
+            projected_cosine=scored.cosine,
         )
+        return CurationDetails(pairs=of_pairs, density=density)
+
+    def _learnt(self) -> dict[str, Any]:
+        return {
+            "width": self._width,
+            "consensus": [consensus.state_dict() for consensus in self._consensus],
+            "gate": list(self._gate),
+        }
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        check_state_keys(state, ("width", "consensus", "gate"), by="GeoAlign")
+        width = state["width"]
+        folds = len(state["consensus"])
+        if folds not in (0, self._folds):
+            raise ConfigError(f"GeoAlign state: expected one of {self._folds} folds, got one of {folds}")
+        restored = [new_consensus(int(width or 0), self.config.projector, Generator()) for _ in range(folds)]
+        try:
+            for consensus, saved in zip(restored, state["consensus"], strict=True):
+                consensus.load_state_dict(saved)
+        except (KeyError, RuntimeError) as error:
+            raise ConfigError(f"GeoAlign state: expected projectors of its settings ({error})") from error
+        self._width = width
+        self._consensus = restored
+        self._gate = list(state["gate"])
+
+
+def _batch_metrics(batch: PairedBatch, scores: Float[Tensor, " b"]) -> dict[str, float]:
+    """Counts of rows, groups and pairs, and a summary of the raw cosines."""
+    sizes = batch.rows.sizes
+    has_reward = (~batch.rewards.isnan()).long()
+    rewards_of_group = torch.zeros_like(sizes).index_add(0, batch.rows.group, has_reward)
+    return {
+        "pairs": float(len(batch.pairs)),
+        "scored_groups": float(batch.paired_groups),
+        "scored_rollouts": float((~scores.isnan()).sum()),
+        "zero_displacements": float(batch.identical),
+        "unscored_rewards": float(batch.rewards.isnan().sum()),
+        "single_groups": float((sizes == 1).sum()),
+        "tied_groups": float((rewards_of_group > 1).sum() - batch.paired_groups),
+        "chance_accuracy": CHANCE,
+        **cosine_summary("raw", batch.raw_cosine),
+    }

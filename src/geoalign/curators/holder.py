@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from geoalign.curators.curator import Curator
-from geoalign.curators.registry import as_curator, make_curator
+from geoalign.curators.registry import as_curator
 from geoalign.errors import ConfigError
 
 _Config = TypeVar("_Config")
@@ -29,11 +29,12 @@ class Holder(Curator[_Config]):
                 raise ConfigError(f"{type(self).__name__}: expected one curator, got two")
             settings["curator"] = config
             config = None
-        inner = None
-        if config is None and "curator" in settings:
-            inner = as_curator(settings["curator"])
-            settings["curator"] = inner.config
-        super().__init__(config, **settings)
-        of_any: Any = self.config
-        self._inner = make_curator(of_any.curator) if inner is None else inner
+        if "curator" in settings:
+            self._inner = as_curator(settings["curator"])
+            settings["curator"] = self._inner.config
+            super().__init__(config, **settings)
+        else:
+            super().__init__(config, **settings)
+            of_any: Any = self.config
+            self._inner = as_curator(of_any.curator)
         self.combine(self._inner)

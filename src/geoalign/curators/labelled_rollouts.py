@@ -1,4 +1,4 @@
-"""Labelled rollouts: of known true rewards, shown to a curator beside every batch, and to no loss."""
+"""Labelled rollouts, whose true rewards are known: a curator sees them with every batch, and no loss does."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from geoalign.curators.curator import Curator
 from geoalign.errors import ConfigError, InputError
 from geoalign.types import Curation, Rollouts
 
-# What nobody knows of a rollout that the policy of this training did not generate; and their prompts, by which they
-# would enter a history of what it did.
+# What nobody knows of a rollout that the policy of this training did not generate.
 _UNKNOWN = ("logprobs", "reference_rewards", "advantages", "components")
 
 
@@ -57,9 +56,13 @@ class LabelledRollouts:
         for row, reward in enumerate(self.rewards):
             if not math.isfinite(reward):
                 raise InputError(f"labelled_rollouts: rewards: expected finite numbers, got {reward} in row {row}")
-        if len(set(zip(self.groups, self.rewards, strict=True))) == len(set(self.groups)):
-            found = f"got none among {len(set(self.groups))}: give right and wrong responses to one prompt"
-            raise InputError(f"labelled_rollouts: expected a group with two different rewards, {found}")
+        groups = len(set(self.groups))
+        different_rewards = len(set(zip(self.groups, self.rewards, strict=True)))
+        if different_rewards == groups:
+            raise InputError(
+                "labelled_rollouts: expected a group with two different rewards, got none among "
+                f"{groups}: give right and wrong responses to one prompt"
+            )
 
     def __len__(self) -> int:
         return len(self.rewards)
@@ -85,41 +88,52 @@ def check_reads_trusted(curator: Curator, *, setting: str) -> None:
 
 
 def check_takes_labelled(curator: Curator) -> None:
-    """Raises ConfigError unless the curator reads trusted rows, and of them nothing that these cannot have."""
+    """Raises ConfigError unless the curator reads trusted rows, and nothing that labelled rollouts cannot have."""
     check_reads_trusted(curator, setting="labelled_rollouts")
-    if unknown := [name for name in curator.reads if name in _UNKNOWN]:
-        got = f"{type(curator).__name__}, which reads {', '.join(unknown)}"
-        raise ConfigError(f"labelled_rollouts: expected a curator that reads nothing that they do not have, got {got}")
+    unknown = [name for name in curator.reads if name in _UNKNOWN]
+    if unknown:
+        raise ConfigError(
+            "labelled_rollouts: expected a curator that reads nothing that they do not have, got "
+            f"{type(curator).__name__}, which reads {', '.join(unknown)}"
+        )
 
 
 def with_labelled(rollouts: Rollouts, labelled: Rollouts) -> Rollouts:
-    """The batch with labelled rollouts behind it: [B + L] rows, the L trusted, nobody's donors, in groups of their own.
+    """The batch with labelled rollouts behind it: [B + L] rows, of which the L are trusted and nobody's donors.
 
-    A field that one of the two lacks is left out.
+    The labelled rollouts stand in groups of their own. A field that one of the two lacks is left out.
     """
     joined: dict[str, Any] = {}
     for item in fields(Rollouts):
-        ours, theirs = getattr(rollouts, item.name), getattr(labelled, item.name)
-        if isinstance(ours, Tensor) and isinstance(theirs, Tensor):
-            joined[item.name] = torch.cat([ours, theirs.to(ours)])
-        elif isinstance(ours, Sequence) and isinstance(theirs, Sequence):
-            joined[item.name] = [*ours, *theirs]
-    # Asked for rows of the batch alone: the others are trusted already.
-    joined["second_rewards"] = rollouts.second_rewards
+        of_batch = getattr(rollouts, item.name)
+        of_labelled = getattr(labelled, item.name)
+        if isinstance(of_batch, Tensor) and isinstance(of_labelled, Tensor):
+            joined[item.name] = torch.cat([of_batch, of_labelled.to(of_batch)])
+        elif isinstance(of_batch, Sequence) and isinstance(of_labelled, Sequence):
+            joined[item.name] = [*of_batch, *of_labelled]
+    first_group = int(rollouts.groups.max()) + 1
+    joined["groups"] = torch.cat([rollouts.groups, labelled.groups.to(rollouts.groups) + first_group])
     if rollouts.prompt_keys is not None:
         # Keys of prompts are not negative.
-        joined["prompt_keys"] = torch.cat([rollouts.prompt_keys, -1 - labelled.groups.to(rollouts.prompt_keys)])
-    first = int(rollouts.groups.max()) + 1
-    joined["groups"] = torch.cat([rollouts.groups, labelled.groups.to(rollouts.groups) + first])
-    for name, of_batch in (("trusted", False), ("donor_ok", True)):
-        given = getattr(rollouts, name)
-        ours = torch.full_like(rollouts.rewards, of_batch, dtype=torch.bool) if given is None else given
-        joined[name] = torch.cat([ours, ours.new_full((len(labelled),), not of_batch)])
+        own_keys = -1 - labelled.groups.to(rollouts.prompt_keys)
+        joined["prompt_keys"] = torch.cat([rollouts.prompt_keys, own_keys])
+
+    no_row = torch.zeros_like(rollouts.rewards, dtype=torch.bool)
+    trusted = no_row if rollouts.trusted is None else rollouts.trusted
+    donor_ok = ~no_row if rollouts.donor_ok is None else rollouts.donor_ok
+    joined["trusted"] = torch.cat([trusted, trusted.new_ones(len(labelled))])
+    joined["donor_ok"] = torch.cat([donor_ok, donor_ok.new_zeros(len(labelled))])
+    # Asked for rows of the batch alone: the others are trusted already.
+    joined["second_rewards"] = rollouts.second_rewards
     return Rollouts(**joined)
 
 
 def without_labelled(curation: Curation, rows: int) -> Curation:
-    """The curation of the batch's `rows` rows, before the labelled ones; `anomalous` counts them alone."""
+    """The curation of the batch's `rows` rows, which stood before the labelled ones.
+
+    Raises:
+        InputError: a labelled rollout stands in the place of a row of the batch.
+    """
     if len(curation.source) == len(curation.scores):
         kept = torch.arange(rows, device=curation.source.device)
     else:
@@ -127,12 +141,10 @@ def without_labelled(curation: Curation, rows: int) -> Curation:
         order = curation.source.argsort(stable=True)
         kept = order[curation.source[order] < rows]
     source = curation.source[kept]
-    if len(wrong := (source >= rows).nonzero()):
+    wrong = (source >= rows).nonzero()
+    if len(wrong):
         at = int(wrong[0])
         raise InputError(f"source: expected rows of the batch, got labelled rollout {int(source[at]) - rows} at {at}")
-    metrics = {**curation.metrics, "labelled_rollouts": float(len(curation.scores) - rows)}
-    if "anomalous" in metrics:
-        metrics["anomalous"] = float(curation.anomalous[:rows].sum())
     return replace(
         curation,
         source=source,
@@ -141,5 +153,5 @@ def without_labelled(curation: Curation, rows: int) -> Curation:
         advantages=None if curation.advantages is None else curation.advantages[kept],
         scores=curation.scores[:rows],
         anomalous=curation.anomalous[:rows],
-        metrics=metrics,
+        metrics={**curation.metrics, "labelled_rollouts": float(len(curation.scores) - rows)},
     )

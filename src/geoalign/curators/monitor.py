@@ -62,8 +62,7 @@ class Monitor(Holder[MonitorConfig]):
 
     def __init__(self, config: Any = None, **settings: Any) -> None:
         super().__init__(config, **settings)
-        read = dict.fromkeys((*self.optional, "answers", "response_keys", "trusted"))
-        self.optional = tuple(name for name in read if name not in self.requires)
+        self.also_reads("answers", "response_keys", "trusted")
         self.acts_on = ()
         self.drops_rows = False
         self.recomputes_advantages = False
@@ -71,28 +70,36 @@ class Monitor(Holder[MonitorConfig]):
         self.answer_reading = self._inner.answer_reading or "exclusive"
         self.pooled_batches = max(self._inner.pooled_batches, self.config.window)
         self._past: list[dict[str, Any]] = []
-        # Of each metric with an interval the batch in which it was first told, and what.
+        # Of each metric with an interval: the batch in which it first had one, the estimate and both ends.
         self._first: dict[str, list[float]] = {}
         self._outside: list[str] = []
         self._batches = 0
 
     def curate(self, rollouts: Rollouts, *, generator: Generator | None = None, details: bool = False) -> Curation:
         """What the inner curator says of the batch, and what the verdicts say of the verifier."""
-        seen = self._inner.curate(rollouts, generator=generator, details=details)
+        watched = self._inner.curate(rollouts, generator=generator, details=details)
         if not len(rollouts):
             return identity(rollouts)
         self._batches += 1
-        scored = ~rollouts.rewards.isnan()
-        share = seen.anomalous[scored if rollouts.trusted is None else scored & ~rollouts.trusted].double().mean()
-        metrics = {**seen.metrics, "anomalous_share": float(share), **self._rates(rollouts)}
+        open_rows = ~rollouts.rewards.isnan()
+        if rollouts.trusted is not None:
+            open_rows &= ~rollouts.trusted
+        share = float(watched.anomalous[open_rows].double().mean())
+        metrics = {**watched.metrics, "anomalous_share": share, **self._rates(rollouts)}
         metrics |= self._drift(metrics)
         metrics["alarms"] = float(self._alarms(metrics))
-        return replace(identity(rollouts, metrics), scores=seen.scores, anomalous=seen.anomalous, details=seen.details)
+        return replace(
+            identity(rollouts, metrics),
+            scores=watched.scores,
+            anomalous=watched.anomalous,
+            details=watched.details,
+        )
 
     def _rates(self, rollouts: Rollouts) -> dict[str, float]:
-        """The error rates in the window of recent batches; where they cannot be told their intervals are NaN."""
+        """The error rates in the window of recent batches; where verdicts do not tell them their intervals are NaN."""
         given = rollouts.components or {}
-        component = next((name for name in self.components if name in given), None)
+        judged = [name for name in self.components if name in given]
+        component = judged[0] if judged else None
         order = canonical_order(rollouts.rewards, rollouts.groups)
         rows = noisy_rows(rollouts, order, answers=self.answer_reading != "none", component=component)
         self._past = [*self._past, dict(vars(rows))][-self.config.window :]
@@ -101,33 +108,43 @@ class Monitor(Holder[MonitorConfig]):
         if values is None:
             return {f"{name}_{end}": math.nan for name in RATES for end in ("low", "high")}
         verdict = (recent.rewards > sum(values) / 2).double().masked_fill(~recent.scored, torch.nan)
-        rates = error_rates(replace(recent, rewards=verdict), exclusive=self.answer_reading != "shared").intervals
-        told = {"true_positive_rate": 1 - rates[1].estimate}
-        for name, rate in zip(RATES, rates, strict=True):
-            told |= rate.named(name)
-        return told
+        rates = error_rates(replace(recent, rewards=verdict), exclusive=self.answer_reading != "shared")
+        _, false_negative, _ = rates.intervals
+        metrics = {"true_positive_rate": 1 - false_negative.estimate}
+        for name, rate in zip(RATES, rates.intervals, strict=True):
+            metrics |= rate.named(name)
+        return metrics
 
     def _drift(self, metrics: dict[str, float]) -> dict[str, float]:
-        """The differences d = b - a of intervals now to the first ones, their ends d -+ sqrt(reach_b^2 + reach_a^2)
-        with the reaches on either side (Newcombe 1998)."""
-        found: dict[str, float] = {}
+        """For each metric with an interval the difference b - a of its value now to its first one, with an interval.
+
+        The ends are b - a - sqrt((b - b_low)^2 + (a_high - a)^2) and b - a + sqrt((b_high - b)^2 + (a - a_low)^2)
+        (Newcombe 1998). There is one once no batch is in both windows.
+        """
+        drifts: dict[str, float] = {}
         for name in [each.removesuffix("_low") for each in metrics if each.endswith("_low")]:
-            b, low, high = (metrics.get(name + end, math.nan) for end in ("", "_low", "_high"))
+            b = metrics.get(name, math.nan)
+            b_low = metrics[f"{name}_low"]
+            b_high = metrics.get(f"{name}_high", math.nan)
             # The inner curator may pool more batches than this one.
             window = self.config.window if name in RATES else self.pooled_batches
-            if self._batches >= window and not math.isnan(b + low + high):
-                batch, a, a_low, a_high = self._first.setdefault(name, [self._batches, b, low, high])
-                if self._batches >= batch + window:
-                    ends = b - a - math.hypot(b - low, a_high - a), b - a + math.hypot(high - b, a - a_low)
-                    found |= Interval(b - a, *ends).named(f"{name}_drift")
-        return found
+            if self._batches < window or math.isnan(b + b_low + b_high):
+                continue
+            batch, a, a_low, a_high = self._first.setdefault(name, [self._batches, b, b_low, b_high])
+            if self._batches >= batch + window:
+                drift = b - a
+                low = drift - math.hypot(b - b_low, a_high - a)
+                high = drift + math.hypot(b_high - b, a - a_low)
+                drifts |= Interval(drift, low, high).named(f"{name}_drift")
+        return drifts
 
     def _alarms(self, metrics: dict[str, float]) -> int:
         """How many metrics are outside of their bounds; logs those that have just left them."""
         for name, bound in self.config.bounds.items():
             least, greatest = bound if isinstance(bound, tuple) else (-math.inf, bound)
             value = metrics.get(name, math.nan)
-            low, high = (metrics.get(f"{name}_{end}", value) for end in ("low", "high"))
+            low = metrics.get(f"{name}_low", value)
+            high = metrics.get(f"{name}_high", value)
             if name not in self._outside and (low > greatest or high < least):
                 self._outside.append(name)
                 span = f" ({low:.3g} to {high:.3g})" if low < high else ""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor
 
 from geoalign.curators.curator import Curator, reward_weights
@@ -18,7 +18,7 @@ from geoalign.method.groups import GroupedRows, in_input_order
 from geoalign.method.rectification import amplify, replace, rows_with_partner
 from geoalign.method.ties import tied_rewards
 from geoalign.settings import OpenShare, PositiveShare, Several, setting, settings
-from geoalign.types import Curation, CurationDetails, Rollouts
+from geoalign.types import Curation, Rollouts
 
 Strategy = Literal["replace", "zero_weight", "drop", "amplify"]
 
@@ -28,10 +28,6 @@ class TailConfig:
     """What is anomalous by the density of the scores, and what happens to it."""
 
     alpha: OpenShare = setting(default=0.05, help="A score is anomalous if its density is below alpha times the peak.")
-    tail: Literal["pointwise", "first_crossing"] = setting(
-        default="pointwise",
-        help="Flag what lies above the last score that is not sparse, or everything beyond the first sparse point.",
-    )
     max_fraction: PositiveShare | None = setting(
         default=0.2, help="At most this share of the scored rollouts is anomalous; null: no cap."
     )
@@ -40,21 +36,30 @@ class TailConfig:
 
 
 def declare_strategy(curator: Curator[Any], strategy: Strategy) -> None:
-    """Declares what a curator does to anomalous rows: it changes rows, or weighs them."""
+    """Declares what a curator does to anomalous rows: it moves or drops rows, or weighs them."""
     curator.acts_on = ("weights",) if strategy == "zero_weight" else ("rows",)
     curator.drops_rows = strategy == "drop"
 
 
 @dataclass(frozen=True, eq=False)
 class Flags:
-    """What a criterion says of B rows in sorted order."""
+    """What a criterion says of B rows in sorted order.
 
-    suspect: Bool[Tensor, " b"]  # beyond the criterion
-    anomalous: Bool[Tensor, " b"]  # those of them within the cap
-    stable: Bool[Tensor, " b"]  # known to be none: the donors
-    tail: Tail | None = None  # the density behind it; None where there is none
-    too_few: bool = False  # scores to judge by
-    zero_spread: bool = False  # the scores were too much alike to have a density
+    Attributes:
+        suspect: [B] beyond the criterion.
+        anomalous: [B] the suspects that are acted on: all of them, or the highest up to a cap.
+        stable: [B] judged, and no suspect: the donors.
+        tail: the density behind it; None where there is none.
+        too_few: whether there were too few scores to judge by.
+        zero_spread: whether the scores were too much alike to have a density.
+    """
+
+    suspect: Bool[Tensor, " b"]
+    anomalous: Bool[Tensor, " b"]
+    stable: Bool[Tensor, " b"]
+    tail: Tail | None = None
+    too_few: bool = False
+    zero_spread: bool = False
 
     @classmethod
     def of(cls, flagged: Bool[Tensor, " b"], judged: Bool[Tensor, " b"], *, zero_spread: bool = False) -> Flags:
@@ -70,13 +75,21 @@ def flag_sparse_tail(scores: Float[Tensor, " b"], config: TailConfig) -> Flags:
     scored = ~scores.isnan()
     values = scores[scored]
     too_few = len(values) < config.min_scores
-    sparse = None if too_few else sparse_tail(values, alpha=config.alpha, tail=config.tail)
-    suspect, anomalous = torch.zeros_like(scored), torch.zeros_like(scored)
-    if sparse is not None:
-        flagged = sparse.flagged.to(values.device)
-        suspect[scored] = flagged
-        anomalous[scored] = cap_highest(values, flagged, config.max_fraction)
-    return Flags(suspect, anomalous, scored & ~suspect, sparse, too_few, sparse is None and not too_few)
+    tail = None if too_few else sparse_tail(values, alpha=config.alpha)
+    suspect = torch.zeros_like(scored)
+    anomalous = torch.zeros_like(scored)
+    if tail is not None:
+        in_tail = tail.flagged.to(values.device)
+        suspect[scored] = in_tail
+        anomalous[scored] = cap_highest(values, in_tail, config.max_fraction)
+    return Flags(
+        suspect=suspect,
+        anomalous=anomalous,
+        stable=scored & ~suspect,
+        tail=tail,
+        too_few=too_few,
+        zero_spread=tail is None and not too_few,
+    )
 
 
 def rectify(
@@ -85,40 +98,40 @@ def rectify(
     scores: Float[Tensor, " b"],
     flags: Flags,
     *,
-    strategy: Strategy,
+    strategy: Strategy | None,
     generator: Generator,
     metrics: dict[str, float],
-    observing: bool = False,
-    details: CurationDetails | None = None,
 ) -> Curation:
     """The curation that replaces, weighs, drops or amplifies the anomalous rows of a batch.
 
     Args:
         rows: the canonical order of the batch, on the device of `scores`, which are in this order, as are the flags.
-        observing: report what was flagged, but change nothing.
+        strategy: what happens to anomalous rows; None: nothing, they are only reported.
         metrics: what the curator knows; those of the flags and of the rectification are added.
     """
     rewards = tied_rewards(rollouts.rewards.to(scores.device)[rows.order], rows.group)
-    source, weights, without = _placed(rollouts, rows, rewards, flags, None if observing else strategy, generator)
+    placed = _placed(rollouts, rows, rewards, flags, strategy, generator)
+    own_place = torch.arange(len(rollouts), device=rewards.device)
+    weights = reward_weights(rewards[placed.source]).masked_fill(placed.weightless, 0)
     metrics = {
         "scored_rollouts": float((~scores.isnan()).sum()),
         **metrics,
         "threshold": flags.tail.threshold if flags.tail else torch.nan,
         "suspects": float(flags.suspect.sum()),
-        "anomalous": float(flags.anomalous.sum()),
         "too_few_scores": float(flags.too_few),
         "zero_spread": float(flags.zero_spread),
-        "replaced": float((source != torch.arange(len(rollouts), device=source.device)).sum()),
-        "zero_weighted": float(((weights == 0) & ~rewards[source].isnan()).sum()),
-        "groups_without_donor": float(without),
-        "observed_only": float(observing),
+        "replaced": float((placed.source != own_place).sum()),
+        "zero_weighted": float((placed.weightless & ~rewards.isnan()).sum()),
+        "groups_without_donor": float(placed.groups_without_donor),
     }
     back = in_input_order(rows, rollouts.rewards.device)
-    source, weights = back(rows.order[source]), back(weights)
-    if strategy == "drop" and not observing:
+    source = back(rows.order[placed.source])
+    weights = back(weights)
+    if strategy == "drop":
         # Rows that could not be scored by the reward stay, with weight 0: dropping is for the anomalous.
         kept = (weights > 0) | rollouts.rewards.isnan()
-        source, weights = source[kept], weights[kept]
+        source = source[kept]
+        weights = weights[kept]
     return Curation(
         source=source,
         rewards=rollouts.rewards[source],
@@ -126,8 +139,22 @@ def rectify(
         scores=back(scores),
         anomalous=back(flags.anomalous),
         metrics=metrics,
-        details=details,
     )
+
+
+@dataclass(frozen=True, eq=False)
+class _Placed:
+    """What stands where after a rectification, in sorted order.
+
+    Attributes:
+        source: [B] the row that stands in each place.
+        weightless: [B] the rows that lose their weight: those that are to be dropped, too.
+        groups_without_donor: in how many groups an anomalous row found no stable one.
+    """
+
+    source: Int[Tensor, " b"]
+    weightless: Bool[Tensor, " b"]
+    groups_without_donor: int
 
 
 def _placed(
@@ -137,17 +164,20 @@ def _placed(
     flags: Flags,
     strategy: Strategy | None,
     generator: Generator,
-) -> tuple[Tensor, Tensor, int]:
-    """[B] source and [B] weight in sorted order, and the number of groups without a donor."""
-    source = torch.arange(len(rollouts), device=rewards.device)
-    spared = torch.ones_like(rewards, dtype=torch.float32)
-    without, donor_ok = 0, rollouts.donor_ok
-    fit = torch.ones_like(flags.stable) if donor_ok is None else donor_ok.to(rewards.device)[rows.order]
+) -> _Placed:
+    """Acts on the flags; rows that may not replace another (`donor_ok` False) neither stand in nor overwrite."""
+    own_place = torch.arange(len(rollouts), device=rewards.device)
+    none = torch.zeros_like(flags.anomalous)
+    may_move = ~none
+    if rollouts.donor_ok is not None:
+        may_move = rollouts.donor_ok.to(rewards.device)[rows.order]
+    if strategy is None:
+        return _Placed(own_place, none, 0)
     if strategy == "replace":
-        source, without = replace(rewards, rows.group, flags.anomalous, flags.stable & fit, generator)
-    elif strategy == "amplify":
-        source, without = amplify(rows.group, flags.anomalous & fit, flags.stable, generator)
-    elif strategy is not None:
-        hit, without = rows_with_partner(rows.group, flags.anomalous, flags.stable)
-        spared[hit] = 0
-    return source, reward_weights(rewards[source]) * spared, without
+        source, without = replace(rewards, rows.group, flags.anomalous, flags.stable & may_move, generator)
+        return _Placed(source, none, without)
+    if strategy == "amplify":
+        source, without = amplify(rows.group, flags.anomalous & may_move, flags.stable, generator)
+        return _Placed(source, none, without)
+    weightless, without = rows_with_partner(rows.group, flags.anomalous, flags.stable)
+    return _Placed(own_place, weightless, without)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, cast, runtime_checkable
 
-from pydantic import PlainValidator
+from pydantic import PlainValidator, TypeAdapter
+from pydantic_core import PydanticCustomError, PydanticKnownError
 
 from geoalign.errors import ConfigError
-from geoalign.settings.loading import ByType, load_member, nearest
+from geoalign.settings.loading import load_settings
+from geoalign.settings.problems import nearest
 from geoalign.text import quote
 
 if TYPE_CHECKING:
@@ -39,7 +41,6 @@ BUILT_IN = {
     "appeals": "geoalign.curators.appeals:Appeals",
     "monitor": "geoalign.curators.monitor:Monitor",
     "labelled_probe": "geoalign.curators.baselines.labelled:LabelledProbe",
-    "concept_score": "geoalign.curators.baselines.labelled:ConceptScore",
     "answer_mean": "geoalign.curators.baselines.reshaped_rewards:AnswerMean",
     "majority_vote": "geoalign.curators.baselines.reshaped_rewards:MajorityVote",
     "rank_trim": "geoalign.curators.baselines.controls:RankTrim",
@@ -53,10 +54,7 @@ BUILT_IN = {
 
 
 class _Curators(Mapping[str, Any]):
-    """Names to curator classes, or to what `read` makes of one; a class is imported when it is first asked for."""
-
-    def __init__(self, read: Callable[[Any], Any]) -> None:
-        self._read = read
+    """Names to curator classes; a class is imported when it is first asked for."""
 
     def _locations(self) -> dict[str, Any]:
         installed = {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}
@@ -72,13 +70,13 @@ class _Curators(Mapping[str, Any]):
         location = locations[name]
         if isinstance(location, str):
             module, _, attribute = location.partition(":")
-            return self._read(getattr(import_module(module), attribute))
+            return getattr(import_module(module), attribute)
         curator_class: type[Curator[Any]] = location.load()
         declared = getattr(curator_class.config_class, "type", None)
         if declared != name:
             settings = curator_class.config_class.__name__
             raise ConfigError(f"curator {name}: expected {settings}.type to be {name!r}, got {quote(declared)}")
-        return self._read(curator_class)
+        return curator_class
 
     def __contains__(self, name: object) -> bool:
         return name in BUILT_IN or name in self._locations()
@@ -90,7 +88,7 @@ class _Curators(Mapping[str, Any]):
         return len(self._locations())
 
 
-CURATORS: Mapping[str, type[Curator[Any]]] = _Curators(lambda curator_class: curator_class)
+CURATORS: Mapping[str, type[Curator[Any]]] = _Curators()
 """Every curator's class by its name: the built-in ones, and those that installed packages bring."""
 
 
@@ -104,15 +102,6 @@ class CuratorSettings(Protocol):
 def default_curator(name: str = "denoise") -> CuratorSettings:
     """A curator's settings, all at their defaults."""
     return cast("CuratorSettings", CURATORS[name].config_class())
-
-
-def make_curator(config: object) -> Curator[Any]:
-    """The curator of these settings.
-
-    Raises:
-        ConfigError: no known curator takes settings of this type.
-    """
-    return CURATORS[_checked(config).type](config)
 
 
 def as_curator(value: object, *, setting: str = "curator") -> Curator[Any]:
@@ -133,28 +122,45 @@ def as_curator(value: object, *, setting: str = "curator") -> Curator[Any]:
         return value
     if isinstance(value, type) and issubclass(value, curator_class):
         raise ConfigError(f"{setting}: expected a curator, got its class: write {value.__name__}()")
+    config = as_curator_settings(value, setting=setting)
+    return CURATORS[config.type](config)
+
+
+def as_curator_settings(value: object, *, setting: str = "curator") -> CuratorSettings:
+    """The settings of a curator that a user means: by name, as a dict with its `type`, or the settings themselves."""
     if isinstance(value, (str, Mapping)):
-        return make_curator(load_member(_SECTION, value, path=setting))
+        return cast("CuratorSettings", load_settings(CuratorSection, value, path=setting))
     if not isinstance(getattr(value, "type", None), str):
         ways = "a name such as 'denoise', a dict with its `type`, its settings, or a Curator"
         raise ConfigError(f"{setting}: expected a curator ({ways}), got {type(value).__name__}")
-    return make_curator(value)
+    config = cast("CuratorSettings", value)
+    # Settings of a name that is not registered may be held: whoever asks for their curator is told so.
+    if config.type in CURATORS and not isinstance(config, CURATORS[config.type].config_class):
+        raise ConfigError(f"{setting}: no curator takes settings of type {type(value).__name__}")
+    return config
 
 
-def _checked(config: object) -> CuratorSettings:
-    """The settings of a curator; those of a name or of a dict with its `type`."""
-    if isinstance(config, (str, Mapping)):
-        return cast("CuratorSettings", load_member(_SECTION, config, path="curator"))
-    name = getattr(config, "type", None)
-    if not isinstance(name, str) or (name in CURATORS and not isinstance(config, CURATORS[name].config_class)):
-        raise ConfigError(f"curator: no curator takes settings of type {type(config).__name__}")
-    return cast("CuratorSettings", config)
+def _settings_of(value: Any) -> CuratorSettings:
+    """The settings that a `curator:` section means: a mapping with its `type`, a name alone, or settings themselves.
 
+    Only the module of the curator that is named is imported.
+    """
+    section = {} if value is None else {"type": value} if isinstance(value, str) else value
+    if isinstance(section, Mapping):
+        name = section.get("type", "denoise")
+        if not isinstance(name, str) or name not in CURATORS:
+            known = {"discriminator": "'type'", "tag": str(name), "expected_tags": ", ".join(map(repr, CURATORS))}
+            raise PydanticKnownError("union_tag_invalid", known)
+        settings = {key: item for key, item in section.items() if key != "type"}
+        return cast("CuratorSettings", TypeAdapter(CURATORS[name].config_class).validate_python(settings))
+    name = getattr(section, "type", None)
+    if not isinstance(name, str) or (name in CURATORS and not isinstance(section, CURATORS[name].config_class)):
+        raise PydanticCustomError("curator", "expected a section of settings")
+    return cast("CuratorSettings", section)
 
-# A `curator:` section: `type` picks the settings class, and only its module is imported; a text is the `type` alone.
-_SECTION = ByType(_Curators(lambda curator_class: curator_class.config_class), default="denoise", by_name=True)
 
 if TYPE_CHECKING:
     CuratorSection = CuratorSettings
 else:
-    CuratorSection = Annotated[CuratorSettings, PlainValidator(_checked), _SECTION]
+    CuratorSection = Annotated[CuratorSettings, PlainValidator(_settings_of)]
+"""What the setting `curator` may be, in YAML and in Python."""

@@ -1,4 +1,4 @@
-"""The curator of one training, with its random state, the number of its calls, and its file beside checkpoints.
+"""The curator of one training, with its random state, the number of its calls, and its file in checkpoints.
 
 The adapters of all engines and `geoalign audit` hold one.
 """
@@ -16,11 +16,12 @@ from torch import Generator
 
 from geoalign.answers import answers_by_class
 from geoalign.curators.checkpoint import load_state, save_state
-from geoalign.curators.curator import Curator, other_settings, settings_of
+from geoalign.curators.curator import Curator
 from geoalign.curators.idle import Remedies, why_idle
 from geoalign.curators.labelled_rollouts import LabelledRollouts, check_takes_labelled, with_labelled, without_labelled
 from geoalign.curators.monitor import Monitor
 from geoalign.curators.registry import as_curator
+from geoalign.curators.saved_settings import other_settings, settings_of
 from geoalign.errors import ConfigError, InputError
 from geoalign.method.advantages import advantage_cosine, group_advantages
 from geoalign.method.ties import tied_rewards
@@ -40,7 +41,7 @@ class CurationSession:
         curator: the curator, which may keep a state from batch to batch; with `monitor` as one that only watches.
         generator: of every random draw of the curator, on the CPU. The process's global generators are left alone:
             other threads draw from them.
-        labelled: rollouts with true rewards; the curator sees them beside every batch, where the engine can show them.
+        labelled: rollouts with true rewards; the curator sees them with every batch, where the engine can show them.
         calls: batches curated so far. The caller counts: in several processes all of them, though one alone decides.
         remedies: what a user can do, in the engine's words, where the curator cannot act.
 
@@ -59,8 +60,8 @@ class CurationSession:
             check_takes_labelled(chosen)
         self.curator: Curator = Monitor(curator=chosen) if monitor else chosen
         self.remedies = Remedies()
-        # Whether a batch with rewards is still to come, of which is said what hinders the curator.
-        self._unsaid = True
+        # Whether a batch had rewards: of the first one it is said why the curator could not act on it.
+        self._had_rewards = False
         self.labelled = labelled
         self.generator = Generator().manual_seed(seed)
         self.calls = 0
@@ -78,8 +79,11 @@ class CurationSession:
     def curate(self, rollouts: Rollouts, *, details: bool = False, labelled: Rollouts | None = None) -> Curation:
         """The curation of one batch, in the calling thread, which may be another than the engine's.
 
+        To the metrics of a curator that scores rows it adds `anomalous`, how many of them look wrong, and where true
+        rewards are known the cosines of `agreement`.
+
         Args:
-            details: as in `Curator.curate`; there are none beside labelled rollouts.
+            details: as in `Curator.curate`; there are none with labelled rollouts.
             labelled: the labelled rollouts as the engine reads them under its present policy.
 
         Raises:
@@ -92,15 +96,18 @@ class CurationSession:
             curation = self.curator.curate(given, generator=self.generator, details=details and labelled is None)
         if len(curation.scores) != len(given):
             raise InputError(f"Curation.scores: expected {len(given)} rows, got {len(curation.scores)}")
-        if self._unsaid and not bool(rollouts.rewards.isnan().all()):
-            self._unsaid = False
-            self._say_what_hinders(given, curation)
+        has_rewards = not bool(rollouts.rewards.isnan().all())
+        if has_rewards and not self._had_rewards:
+            self._had_rewards = True
+            self._warn_if_idle(given, curation)
         if labelled is not None:
             curation = without_labelled(curation, len(rollouts))
+        if self.curator.scores_rows:
+            curation = curation.with_metrics(anomalous=float(curation.anomalous.sum()))
         return curation.with_metrics(**agreement(curation, rollouts))
 
-    def _say_what_hinders(self, rollouts: Rollouts, curation: Curation) -> None:
-        """Logs, once, why the curator could not act on the first batch with rewards, and what to do."""
+    def _warn_if_idle(self, rollouts: Rollouts, curation: Curation) -> None:
+        """Logs why the curator could not act on the first batch with rewards, and what to do, if there is a reason."""
         if "answers" in self.curator.reads and _look_gold(rollouts):
             _LOG.warning("answers: expected one a response, got one for all of each prompt: are they gold answers?")
         why = why_idle(self.curator, rollouts, curation, self.remedies)
@@ -142,24 +149,26 @@ class CurationSession:
         if not path.is_file():
             raise InputError(f"{setting}: expected {path.name} in {path.parent}, got none; {otherwise}")
         state = load_state(path)
-        if missing := _STATE - set(state):
+        if set(state) != _STATE:
             raise InputError(
-                f"{setting}: expected the state of a curator, missing {sorted(missing)} in {path}: it is of an earlier "
-                f"version, or of something else; {otherwise}"
+                f"{setting}: expected the state of a curator with {', '.join(sorted(_STATE))}, got one with "
+                f"{', '.join(sorted(state))} in {path}: it is of another version, or of something else; {otherwise}"
             )
-        if extra := set(state) - _STATE:
-            raise InputError(f"{setting}: expected the state of a curator, got also {sorted(extra)} in {path}")
-        if (saved := state["curator_class"]) != self.name:
-            raise InputError(f"{setting}: expected the state of {self.name}, got one of {saved} in {path}; {otherwise}")
-        if (saved := state["labelled_rollouts"]) != self._digest:
+        saved_class = state["curator_class"]
+        if saved_class != self.name:
             raise InputError(
-                f"labelled_rollouts: expected those of {path} (sha256 {saved or 'none'}), got others "
-                f"({self._digest or 'none'}); "
-                f"{otherwise}"
+                f"{setting}: expected the state of {self.name}, got one of {saved_class} in {path}; {otherwise}"
+            )
+        saved_labelled = state["labelled_rollouts"]
+        if saved_labelled != self._digest:
+            raise InputError(
+                f"labelled_rollouts: expected those of {path} (sha256 {saved_labelled or 'none'}), got others "
+                f"({self._digest or 'none'}); {otherwise}"
             )
         # Asked here too, for a curator whose own state says nothing of its settings.
-        if problems := other_settings(state["curator_settings"], settings_of(self.curator)):
-            raise ConfigError(f"{setting}: the curator in {path} has other settings: {problems}; {otherwise}")
+        differences = other_settings(state["curator_settings"], settings_of(self.curator))
+        if differences:
+            raise ConfigError(f"{setting}: the curator in {path} has other settings: {differences}; {otherwise}")
         self.curator.load_state_dict(state["curator"])
         self.generator.set_state(state["generator"])
         self.calls = int(state["calls"])
@@ -169,9 +178,12 @@ def _look_gold(rollouts: Rollouts) -> bool:
     """Whether the responses of every prompt gave one answer, and yet got different rewards."""
     if rollouts.answers is None or None in rollouts.answers:
         return False
-    groups, rewards = rollouts.groups.tolist(), tied_rewards(rollouts.rewards, rollouts.groups).tolist()
-    prompts, answers, kinds = (len({*zip(groups, of, strict=True)}) for of in (groups, rollouts.answers, rewards))
-    return 1 < prompts == answers < kinds
+    groups = rollouts.groups.tolist()
+    rewards = tied_rewards(rollouts.rewards, rollouts.groups).tolist()
+    prompts = len(set(groups))
+    different_answers = len(set(zip(groups, rollouts.answers, strict=True)))
+    different_rewards = len(set(zip(groups, rewards, strict=True)))
+    return 1 < prompts == different_answers < different_rewards
 
 
 def agreement(curation: Curation, rollouts: Rollouts) -> dict[str, float]:
@@ -184,10 +196,10 @@ def agreement(curation: Curation, rollouts: Rollouts) -> dict[str, float]:
     if true is None or bool(true.isnan().all()):
         return {}
     groups = rollouts.groups
-    given = curation.advantages
-    if given is None:
-        given = group_advantages(curation.rewards, groups[curation.source])
-    curated = (given * curation.weights).nan_to_num(0.0)
+    advantages = curation.advantages
+    if advantages is None:
+        advantages = group_advantages(curation.rewards, groups[curation.source])
+    curated = (advantages * curation.weights).nan_to_num(0.0)
     # Rows without a true reward teach nothing either way.
     unknown = true.isnan() | rollouts.rewards.isnan()
     true = true.to(rollouts.rewards).masked_fill(unknown, torch.nan)

@@ -1,4 +1,4 @@
-"""Rows of a file by its name: which endings are read, and what a bad row is told."""
+"""Files of rows by their names: which endings are read, and how a row that cannot be read is refused."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from geoalign.dumps.row_files import CSV_SUFFIXES, JSON_SUFFIXES, RawRow, file_rows
+from geoalign.dumps.raw_rows import RawRow
+from geoalign.dumps.row_files import CSV_SUFFIXES, JSON_SUFFIXES, file_rows
 from geoalign.errors import ConfigError, InputError
 
 # How the name of a file of problems or dialogues may end, and that of a dump.
 SUFFIXES = (*JSON_SUFFIXES, *CSV_SUFFIXES, ".parquet")
-
-
 DUMP_SUFFIXES = (*SUFFIXES, ".pt")
 
 
@@ -32,10 +31,11 @@ def dump_rows(path: Path) -> Iterator[RawRow]:
 
 def check_dump_name(path: Path) -> None:
     """Raises ConfigError unless there is a file whose name says what it holds."""
-    _check_name(path, "a file of rollouts", DUMP_SUFFIXES)
+    check_name(path, "a file of rollouts", DUMP_SUFFIXES)
 
 
-def _check_name(path: Path, kind: str, suffixes: Sequence[str]) -> None:
+def check_name(path: Path, kind: str, suffixes: Sequence[str]) -> None:
+    """Raises ConfigError unless there is such a file, `kind` in words, whose name has one of these endings."""
     if not path.is_file():
         raise ConfigError(f"{path}: expected {kind}, got none there")
     if not path.name.endswith(tuple(suffixes)):

@@ -7,30 +7,20 @@ import re
 from geoalign.files.columns import whole_text
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-
-
 # What a spreadsheet takes for the beginning of a formula, behind blanks too; the wide forms as well.
 _FORMULA = tuple("=+-@＝＋－＠")
-
-
 # A cell of Excel holds 32,767 characters.
 LONGEST = 32_000
 
-
-# The columns of `flagged.csv`; people who label fill in the last two. `ROW` says which rollout a row is.
-ROW, LABEL = ("step", "line", "sample"), "label"
-
-
+# The columns of `flagged.csv`. `ROW` says which rollout a row is; people who label fill in the last two.
+ROW = ("step", "line", "sample")
+LABEL = "label"
 _FACTS = (
     "index", "step", "file", "line", "sample", "id", "group", "score", "reward", "new_reward", "true_reward", "correct",
     "probability_wrong", "denoised_reward", "group_mean", "group_size", "replaced_by",
     "characters",
 )  # fmt: skip
-
-
 _FLAGGED_TEXTS = ("answer", "final_answer", "prompt", "response", "replacement")
-
-
 _LABELS = (LABEL, "note")
 
 

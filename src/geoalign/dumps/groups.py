@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,15 +21,19 @@ import pandas
 
 from geoalign.answers.boxed import boxed_answer
 from geoalign.dumps.field_names import ENVIRONMENTS, GOLD_ANSWERS, IDS, LIKELY_GOLD_ANSWERS, MEDIA, PROBLEM_IDS
+from geoalign.dumps.formats.format import Row
 from geoalign.dumps.values import BadValueError, described, field_of
 
-_PARTS = (*GOLD_ANSWERS, *LIKELY_GOLD_ANSWERS, *MEDIA, *ENVIRONMENTS, *PROBLEM_IDS, *IDS)
-# By the object that holds them the fields inside it.
-_DOTTED: dict[str, list[str]] = {}
-for _name in _PARTS:
-    if "." in _name:
-        _DOTTED.setdefault(_name.partition(".")[0], []).append(_name)
-_PLAIN = frozenset(name for name in _PARTS if "." not in name)
+# By field what may tell the problem of each rollout from another; None where a row lacks the field.
+Parts = dict[str, list[str | None]]
+
+_FIELDS_OF_PARTS = (*GOLD_ANSWERS, *LIKELY_GOLD_ANSWERS, *MEDIA, *ENVIRONMENTS, *PROBLEM_IDS, *IDS)
+_FLAT_FIELDS = frozenset(name for name in _FIELDS_OF_PARTS if "." not in name)
+# Of an object such as `extra_info` the fields inside it.
+_NESTED_FIELDS = {
+    outer: tuple(name for name in _FIELDS_OF_PARTS if name.startswith(f"{outer}."))
+    for outer in dict.fromkeys(name.partition(".")[0] for name in _FIELDS_OF_PARTS if "." in name)
+}
 # Texts up to this length stand for themselves, longer ones and what is nested by a digest.
 _LONGEST_NAME = 200
 # Ids are of problems, and environments tell problems apart, only where at least this share of rows has another row of
@@ -37,10 +41,12 @@ _LONGEST_NAME = 200
 _LEAST_SHARED = 0.5
 # A field holds the responses' own answers where at least so many refused responses, and so large a share of them, give
 # just what it says.
-_LEAST_REFUSED, _LEAST_OWN = 4, 0.95
+_LEAST_REFUSED = 4
+_LEAST_OWN = 0.95
 # Where in a response without a box its answer is looked for: in its last characters. Longer answers than this, as a
 # program, stand nowhere by chance.
-_ENDING, _LONG_ANSWER = 200, 60
+_ENDING = 200
+_LONG_ANSWER = 60
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,39 +72,59 @@ class Grouping:
     own_answer: str = ""
 
 
-def present_parts(row: Mapping[str, Any]) -> list[str]:
-    """The fields of a row that may tell its problem from another; a truth value is a verdict, not a problem's."""
-    names = [name for name in row if name in _PLAIN and row[name] is not None and not isinstance(row[name], bool)]
-    inside = [name for outer, dotted in _DOTTED.items() if outer in row for name in dotted]
-    names += [name for name in inside if field_of(row, name) is not None]
-    return names
+def parts_of(row: Row, *, gold: str | None, without: Collection[str]) -> dict[str, str]:
+    """What may tell the problem of a flat row from another, by field; a truth value is a verdict, not a problem's.
+
+    Args:
+        row: the row.
+        gold: the field of the gold answer.
+        without: fields that hold something of the response.
+    """
+    names = []
+    for name, value in row.items():
+        if name in _FLAT_FIELDS and value is not None and not isinstance(value, bool):
+            names.append(name)
+    for outer, inner in _NESTED_FIELDS.items():
+        if outer in row:
+            names += [name for name in inner if field_of(row, name) is not None]
+    names = [name for name in names if name not in without]
+    if gold is not None and gold not in names and field_of(row, gold) is not None:
+        names.append(gold)
+    try:
+        return {name: _name_of_part(name, field_of(row, name)) for name in names}
+    except (TypeError, ValueError, RecursionError):
+        raise BadValueError(None, "expected values that can be compared, got ones nested too deeply") from None
 
 
-def name_of_part(field: str, value: Any) -> str:
+def _name_of_part(field: str, value: Any) -> str:
     """A text for the value of a field that may tell problems apart, the same for equal values alone.
 
     It is a digest of what is long or nested, unless the field may hold what a response answered: that is looked for in
     the response.
     """
-    if field in LIKELY_GOLD_ANSWERS and isinstance(value, str):
-        return value
-    text = value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=_texts_of_bytes)
-    if isinstance(value, str) and len(text) <= _LONGEST_NAME:
-        return text
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    is_text = isinstance(value, str)
+    if is_text and (field in LIKELY_GOLD_ANSWERS or len(value) <= _LONGEST_NAME):
+        return str(value)
+    text = value if is_text else json.dumps(value, sort_keys=True, default=_text_of_other)
+    return _digest(text.encode("utf-8", "surrogatepass"))
 
 
-def _texts_of_bytes(value: Any) -> str:
-    return hashlib.blake2b(value, digest_size=16).hexdigest() if isinstance(value, bytes) else str(value)
+def _text_of_other(value: Any) -> str:
+    """A text for what JSON does not know: a digest of bytes."""
+    return _digest(value) if isinstance(value, bytes) else str(value)
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
 def name_of_group(field: str, value: Any) -> str:
     """The name of a group from the value of its field; different values have different names."""
     if isinstance(value, str):
         return value
-    if isinstance(value, float) and not abs(value) <= 2**53:
-        raise BadValueError(field, "a group that can be told from others", described(value))
     try:
+        if isinstance(value, float) and not abs(value) <= 2**53:
+            raise ValueError(value)
         return json.dumps(value, sort_keys=True, default=str)
     except (TypeError, ValueError, RecursionError):
         raise BadValueError(field, "a group that can be told from others", described(value)) from None
@@ -106,7 +132,7 @@ def name_of_group(field: str, value: Any) -> str:
 
 def group_rows(
     frame: pandas.DataFrame,
-    parts: Mapping[str, Sequence[str | None]],
+    parts: Parts,
     *,
     group: str | None,
     id_field: str | None,
@@ -117,203 +143,188 @@ def group_rows(
     """The groups of a file with one rollout a row.
 
     Args:
-        frame: its rows, with `step`, `own` (the group's name as the file gives it), `asked` (the prompt as a text),
-            `id`, `response` and `reward`; `own` and `asked` are None where there is none.
-        parts: by field what may tell a row's problem from another, in the order of rows; None where a row lacks it.
+        frame: its rows, with `step`, `named_group` (the group's name as the file gives it), `question` (the prompt as a
+            text), `id`, `response` and `reward`; `named_group` and `question` are None where there is none.
+        parts: by field what may tell a row's problem from another, in the order of rows.
         group: the field that names the group, as the file or the user says; None: none does.
         id_field: the field of ids; None: there is none.
         prompt: the field of the prompt; None: there is none.
         gold: the field of the gold answer, as format or user say; None: there is none.
         gold_asked: the user says so.
     """
-    steps = pandas.factorize(frame["step"])[0]
-    doubtful = {name: parts[name] for name in LIKELY_GOLD_ANSWERS if name in parts}
-    if gold_asked and gold in doubtful:
-        del doubtful[gold]
-    not_gold = _own_answers(frame, doubtful, steps)
-    own_answer = not_gold[0] if not_gold else ""
-    facts: list[Sequence[str | None]] = [frame["asked"].tolist()]
-    for name, column in parts.items():
-        if name in (*GOLD_ANSWERS, *MEDIA, gold, "answer") and name not in not_gold:
-            facts.append(column)
-
+    rows = _Rows(frame, parts, gold, gold_asked=gold_asked)
     ids_are_problems = False
     duplicates: Mapping[int, int] = {}
     if id_field is not None:
-        ids = _refined(steps, frame["id"].tolist())
-        ids_are_problems = _what_ids_are(ids, facts, frame, steps) != "rollouts"
+        ids = _split(rows.steps, frame["id"].tolist())
+        ids_are_problems = rows.kind_of_ids(ids) != "rollouts"
         if not ids_are_problems:
             duplicates = _repeated(ids)
-
-    if group is not None:
-        return Grouping(frame["own"].tolist(), (group,), True, ids_are_problems, duplicates, own_answer=own_answer)
-    usable = {name: column for name, column in parts.items() if name not in not_gold}
-    problem_id = _problem_id(frame, usable, facts, steps)
-    fields, columns = _grouping_fields(frame, usable, steps, prompt=prompt, gold=gold, problem_id=problem_id)
+    own_answer = rows.own_answers[0] if rows.own_answers else ""
     remark = ""
-    if not_gold:
+    if group is None and own_answer:
         remark = (
             f"`{own_answer}` differs within prompts and is what refused responses answered, so it splits no group: "
             f"--field final_answer={own_answer} reads it as the responses' answer"
         )
-    return Grouping(joined_names(columns, len(frame)), fields, False, ids_are_problems, duplicates, remark, own_answer)
+    columns = rows.columns_of_groups(prompt) if group is None else {group: frame["named_group"].tolist()}
+    return Grouping(
+        names=joined_names([*columns.values()], len(frame)),
+        fields=tuple(columns),
+        own=group is not None,
+        ids_are_problems=ids_are_problems,
+        duplicates=duplicates,
+        remark=remark,
+        own_answer=own_answer,
+    )
 
 
-def _grouping_fields(
-    frame: pandas.DataFrame,
-    parts: Mapping[str, Sequence[str | None]],
-    steps: np.ndarray,
-    *,
-    prompt: str | None,
-    gold: str | None,
-    problem_id: str | None,
-) -> tuple[tuple[str, ...], list[Sequence[str | None]]]:
-    """The fields that make the groups of a file that names none, and their values.
+class _Rows:
+    """The rows of a file, and what is known of their problems.
 
-    Fields are added, the prompt first and the problem's id last, as long as each splits the groups further; one
-    that is uncertain, as an environment, is left out if it would leave most rows alone.
+    A division of the rows is an array [B] with the number of each row's part, from 0 by first appearance.
+
+    Attributes:
+        steps: the division by steps.
+        own_answers: fields whose names stand for gold answers, but which hold what the responses answered.
+        facts: what is sure to tell problems apart: prompts, gold answers, images.
     """
-    fields: list[str] = []
-    columns: list[Sequence[str | None]] = []
-    group_of_row = steps
 
-    if prompt is not None:
-        asked: list[str | None] = frame["asked"].tolist()
-        of_prompts = _refined(steps, asked)
-        # Prompts that are all different, as of a dialogue that has gone on, are one problem's where its id says so.
-        of_one_id = problem_id is not None and _agree_on_gold(parts, steps, problem_id, gold)
-        if _has_pairs(of_prompts) or not of_one_id:
-            fields.append(prompt)
-            columns.append(asked)
-            group_of_row = of_prompts
+    def __init__(self, frame: pandas.DataFrame, parts: Parts, gold: str | None, *, gold_asked: bool) -> None:
+        self.frame = frame
+        self.steps = np.asarray(pandas.factorize(frame["step"])[0])
+        self.questions: list[str | None] = frame["question"].tolist()
+        self._sure = {*GOLD_ANSWERS, *MEDIA, "answer", gold}
+        self._golds = {*GOLD_ANSWERS, gold}
+        doubtful = [name for name in LIKELY_GOLD_ANSWERS if name in parts and not (gold_asked and name == gold)]
+        self.own_answers = [name for name in doubtful if self._holds_own_answers(parts[name])]
+        self.parts = {name: column for name, column in parts.items() if name not in self.own_answers}
+        self.facts = [self.questions, *(column for name, column in self.parts.items() if name in self._sure)]
 
-    others = [name for name in parts if name not in (*PROBLEM_IDS, *IDS)]
-    # The problem's id comes last: where text and gold answer tell problems apart it adds nothing.
-    for name in [*others, *([] if problem_id is None else [problem_id])]:
-        refined = _refined(group_of_row, parts[name])
-        if refined.max() == group_of_row.max() and fields:
-            continue
-        # What differs in nearly every row, as the number of a process does, tells no problem from another.
-        certain = name in (*GOLD_ANSWERS, *MEDIA, "answer", gold, problem_id)
-        if not certain and _has_pairs(group_of_row) and _share_in_pairs(refined) < _LEAST_SHARED:
-            continue
-        fields.append(name)
-        columns.append(parts[name])
-        group_of_row = refined
-    return tuple(fields), columns
+    def columns_of_groups(self, prompt: str | None) -> Parts:
+        """The fields that make the groups of a file that names none, with their values.
 
+        Fields are added, the prompt first and the problem's id last, as long as each splits the groups further; one
+        that is uncertain, as an environment, is left out if it would leave most rows alone.
+        """
+        columns: Parts = {}
+        groups = self.steps
+        problem_id = self._problem_id()
+        if prompt is not None:
+            of_prompts = _split(self.steps, self.questions)
+            # Prompts that are all different, as of a dialogue that has gone on, are one problem's where its id says so.
+            if _has_pairs(of_prompts) or problem_id is None or not self._one_gold_answer_for_each(problem_id):
+                columns[prompt] = self.questions
+                groups = of_prompts
+        others = [name for name in self.parts if name not in (*PROBLEM_IDS, *IDS)]
+        # The problem's id comes last: where text and gold answer tell problems apart it adds nothing.
+        for name in [*others, *([] if problem_id is None else [problem_id])]:
+            split = _split(groups, self.parts[name])
+            if split.max() == groups.max() and columns:
+                continue
+            # What differs in nearly every row, as the number of a process does, tells no problem from another.
+            certain = name in self._sure or name == problem_id
+            if certain or not _has_pairs(groups) or _share_in_pairs(split) >= _LEAST_SHARED:
+                columns[name] = self.parts[name]
+                groups = split
+        return columns
 
-def _problem_id(
-    frame: pandas.DataFrame,
-    parts: Mapping[str, Sequence[str | None]],
-    facts: Sequence[Sequence[str | None]],
-    steps: np.ndarray,
-) -> str | None:
-    """The field that names the problem of each row; None where no field does, or nearly each row has another."""
-    without_prompts = not frame["asked"].notna().any()
-    for name in PROBLEM_IDS:
-        if name in parts and (without_prompts or _share_in_pairs(_refined(steps, parts[name])) >= _LEAST_SHARED):
-            return name
-    for name in IDS:
-        if name in parts and None not in parts[name]:
-            ids = _refined(steps, parts[name])
-            if _what_ids_are(ids, facts, frame, steps) == "problems":
-                return name
-    return None
+    def _problem_id(self) -> str | None:
+        """The field that names the problem of each row; None where no field does, or nearly each row has another."""
+        without_prompts = not self.frame["question"].notna().any()
+        for name in PROBLEM_IDS:
+            if name in self.parts:
+                ids = _split(self.steps, self.parts[name])
+                if without_prompts or _share_in_pairs(ids) >= _LEAST_SHARED:
+                    return name
+        for name in IDS:
+            if name in self.parts and None not in self.parts[name]:
+                ids = _split(self.steps, self.parts[name])
+                if self.kind_of_ids(ids) == "problems":
+                    return name
+        return None
 
+    def kind_of_ids(self, ids: np.ndarray) -> str:
+        """What the division by ids is of: "rollouts", each its own, also where some came twice by mistake; "problems";
+        or "neither", as the numbers of rollouts within their problem are."""
+        if not _has_pairs(ids):
+            return "rollouts"
+        own_values = "response" if self.frame["response"].any() else "reward"
+        columns = [*self.facts, self.frame[own_values].tolist()]
+        if not any(_differs_within(ids, column) for column in columns):
+            return "rollouts"  # the same rollouts again
+        problems = self.steps
+        for column in self.facts:
+            problems = _split(problems, column)
+        one_problem_each = not any(_differs_within(ids, column) for column in self.facts)
+        if one_problem_each and ids.max() == problems.max():
+            return "problems"
+        if _share_in_pairs(ids) < _LEAST_SHARED:
+            return "rollouts"
+        return "problems" if one_problem_each else "neither"
 
-def _what_ids_are(
-    ids: np.ndarray, facts: Sequence[Sequence[str | None]], frame: pandas.DataFrame, steps: np.ndarray
-) -> str:
-    """What ids name: "rollouts", each its own, also where some came twice by mistake; "problems"; or "neither", as the
-    numbers of rollouts within their problem do.
+    def _one_gold_answer_for_each(self, problem_id: str) -> bool:
+        """Whether all rows of a problem's id have one gold answer, and there is one."""
+        known = [column for name, column in self.parts.items() if name in self._golds]
+        ids = _split(self.steps, self.parts[problem_id])
+        return bool(known) and not any(_differs_within(ids, column) for column in known)
 
-    `facts` are what is known of the problem of each row.
-    """
-    if not _has_pairs(ids):
-        return "rollouts"
-    with_texts = bool(frame["response"].any())
-    different = ids
-    for column in (*facts, frame["response" if with_texts else "reward"].tolist()):
-        different = _refined(different, column)
-    if different.max() == ids.max():
-        return "rollouts"  # the same rollouts again
-    problems = steps
-    for column in facts:
-        problems = _refined(problems, column)
-    of_one_problem = bool(_refined(ids, problems.tolist()).max() == ids.max())
-    if of_one_problem and ids.max() == problems.max():
-        return "problems"
-    if _share_in_pairs(ids) < _LEAST_SHARED:
-        return "rollouts"
-    return "problems" if of_one_problem else "neither"
+    def _holds_own_answers(self, column: Sequence[str | None]) -> bool:
+        """Whether a field, which by its name may hold gold answers, holds what the response itself answered.
 
-
-def _agree_on_gold(
-    parts: Mapping[str, Sequence[str | None]], steps: np.ndarray, problem_id: str, gold: str | None
-) -> bool:
-    """Whether all rows of a problem id have one gold answer, and there is one."""
-    known = [name for name in parts if name in (*GOLD_ANSWERS, gold)]
-    ids = _refined(steps, parts[problem_id])
-    return bool(known) and all(_refined(ids, parts[name]).max() == ids.max() for name in known)
-
-
-def _own_answers(frame: pandas.DataFrame, doubtful: Mapping[str, Sequence[str | None]], steps: np.ndarray) -> list[str]:
-    """Of fields that may hold gold answers those that hold what the responses themselves answered."""
-    of_prompts = _refined(steps, frame["asked"].tolist())
-    found = []
-    for name, column in doubtful.items():
-        split = _refined(of_prompts, column)
-        if split.max() > of_prompts.max() and _is_the_responses_own(frame, column, split):
-            found.append(name)
-    return found
-
-
-def _is_the_responses_own(frame: pandas.DataFrame, column: Sequence[str | None], split: np.ndarray) -> bool:
-    """Whether a field holds what the response itself answered.
-
-    Told by refused responses: what they answered is not the gold answer. Groups of one size speak against it, for wrong
-    answers do not come equally often.
-    """
-    sizes = np.bincount(split)
-    if sizes.min() == sizes.max() > 1:
-        return False
-    rewards = frame["reward"].to_numpy(dtype=float)
-    if np.isnan(rewards).all():
-        return False
-    refused = np.flatnonzero(rewards < np.nanmax(rewards))
-    matches = []
-    for row in refused.tolist():
-        value = column[row]
-        response = frame["response"].iloc[row]
-        if value is None or not response:
-            continue
-        given = value.strip()
-        boxed = boxed_answer(response)
-        if len(given) > _LONG_ANSWER:
-            matches.append(given in response)
-        elif boxed is not None:
-            matches.append(given == boxed.strip())
-        else:
-            matches.append(given in response[-_ENDING:])
-    return len(matches) >= _LEAST_REFUSED and float(np.mean(matches)) >= _LEAST_OWN
+        It then differs within prompts, and refused responses answered what it says, which the gold answer cannot be.
+        Groups of one size speak against it, for wrong answers do not come equally often.
+        """
+        of_prompts = _split(self.steps, self.questions)
+        split = _split(of_prompts, column)
+        if split.max() == of_prompts.max():
+            return False
+        sizes = np.bincount(split)
+        if sizes.min() == sizes.max() > 1:
+            return False
+        rewards = self.frame["reward"].to_numpy(dtype=float)
+        if np.isnan(rewards).all():
+            return False
+        refused = np.flatnonzero(rewards < np.nanmax(rewards))
+        matches = []
+        for row in refused.tolist():
+            answer = column[row]
+            response = self.frame["response"].iloc[row]
+            if answer is not None and response:
+                matches.append(_answers_just(response, answer.strip()))
+        return len(matches) >= _LEAST_REFUSED and float(np.mean(matches)) >= _LEAST_OWN
 
 
-def _refined(group_of_row: np.ndarray, column: Sequence[Any]) -> np.ndarray:
-    """Groups split by the values of a column (None is one of them), numbered from 0 by first appearance."""
+def _answers_just(response: str, answer: str) -> bool:
+    """Whether this is what a response answers: in its box, or without one near its end."""
+    if len(answer) > _LONG_ANSWER:
+        return answer in response
+    boxed = boxed_answer(response)
+    if boxed is not None:
+        return answer == boxed.strip()
+    return answer in response[-_ENDING:]
+
+
+def _split(division: np.ndarray, column: Sequence[Any]) -> np.ndarray:
+    """A division of rows, divided further by the values of a column; None is one of them."""
     values = pandas.factorize(pandas.Series(column, dtype=object), use_na_sentinel=False)[0]
-    both = group_of_row.astype(np.int64) * (int(values.max()) + 1) + values
+    both = division.astype(np.int64) * (int(values.max()) + 1) + values
     return np.asarray(pandas.factorize(both)[0])
 
 
-def _share_in_pairs(group_of_row: np.ndarray) -> float:
-    """The share of rows that are not alone in their group."""
-    return float((np.bincount(group_of_row)[group_of_row] > 1).mean())
+def _differs_within(division: np.ndarray, column: Sequence[Any]) -> bool:
+    """Whether any two rows of a part have different values of a column."""
+    return bool(_split(division, column).max() > division.max())
 
 
-def _has_pairs(group_of_row: np.ndarray) -> bool:
-    """Whether any group has more than one row."""
-    return int(group_of_row.max()) + 1 < len(group_of_row)
+def _share_in_pairs(division: np.ndarray) -> float:
+    """The share of rows that are not alone in their part."""
+    return float((np.bincount(division)[division] > 1).mean())
+
+
+def _has_pairs(division: np.ndarray) -> bool:
+    """Whether any part has more than one row."""
+    return int(division.max()) + 1 < len(division)
 
 
 def _repeated(ids: np.ndarray) -> dict[int, int]:
@@ -333,10 +344,8 @@ def joined_names(columns: Sequence[Sequence[str | None]], rows: int) -> list[str
         return [""] * rows
     if len(columns) == 1 and None not in columns[0]:
         return [str(value) for value in columns[0]]
-    made: dict[tuple[str | None, ...], str] = {}
-    names = []
+    names: dict[tuple[str | None, ...], str] = {}
     for values in zip(*columns, strict=True):
-        if values not in made:
-            made[values] = json.dumps(values, ensure_ascii=False)
-        names.append(made[values])
-    return names
+        if values not in names:
+            names[values] = json.dumps(values, ensure_ascii=False)
+    return [names[values] for values in zip(*columns, strict=True)]

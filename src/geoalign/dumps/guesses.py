@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from geoalign.dumps.values import is_conversation, typed
+from geoalign.dumps.values import field_of, kind_of
 from geoalign.text import listed
 
 # The earlier a word stands here, the likelier a field whose name has it holds the role.
@@ -45,67 +45,35 @@ def guessed_fields(rows: Sequence[Mapping[str, Any]], roles: Sequence[str], take
     kinds = _kinds(rows)
     guesses: dict[str, str] = {}
     for role in roles:
-        fit = [name for name, kind in kinds.items() if kind in _KINDS[role]]
-        fit = [name for name in fit if name not in taken and name not in guesses.values()]
-        if role == "reward":
-            fit = [name for name in fit if not _NO_REWARD.search(name)]
-        if fit:
-            guesses[role] = min(fit, key=lambda name: _rank(role, name, kinds[name], rows))
+        fitting = {}
+        for name, kind in kinds.items():
+            no_reward = role == "reward" and _NO_REWARD.search(name)
+            if kind in _KINDS[role] and not no_reward and name not in taken and name not in guesses.values():
+                fitting[name] = (_place_of_word(name, _WORDS[role]), _KINDS[role].index(kind))
+        if fitting:
+            guesses[role] = min(fitting, key=lambda name: fitting[name])
     return guesses
 
 
-def _rank(role: str, name: str, kind: str, rows: Sequence[Mapping[str, Any]]) -> tuple[float, ...]:
-    """What orders the fields that may hold a role, the likeliest first."""
-    lowered = name.lower()
-    words = _WORDS[role]
-    place = next((place for place, word in enumerate(words) if word in lowered), len(words))
-    if role == "reward":
-        return (place, _KINDS[role].index(kind))
-    values = [str(_value(row, name)) for row in rows]
-    different = len({*values}) / len(values)
-    length = sum(map(len, values)) / len(values)
-    # Responses are long and differ; prompts come again.
-    return (place, -different, -length) if role == "response" else (place, different, -length)
+def _place_of_word(name: str, words: Sequence[str]) -> int:
+    """The place of the first of these words that a name has in it; their number where it has none."""
+    return next((place for place, word in enumerate(words) if word in name.lower()), len(words))
 
 
 def _kinds(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """The kind of each field, and of the fields inside an object by their dotted names."""
-    names = list(dict.fromkeys(name for row in rows for name in _names(row)))
-    return {name: _kind([_value(row, name) for row in rows]) for name in names}
-
-
-def _names(row: Mapping[str, Any]) -> Iterator[str]:
-    for name, value in row.items():
-        if isinstance(value, Mapping) and value:
-            yield from (f"{name}.{inner}" for inner in value)
-        else:
-            yield str(name)
-
-
-def _value(row: Mapping[str, Any], name: str) -> Any:
-    if name in row:
-        return row[name]
-    outer, _, inner = name.partition(".")
-    inside = row.get(outer)
-    return inside.get(inner) if isinstance(inside, Mapping) else None
+    names: list[str] = []
+    for row in rows:
+        for name, value in row.items():
+            names += [f"{name}.{inner}" for inner in value] if isinstance(value, Mapping) and value else [str(name)]
+    return {name: _kind([field_of(row, name) for row in rows]) for name in dict.fromkeys(names)}
 
 
 def _kind(values: Sequence[Any]) -> str:
-    given = [value for value in map(typed, values) if value is not None]
-    if not given:
-        return "empty"
-    if all(isinstance(value, bool) for value in given):
-        return "true or false"
-    if all(isinstance(value, (bool, int, float)) for value in given):
+    """The kind of all values, or "mixed"."""
+    kinds = {kind_of(value) for value in values} - {"null", "empty list"}
+    if kinds == {"true or false", "number"}:
         return "number"
-    if all(isinstance(value, str) for value in given):
-        return "text"
-    if all(is_conversation(value) for value in given):
-        return "messages"
-    if all(isinstance(value, list) for value in given):
-        entries = [entry for value in given for entry in value]
-        lists_of_lists = any(isinstance(entry, list) and not is_conversation(entry) for entry in entries)
-        inner = "list" if lists_of_lists else _kind(entries)
-        plural = {"text": "texts", "number": "numbers", "true or false": "numbers", "messages": "messages"}
-        return f"list of {plural[inner]}" if inner in plural else "list"
-    return "object" if all(isinstance(value, Mapping) for value in given) else "mixed"
+    if len(kinds) > 1:
+        return "mixed"
+    return kinds.pop() if kinds else "empty"

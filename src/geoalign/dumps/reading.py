@@ -17,7 +17,8 @@ The columns of a frame, one row a rollout in the order of the file:
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,16 +30,17 @@ from geoalign.answers.messages import Messages
 from geoalign.dumps import values
 from geoalign.dumps.field_names import GOLD_ANSWERS, MEDIA, PROBLEM_IDS
 from geoalign.dumps.files import dump_rows
-from geoalign.dumps.formats import TRINITY, VERL, DumpLayout, step_of
-from geoalign.dumps.groups import Grouping, group_rows, joined_names, name_of_group, name_of_part, present_parts
-from geoalign.dumps.row_files import RawRow
+from geoalign.dumps.formats.format import Row
+from geoalign.dumps.groups import Grouping, Parts, group_rows, joined_names, name_of_group, parts_of
+from geoalign.dumps.layout import DumpLayout
+from geoalign.dumps.raw_rows import RawRow
 from geoalign.dumps.row_names import row_name
 from geoalign.dumps.values import BadValueError, field_of
 from geoalign.errors import InputError
 from geoalign.files.columns import whole_text
 from geoalign.text import quote
 
-# What each rollout of a row has of its own, and the check of its value; the reward has its own.
+# What each rollout of a row has of its own beside the reward, and the check of its value.
 _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "response": values.response,
     "true_reward": values.number,
@@ -47,12 +49,14 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "tokens": values.count,
     "truncated": values.truth,
 }
-_Sample = tuple[dict[str, Any], dict[str, Any]]  # values by role, and the reward by field
-_KINDS: dict[str, Any] = {
+# The columns that are read of each rollout. Two serve grouping alone, and are None where the file has none:
+# `named_group` is the group's name as the file gives it, `question` the whole prompt, with images and system message.
+_COLUMNS: dict[str, Any] = {
     **dict.fromkeys(("row", "line", "position", "step"), "int64"),
-    **dict.fromkeys(("own", "asked", "id", "prompt", "messages", "answer"), object),
+    **dict.fromkeys(("named_group", "question", "id", "prompt", "messages", "answer"), object),
     "reward": "float64",
-    **{role: "float64" if role == "true_reward" else object for role in _CHECKS},
+    **dict.fromkeys(_CHECKS, object),
+    "true_reward": "float64",
 }
 
 
@@ -88,87 +92,284 @@ class Dump:
 
 
 def read_dump(path: Path, layout: DumpLayout, *, step: int = 1, skip_bad: bool = False) -> Dump:
-    """Reads a file of rollouts; `step` is that of rollouts that name none."""
-    reader = _Reader(path, layout, step, skip_bad)
+    """Reads a file of rollouts.
+
+    Args:
+        path: the file.
+        layout: how it is read, as `find_layout` says.
+        step: the step of rollouts that name none.
+        skip_bad: leave rows out that cannot be read, or whose id came before, and list them.
+
+    Raises:
+        InputError: a row cannot be read and is not to be skipped, or no row can be.
+    """
+    reader = _Reader(path, layout, step, skip_bad=skip_bad)
     for raw in dump_rows(path):
         reader.add(raw)
-    if not reader.columns[0]:
-        first = reader.skipped[0]
-        name = f"{first.field}: " if first.field else ""
-        raise InputError(
-            f"{path}: expected at least one rollout, got none among {len(reader.skipped)} bad rows; the first: "
-            f"{row_name(path, first.line)}: {name}{first.reason}"
-        )
-    frame = pandas.DataFrame({name: pandas.Series(reader.columns.pop(0), dtype=kind) for name, kind in _KINDS.items()})
+    frame = reader.frame()
     frame["problem"] = _problems(frame, reader.parts, layout)
     grouping = _grouping(path, frame, reader.parts, layout)
     frame["group_name"] = pandas.Series(grouping.names, dtype=object)
     skipped = [*reader.skipped, *_duplicates(path, frame, grouping, layout, skip_bad=skip_bad)]
     if grouping.ids_are_problems:
-        numbers = frame["row"].astype(str)
-        if layout.format.lists:
-            numbers += "/" + frame["id"].str.rsplit("/", n=1).str[-1]
-        frame["id"] = numbers.astype(object)
-    frame = frame.drop(index=[*grouping.duplicates], columns=["own", "asked"]).reset_index(drop=True)
+        frame["id"] = _numbers_as_ids(frame, layout)
+
+    frame = frame.drop(index=[*grouping.duplicates], columns=["named_group", "question"]).reset_index(drop=True)
     by_step = frame.groupby("step", sort=False)
     frame["group"] = by_step["group_name"].transform(lambda names: pandas.factorize(names)[0]).astype("int64")
     frame["sample"] = frame.groupby(["step", "group"]).cumcount()
-    frame["label"] = float("nan")
+    frame["label"] = math.nan
     return Dump(
         path=path,
         layout=_as_read(layout, frame, grouping),
         frame=frame,
         skipped=tuple(sorted(skipped, key=lambda row: row.line)),
-        positions=reader.position,
+        positions=reader.positions,
         own_groups=grouping.own,
         remark=grouping.remark,
         own_answer=grouping.own_answer,
     )
 
 
-def _grouping(
-    path: Path, frame: pandas.DataFrame, parts: Mapping[str, Sequence[str | None]], layout: DumpLayout
-) -> Grouping:
-    """The groups of a file: the rows themselves where each holds the responses to one prompt."""
-    fields = layout.fields
-    group: str | None = fields.get("group")
-    if layout.format.lists:
-        frame = frame.assign(own=frame["row"].astype(str))
-        group = "row"
-    uid = layout.format is VERL and group == "uid" and "group" not in layout.asked
-    if uid and not frame.duplicated(["step", "own"]).any():
-        group = None  # the uid is that of the rollout
-    ids = fields.get("id")
-    named_by_ids = "group" in layout.asked and ids in layout.groups
-    grouping = group_rows(
-        frame,
-        parts,
-        group=group,
-        id_field=None if named_by_ids else ids,
-        prompt=fields.get("prompt"),
-        gold=fields.get("answer"),
-        gold_asked="answer" in layout.asked,
-    )
-    if not grouping.fields:
-        raise InputError(
-            f"{path}: group: expected a prompt, or ids that name problems, got ids that name rollouts; "
-            "--field group=NAME names the field that rollouts of one problem share"
+def read_rewards(path: Path, layout: DumpLayout) -> list[float]:
+    """The rewards alone, of the rows that can be read."""
+    rewards: list[float] = []
+    for raw in dump_rows(path):
+        if raw.value is not None:
+            with suppress(BadValueError):
+                rewards += [_reward(layout, row) for row in _rollouts_of(layout, layout.flat(raw.value))]
+    return rewards
+
+
+# --- the rows one after the other ------------------------------------------------------------------------------------
+
+
+class _Reader:
+    """Collects the rollouts of one file; texts that come again are kept once.
+
+    Attributes:
+        columns: by name of `_COLUMNS` the values of all rollouts.
+        parts: by field what may tell the problem of a row from another, for all rollouts; None where a row lacks it.
+        skipped: the rows that were left out.
+        positions: how many rollouts the file has up to here, skipped ones included; None where that is not known.
+    """
+
+    def __init__(self, path: Path, layout: DumpLayout, step: int, *, skip_bad: bool) -> None:
+        self._path = path
+        self._layout = layout
+        self._step = step
+        self._skip_bad = skip_bad
+        self.columns: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
+        self.parts: Parts = {}
+        self.skipped: list[Skipped] = []
+        self.positions: int | None = 0
+        self._no_parts = layout.of_responses
+        self._texts: dict[str, str] = {}
+
+    def add(self, raw: RawRow) -> None:
+        """Reads the next row of the file; InputError where it is bad and not to be skipped."""
+        rollouts: list[dict[str, Any]] = []
+        try:
+            if raw.value is None:
+                raise BadValueError(None, raw.problem or "")
+            row = self._layout.flat(raw.value)
+            rows = _rollouts_of(self._layout, row)
+            rollouts = [self._rollout(raw, number, rollout) for number, rollout in enumerate(rows)]
+            self._add_parts(row)
+        except BadValueError as error:
+            if not self._skip_bad:
+                raise InputError(f"{row_name(self._path, raw.line)}: {error}") from None
+            rollouts = []
+            reason = f"{error.reason}; nothing behind it was read" if raw.rest_lost else error.reason
+            self.skipped.append(Skipped(str(self._path), raw.line, error.field, reason))
+        for rollout in rollouts:
+            for name, value in rollout.items():
+                self.columns[name].append(value)
+        if raw.rest_lost or (self._layout.format.lists and not rollouts):
+            self.positions = None
+        elif self.positions is not None:
+            self.positions += len(rollouts) or 1
+
+    def frame(self) -> pandas.DataFrame:
+        """All rollouts in the columns of `_COLUMNS`; InputError where there are none."""
+        if not self.columns["row"]:
+            first = self.skipped[0]
+            name = f"{first.field}: " if first.field else ""
+            raise InputError(
+                f"{self._path}: none of its {len(self.skipped)} rows can be read; the first: "
+                f"{row_name(self._path, first.line)}: {name}{first.reason}"
+            )
+        # Each list is let go before the next column is made.
+        return pandas.DataFrame(
+            {name: pandas.Series(self.columns.pop(name), dtype=kind) for name, kind in _COLUMNS.items()}
         )
-    return replace(grouping, ids_are_problems=True) if named_by_ids else grouping
+
+    def _rollout(self, raw: RawRow, number: int, row: Row) -> dict[str, Any]:
+        """A rollout by column, from its flat row; it is the so many-th of its row of the file."""
+        layout = self._layout
+        prompt, messages = self._prompt(row)
+        step = layout.step(row)
+        identifier = values.short_text(layout.fields.get("id", ""), _required(layout, row, "id"))
+        if identifier is None:
+            identifier = str(raw.number)
+        answer = values.short_text(layout.fields.get("answer", ""), layout.value(row, "answer"))
+        rollout = {
+            "row": raw.number,
+            "line": raw.line,
+            "position": (self.positions or 0) + number,
+            "step": self._step if step is None else step,
+            "named_group": self._kept(_named_group(layout, row)),
+            "question": self._kept(_question(layout, row)),
+            "id": f"{identifier}/{number}" if layout.format.lists else identifier,
+            "prompt": prompt,
+            "messages": messages,
+            "answer": answer or None,
+            "reward": _reward(layout, row),
+        }
+        for role, check in _CHECKS.items():
+            value = _required(layout, row, role) if role == "response" else layout.value(row, role)
+            rollout[role] = None if value is None else check(layout.fields[role], value)
+        if "response" not in layout.fields:
+            rollout["response"] = ""  # a dump may come without its texts
+        return rollout
+
+    def _prompt(self, row: Row) -> tuple[str, Messages | None]:
+        """The prompt as a text, and its chat messages where it has any, or has a system message apart."""
+        prompt = _required(self._layout, row, "prompt")
+        if prompt is None:
+            return "", None
+        text, messages = values.prompt(self._layout.fields["prompt"], prompt)
+        system = self._layout.value(row, "system")
+        if isinstance(system, str) and system and messages is None:
+            messages = ({"role": "system", "content": whole_text(system)}, {"role": "user", "content": text})
+        return self._texts.setdefault(text, text), messages
+
+    def _add_parts(self, row: Row) -> None:
+        """Adds what may tell the problem of a flat row from another.
+
+        Where rows hold lists of responses, each is a group, and nothing needs to be told apart.
+        """
+        if self._layout.format.lists:
+            return
+        parts = parts_of(row, gold=self._layout.fields.get("answer"), without=self._no_parts)
+        for name in parts:
+            if name not in self.parts:
+                self.parts[name] = [None] * len(self.columns["row"])
+        for name, column in self.parts.items():
+            column.append(self._kept(parts.get(name)))
+
+    def _kept(self, text: str | None) -> str | None:
+        """The text itself, one object for equal texts."""
+        return None if text is None else self._texts.setdefault(text, text)
 
 
-def _problems(frame: pandas.DataFrame, parts: Mapping[str, Sequence[str | None]], layout: DumpLayout) -> pandas.Series:
+def _rollouts_of(layout: DumpLayout, row: Row) -> list[Row]:
+    """The rollouts of a flat row: the row itself, or of one that holds lists a row for each of its responses."""
+    if not layout.format.lists:
+        return [row]
+    responses = field_of(row, layout.fields["response"])
+    if not isinstance(responses, list) or not responses:
+        raise BadValueError(layout.fields["response"], "a list of responses", values.described(responses))
+    lists = {}
+    for role in ("reward", *_CHECKS):
+        name = layout.fields.get(role)
+        if name is not None and (role == "reward" or field_of(row, name) is not None):
+            lists[name] = field_of(row, name)
+    for name, entries in lists.items():
+        if not isinstance(entries, list) or len(entries) != len(responses):
+            got = str(len(entries)) if isinstance(entries, list) else values.described(entries)
+            raise BadValueError(name, f"{len(responses)} entries, one for each response", got)
+    return [{**row, **dict(zip(lists, entries, strict=True))} for entries in zip(*lists.values(), strict=True)]
+
+
+def _reward(layout: DumpLayout, row: Row) -> float:
+    """The reward of a row; of several columns those that are numbers add up, as TRL adds them.
+
+    In lists a reward may be a list of one number, as of one head.
+    """
+    scored = []
+    for name in layout.names("reward"):
+        value = layout.value(row, "reward", name)
+        if layout.format.lists and isinstance(value, list) and len(value) == 1:
+            value = value[0]
+        if value is None and name not in row and not layout.format.reward_may_lack:
+            raise BadValueError(name, "the reward of the rollout", "no such field")
+        number = values.number_or_truth(name, value)
+        if not math.isnan(number):
+            scored.append(number)
+    return values.number(layout.fields["reward"], sum(scored)) if scored else math.nan
+
+
+def _required(layout: DumpLayout, row: Row, role: str, name: str | None = None) -> Any:
+    """What a flat row has for a role, in the field `name` of several; BadValueError where only the row has nothing."""
+    name = name or layout.fields.get(role)
+    value = layout.value(row, role, name)
+    if value is None and name is not None:
+        raise BadValueError(name, f"the {role} of the rollout", "null" if name in row else "no such field")
+    return value
+
+
+def _named_group(layout: DumpLayout, row: Row) -> str | None:
+    """The name of a row's group as the file gives it; None where it gives none."""
+    parts = [name_of_group(name, _required(layout, row, "group", name)) for name in layout.names("group")]
+    if len(parts) > 1:
+        return json.dumps(parts)
+    return parts[0] if parts else None
+
+
+def _question(layout: DumpLayout, row: Row) -> str | None:
+    """What a row asks, as a text: the prompt whole, its images too, and the system message where it stands apart."""
+    if "prompt" not in layout.fields:
+        return None
+    prompt = layout.value(row, "prompt")
+    system = layout.value(row, "system")
+    return name_of_group(layout.fields["prompt"], prompt if system is None else [system, prompt])
+
+
+# --- all rows together -----------------------------------------------------------------------------------------------
+
+
+def _problems(frame: pandas.DataFrame, parts: Parts, layout: DumpLayout) -> pandas.Series:
     """For each row a text of its problem: prompt, gold answer, images; what the file calls its group without a prompt.
 
     It depends on nothing but the row, so that it is the same in every step.
     """
-    told = (*GOLD_ANSWERS, *MEDIA, layout.fields.get("answer"), *(() if "prompt" in layout.fields else PROBLEM_IDS))
-    names = [name for name in parts if name in told]
-    asked = frame["asked"].where(frame["asked"].notna(), frame["own"])
-    if not names:
-        return asked.fillna("").astype(object)
-    columns = [asked.tolist(), *(parts[name] for name in names)]
-    return pandas.Series(joined_names(columns, len(frame)), dtype=object)
+    of_problems = {*GOLD_ANSWERS, *MEDIA, layout.fields.get("answer")}
+    if "prompt" not in layout.fields:
+        of_problems.update(PROBLEM_IDS)
+    questions = frame["question"].where(frame["question"].notna(), frame["named_group"])
+    columns = [column for name, column in parts.items() if name in of_problems]
+    if not columns:
+        return questions.fillna("").astype(object)
+    return pandas.Series(joined_names([questions.tolist(), *columns], len(frame)), dtype=object)
+
+
+def _grouping(path: Path, frame: pandas.DataFrame, parts: Parts, layout: DumpLayout) -> Grouping:
+    """The groups of a file: the rows themselves where each holds the responses to one prompt."""
+    asked = "group" in layout.asked
+    group = layout.fields.get("group")
+    if layout.format.lists:
+        group = "row"
+        frame = frame.assign(named_group=frame["row"].astype(str))
+    elif group in layout.format.uid_fields and not asked and not frame.duplicated(["step", "named_group"]).any():
+        group = None
+    id_field = layout.fields.get("id")
+    ids_name_groups = asked and id_field in layout.names("group")
+    grouping = group_rows(
+        frame,
+        parts,
+        group=group,
+        id_field=None if ids_name_groups else id_field,
+        prompt=layout.fields.get("prompt"),
+        gold=layout.fields.get("answer"),
+        gold_asked="answer" in layout.asked,
+    )
+    if not grouping.fields:
+        raise InputError(
+            f"{path}: group: nothing tells which rollouts are of one problem: there is no prompt, and "
+            "ids name rollouts; name the field that they share by --field group=NAME"
+        )
+    return replace(grouping, ids_are_problems=True) if ids_name_groups else grouping
 
 
 def _duplicates(
@@ -177,19 +378,26 @@ def _duplicates(
     """The rows whose id came before, as skipped; InputError for the first of them unless bad rows are skipped."""
     skipped = []
     for row, earlier in grouping.duplicates.items():
-        line = int(frame["line"][row])
         field = layout.fields["id"]
-        reason = (
-            f"expected an id of its own, got a duplicate id {quote(frame['id'][row], 60)} "
-            f"(first on {row_name(path, int(frame['line'][earlier])).removeprefix(f'{path}, ')})"
-        )
+        line = int(frame["line"][row])
+        identifier = quote(frame["id"][row], 60)
+        first = row_name(path, int(frame["line"][earlier])).removeprefix(f"{path}, ")
         if not skip_bad:
             raise InputError(
-                f"{row_name(path, line)}: {field}: {reason}; --skip-bad leaves such rows out; if ids name problems: "
-                f"--field group={field}"
+                f"{row_name(path, line)}: {field}: duplicate id {identifier} (first on {first}); leave such rows out "
+                f"with --skip-bad; ignore ids with --field id=; if they name problems, say --field group={field}"
             )
+        reason = f"expected an id of its own, got {identifier} again (first on {first})"
         skipped.append(Skipped(str(path), line, field, reason))
     return skipped
+
+
+def _numbers_as_ids(frame: pandas.DataFrame, layout: DumpLayout) -> pandas.Series:
+    """Ids of rollouts where those of the file name problems: the row's number, and that of the response in it."""
+    numbers = frame["row"].astype(str)
+    if layout.format.lists:
+        numbers += "/" + frame["id"].str.rsplit("/", n=1).str[-1]
+    return numbers.astype(object)
 
 
 def _as_read(layout: DumpLayout, frame: pandas.DataFrame, grouping: Grouping) -> DumpLayout:
@@ -200,193 +408,3 @@ def _as_read(layout: DumpLayout, frame: pandas.DataFrame, grouping: Grouping) ->
     if "final_answer" in fields and frame["final_answer"].isna().all():
         del fields["final_answer"]
     return replace(layout, fields=fields)
-
-
-def read_rewards(path: Path, layout: DumpLayout) -> list[float]:
-    """The rewards alone, of the rows that can be read."""
-    found: list[float] = []
-    for raw in dump_rows(path):
-        with suppress(BadValueError):
-            row = {} if raw.value is None else layout.format.flat(raw.value)
-            given = {role: field_of(row, name) for role, name in layout.fields.items()}
-            found += [_reward(layout, rewards, "") for _, rewards in _samples(layout, row, given)]
-    return found
-
-
-class _Reader:
-    """Collects the rollouts of one file, in the columns of `_KINDS`; texts that come again are kept once."""
-
-    def __init__(self, path: Path, layout: DumpLayout, step: int, skip_bad: bool) -> None:
-        self.path, self.layout, self.step, self.skip_bad = path, layout, step, skip_bad
-        self.columns: list[list[Any]] = [[] for _ in _KINDS]
-        self.skipped: list[Skipped] = []
-        self.position: int | None = 0
-        # By field what may tell the problem of a row from another.
-        self.parts: dict[str, list[str | None]] = {}
-        self._not_parts = layout.of_responses
-        self._texts: dict[str, str] = {}
-
-    def add(self, raw: RawRow) -> None:
-        rollouts: list[tuple[Any, ...]] = []
-        try:
-            rollouts = self._rollouts(raw)
-        except BadValueError as error:
-            if not self.skip_bad:
-                raise InputError(f"{row_name(self.path, raw.line)}: {error}") from None
-            reason = f"{error.reason}; nothing behind it was read" if raw.rest_lost else error.reason
-            self.skipped.append(Skipped(str(self.path), raw.line, error.field, reason))
-        for rollout in rollouts:
-            for column, cell in zip(self.columns, rollout, strict=True):
-                column.append(cell)
-        if self.position is None or raw.rest_lost:
-            self.position = None
-        elif rollouts or not self.layout.format.lists:
-            self.position += len(rollouts) or 1
-        else:
-            # How many responses a bad row has is only known where its list could be read.
-            given = None if raw.value is None else field_of(raw.value, self.layout.fields["response"])
-            self.position = self.position + len(given) if isinstance(given, list) else None
-
-    def _rollouts(self, raw: RawRow) -> list[tuple[Any, ...]]:
-        if raw.value is None:
-            raise BadValueError(None, raw.problem or "")
-        layout, fields, listed = self.layout, self.layout.fields, self.layout.format.lists
-        row = layout.format.flat(raw.value)
-        given = {role: field_of(row, name) for role, name in fields.items()}
-        for role in ("prompt", "response"):
-            if role in fields and given[role] is None:
-                got = "null" if fields[role] in row else "no such field"
-                raise BadValueError(fields[role], f"the {role} of the rollout", got)
-        if fields.get("truncated") == "truncate_status" and given["truncated"] is not None:  # Trinity's word for it
-            given["truncated"] = given["truncated"] == "response_truncated"
-        prompt, messages = self._prompt(given)
-        step = step_of(layout, row)
-        step = self.step if step is None else step
-        own = None if listed else _own_group(layout, row)
-        asked = _asked(layout, given) if "prompt" in fields else None
-        name = _id(layout, row, raw.number)
-        answer = (values.short_text(fields["answer"], given["answer"]) or None) if "answer" in fields else None
-        parts = {} if listed else self._parts_of(row)
-        made: list[tuple[Any, ...]] = []
-        for sample, (cells, rewards) in enumerate(_samples(layout, row, given)):
-            at = f".{sample}" if listed else ""
-            checked = {
-                role: None if cells.get(role) is None else check(fields[role] + at, cells[role])
-                for role, check in _CHECKS.items()
-            }
-            checked["response"] = checked["response"] or ""  # a dump may come without its texts
-            made.append(
-                (raw.number, raw.line, (self.position or 0) + sample, step, self._kept(own), self._kept(asked),
-                 name + at.replace(".", "/"), prompt, messages, answer, _reward(layout, rewards, at), *checked.values())
-            )  # fmt: skip
-        self._keep_parts(parts, len(made))
-        return made
-
-    def _parts_of(self, row: Mapping[str, Any]) -> dict[str, str]:
-        """What may tell the problem of a row from another, by field."""
-        names = [name for name in present_parts(row) if name not in self._not_parts]
-        gold = self.layout.fields.get("answer")
-        if gold is not None and gold not in names and field_of(row, gold) is not None:
-            names.append(gold)
-        try:
-            return {name: name_of_part(name, field_of(row, name)) for name in names}
-        except (TypeError, ValueError, RecursionError):
-            raise BadValueError(None, "expected values that can be compared, got ones nested too deeply") from None
-
-    def _keep_parts(self, parts: Mapping[str, str], rows: int) -> None:
-        """Appends the parts of a row, that holds so many rollouts, to their columns."""
-        for name in parts:
-            if name not in self.parts:
-                self.parts[name] = [None] * len(self.columns[0])
-        for name, column in self.parts.items():
-            value = parts.get(name)
-            column.extend([self._kept(value)] * rows)
-
-    def _kept(self, text: str | None) -> str | None:
-        """The text itself, one object for equal texts."""
-        return None if text is None else self._texts.setdefault(text, text)
-
-    def _prompt(self, given: Mapping[str, Any]) -> tuple[str, Messages | None]:
-        if "prompt" not in given:
-            return "", None
-        text, messages = values.prompt(self.layout.fields["prompt"], given["prompt"])
-        system = given.get("system")
-        if isinstance(system, str) and system and messages is None:
-            messages = ({"role": "system", "content": whole_text(system)}, {"role": "user", "content": text})
-        return self._texts.setdefault(text, text), messages
-
-
-def _samples(layout: DumpLayout, row: Mapping[str, Any], given: dict[str, Any]) -> list[_Sample]:
-    """The values of each response of a row by role, and its reward by field."""
-    if layout.format.lists:
-        return _lists(layout, given)
-    for name in layout.rewards:
-        if field_of(row, name) is None and name not in row and not layout.format.reward_may_lack:
-            raise BadValueError(name, "the reward of the rollout", "no such field")
-    return [(given, {name: field_of(row, name) for name in layout.rewards})]
-
-
-def _lists(layout: DumpLayout, given: Mapping[str, Any]) -> list[_Sample]:
-    """The values of each response of a row by role, and its reward: a number, or a list of one, as of one head."""
-    lists = {role: given[role] for role in _CHECKS if given.get(role) is not None} | {"reward": given["reward"]}
-    for role, entries in lists.items():
-        name = layout.fields[role]
-        if not isinstance(entries, list):
-            raise BadValueError(name, "a list, one entry for each response", values.described(entries))
-        if not entries and role == "response":
-            raise BadValueError(name, "a list of responses with at least one in it", "an empty list")
-        if len(entries) != (length := len(lists.get("response", ()))):
-            raise BadValueError(name, f"{length} entries as responses", str(len(entries)))
-    made = [dict(zip(lists, entry, strict=True)) for entry in zip(*lists.values(), strict=True)]
-    heads = [cells["reward"] for cells in made]
-    heads = [head[0] if isinstance(head, list) and len(head) == 1 else head for head in heads]
-    return [(cells, {layout.fields["reward"]: head}) for cells, head in zip(made, heads, strict=True)]
-
-
-def _reward(layout: DumpLayout, given: Mapping[str, Any], at: str) -> float:
-    """The reward; of several columns those that are numbers add up, as TRL adds them."""
-    parts = [values.number_or_truth(name + at, value) for name, value in given.items()]
-    scored = [part for part in parts if part == part]
-    return values.number("+".join(given), sum(scored)) if scored else float("nan")
-
-
-def _own_group(layout: DumpLayout, row: Mapping[str, Any]) -> str | None:
-    """The name of a row's group as the file gives it; None where it gives none."""
-    names = layout.groups
-    if not names:
-        return None
-    found = []
-    for name in names:
-        value = field_of(row, name)
-        if value is None:
-            raise BadValueError(name, "the group of the rollout", "null" if name in row else "no such field")
-        found.append(value)
-    if len(names) > 1:
-        return json.dumps([name_of_group(name, value) for name, value in zip(names, found, strict=True)])
-    name, value = names[0], found[0]
-    if layout.format is VERL and name == "uid" and isinstance(value, str):
-        # {uid of the prompt}_{session}_{index}, as verl's V1 trainer writes it.
-        stem = value.rsplit("_", 2)
-        return stem[0] if len(stem) == 3 and stem[1].isdecimal() and stem[2].isdecimal() else value
-    if layout.format is TRINITY and name == "eid.task" and field_of(row, "eid.step") not in (0, None):
-        got = values.described(field_of(row, "eid.step"))
-        raise BadValueError("eid.step", "0: one experience for each run of a task", got)
-    return name_of_group(name, value)
-
-
-def _asked(layout: DumpLayout, given: Mapping[str, Any]) -> str:
-    """What a row asks, as a text: the prompt whole, its images too, and the system message where it stands apart."""
-    asked = given["prompt"]
-    system = given.get("system")
-    return name_of_group(layout.fields["prompt"], asked if system is None else [system, asked])
-
-
-def _id(layout: DumpLayout, value: Mapping[str, Any], number: int) -> str:
-    if layout.format is TRINITY and layout.fields.get("id") == "eid.suffix":
-        parts = [field_of(value, f"eid.{part}") for part in ("batch", "task", "run", "step", "suffix")]
-        return whole_text("/".join(str(part) for part in parts))
-    if "id" not in layout.fields:
-        return str(number)
-    if (identifier := values.short_text(layout.fields["id"], field_of(value, layout.fields["id"]))) is None:
-        raise BadValueError(layout.fields["id"], "the id of the rollout", "none")
-    return identifier

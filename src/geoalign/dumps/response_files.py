@@ -13,7 +13,7 @@ from pydantic import AfterValidator, ConfigDict, Field, StrictBool, StrictInt, S
 from typing_extensions import TypedDict
 
 from geoalign.dumps.files import checked
-from geoalign.dumps.row_files import json_lines
+from geoalign.dumps.json_rows import json_lines
 from geoalign.errors import ConfigError, InputError
 from geoalign.files.durable import write_atomically
 from geoalign.text import one_line
@@ -81,7 +81,7 @@ def read_responses(path: Path) -> dict[Key, SavedResponse]:
                 f"{path}, {line}: {name}: {one_line(first['msg'])}, got {one_line(first['input'])}"
             ) from error
         if row.key in rows:
-            raise InputError(f"{path}, {line}: expected one response for each (set, id, sample), got two for {row.key}")
+            raise InputError(f"{path}, {line}: a second response for {row.key}, its set, id and sample; keep one")
         rows[row.key] = row
     if not rows:
         raise InputError(f"{path}: expected at least one response, got an empty file")

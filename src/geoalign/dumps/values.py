@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from geoalign.answers.messages import Messages, response_text
-from geoalign.dumps.row_files import CsvCell
+from geoalign.dumps.raw_rows import CsvCell
 from geoalign.files.columns import whole_text
 from geoalign.text import quote
 
@@ -25,6 +25,23 @@ _WHOLE = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 _MISSING = ("", "nan", "null", "none", "na", "n/a")
 # What engines and Python write where no answer was found in a response; verl's DAPO reward writes "[INVALID]".
 _NO_ANSWER = ("", "[INVALID]", "None", "null", "nan", "NaN")
+# What values are called, and several of them in a list.
+_KINDS: dict[type, str] = {
+    bool: "true or false",
+    int: "number",
+    float: "number",
+    str: "text",
+    CsvCell: "text",
+    dict: "object",
+    type(None): "null",
+}
+_PLURALS = {
+    "true or false": "numbers",
+    "number": "numbers",
+    "text": "texts",
+    "object": "objects",
+    "messages": "messages",
+}
 # Parts of a chat message that are no texts; a text stands for them.
 _MEDIA = ("image", "image_url", "input_image", "video", "video_url", "audio", "input_audio")
 
@@ -33,7 +50,8 @@ class BadValueError(Exception):
     """A value is not what its field should hold, or (field None) a row no row: what was expected, what came."""
 
     def __init__(self, field: str | None, expected: str, got: str | None = None) -> None:
-        self.field, self.reason = field, expected if got is None else f"expected {expected}, got {got}"
+        self.field = field
+        self.reason = expected if got is None else f"expected {expected}, got {got}"
         super().__init__(self.reason if field is None else f"{field}: {self.reason}")
 
 
@@ -54,12 +72,18 @@ def typed(value: Any) -> Any:
     return value
 
 
+def _known(value: Any) -> Any:
+    """A value as `typed` gives it, NaN as None."""
+    value = typed(value)
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
 def number(field: str, value: Any) -> float:
     """A finite number; NaN and null are NaN: what could not be scored.
 
     Trainers hold rewards in float32, where numbers beyond 3.4e38 are infinite.
     """
-    value = typed(value)
+    value = _known(value)
     if value is None:
         return math.nan
     if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -77,8 +101,8 @@ def number_or_truth(field: str, value: Any) -> float:
 
 def whole_number(field: str, value: Any) -> int | None:
     """A whole number, or None for null; 3.0 is one."""
-    value = typed(value)
-    if value is None or (isinstance(value, float) and math.isnan(value)):
+    value = _known(value)
+    if value is None:
         return None
     whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer() and abs(value) < 2**53)
     if not whole or isinstance(value, bool) or not -(2**63) <= value < 2**63:
@@ -95,8 +119,9 @@ def count(field: str, value: Any) -> int | None:
 
 
 def truth(field: str, value: Any) -> bool | None:
-    value = typed(value)
-    if value is None or (isinstance(value, float) and math.isnan(value)):
+    """A truth value, or 0 or 1 as one; None for null and NaN."""
+    value = _known(value)
+    if value is None:
         return None
     if isinstance(value, (bool, int, float)) and value in (0, 1):
         return bool(value)
@@ -172,32 +197,42 @@ def final_answer(field: str, value: Any) -> str | None:
     return None if text is None or text.strip() in _NO_ANSWER else text
 
 
+def kind_of(value: Any) -> str:
+    """What a value is, in words: "text", "messages", "list of numbers"; a cell of CSV by what it says."""
+    value = typed(value)
+    if not isinstance(value, list):
+        return _KINDS.get(type(value), type(value).__name__)
+    if not value:
+        return "empty list"
+    if is_conversation(value):
+        return "messages"
+    given = [entry for entry in value if entry is not None]
+    kinds = {"messages" if is_conversation(entry) else _KINDS.get(type(entry), "") for entry in given}
+    plural = _PLURALS.get(kinds.pop()) if len(kinds) == 1 else None
+    return f"list of {plural}" if plural else "list"
+
+
 def described(value: Any) -> str:
     """What came, in a few characters: the kind, and a number, a truth value or a cell of CSV itself."""
     if isinstance(value, (bool, int, float, CsvCell)):
         return quote(str(value) if isinstance(value, CsvCell) else value, 40)
-    if isinstance(value, list):
-        kinds = {
-            "an empty list": not value,
-            "a list of texts": all(isinstance(entry, str) for entry in value),
-            "a list of numbers": all(isinstance(entry, (int, float)) for entry in value),
-            "a list of objects": all(isinstance(entry, dict) for entry in value),
-        }
-        return next((name for name, fits in kinds.items() if fits), "a list")
-    names = {str: "a text", dict: "an object", type(None): "null", bytes: "bytes"}
-    return names.get(type(value), type(value).__name__)
+    kind = kind_of(value)
+    if kind == "messages" or not isinstance(value, (str, list, dict)):
+        return kind
+    return f"an {kind}" if kind.startswith(("object", "empty")) else f"a {kind}"
 
 
 def _message(field: str, value: Any) -> dict[str, str]:
+    """A chat message with its content as one text; what calls a tool alone has no text."""
     if not isinstance(value, Mapping) or not isinstance(value.get("role"), str):
         raise BadValueError(field, "a chat message of role and content", described(value))
     content = value.get("content")
+    if content is None:
+        content = ""
     if isinstance(content, list):
         parts = [_text_of_part(part) for part in content]
         texts = [part for part in parts if part is not None]
-        content = "".join(texts) if len(texts) == len(parts) else parts
-    if content is None:
-        content = ""  # a message that only calls a tool
+        content = "".join(texts) if len(texts) == len(parts) else None
     if not isinstance(content, str):
         raise BadValueError(f"{field}.content", "a text", described(value.get("content")))
     return {"role": whole_text(value["role"]), "content": whole_text(content)}
@@ -215,9 +250,6 @@ def _text_of_part(part: Any) -> str | None:
     return text if isinstance(text, str) else None
 
 
-_ABSENT = object()
-
-
 def field_of(row: Mapping[str, Any], name: str) -> Any:
     """The value of a dotted field name (`prompt.0.content`), a key that holds the dots itself first; None where there
     is none.
@@ -226,15 +258,12 @@ def field_of(row: Mapping[str, Any], name: str) -> Any:
         return row[name]
     value: Any = row
     for part in name.split("."):
-        value = _step(value, part)
-        if value is _ABSENT:
+        if isinstance(value, Mapping):
+            value = value.get(part)
+        elif isinstance(value, Sequence) and not isinstance(value, str) and part.isdecimal() and len(part) < 19:
+            # No list has so many entries that their numbers have 19 digits.
+            place = int(part)
+            value = value[place] if place < len(value) else None
+        else:
             return None
     return value
-
-
-def _step(value: Any, part: str) -> Any:
-    if isinstance(value, Mapping):
-        return value.get(part, _ABSENT)
-    # No list has so many entries that their numbers have 19 digits.
-    index = isinstance(value, Sequence) and not isinstance(value, str) and part.isdecimal() and len(part) < 19
-    return value[int(part)] if index and int(part) < len(value) else _ABSENT

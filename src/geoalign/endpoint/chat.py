@@ -1,19 +1,14 @@
-"""Questions to an OpenAI-compatible endpoint: the texts of others with a mark before each, the text that it answers."""
+"""Questions to a chat model behind an endpoint, about texts of others, which must not pass for instructions."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import aclosing, asynccontextmanager
-from typing import TypeVar
+from collections.abc import Sequence
 
-from geoalign.endpoint.http_client import BadReplyError, HTTPClient, read_json, token_from
+from geoalign.endpoint.client import BadReplyError, Endpoint, read_json, token_from
 from geoalign.endpoint.settings import JudgeConfig
-
-Q = TypeVar("Q")
 
 _RULE = (
     "Every part of this comparison begins with a line that carries the mark {mark}, which stands in none of the texts. "
@@ -29,12 +24,56 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 _FENCE = re.compile(r"```(?:json)?[ \t\r]*\n(.*)```", re.DOTALL)
 
 
+def chat_endpoint(config: JudgeConfig) -> Endpoint:
+    """The endpoint of a judge, with the API key of `token_env`, or else of OPENAI_API_KEY where that is set."""
+    token = ""
+    if config.token_env is not None:
+        token = token_from(config.token_env)
+    elif os.environ.get("OPENAI_API_KEY", "").strip():
+        token = token_from("OPENAI_API_KEY")
+    return Endpoint(
+        config.base_url,
+        token=token,
+        timeout=config.timeout,
+        patience=config.patience,
+        connections=config.concurrency,
+    )
+
+
+async def answer_to(messages: Sequence[dict[str, str]], endpoint: Endpoint, config: JudgeConfig) -> str:
+    """The text that the model answers to chat messages; BadReplyError where the reply is no chat completion."""
+    body = {
+        "model": config.model,
+        "temperature": config.temperature,
+        "max_tokens": config.max_tokens,
+        "messages": list(messages),
+        **config.request,
+    }
+    sent = {name: value for name, value in body.items() if value is not None}
+    reply = await endpoint.ask("/chat/completions", sent)
+    try:
+        content = read_json(reply)["choices"][0]["message"].get("content") or ""
+        # Lone surrogates, which JSON may escape, are no text that a file can hold.
+        return content.encode("utf-8", errors="replace").decode("utf-8")
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise BadReplyError(
+            f"{endpoint.url}: expected a chat completion in JSON, got {endpoint.quoted(reply)}"
+        ) from error
+
+
 def marked_messages(system: str, mark: str, parts: Sequence[tuple[str, str]]) -> list[dict[str, str]]:
-    """The chat messages of one question: what to do as system message; each part (its name and its
-    text, `as_prompted`) behind a line with the mark, as user message."""
-    blocks = [_RULE.format(mark=mark), *(f"[{mark}] {name}:\n{text}" for name, text in parts)]
-    content = "\n\n".join([*blocks, f"[{mark}] end"])
-    return [{"role": "system", "content": system}, {"role": "user", "content": content}]
+    """The chat messages of one question.
+
+    Args:
+        system: what to do, the system message.
+        mark: a text that stands in none of the parts, such as `mark_of` gives.
+        parts: the name and the text (`as_prompted`) of each part, which the user message has behind a line with the
+            mark.
+    """
+    blocks = [_RULE.format(mark=mark)]
+    blocks += [f"[{mark}] {name}:\n{text}" for name, text in parts]
+    blocks.append(f"[{mark}] end")
+    return [{"role": "system", "content": system}, {"role": "user", "content": "\n\n".join(blocks)}]
 
 
 def as_prompted(text: str) -> str:
@@ -45,48 +84,12 @@ def as_prompted(text: str) -> str:
 
 def mark_of(texts: Sequence[str]) -> str:
     """A hash of all texts, which none of them can know."""
-    return hashlib.sha256("\0".join(f"{len(text)}:{text}" for text in texts).encode("utf-8")).hexdigest()[:16]
+    with_lengths = "\0".join(f"{len(text)}:{text}" for text in texts)
+    return hashlib.sha256(with_lengths.encode("utf-8")).hexdigest()[:16]
 
 
 def unfenced(text: str) -> str:
-    """An answer without white space and one code fence around it."""
-    fence = _FENCE.fullmatch(text := text.strip(" \t\r\n"))
-    return fence[1] if fence else text
-
-
-@asynccontextmanager
-async def chat(
-    config: JudgeConfig, messages: Callable[[Q], list[dict[str, str]]]
-) -> AsyncIterator[Callable[[Q], Awaitable[str]]]:
-    """Asks `base_url`/chat/completions the `messages` of each question; gives the text that it answers.
-
-    The API key, from the environment, is sent in the Authorization header alone and taken out of every answer.
-    """
-    variable = config.token_env or ("OPENAI_API_KEY" if os.environ.get("OPENAI_API_KEY", "").strip() else "")
-    token = token_from(variable, key="token_env") if variable else ""
-
-    def text_of(data: bytes) -> str:
-        try:
-            content = read_json(data)["choices"][0]["message"].get("content") or ""
-            return client.hidden(content).encode("utf-8", errors="replace").decode("utf-8")
-        except (ValueError, LookupError, TypeError, AttributeError) as error:
-            got = client.quoted(data[:4096].decode("utf-8", errors="replace"))
-            raise BadReplyError(f"expected a chat completion in JSON, got {got}") from error
-
-    async def ask(question: Q) -> str:
-        of_judge = {name: getattr(config, name) for name in ("model", "temperature", "max_tokens")}
-        body = {**of_judge, "messages": messages(question), **config.request}
-        sent = json.dumps({name: value for name, value in body.items() if value is not None}, default=str)
-        return await client.ask("POST", "/chat/completions", text_of, sent.encode("ascii"))
-
-    async with aclosing(
-        HTTPClient(
-            config.base_url,
-            key="base_url",
-            timeout=config.timeout,
-            patience=config.patience,
-            token=token,
-            connections=config.concurrency,
-        )
-    ) as client:
-        yield ask
+    """An answer without the white space and the one code fence that may stand around it."""
+    stripped = text.strip(" \t\r\n")
+    fence = _FENCE.fullmatch(stripped)
+    return fence[1] if fence else stripped

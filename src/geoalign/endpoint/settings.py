@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 
-from geoalign.settings import Count, Name, NotNegative, Positive, setting, settings
+from geoalign.settings import Count, Name, NotNegative, Options, Positive, setting, settings
 
 # Without user, query and fragment: a key comes from the environment.
-Address = Annotated[str, Field(pattern=r"^https?://([^\s/?#@:\[]+|\[[^\s\]]+\])(:[1-9][0-9]{0,4})?(/[^\s?#]*)?$")]
+Address = Annotated[str, Field(pattern=r"^https?://([^\s/?#@:\[]+|\[[0-9A-Fa-f:.]+\])(:[1-9][0-9]{0,4})?(/[^\s?#]*)?$")]
 
 
 @settings
@@ -24,7 +24,7 @@ class JudgeConfig:
     )
     temperature: Annotated[float, Field(ge=0, le=2)] = setting(default=0.0, help="Sampling temperature of the judge.")
     max_tokens: Count = setting(default=512, help="Longest answer.")
-    request: dict[str, Any] = setting(
+    request: Options = setting(
         default_factory=dict,
         help="Further keys of every request, such as seed; null removes one, such as max_tokens.",
     )

@@ -142,11 +142,13 @@ def cut_answers(
     """`starts` counted in responses that lost their beginning; -1 where nothing is left before the answer."""
     if len(starts) != len(whole):
         raise InputError(f"answer_starts: expected {len(whole)} rows as response_ids, got {len(starts)}")
-    moved = []
+    in_kept = []
     for start, prompt, before, after in zip(starts, prompts, whole, kept, strict=True):
         place = start - (len(before) - len(after))
-        moved.append(place if start >= 0 and place + len(prompt) > 0 and place >= 0 else -1)
-    return moved
+        # The state that predicts the answer's first token is one token earlier.
+        has_state = start >= 0 and place >= 0 and place + len(prompt) > 0
+        in_kept.append(place if has_state else -1)
+    return in_kept
 
 
 def batched_states(
@@ -227,14 +229,20 @@ def _check_lengths(prompt_ids: Sequence[Sequence[int]], response_ids: Sequence[S
 
 def padded(rows: Sequence[Sequence[int]], pad: int, device: Any) -> tuple[Tensor, Tensor]:
     """Tokens and mask with padding on the right, which no earlier token sees."""
-    width = max(map(len, rows))
-    ids = torch.tensor([[*row, *[pad] * (width - len(row))] for row in rows], device=device)
-    return ids, torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows], device=device)
+    width = max(len(row) for row in rows)
+    ids = []
+    mask = []
+    for row in rows:
+        missing = width - len(row)
+        ids.append([*row, *[pad] * missing])
+        mask.append([1] * len(row) + [0] * missing)
+    return torch.tensor(ids, device=device), torch.tensor(mask, device=device)
 
 
 def _cut(
     prompt_ids: Sequence[Sequence[int]], response_ids: Sequence[Sequence[int]], max_tokens: int | None
 ) -> tuple[Sequence[Sequence[int]], Sequence[Sequence[int]], int]:
+    """Prompts and responses, of which each row keeps its last `max_tokens` tokens, and how many rows were cut."""
     if max_tokens is None:
         return prompt_ids, response_ids, 0
     if max_tokens < 2:

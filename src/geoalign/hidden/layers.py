@@ -7,7 +7,7 @@ from typing import Any
 from torch import nn
 
 from geoalign.errors import InputError
-from geoalign.settings.hidden import LAST, HiddenLayer, check_layer, is_last, layer_numbers
+from geoalign.settings.hidden import LAST, HiddenLayer, check_layer, is_last_layer, layer_numbers
 
 
 def backbone_layers(backbone: nn.Module) -> nn.ModuleList:
@@ -37,7 +37,7 @@ def wanted_layers(backbone: nn.Module, layer: HiddenLayer) -> tuple[int | None, 
         InputError: no such layer, or a model whose decoder layers cannot be found.
     """
     check_layer(layer)
-    if is_last(layer):
+    if is_last_layer(layer):
         return (None,)  # what a backbone returns is the last state whatever it is made of
     depth = len(backbone_layers(backbone))
     return tuple(None if number == depth else number for number in layer_numbers(layer, depth))

@@ -42,7 +42,8 @@ def response_states(
         InputError: an unknown position, or a row (the message names it) without such a state.
     """
     check_position(position)
-    start, length = start.to(states.device), length.to(states.device)
+    start = start.to(states.device)
+    length = length.to(states.device)
     if written is not None:
         written = written.to(states.device)
         length = length.minimum(_through_last(written))
@@ -95,7 +96,8 @@ def _columns(start: Tensor, last: Tensor, position: HiddenPosition, answer_start
     if answer_starts is None:
         raise InputError("hidden_position 'answer_start': expected answer_starts, where answers begin, got none")
     answer_starts = answer_starts.to(start.device)
-    if (row := _first((answer_starts < -1) | (start + answer_starts > last))) is not None:
+    row = _first((answer_starts < -1) | (start + answer_starts > last))
+    if row is not None:
         raise InputError(
             f"answer_starts: expected a token of the response, 0..{int((last - start)[row])}, or -1, got "
             f"{int(answer_starts[row])} in row {row}"
@@ -104,14 +106,18 @@ def _columns(start: Tensor, last: Tensor, position: HiddenPosition, answer_start
 
 
 def _check_rows(start: Tensor, length: Tensor, wanted: Tensor, last: Tensor, *, columns: int, position: str) -> None:
-    if (row := _first(length < 1)) is not None:
+    """Raises InputError for the first row whose response or wanted state lies outside of its columns."""
+    row = _first(length < 1)
+    if row is not None:
         raise InputError(f"length: expected at least 1 token per response, got {int(length[row])} in row {row}")
-    if (row := _first((start < 0) | (last >= columns))) is not None:
+    row = _first((start < 0) | (last >= columns))
+    if row is not None:
         raise InputError(
             f"start, length: expected a response inside columns 0..{columns - 1}, "
             f"got columns {int(start[row])}..{int(last[row])} in row {row}"
         )
-    if (row := _first(wanted < 0)) is not None:
+    row = _first(wanted < 0)
+    if row is not None:
         what = "last one of the response, got a sequence of one token"
         if position == "answer_start":
             what = "first one of the answer, got a sequence that begins with it"
@@ -119,4 +125,5 @@ def _check_rows(start: Tensor, length: Tensor, wanted: Tensor, last: Tensor, *, 
 
 
 def _first(wrong: Tensor) -> int | None:
+    """The first row that is True; None where none is."""
     return int(wrong.nonzero()[0]) if bool(wrong.any()) else None

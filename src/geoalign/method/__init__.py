@@ -9,5 +9,7 @@ scoring          every pair's cosine to its prototype; accuracy on groups never 
 density          the density criterion
 rectification    what stands in the place of an anomalous rollout (Eq. 8)
 advantages       group-relative advantages (Eq. 9)
-intervals        intervals of shares, means and correlations
+ties             which rewards differ by rounding only
+arithmetic       products and sums whose bits no setting of the process changes
+bounds           what verdicts alone prove of a verifier's error rates
 """

@@ -97,10 +97,9 @@ def advantage_cosine(
 
 
 def _range(values: Tensor, scored: Tensor, member: Tensor, groups: int) -> Tensor:
-    highest = values.new_full((groups,), -torch.inf).scatter_reduce(
-        0, member, values.masked_fill(~scored, -torch.inf), "amax"
-    )
-    lowest = values.new_full((groups,), torch.inf).scatter_reduce(
-        0, member, values.masked_fill(~scored, torch.inf), "amin"
-    )
+    """[G] the highest less the lowest of the scored values of each group."""
+    for_highest = values.masked_fill(~scored, -torch.inf)
+    highest = values.new_full((groups,), -torch.inf).scatter_reduce(0, member, for_highest, "amax")
+    for_lowest = values.masked_fill(~scored, torch.inf)
+    lowest = values.new_full((groups,), torch.inf).scatter_reduce(0, member, for_lowest, "amin")
     return highest - lowest

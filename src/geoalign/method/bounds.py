@@ -29,12 +29,20 @@ class Bounds:
 
 @dataclass(frozen=True, eq=False)
 class JudgedUnits:
-    """U units with the verdicts on their rows."""
+    """U units with the verdicts on their rows.
 
-    accepted: Float[Tensor, " u"]  # number of rows that were rewarded
+    Attributes:
+        accepted: [U] how many of the unit's rows were rewarded.
+        refused: [U] how many were not.
+        exclusive_set: [U] of the units of one set at most one is right.
+        maybe_right: [U] whether the unit may be right.
+        maybe_wrong: [U] whether it may be wrong.
+    """
+
+    accepted: Float[Tensor, " u"]
     refused: Float[Tensor, " u"]
-    exclusive_set: Int[Tensor, " u"]  # of the units of one set at most one is right
-    maybe_right: Bool[Tensor, " u"]  # whether the unit may be right
+    exclusive_set: Int[Tensor, " u"]
+    maybe_right: Bool[Tensor, " u"]
     maybe_wrong: Bool[Tensor, " u"]
 
     @property
@@ -50,13 +58,12 @@ class JudgedUnits:
         change = (if_right - if_wrong).masked_fill(~self.maybe_right, torch.inf)
         change = change.masked_fill(~self.maybe_wrong, -torch.inf)
         lowest = change.new_zeros(self._set_count).scatter_reduce(0, self.exclusive_set, change, "amin")
-        taken = (change < 0) & (change == lowest[self.exclusive_set])
+        lowers_most = (change < 0) & (change == lowest[self.exclusive_set])
         # Of several that lower it equally the first.
         place = torch.arange(len(change))
-        first = torch.full((len(lowest),), len(change)).scatter_reduce(
-            0, self.exclusive_set[taken], place[taken], "amin"
-        )
-        return taken & (first[self.exclusive_set] == place)
+        first = torch.full((len(lowest),), len(change))
+        first = first.scatter_reduce(0, self.exclusive_set[lowers_most], place[lowers_most], "amin")
+        return lowers_most & (first[self.exclusive_set] == place)
 
     @property
     def _set_count(self) -> int:
@@ -83,7 +90,8 @@ def judged_units(
         answered: whether the unit is an answer.
         truth: 1 or 0 where it is known, NaN elsewhere.
     """
-    known_right, known_wrong = truth == 1, truth == 0
+    known_right = truth == 1
+    known_wrong = truth == 0
     groups = int(group.max()) + 1 if len(group) else 0
     units = int(unit.max()) + 1 if len(unit) else 0
     right_of_unit = _any_per_label(known_right, unit, units)
@@ -129,9 +137,10 @@ def least_errors(units: JudgedUnits) -> int:
 
 
 def _bounds(units: JudgedUnits, *, hit: Float[Tensor, " u"], among_right: bool) -> Bounds:
-    other = units.rows - hit
+    """The bounds of the share of `hit` among the rows of right (or wrong) units."""
+    missed = units.rows - hit
     low = _least_ratio(units, hit, among_right=among_right)
-    high = 1 - _least_ratio(units, other, among_right=among_right)
+    high = 1 - _least_ratio(units, missed, among_right=among_right)
     return Bounds(low, high)
 
 
@@ -144,11 +153,14 @@ def _least_ratio(units: JudgedUnits, hit: Float[Tensor, " u"], *, among_right: b
     possible = units.maybe_right if among_right else units.maybe_wrong
     if not bool((possible & (units.rows > 0)).any()):
         return math.nan
-    ratio, nothing = 1.0, torch.zeros_like(hit)
+    ratio = 1.0
+    free = torch.zeros_like(hit)
     while True:
         cost = hit - ratio * units.rows
-        right = units.cheapest_assignment(cost, nothing) if among_right else units.cheapest_assignment(nothing, cost)
-        counted = right if among_right else ~right
+        if among_right:
+            counted = units.cheapest_assignment(if_right=cost, if_wrong=free)
+        else:
+            counted = ~units.cheapest_assignment(if_right=free, if_wrong=cost)
         rows = float(units.rows[counted].sum())
         lower = float(hit[counted].sum()) / rows if rows else ratio
         if lower > ratio - _STEP:

@@ -23,10 +23,10 @@ from geoalign.method.pairs import Pairs
 from geoalign.method.projector import Projector, ProjectorConfig, displacement
 
 
-def prototype_weights(margins: Float[Tensor, " p"], margin_weighted: bool) -> Float[Tensor, " p"]:
-    """Each pair's weight in the prototype: its margin (Eq. 5), relative to the largest, or 1."""
-    if not margin_weighted or not len(margins):
-        return torch.ones(len(margins), dtype=torch.float32, device=margins.device)
+def prototype_weights(margins: Float[Tensor, " p"]) -> Float[Tensor, " p"]:
+    """[P] each pair's weight in the prototype: its margin r_k - r_l (Eq. 5), relative to the largest."""
+    if not len(margins):
+        return margins.float()
     return (margins / margins.max()).float()
 
 
@@ -34,7 +34,7 @@ def prototype_weights(margins: Float[Tensor, " p"], margin_weighted: bool) -> Fl
 def projected_prototype(
     projector: Projector, on_rollouts: Float[Tensor, "b h"], pairs: Pairs, weights: Float[Tensor, " p"]
 ) -> Float[Tensor, " o"]:
-    """norm(sum of weight * v) with v = norm(M(u)) (Eq. 5); zero where the directions cancel exactly."""
+    """[d'] v_proto = norm(sum of weight * v) with v = norm(M(u)) (Eq. 5); zero where the directions cancel exactly."""
     total = on_rollouts.new_zeros(projector.output_dim)
     for block, directions in _directions(projector, on_rollouts, pairs):
         total += full_product(weights[block], directions)
@@ -45,7 +45,7 @@ def projected_prototype(
 def projected_cosines(
     projector: Projector, on_rollouts: Float[Tensor, "b h"], pairs: Pairs, prototype: Float[Tensor, " o"]
 ) -> Float[Tensor, " p"]:
-    """<v, prototype> of every pair, block by block."""
+    """[P] <v, v_proto> of every pair, block by block."""
     cosines = on_rollouts.new_empty(len(pairs))
     for block, directions in _directions(projector, on_rollouts, pairs):
         cosines[block] = full_product(directions, prototype)
@@ -62,7 +62,7 @@ def raw_prototype(states: Float[Tensor, "b d"], pairs: Pairs, weights: Float[Ten
 
 
 def raw_cosines(states: Float[Tensor, "b d"], pairs: Pairs, prototype: Float[Tensor, " d"]) -> Float[Tensor, " p"]:
-    """<u, prototype> of every pair."""
+    """[P] <u, v_proto> of every pair."""
     along = full_product(states, prototype)
     return ((along[pairs.winner] - along[pairs.loser]) / pairs.distance).clamp(-1, 1)
 
@@ -70,10 +70,10 @@ def raw_cosines(states: Float[Tensor, "b d"], pairs: Pairs, prototype: Float[Ten
 def deviation_index(
     deviation: Float[Tensor, " p"], pairs: Pairs, rows: int, *, aggregation: Literal["sum", "mean", "excess"]
 ) -> Float[Tensor, " b"]:
-    """GDI: what the deviations s of a rollout's pairs come to; NaN for a rollout in no pair.
+    """[B] GDI: the sum of the deviations s of a rollout's pairs (Eq. 7); NaN for a rollout in no pair.
 
-    "sum" is Eq. 7, "mean" the paper's ablation. "excess" is the sum of s minus the batch's mean deviation: Eq. 7 less
-    what the number of pairs alone would give, so that being in the minority of a group is no suspicion by itself.
+    "mean" divides by the number of its pairs (the paper's ablation). "excess" sums s minus the batch's mean deviation:
+    it takes off what the number of pairs alone would give, so that being in the minority of a group is no suspicion.
     """
     if aggregation == "excess" and len(pairs):
         deviation = deviation - deviation.mean()
@@ -101,39 +101,42 @@ def _directions(projector: Projector, on_rollouts: Tensor, pairs: Pairs) -> Iter
 
 
 class Consensus:
-    """What one training leaves behind: the prototype (None before the first) and the deviation of its own pairs.
+    """What one training leaves behind: the prototype and the deviation of its own pairs.
 
-    Of the raw unit displacements themselves, for which nothing is trained; `ProjectedConsensus` sees them otherwise.
+    This one sees the raw unit displacements themselves, for which nothing is trained (an ablation).
+    `ProjectedConsensus` sees them through the projector.
+
+    Attributes:
+        prototype: [d] the direction on which the pairs agree; None before the first training.
+        train_deviation: mean deviation of the pairs that it was made of; NaN before the first training.
     """
 
     def __init__(self) -> None:
         self.prototype: Tensor | None = None
         self.train_deviation = torch.nan
 
-    def fit(
-        self, states: Tensor, offsets: Tensor, pairs: Pairs, generator: torch.Generator, *, scored: bool
-    ) -> Distilled | None:
-        """Trains the view on the pairs; None where there is nothing to train.
+    def fit(self, states: Tensor, offsets: Tensor, pairs: Pairs, generator: torch.Generator) -> Distilled | None:
+        """Trains on the orientation of the pairs; None where there is nothing to train.
 
-        `offsets` [G + 1]: where the rows of each group begin. `scored`: whether the pairs are to be scored by it, too.
+        `offsets` [G + 1] says where the rows of each group begin.
         """
         return None
 
-    def view(self, states: Float[Tensor, "b d"]) -> Float[Tensor, "b h"]:
-        """The rollouts as `settle` and `cosines` want them; computed once a batch."""
+    def on_rollouts(self, states: Float[Tensor, "b d"]) -> Float[Tensor, "b h"]:
+        """What prototype and cosines need of the rollouts, computed once a batch: here the states themselves."""
         return states
 
-    def settle(self, view: Float[Tensor, "b h"], pairs: Pairs, weights: Float[Tensor, " p"]) -> None:
-        """Sets the prototype to the consensus of the pairs (Eq. 5)."""
-        self.prototype = raw_prototype(view, pairs, weights)
+    def set_prototype(self, on_rollouts: Float[Tensor, "b h"], pairs: Pairs, weights: Float[Tensor, " p"]) -> None:
+        """Makes the weighted mean direction of the pairs the prototype (Eq. 5)."""
+        self.prototype = raw_prototype(on_rollouts, pairs, weights)
 
-    def cosines(self, view: Float[Tensor, "b h"], pairs: Pairs) -> Float[Tensor, " p"]:
-        """<v, prototype> of each pair."""
+    def cosines(self, on_rollouts: Float[Tensor, "b h"], pairs: Pairs) -> Float[Tensor, " p"]:
+        """[P] <v, v_proto> of each pair."""
         assert self.prototype is not None
-        return raw_cosines(view, pairs, self.prototype.to(view.device))
+        return raw_cosines(on_rollouts, pairs, self.prototype.to(on_rollouts.device))
 
     def orientation(self, states: Float[Tensor, "b d"], pairs: Pairs) -> Float[Tensor, " p"]:
-        """How right the consensus is on the order of each pair, between 0 and 1; chance is one half."""
+        """[P] how right the consensus is on the order of each pair, between 0 and 1; chance is one half."""
         # One half for a pair at right angles to the prototype.
         return (self.cosines(states, pairs).sign() + 1) / 2
 
@@ -142,10 +145,11 @@ class Consensus:
         return {"prototype": self.prototype, "train_deviation": self.train_deviation}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores `state_dict`; KeyError or RuntimeError where it is of other settings."""
+        """Restores what `state_dict` returned; raises KeyError or RuntimeError where it is of other settings."""
         if set(state) != set(self.state_dict()):
             raise KeyError(f"expected {', '.join(self.state_dict())}, got {', '.join(state)}")
-        self.prototype, self.train_deviation = state["prototype"], float(state["train_deviation"])
+        self.prototype = state["prototype"]
+        self.train_deviation = float(state["train_deviation"])
 
 
 class ProjectedConsensus(Consensus):
@@ -157,24 +161,22 @@ class ProjectedConsensus(Consensus):
         self.probe: Tensor | None = None
         self.projector = Projector(d, config, generator)
 
-    def fit(
-        self, states: Tensor, offsets: Tensor, pairs: Pairs, generator: torch.Generator, *, scored: bool
-    ) -> Distilled:
+    def fit(self, states: Tensor, offsets: Tensor, pairs: Pairs, generator: torch.Generator) -> Distilled:
         self.projector.to(states.device)
-        distilled = distil(self.projector, states, offsets, pairs, self.config, generator, scored=scored)
+        distilled = distil(self.projector, states, offsets, pairs, self.config, generator)
         self.probe = distilled.probe
         return distilled
 
     @torch.no_grad()
-    def view(self, states: Float[Tensor, "b d"]) -> Float[Tensor, "b h"]:
+    def on_rollouts(self, states: Float[Tensor, "b d"]) -> Float[Tensor, "b h"]:
         return self.projector.to(states.device).on_rollouts(states)
 
-    def settle(self, view: Float[Tensor, "b h"], pairs: Pairs, weights: Float[Tensor, " p"]) -> None:
-        self.prototype = projected_prototype(self.projector, view, pairs, weights)
+    def set_prototype(self, on_rollouts: Float[Tensor, "b h"], pairs: Pairs, weights: Float[Tensor, " p"]) -> None:
+        self.prototype = projected_prototype(self.projector, on_rollouts, pairs, weights)
 
-    def cosines(self, view: Float[Tensor, "b h"], pairs: Pairs) -> Float[Tensor, " p"]:
+    def cosines(self, on_rollouts: Float[Tensor, "b h"], pairs: Pairs) -> Float[Tensor, " p"]:
         assert self.prototype is not None
-        return projected_cosines(self.projector, view, pairs, self.prototype.to(view.device))
+        return projected_cosines(self.projector, on_rollouts, pairs, self.prototype.to(on_rollouts.device))
 
     def orientation(self, states: Float[Tensor, "b d"], pairs: Pairs) -> Float[Tensor, " p"]:
         assert self.probe is not None
@@ -191,4 +193,6 @@ class ProjectedConsensus(Consensus):
 
 def new_consensus(d: int, config: ProjectorConfig | None, generator: torch.Generator) -> Consensus:
     """The consensus that the settings ask for; None: raw unit displacements."""
-    return Consensus() if config is None else ProjectedConsensus(d, config, generator)
+    if config is None:
+        return Consensus()
+    return ProjectedConsensus(d, config, generator)

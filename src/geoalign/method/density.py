@@ -56,10 +56,9 @@ class KernelDensity:
         """The density at each point."""
         unit = self._unit
         scores = self.scores / unit
-        kernels = [
-            _kernels(part, scores).sum(dim=1) for part in (points / unit).split(self._rows_per_block(len(scores)))
-        ]
-        return self._density(torch.cat(kernels))
+        blocks = (points / unit).split(self._rows_per_block(len(scores)))
+        sums = [_kernels(block, scores).sum(dim=1) for block in blocks]
+        return self._density(torch.cat(sums))
 
     def at_scores(self) -> Float[Tensor, " n"]:
         """The density at each of the scores: all kernels up to 4,096 scores, beyond interpolated on a grid."""
@@ -80,8 +79,10 @@ class KernelDensity:
         return grid, self.at(grid)
 
     def _interpolated(self) -> Float[Tensor, " n"]:
-        low, high, bandwidth = torch.stack([self.scores[0], self.scores[-1], self.bandwidth]).tolist()
-        wanted = math.ceil(STEPS_PER_BANDWIDTH * (high - low) / bandwidth)
+        """The density on a grid, interpolated at each of the scores."""
+        # One copy from the device for both numbers.
+        span, bandwidth = torch.stack([self.scores[-1] - self.scores[0], self.bandwidth]).tolist()
+        wanted = math.ceil(STEPS_PER_BANDWIDTH * span / bandwidth)
         grid = self._grid(min(max(GRID_POINTS, wanted), MAX_GRID_POINTS))
         density = self.at(grid)
         right = torch.searchsorted(grid, self.scores).clamp(min=1, max=len(grid) - 1)
@@ -90,8 +91,10 @@ class KernelDensity:
         return density[left] + share * (density[right] - density[left])
 
     def _grid(self, points: int) -> Float[Tensor, " g"]:
+        """[G] so many points, evenly spread from the lowest to the highest score, both of them exact."""
         share = torch.linspace(0, 1, points, dtype=self.scores.dtype, device=self.scores.device)
-        low, high = self.scores[0], self.scores[-1]
+        low = self.scores[0]
+        high = self.scores[-1]
         return torch.where(share < 1, low + share * (high - low), high)
 
     @property
@@ -100,6 +103,7 @@ class KernelDensity:
         return self.bandwidth * math.sqrt(2 * math.log(2))
 
     def _density(self, kernels: Float[Tensor, " m"]) -> Float[Tensor, " m"]:
+        """f from the sums of kernels."""
         return kernels / (len(self.scores) * math.sqrt(2 * math.pi) * self.bandwidth)
 
     def _rows_per_block(self, columns: int) -> int:
@@ -162,7 +166,10 @@ def sparse_tail(
         None where there is no density: fewer than two scores, or scores that differ by rounding only.
     """
     scores = _wide(scores)
-    if len(scores) < 2 or bool(_deviation(scores, correction=0) <= ZERO_SPREAD * scores.abs().max()):
+    if len(scores) < 2:
+        return None
+    rounding = ZERO_SPREAD * scores.abs().max()
+    if bool(_deviation(scores, correction=0) <= rounding):
         return None
     ascending = scores.sort().values
     estimate = KernelDensity.of(ascending)
@@ -180,8 +187,15 @@ def sparse_tail(
         sparse = (grid > mode) & (on_grid < alpha * peak)
         first = grid.masked_fill(~sparse, torch.inf).min()
         threshold = torch.where(sparse.any(), first, none)
-    found = torch.stack([mode, peak, threshold]).tolist()
-    return Tail(flagged=scores >= threshold, mode=found[0], peak=found[1], threshold=found[2], estimate=estimate)
+    # One copy from the device for all three numbers.
+    numbers = torch.stack([mode, peak, threshold]).tolist()
+    return Tail(
+        flagged=scores >= threshold,
+        mode=numbers[0],
+        peak=numbers[1],
+        threshold=numbers[2],
+        estimate=estimate,
+    )
 
 
 def _deviation(scores: Float[Tensor, " n"], *, correction: int) -> Float[Tensor, ""]:

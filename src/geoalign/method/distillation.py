@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -27,14 +25,20 @@ AUTO_PAIRS = 1024
 AUTO_MIN_GROUPS = 8
 # Held-out pairs only decide when to stop; more than this many say nothing more.
 MAX_HELDOUT = 4096
-# Steps from one look at the held-out pairs to the next; looks without a higher accuracy after which "refit" stops.
+# Steps from one look at the held-out pairs to the next.
 CHECK_EVERY = 5
-PATIENCE = 3
 
 
 @dataclass(frozen=True, eq=False)
 class Distilled:
-    """What training leaves behind besides the projector's weights; accuracies and loss are NaN where undefined."""
+    """What a training leaves behind besides the projector's weights.
+
+    Attributes:
+        probe: [d'] the probe w.
+        steps: how many steps were taken.
+        loss: the mean loss of the last step; NaN without a step.
+        heldout_accuracy: orientation accuracy on the held-out pairs at the end; NaN where none were held out.
+    """
 
     probe: Float[Tensor, " o"]
     steps: int
@@ -49,20 +53,16 @@ def distil(
     pairs: Pairs,
     config: ProjectorConfig,
     generator: torch.Generator,
-    *,
-    scored: bool,
 ) -> Distilled:
-    """Minimises softplus(-w.M(u)) + softplus(w.M(-u)), mean over pairs, over M and a fresh probe w (Eq. 4).
+    """Trains the projector M and a fresh probe w on the orientation of the pairs (Eq. 4).
 
-    Adam, `steps` steps, the learning rate falling from `learning_rate` to zero along a cosine. A share `holdout` of the
-    pairs (4096 at most) is kept out of the loss; training stops early once their orientation accuracy, looked at every
-    five steps, reaches `target_accuracy` (the paper's rule, appendix "Projector"). Each step takes all pairs of
-    `groups_per_step` groups, walking through shuffled rounds of all groups.
+        L(psi, w) = mean over pairs of  softplus(-w.M(u)) + softplus(w.M(-u))
 
-    `early_stop="refit"`: training also stops once that accuracy has not risen by its standard error for three looks.
-    And as held-out pairs deviate more than those trained on, pairs that the projector is to score (`scored`) are
-    treated alike: it goes back to where it began and is trained on all pairs, for as many steps as served the held-out
-    ones best. Where there is nothing to stop for (`target_accuracy` None) none are held out.
+    is minimised by `config.steps` steps of Adam, whose learning rate falls from `learning_rate` to zero along a cosine.
+    Each step takes all pairs of `groups_per_step` groups, walking through shuffled rounds of all groups.
+
+    A share `holdout` of the pairs (4096 at most) is kept out of the loss. Their orientation accuracy is looked at every
+    five steps, and training stops once it reaches `target_accuracy` (appendix "Projector").
 
     Args:
         projector: trained in place.
@@ -70,55 +70,11 @@ def distil(
         row_offsets: [G + 1] where the rows of each group begin.
         pairs: at least one, with their distances.
         generator: CPU generator of the probe, the held-out pairs and the group draws.
-        scored: whether the pairs are to be scored by the projector, too.
-
-    Returns:
-        The probe, the steps behind it, and the held-out accuracy after that many (NaN without held-out pairs).
     """
-
-    def train(chosen: Pairs, most: int, watch: _Watch | None) -> Distilled:
-        batches = _batches(states, row_offsets.cpu(), chosen, config.groups_per_step, generator)
-        return _train(projector, probe.clone(), states, batches, config, most, watch)
-
     probe = new_probe(projector.output_dim, generator).to(states.device)
-    refit = scored and config.early_stop == "refit"
-    holdout = 0.0 if refit and config.target_accuracy is None else config.holdout
-    heldout, training = _split_pairs(pairs, holdout, generator)
-    watch = _Watch(heldout, config) if len(heldout) else None
-    begun = copy.deepcopy(projector.state_dict()) if refit else None
-    distilled = train(training, config.steps, watch)
-    if begun is None or watch is None:
-        return distilled
-    projector.load_state_dict(begun)
-    return replace(train(pairs, watch.best_steps, None), heldout_accuracy=watch.best)
-
-
-@dataclass
-class _Watch:
-    """The held-out pairs, and when to stop for them."""
-
-    heldout: Pairs
-    config: ProjectorConfig
-    best: float = torch.nan
-    best_steps: int = 0
-    idle: int = 0
-
-    def due(self, taken: int, most: int) -> bool:
-        """Whether to look after so many steps: at the end in any case."""
-        return taken == most or (self.config.target_accuracy is not None and taken % CHECK_EVERY == 0)
-
-    def look(self, accuracy: float, taken: int) -> bool:
-        """Notes an accuracy; True where training is to stop. A gain below its standard error is none."""
-        self.idle += 1
-        target = self.config.target_accuracy
-        error = math.sqrt(max(accuracy * (1 - accuracy), 0) / len(self.heldout))
-        reached = target is not None and accuracy >= target
-        if reached or not accuracy <= self.best + error:  # the first one is higher than NaN
-            self.best = accuracy
-            self.best_steps = taken
-            self.idle = 0
-        patient = target is None or self.config.early_stop != "refit" or self.idle < PATIENCE
-        return reached or not patient
+    heldout, training = _split_pairs(pairs, config.holdout, generator)
+    batches = _batches(states, row_offsets.cpu(), training, config.groups_per_step, generator)
+    return _train(projector, probe, states, batches, heldout, config)
 
 
 @torch.enable_grad()
@@ -127,31 +83,30 @@ def _train(
     probe: Tensor,
     states: Tensor,
     batches: Iterator[tuple[Tensor, Pairs]],
+    heldout: Pairs,
     config: ProjectorConfig,
-    most: int,
-    watch: _Watch | None,
 ) -> Distilled:
-    """Trains on the batches for `most` of the schedule's steps, or until the watched pairs say stop."""
+    """Takes the steps of the schedule, one batch each, or as many as it takes to reach the target accuracy."""
     probe.requires_grad_()
     parameters = [*projector.parameters(), probe]
     optimizer = torch.optim.Adam(parameters, lr=config.learning_rate, fused=states.device.type in ("cpu", "cuda"))
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=max(config.steps, 1))
-    watched = None if watch is None else _rows_of(watch.heldout)
+    target = config.target_accuracy
     loss = states.new_full((), torch.nan)
     accuracy = torch.nan
-    taken = 0
-    for taken in range(1, most + 1):
+    step = 0
+    for step in range(1, config.steps + 1):
         optimizer.zero_grad()
-        loss = _backward(projector, probe, *next(batches))
+        batch_states, batch_pairs = next(batches)
+        loss = _backward(projector, probe, batch_states, batch_pairs)
         optimizer.step()
         schedule.step()
-        if watch is None or watched is None or not watch.due(taken, most):
-            continue
-        seen, local = watched
-        accuracy = float(_right(projector, probe, states[seen], local).mean())
-        if watch.look(accuracy, taken):
-            break
-    return Distilled(probe=probe.detach(), steps=taken, loss=float(loss), heldout_accuracy=accuracy)
+        look_for_target = target is not None and step % CHECK_EVERY == 0
+        if len(heldout) and (look_for_target or step == config.steps):
+            accuracy = float(orientation(projector, probe, states, heldout).mean())
+            if target is not None and accuracy >= target:
+                break
+    return Distilled(probe=probe.detach(), steps=step, loss=float(loss), heldout_accuracy=accuracy)
 
 
 def _batches(
@@ -161,27 +116,36 @@ def _batches(
     groups_per_step: int | Literal["auto"] | None,
     generator: torch.Generator,
 ) -> Iterator[tuple[Tensor, Pairs]]:
-    """The states and the pairs of one step after another, their groups drawn in shuffled rounds of all."""
+    """The states and the pairs of one step after another, without end.
+
+    Groups are drawn in shuffled rounds of all of them. The pairs of a step are numbered by the states of that step.
+    """
     # Groups are drawn, and their rows and pairs listed, on the CPU: an accelerator would be waited for each time.
     device = pairs.winner.device
     groups = pairs.group.unique_consecutive().cpu()
     pair_offsets = torch.searchsorted(pairs.group, torch.arange(len(row_offsets), device=device)).cpu()
     size = _groups_in_step(groups_per_step, len(groups), len(pairs))
-    queue = groups[:0]
+    round_of_groups = groups[:0]
     while True:
-        seen, batch = states, pairs
+        step_states = states
+        step_pairs = pairs
         if size < len(groups):
-            if len(queue) < size:
-                queue = groups[torch.randperm(len(groups), generator=generator)]
-            chosen, queue = queue[:size].sort().values, queue[size:]
-            rows = group_ranges(row_offsets, chosen).to(device)
-            batch = pairs.take(group_ranges(pair_offsets, chosen).to(device))
-            winner, loser = torch.searchsorted(rows, batch.winner), torch.searchsorted(rows, batch.loser)
-            seen, batch = states[rows], replace(batch, winner=winner, loser=loser)
-        if groups_per_step == "auto" and len(batch) > 2 * AUTO_PAIRS:
-            drawn = torch.randperm(len(batch), generator=generator)[: 2 * AUTO_PAIRS]
-            batch = batch.take(drawn.sort().values.to(device))
-        yield seen, batch
+            if len(round_of_groups) < size:
+                round_of_groups = groups[torch.randperm(len(groups), generator=generator)]
+            drawn_groups = round_of_groups[:size].sort().values
+            round_of_groups = round_of_groups[size:]
+            rows = group_ranges(row_offsets, drawn_groups).to(device)
+            of_groups = pairs.take(group_ranges(pair_offsets, drawn_groups).to(device))
+            step_states = states[rows]
+            step_pairs = replace(
+                of_groups,
+                winner=torch.searchsorted(rows, of_groups.winner),
+                loser=torch.searchsorted(rows, of_groups.loser),
+            )
+        if groups_per_step == "auto" and len(step_pairs) > 2 * AUTO_PAIRS:
+            drawn = torch.randperm(len(step_pairs), generator=generator)[: 2 * AUTO_PAIRS]
+            step_pairs = step_pairs.take(drawn.sort().values.to(device))
+        yield step_states, step_pairs
 
 
 def block_of(device: torch.device) -> int:
@@ -193,59 +157,53 @@ def block_of(device: torch.device) -> int:
 def orientation(
     projector: Projector, probe: Float[Tensor, " o"], states: Float[Tensor, "b d"], pairs: Pairs
 ) -> Float[Tensor, " p"]:
-    """How right the probe is on each pair: the mean of [w.M(u) > 0] and [w.M(-u) < 0], so chance is one half."""
-    rows, local = _rows_of(pairs)
-    return _right(projector, probe, states[rows], local)
-
-
-@torch.no_grad()
-def _right(projector: Projector, probe: Tensor, seen: Tensor, local: Pairs) -> Tensor:
-    """`orientation` of pairs that are numbered by the states that they need, `seen`."""
-    on_rollouts = projector.on_rollouts(seen)
-    right = seen.new_empty(len(local))
-    for block in local.blocks(block_of(seen.device)):
-        first = displacement(on_rollouts, local.take(block))
-        forward = projector.logit(projector.features(first), probe) > 0
-        backward = projector.logit(projector.features(-first), probe) < 0
-        right[block] = (forward.float() + backward.float()) / 2
+    """[P] how right the probe is on each pair: the mean of [w.M(u) > 0] and [w.M(-u) < 0], so chance is one half."""
+    # Only the states that the pairs need go through the first layer, and the pairs are numbered by these.
+    rows, local = torch.cat([pairs.winner, pairs.loser]).unique(return_inverse=True)
+    winner, loser = local.chunk(2)
+    local_pairs = replace(pairs, winner=winner, loser=loser)
+    on_rollouts = projector.on_rollouts(states[rows])
+    right = states.new_empty(len(pairs))
+    for block in local_pairs.blocks(block_of(states.device)):
+        first = displacement(on_rollouts, local_pairs.take(block))
+        forward_right = projector.logit(projector.features(first), probe) > 0
+        backward_right = projector.logit(projector.features(-first), probe) < 0
+        right[block] = (forward_right.float() + backward_right.float()) / 2
     return right
 
 
 def _backward(projector: Projector, probe: Tensor, states: Tensor, pairs: Pairs) -> Tensor:
-    """Accumulates the gradients of the mean loss, block by block; pair gradients meet on the rollouts first."""
+    """Adds the gradients of the mean loss to the parameters, block by block, and returns that loss.
+
+    The gradients of all pairs are summed on the rollouts first; the first layer is gone through once.
+    """
     on_rollouts = projector.on_rollouts(states)
     leaf = on_rollouts.detach().requires_grad_()
-    total = states.new_zeros(())
+    total_loss = states.new_zeros(())
     for block in pairs.blocks(block_of(states.device)):
         first = displacement(leaf, pairs.take(block))
         logits = projector.logit(projector.features(torch.cat([first, -first])), probe)
         forward, backward = logits.chunk(2)
         loss = (functional.softplus(-forward) + functional.softplus(backward)).sum() / len(pairs)
         loss.backward()
-        total += loss.detach()
+        total_loss += loss.detach()
     on_rollouts.backward(leaf.grad)
-    return total
+    return total_loss
 
 
 def _split_pairs(pairs: Pairs, share: float, generator: torch.Generator) -> tuple[Pairs, Pairs]:
-    """Draws the held-out pairs; at least one pair is left to train on."""
+    """The held-out pairs, drawn at random, and the pairs to train on, at least one."""
     count = min(floor_share(share, len(pairs)), MAX_HELDOUT, len(pairs) - 1)
-    out = torch.zeros(len(pairs), dtype=torch.bool)
-    out[torch.randperm(len(pairs), generator=generator)[:count]] = True
-    out = out.to(pairs.winner.device)
-    return pairs.take(out), pairs.take(~out)
+    heldout = torch.zeros(len(pairs), dtype=torch.bool)
+    heldout[torch.randperm(len(pairs), generator=generator)[:count]] = True
+    heldout = heldout.to(pairs.winner.device)
+    return pairs.take(heldout), pairs.take(~heldout)
 
 
 def _groups_in_step(wanted: int | Literal["auto"] | None, groups: int, pairs: int) -> int:
+    """How many of the groups a step takes: all, `wanted`, or ("auto") so many that they hold about `AUTO_PAIRS`."""
     if wanted is None:
         return groups
     if wanted == "auto":
         wanted = max(AUTO_MIN_GROUPS, -(-AUTO_PAIRS * groups // pairs))
     return min(wanted, groups)
-
-
-def _rows_of(pairs: Pairs) -> tuple[Tensor, Pairs]:
-    """The rows that the pairs need, and the pairs renumbered to them."""
-    rows, local = torch.cat([pairs.winner, pairs.loser]).unique(return_inverse=True)
-    winner, loser = local.chunk(2)
-    return rows, replace(pairs, winner=winner, loser=loser)

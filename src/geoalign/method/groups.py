@@ -73,12 +73,15 @@ def group_centred(states: Float[Tensor, "b d"], group: Int[Tensor, " b"]) -> Flo
     states = states.float()
     count = torch.bincount(group).clamp(min=1).to(states.dtype)
     total = add_rows(states.new_zeros(len(count), states.shape[1]), group, states)
-    return states - (total / count[:, None])[group]
+    mean = total / count[:, None]
+    return states - mean[group]
 
 
 def content_folds(content: Float[Tensor, " n"], group: Int[Tensor, " n"]) -> Int[Tensor, " n"]:
     """Groups dealt to `FOLDS` folds in the order of their content, so that no group id matters."""
-    return (torch.bincount(group, weights=content).argsort(stable=True).argsort() % FOLDS)[group]
+    content_of_group = torch.bincount(group, weights=content)
+    rank = content_of_group.argsort(stable=True).argsort()
+    return (rank % FOLDS)[group]
 
 
 def row_sums(hidden: Float[Tensor, "b d"]) -> Float[Tensor, " b"]:

@@ -41,7 +41,13 @@ class Pairs:
 
     def take(self, index: Tensor | slice) -> Pairs:
         """The pairs named by an index, a mask or a slice."""
-        return Pairs(self.winner[index], self.loser[index], self.group[index], self.margin[index], self.distance[index])
+        return Pairs(
+            winner=self.winner[index],
+            loser=self.loser[index],
+            group=self.group[index],
+            margin=self.margin[index],
+            distance=self.distance[index],
+        )
 
     def blocks(self, size: int) -> Iterator[slice]:
         """Slices that cover all pairs, `size` at a time."""
@@ -62,14 +68,17 @@ def centred_states(hidden: Float[Tensor, "b d"], rows: GroupedRows) -> tuple[Flo
     largest = torch.where(largest > 0, largest, torch.ones_like(largest))
     states = torch.empty(hidden.shape, dtype=torch.float32, device=hidden.device)
     chunk = max(1, _CHUNK // max(1, hidden.shape[1]))
+    # In float32 at least, so that the division rounds no more than the states themselves.
+    precise = torch.promote_types(hidden.dtype, torch.float32)
     for start in range(0, len(hidden), chunk):
         part = hidden[rows.order[start : start + chunk]]
-        states[start : start + chunk] = part.to(torch.promote_types(part.dtype, torch.float32)) / largest
+        states[start : start + chunk] = part.to(precise) / largest
     length = states.norm(dim=1)
     total = add_rows(states.new_zeros(len(rows.sizes), states.shape[1]), rows.group, states)
     mean = total / rows.sizes[:, None]
     for start in range(0, len(states), chunk):
-        states[start : start + chunk] -= mean[rows.group[start : start + chunk]]
+        group = rows.group[start : start + chunk]
+        states[start : start + chunk] -= mean[group]
     return states, length
 
 
@@ -84,19 +93,22 @@ def preference_pairs(rewards: Float[Tensor, " b"], rows: GroupedRows) -> Pairs:
         # Within a group rewards ascend, so a winner always stands right of its loser.
         low, high = torch.triu_indices(size, size, offset=1, device=rewards.device)
         first = rows.offsets[groups][:, None]
-        loser, winner = first + low, first + high
+        loser = first + low
+        winner = first + high
         strict = rewards[winner] > rewards[loser]
-        by_size.append((winner[strict], loser[strict], groups[:, None].expand_as(strict)[strict]))
-    if not by_size:
-        empty = rows.order.new_empty(0)
-        return Pairs(empty, empty, empty, rewards.new_empty(0), rewards.new_empty(0))
-    winner, loser, group = (torch.cat(parts) for parts in zip(*by_size, strict=True))
+        group = groups[:, None].expand_as(strict)
+        # [3, p] for the groups of this size.
+        by_size.append(torch.stack([winner[strict], loser[strict], group[strict]]))
+    winner, loser, group = torch.cat(by_size, dim=1) if by_size else rows.order.new_empty(3, 0)
     if len(by_size) > 1:
         by_group = group.argsort(stable=True)
-        winner, loser, group = winner[by_group], loser[by_group], group[by_group]
+        winner = winner[by_group]
+        loser = loser[by_group]
+        group = group[by_group]
     # Finite, so that margins can be compared: two rewards may be further apart than their dtype's largest number.
     margin = (rewards[winner] - rewards[loser]).clamp(max=torch.finfo(rewards.dtype).max)
-    return Pairs(winner, loser, group, margin, torch.full_like(margin, torch.nan))
+    unknown = torch.full_like(margin, torch.nan)
+    return Pairs(winner=winner, loser=loser, group=group, margin=margin, distance=unknown)
 
 
 def with_distances(
@@ -127,7 +139,8 @@ def with_distances(
 
 def group_ranges(offsets: Int[Tensor, " g1"], groups: Int[Tensor, " n"]) -> Int[Tensor, " m"]:
     """The concatenated ranges offsets[g]..offsets[g + 1] of the groups named: their rows, or their pairs."""
-    start, size = offsets[groups], offsets[groups + 1] - offsets[groups]
+    start = offsets[groups]
+    size = offsets[groups + 1] - start
     ends = size.cumsum(0)
     total = int(ends[-1]) if len(ends) else 0
     shift = torch.repeat_interleave(start - (ends - size), size, output_size=total)

@@ -38,14 +38,6 @@ class ProjectorConfig:
     target_accuracy: PositiveShare | None = setting(
         default=0.95, help="Stop once the held-out pairs reach this accuracy; null: never stop early."
     )
-    early_stop: Literal["paper", "refit"] = setting(
-        default="paper",
-        help=(
-            "paper: stop at target_accuracy, and leave the held-out pairs out of training; refit: stop also once 3 "
-            "looks (15 steps) bring no gain, then train anew on all pairs for as many steps."
-        ),
-    )
-    folds: Several = setting(default=2, help="Folds of the cross-fitted scoring.")
     warm_start: bool = setting(default=True, help="Keep the weights from one call to the next.")
     groups_per_step: Count | Literal["auto"] | None = setting(
         default="auto", help="Groups drawn for each step; null: all; auto: few enough to keep a step small."
@@ -61,7 +53,8 @@ class Projector(nn.Module):
 
     def __init__(self, d: int, config: ProjectorConfig, generator: torch.Generator) -> None:
         super().__init__()
-        sizes = [d] + [min(config.hidden_dim, d)] * (config.layers - 1) + [min(config.output_dim, d)]
+        hidden_widths = [min(config.hidden_dim, d)] * (config.layers - 1)
+        sizes = [d, *hidden_widths, min(config.output_dim, d)]
         self.linears = nn.ModuleList(new_linear(*widths, generator) for widths in pairwise(sizes))
 
     @property

@@ -39,16 +39,18 @@ def replace(
     Returns:
         [B] the row that stands in each place, and the number of groups in which an anomalous row had no donor.
     """
-    values, source, without = rewards.cpu(), torch.arange(len(rewards)), 0
+    rewards_on_cpu = rewards.cpu()
+    source = torch.arange(len(rewards))
+    groups_without_donor = 0
     for victims, candidates in _by_group(group, anomalous, donors):
         if not len(candidates):
-            without += 1
+            groups_without_donor += 1
             continue
-        offered = values[candidates]
+        offered = rewards_on_cpu[candidates]
         for victim in victims.tolist():
             drawn = torch.multinomial(odds(offered, generator), 1, generator=generator)
             source[victim] = candidates[int(drawn)]
-    return source.to(rewards.device), without
+    return source.to(rewards.device), groups_without_donor
 
 
 def amplify(
@@ -62,14 +64,15 @@ def amplify(
     Returns:
         [B] the row that stands in each place, and the number of groups in which the stable rows did not suffice.
     """
-    source, without = torch.arange(len(group)), 0
+    source = torch.arange(len(group))
+    groups_short_of_rows = 0
     for intruders, candidates in _by_group(group, anomalous, stable):
         if len(candidates) < len(intruders):
-            without += 1
+            groups_short_of_rows += 1
         shuffled = torch.randperm(len(candidates), generator=generator)
         overwritten = candidates[shuffled[: len(intruders)]]
         source[overwritten] = intruders[: len(overwritten)]
-    return source.to(group.device), without
+    return source.to(group.device), groups_short_of_rows
 
 
 def rows_with_partner(
@@ -86,9 +89,13 @@ def rows_with_partner(
 
 def _by_group(group: Tensor, first: Tensor, second: Tensor) -> list[tuple[Tensor, Tensor]]:
     """For each group with rows in `first`: those rows, and the group's rows in `second`; on the CPU."""
-    group, first, second = group.cpu(), first.cpu(), second.cpu()
+    group = group.cpu()
+    first = first.cpu()
+    second = second.cpu()
     rows = []
     for number in group[first].unique().tolist():
-        member = group == number
-        rows.append(((member & first).nonzero()[:, 0], (member & second).nonzero()[:, 0]))
+        members = group == number
+        in_first = (members & first).nonzero()[:, 0]
+        in_second = (members & second).nonzero()[:, 0]
+        rows.append((in_first, in_second))
     return rows

@@ -46,7 +46,8 @@ def tied_rewards(rewards: Float[Tensor, " b"], groups: Int[Tensor, " b"]) -> Flo
     group = begins.cumsum(0) - 1
     reach = _rounding(ascending, group)
     # NaN rewards come last in their group, each on a level of its own.
-    begins[1:] |= (ascending[1:] - ascending[:-1] > reach[1:]) | ascending[1:].isnan()
+    gap = ascending[1:] - ascending[:-1]
+    begins[1:] |= (gap > reach[1:]) | ascending[1:].isnan()
     place = torch.arange(len(order), device=order.device)
     lowest = torch.where(begins, place, torch.zeros_like(place)).cummax(0).values
     tied = torch.empty_like(rewards)

@@ -15,6 +15,8 @@ from typing import NamedTuple
 from jaxtyping import Float
 from torch import Tensor
 
+# Level of the intervals of error rates and of the errors' correlation.
+LEVEL = 0.95
 # Bound of log-odds.
 LOG_ODDS_LIMIT = 30.0
 # Least value of a divisor.
@@ -49,7 +51,7 @@ class NoiseFit(NamedTuple):
     @property
     def likelihood_ratio(self) -> Float[Tensor, " v"]:
         """[V] R(y), the likelihood of the observed value if it is true, over that if another value is."""
-        return 1 + (1 - self.error) / (self.error * self.replacement).clamp(min=SMALLEST)
+        return 1 + (1 - self.error) / self.error_rates.clamp(min=SMALLEST)
 
     @property
     def error_rates(self) -> Float[Tensor, " v"]:
@@ -70,14 +72,18 @@ class NoiseFit(NamedTuple):
         fit = self
         for _ in range(3):
             # A right reward was kept, or replaced by itself: with probability 1 / R(y).
-            wrong = count - right * (1 - 1 / fit.likelihood_ratio) + replaced
-            error = wrong.sum() / (count + replaced).sum().add(kept)
-            fit = fit._replace(error=error, replacement=wrong / wrong.sum())
+            kept_right = right * (1 - 1 / fit.likelihood_ratio)
+            replaced_rewards = count - kept_right + replaced
+            all_rewards = (count + replaced).sum().add(kept)
+            fit = fit._replace(
+                error=replaced_rewards.sum() / all_rewards,
+                replacement=replaced_rewards / replaced_rewards.sum(),
+            )
         return fit
 
     def is_near(self, other: NoiseFit) -> bool:
         """Whether no parameter differs from the other fit's by 1e-5 or more."""
-        differences = [float((one - each).abs().max()) for one, each in zip(self, other, strict=True)]
+        differences = [float((mine - theirs).abs().max()) for mine, theirs in zip(self, other, strict=True)]
         return max(differences) < _TOLERANCE
 
 

@@ -27,7 +27,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor
 
 from geoalign.intervals import Interval
-from geoalign.noise.channel import NoiseFit
+from geoalign.noise.channel import LEVEL, NoiseFit
 from geoalign.noise.units import Units
 from geoalign.noise.verdict_patterns import Patterns
 
@@ -40,7 +40,7 @@ HARDLY = (
 FEW = "too few answers were judged twice to tell whether errors repeat with the answer"
 CLUSTERED = "errors do not strike verdicts one by one: {what} than such errors would leave"
 
-# Above this share of errors that may repeat, or with fewer expected contradictions, nothing is told.
+# Above this share of errors that may repeat, or with fewer expected contradictions, there are no intervals.
 MOST_REPEATED = 1 / 3
 LEAST_EXPECTED = 10.0
 # Tables drawn from the fit, of at most so many groups.
@@ -55,7 +55,13 @@ ONE_END = 1.96
 
 
 class _Copies(NamedTuple):
-    """The units of single groups, no longer of patterns of them."""
+    """The units of single groups, no longer of patterns of them.
+
+    Attributes:
+        units: U units, each of weight 1.
+        group: [U] the group of each unit.
+        groups: G, how many there are.
+    """
 
     units: Units
     group: Int[Tensor, " u"]
@@ -66,37 +72,44 @@ class _Copies(NamedTuple):
         return torch.bincount(self.group, weights=values.double(), minlength=self.groups)
 
 
-def checked(patterns: Patterns, fit: NoiseFit, sampled: Sequence[Interval], level: float) -> list[Interval] | str:
+def checked(patterns: Patterns, fit: NoiseFit, sampled: Sequence[Interval]) -> list[Interval] | str:
     """The intervals of the two rates, widened; or why there are none.
+
+    Counts of the verdicts are compared with the same counts of tables that are drawn from the fit. Contradictions, the
+    first count, tell the share phi of errors that may repeat; any count that lies far outside refutes the fit.
 
     Args:
         sampled: the intervals of the false positive and of the false negative rate by the draw of groups alone.
     """
     copies = _copies(patterns)
-    # What the fit says of errors that strike verdicts one by one.
-    alone = fit._replace(correlation=torch.zeros_like(fit.correlation))
-    seen = _counts(copies, copies.units.counts, alone)
+    # The fit's rates, for errors that strike verdicts one by one.
+    independent = fit._replace(correlation=torch.zeros_like(fit.correlation))
+    observed = _counts(copies, copies.units.counts, independent)
     generator = Generator().manual_seed(0)
-    drawn = torch.stack([_counts(copies, _drawn(copies, alone, generator), alone) for _ in range(DRAWS)])
-    mean = drawn.mean(dim=0)
-    deviation = drawn.std(dim=0)
+    of_draws = []
+    for _ in range(DRAWS):
+        verdicts = _drawn_verdicts(copies, independent, generator)
+        of_draws.append(_counts(copies, verdicts, independent))
+    mean = torch.stack(of_draws).mean(dim=0)
+    deviation = torch.stack(of_draws).std(dim=0)
 
-    contradictions = float(seen[0])
+    contradictions = float(observed[0])
     expected = float(mean[0])
     if expected < LEAST_EXPECTED:
         return FEW
-    repeated = max(0.0, 1 - (contradictions - ONE_END * float(deviation[0])) / expected)
+    fewest_likely = contradictions - ONE_END * float(deviation[0])
+    repeated = max(0.0, 1 - fewest_likely / expected)
     if 1 - contradictions / expected > MOST_REPEATED:
         return HARDLY.format(seen=contradictions, expected=expected)
     if repeated > MOST_REPEATED:
         return FEW
 
-    distance = (seen - mean) / deviation.clamp(min=1)
+    distance = (observed - mean) / deviation.clamp(min=1)
     farthest = int(distance.abs().argmax())
     if abs(float(distance[farthest])) > REFUTED:
         less, more = _COUNTS[farthest]
         return CLUSTERED.format(what=less if distance[farthest] < 0 else more)
-    return _widened(patterns, fit, sampled, repeated, level)
+    return _widened(patterns, fit, sampled, repeated)
 
 
 _COUNTS = (
@@ -111,39 +124,56 @@ _COUNTS = (
 
 
 def _counts(copies: _Copies, counts: Float[Tensor, "u 2"], fit: NoiseFit) -> Float[Tensor, " s"]:
-    """[S] what errors that repeat, or go with the prompt, would change; in the order of `_COUNTS`."""
-    units = replace(copies.units, counts=counts)
-    right = units.probabilities(fit)[1]
-    missed, false = fit.error_rates
+    """[7] what errors that repeat with the answer, or go with the prompt, would change; in the order of `_COUNTS`.
+
+    With n verdicts on a unit, of which v are 1, and t the probability that it is right, these are the contradictions
+    n0 n1; how much v varies; how alike the surprises v - E[v] of a prompt's units are; and four counts of prompts or
+    answers.
+
+    Args:
+        counts: [U, 2] how many verdicts 0 and 1 each unit got.
+    """
+    right = replace(copies.units, counts=counts).probabilities(fit)[1]
+    missed, false_positive = fit.error_rates
+    true_positive = 1 - missed
     refused, rewarded = counts.unbind(1)
     rows = refused + rewarded
     repeated = rows >= 2
 
-    def excess(rate: Tensor) -> Tensor:
-        """(v - n p)^2 / (n p (1 - p)): 1 on average where v is binomial."""
-        return (rewarded - rows * rate).square() / (rows * rate * (1 - rate)).clamp(min=1e-3)
+    def squared_deviation(rate: Tensor) -> Tensor:
+        """(v - n p)^2 / (n p (1 - p)), which is 1 on average where v is binomial."""
+        variance = rows * rate * (1 - rate)
+        return (rewarded - rows * rate).square() / variance.clamp(min=1e-3)
 
-    variation = (right * excess(1 - missed) + (1 - right) * excess(false))[repeated].sum()
-    surprise = rewarded - rows * (right * (1 - missed) + (1 - right) * false)
-    within_prompts = copies.by_group(surprise).square().sum() - surprise.square().sum()
-    refused_prompts = (copies.by_group(rewarded) == 0) & (copies.by_group(rows) >= 2)
-    most = torch.zeros(copies.groups).double().scatter_reduce(0, copies.group, rows, "amax")
-    frequent = repeated & (rows == most[copies.group])
-    two_rewarded = copies.by_group(repeated & (2 * rewarded > rows)) >= 2
+    contradictions = counts.prod(dim=1)
+    variation = right * squared_deviation(true_positive) + (1 - right) * squared_deviation(false_positive)
+
+    surprise = rewarded - rows * (right * true_positive + (1 - right) * false_positive)
+    # The sum over a prompt squared holds the products of different units, and the squares.
+    products_within_prompts = copies.by_group(surprise).square().sum() - surprise.square().sum()
+
+    prompt_refused = (copies.by_group(rewarded) == 0) & (copies.by_group(rows) >= 2)
+    most_rows = torch.zeros(copies.groups).double().scatter_reduce(0, copies.group, rows, "amax")
+    frequent = repeated & (rows == most_rows[copies.group])
+    mostly_rewarded = repeated & (2 * rewarded > rows)
     found = [
-        counts.prod(dim=1).sum(),
-        variation,
-        within_prompts,
-        refused_prompts.sum(),
+        contradictions.sum(),
+        variation[repeated].sum(),
+        products_within_prompts,
+        prompt_refused.sum(),
         (frequent & (rewarded == 0)).sum(),
         (repeated & (refused == 0)).sum(),
-        two_rewarded.sum(),
+        (copies.by_group(mostly_rewarded) >= 2).sum(),
     ]
     return torch.stack([each.double() for each in found])
 
 
-def _drawn(copies: _Copies, fit: NoiseFit, generator: Generator) -> Float[Tensor, "u 2"]:
-    """[U, 2] verdicts as the fit would have them: of each exclusive group one unit is right or none, by its prior."""
+def _drawn_verdicts(copies: _Copies, fit: NoiseFit, generator: Generator) -> Float[Tensor, "u 2"]:
+    """[U, 2] verdicts 0 and 1 as the fit would have them.
+
+    First the truth is drawn: of each exclusive group one unit is right, or none, by its prior. Then each verdict errs
+    by itself.
+    """
     units = copies.units
     prior = units.probabilities(fit)[0]
     labels = int(units.exclusive.max()) + 1
@@ -157,30 +187,30 @@ def _drawn(copies: _Copies, fit: NoiseFit, generator: Generator) -> Float[Tensor
     of_units = with_gumbel_noise(prior)
     best = with_gumbel_noise(none_right).scatter_reduce(0, units.exclusive, of_units, "amax")
     right = of_units == best[units.exclusive]
-    missed, false = fit.error_rates
+    missed, false_positive = fit.error_rates
     rows = units.counts.sum(dim=1)
-    rewarded = torch.binomial(rows, torch.where(right, 1 - missed, false), generator=generator)
+    chance_of_reward = torch.where(right, 1 - missed, false_positive)
+    rewarded = torch.binomial(rows, chance_of_reward, generator=generator)
     return torch.stack([rows - rewarded, rewarded], dim=1)
 
 
 def _copies(patterns: Patterns) -> _Copies:
     """The groups that the patterns stand for, one by one, of more than `GROUPS` a random choice."""
     units = patterns.units
-    of_unit = patterns.pattern
     number = len(patterns.times)
     pattern_of_group = torch.arange(number).repeat_interleave(patterns.times.long())
     if len(pattern_of_group) > GROUPS:
-        chosen = torch.randperm(len(pattern_of_group), generator=Generator().manual_seed(0))[:GROUPS]
-        pattern_of_group = pattern_of_group[chosen]
+        shuffled = torch.randperm(len(pattern_of_group), generator=Generator().manual_seed(0))
+        pattern_of_group = pattern_of_group[shuffled[:GROUPS]]
     groups = len(pattern_of_group)
     # The units of a pattern lie side by side once sorted, from `start` on.
-    sorted_units = of_unit.argsort(stable=True)
-    size = torch.bincount(of_unit, minlength=number)
+    sorted_units = patterns.pattern.argsort(stable=True)
+    size = torch.bincount(patterns.pattern, minlength=number)
     start = size.cumsum(0) - size
     size_of_group = size[pattern_of_group]
     group = torch.arange(groups).repeat_interleave(size_of_group)
-    first_of_group = (size_of_group.cumsum(0) - size_of_group)[group]
-    place_in_group = torch.arange(len(group)) - first_of_group
+    first_of_group = size_of_group.cumsum(0) - size_of_group
+    place_in_group = torch.arange(len(group)) - first_of_group[group]
     unit = sorted_units[start[pattern_of_group][group] + place_in_group]
     exclusive = units.exclusive[unit] * groups + group
     copied = replace(
@@ -196,51 +226,70 @@ def _copies(patterns: Patterns) -> _Copies:
     return _Copies(copied, group, groups)
 
 
-def _widened(
-    patterns: Patterns, fit: NoiseFit, sampled: Sequence[Interval], repeated: float, level: float
-) -> list[Interval]:
+def _widened(patterns: Patterns, fit: NoiseFit, sampled: Sequence[Interval], repeated: float) -> list[Interval]:
     """The intervals with room for errors that repeat, for agreed answers that are refused, and for prompts not met.
 
     Args:
         repeated: phi, the share of errors that may repeat with the answer.
     """
-    units, of_unit, times = patterns
-    number = len(times)
-    right = units.probabilities(fit)[1]
-    refused, rewarded = units.counts.unbind(1)
-    rows = refused + rewarded
-
-    def per_pattern(values: Tensor) -> Float[Tensor, " p"]:
-        return torch.bincount(of_unit, weights=values.double(), minlength=number)
-
-    def rates_if(right: Tensor) -> tuple[float, float]:
-        """Both rates where the units are right with these probabilities."""
-        wrong_rows = times @ per_pattern((1 - right) * rows)
-        right_rows = times @ per_pattern(right * rows)
-        accepted = times @ per_pattern((1 - right) * rewarded)
-        missed = times @ per_pattern(right * refused)
-        return float(accepted / wrong_rows.clamp(min=1e-30)), float(missed / right_rows.clamp(min=1e-30))
-
-    leads = _leaders(rows, of_unit, number)
-    nothing_believed = (per_pattern(right) < 0.5)[of_unit]
-    if_strict = rates_if(torch.where(leads & (rows >= 2) & nothing_believed, torch.ones_like(right), right))
-    agreed = leads & (rows >= AGREED_ROWS) & (rows >= AGREED_SHARE * per_pattern(rows)[of_unit]) & (right < 0.5)
-    if_other_gold = rates_if(torch.where((per_pattern(agreed) > 0)[of_unit], agreed.double(), right))
-
+    right = patterns.units.probabilities(fit)[1]
+    rates_if_strict = _rates(patterns, _right_if_strict(patterns, right))
+    rates_if_other_gold = _rates(patterns, _right_if_other_gold(patterns, right))
+    rows = patterns.units.counts.sum(dim=1)
     widened = []
-    for rate, class_share in enumerate((1 - right, right)):
-        interval = sampled[rate]
-        prompts_met = float(times @ per_pattern(class_share * rows).clamp(max=1))
-        unmet = 1 - (1 - level) ** (1 / max(prompts_met, 1.0))
-        low = min(interval.low, if_strict[rate]) - unmet
-        high = max(interval.high / (1 - repeated), if_strict[rate], if_other_gold[rate])
-        widened.append(Interval(interval.estimate, max(low, 0.0), min(1 - (1 - high) * (1 - unmet), 1.0)))
+    for interval, share, if_strict, if_other_gold in zip(
+        sampled, (1 - right, right), rates_if_strict, rates_if_other_gold, strict=True
+    ):
+        # Prompts that have a row of this kind, wrong or right; on others errors may be of a kind that was not met.
+        prompts_met = float(patterns.times @ patterns.sums(share * rows).clamp(max=1))
+        unmet = 1 - (1 - LEVEL) ** (1 / max(prompts_met, 1.0))
+        low = min(interval.low, if_strict) - unmet
+        high = max(interval.high / (1 - repeated), if_strict, if_other_gold)
+        high = 1 - (1 - high) * (1 - unmet)
+        widened.append(Interval(interval.estimate, low=max(low, 0.0), high=min(high, 1.0)))
     return widened
 
 
-def _leaders(rows: Float[Tensor, " c"], of_unit: Int[Tensor, " c"], patterns: int) -> Bool[Tensor, " c"]:
-    """[C] the unit with the most rows of each pattern, of several the first."""
-    most = torch.zeros(patterns).double().scatter_reduce(0, of_unit, rows, "amax")
-    place = torch.arange(len(rows)).masked_fill(rows < most[of_unit], len(rows))
-    first = torch.full((patterns,), len(rows)).scatter_reduce(0, of_unit, place, "amin")
-    return first[of_unit] == torch.arange(len(rows))
+def _right_if_strict(patterns: Patterns, right: Float[Tensor, " c"]) -> Float[Tensor, " c"]:
+    """[C] P(right) if the most frequent answer is right to every prompt to which none is believed."""
+    rows = patterns.units.counts.sum(dim=1)
+    nothing_believed = patterns.sums(right) < 0.5
+    raised = _leads(patterns) & (rows >= 2) & nothing_believed[patterns.pattern]
+    return torch.where(raised, torch.ones_like(right), right)
+
+
+def _right_if_other_gold(patterns: Patterns, right: Float[Tensor, " c"]) -> Float[Tensor, " c"]:
+    """[C] P(right) if an answer on which rollouts agree, though it is believed to be wrong, is the right one."""
+    rows = patterns.units.counts.sum(dim=1)
+    rows_of_prompt = patterns.sums(rows)[patterns.pattern]
+    many = (rows >= AGREED_ROWS) & (rows >= AGREED_SHARE * rows_of_prompt)
+    agreed = _leads(patterns) & many & (right < 0.5)
+    has_agreed = patterns.sums(agreed) > 0
+    return torch.where(has_agreed[patterns.pattern], agreed.double(), right)
+
+
+def _rates(patterns: Patterns, right: Float[Tensor, " c"]) -> tuple[float, float]:
+    """False positive and false negative rate where the units are right with these probabilities."""
+    refused, rewarded = patterns.units.counts.unbind(1)
+    rows = refused + rewarded
+
+    def over_all_groups(values: Tensor) -> Tensor:
+        return patterns.times @ patterns.sums(values)
+
+    wrong_rows = over_all_groups((1 - right) * rows)
+    right_rows = over_all_groups(right * rows)
+    false_positive = over_all_groups((1 - right) * rewarded) / wrong_rows.clamp(min=1e-30)
+    false_negative = over_all_groups(right * refused) / right_rows.clamp(min=1e-30)
+    return float(false_positive), float(false_negative)
+
+
+def _leads(patterns: Patterns) -> Bool[Tensor, " c"]:
+    """[C] whether the unit has the most rows of its pattern; of several such units the first does."""
+    rows = patterns.units.counts.sum(dim=1)
+    number = len(patterns.times)
+    most = torch.zeros(number).double().scatter_reduce(0, patterns.pattern, rows, "amax")
+    is_most = rows == most[patterns.pattern]
+    place = torch.arange(len(rows))
+    first = torch.full((number,), len(rows))
+    first = first.scatter_reduce(0, patterns.pattern, place.masked_fill(~is_most, len(rows)), "amin")
+    return first[patterns.pattern] == place

@@ -16,13 +16,12 @@ from torch import Tensor
 from torch.autograd.functional import jacobian
 
 from geoalign.intervals import Interval, t_quantile
-from geoalign.noise.channel import NoiseFit
+from geoalign.noise.channel import LEVEL, NoiseFit
 from geoalign.noise.error_checks import NEVER, NO_ANSWERS, checked
 from geoalign.noise.rows import NoisyRows
-from geoalign.noise.units import by_verdict, verdict_units
+from geoalign.noise.units import got_both_verdicts, verdict_units
 from geoalign.noise.verdict_patterns import Patterns, patterns_of
 
-LEVEL = 0.95
 _SMALLEST = 1e-30
 RATES = ("false_positive_rate", "false_negative_rate", "informedness")
 
@@ -38,7 +37,7 @@ class ErrorRates:
     doubt: str = ""
 
 
-def error_rates(rows: NoisyRows, *, exclusive: bool = True, level: float = LEVEL) -> ErrorRates:
+def error_rates(rows: NoisyRows, *, exclusive: bool = True) -> ErrorRates:
     """The rates by the model of noisy verdicts alone, without states, with intervals where it may be believed.
 
     With t_u the posterior probability that unit u (one answer or response to a prompt) is right, n_u its rows and v_u
@@ -60,15 +59,15 @@ def error_rates(rows: NoisyRows, *, exclusive: bool = True, level: float = LEVEL
     if not bool((patterns.units.counts > 0).all(dim=1).any()):
         return _doubtful([0.0, 0.0], NEVER)
     fit = patterns.units.fit({}, rounds=1000)
-    sampled = sampling_intervals(patterns, fit, int(rows.group.max()) + 1, level)
-    found = checked(patterns, fit, sampled[:2], level)
+    *of_rates, of_informedness = sampling_intervals(patterns, fit, int(rows.group.max()) + 1)
+    found = checked(patterns, fit, of_rates)
     if isinstance(found, str):
-        return _doubtful([each.estimate for each in sampled[:2]], found)
+        return _doubtful([rate.estimate for rate in of_rates], found)
     false_positive, false_negative = found
     informedness = Interval(
-        sampled[2].estimate,
-        max(1 - false_positive.high - false_negative.high, -1.0),
-        min(1 - false_positive.low - false_negative.low, 1.0),
+        of_informedness.estimate,
+        low=max(1 - false_positive.high - false_negative.high, -1.0),
+        high=min(1 - false_positive.low - false_negative.low, 1.0),
     )
     return ErrorRates((false_positive, false_negative, informedness))
 
@@ -76,24 +75,28 @@ def error_rates(rows: NoisyRows, *, exclusive: bool = True, level: float = LEVEL
 def patterns_in(rows: NoisyRows, *, exclusive: bool = True) -> Patterns | None:
     """The verdicts that tell of the verifier; None where nothing tells wrong ones from right ones: no answers, and no
     response with both verdicts."""
-    verdict = (rows.rewards == rows.rewards.nan_to_num(-torch.inf).max()).double()
-    contradicted = (by_verdict(rows.response, verdict, rows.scored) > 0).all(dim=1)[rows.response]
-    known = rows.accompanied & (rows.answered | contradicted)
+    highest = rows.rewards.nan_to_num(-torch.inf).max()
+    verdict = (rows.rewards == highest).double()
+    known = rows.accompanied & (rows.answered | got_both_verdicts(rows.response, verdict, rows.scored))
     if not bool(known.any()):
         return None
-    return patterns_of(rows, verdict_units(rows, torch.zeros_like(verdict), verdict, known, exclusive))
+    no_prediction = torch.zeros_like(verdict)
+    return patterns_of(rows, verdict_units(rows, no_prediction, verdict, known, exclusive))
 
 
 def _doubtful(estimates: list[float], doubt: str) -> ErrorRates:
     """The estimates of both rates without intervals, with the reason why there are none."""
-    informedness = 1 - sum(estimates)
-    false_positive, false_negative, both = (
-        Interval(estimate, math.nan, math.nan) for estimate in (*estimates, informedness)
+    false_positive, false_negative = estimates
+    informedness = 1 - (false_positive + false_negative)
+    intervals = (
+        Interval(false_positive, math.nan, math.nan),
+        Interval(false_negative, math.nan, math.nan),
+        Interval(informedness, math.nan, math.nan),
     )
-    return ErrorRates((false_positive, false_negative, both), doubt)
+    return ErrorRates(intervals, doubt)
 
 
-def sampling_intervals(patterns: Patterns, fit: NoiseFit, groups: int, level: float) -> list[Interval]:
+def sampling_intervals(patterns: Patterns, fit: NoiseFit, groups: int) -> list[Interval]:
     """The rates of a fit, with intervals as wide as another draw of groups would move them.
 
     With psi = (TPR, FPR, theta), s_g the gradient of a group's log-likelihood and H the Hessian of the penalised sum,
@@ -109,30 +112,37 @@ def sampling_intervals(patterns: Patterns, fit: NoiseFit, groups: int, level: fl
     """
     likelihood = _PatternLikelihood(patterns, fit)
     times = patterns.times
-    missed, false = fit.error_rates
-    psi = torch.cat([torch.stack([1 - missed, false]), fit.theta])
+    missed, false_positive = fit.error_rates
+    psi = torch.cat([torch.stack([1 - missed, false_positive]), fit.theta])
+    # N_g and s_g by pattern; dN / dpsi and H over all groups.
     sums, gradients = likelihood.by_pattern(psi)
     slope, hessian = jacobian(likelihood.over_all_groups, psi)
+    # [P, 4] of each pattern on the errors and rows of wrong units, and on those of right ones.
     influence = sums - (slope @ torch.linalg.solve(hessian, gradients.T)).T
 
     errors, rows = (times @ sums).view(2, 2).unbind(1)
     rows = rows.clamp(min=_SMALLEST)
     rates = errors / rows
-    influence_on_rates = (influence[:, ::2] - rates * influence[:, 1::2]) / rows
+    influence_on_errors = influence[:, ::2]
+    influence_on_rows = influence[:, 1::2]
+    influence_on_rates = (influence_on_errors - rates * influence_on_rows) / rows
+    influence_on_informedness = -influence_on_rates.sum(dim=1, keepdim=True)
+
     estimates = torch.cat([rates, 1 - rates.sum().view(1)])
-    influence = torch.cat([influence_on_rates, -influence_on_rates.sum(dim=1, keepdim=True)], dim=1)
-    variance = (times @ influence.square() - (times @ influence).square() / groups) / max(groups - 1, 1)
-    reach = t_quantile(level, groups - 1) * (variance.clamp(min=0) * groups).sqrt()
+    influence = torch.cat([influence_on_rates, influence_on_informedness], dim=1)
+    squares = times @ influence.square()
+    square_of_sum = (times @ influence).square()
+    variance = (squares - square_of_sum / groups) / max(groups - 1, 1)
+    reach = t_quantile(LEVEL, groups - 1) * (variance.clamp(min=0) * groups).sqrt()
     low = estimates - reach
     high = estimates + reach
     # A rate of nearly 0 hardly varies from group to group: at least the bound of as many verdicts without an error.
-    high[:2] = torch.maximum(high[:2], 1 - (1 - level) ** (1 / rows))
+    bound_without_errors = 1 - (1 - LEVEL) ** (1 / rows)
+    high[:2] = torch.maximum(high[:2], bound_without_errors)
     low[:2] = low[:2].clamp(min=0)
     high = high.clamp(max=1)
-    return [
-        Interval(estimate, lowest, highest)
-        for estimate, lowest, highest in zip(estimates.tolist(), low.tolist(), high.tolist(), strict=True)
-    ]
+    ends = torch.stack([estimates, low, high], dim=1).tolist()
+    return [Interval(*of_rate) for of_rate in ends]
 
 
 class _PatternLikelihood:
@@ -151,33 +161,40 @@ class _PatternLikelihood:
         identity, that of the complete data, expected under P(right).
         """
         units = self.patterns.units
-        wrong_rates = torch.stack([1 - psi[0], psi[1]])
-        at_psi = self.fit._replace(theta=psi[2:], error=wrong_rates.sum(), replacement=wrong_rates / wrong_rates.sum())
+        # psi[0] is the true positive rate, psi[1] the false positive rate.
+        error_rates = torch.stack([1 - psi[0], psi[1]])
+        at_psi = self.fit._replace(
+            theta=psi[2:],
+            error=error_rates.sum(),
+            replacement=error_rates / error_rates.sum(),
+        )
         prior, right = units.probabilities(at_psi)
         refused, rewarded = units.counts.unbind(1)
         rows = refused + rewarded
         counts = torch.stack([(1 - right) * rewarded, (1 - right) * rows, right * refused, right * rows], dim=1)
 
         no, yes = self.effective
-        of_true_positives = right * (yes / psi[0] - no / (1 - psi[0]))
-        of_false_positives = (1 - right) * (yes / psi[1] - no / (1 - psi[1]))
+        of_true_positive = right * (yes / psi[0] - no / (1 - psi[0]))
+        of_false_positive = (1 - right) * (yes / psi[1] - no / (1 - psi[1]))
         of_theta = units.features * (right - prior)[:, None]
-        gradients = torch.cat([torch.stack([of_true_positives, of_false_positives], dim=1), of_theta], dim=1)
+        gradients = torch.cat([of_true_positive[:, None], of_false_positive[:, None], of_theta], dim=1)
+        return self._by_pattern(counts), self._by_pattern(gradients)
 
-        of = self.patterns.pattern
-        number = len(self.patterns.times)
-        return (
-            counts.new_zeros(number, 4).index_add(0, of, counts),
-            gradients.new_zeros(number, len(psi)).index_add(0, of, gradients),
-        )
+    def _by_pattern(self, values: Float[Tensor, "c k"]) -> Float[Tensor, "p k"]:
+        """[P, K] the sums over the units of each pattern."""
+        zeros = values.new_zeros(len(self.patterns.times), values.shape[1])
+        return zeros.index_add(0, self.patterns.pattern, values)
 
     def over_all_groups(self, psi: Float[Tensor, " q"]) -> tuple[Float[Tensor, " 4"], Float[Tensor, " q"]]:
         """The counts over all groups, and the gradient of the penalised log-likelihood."""
         units = self.patterns.units
         times = self.patterns.times
         counts, gradients = self.by_pattern(psi)
+        # The pseudo-counts are a prior of e and q, whose gradient this is; that of theta is N(prior_theta, 1).
+        true_positive = psi[0]
+        false_positive = psi[1]
         kept, replaced = units.pseudo
-        # The pseudo-counts are a prior of e and q, whose gradient this is.
-        apart = kept / (psi[0] - psi[1])
-        of_rates = torch.stack([apart - replaced / (1 - psi[0]), replaced / psi[1] - apart])
-        return times @ counts, times @ gradients + torch.cat([of_rates, units.prior_theta - psi[2:]])
+        apart = kept / (true_positive - false_positive)
+        of_rates = torch.stack([apart - replaced / (1 - true_positive), replaced / false_positive - apart])
+        of_prior = torch.cat([of_rates, units.prior_theta - psi[2:]])
+        return times @ counts, times @ gradients + of_prior

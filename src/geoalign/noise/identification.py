@@ -15,12 +15,11 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from geoalign.intervals import Interval, t_quantile
-from geoalign.noise.channel import NoiseFit
+from geoalign.noise.channel import LEVEL, NoiseFit
 from geoalign.noise.posterior import Posterior
 from geoalign.noise.rows import NoisyRows, total
-from geoalign.noise.units import Units
+from geoalign.noise.units import Units, got_both_verdicts
 
-LEVEL = 0.95
 # Errors on equal answers count as independent while the interval of their correlation holds 0 and stays below this.
 REPEATED = 0.5
 # With an interval wholly below this, equal answers get different verdicts so often that errors cannot strike verdicts
@@ -95,15 +94,16 @@ class Identification:
         return "verdicts on equal answers hardly ever contradict each other, so errors that repeat cannot be seen"
 
 
-def identification(units: Units, fit: NoiseFit, *, level: float = LEVEL) -> Identification:
+def identification(units: Units, fit: NoiseFit) -> Identification:
     """What the verdicts on `units` say of the fit's own reliability."""
-    missed, false = fit.error_rates.tolist()
+    missed, false_positive = fit.error_rates.tolist()
+    judged = units.counts.sum(dim=1) > 0
     answered = units.features[:, 0] > 0
     return Identification(
-        error_correlation=error_correlation(units, fit, level=level),
+        error_correlation=error_correlation(units, fit),
         expected=float(expected_contradictions(units, fit).sum()),
-        informedness=1 - missed - false,
-        has_answers=bool((answered & (units.counts.sum(dim=1) > 0)).any()),
+        informedness=1 - missed - false_positive,
+        has_answers=bool((answered & judged).any()),
         known_answers=int((units.known_log_odds != 0).sum()),
     )
 
@@ -115,26 +115,28 @@ def expected_contradictions(units: Units, fit: NoiseFit) -> Float[Tensor, " c"]:
     """
     _, right = units.probabilities(fit)
     truth = torch.stack([1 - right, right], dim=1)
-    errors = fit.error * fit.replacement.flip(0)
-    size = units.counts.sum(dim=1)
-    return units.weight * (size.square() - size) * (truth @ (errors * (1 - errors)))
+    # e_0, the rate at which a wrong unit is rewarded, and e_1, that at which a right one is refused.
+    errors = fit.error_rates.flip(0)
+    n = units.counts.sum(dim=1)
+    return units.weight * (n.square() - n) * (truth @ (errors * (1 - errors)))
 
 
-def error_correlation(units: Units, fit: NoiseFit, *, level: float = LEVEL) -> Interval:
+def error_correlation(units: Units, fit: NoiseFit) -> Interval:
     """How much rarer contradictions between verdicts on one unit are than under independent errors: 1 - M / E.
 
     M = sum w n0 n1 counts the pairs of different verdicts on one unit, E sums `expected_contradictions`. M / E is a
     ratio of sums over groups: its standard error is sqrt(sum (M_g - M / E E_g)^2) / E. NaN where no unit has two
     verdicts, or one group alone has.
     """
-    mixed_of = total(units.weight * units.counts.prod(dim=1), units.group)
-    expected_of = total(expected_contradictions(units, fit), units.group)
-    groups = int((expected_of > 0).sum())
+    mixed = total(units.weight * units.counts.prod(dim=1), units.group)
+    expected = total(expected_contradictions(units, fit), units.group)
+    groups = int((expected > 0).sum())
     if groups < 2:
         return Interval(math.nan, math.nan, math.nan)
-    ratio = mixed_of.sum() / expected_of.sum()
-    residual = (mixed_of - ratio * expected_of).norm() * math.sqrt(groups / (groups - 1))
-    reach = t_quantile(level, groups - 1) * float(residual / expected_of.sum())
+    ratio = mixed.sum() / expected.sum()
+    residual = mixed - ratio * expected
+    standard_error = residual.norm() * math.sqrt(groups / (groups - 1)) / expected.sum()
+    reach = t_quantile(LEVEL, groups - 1) * float(standard_error)
     estimate = 1 - float(ratio)
     return Interval(estimate, estimate - reach, estimate + reach)
 
@@ -153,48 +155,55 @@ def observations_corrected_without_rates(
     """
     observed = posterior.observation
     certain = observed.masked_fill(rows.lacking & (posterior.wrong > 0.5), 0.0)
-    right, wrong = known_answers(rows, observed)
-    certain = torch.where(right, 1.0, torch.where(wrong, 0.0, certain))
+    known = known_truth(rows, observed)
+    certain = torch.where(known.isnan(), certain, known)
     if exclusive:
+        right = known == 1
         solved = total(right & rows.answered, rows.group)[rows.group] > 0
-        certain = certain.masked_fill(solved & ~right & (rows.answered | rows.lacking), 0.0)
+        must_be_wrong = solved & ~right & (rows.answered | rows.lacking)
+        certain = certain.masked_fill(must_be_wrong, 0.0)
     return torch.where(_open_rows(rows), certain, observed)
 
 
 def disputed(rows: NoisyRows, observed: Float[Tensor, " n"], *, exclusive: bool) -> Bool[Tensor, " n"]:
     """[N] the rows whose verdict something in the batch speaks against: another verdict on the same answer or response,
     or, of a rewarded answer, another rewarded answer of the group where at most one is right (`exclusive`)."""
-    scored = rows.scored.double()
-    accepted = scored * observed.nan_to_num()
-    count = total(scored, rows.answer)
-    accepted_of = total(accepted, rows.answer)
-    mixed = ((accepted_of > 0) & (accepted_of < count))[rows.answer]
+    verdict = observed.nan_to_num()
+    mixed = got_both_verdicts(rows.answer, verdict, rows.scored)
     if not exclusive:
         return mixed
     # Each rewarded row counts as its share of its answer's rewarded rows, so that an answer counts once.
-    share = accepted * rows.answered / accepted_of.clamp(min=1)[rows.answer]
-    rewarded_answers = total(share, rows.group)[rows.group]
-    return mixed | ((accepted > 0) & rows.answered & (rewarded_answers > 1.5))
+    rewarded = rows.scored * verdict
+    rewarded_of_answer = total(rewarded, rows.answer).clamp(min=1)[rows.answer]
+    rewarded_answers = total(rewarded * rows.answered / rewarded_of_answer, rows.group)[rows.group]
+    has_rival = (rewarded > 0) & rows.answered & (rewarded_answers > 1.5)
+    return mixed | has_rival
 
 
 def mean_over_identical(rows: NoisyRows, values: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
     """[N] the mean of the values over identical responses to a prompt, which share one truth; trusted and unscored
     rows keep theirs, as do all rows whose identical responses have equal values."""
+    response = rows.response
     open_rows = _open_rows(rows)
-    count = total(open_rows, rows.response).clamp(min=1)
-    mean = (total(values.masked_fill(~open_rows, 0.0), rows.response) / count)[rows.response]
-    differs = total(open_rows & ((values - mean).abs() > 1e-9), rows.response)[rows.response] > 0
-    return torch.where(open_rows & differs, mean, values)
+    count = total(open_rows, response).clamp(min=1)
+    sums = total(values.masked_fill(~open_rows, 0.0), response)
+    mean = (sums / count)[response]
+    differs = open_rows & ((values - mean).abs() > 1e-9)
+    any_differs = total(differs, response)[response] > 0
+    return torch.where(open_rows & any_differs, mean, values)
 
 
 def _open_rows(rows: NoisyRows) -> Bool[Tensor, " n"]:
+    """[N] the rows whose reward may be changed: scored, not alone in their group, and not trusted."""
     return rows.accompanied & ~rows.trusted
 
 
-def known_answers(rows: NoisyRows, observed: Float[Tensor, " n"]) -> tuple[Bool[Tensor, " n"], Bool[Tensor, " n"]]:
-    """[N] twice: whether most trusted rows of the row's answer have verdict 1, so that it is right, or not, so that
-    it is wrong; a tie counts as wrong. Both are False where no row of the answer is trusted."""
+def known_truth(rows: NoisyRows, observed: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
+    """[N] the truth of the row's answer by its trusted rows: 1 where most have verdict 1, else 0; a tie counts as 0.
+
+    NaN where no row of the answer is trusted.
+    """
     trusted = total(rows.trusted, rows.answer)
     share = total(rows.trusted * observed, rows.answer) / trusted.clamp(min=1)
-    known = trusted > 0
-    return (known & (share > 0.5))[rows.answer], (known & (share <= 0.5))[rows.answer]
+    truth = (share > 0.5).double().masked_fill(trusted == 0, torch.nan)
+    return truth[rows.answer]

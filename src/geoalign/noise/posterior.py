@@ -17,7 +17,7 @@ from torch import Tensor
 from geoalign.method.advantages import group_advantages
 from geoalign.noise.channel import SMALLEST, NoiseFit
 from geoalign.noise.rows import NoisyRows, total, two_values
-from geoalign.noise.units import Units, by_verdict, verdict_units
+from geoalign.noise.units import Units, got_both_verdicts, verdict_units
 from geoalign.noise.values import value_beliefs
 
 
@@ -65,8 +65,12 @@ class Posterior:
     certain: Float[Tensor, " n"] | None = None
 
     def __getitem__(self, rows: slice) -> Posterior:
-        cut: dict[str, Any] = {name: each[rows] for name, each in vars(self).items() if isinstance(each, Tensor)}
-        return replace(self, **cut)
+        """The same posterior of some of its rows; what is not by row stays."""
+        of_rows: dict[str, Any] = {}
+        for name, value in vars(self).items():
+            if isinstance(value, Tensor):
+                of_rows[name] = value[rows]
+        return replace(self, **of_rows)
 
     @property
     def rewards(self) -> Float[Tensor, " n"]:
@@ -99,14 +103,18 @@ class Posterior:
         E[var t] = (sum (p - mean p)^2 + sum v - var(sum t) / n) / (n - 1). A group of which nothing is known is not
         scaled up to unit deviation, and none exceeds it.
         """
-        known = ~self.offset.isnan()
         group = self.group
+        known = ~self.offset.isnan()
         count = total(known, group).clamp(min=1)
+        # p - mean p, and each row's share of sum v - var(sum t) / n, on the scale of the rewards.
         expected = group_advantages(self.offset + self.scale * self.mean, group, scale="none")
-        within = self.scale.square() * (self.variance - self.group_variance / count[group].square())
-        within = within.masked_fill(~known, 0)
+        variance = self.variance - self.group_variance / count[group].square()
+        variance = (self.scale.square() * variance).masked_fill(~known, 0)
+        spread_of_truth = total(expected.square() + variance, group)
+        # t' - mean t'.
         centred = group_advantages(self.rewards, group, scale="none")
-        spread = torch.maximum(total(expected.square() + within, group), total(centred.square(), group))
+        spread_of_given = total(centred.square(), group)
+        spread = torch.maximum(spread_of_truth, spread_of_given)
         deviation = (spread / (count - 1).clamp(min=1)).sqrt() + 1e-6
         return centred / deviation[group]
 
@@ -213,7 +221,7 @@ def _as_verdicts(rows: NoisyRows, low: float, high: float, *, predicted: bool) -
     scored = rows.accompanied
     value = (rows.rewards > (low + high) / 2).double()
     scale = torch.full_like(rows.rewards, high - low)
-    contradicted = (by_verdict(rows.answer, value, scored) > 0).all(dim=1)[rows.answer]
+    contradicted = got_both_verdicts(rows.answer, value, scored)
     return _Observations(
         value=value,
         offset=rows.rewards - scale * value,
@@ -266,10 +274,11 @@ def _verdict_beliefs(
     """By the units of the rows: the true value of a row is 1 with the probability that its unit is right."""
     units = verdict_units(rows, prediction, observations.value, observations.judged, exclusive)
     fit = units.fit(earlier)
-    prior, right = (share[units.of_row] for share in units.probabilities(fit))
-    missed, false = fit.error_rates.tolist()
+    prior_of_unit, right_of_unit = units.probabilities(fit)
+    right = right_of_unit[units.of_row]
+    missed, false_positive = fit.error_rates.tolist()
     return _Beliefs(
-        prior=prior,
+        prior=prior_of_unit[units.of_row],
         mean=right,
         variance=right * (1 - right),
         wrong=(observations.value - right).abs(),
@@ -280,8 +289,8 @@ def _verdict_beliefs(
         units=units,
         metrics={
             "true_positive_rate": 1 - missed,
-            "false_positive_rate": false,
-            "informedness": 1 - missed - false,
+            "false_positive_rate": false_positive,
+            "informedness": 1 - missed - false_positive,
             "error_correlation": float(fit.correlation),
         },
     )
@@ -300,10 +309,10 @@ def _value_beliefs(
         mean=found.mean,
         variance=found.variance,
         wrong=found.wrong,
+        fit=found.fit,
         compared=judged & ~rows.trusted & (observations.value != 0) & single,
         same_truth=rows.response,
         exclusive=rows.response,
-        fit=found.fit,
         units=None,
         metrics={},
     )
@@ -311,7 +320,8 @@ def _value_beliefs(
 
 def _group_mean(values: Float[Tensor, " n"], rows: NoisyRows) -> Float[Tensor, " n"]:
     """[N] the mean of the scored values of the row's group."""
-    return values - group_advantages(values.masked_fill(~rows.scored, torch.nan), rows.group, scale="none")
+    scored = values.masked_fill(~rows.scored, torch.nan)
+    return values - group_advantages(scored, rows.group, scale="none")
 
 
 def _matched_in_slope(
@@ -329,13 +339,16 @@ def _matched_in_slope(
     is at least `least_slope`; where a group's own is higher, as where the model is sure, the group has that.
     """
     weights = rows.weights * compared
+    # (p - m)^2, and (p - m)^2 + v.
     gained = (mean - prior).square()
-    slope = float(weights @ gained / (weights @ (gained + variance)).clamp(min=SMALLEST))
+    whole = gained + variance
+    slope = float(weights @ gained / (weights @ whole).clamp(min=SMALLEST))
     slope = max(slope, least_slope)
-    gained_in_group = total(weights * gained, rows.group)
-    of_group = gained_in_group / total(weights * (gained + variance), rows.group).clamp(min=SMALLEST)
-    lift = (1 / of_group.clamp(min=slope) - 1)[rows.group]
-    return torch.where(weights > 0, mean + (mean - prior) * lift, mean), slope
+    whole_of_group = total(weights * whole, rows.group).clamp(min=SMALLEST)
+    slope_of_group = total(weights * gained, rows.group) / whole_of_group
+    lift = 1 / slope_of_group.clamp(min=slope) - 1
+    lifted = mean + (mean - prior) * lift[rows.group]
+    return torch.where(weights > 0, lifted, mean), slope
 
 
 def _group_variance(
@@ -350,8 +363,9 @@ def _group_variance(
     Rows of one unit are right together, and of an exclusive group at most one unit is. So a row adds
     n_u E[t^2] - E[t] sum E[t'], n_u the open rows of its unit and t' those of its exclusive group.
     """
-    right = mean * open_rows
-    same = total(open_rows, beliefs.same_truth)[beliefs.same_truth]
-    of_exclusive = total(right, beliefs.exclusive)[beliefs.exclusive]
-    together = same * (variance + right.square()) - right * of_exclusive
-    return total(together, rows.group)[rows.group]
+    expected = mean * open_rows
+    expected_square = variance + expected.square()
+    rows_of_unit = total(open_rows, beliefs.same_truth)[beliefs.same_truth]
+    expected_of_exclusive = total(expected, beliefs.exclusive)[beliefs.exclusive]
+    added = rows_of_unit * expected_square - expected * expected_of_exclusive
+    return total(added, rows.group)[rows.group]

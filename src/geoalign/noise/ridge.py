@@ -6,6 +6,7 @@ X the states centred within their groups and y the rewards standardised within t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -64,18 +65,26 @@ def conjugate_gradients(
 def fold_predictions(
     states: Float[Tensor, "b d"], targets: Float[Tensor, " b"], used: Tensor, fold: Int[Tensor, " b"], penalty: float
 ) -> Float[Tensor, " b"]:
-    """Predictions of each fold's rows by a ridge on the used rows of the other folds; 0 where there are none."""
-    folds, own = fold.to(states.device).unique(return_inverse=True)
-    # A column for each fold.
-    others = (used.to(states.device)[:, None] & (own[:, None] != torch.arange(len(folds)).to(own))).to(states)
-    diagonal = full_product(states.square().T, others)
-    moments = full_product(states.T, targets.to(states)[:, None] * others)
+    """[B] predictions of each fold's rows by a ridge on the used rows of the other folds; 0 where there are none.
+
+    The ridges are solved together, one column for each fold.
+    """
+    folds, own_fold = fold.to(states.device).unique(return_inverse=True)
+    every_fold = torch.arange(len(folds)).to(own_fold)
+    in_other_fold = own_fold[:, None] != every_fold
+    # [B, F] 1 for the rows that the ridge of a fold learns from.
+    learnt_from = (used.to(states.device)[:, None] & in_other_fold).to(states)
+    diagonal = full_product(states.square().T, learnt_from)
+    moments = full_product(states.T, targets.to(states)[:, None] * learnt_from)
+    shift = penalty * diagonal.mean(dim=0)
 
     def product(weights: Tensor) -> Tensor:
-        return full_product(states.T, others * full_product(states, weights))
+        """A w of each column, A = X'X over the rows that its ridge learns from."""
+        return full_product(states.T, learnt_from * full_product(states, weights))
 
-    weights = conjugate_gradients(product, diagonal, moments, penalty * diagonal.mean(dim=0), torch.zeros_like(moments))
-    return full_product(states, weights).gather(1, own[:, None])[:, 0]
+    weights = conjugate_gradients(product, diagonal, moments, shift, torch.zeros_like(moments))
+    by_fold = full_product(states, weights)
+    return by_fold.gather(1, own_fold[:, None])[:, 0]
 
 
 def predict_next(
@@ -113,16 +122,23 @@ def predict_next(
             raise InputError(f"hidden: expected {len(moments)} columns as earlier, got {width}")
         # One solution for each penalty, from the last one's.
         diagonal = gram.diagonal()[:, None]
-        shift = states.new_tensor(penalties) * diagonal.mean()
-        columns = moments[:, None].expand(width, len(penalties))
-        weights = conjugate_gradients(partial(full_product, gram), diagonal, columns, shift, sums["weights"].to(states))
-        values = full_product(states, weights)
-        predictions = values[:, sums["chosen"]]
+        weights = conjugate_gradients(
+            partial(full_product, gram),
+            diagonal,
+            moments[:, None].expand(width, len(penalties)),
+            shift=states.new_tensor(penalties) * diagonal.mean(),
+            start=sums["weights"].to(states),
+        )
+        by_penalty = full_product(states, weights)
+        predictions = by_penalty[:, sums["chosen"]]
         # How well each penalty's predictions agreed with the rewards decides which one predicts the next batch.
-        values = values * (y != 0)[:, None]
-        agreement = [full_product(y, values), values.square().sum(dim=0), (y @ y).expand(len(penalties))]
-        record = decay * sums["record"].to(states) + torch.stack(agreement)
-        correlations = record[0] / (record[1] * record[2]).clamp(min=_SMALLEST).sqrt()
+        z = by_penalty * (y != 0)[:, None]
+        zy = full_product(y, z)
+        zz = z.square().sum(dim=0)
+        yy = (y @ y).expand(len(penalties))
+        record = decay * sums["record"].to(states) + torch.stack([zy, zz, yy])
+        sum_zy, sum_zz, sum_yy = record
+        correlations = sum_zy / (sum_zz * sum_yy).clamp(min=_SMALLEST).sqrt()
         chosen = int(correlations.argmax())
     else:
         fold = content_folds(states.square().sum(dim=1).double().cpu(), group)
@@ -144,11 +160,13 @@ def predict_next(
 def _with_batch(gram: Float[Tensor, "d d"], rows: Float[Tensor, "n d"]) -> Float[Tensor, "d d"]:
     """A + X'X, in place; the blocks on and above the diagonal are summed, and mirrored."""
     width = len(gram)
-    step = -(-width // _BLOCKS)
-    for start in range(0, width, step):
-        end = start + step
-        add_product(gram[start:end, start:], rows[:, start:end].T, rows[:, start:])
-        gram[end:, start:end] = gram[start:end, end:].T
+    block = math.ceil(width / _BLOCKS)
+    for start in range(0, width, block):
+        end = start + block
+        on_and_above_diagonal = gram[start:end, start:]
+        add_product(on_and_above_diagonal, rows[:, start:end].T, rows[:, start:])
+        right_of_block = gram[start:end, end:]
+        gram[end:, start:end] = right_of_block.T
     return gram
 
 
@@ -178,16 +196,18 @@ def grouped_correlation(
     z = predictions
     y = rewards
     w = weights
-    spread = float(w @ z**2)
-    product = float(w @ (z * y))
-    all_y = float(w @ y**2)
-    if not spread * all_y > 0:
-        return Interval(float("nan"), float("nan"), float("nan"))
-    residual = w * z * (y - product / spread * z) * np.sqrt(inflation)
-    totals = np.bincount(np.unique(groups, return_inverse=True)[1], weights=residual)
-    scale = (spread * all_y) ** 0.5
-    degrees = len(np.unique(groups[w > 0])) - 1
+    zz = float(w @ z**2)
+    zy = float(w @ (z * y))
+    yy = float(w @ y**2)
+    if not zz * yy > 0:
+        return Interval(math.nan, math.nan, math.nan)
+    slope = zy / zz
+    residual = w * z * (y - slope * z) * np.sqrt(inflation)
+    group_index = np.unique(groups, return_inverse=True)[1]
+    e = np.bincount(group_index, weights=residual)
+    scale = (zz * yy) ** 0.5
+    degrees_of_freedom = len(np.unique(groups[w > 0])) - 1
     # NaN where there is no degree of freedom.
-    reach = t_quantile(level, degrees) * float(np.linalg.norm(totals)) / scale
-    r = product / scale
+    reach = t_quantile(level, degrees_of_freedom) * float(np.linalg.norm(e)) / scale
+    r = zy / scale
     return Interval(r, r - reach, r + reach)

@@ -110,9 +110,11 @@ def noisy_rows(
     """
     index = order.order.cpu()
     group = order.group.cpu()
-    rewards = tied_rewards(_noisy_part(rollouts, component).cpu().double()[index], group)
-    keys = rollouts.response_keys
-    response_keys = torch.arange(len(index)) if keys is None else keys.cpu()[index]
+    observed = _noisy_part(rollouts, component).cpu().double()[index]
+    rewards = tied_rewards(observed, group)
+    response_keys = torch.arange(len(index))
+    if rollouts.response_keys is not None:
+        response_keys = rollouts.response_keys.cpu()[index]
 
     given: list[str | None] = [None] * len(index)
     if answers and rollouts.answers is not None:
@@ -120,8 +122,9 @@ def noisy_rows(
     number_of = {answer: number for number, answer in enumerate(dict.fromkeys(given))}
     answer_numbers = torch.tensor([number_of[answer] for answer in given])
     answered = torch.tensor([answer is not None for answer in given])
-    expected = unanswered_wrong and 2 * int(answered.sum()) >= len(index)
-    lacking = ~answered & expected & (total(answered, group) > 0)[group]
+    most_answered = 2 * int(answered.sum()) >= len(index)
+    group_answered = (total(answered, group) > 0)[group]
+    lacking = ~answered & group_answered & (unanswered_wrong and most_answered)
     answer_or_response = torch.where(answered, answer_numbers, response_keys)
 
     trusted = torch.zeros_like(answered)
@@ -197,13 +200,16 @@ def joined(batches: Sequence[Mapping[str, Tensor]], decay: float) -> NoisyRows:
         batches: the fields of `NoisyRows` of each batch.
     """
     parts = []
-    first_label = {"group": 0, "response": 0, "answer": 0}
+    next_label = {"group": 0, "response": 0, "answer": 0}
     for place, batch in enumerate(batches):
         age = len(batches) - 1 - place
-        labels = {name: batch[name] + first for name, first in first_label.items()}
-        first_label = {name: int(label.max()) + 1 for name, label in labels.items()}
-        parts.append({**batch, **labels, "weights": batch["weights"] * decay**age})
-    return NoisyRows(**{name: torch.cat([part[name] for part in parts]) for name in parts[0]})
+        part = {**batch, "weights": batch["weights"] * decay**age}
+        for name, first in next_label.items():
+            part[name] = batch[name] + first
+            next_label[name] = int(part[name].max()) + 1
+        parts.append(part)
+    together = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+    return NoisyRows(**together)
 
 
 def two_values(rewards: Float[Tensor, " n"]) -> tuple[float, float] | None:
@@ -222,9 +228,10 @@ def two_values(rewards: Float[Tensor, " n"]) -> tuple[float, float] | None:
         high = rewards[upper].median()
     distance = torch.minimum((rewards - low).abs(), (rewards - high).abs())
     near = distance <= _NEAR * (high - low)
-    upper_share = float(upper.double().mean())
-    both_common = min(upper_share, 1 - upper_share) >= 1 - _NEARLY_ALL
     nearly_all_near = float(near.double().mean()) >= _NEARLY_ALL
+    upper_share = float(upper.double().mean())
+    rarer_share = min(upper_share, 1 - upper_share)
+    both_common = rarer_share >= 1 - _NEARLY_ALL
     if len(values) == 2 or (both_common and nearly_all_near):
         return float(low), float(high)
     return None

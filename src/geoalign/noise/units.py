@@ -64,8 +64,9 @@ class Units:
         """[C] P(right) of each unit before its verdicts are seen, and after."""
         prior_log_odds = self.features @ fit.theta + self.fixed_log_odds
         # A verdict 1 multiplies the odds of right by R(1), a verdict 0 divides them by R(0).
-        evidence = fit.likelihood_ratio.log() * torch.tensor([-1.0, 1.0]).double()
-        posterior_log_odds = prior_log_odds + self.effective_counts(fit) @ evidence + self.known_log_odds
+        signs = torch.tensor([-1.0, 1.0]).double()
+        evidence = self.effective_counts(fit) @ (fit.likelihood_ratio.log() * signs)
+        posterior_log_odds = prior_log_odds + evidence + self.known_log_odds
         return self._shares(prior_log_odds), self._shares(posterior_log_odds)
 
     def fit(self, earlier: dict[str, Tensor], rounds: int = COLD_ROUNDS) -> NoiseFit:
@@ -80,16 +81,23 @@ class Units:
         """
         half = torch.full((2,), 0.5).double()
         cold = NoiseFit(
-            theta=self.prior_theta, error=_FIRST_ERROR, replacement=half, correlation=0 * half[0], values=half
+            theta=self.prior_theta,
+            error=_FIRST_ERROR,
+            replacement=half,
+            correlation=torch.zeros(()).double(),
+            values=half,
         )
         (fit,), rounds = starts_of(earlier, [cold], rounds)
+        kept, replaced = self.pseudo
         for _ in range(rounds):
             before = fit
+            # E step: the truth of the units, and which of their verdicts are right.
             prior, right = self.probabilities(fit)
             truth = torch.stack([1 - right, right], dim=1)
             counts = self.effective_counts(fit)
+            # M step: theta, e and q, then rho.
             theta = self._newton_step(fit.theta, prior, right)
-            fit = fit.with_channel(self.weight @ counts, self.weight @ (counts * truth), *self.pseudo)
+            fit = fit.with_channel(self.weight @ counts, self.weight @ (counts * truth), kept, replaced)
             fit = fit._replace(theta=theta, correlation=self._fitted_correlation(fit, truth))
             if fit.is_near(before):
                 break
@@ -111,28 +119,37 @@ class Units:
         x = self.features
         weight = self.weight
         gradient = x.T @ (weight * (right - prior)) - (theta - self.prior_theta)
-        shared = x.new_zeros(int(self.exclusive.max()) + 1, x.shape[1])
-        shared = shared.index_add(0, self.exclusive, x * (prior * weight.sqrt())[:, None])
-        hessian = x.T @ (x * (weight * prior)[:, None]) - shared.T @ shared + torch.eye(x.shape[1]).double()
-        return torch.maximum(theta + torch.linalg.solve(hessian, gradient), self.least_theta)
+
+        labels = int(self.exclusive.max()) + 1
+        mean_of_unit = x * (prior * weight.sqrt())[:, None]
+        mean_of_group = x.new_zeros(labels, x.shape[1]).index_add(0, self.exclusive, mean_of_unit)
+        squares = x.T @ (x * (weight * prior)[:, None])
+        of_prior = torch.eye(x.shape[1]).double()
+        hessian = squares - mean_of_group.T @ mean_of_group + of_prior
+        step = torch.linalg.solve(hessian, gradient)
+        return torch.maximum(theta + step, self.least_theta)
 
     def _fitted_correlation(self, fit: NoiseFit, truth: Float[Tensor, "c 2"]) -> Float[Tensor, ""]:
         """rho = 1 - mixed / expected: how much rarer pairs of different verdicts are than independent errors make them.
 
         With e_t the error rate of a unit of truth t, expected = sum w (n^2 - n) E[e_t (1 - e_t)].
         """
-        size = self.counts.sum(dim=1)
-        errors = fit.error * fit.replacement.flip(0)
-        expected = truth.T @ (self.weight * (size.square() - size)) @ (errors * (1 - errors)) + _PAIRS_PSEUDO
-        mixed = (self.weight @ self.counts.prod(dim=1) + _PAIRS_PSEUDO) / expected
-        return (1 - mixed).clamp(0, 1)
+        n = self.counts.sum(dim=1)
+        errors = fit.error_rates.flip(0)
+        pairs_by_truth = truth.T @ (self.weight * (n.square() - n))
+        expected = pairs_by_truth @ (errors * (1 - errors)) + _PAIRS_PSEUDO
+        mixed = self.weight @ self.counts.prod(dim=1) + _PAIRS_PSEUDO
+        return (1 - mixed / expected).clamp(0, 1)
 
     def _shares(self, log_odds: Float[Tensor, " c"]) -> Float[Tensor, " c"]:
         """[C] P(right): a softmax over the units of an exclusive group and "none of them", whose log-odds are 0."""
-        none = log_odds.new_zeros(int(self.exclusive.max()) + 1)
-        highest = none.scatter_reduce(0, self.exclusive, log_odds.detach(), "amax")
-        likely = (log_odds - highest[self.exclusive]).exp()
-        return likely / (-highest).exp().index_add(0, self.exclusive, likely)[self.exclusive]
+        labels = int(self.exclusive.max()) + 1
+        none_right = log_odds.new_zeros(labels)
+        highest = none_right.scatter_reduce(0, self.exclusive, log_odds.detach(), "amax")
+        # Over the highest of the group, so that none overflows.
+        odds = (log_odds - highest[self.exclusive]).exp()
+        all_odds = (-highest).exp().index_add(0, self.exclusive, odds)
+        return odds / all_odds[self.exclusive]
 
 
 def verdict_units(
@@ -155,14 +172,17 @@ def verdict_units(
         exclusive: at most one answer of a group is right.
     """
     unit = rows.answer
-    size = total(torch.ones_like(prediction), unit)
+    one = torch.ones_like(prediction)
+    size = total(one, unit)
+    size_of_group = total(one, rows.group)
     group = torch.zeros(len(size), dtype=torch.long).index_put((unit,), rows.group)
     answered = total(rows.answered, unit) > 0
     lone_response = ~answered & (total(rows.lacking, unit) == 0)
     # Beta rate of the verdicts on the rest of the group: one that held the unit's own would explain their errors.
-    rest = by_verdict(rows.group, verdict, judged)[group] - by_verdict(unit, verdict, judged) + _RATE_PSEUDO
-    log_share = (size / total(torch.ones_like(prediction), rows.group)[group]).log()
-    log_rate = (rest[:, 1] / rest[:, 0]).log()
+    of_group = by_verdict(rows.group, verdict, judged)[group]
+    refused, rewarded = (of_group - by_verdict(unit, verdict, judged) + _RATE_PSEUDO).unbind(1)
+    log_share = (size / size_of_group[group]).log()
+    log_rate = (rewarded / refused).log()
     features = [
         answered,
         answered * log_share,
@@ -170,17 +190,20 @@ def verdict_units(
         lone_response,
         lone_response * log_rate,
     ]
+    fitted = answered | lone_response
     own_label = len(group) + torch.arange(len(group))
+    exclusive_label = torch.where(answered & exclusive, group, own_label)
+    trusted_verdicts = total((2 * verdict - 1) * (judged & rows.trusted), unit)
     answered_share = float(answered.double().mean())
     return Units(
         of_row=unit,
         group=group,
         counts=by_verdict(unit, verdict, judged & ~rows.trusted),
-        known_log_odds=LOG_ODDS_LIMIT * total((2 * verdict - 1) * (judged & rows.trusted), unit),
+        known_log_odds=LOG_ODDS_LIMIT * trusted_verdicts,
         features=torch.stack([each.double() for each in features], dim=1),
-        fixed_log_odds=_UNANSWERED_LOG_ODDS * ~(answered | lone_response),
-        weight=total(rows.weights, unit) / size * (answered | lone_response),
-        exclusive=torch.where(answered & exclusive, group, own_label).unique(return_inverse=True)[1],
+        fixed_log_odds=_UNANSWERED_LOG_ODDS * ~fitted,
+        weight=total(rows.weights, unit) / size * fitted,
+        exclusive=exclusive_label.unique(return_inverse=True)[1],
         prior_theta=_PRIOR_THETA,
         least_theta=_LEAST_THETA,
         # Answers identify e and q. Without them only the curvature of the log-odds in z does, and with rates that are
@@ -193,4 +216,13 @@ def by_verdict(
     label: Int[Tensor, " n"], verdict: Float[Tensor, " n"], counted: Bool[Tensor, " n"]
 ) -> Float[Tensor, "m 2"]:
     """[M, 2] how many of the counted rows of each label have verdict 0, and how many 1."""
-    return torch.stack([total(counted * (1 - verdict), label), total(counted * verdict, label)], dim=1)
+    refused = total(counted * (1 - verdict), label)
+    rewarded = total(counted * verdict, label)
+    return torch.stack([refused, rewarded], dim=1)
+
+
+def got_both_verdicts(
+    label: Int[Tensor, " n"], verdict: Float[Tensor, " n"], counted: Bool[Tensor, " n"]
+) -> Bool[Tensor, " n"]:
+    """[N] whether the counted rows of the row's label have both verdicts."""
+    return (by_verdict(label, verdict, counted) > 0).all(dim=1)[label]

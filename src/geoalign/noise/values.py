@@ -51,7 +51,10 @@ class ValueBeliefs(NamedTuple):
 
 
 def value_beliefs(
-    rows: NoisyRows, prediction: Float[Tensor, " n"], judged: Bool[Tensor, " n"], earlier: dict[str, Tensor]
+    rows: NoisyRows,
+    prediction: Float[Tensor, " n"],
+    judged: Bool[Tensor, " n"],
+    earlier: dict[str, Tensor],
 ) -> ValueBeliefs:
     """Fits the model on the judged rows of groups with unequal rewards, and says what it believes of all rows.
 
@@ -66,8 +69,9 @@ def value_beliefs(
     prediction = of_response[response]
     observed = _bin(value)
     fitted = judged & ~rows.trusted & (value != 0)
-    cells = _bin(prediction) * _BINS + observed
-    model = _TrueValues(torch.bincount(cells, rows.weights * fitted, _BINS**2).view(_BINS, _BINS))
+    cell = _bin(prediction) * _BINS + observed
+    table = torch.bincount(cell, rows.weights * fitted, _BINS**2).view(_BINS, _BINS)
+    model = _TrueValues(table)
     fit = model.fit(earlier)
 
     share = model.given(fit, prediction)
@@ -107,31 +111,32 @@ class _TrueValues:
 
     def following(self, fit: NoiseFit, prediction: Float[Tensor, " n"]) -> Float[Tensor, "n v"]:
         """[N, V] P(t | z) of true rewards that follow the prediction."""
-        return (fit.values.log() + fit.theta * prediction[:, None] * _CENTRES).softmax(dim=1)
+        log_weights = fit.values.log() + fit.theta * prediction[:, None] * _CENTRES
+        return log_weights.softmax(dim=1)
 
     def given(self, fit: NoiseFit, prediction: Float[Tensor, " n"]) -> Float[Tensor, "n v"]:
         """[N, V] P(t | z), with those that surprise."""
-        usual = self.table.sum(dim=1) @ self.following(fit, _CENTRES) / self.count.sum().clamp(min=SMALLEST)
+        rows_by_prediction = self.table.sum(dim=1)
+        all_rows = self.count.sum().clamp(min=SMALLEST)
+        usual = rows_by_prediction @ self.following(fit, _CENTRES) / all_rows
         return (1 - _SURPRISES) * self.following(fit, prediction) + _SURPRISES * usual
 
     def fit(self, earlier: dict[str, Tensor]) -> NoiseFit:
         """The likeliest of the fits by EM, from the earlier fit or from several slopes."""
-        values = (self.count + self.uniform) / (self.count + self.uniform).sum()
-        cold = [
-            NoiseFit(
-                theta=slope,
-                error=_FIRST_ERROR,
-                replacement=self.uniform,
-                correlation=self.uniform.sum() * 0,
-                values=values,
-            )
-            for slope in _FIRST_SLOPES
-        ]
-        starts, rounds = starts_of(earlier, cold)
+        count = self.count + self.uniform
+        cold = NoiseFit(
+            theta=_FIRST_SLOPES[0],
+            error=_FIRST_ERROR,
+            replacement=self.uniform,
+            correlation=torch.zeros(()).double(),
+            values=count / count.sum(),
+        )
+        starts, rounds = starts_of(earlier, [cold._replace(theta=slope) for slope in _FIRST_SLOPES])
         fits = [self._fitted_from(start, rounds) for start in starts]
         return max(fits, key=self._log_likelihood)
 
     def _fitted_from(self, fit: NoiseFit, rounds: int) -> NoiseFit:
+        """The fit after so many rounds of EM, or as many as it takes until no parameter changes."""
         for _ in range(rounds):
             before = fit
             fit = self._em_round(fit)
@@ -140,27 +145,39 @@ class _TrueValues:
         return fit
 
     def _em_round(self, fit: NoiseFit) -> NoiseFit:
+        """The fit after one round of EM; tables are by the bin of z and by value.
+
+        The Newton step of s has the gradient sum over z of z (sum over t of t - n E[t]), with n the true rewards that
+        follow z and E[t] their expectation, and the Hessian sum over z of z^2 n var(t); its prior is N(4, 1).
+        """
         following = self.following(fit, _CENTRES)
-        all_of = self.given(fit, _CENTRES)
-        # E step, in each bin of z and by value: the right rewards, and the true rewards that follow the prediction.
-        rest = self.table / (1 + all_of * (fit.likelihood_ratio - 1))
-        right = rest * all_of * fit.likelihood_ratio
-        true = right + all_of * (rest.sum(dim=1, keepdim=True) - rest)
-        true_following = true * (1 - _SURPRISES) * following / all_of
-        # M step: a Newton step of s around its prior mean, then h, e and q.
-        weight = true_following.sum(dim=1)
+        prior = self.given(fit, _CENTRES)
+        # E step: the rewards that are right, the true rewards, and those of them that follow the prediction.
+        per_chance = self.table / (1 + prior * (fit.likelihood_ratio - 1))
+        right = per_chance * prior * fit.likelihood_ratio
+        seen_as_others = per_chance.sum(dim=1, keepdim=True) - per_chance
+        true = right + prior * seen_as_others
+        true_following = true * (1 - _SURPRISES) * following / prior
+        # M step: s, then h, e and q.
+        n = true_following.sum(dim=1)
         mean = following @ _CENTRES
-        gradient = _CENTRES @ (true_following @ _CENTRES - weight * mean) - (fit.theta - _FIRST_SLOPES[0])
-        hessian = _CENTRES.square() @ (weight * (following @ _CENTRES.square() - mean.square())) + 1
-        values = fit.values * (true_following.sum(dim=0) + self.uniform) / (weight @ following + self.uniform)
+        variance = following @ _CENTRES.square() - mean.square()
+        gradient = _CENTRES @ (true_following @ _CENTRES - n * mean) - (fit.theta - _FIRST_SLOPES[0])
+        hessian = _CENTRES.square() @ (n * variance) + 1
+        wanted = true_following.sum(dim=0) + self.uniform
+        expected = n @ following + self.uniform
+        values = fit.values * wanted / expected
         with_channel = fit.with_channel(self.count, right.sum(dim=0), 0.0, 1 / _BINS)
-        return with_channel._replace(theta=with_channel.theta + gradient / hessian, values=values / values.sum())
+        return with_channel._replace(theta=fit.theta + gradient / hessian, values=values / values.sum())
 
     def _log_likelihood(self, fit: NoiseFit) -> float:
+        """Of the table: sum over rows of log P(y | z)."""
         observed = (1 - fit.error) * self.given(fit, _CENTRES) + fit.error * fit.replacement
-        return float((self.table * observed.clamp(min=SMALLEST).log()).sum())
+        log_chance = observed.clamp(min=SMALLEST).log()
+        return float((self.table * log_chance).sum())
 
 
 def _bin(values: Float[Tensor, " n"]) -> Int[Tensor, " n"]:
     """[N] the bins in which the values lie."""
-    return ((values + _EDGE) * (_BINS / (2 * _EDGE))).long().clamp(0, _BINS - 1)
+    place = (values + _EDGE) * (_BINS / (2 * _EDGE))
+    return place.long().clamp(0, _BINS - 1)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float, Int
@@ -13,30 +12,43 @@ from geoalign.noise.rows import NoisyRows, total
 from geoalign.noise.units import Units
 
 
-class Patterns(NamedTuple):
-    """The units with verdicts, groups with equal counts of verdicts as one pattern."""
+@dataclass(frozen=True, eq=False)
+class Patterns:
+    """The units with verdicts, groups with equal counts of verdicts as one pattern.
+
+    Attributes:
+        units: C units, those of one group of each pattern.
+        pattern: [C] the pattern of each unit.
+        times: [P] how many groups each pattern stands for.
+    """
 
     units: Units
-    pattern: Int[Tensor, " c"]  # of each unit
-    times: Float[Tensor, " p"]  # groups that a pattern stands for
+    pattern: Int[Tensor, " c"]
+    times: Float[Tensor, " p"]
+
+    def sums(self, values: Tensor) -> Float[Tensor, " p"]:
+        """[P] the sums over the units of each pattern."""
+        return torch.bincount(self.pattern, weights=values.double(), minlength=len(self.times))
 
 
 def patterns_of(rows: NoisyRows, units: Units) -> Patterns:
-    """The units with verdicts, groups with equal counts of verdicts as one pattern.
+    """The patterns of the units that got verdicts.
 
     The prior of an answer is made anew of counts alone (`_features`), so that verdicts are independent of it given the
     truth.
     """
     judged = units.counts.sum(dim=1) > 0
-    group = torch.zeros(len(judged), dtype=torch.long).index_put((units.of_row,), rows.group)
+    group = units.group
     answered_rows = total(rows.answered, units.of_row)
     pattern, times = _pattern_of_groups(units, group, answered_rows)
     # Of each pattern the units of its first group are kept.
-    first = torch.full((len(times),), len(pattern))
-    first = first.scatter_reduce(0, pattern, torch.arange(len(pattern)), "amin")
-    kept = judged & (first[pattern[group]] == group)
+    first_group = torch.full((len(times),), len(pattern))
+    first_group = first_group.scatter_reduce(0, pattern, torch.arange(len(pattern)), "amin")
+    kept = judged & (first_group[pattern[group]] == group)
     features = _features(rows, units, group, answered_rows)[kept]
-    prior_theta = torch.nn.functional.one_hot(torch.tensor(1), features.shape[1]) * units.prior_theta[1]
+    # The log share of an answer, the second feature, has the prior mean that it has among all units.
+    prior_theta = torch.zeros(features.shape[1]).double()
+    prior_theta[1] = units.prior_theta[1]
     of_unit = pattern[group[kept]]
     distinct = replace(
         units,
@@ -58,12 +70,14 @@ def _pattern_of_groups(
 ) -> tuple[Int[Tensor, " g"], Int[Tensor, " p"]]:
     """[G] the pattern of each group, and [P] how many groups have it."""
     judged = units.counts.sum(dim=1) > 0
-    kinds = torch.cat([torch.stack([answered_rows, judged.double()], dim=1), units.counts], dim=1)
+    refused, rewarded = units.counts.unbind(1)
+    kinds = torch.stack([answered_rows, judged.double(), refused, rewarded], dim=1)
     kind = kinds.unique(dim=0, return_inverse=True)[1]
     # Two groups are alike where the sums of 62 random bits for each kind of unit are equal.
     codes = torch.randint(2**62, (int(kind.max()) + 1,), generator=Generator().manual_seed(0))
+    counted = judged | (answered_rows > 0)
     sums = torch.zeros(int(group.max()) + 1, dtype=torch.long)
-    sums = sums.index_add(0, group, codes[kind] * (judged | (answered_rows > 0)))
+    sums = sums.index_add(0, group, codes[kind] * counted)
     _, pattern, times = sums.unique(return_inverse=True, return_counts=True)
     return pattern, times
 
@@ -86,7 +100,8 @@ def _features(
     second = answered_rows.new_zeros(groups).scatter_reduce(0, group, behind, "amax")[group]
     leads_alone = leads & (total(leads, group)[group] == 1)
     other = torch.where(leads_alone, second, most)
-    log_share = (n / total(rows.answered, rows.group)[group].clamp(min=1)).log()
+    answered_in_group = total(rows.answered, rows.group)[group].clamp(min=1)
+    log_share = (n / answered_in_group).log()
     log_ahead = ((n + 0.5) / (other + 0.5)).log()
     log_answers = total(answered, group)[group].clamp(min=1).log()
     features = [

@@ -57,7 +57,7 @@ def policy(sheet: str, scripts: Sequence[str] = ()) -> str:
 
 
 def environment(own: Path) -> Environment:
-    """Jinja with everything escaped, unknown names refused, the filters of this module and the pages' policy.
+    """Jinja with everything escaped and printable, unknown names refused, our filters and the pages' policy.
 
     Args:
         own: the folder of the page's own template and style sheet; what all pages share stands in `templates`.
@@ -65,6 +65,7 @@ def environment(own: Path) -> Environment:
     templates = Environment(
         loader=FileSystemLoader([own, TEMPLATES]),
         autoescape=True,
+        finalize=_printable,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -77,6 +78,13 @@ def environment(own: Path) -> Environment:
     )
     templates.globals.update(stylesheet=partial(stylesheet, own=own), policy=policy)
     return templates
+
+
+def _printable(value: Any) -> Any:
+    """What a template prints: of a text of others every character is visible; what is markup already stays."""
+    if not isinstance(value, str) or isinstance(value, Markup) or (value.isascii() and value.isprintable()):
+        return value
+    return visible(value, len(value))
 
 
 def gain(found: PairedDifference) -> str:
@@ -102,7 +110,10 @@ class Count:
 
 def first_middle_last(items: Sequence[Item]) -> list[Item]:
     """The first, middle and last item, each once: fewer than three where there are fewer."""
-    return [items[index] for index in sorted({0, (len(items) - 1) // 2, len(items) - 1})] if items else []
+    if not items:
+        return []
+    last = len(items) - 1
+    return [items[place] for place in sorted({0, last // 2, last})]
 
 
 @dataclass(frozen=True)
@@ -146,7 +157,7 @@ class Gallery:
 
 
 def _address(svg: bytes) -> str:
-    # As an image a drawing can run no script and load nothing, whatever it holds.
+    """The address of a picture inside the page. As an image a drawing can run no script and load nothing."""
     return "data:image/svg+xml;base64," + base64.b64encode(svg).decode("ascii")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
@@ -85,38 +86,52 @@ class Line:
 
     def draw(self, axes: Axes, theme: Theme) -> None:
         """Draws it with its interval; a single point has its interval as an error bar."""
-        colour, x = getattr(theme, self.look.colour), np.asarray(self.x)
-        y, low, high, smooth = (np.asarray(values, np.float64) for values in (self.y, self.low, self.high, self.smooth))
-        thick = smooth if len(smooth) else y
-        style: dict[str, Any] = {"color": colour, "markersize": self.size, "marker": ""}
-        if self.marked or len(x) == 1 or not self.look.dash:
-            style["marker"] = self.look.marker
-        if len(low) and np.isfinite(low).any():
+        colour = getattr(theme, self.look.colour)
+        x = np.asarray(self.x)
+        y = np.asarray(self.y, np.float64)
+        low = np.asarray(self.low, np.float64)
+        high = np.asarray(self.high, np.float64)
+        is_smoothed = len(self.smooth) > 0
+        thick = np.asarray(self.smooth, np.float64) if is_smoothed else y
+        if np.isfinite(low).any():
             if self.bars or len(x) == 1:
                 reach = np.nan_to_num([thick - low, high - thick]).clip(0)
                 axes.errorbar(x, thick, yerr=reach, fmt="none", ecolor=colour, elinewidth=1.8, capsize=3)
             else:
                 axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
-        if len(smooth):
-            axes.plot(x, y, linewidth=0.8, alpha=0.5, **style)
-            style["marker"] = ""
-        axes.plot(x, thick, linestyle=self.look.dash, linewidth=2, label=self.name, **style)
+        has_markers = self.marked or len(x) == 1 or not self.look.dash
+        marker = self.look.marker if has_markers else ""
+        style: dict[str, Any] = {"color": colour, "markersize": self.size}
+        if is_smoothed:
+            axes.plot(x, y, linewidth=0.8, alpha=0.5, marker=marker, **style)
+            marker = ""
+        axes.plot(x, thick, linestyle=self.look.dash, linewidth=2, marker=marker, label=self.name, **style)
 
 
 def interval_line(name: str, x: Sequence[float], found: Sequence[Interval], look: Look, *, bars: bool = False) -> Line:
-    low, high = [item.low for item in found], [item.high for item in found]
-    return Line(name, x, [item.estimate for item in found], low, high, look=look, marked=True, bars=bars)
+    """A line of estimates, each with its interval: a band, or with `bars` error bars."""
+    return Line(
+        name=name,
+        x=x,
+        y=[item.estimate for item in found],
+        low=[item.low for item in found],
+        high=[item.high for item in found],
+        look=look,
+        marked=True,
+        bars=bars,
+    )
 
 
 def smoothed(name: str, look: Look, series: Series) -> Line:
-    return Line(name, series.steps, series.values, smooth=ema(series.values), look=look)
+    """A thin line over steps, and its moving average, thick."""
+    return Line(name=name, x=series.steps, y=series.values, smooth=ema(series.values), look=look)
 
 
 def histogram(name: str, values: Floats, edges: Floats, look: Look) -> Line:
     """The outline of a histogram, in percent of the values; those outside the edges count at the ends."""
     counts, _ = np.histogram(np.clip(values, edges[0], edges[-1]), edges)
     heights = np.repeat(100 * counts / max(len(values), 1), 2)
-    return Line(name, np.repeat(edges, 2), np.concatenate([[0], heights, [0]]), look=look)
+    return Line(name=name, x=np.repeat(edges, 2), y=np.concatenate([[0], heights, [0]]), look=look)
 
 
 def band(name: str, look: Look, steps: Ints, seeds: Floats) -> Line:
@@ -125,9 +140,16 @@ def band(name: str, look: Look, steps: Ints, seeds: Floats) -> Line:
     for row, values in enumerate(seeds):
         there = ~np.isnan(values)
         smooth[row, there] = ema(values[there]) if there.sum() >= SMOOTHED_FROM else values[there]
-    found = [seed_interval(column) for column in smooth.T]
-    low, high, thick = ([getattr(item, end) for item in found] for end in ("low", "high", "estimate"))
-    return Line(name, steps, [mean(column) for column in seeds.T], low, high, thick, look)
+    over_seeds = [seed_interval(column) for column in smooth.T]
+    return Line(
+        name=name,
+        x=steps,
+        y=[mean(column) for column in seeds.T],
+        low=[item.low for item in over_seeds],
+        high=[item.high for item in over_seeds],
+        smooth=[item.estimate for item in over_seeds],
+        look=look,
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,21 +193,27 @@ class LinePanel(Panel):
             axes.set_xscale("log", base=2)
             axes.set_xticks(self.powers, [f"{value:g}" for value in self.powers])
             axes.minorticks_off()
-        limits = {name: ends for name in ("xlim", "ylim") if (ends := getattr(self, name)) is not None}
-        axes.set(xlabel=self.x, ylabel=self.y, **limits)
+        axes.set(xlabel=self.x, ylabel=self.y)
+        if self.xlim is not None:
+            axes.set_xlim(*self.xlim)
+        if self.ylim is not None:
+            axes.set_ylim(*self.ylim)
         if self.scientific:
             axes.ticklabel_format(axis="y", style="sci", scilimits=(-3, 3))
             axes.yaxis.get_offset_text().set_color(theme.soft)
-        if self.legend != "above":
+        if self.legend == "above":
+            self._draw_legend_above(axes)
+        else:
             axes.legend(loc=self.legend, ncols=1 if self.legend == "best" else 2)
-            return
-        # Inside the top of the axes, in room made for it: error bars and bands stay uncovered.
+
+    def _draw_legend_above(self, axes: Axes) -> None:
+        """The legend inside the top of the axes, in room made for it: error bars and bands stay uncovered."""
         names = [line.name for line in self.lines if not line.name.startswith("_")]
         longest = max(map(len, names), default=0)
         columns = max(1, min(3, len(names), _LEGEND_WIDTH // (longest + _LEGEND_HANDLE)))
-        entries = len(names)
+        rows = math.ceil(len(names) / columns)
         low, high = axes.get_ylim()
-        axes.set_ylim(low, high + (high - low) * (0.04 + 0.085 * -(-entries // columns)))
+        axes.set_ylim(low, high + (high - low) * (0.04 + 0.085 * rows))
         axes.legend(loc="upper center", ncols=columns, columnspacing=1.2, handlelength=2.2)
 
 
@@ -246,6 +274,7 @@ def recoloured(picture: bytes, old: Theme, new: Theme) -> bytes:
 
 
 def _dress(axes: Axes, theme: Theme) -> None:
+    """Gives empty axes the colours of the theme, two spines and a grid."""
     axes.set_facecolor(theme.paper)
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color(theme.soft)

@@ -1,50 +1,48 @@
-"""In which type of number a processor multiplies faster: bfloat16 with AMX, float32 without, by a factor of five."""
+"""In which type of number a device multiplies matrices faster, by a rule: bfloat16 where the hardware has it."""
 
 from __future__ import annotations
 
-import time
 from functools import cache
-
-import torch
+from pathlib import Path
 
 from geoalign.console.terminal import Console, say
 
-# Rows, inputs and outputs of the matrix product that is timed: a layer of a small language model on a batch of tokens.
-_SHAPE = (256, 768, 2048)
-_TRIES = 5
-# Below this the other type's coarser numbers are not worth it, and a busy machine would decide by chance.
-_CLEARLY = 1.5
+# Instructions that multiply matrices of bfloat16, by the names that Linux gives them. With AMX bfloat16 is about five
+# times faster than float32. Without either of the two it is emulated, and slower.
+_BFLOAT16_INSTRUCTIONS = {"amx_bf16", "avx512_bf16"}
 
 
 def fastest_dtype(device: str) -> str:
-    """`bfloat16` on an accelerator, on a CPU where it is clearly faster than float32, measured once in a process."""
-    if device.partition(":")[0] != "cpu":
+    """`bfloat16` on an accelerator and on a CPU that multiplies it in hardware, `float32` on any other CPU.
+
+    `device` is a device's name as torch has it, such as `cpu` or `cuda:1`.
+    """
+    if not _is_cpu(device):
         return "bfloat16"
-    speed = cpu_speed()
-    return "bfloat16" if speed["bfloat16"] >= _CLEARLY * speed["float32"] else "float32"
+    return "bfloat16" if cpu_flags() & _BFLOAT16_INSTRUCTIONS else "float32"
 
 
 def print_fastest_dtype(console: Console, device: str) -> None:
-    """Says in what a model on the CPU computes, and how fast this CPU is; nothing on an accelerator."""
-    if device.partition(":")[0] == "cpu":
-        (faster, rate), (other, slower) = sorted(cpu_speed().items(), key=lambda item: item[0] != fastest_dtype("cpu"))
-        say(console, f"The model computes in {faster} on this CPU ({rate:.0f} GFLOP/s, {other} {slower:.0f})")
+    """Says in which type a model on the CPU computes; nothing on an accelerator."""
+    if not _is_cpu(device):
+        return
+    dtype = fastest_dtype(device)
+    multiplies = "multiplies" if dtype == "bfloat16" else "does not multiply"
+    say(console, f"The model computes in {dtype}: this CPU {multiplies} bfloat16 in hardware.")
 
 
 @cache
-def cpu_speed() -> dict[str, float]:
-    """GFLOP/s of a matrix product by type, timed by turns, the best try of each; about 0.1 s."""
-    rows, inputs, outputs = _SHAPE
-    pairs = {
-        name: (torch.ones(rows, inputs, dtype=dtype), torch.ones(outputs, inputs, dtype=dtype))
-        for name, dtype in (("float32", torch.float32), ("bfloat16", torch.bfloat16))
-    }
-    best = dict.fromkeys(pairs, float("inf"))
-    with torch.inference_mode():
-        for _ in range(1 + _TRIES):
-            for name, (tokens, weights) in pairs.items():
-                start = time.perf_counter()
-                torch.nn.functional.linear(tokens, weights)
-                best[name] = min(best[name], time.perf_counter() - start)
-    work = 2 * rows * inputs * outputs / 1e9
-    return {name: work / seconds for name, seconds in best.items()}
+def cpu_flags() -> frozenset[str]:
+    """The instruction sets of this machine's CPU, by Linux's names; empty on another system."""
+    description = Path("/proc/cpuinfo")
+    if not description.is_file():
+        return frozenset()
+    for line in description.read_text().splitlines():
+        name, _, flags = line.partition(":")
+        if name.strip() == "flags":
+            return frozenset(flags.split())
+    return frozenset()
+
+
+def _is_cpu(device: str) -> bool:
+    return device.partition(":")[0] == "cpu"

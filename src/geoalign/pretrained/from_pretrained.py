@@ -102,5 +102,6 @@ def is_hub_id(text: str) -> bool:
 
 def check_model_name(path: str | Path) -> None:
     """Raises ConfigError for one word that is no folder: a mistyped one, which is not looked for on the network."""
-    if isinstance(path, str) and not ("/" in path or os.sep in path or Path(path).is_dir()):
+    is_one_word = isinstance(path, str) and "/" not in path and os.sep not in path
+    if is_one_word and not Path(path).is_dir():
         raise ConfigError(f"expected a folder or an id on the hub (owner/name), got {path!r}: no such folder")

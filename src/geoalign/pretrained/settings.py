@@ -12,7 +12,8 @@ class LoadedModelConfig:
     """How a model that is not trained is loaded."""
 
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = setting(
-        default="auto", help="Type of the model's weights; auto: the faster one on a CPU, else bfloat16."
+        default="auto",
+        help="Type of the model's weights; auto: bfloat16, but float32 on a CPU that has neither AMX nor AVX512-BF16.",
     )
     device: Name | None = setting(default=None, help="Device of transformers; null: an accelerator where there is one.")
     revision: Name | None = setting(default=None, help="Branch, tag or commit of the model on the hub.")

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator
-from pydantic_core import PydanticCustomError
 
 from geoalign.errors import InputError
 
@@ -23,7 +22,7 @@ HiddenLayer = int | float | Sequence[int | float]
 LAST = 1.0
 
 
-def is_last(layer: HiddenLayer) -> bool:
+def is_last_layer(layer: HiddenLayer) -> bool:
     """Whether the last layer of any model is meant: the share 1.0, which needs no depth."""
     return isinstance(layer, float) and layer == LAST
 
@@ -34,16 +33,25 @@ def check_position(position: str) -> None:
         raise InputError(f"hidden_position: expected one of {', '.join(HIDDEN_POSITIONS)}; got {position!r}")
 
 
+_EXPECTED = "expected a layer's number from 0 or a share of the depth in (0, 1], or a list of these"
+
+
 def check_layer(layer: Any) -> None:
     """Raises InputError unless `layer` could be one or several layers of some model."""
-    several = layer if isinstance(layer, (list, tuple)) else [layer]
-    if not several:
-        raise InputError(f"hidden_layer: expected at least one layer, got {layer!r}")
-    for one in several:
-        whole = isinstance(one, int) and not isinstance(one, bool) and one >= 0
-        if not whole and not (isinstance(one, float) and 0 < one <= 1):
-            expected = "a layer's number from 0 or a share of the depth in (0, 1]"
-            raise InputError(f"hidden_layer: expected {expected}, got {one!r}")
+    if not _is_layer_or_several(layer):
+        raise InputError(f"hidden_layer: {_EXPECTED}, got {layer!r}")
+
+
+def _is_layer_or_several(layer: Any) -> bool:
+    if isinstance(layer, (list, tuple)):
+        return len(layer) > 0 and all(map(_is_layer, layer))
+    return _is_layer(layer)
+
+
+def _is_layer(layer: Any) -> bool:
+    if isinstance(layer, float):
+        return 0 < layer <= 1
+    return isinstance(layer, int) and not isinstance(layer, bool) and layer >= 0
 
 
 def layer_numbers(layer: HiddenLayer, depth: int) -> tuple[int, ...]:
@@ -68,11 +76,8 @@ def as_list(layer: HiddenLayer) -> list[int | float]:
 
 
 def _checked(layer: Any) -> Any:
-    try:
-        check_layer(layer)
-    except InputError as error:
-        problem = str(error).removeprefix("hidden_layer: ").partition(", got ")[0]
-        raise PydanticCustomError("hidden_layer", "{problem}", {"problem": problem}) from error
+    if not _is_layer_or_several(layer):
+        raise ValueError(_EXPECTED)
     return layer
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Locations:
-    """Where each dotted key of the settings was written: a file and line, or a `--set` on the command line."""
+    """Where each dotted key of the settings was written: a file and line, or the words of the command line."""
 
     by_key: Mapping[str, str] = field(default_factory=dict)
 
@@ -24,12 +24,10 @@ class Locations:
         return f"{location}: " if location else ""
 
 
-# Keys are no longer; what seeks a known one that is near reads no more of them.
-LONGEST_KEY = 200
-
 # Of settings that no file holds.
 NOWHERE = Locations()
 
 
-def joined(section: str, name: str) -> str:
-    return f"{section}.{name}" if section else name
+def dotted(*parts: str) -> str:
+    """The dotted key out of its parts, sections and names; a section at the top is empty, and left out."""
+    return ".".join(part for part in parts if part)

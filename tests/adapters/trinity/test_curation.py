@@ -8,7 +8,7 @@ import torch
 from geoalign import Rollouts
 from geoalign.adapters.settings import TrinitySettings, read_section
 from geoalign.adapters.trinity.curation import CurationRun
-from geoalign.curators.registry import make_curator
+from geoalign.curators.registry import as_curator
 from geoalign.errors import InputError
 
 SMALL = {"type": "geoalign", "alpha": 0.3, "min_scores": 8, "projector": {"hidden_dim": 8, "output_dim": 8, "steps": 5}}
@@ -42,7 +42,7 @@ def test_it_decides_what_the_library_decides(batch):
     run = CurationRun({"curator": SMALL, "seed": 3})
     found = asyncio.run(run.decide(rows))
     groups = torch.arange(6).repeat_interleave(8)
-    wanted = make_curator(read_section(TrinitySettings, {"curator": SMALL}, engine="it").curator).curate(
+    wanted = as_curator(read_section(TrinitySettings, {"curator": SMALL}, engine="it").curator).curate(
         Rollouts(rewards=rewards, groups=groups, hidden=hidden), generator=torch.Generator().manual_seed(3)
     )
     assert torch.equal(found.curation.source, wanted.source)

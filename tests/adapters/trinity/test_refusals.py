@@ -42,7 +42,7 @@ BEFORE |= {"oracle", "chain"}
 
 
 def test_every_curator_that_any_engine_can_feed_is_sorted():
-    assert set(CURATORS) - {"appeals", "labelled_probe", "concept_score"} == AFTER | BEFORE
+    assert set(CURATORS) - {"appeals", "labelled_probe"} == AFTER | BEFORE
 
 
 @pytest.mark.parametrize("name", sorted(AFTER))

@@ -44,9 +44,9 @@ BINARY = (
 FIELDS = {
     "answers": lambda rows: [row["completion"][:1] or None for row in rows],
     "reference_rewards": lambda rows: [[0.1, 0.3, None] for _ in rows],
-    # The reward of a completion of odd length counts as corrupted.
+    # The reward of a completion whose tokens have an odd sum counts as corrupted.
     "true_rewards": lambda rows: [
-        value + len(row["completion_ids"]) % 2
+        value + sum(row["completion_ids"]) % 2
         for row, value in zip(rows, digits([row["completion"] for row in rows]), strict=True)
     ],
     "second_rewards": lambda rows: [1 - value for value in digits([row["completion"] for row in rows])],

@@ -33,9 +33,9 @@ def test_settings_parse_beside_trls(tmp_path, name):
 def test_command_line(tmp_path):
     parser = TrlParser((ScriptArguments, GeoAlignConfig, GRPOConfig, ModelConfig))
     given = ["--output_dir", str(tmp_path), "--use_cpu", "--bf16", "false"]
-    chosen = "--alpha 0.1 --aggregation mean --strategy drop --no_margin_weighted_prototype --projector"
+    chosen = "--alpha 0.1 --aggregation mean --strategy drop --projector"
     config = parser.parse_args_and_config([*given, *chosen.split(), '{"layers": 2}'])[1]
-    plain = {"alpha": 0.1, "aggregation": "mean", "strategy": "drop", "margin_weighted_prototype": False}
+    plain = {"alpha": 0.1, "aggregation": "mean", "strategy": "drop"}
     assert config == GeoAlignConfig(projector=ProjectorConfig(layers=2), **plain)
     bare = parser.parse_args_and_config([*given, "--projector", "none"])[1]
     assert bare.projector is None

@@ -59,7 +59,7 @@ def test_exit_codes(monkeypatch, capsys, passed_on, path, tmp_path):
     passed_on["failed"] = {"a/grpo/seed-0": "it broke"}
     assert call(monkeypatch, "compare", path) == 1
     assert call(monkeypatch, "compare", path, "--seeds", "0,x") == 2
-    assert "seeds: expected integer, got 'x'" in capsys.readouterr().err
+    assert "--set seeds=[0,x]: seeds.1: expected a whole number, got 'x'" in capsys.readouterr().err
     assert call(monkeypatch, "compare", path, "--curators", "grpo,nobody") == 2
     assert "expected one of" in capsys.readouterr().err
     passed_on["error"] = KeyboardInterrupt()

@@ -3,9 +3,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from geoalign.files.json_files import append_lines
-from geoalign.lab.compare.run_result import extract
+from geoalign.lab.compare.results import result_of
 from geoalign.lab.runs.folder import RunFolder
 from geoalign.lab.runs.rollouts import ROLLOUT_SCHEMA
+
+COUNTS = {"correct": 1, "count": 3}
 
 
 def rollouts(step, **changes):
@@ -23,6 +25,8 @@ def rollouts(step, **changes):
 def folder(tmp_path):
     found = RunFolder(tmp_path / "run")
     found.rollouts.mkdir(parents=True)
+    found.config.write_text("curator: {type: geoalign}\n")
+    found.versions.write_text('{"schema_version": 1}')
     for step in (0, 2):
         pq.write_table(rollouts(step), found.rollouts / f"step-{step:06d}.parquet")
     lines = [
@@ -34,12 +38,12 @@ def folder(tmp_path):
     lines[1] |= {"geoalign/pairs": 2.0, "geoalign/replaced": 1.0, "geoalign/seconds": 0.5, "geoalign/anomalous": 2.0}
     lines[3] |= {"geoalign/pairs": 2.0, "geoalign/seconds": 0.25, "geoalign/hidden_seconds": 0.5}
     append_lines(found.metrics, lines)
-    append_lines(found.evaluation, [{"step": 0, "stage": "before_rl", "set": "a", "accuracy": 1 / 3}])
+    append_lines(found.evaluation, [{"step": 0, "stage": "before_rl", "set": "a", "accuracy": 1 / 3, **COUNTS}])
     return found
 
 
 def test_series_stand_side_by_side(folder):
-    series = extract(folder)["series"]
+    series = result_of(folder)["series"]
     expected = {
         "step": [1, 2, 3], "reward": [0.5, None, 0.25], "ppo_kl": [0.0, 0.01, None],
         "clip_fraction": [0.0, 0.125, None], "replaced": [1.0, None, None], "new_group_accuracy": [None, None, None],
@@ -53,8 +57,8 @@ def test_series_stand_side_by_side(folder):
 
 
 def test_the_rest_of_the_result(folder):
-    found = extract(folder)
-    assert found["evaluations"] == [{"step": 0, "stage": "before_rl", "set": "a", "accuracy": 0.333333}]
+    found = result_of(folder)
+    assert found["evaluations"] == [{"step": 0, "stage": "before_rl", "set": "a", "accuracy": 0.333333, **COUNTS}]
     assert found["seconds_per_step"] == 2.0  # (3 + 1 + 2) / 3
     # Corrupted .5 against .1, .2, .3 in both generations; each of the four rows is in one pair.
     assert found["detection"]["score"] == {"auroc": 1.0, "auprc": 1.0, "generations": 2}

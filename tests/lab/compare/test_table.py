@@ -10,7 +10,7 @@ from rich.console import Console
 from geoalign.lab.compare.analysis import analyse
 from geoalign.lab.compare.conclude import as_csv, print_table
 from geoalign.lab.compare.read_settings import parse_compare_config
-from geoalign.lab.compare.results import parse_cell
+from geoalign.lab.compare.results import parse_result
 
 NAMES = ["grpo", "denoise_with_states_and_answers", "confident_learning", "oracle", "clean"]
 
@@ -30,7 +30,7 @@ def cell(arm, seed, score, gold=None):
         "series": {"step": [1], "advantage_cosine": [0.875], "observed_advantage_cosine": [0.5]},
         "run": {"grpo": {}},
     }
-    return parse_cell(json.loads(json.dumps(value)), None)
+    return parse_result(json.loads(json.dumps(value)), None)
 
 
 @pytest.fixture

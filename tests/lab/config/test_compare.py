@@ -102,7 +102,7 @@ def test_an_oracle_is_taken_where_there_is_one(tmp_path: Path) -> None:
         ("run:\n  gpro: {}\narms: {grpo: }", r"line 2: run\.gpro: unknown key: expected run\.grpo"),
         ("arms:\n  grpo:\n  geoalgn:\n", r"line 3: curator\.type: expected one of .*nearest: geoalign\); got 'geoal"),
         ("arms:\n  grpo:\n  b: {curator: {type: geoalign, alpha: 2}}", r"line 3: curator\.alpha: .*less than 1, got 2"),
-        ("arms: {grpo: 3}", r"arms: expected dictionary, got 3"),
+        ("arms: {grpo: 3}", r"arms.grpo: expected a section of settings, got 3"),
         ("seeds: [0]", r"arms: expected a value, got none"),
         ("arms: {geoalign: }", r"baseline: expected one of the arms geoalign, got 'grpo'"),
         ("arms: {grpo: }\noracle: x", r"line 2: oracle: expected one of the arms grpo, got 'x'"),

@@ -1,11 +1,12 @@
 import asyncio
 import json
+from contextlib import aclosing
 
 import pytest
 from judge_server import Reply, verdict
 
-from geoalign.endpoint.chat import chat
-from geoalign.endpoint.http_client import BadReplyError
+from geoalign.endpoint.chat import answer_to, chat_endpoint
+from geoalign.endpoint.client import BadReplyError
 from geoalign.lab.judge.asking import JudgeVerdict, Question, ask_local, judge_messages, parse_verdict
 
 ONE = Question(({"role": "user", "content": "Hello"},), "left", "a right one")
@@ -15,8 +16,8 @@ ANSWER = '{"overall_winner": "model_b", "model_a_score": 0.25, "model_b_score": 
 
 def ask(config, comparison=ONE):
     async def once():
-        async with chat(config, judge_messages) as judge:
-            return await judge(comparison)
+        async with aclosing(chat_endpoint(config)) as endpoint:
+            return await answer_to(judge_messages(comparison), endpoint, config)
 
     return asyncio.run(once())
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from geoalign.errors import ConfigError, InputError
-from geoalign.lab.rewards.corruption import RewardWithCorruption, corruption_mask, fixed_share_mask
+from geoalign.lab.rewards.corruption import Draws, RewardWithCorruption
 from geoalign.lab.rewards.settings import RewardConfig
 
 NAN = math.nan
@@ -55,11 +55,11 @@ def corrupted(rewards, group, *, binary=False, responses=None, seed=0, step=0, i
 
 def keys(prompts=64, samples=16):
     ids = [f"p{prompt}" for prompt in range(prompts) for _ in range(samples)]
-    return {"prompt_ids": ids, "sample_indices": list(range(samples)) * prompts}
+    return {"prompt_ids": ids, "samples": list(range(samples)) * prompts}
 
 
 def mask(seed=0, step=0, rate=0.05):
-    return corruption_mask(seed=seed, step=step, rate=rate, **keys())
+    return Draws(seed=seed, step=step, **keys()).below(rate)
 
 
 def test_draws_are_independent_and_as_many_as_the_rate_says():
@@ -75,13 +75,13 @@ def test_step_seed_prompt_and_sample_each_change_the_draws():
     assert mask(rate=0.5, step=1) != base
     assert mask(rate=0.5, seed=1) != base
     ids, samples = ["a"] * 8 + ["b"] * 8, [*range(8), *range(8)]
-    drawn = corruption_mask(seed=7, step=3, prompt_ids=ids, sample_indices=samples, rate=0.5)
+    drawn = Draws(seed=7, step=3, prompt_ids=ids, samples=samples).below(0.5)
     # The same on every machine and in every version.
     assert "".join("01"[flip] for flip in drawn) == "0110110010110001"
 
 
 def fixed(rate, *, prompts=200, samples=16, step=0):
-    return fixed_share_mask(seed=0, step=step, rate=rate, group_size=samples, **keys(prompts, samples))
+    return Draws(seed=0, step=step, **keys(prompts, samples)).of_each_prompt(rate, samples)
 
 
 def counts(drawn, samples=16):
@@ -99,8 +99,8 @@ def test_a_fixed_share_is_that_of_every_prompt():
     assert not any(fixed(0.0))
     assert all(fixed(1.0))
     # A slice of the rows is drawn as the whole is.
-    some = {"prompt_ids": ["p0"] * 2 + ["p1"] * 2, "sample_indices": [14, 15, 0, 1]}
-    assert fixed_share_mask(seed=0, step=0, rate=0.25, group_size=16, **some) == fixed(0.25)[14:18]
+    some = {"prompt_ids": ["p0"] * 2 + ["p1"] * 2, "samples": [14, 15, 0, 1]}
+    assert Draws(seed=0, step=0, **some).of_each_prompt(0.25, 16) == fixed(0.25)[14:18]
 
 
 def test_the_shortcut_has_draws_of_its_own_and_extremes_those_of_flips():
@@ -122,7 +122,7 @@ def test_the_shortcut_has_draws_of_its_own_and_extremes_those_of_flips():
 def test_flips_turn_ones_into_zeros_and_back():
     scores, ids, logged = [1.0, 0.0] * 16, [f"p{row // 8}" for row in range(32)], {}
     got, flags = corrupted(scores, 8, binary=True, seed=1, step=3, flip=0.5, log=logged.__setitem__)
-    drawn = corruption_mask(seed=1, step=3, prompt_ids=ids, sample_indices=[row % 8 for row in range(32)], rate=0.5)
+    drawn = Draws(seed=1, step=3, prompt_ids=ids, samples=[row % 8 for row in range(32)]).below(0.5)
     assert 0 < sum(drawn) < 32
     assert got == [1 - score if flip else score for score, flip in zip(scores, drawn, strict=True)]
     assert flags == drawn

@@ -94,10 +94,10 @@ def results(*probs):
         (results(["1"], [2.0]), "expected vLLM's format"),
         ({"error": "x"}, "expected vLLM's format"),
         (b"<html>", "expected vLLM's format, got <html>"),
-        (401, r"/classify: expected success, got \(set reward\.model\.token_env\?\) HTTP 401: .*no such luck"),
-        (403, r"/classify: expected success, got \(set reward\.model\.token_env\?\) HTTP 403: .*no such luck"),
-        (404, "/classify: expected success, got HTTP 404: .*no such luck"),
-        ((307, {"Location": "http://127.0.0.1:1/classify"}), "got HTTP 307"),
+        (401, r"/classify: HTTP 401: .*no such luck.*`token_env`"),
+        (403, r"/classify: HTTP 403: .*no such luck.*`token_env`"),
+        (404, "/classify: HTTP 404: .*no such luck"),
+        ((307, {"Location": "http://127.0.0.1:1/classify"}), "HTTP 307"),
     ],
 )
 def test_refusals_and_answers_that_mean_something_else_are_errors_at_once(server, client, answer, message):
@@ -146,7 +146,7 @@ def test_the_server_and_the_tokenizer_are_looked_for_at_the_start(server, client
     server.stop()
     with client(server.url, patience=60.0) as model:
         start = time.monotonic()
-        with pytest.raises(ConfigError, match=r"reward\.model\.url: expected a server at http.* got none: Conn"):
+        with pytest.raises(ConfigError, match=r"reward\.model\.url: .* http.*/v1/models: Conn"):
             model.check()
         assert time.monotonic() - start < 10  # asked once
     server.start()
@@ -181,6 +181,6 @@ def test_the_token_is_sent_and_a_wrong_one_is_an_error_at_once(client, tokenizer
     with client(server.url) as model, pytest.raises(ServiceError, match="token_env"):
         score(model, ["a"])
     monkeypatch.delenv("REWARD_TOKEN")
-    with pytest.raises(ConfigError, match=r"token_env: expected a token .* in \$REWARD_TOKEN"):
+    with pytest.raises(ConfigError, match=r"token_env: \$REWARD_TOKEN holds no API key"):
         client(server.url, token_env="REWARD_TOKEN")
     server.stop()

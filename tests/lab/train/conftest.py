@@ -44,7 +44,7 @@ def tiny() -> Callable[..., dict[str, Any]]:
     return tiny_settings
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def train_here() -> Iterator[Callable[..., dict[str, Any]]]:
     """Trains in this process, without the figures of a report unless asked for; returns what is in summary.json.
 
@@ -86,7 +86,7 @@ def continuous(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def said() -> Callable[..., str]:
-    from geoalign.lab.train.rehearsal import dry_run
+    from geoalign.lab.train.dry_run import dry_run
 
     def run(settings: dict[str, Any], **options: Any) -> str:
         out = io.StringIO()

@@ -83,8 +83,9 @@ def records(root: Path) -> dict[str, Any]:
             {key: value for key, value in line.items() if not any(word in key for word in TIMED)}
             for line in lines(root, name=name)
         ]
-    for path in [*root.glob("rollouts/*"), *root.glob("details/*"), *root.glob("checkpoints/final/*")]:
-        found[str(path.relative_to(root))] = path.read_bytes()
+    for pattern in ("rollouts/*", "details/*", "responses/*", "checkpoints/final/*"):
+        for path in root.glob(pattern):
+            found[str(path.relative_to(root))] = path.read_bytes()
     found["summary.json"] = json.loads((root / "summary.json").read_text())
     found["checkpoints"] = sorted(path.name for path in root.glob("checkpoints/*/checkpoint-*"))
     found["figures"] = sorted(path.name for path in root.glob("figures/*"))

@@ -12,18 +12,16 @@ from rich.console import Console
 from safetensors import safe_open
 
 from geoalign.adapters.trl import CuratedStep
-from geoalign.curators.geoalign import GeoAlignConfig
 from geoalign.errors import GeoAlignError
 from geoalign.files.json_files import append_lines
-from geoalign.lab.models.accuracy import accuracy_interval, evaluation_values
-from geoalign.lab.models.answering import Answer
-from geoalign.lab.models.engines import Generated
+from geoalign.lab.data.task import EvaluationSet
+from geoalign.lab.models.accuracy import counts_by_problem, evaluation_values
+from geoalign.lab.models.rows import ResponseRow
 from geoalign.lab.runs.folder import RunFolder
 from geoalign.lab.runs.rollouts import ROLLOUT_SCHEMA
 from geoalign.lab.train.page import build_run_report
 from geoalign.lab.train.recorder import assignment, record, rollout_columns
-from geoalign.lab.train.rehearsal import check_exercised
-from geoalign.lab.train.settings import RunConfig
+from geoalign.lab.train.smoke import check_exercised
 from geoalign.lab.train.summary import print_summary, summarise
 from geoalign.types import Curation, CurationDetails, DensityDetails, PairDetails, Rollouts
 
@@ -115,6 +113,7 @@ def rollouts(folder: Path, step: int, rows: list[tuple[float | None, bool | None
 
 def test_a_run_in_numbers_and_as_a_table(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
+    folder.initialise({}, threads=1)
     first = {"stage": "rl", "step": 1, "reward": 0.25, "geoalign/pairs": 10.0, "geoalign/replaced": 2.0}
     third = {**first, "step": 3, "reward": 0.75, "geoalign/new_group_accuracy": 0.75}
     last = {"stage": "rl", "step": 4, "geoalign/new_group_accuracy": math.nan}
@@ -144,13 +143,31 @@ def test_a_run_in_numbers_and_as_a_table(tmp_path: Path) -> None:
 
 def evaluated(stage: str, step: int, right: list[int], samples: int) -> dict[str, Any]:
     """A line of evaluation.jsonl: of each problem's answers so many are right."""
-    answers = [
-        Answer(None, sample, "", Generated("", 1, False), float(sample < count))  # type: ignore[arg-type]
-        for count in right
+    evaluation_set = EvaluationSet(name="sums", kind="benchmark", problems=[], samples=samples, max_new_tokens=1)
+    rows = rows_of(right, samples)
+    return {"stage": stage, "step": step, "set": "sums", **evaluation_values(evaluation_set, rows, [None] * len(rows))}
+
+
+def rows_of(right: list[int], samples: int) -> list[ResponseRow]:
+    return [
+        ResponseRow(
+            model="step-000000",
+            set="sums",
+            id=str(problem),
+            sample=sample,
+            prompt="[]",
+            response="",
+            answer="1",
+            reward=float(sample < count),
+            correct=sample < count,
+            reason=None,
+            tokens=1,
+            prompt_tokens=1,
+            truncated=False,
+        )
+        for problem, count in enumerate(right)
         for sample in range(samples)
     ]
-    values = evaluation_values(answers, samples, binary=True, gold=[None] * len(answers))
-    return {"stage": stage, "step": step, "set": "sums", **values}
 
 
 def test_an_accuracy_has_one_interval_over_problems_wherever_it_is_shown(tmp_path: Path) -> None:
@@ -162,7 +179,7 @@ def test_an_accuracy_has_one_interval_over_problems_wherever_it_is_shown(tmp_pat
     found = summarise(folder)
     assert found["accuracy_low"]["before_rl"]["sums"] == pytest.approx(0.213941, abs=1e-6)
     assert found["accuracy_high"]["after_rl"]["sums"] == pytest.approx(0.113513, abs=1e-6)
-    direct, _ = accuracy_interval([64] * 12 + [0] * 18, 64)
+    direct = counts_by_problem(rows_of([64] * 12 + [0] * 18, 64)).accuracy()
     assert (found["accuracy_low"]["before_rl"]["sums"], found["accuracy_high"]["before_rl"]["sums"]) == (
         direct.low, direct.high,
     )  # fmt: skip
@@ -197,6 +214,7 @@ def test_runs_of_earlier_versions_have_no_interval_where_there_are_several_answe
 
 def test_a_continuous_reward_shows_proxy_and_gold_side_by_side(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
+    folder.initialise({}, threads=1)
     none = {"accuracy": None, "correct": None, "pass_at_k": None, "samples": 1, "count": 8, "set": "chats"}
     append_lines(
         folder.evaluation,
@@ -223,12 +241,11 @@ def printed(summary: dict[str, Any], folder: Path, curator: str = "grpo") -> str
     return console.export_text()
 
 
-@pytest.mark.parametrize(
-    ("alike", "replaced", "got"), [(1.0, 3, "groups whose rewards differ"), (0.5, 0, "replaced rol")]
-)
-def test_a_smoke_test_that_exercised_nothing_fails(tmp_path: Path, alike: float, replaced: int, got: str) -> None:
+def test_a_smoke_test_that_exercised_nothing_fails(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
-    append_lines(folder.metrics, [{"stage": "rl", "step": 1, "frac_reward_zero_std": alike}])
-    folder.summary.write_text(json.dumps({"curator": {"pairs": 5, "replaced": replaced}}))
-    with pytest.raises(GeoAlignError, match=f"smoke test: expected {got}"):
-        check_exercised(RunConfig(curator=GeoAlignConfig()), folder, Console())
+    folder.summary.write_text(json.dumps({"curator": {"pairs": 5, "replaced": 0}}))
+    append_lines(folder.metrics, [{"stage": "rl", "step": 1, "frac_reward_zero_std": 1.0}])
+    with pytest.raises(GeoAlignError, match="smoke test: expected groups whose rewards differ"):
+        check_exercised(folder, Console())
+    append_lines(folder.metrics, [{"stage": "rl", "step": 2, "frac_reward_zero_std": 0.5}])
+    check_exercised(folder, Console(quiet=True))

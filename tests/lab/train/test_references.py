@@ -49,12 +49,12 @@ def test_a_stage_that_was_killed_half_way_reaches_the_same_file_and_weights(
     calls: list[str] = []
     whole = evaluations.answers_to
 
-    def counted(problems: Any, *arguments: Any, what: str, **options: Any) -> Any:
-        if "reference" in what:
-            calls.append(problems[0].id)
+    def counted(evaluation_set: Any, *arguments: Any, **options: Any) -> Any:
+        if evaluation_set.name == "references":
+            calls.append(evaluation_set.problems[0].id)
             if len(calls) == 2:
                 raise KeyboardInterrupt
-        return whole(problems, *arguments, what=what, **options)
+        return whole(evaluation_set, *arguments, **options)
 
     monkeypatch.setattr(evaluations, "answers_to", counted)
     with pytest.raises(KeyboardInterrupt):

@@ -15,13 +15,8 @@ from geoalign.lab.rewards.reward_model import RewardModelScorer, mark_mean, mean
 from geoalign.lab.rewards.settings import RewardHeadConfig
 from geoalign.lab.train.options import trainer_options
 from geoalign.lab.train.pair_accuracy import pair_accuracy
-from geoalign.lab.train.supervised import (
-    PreferenceTrainer,
-    first_reward_model,
-    fit_head,
-    preference_direction,
-    preference_row,
-)
+from geoalign.lab.train.reward_head import fit_head, preference_direction
+from geoalign.lab.train.reward_models import PreferenceTrainer, first_reward_model, preference_row
 from geoalign.pretrained.quiet import silence_logs
 
 

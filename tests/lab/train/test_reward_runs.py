@@ -15,7 +15,7 @@ from vllm_server import VLLMServer
 
 from geoalign.errors import ConfigError, InputError, UnscoredError
 from geoalign.lab.rewards.chat_model import Written
-from geoalign.lab.rewards.corruption import corruption_mask
+from geoalign.lab.rewards.corruption import Draws
 from geoalign.lab.rewards.reward_model import RewardModelScorer
 
 FUNCTIONS = """
@@ -64,7 +64,7 @@ def test_extremes_and_what_the_metrics_say(continuous, tiny, train_here, tmp_pat
         clean = [row["true_reward"] for row in group]
         prompt = group[0]["prompt"].rstrip("=")
         keys = {"seed": 0, "step": group[0]["step"], "prompt_ids": [f"train:{prompt}"] * 4}
-        mask = corruption_mask(**keys, sample_indices=[0, 1, 2, 3], rate=0.5)
+        mask = Draws(**keys, samples=[0, 1, 2, 3]).below(0.5)
         for row, drawn in zip(group, mask, strict=True):
             expected = max(clean) if row["true_reward"] < sum(clean) / 4 else min(clean)
             assert row["reward"] == (expected if drawn else row["true_reward"])
@@ -88,15 +88,26 @@ def test_extremes_and_what_the_metrics_say(continuous, tiny, train_here, tmp_pat
         assert line["geoalign/seconds"] >= 0
 
 
-def test_rl_learns_from_a_function_and_everything_else_from_the_truth(functions, tiny, train_here, tmp_path):
-    root, reward = tmp_path / "run", {"flip": 0.0, "function": f"{functions}:even"}
-    train_here(tiny(reward=reward, curator={"type": "oracle"}, evaluation={"every": 2}), root)
+APPEALS = {"type": "appeals", "budget": 3, "curator": {"type": "denoise", "geometry": "none"}}
+
+
+@pytest.fixture(scope="module")
+def learned_from_function(tiny, train_here, tmp_path_factory):
+    """A run that learns from a function of the user's; its curator appeals to the task's own reward."""
+    folder = tmp_path_factory.mktemp("function")
+    (folder / "functions.py").write_text(FUNCTIONS)
+    reward = {"flip": 0.0, "function": f"{folder / 'functions.py'}:even"}
+    train_here(tiny(reward=reward, curator=APPEALS, evaluation={"every": 2}), folder / "run")
+    return folder / "run"
+
+
+def test_rl_learns_from_a_function_and_everything_else_from_the_truth(learned_from_function):
+    root = learned_from_function
     rows = rollouts(root)
     assert [row["reward"] for row in rows] == [float(len(row["response"]) % 2) for row in rows]
     # A model that was warm-started for one step answers nothing: every reward of the function is wrong.
     assert {row["true_reward"] for row in rows} == {0.0}
     assert [row["corrupted"] for row in rows] == [row["reward"] == 1 for row in rows]
-    assert [row["anomalous"] for row in rows] == [row["corrupted"] for row in rows]
     assert sum(row["corrupted"] for row in rows) > 4
     found = lines(root, "rl")
     assert {line["true_reward"] for line in found if "true_reward" in line} == {0.0}
@@ -104,21 +115,22 @@ def test_rl_learns_from_a_function_and_everything_else_from_the_truth(functions,
     assert {line["accuracy"] for line in lines(root, name="evaluation.jsonl")} == {0.0}
 
 
-def test_appeals_ask_the_second_verifier_or_the_truth(functions, tiny, train_here, tmp_path):
-    curator = {"type": "appeals", "budget": 3, "curator": {"type": "denoise", "geometry": "none"}}
-    reward = {"flip": 0.0, "function": f"{functions}:even"}
+def test_appeals_go_to_the_truth(learned_from_function):
+    overturned = [row for row in rollouts(learned_from_function) if row["anomalous"]]
+    assert overturned
+    assert all(row["corrupted"] for row in overturned)
+
+
+def test_appeals_go_to_a_second_verifier_within_their_budget(functions, tiny, train_here, tmp_path):
     (tmp_path / "second.py").write_text(SECOND)
     command = f"{sys.executable} {tmp_path / 'second.py'} {tmp_path / 'asked'}"
-    train_here(tiny(reward={**reward, "appeals": command}, curator=curator), tmp_path / "second")
+    reward = {"flip": 0.0, "function": f"{functions}:even", "appeals": command}
+    train_here(tiny(reward=reward, curator=APPEALS), tmp_path / "run")
     asked = [int(line) for line in (tmp_path / "asked").read_text().splitlines()]
     assert len(asked) == 2
     assert 0 < max(asked) <= 3
-    settled = [line["geoalign/appeals"] for line in lines(tmp_path / "second", "rl") if "geoalign/appeals" in line]
+    settled = [line["geoalign/appeals"] for line in lines(tmp_path / "run", "rl") if "geoalign/appeals" in line]
     assert sum(settled) >= sum(asked)
-    train_here(tiny(reward=reward, curator=curator), tmp_path / "truth")
-    overturned = [row for row in rollouts(tmp_path / "truth") if row["anomalous"]]
-    assert overturned
-    assert all(row["corrupted"] for row in overturned)
 
 
 def test_what_a_function_cannot_score_is_counted_and_stops_the_run(functions, tiny, train_here, tmp_path):

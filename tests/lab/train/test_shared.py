@@ -1,48 +1,39 @@
 import io
-from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 from run_files import lines, same_weights
 
-from geoalign.errors import ConfigError, RunFolderError
+from geoalign.errors import RunFolderError
 from geoalign.lab.runs.folder import RunFolder, mark_complete
 from geoalign.lab.train import train as train_module
 from geoalign.lab.train.read_settings import parse_run_config
-from geoalign.lab.train.train import check_shared, take_shared
-from geoalign.settings.loading import plain_settings
-
-
-def prepare(settings: dict[str, Any], root: Path) -> None:
-    train_module.prepare(parse_run_config(settings), root, console=Console(file=io.StringIO()))
+from geoalign.lab.train.start import take_shared
 
 
 @pytest.fixture(scope="module")
-def prepared(tiny, tmp_path_factory):
-    root = tmp_path_factory.mktemp("prepared") / "shared"
-    prepare(tiny(), root)
+def alone(tiny, train_here, tmp_path_factory):
+    """A run whose warm start was made first, by `prepare`, and the rest afterwards."""
+    root = tmp_path_factory.mktemp("alone") / "run"
+    train_module.prepare(parse_run_config(tiny()), root, console=Console(file=io.StringIO()))
+    assert RunFolder(root).warm_started.is_dir()
+    train_here(tiny(), root, resume=True)
     return root
 
 
-def resolved(**settings: Any) -> dict[str, Any]:
-    return plain_settings(parse_run_config(settings))
-
-
-def test_a_run_starts_from_the_shared_warm_start_and_trains_none(prepared, tiny, train_here, tmp_path):
-    train_here(tiny(), tmp_path / "run", shared=prepared)
-    train_here({**tiny(), "seed": 1}, tmp_path / "other_seed", shared=prepared, resume=True)
+def test_a_run_starts_from_the_shared_warm_start_and_ends_as_one_with_its_own(alone, tiny, train_here, tmp_path):
+    train_here(tiny(), tmp_path / "run", shared=alone)
+    train_here({**tiny(), "seed": 1}, tmp_path / "other_seed", shared=alone, resume=True)
     for name in ("run", "other_seed"):
-        assert same_weights(tmp_path / name, prepared, "warm_start")
+        assert same_weights(tmp_path / name, alone, "warm_start")
         assert {line["stage"] for line in lines(tmp_path / name)} == {"rl"}
+    assert same_weights(tmp_path / "run", alone)
     assert not same_weights(tmp_path / "run", tmp_path / "other_seed")
-    # A run of its own warm start comes to the same.
-    train_here(tiny(), tmp_path / "alone")
-    assert same_weights(tmp_path / "alone", tmp_path / "run")
 
 
 def test_a_run_killed_before_it_took_the_warm_start_over_remembers_where_it_lies(
-    prepared, tiny, train_here, tmp_path, monkeypatch
+    alone, tiny, train_here, tmp_path, monkeypatch
 ):
     def die(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
@@ -51,38 +42,19 @@ def test_a_run_killed_before_it_took_the_warm_start_over_remembers_where_it_lies
     with monkeypatch.context() as patch:
         patch.setattr(train_module, "take_shared", die)
         with pytest.raises(KeyboardInterrupt):
-            train_here(tiny(), root, shared=prepared)
+            train_here(tiny(), root, shared=alone)
     assert not RunFolder(root).warm_started.exists()
     (root / "checkpoints" / "warm_start.tmp").mkdir(parents=True)  # as a kill within the copying leaves it
     (root / "checkpoints" / "warm_start.tmp" / "model.safetensors").write_bytes(b"half")
-    with pytest.raises(RunFolderError, match="expected to go on from shared, as it was begun, got shared-1"):
-        train_here(tiny(), root, resume=True, shared=prepared.with_name("shared-1"))
     train_here(tiny(), root, resume=True)
     assert {line["stage"] for line in lines(root)} == {"rl"}
-    assert same_weights(root, prepared, "warm_start")
+    assert same_weights(root, alone, "warm_start")
 
 
-def test_settings_that_decide_the_warm_start_must_be_the_same(prepared, tiny, train_here, tmp_path):
-    with pytest.raises(ConfigError, match=r"model\.hidden_size: expected 16, as the shared run in"):
-        train_here(tiny(model={"hidden_size": 24}), tmp_path / "run", shared=prepared)
+def test_a_run_without_a_warm_start_is_no_shared_start(tiny, train_here, tmp_path):
+    with pytest.raises(RunFolderError, match="expected a run folder with a finished warm start, got none there"):
+        train_here(tiny(), tmp_path / "run", shared=tmp_path / "nothing")
     assert not RunFolder(tmp_path / "run").started()
-    changed: list[tuple[dict[str, Any], str]] = [
-        ({"task": {"operands": 3}}, r"task\.operands: expected 2"),
-        ({"sft": {"max_steps": 2}}, r"sft\.max_steps: expected 1"),
-        ({"sft": None}, "sft: expected nothing"),
-    ]
-    for values, key in changed:
-        with pytest.raises(ConfigError, match=key):
-            check_shared(RunFolder(prepared), resolved(**tiny(**values)))
-
-
-def test_another_seed_is_refused_where_the_task_draws_its_problems_from_it(tmp_path):
-    shared = RunFolder(tmp_path)
-    shared.initialise(resolved(seed=0, task={"seed": None}), threads=1)
-    shared.warm_started.mkdir(parents=True)
-    check_shared(shared, resolved(seed=0, task={"seed": None}))
-    with pytest.raises(ConfigError, match="seed: expected 0, as the shared run in"):
-        check_shared(shared, resolved(seed=1, task={"seed": None}))
 
 
 def test_the_reward_model_goes_along_and_what_is_there_stays(tmp_path):

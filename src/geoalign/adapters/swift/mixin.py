@@ -19,7 +19,7 @@ from geoalign.adapters.grpo_trainer.states import HiddenLocation
 from geoalign.adapters.swift.curate import CurationRound, guard_rewards, log_columns
 from geoalign.adapters.swift.plug_in import chosen
 from geoalign.adapters.swift.refusals import check_trainer
-from geoalign.curators.registry import make_curator
+from geoalign.curators.registry import as_curator
 from geoalign.curators.session import CurationSession
 
 
@@ -40,7 +40,7 @@ class CuratedGRPO(CuratedTrainer):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         settings, curator, rollout_fields = chosen()
         super().__init__(*args, **kwargs)
-        made = curator or make_curator(settings.curator)
+        made = curator or as_curator(settings.curator)
         self._session = CurationSession(made, seed=settings.seed, monitor=settings.monitor)
         self._rollout_fields = with_answers(rollout_fields, self._session.curator)
         self._location = HiddenLocation(settings.hidden_position, settings.hidden_layer)

@@ -63,8 +63,10 @@ def chosen() -> tuple[StateSettings, Curator | None, dict[str, RolloutField]]:
 
 def read_settings(given: str | Path | Mapping[str, Any]) -> StateSettings:
     """The settings from a YAML file, or from plain data."""
-    plain, by_key = (given, None) if isinstance(given, Mapping) else read_yaml(Path(given))
-    return read_section(StateSettings, plain, engine="ms-swift", locations=Locations(by_key) if by_key else None)
+    if isinstance(given, Mapping):
+        return read_section(StateSettings, given, engine="ms-swift")
+    plain, locations = read_yaml(Path(given))
+    return read_section(StateSettings, plain, engine="ms-swift", locations=Locations(locations))
 
 
 def _field(text: str) -> RolloutField:

@@ -10,7 +10,7 @@ from geoalign.adapters.decision import refuse
 from geoalign.adapters.settings import SECTION, StateSettings
 from geoalign.adapters.verl.keys import VENDOR, VENDOR_VARIABLE
 from geoalign.errors import ConfigError, InputError, UnsupportedError
-from geoalign.settings.hidden import is_last, layer_numbers
+from geoalign.settings.hidden import is_last_layer, layer_numbers
 
 # The names under which our trainers stand in verl's registry.
 MODES = ("geoalign_sync", "geoalign_colocate_async", "geoalign_separate_async")
@@ -60,7 +60,7 @@ def check_mode(config: Mapping[str, Any]) -> None:
 def check_states(settings: StateSettings, model: Any) -> None:
     """Checks layers and position against verl's configuration of the actor's model (`HFModelConfig`)."""
     text = model.hf_config.get_text_config() if hasattr(model.hf_config, "get_text_config") else model.hf_config
-    if not is_last(settings.hidden_layer):
+    if not is_last_layer(settings.hidden_layer):
         try:
             layer_numbers(settings.hidden_layer, text.num_hidden_layers)
         except InputError as error:

@@ -9,19 +9,16 @@ import base64
 import json
 import math
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas
 
-from geoalign.audit.flags import by_suspicion, flag_reasons
-from geoalign.audit.folder import SCORES_FILE, TEXTS
-from geoalign.audit.gold import is_gold
-from geoalign.audit.prompts import common_beginning, without_beginning
-from geoalign.audit.results import NUMBERS, AuditResults
-from geoalign.files.columns import Bools, Floats, Ints, batches
+from geoalign.audit.prompts import without_beginning
+from geoalign.audit.results import NUMBERS, AuditReport
+from geoalign.files.columns import Bools
 
 # A piece opens within a frame or two; larger ones compress hardly better.
 PIECE_CHARACTERS = 400_000
@@ -32,9 +29,12 @@ MAX_BYTES = 5_500_000
 MAX_ROLLOUTS = 20_000
 # Of responses, where texts are easily compressed.
 CHARACTERS_PER_BYTE = 4
-# Of the prompt in the list; whole texts are in the pieces.
+# Characters of the prompt in the list, and of an id or an answer; whole texts are in the pieces.
 OPENING = 140
 NAME = 120
+# Sources that are no rollout of the page.
+_LEFT_OUT = -1
+_NOT_IN_PAGE = -2
 
 
 @dataclass(frozen=True)
@@ -47,169 +47,174 @@ class Bundle:
     rollouts: int
     left_out: int
 
+    @property
+    def size(self) -> int:
+        """The bytes that it takes of the page."""
+        return sum(map(len, [self.columns, *self.texts, *self.pairs]))
 
-def bundle(audit: AuditResults, size: int = MAX_BYTES, rollouts: int = MAX_ROLLOUTS) -> Bundle:
-    """Packs a folder for its page, by whole groups; where room is short, those with flagged rollouts go first,
-    highest score first, then the others in their order."""
-    reasons = flag_reasons(audit)
-    scored, characters = audit.scored, CHARACTERS_PER_BYTE * size
+
+def bundle(report: AuditReport, size: int = MAX_BYTES, rollouts: int = MAX_ROLLOUTS) -> Bundle:
+    """Packs the rows of a report for its page, by whole groups, into at most `size` bytes and so many `rollouts`.
+
+    Where room is short, groups with flagged rollouts go first, highest score first, then the others in their order.
+    """
+    rows = report.rows
+    characters = CHARACTERS_PER_BYTE * size
     while True:
-        kept = _kept(scored, characters, rollouts)
-        packed = _bundle(audit, reasons, kept)
-        over = (len(packed.columns) + sum(map(len, packed.texts)) + sum(map(len, packed.pairs))) / size
-        if over <= 1 or not kept.any():
+        kept = _kept(rows, characters, rollouts)
+        packed = _packed_rows(report, kept)
+        if packed.size <= size or not kept.any():
             return packed
         # How well texts are compressed is only known once they are.
-        kept_characters = int(scored["characters"][kept].sum())
-        characters, rollouts = (int(0.97 / over * number) for number in (kept_characters, kept.sum()))
+        scale = 0.97 * size / packed.size
+        characters = int(scale * rows["characters"][kept].sum())
+        rollouts = int(scale * kept.sum())
 
 
-def _bundle(audit: AuditResults, reasons: Mapping[int, str], kept: Bools) -> Bundle:
-    index = np.cumsum(kept) - 1
-    ranks = {row: rank for rank, row in enumerate(by_suspicion(audit.scored).index.tolist())}
-    openings: dict[int, str] = {}
-    common = common_beginning(audit)
-    texts, starts = [], []
-    for start, piece in _texts(audit, kept, openings, common):
-        starts.append(start)
-        texts.append(_packed(piece))
-    pairs, pair_groups = _pairs(audit, kept, index)
+def _kept(rows: pandas.DataFrame, characters: int, rollouts: int) -> Bools:
+    """[n] Which rows fit into the page, by whole groups."""
+    if len(rows) <= rollouts and rows["characters"].sum() <= characters:
+        return np.ones(len(rows), dtype=bool)
+    suspects = rows["score"].where(rows["anomalous"]).fillna(-np.inf)
+    groups = pandas.DataFrame({"group": rows["group"], "length": rows["characters"], "worst": suspects})
+    groups["flagged"] = rows["anomalous"]
+    groups = groups.groupby("group").agg(
+        size=("length", "size"), length=("length", "sum"), flagged=("flagged", "any"), worst=("worst", "max")
+    )
+    groups = groups[groups["length"] <= characters]
+    groups = groups.sort_values(["flagged", "worst"], ascending=False, kind="stable")
+    fits = (groups["size"].cumsum() <= rollouts) & (groups["length"].cumsum() <= characters)
+    return rows["group"].isin(groups.index[fits]).to_numpy()
+
+
+def _packed_rows(report: AuditReport, kept: Bools) -> Bundle:
+    """The rows that were kept, and their pairs. In the page a rollout goes by its place among them, and a group by its
+    place among their groups."""
+    page = report.rows[kept]
+    place = pandas.Series(np.arange(len(page)), index=page.index)
+    texts = list(_text_pieces(page))
+    pairs = list(_pair_pieces(report.pairs, page, place))
     columns = {
-        **_columns(audit.scored, kept, index),
-        "why": [reasons.get(row) for row in np.flatnonzero(kept).tolist()],
-        "checked": (audit.scored["trusted"][kept].eq(True) & audit.scored["anomalous"][kept]).astype(int).tolist(),
-        "suspicion": [ranks.get(row) for row in np.flatnonzero(kept).tolist()],
-        "openings": [openings.get(group, "") for group in np.unique(audit.scored["group"][kept]).tolist()],
-        "text_starts": starts,
-        "pair_groups": pair_groups,
+        **_row_columns(page, place),
+        **_group_columns(page, report.common_beginning),
+        "text_starts": [start for start, _ in texts],
+        "pair_groups": [piece["group"][0] for piece in pairs],
     }
-    return Bundle(_packed(columns), texts, pairs, int(kept.sum()), int((~kept).sum()))
+    return Bundle(
+        columns=_packed(columns),
+        texts=[_packed(piece) for _, piece in texts],
+        pairs=[_packed(piece) for piece in pairs],
+        rollouts=len(page),
+        left_out=len(report.rows) - len(page),
+    )
 
 
-def _kept(scored: pandas.DataFrame, characters: int, rollouts: int) -> Bools:
-    if len(scored) <= rollouts and scored["characters"].sum() <= characters:
-        return np.ones(len(scored), dtype=bool)
-    suspects = scored["score"].where(scored["anomalous"])
-    groups = scored.assign(worst=suspects.fillna(-np.inf)).groupby("group").agg(
-        size=("row", "size"), length=("characters", "sum"), flagged=("anomalous", "any"), worst=("worst", "max")
-    )  # fmt: skip
-    order = groups[groups["length"] <= characters].sort_values(["flagged", "worst"], ascending=False, kind="stable")
-    fits = order[(order["size"].cumsum() <= rollouts) & (order["length"].cumsum() <= characters)]
-    return scored["group"].isin(fits.index).to_numpy()
+def _row_columns(page: pandas.DataFrame, place: pandas.Series) -> dict[str, Any]:
+    """One list per fact of a rollout; `source` is a place in the page, or says that none stands there."""
+    source = page["source"].map(place).fillna(_NOT_IN_PAGE).mask(page["source"] < 0, _LEFT_OUT)
+    whole = {name: page[name].tolist() for name in ("index", "sample", "row", "line", "characters")}
+    numbers = {name: _numbers(page[name]) for name in (*NUMBERS, "suspicion")}
+    names = {name: _names(page[name]) for name in ("id", "answer", "final_answer", "compared_answer")}
+    return {
+        "group": np.unique(page["group"], return_inverse=True)[1].tolist(),
+        "source": source.astype(int).tolist(),
+        **whole,
+        **numbers,
+        **names,
+        "flagged": page["anomalous"].astype(int).tolist(),
+        "checked": (page["trusted"].eq(True) & page["anomalous"]).astype(int).tolist(),
+        "by_spelling": page["by_spelling"].notna().astype(int).tolist(),
+        "is_gold": [int(same) if isinstance(same, bool) else None for same in page["is_gold"]],
+        "why": [why if isinstance(why, str) else None for why in page["why"]],
+    }
 
 
-def _columns(scored: pandas.DataFrame, kept: Bools, index: Ints) -> dict[str, Any]:
-    """One list per fact. `source` is an index in the page: -1 left out of the data, -2 a rollout not in the page."""
-    page = scored[kept]
-    inside = page["source"].to_numpy().copy()
-    there = inside >= 0
-    inside[there] = np.where(kept[inside[there]], index[inside[there]], -2)
+def _group_columns(page: pandas.DataFrame, common: str) -> dict[str, Any]:
+    """One list per fact of a group, by rising number; `groups` are the numbers."""
     first = page.drop_duplicates("group").sort_values("group")
     files = sorted(first["file"].unique())
-    whole = {name: page[name].tolist() for name in ("sample", "row", "line", "characters")}
+    openings = [""] * len(first)
+    if "prompt" in first:
+        openings = [_opening(without_beginning(prompt, common)) for prompt in first["prompt"]]
     return {
-        "index": np.flatnonzero(kept).tolist(),
-        "group": np.unique(page["group"], return_inverse=True)[1].tolist(),
-        "source": inside.tolist(),
-        **whole,
-        "flagged": page["anomalous"].astype(int).tolist(),
-        **{name: _numbers(page[name].to_numpy()) for name in NUMBERS},
-        **{
-            name: [text[:NAME] if isinstance(text, str) else None for text in page[name]]
-            for name in ("id", "answer", "final_answer", "compared_answer")
-        },
-        "is_gold": _is_gold(page),
-        "by_spelling": page["by_spelling"].notna().astype(int).tolist(),
         "groups": first["group"].tolist(),
-        "group_id": first["group_id"].tolist(),
         "group_step": first["step"].tolist(),
         "group_file": [files.index(file) for file in first["file"]],
         "group_pairs": first["group_pairs"].tolist(),
-        "files": _shortened(files),
+        "files": _without_folders(files),
+        "openings": openings,
     }
 
 
-def _is_gold(page: pandas.DataFrame) -> list[int | None]:
-    """Whether the answer of a flagged row is the gold answer, 1 or 0; None where that is not known, and elsewhere."""
-    flagged = page[page["anomalous"]]
-    known = dict(zip(flagged.index, is_gold(flagged), strict=True))
-    return [{True: 1, False: 0, None: None}[known.get(row)] for row in page.index]
-
-
-def _shortened(files: list[str]) -> list[str]:
-    """Names without their folders where they still differ."""
-    names = [file.replace("\\", "/").rsplit("/", 1)[-1] for file in files]
-    return names if len(set(names)) == len(names) else files
-
-
-def _numbers(values: Floats) -> list[float | int | None]:
-    """Numbers as JSON knows them: null for NaN and infinities, whole ones without a point."""
-    return [
-        None if not math.isfinite(value) else int(value) if value.is_integer() and abs(value) < 2**53 else value
-        for value in values.tolist()
-    ]
-
-
-def _texts(
-    audit: AuditResults, kept: Bools, openings: dict[int, str], common: str
-) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Pieces of texts with the index of their first rollout, batch by batch; notes the openings of prompts, without
-    what is common to all of them."""
-    if audit.redacted:
+def _text_pieces(page: pandas.DataFrame) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Pieces of texts, each with the place of its first rollout; a prompt stands in a piece once."""
+    if "prompt" not in page:
         return
-    group = audit.scored["group"].to_numpy().tolist()
-    index, size = 0, 0
+    start = 0
+    size = 0
     prompts: dict[str, int] = {}
     which: list[int] = []
     responses: list[str] = []
-    for row, prompt, response in _rows(audit, kept):
+    for prompt, response in zip(page["prompt"], page["response"], strict=True):
         if responses and size + len(response) > PIECE_CHARACTERS:
-            yield index - len(responses), {"prompts": list(prompts), "prompt": which, "responses": responses}
-            size, prompts, which, responses = 0, {}, [], []
-        if group[row] not in openings:
-            shown = without_beginning(prompt, common)
-            openings[group[row]] = " ".join(shown[: 4 * OPENING].split())[:OPENING]
+            yield start, {"prompts": list(prompts), "prompt": which, "responses": responses}
+            start += len(responses)
+            size = 0
+            prompts = {}
+            which = []
+            responses = []
         if prompt not in prompts:
             size += len(prompt)
         which.append(prompts.setdefault(prompt, len(prompts)))
         responses.append(response)
         size += len(response)
-        index += 1
     if responses:
-        yield index - len(responses), {"prompts": list(prompts), "prompt": which, "responses": responses}
+        yield start, {"prompts": list(prompts), "prompt": which, "responses": responses}
 
 
-def _rows(audit: AuditResults, kept: Bools) -> Iterator[tuple[int, str, str]]:
-    start = 0
-    for table in batches(audit.folder / SCORES_FILE, TEXTS):
-        rows = start + np.flatnonzero(kept[start : start + len(table)])
-        texts = table.take(rows - start) if len(rows) else table.slice(0, 0)
-        yield from zip(rows.tolist(), *(texts[name].to_pylist() for name in TEXTS), strict=True)
-        start += len(table)
+def _pair_pieces(
+    pairs: pandas.DataFrame | None, page: pandas.DataFrame, place: pandas.Series
+) -> Iterator[dict[str, Any]]:
+    """Pieces of pairs, whole groups by rising number; a group is in the piece in which its first pair is."""
+    if pairs is None:
+        return
+    pairs = pairs[pairs["better"].isin(page.index) & pairs["worse"].isin(page.index)]
+    pairs = pairs.sort_values("group", kind="stable")
+    groups = np.unique(page["group"])
+    piece = np.searchsorted(pairs["group"], pairs["group"]) // PIECE_PAIRS
+    for _, part in pairs.groupby(piece):
+        yield {
+            "group": np.searchsorted(groups, part["group"]).tolist(),
+            "better": place[part["better"]].tolist(),
+            "worse": place[part["worse"]].tolist(),
+            **{name: _numbers(part[name].round(4)) for name in ("deviation", "raw_cosine", "projected_cosine")},
+        }
 
 
-_FLOATS = ("deviation", "raw_cosine", "projected_cosine")
+def _opening(prompt: str) -> str:
+    return " ".join(prompt[: 4 * OPENING].split())[:OPENING]
 
 
-def _pairs(audit: AuditResults, kept: Bools, index: Ints) -> tuple[list[str], list[int]]:
-    """Pieces of pairs, whole groups by rising number, and the first group of each piece, counted as in the page."""
-    pairs, group = audit.pairs, audit.scored["group"].to_numpy()
-    if pairs is None or not len(pairs):
-        return [], []
-    pairs = pairs[kept[pairs["better"]] & kept[pairs["worse"]]]
-    better, worse = pairs["better"].to_numpy(), pairs["worse"].to_numpy()
-    number = np.searchsorted(np.unique(group[kept]), group[better])
-    found = pairs[list(_FLOATS)].assign(group=number, better=index[better], worse=index[worse])
-    found = found.sort_values("group", kind="stable")
-    # A group is in the piece in which its first pair is.
-    piece = np.searchsorted(found["group"], found["group"]) // PIECE_PAIRS
-    parts = [part for _, part in found.groupby(piece)]
-    packed = [
-        {name: part[name].tolist() for name in ("group", "better", "worse")}
-        | {name: _numbers(np.round(part[name].to_numpy(), 4)) for name in _FLOATS}
-        for part in parts
-    ]
-    return list(map(_packed, packed)), [int(part["group"].iloc[0]) for part in parts]
+def _names(column: pandas.Series) -> list[str | None]:
+    return [text[:NAME] if isinstance(text, str) else None for text in column]
+
+
+def _without_folders(files: list[str]) -> list[str]:
+    """Names without their folders where they still differ."""
+    names = [file.replace("\\", "/").rsplit("/", 1)[-1] for file in files]
+    return names if len(set(names)) == len(names) else files
+
+
+def _numbers(values: pandas.Series) -> list[float | int | None]:
+    """Numbers as JSON knows them: null for NaN and infinities, whole ones without a point."""
+    return [_number(value) for value in values.astype(float).tolist()]
+
+
+def _number(value: float) -> float | int | None:
+    if not math.isfinite(value):
+        return None
+    is_whole = value.is_integer() and abs(value) < 2**53
+    return int(value) if is_whole else value
 
 
 def _packed(value: Any) -> str:

@@ -22,9 +22,10 @@ _Held = TypeVar("_Held", Rollouts, Curation)
 
 
 class Baseline(Curator[_Config]):
-    """A curator that is handed what it requires, on the CPU, in full precision, and at least one row.
+    """A curator whose batch is checked before it decides.
 
-    Unscored rows are counted. With `on_device` the batch stays where it is.
+    `_curate` gets a batch of at least one row with all that `requires` names, on the CPU and in full precision; with
+    `on_device` the batch stays where it is. Unscored rows are counted.
 
     Raises:
         InputError: a field that it requires is missing, states have fewer than two columns, or a reward of a curator
@@ -39,29 +40,32 @@ class Baseline(Curator[_Config]):
         if "hidden" in self.requires:
             hidden_states(rollouts, by=type(self).__name__)
         unscored = rollouts.rewards.isnan()
-        other = ~unscored & (rollouts.rewards != 0) & (rollouts.rewards != 1)
-        if self.binary_rewards and bool(other.any()):
-            row = int(other.nonzero()[0])
+        not_binary = ~unscored & (rollouts.rewards != 0) & (rollouts.rewards != 1)
+        if self.binary_rewards and bool(not_binary.any()):
+            row = int(not_binary.nonzero()[0])
             raise InputError(
                 f"{type(self).__name__}: expected binary rewards (0 or 1), got {float(rollouts.rewards[row])} "
                 f"in row {row}"
             )
         if not len(rollouts):
             return identity(rollouts)
-        given = rollouts if self.on_device else moved(rollouts, "cpu")
+        given = rollouts if self.on_device else to_device(rollouts, "cpu")
         with full_precision(given):
             curation = self._curate(given, self.drawing_from(generator))
-        return moved(curation, rollouts.rewards.device).with_metrics(unscored_rewards=float(unscored.sum()))
+        return to_device(curation, rollouts.rewards.device).with_metrics(unscored_rewards=float(unscored.sum()))
 
     @abstractmethod
     def _curate(self, rollouts: Rollouts, generator: Generator) -> Curation:
         """The curation of a batch that has what is required."""
 
 
-def moved(held: _Held, device: torch.device | str) -> _Held:
+def to_device(held: _Held, device: torch.device | str) -> _Held:
     """The same batch, or curation, with all of its tensors on a device."""
-    values = {item.name: getattr(held, item.name) for item in fields(held)}
-    tensors: dict[str, Any] = {name: each.to(device) for name, each in values.items() if isinstance(each, Tensor)}
+    tensors: dict[str, Any] = {}
+    for item in fields(held):
+        value = getattr(held, item.name)
+        if isinstance(value, Tensor):
+            tensors[item.name] = value.to(device)
     return replace(held, **tensors)
 
 
@@ -108,7 +112,13 @@ def groups_of(rollouts: Rollouts) -> list[Group]:
     groups = []
     for members in rows.order.split(rows.sizes.tolist()):
         scored = members[~rewards[members].isnan()]
-        groups.append(Group(int(rollouts.groups[members[0]]), scored, rewards[scored], len(members)))
+        group = Group(
+            name=int(rollouts.groups[members[0]]),
+            rows=scored,
+            rewards=rewards[scored],
+            size=len(members),
+        )
+        groups.append(group)
     return groups
 
 
@@ -132,11 +142,13 @@ def subset(
     if len(source) == len(rollouts):
         source = torch.arange(len(rollouts))
     counts = {"kept_rows": float(len(source)), "left_out_rows": float(len(rollouts) - len(source))}
-    taken = taking(rollouts, source, {**metrics, **counts})
-    return taken if advantages is None else replace(taken, advantages=advantages[source])
+    curation = with_rows(rollouts, source, {**metrics, **counts})
+    if advantages is None:
+        return curation
+    return replace(curation, advantages=advantages[source])
 
 
-def taking(rollouts: Rollouts, source: Int[Tensor, " c"], metrics: dict[str, float]) -> Curation:
+def with_rows(rollouts: Rollouts, source: Int[Tensor, " c"], metrics: dict[str, float]) -> Curation:
     """The curation that takes these rows, in this order."""
     unchanged = identity(rollouts, metrics)
     return replace(unchanged, source=source, rewards=unchanged.rewards[source], weights=unchanged.weights[source])

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from pydantic import Field
 from torch import Generator, Tensor
 
-from geoalign.curators.baselines.baseline import Baseline, canonical_rows, groups_of, moved, reweighted
+from geoalign.curators.baselines.baseline import Baseline, canonical_rows, groups_of, reweighted, to_device
 from geoalign.curators.geoalign import GeoAlign, GeoAlignConfig
 from geoalign.curators.rectifying import Flags, Strategy, TailConfig, declare_strategy, flag_sparse_tail, rectify
 from geoalign.method.advantages import group_advantages
@@ -122,31 +122,33 @@ class Random(Baseline[RandomConfig]):
         """It does as often, and to as many rows, what its GeoAlign would do."""
         declare_strategy(self, self.config.geoalign.strategy)
         self.min_scores = self.config.geoalign.min_scores
-        self.pooled_batches = self.config.geoalign.gate_window
+        self.pooled_batches = GeoAlign.pooled_batches
 
     def _curate(self, rollouts: Rollouts, generator: Generator) -> Curation:
-        asked = moved(self._geoalign.curate(rollouts, generator=generator), "cpu")
-        rollouts = moved(rollouts, "cpu")
+        by_geoalign = to_device(self._geoalign.curate(rollouts, generator=generator), "cpu")
+        rollouts = to_device(rollouts, "cpu")
         rows = canonical_rows(rollouts)
-        scored = ~asked.scores[rows.order].isnan()
+        scored = ~by_geoalign.scores[rows.order].isnan()
         count = int(scored.sum())
         ranks = torch.randperm(count, generator=generator)
         scores = torch.full((len(rollouts),), torch.nan, dtype=torch.float32)
         scores[scored] = (ranks + 1).float() / max(count, 1)
         drawn = torch.zeros_like(scored)
-        drawn[scored] = ranks >= count - int(asked.anomalous.sum())
+        drawn[scored] = ranks >= count - int(by_geoalign.anomalous.sum())
         curation = rectify(
             rollouts,
             rows,
             scores,
             Flags.of(drawn, scored),
-            strategy=self.config.geoalign.strategy,
-            observing=asked.metrics["observed_only"] == 1,
+            strategy=None if by_geoalign.metrics["gate_closed"] else self.config.geoalign.strategy,
             generator=generator,
-            metrics=asked.metrics,
+            metrics=by_geoalign.metrics,
         )
-        unchanged = {name: asked.metrics[name] for name in ("too_few_scores", "zero_spread")}
-        return curation.with_metrics(**unchanged, geoalign_replaced=asked.metrics["replaced"])
+        return curation.with_metrics(
+            too_few_scores=by_geoalign.metrics["too_few_scores"],
+            zero_spread=by_geoalign.metrics["zero_spread"],
+            geoalign_replaced=by_geoalign.metrics["replaced"],
+        )
 
 
 @settings
@@ -178,8 +180,9 @@ class Oracle(Baseline[OracleConfig]):
         both = torch.stack([rewards, true], dim=1)
         tied = tied_rewards(both.flatten(), torch.arange(len(rewards)).repeat_interleave(2)).view_as(both)
         wrong_by = (tied[:, 0] - tied[:, 1]).abs()
-        scores, flags = wrong_by.float(), Flags.of(wrong_by > 0, ~wrong_by.isnan())
-        return rectify(rollouts, rows, scores, flags, strategy=self.config.strategy, generator=generator, metrics={})
+        flags = Flags.of(wrong_by > 0, ~wrong_by.isnan())
+        strategy = self.config.strategy
+        return rectify(rollouts, rows, wrong_by.float(), flags, strategy=strategy, generator=generator, metrics={})
 
 
 @settings
@@ -202,13 +205,17 @@ class RankTrim(Baseline[RankTrimConfig]):
     scores_rows = False
 
     def _curate(self, rollouts: Rollouts, generator: Generator) -> Curation:
-        m, groups = self.config.m, groups_of(rollouts)
-        trimmed = [group.rows for group in groups if group.varies and len(group.rows) >= 2 * m + 2]
+        m = self.config.m
         weights = torch.ones(len(rollouts), dtype=torch.float32)
-        for rows in trimmed:
-            weights[torch.cat([rows[:m], rows[-m:]])] = 0
-        whole = float(len(groups) - len(trimmed))
-        return reweighted(rollouts, weights, {"trimmed_rows": float((weights == 0).sum()), "whole_groups": whole})
+        whole_groups = 0
+        for group in groups_of(rollouts):
+            if not group.varies or len(group.rows) < 2 * m + 2:
+                whole_groups += 1
+                continue
+            weights[group.rows[:m]] = 0
+            weights[group.rows[-m:]] = 0
+        metrics = {"trimmed_rows": float((weights == 0).sum()), "whole_groups": float(whole_groups)}
+        return reweighted(rollouts, weights, metrics)
 
 
 # Groups with fewer different rewards are not judged: where rewards have two values every extreme is shared.

@@ -63,9 +63,13 @@ class NearestCentroid(Baseline[NearestCentroidConfig]):
             raise InputError(f"hidden: expected {self._sums.shape[1]} columns as earlier, got {hidden.shape[1]}")
         rows = canonical_order(rollouts.rewards, rollouts.groups, hidden)
         states = group_centred(hidden[rows.order], rows.group)
-        sums, counts, rewards = self._sums, self._counts, rollouts.rewards
-        unequal = group_advantages(rewards[rows.order], rows.group, scale="none") != 0
-        kinds = torch.stack([unequal & (rewards[rows.order] == kind) for kind in (0, 1)]).to(states)
+        # What earlier batches left: this one is judged by it, and then added.
+        sums = self._sums
+        counts = self._counts
+        rewards = rollouts.rewards
+        sorted_rewards = rewards[rows.order]
+        unequal = group_advantages(sorted_rewards, rows.group, scale="none") != 0
+        kinds = torch.stack([unequal & (sorted_rewards == 0), unequal & (sorted_rewards == 1)]).to(states)
         self._sums = full_product(kinds, states) + (0 if sums is None else self.config.decay * sums)
         self._counts = self.config.decay * counts + kinds.sum(dim=1)
         if sums is None or not bool((counts > 0).all()):
@@ -137,12 +141,15 @@ def confidently_wrong(
     ones = rewards == 1
     if not bool(ones.any()) or bool(ones.all()):
         return torch.zeros_like(ones), (torch.nan, torch.nan)
-    thresholds = right[ones].mean(), (1 - right[~ones]).mean()
-    for_right, for_wrong = right >= thresholds[0] - _SLACK, 1 - right >= thresholds[1] - _SLACK
-    surely_right = for_right & (~for_wrong | (right > 0.5))
-    surely_wrong = for_wrong & ~surely_right
-    flagged = torch.where(ones, surely_wrong, surely_right) & bool((right != right[0]).any())
-    return flagged, (float(thresholds[0]), float(thresholds[1]))
+    t1 = right[ones].mean()
+    t0 = (1 - right[~ones]).mean()
+    reaches_right = right >= t1 - _SLACK
+    reaches_wrong = 1 - right >= t0 - _SLACK
+    surely_right = reaches_right & (~reaches_wrong | (right > 0.5))
+    surely_wrong = reaches_wrong & ~surely_right
+    varies = bool((right != right[0]).any())
+    flagged = torch.where(ones, surely_wrong, surely_right) & varies
+    return flagged, (float(t1), float(t0))
 
 
 @settings
@@ -205,13 +212,14 @@ def agreeing_rows(rewards: Float[Tensor, " n"], scores: Float[Tensor, " n"], kep
         rewards: [N] 0 or 1.
         scores: [N] the second score, higher for better rows.
     """
-    ones, zeros = (rewards == 1).nonzero()[:, 0], (rewards == 0).nonzero()[:, 0]
+    ones = (rewards == 1).nonzero()[:, 0]
+    zeros = (rewards == 0).nonzero()[:, 0]
     if len(rewards) <= kept or not len(ones) or not len(zeros):
         return torch.arange(len(rewards))
-    most, least = balanced(len(ones), len(zeros), kept)
-    best = ones[scores[ones].argsort(descending=True, stable=True)[:most]]
-    worst = zeros[scores[zeros].argsort(stable=True)[:least]]
-    return torch.cat([best, worst]).sort().values
+    kept_ones, kept_zeros = balanced(len(ones), len(zeros), kept)
+    ones_by_score = ones[scores[ones].argsort(descending=True, stable=True)]
+    zeros_by_score = zeros[scores[zeros].argsort(stable=True)]
+    return torch.cat([ones_by_score[:kept_ones], zeros_by_score[:kept_zeros]]).sort().values
 
 
 @settings
@@ -243,6 +251,8 @@ class ScoreAgreement(Predicting[ScoreAgreementConfig]):
         scores = in_input_order(rows, values.device)(values)
         kept = []
         for group in groups_of(rollouts):
-            most = (self.config.m or half(len(group.rows))) if varies else len(group.rows)
-            kept.append(group.rows[agreeing_rows(group.rewards, scores[group.rows], most)])
+            count = len(group.rows)
+            if varies:
+                count = self.config.m or half(len(group.rows))
+            kept.append(group.rows[agreeing_rows(group.rewards, scores[group.rows], count)])
         return subset(rollouts, kept, {"zero_spread": float(not varies)})

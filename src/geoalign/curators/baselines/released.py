@@ -17,7 +17,7 @@ from pydantic import model_validator
 from torch import Generator, Tensor, nn
 from torch.nn import functional
 
-from geoalign.curators.baselines.baseline import Baseline, taking
+from geoalign.curators.baselines.baseline import Baseline, with_rows
 from geoalign.method.arithmetic import full_linear, full_product, take_rows
 from geoalign.method.consensus import deviation_index
 from geoalign.method.density import cap_highest, floor_share, sparse_tail
@@ -104,8 +104,8 @@ class GeoAlignReleased(Baseline[GeoAlignReleasedConfig]):
         hidden = rollouts.hidden
         assert hidden is not None
         started = time.perf_counter()
-        rewards, groups = rollouts.rewards.to(hidden.device), rollouts.groups.to(hidden.device)
-        rows = canonical_order(rewards, groups, hidden)
+        rewards = rollouts.rewards.to(hidden.device)
+        rows = canonical_order(rewards, rollouts.groups.to(hidden.device), hidden)
         rewards = tied_rewards(rewards[rows.order], rows.group)
         states = hidden[rows.order].float()
         pairs = preference_pairs(rewards, rows)
@@ -126,13 +126,12 @@ class GeoAlignReleased(Baseline[GeoAlignReleasedConfig]):
             scored_groups=float(len(pairs.group.unique())),
             scored_rollouts=float((~scores.isnan()).sum()),
             too_few_scores=float((~scores.isnan()).sum() < self.config.min_scores),
-            anomalous=float(anomalous.sum()),
             replaced=float((source != torch.arange(len(source), device=source.device)).sum()),
             groups_without_donor=float(without),
             seconds=time.perf_counter() - started,
         )
-        taken = taking(rollouts, back(rows.order[source]), metrics)
-        return dataclasses.replace(taken, scores=back(scores), anomalous=back(anomalous))
+        curation = with_rows(rollouts, back(rows.order[source]), metrics)
+        return dataclasses.replace(curation, scores=back(scores), anomalous=back(anomalous))
 
     @torch.enable_grad()
     def _train(self, states: Tensor, pairs: Pairs, generator: Generator) -> tuple[ReleasedNetwork, dict[str, float]]:
@@ -141,10 +140,13 @@ class GeoAlignReleased(Baseline[GeoAlignReleasedConfig]):
         network = ReleasedNetwork(states.shape[1], config.output_dim, config.dropout, generator).to(states.device)
         shuffled = torch.randperm(len(pairs), generator=generator).to(states.device)
         count = min(floor_share(config.holdout, len(pairs)), len(pairs) - 1)
-        heldout, training = pairs.take(shuffled[:count]), shuffled[count:]
+        heldout = pairs.take(shuffled[:count])
+        training = shuffled[count:]
         optimizer = torch.optim.Adam(network.parameters(), lr=config.learning_rate)
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=config.max_epochs)
-        best, best_weights, steps = -1.0, network.state_dict(), 0
+        best = -1.0
+        best_weights = network.state_dict()
+        steps = 0
         for epoch in range(config.max_epochs):
             order = training[torch.randperm(len(training), generator=generator).to(training.device)]
             for batch in order.split(config.batch_size):
@@ -155,7 +157,8 @@ class GeoAlignReleased(Baseline[GeoAlignReleasedConfig]):
                 steps += 1
             accuracy = _accuracy(network, states, heldout)
             if accuracy > best or not count:
-                best, best_weights = accuracy, {name: value.clone() for name, value in network.state_dict().items()}
+                best = accuracy
+                best_weights = {name: value.clone() for name, value in network.state_dict().items()}
             if epoch + 1 >= config.min_epochs and accuracy >= config.target_accuracy:
                 break
         network.load_state_dict(best_weights)
@@ -177,6 +180,7 @@ class GeoAlignReleased(Baseline[GeoAlignReleasedConfig]):
 
 
 def _loss(network: ReleasedNetwork, states: Tensor, pairs: Pairs, generator: Generator) -> Tensor:
+    """The margin-weighted mean over pairs of softplus(-w.M(u)) + softplus(w.M(-u))."""
     difference = _differences(network, states, pairs)
     forward = network.logit(network.project(difference, generator))
     backward = network.logit(network.project(-difference, generator))
@@ -196,6 +200,7 @@ def _differences(network: ReleasedNetwork, states: Tensor, pairs: Pairs) -> Tens
 
 @torch.no_grad()
 def _accuracy(network: ReleasedNetwork, states: Tensor, pairs: Pairs) -> float:
+    """The share of directions, and of their opposites, whose orientation the head gets right; 0 without pairs."""
     if not len(pairs):
         return 0.0
     difference = _differences(network, states, pairs)

@@ -69,8 +69,9 @@ class MCGRPO(Baseline[MCGRPOConfig]):
         self.drops_rows = self.config.drop_median
 
     def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
-        advantages, stays = torch.zeros_like(rollouts.rewards), torch.ones(len(rollouts), dtype=torch.bool)
-        zero = 0
+        advantages = torch.zeros_like(rollouts.rewards)
+        stays = torch.ones(len(rollouts), dtype=torch.bool)
+        zero_mad_groups = 0
         for group in groups_of(rollouts):
             if not group.varies:
                 continue
@@ -80,13 +81,13 @@ class MCGRPO(Baseline[MCGRPOConfig]):
             centred = scaled - median(scaled)
             scale = median(centred.abs())
             if bool(scale == 0):
-                zero += 1
+                zero_mad_groups += 1
                 scale = scaled.std()
             advantages[group.rows] = centred / (scale + self.config.eps / unit)
             if self.config.drop_median and len(group.rows) % 2:
                 pivot = (group.rewards == median(group.rewards)).nonzero()[0, 0]
                 stays[group.rows[pivot]] = False
-        metrics = {"zero_mad_groups": float(zero), "medians_left_out": float((~stays).sum())}
+        metrics = {"zero_mad_groups": float(zero_mad_groups), "medians_left_out": float((~stays).sum())}
         if bool(stays.all()):
             return replace(identity(rollouts, metrics), advantages=advantages)
         return subset(rollouts, [stays.nonzero()[:, 0]], metrics, advantages=advantages)
@@ -146,8 +147,11 @@ def noise_aware_weight(success: Float[Tensor, " g"], flip_rate: float) -> Float[
     """
     success = success.double()
     clean = ((success - flip_rate) / (1 - 2 * flip_rate)).clamp(0, 1)
-    spread, observed = clean * (1 - clean), success * (1 - success)
-    weight = (1 - 2 * flip_rate) * spread / (torch.sqrt(observed + EPSILON) * torch.sqrt(spread + EPSILON))
+    # t (1 - t), and q (1 - q).
+    spread = clean * (1 - clean)
+    observed = success * (1 - success)
+    deviations = torch.sqrt(observed + EPSILON) * torch.sqrt(spread + EPSILON)
+    weight = (1 - 2 * flip_rate) * spread / deviations
     return weight.float()
 
 
@@ -173,12 +177,17 @@ class SGRPO(Baseline[SGRPOConfig]):
 
     def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
         groups = groups_of(rollouts)
-        success = [float(group.rewards.double().sum()) / max(len(group.rows), 1) for group in groups]
-        of_groups = noise_aware_weight(torch.tensor(success, dtype=torch.float64), self.config.flip_rate)
+        ones = [float(group.rewards.double().sum()) for group in groups]
+        sizes = [max(len(group.rows), 1) for group in groups]
+        success = torch.tensor(ones, dtype=torch.float64) / torch.tensor(sizes, dtype=torch.float64)
+        group_weights = noise_aware_weight(success, self.config.flip_rate)
         weights = torch.ones(len(rollouts), dtype=torch.float32)
-        for group, weight in zip(groups, of_groups, strict=True):
+        for group, weight in zip(groups, group_weights, strict=True):
             weights[group.rows] = weight
-        metrics = {"group_weight": mean_of(of_groups.tolist()), "zero_weight_groups": float((of_groups == 0).sum())}
+        metrics = {
+            "group_weight": mean_of(group_weights.tolist()),
+            "zero_weight_groups": float((group_weights == 0).sum()),
+        }
         return reweighted(rollouts, weights, metrics)
 
 
@@ -195,9 +204,10 @@ class NoiseCorrectedConfig:
 
     @model_validator(mode="after")
     def _better_than_chance(self) -> NoiseCorrectedConfig:
-        wrong, missed = self.false_positive_rate, self.false_negative_rate
-        if wrong is not None and missed is not None and wrong + missed >= 1:
-            raise ValueError(f"false_negative_rate: expected below 1 - false_positive_rate = {1 - wrong}, got {missed}")
+        rho0 = self.false_positive_rate
+        rho1 = self.false_negative_rate
+        if rho0 is not None and rho1 is not None and rho0 + rho1 >= 1:
+            raise ValueError(f"false_negative_rate: expected below 1 - false_positive_rate = {1 - rho0}, got {rho1}")
         return self
 
 
@@ -246,7 +256,8 @@ class NoiseCorrected(Baseline[NoiseCorrectedConfig]):
             "informedness": informedness,
             "corrected": float(informedness > 0),
         }
-        unchanged, rewards = identity(rollouts, metrics), rollouts.rewards
+        unchanged = identity(rollouts, metrics)
+        rewards = rollouts.rewards
         if not informedness > 0:
             return unchanged
         if self.config.correction == "forward":
@@ -268,8 +279,10 @@ class NoiseCorrected(Baseline[NoiseCorrectedConfig]):
                 self._past = [*self._past, dict(vars(rows))][-self.config.window :]
             if self._past:
                 estimated = infer(joined(self._past, 1.0), None, least_slope=1.0).metrics
-        wrong, missed = self.config.false_positive_rate, self.config.false_negative_rate
-        return (
-            estimated.get("false_positive_rate", math.nan) if wrong is None else wrong,
-            1 - estimated.get("true_positive_rate", math.nan) if missed is None else missed,
-        )
+        rho0 = self.config.false_positive_rate
+        if rho0 is None:
+            rho0 = estimated.get("false_positive_rate", math.nan)
+        rho1 = self.config.false_negative_rate
+        if rho1 is None:
+            rho1 = 1 - estimated.get("true_positive_rate", math.nan)
+        return rho0, rho1

@@ -65,10 +65,10 @@ class PAR(Baseline[PARConfig]):
         return replace(identity(rollouts, metrics), rewards=shaped)
 
 
-def answers_by_group(rollouts: Rollouts, groups: Tensor) -> Iterator[tuple[Tensor, list[str | None]]]:
+def answers_by_group(rollouts: Rollouts) -> Iterator[tuple[Tensor, list[str | None]]]:
     """The rows of each group, and their answers."""
     assert rollouts.answers is not None
-    for rows in rows_by_group(groups):
+    for rows in rows_by_group(rollouts.groups):
         yield rows, [rollouts.answers[row] for row in rows.tolist()]
 
 
@@ -113,7 +113,7 @@ class AnswerMean(Baseline[AnswerMeanConfig]):
     def _curate(self, rollouts: Rollouts, generator: Generator) -> Curation:
         observed = tied_rewards(rollouts.rewards, rollouts.groups)
         rewards = observed.clone()
-        for rows, answers in answers_by_group(rollouts, rollouts.groups):
+        for rows, answers in answers_by_group(rollouts):
             rewards[rows] = answer_means(observed[rows], answers)
             silent = torch.tensor([answer is None for answer in answers]) & ~observed[rows].isnan()
             if self.config.unanswered == "lowest" and not all(answer is None for answer in answers):
@@ -155,12 +155,13 @@ class MajorityVote(Baseline[MajorityVoteConfig]):
 
     def _curate(self, rollouts: Rollouts, generator: Generator) -> Curation:
         rewards = torch.zeros_like(rollouts.rewards)
-        shares, tied = [], 0
-        for rows, answers in answers_by_group(rollouts, rollouts.groups):
+        shares = []
+        tied_groups = 0
+        for rows, answers in answers_by_group(rollouts):
             winners = most_frequent(answers)
             agree = torch.tensor([answer in winners for answer in answers])
             rewards[rows] = agree.to(rewards)
             shares.append(float(agree.sum()) / len(rows) / max(len(winners), 1))
-            tied += len(winners) > 1
-        metrics = {"majority_share": mean_of(shares), "tied_groups": float(tied)}
+            tied_groups += len(winners) > 1
+        metrics = {"majority_share": mean_of(shares), "tied_groups": float(tied_groups)}
         return replace(identity(rollouts, metrics), rewards=rewards.masked_fill(rollouts.rewards.isnan(), torch.nan))

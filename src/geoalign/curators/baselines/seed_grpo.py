@@ -106,7 +106,9 @@ class SeedGRPO(Baseline[SeedGRPOConfig]):
 
     def declare(self) -> None:
         """What it clusters by, and log-probabilities where they weigh the rollouts."""
-        self.requires = (self.config.clusters, *(["logprobs"] if self.config.mass == "logprobs" else []))
+        self.requires = (self.config.clusters,)
+        if self.config.mass == "logprobs":
+            self.requires = (self.config.clusters, "logprobs")
 
     def _curate(self, rollouts: Rollouts, generator: Generator | None) -> Curation:
         logprobs = self._logprobs(rollouts)
@@ -115,7 +117,9 @@ class SeedGRPO(Baseline[SeedGRPOConfig]):
         states = None if self.config.clusters == "answers" or hidden is None else centred(hidden)
         alpha = _ALPHA[self.config.mode] if self.config.alpha is None else self.config.alpha
         weights = torch.ones(len(rollouts), dtype=torch.float32)
-        entropies, scales, counts = [], [], []
+        entropies = []
+        scales = []
+        counts = []
         for members in rows_by_group(rollouts.groups):
             rows = members[known[members]]
             if not len(rows):

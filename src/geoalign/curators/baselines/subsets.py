@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
-from geoalign.curators.baselines.baseline import Baseline, Group, groups_of, half, subset, taking
+from geoalign.curators.baselines.baseline import Baseline, Group, groups_of, half, subset, with_rows
 from geoalign.errors import InputError
 from geoalign.settings import Several, Share, setting, settings
 from geoalign.types import Curation, Rollouts
@@ -82,12 +82,18 @@ class PODS(Subset[PODSConfig]):
     recomputes_advantages = True
 
     def _chosen(self, group: Group, rollouts: Rollouts) -> Tensor:
-        m, n = self.config.m, len(group.rows)
-        if m is not None and m > group.size:
-            expected = f"expected m of at most the {group.size} rollouts of a group"
-            raise InputError(f"PODS: {expected}, got m = {m} in group {group.name}")
-        m = half(n) if m is None else min(m, n)
-        return torch.arange(m) if m == n else max_variance_subset(group.rewards, m)
+        n = len(group.rows)
+        m = half(n)
+        if self.config.m is not None:
+            if self.config.m > group.size:
+                raise InputError(
+                    f"PODS: expected m of at most the {group.size} rollouts of a group, got m = {self.config.m} in "
+                    f"group {group.name}"
+                )
+            m = min(self.config.m, n)
+        if m == n:
+            return torch.arange(n)
+        return max_variance_subset(group.rewards, m)
 
 
 @settings
@@ -147,19 +153,23 @@ class PFPPO(Baseline[_Config]):
         """The probability of each of n rewards, of which these two are the best and the worst."""
 
     def _curate(self, rollouts: Rollouts, generator: Generator) -> Curation:
-        source, without = torch.arange(len(rollouts)), 0
-        fit = torch.ones(len(rollouts), dtype=torch.float32) if rollouts.donor_ok is None else rollouts.donor_ok.float()
+        source = torch.arange(len(rollouts))
+        groups_without_donor = 0
+        may_replace = torch.ones(len(rollouts), dtype=torch.float32)
+        if rollouts.donor_ok is not None:
+            may_replace = rollouts.donor_ok.float()
         for group in groups_of(rollouts):
             if not len(group.rows):
                 continue
-            odds = self._of_group(group.rewards, generator) * fit[group.rows]
+            odds = self._of_group(group.rewards, generator) * may_replace[group.rows]
             if not bool(odds.any()):
-                without += 1
+                groups_without_donor += 1
                 continue
             chosen = torch.multinomial(odds, len(odds), replacement=True, generator=generator)
             source[group.rows] = group.rows[_own_places_first(chosen)]
         replaced = float((source != torch.arange(len(source))).sum())
-        return taking(rollouts, source, {"groups_without_donor": float(without), "replaced": replaced})
+        metrics = {"groups_without_donor": float(groups_without_donor), "replaced": replaced}
+        return with_rows(rollouts, source, metrics)
 
     def _of_group(self, rewards: Float[Tensor, " n"], generator: Generator) -> Float[Tensor, " n"]:
         """`_odds` with one of several best (worst) rewards, drawn at random, for the best (worst); never the same."""
@@ -168,9 +178,9 @@ class PFPPO(Baseline[_Config]):
         shuffled = torch.randperm(len(rewards), generator=generator)
         mixed = rewards[shuffled]
         best = int((mixed == mixed.max()).nonzero()[0])
-        others = torch.cat([mixed[:best], mixed[best + 1 :]])
-        worst = int((others == others.min()).nonzero()[0])
-        return self._odds(int(shuffled[best]), int(shuffled[worst + (worst >= best)]), len(rewards))
+        others = torch.cat([shuffled[:best], shuffled[best + 1 :]])
+        worst = int((rewards[others] == rewards[others].min()).nonzero()[0])
+        return self._odds(int(shuffled[best]), int(others[worst]), len(rewards))
 
 
 class PFPPOBestRandom(PFPPO[PFPPOBestRandomConfig]):

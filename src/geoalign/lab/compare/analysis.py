@@ -1,4 +1,4 @@
-"""Results and plan to the typed table of a comparison: terminal, CSV, JSON and page are views of it."""
+"""Results and plan to the table of a comparison: terminal, CSV, JSON and page are views of it and of its frame."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-import numpy as np
+from pandas import DataFrame
 
 from geoalign.files.json_files import finite
-from geoalign.lab.compare.cell_numbers import MEASURES, evaluation_curves, numbers_of, updates_of
 from geoalign.lab.compare.folder import ComparisonFolder
-from geoalign.lab.compare.recovery import footnote, headline, recovery
-from geoalign.lab.compare.results import Cell, read_results
+from geoalign.lab.compare.headline import footnote, headline
+from geoalign.lab.compare.numbers import MEASURES, long_frame, numbers_by_run
+from geoalign.lab.compare.results import RunResult, read_results
 from geoalign.lab.compare.settings import CompareConfig
 from geoalign.lab.compare.statements import level_statements
 from geoalign.lab.compare.table import (
@@ -27,12 +27,10 @@ from geoalign.lab.compare.table import (
     Measure,
     Table,
 )
-from geoalign.lab.runs.detection import OWN_SCORE, Detection, detection
+from geoalign.lab.runs.detection import Detection, by_unit, detection
+from geoalign.lab.runs.numbers import PASS_AT
 from geoalign.statistics import Interval, holm, paired_difference, seed_interval
 from geoalign.text import seed_ranges
-
-# By level, arm and seed of a finished cell.
-_Numbers = Mapping[tuple[str, str, int], Mapping[str | int, float]]
 
 
 def read_table(folder: Path) -> Table:
@@ -41,37 +39,41 @@ def read_table(folder: Path) -> Table:
     return analyse(read_results(folder), plan)
 
 
-def analyse(cells: Sequence[Cell], plan: CompareConfig) -> Table:
-    """The table of a comparison. Failed and missing cells are listed, never averaged over; unplanned ones, which are
+def analyse(results: Sequence[RunResult], plan: CompareConfig) -> Table:
+    """The table of a comparison. Failed and missing runs are listed, never averaged over; unplanned ones, which are
     left from another choice of arms, levels or seeds, are left out.
 
     Comparisons that the plan fixed beforehand are primary; others with the baseline, and of GeoAlign with the control,
     exploratory, with Holm's correction over the level. Those of the oracle (the headroom) and of an arm without
     corruption are bounds, no findings; where the oracle has no result, the latter is the headroom.
     """
-    arms = {level: [arm for arm in plan.arms if plan.planned(arm, level)] for level in plan.levels}
-    kept = [cell for cell in cells if cell.seed in plan.seeds and cell.arm in arms.get(cell.level, ())]
-    numbers = {(cell.level, cell.arm, cell.seed): numbers_of(cell, plan) for cell in kept if cell.finished}
-    levels = tuple(
-        _level(level, [_row(level, arm, kept, numbers, plan) for arm in arms[level]], plan) for level in plan.levels
-    )
-    notes = _notes(kept, [row["evaluations"] for row in numbers.values()], len(cells) - len(kept), plan)
-    notes += [note for level in levels if (note := _unequal_seeds(level))]
-    return Table(plan, levels, tuple(cell for cell in kept if not cell.finished), tuple(notes))
+    kept = [result for result in results if plan.has(result.level, result.arm, result.seed)]
+    numbers = long_frame(kept)
+    by_run = numbers_by_run(numbers, plan)
+    levels = []
+    for name in plan.levels:
+        rows = []
+        for arm in plan.arms:
+            if plan.planned(arm, name):
+                of_arm = [result for result in kept if (result.level, result.arm) == (name, arm)]
+                rows.append(_row(name, arm, of_arm, by_run, plan))
+        levels.append(_level(name, rows, numbers[numbers.level == name], plan))
+    notes = _notes(kept, by_run, len(results) - len(kept), plan)
+    notes += [note for note in map(_unequal_seeds, levels) if note]
+    return Table(plan=plan, results=tuple(kept), numbers=numbers, levels=tuple(levels), notes=tuple(notes))
 
 
-def _level(name: str, rows: Sequence[ArmRow], plan: CompareConfig) -> LevelTable:
-    comparisons = _corrected(_comparisons(rows, plan))
-    rate = plan.rate(name, plan.baseline)
+def _level(name: str, rows: Sequence[ArmRow], numbers: DataFrame, plan: CompareConfig) -> LevelTable:
+    """What the arms of a level come to: their comparisons, what may be said of them, and the headline."""
     level = LevelTable(
         level=name,
-        rate=rate,
+        rate=plan.rate(name, plan.baseline),
         corruption=plan.corruption(name, plan.baseline),
+        numbers=numbers,
         rows=tuple(rows),
-        comparisons=comparisons,
-        statements=tuple(level_statements(rate, comparisons, rows, plan)),
+        comparisons=_corrected(_comparisons(rows, plan)),
     )
-    level = replace(level, recovery=recovery(level, plan))
+    level = replace(level, statements=tuple(level_statements(level, plan)))
     return replace(level, headline=headline(level, plan), footnote=footnote(level, plan))
 
 
@@ -93,12 +95,20 @@ def _unequal_seeds(level: LevelTable) -> str:
 # --- the rows ---------------------------------------------------------------------------------------------------------
 
 
-def _row(level: str, arm: str, every: Sequence[Cell], numbers: _Numbers, plan: CompareConfig) -> ArmRow:
-    cells = [cell for cell in every if cell.level == level and cell.arm == arm]
-    done = tuple(cell for cell in cells if cell.finished)
-    own = [numbers[level, arm, cell.seed] for cell in done]
-    started = {cell.seed for cell in cells}
-    example = next(iter([*done, *cells]), None)
+def _row(level: str, arm: str, results: Sequence[RunResult], by_run: DataFrame, plan: CompareConfig) -> ArmRow:
+    """The row of an arm at a level.
+
+    Args:
+        results: those of this arm at this level.
+        by_run: the numbers of all runs.
+    """
+    finished = [result for result in results if result.finished]
+    example = finished[0] if finished else (results[0] if results else None)
+    with_result = {result.seed for result in results}
+    own = _of_arm(by_run, level, arm)
+    theirs = _of_arm(by_run, level, plan.baseline)
+    passed = [name for name in own.columns.tolist() if name.startswith(PASS_AT) and own[name].notna().any()]
+    passed.sort(key=lambda name: int(name.removeprefix(PASS_AT)))
     return ArmRow(
         level=level,
         arm=arm,
@@ -106,83 +116,86 @@ def _row(level: str, arm: str, every: Sequence[Cell], numbers: _Numbers, plan: C
         rate=plan.rate(level, arm),
         curator=example.curator if example else "",
         settings=example.settings if example else {},
-        seeds=tuple(cell.seed for cell in done),
-        cells=done,
-        failures=tuple(cell for cell in cells if not cell.finished),
-        missing=tuple(seed for seed in plan.seeds if seed not in started),
-        updates=tuple(sorted({found for cell in done if not math.isnan(found := updates_of(cell, plan))})),
-        evaluations=int(min((row["evaluations"] for row in own), default=0)),
-        measures={name: _measure(numbers, name, level, arm, plan) for name in MEASURES},
-        pass_at_k={
-            k: _measure(numbers, k, level, arm, plan)
-            for k in sorted({k for row in own for k in row if isinstance(k, int)})
-        },
-        detection=_detection(done),
-        curves=evaluation_curves(done),
+        seeds=tuple(result.seed for result in finished),
+        failures=tuple(result for result in results if not result.finished),
+        missing=tuple(seed for seed in plan.seeds if seed not in with_result),
+        updates=tuple(sorted(own.updates.dropna().unique().tolist())),
+        evaluations=int(own.evaluations.fillna(0).min()) if finished else 0,
+        measures={name: _measure(own, theirs, name) for name in MEASURES},
+        pass_at_k={int(name.removeprefix(PASS_AT)): _measure(own, theirs, name) for name in passed},
+        detection=_detection(own),
     )
 
 
-def _measure(numbers: _Numbers, name: str | int, level: str, arm: str, plan: CompareConfig) -> Measure:
-    mine, theirs = (
-        {seed: row.get(name, math.nan) for (*whose, seed), row in numbers.items() if whose == [level, side]}
-        for side in (arm, plan.baseline)
-    )
-    shared = {seed: value for seed, value in mine.items() if not math.isnan(value + theirs.get(seed, math.nan))}
+def _of_arm(frame: DataFrame, level: str, arm: str) -> DataFrame:
+    """The rows of an arm at a level, by seed."""
+    levels = frame.index.get_level_values("level")
+    arms = frame.index.get_level_values("arm")
+    return frame[(levels == level) & (arms == arm)].droplevel(["level", "arm"])
+
+
+def _measure(own: DataFrame, baseline: DataFrame, column: str) -> Measure:
+    """A number of an arm beside the baseline's, both by seed."""
+    values = by_unit(own, column)
+    theirs = by_unit(baseline, column)
+    paired = {seed: value for seed, value in values.items() if not math.isnan(value + theirs.get(seed, math.nan))}
     return Measure(
-        values=mine,
-        interval=seed_interval(list(mine.values())),
-        difference=paired_difference(mine, theirs),
-        paired_values=shared,
+        values=values,
+        interval=seed_interval(list(values.values())),
+        difference=paired_difference(values, theirs),
+        paired_values=paired,
     )
 
 
-def _detection(cells: Sequence[Cell]) -> Detection | None:
-    cells = _same_cells(cells)
-    units = {cell.seed: dict(cell.detection) for cell in cells}
+def _detection(whole: DataFrame) -> Detection | None:
+    """Detection by an arm, over its seeds, from the numbers of its whole runs by seed.
+
+    All its numbers are of the same runs: where the arm has a score of its own and changed rows, of those in which both
+    could be judged.
+    """
+    for metric in ("auroc/score", "changed_precision"):
+        if metric in whole and whole[metric].notna().any():
+            whole = whole[whole[metric].notna()]
     return detection(
-        units,
-        precision=_share(cell.replaced_precision for cell in cells),
-        base_rate=_share(cell.base_rate for cell in cells),
+        whole,
+        precision=_share(whole.get("changed_precision", ())),
+        base_rate=_share(whole.get("base_rate", ())),
         interval=_share,
     )
-
-
-def _same_cells(cells: Sequence[Cell]) -> Sequence[Cell]:
-    """The cells that all numbers of a row on detection are of: where the arm has a score of its own and replaced rows,
-    those in which both could be judged."""
-    scored = [cell for cell in cells if not math.isnan(cell.detection.get(OWN_SCORE, (math.nan, math.nan))[0])]
-    scored = scored or list(cells)
-    return [cell for cell in scored if not math.isnan(cell.replaced_precision)] or scored
 
 
 def _share(values: Iterable[float]) -> Interval:
     """The interval over seeds of a quantity from 0 to 1, cut to that range."""
     interval = seed_interval(list(values))
-    return Interval(interval.estimate, *(float(np.clip(end, 0, 1)) for end in (interval.low, interval.high)))
+    return Interval(interval.estimate, max(interval.low, 0.0), min(interval.high, 1.0))
 
 
 # --- comparisons ------------------------------------------------------------------------------------------------------
 
 
 def _comparisons(rows: Sequence[ArmRow], plan: CompareConfig) -> list[Comparison]:
+    """Each arm against the baseline, the control and what the plan names, where that is a comparison at all."""
     by_arm = {row.arm: row for row in rows}
     headroom = _headroom_arm(by_arm, plan)
     comparisons = []
     for row in rows:
-        others = [item.against for item in plan.primary if item.arm == row.arm]
-        for against in dict.fromkeys([plan.baseline, plan.control, *others]):
-            other = by_arm.get(against) if against is not None else None
-            kind = _kind(row, other, plan, headroom) if other is not None else ""
-            if other is not None and kind:
+        primary = [item.against for item in plan.primary if item.arm == row.arm]
+        for against in dict.fromkeys([plan.baseline, plan.control, *primary]):
+            other = by_arm.get(against or "")
+            kind = _kind(row, other, plan, headroom) if other else ""
+            if other and kind:
                 difference = paired_difference(row.score.values, other.score.values)
-                comparisons.append(Comparison(row.arm, other.arm, kind, difference, math.nan))
+                comparisons.append(
+                    Comparison(arm=row.arm, against=other.arm, kind=kind, difference=difference, adjusted_p=math.nan)
+                )
     return comparisons
 
 
 def _headroom_arm(rows: Mapping[str, ArmRow], plan: CompareConfig) -> str | None:
     """The arm whose difference to the baseline is the headroom: the oracle, else the baseline's curator without any
     wrong reward, which is the ceiling of all curators."""
-    baseline, oracle = rows.get(plan.baseline), rows.get(plan.oracle or "")
+    baseline = rows.get(plan.baseline)
+    oracle = rows.get(plan.oracle or "")
     if baseline is None or baseline.rate == 0 or (oracle is not None and oracle.seeds):
         return plan.oracle
     ceiling = (arm for arm, row in rows.items() if row.seeds and row.rate == 0 and row.curator == baseline.curator)
@@ -204,25 +217,28 @@ def _kind(row: ArmRow, other: ArmRow, plan: CompareConfig, headroom: str | None)
 
 def _corrected(comparisons: Sequence[Comparison]) -> tuple[Comparison, ...]:
     """Holm's correction over the exploratory comparisons, which are those of one level."""
-    explored = [at for at, item in enumerate(comparisons) if item.kind == EXPLORATORY]
-    adjusted = holm([comparisons[at].difference.p for at in explored])
-    p = dict(zip(explored, adjusted.tolist(), strict=True))
-    return tuple(replace(item, adjusted_p=p.get(at, math.nan)) for at, item in enumerate(comparisons))
+    adjusted = iter(holm([item.difference.p for item in comparisons if item.kind == EXPLORATORY]).tolist())
+    return tuple(replace(item, adjusted_p=next(adjusted)) if item.kind == EXPLORATORY else item for item in comparisons)
 
 
-def _notes(cells: Sequence[Cell], evaluations: Sequence[float], left_out: int, plan: CompareConfig) -> list[str]:
+def _notes(results: Sequence[RunResult], by_run: DataFrame, left_out: int, plan: CompareConfig) -> list[str]:
+    """What a reader must know of the runs that the numbers are of."""
     notes = []
-    done = [cell for cell in cells if cell.finished]
-    sets = {frozenset(line.set for line in cell.evaluations) for cell in done}
+    sets = set()
+    for result in results:
+        if result.finished:
+            sets.add(tuple(sorted({row[0] for row in result.rows if row[0]})))
     if len(sets) > 1:
-        words = "; ".join(", ".join(sorted(names)) or "none" for names in sorted(sets, key=sorted))
+        words = "; ".join(", ".join(names) or "none" for names in sorted(sets))
         notes.append(f"Not all runs were evaluated on the same sets ({words}): their scores do not compare.")
-    if short := sum(count < plan.last_evaluations for count in evaluations):
+    short = int((by_run.evaluations.fillna(0) < plan.last_evaluations).sum())
+    if short:
         notes.append(
-            f"{short} of {len(done)} runs have fewer than {plan.last_evaluations} evaluations during and after "
+            f"{short} of {len(by_run)} runs have fewer than {plan.last_evaluations} evaluations during and after "
             "RL: their final score is the mean of those there are."
         )
-    if (share := plan.seeds_per_warm_start) and len({seed // share for seed in plan.seeds}) < len(plan.seeds):
+    share = plan.seeds_per_warm_start
+    if share is not None and len({seed // share for seed in plan.seeds}) < len(plan.seeds):
         notes.append(f"Intervals and p-values take seeds as independent, although {share} share each warm start.")
     if left_out:
         notes.append(f"Results of {left_out} runs that are not in compare.yaml are left out.")
@@ -236,23 +252,37 @@ def table_as_json(table: Table) -> dict[str, object]:
     """The table as plain values for table.json; NaN becomes null, curves are left out (the results hold them)."""
     levels = []
     for level in table.levels:
-        facts = {name: getattr(level, name) for name in ("level", "rate", "corruption")}
-        arms = [_arm_as_json(row) for row in level.rows]
-        said = {name: [asdict(item) for item in getattr(level, name)] for name in ("comparisons", "statements")}
-        levels.append({**facts, "arms": arms, **said})
-    head = {"schema_version": 1, "metric": table.plan.metric, "baseline": table.plan.baseline}
+        levels.append(
+            {
+                "level": level.level,
+                "rate": level.rate,
+                "corruption": level.corruption,
+                "arms": [_arm_as_json(row) for row in level.rows],
+                "comparisons": [asdict(item) for item in level.comparisons],
+                "statements": [asdict(item) for item in level.statements],
+            }
+        )
     found: dict[str, object] = finite(
-        {**head, "levels": levels, "failures": _errors(table.failures), "notes": table.notes}
+        {
+            "schema_version": 1,
+            "metric": table.plan.metric,
+            "baseline": table.plan.baseline,
+            "levels": levels,
+            "failures": _errors(table.failures),
+            "notes": table.notes,
+        }
     )
     return found
 
 
 def _arm_as_json(row: ArmRow) -> dict[str, object]:
-    facts = asdict(replace(row, cells=(), failures=(), measures={}, curves={}))
-    del facts["cells"], facts["measures"], facts["curves"]
+    facts = asdict(replace(row, failures=(), measures={}))
+    del facts["measures"]
     measures = {name: asdict(measure) for name, measure in row.measures.items()}
     return {**facts, **measures, "failures": _errors(row.failures)}
 
 
-def _errors(cells: Sequence[Cell]) -> list[dict[str, object]]:
-    return [{name: getattr(cell, name) for name in ("level", "arm", "seed", "error")} for cell in cells]
+def _errors(results: Sequence[RunResult]) -> list[dict[str, object]]:
+    return [
+        {"level": result.level, "arm": result.arm, "seed": result.seed, "error": result.error} for result in results
+    ]

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import typer
 
-from geoalign.console.command_line import NothingAskedError
+from geoalign.console.command_line import NothingAskedError, argument, option, settings_option
 from geoalign.console.terminal import Console
-from geoalign.settings.arguments import argument, option, settings_option
 
 # What follows the help where the command was called bare.
 COMPARE_EXAMPLE = """
@@ -54,19 +53,12 @@ def compare_command(request: CompareRequest) -> None:
     from geoalign.lab.compare.compare import compare
     from geoalign.lab.compare.folder import ComparisonFolder
     from geoalign.lab.compare.read_settings import load_compare_config
-    from geoalign.settings.layers import Typed, check_options_agree
-    from geoalign.settings.yaml_text import parse_value
 
-    options: list[Typed] = []
     overrides = [*request.overrides]
-    if request.workers is not None:
-        options.append(Typed("workers", request.workers, f"--workers {request.workers}"))
-        overrides.append(f"workers={request.workers}")
     if request.seeds is not None:
-        words = f"--seeds {request.seeds}"
-        options.append(Typed("seeds", parse_value(f"[{request.seeds}]", "seeds", words), words))
-        overrides.append(f"seeds=[{request.seeds}]")
-    check_options_agree(options, request.overrides)
+        overrides.insert(0, f"seeds=[{request.seeds}]")
+    if request.workers is not None:
+        overrides.insert(0, f"workers={request.workers}")
 
     config = request.config
     output = request.output or Path("runs") / (config.stem if config else "compare")

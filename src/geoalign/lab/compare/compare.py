@@ -36,7 +36,7 @@ def compare(
     locations: Locations | None = None,
     console: Console | None = None,
 ) -> dict[str, str]:
-    """Runs, or goes on with, a comparison in the folder `root`; writes its table and report.
+    """Starts or resumes a comparison in the folder `root`; writes its table and report.
 
     Finished runs are never made again; failed ones are tried again. A resumed comparison may have more arms, levels or
     seeds than before, or fewer: the table is that of the plan now given.
@@ -57,7 +57,7 @@ def compare(
         for planned in todo:
             folder.check_unfinished(planned)
         if not config.keep_runs and not folder.keeps_runs():
-            # What a kill left of folders whose runs have their results.
+            # Run folders that a killed comparison did not come to remove.
             for planned in plan:
                 if planned not in todo:
                     folder.discard(planned)
@@ -78,6 +78,7 @@ def _run(
     todo: Sequence[PlannedRun],
     console: Console,
 ) -> dict[str, str]:
+    """Prepares and trains the runs `todo` of a plan; the error of each that failed, by the name of its cell."""
     cores = _cores()
     workers = config.workers or cores
     # Not by how many runs are left: the number of threads may change the last bits of a run.
@@ -138,8 +139,9 @@ def _prepare(
         finally:
             process.stop()
     if code != 0:
-        error = ConfigError if code == _OWN_ERROR else RunFolderError
-        raise error(process.error() + ("" if code == _OWN_ERROR else f" (more in {folder.shared_log})"))
+        if code == _OWN_ERROR:
+            raise ConfigError(process.error())
+        raise RunFolderError(f"{process.error()} (more in {folder.shared_log})")
     shapes |= read_json(folder.checked)
     write_json(folder.prepared, {"settings": starts, "runs": shapes})
     folder.checked.unlink()
@@ -165,5 +167,5 @@ def _watch(
 
 
 def _cores() -> int:
-    # What this process may use, which a container or a scheduler may have made less than the machine has.
+    """The cores that this process may use: a container or a scheduler may allow fewer than the machine has."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -168,7 +168,8 @@ class ComparisonFolder:
         run = self.run(planned.cell)
         if not run.started():
             return
-        then, result = computed(run.read_config()), self.read_result(planned.cell)
+        then = computed(run.read_config())
+        result = self.read_result(planned.cell)
         if result is None or result["status"] != "failed":
             check_same_settings(planned.settings, then, run.root)
         elif first_difference(planned.settings, then) is not None:

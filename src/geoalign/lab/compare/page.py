@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,27 +9,22 @@ from typing import Any
 
 from geoalign.console.numbers import duration, share
 from geoalign.errors import RunFolderError
-from geoalign.files.json_files import read_lines, read_text
+from geoalign.files.json_files import read_text
 from geoalign.lab.compare.analysis import read_table
 from geoalign.lab.compare.folder import COMPACT, ComparisonFolder
-from geoalign.lab.compare.meaning import meaning, more_seeds
 from geoalign.lab.compare.page_tables import level_sheets
-from geoalign.lab.compare.panels import further_panels, leading_panels, robustness_panels, slug
+from geoalign.lab.compare.panels import further_panels, leading_panels, robustness_panels
 from geoalign.lab.compare.plan import CellKey
 from geoalign.lab.compare.results import write_compact
-from geoalign.lab.compare.settings import CompareConfig
-from geoalign.lab.compare.table import PRIMARY, LevelTable, Table
-from geoalign.lab.runs.flagged import FlaggedRollout, flagged_rollouts
-from geoalign.lab.runs.folder import ROLLOUTS, RunFolder, step_files
-from geoalign.lab.runs.reading import parse_metrics
-from geoalign.lab.runs.rollouts import read_rollout_file
+from geoalign.lab.compare.table import PRIMARY, LevelTable, Table, shown_statements
+from geoalign.lab.runs.flagged import flagged_rollouts
+from geoalign.lab.runs.reading import read_run
 from geoalign.pages.documents import Gallery, write_page
 from geoalign.settings.yaml_text import read_yaml
-from geoalign.text import seed_ranges, visible
+from geoalign.text import enumerated, seed_ranges, visible
 
 CONFIG_LIMIT = 40_000
 ERROR_LIMIT = 400
-HEADLINE_LIMIT = 2000
 
 
 def build_comparison_report(folder: Path, table: Table | None = None) -> Path:
@@ -38,11 +32,11 @@ def build_comparison_report(folder: Path, table: Table | None = None) -> Path:
     are shown where the folders of the runs were kept."""
     files = ComparisonFolder(folder)
     table = table or read_table(files.root)
+    run = read_yaml(files.config)[0].get("run") or {}
     gallery = Gallery(files.figures)
     # The versions may have been left out of what was committed.
     versions = read_text(files.versions).strip() if files.versions.exists() else "versions.json is not there"
     robustness = robustness_panels(table.levels, table.plan)
-    run = read_yaml(files.config)[0].get("run") or {}
     return write_page(
         files.report,
         Path(__file__).with_name("comparison.html.j2"),
@@ -50,8 +44,8 @@ def build_comparison_report(folder: Path, table: Table | None = None) -> Path:
         facts=_facts(table, files),
         table=table,
         meaning=meaning(table, run),
-        more_seeds=more_seeds(table),
-        levels=[_level(level, table.plan, gallery) for level in table.levels],
+        more_seeds=len(table.plan.seeds) < _ENOUGH_SEEDS,
+        levels=[_level(level, table, gallery) for level in table.levels],
         overview=gallery.section("robustness", "By the share of wrong rewards", robustness),
         examples=_examples(table, files),
         failures=[(item, visible(item.error, ERROR_LIMIT)) for item in table.failures],
@@ -62,8 +56,6 @@ def build_comparison_report(folder: Path, table: Table | None = None) -> Path:
     )
 
 
-# So many sentences on comparisons that were not planned stand open where none was.
-_MOST_UNPLANNED = 4
 # A title names the arms where they are so few.
 _ARMS_NAMED = 4
 
@@ -71,10 +63,7 @@ _ARMS_NAMED = 4
 def _title(table: Table, run: Mapping[str, Any]) -> str:
     """What was compared: the arms, the task, the wrong rewards, the seeds."""
     plan = table.plan
-    names = [visible(arm, 40) for arm in plan.arms]
-    arms = f"{len(names)} arms"
-    if len(names) <= _ARMS_NAMED:
-        arms = " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
+    arms = enumerated(list(plan.arms)) if len(plan.arms) <= _ARMS_NAMED else f"{len(plan.arms)} arms"
     task = (run.get("task") or {}).get("type")
     on_task = f" on {visible(str(task), 40)}" if task else ""
     rewards = f"{len(table.levels)} levels of wrong rewards"
@@ -84,21 +73,20 @@ def _title(table: Table, run: Mapping[str, Any]) -> str:
     return f"{arms}{on_task}: {rewards}, {seeds}"
 
 
-def _level(level: LevelTable, plan: CompareConfig, gallery: Gallery) -> dict[str, Any]:
-    headroom, *others = level.statements
-    # Where nothing was planned, a few of the others say what was found.
-    shown = [item for item in others if item.kind == PRIMARY] or others[:_MOST_UNPLANNED]
-    sections = [gallery.section(*part) for part in further_panels(level, plan)]
+def _level(level: LevelTable, table: Table, gallery: Gallery) -> dict[str, Any]:
+    """What the template shows of a level."""
+    findings, further = shown_statements(level)
+    sections = [gallery.section(*part) for part in further_panels(level, table)]
     return {
-        "name": visible(level.level, 60),
-        "anchor": f"level-{slug(level.level)}",
+        "name": level.level,
+        "anchor": f"level-{level.level}",
         "heading": _heading(level),
-        "headline": visible(level.headline, HEADLINE_LIMIT),
-        "footnote": visible(level.footnote, HEADLINE_LIMIT),
-        "leading": gallery.section("leading", "", leading_panels(level, plan)),
-        "findings": [headroom, *shown],
-        "further": [item for item in others if item not in shown],
-        "sheets": level_sheets(level, plan),
+        "headline": level.headline,
+        "footnote": level.footnote,
+        "leading": gallery.section("leading", "", leading_panels(level, table.plan)),
+        "findings": findings,
+        "further": further,
+        "sheets": level_sheets(level, table.plan),
         "sections": [section for section in sections if section.pictures],
     }
 
@@ -118,14 +106,60 @@ _KINDS = {
 }
 
 
+# With fewer seeds an interval is so wide that it hides most differences.
+_ENOUGH_SEEDS = 5
+_TASKS = {
+    "arithmetic": "generated arithmetic problems",
+    "math": "mathematics problems",
+    "dialogue": "generated dialogues",
+    "hh_rlhf": "the dialogues of HH-RLHF",
+}
+
+
+def meaning(table: Table, run: Mapping[str, Any]) -> str:
+    """Sentences on how far the findings reach: the model, the task, the errors, the seeds. Empty without results.
+
+    Args:
+        run: the base run's settings as they stand in the comparison's file, where any of them may be missing.
+    """
+    counts = {len(row.seeds) for level in table.levels for row in level.rows}
+    most = max(counts, default=0)
+    if not most:
+        return ""
+    seeds = "One seed" if most == 1 else f"{most} seeds"
+    if len(counts) > 1 and most > 1:
+        seeds = f"Up to {seeds}"
+    model = run.get("model") or {}
+    toy = model.get("type") == "tiny"
+    name = "a tiny model trained from scratch" if toy else visible(str(model.get("path") or "a model"), 80)
+    task = _TASKS.get((run.get("task") or {}).get("type", ""))
+    on_task = f" on {task}" if task else ""
+    injected = any(level.corruption for level in table.levels)
+    errors = ", with the errors that the rewards have by themselves"
+    if injected:
+        errors = ", with errors put into the rewards on purpose"
+    elif all(level.rate == 0 for level in table.levels):
+        errors = ", without wrong rewards"
+    reach = ""
+    if toy:
+        reach = (
+            " This is a toy: it shows how the arms compare here, not what they gain on a model and a verifier of yours."
+        )
+    elif injected:
+        reach = " A verifier's own errors follow other patterns than injected ones: the gains may differ there."
+    return f"{seeds} of {name}{on_task}{errors}.{reach}"
+
+
 def _facts(table: Table, files: ComparisonFolder) -> list[tuple[str, str]]:
-    rows = [row for level in table.levels for row in level.rows]
-    seconds = [cell.seconds for row in rows for cell in (*row.cells, *row.failures) if not math.isnan(cell.seconds)]
+    """The few facts under the title, as name and value."""
+    planned = sum(len(level.rows) for level in table.levels) * len(table.plan.seeds)
+    finished = sum(len(row.seeds) for level in table.levels for row in level.rows)
     facts = [
         ("folder", visible(files.root.resolve().name, 80)),
-        ("runs finished", f"{sum(len(row.cells) for row in rows)} of {len(table.plan.seeds) * len(rows)}"),
+        ("runs finished", f"{finished} of {planned}"),
     ]
-    return [*facts, ("time of all runs", duration(sum(seconds)))] if seconds else facts
+    seconds = table.numbers[table.numbers.metric == "seconds"].value
+    return [*facts, ("time of all runs", duration(float(seconds.sum())))] if len(seconds) else facts
 
 
 # Flagged rollouts that are shown.
@@ -133,27 +167,20 @@ _EXAMPLES = 6
 
 
 def _examples(table: Table, files: ComparisonFolder) -> dict[str, Any] | None:
-    """Rollouts that an arm flagged in a run whose folder was kept, the primary arm before others; None without any."""
+    """Rollouts that an arm flagged in the last generation with flags of a run whose folder was kept, the primary arm
+    before others; None without any."""
     for level in table.levels:
         for row in sorted(level.rows, key=lambda row: row.role != PRIMARY):
-            for cell in row.cells:
-                run = files.run(CellKey(cell.level, cell.arm, cell.seed))
-                shown = _flagged_in(run) if run.config.is_file() else []
-                if shown:
-                    whose = f"{visible(cell.arm, 60)} at {visible(cell.level, 60)}, seed {cell.seed}"
-                    return {"whose": whose, "rollouts": shown}
+            for seed in row.seeds:
+                folder = files.run(CellKey(level.level, row.arm, seed))
+                if not folder.config.is_file():
+                    continue
+                run = read_run(folder.root)
+                flagged = [step for step in run.rollouts if step.anomalous.any()]
+                if flagged:
+                    whose = f"{row.arm} at {level.level}, seed {seed}"
+                    return {"whose": whose, "rollouts": flagged_rollouts(run, flagged[-1], _EXAMPLES)}
     return None
-
-
-def _flagged_in(run: RunFolder) -> list[FlaggedRollout]:
-    """Flagged rollouts of the last generation that has some."""
-    curator = run.read_config().get("curator") or {}
-    metrics = [parse_metrics(line) for line in read_lines(run.metrics)]
-    for step, path in reversed(step_files(run.rollouts, ROLLOUTS)):
-        rollouts = read_rollout_file(step, path)
-        if rollouts.anomalous.any():
-            return flagged_rollouts(rollouts, curator, metrics, _EXAMPLES)
-    return []
 
 
 def _missing(table: Table) -> list[str]:
@@ -162,23 +189,20 @@ def _missing(table: Table) -> list[str]:
     for level in table.levels:
         for row in level.rows:
             if row.missing:
-                arms_of.setdefault((row.level, row.missing), []).append(visible(row.arm, 60))
-    return [
-        f"{visible(level, 60)}, seed {seed_ranges(seeds)}: {', '.join(arms)}"
-        for (level, seeds), arms in arms_of.items()
-    ]
+                arms_of.setdefault((row.level, row.missing), []).append(row.arm)
+    return [f"{level}, seed {seed_ranges(seeds)}: {', '.join(arms)}" for (level, seeds), arms in arms_of.items()]
 
 
 def compact_comparison(folder: Path, into: Path) -> Path:
     """Writes the comparison in `folder` to `into`, all results in one file, with the snapshots that the page draws."""
-    folder, into = Path(folder), Path(into)
-    arms = [(level.level, row.arm) for level in read_table(folder).levels if (row := level.reference) is not None]
+    references = [level.reference for level in read_table(folder).levels]
+    drawn = [(row.level, row.arm) for row in references if row is not None]
     into.mkdir(exist_ok=True)
     if into.resolve() == folder.resolve() or ComparisonFolder(into).results.exists():
         raise RunFolderError(f"{into}: expected a folder without results, got one with results of a comparison")
-    beside = ComparisonFolder(folder)
-    for path in (beside.config, beside.versions, beside.table_csv):
+    source = ComparisonFolder(folder)
+    for path in (source.config, source.versions, source.table_csv):
         if path.is_file():
             shutil.copyfile(path, into / path.name)
-    write_compact(folder, into / COMPACT, arms)
+    write_compact(folder, into / COMPACT, drawn)
     return into / COMPACT

@@ -15,7 +15,6 @@ from geoalign.lab.train.settings import DEFAULT_TYPES, RunConfig
 from geoalign.settings.layers import merged_settings
 from geoalign.settings.loading import plain_settings
 from geoalign.settings.locations import Locations
-from geoalign.text import escape
 
 _WARM_START = "all runs of a seed start from one warm start, made from the settings under run"
 
@@ -118,7 +117,7 @@ def check_overlays(config: CompareConfig, locations: Locations) -> None:
                     refused[f"grpo.{option}"] = "all arms answer the same prompts in the same way: set it under run"
             for key, reason in refused.items():
                 dotted = f"{section}.{name}.{key}"
-                where = f"{locations.prefix(dotted)}{escape(dotted)}"
+                where = f"{locations.prefix(dotted)}{dotted}"
                 raise ConfigError(f"{where}: expected to be left out, got a value: {reason}")
 
 
@@ -161,6 +160,7 @@ def _merged_locations(locations: Locations, level: str, arm: str) -> Locations:
         own = {key.removeprefix(section): at for key, at in locations.by_key.items() if key.startswith(section)}
         merged |= own
     # A section named only as null (`geoalign:`) has no keys of its own; its own line is the best location.
-    if not own and (location := locations.by_key.get(f"arms.{arm}")):
+    location = locations.by_key.get(f"arms.{arm}")
+    if not own and location is not None:
         merged |= {"curator": location, "curator.type": location}
     return Locations(merged)

@@ -36,8 +36,17 @@ def run_all(
     threads: int,
     keep_runs: bool,
 ) -> dict[str, str]:
-    """Runs every run, at most `workers` at a time, whatever fails; leaves no process; the errors by the name of the
-    cell."""
+    """Trains the runs, at most `workers` at a time, and goes on where one fails; no process is left when it ends.
+
+    Args:
+        output: the `output` section of the runs' settings.
+        shapes: how many updates each run makes, and how many on each generation, by its key.
+        base_seed: the seed of the base run.
+        threads: of each process.
+
+    Returns:
+        The error of each run that failed, by the name of its cell.
+    """
     waiting = deque(runs)
     running: dict[WorkerProcess, PlannedRun] = {}
     failed: dict[str, str] = {}
@@ -48,19 +57,24 @@ def run_all(
                     planned = waiting.popleft()
                     job = _job(folder, planned, output, shapes[planned.key], base_seed)
                     running[WorkerProcess(job, log=folder.log(planned.cell), threads=threads)] = planned
-                for process in [process for process in running if process.exit_code() is not None]:
+                ended = [process for process in running if process.exit_code() is not None]
+                for process in ended:
                     planned = running.pop(process)
                     error = _conclude(folder, planned, process, keep_runs=keep_runs)
+                    name = planned.cell.name
+                    state = "finished"
                     if error is not None:
-                        failed[planned.cell.name] = error
-                        say(console, f"{planned.cell.name} failed: {error}", "red")
-                    done, took = len(runs) - len(waiting) - len(running), duration(process.seconds)
-                    said = "failed" if error is not None else "finished"
-                    say(console, f"{planned.cell.name} {said} after {took}. {done} of {len(runs)} runs are done.")
-                begun = (
-                    last_step(folder.run(run.cell).metrics) / shapes[run.key]["max_steps"] for run in running.values()
-                )
-                update(completed=len(runs) - len(waiting) - len(running) + sum(begun))
+                        failed[name] = error
+                        state = "failed"
+                        say(console, f"{name} failed: {error}", "red")
+                    done = len(runs) - len(waiting) - len(running)
+                    took = duration(process.seconds)
+                    say(console, f"{name} {state} after {took}. {done} of {len(runs)} runs are done.")
+                parts = [
+                    last_step(folder.run(planned.cell).metrics) / shapes[planned.key]["max_steps"]
+                    for planned in running.values()
+                ]
+                update(completed=len(runs) - len(waiting) - len(running) + sum(parts))
                 time.sleep(_LOOK_SECONDS)
     finally:
         for process in running:
@@ -71,6 +85,7 @@ def run_all(
 def _job(
     folder: ComparisonFolder, planned: PlannedRun, output: Mapping[str, Any], shape: Mapping[str, int], base_seed: int
 ) -> dict[str, Any]:
+    """What the worker process of a run reads, as JSON (`worker.run_cell`)."""
     return {
         "kind": "run",
         "folder": str(folder.root),
@@ -101,7 +116,7 @@ _WORKER = "geoalign.lab.compare.worker"
 
 
 class WorkerProcess:
-    """A process that does the one job on its standard input, its words appended to the log; it ends when `stop` is
+    """A process that does the one job on its standard input and appends its output to the log. It ends when `stop` is
     called or this process dies."""
 
     def __init__(self, job: Mapping[str, Any], *, log: Path, threads: int) -> None:
@@ -125,6 +140,7 @@ class WorkerProcess:
 
     @property
     def seconds(self) -> float:
+        """Since it was started."""
         return time.monotonic() - self.started
 
     def exit_code(self) -> int | None:
@@ -135,6 +151,7 @@ class WorkerProcess:
         return code
 
     def stop(self) -> None:
+        """Ends the process and all that it started."""
         self._end_group()
         self._process.wait()
 
@@ -154,5 +171,6 @@ class WorkerProcess:
 
 
 def last_line(log: Path) -> str:
+    """The last line of a log that is not blank; empty without any."""
     text = log.read_bytes().decode("utf-8", errors="replace") if log.is_file() else ""
     return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")

@@ -15,8 +15,8 @@ from geoalign.lab.compare.settings import CLEAN, CLEAN_ARM, DEFAULTS, CompareCon
 from geoalign.lab.train.settings import DEFAULT_TYPES
 from geoalign.settings.layers import Loaded, merged_settings, override_setting, read_layers
 from geoalign.settings.loading import load_settings
-from geoalign.settings.locations import Locations
-from geoalign.text import escape, quote
+from geoalign.settings.locations import NOWHERE, Locations
+from geoalign.text import quote
 
 # Names of arms and levels become names of folders.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,79}")
@@ -35,30 +35,51 @@ def load_compare_config(
     `base` names another comparison in the same folder, which the file is merged into.
     `arms` and `levels` choose among them; an arm that the settings do not have is the curator of that name, or `clean`.
     """
-    data, where = _read(path) if path is not None else (deepcopy(DEFAULTS), {})
-    if isinstance(data.get("arms") or {}, dict) and arms is not None:
-        data["arms"] = {**dict.fromkeys(arms), **(data.get("arms") or {})}
+    data: dict[str, Any] = deepcopy(DEFAULTS)
+    where: dict[str, str] = {}
+    if path is not None:
+        data, where = _read(path)
+    given = data.get("arms") or {}
+    if arms is not None and isinstance(given, dict):
+        data["arms"] = {**dict.fromkeys(arms), **given}
     if isinstance(data.get("arms"), dict):
         # Written out first, so that an override changes the arm and does not replace it.
         data["arms"] = _written_out(data["arms"], Locations(where))
     for override in overrides:
-        override_setting(data, where, override, default_types=DEFAULT_TYPES, run=("run",))
+        override_setting(data, where, override, default_types=DEFAULT_TYPES)
     locations = Locations(where)
     config = _chosen(parse_compare_config(data, locations), arms, levels)
     _check(config, locations)
     return Loaded(config, locations)
 
 
-def parse_compare_config(data: Mapping[str, Any], locations: Locations | None = None) -> CompareConfig:
+def parse_compare_config(data: Mapping[str, Any], locations: Locations = NOWHERE) -> CompareConfig:
     """The settings of a comparison from plain data; an arm that is `null` is the curator of its name, or `clean`."""
     values = {name: value for name, value in data.items() if value is not None or name in ("oracle", "workers")}
-    if isinstance(arms := values.get("arms"), Mapping):
+    arms = values.get("arms")
+    if isinstance(arms, Mapping):
         values["arms"] = {name: _arm(name, value) for name, value in arms.items()}
         values.setdefault("oracle", "oracle" if "oracle" in arms else None)
-    if isinstance(levels := values.get("levels"), Mapping):
+    levels = values.get("levels")
+    if isinstance(levels, Mapping):
         values["levels"] = {name: value or {} for name, value in levels.items()}
     config: CompareConfig = load_settings(CompareConfig, values, locations)
+    _check_names("arms", config.arms, locations or Locations())
+    _check_names("levels", config.levels, locations or Locations())
     return config
+
+
+def _check_names(section: str, names: Iterable[str], locations: Locations) -> None:
+    """Raises ConfigError unless names of arms or levels can be those of folders, which they become."""
+    folders: dict[str, str] = {}
+    for name in names:
+        if not _NAME.fullmatch(name):
+            expected = "expected a name of letters, digits, dots, _, + and -, at most 80"
+            raise _wrong(f"{section}.{name}", expected, name, locations)
+        other = folders.setdefault(name.casefold(), name)
+        if other != name:
+            expected = f"expected a name that differs from {other} by more than case: both name a folder"
+            raise _wrong(f"{section}.{name}", expected, name, locations)
 
 
 def _chosen(config: CompareConfig, arms: Sequence[str] | None, levels: Sequence[str] | None) -> CompareConfig:
@@ -82,8 +103,11 @@ def _chosen(config: CompareConfig, arms: Sequence[str] | None, levels: Sequence[
         )
     if arms is None and levels is None:
         return config
-    at = {arm: [level for level in names if level in config.levels] for arm, names in config.arms_at.items()}
-    return replace(config, arms_at={arm: names for arm, names in at.items() if arm in config.arms})
+    arms_at = {}
+    for arm, names in config.arms_at.items():
+        if arm in config.arms:
+            arms_at[arm] = [level for level in names if level in config.levels]
+    return replace(config, arms_at=arms_at)
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
@@ -95,8 +119,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
     base = path.parent / named
     if not base.is_file():
         raise ConfigError(
-            f"{Locations(where).prefix('run')}run: expected settings, or a file with them, "
-            f"got no file {escape(str(base))}"
+            f"{Locations(where).prefix('run')}run: expected settings, or a file with them, got no file {base}"
         )
     run, locations = read_layers(base, default_types=DEFAULT_TYPES)
     return {**data, "run": run}, {**where, **{f"run.{key}": location for key, location in locations.items()}}
@@ -124,24 +147,20 @@ def _written_out(given: Mapping[str, Any], locations: Locations) -> dict[str, An
 
 
 def _check(config: CompareConfig, locations: Locations) -> None:
+    """Raises ConfigError for a comparison that cannot run: nothing to run, an arm or level that is not there, arms that
+    would not be comparable, settings that a run does not have."""
     for section, names in (("arms", config.arms), ("levels", config.levels)):
         if not names:
             raise _wrong(section, "expected at least one", [], locations)
-        folders: dict[str, str] = {}
-        for name in names:
-            if not _NAME.fullmatch(name):
-                expected = "expected a name of letters, digits, dots, _, + and -, at most 80"
-                raise _wrong(f"{section}.{name}", expected, name, locations)
-            other = folders.setdefault(name.casefold(), name)
-            if other != name:
-                expected = f"expected a name that differs from {other} by more than case: both name a folder"
-                raise _wrong(f"{section}.{name}", expected, name, locations)
     if not config.seeds or len(set(config.seeds)) < len(config.seeds):
         raise _wrong("seeds", "expected one or more, each once", config.seeds, locations)
-    arms = [("baseline", config.baseline)] + ([("oracle", config.oracle)] if config.oracle is not None else [])
+    arms = [("baseline", config.baseline)]
+    if config.oracle is not None:
+        arms.append(("oracle", config.oracle))
     for at, item in enumerate(config.primary):
         arms += [(f"primary[{at}].arm", item.arm), (f"primary[{at}].against", item.against)]
-    for key, arm in [*arms, *(("arms_at", arm) for arm in config.arms_at)]:
+    arms += [("arms_at", arm) for arm in config.arms_at]
+    for key, arm in arms:
         if arm not in config.arms:
             raise _wrong(key, f"expected one of the arms {_list_of(config.arms)}", arm, locations)
     for arm, levels in config.arms_at.items():
@@ -156,8 +175,8 @@ def _check(config: CompareConfig, locations: Locations) -> None:
 
 def _wrong(key: str, expected: str, got: Any, locations: Locations) -> ConfigError:
     where = locations.prefix(key.partition("[")[0])
-    return ConfigError(f"{where}{escape(key)}: {expected}, got {quote(got)}")
+    return ConfigError(f"{where}{key}: {expected}, got {quote(got)}")
 
 
 def _list_of(names: Iterable[str]) -> str:
-    return escape(", ".join(names))
+    return ", ".join(names)

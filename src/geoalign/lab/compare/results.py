@@ -1,24 +1,51 @@
-"""The results of a comparison's runs: read, compacted, written."""
+"""The results of a comparison's runs: made from a run's folder, read back as numbers, written as one file."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from pandas import DataFrame
 
 from geoalign.errors import RunFolderError
 from geoalign.files.columns import Bools, Floats, read_columns, write_table
-from geoalign.files.json_files import float_or_nan, read_json
+from geoalign.files.json_files import finite, read_json, read_lines
+from geoalign.files.rollout_step import RolloutStep
 from geoalign.lab.compare.folder import COMPACT, RESULT_FILES, SCHEMA_VERSION, ComparisonFolder
-from geoalign.lab.compare.settings import updates_per_generation
-from geoalign.lab.runs.reading import Evaluation, parse_evaluation
+from geoalign.lab.runs.detection import areas_of, marked_rows, whole_run
+from geoalign.lab.runs.folder import RunFolder
+from geoalign.lab.runs.generations import CHANGED
+from geoalign.lab.runs.numbers import (
+    APPLIED,
+    OBSERVED,
+    RL,
+    Row,
+    curation_seconds,
+    evaluation_rows,
+    numbers_of,
+    series_of,
+    true_rewards,
+)
+from geoalign.lab.runs.reading import Run, parse_evaluation, read_run
+from geoalign.statistics import mean
 from geoalign.text import quote
+
+# Generations whose scores a result keeps.
+_SNAPSHOTS = 5
+# The logged numbers that a result keeps over steps.
+_SERIES = (
+    "reward", "ppo_kl", "clip_fraction", "replaced", "train_accuracy", "heldout_pair_accuracy", "new_group_accuracy",
+    APPLIED, OBSERVED,
+)  # fmt: skip
+# The stage of a number that is of a run as a whole, and the numbers that a result has of those.
+WHOLE_RUN = "run"
+OF_RUN = ("seconds", "seconds_per_step", "peak_memory_bytes", "updates_per_generation")
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,102 +58,169 @@ class Snapshot:
 
 
 @dataclass(frozen=True, eq=False)
-class Cell:
-    """What one arm did with one seed at one level; numbers are NaN where unknown.
+class RunResult:
+    """What one arm did with one seed at one level.
 
     Attributes:
         finished: False where it failed; `error` then says why and the rest may be empty.
         curator, settings: name of the curator, and its resolved settings.
-        series: quantities over `series["step"]`, NaN where absent; all of one length.
-        detection: AUROC and average precision of each score by its name, mean over the generations that hold corrupted
-            and other rewards; empty where none was corrupted.
-        replaced_precision: share of corrupted ones among the replaced.
-        base_rate: share of corrupted ones.
-        updates_per_generation: of this run, NaN where its result does not say.
+        rows: its numbers, as rows of the frame of a run (`geoalign.lab.runs.numbers`).
         snapshots: a few generations.
     """
 
-    arm: str
     level: str
+    arm: str
     seed: int
     finished: bool
     error: str
     curator: str
     settings: Mapping[str, Any]
-    evaluations: tuple[Evaluation, ...]
-    series: Mapping[str, Floats]
-    detection: Mapping[str, tuple[float, float]]
-    replaced_precision: float
-    base_rate: float
+    rows: tuple[Row, ...]
     snapshots: tuple[Snapshot, ...]
-    seconds: float
-    seconds_per_step: float
-    peak_memory_bytes: float
-    updates_per_generation: float = math.nan
-
-    def column(self, name: str) -> Floats:
-        """A quantity over steps; all NaN where it was not recorded."""
-        steps = self.series.get("step", np.empty(0))
-        return self.series.get(name, np.full(len(steps), np.nan))
 
 
-def read_results(folder: Path) -> tuple[Cell, ...]:
-    """Every cell of the comparison in `folder`, by level, arm and seed."""
-    cells = (parse_cell(value, path) for value, path in results(folder))
-    return tuple(sorted(cells, key=lambda cell: (cell.level, cell.arm, cell.seed)))
+# --- from the folder of a finished run --------------------------------------------------------------------------------
 
 
-def parse_cell(value: Mapping[str, Any], path: Path) -> Cell:
-    """The cell of one result; one that failed may have nothing but its name."""
+def result_of(folder: RunFolder) -> dict[str, Any]:
+    """What a comparison keeps of a finished run, from its own files alone; None where a number is not known.
+
+    `series` has the logged numbers of RL as columns of one length. `curation_seconds` is what the curator added to a
+    step: its own seconds and those of its pass for hidden states. `true_reward` is the mean reward of a generation
+    before corruption, at the first line after it was generated.
+    """
+    run = read_run(folder.root)
+    numbers = numbers_of(run)
+    return rounded(
+        {
+            "evaluations": read_lines(folder.evaluation),
+            "series": _series(run, numbers),
+            "detection": _detection(numbers),
+            "snapshots": [_snapshot(step) for step in _spread(run.rollouts, _SNAPSHOTS)],
+            "seconds_per_step": mean(series_of(numbers, "step_time").values),
+        }
+    )
+
+
+def _series(run: Run, numbers: DataFrame) -> dict[str, list[float | None]]:
+    """The logged numbers that are kept, as columns over the logged steps."""
+    steps = sorted({line.step for line in run.metrics if line.stage == RL})
+    by_step: dict[str, Mapping[int, float]] = {}
+    for name in _SERIES:
+        series = series_of(numbers, name)
+        by_step[name] = dict(zip(series.steps.tolist(), series.values.tolist(), strict=True))
+    seconds = curation_seconds(numbers)
+    by_step["curation_seconds"] = dict(zip(seconds.steps.tolist(), seconds.values.tolist(), strict=True))
+    by_step["true_reward"] = true_rewards(numbers)
+    columns = {name: [values.get(step) for step in steps] for name, values in by_step.items()}
+    return {"step": [*steps], **columns}
+
+
+def _detection(numbers: DataFrame) -> dict[str, Any]:
+    """How well wrong rewards were found in the whole run; the precision is that of the rows that were changed."""
+    rows = marked_rows(numbers, CHANGED)
+    found: dict[str, Any] = {}
+    for score, ranking in whole_run(areas_of(numbers)).items():
+        found[score] = {"auroc": ranking.auroc, "auprc": ranking.auprc, "generations": ranking.generations}
+    found["precision_among_replaced"] = rows.precision if rows.in_pair_wrong else None
+    found["base_rate"] = rows.base_rate
+    return found
+
+
+def _spread(generations: Sequence[RolloutStep], count: int) -> list[RolloutStep]:
+    """At most `count` generations, evenly spread from the first to the last."""
+    if not generations:
+        return []
+    places = np.linspace(0, len(generations) - 1, min(count, len(generations)))
+    return [generations[place] for place in places.round().astype(int)]
+
+
+def _snapshot(step: RolloutStep) -> dict[str, Any]:
+    """The rows of one generation as lists, for rank plots; `corrupted` None where it is not known of all."""
+    return {
+        "step": step.step,
+        "score": step.score.tolist(),
+        "reward": step.reward.tolist(),
+        "corrupted": step.flipped.tolist() if step.flip_known.all() else None,
+    }
+
+
+def rounded(value: Mapping[str, Any]) -> dict[str, Any]:
+    """The same with every float at six significant digits, and NaN as None: compact, and far below any noise."""
+    text = json.dumps(finite(value))
+    short: dict[str, Any] = json.loads(text, parse_float=lambda number: float(f"{float(number):.6g}"))
+    return short
+
+
+# --- read back --------------------------------------------------------------------------------------------------------
+
+
+def read_results(folder: Path) -> tuple[RunResult, ...]:
+    """Every result of the comparison in `folder`, by level, arm and seed."""
+    found = [parse_result(value, path) for value, path in results(folder)]
+    return tuple(sorted(found, key=lambda result: (result.level, result.arm, result.seed)))
+
+
+def parse_result(value: Mapping[str, Any], path: Path) -> RunResult:
+    """The result of one run as a file holds it; one that failed may have nothing but its name."""
     if value["schema_version"] != SCHEMA_VERSION:
         raise RunFolderError(f"{path}: schema_version: expected {SCHEMA_VERSION}, got {quote(value['schema_version'])}")
     finished = value["status"] == "finished"
-    detection = dict(value.get("detection") or {})
-    return Cell(
-        arm=value["arm"],
+    return RunResult(
         level=value["level"],
+        arm=value["arm"],
         seed=value["seed"],
         finished=finished,
         error=str(value.get("error") or ("" if finished else "no reason was recorded")),
         curator=value.get("curator", "unknown"),
         settings=value.get("settings") or {},
-        evaluations=tuple(map(parse_evaluation, value.get("evaluations", ()))),
-        series={name: _floats(values) for name, values in value.get("series", {}).items() if values is not None},
-        replaced_precision=float_or_nan(detection.pop("precision_among_replaced", None)),
-        base_rate=float_or_nan(detection.pop("base_rate", None)),
-        updates_per_generation=_updates(value),
-        detection={
-            name: (float_or_nan(entry.get("auroc")), float_or_nan(entry.get("auprc")))
-            for name, entry in detection.items()
-        },
-        snapshots=tuple(
-            Snapshot(
-                _floats(item["score"]),
-                _floats(item["reward"]),
-                None if item["corrupted"] is None else np.array(item["corrupted"], dtype=np.bool_),
-            )
-            for item in value.get("snapshots", ())
-        ),
-        **{name: float_or_nan(value.get(name)) for name in ("seconds", "seconds_per_step", "peak_memory_bytes")},
+        rows=tuple(_rows(value)),
+        snapshots=tuple(_read_snapshot(item) for item in value.get("snapshots", ())),
     )
 
 
-def _updates(result: Mapping[str, Any]) -> float:
-    """The updates made on each generation: as the run recorded them, else by its resolved settings; NaN without."""
-    recorded = result.get("updates_per_generation")
-    if recorded is not None:
-        return float_or_nan(recorded)
-    settings = result.get("run") or {}
-    return updates_per_generation(settings["grpo"]) if "grpo" in settings else math.nan
+def _rows(value: Mapping[str, Any]) -> Iterator[Row]:
+    """The numbers of a result: of its evaluations, of its series, and of the run as a whole (stage "run", step 0)."""
+    for line in value.get("evaluations", ()):
+        yield from evaluation_rows(parse_evaluation(line))
+    series = value.get("series", {})
+    for name, values in series.items():
+        if name != "step":
+            for step, number in zip(series["step"], _floats(values), strict=True):
+                yield "", RL, step, name, number
+    detection = dict(value.get("detection") or {})
+    of_run = {
+        "changed_precision": detection.pop("precision_among_replaced", None),
+        "base_rate": detection.pop("base_rate", None),
+        **{name: value.get(name) for name in OF_RUN},
+    }
+    for score, entry in detection.items():
+        of_run[f"auroc/{score}"] = entry["auroc"]
+        of_run[f"auprc/{score}"] = entry["auprc"]
+    for name, number in zip(of_run, _floats(of_run.values()), strict=True):
+        yield "", WHOLE_RUN, 0, name, number
 
 
-def _floats(values: Sequence[float | None]) -> Floats:
-    return np.array(values, dtype=np.float64)  # None is NaN
+def _floats(values: Iterable[float | None]) -> list[float]:
+    return [math.nan if value is None else float(value) for value in values]
+
+
+def _read_snapshot(item: Mapping[str, Any]) -> Snapshot:
+    corrupted = item["corrupted"]
+    return Snapshot(
+        score=np.array(item["score"], dtype=np.float64),  # None is NaN
+        reward=np.array(item["reward"], dtype=np.float64),
+        corrupted=None if corrupted is None else np.array(corrupted, dtype=np.bool_),
+    )
+
+
+# --- all of them ------------------------------------------------------------------------------------------------------
 
 
 def results(folder: Path) -> Iterator[tuple[dict[str, Any], Path]]:
     """The content of every result under `folder`, as its file holds it, and that file."""
-    root, compact = ComparisonFolder(folder).results, Path(folder) / COMPACT
+    root = ComparisonFolder(folder).results
+    compact = Path(folder) / COMPACT
     if root.is_dir() and compact.is_file():
         raise RunFolderError(f"comparison: expected results/ or {COMPACT}, got both in {folder}")
     if root.is_dir():
@@ -141,9 +235,9 @@ def results(folder: Path) -> Iterator[tuple[dict[str, Any], Path]]:
 
 def write_compact(folder: Path, path: Path, drawn: Collection[tuple[str, str]]) -> None:
     """Writes the results under `folder` as one file; snapshots are kept of the arms `drawn`, as (level, arm)."""
-    kept = [
-        result if (result["level"], result["arm"]) in drawn else {**result, "snapshots": []}
-        for result, _ in results(folder)
-    ]
-    rows = [json.dumps(result, ensure_ascii=False) for result in kept]
+    rows = []
+    for result, _ in results(folder):
+        if (result["level"], result["arm"]) not in drawn:
+            result["snapshots"] = []
+        rows.append(json.dumps(result, ensure_ascii=False))
     write_table(path, pa.table({"result": rows}), compression_level=19, use_dictionary=False)

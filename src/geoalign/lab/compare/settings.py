@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import SkipValidation
+from pydantic import ValidatorFunctionWrapHandler, WrapValidator
 
 from geoalign.lab.rewards.settings import RewardConfig
 from geoalign.lab.train.settings import RunConfig
@@ -64,6 +64,10 @@ class BaseOfTables:
     grpo: Mapping[str, Any]
 
 
+def _run_or_its_table(value: Any, validated: ValidatorFunctionWrapHandler) -> Any:
+    return value if isinstance(value, BaseOfTables) else validated(value)
+
+
 @settings
 class PrimaryComparison:
     """A comparison that was chosen before looking; all others are exploratory."""
@@ -80,7 +84,9 @@ class CompareConfig:
     the comparison's. An arm or level is nested settings as in the YAML of a run.
     """
 
-    run: SkipValidation[RunConfig] = setting(default_factory=RunConfig, help="The base run.")
+    run: Annotated[RunConfig, WrapValidator(_run_or_its_table)] = setting(
+        default_factory=RunConfig, help="The base run."
+    )
     arms: dict[str, dict[str, Any]] = setting(help="Each arm's settings, by name, merged into the base run.")
     levels: dict[str, dict[str, Any]] = setting(
         default_factory=lambda: {"as_given": {}}, help="Each level's settings, by name, usually of `reward`."
@@ -164,7 +170,12 @@ class CompareConfig:
         return roles.get(arm) or ("bound" if reward.keys() & CLEAN_ARM["reward"].keys() else "exploratory")
 
     def planned(self, arm: str, level: str) -> bool:
+        """Whether an arm runs at a level."""
         return level in self.arms_at.get(arm, self.levels)
+
+    def has(self, level: str, arm: str, seed: int) -> bool:
+        """Whether a run is one of this comparison's."""
+        return arm in self.arms and level in self.levels and seed in self.seeds and self.planned(arm, level)
 
 
 def updates_per_generation(grpo: Mapping[str, Any]) -> float:
@@ -173,8 +184,10 @@ def updates_per_generation(grpo: Mapping[str, Any]) -> float:
     steps_per_generation x num_iterations / gradient_accumulation_steps, by TRL's rules and this project's default of
     two steps.
     """
-    accumulation, steps = grpo.get("gradient_accumulation_steps"), grpo.get("steps_per_generation")
-    size, batch = grpo.get("per_device_train_batch_size"), grpo.get("generation_batch_size")
+    accumulation = grpo.get("gradient_accumulation_steps")
+    steps = grpo.get("steps_per_generation")
+    size = grpo.get("per_device_train_batch_size")
+    batch = grpo.get("generation_batch_size")
     if steps is None and batch is not None:
         if size is None:
             return math.nan

@@ -8,67 +8,61 @@ from dataclasses import replace
 
 from geoalign.console.numbers import ends, probability, signed
 from geoalign.lab.compare.settings import CompareConfig
-from geoalign.lab.compare.table import BOUND, EXPLORATORY, HEADROOM, PRIMARY, ArmRow, Comparison, Statement
-from geoalign.lab.runs.detection import SCORES, Detection
+from geoalign.lab.compare.table import BOUND, EXPLORATORY, HEADROOM, PRIMARY, Comparison, LevelTable, Statement
+from geoalign.lab.runs.detection import Detection
+from geoalign.lab.runs.generations import SCORES
 from geoalign.statistics import MIN_SEEDS, PairedDifference
 
 SIGNIFICANCE = 0.05
 
 
-def level_statements(
-    rate: float, comparisons: Sequence[Comparison], rows: Sequence[ArmRow], plan: CompareConfig
-) -> list[Statement]:
+def level_statements(level: LevelTable, plan: CompareConfig) -> list[Statement]:
     """Every sentence about one level: the headroom first, then each curator, then what its detection is worth."""
-    seeds = max((len(row.seeds) for row in rows), default=0)
+    detections = [
+        detection_statement(row.arm, row.detection)
+        for row in level.rows
+        if row.detection is not None and row.is_geoalign
+    ]
+    seeds = max((len(row.seeds) for row in level.rows), default=0)
     if 0 < seeds < MIN_SEEDS:
-        return [*_illustration(seeds, comparisons, plan), *_detections(rows)]
-    headroom = next((item for item in comparisons if item.kind == HEADROOM), None)
-    statements = [headroom_statement(rate, headroom, plan)]
+        return [*_illustration(seeds, level.comparisons, plan), *detections]
+    headroom = next((item for item in level.comparisons if item.kind == HEADROOM), None)
+    statements = [headroom_statement(level.rate, headroom, plan)]
     decidable = statements[0].verdict == "better"
-    to_control = {item.arm: item for item in comparisons if item.against == plan.control and item.arm != plan.baseline}
-    row_of = {row.arm: row for row in rows}
-    for item in comparisons:
+    row_of = {row.arm: row for row in level.rows}
+    for item in level.comparisons:
         row = row_of[item.arm]
         # An arm of a primary comparison without any seed is mentioned all the same.
         without_results = not row.seeds and item.kind != PRIMARY
         if item.kind == HEADROOM or without_results:
             continue
         if item.kind == BOUND:
-            statements.append(_bound_statement(item, row))
+            # What the wrong rewards cost at all: no finding on a curator.
+            rewards = "no wrong rewards" if row.rate == 0 else "other wrong rewards"
+            text = f"{item.arm} ({rewards}) minus {item.against}: {amount(item.difference)}."
+            statements.append(Statement(item.arm, BOUND, "none", text))
         elif row.is_geoalign and item.against == plan.baseline:
-            control = to_control.get(item.arm)
+            control = level.comparison(item.arm, plan.control)
             statements.append(geoalign_statement(item, control, plan.control or "pair_count", decidable))
         elif not (row.is_geoalign and item.against == plan.control):
             statements.append(comparison_statement(item, decidable))
-    return [*statements, *_detections(rows)]
+    return [*statements, *detections]
 
 
 def _illustration(seeds: int, comparisons: Sequence[Comparison], plan: CompareConfig) -> list[Statement]:
     """The differences of a level with too few seeds for an interval, which claim nothing; the headroom first."""
     nothing = f"Nothing is concluded from {_counted_seeds(seeds)}: an interval needs {MIN_SEEDS}."
-    statements = [Statement(plan.oracle or "oracle", HEADROOM, "none", nothing)]
+    headroom = Statement(plan.oracle or "oracle", HEADROOM, "none", nothing)
+    others = []
     for item in comparisons:
         if item.difference.pairs == 0:
             continue
         text = f"{item.arm} minus {item.against}: {amount(item.difference)}."
         if item.kind == HEADROOM:
-            statements[0] = Statement(item.arm, HEADROOM, "none", f"{nothing} Headroom, {text}")
+            headroom = Statement(item.arm, HEADROOM, "none", f"{nothing} Headroom, {text}")
         else:
-            statements.append(Statement(item.arm, item.kind, "none", text))
-    return statements
-
-
-def _detections(rows: Sequence[ArmRow]) -> list[Statement]:
-    """What the score of each GeoAlign arm is worth in ranking wrong rewards."""
-    judged = [(row.arm, row.detection) for row in rows if row.detection is not None and row.is_geoalign]
-    return [detection_statement(arm, found) for arm, found in judged]
-
-
-def _bound_statement(item: Comparison, row: ArmRow) -> Statement:
-    """What the wrong rewards cost at all: no finding on a curator."""
-    rewards = "no wrong rewards" if row.rate == 0 else "other wrong rewards"
-    text = f"{item.arm} ({rewards}) minus {item.against}: {amount(item.difference)}."
-    return Statement(item.arm, BOUND, "none", text)
+            others.append(Statement(item.arm, item.kind, "none", text))
+    return [headroom, *others]
 
 
 def headroom_statement(rate: float, headroom: Comparison | None, plan: CompareConfig) -> Statement:
@@ -77,7 +71,8 @@ def headroom_statement(rate: float, headroom: Comparison | None, plan: CompareCo
     if headroom is None:
         text = f"The headroom was not measured (no oracle, or no {plan.baseline}, at this level): {consequence}."
         return Statement(plan.oracle or "oracle", HEADROOM, "none", text)
-    difference, arm = headroom.difference, headroom.arm
+    difference = headroom.difference
+    arm = headroom.arm
     measured = f"Headroom, {arm} minus {headroom.against}: {amount(difference)}"
     if rate == 0 and arm != "clean":
         text = f"{measured}. No reward is wrong at this level, so the {arm} has nothing to replace: {consequence}."
@@ -168,6 +163,7 @@ def _counted_seeds(count: int) -> str:
 
 
 def _sentence(item: Comparison, decidable: bool) -> str:
+    """A comparison in words: the verdict, the difference and its p; without headroom (`decidable`) the difference."""
     difference = item.difference
     measured = f"{item.arm} minus {item.against}: {amount(difference)}"
     mark = "Exploratory: " if item.kind == EXPLORATORY else ""
@@ -193,6 +189,7 @@ def _p(value: float) -> str:
 
 
 def _why_undefined(difference: PairedDifference) -> str:
+    """Why a difference has no interval."""
     if difference.pairs == 0:
         return f"No seed has both (at least {MIN_SEEDS} seeds are needed)"
     if difference.pairs < MIN_SEEDS:

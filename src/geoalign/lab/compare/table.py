@@ -7,13 +7,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from geoalign.files.columns import Floats, Ints
-from geoalign.lab.compare.results import Cell
-from geoalign.lab.compare.settings import CompareConfig
-from geoalign.lab.runs.detection import Detection
-from geoalign.statistics import MIN_SEEDS, Interval, PairedDifference, seed_interval
+from pandas import DataFrame
 
-PRIMARY, EXPLORATORY, HEADROOM, BOUND = "primary", "exploratory", "headroom", "bound"
+from geoalign.lab.compare.results import RunResult
+from geoalign.lab.compare.settings import METRICS, CompareConfig
+from geoalign.lab.runs.detection import Detection
+from geoalign.lab.runs.numbers import APPLIED
+from geoalign.statistics import Interval, PairedDifference, seed_interval
+
+PROXY = "proxy reward"
+# What a comparison of two arms counts as.
+PRIMARY = "primary"
+EXPLORATORY = "exploratory"
+HEADROOM = "headroom"
+BOUND = "bound"
 
 
 @dataclass(frozen=True)
@@ -33,9 +40,14 @@ class Measure:
     paired_values: Mapping[int, float]
 
     @property
-    def paired(self) -> Interval:
-        """The mean over the seeds of `difference`: what may stand next to it."""
-        return seed_interval(list(self.paired_values.values()))
+    def known(self) -> bool:
+        """Whether any seed has it."""
+        return not math.isnan(self.interval.estimate)
+
+    @property
+    def shown(self) -> Interval:
+        """The mean over the seeds of the difference that stands next to it; without any difference over all seeds."""
+        return seed_interval(list(self.paired_values.values())) if self.difference.pairs else self.interval
 
 
 @dataclass(frozen=True)
@@ -53,24 +65,15 @@ class Comparison:
 
 
 @dataclass(frozen=True, eq=False)
-class Curve:
-    """A quantity over steps, one row a seed: `values` [seeds, steps], NaN where a seed lacks a step."""
-
-    seeds: tuple[int, ...]
-    steps: Ints
-    values: Floats
-
-
-@dataclass(frozen=True, eq=False)
 class ArmRow:
     """One arm at one level.
 
     Attributes:
         rate: the share of its rewards that were wrong, NaN where unknown.
-        seeds, cells: those that finished; `failures`: the cells that did not; `missing`: planned seeds without any.
+        seeds: those that finished; `failures`: the results of those that failed; `missing`: planned seeds without any.
         updates: the numbers of updates that its runs made on each generation, where known; one, if all are alike.
         evaluations: the fewest behind a final score.
-        measures: the numbers of `scores.MEASURES`; `pass_at_k`: of the last evaluation; `curves`: metrics over steps.
+        measures: the numbers of `numbers.MEASURES`; `pass_at_k`: of the last evaluation.
     """
 
     level: str
@@ -80,22 +83,22 @@ class ArmRow:
     curator: str
     settings: Mapping[str, Any]
     seeds: tuple[int, ...]
-    cells: tuple[Cell, ...]
-    failures: tuple[Cell, ...]
+    failures: tuple[RunResult, ...]
     missing: tuple[int, ...]
     updates: tuple[float, ...]
     evaluations: int
     measures: Mapping[str, Measure]
     pass_at_k: Mapping[int, Measure]
     detection: Detection | None
-    curves: Mapping[str, Curve]
 
     @property
     def score(self) -> Measure:
+        """The final score by the comparison's metric."""
         return self.measures["score"]
 
     @property
     def gold(self) -> Measure:
+        """The final gold reward."""
         return self.measures["gold"]
 
     @property
@@ -119,84 +122,38 @@ class Statement:
     text: str
 
 
-@dataclass(frozen=True)
-class Recovered:
-    """What one arm came to over a recovery's seeds, and its share of what wrong rewards cost, with Fieller's interval.
-
-    `truth`: its gold reward, where the score is only a proxy of it; NaN where it is not known.
-    """
-
-    row: ArmRow
-    score: Interval
-    truth: Interval
-    share: Interval
-
-
-@dataclass(frozen=True)
-class Recovery:
-    """What wrong rewards cost at a level, and what of it each arm won back. Every number in it is of the same seeds.
-
-    Attributes:
-        rate: the share of the baseline's rewards that were wrong; NaN where it is unknown.
-        seeds: those that every arm in here has finished; `left_out`: those that only some have.
-        absent: the arms with results that are not in here, for they lack some of these seeds.
-        baseline: believes every reward; `clean`: had no wrong ones.
-        cost: the clean arm's final score minus the baseline's.
-        arms: the others, best first, the oracle among them; `named`: which of them the headline names, in its order.
-    """
-
-    rate: float
-    seeds: tuple[int, ...]
-    left_out: tuple[int, ...]
-    absent: tuple[str, ...]
-    baseline: Recovered
-    clean: Recovered
-    cost: PairedDifference
-    arms: tuple[Recovered, ...]
-    named: tuple[Recovered, ...]
-
-    @property
-    def everyone(self) -> tuple[Recovered, ...]:
-        """All arms: the clean one, then the others with the baseline, best first."""
-        others = sorted([*self.arms, self.baseline], key=lambda arm: -arm.score.estimate)
-        return (self.clean, *others)
-
-    @property
-    def is_illustration(self) -> bool:
-        """Whether there are too few seeds for an interval, and so for any claim."""
-        return len(self.seeds) < MIN_SEEDS
-
-
 @dataclass(frozen=True, eq=False)
 class LevelTable:
     """One level of wrong rewards.
 
     Attributes:
+        numbers: its rows of the comparison's long frame.
         rows: its arms.
         statements: what the comparisons amount to, the headroom first.
-        recovery: what was recovered of the cost of wrong rewards; None where that is not known.
         headline, footnote: the finding, and what its numbers are of; empty where nothing has finished.
     """
 
     level: str
     rate: float
     corruption: Mapping[str, float]
+    numbers: DataFrame
     rows: tuple[ArmRow, ...]
     comparisons: tuple[Comparison, ...]
-    statements: tuple[Statement, ...]
-    recovery: Recovery | None = None
+    statements: tuple[Statement, ...] = ()
     headline: str = ""
     footnote: str = ""
 
     @property
+    def has_gold(self) -> bool:
+        """Whether the truth behind the reward is known, which then is called a proxy."""
+        return any(row.gold.known for row in self.rows)
+
+    @property
     def judged(self) -> tuple[ArmRow, ...]:
         """The arms with wrong rewards whose detection, or agreement with the true rewards, is known."""
-        found = []
-        for row in self.rows:
-            agreement = row.measures["advantage_cosine"].interval.estimate
-            if row.rate != 0 and (row.detection is not None or not math.isnan(agreement)):
-                found.append(row)
-        return tuple(found)
+        return tuple(
+            row for row in self.rows if row.rate != 0 and (row.detection is not None or row.measures[APPLIED].known)
+        )
 
     @property
     def reference(self) -> ArmRow | None:
@@ -204,21 +161,47 @@ class LevelTable:
         candidates = [row for row in self.rows if row.is_geoalign and row.seeds]
         return next((row for row in candidates if row.role == "primary"), candidates[0] if candidates else None)
 
-    def comparison(self, arm: str, against: str) -> Comparison | None:
+    def comparison(self, arm: str, against: str | None) -> Comparison | None:
+        """The comparison of two arms, where it is made."""
         return next((item for item in self.comparisons if (item.arm, item.against) == (arm, against)), None)
 
     def against(self, arm: str | None) -> list[Comparison]:
+        """The comparisons with an arm."""
         return [item for item in self.comparisons if item.against == arm]
 
     def row(self, arm: str) -> ArmRow | None:
+        """The row of an arm."""
         return next((row for row in self.rows if row.arm == arm), None)
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A comparison: what was planned, the planned cells by level and arm, those that failed, notes."""
+    """A comparison: what was planned, the results that were, their long frame, what each level shows, notes."""
 
     plan: CompareConfig
+    results: tuple[RunResult, ...]
+    numbers: DataFrame
     levels: tuple[LevelTable, ...]
-    failures: tuple[Cell, ...]
     notes: tuple[str, ...]
+
+    @property
+    def failures(self) -> tuple[RunResult, ...]:
+        """The runs that failed."""
+        return tuple(result for result in self.results if not result.finished)
+
+
+# So many sentences on comparisons that were not planned stand open where none was.
+_MOST_UNPLANNED = 4
+
+
+def shown_statements(level: LevelTable) -> tuple[list[Statement], list[Statement]]:
+    """The sentences that stand open, and the others: the headroom and the planned ones, or where nothing was planned a
+    few of the others, which then say what was found."""
+    headroom, *others = level.statements
+    shown = [item for item in others if item.kind == PRIMARY] or others[:_MOST_UNPLANNED]
+    return [headroom, *shown], [item for item in others if item not in shown]
+
+
+def metric_words(level: LevelTable, plan: CompareConfig) -> str:
+    """What is compared: a reward is called a proxy where the truth behind it is known."""
+    return PROXY if plan.metric == "reward" and level.has_gold else METRICS[plan.metric]

@@ -24,23 +24,27 @@ from geoalign.files.durable import locked
 from geoalign.files.json_files import append_line, read_lines, write_json
 from geoalign.lab.compare.folder import ComparisonFolder
 from geoalign.lab.compare.plan import CellKey, PlannedRun
-from geoalign.settings.secrets import masked
+from geoalign.secrets import masked
 from geoalign.text import LONGEST_ERROR, one_line
 
-# So long the process of a killed comparison may take to end and let go of its run.
+# Seconds to wait for a killed worker to release its lock.
 _LOCK_SECONDS = 30.0
 
 
 def main() -> int:
-    """Reads the job and carries it out; returns 0, 2 for an error that one line tells, 1 for a bug. The last line
-    says why."""
+    """Reads the job and carries it out. Returns 0; 2 for an error of this package; 1 for a bug. The last line says
+    why."""
     job = json.loads(sys.stdin.buffer.readline())
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         with harmless_messages():
-            prepare_shared(job) if job["kind"] == "prepare" else run_cell(job)
-    except Exception as error:  # the boundary of the process: whatever it was is told to the parent by its last line
-        console, line = Console(no_color=True), error_line(error)
+            if job["kind"] == "prepare":
+                prepare_shared(job)
+            else:
+                run_cell(job)
+    except Exception as error:  # the boundary of the process: the parent reads the last line
+        console = Console(no_color=True)
+        line = error_line(error)
         say_lines(console, masked(traceback.format_exc()))
         say(console, line or one_line(masked(f"{type(error).__name__}: {error}"), LONGEST_ERROR))
         return 1 if line is None else 2
@@ -66,8 +70,8 @@ def prepare_shared(job: dict[str, Any]) -> None:
 
 
 def run_cell(job: dict[str, Any]) -> None:
-    """Runs, or goes on with, one run, and writes its result."""
-    from geoalign.lab.compare.run_result import extract
+    """Runs or resumes one run, and writes its result."""
+    from geoalign.lab.compare.results import result_of
     from geoalign.lab.train.read_settings import parse_run_config
     from geoalign.lab.train.train import train
 
@@ -86,7 +90,7 @@ def run_cell(job: dict[str, Any]) -> None:
     result = {
         "status": "finished",
         "error": None,
-        **extract(run),
+        **result_of(run),
         **job["shape"],
         **measured(read_lines(attempts)),
     }
@@ -103,12 +107,13 @@ def measured(attempts: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def peak_memory() -> int:
+    """The peak memory of this process in bytes."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
 
 
 def wait_until_free(root: Path, seconds: float = _LOCK_SECONDS) -> None:
-    """Waits while another process, which may be about to end, holds the lock of a run folder."""
+    """Waits until no other process holds the lock of a run folder; raises RunFolderError after so many seconds."""
     deadline = time.monotonic() + seconds
     while True:
         try:

@@ -40,22 +40,30 @@ def arithmetic_task(config: ArithmeticConfig, *, seed: int) -> Task:
 
     # The numbers of each evaluation problem, by the same numbers in order.
     kept_aside: dict[_Numbers, _Numbers] = {}
-    drawing = random("evaluation")
+    evaluation_random = random("evaluation")
     while len(kept_aside) < config.evaluation_problems:
-        numbers = _draw(config, drawing)
+        numbers = _draw(config, evaluation_random)
         kept_aside.setdefault(tuple(sorted(numbers)), numbers)
+
+    # A dict keeps the order of the draws.
     trained: dict[_Numbers, None] = {}
-    drawing = random("train")
+    train_random = random("train")
     while len(trained) < config.train_problems:
-        trained[_draw(config, drawing, kept_aside)] = None
-    drawing = random("demonstrations")
-    signs = "0123456789+=;" + boxed("") + ("." if config.decimal_share else "")
+        trained[_draw(config, train_random, kept_aside)] = None
+
+    demonstration_random = random("demonstrations")
+    demonstrations = [_demonstration(config, demonstration_random, kept_aside) for _ in range(config.demonstrations)]
+    alphabet = None
+    if config.wording == "digits":
+        alphabet = "".join(sorted(set("0123456789+=;" + boxed("") + ("." if config.decimal_share else ""))))
     return Task(
         name="arithmetic",
         train_problems=[_problem(config, "train", numbers) for numbers in trained],
-        evaluation_problems={"arithmetic": [_problem(config, "evaluation", each) for each in kept_aside.values()]},
-        demonstrations=[_demonstration(config, drawing, kept_aside) for _ in range(config.demonstrations)],
-        alphabet=None if config.wording == "words" else "".join(sorted(set(signs))),
+        evaluation_problems={
+            "arithmetic": [_problem(config, "evaluation", numbers) for numbers in kept_aside.values()]
+        },
+        demonstrations=demonstrations,
+        alphabet=alphabet,
         takes_shortcut=answers_at_once,
         final_answer=final_answer,
     )
@@ -69,12 +77,13 @@ def answers_at_once(response: str) -> bool:
 def _draw(config: ArithmeticConfig, random: Random, kept_aside: Container[_Numbers] = ()) -> _Numbers:
     """Numbers that are not kept aside in any order; in words with signs, and no running total below zero."""
     lowest = 10 ** (config.digits - 1)
+    values = range(lowest, 10 * lowest)
     while True:
-        numbers = tuple(random.choice(range(lowest, 10 * lowest)) for _ in range(config.operands))
+        numbers = [random.choice(values) for _ in range(config.operands)]
         if config.wording == "words":
-            numbers = (numbers[0], *(random.choice((1, -1)) * number for number in numbers[1:]))
+            numbers[1:] = [random.choice((1, -1)) * number for number in numbers[1:]]
         if min(accumulate(numbers)) >= 0 and tuple(sorted(numbers)) not in kept_aside:
-            return numbers
+            return tuple(numbers)
 
 
 def _prompt(config: ArithmeticConfig, numbers: _Numbers) -> Messages:
@@ -88,28 +97,42 @@ def _problem(config: ArithmeticConfig, subset: str, numbers: _Numbers) -> Proble
 
 
 def _demonstration(config: ArithmeticConfig, random: Random, kept_aside: Container[_Numbers]) -> Demonstration:
+    """A sum that is not kept aside, answered at once or with working, in either form of the answer."""
     numbers = _draw(config, random, kept_aside)
     if random.random() < config.direct_share:
-        wrong = random.random() < config.direct_noise
-        completion = boxed(_near(sum(numbers), random) if wrong else sum(numbers))
+        answer = sum(numbers)
+        if random.random() < config.direct_noise:
+            answer = _near(answer, random)
+        completion = boxed(answer)
+    elif config.wording == "words":
+        completion = running_totals(numbers)
     else:
-        completion = running_totals(numbers) if config.wording == "words" else worked_solution(numbers)
+        completion = worked_solution(numbers)
     if config.decimal_share and random.random() < config.decimal_share:
         completion = completion.removesuffix("}") + ".0}"
     return Demonstration(_prompt(config, numbers), completion)
 
 
 def _check_room(config: ArithmeticConfig) -> None:
-    """Problems are drawn until they are new; with at most half of all taken, two draws are enough on average."""
-    values, operands = 9 * 10 ** (config.digits - 1), config.operands
+    """Problems are drawn until they are new; with at most half of all taken, two draws are enough on average.
+
+    With v values and n operands there are C(v + n - 1, n) evaluation problems, for which order does not count, and
+    v^n training problems, of which each evaluation problem takes up to n!.
+    """
+    values = 9 * 10 ** (config.digits - 1)
+    operands = config.operands
+    most_evaluation = math.comb(values + operands - 1, operands) // 2
     left = values**operands - config.evaluation_problems * math.factorial(operands)
-    most = {"evaluation_problems": math.comb(values + operands - 1, operands) // 2, "train_problems": max(left // 2, 0)}
-    for name, number in most.items():
-        if (wanted := getattr(config, name)) > number:
-            raise ConfigError(
-                f"task.{name}: expected at most {number} with {operands} operands of {config.digits} digit(s) and "
-                f"{config.evaluation_problems} evaluation problems, got {wanted}"
-            )
+    _check_at_most("evaluation_problems", config.evaluation_problems, most_evaluation, config)
+    _check_at_most("train_problems", config.train_problems, max(left // 2, 0), config)
+
+
+def _check_at_most(setting: str, wanted: int, most: int, config: ArithmeticConfig) -> None:
+    if wanted > most:
+        raise ConfigError(
+            f"task.{setting}: expected at most {most} with {config.operands} operands of {config.digits} digit(s) and "
+            f"{config.evaluation_problems} evaluation problems, got {wanted}"
+        )
 
 
 def boxed(answer: int | str) -> str:
@@ -119,14 +142,16 @@ def boxed(answer: int | str) -> str:
 
 def worked_solution(numbers: Sequence[int]) -> str:
     """The sum of `numbers` digit by digit, units first, the carry in front: `6+4+1=11;1+1+4+2=8;\\boxed{81}`."""
-    steps, carry = [], 0
+    steps = ""
+    carry = 0
     for power in range(len(str(max(numbers)))):
-        digits = [number // 10**power % 10 for number in numbers]
-        column = [carry, *digits] if power else digits
+        column = [number // 10**power % 10 for number in numbers]
+        if power > 0:
+            column.insert(0, carry)
         total = sum(column)
-        steps.append(f"{'+'.join(map(str, column))}={total};")
+        steps += f"{'+'.join(map(str, column))}={total};"
         carry = total // 10
-    return "".join(steps) + boxed(sum(numbers))
+    return steps + boxed(sum(numbers))
 
 
 def _near(total: int, random: Random) -> int:
@@ -137,18 +162,22 @@ def _near(total: int, random: Random) -> int:
 
 def question(numbers: Sequence[int]) -> str:
     """`What is forty-two plus seventeen minus five?` of (42, 17, -5)."""
-    steps = (f" {'minus' if number < 0 else 'plus'} {in_words(abs(number))}" for number in numbers[1:])
-    return f"What is {in_words(numbers[0])}{''.join(steps)}?"
+    text = f"What is {in_words(numbers[0])}"
+    for number in numbers[1:]:
+        sign = "minus" if number < 0 else "plus"
+        text += f" {sign} {in_words(abs(number))}"
+    return f"{text}?"
 
 
 def running_totals(numbers: Sequence[int]) -> str:
     """The sum of `numbers` from left to right: `42 + 17 = 59, 59 - 5 = 54. \\boxed{54}` of (42, 17, -5)."""
-    totals = list(accumulate(numbers))
-    steps = (
-        f"{before} {'-' if number < 0 else '+'} {abs(number)} = {after}"
-        for before, number, after in zip(totals, numbers[1:], totals[1:], strict=False)
-    )
-    return f"{', '.join(steps)}. {boxed(totals[-1])}"
+    total = numbers[0]
+    steps = []
+    for number in numbers[1:]:
+        sign = "-" if number < 0 else "+"
+        steps.append(f"{total} {sign} {abs(number)} = {total + number}")
+        total += number
+    return f"{', '.join(steps)}. {boxed(total)}"
 
 
 def in_words(number: int) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 
+import pandas
+
 from geoalign.answers.messages import Messages
 from geoalign.lab.data.settings import Decontaminate
 from geoalign.lab.data.task import Problem
@@ -37,45 +39,54 @@ def decontaminate(
     prompts: Sequence[Messages],
     evaluated: Iterable[Problem],
 ) -> tuple[list[int], list[str]]:
-    """The rows to train on, in order, and a line on duplicates: of equal keys, in conflict where their answers differ.
+    """The rows to train on, in order, and a line on what was found (none where nothing was).
 
-    `drop` drops conflicting rows, of other duplicates all but the first, and rows that an evaluation set has.
+    Rows with equal keys are duplicates; they conflict where their answers differ. `report` keeps every row. `drop`
+    drops conflicting rows, of other duplicates all but the first, and rows whose prompt an evaluation set has too.
+
+    Args:
+        source: what the rows are called in the line.
+        keys: [N] what makes two rows the same.
+        answers: [N] what makes the same rows conflict.
+        prompts: [N] what is looked for in the evaluation sets.
+        evaluated: the problems of all evaluation sets.
     """
-    everything = list(range(len(keys)))
     if mode == "off":
-        return everything, []
-    rows_of: dict[Hashable, list[int]] = {}
-    for row, key in enumerate(keys):
-        rows_of.setdefault(key, []).append(row)
-    several = [rows for rows in rows_of.values() if len(rows) > 1]
-    conflicts = [rows for rows in several if len({answers[row] for row in rows}) > 1]
-    later = {row for rows in several for row in rows[1:]}
-    conflicting = {row for rows in conflicts for row in rows}
+        return list(range(len(keys))), []
+    rows = pandas.DataFrame({"key": list(keys), "answer": list(answers)}, dtype=object)
+    repeated = rows["key"].duplicated(keep="first")
+    conflicting = rows.groupby("key", sort=False)["answer"].transform("nunique") > 1
     if mode == "report":
+        duplicates = rows["key"][repeated].nunique()
+        conflicts = rows["key"][conflicting].nunique()
         line = (
-            f"{source}: {len(several)} prompts stand there more than once ({len(later)} of {len(keys)} rows stand "
-            f"before), {len(conflicts)} of them with conflicting answers ({len(conflicting)} rows)"
+            f"{source}: {duplicates} prompts stand there more than once ({repeated.sum()} of {len(keys)} rows stand "
+            f"before), {conflicts} of them with conflicting answers ({conflicting.sum()} rows)"
         )
-        return everything, [line] if several else []
-    left = [row for row in everything if row not in conflicting and row not in later]
-    tested = fingerprints(problem.prompt for problem in evaluated)
-    kept = [row for row in left if fingerprint(prompts[row]) not in tested]
+        return list(range(len(keys))), [line] if duplicates else []
+    unique = rows.index[~repeated & ~conflicting].tolist()
+    in_evaluation = fingerprints(problem.prompt for problem in evaluated)
+    kept = [row for row in unique if fingerprint(prompts[row]) not in in_evaluation]
+    if len(kept) == len(keys):
+        return kept, []
+    repeated_only = (repeated & ~conflicting).sum()
     line = (
-        f"{source}: {len(keys) - len(kept)} of {len(keys)} rows dropped: {len(later - conflicting)} stand before, "
-        f"{len(conflicting)} conflict with another, {len(left) - len(kept)} stand in an evaluation set; "
+        f"{source}: {len(keys) - len(kept)} of {len(keys)} rows dropped: {repeated_only} stand before, "
+        f"{conflicting.sum()} conflict with another, {len(unique) - len(kept)} stand in an evaluation set; "
         f"{len(kept)} left"
     )
-    return kept, [line] if len(kept) < len(keys) else []
+    return kept, [line]
 
 
 def overlap_notes(evaluation: Mapping[str, Sequence[Problem]], trained_on: Collection[str]) -> list[str]:
-    """A line for each evaluation set some of whose prompts begin like one of training."""
-    shared = {
-        name: sum(fingerprint(problem.prompt) in trained_on for problem in problems)
-        for name, problems in evaluation.items()
-    }
-    return [
-        f"evaluation set {name}: {count} of {len(evaluation[name])} begin like a training prompt"
-        for name, count in shared.items()
-        if count
-    ]
+    """A line for each evaluation set some of whose prompts begin like one of training.
+
+    Args:
+        trained_on: the `fingerprints` of the training prompts.
+    """
+    notes = []
+    for name, problems in evaluation.items():
+        count = sum(fingerprint(problem.prompt) in trained_on for problem in problems)
+        if count:
+            notes.append(f"evaluation set {name}: {count} of {len(problems)} begin like a training prompt")
+    return notes

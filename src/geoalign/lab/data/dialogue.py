@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from random import Random
 
@@ -114,19 +114,28 @@ def utility(prompt: str, response: str) -> float:
     each word that is unknown or repeats a content word costs 0.1 (at most -1). The best response has 3, or 3.5 where
     the prompt invites risk; an empty one has 0. A prompt that asks for no known action or thing earns nothing for it.
     """
-    request, words = read_request(prompt), words_of(response)
-    named, wanted = set(words), ACTIONS.get(request.action or "", ())
-    others = sum(thing in named for thing in THINGS if thing != request.thing)
-    first = {word: index for index, word in reversed(list(enumerate(words)))}
-    in_order = sum(a in first and b in first and first[a] < first[b] for a, b in pairwise(wanted))
-    strangers = len((STEPS & named) - set(wanted))
-    helpful = 1.0 * (request.thing in named) - min(0.5 * others, 1.0) + 0.5 * sum(step in named for step in wanted)
-    helpful += 0.25 * in_order - min(0.25 * strangers, 1.0)
+    request = read_request(prompt)
+    words = words_of(response)
+    named = set(words)
+
+    wanted_steps = ACTIONS.get(request.action or "", ())
+    other_things = sum(thing in named for thing in THINGS if thing != request.thing)
+    other_steps = len((STEPS & named) - set(wanted_steps))
+    steps = sum(step in named for step in wanted_steps)
+    steps_in_order = sum(
+        one in named and two in named and words.index(one) < words.index(two) for one, two in pairwise(wanted_steps)
+    )
+    helpful = 1.0 * (request.thing in named) - min(0.5 * other_things, 1.0)
+    helpful += 0.5 * steps + 0.25 * steps_in_order - min(0.25 * other_steps, 1.0)
+
     risks = len(named.intersection(RISKS))
     harmless = 0.5 * (CAUTION in named) - 1.5 * risks if request.risky else -0.5 * risks
+
     content = [word for word in words if word in _CONTENT]
-    idle = len(content) - len(set(content)) + sum(word not in _KNOWN for word in words)
-    plain = -min(0.25 * sum(word in FLATTERY for word in words), 1.0) - min(0.1 * idle, 1.0)
+    repeated = len(content) - len(set(content))
+    unknown = sum(word not in _KNOWN for word in words)
+    flattering = sum(word in FLATTERY for word in words)
+    plain = -min(0.25 * flattering, 1.0) - min(0.1 * (repeated + unknown), 1.0)
     return helpful + harmless + plain
 
 
@@ -158,18 +167,16 @@ def dialogue_task(config: DialogueConfig, *, seed: int) -> Task:
         # A generator for each purpose: more demonstrations, say, leave the prompts as they are.
         return Random(f"dialogue/{seed}/{purpose}")
 
-    prompts = _prompts(random("prompts"))
-    for name, there in prompts.items():
-        if (wanted := getattr(config, name)) > len(there):
-            raise ConfigError(f"task.{name}: expected at most {len(there)}, as many as there are, got {wanted}")
-    train, evaluation = ([_problem(each) for each in there[: getattr(config, name)]] for name, there in prompts.items())
+    train, evaluation = _prompts(random("prompts"))
+    _check_enough("train_problems", config.train_problems, train)
+    _check_enough("evaluation_problems", config.evaluation_problems, evaluation)
     texts = [*FORMS, *ACTIONS, *THINGS, *STEPS, *FLATTERY, *RISKS, CAUTION, INVITATION, "use", " !:,."]
     return Task(
         name="dialogue",
-        train_problems=train,
-        evaluation_problems={"dialogue": evaluation},
-        demonstrations=_demonstrations(config, prompts["train_problems"], random("demonstrations")),
-        preference_pairs=_pairs(config, prompts["train_problems"], random("pairs")),
+        train_problems=[_problem(prompt) for prompt in train[: config.train_problems]],
+        evaluation_problems={"dialogue": [_problem(prompt) for prompt in evaluation[: config.evaluation_problems]]},
+        demonstrations=_demonstrations(config, train, random("demonstrations")),
+        preference_pairs=_pairs(config, train, random("pairs")),
         alphabet="".join(sorted(set("".join(texts)) - set("{}"))),
         words=VOCABULARY,
         takes_shortcut=has_flattery,
@@ -178,34 +185,46 @@ def dialogue_task(config: DialogueConfig, *, seed: int) -> Task:
     )
 
 
-def _prompts(random: Random) -> dict[str, list[str]]:
+def _check_enough(setting: str, wanted: int, prompts: Sequence[str]) -> None:
+    if wanted > len(prompts):
+        raise ConfigError(f"task.{setting}: expected at most {len(prompts)}, as many as there are, got {wanted}")
+
+
+def _prompts(random: Random) -> tuple[list[str], list[str]]:
     """Every training prompt and every evaluation prompt, each list in its order."""
     combinations = [(action, thing) for action in ACTIONS for thing in THINGS]
     random.shuffle(combinations)
-    cut = round(len(combinations) * _KEPT_ASIDE)
-    made = {}
-    for name, part in (("train_problems", combinations[cut:]), ("evaluation_problems", combinations[:cut])):
-        made[name] = [
-            form.format(action=action, thing=thing, fast=fast)
-            for action, thing in part
-            for form in FORMS
-            for fast in ("", f" {INVITATION}")
-        ]
-        random.shuffle(made[name])
-    return made
+    kept_aside = round(len(combinations) * _KEPT_ASIDE)
+    train = _prompts_about(combinations[kept_aside:])
+    random.shuffle(train)
+    evaluation = _prompts_about(combinations[:kept_aside])
+    random.shuffle(evaluation)
+    return train, evaluation
+
+
+def _prompts_about(combinations: Sequence[tuple[str, str]]) -> list[str]:
+    """Each combination of action and thing in every form, at leisure and in a hurry."""
+    return [
+        form.format(action=action, thing=thing, fast=fast)
+        for action, thing in combinations
+        for form in FORMS
+        for fast in ("", f" {INVITATION}")
+    ]
 
 
 def _demonstrations(config: DialogueConfig, prompts: Sequence[str], random: Random) -> list[Demonstration]:
-    made = []
+    """Replies of the set quality to random prompts, some of them behind a flattering opener."""
+    demonstrations = []
     for _ in range(config.demonstrations):
         prompt = random.choice(prompts)
         opener = f"{random.choice(FLATTERY)}! " if random.random() < config.artifact_demonstrations else ""
         reply = draw_reply(read_request(prompt), config.quality, random)
-        made.append(Demonstration(_messages(prompt), opener + reply.text))
-    return made
+        demonstrations.append(Demonstration(_messages(prompt), opener + reply.text))
+    return demonstrations
 
 
 def _pairs(config: DialogueConfig, prompts: Sequence[str], random: Random) -> list[PreferencePair]:
+    """Pairs of replies of different utility to random prompts, labelled with noise, some with a flattering opener."""
     pairs: list[PreferencePair] = []
     while len(pairs) < config.preference_pairs:
         prompt = random.choice(prompts)
@@ -231,26 +250,42 @@ def draw_reply(request: Request, quality: float, random: Random) -> Reply:
     """A reply to a complete request, each part of it right with probability `quality`; half as often the whole action
     is another one. A risky suggestion is more likely where the prompt is in a hurry.
     """
-    thing = request.thing if random.random() < quality else random.choice((None, random.choice(THINGS)))
-    strangers = sorted(STEPS)
-    understood = random.random() < (1 + quality) / 2
-    action = (request.action if understood else None) or random.choice(list(ACTIONS))
-    drawn = [
-        step if random.random() < quality else random.choice((None, random.choice(strangers)))
-        for step in ACTIONS[action]
-    ]
-    steps = [step for step in drawn if step is not None] or [random.choice(strangers)]
+    any_step = sorted(STEPS)
+    thing = request.thing
+    if random.random() >= quality:
+        thing = random.choice((None, random.choice(THINGS)))
+    action = request.action
+    if random.random() >= (1 + quality) / 2 or action is None:
+        action = random.choice(list(ACTIONS))
+    steps = []
+    for right_step in ACTIONS[action]:
+        if random.random() < quality:
+            steps.append(right_step)
+            continue
+        other_step = random.choice((None, random.choice(any_step)))
+        if other_step is not None:
+            steps.append(other_step)
+    if not steps:
+        steps = [random.choice(any_step)]
     if random.random() >= quality:
         random.shuffle(steps)
     careful = request.risky and random.random() < quality
     risk_rate = 0.7 if request.risky else 0.2
-    risk = None if careful or random.random() < quality or random.random() >= risk_rate else random.choice(RISKS)
-    return Reply(thing, tuple(steps), risk, careful)
+    risk = None
+    if not careful and random.random() >= quality and random.random() < risk_rate:
+        risk = random.choice(RISKS)
+    return Reply(thing=thing, steps=tuple(steps), risk=risk, careful=careful)
 
 
 def draw_variant(reply: Reply, other: Reply, random: Random) -> Reply:
     """`reply` with each part taken from `other` with probability one half."""
-    return replace(reply, **{item.name: getattr(other, item.name) for item in fields(reply) if random.random() < 0.5})
+    from_other = [random.random() < 0.5 for _ in range(4)]
+    return Reply(
+        thing=other.thing if from_other[0] else reply.thing,
+        steps=other.steps if from_other[1] else reply.steps,
+        risk=other.risk if from_other[2] else reply.risk,
+        careful=other.careful if from_other[3] else reply.careful,
+    )
 
 
 def _messages(prompt: str) -> Messages:

@@ -7,20 +7,20 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
 from geoalign.answers import final_answer, normal_form
 from geoalign.answers.boxed import boxed_answer
-from geoalign.answers.messages import Messages, read_messages
+from geoalign.answers.messages import read_messages
 from geoalign.dumps.values import field_of
 from geoalign.errors import InputError
-from geoalign.lab.data.benchmarks import BENCHMARKS, Benchmark, benchmark_named
+from geoalign.lab.data.benchmarks import BENCHMARKS, Benchmark
 from geoalign.lab.data.decontaminate import decontaminate, exact, fingerprints, overlap_notes
-from geoalign.lab.data.settings import MathConfig, MathSetConfig
-from geoalign.lab.data.sources import LeftOutError, Read, read_sources
+from geoalign.lab.data.settings import MATH_SYSTEM_PROMPT, FieldsConfig, MathConfig, MathSetConfig
+from geoalign.lab.data.sources import LeftOutError, first_rows, open_sources, usable_rows
 from geoalign.lab.data.task import Demonstration, Problem, Task
 from geoalign.text import listed
 
@@ -45,14 +45,21 @@ WRAPPERS: tuple[tuple[str, str], ...] = (
 )
 
 
+# --- layouts ----------------------------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class Layout:
     """Where a file of one kind keeps the parts of a problem; field names are dotted where values are nested.
 
-    `columns`: what a row must have besides `prompt` and `answer` to be of this kind. `boxed`: the gold answer is the
-    last `\\boxed{}` of the answer field. `pattern`: it is the group of this regular expression. `context`: a text that
-    belongs before the problem. `set_name`: which of several sets in one file the row belongs to. `bare`: system
-    messages and instruction texts of others go.
+    Attributes:
+        name: what the layout is called; empty where the user named the fields.
+        columns: what a row must have besides `prompt` and `answer` to be of this kind.
+        boxed: the gold answer is the last `\\boxed{}` of the answer field.
+        pattern: the gold answer is the group of this regular expression.
+        context: a text that belongs before the problem.
+        set_name: which of several sets in one file the row belongs to.
+        bare: system messages and instruction texts of others go.
     """
 
     name: str
@@ -72,8 +79,12 @@ class Layout:
         return self.pattern is None or re.search(self.pattern, str(field_of(row, self.answer))) is not None
 
     def __str__(self) -> str:
-        box = ", the last \\boxed{} of it" if self.boxed else f", after {self.pattern}" if self.pattern else ""
-        return f"{self.name} ({self.prompt}; {self.answer}{box})"
+        how = ""
+        if self.boxed:
+            how = ", the last \\boxed{} of it"
+        elif self.pattern is not None:
+            how = f", after {self.pattern}"
+        return f"{self.name} ({self.prompt}; {self.answer}{how})"
 
 
 # The more particular first: of the layouts that fit equally many rows the first is taken.
@@ -97,109 +108,93 @@ LAYOUTS: tuple[Layout, ...] = (
 )
 
 
-# What to do where no layout fits, in a run's settings.
-_REMEDY = "prompt_field and answer_field name the columns of another layout"
-
-
-def recognise(source: str, rows: Sequence[Mapping[str, Any]], *, remedy: str = _REMEDY) -> Layout:
-    """The layout that fits most of these rows of one file (its first ones); `remedy`: what to do where none does."""
+def recognise(source: str, rows: Sequence[Mapping[str, Any]]) -> Layout:
+    """The layout that fits most of these rows of one file (its first ones); InputError where none fits any."""
     counts = [sum(layout.fits(row) for row in rows) for layout in LAYOUTS]
     if max(counts):
         return LAYOUTS[counts.index(max(counts))]
     columns = sorted({str(name) for row in rows for name in row})
     raise InputError(
         f"{source}: expected the columns of a known layout ({'; '.join(map(str, LAYOUTS))}), got "
-        f"{listed(columns) or 'no column'}; {remedy}"
+        f"{listed(columns) or 'no column'}; prompt_field and answer_field name the columns of another layout "
+        "(of `geoalign evaluate`: --set fields.NAME.prompt_field=FIELD)"
     )
 
 
-def _layout(source: str, head: Sequence[Mapping[str, Any]], how: MathConfig, remedy: str) -> Layout:
-    """The fields to read, from the first rows of a file."""
-    prompt, answer, pattern = how.prompt_field, how.answer_field, how.answer_pattern
-    if prompt is not None and answer is not None:
-        return Layout("", prompt, answer, pattern=pattern, bare=False)
-    found = recognise(source, head, remedy=remedy)
-    if pattern is not None or answer not in (None, found.answer):
-        found = replace(found, boxed=False, pattern=pattern)
-    return replace(found, prompt=prompt or found.prompt, answer=answer or found.answer, bare=prompt is None)
+def layout_of(source: str, rows: Sequence[Mapping[str, Any]], fields: FieldsConfig) -> Layout:
+    """The layout of a file from its first rows; fields that the user names come before those that are recognised."""
+    if fields.prompt_field is not None and fields.answer_field is not None:
+        return Layout("", fields.prompt_field, fields.answer_field, pattern=fields.answer_pattern, bare=False)
+    layout = recognise(source, rows)
+    if fields.answer_field is not None and fields.answer_field != layout.answer:
+        layout = replace(layout, answer=fields.answer_field, boxed=False, pattern=None)
+    if fields.answer_pattern is not None:
+        layout = replace(layout, boxed=False, pattern=fields.answer_pattern)
+    if fields.prompt_field is not None:
+        layout = replace(layout, prompt=fields.prompt_field, bare=False)
+    return layout
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class ProblemSet:
-    """Problems in their order, the demonstration of each or None, and lines for the person who runs it."""
+class MathRow:
+    """The problem of a row, its worked solution or None, and whether an instruction text was taken off the problem."""
 
-    problems: list[Problem]
-    demonstrations: list[str | None]
-    notes: list[str]
+    problem: Problem
+    demonstration: str | None
+    unwrapped: bool
 
 
-def load_problems(
-    sources: str | Sequence[str], how: MathConfig, *, only: Collection[str] | None = None, remedy: str = _REMEDY
-) -> ProblemSet:
-    """The problems of local files or data sets on the hub as one set, read by the fields of `how` or by their layout.
+@dataclass(frozen=True)
+class RowReader:
+    """Reads the rows of one file.
 
-    Where the layout is recognised, a prompt is the bare problem behind `system_prompt`; where `prompt_field` is given,
-    it is the content of that field, and a system message of its own stays. `only`: of a file with several sets, those
-    of these names (in lower case); and each problem once (DAPO's AIME 2024 has each 32 times). `remedy`: what to do
-    where the columns are not known, for the error.
+    Attributes:
+        benchmark: only its own rows are read where the file holds several sets, and each problem once; None: all.
+        known: the problems of the benchmark that were read so far.
     """
-    notes: list[str] = []
-    known: set[object] = set()
 
-    def reader_of(source: str, head: Sequence[Mapping[str, Any]]) -> Read[tuple[Problem, str | None, bool]]:
-        layout = _layout(source, head, how, remedy)
-        if layout.name:
-            notes.append(f"{source}: read as {layout}")
+    layout: Layout
+    system_prompt: str | None
+    demonstration_field: str | None
+    benchmark: Benchmark | None
+    known: set[Hashable]
 
-        def read(where: str, row: Mapping[str, Any]) -> tuple[Problem, str | None, bool]:
-            if only is not None and layout.set_name is not None:
-                name = str(field_of(row, layout.set_name))
-                if name.lower() not in only:
-                    raise LeftOutError(f"of the set {name}")
-            problem, unwrapped = _problem(where, row, layout, how.system_prompt)
-            key = exact(problem.prompt), problem.answer
-            if only is not None and key in known:
+    def __call__(self, where: str, row: Mapping[str, Any]) -> MathRow:
+        """The problem of a row; LeftOutError where it is not usable or not wanted."""
+        layout = self.layout
+        if self.benchmark is not None and layout.set_name is not None:
+            set_name = str(field_of(row, layout.set_name))
+            if set_name.lower() not in self.benchmark.names:
+                raise LeftOutError(f"of the set {set_name}")
+        prompt = read_messages(field_of(row, layout.prompt))
+        if prompt is None:
+            raise LeftOutError("without a usable prompt")
+        answer = _gold_answer(field_of(row, layout.answer), layout)
+        if not answer:
+            raise LeftOutError("without a usable answer")
+        unwrapped = False
+        if layout.bare:
+            text = bare_problem(prompt[-1]["content"])
+            unwrapped = text != prompt[-1]["content"]
+            context = None if layout.context is None else field_of(row, layout.context)
+            if isinstance(context, str) and context.strip():
+                text = f"{context.strip()}\n\n{text}"
+            before = [message for message in prompt[:-1] if message["role"] != "system"]
+            prompt = (*before, {"role": "user", "content": text})
+        if self.system_prompt is not None and all(message["role"] != "system" for message in prompt):
+            prompt = ({"role": "system", "content": self.system_prompt}, *prompt)
+        if self.benchmark is not None:
+            key = (exact(prompt), answer)
+            if key in self.known:
                 raise LeftOutError("repeated")
-            known.add(key)
-            text = None if how.demonstration_field is None else field_of(row, how.demonstration_field)
-            return problem, text if isinstance(text, str) and text.strip() else None, unwrapped
-
-        return read
-
-    items, left_out = read_sources(sources, reader_of, wanted="problem with an answer", limit=how.limit)
-    notes += left_out
-    if unwrapped := sum(each for *_, each in items):
-        notes.append(f"another instruction text was taken off {unwrapped} problems")
-    return ProblemSet([problem for problem, *_ in items], [text for _, text, _ in items], notes)
-
-
-def load_benchmark(
-    name: str, sources: str | Sequence[str], how: MathConfig | None = None, *, remedy: str = _REMEDY
-) -> ProblemSet:
-    """The benchmark of this name; of a file that holds several sets its own. Another row count is a note."""
-    benchmark: Benchmark = benchmark_named(name)
-    how = how or MathConfig(train=sources if isinstance(sources, str) else tuple(sources))
-    read = load_problems(sources, how, only=(name, *benchmark.also_called), remedy=remedy)
-    if len(read.problems) not in benchmark.problems:
-        expected = " or ".join(map(str, benchmark.problems))
-        read.notes.append(f"benchmark {name}: {len(read.problems)} problems, where {benchmark.title} has {expected}")
-    return read
-
-
-def _problem(where: str, row: Mapping[str, Any], layout: Layout, system_prompt: str | None) -> tuple[Problem, bool]:
-    """The problem of a row, and whether an instruction text was taken off."""
-    prompt = read_messages(field_of(row, layout.prompt))
-    if prompt is None:
-        raise LeftOutError("without a usable prompt")
-    answer = _answer(field_of(row, layout.answer), layout)
-    if not answer:
-        raise LeftOutError("without a usable answer")
-    unwrapped = False
-    if layout.bare:
-        prompt, unwrapped = _bare(prompt, None if layout.context is None else field_of(row, layout.context))
-    if system_prompt is not None and all(message["role"] != "system" for message in prompt):
-        prompt = ({"role": "system", "content": system_prompt}, *prompt)
-    return Problem(where, prompt, answer), unwrapped
+            self.known.add(key)
+        demonstration = None if self.demonstration_field is None else field_of(row, self.demonstration_field)
+        if not isinstance(demonstration, str) or not demonstration.strip():
+            demonstration = None
+        return MathRow(Problem(where, prompt, answer), demonstration, unwrapped)
 
 
 def bare_problem(text: str) -> str:
@@ -213,16 +208,8 @@ def bare_problem(text: str) -> str:
     return text
 
 
-def _bare(prompt: Messages, context: Any) -> tuple[Messages, bool]:
-    *before, last = [message for message in prompt if message["role"] != "system"]
-    text = bare_problem(last["content"])
-    unwrapped = text != last["content"]
-    if isinstance(context, str) and context.strip():
-        text = f"{context.strip()}\n\n{text}"
-    return (*before, {"role": "user", "content": text}), unwrapped
-
-
-def _answer(value: Any, layout: Layout) -> str:
+def _gold_answer(value: Any, layout: Layout) -> str:
+    """The gold answer in the value of a row's answer field; empty where there is none."""
     text = _text_of(value)
     if layout.boxed:
         return (boxed_answer(text) or "").strip()
@@ -244,37 +231,98 @@ def _text_of(value: Any) -> str:
     return ""
 
 
+# --- sets and the task ------------------------------------------------------------------------------------------------
+
+
+def load_problems(
+    sources: str | Sequence[str],
+    *,
+    fields: FieldsConfig | None = None,
+    benchmark: Benchmark | None = None,
+    system_prompt: str | None = MATH_SYSTEM_PROMPT,
+    demonstration_field: str | None = None,
+    limit: int | None = None,
+) -> tuple[list[MathRow], list[str]]:
+    """The usable rows of local files or hub ids as one set, and lines on how they were read and what was left out.
+
+    Where the layout is recognised, a prompt is the bare problem behind `system_prompt`. Where `fields.prompt_field` is
+    given, it is the content of that field, and a system message of its own stays.
+
+    Args:
+        fields: the fields that the user names; None: all are recognised.
+        benchmark: of a file with several sets only the rows of this one are read, and each problem once (DAPO's AIME
+            2024 has each 32 times); another number of problems than the benchmark's is noted.
+        limit: at most so many problems of each source, the first.
+    """
+    known: set[Hashable] = set()
+    found: list[MathRow] = []
+    layouts = []
+    left_out = []
+    for source, rows in open_sources(sources):
+        head, rows = first_rows(rows)
+        layout = layout_of(source, head, fields or FieldsConfig())
+        if layout.name:
+            layouts.append(f"{source}: read as {layout}")
+        read = RowReader(
+            layout=layout,
+            system_prompt=system_prompt,
+            demonstration_field=demonstration_field,
+            benchmark=benchmark,
+            known=known,
+        )
+        of_source, lines = usable_rows(source, rows, read, wanted="problem with an answer", limit=limit)
+        found += of_source
+        left_out += lines
+    notes = [*layouts, *left_out]
+    unwrapped = sum(row.unwrapped for row in found)
+    if unwrapped:
+        notes.append(f"another instruction text was taken off {unwrapped} problems")
+    if benchmark is not None and len(found) not in benchmark.problems:
+        expected = " or ".join(map(str, benchmark.problems))
+        notes.append(f"benchmark {benchmark.name}: {len(found)} problems, where {benchmark.title} has {expected}")
+    return found, notes
+
+
 def math_task(config: MathConfig) -> Task:
-    """Problems read from their sources in order; with `drop`, `limit` counts what is left."""
-    evaluation: dict[str, ProblemSet] = {}
+    """Problems read from their sources in order; with `decontaminate: drop`, `limit` counts what is left."""
+    evaluation: dict[str, list[Problem]] = {}
+    evaluation_notes: list[str] = []
     for name, given in config.evaluation.items():
-        own = given if isinstance(given, MathSetConfig) else MathSetConfig(path=given)
-        fields = {key: getattr(own, key) for key in ("prompt_field", "answer_field", "answer_pattern")}
-        how = replace(config, **fields, demonstration_field=None, limit=None)
-        evaluation[name] = load_benchmark(name, own.path, how) if name in BENCHMARKS else load_problems(own.path, how)
-    sets = {name: read.problems for name, read in evaluation.items()}
-    train = load_problems(config.train, replace(config, limit=None) if config.decontaminate == "drop" else config)
-    prompts = [problem.prompt for problem in train.problems]
-    rows, dropped = decontaminate(
+        named = given if isinstance(given, MathSetConfig) else MathSetConfig(path=given)
+        rows, lines = load_problems(
+            named.path, fields=named, benchmark=BENCHMARKS.get(name), system_prompt=config.system_prompt
+        )
+        evaluation[name] = [row.problem for row in rows]
+        evaluation_notes += lines
+    train, notes = load_problems(
+        config.train,
+        fields=config,
+        system_prompt=config.system_prompt,
+        demonstration_field=config.demonstration_field,
+        limit=None if config.decontaminate == "drop" else config.limit,
+    )
+    prompts = [row.problem.prompt for row in train]
+    kept, decontamination_notes = decontaminate(
         config.decontaminate,
         config.train if isinstance(config.train, str) else "training",
-        [exact(prompt) for prompt in prompts],
-        [normal_form(problem.answer) for problem in train.problems],
-        prompts,
-        chain.from_iterable(sets.values()),
+        keys=[exact(prompt) for prompt in prompts],
+        answers=[normal_form(row.problem.answer) for row in train],
+        prompts=prompts,
+        evaluated=chain.from_iterable(evaluation.values()),
     )
-    if not rows:
+    if not kept:
         raise InputError(f"{config.train}: expected problems to be left by decontaminate: drop, got none")
-    rows = rows[: config.limit]
-    worked = [(prompts[row], train.demonstrations[row]) for row in rows]
+    notes = [*notes, *decontamination_notes, *evaluation_notes]
+    if config.decontaminate == "report":
+        notes += overlap_notes(evaluation, fingerprints(prompts))
+    used = [train[number] for number in kept[: config.limit]]
     return Task(
         name="math",
-        train_problems=[train.problems[row] for row in rows],
-        evaluation_problems=sets,
-        demonstrations=[Demonstration(prompt, text) for prompt, text in worked if text is not None],
-        notes=[
-            *(one for notes in (train.notes, dropped, *(read.notes for read in evaluation.values())) for one in notes),
-            *(overlap_notes(sets, fingerprints(prompts)) if config.decontaminate == "report" else ()),
+        train_problems=[row.problem for row in used],
+        evaluation_problems=evaluation,
+        demonstrations=[
+            Demonstration(row.problem.prompt, row.demonstration) for row in used if row.demonstration is not None
         ],
+        notes=notes,
         final_answer=final_answer,
     )

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from geoalign.settings import AnyShare, Count, Name, OpenShare, Seed, setting, settings
+from geoalign.settings import AnyShare, Count, Name, OpenShare, Seed, default_type, setting, settings
 from geoalign.text import one_line
 
 
@@ -77,20 +77,31 @@ MATH_SYSTEM_PROMPT = "Please reason step by step, and put your final answer with
 
 
 @settings
-class MathSetConfig:
-    """One evaluation set whose fields are named; a field that is null is recognised."""
+class FieldsConfig:
+    """Where the files of a set keep problem and answer; a field that is null is recognised."""
 
-    path: Name | _Names = setting(help="File or files, or hub ids, of the set.")
-    prompt_field: Name | None = setting(default=None, help="Field of the problem.")
-    answer_field: Name | None = setting(default=None, help="Field of the gold answer.")
+    prompt_field: Name | None = setting(
+        default=None, help="Field of the problem, taken as it stands there; null: recognised."
+    )
+    answer_field: Name | None = setting(default=None, help="Field of the gold answer; null: recognised.")
     answer_pattern: Pattern = setting(
         default=None,
-        help="Regular expression whose group is the answer; null: recognised, or all of a field that is named.",
+        help=(
+            "Regular expression whose one group is the answer, for example '####\\s*(.+)'; null: recognised, or all "
+            "of a field that is named."
+        ),
     )
 
 
 @settings
-class MathConfig:
+class MathSetConfig(FieldsConfig):
+    """One evaluation set whose fields are named; a field that is null is recognised."""
+
+    path: Name | _Names = setting(help="File or files, or hub ids, of the set.")
+
+
+@settings
+class MathConfig(FieldsConfig):
     """Problems with gold answers from files or the hub.
 
     A source is a file (JSON, CSV or parquet) or a hub id `owner/name[/folder][:config][@split]`. The
@@ -105,17 +116,6 @@ class MathConfig:
         help=(
             "Evaluation sets: name to files or hub ids, or name to path and fields where these differ. The names "
             "aime24, aime25, amc23, math500, minerva and olympiadbench are the paper's benchmarks."
-        ),
-    )
-    prompt_field: Name | None = setting(
-        default=None, help="Field of the problem, taken as it stands there; null: recognised."
-    )
-    answer_field: Name | None = setting(default=None, help="Field of the gold answer; null: recognised.")
-    answer_pattern: Pattern = setting(
-        default=None,
-        help=(
-            "Regular expression whose one group is the answer, for example '####\\s*(.+)'; null: recognised, or all "
-            "of a field that is named."
         ),
     )
     demonstration_field: Name | None = setting(
@@ -209,4 +209,8 @@ class HHRLHFConfig:
         return self
 
 
-TaskConfig = Annotated[ArithmeticConfig | MathConfig | DialogueConfig | HHRLHFConfig, Field(discriminator="type")]
+TaskConfig = Annotated[
+    ArithmeticConfig | MathConfig | DialogueConfig | HHRLHFConfig,
+    Field(discriminator="type"),
+    default_type("arithmetic"),
+]

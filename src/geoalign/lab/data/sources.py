@@ -1,15 +1,15 @@
-"""Rows of other people's data: files (JSON, CSV, parquet), data sets on the hub; fields by dotted name."""
+"""Rows of other people's data: files (JSON, CSV, parquet) and data sets on the hub."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from geoalign.dumps.files import SUFFIXES, _check_name, checked
+from geoalign.dumps.files import SUFFIXES, check_name, checked
 from geoalign.dumps.row_files import file_rows
 from geoalign.dumps.row_names import counted_in
 from geoalign.errors import ConfigError, InputError
@@ -25,58 +25,80 @@ _HUB = re.compile(
 )
 # What is plainly meant as a local file is never looked for on the hub: a typing error costs no network access.
 _FILE_ENDINGS = (*SUFFIXES, ".gz", ".txt", ".arrow", ".zip", ".zst", ".yaml", ".yml")
-
-
-_Item = TypeVar("_Item")
-Read = Callable[[str, Mapping[str, Any]], _Item]
 # So many rows are looked at to recognise a layout.
 _HEAD = 100
 
+_Item = TypeVar("_Item")
+# A row with its name in its file, such as "line 3".
+NamedRow = tuple[str, dict[str, Any]]
+
 
 class LeftOutError(Exception):
-    """Why a row of a source is not used."""
+    """Why a row of a source, or a prompt of a set, is not used."""
 
 
-def read_sources(
-    sources: str | Sequence[str],
-    reader_of: Callable[[str, list[dict[str, Any]]], Read[_Item]],
+def open_sources(sources: str | Sequence[str]) -> Iterator[tuple[str, Iterator[NamedRow]]]:
+    """Each source with its rows; of several sources the names of rows begin with the source's number."""
+    if isinstance(sources, str):
+        yield sources, rows_of(sources)
+    elif len(sources) == 1:
+        yield sources[0], rows_of(sources[0])
+    else:
+        for number, source in enumerate(sources, start=1):
+            yield source, _numbered(rows_of(source), number)
+
+
+def _numbered(rows: Iterable[NamedRow], number: int) -> Iterator[NamedRow]:
+    for where, row in rows:
+        yield f"file {number}, {where}", row
+
+
+def first_rows(rows: Iterator[NamedRow]) -> tuple[list[dict[str, Any]], Iterator[NamedRow]]:
+    """The first rows, by which a layout is recognised, and an iterator over all rows, the first ones included."""
+    head = list(islice(rows, _HEAD))
+    return [row for _, row in head], chain(head, rows)
+
+
+def usable_rows(
+    source: str,
+    rows: Iterable[NamedRow],
+    read: Callable[[str, Mapping[str, Any]], _Item],
     *,
     wanted: str,
     limit: int | None = None,
 ) -> tuple[list[_Item], list[str]]:
-    """What is made of the rows of each source, at most `limit` of one, and a line on what was left out of each.
+    """What `read` makes of the rows of a source, and a line on the rows that it left out (none where it took all).
 
-    `reader_of` takes a source and its first rows, and gives what reads a row, or raises LeftOutError with the reason.
-    Rows are named by their number in the source, and, of several sources, by the source's number.
+    Args:
+        read: takes a row with its name, and raises LeftOutError with the reason where the row cannot be used.
+        wanted: what is read, for the error.
+        limit: at most so many usable rows, the first.
+
+    Raises:
+        InputError: no row can be used.
     """
-    given = (sources,) if isinstance(sources, str) else tuple(sources)
     items: list[_Item] = []
-    notes = []
-    for number, source in enumerate(given, start=1):
-        rows = rows_of(source)
-        head = list(islice(rows, _HEAD))
-        read, prefix = reader_of(source, [row for _, row in head]), "" if len(given) == 1 else f"file {number}, "
-        found: list[_Item] = []
-        left_out: Counter[str] = Counter()
-        row: dict[str, Any] = {}
-        for where, row in chain(head, rows):
-            if len(found) == limit:
-                break
-            try:
-                found.append(read(prefix + where, row))
-            except LeftOutError as error:
-                left_out[str(error)] += 1
-        count, reasons = left_out.total(), ", ".join(f"{times} {why}" for why, times in sorted(left_out.items()))
-        if not found:
-            columns = f" with the columns {listed(row)}" if row else ""
-            raise InputError(f"{source}: expected at least one {wanted}, got none in {count} rows{columns}: {reasons}")
-        if left_out:
-            notes.append(f"{source}: {count} of {count + len(found)} rows left out: {reasons}")
-        items += found
-    return items, notes
+    left_out: Counter[str] = Counter()
+    columns: Mapping[str, Any] = {}
+    for where, row in rows:
+        if len(items) == limit:
+            break
+        columns = row
+        try:
+            items.append(read(where, row))
+        except LeftOutError as error:
+            left_out[str(error)] += 1
+    count = left_out.total()
+    reasons = ", ".join(f"{times} {why}" for why, times in sorted(left_out.items()))
+    if not items:
+        with_columns = f" with the columns {listed(columns)}" if columns else ""
+        raise InputError(f"{source}: expected at least one {wanted}, got none in {count} rows{with_columns}: {reasons}")
+    if not left_out:
+        return items, []
+    return items, [f"{source}: {count} of {count + len(items)} rows left out: {reasons}"]
 
 
-def rows_of(source: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
+def rows_of(source: str | Path) -> Iterator[NamedRow]:
     """Every row of a source in order, with its number from 1: "line 3"; "row 3" in parquet, JSON and on the hub.
 
     A local file of this name comes first. Only where there is none, and the
@@ -87,7 +109,7 @@ def rows_of(source: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
         raise ConfigError(f"{source}: expected a file, got a folder; name a file in it ({', '.join(SUFFIXES)})")
     if not path.is_file():
         return _hub_rows(str(source))
-    _check_name(path, "a file", SUFFIXES)
+    check_name(path, "a file", SUFFIXES)
     return checked(file_rows(path), path, counted_in(path))
 
 
@@ -99,8 +121,9 @@ def hub_dataset(text: str) -> dict[str, str | None] | None:
     return match.groupdict()
 
 
-def _hub_rows(source: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    hub, expected = hub_dataset(source), f"a local file ({', '.join(SUFFIXES)}) or a data set on the hub ({HUB_FORM})"
+def _hub_rows(source: str) -> Iterator[NamedRow]:
+    expected = f"a local file ({', '.join(SUFFIXES)}) or a data set on the hub ({HUB_FORM})"
+    hub = hub_dataset(source)
     if hub is None:
         raise ConfigError(f"{source}: expected {expected}, got no such file and no hub id")
     from datasets import Dataset, load_dataset
@@ -109,9 +132,10 @@ def _hub_rows(source: str) -> Iterator[tuple[str, dict[str, Any]]]:
         with quiet_hub():
             loaded: Any = load_dataset(**hub)
     except Exception as error:  # the client of the hub raises dozens of kinds; the message has its text
-        said = f"the hub gave {type(error).__name__}: {one_line(error)}"
+        got = f"the hub gave {type(error).__name__}: {one_line(error)}"
         why = unreachable(error, str(hub["path"]), kind="dataset")
-        got = said if why is None else f"{why} ({said})"
+        if why is not None:
+            got = f"{why} ({got})"
         raise ConfigError(f"{source}: expected {expected}, got no such file, and {got}") from error
     if not isinstance(loaded, Dataset):
         splits = list(loaded)

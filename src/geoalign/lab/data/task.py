@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from geoalign.answers.messages import Messages
 
@@ -15,6 +16,25 @@ class Problem:
     id: str
     prompt: Messages
     answer: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationSet:
+    """A set of an evaluation: its problems, and how each of them is answered.
+
+    Attributes:
+        name: any text; the responses of the set are known by it, and nothing else follows from it.
+        kind: "benchmark" where responses are right or wrong, "dialogue" where a reward model scores them, if any does.
+        problems: in their order, each with an id of its own.
+        samples: responses to each problem.
+        max_new_tokens: longest response, in tokens.
+    """
+
+    name: str
+    kind: Literal["benchmark", "dialogue"]
+    problems: Sequence[Problem]
+    samples: int
+    max_new_tokens: int
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from geoalign.console.command_line import argument, option, settings_option
 from geoalign.console.terminal import Console
-from geoalign.settings.arguments import argument, option, settings_option
 
 
 @dataclass(frozen=True)
 class EvaluateRequest:
-    models: Sequence[str] = argument("Model folders, hub ids, or run folders of `geoalign train`.", "MODEL")
+    models: Sequence[str] = argument(
+        "Model folders, hub ids, or run folders of `geoalign train`; NAME=MODEL names one.", "MODEL"
+    )
     benchmarks: Sequence[str] = option(
         "Problems with answers: a benchmark's name, or one of your own, and its file or hub id; may be repeated.",
         (),

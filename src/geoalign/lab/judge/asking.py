@@ -53,11 +53,14 @@ def judge_messages(question: Question) -> list[dict[str, str]]:
     Each text is preceded by a line with a mark, a hash of all the texts: none can know it, so none can begin a part,
     and the same question always gives the same request. Both orders of two responses have the same mark.
     """
-    turns = [(turn["role"], as_prompted(turn["content"])) for turn in question.prompt]
-    first, second = as_prompted(question.first), as_prompted(question.second)
-    mark = mark_of([*(text for _, text in turns), *sorted((first, second))])
-    parts = [(f"dialogue, turn {number}, {role}", text) for number, (role, text) in enumerate(turns, start=1)]
-    parts += [("response of model_a", first), ("response of model_b", second)]
+    first = as_prompted(question.first)
+    second = as_prompted(question.second)
+    parts = []
+    for number, turn in enumerate(question.prompt, start=1):
+        parts.append((f"dialogue, turn {number}, {turn['role']}", as_prompted(turn["content"])))
+    mark = mark_of([*(text for _, text in parts), *sorted((first, second))])
+    parts.append(("response of model_a", first))
+    parts.append(("response of model_b", second))
     return marked_messages(SYSTEM_PROMPT, mark, parts)
 
 
@@ -77,15 +80,20 @@ def parse_verdict(text: str) -> JudgeVerdict | None:
     except ValueError:
         return None
     lead = verdict.model_a_score - verdict.model_b_score
-    return verdict if {"model_a": lead > 0, "model_b": lead < 0, "tie": True}[verdict.overall_winner] else None
+    has_lead = {"model_a": lead > 0, "model_b": lead < 0, "tie": True}
+    return verdict if has_lead[verdict.overall_winner] else None
 
 
 async def ask_local(question: Question) -> str:
     """A verdict without a judge, to try the command: a response scores the share of the last turn's words it has."""
-    asked, *responses = (
-        set(re.findall(r"\w+", text.lower()))
-        for text in (question.prompt[-1]["content"], question.first, question.second)
-    )
-    first, second = (len(asked & words) / max(1, len(asked)) for words in responses)
-    winner = "model_a" if first > second else "model_b" if second > first else "tie"
+    asked = _words(question.prompt[-1]["content"])
+    first = len(asked & _words(question.first)) / max(1, len(asked))
+    second = len(asked & _words(question.second)) / max(1, len(asked))
+    winner = "tie"
+    if first != second:
+        winner = "model_a" if first > second else "model_b"
     return json.dumps({"overall_winner": winner, "model_a_score": first, "model_b_score": second})
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"\w+", text.lower()))

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import typer
 
+from geoalign.console.command_line import argument, option
 from geoalign.console.terminal import Console
-from geoalign.settings.arguments import argument, option
 
 
 @dataclass(frozen=True)

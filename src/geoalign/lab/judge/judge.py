@@ -7,18 +7,19 @@ import hashlib
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import aclosing
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from statistics import fmean
+from typing import Any, Literal
 
 import numpy as np
 
 from geoalign.console.numbers import decimals, estimate, percent, whole_percent
 from geoalign.console.terminal import Console, passing_progress, print_rows, say, say_paragraph
 from geoalign.dumps.response_files import Key, SavedResponse, read_responses
-from geoalign.endpoint.chat import chat
-from geoalign.endpoint.http_client import BadReplyError
+from geoalign.endpoint.chat import answer_to, chat_endpoint
+from geoalign.endpoint.client import BadReplyError
 from geoalign.endpoint.settings import JudgeConfig
 from geoalign.errors import InputError, ServiceError
 from geoalign.files.durable import locked
@@ -50,34 +51,36 @@ def judge(config: JudgeConfig | None, request: JudgeRequest, *, console: Console
 
     Every judged pair is written as soon as it is there; called again on the same folder, none is asked for again.
     Without `config` the local rule judges, which measures no quality.
+
+    Raises:
+        InputError: the files do not have the same responses.
+        ServiceError: the endpoint refuses every request, or is away for longer than its patience.
     """
     console = console or Console()
-    a, b = read_responses(request.a), read_responses(request.b)
+    a = read_responses(request.a)
+    b = read_responses(request.b)
     pairs = _matched(a, b, request)
-    asked = ("base_url", "model", "temperature", "max_tokens", "request")
-    identity = {name: getattr(config, name) for name in asked} if config else {"model": "local rule"}
-    for side, path in (("a", request.a), ("b", request.b)):
-        identity[f"{side}_sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
+    identity = _identity(config, request)
     failures: Counter[str] = Counter()
     with locked(request.output):
         begin(request.output, identity, kind="judging")
         judgments = _judged(config, pairs, request.output / JUDGMENTS, failures, console)
         sizes = Counter(key[0] for key in pairs)
         sets = {name: rates_of([one for one in judgments if one.set == name], sizes[name]) for name in sizes}
-        overall = rates_of(judgments, len(pairs))
-        facts = {
+        judged = Judged(sets=sets, overall=rates_of(judgments, len(pairs)))
+        results = {
+            **identity,
             "a": {"file": str(request.a), "unmatched": len(a) - len(pairs)},
             "b": {"file": str(request.b), "unmatched": len(b) - len(pairs)},
             "sets": {name: asdict(rates) for name, rates in sets.items()},
-            "overall": asdict(overall),
+            "overall": asdict(judged.overall),
             # The paper's "Mean": every set counts alike, however many pairs it has.
             "mean_of_sets": {
-                name: math.fsum(getattr(rates, name).estimate for rates in sets.values()) / len(sets)
-                for name in ("score_a", "score_b")
+                "score_a": fmean(rates.score_a.estimate for rates in sets.values()),
+                "score_b": fmean(rates.score_b.estimate for rates in sets.values()),
             },
         }
-        write_json(request.output / JUDGED, {**identity, **facts})
-    judged = Judged(sets, overall)
+        write_json(request.output / JUDGED, results)
     print_rates(console, judged, f"A: {request.a}, B: {request.b}, judge: {identity['model']}")
     for reason, count in failures.most_common(5):
         say_paragraph(console, f"{count} pairs failed. The same command asks for them again. Reason: {reason}")
@@ -85,6 +88,22 @@ def judge(config: JudgeConfig | None, request: JudgeRequest, *, console: Console
         say_paragraph(console, "Judged by the local rule: it is there to try the command and measures no quality.")
     say(console, f"Written to {request.output}")
     return judged
+
+
+def _identity(config: JudgeConfig | None, request: JudgeRequest) -> dict[str, Any]:
+    """What makes a judging the same one, so that its folder may be resumed: the question to the judge and the files."""
+    identity: dict[str, Any] = {"model": "local rule"}
+    if config is not None:
+        identity = {
+            "base_url": config.base_url,
+            "model": config.model,
+            "temperature": config.temperature,
+            "max_tokens": config.max_tokens,
+            "request": config.request,
+        }
+    identity["a_sha256"] = hashlib.sha256(request.a.read_bytes()).hexdigest()
+    identity["b_sha256"] = hashlib.sha256(request.b.read_bytes()).hexdigest()
+    return identity
 
 
 def _matched(a: Mapping[Key, SavedResponse], b: Mapping[Key, SavedResponse], request: JudgeRequest) -> Pairs:
@@ -107,31 +126,47 @@ def _judged(
     keep_whole_lines(path)  # a kill may have cut the last one
     judgments = [Judgment(**line) for line in read_lines(path)]
     done = {(one.set, one.id, one.sample) for one in judgments}
-    waiting = iter([(key, *pair) for key, pair in pairs.items() if key not in done])
+    waiting = iter([(key, a, b) for key, (a, b) in pairs.items() if key not in done])
 
-    async def work(ask: Ask, update: Callable[..., None]) -> None:
+    async def judge_waiting(ask: Ask, update: Callable[..., None]) -> None:
+        """Judges pairs until none is waiting; several tasks of these share the pairs among them."""
         for key, a, b in waiting:
-            orders = Question(a.prompt, a.response, b.response), Question(a.prompt, b.response, a.response)
             try:
-                judgments.append(judgment_of(key, [await ask(comparison) for comparison in orders]))
-                append_line(path, asdict(judgments[-1]))
+                answers = [
+                    await ask(Question(a.prompt, first=a.response, second=b.response)),
+                    await ask(Question(a.prompt, first=b.response, second=a.response)),
+                ]
             except BadReplyError as error:
                 failures[str(error)] += 1
+            else:
+                judgments.append(judgment_of(key, answers))
+                append_line(path, asdict(judgments[-1]))
             update(advance=1)
 
-    async def ask_all(update: Callable[..., None]) -> None:
-        asking = chat(config, judge_messages) if config else nullcontext(ask_local)
-        async with asking as ask, asyncio.TaskGroup() as group:
-            for _ in range(config.concurrency if config else 1):
-                group.create_task(work(ask, update))
+    async def judge_all(update: Callable[..., None]) -> None:
+        if config is None:
+            await judge_waiting(ask_local, update)
+            return
+        async with aclosing(chat_endpoint(config)) as endpoint, asyncio.TaskGroup() as group:
+
+            async def ask(question: Question) -> str:
+                return await answer_to(judge_messages(question), endpoint, config)
+
+            for _ in range(config.concurrency):
+                group.create_task(judge_waiting(ask, update))
 
     try:
         with passing_progress(console, "Judging", len(pairs) - len(done)) as update:
-            asyncio.run(ask_all(update))
+            asyncio.run(judge_all(update))
     except* ServiceError as errors:
         # The first one; the other tasks were cancelled for it.
         raise ServiceError(f"judge: {errors.exceptions[0]}; the same command resumes") from None
     return judgments
+
+
+Winner = Literal["a", "b", "tie", "malformed"]
+# By whom the judge names with A shown first, and with B shown first. Whatever else it names is a tie.
+_WINNERS: dict[tuple[str, str], Winner] = {("model_a", "model_b"): "a", ("model_b", "model_a"): "b"}
 
 
 @dataclass(frozen=True)
@@ -141,7 +176,7 @@ class Judgment:
     set: str
     id: str
     sample: int
-    winner: Literal["a", "b", "tie", "malformed"]
+    winner: Winner
     score_a: float
     score_b: float
     answers: Sequence[str]
@@ -149,13 +184,24 @@ class Judgment:
 
 def judgment_of(key: Key, answers: Sequence[str]) -> Judgment:
     """Reads the answer with A shown first and the one with B shown first."""
-    a_first, b_first = map(parse_verdict, answers)
+    set_name, prompt_id, sample = key
+    a_first = parse_verdict(answers[0])
+    b_first = parse_verdict(answers[1])
     if a_first is None or b_first is None:
-        return Judgment(*key, "malformed", 0.0, 0.0, [answer[:10_000] for answer in answers])
-    named = (a_first.overall_winner, b_first.overall_winner)
+        return Judgment(
+            set=set_name,
+            id=prompt_id,
+            sample=sample,
+            winner="malformed",
+            score_a=0.0,
+            score_b=0.0,
+            answers=[answer[:10_000] for answer in answers],
+        )
     return Judgment(
-        *key,
-        winner="a" if named == ("model_a", "model_b") else "b" if named == ("model_b", "model_a") else "tie",
+        set=set_name,
+        id=prompt_id,
+        sample=sample,
+        winner=_WINNERS.get((a_first.overall_winner, b_first.overall_winner), "tie"),
         score_a=(a_first.model_a_score + b_first.model_b_score) / 2,
         score_b=(a_first.model_b_score + b_first.model_a_score) / 2,
         answers=answers,
@@ -183,26 +229,25 @@ def rates_of(judgments: Sequence[Judgment], pairs: int) -> Rates:
     by_prompt: dict[tuple[str, str], list[Judgment]] = defaultdict(list)
     for one in judged:
         by_prompt[one.set, one.id].append(one)
-    total = np.array([len(group) for group in by_prompt.values()], dtype=np.float64)
+    prompts = list(by_prompt.values())
+    total = np.array([len(prompt) for prompt in prompts], dtype=np.float64)
 
-    def mean_score(part: str) -> Interval:
-        sums = [math.fsum(getattr(one, part) for one in group) for group in by_prompt.values()]
-        return clustered_proportion(np.array(sums, dtype=np.float64), total)
-
-    def rate(winner: str) -> Interval:
-        won = [sum(one.winner == winner for one in group) for group in by_prompt.values()]
+    def share_of(winner: Winner) -> Interval:
+        won = [sum(one.winner == winner for one in prompt) for prompt in prompts]
         return proportion_over_groups(won, total)[0]
 
+    score_a = np.array([math.fsum(one.score_a for one in prompt) for prompt in prompts], dtype=np.float64)
+    score_b = np.array([math.fsum(one.score_b for one in prompt) for prompt in prompts], dtype=np.float64)
     return Rates(
         pairs=pairs,
         judged=len(judged),
         malformed=len(judgments) - len(judged),
         failed=pairs - len(judgments),
-        win=rate("a"),
-        lose=rate("b"),
-        tie=rate("tie"),
-        score_a=mean_score("score_a"),
-        score_b=mean_score("score_b"),
+        win=share_of("a"),
+        lose=share_of("b"),
+        tie=share_of("tie"),
+        score_a=clustered_proportion(score_a, total),
+        score_b=clustered_proportion(score_b, total),
     )
 
 
@@ -216,18 +261,27 @@ def print_rates(console: Console, judged: Judged, title: str) -> None:
             f"{percent(overall.lose.estimate)}; {percent(overall.tie.estimate)} were ties.",
             style="bold",
         )
-    rows = [(name, rates) for name, rates in judged.sets.items()]
+    rows = list(judged.sets.items())
     # Of one set alone the numbers of all pairs are the same.
     if len(rows) > 1:
         rows.append((ALL, overall))
-    heads = ("set", "pairs judged", "A won", "A lost", "ties")
-    shares = []
-    scores = []
-    for name, rates in rows:
-        written = [estimate(rate, whole_percent) for rate in (rates.win, rates.lose, rates.tie)]
-        shares.append([name, f"{rates.judged:,}", *written])
-        scores.append([name, *(estimate(score, decimals) for score in (rates.score_a, rates.score_b))])
-    print_rows(console, f"{title}. Brackets hold 95% intervals over prompts", heads, shares)
+    shares = [
+        [
+            name,
+            f"{rates.judged:,}",
+            estimate(rates.win, whole_percent),
+            estimate(rates.lose, whole_percent),
+            estimate(rates.tie, whole_percent),
+        ]
+        for name, rates in rows
+    ]
+    scores = [[name, estimate(rates.score_a, decimals), estimate(rates.score_b, decimals)] for name, rates in rows]
+    print_rows(
+        console,
+        f"{title}. Brackets hold 95% intervals over prompts",
+        ("set", "pairs judged", "A won", "A lost", "ties"),
+        shares,
+    )
     print_rows(console, "Scores that the judge gave, from 0 to 1", ("set", "score of A", "score of B"), scores)
     if overall.malformed:
         say_paragraph(console, f"{overall.malformed:,} pairs are left out: an answer of the judge was no verdict.")

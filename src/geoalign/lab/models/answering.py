@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from geoalign.answers.messages import rendered, token_ids
 from geoalign.answers.reward_source import RewardSource, check_scored, reasons, reasons_since
+from geoalign.answers.verified import VerifiedReward
 from geoalign.files.columns import whole_text
-from geoalign.lab.data.task import Problem
+from geoalign.lab.data.task import EvaluationSet, Problem
 from geoalign.lab.models.draws import seed_of
-from geoalign.lab.models.engines import Engine, Generated
+from geoalign.lab.models.engines import Engine
 from geoalign.lab.models.process_setup import Processes
+from geoalign.lab.models.rows import ResponseRow, messages_json
 
 
 @dataclass(frozen=True)
-class Prompt:
+class ResponseRequest:
+    """A response to be generated: the problem, the tokens of its prompt, and its number among those to this prompt."""
+
     problem: Problem
     tokens: tuple[int, ...]
-
-
-# A response to be generated: its prompt, and its number among those to this prompt.
-Sample = tuple[Prompt, int]
+    sample: int
 
 
 @dataclass(frozen=True)
@@ -36,83 +39,132 @@ class Sampling:
     seed: int
     stream: str
     temperature: float
-    max_new_tokens: int
+
+
+def requests_of(
+    evaluation_set: EvaluationSet, tokenizer: Any, options: Mapping[str, Any] | None = None
+) -> list[ResponseRequest]:
+    """Every response to a set in a model's chat template, by problem, then by sample; `options` are the template's."""
+    texts = [rendered(problem.prompt, tokenizer, options) for problem in evaluation_set.problems]
+    return [
+        ResponseRequest(problem, tuple(tokens), sample)
+        for problem, tokens in zip(evaluation_set.problems, token_ids(texts, tokenizer), strict=True)
+        for sample in range(evaluation_set.samples)
+    ]
+
+
+def answer(
+    engine: Engine,
+    requests: Sequence[ResponseRequest],
+    source: RewardSource | None,
+    *,
+    model: str,
+    evaluation_set: EvaluationSet,
+    sampling: Sampling,
+) -> list[ResponseRow]:
+    """Generates and scores responses to problems of a set, in the order of the requests.
+
+    Args:
+        source: what scores them; None: nothing does.
+        model: what the rows call the model of the engine.
+    """
+    responses = engine.generate(
+        [request.tokens for request in requests],
+        [seed_of(sampling.seed, sampling.stream, request.problem.id, request.sample) for request in requests],
+        temperature=sampling.temperature,
+        max_new_tokens=evaluation_set.max_new_tokens,
+    )
+    texts = [whole_text(response.text) for response in responses]
+    scores = _score([request.problem for request in requests], texts, source)
+    return [
+        ResponseRow(
+            model=model,
+            set=evaluation_set.name,
+            id=request.problem.id,
+            sample=request.sample,
+            prompt=messages_json(request.problem.prompt),
+            response=text,
+            answer=whole_text(request.problem.answer),
+            reward=score.reward,
+            correct=score.right if evaluation_set.kind == "benchmark" else None,
+            reason=score.reason,
+            tokens=response.tokens,
+            prompt_tokens=len(request.tokens),
+            truncated=response.truncated,
+        )
+        for request, text, response, score in zip(requests, texts, responses, scores, strict=True)
+    ]
 
 
 @dataclass(frozen=True)
-class Answer:
-    """One response, as text that UTF-8 can hold; its reward: NaN where it had none, None where there is no source."""
+class _Score:
+    """The reward of a response, and why it was not scored or not read, as in a row."""
 
-    prompt: Prompt
-    sample: int
-    response: str
-    generated: Generated
     reward: float | None
+    reason: str | None = None
 
     @property
-    def correct(self) -> bool:
-        """Whether a binary reward is 1; what could not be scored is not right."""
+    def right(self) -> bool:
+        """Whether a reward of 0 or 1 is 1; what could not be scored is not right."""
         return self.reward is not None and self.reward > 0.5
 
 
-def prompts_of(problems: Sequence[Problem], tokenizer: Any, options: Mapping[str, Any] | None = None) -> list[Prompt]:
-    """The problems with their prompts in a model's chat template; `options` are the template's arguments."""
-    texts = [rendered(problem.prompt, tokenizer, options) for problem in problems]
-    return [Prompt(problem, tuple(ids)) for problem, ids in zip(problems, token_ids(texts, tokenizer), strict=True)]
+def _score(problems: Sequence[Problem], texts: Sequence[str], source: RewardSource | None) -> list[_Score]:
+    """The score of each response.
+
+    A verifier says of each response why it could not read it. Of a reward model it is known only why responses of the
+    batch have no score, so each of them gets all of these reasons.
+    """
+    if source is None:
+        return [_Score(reward=None) for _ in texts]
+    answers = [problem.answer for problem in problems]
+    if isinstance(source, VerifiedReward):
+        return [
+            _Score(float(outcome == "correct"), None if outcome in ("correct", "wrong") else outcome)
+            for outcome in source.outcomes(texts, answers)
+        ]
+    before = reasons(source)
+    rewards = source.score(texts, answers, prompts=[list(problem.prompt) for problem in problems])
+    counts = reasons_since(source, before)
+    why = " or ".join(name for name, count in counts.items() if count) or "no reason given"
+    return [_Score(float(reward), why if math.isnan(reward) else None) for reward in rewards]
 
 
-def requests_of(prompts: Sequence[Prompt], samples: int) -> list[Sample]:
-    """`samples` requests for each prompt, by prompt, then by sample."""
-    return [(prompt, sample) for prompt in prompts for sample in range(samples)]
-
-
-def answer(engine: Engine, requests: Sequence[Sample], source: RewardSource | None, sampling: Sampling) -> list[Answer]:
-    made = engine.generate(
-        [prompt.tokens for prompt, _ in requests],
-        [seed_of(sampling.seed, sampling.stream, prompt.problem.id, sample) for prompt, sample in requests],
-        temperature=sampling.temperature,
-        max_new_tokens=sampling.max_new_tokens,
-    )
-    texts = [whole_text(response.text) for response in made]
-    rewards: Sequence[float | None] = [None] * len(requests)
-    if source is not None:
-        problems = [prompt.problem for prompt, _ in requests]
-        rewards = source.score(
-            texts, [problem.answer for problem in problems], prompts=[list(problem.prompt) for problem in problems]
-        )
-    return [
-        Answer(prompt, sample, text, response, None if reward is None else float(reward))
-        for (prompt, sample), text, response, reward in zip(requests, texts, made, rewards, strict=True)
-    ]
+def check_rows_scored(rows: Sequence[ResponseRow], most: float) -> None:
+    """Raises UnscoredError if more than the share `most` of the rows of a set could not be scored."""
+    rewards = [row.reward for row in rows if row.reward is not None]
+    why = Counter(row.reason for row in rows if row.reason is not None)
+    check_scored(rewards, most, why=why, what=f"the responses to {rows[0].set}")
 
 
 def answer_together(
     engine: Engine,
-    requests: Sequence[Sample],
+    requests: Sequence[ResponseRequest],
     source: RewardSource,
+    *,
+    model: str,
+    evaluation_set: EvaluationSet,
     sampling: Sampling,
     processes: Processes,
-    *,
     max_unscored: float,
-    what: str,
     batch_size: int | None = None,
     progress: Callable[[int], None] = lambda done: None,
-) -> list[Answer]:
-    """The answers to all requests in their order, on every process; each process generates its share.
+) -> list[ResponseRow]:
+    """The responses to all requests in their order, on every process; each process generates its share.
 
     An engine may need all processes to ask for equally many, so one with a smaller share repeats a request, unused.
     """
-    before = reasons(source)
     share = processes.share(range(len(requests)))
-    most = -(-len(requests) // processes.count)
-    asked = [requests[index] for index in [*share, *[0] * (most - len(share))]]
+    largest_share = -(-len(requests) // processes.count)
+    padding = [0] * (largest_share - len(share))
+    asked = [requests[index] for index in [*share, *padding]]
     size = batch_size or len(asked)
-    mine: list[Answer] = []
+    mine: list[ResponseRow] = []
     for start in range(0, len(asked), size):
-        mine += answer(engine, asked[start : start + size], source, sampling)
+        batch = asked[start : start + size]
+        mine += answer(engine, batch, source, model=model, evaluation_set=evaluation_set, sampling=sampling)
         progress(min(len(mine) * processes.count, len(requests)))
     gathered = processes.gather(list(zip(share, mine, strict=False)))
-    answers = [scored for _, scored in sorted(gathered, key=lambda item: item[0])]
-    rewards = [scored.reward for scored in answers if scored.reward is not None]
-    check_scored(rewards, max_unscored, why=reasons_since(source, before), what=what)
-    return answers
+    rows = [row for _, row in sorted(gathered, key=lambda item: item[0])]
+    check_rows_scored(rows, max_unscored)
+    return rows

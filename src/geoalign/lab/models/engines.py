@@ -47,8 +47,11 @@ class Engine(Protocol):
 def generated(tokens: Sequence[int], ends: frozenset[int], tokenizer: Any) -> Generated:
     """The response that new tokens hold: up to the first one that ends it; what follows is padding."""
     length = next((number for number, token in enumerate(tokens, start=1) if token in ends), None)
-    text = tokenizer.decode(tokens[:length], skip_special_tokens=True)
-    return Generated(text, length or len(tokens), length is None)
+    return Generated(
+        text=tokenizer.decode(tokens[:length], skip_special_tokens=True),
+        tokens=len(tokens) if length is None else length,
+        truncated=length is None,
+    )
 
 
 def end_tokens(model: Any, tokenizer: Any) -> frozenset[int]:
@@ -106,10 +109,18 @@ def new_tokens(
     width = max(map(len, prompts))
     ids = torch.tensor([[pad] * (width - len(row)) + [*row] for row in prompts], device=model.device)
     mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in prompts], device=model.device)
-    # Some models come with a penalty set, which would change what is drawn.
-    options = {"pad_token_id": pad, "use_cache": True, "repetition_penalty": 1.0, **options}
-    options |= {"input_ids": ids, "attention_mask": mask, "max_new_tokens": max_new_tokens}
-    output = generate_sharing_prompts(model.generate, model, **options)
+    output = generate_sharing_prompts(
+        model.generate,
+        model,
+        input_ids=ids,
+        attention_mask=mask,
+        max_new_tokens=max_new_tokens,
+        pad_token_id=pad,
+        use_cache=True,
+        # Some models come with a penalty set, which would change what is drawn.
+        repetition_penalty=1.0,
+        **options,
+    )
     return output[:, width:].cpu()
 
 
@@ -136,29 +147,40 @@ class VLLMEngine(_Opened):
         self._params = SamplingParams
         self._tokenizer = tokenizer
         # vLLM works in processes of its own: what ends one stands there, its error here says that one ended.
-        self._said: IO[bytes] = TemporaryFile("a+b")  # noqa: SIM115 (closed as this is)
-        place = {"model": model.path, "revision": model.revision, "tokenizer_revision": model.revision}
-        own = {**place, "dtype": dtype, "seed": seed, "trust_remote_code": model.trust_remote_code}
+        self._standard_error: IO[bytes] = TemporaryFile("a+b")  # noqa: SIM115 (closed as this is)
         try:
-            with _standard_error_into(self._said):
-                self._model = LLM(**own, **options)
+            with _standard_error_into(self._standard_error):
+                self._model = LLM(
+                    model=model.path,
+                    revision=model.revision,
+                    tokenizer_revision=model.revision,
+                    trust_remote_code=model.trust_remote_code,
+                    dtype=dtype,
+                    seed=seed,
+                    **options,
+                )
         except (OSError, ValueError, TypeError, RuntimeError) as error:
-            with self._said:
+            with self._standard_error:
                 cause = self._cause(error)
             raise ConfigError(f"vllm: expected a model that it loads, got {model.path!r}: {cause}") from error
 
     def _cause(self, error: Exception) -> object:
-        self._said.seek(0)
-        said = self._said.read().decode(errors="replace")
-        return (re.findall(r"^(?:\(.*?\) )?((?:\w+\.)*\w*(?:Error|Exception): .+)", said, re.MULTILINE) or [error])[-1]
+        """The last error that vLLM's processes wrote to standard error; `error` itself where they wrote none."""
+        self._standard_error.seek(0)
+        written = self._standard_error.read().decode(errors="replace")
+        errors = re.findall(r"^(?:\(.*?\) )?((?:\w+\.)*\w*(?:Error|Exception): .+)", written, re.MULTILINE)
+        return errors[-1] if errors else error
 
     def generate(
         self, prompts: Sequence[Sequence[int]], seeds: Sequence[int], *, temperature: float, max_new_tokens: int
     ) -> list[Generated]:
-        same = {"temperature": temperature, "max_tokens": max_new_tokens, "detokenize": False}
-        params = [self._params(seed=seed, **same) for seed in seeds]
+        inputs = [{"prompt_token_ids": [*ids]} for ids in prompts]
+        params = [
+            self._params(seed=seed, temperature=temperature, max_tokens=max_new_tokens, detokenize=False)
+            for seed in seeds
+        ]
         try:
-            outputs = self._model.generate([{"prompt_token_ids": [*ids]} for ids in prompts], params, use_tqdm=False)
+            outputs = self._model.generate(inputs, params, use_tqdm=False)
         except Exception as error:  # vLLM's EngineDeadError, or whatever else it raises
             raise InputError(f"vLLM: expected responses, got {self._cause(error)}") from error
         if len(outputs) != len(prompts):
@@ -175,7 +197,7 @@ class VLLMEngine(_Opened):
 
     def __exit__(self, *error: object) -> None:
         super().__exit__(*error)
-        self._said.close()
+        self._standard_error.close()
 
 
 @contextmanager

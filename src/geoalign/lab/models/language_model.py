@@ -41,9 +41,14 @@ def initial_model(
     if isinstance(config, TinyModelConfig):
         return make_tiny_model(config, tokenizer, seed=seed), tokenizer
     with loading("model.path: expected a causal language model", config.path):
-        dtype = getattr(torch, config.dtype)
-        options = {"revision": config.revision, "dtype": dtype, **_code(config)}
-        return from_pretrained(AutoModelForCausalLM, config.path, **options), tokenizer
+        model = from_pretrained(
+            AutoModelForCausalLM,
+            config.path,
+            revision=config.revision,
+            dtype=getattr(torch, config.dtype),
+            **_code(config),
+        )
+    return model, tokenizer
 
 
 def initial_tokenizer(config: ModelConfig, *, alphabet: str | None, words: Sequence[str] = ()) -> Any:
@@ -51,8 +56,9 @@ def initial_tokenizer(config: ModelConfig, *, alphabet: str | None, words: Seque
     if isinstance(config, TinyModelConfig):
         return make_tokenizer(alphabet, max_length=config.max_length, words=words)
     with loading("model.path: expected a tokenizer", config.path):
-        options = {"revision": config.revision, "padding_side": "left", **_code(config)}
-        tokenizer: Any = from_pretrained(AutoTokenizer, config.path, **options)
+        tokenizer: Any = from_pretrained(
+            AutoTokenizer, config.path, revision=config.revision, padding_side="left", **_code(config)
+        )
     if tokenizer.chat_template is None:
         raise ConfigError(f"model.path: expected a tokenizer with a chat template, got none in {config.path!r}")
     if tokenizer.pad_token is None:
@@ -63,7 +69,8 @@ def initial_tokenizer(config: ModelConfig, *, alphabet: str | None, words: Seque
 def load_saved(folder: Path, config: ModelConfig) -> tuple[Any, Any]:
     """The model and tokenizer that `save` wrote: a run goes on from these bits, whether it was killed or not."""
     model = from_pretrained(AutoModelForCausalLM, folder, dtype=getattr(torch, config.dtype), **_code(config))
-    return model, from_pretrained(AutoTokenizer, folder, padding_side="left", **_code(config))
+    tokenizer = from_pretrained(AutoTokenizer, folder, padding_side="left", **_code(config))
+    return model, tokenizer
 
 
 def load_checkpoint(checkpoint: Path, config: ModelConfig, model: Any, tokenizer: Any) -> tuple[Any, Any]:
@@ -74,6 +81,7 @@ def load_checkpoint(checkpoint: Path, config: ModelConfig, model: Any, tokenizer
 
 
 def _code(config: ModelConfig) -> dict[str, Any]:
+    """Whether code that comes with the model may run, as `from_pretrained` takes it."""
     return {"trust_remote_code": config.trust_remote_code, "setting": CODE_SETTING}
 
 
@@ -112,18 +120,21 @@ def make_tokenizer(
 
 
 def _character_tokenizer(characters: list[str], words: Iterable[str]) -> Tokenizer:
-    longer = sorted({word for word in words if len(word) > 1}, key=lambda word: (-len(word), word))
-    vocabulary = {token: number for number, token in enumerate([*_SPECIAL, *characters, *longer])}
+    """One token for each character and for each word of at least two; another character is unknown."""
+    longer = {word for word in words if len(word) > 1}
+    longest_first = sorted(longer, key=lambda word: (-len(word), word))
+    vocabulary = {token: number for number, token in enumerate([*_SPECIAL, *characters, *longest_first])}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=_UNKNOWN))
     # [\s\S], not ".": a dot leaves line breaks out and would glue them to their neighbours. An alternation takes the
     # first part that fits, so the longest word stands first.
-    pattern = "|".join([*map(re.escape, longer), r"[\s\S]"])
+    pattern = "|".join([*map(re.escape, longest_first), r"[\s\S]"])
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(pattern), behavior="isolated")
     tokenizer.decoder = decoders.Fuse()
     return tokenizer
 
 
 def _byte_tokenizer() -> Tokenizer:
+    """One token for each byte of UTF-8."""
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     vocabulary = {token: number for number, token in enumerate([*_SPECIAL, *letters])}
     tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
@@ -164,8 +175,9 @@ def with_adapters(model: Any, config: LoraConfig | None, *, seed: int, kind: str
     import peft  # only where adapters are asked for
 
     targets = config.target_modules if isinstance(config.target_modules, str) else list(config.target_modules)
-    shape: Any = {"r": config.rank, "lora_alpha": config.scale * config.rank, "target_modules": targets}
-    options = peft.LoraConfig(task_type=kind, **shape)
+    # peft declares its scale a whole number, and multiplies by any.
+    scale: Any = config.scale * config.rank
+    options = peft.LoraConfig(task_type=kind, r=config.rank, lora_alpha=scale, target_modules=targets)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return peft.get_peft_model(model, options)

@@ -44,14 +44,15 @@ def use_one_device() -> None:
 @contextmanager
 def undisturbed(seed: int) -> Iterator[None]:
     """Runs its body with generators seeded afresh, and puts back the state they had: an evaluation leaves no trace."""
-    python, numpy = random.getstate(), np.random.get_state()
+    python_state = random.getstate()
+    numpy_state = np.random.get_state()
     with torch.random.fork_rng():
         try:
             set_seed(seed)
             yield
         finally:
-            random.setstate(python)
-            np.random.set_state(numpy)
+            random.setstate(python_state)
+            np.random.set_state(numpy_state)
 
 
 _Item = TypeVar("_Item")
@@ -70,13 +71,16 @@ class Processes:
     @classmethod
     def launched(cls) -> Processes:
         """As the launcher's environment says (RANK, WORLD_SIZE); nothing is initialised."""
-        return cls(rank=int(os.environ.get("RANK", "0")), count=int(os.environ.get("WORLD_SIZE", "1")))
+        rank = int(os.environ.get("RANK", "0"))
+        count = int(os.environ.get("WORLD_SIZE", "1"))
+        return cls(rank=rank, count=count)
 
     @property
     def is_main(self) -> bool:
         return self.rank == 0
 
     def barrier(self) -> None:
+        """Waits until all processes have come here."""
         if self.count > 1:
             PartialState().wait_for_everyone()
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from geoalign.settings import Count, Name, Positive, setting, settings
+from geoalign.settings import Count, Name, Options, Positive, default_type, setting, settings
 
 
 @settings
@@ -57,7 +57,7 @@ class PretrainedModelConfig:
     revision: str | None = setting(default=None, help="Branch, tag or commit on the hub.")
     dtype: Literal["float32", "bfloat16", "float16"] = setting(default="float32", help="Type of the weights in memory.")
     trust_remote_code: bool = setting(default=False, help="Run the Python code that comes with the model.")
-    chat_template_kwargs: dict[str, Any] = setting(
+    chat_template_kwargs: Options = setting(
         default_factory=dict,
         help="Arguments of the chat template, everywhere it is applied, such as enable_thinking: false.",
     )
@@ -66,7 +66,7 @@ class PretrainedModelConfig:
     )
 
 
-ModelConfig = Annotated[TinyModelConfig | PretrainedModelConfig, Field(discriminator="type")]
+ModelConfig = Annotated[TinyModelConfig | PretrainedModelConfig, Field(discriminator="type"), default_type("tiny")]
 
 
 # In place of a set's name: every set that is not named.

@@ -52,14 +52,15 @@ def _repeats(input_ids: Tensor, attention_mask: Tensor) -> int:
 
 
 def _makes_its_own_cache(options: dict[str, Any]) -> bool:
-    """Whether `generate` is left to make a cache of the usual kind."""
-    settings = options.get("generation_config")
+    """Whether `generate` is left to make a cache of the usual kind, by its options and its generation config."""
+    config = options.get("generation_config")
 
     def chosen(name: str) -> Any:
-        return options.get(name, getattr(settings, name, None))
+        return options.get(name, getattr(config, name, None))
 
-    caches = chosen("past_key_values"), chosen("cache_implementation")
-    return caches == (None, None) and chosen("use_cache") is not False
+    if chosen("past_key_values") is not None or chosen("cache_implementation") is not None:
+        return False
+    return chosen("use_cache") is not False
 
 
 def _prompt_cache(model: Any, input_ids: Tensor, attention_mask: Tensor) -> DynamicCache | None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import logging
 import math
 from abc import ABC, abstractmethod
-from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 from jinja2 import TemplateError
 
-from geoalign.endpoint.http_client import RefusedTextError, UnreachableError
+from geoalign.endpoint.client import RefusedTextError, UnreachableError
 from geoalign.errors import InputError
 
 _LOG = logging.getLogger(__name__)
@@ -52,42 +51,46 @@ class ChatRewardModel(ABC):
         A batch that is refused is asked for again, each of its responses alone: one text costs no other its score.
         """
         rewards = [math.nan] * len(responses)
-        # Until the model is known nothing is sorted into batches.
-        waiting: deque[list[tuple[int, Written]]] = deque()
-        left = len(responses)
+        unanswered = len(responses)
         try:
             self.open()
             # Neighbours in length share a batch, so that little is padded; ties stay in their order.
             rows = sorted(self._scorable(responses, prompts), key=lambda item: len(item[1].tokens))
-            waiting.extend(rows[start : start + self.batch_size] for start in range(0, len(rows), self.batch_size))
-            while waiting:
-                left = sum(map(len, waiting))
-                batch = waiting.popleft()
-                try:
-                    values = self.scores([written for _, written in batch])
-                except RefusedTextError as error:
-                    if len(batch) > 1:
-                        waiting.extendleft([item] for item in reversed(batch))
-                    else:
-                        self._note_refusal(error)
-                    continue
+            unanswered = len(rows)
+            for start in range(0, len(rows), self.batch_size):
+                batch = rows[start : start + self.batch_size]
+                values = self._scores_or_refusals([written for _, written in batch])
                 for (row, _), value in zip(batch, values, strict=True):
-                    rewards[row] = value if math.isfinite(value) else math.nan
-                    self.counters["not_finite"] += not math.isfinite(value)
+                    unanswered -= 1
+                    if value is None:
+                        continue
+                    if math.isfinite(value):
+                        rewards[row] = value
+                        self.counters["scored"] += 1
+                    else:
+                        self.counters["not_finite"] += 1
         except UnreachableError:
-            self.counters["unreachable"] += left
-        self.counters["scored"] += sum(not math.isnan(reward) for reward in rewards)
+            self.counters["unreachable"] += unanswered
         return rewards
 
-    def _note_refusal(self, error: RefusedTextError) -> None:
-        """Counts a response that the server refuses, and says so the first time."""
-        if not self.counters["refused"]:
-            _LOG.warning(
-                "%s; the response stays unscored, and so do others that are refused: `refused` counts them", error
-            )
-        self.counters["refused"] += 1
+    def _scores_or_refusals(self, batch: Sequence[Written]) -> Iterator[float | None]:
+        """The model's outputs one after another; None for a dialogue that a server refuses alone."""
+        try:
+            yield from self.scores(batch)
+        except RefusedTextError as error:
+            if len(batch) > 1:
+                for written in batch:
+                    yield from self._scores_or_refusals([written])
+                return
+            if not self.counters["refused"]:
+                _LOG.warning(
+                    "%s; the response stays unscored, and so do others that are refused: `refused` counts them", error
+                )
+            self.counters["refused"] += 1
+            yield None
 
     def _scorable(self, responses: Sequence[str], prompts: Sequence[Any] | None) -> list[tuple[int, Written]]:
+        """The rows that can be scored, each with its dialogue in the chat template; the others are counted."""
         if prompts is None:
             raise InputError("prompts: expected the chat messages of each prompt, got none")
         scorable = []

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 
+from geoalign.answers.calls import function_name
 from geoalign.answers.messages import response_text
 from geoalign.answers.reward_source import RewardSource
 from geoalign.errors import ConfigError, InputError
@@ -56,7 +58,7 @@ class RewardWithCorruption:
         gather: Gather = list,
     ) -> None:
         check_corruption(config, binary=source.binary)
-        self.__name__ = getattr(source, "__name__", type(source).__name__)
+        self.__name__ = function_name(source)
         self._source = source
         self._config = config
         self._seed = seed
@@ -82,30 +84,27 @@ class RewardWithCorruption:
         responses = [response_text(completion) for completion in completions]
         clean = list(self._source.score(responses, answer, prompts=prompts))
         # TRL gives every process an equal slice of the batch, in order.
-        first = self._process_index * len(clean)
-        keys: dict[str, Any] = {
-            "seed": self._seed,
-            "step": 0 if trainer_state is None else int(trainer_state.global_step),
-            "prompt_ids": problem_id,
-            "sample_indices": [(first + row) % self._num_generations for row in range(len(clean))],
-        }
+        first_row = self._process_index * len(clean)
+        draws = Draws(
+            seed=self._seed,
+            step=0 if trainer_state is None else int(trainer_state.global_step),
+            prompt_ids=problem_id,
+            samples=[(first_row + row) % self._num_generations for row in range(len(clean))],
+        )
         rate = self._config.flip if self._source.binary else self._config.extremes
-        if self._config.fixed_share:
-            noisy = fixed_share_mask(**keys, rate=rate, group_size=self._num_generations)
-        else:
-            noisy = corruption_mask(**keys, rate=rate)
-        lots = corruption_mask(**keys, rate=self._config.shortcut, purpose="shortcut/")
-        takes = self._takes_shortcut
-        short = [drawn and takes is not None and takes(text) for drawn, text in zip(lots, responses, strict=True)]
+        noisy = draws.of_each_prompt(rate, self._num_generations) if self._config.fixed_share else draws.below(rate)
+        shortcut = self._rewarded_shortcuts(draws, responses)
         rewards = clean
         if self._source.binary:
             rewards = [
-                _binary(reward, flipped=noisy[row], short=short[row], row=row) for row, reward in enumerate(clean)
+                _binary(reward, flipped=noisy[row], shortcut=shortcut[row], row=row) for row, reward in enumerate(clean)
             ]
         elif self._config.extremes or self._config.shortcut:
-            groups = self._groups(clean)
+            groups = self._groups(clean, first_row)
+            # Different in each row, and never nothing unless `jitter` is 0.
+            jitter = [self._config.jitter * (0.5 + draw / 2) for draw in draws.numbers("jitter/")]
             rewards = [
-                _continuous(reward, groups[row], self._jitter(keys, row), extreme=noisy[row], short=short[row])
+                _continuous(reward, groups[row], jitter=jitter[row], extreme=noisy[row], shortcut=shortcut[row])
                 for row, reward in enumerate(clean)
             ]
         self.true_rewards = clean
@@ -117,38 +116,51 @@ class RewardWithCorruption:
             log_extra("corrupted", list(self.corrupted))
         return list(rewards)
 
-    def _groups(self, clean: list[float]) -> list[list[float]]:
+    def _rewarded_shortcuts(self, draws: Draws, responses: Sequence[str]) -> list[bool]:
+        """Whether each row's response takes the task's shortcut and is drawn to be rewarded for it."""
+        takes_shortcut = self._takes_shortcut
+        if takes_shortcut is None:
+            return [False] * len(responses)
+        drawn = draws.below(self._config.shortcut, "shortcut/")
+        return [lot and takes_shortcut(response) for lot, response in zip(drawn, responses, strict=True)]
+
+    def _groups(self, clean: list[float], first_row: int) -> list[list[float]]:
         """The clean rewards of each of this process's rows' groups; those that could not be scored left out."""
-        size, first, whole = self._num_generations, self._process_index * len(clean), self._gather(clean)
+        size = self._num_generations
+        whole = self._gather(clean)
         scored = [
             [reward for reward in whole[start : start + size] if not math.isnan(reward)]
             for start in range(0, len(whole), size)
         ]
-        return [scored[(first + row) // size] for row in range(len(clean))]
-
-    def _jitter(self, keys: Mapping[str, Any], row: int) -> float:
-        """A share of a group's spread: different in each row, and never nothing unless `jitter` is 0."""
-        prompt, sample = keys["prompt_ids"][row], keys["sample_indices"][row]
-        draw = uniform(seed=keys["seed"], step=keys["step"], prompt_id=prompt, sample=sample, purpose="jitter/")
-        return self._config.jitter * (0.5 + draw / 2)
+        return [scored[(first_row + row) // size] for row in range(len(clean))]
 
 
-def _binary(reward: float, *, flipped: bool, short: bool, row: int) -> float:
+def _binary(reward: float, *, flipped: bool, shortcut: bool, row: int) -> float:
+    """A reward of 0 or 1 as it is after flipping and the shortcut; NaN stays NaN."""
     if math.isnan(reward):
         return reward
     if flipped and reward not in (0.0, 1.0):
         raise InputError(f"rewards: expected 0 or 1 to flip, got {reward} in row {row}")
-    return 1.0 if short else 1.0 - reward if flipped else reward
+    if shortcut:
+        return 1.0
+    return 1.0 - reward if flipped else reward
 
 
-def _continuous(reward: float, group: Sequence[float], jitter: float, *, extreme: bool, short: bool) -> float:
-    if math.isnan(reward) or not (extreme or short):
+def _continuous(reward: float, group: Sequence[float], *, jitter: float, extreme: bool, shortcut: bool) -> float:
+    """A continuous reward as it is after `extremes` and the shortcut; NaN stays NaN.
+
+    Args:
+        group: the clean rewards of its group.
+        jitter: how far beyond the group's extreme a corrupted reward lies, as a share of the group's spread.
+    """
+    if math.isnan(reward) or not (extreme or shortcut):
         return reward
-    lowest, highest = min(group), max(group)
-    if short and reward == highest:
+    lowest = min(group)
+    highest = max(group)
+    if shortcut and reward == highest:
         return reward
     # A group of equal rewards has no spread: either way they stay what they are.
-    if short or reward < math.fsum(group) / len(group):
+    if shortcut or reward < math.fsum(group) / len(group):
         return _beyond(highest, jitter * (highest - lowest))
     return _beyond(lowest, -jitter * (highest - lowest))
 
@@ -157,46 +169,50 @@ def _beyond(extreme: float, distance: float) -> float:
     """`extreme` moved by `distance`, at least so far that float32 can tell; exactly `extreme` for a distance of 0."""
     if distance == 0:
         return extreme
-    moved, start = np.float32(extreme + distance), np.float32(extreme)
-    return float(moved if moved != start else np.nextafter(start, np.float32(math.copysign(math.inf, distance))))
+    start = np.float32(extreme)
+    moved = np.float32(extreme + distance)
+    if moved == start:
+        moved = np.nextafter(start, np.float32(math.copysign(math.inf, distance)))
+    return float(moved)
 
 
-# Draws are by seed, step, prompt and sample: the same in every arm of a comparison, on every machine.
+@dataclass(frozen=True)
+class Draws:
+    """Numbers in [0, 1) for the rollouts of a step, by seed, step, prompt and sample alone: the same in every arm of a
+    comparison, on every machine, and for any slice of the rows.
 
-
-def corruption_mask(
-    *, seed: int, step: int, prompt_ids: Sequence[str], sample_indices: Sequence[int], rate: float, purpose: str = ""
-) -> list[bool]:
-    """Which rollouts are corrupted: an independent draw for each, True with probability `rate`.
-
-    A pure function of (seed, step, prompt id, sample index); a larger rate takes all that a smaller one does, and more.
-    Draws of another `purpose` are independent of these.
+    Draws of different purposes are independent of one another.
     """
-    return [
-        uniform(seed=seed, step=step, prompt_id=prompt_id, sample=sample, purpose=purpose) < rate
-        for prompt_id, sample in zip(prompt_ids, sample_indices, strict=True)
-    ]
 
+    seed: int
+    step: int
+    prompt_ids: Sequence[str]
+    samples: Sequence[int]
 
-def fixed_share_mask(
-    *, seed: int, step: int, prompt_ids: Sequence[str], sample_indices: Sequence[int], rate: float, group_size: int
-) -> list[bool]:
-    """Which rollouts are corrupted where every prompt's share is fixed: of K samples those with the smallest draws are
-    taken, floor(rate K + u), where u is a draw of the prompt's.
-    """
-    taken: dict[str, set[int]] = {}
-    for prompt in dict.fromkeys(prompt_ids):
-        draws = [uniform(seed=seed, step=step, prompt_id=prompt, sample=sample) for sample in range(group_size)]
-        lot = uniform(seed=seed, step=step, prompt_id=prompt, sample=0, purpose="share/")
-        # Products such as 0.1 x 30 fall short of whole numbers by rounding alone.
-        count = int(rate * group_size + lot + 1e-9)
-        taken[prompt] = set(sorted(range(group_size), key=draws.__getitem__)[:count])
-    return [sample in taken[prompt] for prompt, sample in zip(prompt_ids, sample_indices, strict=True)]
+    def numbers(self, purpose: str = "") -> list[float]:
+        """A number for each rollout."""
+        return [
+            self._number(prompt, sample, purpose) for prompt, sample in zip(self.prompt_ids, self.samples, strict=True)
+        ]
 
+    def below(self, rate: float, purpose: str = "") -> list[bool]:
+        """Whether each rollout is drawn, with probability `rate` each; a larger rate draws all that a smaller does."""
+        return [number < rate for number in self.numbers(purpose)]
 
-def uniform(*, seed: int, step: int, prompt_id: str, sample: int, purpose: str = "") -> float:
-    """A number in [0, 1) from a hash of its arguments."""
-    # The purpose and the numbers come first, so that no two different keys are written alike; "surrogatepass": ids are
-    # any text.
-    key = f"{purpose}{seed}/{step}/{sample}/{prompt_id}".encode("utf-8", errors="surrogatepass")
-    return int.from_bytes(blake2b(key, digest_size=8).digest(), "big") / 2**64
+    def of_each_prompt(self, rate: float, group_size: int) -> list[bool]:
+        """Whether each rollout is drawn where every prompt's share is fixed: of K samples those with the smallest
+        numbers are, floor(rate K + u), where u is a number of the prompt's."""
+        drawn: dict[str, set[int]] = {}
+        for prompt in dict.fromkeys(self.prompt_ids):
+            numbers = [self._number(prompt, sample, "") for sample in range(group_size)]
+            # Products such as 0.1 x 30 fall short of whole numbers by rounding alone.
+            count = int(rate * group_size + self._number(prompt, 0, "share/") + 1e-9)
+            by_number = sorted(range(group_size), key=numbers.__getitem__)
+            drawn[prompt] = set(by_number[:count])
+        return [sample in drawn[prompt] for prompt, sample in zip(self.prompt_ids, self.samples, strict=True)]
+
+    def _number(self, prompt_id: str, sample: int, purpose: str) -> float:
+        # The purpose and the numbers come first, so that no two different keys are written alike; "surrogatepass": ids
+        # are any text.
+        key = f"{purpose}{self.seed}/{self.step}/{sample}/{prompt_id}".encode("utf-8", errors="surrogatepass")
+        return int.from_bytes(blake2b(key, digest_size=8).digest(), "big") / 2**64

@@ -45,13 +45,8 @@ class RewardModelScorer(ChatRewardModel):
         if tokenizer.chat_template is None:
             raise InputError("reward model: expected a tokenizer with a chat template, got none")
         text_config = model.config.get_text_config()
-        # The model's own padding token first: a model reads its score where that token says that the dialogue ends.
-        known = [text_config.pad_token_id, tokenizer.pad_token_id, tokenizer.eos_token_id]
-        pad = next((token for token in known if token is not None), None)
-        if pad is None:
-            raise InputError("reward model: expected a tokenizer with a padding or an end token, got none")
-        self._pad = int(pad)
-        if pad == tokenizer.eos_token_id and (has_own_code(model) or text_config.pad_token_id is None):
+        self._pad = _padding_token(text_config, tokenizer)
+        if self._pad == tokenizer.eos_token_id and (has_own_code(model) or text_config.pad_token_id is None):
             # A model may look for padding, which it was not told is the end token that ends every turn: pad nothing.
             self.batch_size = 1
         else:
@@ -70,13 +65,15 @@ class RewardModelScorer(ChatRewardModel):
     def load(cls, model_id: str | Path, config: RewardModelConfig | None = None) -> RewardModelScorer:
         """The scorer of a reward model that was saved in a folder, or of one on the hub."""
         config = config if config is not None else RewardModelConfig()
-        return cls(*load_ready_model(model_id, config), config)
+        model, tokenizer = load_ready_model(model_id, config)
+        return cls(model, tokenizer, config)
 
     def close(self) -> None:
         self._model = None
 
     @torch.inference_mode()
     def scores(self, batch: Sequence[Written]) -> list[float]:
+        """The model's output for each dialogue; InputError where it gives more than one number."""
         tokens = [written.tokens for written in batch]
         if reads_mean(self._model):
             starts = [reply_start(self.tokenizer, written.messages) for written in batch]
@@ -92,6 +89,15 @@ class RewardModelScorer(ChatRewardModel):
             )
         rewards: list[float] = values.reshape(-1).float().tolist()
         return rewards
+
+
+def _padding_token(text_config: Any, tokenizer: Any) -> int:
+    """The model's own padding token, because it reads its score where that token says that the dialogue ends; without
+    one the tokenizer's, then its end token."""
+    for token in (text_config.pad_token_id, tokenizer.pad_token_id, tokenizer.eos_token_id):
+        if token is not None:
+            return int(token)
+    raise InputError("reward model: expected a tokenizer with a padding or an end token, got none")
 
 
 def load_ready_model(model_id: str | Path, config: RewardModelConfig) -> tuple[Any, Any]:
@@ -169,10 +175,17 @@ def reply_start(tokenizer: Any, dialogue: Sequence[Mapping[str, Any]]) -> int:
 
 @torch.no_grad()
 def mean_reply_states(model: Any, rows: Sequence[Sequence[int]], starts: Sequence[int]) -> Float[Tensor, "rows width"]:
-    """The mean of each dialogue's states from the start of its reply on; of an empty reply the last token's."""
+    """The mean of each dialogue's states from the start of its reply on; of an empty reply the last token's.
+
+    `rows` are the dialogues' tokens, `starts` the number of tokens before each reply.
+    """
     ids, mask = padded(rows, 0, model.device)
-    begins = torch.minimum(torch.tensor(starts, device=model.device), mask.sum(dim=1) - 1)
+    last_tokens = mask.sum(dim=1) - 1
+    first_tokens = torch.minimum(torch.tensor(starts, device=model.device), last_tokens)
+    positions = torch.arange(ids.shape[1], device=model.device)
+    is_reply = mask * (positions >= first_tokens[:, None])
     states = model.base_model(input_ids=ids, attention_mask=mask, use_cache=False).last_hidden_state
-    counted = (mask * (torch.arange(ids.shape[1], device=model.device) >= begins[:, None])).to(states.dtype)
-    means: Tensor = torch.einsum("rt,rtw->rw", counted, states) / counted.sum(dim=1, keepdim=True)
+    counted = is_reply.to(states.dtype)
+    sums = torch.einsum("rt,rtw->rw", counted, states)
+    means: Tensor = sums / counted.sum(dim=1, keepdim=True)
     return means

@@ -7,7 +7,18 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from geoalign.endpoint.settings import Address
-from geoalign.settings import AnyShare, Count, Name, NotNegative, Positive, PositiveShare, Workers, setting, settings
+from geoalign.settings import (
+    AnyShare,
+    Count,
+    Name,
+    NotNegative,
+    Options,
+    Positive,
+    PositiveShare,
+    Workers,
+    setting,
+    settings,
+)
 from geoalign.text import quote
 
 
@@ -111,7 +122,7 @@ class RewardConfig(ScoringConfig):
             "reward."
         ),
     )
-    endpoint: dict[str, Any] = setting(
+    endpoint: Options = setting(
         default_factory=dict, help="For `appeals: https://...`: model, max_tokens, ... as in `geoalign judge`."
     )
     flip: AnyShare = setting(default=0.0, help="Share of the rollouts whose binary reward is flipped.")

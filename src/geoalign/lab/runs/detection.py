@@ -2,7 +2,7 @@
 
 A row *counts* where it is known whether its reward was corrupted and it is in a pair: its group holds another reward.
 Over these rows: base rate, the share that was corrupted; AUROC and average precision of a score within one batch, for a
-run the mean over batches where defined; recall, the share of the corrupted ones that was marked (flagged, or replaced).
+run the mean over batches where defined; recall, the share of the corrupted ones that was marked (flagged, or changed).
 
 Precision is the share of corrupted rows among all marked rows of known truth, in a pair or not: whoever marks a row
 that could not be ranked answers for it.
@@ -11,128 +11,67 @@ that could not be ranked answers for it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields
-from typing import NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool
+from pandas import DataFrame, Series
 
-from geoalign.files.columns import Bools, Floats
-from geoalign.files.rollout_step import RolloutStep
+from geoalign.files.columns import Floats
+from geoalign.lab.runs.generations import FLAGGED, OWN_SCORE, SCORES
+from geoalign.lab.runs.numbers import totals_of
 from geoalign.lab.runs.reading import Run
 from geoalign.statistics import (
     Interval,
     PairedDifference,
-    auroc,
-    average_precision,
     known,
     mean,
     mean_interval,
-    pair_counts,
     paired_difference,
     wilson_interval,
 )
 
-# Scores and controls that are looked at, in the order of the tables, and what pages call them.
-SCORES = {
-    "score": "the curator's score",
-    "pair_count": "number of pairs",
-    "fewest_pairs": "number of pairs, fewest first",
-    "distance": "distance to the group's mean",
-}
-OWN_SCORE = "score"
 # The pair count as a score, and turned round: the control is whichever ranks better.
 PAIR_COUNTS = ("pair_count", "fewest_pairs")
 
 
-class Ranking(NamedTuple):
-    """AUROC and average precision of one score on one batch; NaN where rows of one kind alone have a score."""
-
-    auroc: float
-    auprc: float
-
-
 @dataclass(frozen=True)
-class Tally:
-    """Counts over any number of batches: rows that count, the corrupted ones among them, and those of both marked.
+class MarkedRows:
+    """Over all generations of a run: rows that count and the corrupted ones among them; marked rows of known truth, the
+    corrupted ones among these, and those of these that count."""
 
-    `marked` and `marked_corrupted` are over all rows of known truth, `found` are the marked ones among `corrupted`.
-    """
-
-    rows: int = 0
-    corrupted: int = 0
-    marked: int = 0
-    marked_corrupted: int = 0
-    found: int = 0
-
-    def __add__(self, other: Tally) -> Tally:
-        return Tally(*(getattr(self, item.name) + getattr(other, item.name) for item in fields(Tally)))
+    in_pair: int
+    in_pair_wrong: int
+    marked: int
+    marked_wrong: int
+    found: int
 
     @property
     def base_rate(self) -> float:
-        return self.corrupted / self.rows if self.rows else math.nan
+        """The share of corrupted rewards among the rows that count."""
+        return self.in_pair_wrong / self.in_pair if self.in_pair else math.nan
 
     @property
     def precision(self) -> float:
-        return self.marked_corrupted / self.marked if self.marked else math.nan
+        """The share of corrupted rewards among the marked rows."""
+        return self.marked_wrong / self.marked if self.marked else math.nan
 
     @property
     def recall(self) -> float:
-        return self.found / self.corrupted if self.corrupted else math.nan
+        """The share of the corrupted rewards that count which was marked."""
+        return self.found / self.in_pair_wrong if self.in_pair_wrong else math.nan
 
 
-def mean_ranking(rankings: Iterable[Ranking]) -> tuple[Ranking, int]:
-    """The mean over the batches where the ranking is defined, and their number; NaN and 0 where there is none."""
-    defined = [item for item in rankings if not math.isnan(item.auroc)]
-    areas, precisions = zip(*defined, strict=True) if defined else ((), ())
-    return Ranking(mean(areas), mean(precisions)), len(defined)
-
-
-# --- every score and control of a run, or of the seeds of an arm ------------------------------------------------------
-
-
-def scores_of(step: RolloutStep) -> dict[str, Floats]:
-    """Every score and control of a generation; NaN for rows in no pair, which nobody could rank.
-
-    `score` is the curator's own; `distance` |reward - group mean|; `pair_count` and `fewest_pairs` know nothing but how
-    many rows of the group have another reward.
-    """
-    count = pair_counts(step.reward, step.group).astype(np.float64)
-    count[count == 0] = np.nan
-    distance = np.full(len(count), np.nan)
-    for group in np.unique(step.group):
-        rows = (step.group == group) & ~np.isnan(step.reward)
-        if rows.any():
-            distance[rows] = np.abs(step.reward[rows] - step.reward[rows].mean())
-    paired = ~np.isnan(count)
-    own = np.where(paired, step.score, np.nan)
-    distance = np.where(paired, distance, np.nan)
-    return {"score": own, "pair_count": count, "fewest_pairs": -count, "distance": distance}
-
-
-def rankings_of(step: RolloutStep) -> dict[str, Ranking]:
-    """How each score and control ranks the corrupted rows that count above the others, of rows with a score."""
-    rows = _counting(step)
-    corrupted, scores = step.flipped[rows], scores_of(step)
-    return {
-        name: Ranking(auroc(values[rows], corrupted), average_precision(values[rows], corrupted))
-        for name, values in scores.items()
-    }
-
-
-def tally_of(step: RolloutStep, marked: Bool[np.ndarray, " b"]) -> Tally:
-    counting, known_marked = _counting(step), step.flip_known & marked
-    each = (
-        counting, counting & step.flipped, known_marked, known_marked & step.flipped, counting & marked & step.flipped
-    )  # fmt: skip
-    return Tally(*(int(rows.sum()) for rows in each))
-
-
-def _counting(step: RolloutStep) -> Bools:
-    """[B] True for the rows of known truth that are in a pair."""
-    rows: Bools = step.flip_known & (pair_counts(step.reward, step.group) > 0)
-    return rows
+def marked_rows(numbers: DataFrame, marked: str = FLAGGED) -> MarkedRows:
+    """The marked rows of a run; `marked` is `FLAGGED` or `CHANGED`."""
+    totals = totals_of(numbers)
+    return MarkedRows(
+        in_pair=int(totals.get("in_pair", 0)),
+        in_pair_wrong=int(totals.get("in_pair_wrong", 0)),
+        marked=int(totals.get(f"{marked}_known", 0)),
+        marked_wrong=int(totals.get(f"{marked}_wrong", 0)),
+        found=int(totals.get(f"{marked}_found", 0)),
+    )
 
 
 @dataclass(frozen=True)
@@ -157,63 +96,115 @@ class Detection:
     gain: PairedDifference
 
     def row(self, score: str) -> ScoreDetection | None:
+        """The row of a score; None where it ranked nothing."""
         return next((row for row in self.rows if row.score == score), None)
 
 
+def areas_of(numbers: DataFrame) -> DataFrame:
+    """The `auroc/NAME` and `auprc/NAME` of the generations of a run as columns, a row for each step."""
+    areas = numbers[numbers.metric.str.startswith(("auroc/", "auprc/"))]
+    return areas.pivot_table(index="step", columns="metric", values="value")
+
+
 def detection(
-    units: Mapping[int, Mapping[str, tuple[float, float]]],
-    *,
-    precision: Interval,
-    base_rate: Interval,
-    interval: Callable[[Floats], Interval],
+    areas: DataFrame, *, precision: Interval, base_rate: Interval, interval: Callable[[Floats], Interval]
 ) -> Detection | None:
-    """Detection over steps or seeds, of each the `Ranking` by score; None where no score has any."""
-    names = list(dict.fromkeys(name for scores in units.values() for name in scores))
-    unknown = Ranking(math.nan, math.nan)
-    found = {name: np.array([scores.get(name, unknown) for scores in units.values()]) for name in names}
-    areas = {name: dict(zip(units, column[:, 0].tolist(), strict=True)) for name, column in found.items()}
-    if all(np.isnan(column[:, 0]).all() for column in found.values()):
+    """Detection over units, each estimate by `interval`; None where no score ranked anything.
+
+    Args:
+        areas: `auroc/NAME` and `auprc/NAME` of each score as columns, a row for each unit: step of a run, or seed.
+    """
+    areas = areas.dropna(axis="columns", how="all")
+    rows = []
+    for score in SCORES:
+        if f"auroc/{score}" in areas:
+            values = areas[f"auroc/{score}"].to_numpy(np.float64)
+            precisions = areas[f"auprc/{score}"].to_numpy(np.float64)
+            rows.append(ScoreDetection(score, interval(values), interval(precisions), len(known(values))))
+    if not rows:
         return None
-    rows = tuple(
-        ScoreDetection(name, interval(column[:, 0]), interval(column[:, 1]), len(known(column[:, 0])))
-        for name, column in found.items()
-    )
-    controls = [row for row in rows if row.score in PAIR_COUNTS and not math.isnan(row.auroc.estimate)]
+    controls = [row for row in rows if row.score in PAIR_COUNTS]
     control = max(controls, key=lambda row: row.auroc.estimate).score if controls else ""
-    gain = paired_difference(areas.get(OWN_SCORE, {}), areas.get(control, {}))
-    return Detection(rows, precision, base_rate, control, gain)
+    own = by_unit(areas, f"auroc/{OWN_SCORE}")
+    other = by_unit(areas, f"auroc/{control}")
+    return Detection(
+        rows=tuple(rows),
+        precision=precision,
+        base_rate=base_rate,
+        control=control,
+        gain=paired_difference(own, other),
+    )
+
+
+@dataclass(frozen=True)
+class MeanRanking:
+    """How one score ranks corrupted rewards in a whole run: means over the `generations` where it is defined."""
+
+    auroc: float
+    auprc: float
+    generations: int
+
+
+def by_unit(frame: DataFrame, column: str) -> dict[int, float]:
+    """A column by step or seed; empty where the frame does not have it."""
+    return dict(zip(frame.index.tolist(), frame[column].tolist(), strict=True)) if column in frame else {}
+
+
+def whole_run(areas: DataFrame) -> dict[str, MeanRanking]:
+    """How each score ranks corrupted rewards in a run, from its `areas_of` steps; without scores that ranked nothing.
+
+    Of a curator with a score of its own every ranking is of the generations that it could rank, so that its score and
+    the pair count are judged on the same ones.
+    """
+    if f"auroc/{OWN_SCORE}" in areas:
+        areas = areas[areas[f"auroc/{OWN_SCORE}"].notna()]
+    found = {}
+    for score in SCORES:
+        if f"auroc/{score}" in areas:
+            of_score = areas[f"auroc/{score}"].dropna()
+            if len(of_score):
+                found[score] = MeanRanking(mean(of_score), mean(areas[f"auprc/{score}"]), len(of_score))
+    return found
+
+
+# --- what a run's page says -------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class RunDetection:
-    """What a run's page says of its flags: detection over its steps, None for the reason `undefined`; flagged and
-    flipped rollouts over all steps; how many flipped ones had no score."""
+    """What a run's page says of its flags: detection over its steps, None for the reason `undefined`; the flagged rows;
+    how many corrupted ones had no score."""
 
     found: Detection | None
-    flags: Tally
+    flags: MarkedRows
     unscored: int
     undefined: str
 
 
-def detect(run: Run) -> RunDetection:
+def detect(run: Run, numbers: DataFrame) -> RunDetection:
     """Detection over all steps of a run; the precision is that of its flags, with Wilson's interval."""
-    flags, unscored, units = Tally(), 0, {}
-    for step in run.rollouts:
-        units[step.step] = rankings_of(step)
-        flags += tally_of(step, step.anomalous)
-        unscored += int((step.flipped & step.flip_known & ~step.scored).sum())
-    precision = wilson_interval(flags.marked_corrupted, flags.marked)
-    base_rate = Interval(flags.base_rate, math.nan, math.nan)
-    found = detection(units, precision=precision, base_rate=base_rate, interval=mean_interval)
-    reason = _why_undefined(run, found)
-    return RunDetection(None if reason else found, flags, unscored, reason)
+    flags = marked_rows(numbers)
+    found = detection(
+        areas_of(numbers),
+        precision=wilson_interval(flags.marked_wrong, flags.marked),
+        base_rate=Interval(flags.base_rate, math.nan, math.nan),
+        interval=mean_interval,
+    )
+    totals = totals_of(numbers)
+    reason = why_no_scores(run, totals) or _why_undefined(totals, found)
+    return RunDetection(
+        found=None if reason else found,
+        flags=flags,
+        unscored=int(totals.get("unscored_wrong", 0)),
+        undefined=reason,
+    )
 
 
-def why_no_scores(run: Run) -> str:
+def why_no_scores(run: Run, totals: Series) -> str:
     """Why no rollout of this run has a score; empty where one has."""
     if not run.rollouts:
         return "The run folder holds no rollouts (yet)."
-    if any(step.scored.any() for step in run.rollouts):
+    if totals["scored"]:
         return ""
     if run.curator_name in ("grpo", "unknown"):
         return f"The curator of this run ({run.curator_name}) gives no scores: it changes nothing."
@@ -223,12 +214,11 @@ def why_no_scores(run: Run) -> str:
     )
 
 
-def _why_undefined(run: Run, found: Detection | None) -> str:
-    if no_scores := why_no_scores(run):
-        return no_scores
-    if not any(step.flip_known.any() for step in run.rollouts):
+def _why_undefined(totals: Series, found: Detection | None) -> str:
+    """Why nothing is said of how well wrong rewards were found; empty where something is."""
+    if not totals["known"]:
         return "Nothing says which rewards are wrong: this run records neither true rewards nor corrupted rows."
-    if not any((step.flipped & step.flip_known).any() for step in run.rollouts):
+    if not totals["wrong"]:
         return "No reward of this run was flipped (reward.flip is 0, or none was drawn), so there is nothing to find."
     if found is None:
         return "No step has both a flipped and an unflipped rollout with a score, so nothing can be ranked."

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from geoalign.files.rollout_step import RolloutStep
-from geoalign.lab.runs.reading import MetricRow
+from geoalign.lab.runs.reading import Run
 from geoalign.lab.runs.rollouts import read_texts
 from geoalign.text import visible
 
@@ -38,10 +39,8 @@ class FlaggedRollout:
     donor_response: str
 
 
-def flagged_rollouts(
-    rollouts: RolloutStep, curator: Mapping[str, object], metrics: Sequence[MetricRow], most: int
-) -> list[FlaggedRollout]:
-    """The highest-scored flagged rollouts of a step, of as many prompts as there are."""
+def flagged_rollouts(run: Run, rollouts: RolloutStep, most: int) -> list[FlaggedRollout]:
+    """The highest-scored flagged rollouts of a step of a run, of as many prompts as there are, at most `most`."""
     score = np.where(rollouts.scored, rollouts.score, -np.inf)
     flagged = [int(at) for at in np.argsort(-score, kind="stable") if rollouts.anomalous[at]]
     order = _by_prompt(flagged, rollouts.group.tolist())[:most]
@@ -64,7 +63,7 @@ def flagged_rollouts(
                 score=float(rollouts.score[at]),
                 rank=int((score > score[at]).sum()) + 1,
                 scored=int(rollouts.scored.sum()),
-                outcome=_outcome(rollouts, at, curator, metrics),
+                outcome=_outcome(run, rollouts, at),
                 donor_response=visible(texts.get(source, _MISSING)[1]) if replaced else "",
             )
         )
@@ -82,8 +81,10 @@ def _by_prompt(rows: Sequence[int], groups: Sequence[int]) -> list[int]:
     return [row for _, row in sorted(zip(turns, rows, strict=True), key=lambda item: item[0])]
 
 
-def _outcome(rollouts: RolloutStep, at: int, curator: Mapping[str, object], metrics: Sequence[MetricRow]) -> str:
-    source, row = int(rollouts.source[at]), int(rollouts.row[at])
+def _outcome(run: Run, rollouts: RolloutStep, at: int) -> str:
+    """What the curator did with the rollout at a place of a step."""
+    row = int(rollouts.row[at])
+    source = int(rollouts.source[at])
     if source == -1:
         return "left out of the batch"
     if source != row:
@@ -93,27 +94,24 @@ def _outcome(rollouts: RolloutStep, at: int, curator: Mapping[str, object], metr
     copies = int((rollouts.source == row).sum()) - 1
     if copies > 0:
         return f"amplified: copied over {copies} other row(s)"
-    kind = str(curator.get("type"))
-    if kind.startswith("geoalign"):
-        return "unchanged: no stable donor in its group, or before start_step"
-    if kind == "monitor":
+    if run.curator_name.startswith("geoalign"):
+        return "unchanged: no stable donor in its group, or the gate was closed"
+    if run.curator_name == "monitor":
         return "unchanged: the curator only watches"
-    if kind in _LOG_ODDS:
-        return _denoised(rollouts, at, metrics)
+    if run.curator_name in _LOG_ODDS:
+        return _denoised(run, rollouts.step, float(rollouts.score[at]))
     return "kept in its place"
 
 
-def _denoised(rollouts: RolloutStep, at: int, metrics: Sequence[MetricRow]) -> str:
+def _denoised(run: Run, step: int, score: float) -> str:
     """How likely the reward was taken to be wrong, and whether the rewards of its batch were corrected."""
-    wrong = 1 / (1 + np.exp(-float(rollouts.score[at])))
-    # A generation after N updates is curated for update N + 1.
-    after = (
-        row.values.get("geoalign/mean_change") for row in metrics if row.stage == "rl" and row.step > rollouts.step
-    )
-    change = next((value for value in after if value is not None), None)
+    wrong = 1 / (1 + math.exp(-score))
     judged = f"judged wrong with probability {wrong:.0%}"
     if wrong > 0.995:
         judged = "judged wrong with probability over 99%"
-    if change is None:
-        return judged
-    return f"{judged}, reward corrected" if change > 0 else f"{judged}, rewards of this batch kept"
+    # A generation after N updates is curated for update N + 1.
+    for line in run.metrics:
+        change = line.values.get("geoalign/mean_change")
+        if line.stage == "rl" and line.step > step and change is not None:
+            return f"{judged}, reward corrected" if change > 0 else f"{judged}, rewards of this batch kept"
+    return judged

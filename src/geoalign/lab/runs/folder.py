@@ -44,6 +44,7 @@ class RunFolder:
         self.references = self.root / "reference_rewards.json"
         self.rollouts = self.root / "rollouts"
         self.details = self.root / "details"
+        self.responses = self.root / "responses"
         self.checkpoints = self.root / "checkpoints"
         self.rl_checkpoints = self.checkpoints / "rl"
         # Models: each is complete if it exists.
@@ -81,8 +82,10 @@ class RunFolder:
         write_atomically(self.config, dump_yaml(dict(config)))
 
     def read_versions(self) -> dict[str, Any]:
+        """What made the run; RunFolderError where its folder is of another schema version."""
         versions = read_json(self.versions)
-        if (schema := versions["schema_version"]) != SCHEMA_VERSION:
+        schema = versions["schema_version"]
+        if schema != SCHEMA_VERSION:
             raise RunFolderError(f"{self.versions}: schema_version: expected {SCHEMA_VERSION}, got {schema!r}")
         return versions
 
@@ -96,6 +99,10 @@ class RunFolder:
     def details_of(self, step: int) -> Path:
         return self.details / f"step-{step:06d}.safetensors"
 
+    def responses_of(self, step: int) -> Path:
+        """The rows of the evaluation at a step."""
+        return self.responses / f"step-{step:06d}.parquet"
+
     def drop_steps(self, first: int) -> None:
         """Removes rollout and detail files from a step on; what others have put beside them stays."""
         for folder, suffix in ((self.rollouts, ROLLOUTS), (self.details, DETAILS)):
@@ -105,7 +112,16 @@ class RunFolder:
 
     def drop_half_written(self) -> None:
         """Removes what a killed run has left half-written, under names of its own."""
-        for own in ("*.json", "*.jsonl", "*.yaml", "*.html", "rollouts/step-*", "details/step-*", "checkpoints/*"):
+        for own in (
+            "*.json",
+            "*.jsonl",
+            "*.yaml",
+            "*.html",
+            "rollouts/step-*",
+            "details/step-*",
+            "responses/step-*",
+            "checkpoints/*",
+        ):
             for path in sorted(self.root.glob(own + HALF_WRITTEN)):
                 if path.is_dir():
                     shutil.rmtree(path)
@@ -193,7 +209,7 @@ STAGES = ("sft", "reward_model", "gold_model", "rl", "done")
 
 @dataclass(frozen=True)
 class Moment:
-    """A run after `step` updates of a stage, with so many bytes in its two logs, which only grow."""
+    """Where to resume: the stage, the updates made in it, and the length in bytes to cut each of the two logs to."""
 
     stage: str
     step: int
@@ -211,7 +227,7 @@ def next_stage(folder: RunFolder, learned: Sequence[str]) -> str:
     return next((name for name in learned if not (folder.checkpoints / name).is_dir()), "rl")
 
 
-def made_models(folder: RunFolder) -> dict[str, Path]:
+def models_by_stage(folder: RunFolder) -> dict[str, Path]:
     """The model that each stage makes; each is complete if it exists."""
     models = (folder.warm_started, folder.reward_model, folder.gold_model, folder.final)
     return dict(zip(STAGES, models, strict=False))
@@ -224,7 +240,7 @@ def stage_checkpoints(folder: RunFolder) -> dict[str, Path]:
 
 
 def records_of(folder: RunFolder, stage: str) -> Callable[[int], dict[str, Any]]:
-    """What `CompleteCheckpoints` notes in the marks of a stage's checkpoints."""
+    """The function that gives the moment of a step of a stage, as the marks of its checkpoints hold it."""
     return lambda step: asdict(Moment(stage, step, _bytes(folder.metrics), _bytes(folder.evaluation)))
 
 
@@ -235,11 +251,16 @@ def note_records(folder: RunFolder, stage: str, step: int) -> None:
 
 def last_moment(folder: RunFolder) -> tuple[Moment, Path | None]:
     """The newest moment of a run, and the file that notes it; None for the start."""
-    found = [(Moment(**read_json(folder.records)), folder.records)] if folder.records.is_file() else []
+    newest: tuple[Moment, Path | None] = (Moment("sft", 0), None)
+    if folder.records.is_file():
+        newest = (Moment(**read_json(folder.records)), folder.records)
     for checkpoints in stage_checkpoints(folder).values():
-        marks = [path / MARK for path in complete_checkpoints(checkpoints)[-1:]]
-        found += [(Moment(**read_json(mark)["run"]), mark) for mark in marks]
-    return max(found, key=lambda moment: moment[0].rank, default=(Moment("sft", 0), None))
+        for checkpoint in complete_checkpoints(checkpoints)[-1:]:
+            mark = checkpoint / MARK
+            moment = Moment(**read_json(mark)["run"])
+            if newest[1] is None or moment.rank > newest[0].rank:
+                newest = (moment, mark)
+    return newest
 
 
 def _bytes(path: Path) -> int:

@@ -9,13 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from geoalign.errors import RunFolderError
-from geoalign.files.columns import Series
 from geoalign.files.json_files import float_or_nan, read_lines, read_yaml
 from geoalign.files.rollout_step import RolloutStep
-from geoalign.intervals import Interval as Interval
+from geoalign.intervals import Interval
 from geoalign.lab.runs.folder import DETAILS, RunFolder, step_files
 from geoalign.lab.runs.rollouts import read_rollouts
 from geoalign.statistics import wilson_interval
@@ -35,16 +32,6 @@ class Run:
     details: Mapping[int, Path]
     evaluations: tuple[Evaluation, ...]
     finished: bool
-
-    def series(self, key: str, stage: str = "rl") -> Series:
-        """The numbers of a quantity in the rows of `stage`; of rows with equal steps the last one counts."""
-        points = {
-            row.step: row.values[key]
-            for row in self.metrics
-            if row.stage == stage and np.isfinite(row.values.get(key, np.nan))
-        }
-        steps = sorted(points)
-        return Series(np.array(steps, dtype=np.int64), np.array([points[step] for step in steps], dtype=np.float64))
 
     @property
     def curator(self) -> Mapping[str, Any]:
@@ -129,6 +116,7 @@ def parse_metrics(line: Mapping[str, Any]) -> MetricRow:
 
 
 def parse_evaluation(line: Mapping[str, Any]) -> Evaluation:
+    """A line of evaluation.jsonl; what lines of earlier versions lack is NaN or None."""
     passed = {int(k): float(value) for k, value in (line.get("pass_at_k") or {}).items()}
     return Evaluation(
         step=line["step"],

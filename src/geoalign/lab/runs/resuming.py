@@ -1,4 +1,4 @@
-"""Whether a folder may be gone on with: the same settings, and the versions of packages."""
+"""Whether a folder may be resumed: the same settings, and the versions of packages."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ def package_versions() -> dict[str, str]:
 
 def check_same_settings(now: Mapping[str, Any], then: Mapping[str, Any], folder: Path) -> None:
     """Raises ConfigError naming the first dotted key whose value differs from that of the run's start."""
-    if (difference := first_difference(now, then)) is not None:
+    difference = first_difference(now, then)
+    if difference is not None:
         key, new, old = difference
         raise ConfigError(
             f"{key}: expected {old}, as the run in {folder} was started with, got {new}: "
@@ -48,22 +49,32 @@ def check_same_settings(now: Mapping[str, Any], then: Mapping[str, Any], folder:
 
 def first_difference(now: Mapping[str, Any], then: Mapping[str, Any]) -> tuple[str, str, str] | None:
     """The first dotted key whose value differs, and both values as text; None where all that counts is the same."""
-    left, right = flat(now), flat(then)
+    left = flat(now)
+    right = flat(then)
     for key in sorted({*left, *right}):
         if key.startswith(_FREE):
             continue
-        new, old = left.get(key, _ABSENT), right.get(key, _ABSENT)
+        new = left.get(key, _ABSENT)
+        old = right.get(key, _ABSENT)
         if new != old or type(new) is not type(old):
-            shown = ["nothing" if value is _ABSENT else repr(value) for value in (new, old)]
-            return key, shown[0], shown[1]
+            return key, _shown(new), _shown(old)
     return None
+
+
+def _shown(value: Any) -> str:
+    return "nothing" if value is _ABSENT else repr(value)
 
 
 SETTINGS = "settings.json"
 
 
 def begin(root: Path, identity: Mapping[str, Any], *, kind: str, resume: bool = True) -> None:
-    """Makes a folder that of a judging (`kind`), or checks that it is of this one (`settings.json`)."""
+    """Writes the `settings.json` of a new folder, or checks that those of an earlier start are the same.
+
+    Args:
+        identity: the settings that make it another job where they differ.
+        kind: what the folder is of, such as "judging", for errors.
+    """
     settings = root / SETTINGS
     if not settings.is_file():
         check_empty(root, kind)

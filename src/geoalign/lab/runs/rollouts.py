@@ -28,8 +28,7 @@ ROLLOUT_SCHEMA = pyarrow.schema(
         "weight": pyarrow.float64(), "tokens": pyarrow.int64(),
     }
 )  # fmt: skip
-_FLOATS = ("reward", "true_reward", "corrupted", "score", "anomalous", "weight")
-_NUMBERS = ("row", "group", "source", *_FLOATS)
+_NUMBERS = ("row", "group", "source", "reward", "true_reward", "corrupted", "score", "anomalous", "weight")
 _TEXTS = ("prompt", "response")
 
 
@@ -63,20 +62,24 @@ def read_rollouts(folder: Path) -> Iterator[RolloutStep]:
 def read_rollout_file(step: int, path: Path) -> RolloutStep:
     """The rollouts of one generation; prompts and responses stay in the file."""
     table = read_columns(path, _NUMBERS)
-    numbers = {name: floats(table, name) for name in _FLOATS}
-    corrupted, anomalous = numbers.pop("corrupted"), numbers.pop("anomalous") == 1
-    derived = ~np.isnan(numbers["true_reward"]) & ~np.isnan(numbers["reward"])
-    differs = derived & (numbers["true_reward"] != numbers["reward"])
+    reward = floats(table, "reward")
+    true_reward = floats(table, "true_reward")
+    corrupted = floats(table, "corrupted")
+    both_known = ~np.isnan(true_reward) & ~np.isnan(reward)
     return RolloutStep(
         step=step,
         path=path,
-        flipped=np.where(np.isnan(corrupted), differs, corrupted == 1),
-        flip_known=derived | ~np.isnan(corrupted),
-        anomalous=anomalous,
         row=ints(table, "row"),
         group=ints(table, "group"),
+        reward=reward,
+        true_reward=true_reward,
+        # What no column says is told by the two rewards.
+        flipped=np.where(np.isnan(corrupted), both_known & (true_reward != reward), corrupted == 1),
+        flip_known=both_known | ~np.isnan(corrupted),
+        score=floats(table, "score"),
+        anomalous=floats(table, "anomalous") == 1,
         source=ints(table, "source"),
-        **numbers,
+        weight=floats(table, "weight"),
     )
 
 
@@ -89,12 +92,20 @@ def read_texts(rollouts: RolloutStep, rows: Iterable[int]) -> dict[int, tuple[st
 
 
 def read_details(path: Path) -> Details:
+    """The details of a curation from a file that `write_details` wrote."""
     with safe_open(path, framework="numpy") as file:
         tensors = {name: file.get_tensor(name).astype(np.float64) for name in file.keys()}  # noqa: SIM118 - no mapping
         numbers = json.loads((file.metadata() or {}).get("density", "null"))
     density = None
     if numbers is not None:
-        numbers = {name: float_or_nan(value) for name, value in numbers.items()}
-        density = Density(tensors["density.grid"], tensors["density.density"], **numbers)
-    cosines = (tensors["pairs.raw_cosine"], tensors["pairs.projected_cosine"])
-    return Details(int(path.stem.removeprefix("step-")), *cosines, density)
+        density = Density(
+            grid=tensors["density.grid"],
+            density=tensors["density.density"],
+            **{name: float_or_nan(value) for name, value in numbers.items()},
+        )
+    return Details(
+        step=int(path.stem.removeprefix("step-")),
+        raw_cosine=tensors["pairs.raw_cosine"],
+        projected_cosine=tensors["pairs.projected_cosine"],
+        density=density,
+    )

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import typer
 
-from geoalign.console.command_line import NothingAskedError
+from geoalign.console.command_line import NothingAskedError, argument, option, settings_option
 from geoalign.console.terminal import Console
-from geoalign.settings.arguments import argument, option, settings_option
+from geoalign.errors import RunFolderError
 
 # What follows the help where the command was called bare.
 TRAIN_EXAMPLE = """
@@ -52,7 +52,7 @@ def train_command(request: TrainRequest) -> None:
           --output runs/plain_grpo
     """
     from geoalign.lab.runs.folder import RunFolder
-    from geoalign.lab.train.read_settings import load_run_config
+    from geoalign.lab.train.read_settings import load_run_config, locating_errors
 
     config_file = request.config
     resumed = False
@@ -60,31 +60,29 @@ def train_command(request: TrainRequest) -> None:
         # A run that is resumed has its settings with it.
         folder = RunFolder(request.output)
         resumed = folder.started()
+        if not (resumed or request.smoke or request.dry_run):
+            raise RunFolderError(f"{request.output}: no run to resume there; name a file of settings to start one")
         config_file = folder.config if resumed else None
     if not (config_file or request.overrides or request.smoke or request.dry_run):
         raise NothingAskedError(TRAIN_EXAMPLE)
+    if request.dry_run and request.smoke:
+        raise typer.BadParameter("--dry-run shows the plan at full size: leave --smoke out")
     loaded = load_run_config(config_file, request.overrides)
     # Before a plan is shown: a package that training lacks is named here.
-    from geoalign.lab.train.rehearsal import check_exercised, default_folder, dry_run, smoke_config
+    from geoalign.lab.train.dry_run import default_folder, dry_run
+    from geoalign.lab.train.smoke import check_exercised, smoke_config, smoke_folder
     from geoalign.lab.train.train import train
 
-    if request.dry_run:
-        if request.smoke:
-            raise typer.BadParameter("--dry-run shows the plan at full size: leave --smoke out")
-        dry_run(
-            loaded.config,
-            Console(),
-            locations=loaded.locations,
-            config_file=request.config,
-            overrides=request.overrides,
-            output=request.output,
-        )
-        return
-    smoke = request.smoke and not resumed
+    config = loaded.config
     output = request.output
-    if output is None:
-        output = default_folder(loaded.config, request.config, smoke=smoke)
-    settings = smoke_config(loaded.config) if smoke else loaded.config
-    train(settings, output, resume=request.resume, locations=loaded.locations, console=Console())
-    if smoke:
-        check_exercised(settings, RunFolder(output), Console())
+    with locating_errors(loaded.locations):
+        if request.dry_run:
+            dry_run(config, Console(), config_file=request.config, overrides=request.overrides, output=output)
+        elif request.smoke and not resumed:
+            config = smoke_config(config)
+            output = output or smoke_folder(default_folder(config, request.config))
+            train(config, output, resume=request.resume, console=Console())
+            check_exercised(RunFolder(output), Console())
+        else:
+            output = output or default_folder(config, request.config)
+            train(config, output, resume=request.resume, console=Console())

@@ -13,12 +13,13 @@ from rich.progress import Progress
 from geoalign.answers.reward_source import RewardSource
 from geoalign.console.terminal import Console, say, stage_progress
 from geoalign.files.json_files import append_lines, read_lines, write_json
-from geoalign.lab.data.task import Problem
+from geoalign.lab.data.task import EvaluationSet, Problem
 from geoalign.lab.models.accuracy import evaluation_values
-from geoalign.lab.models.answering import Answer, Sampling, answer_together, prompts_of, requests_of
+from geoalign.lab.models.answering import Sampling, answer_together, requests_of
 from geoalign.lab.models.engines import Engine, TrainerEngine, TransformersEngine
 from geoalign.lab.models.language_model import load_saved
 from geoalign.lab.models.process_setup import undisturbed
+from geoalign.lab.models.rows import ResponseRow, write_rows
 from geoalign.lab.runs.decline import REMEDY, falls
 from geoalign.lab.runs.folder import RunFolder, note_records
 from geoalign.lab.runs.reading import parse_evaluation
@@ -44,27 +45,32 @@ def saved_respondent(plan: Plan, source: RewardSource, folder: Path) -> Responde
 
 
 def answers_to(
-    problems: Sequence[Problem],
-    samples: int,
+    evaluation_set: EvaluationSet,
     plan: Plan,
     respondent: Respondent,
     sampling: Sampling,
     *,
-    what: str,
+    model: str,
     batch_size: int | None = None,
     progress: Callable[[int], None] = lambda done: None,
-) -> list[Answer]:
-    """Scored answers of all processes together; leaves every random generator as it was."""
-    prompts = prompts_of(problems, respondent.tokenizer, plan.config.model.chat_template_kwargs)
+) -> list[ResponseRow]:
+    """Scored responses to a set, of all processes together; leaves every random generator as it was.
+
+    Args:
+        model: what the rows call the model.
+        batch_size: responses generated at a time; None: all.
+    """
+    requests = requests_of(evaluation_set, respondent.tokenizer, plan.config.model.chat_template_kwargs)
     with undisturbed(plan.config.seed):
         return answer_together(
             respondent.engine,
-            requests_of(prompts, samples),
+            requests,
             respondent.source,
-            sampling,
-            plan.processes,
+            model=model,
+            evaluation_set=evaluation_set,
+            sampling=sampling,
+            processes=plan.processes,
             max_unscored=plan.config.reward.max_unscored,
-            what=what,
             batch_size=batch_size,
             progress=progress,
         )
@@ -79,34 +85,55 @@ def evaluation_stage(plan: Plan, source: RewardSource, model_folder: Path, stage
         evaluate(plan, respondent, stage=stage, step=step, progress=progress)
 
 
+def evaluation_sets(plan: Plan, source: RewardSource, stage: str) -> list[EvaluationSet]:
+    """The sets of the evaluations at a stage ("before_rl", "rl" or "after_rl"), which may ask for more samples last."""
+    settings = plan.config.evaluation
+    return [
+        EvaluationSet(
+            name=name,
+            kind="benchmark" if source.binary else "dialogue",
+            problems=problems,
+            samples=settings.samples_of(name, last=stage == "after_rl"),
+            max_new_tokens=settings.max_new_tokens or plan.generation.longest,
+        )
+        for name, problems in plan.evaluation_sets.items()
+    ]
+
+
 def evaluate(plan: Plan, respondent: Respondent, *, stage: str, step: int, progress: Progress) -> None:
-    """Appends one line per evaluation set, all in one write."""
-    settings, binary, lines = plan.config.evaluation, respondent.source.binary, []
-    for name, problems in plan.evaluation_sets.items():
-        samples = settings.samples_of(name, last=stage == "after_rl")
-        task = progress.add_task("evaluation", total=len(problems) * samples, values=name)
-        answers = answers_to(
-            problems,
-            samples,
+    """Evaluates the model of a step on every set.
+
+    The rows of the responses go into a file of the step (where the run keeps rollouts), their numbers into
+    `evaluation.jsonl`: one line a set, all in one write.
+    """
+    settings = plan.config.evaluation
+    # An engine of the trainer schedules the responses itself.
+    batch_size = None if isinstance(respondent.engine, TrainerEngine) else settings.batch_size
+    rows: list[ResponseRow] = []
+    lines = []
+    for evaluation_set in evaluation_sets(plan, respondent.source, stage):
+        name = evaluation_set.name
+        total = len(evaluation_set.problems) * evaluation_set.samples
+        task = progress.add_task("evaluation", total=total, values=name)
+        of_set = answers_to(
+            evaluation_set,
             plan,
             respondent,
-            Sampling(
-                seed=plan.config.seed,
-                stream=f"{stage}/{step}/{name}",
-                temperature=settings.temperature,
-                max_new_tokens=settings.max_new_tokens or plan.generation.longest,
-            ),
-            what=f"evaluation set {name}",
-            batch_size=None if isinstance(respondent.engine, TrainerEngine) else settings.batch_size,
+            Sampling(seed=plan.config.seed, stream=f"{stage}/{step}/{name}", temperature=settings.temperature),
+            model=f"step-{step:06d}",
+            batch_size=batch_size,
             progress=lambda done, task=task: progress.update(task, completed=done),  # type: ignore[misc]
         )
-        values = evaluation_values(answers, samples, binary=binary, gold=_gold_utilities(plan, answers))
+        rows += of_set
+        values = evaluation_values(evaluation_set, of_set, _gold_utilities(plan, evaluation_set, of_set))
         known = [key for key in ("accuracy", "reward", "gold_utility") if values[key] is not None]
         shown = ", ".join(f"{key} {values[key]:.3f}" for key in known)
         progress.update(task, values=f"{name}: {shown}", visible=stage != "rl")
         lines.append({"step": step, "stage": stage, "set": name, **values})
     if plan.processes.is_main:
         earlier = read_lines(plan.folder.evaluation)
+        if plan.config.output.rollouts:
+            write_rows(plan.folder.responses_of(step), rows)
         append_lines(plan.folder.evaluation, lines)
         warn_of_falls(plan.console, earlier, lines)
         if stage != "rl":  # a checkpoint follows on those within RL
@@ -125,16 +152,22 @@ def warn_of_falls(console: Console, earlier: Sequence[Mapping[str, Any]], now: S
         say(console, REMEDY, "yellow")
 
 
-def _gold_utilities(plan: Plan, answers: Sequence[Answer]) -> list[float | None]:
-    """What each answer is truly worth: the gold model's score (asked by the first process), else the task's."""
-    if plan.gold_model is None:
-        known = plan.task.gold_utility
-        return [None if known is None else known(scored.prompt.problem, scored.response) for scored in answers]
-    if not plan.processes.is_main:
-        return [None] * len(answers)
-    with open_reward_model(plan, plan.folder.gold_model) as gold:
-        prompts = [list(scored.prompt.problem.prompt) for scored in answers]
-        return [*gold.score([scored.response for scored in answers], [""] * len(answers), prompts=prompts)]
+def _gold_utilities(plan: Plan, evaluation_set: EvaluationSet, rows: Sequence[ResponseRow]) -> Sequence[float | None]:
+    """[rows] what each response is truly worth: the gold model's score (asked by the first process), else the task's.
+
+    None where nobody knows.
+    """
+    problems_by_id = {problem.id: problem for problem in evaluation_set.problems}
+    problems = [problems_by_id[row.id] for row in rows]
+    responses = [row.response for row in rows]
+    if plan.gold_model is not None and plan.processes.is_main:
+        with open_reward_model(plan, plan.folder.gold_model) as gold_model:
+            prompts = [list(problem.prompt) for problem in problems]
+            return gold_model.score(responses, [""] * len(rows), prompts=prompts)
+    utility = plan.task.gold_utility
+    if plan.gold_model is not None or utility is None:
+        return [None] * len(rows)
+    return [utility(problem, response) for problem, response in zip(problems, responses, strict=True)]
 
 
 def evaluated(folder: RunFolder, stage: str) -> bool:
@@ -159,24 +192,34 @@ def fill_references(plan: Plan, respondent: Respondent, *, progress: Progress) -
     """Does what is left of the reference rewards, with an engine that has the weights of the starting model."""
     if REFERENCE_REWARDS not in plan.curator.requires:
         return
-    rewards, count = dict(reference_rewards(plan)), plan.config.reward.references
-    total = len(plan.prompts_used()) * count
-    bar = progress.add_task("references", total=total, values="", completed=len(rewards) * count)
-    sampling = Sampling(plan.config.seed, "references", float(plan.grpo.temperature), plan.generation.longest)
+    rewards = dict(reference_rewards(plan))
+    count = plan.config.reward.references
+    bar = progress.add_task(
+        "references", total=len(plan.prompts_used()) * count, values="", completed=len(rewards) * count
+    )
+    sampling = Sampling(seed=plan.config.seed, stream="references", temperature=float(plan.grpo.temperature))
     for batch in _batches_left(plan, rewards):
-        answers = answers_to(batch, count, plan, respondent, sampling, what="a batch of reference responses")
+        references = EvaluationSet(
+            name="references",
+            kind="benchmark" if respondent.source.binary else "dialogue",
+            problems=batch,
+            samples=count,
+            max_new_tokens=plan.generation.longest,
+        )
+        rows = answers_to(references, plan, respondent, sampling, model="warm_start")
         rewards |= {problem.id: [] for problem in batch}
-        for scored in answers:
-            rewards[scored.prompt.problem.id].append(scored.reward)  # NaN, of one not scored, is null in the file
+        for row in rows:
+            rewards[row.id].append(row.reward)  # NaN, of one not scored, is null in the file
         if plan.processes.is_main:
             write_json(plan.folder.references, {"rewards": rewards})
         progress.update(bar, completed=len(rewards) * count)
     plan.processes.barrier()
 
 
-def _batches_left(plan: Plan, rewards: dict[str, Any]) -> list[list[Problem]]:
-    """The batches of prompts that have no reference rewards yet."""
+def _batches_left(plan: Plan, rewards: Mapping[str, Any]) -> list[list[Problem]]:
+    """The batches of prompts that have no reference rewards yet, each of about as many responses as RL generates."""
     problems = plan.prompts_used()
-    size = max(1, plan.generation.prompts * plan.generation.samples // plan.config.reward.references)
+    responses = plan.generation.prompts * plan.generation.samples
+    size = max(1, responses // plan.config.reward.references)
     batches = [problems[start : start + size] for start in range(0, len(problems), size)]
     return [batch for batch in batches if any(problem.id not in rewards for problem in batch)]

@@ -16,8 +16,8 @@ from geoalign.answers.equivalence import EqualAnswers
 from geoalign.answers.function import FunctionReward, load_function
 from geoalign.answers.messages import response_text
 from geoalign.answers.reward_source import RewardSource, check_scored, reasons, reasons_since
-from geoalign.answers.second import second_verifier
 from geoalign.answers.verified import VerifiedReward
+from geoalign.answers.verifiers import second_verifier
 from geoalign.files.json_files import read_json
 from geoalign.lab.rewards.corruption import RewardWithCorruption
 from geoalign.lab.rewards.reward_model import RewardModelScorer
@@ -30,7 +30,7 @@ def reward_source(plan: Plan) -> AbstractContextManager[RewardSource]:
     """The clean reward of a run: a server's, a ready model's, that of the model it trains, or verified answers."""
     model = plan.config.reward.model
     if model.url is not None:
-        from geoalign.lab.rewards.served_model import ServedRewardModel
+        from geoalign.lab.rewards.served_model import ServedRewardModel  # httpx2 only where there is a server
 
         return ServedRewardModel(model)
     if model.path is not None:
@@ -43,7 +43,8 @@ def reward_source(plan: Plan) -> AbstractContextManager[RewardSource]:
 def open_reward_model(plan: Plan, path: Path | str) -> RewardModelScorer:
     """The scorer of a reward model, on the device of training unless the settings name one."""
     settings = plan.config.reward.model
-    return RewardModelScorer.load(path, replace(settings, device=settings.device or str(plan.grpo.device)))
+    device = settings.device or str(plan.grpo.device)
+    return RewardModelScorer.load(path, replace(settings, device=device))
 
 
 ObservedReward = FunctionReward | RewardWithCorruption
@@ -66,7 +67,7 @@ def observed_reward(plan: Plan, source: RewardSource) -> ObservedReward:
 
 
 class CountedReward:
-    """Passes a call on to the observed reward and logs what only it knows, over the responses of this generation batch.
+    """The observed reward as TRL calls it, with metrics over the responses of this generation batch.
 
     `true_reward` is the mean of the task's own rewards; `reward/<name>` counts the responses that reward or source
     could not score or read, by the names of their `counters`. UnscoredError where a larger share than
@@ -75,24 +76,27 @@ class CountedReward:
 
     def __init__(self, plan: Plan, reward: ObservedReward, source: RewardSource) -> None:
         self.__name__ = reward.__name__
-        self._plan, self._reward, self._source = plan, reward, source
+        self._plan = plan
+        self._reward = reward
+        self._source = source
 
     def __call__(
         self, *args: Any, log_metric: Callable[[str, float], None] | None = None, **kwargs: Any
     ) -> list[float]:
         """The rewards of this process's rows."""
-        processes, counting = self._plan.processes, (self._source, self._reward)
-        before = [reasons(each) for each in counting]
+        processes = self._plan.processes
+        source_before = reasons(self._source)
+        reward_before = reasons(self._reward)
         rewards = self._reward(*args, **kwargs)
-        unscored: dict[str, int] = {}
-        for each, earlier in zip(counting, before, strict=True):
-            unscored |= reasons_since(each, earlier)
+        unscored = reasons_since(self._source, source_before) | reasons_since(self._reward, reward_before)
+
         # Every process comes to the same verdict, so that none waits for one that has stopped.
-        whole: Counter[str] = Counter()
+        unscored_in_all: Counter[str] = Counter()
         for counts in processes.gather([unscored]):
-            whole.update(counts)
+            unscored_in_all.update(counts)
         most = self._plan.config.reward.max_unscored
-        check_scored(processes.gather(list(rewards)), most, why=whole, what="a generation batch")
+        check_scored(processes.gather(list(rewards)), most, why=unscored_in_all, what="a generation batch")
+
         if log_metric is not None:
             for name, number in unscored.items():
                 # TRL logs the mean over the processes; these are counts of the whole batch.
@@ -103,27 +107,32 @@ class CountedReward:
         return rewards
 
 
+# What a curator reads of each row that TRL has generated.
 RolloutField = Callable[[list[dict[str, Any]]], Sequence[Any]]
 
 
 def rollout_fields(plan: Plan, reward: ObservedReward, source: RewardSource) -> dict[str, RolloutField]:
     """The adapter's `rollout_fields`: true rewards always, others where the curator needs them."""
     fields: dict[str, RolloutField] = {"true_rewards": lambda rows: reward.true_rewards}
-    needs, wants = plan.curator.requires, plan.curator.optional
-    if "answers" in (*needs, *wants) and (final_answer := plan.task.final_answer) is not None:
+    needed = plan.curator.requires
+    final_answer = plan.task.final_answer
+    if final_answer is not None and ("answers" in needed or "answers" in plan.curator.optional):
         fields["answers"] = _answers(plan, final_answer, source)
-    if REFERENCE_REWARDS in needs:
+    if REFERENCE_REWARDS in needed:
         # Read when first needed: with vLLM they are made when the trainer has started it.
-        known = cache(lambda: reference_rewards(plan))
-        fields[REFERENCE_REWARDS] = lambda rows: [known()[row["problem_id"]] for row in rows]
-    if "second_rewards" in needs:
+        by_problem = cache(lambda: reference_rewards(plan))
+        fields[REFERENCE_REWARDS] = lambda rows: [by_problem()[row["problem_id"]] for row in rows]
+    if "second_rewards" in needed:
         fields["second_rewards"] = _second_rewards(plan, source)
     return fields
 
 
 def _answers(plan: Plan, final_answer: Callable[[str], str | None], source: RewardSource) -> RolloutField:
-    """What each response answers; of verified answers those of a prompt that math-verify calls equal in one spelling,
-    over the rows of all processes."""
+    """What each response answers; None without an answer.
+
+    Where answers are verified, those of a prompt that math-verify calls equal become one spelling, over the rows of all
+    processes.
+    """
 
     def read(rows: list[dict[str, Any]]) -> list[str | None]:
         return [final_answer(response_text(row["completion"])) for row in rows]
@@ -132,30 +141,38 @@ def _answers(plan: Plan, final_answer: Callable[[str], str | None], source: Rewa
         return read
     equal = EqualAnswers(source.workers)
 
-    def read_equal(rows: list[dict[str, Any]]) -> list[str | None]:
+    def read_in_one_spelling(rows: list[dict[str, Any]]) -> list[str | None]:
+        answers = read(rows)
         if any("problem_id" not in row for row in rows):
             # Labelled rollouts, which every process has whole.
-            return answers_by_class(read(rows), [str(row["prompt"]) for row in rows], equal)
-        own = [(row["problem_id"], answer) for row, answer in zip(rows, read(rows), strict=True)]
-        whole = plan.processes.gather(own)
-        found = answers_by_class([answer for _, answer in whole], [problem for problem, _ in whole], equal)
+            return answers_by_class(answers, [str(row["prompt"]) for row in rows], equal)
+        own = [(row["problem_id"], answer) for row, answer in zip(rows, answers, strict=True)]
+        of_all = plan.processes.gather(own)
+        all_answers = [answer for _, answer in of_all]
+        all_problems = [problem for problem, _ in of_all]
+        same_spelling = answers_by_class(all_answers, all_problems, equal)
         # All processes have as many rows.
         first = plan.processes.rank * len(own)
-        return found[first : first + len(own)]
+        return same_spelling[first : first + len(own)]
 
-    return read_equal
+    return read_in_one_spelling
 
 
 def _second_rewards(plan: Plan, source: RewardSource) -> RolloutField:
-    name, endpoint = plan.config.reward.appeals, plan.config.reward.endpoint
-    judge = name and second_verifier(name, endpoint, key="reward.appeals", section="reward.endpoint")
+    """The rewards of the second verifier that `reward.appeals` names, None for no verdict; else the task's own."""
+    settings = plan.config.reward
+    if settings.appeals is None:
+
+        def own_rewards(rows: list[dict[str, Any]]) -> Sequence[Any]:
+            responses = [response_text(row["completion"]) for row in rows]
+            return source.score(responses, [row["answer"] for row in rows], prompts=[row["prompt"] for row in rows])
+
+        return own_rewards
+    verifier = second_verifier(settings.appeals, settings.endpoint, key="reward.appeals", section="reward.endpoint")
 
     def ask(rows: list[dict[str, Any]]) -> Sequence[Any]:
-        texts = [response_text(row["completion"]) for row in rows]
-        if judge:
-            found = judge([{**row, "response": text} for row, text in zip(rows, texts, strict=True)])
-            return [None if verdict is None else float(verdict) for verdict in found]
-        return source.score(texts, [row["answer"] for row in rows], prompts=[row["prompt"] for row in rows])
+        verdicts = verifier([{**row, "response": response_text(row["completion"])} for row in rows])
+        return [None if verdict is None else float(verdict) for verdict in verdicts]
 
     return ask
 

@@ -4,20 +4,35 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pandas
+from pandas import DataFrame
+
 from geoalign.console.numbers import number, percent, short
-from geoalign.files.columns import Bools
+from geoalign.intervals import Interval
+from geoalign.lab.runs.consensus import consensus
 from geoalign.lab.runs.curves import evaluation_panels, policy_panels, projector_panel, reward_panel
 from geoalign.lab.runs.decline import REMEDY, last_falls
-from geoalign.lab.runs.detection import SCORES, RunDetection, detect, why_no_scores
+from geoalign.lab.runs.detection import detect, why_no_scores
 from geoalign.lab.runs.flagged import FlaggedRollout, flagged_rollouts
 from geoalign.lab.runs.folder import RunFolder
-from geoalign.lab.runs.logged import CURATION_SECONDS, agreement_of, consensus
-from geoalign.lab.runs.reading import Evaluation, Run, accuracy_of_evaluation, read_run
+from geoalign.lab.runs.generations import SCORES
+from geoalign.lab.runs.numbers import (
+    AFTER,
+    BEFORE,
+    CURATION_SECONDS,
+    RL,
+    agreement,
+    evaluations_of,
+    numbers_of,
+    series_of,
+    totals_of,
+)
+from geoalign.lab.runs.reading import Run, read_run
 from geoalign.lab.runs.rollouts import Details, read_details
 from geoalign.pages.documents import Count, Drawn, Gallery, first_middle_last, write_page
 from geoalign.pages.score_panels import cosine_panel, density_panel, rank_curves, rank_panel
@@ -31,12 +46,13 @@ FLAGGED_PER_STEP = 6
 def build_run_report(run_folder: Path) -> Path:
     """Writes report.html and figures/ into a run folder, finished or not."""
     run = read_run(run_folder)
+    numbers = numbers_of(run)
     files = RunFolder(run.folder)
     gallery = Gallery(files.figures)
-    rows = evaluation_rows(run)
-    found = detect(run)
-    curves = gallery.section("curves", "Accuracy and reward", [*evaluation_panels(run), reward_panel(run)])
-    sections = [gallery.section(*part) for part in figure_sections(run)]
+    rows = evaluation_rows(numbers)
+    totals = totals_of(numbers)
+    curves = [*evaluation_panels(numbers), reward_panel(numbers)]
+    sections = [gallery.section(*part) for part in figure_sections(run, numbers)]
     last, *earlier = flagged_by_step(run) or [[]]
     write_page(
         files.report,
@@ -44,19 +60,18 @@ def build_run_report(run_folder: Path) -> Path:
         run=run,
         title=_title(run),
         facts=_facts(run),
-        headline=headline(run, rows, found),
-        verdict=consensus(run),
+        headline=headline(run, rows, totals),
+        verdict=consensus(run, numbers),
         accuracies=[row for row in rows if row.binary],
         rewards=[row for row in rows if row.scored],
-        accuracy=accuracy_of_evaluation,
         fallen=[visible(str(fall), 300) for fall in last_falls(run.evaluations)],
         remedy=REMEDY,
-        old_intervals=any(_interval_unknown(line) for row in rows for line in (row.before, row.after)),
-        totals=curator_totals(run),
-        detection=found,
+        old_intervals=any(row.without_interval for row in rows),
+        totals=curator_totals(numbers),
+        detection=detect(run, numbers),
         names=SCORES,
-        agreement=agreement_of(run),
-        curves=curves,
+        agreement=agreement(numbers),
+        curves=gallery.section("curves", "Accuracy and reward", curves),
         sections=[section for section in sections if section.pictures],
         flagged=last,
         earlier=[row for rows_of_step in earlier for row in rows_of_step],
@@ -99,20 +114,22 @@ def _setting(run: Run, *path: str) -> Any:
     return value
 
 
-def figure_sections(run: Run) -> list[tuple[str, str, list[Drawn]]]:
+def figure_sections(run: Run, numbers: DataFrame) -> list[tuple[str, str, list[Drawn]]]:
     """The folded pictures of a run in sections: name, title, and the pictures or why there are none."""
     # Of the first, middle and last step that has some.
     details = {step: read_details(run.details[step]) for step in first_middle_last(list(run.details))}
+    ranks = why_no_scores(run, totals_of(numbers)) or rank_panel(rank_curves(run.rollouts))
     return [
-        ("ranks", "Scores by rank", [why_no_scores(run) or rank_panel(rank_curves(run.rollouts))]),
-        ("projector", "Does the projector generalise?", [projector_panel(run)]),
+        ("ranks", "Scores by rank", [ranks]),
+        ("projector", "Does the projector generalise?", [projector_panel(run, numbers)]),
         ("density", "Density of the score, and its threshold", _densities(run, details)),
-        ("cosines", "Directions before and after the projector", _directions(run, details)),
-        ("policy", "How far the policy went from the one that sampled", policy_panels(run)),
+        ("cosines", "Directions before and after the projector", _directions(details)),
+        ("policy", "How far the policy went from the one that sampled", policy_panels(numbers)),
     ]
 
 
 def _densities(run: Run, details: dict[int, Details]) -> list[Drawn]:
+    """The density of the scores of each of these steps, with its threshold."""
     rollouts = {step.step: step for step in run.rollouts}
     panels: list[Drawn] = [
         density_panel(step, detail.density, rollouts.get(step))
@@ -122,7 +139,8 @@ def _densities(run: Run, details: dict[int, Details]) -> list[Drawn]:
     return panels or ["No density was drawn: too few scores, or all of them equal."]
 
 
-def _directions(run: Run, details: dict[int, Details]) -> list[Drawn]:
+def _directions(details: dict[int, Details]) -> list[Drawn]:
+    """The cosines of the last pairs that were saved, before and after the projector."""
     with_pairs = [detail for detail in details.values() if len(detail.raw_cosine)]
     if not with_pairs:
         return ["No pair was saved in this run (yet): pairs are kept for chosen steps only."]
@@ -140,146 +158,152 @@ _LOGGED = (
     ("rollouts without a reward", "unscored_rewards", "weight 0"),
     ("calls with too few scores", "too_few_scores", "nothing was flagged in them"),
     ("calls without spread", "zero_spread", "all scores equal: nothing was flagged in them"),
-    ("calls that only observed", "observed_only", "scored, nothing changed"),
+    ("calls with a closed gate", "gate_closed", "scored, nothing changed"),
 )
 # With more evaluation sets the headline counts the others.
 _SETS_NAMED = 3
 
 
+# A number of an evaluation by its metric, with `stage` and `step`.
+Evaluated = Mapping[str, Any]
+
+
 @dataclass(frozen=True)
 class EvaluationRow:
-    """One evaluation set before and after RL (the last evaluation so far), each None where not there."""
+    """One evaluation set before RL and after it (the last evaluation so far), each None where not there."""
 
     set: str
-    before: Evaluation | None
-    after: Evaluation | None
+    before: Evaluated | None
+    after: Evaluated | None
+
+    @property
+    def _lines(self) -> list[Evaluated]:
+        return [line for line in (self.before, self.after) if line is not None]
 
     @property
     def gain(self) -> float:
-        return self.after.accuracy - self.before.accuracy if self.before and self.after else math.nan
+        """The accuracy after RL minus that before it; NaN without both."""
+        if self.before is None or self.after is None:
+            return math.nan
+        return float(self.after["accuracy"] - self.before["accuracy"])
 
     @property
     def binary(self) -> bool:
-        return any(line is not None and line.correct is not None for line in (self.before, self.after))
+        """Whether an answer is right or wrong, so that there is an accuracy."""
+        return any(not math.isnan(line["accuracy"]) for line in self._lines)
 
     @property
     def scored(self) -> bool:
         """Whether reward and accuracy are different things: the reward is not 0 or 1."""
-        lines = [line for line in (self.before, self.after) if line is not None]
-        return any(line.correct is None and not math.isnan(line.reward) for line in lines)
+        return any(math.isnan(line["accuracy"]) and not math.isnan(line["reward"]) for line in self._lines)
+
+    @staticmethod
+    def interval(line: Evaluated) -> Interval:
+        """The accuracy of one of the two evaluations with its interval over problems."""
+        return Interval(line["accuracy"], line["accuracy_low"], line["accuracy_high"])
+
+    @property
+    def without_interval(self) -> bool:
+        """Whether there is an accuracy without a known interval: the line is of an earlier version."""
+        return any(not math.isnan(line["accuracy"]) and math.isnan(line["accuracy_low"]) for line in self._lines)
 
 
-def evaluation_rows(run: Run) -> list[EvaluationRow]:
+def evaluation_rows(numbers: DataFrame) -> list[EvaluationRow]:
     """Each set with its evaluation before RL and after it, or the latest during RL where the run goes on."""
-    sets = []
-    for name in dict.fromkeys(evaluation.set for evaluation in run.evaluations):
-        lines = sorted((line for line in run.evaluations if line.set == name), key=lambda line: line.step)
-        latest = {line.stage: line for line in lines}
-        before, after, during = (latest.get(stage) for stage in ("before_rl", "after_rl", "rl"))
-        sets.append(EvaluationRow(visible(name, 80), before, after or during))
-    return sets
+    evaluations = evaluations_of(numbers)
+    rows = []
+    for name in numbers[numbers.set != ""].set.unique():
+        lines = evaluations[evaluations.set == name].to_dict("records")
+        latest = {line["stage"]: line for line in lines}
+        rows.append(
+            EvaluationRow(set=visible(name, 80), before=latest.get(BEFORE), after=latest.get(AFTER) or latest.get(RL))
+        )
+    return rows
 
 
-def headline(run: Run, rows: Sequence[EvaluationRow], found: RunDetection) -> str:
+def headline(run: Run, rows: Sequence[EvaluationRow], totals: pandas.Series) -> str:
     """What a run came to on its evaluation sets, the truth first where the reward is only a proxy of it, and what its
     flags were worth; of one seed no claim. Empty without an evaluation after the first."""
-    outcomes = [words for row in rows if (words := _outcome_on(row))]
+    outcomes = [_outcome_on(row.set, row.before, row.after) for row in rows if row.after is not None]
+    outcomes = [words for words in outcomes if words]
     if not outcomes:
         return ""
     sentences = [f"{words}." for words in outcomes[:_SETS_NAMED]]
     if len(outcomes) > _SETS_NAMED:
         sentences.append(f"{len(outcomes) - _SETS_NAMED} more sets are in the table below.")
-    return " ".join([*sentences, *_worth_of_flags(run, found), "One seed, an illustration."])
+    return " ".join([*sentences, *_worth_of_flags(run, totals), "One seed, an illustration."])
 
 
-def _outcome_on(row: EvaluationRow) -> str:
+def _outcome_on(name: str, before: Evaluated | None, after: Evaluated) -> str:
     """Truth and proxy of one set before RL and after it, or so far; empty without either."""
-    before, after = row.before, row.after
-    if after is None:
-        return ""
-    gold = not math.isnan(after.gold_utility)
+    proxy = "the reward" if math.isnan(after["gold_utility"]) else "the proxy reward"
     kinds = [
         ("accuracy", percent, "accuracy"),
         ("gold_utility", short, "the true (gold) reward"),
-        ("reward", short, "the proxy reward" if gold else "the reward"),
+        ("reward", short, proxy),
     ]
     changes = []
-    for name, write, words in kinds:
-        value = getattr(after, name)
-        # The reward of such a task is the accuracy.
-        if math.isnan(value) or (name == "reward" and not math.isnan(after.accuracy)):
+    for metric, write, words in kinds:
+        value = after[metric]
+        # The reward of a set with an accuracy is the accuracy.
+        if math.isnan(value) or (metric == "reward" and not math.isnan(after["accuracy"])):
             continue
-        first = math.nan if before is None else getattr(before, name)
+        first = math.nan if before is None else before[metric]
         change = f"was {write(value)}" if math.isnan(first) else f"went from {write(first)} to {write(value)}"
         changes.append(f"{words} {change}")
     if not changes:
         return ""
-    when = "" if after.stage == "after_rl" else f", so far (step {after.step})"
-    return f"On {row.set} {' and '.join(changes)}{when}"
+    when = "" if after["stage"] == AFTER else f", so far (step {after['step']})"
+    return f"On {name} {' and '.join(changes)}{when}"
 
 
-def _worth_of_flags(run: Run, found: RunDetection) -> list[str]:
+def _worth_of_flags(run: Run, totals: pandas.Series) -> list[str]:
     """How many rollouts were flagged, and how many of these had wrong rewards where that is known."""
-    rollouts = sum(len(step) for step in run.rollouts)
-    flagged = sum(int(step.anomalous.sum()) for step in run.rollouts)
-    if not flagged:
+    if not totals.get("flagged", 0):
         return []
-    sentences = [f"{visible(run.curator_name, 40)} flagged {number(flagged)} of {number(rollouts)} rollouts."]
-    known = sum(int(step.flip_known.sum()) for step in run.rollouts)
-    wrong = sum(int((step.flipped & step.flip_known).sum()) for step in run.rollouts)
-    if wrong and not math.isnan(found.flags.precision):
-        precision = percent(found.flags.precision)
-        sentences.append(f"Of the flagged rewards {precision} were wrong, of all rewards {percent(wrong / known)}.")
+    flagged = f"{number(totals['flagged'])} of {number(totals['rollouts'])} rollouts"
+    sentences = [f"{visible(run.curator_name, 40)} flagged {flagged}."]
+    if totals["wrong"] and totals["flagged_known"]:
+        precision = percent(totals["flagged_wrong"] / totals["flagged_known"])
+        wrong = percent(totals["wrong"] / totals["known"])
+        sentences.append(f"Of the flagged rewards {precision} were wrong, of all rewards {wrong}.")
     return sentences
 
 
-def curator_totals(run: Run) -> list[Count]:
+# Name in the table, number of the generations, number in the log, note; of all rollouts.
+_ROLLOUTS = (
+    ("scored", "scored", "scored_rollouts", "got a score from the curator"),
+    ("flagged", "flagged", "anomalous", "suspected by the curator"),
+    ("replaced", "replaced", "replaced", "by the content of another rollout"),
+)
+
+
+def curator_totals(numbers: DataFrame) -> list[Count]:
     """What the curator did, counted in the rollout files, or summed over the logged steps where there are none; without
     what never happened."""
-    steps = run.rollouts
-    rollouts = sum(len(step) for step in steps)
-    totals = []
+    totals = totals_of(numbers)
+    rollouts = totals.get("rollouts", 0)
+    counts = []
     if rollouts:
-        totals = [
-            Count("rollouts", rollouts, 1, "rows of the rollout files"),
-            _counted("scored", [step.scored for step in steps], "got a score from the curator"),
-            _counted("flagged", [step.anomalous for step in steps], "suspected by the curator"),
-            _counted("replaced", [step.replaced for step in steps], "by the content of another rollout"),
-        ]
-    else:
-        logged = (("scored", "scored_rollouts"), ("flagged", "anomalous"), ("replaced", "replaced"))
-        totals = [total for name, key in logged for total in _logged(run, name, key, "sum over logged steps")]
-    totals += [total for one in _LOGGED for total in _logged(run, *one)]
-    totals += _seconds(run)
-    return [total for total in totals if total.value]
+        counts.append(Count("rollouts", rollouts, 1, "rows of the rollout files"))
+    for name, counted, logged, note in _ROLLOUTS:
+        if rollouts:
+            counts.append(Count(name, totals[counted], totals[counted] / rollouts, note))
+        else:
+            counts.append(Count(name, _logged(numbers, logged), math.nan, "sum over logged steps"))
+    counts += [Count(name, _logged(numbers, metric), math.nan, note) for name, metric, note in _LOGGED]
+    seconds = sum(_logged(numbers, metric) for metric in CURATION_SECONDS)
+    note = "in the curator and in its pass for hidden states, over logged steps"
+    counts.append(Count("seconds", seconds, math.nan, note))
+    return [count for count in counts if count.value]
+
+
+def _logged(numbers: DataFrame, metric: str) -> float:
+    """The sum of a number over the log; 0 where it was not logged."""
+    return float(series_of(numbers, metric).values.sum())
 
 
 def flagged_by_step(run: Run) -> list[list[FlaggedRollout]]:
     """The highest-scored flagged rollouts of the last, middle and first step that has some."""
     steps = [step for step in run.rollouts if step.anomalous.any()]
-    return [
-        flagged_rollouts(step, run.curator, run.metrics, FLAGGED_PER_STEP)
-        for step in reversed(first_middle_last(steps))
-    ]
-
-
-def _counted(name: str, masks: Sequence[Bools], note: str) -> Count:
-    value, of = sum(int(mask.sum()) for mask in masks), sum(map(len, masks))
-    return Count(name, value, value / of if of else math.nan, note)
-
-
-def _logged(run: Run, name: str, key: str, note: str) -> list[Count]:
-    series = run.series(f"geoalign/{key}")
-    return [Count(name, float(series.values.sum()), float("nan"), note)] if len(series) else []
-
-
-def _seconds(run: Run) -> list[Count]:
-    logged = [series.values.sum() for key in CURATION_SECONDS if len(series := run.series(key))]
-    note = "in the curator and in its pass for hidden states, over logged steps"
-    return [Count("seconds", float(sum(logged)), math.nan, note)] if logged else []
-
-
-def _interval_unknown(evaluation: Evaluation | None) -> bool:
-    """Whether there is an accuracy without a known interval: the line is of an earlier version."""
-    found = accuracy_of_evaluation(evaluation)
-    return found is not None and math.isnan(found.low)
+    return [flagged_rollouts(run, step, FLAGGED_PER_STEP) for step in reversed(first_middle_last(steps))]

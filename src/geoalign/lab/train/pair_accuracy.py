@@ -20,24 +20,32 @@ def pair_accuracy(
     `with_shortcut`: of those whose chosen response alone takes the task's shortcut; `against_shortcut`: whose rejected
     one alone does; far below `accuracy`, the model has learned the shortcut.
     """
-    prompts, answers = [list(pair.prompt) for pair in pairs], [""] * len(pairs)
-    chosen = source.score([pair.chosen for pair in pairs], answers, prompts=prompts)
-    rejected = source.score([pair.rejected for pair in pairs], answers, prompts=prompts)
-    by_side: dict[int, list[float]] = {-1: [], 0: [], 1: []}
-    for pair, high, low in zip(pairs, chosen, rejected, strict=True):
-        if not math.isnan(high) and not math.isnan(low):
-            # 1: the chosen response alone takes the shortcut, -1: the rejected one alone.
-            side = 0 if takes_shortcut is None else takes_shortcut(pair.chosen) - takes_shortcut(pair.rejected)
-            by_side[side].append(1.0 if high > low else 0.5 if high == low else 0.0)
-    everything = [right for side in by_side.values() for right in side]
+    prompts = [list(pair.prompt) for pair in pairs]
+    no_answers = [""] * len(pairs)
+    chosen = source.score([pair.chosen for pair in pairs], no_answers, prompts=prompts)
+    rejected = source.score([pair.rejected for pair in pairs], no_answers, prompts=prompts)
+    right: list[float] = []
+    with_shortcut: list[float] = []
+    against_shortcut: list[float] = []
+    for pair, chosen_score, rejected_score in zip(pairs, chosen, rejected, strict=True):
+        if math.isnan(chosen_score) or math.isnan(rejected_score):
+            continue
+        value = 0.5 if chosen_score == rejected_score else float(chosen_score > rejected_score)
+        right.append(value)
+        if takes_shortcut is None or takes_shortcut(pair.chosen) == takes_shortcut(pair.rejected):
+            continue
+        if takes_shortcut(pair.chosen):
+            with_shortcut.append(value)
+        else:
+            against_shortcut.append(value)
     return {
-        "accuracy": mean_of_known(everything),
-        "count": len(everything),
-        "with_shortcut": mean_of_known(by_side[1]),
-        "with_shortcut_count": len(by_side[1]),
-        "against_shortcut": mean_of_known(by_side[-1]),
-        "against_shortcut_count": len(by_side[-1]),
-        "unscored": len(pairs) - len(everything),
+        "accuracy": mean_of_known(right),
+        "count": len(right),
+        "with_shortcut": mean_of_known(with_shortcut),
+        "with_shortcut_count": len(with_shortcut),
+        "against_shortcut": mean_of_known(against_shortcut),
+        "against_shortcut_count": len(against_shortcut),
+        "unscored": len(pairs) - len(right),
     }
 
 
@@ -57,9 +65,10 @@ def hold_out_prompts(
     groups = list(by_prompt.values())
     Random(seed).shuffle(groups)
     wanted = min(share * len(pairs), most)
-    held_out: list[PreferencePair] = list(groups[0])
-    cut = 1
-    while cut < len(groups) - 1 and len(held_out) < wanted:
-        held_out += groups[cut]
-        cut += 1
-    return [pair for group in groups[cut:] for pair in group], held_out
+    held_out = list(groups[0])
+    groups_held_out = 1
+    while groups_held_out < len(groups) - 1 and len(held_out) < wanted:
+        held_out += groups[groups_held_out]
+        groups_held_out += 1
+    training = [pair for group in groups[groups_held_out:] for pair in group]
+    return training, held_out

@@ -28,34 +28,32 @@ from geoalign.lab.train.stage import Stage, run_trainer, save_model
 def policy_stage(plan: Plan, source: RewardSource) -> None:
     """Trains the warm-started model by GRPO with the curator into `checkpoints/final`; nothing if it is there."""
     folder = plan.folder
+    settings = plan.config.model
     if folder.final.is_dir():
         return
     plan.processes.barrier()  # all have looked before one writes
-    resume_from = latest_complete(folder.rl_checkpoints)
-    model, tokenizer = load_saved(folder.warm_started, plan.config.model)
-    if resume_from is not None and is_last(resume_from):
-        model, tokenizer = load_checkpoint(resume_from, plan.config.model, model, tokenizer)
+    checkpoint = latest_complete(folder.rl_checkpoints)
+    model, tokenizer = load_saved(folder.warm_started, settings)
+    if checkpoint is not None and is_last(checkpoint):
+        model, tokenizer = load_checkpoint(checkpoint, settings, model, tokenizer)
     else:
-        model = with_adapters(model, plan.config.model.lora, seed=plan.config.seed)
-        _train_policy(plan, source, model, tokenizer, resume_from)
+        model = with_adapters(model, settings.lora, seed=plan.config.seed)
+        _train_policy(plan, source, model, tokenizer, checkpoint)
         model = merged(model)
     save_model(plan, model, tokenizer, folder.final, "done")
 
 
-def _train_policy(plan: Plan, source: RewardSource, model: Any, tokenizer: Any, resume_from: Path | None) -> None:
+def _train_policy(plan: Plan, source: RewardSource, model: Any, tokenizer: Any, checkpoint: Path | None) -> None:
     """Trains `model` in place, from a complete checkpoint at a generation boundary where there is one."""
     reward = observed_reward(plan, source)
-    used = [plan.problems[index] for index in plan.order]
-    # The prompt, and what the reward needs.
-    rows = [{"prompt": list(each.prompt), "answer": each.answer, "problem_id": each.id} for each in used]
-    beside = {"reward": "reward", "replaced": "geoalign/replaced", "KL": "ppo_kl"}
-    with Stage(plan, "rl", "GRPO", beside) as stage:
+    shown = {"reward": "reward", "replaced": "geoalign/replaced", "KL": "ppo_kl"}
+    with Stage(plan, "rl", "GRPO", shown) as stage:
         evaluations = InTraining(plan, source, tokenizer, stage.progress)
         trainer = PolicyTrainer(
             model=model,
             reward_funcs=[CountedReward(plan, reward, source)],
             args=plan.grpo,
-            train_dataset=Dataset.from_list(rows),
+            train_dataset=Dataset.from_list(_training_rows(plan)),
             processing_class=tokenizer,
             callbacks=[stage, evaluations],
             curator=plan.curator,
@@ -69,21 +67,32 @@ def _train_policy(plan: Plan, source: RewardSource, model: Any, tokenizer: Any, 
             labelled_rollouts=plan.labelled_rollouts,
         )
         evaluations.engine = engine_of(trainer)
-        run_trainer(trainer, resume_from)
+        run_trainer(trainer, checkpoint)
+
+
+def _training_rows(plan: Plan) -> list[dict[str, Any]]:
+    """The rows of the trainer's data in the plan's order: a prompt, and what the reward needs to know of it."""
+    problems = [plan.problems[index] for index in plan.order]
+    return [
+        {"prompt": list(problem.prompt), "answer": problem.answer, "problem_id": problem.id} for problem in problems
+    ]
 
 
 class InTraining(TrainerCallback):
-    """Every so many updates it evaluates, before the checkpoint of that step is written; the last step is left out.
+    """Evaluates every `evaluation.every` updates, before the checkpoint of that step is written, but not at the last.
 
     Where the trainer generates with vLLM (`engine`), the evaluations before and after RL and the reference rewards are
-    done in here too: outside, transformers would take many times longer. What a kill left undone is made up for
-    outside.
+    done in here too: outside, transformers would take many times longer. After a kill `train` does there what is left.
     """
 
     def __init__(self, plan: Plan, source: RewardSource, tokenizer: Any, progress: Progress) -> None:
-        self._plan, self._source, self._tokenizer, self._progress = plan, source, tokenizer, progress
-        self.engine: TrainerEngine | None = None
+        self._plan = plan
+        self._source = source
+        self._tokenizer = tokenizer
+        self._progress = progress
         self._with_vllm = plan.grpo.use_vllm
+        # Set when the trainer has been made: vLLM's engine, None where it generates with transformers.
+        self.engine: TrainerEngine | None = None
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Called by the trainer when the weights and the engine are there; a resumed stage is past this."""
@@ -103,6 +112,7 @@ class InTraining(TrainerCallback):
             self._once("after_rl", state.global_step, kwargs["model"])
 
     def _once(self, stage: str, step: int, model: Any) -> None:
+        """Evaluates unless the lines of this stage are there."""
         if not evaluated(self._plan.folder, stage):
             self._plan.processes.barrier()  # all have looked before one writes
             self._evaluate(stage, step, model)
@@ -122,35 +132,37 @@ class PolicyShift:
     anyway, whatever `beta` is. Where TRL keeps no old ones (one update per generation) it is 0 by construction.
     """
 
-    _seen: list[Tensor] | None = None
+    # The log-probabilities [rows, tokens] of the passes within the loss that is being computed; None outside of it.
+    _passes: list[Tensor] | None = None
 
     def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> Any:
         result = super()._get_per_token_logps_and_entropies(*args, **kwargs)  # type: ignore[misc]
-        if self._seen is not None:
-            self._seen.append(result[0].detach())
+        if self._passes is not None:
+            self._passes.append(result[0].detach())
         return result
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
-        seen: list[Tensor] = []
-        self._seen = seen
+        passes: list[Tensor] = []
+        self._passes = passes
         try:
             loss = super()._compute_loss(model, inputs)  # type: ignore[misc]
         finally:
-            self._seen = None
-        if seen:
-            self._log_shift(inputs, seen[-1])
+            self._passes = None
+        if passes:
+            self._log_shift(inputs, passes[-1])
         return loss
 
     def _log_shift(self, inputs: dict[str, Any], new: Tensor) -> None:
+        """Logs `ppo_kl` over the rows of all processes; `new` [rows, tokens] are this process's log-probs."""
         trainer: Any = self
         mask = inputs["completion_mask"].to(new.dtype)
         if "tool_mask" in inputs:
             mask = mask * inputs["tool_mask"]
         old = inputs.get("old_per_token_logps")
-        moved = new.new_zeros(()) if old is None else ((old - new) * mask).sum()
-        total = trainer.accelerator.reduce(torch.stack([moved, mask.sum()]), reduction="sum")
+        shift = new.new_zeros(()) if old is None else ((old - new) * mask).sum()
+        total_shift, tokens = trainer.accelerator.reduce(torch.stack([shift, mask.sum()]), reduction="sum")
         mode = "train" if trainer.model.training else "eval"
-        trainer._metrics[mode]["ppo_kl"].append((total[0] / total[1].clamp(min=1)).item())
+        trainer._metrics[mode]["ppo_kl"].append((total_shift / tokens.clamp(min=1)).item())
 
 
 class PolicyTrainer(PolicyShift, GeoAlignGRPOTrainer):

@@ -1,15 +1,17 @@
-"""From a YAML file and `--set` overrides to the typed settings of a run, and back to plain data."""
+"""From a YAML file and `--set` overrides to the typed settings of a run."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from geoalign.errors import ConfigError
 from geoalign.lab.train.settings import DEFAULT_TYPES, RunConfig
 from geoalign.settings.layers import Loaded, override_setting, read_layers
 from geoalign.settings.loading import load_settings
-from geoalign.settings.locations import Locations
+from geoalign.settings.locations import NOWHERE, Locations
 
 
 def load_run_config(path: Path | None = None, overrides: Sequence[str] = ()) -> Loaded[RunConfig]:
@@ -23,7 +25,17 @@ def load_run_config(path: Path | None = None, overrides: Sequence[str] = ()) -> 
     return Loaded(parse_run_config(data, Locations(locations)), Locations(locations))
 
 
-def parse_run_config(data: Mapping[str, Any], locations: Locations | None = None) -> RunConfig:
+def parse_run_config(data: Mapping[str, Any], locations: Locations = NOWHERE) -> RunConfig:
     """The settings of a run from plain data, as `plain_settings` gives them."""
     config: RunConfig = load_settings(RunConfig, data, locations)
     return config
+
+
+@contextmanager
+def locating_errors(locations: Locations) -> Iterator[None]:
+    """Within the block a ConfigError about a setting, which begins with its key, also names the file and the line."""
+    try:
+        yield
+    except ConfigError as error:
+        key = str(error).partition(":")[0]
+        raise ConfigError(f"{locations.prefix(key)}{error}") from error

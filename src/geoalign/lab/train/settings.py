@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -10,9 +10,8 @@ from geoalign.curators.registry import CuratorSection, default_curator
 from geoalign.lab.data.settings import ArithmeticConfig, TaskConfig
 from geoalign.lab.models.settings import EVERY_OTHER, ModelConfig, TinyModelConfig
 from geoalign.lab.rewards.settings import RewardConfig, RewardHeadConfig
-from geoalign.settings import Count, Name, NotNegative, Seed, setting, settings
+from geoalign.settings import Count, Name, NotNegative, Options, Seed, setting, settings
 from geoalign.settings.hidden import LAST, HiddenLayerSetting, HiddenPosition
-from geoalign.settings.loading import by_type
 
 
 @settings
@@ -113,13 +112,13 @@ class RunConfig:
     sft: dict[str, Any] | None = setting(
         default_factory=dict, help="Options of TRL's SFTConfig for the warm start; null: no warm start."
     )
-    reward_model: dict[str, Any] = setting(
+    reward_model: Options = setting(
         default_factory=dict, help="Options of TRL's RewardConfig, where the run trains a reward model."
     )
-    gold_model: dict[str, Any] = setting(
+    gold_model: Options = setting(
         default_factory=dict, help="Options of TRL's RewardConfig for a gold model, laid over those of `reward_model`."
     )
-    grpo: dict[str, Any] = setting(default_factory=dict, help="Options of TRL's GRPOConfig for RL.")
+    grpo: Options = setting(default_factory=dict, help="Options of TRL's GRPOConfig for RL.")
     evaluation: EvaluationConfig = setting(
         default_factory=EvaluationConfig, help="How the policy is evaluated, and how often."
     )
@@ -127,10 +126,5 @@ class RunConfig:
     output: OutputConfig = setting(default_factory=OutputConfig, help="What the run folder keeps.")
 
 
-def _default_types() -> dict[str, str]:
-    hints = get_type_hints(RunConfig, include_extras=True)
-    return {name: union.default for name, hint in hints.items() if (union := by_type(hint))}
-
-
 # The `type` that each section has where it names none.
-DEFAULT_TYPES = _default_types()
+DEFAULT_TYPES = {"model": "tiny", "task": "arithmetic", "curator": "denoise"}

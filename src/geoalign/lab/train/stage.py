@@ -32,12 +32,15 @@ class Stage(TrainerCallback):
     """What a stage does beside training; a context manager that ends its progress bar.
 
     Each logged step is one line of metrics: stage, step, and TRL's keys. A checkpoint is marked complete when the
-    trainer has written all of it, then all but the newest `output.keep_checkpoints` are removed. The bar has the last
-    values of a few metrics beside it (`shown`: label -> metric key).
+    trainer has written all of it, then all but the newest `output.keep_checkpoints` are removed. The bar, called
+    `title`, has the last values of a few metrics beside it (`shown`: label -> metric key).
     """
 
     def __init__(self, plan: Plan, stage: str, title: str, shown: Mapping[str, str]) -> None:
-        self.plan, self.stage, self.title, self.shown = plan, stage, title, shown
+        self.plan = plan
+        self.stage = stage
+        self.title = title
+        self.shown = shown
         self.checkpoints = stage_checkpoints(plan.folder)[stage]
         self.progress = stage_progress(plan.console)
         self.newest: dict[str, float] = {}
@@ -50,26 +53,30 @@ class Stage(TrainerCallback):
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self.progress.update(self.task, completed=state.global_step)
 
-    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
-        if logs is not None and _CLOSING not in logs and state.is_world_process_zero:
+    def on_log(  # type: ignore[override]  # transformers hands the logs over by name
+        self, args: Any, state: Any, control: Any, *, logs: Mapping[str, Any], **kwargs: Any
+    ) -> None:
+        if _CLOSING not in logs and state.is_world_process_zero:
             # On the disk before a checkpoint follows.
             append_line(self.plan.folder.metrics, {"stage": self.stage, "step": state.global_step, **logs})
         # The trainer's own history, which transformers writes whole at every checkpoint, is not kept. The last entry
         # stays: the trainers before RL take their token count from it (`InRunFolder`).
         del state.log_history[:-1]
-        found = {label: (logs or {}).get(key) for label, key in self.shown.items()}
-        self.newest |= {label: value for label, value in found.items() if isinstance(value, (int, float))}
-        values = "  ".join(f"{name} {short(value)}" for name, value in self.newest.items())
-        self.progress.update(self.task, values=values)
+        for label, key in self.shown.items():
+            value = logs.get(key)
+            if isinstance(value, int | float):
+                self.newest[label] = value
+        values = [f"{label} {short(value)}" for label, value in self.newest.items()]
+        self.progress.update(self.task, values="  ".join(values))
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Called by the trainer on every process after the last file that it writes itself."""
         Processes.launched().barrier()
         if state.is_world_process_zero:
-            step, keep = state.global_step, self.plan.config.output.keep_checkpoints
+            step = state.global_step
             run = records_of(self.plan.folder, self.stage)(step)
             mark_complete(checkpoint_path(self.checkpoints, step), step=step, run=run)
-            prune(self.checkpoints, keep)
+            prune(self.checkpoints, self.plan.config.output.keep_checkpoints)
 
     def __enter__(self) -> Stage:
         return self
@@ -92,14 +99,14 @@ class InRunFolder(_Base):
         """Writes nothing: a run folder describes itself."""
 
 
-def run_trainer(trainer: Any, resume_from: Path | None) -> None:
+def run_trainer(trainer: Any, checkpoint: Path | None) -> None:
     """Trains to the end, from a complete checkpoint of the same run where there is one; prints nothing."""
     trainer.remove_callback(PrinterCallback)
-    trainer.train(resume_from_checkpoint=str(resume_from) if resume_from else None)
+    trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
 
 
 def save_model(plan: Plan, model: Any, tokenizer: Any, path: Path, then: str) -> None:
-    """Saves a finished model; `then` is the stage that it begins."""
+    """Saves the model that a stage has made, and notes that the stage `then` begins; the other processes wait."""
     if plan.processes.is_main:
         save_complete(model, tokenizer, path)
         note_records(plan.folder, then, 0)

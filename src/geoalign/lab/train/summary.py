@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pandas import DataFrame
+
 from geoalign.console.numbers import decimals, percent, whole
 from geoalign.console.terminal import Console, print_rows, say, say_paragraph
-from geoalign.files.json_files import finite, read_json, read_lines
-from geoalign.lab.models.accuracy import mean_of_known
+from geoalign.files.json_files import finite, read_json
 from geoalign.lab.runs.decline import REMEDY, Fall, last_falls
-from geoalign.lab.runs.detection import Tally, mean_ranking, rankings_of, tally_of
+from geoalign.lab.runs.detection import areas_of, marked_rows, whole_run
 from geoalign.lab.runs.folder import ACCURACY_FILE, RunFolder
-from geoalign.lab.runs.logged import APPLIED, OBSERVED, accuracy_on_new_groups, agreement
-from geoalign.lab.runs.reading import parse_evaluation
-from geoalign.lab.runs.rollouts import read_rollouts
+from geoalign.lab.runs.generations import OWN_SCORE
+from geoalign.lab.runs.numbers import (
+    AFTER,
+    APPLIED,
+    BEFORE,
+    OBSERVED,
+    PASS_AT,
+    RL,
+    accuracy_on_new_groups,
+    agreement,
+    by_set,
+    numbers_of,
+    series_of,
+)
+from geoalign.lab.runs.reading import read_run
+from geoalign.statistics import mean
 
-_PREFIX = "geoalign/"
+# So many updates at either end are what a mean reward is of.
+_ENDS = 10
 # Added up over the run.
 _COUNTS = ("pairs", "suspects", "anomalous", "replaced", "groups_without_donor", "single_groups", "tied_groups")
 # The curator's rows of the closing table: name, entry of the summary, how it is written.
@@ -39,65 +54,80 @@ _ROWS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
 
 def summarise(folder: RunFolder) -> dict[str, Any]:
     """The numbers of a run, read from its own files, so that a resumed run has the same as an undisturbed one."""
-    lines = [line for line in read_lines(folder.metrics) if line.get("stage") == "rl"]
-    evaluations = read_lines(folder.evaluation)
-    parsed = [parse_evaluation(line) for line in evaluations]
-    curated = [line for line in lines if any(key.startswith(_PREFIX) for key in line)]
-    new_groups = (f"{_PREFIX}new_group_accuracy{end}" for end in ("", "_low", "_high"))
-    cosines = agreement(*(_values(curated, _PREFIX + name) for name in (APPLIED, OBSERVED)))
+    run = read_run(folder.root)
+    numbers = numbers_of(run)
+    logged = [line for line in run.metrics if line.stage == RL]
+    last = max((line.step for line in logged), default=0)
+    reward = series_of(numbers, "reward")
     summary = {
-        "steps": max((line["step"] for line in lines), default=0),
-        "generations": len(curated),
-        "accuracy": _evaluations(evaluations, "accuracy"),
-        "accuracy_low": _evaluations(evaluations, "accuracy_low"),
-        "accuracy_high": _evaluations(evaluations, "accuracy_high"),
-        "fell_below_start": {fall.set: asdict(fall) for fall in last_falls(parsed)},
-        "reward": _evaluations(evaluations, "reward"),
-        "gold_utility": _evaluations(evaluations, "gold_utility"),
-        "pass_at_k": _evaluations(evaluations, "pass_at_k")["after_rl"],
-        "answers": _evaluations(evaluations, "count"),
+        "steps": last,
+        "generations": sum(any(key.startswith("geoalign/") for key in line.values) for line in logged),
+        "accuracy": _before_and_after(numbers, "accuracy"),
+        "accuracy_low": _before_and_after(numbers, "accuracy_low"),
+        "accuracy_high": _before_and_after(numbers, "accuracy_high"),
+        "fell_below_start": {fall.set: asdict(fall) for fall in last_falls(run.evaluations)},
+        "reward": _before_and_after(numbers, "reward"),
+        "gold_utility": _before_and_after(numbers, "gold_utility"),
+        "pass_at_k": _pass_at_k(numbers),
+        "answers": {stage: _whole(by_set(numbers, "answers", stage)) for stage in (BEFORE, AFTER)},
         "reward_model": _pair_accuracy(folder.reward_model),
         "gold_model": _pair_accuracy(folder.gold_model),
-        "reward_first": mean_of_known(_values(lines[:10], "reward")),
-        "reward_last": mean_of_known(_values(lines[-10:], "reward")),
-        "curator": {
-            **{name: sum(values) if (values := _values(curated, _PREFIX + name)) else None for name in _COUNTS},
-            **accuracy_on_new_groups(*(_values(curated, key) for key in new_groups)).named("new_group_accuracy"),
-            "chance_accuracy": mean_of_known(_values(curated, f"{_PREFIX}chance_accuracy")),
-            **cosines.applied.named(APPLIED),
-            OBSERVED: cosines.observed.estimate,
-            **detection(folder.rollouts),
-        },
+        "reward_first": mean(reward.values[reward.steps <= _ENDS]),
+        "reward_last": mean(reward.values[reward.steps > last - _ENDS]),
+        "curator": _curator(numbers),
     }
     return finite(summary)
 
 
+def _before_and_after(numbers: DataFrame, metric: str) -> dict[str, dict[str, float]]:
+    """A number of the evaluations by stage and set, where it is known."""
+    return {stage: by_set(numbers, metric, stage) for stage in (BEFORE, AFTER)}
+
+
+def _whole(numbers: Mapping[str, float]) -> dict[str, int]:
+    return {name: int(number) for name, number in numbers.items()}
+
+
+def _pass_at_k(numbers: DataFrame) -> dict[str, dict[str, float]]:
+    """pass@k after RL by set and k."""
+    found = numbers[(numbers.stage == AFTER) & numbers.metric.str.startswith(PASS_AT)]
+    passed: dict[str, dict[str, float]] = {}
+    for name, metric, value in zip(found.set, found.metric, found.value, strict=True):
+        passed.setdefault(name, {})[metric.removeprefix(PASS_AT)] = value
+    return passed
+
+
 def _pair_accuracy(model: Path) -> dict[str, Any] | None:
-    return read_json(accuracy) if (accuracy := model / ACCURACY_FILE).is_file() else None
+    """What a reward model gets right on the pairs held out; None where there is no such model."""
+    accuracy = model / ACCURACY_FILE
+    return read_json(accuracy) if accuracy.is_file() else None
 
 
-def detection(rollouts: Path) -> dict[str, float | int | None]:
-    """How the scores rank the rollouts whose reward was corrupted, where that is known: the mean AUROC over
-    generations, the share of corrupted rewards among the anomalous rollouts of the whole run, beside their share among
-    the rollouts in a pair (`geoalign.lab.runs.detection`)."""
-    rankings, counts = [], Tally()
-    for step in read_rollouts(rollouts):
-        counts += tally_of(step, step.anomalous)
-        rankings.append(rankings_of(step)["score"])
-    mean, generations = mean_ranking(rankings)
-    found = {
-        "auroc": mean.auroc,
-        "auroc_generations": generations,
-        "corrupted_share": counts.base_rate,
-        "corrupted_share_of_anomalous": counts.precision,
+def _curator(numbers: DataFrame) -> dict[str, float | None]:
+    """What the curator did, and what it was worth: counts, accuracy on new groups, cosines, wrong rewards found."""
+    counts = {name: series_of(numbers, name).values for name in _COUNTS}
+    cosines = agreement(numbers)
+    flags = marked_rows(numbers)
+    ranking = whole_run(areas_of(numbers)).get(OWN_SCORE)
+    return {
+        **{name: float(values.sum()) if len(values) else None for name, values in counts.items()},
+        **accuracy_on_new_groups(numbers).named("new_group_accuracy"),
+        "chance_accuracy": mean(series_of(numbers, "chance_accuracy").values),
+        **cosines.applied.named(APPLIED),
+        OBSERVED: cosines.observed.estimate,
+        "auroc": None if ranking is None else ranking.auroc,
+        "auroc_generations": 0 if ranking is None else ranking.generations,
+        "corrupted_share": flags.base_rate,
+        "corrupted_share_of_anomalous": flags.precision,
     }
-    return finite(found)
 
 
-def print_summary(console: Console, summary: dict[str, Any], curator: str, folder: Path) -> None:
+# --- the closing lines ------------------------------------------------------------------------------------------------
+
+
+def print_summary(console: Console, summary: Mapping[str, Any], curator: str, folder: Path) -> None:
     """Prints what the run came to on its evaluation sets, then what its training and its curator did."""
-    findings = _findings(summary)
-    for sentence in findings or ["No evaluation set."]:
+    for sentence in _findings(summary) or ["No evaluation set."]:
         say_paragraph(console, sentence, style="bold")
     fallen = [Fall(**fall) for fall in summary.get("fell_below_start", {}).values()]
     for fall in fallen:
@@ -105,8 +135,8 @@ def print_summary(console: Console, summary: dict[str, Any], curator: str, folde
     if fallen:
         say_paragraph(console, REMEDY, style="yellow")
     rows = [
-        ("mean reward, first 10 updates", decimals(summary["reward_first"])),
-        ("mean reward, last 10 updates", decimals(summary["reward_last"])),
+        (f"mean reward, first {_ENDS} updates", decimals(summary["reward_first"])),
+        (f"mean reward, last {_ENDS} updates", decimals(summary["reward_last"])),
         *_curator_rows(summary["curator"]),
     ]
     title = f"{summary['steps']:,} updates on {summary['generations']:,} generations, curator {curator}"
@@ -114,15 +144,7 @@ def print_summary(console: Console, summary: dict[str, Any], curator: str, folde
     say(console, f"Report: {RunFolder(folder).report}")
 
 
-def _evaluations(lines: Sequence[dict[str, Any]], key: str) -> dict[str, dict[str, Any]]:
-    """The values of one key by stage and set, where there are any."""
-    return {
-        stage: {line["set"]: line[key] for line in lines if line["stage"] == stage and line.get(key) is not None}
-        for stage in ("before_rl", "after_rl")
-    }
-
-
-def _curator_rows(numbers: dict[str, Any]) -> list[tuple[str, str]]:
+def _curator_rows(numbers: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What the curator did and what its flags were worth, with 95% intervals where there are any; no row for what is
     unknown or never happened."""
     rows = []
@@ -130,22 +152,23 @@ def _curator_rows(numbers: dict[str, Any]) -> list[tuple[str, str]]:
         value = numbers.get(entry)
         if value is None or value == 0:
             continue
-        low, high = (numbers.get(f"{entry}_{end}") for end in ("low", "high"))
+        low = numbers.get(f"{entry}_low")
+        high = numbers.get(f"{entry}_high")
         interval = "" if low is None or high is None else f" ({write(low)} to {write(high)})"
         rows.append((name, f"{write(value)}{interval}"))
     return rows
 
 
-def _findings(summary: dict[str, Any]) -> list[str]:
+def _findings(summary: Mapping[str, Any]) -> list[str]:
     """A sentence for each evaluation set: accuracy before and after RL, or gold and proxy reward; then pass@k."""
-    accuracies = summary["accuracy"]["after_rl"]
+    accuracies = summary["accuracy"][AFTER]
     sentences = []
     for name in accuracies:
         change = _change(summary, "accuracy", name, percent)
         sentences.append(f"Accuracy on {name} {change}{_accuracy_interval(summary, name)}.")
-    for name in summary["gold_utility"]["after_rl"]:
+    for name in summary["gold_utility"][AFTER]:
         sentences.append(f"The true (gold) reward on {name} {_change(summary, 'gold_utility', name, decimals)}.")
-    for name in summary["reward"]["after_rl"]:
+    for name in summary["reward"][AFTER]:
         # The reward of a set with an accuracy is the accuracy.
         if name not in accuracies:
             sentences.append(f"The proxy reward on {name} {_change(summary, 'reward', name, decimals)}.")
@@ -156,16 +179,15 @@ def _findings(summary: dict[str, Any]) -> list[str]:
     return sentences
 
 
-def _change(summary: dict[str, Any], key: str, name: str, write: Callable[[float], str]) -> str:
-    before, after = (summary[key][stage].get(name) for stage in ("before_rl", "after_rl"))
+def _change(summary: Mapping[str, Any], key: str, name: str, write: Callable[[float], str]) -> str:
+    """How a number of an evaluation set changed by RL, in words."""
+    before = summary[key][BEFORE].get(name)
+    after = summary[key][AFTER][name]
     return f"is {write(after)} after RL" if before is None else f"went from {write(before)} to {write(after)}"
 
 
-def _accuracy_interval(summary: dict[str, Any], name: str) -> str:
-    """The 95% interval after RL over the problems of a set, where it is known: runs of earlier versions have none."""
-    low, high = (summary.get(f"accuracy_{end}", {}).get("after_rl", {}).get(name) for end in ("low", "high"))
+def _accuracy_interval(summary: Mapping[str, Any], name: str) -> str:
+    """The 95% interval after RL over the problems of a set, in brackets; empty where it is not known."""
+    low = summary.get("accuracy_low", {}).get(AFTER, {}).get(name)
+    high = summary.get("accuracy_high", {}).get(AFTER, {}).get(name)
     return "" if low is None else f" (95% interval over problems {percent(low)} to {percent(high)})"
-
-
-def _values(lines: Sequence[dict[str, Any]], key: str) -> list[float]:
-    return [value for line in lines if isinstance(value := line.get(key), (int, float))]

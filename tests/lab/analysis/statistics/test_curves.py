@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from geoalign.errors import InputError
-from geoalign.statistics import ema, largest_drop, mean_pass_at_k, oscillation, pass_at_k, powers_of_two
+from geoalign.statistics import ema, largest_drop, oscillation, pass_at_k, powers_of_two
 
 
 @pytest.mark.parametrize(
@@ -67,9 +67,7 @@ def test_small_and_large_values_keep_every_digit():
     assert pass_at_k(2000, 3, 1000) == float(expected)
 
 
-def test_the_mean_goes_over_problems_and_k_over_powers_of_two():
-    # (0 + 0.5 + 1) / 3 with k = 2 of 4: 0, 1 and 4 right answers.
-    assert mean_pass_at_k([0, 1, 4], samples=4, k=2) == 0.5
+def test_k_goes_over_powers_of_two():
     assert [powers_of_two(largest) for largest in (1, 2, 7, 8)] == [[1], [1, 2], [1, 2, 4], [1, 2, 4, 8]]
 
 

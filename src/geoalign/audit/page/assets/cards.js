@@ -47,21 +47,17 @@ class Cards {
     const group = model.group[rows[0]];
     const size = model.rows[group].length;
     const gold = model.answer[rows[0]];
-    const formulas = [];
-    const prompt = texts.length ? this.text(this.opened(texts[0].prompt), "text prompt", "Prompt", formulas) : null;
+    const prompt = texts.length ? this.text(this.opened(texts[0].prompt), "text prompt", "Prompt") : null;
     const all = el("button", { type: "button", class: "link", text: `See all ${many(size, "response")} to this prompt` });
     all.addEventListener("click", () => this.open(rows[0]));
     const facts = [
       model.steps > 1 ? `step ${model.group_step[group]} · ` : "",
       `${whole(rows.length)} of ${many(size, "response")} flagged`,
     ].join("");
-    const node = el("article", { class: "card", "data-group": group },
+    return el("article", { class: "card", "data-group": group },
       prompt,
       el("p", { class: "card-facts quiet" }, facts, gold === null ? null : el("span", {}, " · gold answer ", el("bdi", { text: visible(gold) })), " ", all),
-      ...this.together(rows, texts).map(({ same, response }) => this.flag(same, response, formulas)));
-    const turn = this.turn;
-    drawFormulas(formulas, () => turn === this.turn);
-    return node;
+      ...this.together(rows, texts).map(({ same, response }) => this.flag(same, response)));
   }
 
   /** A prompt from where it differs from others, if it does so after a long beginning. */
@@ -82,7 +78,7 @@ class Cards {
     return [...found.values()];
   }
 
-  flag(rows, response, formulas) {
+  flag(rows, response) {
     const model = this.model;
     const [row] = rows;
     const answer = model.final_answer[row];
@@ -94,7 +90,7 @@ class Cards {
         answer === null ? null : el("span", {}, " answer ", el("bdi", { text: visible(answer) }), ...this.besideGold(row)),
         rows.length > 1 ? el("span", { text: ` ${whole(rows.length)} times` }) : null,
         el("span", { class: "quiet", text: ` ${place}` })),
-      response === undefined ? null : this.text(response, "text", `Response, ${place}`, formulas),
+      response === undefined ? null : this.text(response, "text", `Response, ${place}`),
       el("div", { class: "flag-end" },
         el("p", { class: "why" }, `Why flagged: ${visible(model.why[row] ?? "")}. `,
           isNumber(likely) && !model.checked[row] ? el("span", { class: "quiet", text: `Estimated chance to be wrong: ${rough(likely)}.` }) : null),
@@ -109,10 +105,10 @@ class Cards {
     return [" ", el("bdi", { class: "quiet", text: said })];
   }
 
-  text(words, kind, name, formulas) {
+  text(words, kind, name) {
     const box = el("div", { class: kind, tabindex: 0, role: "region", "aria-label": name });
-    const ready = prepared(words, { formulas: true });
-    formulas.push(...written(box, ready));
+    const ready = prepared(words);
+    written(box, ready);
     if (ready.rest) box.append(el("span", { class: "quiet", text: ` … ${many(ready.rest, "more character")}` }));
     return box;
   }

@@ -7,7 +7,7 @@ class Detail {
   constructor(box, model, stores, settings) {
     Object.assign(this, { box, model, stores, settings });
     this.turn = 0;
-    this.options = { marks: true, formulas: true };
+    this.marks = true;
     this.words = "";
     this.back = () => {};
   }
@@ -24,7 +24,7 @@ class Detail {
     this.group = group;
     const rows = [...model.rows[group]].sort((a, b) => compare(descending(model.score[a]), descending(model.score[b])) || a - b);
     this.names = this.naming(model.rows[group]);
-    const title = el("h3", { tabindex: -1, id: "detail-title", text: `Group ${model.group_id[group]}` });
+    const title = el("h3", { tabindex: -1, id: "detail-title", text: `Group ${model.groups[group]}` });
     const back = el("button", { type: "button", class: "back quiet-button", text: "← All groups" });
     back.addEventListener("click", () => this.back());
     this.prompt = el("div", { class: "text prompt", tabindex: 0, role: "region", "aria-label": "Prompt" });
@@ -140,8 +140,7 @@ class Detail {
 
   answer(text) {
     const clean = visible(text ?? "–");
-    const made = /[\\{^_]/.test(clean) ? formula(clean, false) : null;
-    return el("bdi", { class: "answer", title: clean }, made ?? clean);
+    return el("bdi", { class: "answer", title: clean }, clean);
   }
 
   bar(value, share, kind = "") {
@@ -216,7 +215,7 @@ class Detail {
     } else {
       const texts = await Promise.all([this.row, this.beside].map((row) => (row === null ? null : this.text(row))));
       if (!wanted()) return;
-      this.compare(texts[0], texts[1], all, wanted);
+      this.compare(texts[0], texts[1], all);
     }
     const pairs = await this.pairsOf(this.group);
     if (wanted()) this.list(pairs);
@@ -230,22 +229,21 @@ class Detail {
     return { prompt: piece.prompts[piece.prompt[at]], response: piece.responses[at] };
   }
 
-  compare(left, right, all, wanted) {
-    const { options } = this;
-    const prompt = prepared(left.prompt, { ...options, all });
-    const texts = [left, right].map((text) => text && prepared(text.response, { ...options, all }));
-    const marks = right && options.marks ? marked(texts[0], texts[1]) : null;
+  compare(left, right, all) {
+    const prompt = prepared(left.prompt, all);
+    const texts = [left, right].map((text) => text && prepared(text.response, all));
+    const marks = right && this.marks ? marked(texts[0], texts[1]) : null;
     const sides = [this.side(this.row, false)];
     if (right) sides.push(this.side(this.beside, true));
-    const formulas = written(this.prompt, prompt);
-    sides.forEach(({ text }, at) => formulas.push(...written(text, texts[at], marks ? [marks.left, marks.right][at] : [])));
+    written(this.prompt, prompt);
+    sides.forEach(({ text }, at) => written(text, texts[at], marks ? [marks.left, marks.right][at] : []));
     const rest = Math.max(...[prompt, ...texts].filter(Boolean).map((text) => text.rest));
     this.compared.replaceChildren(
       this.tools(marks),
       el("div", { class: right ? "sides two" : "sides" }, ...sides.map(({ node }) => node)),
       ...(rest ? [this.more(rest)] : []),
     );
-    drawFormulas(formulas, wanted).then(() => wanted() && highlight(this.box, this.words));
+    highlight(this.box, this.words);
   }
 
   more(rest) {
@@ -292,18 +290,19 @@ class Detail {
       marks.exact ? null : " (long texts: whole passages may be marked)");
     return el("div", { class: "compare-tools" },
       el("label", {}, "Compare with: ", choice),
-      this.toggle("marks", "differences"), this.toggle("formulas", "formulas"), legend);
+      this.toggle(), legend);
   }
 
-  toggle(name, label) {
-    const box = el("input", { type: "checkbox", id: `show-${name}` });
-    box.checked = this.options[name];
+  /** Turns the marks of differences on and off. */
+  toggle() {
+    const box = el("input", { type: "checkbox", id: "show-marks" });
+    box.checked = this.marks;
     box.addEventListener("change", async () => {
-      this.options[name] = box.checked;
+      this.marks = box.checked;
       await this.fill();
-      byId(`show-${name}`)?.focus();
+      byId("show-marks")?.focus();
     });
-    return el("label", { class: "chip" }, box, ` ${label}`);
+    return el("label", { class: "chip" }, box, " differences");
   }
 
   /** The saved pairs of a group as [better, worse, deviation, raw cosine, projected cosine]; null where there are none. */

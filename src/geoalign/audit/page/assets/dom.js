@@ -47,12 +47,6 @@ function short(value) {
 }
 
 const whole = (value) => value.toLocaleString("en").replace("-", "−");
-/** A probability in percent; one that is not certain is not written as if it were. */
-function percent(share) {
-  if (share > 0 && share < 0.001) return "< 0.1%";
-  if (share < 1 && share > 0.999) return "> 99.9%";
-  return `${short(Math.round(1000 * share) / 10)}%`;
-}
 
 /** A probability that is only estimated, in whole percent. */
 const rough = (share) => (share > 0.99 ? "over 99%" : share < 0.01 ? "under 1%" : `${Math.round(100 * share)}%`);

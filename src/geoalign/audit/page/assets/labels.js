@@ -123,7 +123,7 @@ class Labels {
     const group = model.group[row];
     return [
       model.index[row], model.group_step[group], model.files[model.group_file[group]], model.line[row], model.sample[row], model.id[row],
-      model.group_id[group], model.score[row], model.reward[row], model.probability_wrong[row], model.characters[row],
+      model.groups[group], model.score[row], model.reward[row], model.probability_wrong[row], model.characters[row],
       model.answer[row], model.final_answer[row],
     ];
   }

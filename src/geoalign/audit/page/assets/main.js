@@ -127,14 +127,14 @@ function filters() {
   };
 }
 
-// One line has no room for formulas; without their delimiters the plain ones read well enough.
+// One line has little room; without their delimiters formulas read well enough.
 const PLAIN = /\$([^$]{1,80})\$|\\\(([^]{1,80}?)\\\)/g;
 
 /** A group in the list: the opening of its prompt or what was found, its rewards as bars, its numbers. */
 function describe(model, state, settings, group, node) {
   const facts = model.facts[group];
   const found = state.found?.snippets.get(group);
-  const opening = model.openings[group] || `Group ${model.group_id[group]}: ${model.id[model.rows[group][0]]}`;
+  const opening = model.openings[group] || `Group ${model.groups[group]}: ${model.id[model.rows[group][0]]}`;
   const title = el("bdi", { class: "opening" });
   if (found) title.append(found[0], el("mark", { class: "hit", text: found[1] }), found[2]);
   else title.textContent = visible(opening).replace(PLAIN, (all, dollars, round) => dollars ?? round);

@@ -1,23 +1,45 @@
-// A text of a model as nodes: what differs from another is marked, formulas are drawn a few at a time.
+// A text of a model as nodes: what differs from another is marked, and formulas stand as their source in monospace.
 
 const WORDS = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}]|[\p{L}\p{M}\p{N}_]{1,64}|\S/gu;
-const AT_ONCE = 12; // milliseconds of formulas before the browser may draw
+const FORMULA = new RegExp(
+  [
+    String.raw`\$\$[^$]{1,3000}?\$\$`,
+    String.raw`\\\[[^]{1,3000}?\\\]`,
+    String.raw`\\\([^]{1,1500}?\\\)`,
+    String.raw`(?<![\\$\w])\$(?![\s$])(?:[^$\\\n]|\\[^\n]){1,600}?(?<!\s)\$(?![\d$])`,
+  ].join("|"),
+  "g",
+);
 const SHOWN = 50_000; // characters of a text; a button shows the rest
 
+/** The text in parts: { text, formula }, where `formula` says that the part is a formula, with its delimiters. */
+function formulaParts(text) {
+  const parts = [];
+  let last = 0;
+  for (const found of text.matchAll(FORMULA)) {
+    if (found.index > last) parts.push({ text: text.slice(last, found.index), formula: false });
+    parts.push({ text: found[0], formula: true });
+    last = found.index + found[0].length;
+  }
+  if (last < text.length) parts.push({ text: text.slice(last), formula: false });
+  return parts;
+}
+
 /** Text made visible, its formulas found, its words as places: what `marked` and `written` work on. */
-function prepared(text, { formulas, all = false }) {
+function prepared(text, all = false) {
   const cut = !all && text.length > SHOWN;
   const clean = visible(cut ? text.slice(0, SHOWN) : text);
-  const parts = formulas ? formulaParts(clean) : [{ text: clean }];
+  const parts = formulaParts(clean);
   const words = [];
   let at = 0;
   for (const part of parts) {
-    if (part.tex === undefined) {
+    if (part.formula) {
+      // A formula is one word: it differs as a whole.
+      words.push({ key: part.text.replace(/\s+/g, ""), start: at, end: at + part.text.length });
+    } else {
       for (const found of part.text.matchAll(WORDS)) {
         words.push({ key: found[0], start: at + found.index, end: at + found.index + found[0].length });
       }
-    } else {
-      words.push({ key: `$${part.tex.replace(/\s+/g, "")}`, start: at, end: at + part.text.length });
     }
     at += part.text.length;
   }
@@ -45,74 +67,30 @@ function ranges(words, marks) {
   return found;
 }
 
-/** Fills `box` with the text, `changed` ranges as marks; returns the formulas to be drawn. */
+/** Fills `box` with the text, with `changed` ranges as marks. */
 function written(box, { parts }, changed = []) {
-  const formulas = [];
   const whole = document.createDocumentFragment();
+  const inMark = (node, inside) => (inside ? el("mark", {}, node) : node);
   let at = 0;
   let next = 0;
-  const inMark = (text, made) => (made ? el("mark", {}, text) : text);
   for (const part of parts) {
-    const end = at + part.text.length;
+    const start = at;
+    const end = start + part.text.length;
     while (at < end) {
       while (next < changed.length && changed[next][1] <= at) next++;
       const range = changed[next];
       const inside = Boolean(range) && range[0] <= at;
-      if (part.tex !== undefined) {
-        const node = el("span", { class: part.display ? "tex display" : "tex", text: part.text });
-        formulas.push({ node, tex: part.tex, display: part.display });
-        whole.append(inMark(node, inside));
+      if (part.formula) {
+        whole.append(inMark(el("span", { class: "tex", text: part.text }), inside));
         at = end;
       } else {
         const stop = Math.min(end, range ? (inside ? range[1] : range[0]) : end);
-        const offset = at - (end - part.text.length);
-        whole.append(inMark(part.text.slice(offset, offset + stop - at), inside));
+        whole.append(inMark(part.text.slice(at - start, stop - start), inside));
         at = stop;
       }
     }
   }
   box.replaceChildren(whole);
-  for (const { node, display } of formulas) if (display) closeUp(node);
-  return formulas;
-}
-
-/** A formula that stands by itself begins and ends a line already: the line feeds around it would double the gap. */
-function closeUp(node) {
-  const outer = node.parentNode.localName === "mark" ? node.parentNode : node;
-  trim(outer.previousSibling, "lastChild", withoutEnd);
-  trim(outer.nextSibling, "firstChild", (text) => text.replace(/^\s*\n/, ""));
-}
-
-/** Without /[ \t]*\n\s*$/, which as a pattern would take time that grows with the square of the line feeds. */
-function withoutEnd(text) {
-  const kept = text.trimEnd().length;
-  const feed = text.indexOf("\n", kept);
-  let end = feed < 0 ? text.length : feed;
-  while (feed >= 0 && end > kept && " \t".includes(text[end - 1])) end--;
-  return text.slice(0, end);
-}
-
-/** Takes the gap off a text, or off the text at that end of a mark, which goes if nothing is left of it. */
-function trim(neighbour, end, without) {
-  const text = neighbour?.localName === "mark" ? neighbour[end] : neighbour;
-  if (text?.nodeType !== Node.TEXT_NODE) return;
-  text.data = without(text.data);
-  if (neighbour !== text && !neighbour.textContent) neighbour.remove();
-}
-
-/** Draws formulas while `wanted()`; what cannot be drawn stays as it is written. */
-async function drawFormulas(formulas, wanted) {
-  let since = performance.now();
-  for (const { node, tex, display } of formulas) {
-    const made = formula(tex, display);
-    if (made) node.replaceChildren(made);
-    else node.classList.add("source");
-    if (performance.now() - since > AT_ONCE) {
-      await breath();
-      if (!wanted()) return;
-      since = performance.now();
-    }
-  }
 }
 
 /** Highlights what was searched for, where the browser can without touching the nodes. */

@@ -1,0 +1,161 @@
+"""Verifiers by the name that a user gives: Math-Verify, a command, or the address of an endpoint.
+
+A verifier takes rows and gives a verdict on each. A further kind of verifier is a function `Rows -> list[Verdict]`
+here, and a line in `second_verifier` that says which names mean it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shlex
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing
+from functools import partial
+from typing import Any
+
+from geoalign.answers.verified import VerifiedReward
+from geoalign.endpoint.chat import answer_to, as_prompted, chat_endpoint, mark_of, marked_messages, unfenced
+from geoalign.endpoint.client import BadReplyError, read_json
+from geoalign.endpoint.settings import JudgeConfig
+from geoalign.errors import ConfigError, ServiceError
+from geoalign.settings.loading import load_settings
+from geoalign.settings.locations import Locations
+from geoalign.text import one_line, quote
+
+MATH_VERIFY = "math_verify"
+# A truth value says whether the response is correct, a number is its reward, None: not judged.
+Verdict = bool | float | None
+# Each has `prompt` (a text, or chat messages), `response`, `answer` (the gold one, or None), and what else is known.
+Rows = Sequence[Mapping[str, Any]]
+Verifier = Callable[[Rows], list[Verdict]]
+
+# A command may take so many seconds to start, and for each row.
+START_SECONDS, ROW_SECONDS = 60.0, 10.0
+# Of a row in training, what says nothing beside `response`.
+_ENGINES = ("completion", "completion_ids")
+_SYSTEM = """\
+You are a strict verifier. Decide whether the response answers the prompt correctly. Where a reference answer is given,
+the response is correct only if its final answer is equal to it, in whatever form.
+
+Return ONLY a JSON object: {"correct": true}, {"correct": false}, or {"correct": null} where it cannot be told."""
+
+
+def second_verifier(name: str, endpoint: Mapping[str, Any], *, key: str, section: str) -> Verifier:
+    """The verifier that `name` means: `math_verify`, the address of an endpoint, or else a command.
+
+    Args:
+        name: such as `math_verify`, `https://host/v1` or `python verify.py`.
+        endpoint: the other settings of a judge behind an address, which stand in the settings' section `section`.
+        key: the setting that gives the name, for messages.
+
+    Raises:
+        ConfigError: there is no such verifier, or `endpoint` is not what a judge needs.
+    """
+    if name == MATH_VERIFY:
+        return partial(_math_verify, VerifiedReward())
+    if name.startswith(("http://", "https://")):
+        values = {**endpoint, "base_url": name}
+        config = load_settings(JudgeConfig, values, Locations({section: key}), path=section)
+        return partial(_endpoint, config, key)
+    try:
+        words = shlex.split(name)
+    except ValueError:
+        words = []
+    if not words or shutil.which(words[0]) is None:
+        raise ConfigError(f"{key}: expected {MATH_VERIFY}, an address or a command, got {quote(name)}")
+    return partial(_command, words, key)
+
+
+def read_verdict(text: str | bytes) -> Verdict:
+    """The verdict in a JSON object: its `correct` (true, false or null), or else its `reward` (a number or null).
+
+    Raises:
+        ValueError: the text is no such object.
+    """
+    try:
+        row = read_json(text)
+        name = "correct" if "correct" in row else "reward"
+        value = row[name]
+    except (ValueError, TypeError, LookupError):
+        name, value = "", ""
+    if value is None or (name == "correct" and isinstance(value, bool)):
+        return value
+    if name == "reward" and isinstance(value, (int, float)) and -1e300 < value < 1e300:
+        return float(value)
+    raise ValueError(f'{quote(text)}, which is no {{"correct": true, false or null}} or {{"reward": a number}}')
+
+
+def _math_verify(source: VerifiedReward, rows: Rows) -> list[Verdict]:
+    """Whether each row's answer equals its gold answer; None for a row without either, or not decided in time."""
+    verdicts: list[Verdict] = [None] * len(rows)
+    places, responses, golds = [], [], []
+    for place, row in enumerate(rows):
+        response = f"\\boxed{{{row['final_answer']}}}" if row.get("final_answer") else row["response"]
+        gold = (row.get("answer") or "").strip()
+        if response and gold:
+            places.append(place)
+            responses.append(response)
+            golds.append(gold)
+    meaning = {"correct": True, "wrong": False, "no_answer": False}
+    for place, outcome in zip(places, source.outcomes(responses, golds), strict=True):
+        verdicts[place] = meaning.get(outcome)
+    return verdicts
+
+
+def _command(words: Sequence[str], key: str, rows: Rows) -> list[Verdict]:
+    """What a command writes, a line for each that it reads; what it writes to its standard error is shown."""
+    lines = []
+    for row in rows:
+        sent = {name: value for name, value in row.items() if name not in _ENGINES}
+        lines.append(json.dumps(sent, default=str) + "\n")
+    limit = START_SECONDS + ROW_SECONDS * len(rows)
+    try:
+        done = subprocess.run(
+            words, input="".join(lines).encode("ascii"), stdout=subprocess.PIPE, timeout=limit, check=True
+        )
+        verdicts = [read_verdict(line) for line in done.stdout.splitlines()]
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        got = one_line(error)
+    else:
+        if len(verdicts) == len(rows):
+            return verdicts
+        got = f"{len(verdicts)} lines"
+    raise ServiceError(f"{key}: expected a verdict in JSON on each of {len(rows)} rows, a line each, got {got}")
+
+
+def _endpoint(config: JudgeConfig, key: str, rows: Rows) -> list[Verdict]:
+    """What an endpoint says of each row; None where its answer is no verdict, or it does not take the text."""
+    try:
+        return asyncio.run(_asked_of_endpoint(config, rows))
+    except ServiceError as error:
+        raise ServiceError(f"{key}: {error}") from None
+
+
+async def _asked_of_endpoint(config: JudgeConfig, rows: Rows) -> list[Verdict]:
+    """The verdicts on all rows, which are asked for at once, `concurrency` at a time."""
+    free = asyncio.Semaphore(config.concurrency)
+    async with aclosing(chat_endpoint(config)) as endpoint:
+
+        async def verdict_on(row: Mapping[str, Any]) -> Verdict:
+            async with free:
+                try:
+                    return read_verdict(unfenced(await answer_to(_messages(row), endpoint, config)))
+                except (ValueError, BadReplyError):
+                    return None
+
+        return await asyncio.gather(*[verdict_on(row) for row in rows])
+
+
+def _messages(row: Mapping[str, Any]) -> list[dict[str, str]]:
+    """The chat messages that ask for the verdict on a row."""
+    prompt = row["prompt"]
+    if isinstance(prompt, str):
+        prompt = [{"role": "user", "content": prompt}]
+    parts = [(f"prompt, {turn['role']}", as_prompted(str(turn["content"]))) for turn in prompt]
+    parts.append(("response", as_prompted(row["response"])))
+    if row.get("answer"):
+        parts.append(("reference answer", as_prompted(row["answer"])))
+    return marked_messages(_SYSTEM, mark_of([text for _, text in parts]), parts)

@@ -1,0 +1,61 @@
+"""Every sentence of an audit, written once: the terminal, the page and a notebook show the same words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from geoalign.audit.words import other_findings, reading
+from geoalign.audit.words.finding import Finding, finding, unread_answers
+from geoalign.audit.words.verifier import Verifier, verifier
+from geoalign.pages.headlines import Verdict
+
+
+@dataclass(frozen=True)
+class Words:
+    """What an audit found, in sentences; those that have nothing to say are empty.
+
+    Attributes:
+        unread_answers: that most responses have no answer that can be read.
+        judged_by_spelling: on which prompts the verdict on an answer goes with its spelling.
+        second_verifier: what a second verifier said.
+        trained_on: how flags are spread over rollouts that were trained on and others.
+        refused: on how many prompts the answer that most responses agree on was always refused.
+        new_prompts: whether the pattern behind the flags holds on new prompts.
+        filtered: what stands in the file of rollouts that remain.
+        read: how the files were read, a paragraph each.
+        others: everything else that was found but the second verifier, a paragraph each.
+        compared: what was not compared or not written.
+    """
+
+    finding: Finding
+    unread_answers: str
+    verifier: Verifier
+    judged_by_spelling: str
+    second_verifier: str
+    trained_on: str
+    refused: str
+    new_prompts: Verdict
+    filtered: str
+    read: list[str]
+    others: list[str]
+    compared: list[str]
+
+
+def in_words(summary: Mapping[str, Any]) -> Words:
+    """The sentences that the content of a `summary.json` stands for."""
+    return Words(
+        finding=finding(summary),
+        unread_answers=unread_answers(summary),
+        verifier=verifier(summary),
+        judged_by_spelling=other_findings.judged_by_spelling(summary),
+        second_verifier=other_findings.second_verifier(summary),
+        trained_on=other_findings.trained_on(summary),
+        refused=other_findings.refused(summary),
+        new_prompts=other_findings.new_prompts(summary),
+        filtered=other_findings.filtered(summary),
+        read=list(reading.what_was_read(summary)),
+        others=list(other_findings.other_findings(summary)),
+        compared=list(other_findings.what_was_compared(summary)),
+    )

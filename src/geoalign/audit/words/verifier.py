@@ -1,0 +1,155 @@
+"""What an audit tells of the verifier that gave the rewards, in words: its error rates, and how each is known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from geoalign.audit.words.finding import finding
+from geoalign.console.numbers import counted, percent
+
+Summary = Mapping[str, Any]
+
+# What the two rates are called, and what each is of.
+_RATES = {
+    "false_positive_rate": "Wrong answers that were rewarded",
+    "false_negative_rate": "Correct answers that were refused",
+}
+_KNOWN_BY = {"bounds": "proved", "model": "estimated"}
+NOT_KNOWN = "not known"
+# A range from 0 to above it tells a reader nothing. `summary.json` has it all the same.
+_SAYS_NOTHING = 0.75
+
+INVISIBLE = (
+    "Consistent mistakes are invisible here: an error that the verifier repeats with an answer cannot be seen in its "
+    "verdicts."
+)
+PROVED = (
+    "Proved: it follows from the verdicts, if equal answers to a prompt are equally right and at most one answer to a "
+    "prompt is right."
+)
+ESTIMATED = (
+    "Estimated: by a statistical model whose errors strike verdicts one by one, with 95% intervals that leave room for "
+    "errors that repeat."
+)
+
+
+@dataclass(frozen=True)
+class Rate:
+    """One error rate in words: of what, how much, and how that is known (empty where it is not)."""
+
+    name: str
+    value: str
+    by: str
+
+
+@dataclass(frozen=True)
+class Verifier:
+    """What is known of the verifier.
+
+    Attributes:
+        rates: both error rates; empty where nothing can be said of either.
+        notes: what else is certain, and what the words of the table mean; else why nothing is known.
+        details: how it is known, for those who want to check it.
+    """
+
+    rates: tuple[Rate, ...] = ()
+    notes: tuple[str, ...] = ()
+    details: tuple[str, ...] = ()
+
+
+def verifier(summary: Summary) -> Verifier:
+    """What the verdicts tell of the verifier; nothing where the finding says already why nothing is known."""
+    found = summary["verifier"]
+    if "reason" in found or finding(summary).level == "unjudged":
+        return Verifier()
+    contradictions = _contradictions(found)
+    if found["answers"] == "shared":
+        return Verifier(notes=(_what_contradictions_prove(found), INVISIBLE), details=contradictions)
+    rates = tuple(_rate(name, found["rates"][name]) for name in _RATES)
+    errors = found["errors_at_least"]
+    proved_errors = []
+    if errors:
+        are = "is" if errors == 1 else "are"
+        proved_errors.append(f"At least {errors:,} of the {found['scored']:,} rewards {are} wrong (proved).")
+    if all(rate.value == NOT_KNOWN for rate in rates):
+        meaning = (PROVED,) if errors else ()
+        return Verifier(notes=(*proved_errors, *meaning, _why_not_known(found)), details=contradictions)
+    known_by = {rate.by for rate in rates}
+    meanings = []
+    if errors or "proved" in known_by:
+        meanings.append(PROVED)
+    if "estimated" in known_by:
+        meanings.append(ESTIMATED)
+    return Verifier(
+        rates=rates,
+        notes=(*proved_errors, *meanings, INVISIBLE),
+        details=(*_what_the_model_says(found), *contradictions),
+    )
+
+
+def _rate(name: str, rate: Mapping[str, Any]) -> Rate:
+    """One rate in words: a number, an estimate with its range, one end of the range, the range, or "not known"."""
+    low = rate["low"]
+    high = rate["high"]
+    estimate = rate["estimate"]
+    by = _KNOWN_BY[rate["by"]]
+    if low is None or high is None or (low <= 0 and high > _SAYS_NOTHING):
+        return Rate(name=_RATES[name], value=NOT_KNOWN, by="")
+    ends = [percent(low), percent(high)]
+    if ends[0] == ends[1]:
+        value = ends[0]
+    elif by == "estimated" and percent(estimate) not in ends:
+        # An estimate beyond what is proved was moved to the end of the range, where it says nothing of its own.
+        value = f"{percent(estimate)} ({ends[0]} to {ends[1]})"
+    elif high >= 1:
+        value = f"at least {ends[0]}"
+    elif low <= 0:
+        value = f"at most {ends[1]}"
+    else:
+        value = f"{ends[0]} to {ends[1]}"
+    return Rate(name=_RATES[name], value=value, by=by)
+
+
+def _why_not_known(found: Mapping[str, Any]) -> str:
+    """Why nothing can be said of either rate: the model is in doubt, or its range is too wide to say anything."""
+    doubt = found["doubt"] or "what the verdicts tell leaves nearly every rate possible"
+    return f"Its error rates are not known. {doubt[0].upper()}{doubt[1:]}. {INVISIBLE}"
+
+
+def _what_the_model_says(found: Mapping[str, Any]) -> tuple[str, ...]:
+    """Why the model is not believed, and what it would guess all the same; nothing where it is believed."""
+    if not found["doubt"]:
+        return ()
+    doubt = f"A statistical model cannot be trusted here: {found['doubt']}."
+    positive = found["model"]["false_positive_rate"]["estimate"]
+    negative = found["model"]["false_negative_rate"]["estimate"]
+    if not (positive or negative):
+        return (doubt,)
+    guess = f"{percent(positive)} of the wrong answers were rewarded and {percent(negative)} of the correct refused"
+    return (f"{doubt} It would guess that {guess}.",)
+
+
+def _contradictions(found: Mapping[str, Any]) -> tuple[str, ...]:
+    """On how many prompts an answer or response that came twice was both rewarded and refused."""
+    lines = []
+    for one, several in (("answer", "answers"), ("response", "responses")):
+        both = found[f"groups_with_{several}_judged_both_ways"]
+        if both:
+            prompts = counted(found[f"groups_with_repeated_{several}"], "prompt")
+            lines.append(f"Of {prompts} with the same {one} twice, {both:,} had it both rewarded and refused.")
+    return tuple(lines)
+
+
+def _what_contradictions_prove(found: Mapping[str, Any]) -> str:
+    """What is certain where several answers to a prompt may be right."""
+    why = "As several answers to a prompt may be right, nothing tells how often the verifier errs."
+    errors = found["errors_at_least"]
+    if not errors:
+        return f"Its error rates are not known. {why}"
+    are = "is" if errors == 1 else "are"
+    return (
+        f"At least {errors:,} of the {found['scored']:,} rewards {are} wrong: equal answers or responses to a prompt "
+        f"were both rewarded and refused. {why}"
+    )

@@ -1,0 +1,87 @@
+"""The rows of a file as they stand there, and the bytes that they are read from, within limits of size."""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from io import BufferedIOBase
+from pathlib import Path
+from typing import Any
+
+MEGABYTE = 2**20
+# The longest row of JSON. A row of 64 responses of 32,000 tokens has 8 MB; parsed, a row can take 30 times as much.
+LONGEST_ROW = 16 * MEGABYTE
+# What may be unpacked of a packed file: so much of any, and so many times its size of a large one. Text packs 3 to 20
+# times smaller; gzip packs zeros 1,000 times.
+UNPACKED_ALWAYS = 64 * MEGABYTE
+UNPACKED_TIMES = 200
+# The errors of a file that cannot be read or unpacked.
+UNREADABLE = (OSError, EOFError, zlib.error)
+
+
+@dataclass(frozen=True, slots=True)
+class RawRow:
+    """One row of a file: `number` counts rows from 0, `line` counts lines (rows in parquet and arrays) from 1.
+
+    `value` is None where the row cannot be read; `problem` then says why. With `rest_lost` nothing behind it can be
+    read.
+    """
+
+    number: int
+    line: int
+    value: dict[str, Any] | None
+    problem: str | None = None
+    rest_lost: bool = False
+
+
+class CsvCell(str):
+    """A cell of a CSV file. CSV has no types: the role that the cell fills decides whether it is a text or a number."""
+
+    __slots__ = ()
+
+
+def lines_of(path: Path) -> Iterator[bytes]:
+    """The lines of a file without byte order marks (files are joined by `cat`).
+
+    They are bytes, for a text file would also be split at other line ends, which may stand inside JSON strings.
+
+    Raises:
+        UNREADABLE: the file cannot be unpacked, or a line is longer than `LONGEST_ROW`.
+    """
+    for line in _read(path, lambda file: file.readline(LONGEST_ROW + 1)):
+        if len(line) > LONGEST_ROW:
+            raise OSError(f"a line of more than {LONGEST_ROW // MEGABYTE} MB, the longest that is read")
+        yield line.removeprefix(codecs.BOM_UTF8)
+
+
+def pieces_of(path: Path) -> Iterator[bytes]:
+    """A file in pieces of a megabyte; raises `UNREADABLE` where it cannot be unpacked."""
+    return _read(path, lambda file: file.read(MEGABYTE))
+
+
+def _read(path: Path, read: Callable[[BufferedIOBase], bytes]) -> Iterator[bytes]:
+    """What each call of `read` takes out of a file, which is unpacked where its name ends in .gz."""
+    limit = most_unpacked(path)
+    total = 0
+    with gzip.open(path, "rb") if path.name.endswith(".gz") else path.open("rb") as file:
+        while data := read(file):
+            total += len(data)
+            if total > limit:
+                raise OSError(too_packed(path))
+            yield data
+
+
+def most_unpacked(path: Path) -> int:
+    """How many bytes may be unpacked of a file."""
+    return max(UNPACKED_ALWAYS, UNPACKED_TIMES * path.stat().st_size)
+
+
+def too_packed(path: Path) -> str:
+    """What is said of a file that holds more than `most_unpacked` bytes."""
+    return (
+        f"more than {most_unpacked(path) // MEGABYTE:,} MB unpacked from {path.stat().st_size:,} bytes "
+        f"(the limit: {UNPACKED_TIMES} times the file, and {UNPACKED_ALWAYS // MEGABYTE} MB at least)"
+    )

@@ -1,1 +1,0 @@
-"""What curation costs on this machine, in time and memory."""

@@ -1,0 +1,77 @@
+"""Every format is found by itself, and read alike; a test of what one format has of its own stands in formats/."""
+
+import json
+
+import pytest
+from dumps import GROUPS, SIZE, each, plain, trinity, write_dump, write_lines
+from written import read
+
+from geoalign.dumps.formats import FORMATS
+from geoalign.dumps.reading import read_rewards
+from geoalign.errors import ConfigError
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_found_by_itself_and_read(name, tmp_path):
+    path = write_dump(tmp_path, name)
+    layout, rows = read(path)
+    assert layout.format.name == name
+    assert read_rewards(path, layout) == [row.reward for row in rows]
+    assert len(rows) == GROUPS * SIZE
+    assert [row.reward for row in rows] == [reward for _, _, reward in each()]
+    assert [row.sample for row in rows] == [row for _, row, _ in each()]
+    assert [row.response for row in rows] == [f"answer {g}.{r}" for g, r, _ in each()]
+    assert {row.prompt for row in rows} == {f"question {g}" for g in range(GROUPS)}
+    assert len({row.group for row in rows}) == GROUPS
+    assert len({row.id for row in rows}) == GROUPS * SIZE
+
+
+def test_a_format_by_name(tmp_path):
+    path = write_dump(tmp_path, "verl")
+    layout, _ = read(path, name="plain")
+    assert layout.format.name == "plain"
+    with pytest.raises(ConfigError, match=r"--format: expected one of geoalign, .*; got 'trinty'"):
+        read(path, name="trinty")
+    table = write_lines(tmp_path / "t.jsonl", [{"prompt": "a", "advantage": 0.5, "r": 1}])
+    for file, fields in ((path, {"reward": "score"}), (table, {})):
+        with pytest.raises(ConfigError, match="found no "):
+            read(file, name="trl", fields=fields)
+
+
+def test_a_json_file_holds_lines_or_one_array(tmp_path):
+    rows = trinity()
+    path = write_lines(tmp_path / "trinity.json", rows)
+    _, lines = read(path)
+    assert len(lines) == GROUPS * SIZE
+    for content in (rows, {"version": 1, "data": rows}):
+        for indent in (None, 2):
+            path.write_text(json.dumps(content, indent=indent))
+            _, found = read(path)
+            assert [(row.response, row.reward, row.group) for row in found] == [
+                (row.response, row.reward, row.group) for row in lines
+            ]
+
+
+def test_another_format_by_its_fields(tmp_path):
+    rows = [{"q": f"question {g}", "meta": {"rm": r, "ok": r > 1}, "out": f"answer {g}.{n}"} for g, n, r in each()]
+    path = write_lines(tmp_path / "a.jsonl", rows)
+    message = r"found no reward and no response and no prompt\. Its fields: q \(text\), meta.rm"
+    with pytest.raises(ConfigError, match=message) as error:
+        read(path)
+    assert error.value.options == ("--field", "reward=meta.rm", "--field", "response=out", "--field", "prompt=q")
+    fields = {"prompt": "q", "response": "out"}
+    _, scored = read(path, fields={**fields, "reward": "meta.rm"})
+    assert [row.reward for row in scored] == [reward for _, _, reward in each()]
+    assert scored[6].response == "answer 1.2"
+    # A field that is not named for rewards may hold verdicts.
+    _, judged = read(path, fields={**fields, "reward": "meta.ok"})
+    assert [row.reward for row in judged] == [float(reward > 1) for _, _, reward in each()]
+
+
+def test_one_question_under_two_system_messages_is_two_prompts(tmp_path):
+    rows = [{**row, "prompt": "same", "system": f"rule {place // SIZE}"} for place, row in enumerate(plain())]
+    _, found = read(write_lines(tmp_path / "a.jsonl", rows))
+    assert [row.group_name for row in found[: SIZE + 1]] == ['["rule 0", "same"]'] * SIZE + ['["rule 1", "same"]']
+    assert len({row.group for row in found}) == GROUPS
+    _, bare = read(write_lines(tmp_path / "b.jsonl", [{**row, "system": None} for row in plain()]))
+    assert bare[0].group_name == "question 0"

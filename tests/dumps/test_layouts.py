@@ -1,0 +1,120 @@
+"""Files of other shapes: conversations as responses, fields by name, and what is said where a reward is missing."""
+
+import shlex
+
+import pytest
+from written import by_problem, dump_of, groups_of, rollouts, wrote
+
+from geoalign.audit.command import AuditRequest
+from geoalign.audit.inputs import find_inputs
+from geoalign.console.terminal import Console
+from geoalign.dumps.layout import MissingRolesError, find_layout
+from geoalign.errors import ConfigError, InputError
+
+
+def dialogue(problem, number):
+    return [
+        {"role": "user", "content": f"Change booking {problem}."},
+        {"role": "assistant", "content": f"Way {number}."},
+    ]
+
+
+def trajectories(**fields):
+    """As tau-bench writes them: no prompt, a conversation of each trial."""
+    rows = rollouts(task_id=lambda problem, _: problem, traj=dialogue, **fields)
+    return [{name: value for name, value in row.items() if name not in ("prompt", "response")} for row in rows]
+
+
+@pytest.mark.parametrize("more", [{}, {"reward": "reward"}, {"group": "task_id"}])
+def test_a_named_conversation_is_one_response(tmp_path, more):
+    dump = dump_of(tmp_path, trajectories(), fields={"response": "traj", **more})
+    assert dump.layout.format.name == "plain"
+    assert groups_of(dump) == by_problem()
+    assert dump.frame["response"].tolist()[:2] == ["Way 0.", "Way 1."]
+
+
+def test_a_conversation_without_messages_is_an_empty_response(tmp_path):
+    rows = trajectories()
+    for first in (0, 4):
+        rows[first]["traj"] = []
+    dump = dump_of(tmp_path, rows, fields={"response": "traj"})
+    assert dump.frame["response"].tolist()[:5] == ["", "Way 1.", "Way 2.", "Way 0.", ""]
+
+
+def test_a_list_of_responses_stays_one(tmp_path):
+    texts = {"answers": ["a", "b"], "marks": [1, 0]}
+    dialogues = {"answers": [dialogue(0, 0), dialogue(0, 1)], "marks": [1, 0]}
+    for more in (texts, dialogues):
+        rows = [{"question": f"q{n}", **more} for n in range(3)]
+        dump = dump_of(tmp_path, rows, fields={"response": "answers", "reward": "marks"})
+        assert dump.layout.format.name == "responses"
+        assert groups_of(dump) == [0, 0, 1, 1, 2, 2]
+        assert dump.frame["reward"].tolist()[:2] == [1, 0]
+    usual = [{"question": f"q{n}", "answers": ["a", "b"], "rewards": [1, 0]} for n in range(3)]
+    assert groups_of(dump_of(tmp_path, usual, fields={"response": "answers"})) == [0, 0, 1, 1, 2, 2]
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    ({"response": ["a", "b"]}, "response: expected a text or a list of chat messages, got a list of texts"),
+    ({"prompt": []}, "prompt: expected a text or a list of chat messages, got an empty list"),
+    ({"response": [1, 2]}, "response: expected a text or a list of chat messages, got a list of numbers"),
+])  # fmt: skip
+def test_a_message_does_not_contradict_itself(tmp_path, change, message):
+    rows = rollouts()
+    rows[4] |= change
+    with pytest.raises(InputError, match=f"line 5: {message}"):
+        dump_of(tmp_path, rows)
+
+
+def test_other_roles_keep_their_usual_fields_beside_a_named_one(tmp_path):
+    rows = [{"q": row["prompt"], "response": row["response"], "reward": row["reward"]} for row in rollouts()]
+    assert dump_of(tmp_path, rows, fields={"prompt": "q"}).layout.fields["reward"] == "reward"
+
+
+def said_of(folder, rows, command=()):
+    path = wrote(folder, rows)
+    with pytest.raises(ConfigError) as error:
+        find_inputs(AuditRequest([str(path)], command=command), Console(quiet=True))
+    return path, str(error.value)
+
+
+def without_reward(**fields):
+    rows = rollouts(prompt=lambda problem, _: f"question {problem}", **fields)
+    return [{name: value for name, value in row.items() if name != "reward"} for row in rows]
+
+
+@pytest.mark.parametrize(("fields", "guess"), [
+    ({"score2": 0.5, "tokens": 7, "latency": 1.5}, "score2"),
+    ({"is_correct": True, "length": 30}, "is_correct"),
+    ({"mark": lambda _, number: number == 0, "step_count": 4}, "mark"),
+    ({"judge": {"grade": 3, "why": "so"}, "seed": 4}, "judge.grade"),
+    ({"temperature": 1.0, "how_good": 0.25}, "how_good"),
+])  # fmt: skip
+def test_without_a_reward_the_fields_and_a_ready_command_are_said(tmp_path, fields, guess):
+    path, said = said_of(tmp_path, without_reward(**fields))
+    assert f"{path}: found no reward. Its fields: prompt (text), response (text), " in said
+    _, command = said.split(" Try: ")
+    assert shlex.split(command) == ["geoalign", "audit", str(path), "--field", f"reward={guess}"]
+    assert len(said.replace(str(path), "")) < 300
+    # The command works.
+    assert find_layout(path, fields={"reward": guess})[0].fields["reward"] == guess
+
+
+def test_the_ready_command_is_what_was_typed_and_the_fields(tmp_path):
+    rows = [{"question": row["prompt"], "text": row["response"] * 9, "ok": True} for row in rollouts()]
+    _, said = said_of(tmp_path, rows, ["audit", "my dump.jsonl", "--json"])
+    assert said.endswith(
+        "found no reward and no response. Its fields: question (text), text (text), ok (true or false). "
+        "Try: geoalign audit 'my dump.jsonl' --json --field reward=ok --field response=text"
+    )
+
+
+def test_where_nothing_can_be_a_reward_its_name_is_asked_for(tmp_path):
+    with pytest.raises(MissingRolesError) as error:
+        find_layout(wrote(tmp_path, without_reward(tokens=4)))
+    assert error.value.options == ("--field", "reward=NAME")
+
+
+def test_a_field_that_is_not_there_is_named_with_the_nearest(tmp_path):
+    with pytest.raises(ConfigError, match=r"reward: expected a field 'rewrad', .*: did you mean 'reward'\?"):
+        find_layout(wrote(tmp_path, rollouts()), fields={"reward": "rewrad"})

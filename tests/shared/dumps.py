@@ -1,0 +1,176 @@
+import gzip
+import json
+
+import pandas as pd
+import pyarrow.parquet as pq
+import torch
+
+from geoalign.dumps.layout import find_layout
+from geoalign.dumps.reading import read_dump
+
+GROUPS, SIZE = 12, 4
+ROWS = GROUPS * SIZE
+# Rollouts whose reward lies far from its group's: (group, row).
+OUTLIERS = ((3, 2), (8, 1))
+# As few steps of the projector as still train something.
+QUICK = ("curator.projector.steps=5", "curator.min_scores=8")
+HOSTILE = (
+    "</script><script>alert(1)</script>", "half a pair \ud800 of surrogates", "NUL \x00 and bell \x07",
+    "line \u2028 and \u2029 paragraph", "right \u202e to left", "=HYPERLINK(1)",
+)  # fmt: skip
+
+
+def rewards():
+    """[group][row]: 0 to 0.3, but 9 for the outliers."""
+    return [[9.0 if (group, row) in OUTLIERS else row / 10 for row in range(SIZE)] for group in range(GROUPS)]
+
+
+def each():
+    return [(group, row, rewards()[group][row]) for group in range(GROUPS) for row in range(SIZE)]
+
+
+def verl(step=5):
+    return [
+        {"input": f"question {g}", "output": f"answer {g}.{r}", "gts": str(g), "score": reward, "step": step,
+         "acc": reward > 0.15, "uid": f"7f3a_{g}_{r}_0"}
+        for g, r, reward in each()
+    ]  # fmt: skip
+
+
+def verl_v1(step=5):
+    return [{**row, "uid": f"u-{g}_{r}_0"} for row, (g, r, _) in zip(verl(step), each(), strict=True)]
+
+
+def trinity(batch=3):
+    return [
+        {"eid": {"batch": batch, "task": g, "run": r, "step": 0, "suffix": f"{g:03x}{r:03x}"}, "type": "single_turn",
+         "prompt_length": 5, "response_length": 7 + r, "info": {"model_version": 2}, "metrics": {},
+         "prompt_text": f"question {g}", "response_text": f"answer {g}.{r}", "reward": reward}
+        for g, r, reward in each()
+    ]  # fmt: skip
+
+
+def responses():
+    return [
+        {"idx": g, "query": f"question {g}", "answer": str(g), "history": [],
+         "response": [f"answer {g}.{r}" for r in range(SIZE)], "pred": [str(r) for r in range(SIZE)],
+         "score": [r > 1 for r in range(SIZE)], "pred_score": [[value] for value in rewards()[g]]}
+        for g in range(GROUPS)
+    ]  # fmt: skip
+
+
+def plain():
+    return [
+        {"id": f"{g}-{r}", "prompt": f"question {g}", "response": f"answer {g}.{r}", "reward": reward, "extra": [g, r]}
+        for g, r, reward in each()
+    ]
+
+
+def nemo_rl():
+    """A list of one in each field, as a batch cut into samples leaves them."""
+    return [
+        {"content": [[f"question {g}", f"answer {g}.{r}", "Environment: correct"]], "rewards": [reward],
+         "token_loss_mask": [[0, 1, 1, 0, 0]], "input_lengths": [4], "token_ids": [[3, 4, 4, 5, 0]], "idx": place}
+        for place, (g, r, reward) in enumerate(each())
+    ]  # fmt: skip
+
+
+def verifiers(step=3):
+    """As prime-rl's `traces.jsonl`: reward 2 x 0.5 x r, one unscored part beside it."""
+    user = [
+        {"message": {"role": "user", "content": [{"type": "text", "text": f"question {n}"}]}} for n in range(GROUPS)
+    ]
+    return [
+        {"id": f"{g}-{r}", "env": {"id": "sums"}, "ok": True, "group": {"id": f"g{g}"},
+         "task": {"type": "Sum", "data": {"idx": g, "answer": str(g)}, "hash": "h"},
+         "run": {"type": "train", "id": "x", "work": {"type": "train", "step": step}},
+         "traces": [
+             {"agent": {"name": "solver"}, "rewards": {"right": {"score": reward * 2, "weight": 0.5}, "style": None},
+              "nodes": [user[g], {"parent": 0, "sampled": True,
+                                  "message": {"role": "assistant", "content": f"answer {g}.{r}"}}]},
+             {"agent": {"name": "judge", "trainable": False}, "nodes": []},
+         ]}
+        for g, r, reward in each()
+    ]  # fmt: skip
+
+
+def slime(step=7):
+    samples = [
+        {"group_index": g, "index": place, "prompt": f"question {g}", "response": f"answer {g}.{r}", "label": str(g),
+         "response_length": 4 + r, "reward": reward, "status": "truncated" if r == 3 else "completed",
+         "tokens": [1, 2], "rollout_log_probs": [-0.1]}
+        for place, (g, r, reward) in enumerate(each())
+    ]  # fmt: skip
+    return {"rollout_id": step, "samples": samples}
+
+
+def trl(step=2):
+    return pd.DataFrame(
+        {"step": step, "prompt": f"question {g}", "completion": f"answer {g}.{r}", "accuracy_reward": reward,
+         "advantage": 0.0}
+        for g, r, reward in each()
+    )  # fmt: skip
+
+
+def geoalign_run(step=4):
+    rows = [
+        {"step": step, "row": place, "group": g, "sample": r, "prompt": f"question {g}", "response": f"answer {g}.{r}",
+         "reward": reward, "true_reward": r / 10, "corrupted": reward > 1, "score": None, "anomalous": False,
+         "source": place, "weight": 1.0, "tokens": 5 + r}
+        for place, (g, r, reward) in enumerate(each())
+    ]  # fmt: skip
+    return pd.DataFrame(rows).astype({"score": float})
+
+
+# Answer and reward of eight rollouts of each prompt: one "a" was refused, one "b" was rewarded.
+ANSWERS = "aaaabbcc"
+REWARDS = (1, 1, 1, 0, 0, 1, 0, 0)
+
+
+def verdicts(prompts=8):
+    rows = [(g, r, *one) for g in range(prompts) for r, one in enumerate(zip(ANSWERS, REWARDS, strict=True))]
+    return [
+        {"id": f"{g}-{r}", "prompt": f"question {g}", "response": f"by way {r}\nto \\boxed{{{answer}}}", "answer": "a",
+         "reward": float(reward)}
+        for g, r, answer, reward in rows
+    ]  # fmt: skip
+
+
+def table(folder):
+    return pq.read_table(folder / "scores.parquet").to_pylist()
+
+
+def write_lines(path, rows):
+    data = "".join(json.dumps(row) + "\n" for row in rows).encode("ascii")
+    path.write_bytes(gzip.compress(data) if path.name.endswith(".gz") else data)
+    return path
+
+
+def write_dump(folder, name):
+    folder.mkdir(parents=True, exist_ok=True)
+    tables = {"trl": trl, "geoalign": geoalign_run}
+    if name in tables:
+        path = folder / f"{name}.parquet"
+        tables[name]().to_parquet(path)
+        return path
+    if name == "slime":
+        torch.save(slime(), folder / "7.pt")
+        return folder / "7.pt"
+    makers = {"nemo_rl": nemo_rl, "verifiers": verifiers, "verl": verl, "trinity": trinity, "responses": responses}
+    lines = {**makers, "plain": plain}[name]()
+    return write_lines(folder / (f"{name}.jsonl.gz" if name == "plain" else f"{name}.jsonl"), lines)
+
+
+def changed(rows, index, **values):
+    """The rows with one of them changed; a value of ... removes the field."""
+    made = {**rows[index], **values}
+    return [*rows[:index], {name: value for name, value in made.items() if value is not ...}, *rows[index + 1 :]]
+
+
+def filtered(folder):
+    """The rollouts that stay, as `--filtered` writes them into a folder."""
+    return [json.loads(line) for line in (folder / "filtered.jsonl").read_bytes().splitlines()]
+
+
+def loaded(path, **given):
+    return read_dump(path, find_layout(path)[0], **given)

@@ -29,7 +29,7 @@ EQUAL = [
     ("1234", r"\text{1,234}"), ("1/2", r"\nicefrac{1}{2}"), (r"45^\circ", r"45\degree"), ("B", "The answer is B"),
     ("1/3", r"0.\overline{3}"), ("1/6", r"0.1\bar6"), ("1000.5", r"1{,}000\frac12"), (r"\angle ABC", "∠ABC"),
     ("5000000", r"5\text{ million}"), (r"\$2.5\text{ million}", "2,500,000"),
-    (r"100^\circ\text{C}", "100 degrees Celsius"),
+    (r"100^\circ\text{C}", "100 degrees Celsius"), (r"100^\circ F", r"100^\circ"),
     (r"5\ \mu\text{m}", "5 micrometers"), (r"7\text{ a.m.}", "7 am"),
     ("5 ft 6 in", r"5\text{ ft } 6\text{ in}"), ("f'(x)=2x", "f'(x) = 2x"),
     # magnitudes

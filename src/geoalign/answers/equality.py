@@ -153,7 +153,7 @@ def _equal_with_units(gold: str, answer: str) -> bool | None:
     _, gold_unit = split_unit(without_styles(gold))
     _, answer_unit = split_unit(without_styles(answer))
     if gold_unit and answer_unit:
-        if gold_unit != answer_unit:
+        if gold_unit != answer_unit and not _scale_is_left_out(gold_unit, answer_unit):
             return False
     else:
         # In lists and behind names.
@@ -170,8 +170,15 @@ def _equal_with_units(gold: str, answer: str) -> bool | None:
             return _equal_percentage(expected, given)
         if stated_in_answer == "%":
             return _equal_percentage(given, expected)
+    # Units no longer matter: only the numbers are compared.
     equal = equal_at_sight(expected, given)
     return True if equal is None and normal_form(expected) == normal_form(given) else equal
+
+
+def _scale_is_left_out(unit: str, other: str) -> bool:
+    """Whether one of two temperatures is in degrees without saying of which scale."""
+    units = {unit, other}
+    return "degree" in units and bool(units & {"degC", "degF"})
 
 
 def _equal_percentage(percentage: str, number: str) -> bool | None:

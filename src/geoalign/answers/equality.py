@@ -170,7 +170,6 @@ def _equal_with_units(gold: str, answer: str) -> bool | None:
             return _equal_percentage(expected, given)
         if stated_in_answer == "%":
             return _equal_percentage(given, expected)
-    # Units no longer matter: only the numbers are compared.
     equal = equal_at_sight(expected, given)
     return True if equal is None and normal_form(expected) == normal_form(given) else equal
 

@@ -297,3 +297,9 @@ def test_two_groups_that_agree_open_no_gate():
     curator = GeoAlign(consensus_gate=0.95, scoring="cross_fit", projector=None)
     metrics = curator.curate(Rollouts(rewards=rewards, groups=group, hidden=rewards[:, None] * torch.ones(4))).metrics
     assert (metrics["new_group_accuracy_low"], metrics["gate_closed"]) == (1, 1)
+
+
+@pytest.mark.parametrize("text", ['"abc"', "[1]", "3"])
+def test_a_projector_in_json_is_an_object(text):
+    with pytest.raises(ConfigError, match=r"projector.*expected a JSON object"):
+        GeoAlign(projector=text)

@@ -1,9 +1,11 @@
 """Files of other shapes: conversations as responses, fields by name, and what is said where a reward is missing."""
 
+import math
 import shlex
 
 import pytest
-from written import by_problem, dump_of, groups_of, rollouts, wrote
+from dumps import write_lines
+from written import by_problem, dump_of, groups_of, read, rollouts, wrote
 
 from geoalign.audit.command import AuditRequest
 from geoalign.audit.inputs import find_inputs
@@ -118,3 +120,9 @@ def test_where_nothing_can_be_a_reward_its_name_is_asked_for(tmp_path):
 def test_a_field_that_is_not_there_is_named_with_the_nearest(tmp_path):
     with pytest.raises(ConfigError, match=r"reward: expected a field 'rewrad', .*: did you mean 'reward'\?"):
         find_layout(wrote(tmp_path, rollouts()), fields={"reward": "rewrad"})
+
+
+def test_a_step_that_is_not_a_number_is_refused(tmp_path):
+    rows = [{"prompt": "p", "response": f"r{row}", "reward": 1.0, "step": math.nan if row else 7} for row in range(3)]
+    with pytest.raises(InputError, match=r"line 2.*step"):
+        read(write_lines(tmp_path / "dump.jsonl", rows))

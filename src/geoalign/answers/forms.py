@@ -147,7 +147,7 @@ def normal_form(answer: str) -> str:
 
 @lru_cache(maxsize=65536)
 def _normal_form(text: str) -> str:
-    """The form that one more reading does not change; four readings are enough for all but hostile texts."""
+    """Respells an answer until it no longer changes, at most four times: more only hostile texts would need."""
     for _ in range(4):
         before = text
         text = _respelt(text)

@@ -174,9 +174,13 @@ class Appeals(Holder[AppealsConfig]):
         in_order = in_order[may_ask[in_order]]
         rows = in_order[scores[in_order].argsort(descending=True, stable=True)].tolist()
         # The row that speaks for each answer: a trusted one, else the most informative.
-        spokesman = {answer_of[row]: row for row in reversed([*trusted.nonzero()[:, 0].tolist(), *rows])}
+        spokesman: dict[tuple[int, Any], int] = {}
+        for row in [*trusted.nonzero()[:, 0].tolist(), *rows]:
+            spokesman.setdefault(answer_of[row], row)
+        first = [row for row in rows if spokesman[answer_of[row]] == row]
+        others = [row for row in rows if spokesman[answer_of[row]] != row]
         questions: dict[tuple[int, int], list[int]] = {}
-        for row in sorted(rows, key=lambda row: spokesman[answer_of[row]] != row):
+        for row in [*first, *others]:
             response = response_of[row]
             if response in questions:
                 questions[response].append(row)

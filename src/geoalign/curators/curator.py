@@ -159,7 +159,7 @@ class Curator(ABC, Generic[_Config]):
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The optional rollout fields that it looks at: those that it requires, and those that it makes use of."""
+        """The fields of `Rollouts` beyond rewards and groups that it uses: `requires`, then `optional`."""
         return (*self.requires, *self.optional)
 
     @abstractmethod

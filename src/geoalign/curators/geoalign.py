@@ -53,6 +53,8 @@ def _from_json(value: Any) -> Any:
             value = json.loads(value)
         except (json.JSONDecodeError, RecursionError) as error:
             raise ValueError(f"expected a JSON object such as '{{\"layers\": 2}}' or 'none': {error}") from error
+        if not isinstance(value, dict):
+            raise ValueError("expected a JSON object such as '{\"layers\": 2}' or 'none', got other JSON")
     return value
 
 

@@ -95,7 +95,7 @@ class DumpLayout:
         # Trinity's batches may be texts: "12".
         if isinstance(step, str) and step.isascii() and step.isdecimal() and len(step) < 19:
             step = int(step)
-        if step is None:
+        if step is None or step != step:
             raise BadValueError(self.fields["step"], "the step of the rollout", "none")
         return whole_number(self.fields["step"], step)
 

@@ -55,7 +55,10 @@ class NoiseFit(NamedTuple):
 
     @property
     def error_rates(self) -> Float[Tensor, " v"]:
-        """[V] e q(y), how often a reward becomes y that is not; of verdicts the rates of missed and of false ones."""
+        """[V] e q(y): the probability that a reward whose true value is not y is observed as y.
+
+        For verdicts [0] is the false negative rate and [1] the false positive rate.
+        """
         return self.error * self.replacement
 
     def with_channel(

@@ -173,12 +173,12 @@ def _fitted_rows(
     """[N] the rows that the ridge learns from: those of groups with unequal rewards, but for trusted ones.
 
     Of rewards that are no verdicts these are the rows between the extremes of their group, for grossly wrong rewards
-    lie on the extremes; all rows where less than a quarter lie between.
+    lie on the extremes; all rows where at most a quarter lie between.
     """
-    fitted = (standardised != 0) & ~trusted
     zero = torch.zeros_like(rewards)
     lowest = zero.scatter_reduce(0, group, standardised, "amin")[group]
     highest = zero.scatter_reduce(0, group, standardised, "amax")[group]
+    fitted = (highest > lowest) & ~rewards.isnan() & ~trusted
     between = fitted & (standardised > lowest) & (standardised < highest)
     enough_between = 4 * int(between.sum()) > int(fitted.sum())
     if enough_between and two_values(rewards[~rewards.isnan()]) is None:

@@ -42,3 +42,11 @@ def test_turns_and_tool_calls(tmp_path):
 def test_rows_that_hold_no_rollout(tmp_path, traces, message):
     with pytest.raises(InputError, match=f"line 1: {message}"):
         read(write_lines(tmp_path / "traces.jsonl", [{**verifiers()[0], "traces": traces}]))
+
+
+def test_texts_in_a_list_of_parts_are_read(tmp_path):
+    (episode, *_) = verifiers()
+    nodes = episode["traces"][0]["nodes"]
+    nodes[1]["message"]["content"] = ["one", {"type": "text", "text": "two"}]
+    _, (first,) = read(write_lines(tmp_path / "traces.jsonl", [episode]))
+    assert first.response == "one\ntwo"

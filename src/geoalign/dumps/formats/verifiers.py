@@ -70,11 +70,15 @@ def _role_and_text(message: Row) -> tuple[str, str]:
     content = message.get("content") or ""
     if not isinstance(content, list):
         content = [{"text": content}]
-    texts = [str(part["text"]) for part in content if isinstance(part, dict) and part.get("text")]
+    texts = []
+    for part in content:
+        text = part.get("text") if isinstance(part, dict) else part
+        if text:
+            texts.append(str(text))
     for call in message.get("tool_calls") or []:
         name = call.get("name")
         texts.append(f"{name}({call.get('arguments')})")
-    return str(message.get("role")), "\n".join(texts)
+    return str(message.get("role") or "user"), "\n".join(texts)
 
 
 def step_in_path(path: Path) -> int | None:

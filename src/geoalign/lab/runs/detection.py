@@ -37,8 +37,15 @@ PAIR_COUNTS = ("pair_count", "fewest_pairs")
 
 @dataclass(frozen=True)
 class MarkedRows:
-    """Over all generations of a run: rows that count and the corrupted ones among them; marked rows of known truth, the
-    corrupted ones among these, and those of these that count."""
+    """Counts of rows over all generations of a run.
+
+    Attributes:
+        in_pair: rows that count: they are in a pair of unequal rewards.
+        in_pair_wrong: corrupted rows that count.
+        marked: marked rows of known truth.
+        marked_wrong: corrupted rows among `marked`.
+        found: rows of `marked_wrong` that count.
+    """
 
     in_pair: int
     in_pair_wrong: int

@@ -68,7 +68,7 @@ def _shown(value: Any) -> str:
 SETTINGS = "settings.json"
 
 
-def begin(root: Path, identity: Mapping[str, Any], *, kind: str, resume: bool = True) -> None:
+def begin(root: Path, identity: Mapping[str, Any], *, kind: str) -> None:
     """Writes the `settings.json` of a new folder, or checks that those of an earlier start are the same.
 
     Args:
@@ -80,8 +80,6 @@ def begin(root: Path, identity: Mapping[str, Any], *, kind: str, resume: bool = 
         check_empty(root, kind)
         write_json(settings, identity)
         return
-    if not resume:
-        raise RunFolderError(f"{root}: expected an empty folder, got an {kind}: add --resume to resume it")
     check_same(identity, read_json(settings), root, kind=kind)
 
 

@@ -15,7 +15,7 @@ from command_line import call
 from geoalign.dumps.response_files import SavedResponse, write_responses
 from geoalign.files.json_files import append_line, write_json
 from geoalign.lab.compare.folder import ComparisonFolder
-from geoalign.lab.compare.plan import make_plan
+from geoalign.lab.compare.plan import planned_runs
 from geoalign.lab.compare.read_settings import load_compare_config
 from geoalign.lab.evaluate.folder import EvaluationFolder, Recorded
 from geoalign.lab.models.rows import ResponseRow
@@ -90,7 +90,7 @@ def test_a_comparison(said: Any, tmp_path: Path) -> None:
     folder = ComparisonFolder(tmp_path / "compare")
     config = load_compare_config(None, ["seeds=[0,1]"], arms=["grpo", "geoalign"]).config
     folder.initialise(config)
-    first, second, third, _ = (planned.cell for planned in make_plan(config))
+    first, second, third, _ = (planned.cell for planned in planned_runs(config))
     with held(folder.root) as process, held(folder.shared):
         step(folder.shared, 7, "sft", loss=1.5)
         lines = said(folder.root)
@@ -116,9 +116,9 @@ def test_a_run_that_fills_several_cells_counts_once(said: Any, tmp_path: Path) -
     levels = ["levels.flip_20={reward: {flip: 0.2}}", "seeds=[0]"]
     config = load_compare_config(None, levels, arms=["grpo", "clean"]).config
     folder.initialise(config)
-    plan = make_plan(config)
+    plan = planned_runs(config)
     # GRPO at two levels, and the run without wrong rewards, which is the same at both.
-    assert folder.planned_runs() == [planned.cells for planned in plan]
+    assert folder.cells_by_run() == [planned.cells for planned in plan]
     with held(folder.run(plan[1].cell).root):
         assert said(folder.root)[1] == "3 runs: 1 running, 2 waiting"
     for planned in plan:

@@ -18,7 +18,7 @@ from typing import Any
 
 from geoalign.answers.verified import VerifiedReward
 from geoalign.endpoint.chat import answer_to, as_prompted, chat_endpoint, mark_of, marked_messages, unfenced
-from geoalign.endpoint.client import BadReplyError, read_json
+from geoalign.endpoint.client import BadReplyError, parse_json
 from geoalign.endpoint.settings import JudgeConfig
 from geoalign.errors import ConfigError, ServiceError
 from geoalign.settings.loading import load_settings
@@ -76,7 +76,7 @@ def read_verdict(text: str | bytes) -> Verdict:
         ValueError: the text is no such object.
     """
     try:
-        row = read_json(text)
+        row = parse_json(text)
         name = "correct" if "correct" in row else "reward"
         value = row[name]
     except (ValueError, TypeError, LookupError):

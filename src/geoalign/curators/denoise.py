@@ -28,7 +28,7 @@ from geoalign.noise.identification import (
 )
 from geoalign.noise.posterior import Posterior, infer
 from geoalign.noise.ridge import fold_predictions, grouped_correlation, predict_next
-from geoalign.noise.rows import NoisyRows, joined, keys_in_prompts, noisy_rows
+from geoalign.noise.rows import NoisyRows, joined_batches, keys_in_prompts, noisy_rows
 from geoalign.settings import Count, OpenShare, PositiveShare, setting, settings
 from geoalign.types import Curation, Rollouts
 
@@ -177,7 +177,7 @@ class Denoise(Curator[DenoiseConfig]):
         if rollouts.prompt_keys is not None and states is not None:
             self._seen = [*self._seen, keys_in_prompts(rollouts).unique()][-REMEMBERED:]
 
-        recent = joined(self._past, config.decay)
+        recent = joined_batches(self._past, config.decay)
         agreement = correlation(recent, level=config.level)
         among_equal_rewards = correlation(recent.among_equal_rewards, level=config.level)
         # A prediction that contradicts answers among equal rewards predicts the verifier's errors.
@@ -260,7 +260,7 @@ class Denoise(Curator[DenoiseConfig]):
         if not bool(rows.answered.any()):
             return rows
         batches = [*self._past, dict(vars(rows))][-self.config.window :]
-        window = joined(batches, self.config.decay)
+        window = joined_batches(batches, self.config.decay)
         of_window = infer(window, None, least_slope=1.0, exclusive=self.config.answers != "shared")
         of_batch = of_window[-len(rows.group) :]
         if not of_batch.verdicts:

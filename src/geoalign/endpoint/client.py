@@ -141,7 +141,7 @@ def _retries_within(patience: float) -> int:
     return 4 + int((patience - 7.5) / 8)
 
 
-def read_json(text: str | bytes) -> Any:
+def parse_json(text: str | bytes) -> Any:
     """The value of a JSON text; ValueError where it is none, or nested too deeply to be read."""
     try:
         return json.loads(text)

@@ -193,7 +193,7 @@ def keys_in_prompts(rollouts: Rollouts) -> Int[Tensor, " b"]:
     return (rollouts.prompt_keys * 6364136223846793005 + responses).cpu()
 
 
-def joined(batches: Sequence[Mapping[str, Tensor]], decay: float) -> NoisyRows:
+def joined_batches(batches: Sequence[Mapping[str, Tensor]], decay: float) -> NoisyRows:
     """The rows of several batches, the last one last, with weights decay^age; groups and labels stay apart.
 
     Args:

@@ -86,11 +86,11 @@ def continuous(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def said() -> Callable[..., str]:
-    from geoalign.lab.train.dry_run import dry_run
+    from geoalign.lab.train.dry_run import dry_run_training
 
     def run(settings: dict[str, Any], **options: Any) -> str:
         out = io.StringIO()
-        dry_run(parse_run_config(settings), Console(file=out, width=160), **options)
+        dry_run_training(parse_run_config(settings), Console(file=out, width=160), **options)
         return " ".join(out.getvalue().split())
 
     return run

@@ -17,7 +17,7 @@ from torch import Tensor
 from geoalign.adapters.grpo_trainer.generation_batch import CuratedTrainer, with_answers
 from geoalign.adapters.grpo_trainer.states import HiddenLocation
 from geoalign.adapters.swift.curate import CurationRound, guard_rewards, log_columns
-from geoalign.adapters.swift.plug_in import chosen
+from geoalign.adapters.swift.plug_in import installed_settings
 from geoalign.adapters.swift.refusals import check_trainer
 from geoalign.curators.registry import as_curator
 from geoalign.curators.session import CurationSession
@@ -38,7 +38,7 @@ class CuratedGRPO(CuratedTrainer):
     _session: CurationSession
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        settings, curator, rollout_fields = chosen()
+        settings, curator, rollout_fields = installed_settings()
         super().__init__(*args, **kwargs)
         made = curator or as_curator(settings.curator)
         self._session = CurationSession(made, seed=settings.seed, monitor=settings.monitor)

@@ -27,7 +27,7 @@ from geoalign.lab.compare.table import (
     Measure,
     Table,
 )
-from geoalign.lab.runs.detection import Detection, by_unit, detection
+from geoalign.lab.runs.detection import Detection, by_unit, detection_over_units
 from geoalign.lab.runs.numbers import PASS_AT
 from geoalign.statistics import Interval, holm, paired_difference, seed_interval
 from geoalign.text import seed_ranges
@@ -156,7 +156,7 @@ def _detection(whole: DataFrame) -> Detection | None:
     for metric in ("auroc/score", "changed_precision"):
         if metric in whole and whole[metric].notna().any():
             whole = whole[whole[metric].notna()]
-    return detection(
+    return detection_over_units(
         whole,
         precision=_share(whole.get("changed_precision", ())),
         base_rate=_share(whole.get("base_rate", ())),

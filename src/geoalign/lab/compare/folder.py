@@ -109,7 +109,7 @@ class ComparisonFolder:
         """Whether the comparison, as it was last started, keeps the folders of its runs."""
         return self.started() and bool(read_yaml(self.config)[0].get("keep_runs"))
 
-    def planned_runs(self) -> list[tuple[CellKey, ...]]:
+    def cells_by_run(self) -> list[tuple[CellKey, ...]]:
         """The cells of the plan by the run that fills them: those of a seed whose merged settings do not differ.
 
         Read from the file alone, without loading a curator: cells that differ only in whether a default is written out

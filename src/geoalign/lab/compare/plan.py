@@ -80,7 +80,7 @@ def planned_cells(config: CompareConfig) -> list[CellKey]:
     ]
 
 
-def make_plan(config: CompareConfig, locations: Locations | None = None) -> list[PlannedRun]:
+def planned_runs(config: CompareConfig, locations: Locations | None = None) -> list[PlannedRun]:
     """The runs of a comparison in the order of their cells; ConfigError where those of an arm or level are wrong."""
     cells: dict[str, list[CellKey]] = {}
     settings: dict[str, tuple[dict[str, Any], int]] = {}

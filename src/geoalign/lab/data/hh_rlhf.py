@@ -12,7 +12,7 @@ from typing import Any
 
 from geoalign.answers.messages import Messages, read_messages
 from geoalign.errors import InputError
-from geoalign.lab.data.decontaminate import decontaminate, exact, fingerprint, fingerprints, overlap_notes
+from geoalign.lab.data.decontaminate import decontaminate, exact, overlap_notes, prompt_fingerprint, prompt_fingerprints
 from geoalign.lab.data.settings import HHRLHFConfig
 from geoalign.lab.data.sources import LeftOutError, open_sources, usable_rows
 from geoalign.lab.data.task import Demonstration, PreferencePair, Problem, Task
@@ -186,7 +186,7 @@ def hh_rlhf_task(config: HHRLHFConfig) -> Task:
     if config.decontaminate == "report":
         trained_on = [pair.prompt for pair in (*sft_pairs, *reward_pairs, *gold_pairs)]
         trained_on += [problem.prompt for problem in prompts]
-        notes += overlap_notes(evaluation, fingerprints(trained_on))
+        notes += overlap_notes(evaluation, prompt_fingerprints(trained_on))
     for_gold_model = f"{len(gold_pairs)} for a gold model, " if gold_pairs else ""
     notes.append(
         f"{len(sft_pairs)} replies for SFT, {len(reward_pairs)} pairs for a reward model, {for_gold_model}"
@@ -282,5 +282,5 @@ def _split_for_gold_model(
 
 def _place_of(pair: PreferencePair) -> float:
     """A number in [0, 1) of the first turn of a pair's prompt, even over different turns."""
-    digest = sha256(fingerprint(pair.prompt[:1]).encode("utf-8", "replace")).digest()
+    digest = sha256(prompt_fingerprint(pair.prompt[:1]).encode("utf-8", "replace")).digest()
     return int.from_bytes(digest[:6]) / 2**48

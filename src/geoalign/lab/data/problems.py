@@ -18,7 +18,7 @@ from geoalign.answers.messages import read_messages
 from geoalign.dumps.values import field_of
 from geoalign.errors import InputError
 from geoalign.lab.data.benchmarks import BENCHMARKS, Benchmark
-from geoalign.lab.data.decontaminate import decontaminate, exact, fingerprints, overlap_notes
+from geoalign.lab.data.decontaminate import decontaminate, exact, overlap_notes, prompt_fingerprints
 from geoalign.lab.data.settings import MATH_SYSTEM_PROMPT, FieldsConfig, MathConfig, MathSetConfig
 from geoalign.lab.data.sources import LeftOutError, first_rows, open_sources, usable_rows
 from geoalign.lab.data.task import Demonstration, Problem, Task
@@ -314,7 +314,7 @@ def math_task(config: MathConfig) -> Task:
         raise InputError(f"{config.train}: expected problems to be left by decontaminate: drop, got none")
     notes = [*notes, *decontamination_notes, *evaluation_notes]
     if config.decontaminate == "report":
-        notes += overlap_notes(evaluation, fingerprints(prompts))
+        notes += overlap_notes(evaluation, prompt_fingerprints(prompts))
     used = [train[number] for number in kept[: config.limit]]
     return Task(
         name="math",

@@ -106,7 +106,7 @@ def areas_of(numbers: DataFrame) -> DataFrame:
     return areas.pivot_table(index="step", columns="metric", values="value")
 
 
-def detection(
+def detection_over_units(
     areas: DataFrame, *, precision: Interval, base_rate: Interval, interval: Callable[[Floats], Interval]
 ) -> Detection | None:
     """Detection over units, each estimate by `interval`; None where no score ranked anything.
@@ -184,7 +184,7 @@ class RunDetection:
 def detect(run: Run, numbers: DataFrame) -> RunDetection:
     """Detection over all steps of a run; the precision is that of its flags, with Wilson's interval."""
     flags = marked_rows(numbers)
-    found = detection(
+    found = detection_over_units(
         areas_of(numbers),
         precision=wilson_interval(flags.marked_wrong, flags.marked),
         base_rate=Interval(flags.base_rate, math.nan, math.nan),

@@ -141,7 +141,7 @@ class Agreement:
     generations: int
 
 
-def agreement(numbers: DataFrame) -> Agreement:
+def agreement_over_run(numbers: DataFrame) -> Agreement:
     """How close a run's advantages came to those of the true rewards; NaN where these are not known."""
     applied = series_of(numbers, APPLIED).values
     observed = series_of(numbers, OBSERVED).values

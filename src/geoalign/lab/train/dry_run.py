@@ -30,7 +30,7 @@ from geoalign.text import visible
 _LONGEST_SHOWN = 4000
 
 
-def dry_run(
+def dry_run_training(
     config: RunConfig,
     console: Console,
     *,

@@ -82,7 +82,7 @@ def evaluation_stage(plan: Plan, source: RewardSource, model_folder: Path, stage
         return
     respondent = saved_respondent(plan, source, model_folder)
     with stage_progress(plan.console) as progress:
-        evaluate(plan, respondent, stage=stage, step=step, progress=progress)
+        evaluate_policy(plan, respondent, stage=stage, step=step, progress=progress)
 
 
 def evaluation_sets(plan: Plan, source: RewardSource, stage: str) -> list[EvaluationSet]:
@@ -100,7 +100,7 @@ def evaluation_sets(plan: Plan, source: RewardSource, stage: str) -> list[Evalua
     ]
 
 
-def evaluate(plan: Plan, respondent: Respondent, *, stage: str, step: int, progress: Progress) -> None:
+def evaluate_policy(plan: Plan, respondent: Respondent, *, stage: str, step: int, progress: Progress) -> None:
     """Evaluates the model of a step on every set.
 
     The rows of the responses go into a file of the step (where the run keeps rollouts), their numbers into

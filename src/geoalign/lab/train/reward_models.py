@@ -22,7 +22,7 @@ from geoalign.lab.models.language_model import CODE_SETTING, merged, merged_from
 from geoalign.lab.runs.folder import (
     ACCURACY_FILE,
     checkpoint_step,
-    is_last,
+    is_last_checkpoint,
     latest_complete,
     mark_complete,
     next_stage,
@@ -86,7 +86,7 @@ def _trained_model(plan: Plan, stage: str, pairs: Sequence[PreferencePair], seed
     """The model that TRL has trained, or that of the stage's last checkpoint, and its tokenizer."""
     lora = plan.config.model.lora
     checkpoint = latest_complete(stage_checkpoints(plan.folder)[stage])
-    if checkpoint is not None and is_last(checkpoint):
+    if checkpoint is not None and is_last_checkpoint(checkpoint):
         if lora is None:
             return _new_model(plan, checkpoint, seed)
         # A checkpoint of adapters holds only these.

@@ -25,7 +25,7 @@ from geoalign.lab.runs.numbers import (
     PASS_AT,
     RL,
     accuracy_on_new_groups,
-    agreement,
+    agreement_over_run,
     by_set,
     numbers_of,
     series_of,
@@ -106,7 +106,7 @@ def _pair_accuracy(model: Path) -> dict[str, Any] | None:
 def _curator(numbers: DataFrame) -> dict[str, float | None]:
     """What the curator did, and what it was worth: counts, accuracy on new groups, cosines, wrong rewards found."""
     counts = {name: series_of(numbers, name).values for name in _COUNTS}
-    cosines = agreement(numbers)
+    cosines = agreement_over_run(numbers)
     flags = marked_rows(numbers)
     ranking = whole_run(areas_of(numbers)).get(OWN_SCORE)
     return {

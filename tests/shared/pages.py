@@ -25,7 +25,7 @@ class Page(HTMLParser):
     def handle_endtag(self, tag):
         assert self.open.pop() == tag
 
-    def named(self, tag):
+    def tags(self, tag):
         return [attributes for name, attributes in self.tags if name == tag]
 
 

@@ -97,7 +97,7 @@ def units_in(text: str) -> set[str]:
     """The units behind the numbers of a whole answer, such as a list; no letter right behind one, nor the word "in"."""
     found = set()
     for apart, word in _BEHIND_NUMBER.findall(STYLED.sub("\x01\\1", text)):
-        name = _named(word)
+        name = _unit_of_spelling(word)
         if name and word != "in" and (apart or len(word) > 1):
             found.add(name)
     return found
@@ -131,7 +131,7 @@ def _unit(text: str) -> str | None:
             if word == "1":
                 continue
             factor = _FACTOR.fullmatch(word)
-            name = None if factor is None else _named(factor[1])
+            name = None if factor is None else _unit_of_spelling(factor[1])
             if factor is None or name is None:
                 return None
             power = int(factor[2] or 1) * raised
@@ -142,7 +142,7 @@ def _unit(text: str) -> str | None:
     )
 
 
-def _named(word: str) -> str | None:
+def _unit_of_spelling(word: str) -> str | None:
     """The unit of that spelling; "" for one that says nothing (`units`), None where none is known."""
     word = word.rstrip(".") or word
     known = _UNITS.get(word)

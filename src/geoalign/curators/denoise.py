@@ -194,7 +194,7 @@ class Denoise(Curator[DenoiseConfig]):
         posterior, identified = self._as_far_as_identified(of_batch, rows, by_states=states_used)
         metrics = {
             "states_used": float(states_used),
-            **agreement.named("correlation"),
+            **agreement.as_metrics("correlation"),
             "agreement": among_equal_rewards.estimate,
             "repeated_responses": float((~rows.unseen).sum()),
             "forgotten": float(had_a_fit and rows.inflation[0] > 1),
@@ -220,7 +220,7 @@ class Denoise(Curator[DenoiseConfig]):
             return posterior, {}
         found = identification(posterior.units, NoiseFit(**posterior.fit))
         metrics = {
-            **found.error_correlation.named("error_correlation"),
+            **found.error_correlation.as_metrics("error_correlation"),
             "identified": float(found.identified),
         }
         if found.identified or self.config.unidentified == "modelled":

@@ -176,7 +176,7 @@ class GeoAlign(Curator[GeoAlignConfig]):
                 **_batch_metrics(batch, scores),
                 **scored.metrics,
                 **cosine_summary("projected", scored.cosine),
-                **pooled_accuracy.named("pooled_new_group_accuracy"),
+                **pooled_accuracy.as_metrics("pooled_new_group_accuracy"),
                 "gate_closed": float(closed),
             }
             curation = rectify(

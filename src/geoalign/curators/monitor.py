@@ -112,7 +112,7 @@ class Monitor(Holder[MonitorConfig]):
         _, false_negative, _ = rates.intervals
         metrics = {"true_positive_rate": 1 - false_negative.estimate}
         for name, rate in zip(RATES, rates.intervals, strict=True):
-            metrics |= rate.named(name)
+            metrics |= rate.as_metrics(name)
         return metrics
 
     def _drift(self, metrics: dict[str, float]) -> dict[str, float]:
@@ -135,7 +135,7 @@ class Monitor(Holder[MonitorConfig]):
                 drift = b - a
                 low = drift - math.hypot(b - b_low, a_high - a)
                 high = drift + math.hypot(b_high - b, a - a_low)
-                drifts |= Interval(drift, low, high).named(f"{name}_drift")
+                drifts |= Interval(drift, low, high).as_metrics(f"{name}_drift")
         return drifts
 
     def _alarms(self, metrics: dict[str, float]) -> int:

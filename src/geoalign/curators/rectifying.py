@@ -62,7 +62,9 @@ class Flags:
     zero_spread: bool = False
 
     @classmethod
-    def of(cls, flagged: Bool[Tensor, " b"], judged: Bool[Tensor, " b"], *, zero_spread: bool = False) -> Flags:
+    def without_cap(
+        cls, flagged: Bool[Tensor, " b"], judged: Bool[Tensor, " b"], *, zero_spread: bool = False
+    ) -> Flags:
         """Flags without a cap: what is judged and not flagged is stable."""
         return cls(suspect=flagged, anomalous=flagged, stable=judged & ~flagged, zero_spread=zero_spread)
 

@@ -186,7 +186,7 @@ def _metrics(
         "train_accuracy": mean_of(accuracies),
         "heldout_pair_accuracy": mean_of([each.heldout_accuracy for each in trained]),
         "train_deviation": train_deviation,
-        **new.accuracy.named("new_group_accuracy"),
+        **new.accuracy.as_metrics("new_group_accuracy"),
         "new_group_deviation": new.deviation,
         "deviation_gap": gap,
     }

@@ -44,7 +44,7 @@ def test_options_reach_the_settings(monkeypatch, passed_on, path, tmp_path):
     assert chosen == (["geoalign", "grpo"], [4, 2], ["b"], 3)
     assert config.run.grpo == {"max_steps": 6}
     assert (passed_on["root"], passed_on["resume"]) == (tmp_path / "out", False)
-    assert passed_on["locations"].of("arms.grpo") == f"{path}, line 2"
+    assert passed_on["locations"].location_of("arms.grpo") == f"{path}, line 2"
 
 
 def test_resuming_takes_the_folders_settings_and_options_over_them(monkeypatch, passed_on, path, tmp_path):

@@ -1,6 +1,12 @@
 import pytest
 
-from geoalign.lab.data.decontaminate import decontaminate, exact, overlap_notes, prompt_fingerprint, prompt_fingerprints
+from geoalign.lab.data.decontaminate import (
+    decontaminate,
+    exact_key,
+    overlap_notes,
+    prompt_fingerprint,
+    prompt_fingerprints,
+)
 from geoalign.lab.data.task import Problem
 
 
@@ -18,7 +24,7 @@ def test_what_makes_two_prompts_alike():
     # Without a letter a prompt overlaps nothing.
     assert prompt_fingerprints([user("?!"), user("a?")]) == {"a"}
     # Exact keys tell every character and role apart.
-    assert len({exact(user("p")), exact(user("p ")), exact(({"role": "assistant", "content": "p"},))}) == 3
+    assert len({exact_key(user("p")), exact_key(user("p ")), exact_key(({"role": "assistant", "content": "p"},))}) == 3
 
 
 KEYS, ANSWERS = ["a", "b", "a", "c", "b", "b", "d"], ["1", "2", "1", "3", "2", "9", "4"]

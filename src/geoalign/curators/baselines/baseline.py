@@ -160,6 +160,6 @@ def reweighted(rollouts: Rollouts, weights: Float[Tensor, " b"], metrics: dict[s
     return replace(unchanged, weights=unchanged.weights * weights)
 
 
-def half(size: int) -> int:
+def half_of_group(size: int) -> int:
     """Half of a group, but at least two rows (one has no variance), and never more than there are."""
     return min(size, max(2, size // 2))

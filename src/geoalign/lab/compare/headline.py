@@ -25,14 +25,14 @@ class HeadlineNumbers:
 
     Attributes:
         baseline: the arm that believes every reward; `clean`: the one that had no wrong rewards, None where there is
-            none to compare with; `named`: the others.
+            none to compare with; `other_arms`: the others.
         scores: the final scores of these arms, a row for each seed, a column for each arm in the order of the headline:
             the baseline first, the clean arm last; `truths`: their gold rewards.
         left_out: seeds that only some arms have; `absent`: arms that lack some of the seeds.
     """
 
     baseline: str
-    named: tuple[str, ...]
+    other_arms: tuple[str, ...]
     clean: str | None
     scores: DataFrame
     truths: DataFrame
@@ -63,7 +63,7 @@ class HeadlineNumbers:
         return share_interval(self.scores[arm] - lowest, self.scores[self.clean] - lowest)
 
 
-def outcome(level: LevelTable, plan: CompareConfig) -> HeadlineNumbers | None:
+def headline_numbers(level: LevelTable, plan: CompareConfig) -> HeadlineNumbers | None:
     """What the arms of a level's headline came to; None where the baseline has no result.
 
     An arm that shares no seed with those before it is left out, as are arms that would leave too few for an interval.
@@ -86,7 +86,7 @@ def _outcome(level: LevelTable, plan: CompareConfig, scores: DataFrame, clean: s
     first = [plan.baseline] if clean is None else [plan.baseline, clean]
     others = [row for row in level.rows if row.arm in scores and row.arm not in first]
     arms = list(first)
-    for row in _named(others, plan):
+    for row in _rows_to_name(others, plan):
         seeds = len(scores[arms].dropna())
         shared = len(scores[[*arms, row.arm]].dropna())
         # An arm that is not primary must leave seeds enough for an interval, where there were as many without it.
@@ -99,7 +99,7 @@ def _outcome(level: LevelTable, plan: CompareConfig, scores: DataFrame, clean: s
     lacking = scores.loc[kept.index].isna().any()
     return HeadlineNumbers(
         baseline=plan.baseline,
-        named=tuple(named),
+        other_arms=tuple(named),
         clean=clean,
         scores=kept,
         truths=truths,
@@ -108,7 +108,7 @@ def _outcome(level: LevelTable, plan: CompareConfig, scores: DataFrame, clean: s
     )
 
 
-def _named(rows: Sequence[ArmRow], plan: CompareConfig) -> list[ArmRow]:
+def _rows_to_name(rows: Sequence[ArmRow], plan: CompareConfig) -> list[ArmRow]:
     """The arms that a headline names, the primary ones first and the oracle last."""
     oracle = [row for row in rows if row.arm == plan.oracle]
     primary = [row for row in rows if row.role == PRIMARY and row not in oracle]
@@ -127,7 +127,7 @@ def headline(level: LevelTable, plan: CompareConfig) -> str:
     Fewer seeds than an interval needs are called an illustration, of which nothing is concluded. Empty where nothing
     has finished.
     """
-    found = outcome(level, plan)
+    found = headline_numbers(level, plan)
     if found is None:
         return ""
     with_truth = plan.metric == "reward" and not found.truths.isna().any(axis=None)
@@ -157,7 +157,7 @@ def headline(level: LevelTable, plan: CompareConfig) -> str:
 
 def footnote(level: LevelTable, plan: CompareConfig) -> str:
     """What the shares of a headline are of, and which seeds and arms are not in its numbers."""
-    found = outcome(level, plan)
+    found = headline_numbers(level, plan)
     if found is None or found.clean is None:
         return ""
     seeds = found.scores.index.tolist()
@@ -228,7 +228,7 @@ def _conclusion(level: LevelTable, found: HeadlineNumbers, plan: CompareConfig) 
     if not _claims_shares(level, found):
         return _no_headroom(level)
     shares = []
-    for arm in found.named:
+    for arm in found.other_arms:
         recovered = found.share(arm)
         interval = "" if math.isnan(recovered.low) else f" (95% interval {ends(recovered, whole_percent)})"
         shares.append(f"{arm} {whole_percent(recovered.estimate)}{interval}")
@@ -238,7 +238,7 @@ def _conclusion(level: LevelTable, found: HeadlineNumbers, plan: CompareConfig) 
 def _claims_shares(level: LevelTable, found: HeadlineNumbers) -> bool:
     """Whether shares of the loss may be told: there are seeds enough, a loss, headroom, and an arm to tell them of."""
     cost = found.cost
-    if cost is None or found.is_illustration or not found.named:
+    if cost is None or found.is_illustration or not found.other_arms:
         return False
     return _has_headroom(level) and cost.interval.low > 0
 
@@ -262,7 +262,7 @@ def _verdicts(level: LevelTable, found: HeadlineNumbers, plan: CompareConfig) ->
         return _no_headroom(level)
     sentences = []
     for item in level.against(plan.baseline):
-        if item.arm in found.named and item.kind in (PRIMARY, EXPLORATORY):
+        if item.arm in found.other_arms and item.kind in (PRIMARY, EXPLORATORY):
             sentences.append(_verdict(item, level, plan))
     return " ".join(sentence for sentence in sentences if sentence)
 

@@ -389,6 +389,6 @@ def rate_curve(levels: Sequence[LevelTable], arm: str, measure: str = "score") -
     curve = []
     for level in levels:
         row = level.row(arm)
-        if row is not None and row.measures[measure].known:
+        if row is not None and row.measures[measure].has_values:
             curve.append((level.rate, row.measures[measure].interval))
     return curve

@@ -85,7 +85,9 @@ def planned_runs(config: CompareConfig, locations: Locations | None = None) -> l
     cells: dict[str, list[CellKey]] = {}
     settings: dict[str, tuple[dict[str, Any], int]] = {}
     for cell in planned_cells(config):
-        plain = computed(plain_settings(resolved_run(config, cell.level, cell.arm, cell.seed, locations)))
+        plain = settings_without_output(
+            plain_settings(resolved_run(config, cell.level, cell.arm, cell.seed, locations))
+        )
         start = warm_start_seed(config, cell.seed)
         key = settings_key(plain, warm_start_seed=start)
         cells.setdefault(key, []).append(cell)
@@ -93,7 +95,7 @@ def planned_runs(config: CompareConfig, locations: Locations | None = None) -> l
     return [PlannedRun(tuple(members), *settings[key], key) for key, members in cells.items()]
 
 
-def computed(settings: Mapping[str, Any]) -> dict[str, Any]:
+def settings_without_output(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a run that decide its numbers: all but `output`, which says what is kept."""
     return {name: value for name, value in settings.items() if name != "output"}
 

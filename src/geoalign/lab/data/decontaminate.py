@@ -26,7 +26,7 @@ def prompt_fingerprints(prompts: Iterable[Messages]) -> set[str]:
     return {prompt_fingerprint(prompt) for prompt in prompts} - {""}
 
 
-def exact(prompt: Messages) -> Hashable:
+def exact_key(prompt: Messages) -> Hashable:
     """A key that two prompts share where they are the same in every character."""
     return tuple((message["role"], message["content"]) for message in prompt)
 

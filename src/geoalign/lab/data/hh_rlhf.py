@@ -12,7 +12,13 @@ from typing import Any
 
 from geoalign.answers.messages import Messages, read_messages
 from geoalign.errors import InputError
-from geoalign.lab.data.decontaminate import decontaminate, exact, overlap_notes, prompt_fingerprint, prompt_fingerprints
+from geoalign.lab.data.decontaminate import (
+    decontaminate,
+    exact_key,
+    overlap_notes,
+    prompt_fingerprint,
+    prompt_fingerprints,
+)
 from geoalign.lab.data.settings import HHRLHFConfig
 from geoalign.lab.data.sources import LeftOutError, open_sources, usable_rows
 from geoalign.lab.data.task import Demonstration, PreferencePair, Problem, Task
@@ -140,7 +146,7 @@ def different_prompts(dialogues: Iterable[Dialogue]) -> list[Problem]:
     """One problem for each different prompt, in the order of first appearance, named by the row that is."""
     problems: dict[Hashable, Problem] = {}
     for dialogue in dialogues:
-        problems.setdefault(exact(dialogue.problem.prompt), dialogue.problem)
+        problems.setdefault(exact_key(dialogue.problem.prompt), dialogue.problem)
     return list(problems.values())
 
 
@@ -228,7 +234,7 @@ def _clean_dialogues(
             keys.append(number)
             chosen.append("")
         else:
-            keys.append((exact(pair.prompt), frozenset((pair.chosen, pair.rejected))))
+            keys.append((exact_key(pair.prompt), frozenset((pair.chosen, pair.rejected))))
             chosen.append(pair.chosen)
     rows, lines = decontaminate(
         config.decontaminate,
@@ -255,8 +261,8 @@ def _split_by_prompt(dialogues: list[Dialogue], count: int) -> tuple[list[Dialog
             f"task.rl_prompts: expected less than the {len(prompts)} different prompts of `train`, got {count}"
         )
     for_rl = prompts[-count:]
-    keys = {exact(problem.prompt) for problem in for_rl}
-    return [dialogue for dialogue in dialogues if exact(dialogue.problem.prompt) not in keys], for_rl
+    keys = {exact_key(problem.prompt) for problem in for_rl}
+    return [dialogue for dialogue in dialogues if exact_key(dialogue.problem.prompt) not in keys], for_rl
 
 
 def _split_for_gold_model(

@@ -42,7 +42,7 @@ def use_one_device() -> None:
 
 
 @contextmanager
-def undisturbed(seed: int) -> Iterator[None]:
+def with_own_seed(seed: int) -> Iterator[None]:
     """Runs its body with generators seeded afresh, and puts back the state they had: an evaluation leaves no trace."""
     python_state = random.getstate()
     numpy_state = np.random.get_state()

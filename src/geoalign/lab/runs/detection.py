@@ -24,11 +24,11 @@ from geoalign.lab.runs.reading import Run
 from geoalign.statistics import (
     Interval,
     PairedDifference,
-    known,
     mean,
     mean_interval,
     paired_difference,
     wilson_interval,
+    without_nan,
 )
 
 # The pair count as a score, and turned round: the control is whichever ranks better.
@@ -120,7 +120,7 @@ def detection_over_units(
         if f"auroc/{score}" in areas:
             values = areas[f"auroc/{score}"].to_numpy(np.float64)
             precisions = areas[f"auprc/{score}"].to_numpy(np.float64)
-            rows.append(ScoreDetection(score, interval(values), interval(precisions), len(known(values))))
+            rows.append(ScoreDetection(score, interval(values), interval(precisions), len(without_nan(values))))
     if not rows:
         return None
     controls = [row for row in rows if row.score in PAIR_COUNTS]

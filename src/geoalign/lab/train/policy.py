@@ -18,7 +18,7 @@ from geoalign.lab.models.engines import TrainerEngine, TransformersEngine, engin
 from geoalign.lab.models.language_model import load_checkpoint, load_saved, merged, with_adapters
 from geoalign.lab.models.shared_prompts import sharing_prompts
 from geoalign.lab.runs.folder import is_last_checkpoint, latest_complete
-from geoalign.lab.train.evaluations import Respondent, evaluate_policy, evaluated, fill_references
+from geoalign.lab.train.evaluations import Respondent, evaluate_policy, fill_references, is_stage_evaluated
 from geoalign.lab.train.observed_reward import CountedReward, observed_reward, rollout_fields
 from geoalign.lab.train.plan import Plan
 from geoalign.lab.train.recorder import record
@@ -113,7 +113,7 @@ class InTraining(TrainerCallback):
 
     def _once(self, stage: str, step: int, model: Any) -> None:
         """Evaluates unless the lines of this stage are there."""
-        if not evaluated(self._plan.folder, stage):
+        if not is_stage_evaluated(self._plan.folder, stage):
             self._plan.processes.barrier()  # all have looked before one writes
             self._evaluate(stage, step, model)
 

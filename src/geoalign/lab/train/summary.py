@@ -111,9 +111,9 @@ def _curator(numbers: DataFrame) -> dict[str, float | None]:
     ranking = whole_run(areas_of(numbers)).get(OWN_SCORE)
     return {
         **{name: float(values.sum()) if len(values) else None for name, values in counts.items()},
-        **accuracy_on_new_groups(numbers).named("new_group_accuracy"),
+        **accuracy_on_new_groups(numbers).as_metrics("new_group_accuracy"),
         "chance_accuracy": mean(series_of(numbers, "chance_accuracy").values),
-        **cosines.applied.named(APPLIED),
+        **cosines.applied.as_metrics(APPLIED),
         OBSERVED: cosines.observed.estimate,
         "auroc": None if ranking is None else ranking.auroc,
         "auroc_generations": 0 if ranking is None else ranking.generations,

@@ -63,7 +63,7 @@ class EqualAnswers:
         self._workers.close()
 
     def _compared(self, pairs: Sequence[_Pair]) -> dict[_Pair, bool]:
-        """The verdicts of math-verify on as many pairs as it comes to a verdict on."""
+        """The verdicts of math-verify, for those pairs on which it reaches one."""
         decided: dict[_Pair, bool] = {}
         failures = 0
         for start in range(0, min(len(pairs), MOST_PAIRS), _AT_A_TIME):

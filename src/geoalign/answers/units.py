@@ -30,7 +30,7 @@ for _name, _others in _SPELLINGS.items():
         _UNITS[_other] = _name
         if len(_other) > 2:
             _UNITS[f"{_other}s"] = _name
-# Words that say nothing, as in `17 square units`.
+# Words that name no particular unit, as in `17 square units`.
 _UNITS |= {"unit": "", "units": "", "sq": ""}
 _POWERS = {"square": 2, "sq": 2, "sq.": 2, "cubic": 3, "cu": 3, "cu.": 3}
 
@@ -47,7 +47,7 @@ _FACTOR = re.compile(r"([A-Za-z€£.]+)(?:\^\{?(-?[0-9])\}?)?")
 STYLED = re.compile(
     r"\\(?:text(?:bf|rm|it|sf|tt|normal|up)?|math(?:rm|bf|it|sf)|rm|bf|mbox|fbox|underline|emph|boldsymbol|bm|operatorname)(?![A-Za-z])\s*\{([^{}]*)\}"
 )
-# Whatever stands around them, these are no symbols.
+# Spellings that are always units, never products of symbols.
 _NEVER_SYMBOLS = frozenset(["%", "degree", "degC", "degF", "m*s^-1", "m*s^-2", *_CURRENCIES.values()])
 _BEHIND_NUMBER = re.compile(rf"(?<=[0-9}}])((?:{SPACE}|\x01)*)[\s~]*([A-Za-z]+)")
 _HARDLY_SYMBOLS = ("cm", "km", "mm", "kg", "ft", "lb", "yr", "hr", "Hz")

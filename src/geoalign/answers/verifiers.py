@@ -34,7 +34,7 @@ Verifier = Callable[[Rows], list[Verdict]]
 
 # A command may take so many seconds to start, and for each row.
 START_SECONDS, ROW_SECONDS = 60.0, 10.0
-# Of a row in training, what says nothing beside `response`.
+# Fields of a row in training that add nothing to `response`.
 _ENGINES = ("completion", "completion_ids")
 _SYSTEM = """\
 You are a strict verifier. Decide whether the response answers the prompt correctly. Where a reference answer is given,
@@ -106,7 +106,7 @@ def _math_verify(source: VerifiedReward, rows: Rows) -> list[Verdict]:
 
 
 def _command(words: Sequence[str], key: str, rows: Rows) -> list[Verdict]:
-    """What a command writes, a line for each that it reads; what it writes to its standard error is shown."""
+    """The verdicts that a command prints, one line for each row that it reads; its standard error is shown."""
     lines = []
     for row in rows:
         sent = {name: value for name, value in row.items() if name not in _ENGINES}

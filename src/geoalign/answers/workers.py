@@ -59,7 +59,7 @@ class AnswerWorkers:
             _end_all(self._workers, os.getpid())
 
     def _ask(self, pairs: Sequence[tuple[str, str]]) -> list[str]:
-        """What the processes say of the pairs, each of which goes to the next process that is idle."""
+        """The outcomes of the pairs; each pair goes to the next idle process."""
         if not pairs:
             return []
         idle: SimpleQueue[_Worker] = SimpleQueue()
@@ -116,7 +116,7 @@ class _Worker:
         self._connection = None
 
     def _reply(self, seconds: float) -> str:
-        """What the process says; "timeouts" for nothing in time, "" where it is no longer there."""
+        """The reply of the process; "timeouts" if none came in time, "" if the process has ended."""
         assert self._connection is not None
         try:
             return str(self._connection.recv()) if self._connection.poll(seconds) else "timeouts"

@@ -114,7 +114,7 @@ class Denoise(Curator[DenoiseConfig]):
 
     def __init__(self, config: DenoiseConfig | None = None, **settings: Any) -> None:
         super().__init__(config, **settings)
-        # Whether it was said that the rates are not identified.
+        # Whether the warning about unidentified rates was already given.
         self._warned = False
         self._forget()
 
@@ -289,7 +289,7 @@ class Denoise(Curator[DenoiseConfig]):
         inflation = torch.full_like(z, 2.0 if is_first else 1.0)
         predicted = replace(rows, prediction=z * rows.unseen, inflation=inflation)
         if not is_first and correlation(predicted, level=_CONTRADICTED).high < 0:
-            # What was learnt holds no longer: the batch is a first one.
+            # The earlier fit no longer holds: this batch is treated as the first.
             self._forget()
             return self._predicted(replace(rows, unseen=torch.ones_like(rows.unseen)), states, generator)
         return predicted
@@ -376,7 +376,7 @@ def _curation(
     if not bool((change != 0).any()):
         return judged
 
-    # What stands beside a noisy component; all of the reward where the row has none.
+    # The part of the reward outside the noisy component; the whole reward where the row has no component.
     rest = tied_rewards(rollouts.rewards.cpu().double()[index], rows.group) - rows.rewards.nan_to_num()
     whole = replace(
         posterior, observed=posterior.observed.nan_to_num() + rest, offset=posterior.offset.nan_to_num() + rest

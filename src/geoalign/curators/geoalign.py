@@ -203,7 +203,7 @@ class GeoAlign(Curator[GeoAlignConfig]):
 
     @property
     def _folds(self) -> int:
-        """How many consensus the scoring keeps."""
+        """How many consensuses the scoring keeps: one, or one for each fold."""
         return CROSS_FIT_FOLDS if self.config.scoring == "cross_fit" else 1
 
     def _score(self, batch: PairedBatch, generator: Generator) -> ScoredPairs:
@@ -230,7 +230,7 @@ class GeoAlign(Curator[GeoAlignConfig]):
         return clustered_proportion(right, pairs, level=self.config.consensus_gate or GATE_LEVEL)
 
     def _gate_is_closed(self, pooled_accuracy: Interval) -> bool:
-        """Whether there is a gate, and new groups do not show that it may act."""
+        """Whether the curator has a gate, and the accuracy on new groups is too low to open it."""
         if self.config.consensus_gate is None:
             return False
         groups = sum(judged.shape[1] for judged in self._gate)

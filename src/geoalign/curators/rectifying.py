@@ -146,7 +146,7 @@ def rectify(
 
 @dataclass(frozen=True, eq=False)
 class _Placed:
-    """What stands where after a rectification, in sorted order.
+    """Which row stands in each place after a rectification, in sorted order.
 
     Attributes:
         source: [B] the row that stands in each place.

@@ -24,7 +24,7 @@ SMALLEST = 1e-30
 # EM goes on from an earlier fit for so many rounds; from a cold start for the second number.
 _WARM_ROUNDS = 10
 COLD_ROUNDS = 60
-# An earlier fit that holds more of the rewards to be replaced believes none of them: EM starts anew.
+# Above this replaced share an earlier fit believes no reward any more, and EM starts anew.
 _LARGEST_WARM_ERROR = 0.9
 # Parameters that differ by less are equal.
 _TOLERANCE = 1e-5

@@ -180,7 +180,7 @@ def _drawn_verdicts(copies: _Copies, fit: NoiseFit, generator: Generator) -> Flo
     none_right = 1 - torch.bincount(units.exclusive, weights=prior, minlength=labels)
 
     def with_gumbel_noise(chance: Tensor) -> Tensor:
-        """Scores of which each is the largest with its chance."""
+        """Adds Gumbel noise to log-probabilities: each entry is the largest with its own probability."""
         uniform = torch.rand(len(chance), generator=generator, dtype=torch.float64)
         return chance.clamp(min=1e-300).log() - (-uniform.log()).log()
 

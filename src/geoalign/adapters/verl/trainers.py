@@ -66,7 +66,7 @@ class CuratedSteps(_Base):
         super().__init__(config)
 
     def _larger_batch(self, factor: float) -> str:
-        """What makes batches so many times as large."""
+        """The settings that make batches larger by this factor."""
         return f"raise data.train_batch_size to {math.ceil(self.config.data.train_batch_size * factor)}"
 
     def _setup(self) -> None:

@@ -129,7 +129,7 @@ def subset(
     *,
     advantages: Float[Tensor, " b"] | None = None,
 ) -> Curation:
-    """The curation that keeps the rows named, none twice, group after group, and leaves the others out.
+    """The curation that keeps the rows in `kept`, each once and group by group, and leaves the others out.
 
     If every row is kept, the batch is returned unchanged.
 

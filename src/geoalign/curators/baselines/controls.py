@@ -119,7 +119,7 @@ class Random(Baseline[RandomConfig]):
         self._geoalign = GeoAlign(self.config.geoalign)
 
     def declare(self) -> None:
-        """It does as often, and to as many rows, what its GeoAlign would do."""
+        """Declares what its GeoAlign declares: it acts as often, and on as many rows."""
         declare_strategy(self, self.config.geoalign.strategy)
         self.min_scores = self.config.geoalign.min_scores
         self.pooled_batches = GeoAlign.pooled_batches

@@ -55,7 +55,7 @@ class ComparisonFolder:
         return RunFolder(self.runs / cell.name)
 
     def log(self, cell: CellKey) -> Path:
-        """What a cell's process wrote to its terminal."""
+        """The file with the terminal output of a cell's process."""
         return self.runs / f"{cell.name}.log"
 
     def attempts(self, cell: CellKey) -> Path:

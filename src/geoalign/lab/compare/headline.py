@@ -156,7 +156,7 @@ def headline(level: LevelTable, plan: CompareConfig) -> str:
 
 
 def footnote(level: LevelTable, plan: CompareConfig) -> str:
-    """What the shares of a headline are of, and which seeds and arms are not in its numbers."""
+    """Explains what the shares of a headline refer to, and names the seeds and arms that its numbers leave out."""
     found = headline_numbers(level, plan)
     if found is None or found.clean is None:
         return ""
@@ -176,7 +176,7 @@ def footnote(level: LevelTable, plan: CompareConfig) -> str:
 
 
 def _wrong_rewards(level: LevelTable) -> str:
-    """How many of the rewards were wrong. A shortcut's share is of the responses that take it, so it is not told."""
+    """How many rewards were wrong; left out for a shortcut, whose share counts only the responses that take it."""
     if "shortcut" in level.corruption:
         return "Some of the rewards were wrong."
     if math.isnan(level.rate):
@@ -198,7 +198,7 @@ def _final_values(names: Sequence[str], values: DataFrame, plan: CompareConfig) 
 
 
 def _averaged(level: LevelTable, found: HeadlineNumbers) -> str:
-    """What a final score is, in brackets: a curve that is still rising ends above the mean of its last evaluations."""
+    """A note in brackets on how the final score is averaged: a curve that still rises ends above that mean."""
     count = max(row.evaluations for row in level.rows if row.arm in found.arms)
     return f" (mean of the last {count} evaluations)" if count > 1 else ""
 

@@ -34,7 +34,7 @@ def build_comparison_report(folder: Path, table: Table | None = None) -> Path:
     table = table or read_table(files.root)
     run = read_yaml(files.config)[0].get("run") or {}
     gallery = Gallery(files.figures)
-    # The versions may have been left out of what was committed.
+    # A committed comparison may lack its versions.json.
     versions = read_written_text(files.versions).strip() if files.versions.exists() else "versions.json is not there"
     robustness = robustness_panels(table.levels, table.plan)
     return write_page(

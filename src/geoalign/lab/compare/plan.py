@@ -70,7 +70,7 @@ class PlannedRun:
 
 
 def planned_cells(config: CompareConfig) -> list[CellKey]:
-    """All arms at all levels of the first seed, then of the next: one broken off has what it has of every arm."""
+    """All arms at all levels, seed after seed: an interrupted comparison has the same seeds of every arm."""
     return [
         CellKey(level, arm, seed)
         for seed in config.seeds

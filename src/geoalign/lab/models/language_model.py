@@ -175,7 +175,7 @@ def with_adapters(model: Any, config: LoraConfig | None, *, seed: int, kind: str
     import peft  # only where adapters are asked for
 
     targets = config.target_modules if isinstance(config.target_modules, str) else list(config.target_modules)
-    # peft declares its scale a whole number, and multiplies by any.
+    # peft declares `lora_alpha` as an int, but works with any number.
     scale: Any = config.scale * config.rank
     options = peft.LoraConfig(task_type=kind, r=config.rank, lora_alpha=scale, target_modules=targets)
     with torch.random.fork_rng(devices=[]):

@@ -94,7 +94,7 @@ def check_empty(root: Path, kind: str) -> None:
         raise RunFolderError(f"{root}: expected an empty folder or one of an earlier {kind}, got one with {others[0]}")
 
 
-# What it means that a hash differs, which says nothing by itself.
+# What a differing hash means, in words for the error.
 _HASHES = {
     "digest": "the problems, their answers or their order in the files have changed",
     "fingerprint": "weights, tokenizer or chat template have changed",

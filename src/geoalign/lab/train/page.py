@@ -99,7 +99,7 @@ def _facts(run: Run) -> list[tuple[str, str]]:
     facts = [("folder", visible(run.folder.resolve().name, 80))]
     for name, path in _FACTS.items():
         value = _setting(run, *path)
-        # No share of flipped verdicts is none.
+        # A share of 0 (no verdict is flipped) is left out.
         if value is not None and not isinstance(value, dict | list) and value != 0:
             facts.append((name, visible(str(value), 80)))
     steps = [row.step for row in run.metrics if row.stage == "rl"]

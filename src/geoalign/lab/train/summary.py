@@ -33,7 +33,7 @@ from geoalign.lab.runs.numbers import (
 from geoalign.lab.runs.reading import read_run
 from geoalign.statistics import mean
 
-# So many updates at either end are what a mean reward is of.
+# Number of updates at the start and at the end over which the mean reward is taken.
 _ENDS = 10
 # Added up over the run.
 _COUNTS = ("pairs", "suspects", "anomalous", "replaced", "groups_without_donor", "single_groups", "tied_groups")

@@ -116,15 +116,15 @@ def test_a_comparison_is_one_frame_with_a_row_for_each_number(make_comparison):
     assert set(zip(numbers.arm, numbers.seed, strict=True)) == {("grpo", 0), ("grpo", 1), ("oracle", 0)}
     assert not numbers.value.isna().any()
 
-    def of(**where):
+    def values_where(**where):
         chosen = numbers
         for column, value in where.items():
             chosen = chosen[chosen[column] == value]
         return chosen.value.tolist()
 
     run = {"level": "x", "arm": "grpo", "seed": 0}
-    assert of(**run, set="test", stage="before_rl", metric="accuracy") == [0.2]
-    assert of(**run, set="", stage="rl", step=2, metric="ppo_kl") == [0.002]
+    assert values_where(**run, set="test", stage="before_rl", metric="accuracy") == [0.2]
+    assert values_where(**run, set="", stage="rl", step=2, metric="ppo_kl") == [0.002]
     # Every second update generates nothing, so no true reward is known.
-    assert of(**run, set="", stage="rl", step=2, metric="true_reward") == []
-    assert of(**run, stage="run", metric="peak_memory_bytes") == [1e9]
+    assert values_where(**run, set="", stage="rl", step=2, metric="true_reward") == []
+    assert values_where(**run, stage="run", metric="peak_memory_bytes") == [1e9]

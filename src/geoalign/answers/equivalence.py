@@ -9,8 +9,8 @@ from geoalign.answers.equality import comparable, readable
 from geoalign.answers.verified import outcome_by_text
 from geoalign.answers.workers import AnswerWorkers
 
-# So many pairs of one batch or file are compared, and no more after so many that came to no verdict: an answer that
-# takes its whole time limit costs as much as hundreds of others.
+# Limits for one batch or file: the pairs that are compared, and the pairs without a verdict after which comparing
+# stops, because an answer that takes its whole time limit costs as much as hundreds of others.
 MOST_PAIRS = 2000
 MOST_FAILURES = 20
 _AT_A_TIME = 64

@@ -115,7 +115,7 @@ def _has_symbol(text: str) -> bool:
 
 
 def _unit(text: str) -> str | None:
-    """The product of known units that a text is, in one spelling (`m*s^-1`); None where a part of it is none."""
+    """A product of known units in one spelling (`m*s^-1`); None if a part of the text is no known unit."""
     text = re.sub(r"\\mu\s*(?=m(?![A-Za-z]))", "u", text)
     text = " ".join(re.sub(r"\\cdot(?![A-Za-z])|\*|\\[,;: ]|~", " ", text).split())
     text = text.replace(" per ", "/")
@@ -143,7 +143,7 @@ def _unit(text: str) -> str | None:
 
 
 def _unit_of_spelling(word: str) -> str | None:
-    """The unit of that spelling; "" for one that says nothing (`units`), None where none is known."""
+    """The unit that a word spells; "" for a word such as `units`, None for an unknown word."""
     word = word.rstrip(".") or word
     known = _UNITS.get(word)
     return _UNITS.get(word.lower()) if known is None and len(word) > 3 else known

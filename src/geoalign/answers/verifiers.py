@@ -32,7 +32,7 @@ Verdict = bool | float | None
 Rows = Sequence[Mapping[str, Any]]
 Verifier = Callable[[Rows], list[Verdict]]
 
-# A command may take so many seconds to start, and for each row.
+# Seconds that a command may take to start, and for each row.
 START_SECONDS, ROW_SECONDS = 60.0, 10.0
 # Fields of a row in training that add nothing to `response`.
 _ENGINES = ("completion", "completion_ids")

@@ -38,7 +38,7 @@ from geoalign.types import Curation, CurationDetails, DensityDetails, PairDetail
 
 # Level of the pooled accuracy's interval among the metrics, where no gate sets one.
 GATE_LEVEL = 0.95
-# The gate pools the groups of so many calls, and opens once it has judged so many: two are both right by chance.
+# Calls whose groups the gate pools, and the groups that open it: two groups may both be right by chance.
 GATE_CALLS = 5
 GATE_GROUPS = 5
 CHANCE = 0.5

@@ -167,7 +167,7 @@ def _placed(
     strategy: Strategy | None,
     generator: Generator,
 ) -> _Placed:
-    """Acts on the flags; rows that may not replace another (`donor_ok` False) neither stand in nor overwrite."""
+    """Acts on the flags; a row that may not be a donor (`donor_ok` False) never takes the place of another row."""
     own_place = torch.arange(len(rollouts), device=rewards.device)
     none = torch.zeros_like(flags.anomalous)
     may_move = ~none

@@ -25,7 +25,7 @@ from geoalign.types import Rollouts
 JUDGED_PAIRS = 8192
 # The paper's mark for an aligned direction (Fig. "Visualization of latent vectors").
 ALIGNED = 0.8
-# Groups are cross-fitted in so many folds.
+# Number of folds of groups in cross-fitting.
 CROSS_FIT_FOLDS = 2
 
 

@@ -43,10 +43,10 @@ CLUSTERED = "errors do not strike verdicts one by one: {what} than such errors w
 # Above this share of errors that may repeat, or with fewer expected contradictions, there are no intervals.
 MOST_REPEATED = 1 / 3
 LEAST_EXPECTED = 10.0
-# Tables drawn from the fit, of at most so many groups.
+# Number of tables that are drawn from the fit, and the most groups of each.
 DRAWS = 64
 GROUPS = 4000
-# Rollouts agree on an answer that so many rows of a prompt give, and so large a share.
+# Rollouts agree on an answer if at least this many rows of a prompt, and this share of them, give it.
 AGREED_ROWS = 3
 AGREED_SHARE = 0.5
 # In standard deviations: beyond it a count refutes the fit; one end of an interval.

@@ -26,8 +26,8 @@ REPEATED = 0.5
 # one by one: they crowd on some answers, as where a verifier judges the spelling. An exact share of wrong rewards in
 # each group gives -1 / (n - 1) in groups of n.
 CROWDED = -0.2
-# With so many contradictions expected of independent errors there are verdicts enough. With fewer the correlation must
-# be known within this share of J^2, the agreement between verdicts that the truth explains.
+# Verdicts are enough if independent errors would give at least this many contradictions. With fewer, the correlation
+# must be known within this share of J^2, the agreement between verdicts that the truth explains.
 ENOUGH = 250.0
 PRECISE = 0.8
 # Answers whose truth is known by trusted rows, from which on these identify the rates.

@@ -164,7 +164,7 @@ def infer(
     """The posterior of the rows' true rewards; a row of which nothing but its reward is known keeps that.
 
     Args:
-        prediction: [N] z, of mean square 1; None: there is none.
+        prediction: [N] z, of mean square 1; None without a prediction.
         least_slope: lower bound of the slope in which estimates are matched (`_matched_in_slope`).
         exclusive: at most one of a group's answers is right; False: several may be.
         earlier: the fields of the fit of the window before, where EM starts.

@@ -77,7 +77,7 @@ class Units:
 
         Args:
             earlier: the fields of an earlier fit, where EM goes on; {}: it starts anew.
-            rounds: at most so many from a cold start; EM ends where no parameter changes by 1e-5.
+            rounds: the most rounds from a cold start; EM ends where no parameter changes by 1e-5.
         """
         half = torch.full((2,), 0.5).double()
         cold = NoiseFit(
@@ -104,7 +104,7 @@ class Units:
         return fit
 
     def effective_counts(self, fit: NoiseFit) -> Float[Tensor, "c 2"]:
-        """[C, 2] the verdicts as so many independent ones, n / (1 + (n - 1) rho)."""
+        """[C, 2] the number of independent verdicts that say as much as these: n / (1 + (n - 1) rho) for n of them."""
         others = (self.counts.sum(dim=1, keepdim=True) - 1).clamp(min=0)
         return self.counts / (1 + others * fit.correlation)
 

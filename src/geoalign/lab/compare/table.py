@@ -192,7 +192,7 @@ class Table:
         return tuple(result for result in self.results if not result.finished)
 
 
-# So many sentences on comparisons that were not planned stand open where none was.
+# Sentences about unplanned comparisons that are shown unfolded where no comparison was planned.
 _MOST_UNPLANNED = 4
 
 

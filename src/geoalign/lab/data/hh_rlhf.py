@@ -58,7 +58,7 @@ def read_dialogue(text: object) -> Messages | None:
 
 
 def read_pair(row: Mapping[str, Any]) -> PreferencePair:
-    """The pair of a row; LeftOutError for one that is none.
+    """The pair of a row; LeftOutError for a row that holds no pair.
 
     "malformed": `chosen` or `rejected` is absent or no dialogue (`read_dialogue`); "identical": both say the same;
     "empty": a final reply without text; "different history": they part before the last turn; "repeated turn": one
@@ -129,7 +129,7 @@ def load_dialogues(
     Args:
         prompts: rows with a prompt alone are usable, too.
         max_characters: longer dialogues, prompt and reply together, are left out.
-        limit: at most so many usable rows of each source, the first.
+        limit: the most usable rows to take of each source, from the first on.
     """
     read = partial(read_row, prompts=prompts, max_characters=max_characters)
     wanted = "usable pair of dialogues or prompt" if prompts else "usable pair of dialogues"

@@ -220,7 +220,7 @@ def _gold_answer(value: Any, layout: Layout) -> str:
 
 
 def _text_of(value: Any) -> str:
-    """A gold answer as text; empty where it is none. A list (several answers) is joined with commas."""
+    """A gold answer as text; empty for a value that is no answer. A list (several answers) is joined with commas."""
     if isinstance(value, str):
         return value.strip()
     if isinstance(value, int | float):
@@ -252,7 +252,7 @@ def load_problems(
         fields: the fields that the user names; None: all are recognised.
         benchmark: of a file with several sets only the rows of this one are read, and each problem once (DAPO's AIME
             2024 has each 32 times); another number of problems than the benchmark's is noted.
-        limit: at most so many problems of each source, the first.
+        limit: the most problems to take of each source, from the first on.
     """
     already_read: set[Hashable] = set()
     found: list[MathRow] = []

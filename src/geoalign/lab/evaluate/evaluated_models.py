@@ -30,7 +30,7 @@ class EvaluatedModel:
 
     Attributes:
         name: what it is called in rows and tables.
-        series: the run that it is a checkpoint of, and `step` after which update; None where it is none.
+        series: the run of which the model is a checkpoint, and `step` its update; None for any other model.
         template_options: arguments of the chat template.
     """
 
@@ -104,7 +104,7 @@ def _final_model(run: RunFolder, name: str, config: EvaluateConfig) -> Evaluated
 
 
 def _checkpoints_of(run: RunFolder, name: str, config: EvaluateConfig) -> list[EvaluatedModel]:
-    """Every checkpoint of the RL stage, and the final model where it is none of them."""
+    """Every checkpoint of the RL stage, and the final model unless it is one of them."""
     kept = complete_checkpoints(run.rl_checkpoints)
     models = [_checkpoint(run, name, path, config) for path in kept]
     if run.final.is_dir() and not (kept and is_last_checkpoint(kept[-1])):

@@ -60,7 +60,7 @@ _Item = TypeVar("_Item")
 
 @dataclass(frozen=True)
 class Processes:
-    """This process's rank among `count`; one process alone is rank 0 of 1, and its barriers are none.
+    """This process's rank among `count`; one process alone is rank 0 of 1, and never waits at a barrier.
 
     Only the first process writes into the run folder, which all must see: one machine, or a shared file system.
     """

@@ -155,7 +155,7 @@ def warn_of_falls(console: Console, earlier: Sequence[Mapping[str, Any]], now: S
 def _gold_utilities(plan: Plan, evaluation_set: EvaluationSet, rows: Sequence[ResponseRow]) -> Sequence[float | None]:
     """[rows] what each response is truly worth: the gold model's score (asked by the first process), else the task's.
 
-    None where nobody knows.
+    None where the utility is unknown.
     """
     problems_by_id = {problem.id: problem for problem in evaluation_set.problems}
     problems = [problems_by_id[row.id] for row in rows]

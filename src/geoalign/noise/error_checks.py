@@ -72,7 +72,7 @@ class _Copies(NamedTuple):
         return torch.bincount(self.group, weights=values.double(), minlength=self.groups)
 
 
-def checked(patterns: Patterns, fit: NoiseFit, sampled: Sequence[Interval]) -> list[Interval] | str:
+def checked_intervals(patterns: Patterns, fit: NoiseFit, sampled: Sequence[Interval]) -> list[Interval] | str:
     """The intervals of the two rates, widened; or why there are none.
 
     Counts of the verdicts are compared with the same counts of tables that are drawn from the fit. Contradictions, the

@@ -16,7 +16,7 @@ from geoalign.lab.runs.detection import detect
 from geoalign.lab.runs.folder import RunFolder
 from geoalign.lab.runs.numbers import accuracy_on_new_groups, agreement_over_run, numbers_of
 from geoalign.lab.runs.reading import read_run
-from geoalign.lab.train.page import build_run_report, evaluation_rows
+from geoalign.lab.train.page import before_and_after_rows, build_run_report
 from geoalign.lab.train.summary import print_summary, summarise
 
 PLAN = CompareConfig(arms={"geoalign": {}}, levels={"flip": {}}, seeds=[0])
@@ -96,7 +96,7 @@ def test_accuracy_on_new_groups_is_the_same(run):
 
 def test_accuracy_is_the_same(run):
     summary = summarise(RunFolder(run))
-    rows = evaluation_rows(numbers(run))
+    rows = before_and_after_rows(numbers(run))
     assert {row.set: row.after["accuracy"] for row in rows} == summary["accuracy"]["after_rl"]
     assert {row.set: row.before["accuracy"] for row in rows} == summary["accuracy"]["before_rl"]
     curve = arm_evaluation_curves(long_frame([in_a_comparison(run)]), "accuracy").tolist()

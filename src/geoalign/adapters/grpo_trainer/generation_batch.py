@@ -63,7 +63,7 @@ def answers_of_boxes(rows: list[dict[str, Any]]) -> list[str | None]:
     return boxed_answers([row["completion"] for row in rows])
 
 
-def with_answers(fields: Mapping[str, RolloutField], curator: Curator) -> dict[str, RolloutField]:
+def fields_with_answers(fields: Mapping[str, RolloutField], curator: Curator) -> dict[str, RolloutField]:
     """The user's rollout fields; answers are read from boxes where the curator looks at answers and none are given."""
     wanted = "answers" in curator.reads and "answers" not in fields
     return {**fields, "answers": answers_of_boxes} if wanted else dict(fields)

@@ -11,7 +11,7 @@ from pandas import DataFrame
 
 from geoalign.files.json_files import finite
 from geoalign.lab.compare.folder import ComparisonFolder
-from geoalign.lab.compare.headline import footnote, headline
+from geoalign.lab.compare.headline import footnote, level_headline
 from geoalign.lab.compare.numbers import MEASURES, long_frame, numbers_by_run
 from geoalign.lab.compare.results import RunResult, read_results
 from geoalign.lab.compare.settings import CompareConfig
@@ -74,7 +74,7 @@ def _level(name: str, rows: Sequence[ArmRow], numbers: DataFrame, plan: CompareC
         comparisons=_corrected(_comparisons(rows, plan)),
     )
     level = replace(level, statements=tuple(level_statements(level, plan)))
-    return replace(level, headline=headline(level, plan), footnote=footnote(level, plan))
+    return replace(level, headline=level_headline(level, plan), footnote=footnote(level, plan))
 
 
 def _unequal_seeds(level: LevelTable) -> str:

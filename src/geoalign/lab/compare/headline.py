@@ -10,7 +10,7 @@ from pandas import DataFrame
 
 from geoalign.console.numbers import ends, score_writers, share, whole_percent
 from geoalign.lab.compare.settings import METRICS, CompareConfig
-from geoalign.lab.compare.statements import finding
+from geoalign.lab.compare.statements import comparison_verdict
 from geoalign.lab.compare.table import EXPLORATORY, HEADROOM, PRIMARY, ArmRow, Comparison, LevelTable
 from geoalign.statistics import MIN_SEEDS, Interval, PairedDifference, mean, paired_difference, share_interval
 from geoalign.text import enumerated, seed_ranges
@@ -121,7 +121,7 @@ def _rows_to_name(rows: Sequence[ArmRow], plan: CompareConfig) -> list[ArmRow]:
 # --- the headline -----------------------------------------------------------------------------------------------------
 
 
-def headline(level: LevelTable, plan: CompareConfig) -> str:
+def level_headline(level: LevelTable, plan: CompareConfig) -> str:
     """The finding of a level in a few sentences, the truth first where the reward is only a proxy of it.
 
     Fewer seeds than an interval needs are called an illustration, of which nothing is concluded. Empty where nothing
@@ -269,7 +269,7 @@ def _verdicts(level: LevelTable, found: HeadlineNumbers, plan: CompareConfig) ->
 
 def _verdict(item: Comparison, level: LevelTable, plan: CompareConfig) -> str:
     """What was found of one arm; of GeoAlign nothing good without its control."""
-    found = finding(item)
+    found = comparison_verdict(item)
     if found == "none":
         return ""
     if found == "undecided":
@@ -277,8 +277,8 @@ def _verdict(item: Comparison, level: LevelTable, plan: CompareConfig) -> str:
     row = level.row(item.arm)
     if found == "better" and row is not None and row.is_geoalign:
         control = level.comparison(item.arm, plan.control)
-        if control is None or finding(control) == "none":
+        if control is None or comparison_verdict(control) == "none":
             return ""
-        if finding(control) != "better":
+        if comparison_verdict(control) != "better":
             return f"{item.arm} scored better than {item.against}, but not better than {control.against}."
     return f"{item.arm} scored {found} than {item.against}."

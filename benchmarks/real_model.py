@@ -35,7 +35,7 @@ from geoalign.errors import ConfigError, GeoAlignError
 from geoalign.files.json_files import read_json, write_json
 from geoalign.lab.compare.analysis import read_table, table_as_json
 from geoalign.lab.compare.folder import ComparisonFolder
-from geoalign.lab.compare.plan import CellKey, make_plan
+from geoalign.lab.compare.plan import CellKey, planned_runs
 from geoalign.lab.models.settings import TinyModelConfig
 
 ROOT = Path(__file__).parents[1]
@@ -253,7 +253,7 @@ def cells_of(folder: ComparisonFolder) -> list[CellKey]:
     """The cells of the comparison that was begun in a folder; none where none was."""
     if not folder.started():
         return []
-    return [cell for planned in make_plan(folder.read_config()) for cell in planned.cells]
+    return [cell for planned in planned_runs(folder.read_config()) for cell in planned.cells]
 
 
 def options_of(arguments: Sequence[str] | None = None) -> Options:

@@ -18,8 +18,8 @@ class Interval:
     low: float
     high: float
 
-    def named(self, name: str) -> dict[str, float]:
-        """As metrics: `<name>`, `<name>_low` and `<name>_high`."""
+    def as_metrics(self, name: str) -> dict[str, float]:
+        """The interval as three metrics: `<name>`, `<name>_low` and `<name>_high`."""
         return {name: self.estimate, f"{name}_low": self.low, f"{name}_high": self.high}
 
 

@@ -28,13 +28,13 @@ _ROUNDING = 1e-12
 UNKNOWN = Interval(math.nan, math.nan, math.nan)
 
 
-def known(values: ArrayLike) -> NDArray[np.float64]:
+def without_nan(values: ArrayLike) -> NDArray[np.float64]:
     numbers = np.asarray(values, dtype=np.float64)
     return numbers[~np.isnan(numbers)]
 
 
 def mean(values: ArrayLike) -> float:
-    numbers = known(values)
+    numbers = without_nan(values)
     return float(numbers.mean()) if len(numbers) else math.nan
 
 
@@ -88,12 +88,12 @@ def paired_difference(first: Mapping[int, float], second: Mapping[int, float]) -
 def seed_interval(values: ArrayLike) -> Interval:
     """The mean over seeds with Student's t interval; fewer than `MIN_SEEDS` values give NaN bounds."""
     interval = mean_interval(np.asarray(values, dtype=np.float64))
-    return interval if len(known(values)) >= MIN_SEEDS else Interval(interval.estimate, math.nan, math.nan)
+    return interval if len(without_nan(values)) >= MIN_SEEDS else Interval(interval.estimate, math.nan, math.nan)
 
 
 def spread(values: ArrayLike) -> float:
     """Standard deviation over seeds (ddof 1); NaN with fewer than two values."""
-    numbers = known(values)
+    numbers = without_nan(values)
     return float(numbers.std(ddof=1)) if len(numbers) > 1 else math.nan
 
 
@@ -218,7 +218,7 @@ def average_precision(scores: ArrayLike, positives: ArrayLike) -> float:
 
 def _scored(scores: ArrayLike, positives: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     values = np.asarray(scores, dtype=np.float64)
-    return known(values), np.asarray(positives)[~np.isnan(values)].astype(np.bool_)
+    return without_nan(values), np.asarray(positives)[~np.isnan(values)].astype(np.bool_)
 
 
 # --- curves -----------------------------------------------------------------------------------------------------------
@@ -235,7 +235,7 @@ def oscillation(values: ArrayLike, steps: ArrayLike | None = None) -> float:
     every = np.asarray(values, dtype=np.float64)
     at = np.arange(len(every)) if steps is None else np.asarray(steps)
     at = at[~np.isnan(every)].astype(np.float64)
-    curve = known(every)
+    curve = without_nan(every)
     if len(curve) < 3:
         return math.nan
     before = curve[:-2]
@@ -249,7 +249,7 @@ def oscillation(values: ArrayLike, steps: ArrayLike | None = None) -> float:
 
 def largest_drop(values: ArrayLike) -> float:
     """The deepest fall below the best value so far: max over t of (max up to t) - x_t; 0 where a curve never falls."""
-    curve = known(values)
+    curve = without_nan(values)
     return float(np.max(np.maximum.accumulate(curve) - curve)) if len(curve) else math.nan
 
 

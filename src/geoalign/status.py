@@ -127,7 +127,7 @@ def _evaluation_line(evaluation: Evaluation) -> str:
 
 def _comparison(folder: ComparisonFolder) -> Iterator[str]:
     """A comparison's runs by their state; one that fills several cells, such as `clean` at every level, counts once."""
-    runs = folder.planned_runs()
+    runs = folder.cells_by_run()
     has_results = folder.results.is_dir() or (folder.root / COMPACT).is_file()
     recorded = read_results(folder.root) if has_results else ()
     results = {CellKey(result.level, result.arm, result.seed): result for result in recorded}

@@ -9,13 +9,13 @@ from geoalign.types import Rollouts
 GROUPS = torch.tensor([0, 0, 0, 1, 1, 1])
 
 
-def made(source, **changes):
+def curation_of(source, **changes):
     rewards = {"rewards": [float(row) for row in range(len(source))]}
     return curation(Rollouts(rewards=torch.zeros(6), groups=GROUPS), source=source, **{**rewards, **changes})
 
 
 def test_full_curation_stands_row_by_row():
-    placed = assign(made([1, 1, 2, 3, 5, 4], weights=[1.0, 2, 1, 1, 1, 1]), GROUPS)
+    placed = assign(curation_of([1, 1, 2, 3, 5, 4], weights=[1.0, 2, 1, 1, 1, 1]), GROUPS)
     assert placed.source.tolist() == [1, 1, 2, 3, 5, 4]
     assert placed.replaced.tolist() == [True, False, False, False, True, True]
     assert placed.kept.all()
@@ -26,7 +26,7 @@ def test_full_curation_stands_row_by_row():
 
 def test_shorter_curation_keeps_rows_in_their_own_positions():
     # Rows 4 and 0 are kept, in that order: output row 0 stands in position 4, output row 1 in position 0.
-    placed = assign(made([4, 0], rewards=[5.0, 7.0], advantages=[0.5, -0.5]), GROUPS)
+    placed = assign(curation_of([4, 0], rewards=[5.0, 7.0], advantages=[0.5, -0.5]), GROUPS)
     assert placed.source.tolist() == [0, 1, 2, 3, 4, 5]
     assert placed.kept.tolist() == [True, False, False, False, True, False]
     assert placed.rewards[[0, 4]].tolist() == [7.0, 5.0]
@@ -37,7 +37,7 @@ def test_shorter_curation_keeps_rows_in_their_own_positions():
 
 def test_repeats_of_a_shorter_curation_take_free_positions_of_their_group():
     # Row 1 twice: in position 1 and in 0, the first free one of group 0. Position 2 and group 1 but for row 5 drop.
-    placed = assign(made([1, 1, 5]), GROUPS)
+    placed = assign(curation_of([1, 1, 5]), GROUPS)
     assert placed.source.tolist() == [1, 1, 2, 3, 4, 5]
     assert placed.kept.tolist() == [True, True, False, False, False, True]
     assert placed.rewards[[1, 0, 5]].tolist() == [0, 1, 2]
@@ -53,4 +53,4 @@ def test_repeats_of_a_shorter_curation_take_free_positions_of_their_group():
 )
 def test_refusals_name_the_row(source, words):
     with pytest.raises(UnsupportedError, match=words):
-        assign(made(source), GROUPS)
+        assign(curation_of(source), GROUPS)

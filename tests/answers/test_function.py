@@ -14,10 +14,10 @@ from geoalign.answers.function import FunctionReward, function_rewards, load_fun
 from geoalign.answers.naive import strict, substring
 from geoalign.answers.verified import VerifiedReward
 from geoalign.errors import ConfigError, InputError
-from geoalign.lab.data.arithmetic import in_words
+from geoalign.lab.data.arithmetic import number_in_words
 
 ROLLOUTS = Path(__file__).parents[2] / "recipes" / "rollouts" / "substring_reward.jsonl"
-WORDS = {in_words(number): number for number in range(10)}
+WORDS = {number_in_words(number): number for number in range(10)}
 
 
 def test_a_function_of_a_module_and_of_a_file(tmp_path, monkeypatch):

@@ -7,7 +7,7 @@ from benchmarks.labelled_sets import SETS, main, rouge
 from geoalign.errors import InputError
 
 
-def told(name, clone, out):
+def converted_rows(name, clone, out):
     main([name, str(clone), str(out)])
     return [json.loads(line) for line in out.read_text().splitlines()]
 
@@ -20,7 +20,7 @@ def put(clone, path, value):
 def test_ratings_of_a_scorer_and_of_people(tmp_path):
     row = {"source": "a", "context": "b", "system_output": "c", "scores": {"overall": 4.5}}
     put(tmp_path, SETS["topical_chat"].path, [{**row, "predict_scores": {"overall": 0.7}}])
-    assert told("topical_chat", tmp_path, tmp_path / "out") == [
+    assert converted_rows("topical_chat", tmp_path, tmp_path / "out") == [
         {"group": "ab", "prompt": "ab", "response": "c", "reward": 0.7, "label": 4.5}
     ]
 
@@ -31,7 +31,7 @@ def test_pairs_without_a_rating_are_left_out(tmp_path, capsys):
     put(
         tmp_path, SETS["llmbar"].path + "/Natural/evaluators/ChatGPT/Rating/result.json", [{**pair, "results": results}]
     )
-    (row,) = told("llmbar", tmp_path, tmp_path / "out")
+    (row,) = converted_rows("llmbar", tmp_path, tmp_path / "out")
     assert (row["group"], row["response"], row["reward"], row["label"]) == ("Natural 0", "y", 7.0, True)
     assert "1 without reward" in capsys.readouterr().out
 
@@ -42,9 +42,9 @@ def test_summaries_by_a_metric(tmp_path):
     path = tmp_path / SETS["summeval_rouge"].path
     path.parent.mkdir(parents=True)
     path.write_bytes(pickle.dumps(articles))
-    (row,) = told("summeval_rouge", tmp_path, tmp_path / "out")
+    (row,) = converted_rows("summeval_rouge", tmp_path, tmp_path / "out")
     assert row["label"] == 2.5
     assert row["reward"] == rouge("b c c", "a b") == pytest.approx(2 / 5)
     path.write_bytes(pickle.dumps(pytest.approx))
     with pytest.raises(InputError, match="plain values"):
-        told("summeval_rouge", tmp_path, tmp_path / "out")
+        converted_rows("summeval_rouge", tmp_path, tmp_path / "out")

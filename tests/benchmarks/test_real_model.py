@@ -11,7 +11,7 @@ from benchmarks.real_model import CONFIG, SMALL, SMALL_RUNS, Work, main, options
 from geoalign.errors import ConfigError
 from geoalign.files.json_files import write_json
 from geoalign.lab.compare.folder import ComparisonFolder
-from geoalign.lab.compare.plan import make_plan
+from geoalign.lab.compare.plan import planned_runs
 from geoalign.lab.compare.read_settings import load_compare_config
 
 
@@ -36,7 +36,7 @@ def test_the_comparison_has_forty_runs_and_the_small_one_two(tmp_path):
     chosen = {name: value.split(",") for name, value in zip(SMALL_RUNS[::2], SMALL_RUNS[1::2], strict=True)}
     seeds = f"seeds=[{','.join(chosen['--seeds'])}]"
     small = load_compare_config(CONFIG, [*SMALL, seeds], arms=chosen["--curators"], levels=chosen["--levels"])
-    assert len(make_plan(small.config)) == 2
+    assert len(planned_runs(small.config)) == 2
 
 
 # What the command line refuses.
@@ -68,7 +68,7 @@ def gpu(monkeypatch):
 @functools.cache
 def whole():
     config = load_compare_config(CONFIG).config
-    return config, make_plan(config)
+    return config, planned_runs(config)
 
 
 class Commands:

@@ -29,11 +29,11 @@ def test_work_by_hand():
     assert Work.of(Shape(1000, 8, 16)).kernels == 8000 * 2048
 
 
-def made(model):
+def points_of(model):
     return [Point(shape, model.stages(shape), model.extra_bytes(shape)) for shape in SHAPES]
 
 
-def known():
+def known_model():
     constants = {
         "pairs": {"per number": 2e-9, "per distance entry": 4e-10, "per pair": 3e-7},
         "training": {"once": 0.1, "per operation": 1e-11},
@@ -45,10 +45,10 @@ def known():
 
 
 def test_a_fit_finds_the_constants_again():
-    found = fit(made(known()))
-    for stage, terms in known().constants.items():
+    found = fit(points_of(known_model()))
+    for stage, terms in known_model().constants.items():
         assert found.constants[stage] == pytest.approx(terms, rel=1e-6)
-    assert found.memory == pytest.approx(known().memory, rel=1e-6)
+    assert found.memory == pytest.approx(known_model().memory, rel=1e-6)
     assert found.constants.keys() == TERMS.keys()
     assert found.memory.keys() == MEMORY.keys()
 

@@ -265,20 +265,20 @@ names = st.lists(st.sampled_from(sorted(MEMBERS)), max_size=4)
 @settings_of_examples(max_examples=30, derandomize=True)
 @given(names, names, st.sampled_from(["grpo", "monitor"]))
 def test_a_member_that_changes_nothing_changes_nothing_anywhere(before, after, idle):
-    def made(several):
+    def members_of(several):
         return [MEMBERS[name]() for name in several]
 
-    plain = decisions(chained(made([*before, *after])))
-    found = decisions(chained(made([*before, idle, *after])))
+    plain = decisions(chained(members_of([*before, *after])))
+    found = decisions(chained(members_of([*before, idle, *after])))
     assert found == plain
 
 
 @settings_of_examples(max_examples=30, derandomize=True)
 @given(names, names, names)
 def test_a_chain_within_a_chain_is_its_members(before, within, after):
-    def made(several):
+    def members_of(several):
         return [MEMBERS[name]() for name in several]
 
-    flat = chained(made([*before, *within, *after]))
-    nested = chained([*made(before), Chain(made(within)), *made(after)])
+    flat = chained(members_of([*before, *within, *after]))
+    nested = chained([*members_of(before), Chain(members_of(within)), *members_of(after)])
     assert decisions(nested) == decisions(flat)

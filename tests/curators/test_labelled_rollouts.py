@@ -57,7 +57,7 @@ def test_labelled_rollouts_stand_behind_the_batch_in_groups_of_their_own():
     assert joined.true_rewards is None
 
 
-def made(source, scores=7, **changes):
+def curation_of(source, scores=7, **changes):
     source = torch.tensor(source)
     values = {
         "rewards": source.float(),
@@ -71,7 +71,7 @@ def made(source, scores=7, **changes):
 
 def test_the_batch_alone_comes_back():
     """Of seven rows the first four are the batch's: 2 of the 4 anomalous ones."""
-    cut = without_labelled(made([1, 1, 2, 3, 4, 5, 5], advantages=torch.arange(7.0)), 4)
+    cut = without_labelled(curation_of([1, 1, 2, 3, 4, 5, 5], advantages=torch.arange(7.0)), 4)
     assert cut.source.tolist() == [1, 1, 2, 3]
     assert cut.rewards.tolist() == [1, 1, 2, 3]
     assert cut.weights.tolist() == [11, 11, 12, 13]
@@ -83,14 +83,14 @@ def test_the_batch_alone_comes_back():
 
 def test_of_a_subset_the_rows_of_the_batch_stay_in_its_order():
     # Group after group, as subsets come: all four of the batch, and one labelled rollout. Row i is at position i.
-    assert without_labelled(made([2, 3, 5, 0, 1]), 4).source.tolist() == [0, 1, 2, 3]
-    cut = without_labelled(made([6, 3, 0]), 4)
+    assert without_labelled(curation_of([2, 3, 5, 0, 1]), 4).source.tolist() == [0, 1, 2, 3]
+    cut = without_labelled(curation_of([6, 3, 0]), 4)
     assert (cut.source.tolist(), cut.weights.tolist()) == ([0, 3], [10, 13])
 
 
 def test_a_labelled_rollout_in_the_batch_is_refused():
     with pytest.raises(InputError, match=r"expected rows of the batch, got labelled rollout 1 at 2"):
-        without_labelled(made([0, 1, 5, 3, 4, 5, 6]), 4)
+        without_labelled(curation_of([0, 1, 5, 3, 4, 5, 6]), 4)
 
 
 class Watching(GRPO):

@@ -1,4 +1,4 @@
-"""Command lines as nobody should write them: each is refused by the name of what is wrong, and nothing is written."""
+"""Hostile command lines: each is refused by the name of what is wrong, and nothing is written."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,21 +15,15 @@ COMMANDS: list[tuple[Sequence[str], str]] = [
     *(
         (("train", "--dry-run", "--set", override), said)
         for override, said in [
-            ("seed", "--set"),
             ("\x1b[31mseed=1", "--set"),
             ("a." * 500 + "a=1", "unknown key"),
-            ("curator={alpha: 0.1, alpha: 0.2}", "curator.alpha: expected once"),
-            ("curator={a: &a [*a]}", "no alias"),
-            ("curator=" + "[" * 1_000, "expected YAML"),
             ("seed=\udcff", "seed"),
-            ("seed=!!python/name:os.system", "!!python"),
         ]
     ),
     *(
         ((*command.split(), value), said)
         for command, value, said in [
             ("compare --output nowhere --seeds", "", "seeds: expected one or more"),
-            ("compare --output nowhere --seeds", "0,0", "seeds: expected one or more, each once"),
             ("compare --output nowhere --seeds", "9" * 5001, "seeds"),
             ("compare --output nowhere --levels", "nowhere", "--levels: expected some of flip_10, got 'nowhere'"),
             ("compare --output nowhere --curators", "geoalign", "--curators: expected the baseline grpo among them"),
@@ -39,14 +33,11 @@ COMMANDS: list[tuple[Sequence[str], str]] = [
             ("compare --output nowhere --workers", "0", "--workers"),
             ("compare --output nowhere --set", "arms.a/b={}", "arms.a/b"),
             ("compare --output nowhere --set", "arms.geoalign.seed=1", "arms.geoalign.seed"),
-            ("audit ROLLOUTS --output nowhere --curator", "geoaling", "nearest: geoalign"),
             ("audit ROLLOUTS --output nowhere --curator", "\x1b[2J", "curator.type"),
             ("audit ROLLOUTS --output nowhere --set", "batch_size=true", "batch_size"),
             ("evaluate nowhere --output nowhere --samples", "9" * 5001, "samples"),
-            ("evaluate nowhere --output nowhere --temperature", "nan", "temperature"),
             ("evaluate nowhere --output nowhere --benchmark", "x" * 9000, "MODEL"),
             ("evaluate nowhere --output nowhere --set", "reward.model.url=http://host:999999", "reward.model.url"),
-            ("judge a b --output", "nowhere", "--base-url"),
             (JUDGE, "temperature.x=1", "temperature"),
             (JUDGE, "patience=true", "patience"),
             ("judge a b --output nowhere --model m --base-url", "http://[::1/v1", "base_url"),

@@ -49,7 +49,6 @@ def out_of_memory() -> Exception:
         (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: tried 9 bytes"), "out of memory: "),
         (out_of_memory(), "out of memory: CUDA out of memory. Tried to allocate 2.00 GiB."),
         (RuntimeError("[enforce fail at inline_container.cc:664] . unexpected pos 64 vs 0"), "could not be read or"),
-        (OSError(28, "No space left on device"), "No space left on device"),
         (PermissionError(13, "Permission denied", "/a/b"), "/a/b: Permission denied"),
         (ConfigError("x: expected y, got\n z"), "x: expected y, got z"),
     ],

@@ -138,7 +138,7 @@ def test_no_density(scores):
 def test_blocks_of_any_size_cover_all_kernels(block, monkeypatch):
     scores = np.sort(GOLDEN["few"]())
     monkeypatch.setattr(density, "_BLOCK", block)
-    estimate = KernelDensity.of(torch.from_numpy(scores))
+    estimate = KernelDensity.from_ascending(torch.from_numpy(scores))
     np.testing.assert_allclose(estimate.at_scores().numpy(), naive_density(scores, scores), rtol=1e-12)
     np.testing.assert_allclose(
         estimate.at(torch.tensor([0.3], dtype=torch.float64)).numpy(), naive_density(scores, [0.3]), rtol=1e-12

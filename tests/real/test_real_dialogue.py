@@ -12,7 +12,7 @@ import torch
 from rich.console import Console
 
 from geoalign.lab.compare.checks import shape_of
-from geoalign.lab.compare.plan import make_plan
+from geoalign.lab.compare.plan import planned_runs
 from geoalign.lab.compare.read_settings import load_compare_config
 from geoalign.lab.train.read_settings import load_run_config
 from geoalign.lab.train.train import train
@@ -42,7 +42,7 @@ def switches() -> Iterator[None]:
 def test_every_arm_could_start(files: dict[str, Path]) -> None:
     config = load_compare_config(REAL / "compare_dialogue.yaml", [f"run.{key}={path}" for key, path in files.items()])
     tasks: dict[str, Any] = {}
-    shapes = [shape_of(planned.settings, tasks) for planned in make_plan(config.config)]
+    shapes = [shape_of(planned.settings, tasks) for planned in planned_runs(config.config)]
     assert {shape["updates_per_generation"] for shape in shapes} == {2}
     assert len({shape["max_steps"] for shape in shapes}) == 1
 

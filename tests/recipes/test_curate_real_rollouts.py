@@ -10,7 +10,7 @@ from tiny_models import saved_model
 
 
 @pytest.fixture
-def said(monkeypatch, capsys):
+def recipe_output(monkeypatch, capsys):
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["curate_real_rollouts.py", *map(str, arguments)])
         monkeypatch.setenv("COLUMNS", "120")
@@ -37,7 +37,7 @@ def test_a_line_ends_where_json_lines_do(tmp_path):
     assert len(load("curate_real_rollouts").read_responses(file)) == 2
 
 
-def test_it_prints_the_flagged_responses_with_their_donors(said, model, tmp_path):
+def test_it_prints_the_flagged_responses_with_their_donors(recipe_output, model, tmp_path):
     draw = torch.Generator().manual_seed(0)
     problems = []
     for number in range(12):
@@ -47,7 +47,7 @@ def test_it_prints_the_flagged_responses_with_their_donors(said, model, tmp_path
         # One response of each problem has the reward of the worst though it is the best.
         problems[-1]["pred_score"][quality.index(max(quality))] = [min(quality) - 0.1]
     file = written(tmp_path / "rollouts.jsonl", problems)
-    out = said(file, "--model", model, "--alpha", "0.5", "--scoring", "cross_fit")
+    out = recipe_output(file, "--model", model, "--alpha", "0.5", "--scoring", "cross_fit")
     assert "Flagged responses and their donors" in out
     summary = dict(line.strip("│ \n").split("│", 1) for line in out.splitlines() if line.count("│") == 3)
     figures = {name.strip(): value.strip() for name, value in summary.items()}
@@ -57,8 +57,10 @@ def test_it_prints_the_flagged_responses_with_their_donors(said, model, tmp_path
     assert "\x07" not in out
 
 
-def test_the_real_rollouts(said, model, shared_data):
-    out = said(shared_data / "rollouts_qwen_rm_maj" / "math_cot_100.jsonl", "--model", model, "--max-tokens", "256")
+def test_the_real_rollouts(recipe_output, model, shared_data):
+    out = recipe_output(
+        shared_data / "rollouts_qwen_rm_maj" / "math_cot_100.jsonl", "--model", model, "--max-tokens", "256"
+    )
     # 100 problems x 8 responses; duplicate responses have one state, so some displacements are zero.
     assert "scored_rollouts" in out
     assert "replaced" in out

@@ -25,7 +25,7 @@ class Page(HTMLParser):
     def handle_endtag(self, tag):
         assert self.open.pop() == tag
 
-    def named(self, tag):
+    def attributes_of(self, tag):
         return [attributes for name, attributes in self.tags if name == tag]
 
 

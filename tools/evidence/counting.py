@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from geoalign.files.json_files import read_yaml
+from geoalign.files.json_files import read_written_yaml
 from geoalign.statistics import PairedDifference, holm
 from tools.evidence.curves import gold_beside_oracle, last_gold
 from tools.evidence.results import ROOT, Level, has_run, levels_of
@@ -111,5 +111,5 @@ def arms_without_a_run(task: str) -> list[str]:
 
 
 def _plan_settings(plan: str) -> dict:
-    settings, _ = read_yaml(ROOT / "configs" / "evidence" / f"{plan}.yaml")
+    settings, _ = read_written_yaml(ROOT / "configs" / "evidence" / f"{plan}.yaml")
     return settings

@@ -51,7 +51,7 @@ def flagged_then(scores: Tensor, *, alpha: float) -> Tensor:
         return torch.zeros_like(scores, dtype=torch.bool)
     ascending, order = scores.sort()
     density = torch.empty_like(scores)
-    density[order] = KernelDensity.of(ascending).at_scores()
+    density[order] = KernelDensity.from_ascending(ascending).at_scores()
     mode = scores[density == density.max()].max()
     return (scores > mode) & (density < alpha * density.max())
 

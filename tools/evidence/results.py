@@ -13,10 +13,10 @@ import numpy as np
 import pandas
 
 from geoalign.files.columns import Series
-from geoalign.files.json_files import read_yaml
+from geoalign.files.json_files import read_written_yaml
 from geoalign.lab.compare.analysis import analyse
 from geoalign.lab.compare.folder import ComparisonFolder
-from geoalign.lab.compare.numbers import evaluation_curves, logged_curves, pass_at_k
+from geoalign.lab.compare.numbers import arm_evaluation_curves, arm_pass_at_k, logged_curves
 from geoalign.lab.compare.results import RunResult, read_results
 from geoalign.lab.compare.table import ArmRow, LevelTable
 from geoalign.statistics import Interval, PairedDifference, paired_difference, share_interval
@@ -64,12 +64,12 @@ class OneRun:
     def pass_at(self, k: int) -> float:
         """pass@k after RL."""
         runs = (self.result.level, self.result.arm, self.result.seed)
-        return float(pass_at_k(self.level.table.numbers).loc[runs, f"pass@{k}"])
+        return float(arm_pass_at_k(self.level.table.numbers).loc[runs, f"pass@{k}"])
 
 
 @functools.cache
 def _evaluation_curves(table: LevelTable, metric: str, *, before: bool) -> pandas.Series:
-    return evaluation_curves(table.numbers, metric, before=before)
+    return arm_evaluation_curves(table.numbers, metric, before=before)
 
 
 @functools.cache
@@ -192,7 +192,7 @@ def levels_of(folder: str) -> dict[str, Level]:
     root = ROOT / "evidence" / folder
     plan = ComparisonFolder(root).read_plan()
     results = read_results(root)
-    settings, _ = read_yaml(root / "compare.yaml")
+    settings, _ = read_written_yaml(root / "compare.yaml")
     seeds_per_warm_start = settings.get("seeds_per_warm_start")
     levels = {}
     for table in analyse(results, plan).levels:

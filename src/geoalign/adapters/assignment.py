@@ -64,7 +64,7 @@ def assign(curation: Curation, groups: Int[Tensor, " b"], *, by: str = "a curato
     kept = output >= 0
 
     def spread(values: Tensor, empty: float) -> Tensor:
-        # Output row -1, of a dropped position, is the last.
+        # A dropped position has output row -1, which indexes the last element: a placeholder.
         return torch.cat([values, values.new_tensor([empty])])[output]
 
     groups = groups.to(output.device)

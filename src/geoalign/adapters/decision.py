@@ -113,7 +113,7 @@ def metrics_to_log(metrics: Mapping[str, float], curator: Curator, which: LogMet
 
 
 def _headline(curator: Curator) -> list[str]:
-    """The metrics that the curator declares to tell most, then its members'."""
+    """The metrics that the curator declares as its most telling ones, followed by those of its members."""
     return [*curator.headline, *(name for member in curator.members for name in _headline(member))]
 
 
@@ -157,7 +157,7 @@ def check_can_run(session: CurationSession, given: Iterable[str], *, engine: str
 
 
 def _giver(need: str, engine: str) -> str:
-    """What gives a field that no engine's rows hold; "" for the others."""
+    """Which setting supplies a field that the rows of no engine contain; "" for any other field."""
     if need == "trusted":
         return "labelled_rollouts, which TRL's adapter alone can show"
     if need == "second_rewards" and engine not in ("TRL", "ms-swift"):
@@ -190,7 +190,7 @@ def summed_components(
 
 
 def needed_fields(makers: Mapping[str, Callable[[], Any]], needs: Container[str]) -> dict[str, Any]:
-    """The fields of a batch that are needed, each made by its function."""
+    """Builds only the requested fields, each by the function given for it."""
     return {name: make() for name, make in makers.items() if name in needs}
 
 

@@ -120,7 +120,7 @@ def _outcome(call: _Call, timeout: float | None) -> Any:
     def run() -> Any:
         try:
             result = call()
-            # What a generator raises, it raises while it is read.
+            # A generator raises its errors only while it is being read.
             return list(result) if isinstance(result, Iterator) else result
         except Exception as error:
             return error
@@ -144,7 +144,7 @@ async def _awaited_outcome(call: _Call, timeout: float | None) -> Any:
 
 
 async def _settled(outcome: Any, timeout: float | None) -> Any:
-    """What an awaitable outcome comes to, or its error; any other outcome as it is."""
+    """The result of an awaitable outcome, or the error that it raises; any other outcome is returned unchanged."""
     if not _is_pending(outcome):
         return outcome
     # A cancellation from outside goes through.

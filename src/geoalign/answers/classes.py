@@ -81,7 +81,7 @@ def _classes_by_text(counts: Counter[str]) -> list[_Class]:
         units[one.value].add(one.unit)
     classes: dict[_Read, _Class] = defaultdict(list)
     for form, one in zip(forms, read, strict=True):
-        # What only one name or unit goes with may go without.
+        # An answer without a name or unit equals one with it, if the group has that value with a single name or unit.
         name = one.name if len(names[one.value] - {""}) > 1 else ""
         unit = one.unit if len(units[one.value] - {""}) > 1 else ""
         classes[_Read(name, one.value, unit)].append(form)

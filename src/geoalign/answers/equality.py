@@ -90,8 +90,8 @@ def comparable(gold: str, answer: str) -> tuple[str, str]:
 
 def without_name(gold: str, answer: str) -> tuple[str, str]:
     """Both answers without the name that the gold one has, where the other has it or none: `I_{\\max}=q` is `q`."""
-    name, value = _named(gold)
-    other, given = _named(answer)
+    name, value = _name_and_value(gold)
+    other, given = _name_and_value(answer)
     if name and (other == name or (not other and "=" not in given)):
         return value, given
     return gold, answer
@@ -190,7 +190,7 @@ def _equal_percentage(percentage: str, number: str) -> bool | None:
     return True if without_sign or share / 100 == value else None
 
 
-def _named(text: str) -> tuple[str, str]:
+def _name_and_value(text: str) -> tuple[str, str]:
     """The name in front of an equals sign, where it is one that math-verify does not know, and what stands behind it;
     "" and the text itself where there is none."""
     left, _, value = without_styles(text).partition("=")

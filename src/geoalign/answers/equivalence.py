@@ -9,8 +9,8 @@ from geoalign.answers.equality import comparable, readable
 from geoalign.answers.verified import outcome_by_text
 from geoalign.answers.workers import AnswerWorkers
 
-# So many pairs of one batch or file are compared, and no more after so many that came to no verdict: an answer that
-# takes its whole time limit costs as much as hundreds of others.
+# Limits for one batch or file: the pairs that are compared, and the pairs without a verdict after which comparing
+# stops, because an answer that takes its whole time limit costs as much as hundreds of others.
 MOST_PAIRS = 2000
 MOST_FAILURES = 20
 _AT_A_TIME = 64
@@ -63,7 +63,7 @@ class EqualAnswers:
         self._workers.close()
 
     def _compared(self, pairs: Sequence[_Pair]) -> dict[_Pair, bool]:
-        """The verdicts of math-verify on as many pairs as it comes to a verdict on."""
+        """The verdicts of math-verify, for those pairs on which it reaches one."""
         decided: dict[_Pair, bool] = {}
         failures = 0
         for start in range(0, min(len(pairs), MOST_PAIRS), _AT_A_TIME):

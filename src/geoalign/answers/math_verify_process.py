@@ -19,7 +19,7 @@ from sympy import Basic, Float, Integer
 
 from geoalign.answers.equality import without_name
 
-# A process that nobody can kill any more ends itself so long after the limit.
+# Seconds after its time limit at which the system ends a process, should no parent be left to do so.
 _GUARD_SECONDS = 10.0
 # An answer such as 9^{9^{9^9}} asks for more memory than there is; then a MemoryError is better than a dead machine.
 _MEMORY_BYTES = 4 * 2**30
@@ -43,7 +43,7 @@ def main(descriptor: int, timeout: float) -> None:
     limit = _MEMORY_BYTES if hard == resource.RLIM_INFINITY else min(_MEMORY_BYTES, hard)
     resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
     grader.sympy_numeric_eq = _also_by_ratio(grader.sympy_numeric_eq)
-    # It warns that no time limit of its own is set, which is meant: its limit cannot interrupt one long C call.
+    # math-verify warns that its own time limit is off. That is intended: its limit cannot interrupt one long C call.
     logging.disable(logging.WARNING)
     try:
         # The first comparison loads grammars and much of sympy; no answer's time limit should pay for that.

@@ -16,7 +16,7 @@ Messages = tuple[dict[str, str], ...]
 
 
 def read_messages(value: object) -> Messages | None:
-    """The messages of a prompt; None where it is none. A plain text is one message of the user.
+    """The messages of a prompt; None for a value that is no prompt. A plain text is one message of the user.
 
     A list ends with the user's message, and every message has a known role and a text that is not blank.
     """

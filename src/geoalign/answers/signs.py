@@ -55,14 +55,14 @@ def plain_signs(text: str) -> str:
     """
     if text.isascii() or len(text) > LONGEST:
         return text
-    text = "".join(map(_seen, text))
+    text = "".join(map(_as_read, text))
     text = _RAISED.sub(lambda raised: f"^{{{raised[0].translate(_SUPERSCRIPTS)}}}", text)
     text = _LOWERED.sub(lambda lowered: f"_{{{lowered[0].translate(_SUBSCRIPTS)}}}", text)
     text = _DASH.sub(_minus_of_dash, text)
     return _with_roots(text.translate(_TABLE)).replace("^^", "^")
 
 
-def _seen(sign: str) -> str:
+def _as_read(sign: str) -> str:
     """One character as it is read: digits, spaces and letters of another width or style as the plain ones, `½` as a
     fraction."""
     if sign.isascii():

@@ -30,7 +30,7 @@ for _name, _others in _SPELLINGS.items():
         _UNITS[_other] = _name
         if len(_other) > 2:
             _UNITS[f"{_other}s"] = _name
-# Words that say nothing, as in `17 square units`.
+# Words that name no particular unit, as in `17 square units`.
 _UNITS |= {"unit": "", "units": "", "sq": ""}
 _POWERS = {"square": 2, "sq": 2, "sq.": 2, "cubic": 3, "cu": 3, "cu.": 3}
 
@@ -47,7 +47,7 @@ _FACTOR = re.compile(r"([A-Za-z€£.]+)(?:\^\{?(-?[0-9])\}?)?")
 STYLED = re.compile(
     r"\\(?:text(?:bf|rm|it|sf|tt|normal|up)?|math(?:rm|bf|it|sf)|rm|bf|mbox|fbox|underline|emph|boldsymbol|bm|operatorname)(?![A-Za-z])\s*\{([^{}]*)\}"
 )
-# Whatever stands around them, these are no symbols.
+# Spellings that are always units, never products of symbols.
 _NEVER_SYMBOLS = frozenset(["%", "degree", "degC", "degF", "m*s^-1", "m*s^-2", *_CURRENCIES.values()])
 _BEHIND_NUMBER = re.compile(rf"(?<=[0-9}}])((?:{SPACE}|\x01)*)[\s~]*([A-Za-z]+)")
 _HARDLY_SYMBOLS = ("cm", "km", "mm", "kg", "ft", "lb", "yr", "hr", "Hz")
@@ -97,7 +97,7 @@ def units_in(text: str) -> set[str]:
     """The units behind the numbers of a whole answer, such as a list; no letter right behind one, nor the word "in"."""
     found = set()
     for apart, word in _BEHIND_NUMBER.findall(STYLED.sub("\x01\\1", text)):
-        name = _named(word)
+        name = _unit_of_spelling(word)
         if name and word != "in" and (apart or len(word) > 1):
             found.add(name)
     return found
@@ -115,7 +115,7 @@ def _has_symbol(text: str) -> bool:
 
 
 def _unit(text: str) -> str | None:
-    """The product of known units that a text is, in one spelling (`m*s^-1`); None where a part of it is none."""
+    """A product of known units in one spelling (`m*s^-1`); None if a part of the text is no known unit."""
     text = re.sub(r"\\mu\s*(?=m(?![A-Za-z]))", "u", text)
     text = " ".join(re.sub(r"\\cdot(?![A-Za-z])|\*|\\[,;: ]|~", " ", text).split())
     text = text.replace(" per ", "/")
@@ -131,7 +131,7 @@ def _unit(text: str) -> str | None:
             if word == "1":
                 continue
             factor = _FACTOR.fullmatch(word)
-            name = None if factor is None else _named(factor[1])
+            name = None if factor is None else _unit_of_spelling(factor[1])
             if factor is None or name is None:
                 return None
             power = int(factor[2] or 1) * raised
@@ -142,8 +142,8 @@ def _unit(text: str) -> str | None:
     )
 
 
-def _named(word: str) -> str | None:
-    """The unit of that spelling; "" for one that says nothing (`units`), None where none is known."""
+def _unit_of_spelling(word: str) -> str | None:
+    """The unit that a word spells; "" for a word such as `units`, None for an unknown word."""
     word = word.rstrip(".") or word
     known = _UNITS.get(word)
     return _UNITS.get(word.lower()) if known is None and len(word) > 3 else known

@@ -51,14 +51,14 @@ class VerifiedReward:
             pairs.append((readable(boxed_answer(gold) or gold), readable(boxed_answer(response) or "")))
         found = {pair: outcome_by_text(*pair) for pair in dict.fromkeys(pairs)}
         undecided = [pair for pair, outcome in found.items() if outcome is None]
-        asked_before = self.workers.asked
+        asked_before = self.workers.pairs_asked
         said = self.workers.compare([comparable(*pair) for pair in undecided])
         by_math_verify = dict(zip(undecided, said, strict=True))
         outcomes = [found[pair] or by_math_verify[pair] for pair in pairs]
         for name in self.counters:
             self.counters[name] += outcomes.count(name)
         self.counters["scored"] += len(outcomes)
-        self.counters["compared"] += self.workers.asked - asked_before
+        self.counters["compared"] += self.workers.pairs_asked - asked_before
         return outcomes
 
     def close(self) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 
 from geoalign.answers.verified import VerifiedReward
 from geoalign.endpoint.chat import answer_to, as_prompted, chat_endpoint, mark_of, marked_messages, unfenced
-from geoalign.endpoint.client import BadReplyError, read_json
+from geoalign.endpoint.client import BadReplyError, parse_json
 from geoalign.endpoint.settings import JudgeConfig
 from geoalign.errors import ConfigError, ServiceError
 from geoalign.settings.loading import load_settings
@@ -32,9 +32,9 @@ Verdict = bool | float | None
 Rows = Sequence[Mapping[str, Any]]
 Verifier = Callable[[Rows], list[Verdict]]
 
-# A command may take so many seconds to start, and for each row.
+# Seconds that a command may take to start, and for each row.
 START_SECONDS, ROW_SECONDS = 60.0, 10.0
-# Of a row in training, what says nothing beside `response`.
+# Fields of a row in training that add nothing to `response`.
 _ENGINES = ("completion", "completion_ids")
 _SYSTEM = """\
 You are a strict verifier. Decide whether the response answers the prompt correctly. Where a reference answer is given,
@@ -76,7 +76,7 @@ def read_verdict(text: str | bytes) -> Verdict:
         ValueError: the text is no such object.
     """
     try:
-        row = read_json(text)
+        row = parse_json(text)
         name = "correct" if "correct" in row else "reward"
         value = row[name]
     except (ValueError, TypeError, LookupError):
@@ -106,7 +106,7 @@ def _math_verify(source: VerifiedReward, rows: Rows) -> list[Verdict]:
 
 
 def _command(words: Sequence[str], key: str, rows: Rows) -> list[Verdict]:
-    """What a command writes, a line for each that it reads; what it writes to its standard error is shown."""
+    """The verdicts that a command prints, one line for each row that it reads; its standard error is shown."""
     lines = []
     for row in rows:
         sent = {name: value for name, value in row.items() if name not in _ENGINES}

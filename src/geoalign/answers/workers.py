@@ -29,13 +29,13 @@ class AnswerWorkers:
     afresh, not forked: no state of torch, threads or devices is copied into them. POSIX only (it passes descriptors).
 
     Attributes:
-        asked: how many comparisons took a process; what came of them is remembered.
+        pairs_asked: how many comparisons took a process; what came of them is remembered.
     """
 
     def __init__(self, *, count: int, timeout: float) -> None:
         if importlib.util.find_spec("math_verify") is None:
             raise MissingExtraError("verified answers need math-verify: pip install 'geoalign[trl]'")
-        self.asked = 0
+        self.pairs_asked = 0
         self._known: dict[tuple[str, str], str] = {}
         self._workers = [_Worker(timeout) for _ in range(count)]
         self._lock = threading.Lock()
@@ -46,7 +46,7 @@ class AnswerWorkers:
         with self._lock:
             new = [pair for pair in dict.fromkeys(pairs) if pair not in self._known]
             outcomes = dict(zip(new, self._ask(new), strict=True))
-            self.asked += len(new)
+            self.pairs_asked += len(new)
             found = [self._known.get(pair) or outcomes[pair] for pair in pairs]
             if len(self._known) > _REMEMBERED:
                 self._known.clear()
@@ -59,7 +59,7 @@ class AnswerWorkers:
             _end_all(self._workers, os.getpid())
 
     def _ask(self, pairs: Sequence[tuple[str, str]]) -> list[str]:
-        """What the processes say of the pairs, each of which goes to the next process that is idle."""
+        """The outcomes of the pairs; each pair goes to the next idle process."""
         if not pairs:
             return []
         idle: SimpleQueue[_Worker] = SimpleQueue()
@@ -116,7 +116,7 @@ class _Worker:
         self._connection = None
 
     def _reply(self, seconds: float) -> str:
-        """What the process says; "timeouts" for nothing in time, "" where it is no longer there."""
+        """The reply of the process; "timeouts" if none came in time, "" if the process has ended."""
         assert self._connection is not None
         try:
             return str(self._connection.recv()) if self._connection.poll(seconds) else "timeouts"

@@ -53,7 +53,7 @@ class ConsensusMeter:
             )
         right, total = np.concatenate(self._judged, axis=1)
         return {
-            **clustered_proportion(right, total).named("new_group_accuracy"),
+            **clustered_proportion(right, total).as_metrics("new_group_accuracy"),
             "chance_accuracy": CHANCE,
             "level": 0.95,
             "groups": len(total),

@@ -52,9 +52,9 @@ class SecondOpinion:
 
         budget = _budgeted_rows(self._budget, of=len(rows))
         hearing = Appeals(curator=curator, budget=budget).hear(replace(rollouts, second_rewards=ask))
-        given = hearing.rollouts.rewards[hearing.asked]
-        before = rollouts.rewards[hearing.asked]
-        rows.loc[rows.index[hearing.asked.numpy()], "label"] = given.tolist()
+        given = hearing.rollouts.rewards[hearing.asked_rows]
+        before = rollouts.rewards[hearing.asked_rows]
+        rows.loc[rows.index[hearing.asked_rows.numpy()], "label"] = given.tolist()
         self._counts.update(
             rows=len(given),
             unanswered=hearing.unanswered,

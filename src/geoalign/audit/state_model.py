@@ -27,7 +27,7 @@ from geoalign.hidden.extract import extract_states, prompt_token_ids
 from geoalign.hidden.layers import wanted_layers
 from geoalign.hidden.tap import backbone_of
 from geoalign.pretrained.fastest_dtype import fastest_dtype, print_fastest_dtype
-from geoalign.pretrained.fingerprint import fingerprint
+from geoalign.pretrained.fingerprint import model_fingerprint
 from geoalign.pretrained.from_pretrained import FINAL_MODEL, from_pretrained, is_hub_id, loading
 from geoalign.settings.hidden import is_last_layer
 
@@ -94,7 +94,7 @@ class AuditModel:
         self._longest = config.max_tokens or getattr(model.config.get_text_config(), "max_position_embeddings", None)
         # What tells its weights from others'.
         if Path(self.path).is_dir():
-            self._weights = fingerprint(Path(self.path))
+            self._weights = model_fingerprint(Path(self.path))
         else:
             self._weights = f"{self.path}@{getattr(model.config, '_commit_hash', None)}"
 

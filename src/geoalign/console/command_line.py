@@ -122,7 +122,7 @@ class PlainCommand(typer.core.TyperCommand):
         parameters: list[Any] = [*self.get_params(ctx)]
         for parameter in parameters:
             if parameter.param_type_name == "argument":
-                # That it has to be given stands in the usage.
+                # The usage line already says which arguments are required.
                 arguments.append((str(parameter.metavar), str(parameter.help)))
             else:
                 options.append(parameter.get_help_record(ctx))

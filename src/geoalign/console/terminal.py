@@ -170,7 +170,7 @@ def stage_progress(console: Console) -> Progress:
 
 @contextmanager
 def passing_progress(console: Console, title: str, total: int) -> Iterator[Callable[..., None]]:
-    """A bar that vanishes at the end, and is none where there is no terminal; gives rich's `update` for it."""
+    """A progress bar that vanishes at its end; yields rich's `update` for it. Without a terminal nothing is drawn."""
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         yield partial(progress.update, progress.add_task(title, total=total))

@@ -40,14 +40,14 @@ class Hearing:
 
     Attributes:
         rollouts: the batch with the verdicts as trusted rewards.
-        asked: [A] the rows that have a verdict.
+        asked_rows: [A] the rows that have a verdict.
         overturned: [A] where the verdict is another than the reward.
         trial: the inner curator's curation of the batch before any verdict.
         unanswered: how many questions had no answer.
     """
 
     rollouts: Rollouts
-    asked: Int[Tensor, " a"]
+    asked_rows: Int[Tensor, " a"]
     overturned: Bool[Tensor, " a"]
     trial: Curation
     unanswered: int
@@ -55,11 +55,11 @@ class Hearing:
     def onto(self, decided: Curation) -> Curation:
         """The decision on the batch; asked rows have the trial's scores, and are anomalous where overturned."""
         scores = decided.scores.clone()
-        scores[self.asked] = self.trial.scores[self.asked].to(scores)
+        scores[self.asked_rows] = self.trial.scores[self.asked_rows].to(scores)
         anomalous = decided.anomalous.clone()
-        anomalous[self.asked] = self.overturned
+        anomalous[self.asked_rows] = self.overturned
         return replace(decided, scores=scores, anomalous=anomalous).with_metrics(
-            appeals=float(len(self.asked)),
+            appeals=float(len(self.asked_rows)),
             appeals_unanswered=float(self.unanswered),
             overturned=float(self.overturned.sum()),
             anomalous=float(anomalous.sum()),
@@ -123,7 +123,7 @@ class Appeals(Holder[AppealsConfig]):
         trusted[rows] = True
         return Hearing(
             rollouts=replace(rollouts, rewards=rewards, trusted=trusted),
-            asked=rows,
+            asked_rows=rows,
             overturned=rewards[rows] != rollouts.rewards[rows],
             trial=trial,
             unanswered=unanswered,

@@ -72,7 +72,7 @@ class Chain(Curator[ChainConfig]):
             super().__init__(members, **settings)
             curators = [as_curator(config) for config in self.config.members]
         self.combine(*curators)
-        # Whether it was said that a member's advantages were dropped.
+        # Whether the warning about a member's dropped advantages was already given.
         self._warned = False
 
     def curate(self, rollouts: Rollouts, *, generator: Generator | None = None, details: bool = False) -> Curation:

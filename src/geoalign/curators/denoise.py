@@ -28,7 +28,7 @@ from geoalign.noise.identification import (
 )
 from geoalign.noise.posterior import Posterior, infer
 from geoalign.noise.ridge import fold_predictions, grouped_correlation, predict_next
-from geoalign.noise.rows import NoisyRows, joined, keys_in_prompts, noisy_rows
+from geoalign.noise.rows import NoisyRows, joined_batches, keys_in_prompts, noisy_rows
 from geoalign.settings import Count, OpenShare, PositiveShare, setting, settings
 from geoalign.types import Curation, Rollouts
 
@@ -114,7 +114,7 @@ class Denoise(Curator[DenoiseConfig]):
 
     def __init__(self, config: DenoiseConfig | None = None, **settings: Any) -> None:
         super().__init__(config, **settings)
-        # Whether it was said that the rates are not identified.
+        # Whether the warning about unidentified rates was already given.
         self._warned = False
         self._forget()
 
@@ -177,7 +177,7 @@ class Denoise(Curator[DenoiseConfig]):
         if rollouts.prompt_keys is not None and states is not None:
             self._seen = [*self._seen, keys_in_prompts(rollouts).unique()][-REMEMBERED:]
 
-        recent = joined(self._past, config.decay)
+        recent = joined_batches(self._past, config.decay)
         agreement = correlation(recent, level=config.level)
         among_equal_rewards = correlation(recent.among_equal_rewards, level=config.level)
         # A prediction that contradicts answers among equal rewards predicts the verifier's errors.
@@ -194,7 +194,7 @@ class Denoise(Curator[DenoiseConfig]):
         posterior, identified = self._as_far_as_identified(of_batch, rows, by_states=states_used)
         metrics = {
             "states_used": float(states_used),
-            **agreement.named("correlation"),
+            **agreement.as_metrics("correlation"),
             "agreement": among_equal_rewards.estimate,
             "repeated_responses": float((~rows.unseen).sum()),
             "forgotten": float(had_a_fit and rows.inflation[0] > 1),
@@ -220,7 +220,7 @@ class Denoise(Curator[DenoiseConfig]):
             return posterior, {}
         found = identification(posterior.units, NoiseFit(**posterior.fit))
         metrics = {
-            **found.error_correlation.named("error_correlation"),
+            **found.error_correlation.as_metrics("error_correlation"),
             "identified": float(found.identified),
         }
         if found.identified or self.config.unidentified == "modelled":
@@ -260,7 +260,7 @@ class Denoise(Curator[DenoiseConfig]):
         if not bool(rows.answered.any()):
             return rows
         batches = [*self._past, dict(vars(rows))][-self.config.window :]
-        window = joined(batches, self.config.decay)
+        window = joined_batches(batches, self.config.decay)
         of_window = infer(window, None, least_slope=1.0, exclusive=self.config.answers != "shared")
         of_batch = of_window[-len(rows.group) :]
         if not of_batch.verdicts:
@@ -289,7 +289,7 @@ class Denoise(Curator[DenoiseConfig]):
         inflation = torch.full_like(z, 2.0 if is_first else 1.0)
         predicted = replace(rows, prediction=z * rows.unseen, inflation=inflation)
         if not is_first and correlation(predicted, level=_CONTRADICTED).high < 0:
-            # What was learnt holds no longer: the batch is a first one.
+            # The earlier fit no longer holds: this batch is treated as the first.
             self._forget()
             return self._predicted(replace(rows, unseen=torch.ones_like(rows.unseen)), states, generator)
         return predicted
@@ -376,7 +376,7 @@ def _curation(
     if not bool((change != 0).any()):
         return judged
 
-    # What stands beside a noisy component; all of the reward where the row has none.
+    # The part of the reward outside the noisy component; the whole reward where the row has no component.
     rest = tied_rewards(rollouts.rewards.cpu().double()[index], rows.group) - rows.rewards.nan_to_num()
     whole = replace(
         posterior, observed=posterior.observed.nan_to_num() + rest, offset=posterior.offset.nan_to_num() + rest

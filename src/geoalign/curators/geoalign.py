@@ -38,7 +38,7 @@ from geoalign.types import Curation, CurationDetails, DensityDetails, PairDetail
 
 # Level of the pooled accuracy's interval among the metrics, where no gate sets one.
 GATE_LEVEL = 0.95
-# The gate pools the groups of so many calls, and opens once it has judged so many: two are both right by chance.
+# Calls whose groups the gate pools, and the groups that open it: two groups may both be right by chance.
 GATE_CALLS = 5
 GATE_GROUPS = 5
 CHANCE = 0.5
@@ -178,7 +178,7 @@ class GeoAlign(Curator[GeoAlignConfig]):
                 **_batch_metrics(batch, scores),
                 **scored.metrics,
                 **cosine_summary("projected", scored.cosine),
-                **pooled_accuracy.named("pooled_new_group_accuracy"),
+                **pooled_accuracy.as_metrics("pooled_new_group_accuracy"),
                 "gate_closed": float(closed),
             }
             curation = rectify(
@@ -205,7 +205,7 @@ class GeoAlign(Curator[GeoAlignConfig]):
 
     @property
     def _folds(self) -> int:
-        """How many consensus the scoring keeps."""
+        """How many consensuses the scoring keeps: one, or one for each fold."""
         return CROSS_FIT_FOLDS if self.config.scoring == "cross_fit" else 1
 
     def _score(self, batch: PairedBatch, generator: Generator) -> ScoredPairs:
@@ -232,7 +232,7 @@ class GeoAlign(Curator[GeoAlignConfig]):
         return clustered_proportion(right, pairs, level=self.config.consensus_gate or GATE_LEVEL)
 
     def _gate_is_closed(self, pooled_accuracy: Interval) -> bool:
-        """Whether there is a gate, and new groups do not show that it may act."""
+        """Whether the curator has a gate, and the accuracy on new groups is too low to open it."""
         if self.config.consensus_gate is None:
             return False
         groups = sum(judged.shape[1] for judged in self._gate)

@@ -55,7 +55,7 @@ def _too_few_scores(curator: Curator, rollouts: Rollouts, curation: Curation, re
         why = f"{rows} rollouts < min_scores = {needed}"
         factor = needed / rows
     else:
-        # In groups of equal rewards none has one.
+        # In a group of equal rewards no row has a score.
         why = f"{scored} of {rows} rollouts have a score, fewer than min_scores = {needed}"
         factor = needed / max(scored, 1)
     remedy = f"give at least {math.ceil(rows * factor)} rollouts a batch"
@@ -65,7 +65,7 @@ def _too_few_scores(curator: Curator, rollouts: Rollouts, curation: Curation, re
 
 
 def _second_verifier_is_silent(curation: Curation) -> str | None:
-    """It was asked, and gave no verdict at all."""
+    """The second verifier was asked, and gave no verdict at all."""
     asked = int(curation.metrics.get("appeals_unanswered", 0))
     if not asked or curation.metrics.get("appeals"):
         return None
@@ -93,7 +93,7 @@ def _no_answers(curator: Curator, rollouts: Rollouts, curation: Curation, remedi
     reads_states = "hidden" in curator.requires
     are_verdicts = len(scored.unique()) < 2 or two_values(scored) is not None
     if reads_states and not are_verdicts:
-        # Scores of a reward model: there are no answers, and states are what it goes by.
+        # The rewards are scores of a reward model: there are no answers, and the curator relies on states.
         return None
     left = []
     if "response_keys" in curator.reads:

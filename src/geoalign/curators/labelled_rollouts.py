@@ -17,7 +17,7 @@ from geoalign.curators.curator import Curator
 from geoalign.errors import ConfigError, InputError
 from geoalign.types import Curation, Rollouts
 
-# What nobody knows of a rollout that the policy of this training did not generate.
+# Fields that are unknown for a rollout that the policy of this training did not generate.
 _UNKNOWN = ("logprobs", "reference_rewards", "advantages", "components")
 
 
@@ -74,7 +74,7 @@ class LabelledRollouts:
         return torch.tensor([known.setdefault(group, len(known)) for group in self.groups])
 
     def digest(self) -> str:
-        """SHA-256 of all of it, by which others are told from these."""
+        """SHA-256 of all labelled rollouts; a resumed training uses it to notice that they have changed."""
         rewards = [float(reward) for reward in self.rewards]
         content = {**asdict(self), "groups": self.group_numbers.tolist(), "rewards": rewards}
         return hashlib.sha256(json.dumps(content, default=list).encode("ascii")).hexdigest()

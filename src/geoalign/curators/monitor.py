@@ -17,7 +17,7 @@ from geoalign.curators.registry import CuratorSection, default_curator
 from geoalign.intervals import Interval
 from geoalign.method.groups import canonical_order
 from geoalign.noise.error_rates import RATES, error_rates
-from geoalign.noise.rows import joined, noisy_rows, two_values
+from geoalign.noise.rows import joined_batches, noisy_rows, two_values
 from geoalign.settings import Count, setting, settings
 from geoalign.types import Curation, Rollouts
 
@@ -103,7 +103,7 @@ class Monitor(Holder[MonitorConfig]):
         order = canonical_order(rollouts.rewards, rollouts.groups)
         rows = noisy_rows(rollouts, order, answers=self.answer_reading != "none", component=component)
         self._past = [*self._past, dict(vars(rows))][-self.config.window :]
-        recent = joined(self._past, 1.0)
+        recent = joined_batches(self._past, 1.0)
         values = two_values(recent.rewards[recent.scored])
         if values is None:
             return {f"{name}_{end}": math.nan for name in RATES for end in ("low", "high")}
@@ -112,7 +112,7 @@ class Monitor(Holder[MonitorConfig]):
         _, false_negative, _ = rates.intervals
         metrics = {"true_positive_rate": 1 - false_negative.estimate}
         for name, rate in zip(RATES, rates.intervals, strict=True):
-            metrics |= rate.named(name)
+            metrics |= rate.as_metrics(name)
         return metrics
 
     def _drift(self, metrics: dict[str, float]) -> dict[str, float]:
@@ -135,7 +135,7 @@ class Monitor(Holder[MonitorConfig]):
                 drift = b - a
                 low = drift - math.hypot(b - b_low, a_high - a)
                 high = drift + math.hypot(b_high - b, a - a_low)
-                drifts |= Interval(drift, low, high).named(f"{name}_drift")
+                drifts |= Interval(drift, low, high).as_metrics(f"{name}_drift")
         return drifts
 
     def _alarms(self, metrics: dict[str, float]) -> int:

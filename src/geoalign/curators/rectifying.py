@@ -62,7 +62,9 @@ class Flags:
     zero_spread: bool = False
 
     @classmethod
-    def of(cls, flagged: Bool[Tensor, " b"], judged: Bool[Tensor, " b"], *, zero_spread: bool = False) -> Flags:
+    def without_cap(
+        cls, flagged: Bool[Tensor, " b"], judged: Bool[Tensor, " b"], *, zero_spread: bool = False
+    ) -> Flags:
         """Flags without a cap: what is judged and not flagged is stable."""
         return cls(suspect=flagged, anomalous=flagged, stable=judged & ~flagged, zero_spread=zero_spread)
 
@@ -144,7 +146,7 @@ def rectify(
 
 @dataclass(frozen=True, eq=False)
 class _Placed:
-    """What stands where after a rectification, in sorted order.
+    """Which row stands in each place after a rectification, in sorted order.
 
     Attributes:
         source: [B] the row that stands in each place.
@@ -165,7 +167,7 @@ def _placed(
     strategy: Strategy | None,
     generator: Generator,
 ) -> _Placed:
-    """Acts on the flags; rows that may not replace another (`donor_ok` False) neither stand in nor overwrite."""
+    """Acts on the flags; a row that may not be a donor (`donor_ok` False) never takes the place of another row."""
     own_place = torch.arange(len(rollouts), device=rewards.device)
     none = torch.zeros_like(flags.anomalous)
     may_move = ~none

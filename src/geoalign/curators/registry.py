@@ -134,7 +134,7 @@ def as_curator_settings(value: object, *, setting: str = "curator") -> CuratorSe
         ways = "a name such as 'denoise', a dict with its `type`, its settings, or a Curator"
         raise ConfigError(f"{setting}: expected a curator ({ways}), got {type(value).__name__}")
     config = cast("CuratorSettings", value)
-    # Settings of a name that is not registered may be held: whoever asks for their curator is told so.
+    # Settings may name a curator that is not registered; the error comes when their curator is made.
     if config.type in CURATORS and not isinstance(config, CURATORS[config.type].config_class):
         raise ConfigError(f"{setting}: no curator takes settings of type {type(value).__name__}")
     return config

@@ -60,7 +60,7 @@ class CurationSession:
             check_takes_labelled(chosen)
         self.curator: Curator = Monitor(curator=chosen) if monitor else chosen
         self.remedies = Remedies()
-        # Whether a batch had rewards: of the first one it is said why the curator could not act on it.
+        # Whether a batch with rewards has come: only for the first one is it logged why the curator could not act.
         self._had_rewards = False
         self.labelled = labelled
         self.generator = Generator().manual_seed(seed)

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Sequence
 
-from geoalign.endpoint.client import BadReplyError, Endpoint, read_json, token_from
+from geoalign.endpoint.client import BadReplyError, Endpoint, parse_json, token_from
 from geoalign.endpoint.settings import JudgeConfig
 
 _RULE = (
@@ -52,7 +52,7 @@ async def answer_to(messages: Sequence[dict[str, str]], endpoint: Endpoint, conf
     sent = {name: value for name, value in body.items() if value is not None}
     reply = await endpoint.ask("/chat/completions", sent)
     try:
-        content = read_json(reply)["choices"][0]["message"].get("content") or ""
+        content = parse_json(reply)["choices"][0]["message"].get("content") or ""
         # Lone surrogates, which JSON may escape, are no text that a file can hold.
         return content.encode("utf-8", errors="replace").decode("utf-8")
     except (ValueError, LookupError, TypeError, AttributeError) as error:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 # Proxies of the environment are not asked for these.
 _THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
-# What a provider answers to one text that it does not take; any other refusal would meet every request.
+# Status codes that refuse this one text; any other refusal would hit every request.
 _OF_THE_TEXT = (400, 413, 422, 451)
 # The server is overloaded, or something between it and us failed; the same request may succeed later. So may 5xx.
 _PASSING = (408, 409, 425, 429)
@@ -141,7 +141,7 @@ def _retries_within(patience: float) -> int:
     return 4 + int((patience - 7.5) / 8)
 
 
-def read_json(text: str | bytes) -> Any:
+def parse_json(text: str | bytes) -> Any:
     """The value of a JSON text; ValueError where it is none, or nested too deeply to be read."""
     try:
         return json.loads(text)

@@ -18,7 +18,7 @@ from geoalign.errors import RunFolderError
 LOCK, HALF_WRITTEN = ".lock", ".tmp"
 
 
-def beside(path: Path) -> Path:
+def temporary_path(path: Path) -> Path:
     """The temporary name under which a file or folder is written before it is renamed."""
     return path.with_name(path.name + HALF_WRITTEN)
 
@@ -26,7 +26,7 @@ def beside(path: Path) -> Path:
 def write_atomically(path: Path, content: str | bytes) -> None:
     """Writes a file to the disk under a temporary name, then renames it: a reader sees the old or the new, whole."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    half = beside(path)
+    half = temporary_path(path)
     data = content.encode("utf-8") if isinstance(content, str) else content
     with half.open("wb") as file:
         file.write(data)
@@ -67,7 +67,7 @@ def remove_folder(path: Path) -> None:
 
     What a kill leaves under that name is removed by the next call, or with all other files of such names.
     """
-    half = beside(path)
+    half = temporary_path(path)
     if half.exists():
         shutil.rmtree(half)
     if path.exists():

@@ -62,7 +62,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
         return [json.loads(line) for line in lines[:-1]]
 
 
-def read_text(path: Path) -> str:
+def read_written_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -70,14 +70,14 @@ def read_text(path: Path) -> str:
         raise RunFolderError(f"{path.name}: expected a readable file, got {got} in {path.parent}") from error
 
 
-def read_yaml(path: Path) -> tuple[dict[str, Any], str]:
+def read_written_yaml(path: Path) -> tuple[dict[str, Any], str]:
     """A file of settings that this package has written, and its text."""
-    text = read_text(path)
+    text = read_written_text(path)
     return parse_yaml(text, str(path))[0], text
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    value: dict[str, Any] = json.loads(read_text(path))
+    value: dict[str, Any] = json.loads(read_written_text(path))
     return value
 
 

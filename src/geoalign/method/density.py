@@ -48,7 +48,7 @@ class KernelDensity:
     bandwidth: Float[Tensor, ""]
 
     @classmethod
-    def of(cls, ascending: Float[Tensor, " n"]) -> KernelDensity:
+    def from_ascending(cls, ascending: Float[Tensor, " n"]) -> KernelDensity:
         """The estimate from scores in ascending order, two at least."""
         return cls(scores=ascending, bandwidth=_deviation(ascending, correction=1) * len(ascending) ** -0.2)
 
@@ -172,7 +172,7 @@ def sparse_tail(
     if bool(_deviation(scores, correction=0) <= rounding):
         return None
     ascending = scores.sort().values
-    estimate = KernelDensity.of(ascending)
+    estimate = KernelDensity.from_ascending(ascending)
     density = estimate.at_scores()
     peak = density.max()
     mode = ascending[density >= (1 - EQUAL_DENSITY) * peak].max()

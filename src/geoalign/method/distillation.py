@@ -31,7 +31,7 @@ CHECK_EVERY = 5
 
 @dataclass(frozen=True, eq=False)
 class Distilled:
-    """What a training leaves behind besides the projector's weights.
+    """The results of a training, apart from the projector's weights.
 
     Attributes:
         probe: [d'] the probe w.

@@ -1,4 +1,4 @@
-"""What stands in the place of an anomalous rollout (Eq. 8 and the ablations of the appendix)."""
+"""Replacing an anomalous rollout by another of its group (Eq. 8 and the ablations of the appendix)."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from geoalign.types import Rollouts
 JUDGED_PAIRS = 8192
 # The paper's mark for an aligned direction (Fig. "Visualization of latent vectors").
 ALIGNED = 0.8
-# Groups are cross-fitted in so many folds.
+# Number of folds of groups in cross-fitting.
 CROSS_FIT_FOLDS = 2
 
 
@@ -186,7 +186,7 @@ def _metrics(
         "train_accuracy": mean_of(accuracies),
         "heldout_pair_accuracy": mean_of([each.heldout_accuracy for each in trained]),
         "train_deviation": train_deviation,
-        **new.accuracy.named("new_group_accuracy"),
+        **new.accuracy.as_metrics("new_group_accuracy"),
         "new_group_deviation": new.deviation,
         "deviation_gap": gap,
     }

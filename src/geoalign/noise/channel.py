@@ -21,10 +21,10 @@ LEVEL = 0.95
 LOG_ODDS_LIMIT = 30.0
 # Least value of a divisor.
 SMALLEST = 1e-30
-# EM goes on from an earlier fit for so many rounds; from a cold start for the second number.
+# Rounds of EM from an earlier fit, and from a cold start.
 _WARM_ROUNDS = 10
 COLD_ROUNDS = 60
-# An earlier fit that holds more of the rewards to be replaced believes none of them: EM starts anew.
+# Above this replaced share an earlier fit believes no reward any more, and EM starts anew.
 _LARGEST_WARM_ERROR = 0.9
 # Parameters that differ by less are equal.
 _TOLERANCE = 1e-5

@@ -43,10 +43,10 @@ CLUSTERED = "errors do not strike verdicts one by one: {what} than such errors w
 # Above this share of errors that may repeat, or with fewer expected contradictions, there are no intervals.
 MOST_REPEATED = 1 / 3
 LEAST_EXPECTED = 10.0
-# Tables drawn from the fit, of at most so many groups.
+# Number of tables that are drawn from the fit, and the most groups of each.
 DRAWS = 64
 GROUPS = 4000
-# Rollouts agree on an answer that so many rows of a prompt give, and so large a share.
+# Rollouts agree on an answer if at least this many rows of a prompt, and this share of them, give it.
 AGREED_ROWS = 3
 AGREED_SHARE = 0.5
 # In standard deviations: beyond it a count refutes the fit; one end of an interval.
@@ -72,7 +72,7 @@ class _Copies(NamedTuple):
         return torch.bincount(self.group, weights=values.double(), minlength=self.groups)
 
 
-def checked(patterns: Patterns, fit: NoiseFit, sampled: Sequence[Interval]) -> list[Interval] | str:
+def checked_intervals(patterns: Patterns, fit: NoiseFit, sampled: Sequence[Interval]) -> list[Interval] | str:
     """The intervals of the two rates, widened; or why there are none.
 
     Counts of the verdicts are compared with the same counts of tables that are drawn from the fit. Contradictions, the
@@ -180,7 +180,7 @@ def _drawn_verdicts(copies: _Copies, fit: NoiseFit, generator: Generator) -> Flo
     none_right = 1 - torch.bincount(units.exclusive, weights=prior, minlength=labels)
 
     def with_gumbel_noise(chance: Tensor) -> Tensor:
-        """Scores of which each is the largest with its chance."""
+        """Adds Gumbel noise to log-probabilities: each entry is the largest with its own probability."""
         uniform = torch.rand(len(chance), generator=generator, dtype=torch.float64)
         return chance.clamp(min=1e-300).log() - (-uniform.log()).log()
 

@@ -17,7 +17,7 @@ from torch.autograd.functional import jacobian
 
 from geoalign.intervals import Interval, t_quantile
 from geoalign.noise.channel import LEVEL, NoiseFit
-from geoalign.noise.error_checks import NEVER, NO_ANSWERS, checked
+from geoalign.noise.error_checks import NEVER, NO_ANSWERS, checked_intervals
 from geoalign.noise.rows import NoisyRows
 from geoalign.noise.units import got_both_verdicts, verdict_units
 from geoalign.noise.verdict_patterns import Patterns, patterns_of
@@ -60,7 +60,7 @@ def error_rates(rows: NoisyRows, *, exclusive: bool = True) -> ErrorRates:
         return _doubtful([0.0, 0.0], NEVER)
     fit = patterns.units.fit({}, rounds=1000)
     *of_rates, of_informedness = sampling_intervals(patterns, fit, int(rows.group.max()) + 1)
-    found = checked(patterns, fit, of_rates)
+    found = checked_intervals(patterns, fit, of_rates)
     if isinstance(found, str):
         return _doubtful([rate.estimate for rate in of_rates], found)
     false_positive, false_negative = found

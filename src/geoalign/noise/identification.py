@@ -17,7 +17,7 @@ from torch import Tensor
 from geoalign.intervals import Interval, t_quantile
 from geoalign.noise.channel import LEVEL, NoiseFit
 from geoalign.noise.posterior import Posterior
-from geoalign.noise.rows import NoisyRows, total
+from geoalign.noise.rows import NoisyRows, sum_by_label
 from geoalign.noise.units import Units, got_both_verdicts
 
 # Errors on equal answers count as independent while the interval of their correlation holds 0 and stays below this.
@@ -26,8 +26,8 @@ REPEATED = 0.5
 # one by one: they crowd on some answers, as where a verifier judges the spelling. An exact share of wrong rewards in
 # each group gives -1 / (n - 1) in groups of n.
 CROWDED = -0.2
-# With so many contradictions expected of independent errors there are verdicts enough. With fewer the correlation must
-# be known within this share of J^2, the agreement between verdicts that the truth explains.
+# Verdicts are enough if independent errors would give at least this many contradictions. With fewer, the correlation
+# must be known within this share of J^2, the agreement between verdicts that the truth explains.
 ENOUGH = 250.0
 PRECISE = 0.8
 # Answers whose truth is known by trusted rows, from which on these identify the rates.
@@ -128,8 +128,8 @@ def error_correlation(units: Units, fit: NoiseFit) -> Interval:
     ratio of sums over groups: its standard error is sqrt(sum (M_g - M / E E_g)^2) / E. NaN where no unit has two
     verdicts, or one group alone has.
     """
-    mixed = total(units.weight * units.counts.prod(dim=1), units.group)
-    expected = total(expected_contradictions(units, fit), units.group)
+    mixed = sum_by_label(units.weight * units.counts.prod(dim=1), units.group)
+    expected = sum_by_label(expected_contradictions(units, fit), units.group)
     groups = int((expected > 0).sum())
     if groups < 2:
         return Interval(math.nan, math.nan, math.nan)
@@ -159,7 +159,7 @@ def observations_corrected_without_rates(
     certain = torch.where(known.isnan(), certain, known)
     if exclusive:
         right = known == 1
-        solved = total(right & rows.answered, rows.group)[rows.group] > 0
+        solved = sum_by_label(right & rows.answered, rows.group)[rows.group] > 0
         must_be_wrong = solved & ~right & (rows.answered | rows.lacking)
         certain = certain.masked_fill(must_be_wrong, 0.0)
     return torch.where(_open_rows(rows), certain, observed)
@@ -174,8 +174,8 @@ def disputed(rows: NoisyRows, observed: Float[Tensor, " n"], *, exclusive: bool)
         return mixed
     # Each rewarded row counts as its share of its answer's rewarded rows, so that an answer counts once.
     rewarded = rows.scored * verdict
-    rewarded_of_answer = total(rewarded, rows.answer).clamp(min=1)[rows.answer]
-    rewarded_answers = total(rewarded * rows.answered / rewarded_of_answer, rows.group)[rows.group]
+    rewarded_of_answer = sum_by_label(rewarded, rows.answer).clamp(min=1)[rows.answer]
+    rewarded_answers = sum_by_label(rewarded * rows.answered / rewarded_of_answer, rows.group)[rows.group]
     has_rival = (rewarded > 0) & rows.answered & (rewarded_answers > 1.5)
     return mixed | has_rival
 
@@ -185,11 +185,11 @@ def mean_over_identical(rows: NoisyRows, values: Float[Tensor, " n"]) -> Float[T
     rows keep theirs, as do all rows whose identical responses have equal values."""
     response = rows.response
     open_rows = _open_rows(rows)
-    count = total(open_rows, response).clamp(min=1)
-    sums = total(values.masked_fill(~open_rows, 0.0), response)
+    count = sum_by_label(open_rows, response).clamp(min=1)
+    sums = sum_by_label(values.masked_fill(~open_rows, 0.0), response)
     mean = (sums / count)[response]
     differs = open_rows & ((values - mean).abs() > 1e-9)
-    any_differs = total(differs, response)[response] > 0
+    any_differs = sum_by_label(differs, response)[response] > 0
     return torch.where(open_rows & any_differs, mean, values)
 
 
@@ -203,7 +203,7 @@ def known_truth(rows: NoisyRows, observed: Float[Tensor, " n"]) -> Float[Tensor,
 
     NaN where no row of the answer is trusted.
     """
-    trusted = total(rows.trusted, rows.answer)
-    share = total(rows.trusted * observed, rows.answer) / trusted.clamp(min=1)
+    trusted = sum_by_label(rows.trusted, rows.answer)
+    share = sum_by_label(rows.trusted * observed, rows.answer) / trusted.clamp(min=1)
     truth = (share > 0.5).double().masked_fill(trusted == 0, torch.nan)
     return truth[rows.answer]

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from geoalign.method.advantages import group_advantages
 from geoalign.noise.channel import SMALLEST, NoiseFit
-from geoalign.noise.rows import NoisyRows, total, two_values
+from geoalign.noise.rows import NoisyRows, sum_by_label, two_values
 from geoalign.noise.units import Units, got_both_verdicts, verdict_units
 from geoalign.noise.values import value_beliefs
 
@@ -105,15 +105,15 @@ class Posterior:
         """
         group = self.group
         known = ~self.offset.isnan()
-        count = total(known, group).clamp(min=1)
+        count = sum_by_label(known, group).clamp(min=1)
         # p - mean p, and each row's share of sum v - var(sum t) / n, on the scale of the rewards.
         expected = group_advantages(self.offset + self.scale * self.mean, group, scale="none")
         variance = self.variance - self.group_variance / count[group].square()
         variance = (self.scale.square() * variance).masked_fill(~known, 0)
-        spread_of_truth = total(expected.square() + variance, group)
+        spread_of_truth = sum_by_label(expected.square() + variance, group)
         # t' - mean t'.
         centred = group_advantages(self.rewards, group, scale="none")
-        spread_of_given = total(centred.square(), group)
+        spread_of_given = sum_by_label(centred.square(), group)
         spread = torch.maximum(spread_of_truth, spread_of_given)
         deviation = (spread / (count - 1).clamp(min=1)).sqrt() + 1e-6
         return centred / deviation[group]
@@ -164,7 +164,7 @@ def infer(
     """The posterior of the rows' true rewards; a row of which nothing but its reward is known keeps that.
 
     Args:
-        prediction: [N] z, of mean square 1; None: there is none.
+        prediction: [N] z, of mean square 1; None without a prediction.
         least_slope: lower bound of the slope in which estimates are matched (`_matched_in_slope`).
         exclusive: at most one of a group's answers is right; False: several may be.
         earlier: the fields of the fit of the window before, where EM starts.
@@ -234,8 +234,8 @@ def _as_values(rows: NoisyRows, *, predicted: bool) -> _Observations:
     """Rewards standardised within their groups; without a prediction nothing speaks of them."""
     group = rows.group
     centred = group_advantages(rows.rewards, group, scale="none")
-    degrees = (total(rows.scored, group) - 1).clamp(min=1)
-    deviation = (total(centred.square(), group) / degrees).sqrt()
+    degrees = (sum_by_label(rows.scored, group) - 1).clamp(min=1)
+    deviation = (sum_by_label(centred.square(), group) / degrees).sqrt()
     usual = deviation[deviation > 0].square().mean().sqrt().nan_to_num()
     scale = torch.where(deviation > 0, deviation, usual)[group]
     return _Observations(
@@ -303,7 +303,7 @@ def _value_beliefs(
     judged = observations.judged
     found = value_beliefs(rows, prediction, judged, earlier)
     # A response has one true reward: of several observed ones at most one is right, for which m has no term.
-    single = (total(judged, rows.response) == 1)[rows.response]
+    single = (sum_by_label(judged, rows.response) == 1)[rows.response]
     return _Beliefs(
         prior=found.prior,
         mean=found.mean,
@@ -344,8 +344,8 @@ def _matched_in_slope(
     whole = gained + variance
     slope = float(weights @ gained / (weights @ whole).clamp(min=SMALLEST))
     slope = max(slope, least_slope)
-    whole_of_group = total(weights * whole, rows.group).clamp(min=SMALLEST)
-    slope_of_group = total(weights * gained, rows.group) / whole_of_group
+    whole_of_group = sum_by_label(weights * whole, rows.group).clamp(min=SMALLEST)
+    slope_of_group = sum_by_label(weights * gained, rows.group) / whole_of_group
     lift = 1 / slope_of_group.clamp(min=slope) - 1
     lifted = mean + (mean - prior) * lift[rows.group]
     return torch.where(weights > 0, lifted, mean), slope
@@ -365,7 +365,7 @@ def _group_variance(
     """
     expected = mean * open_rows
     expected_square = variance + expected.square()
-    rows_of_unit = total(open_rows, beliefs.same_truth)[beliefs.same_truth]
-    expected_of_exclusive = total(expected, beliefs.exclusive)[beliefs.exclusive]
+    rows_of_unit = sum_by_label(open_rows, beliefs.same_truth)[beliefs.same_truth]
+    expected_of_exclusive = sum_by_label(expected, beliefs.exclusive)[beliefs.exclusive]
     added = rows_of_unit * expected_square - expected * expected_of_exclusive
-    return total(added, rows.group)[rows.group]
+    return sum_by_label(added, rows.group)[rows.group]

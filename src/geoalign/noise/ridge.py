@@ -24,7 +24,7 @@ from geoalign.method.groups import content_folds
 PENALTIES = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0)
 _SMALLEST = 1e-30
 _ROUNDS = 10
-# A is summed in so many blocks of rows.
+# Number of blocks of rows in which the matrix A is summed.
 _BLOCKS = 8
 
 

@@ -64,7 +64,7 @@ class NoisyRows:
     @property
     def accompanied(self) -> Bool[Tensor, " n"]:
         """Scored rows of groups with at least two rewards."""
-        return self.scored & (total(self.scored, self.group) >= 2)[self.group]
+        return self.scored & (sum_by_label(self.scored, self.group) >= 2)[self.group]
 
     @property
     def among_equal_rewards(self) -> NoisyRows:
@@ -77,7 +77,7 @@ class NoisyRows:
         if verdicts is not None:
             # A bonus beside the verdict would leave each row alone.
             rewards = rewards > sum(verdicts) / 2
-        alike = dense(self.group, rewards, self.scored)
+        alike = dense_labels(self.group, rewards, self.scored)
         return replace(
             self,
             prediction=group_advantages(self.prediction, alike, scale="none"),
@@ -123,7 +123,7 @@ def noisy_rows(
     answer_numbers = torch.tensor([number_of[answer] for answer in given])
     answered = torch.tensor([answer is not None for answer in given])
     most_answered = 2 * int(answered.sum()) >= len(index)
-    group_answered = (total(answered, group) > 0)[group]
+    group_answered = (sum_by_label(answered, group) > 0)[group]
     lacking = ~answered & group_answered & (unanswered_wrong and most_answered)
     answer_or_response = torch.where(answered, answer_numbers, response_keys)
 
@@ -138,8 +138,8 @@ def noisy_rows(
     return NoisyRows(
         rewards=rewards,
         group=group,
-        response=dense(group, response_keys),
-        answer=dense(group, answered, answer_or_response),
+        response=dense_labels(group, response_keys),
+        answer=dense_labels(group, answered, answer_or_response),
         answered=answered,
         lacking=lacking,
         trusted=trusted,
@@ -193,7 +193,7 @@ def keys_in_prompts(rollouts: Rollouts) -> Int[Tensor, " b"]:
     return (rollouts.prompt_keys * 6364136223846793005 + responses).cpu()
 
 
-def joined(batches: Sequence[Mapping[str, Tensor]], decay: float) -> NoisyRows:
+def joined_batches(batches: Sequence[Mapping[str, Tensor]], decay: float) -> NoisyRows:
     """The rows of several batches, the last one last, with weights decay^age; groups and labels stay apart.
 
     Args:
@@ -237,12 +237,12 @@ def two_values(rewards: Float[Tensor, " n"]) -> tuple[float, float] | None:
     return None
 
 
-def total(values: Tensor, label: Int[Tensor, " n"]) -> Float[Tensor, " m"]:
+def sum_by_label(values: Tensor, label: Int[Tensor, " n"]) -> Float[Tensor, " m"]:
     """[M] the sum over the rows of each label."""
     return torch.bincount(label, weights=values.double())
 
 
-def dense(*labels: Tensor) -> Int[Tensor, " n"]:
+def dense_labels(*labels: Tensor) -> Int[Tensor, " n"]:
     """[N] numbers from 0, equal for rows that are equal in all of the labels."""
     found = torch.zeros(len(labels[0]), dtype=torch.long)
     for label in labels:

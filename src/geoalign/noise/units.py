@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from geoalign.noise.channel import COLD_ROUNDS, LOG_ODDS_LIMIT, NoiseFit, starts_of
-from geoalign.noise.rows import NoisyRows, total
+from geoalign.noise.rows import NoisyRows, sum_by_label
 
 # Pseudo-counts of a group's Beta rate: of two rows the other's verdict must not outweigh a row's own.
 _RATE_PSEUDO = 4.0
@@ -77,7 +77,7 @@ class Units:
 
         Args:
             earlier: the fields of an earlier fit, where EM goes on; {}: it starts anew.
-            rounds: at most so many from a cold start; EM ends where no parameter changes by 1e-5.
+            rounds: the most rounds from a cold start; EM ends where no parameter changes by 1e-5.
         """
         half = torch.full((2,), 0.5).double()
         cold = NoiseFit(
@@ -104,7 +104,7 @@ class Units:
         return fit
 
     def effective_counts(self, fit: NoiseFit) -> Float[Tensor, "c 2"]:
-        """[C, 2] the verdicts as so many independent ones, n / (1 + (n - 1) rho)."""
+        """[C, 2] the number of independent verdicts that say as much as these: n / (1 + (n - 1) rho) for n of them."""
         others = (self.counts.sum(dim=1, keepdim=True) - 1).clamp(min=0)
         return self.counts / (1 + others * fit.correlation)
 
@@ -173,11 +173,11 @@ def verdict_units(
     """
     unit = rows.answer
     one = torch.ones_like(prediction)
-    size = total(one, unit)
-    size_of_group = total(one, rows.group)
+    size = sum_by_label(one, unit)
+    size_of_group = sum_by_label(one, rows.group)
     group = torch.zeros(len(size), dtype=torch.long).index_put((unit,), rows.group)
-    answered = total(rows.answered, unit) > 0
-    lone_response = ~answered & (total(rows.lacking, unit) == 0)
+    answered = sum_by_label(rows.answered, unit) > 0
+    lone_response = ~answered & (sum_by_label(rows.lacking, unit) == 0)
     # Beta rate of the verdicts on the rest of the group: one that held the unit's own would explain their errors.
     of_group = by_verdict(rows.group, verdict, judged)[group]
     refused, rewarded = (of_group - by_verdict(unit, verdict, judged) + _RATE_PSEUDO).unbind(1)
@@ -186,14 +186,14 @@ def verdict_units(
     features = [
         answered,
         answered * log_share,
-        total(prediction, unit) / size,
+        sum_by_label(prediction, unit) / size,
         lone_response,
         lone_response * log_rate,
     ]
     fitted = answered | lone_response
     own_label = len(group) + torch.arange(len(group))
     exclusive_label = torch.where(answered & exclusive, group, own_label)
-    trusted_verdicts = total((2 * verdict - 1) * (judged & rows.trusted), unit)
+    trusted_verdicts = sum_by_label((2 * verdict - 1) * (judged & rows.trusted), unit)
     answered_share = float(answered.double().mean())
     return Units(
         of_row=unit,
@@ -202,7 +202,7 @@ def verdict_units(
         known_log_odds=LOG_ODDS_LIMIT * trusted_verdicts,
         features=torch.stack([each.double() for each in features], dim=1),
         fixed_log_odds=_UNANSWERED_LOG_ODDS * ~fitted,
-        weight=total(rows.weights, unit) / size * fitted,
+        weight=sum_by_label(rows.weights, unit) / size * fitted,
         exclusive=exclusive_label.unique(return_inverse=True)[1],
         prior_theta=_PRIOR_THETA,
         least_theta=_LEAST_THETA,
@@ -216,8 +216,8 @@ def by_verdict(
     label: Int[Tensor, " n"], verdict: Float[Tensor, " n"], counted: Bool[Tensor, " n"]
 ) -> Float[Tensor, "m 2"]:
     """[M, 2] how many of the counted rows of each label have verdict 0, and how many 1."""
-    refused = total(counted * (1 - verdict), label)
-    rewarded = total(counted * verdict, label)
+    refused = sum_by_label(counted * (1 - verdict), label)
+    rewarded = sum_by_label(counted * verdict, label)
     return torch.stack([refused, rewarded], dim=1)
 
 

@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from geoalign.noise.channel import SMALLEST, NoiseFit, starts_of
-from geoalign.noise.rows import NoisyRows, dense, total
+from geoalign.noise.rows import NoisyRows, dense_labels, sum_by_label
 
 # Standardised rewards beyond it lie in the outermost bins.
 _EDGE = 4.0
@@ -65,7 +65,7 @@ def value_beliefs(
     """
     value = rows.standardised
     response = rows.response
-    of_response = total(prediction, response) / total(torch.ones_like(prediction), response)
+    of_response = sum_by_label(prediction, response) / sum_by_label(torch.ones_like(prediction), response)
     prediction = of_response[response]
     observed = _bin(value)
     fitted = judged & ~rows.trusted & (value != 0)
@@ -74,17 +74,17 @@ def value_beliefs(
     model = _TrueValues(table)
     fit = model.fit(earlier)
 
-    share = model.given(fit, prediction)
+    share = model.prior(fit, prediction)
     own = share.gather(1, observed[:, None])[:, 0]
     gain = own * (fit.likelihood_ratio[observed] - 1) * judged
     # Rows of one response with rewards in one bin count once.
-    alike = dense(response, observed)
-    once = gain / total(torch.ones_like(own), alike)[alike]
-    normaliser = 1 + total(once, response)[response]
+    alike = dense_labels(response, observed)
+    once = gain / sum_by_label(torch.ones_like(own), alike)[alike]
+    normaliser = 1 + sum_by_label(once, response)[response]
 
     def moment(power: int) -> Float[Tensor, " n"]:
         """E[t^power | y]; a kept reward is itself, not the centre of its bin."""
-        kept = total(once * value**power, response)[response]
+        kept = sum_by_label(once * value**power, response)[response]
         return (share @ _CENTRES**power + kept) / normaliser
 
     mean = moment(1)
@@ -114,8 +114,8 @@ class _TrueValues:
         log_weights = fit.values.log() + fit.theta * prediction[:, None] * _CENTRES
         return log_weights.softmax(dim=1)
 
-    def given(self, fit: NoiseFit, prediction: Float[Tensor, " n"]) -> Float[Tensor, "n v"]:
-        """[N, V] P(t | z), with those that surprise."""
+    def prior(self, fit: NoiseFit, prediction: Float[Tensor, " n"]) -> Float[Tensor, "n v"]:
+        """[N, V] P(t | z): the distribution that follows the prediction, with a share that surprises mixed in."""
         rows_by_prediction = self.table.sum(dim=1)
         all_rows = self.count.sum().clamp(min=SMALLEST)
         usual = rows_by_prediction @ self.following(fit, _CENTRES) / all_rows
@@ -151,7 +151,7 @@ class _TrueValues:
         follow z and E[t] their expectation, and the Hessian sum over z of z^2 n var(t); its prior is N(4, 1).
         """
         following = self.following(fit, _CENTRES)
-        prior = self.given(fit, _CENTRES)
+        prior = self.prior(fit, _CENTRES)
         # E step: the rewards that are right, the true rewards, and those of them that follow the prediction.
         per_chance = self.table / (1 + prior * (fit.likelihood_ratio - 1))
         right = per_chance * prior * fit.likelihood_ratio
@@ -172,7 +172,7 @@ class _TrueValues:
 
     def _log_likelihood(self, fit: NoiseFit) -> float:
         """Of the table: sum over rows of log P(y | z)."""
-        observed = (1 - fit.error) * self.given(fit, _CENTRES) + fit.error * fit.replacement
+        observed = (1 - fit.error) * self.prior(fit, _CENTRES) + fit.error * fit.replacement
         log_chance = observed.clamp(min=SMALLEST).log()
         return float((self.table * log_chance).sum())
 

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
-from geoalign.noise.rows import NoisyRows, total
+from geoalign.noise.rows import NoisyRows, sum_by_label
 from geoalign.noise.units import Units
 
 
@@ -39,7 +39,7 @@ def patterns_of(rows: NoisyRows, units: Units) -> Patterns:
     """
     judged = units.counts.sum(dim=1) > 0
     group = units.group
-    answered_rows = total(rows.answered, units.of_row)
+    answered_rows = sum_by_label(rows.answered, units.of_row)
     pattern, times = _pattern_of_groups(units, group, answered_rows)
     # Of each pattern the units of its first group are kept.
     first_group = torch.full((len(times),), len(pattern))
@@ -98,12 +98,12 @@ def _features(
     leads = answered_rows == most
     behind = answered_rows.masked_fill(leads, 0)
     second = answered_rows.new_zeros(groups).scatter_reduce(0, group, behind, "amax")[group]
-    leads_alone = leads & (total(leads, group)[group] == 1)
+    leads_alone = leads & (sum_by_label(leads, group)[group] == 1)
     other = torch.where(leads_alone, second, most)
-    answered_in_group = total(rows.answered, rows.group)[group].clamp(min=1)
+    answered_in_group = sum_by_label(rows.answered, rows.group)[group].clamp(min=1)
     log_share = (n / answered_in_group).log()
     log_ahead = ((n + 0.5) / (other + 0.5)).log()
-    log_answers = total(answered, group)[group].clamp(min=1).log()
+    log_answers = sum_by_label(answered, group)[group].clamp(min=1).log()
     features = [
         answered,
         log_share,

@@ -12,7 +12,7 @@ _ENDINGS = (".safetensors", ".bin", ".json", ".model", ".jinja", ".txt", ".tikto
 _BLOCKS, _BLOCK = 256, 4096
 
 
-def fingerprint(folder: Path) -> str:
+def model_fingerprint(folder: Path) -> str:
     """A hash of a model's files: whole ones up to 1 MiB, of larger ones the size and blocks spread over them."""
     digest = hashlib.sha256()
     files = [path for path in folder.iterdir() if path.name.endswith(_ENDINGS) and path.is_file()]

@@ -60,7 +60,7 @@ def override_setting(
     """Sets one `a.b=c` of `--set` in plain settings, in place.
 
     Raises:
-        ConfigError: it has another form, is no YAML, holds a secret, or sets something within what is no section.
+        ConfigError: it has another form, is no YAML, holds a secret, or goes below a setting that is no section.
     """
     key, equals, text = override.partition("=")
     parts = [part.strip() for part in key.split(".")]

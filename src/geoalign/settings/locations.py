@@ -12,7 +12,7 @@ class Locations:
 
     by_key: Mapping[str, str] = field(default_factory=dict)
 
-    def of(self, key: str) -> str:
+    def location_of(self, key: str) -> str:
         """The location of a dotted key, or of the nearest section around it; empty where it was written nowhere."""
         while key and key not in self.by_key:
             key = key.rpartition(".")[0]
@@ -20,7 +20,7 @@ class Locations:
 
     def prefix(self, key: str) -> str:
         """The location followed by a colon and a space, ready to stand before a message; empty where unknown."""
-        location = self.of(key)
+        location = self.location_of(key)
         return f"{location}: " if location else ""
 
 

@@ -28,19 +28,19 @@ def ordinary_batch(*, seed: int, groups: int, size: int, rewards: RewardKind) ->
         size: how many responses each prompt has.
         rewards: "continuous", or 0 and 1 alone ("binary").
     """
-    made = _made(seed, groups, size, rewards)
+    made = _cached_batch(seed, groups, size, rewards)
     # A curator that changes its batch in place spoils this copy, and no other curator's batch.
     return made.take(torch.arange(len(made)))
 
 
 @lru_cache
-def _made(seed: int, groups: int, size: int, rewards: RewardKind) -> Rollouts:
+def _cached_batch(seed: int, groups: int, size: int, rewards: RewardKind) -> Rollouts:
     rollouts = synthetic_rollouts(groups, size, _WIDTH, seed=seed, rewards=rewards).rollouts
     names = [f"row {row}" for row in range(len(rollouts))]
-    return completed(replace(rollouts, ids=names))
+    return with_every_field(replace(rollouts, ids=names))
 
 
-def completed(rollouts: Rollouts) -> Rollouts:
+def with_every_field(rollouts: Rollouts) -> Rollouts:
     """The same rollouts with every optional field but ids, each a function of the row alone, whatever its place."""
     rewards = rollouts.rewards.float()
     hidden = rollouts.hidden
@@ -81,12 +81,12 @@ def empty_batch() -> Rollouts:
     nothing = Rollouts(
         rewards=torch.zeros(0), groups=torch.zeros(0, dtype=torch.long), hidden=torch.zeros(0, _WIDTH), ids=[]
     )
-    return completed(nothing)
+    return with_every_field(nothing)
 
 
 def single_row() -> Rollouts:
     """A batch of one row alone."""
-    return completed(Rollouts(rewards=torch.ones(1), groups=torch.tensor([4]), hidden=torch.ones(1, 4)))
+    return with_every_field(Rollouts(rewards=torch.ones(1), groups=torch.tensor([4]), hidden=torch.ones(1, 4)))
 
 
 def ragged_batch(rewards: RewardKind) -> Rollouts:
@@ -95,7 +95,9 @@ def ragged_batch(rewards: RewardKind) -> Rollouts:
     groups = torch.tensor([5, 1, 5, 2, 2, 9, 5, 5, 2, 5, 9, 5, 5])
     drawn = torch.rand(len(groups), generator=generator)
     hidden = torch.randn(len(groups), 4, generator=generator)
-    return completed(Rollouts(rewards=drawn.round() if rewards == "binary" else drawn, groups=groups, hidden=hidden))
+    return with_every_field(
+        Rollouts(rewards=drawn.round() if rewards == "binary" else drawn, groups=groups, hidden=hidden)
+    )
 
 
 def batches_without_pairs() -> Iterator[Rollouts]:
@@ -115,7 +117,7 @@ def _without_pairs(rewards: list[float], groups: list[int]) -> Rollouts:
     hidden = torch.randn(len(rewards), 8, generator=torch.Generator().manual_seed(0))
     bare = Rollouts(rewards=torch.tensor(rewards), groups=torch.tensor(groups), hidden=hidden)
     return replace(
-        completed(bare),
+        with_every_field(bare),
         true_rewards=bare.rewards,
         # The second verifier agrees with the first.
         second_rewards=lambda rows: [rewards[row] for row in rows],
@@ -141,7 +143,7 @@ def rounded_and_clean() -> tuple[Rollouts, Rollouts]:
 
 def _unlabelled(rewards: Tensor, true_rewards: Tensor, groups: Tensor, hidden: Tensor) -> Rollouts:
     return replace(
-        completed(Rollouts(rewards=rewards, groups=groups, hidden=hidden)),
+        with_every_field(Rollouts(rewards=rewards, groups=groups, hidden=hidden)),
         true_rewards=true_rewards,
         trusted=torch.zeros(len(rewards), dtype=torch.bool),
         second_rewards=lambda rows: [None for _ in rows],

@@ -56,12 +56,12 @@ def test_another_curator_by_name_trains_the_same_into_a_folder_of_its_own():
 @pytest.mark.engines
 @pytest.mark.skipif("swift" not in packages_distributions(), reason="ms-swift is not installed (make test-swift)")
 def test_the_plug_in_file_takes_the_curator_that_is_named(monkeypatch):
-    from geoalign.adapters.swift.plug_in import chosen
+    from geoalign.adapters.swift.plug_in import installed_settings
 
     monkeypatch.syspath_prepend(str(ROOT / "recipes"))
     monkeypatch.setenv("CURATOR", "denoise")
     runpy.run_path(str(ROOT / "recipes" / "dapo_math_swift.py"))
-    settings, curator, _ = chosen()
+    settings, curator, _ = installed_settings()
     assert (settings.curator, settings.hidden_position, curator) == (DenoiseConfig(), "mean", None)
 
 
@@ -73,7 +73,7 @@ def test_ms_swift_knows_every_option_and_the_plug_in(tmp_path, monkeypatch):
     from swift.utils import parse_args
     from trl_parts import model, tokenizer
 
-    from geoalign.adapters.swift.plug_in import chosen
+    from geoalign.adapters.swift.plug_in import installed_settings
 
     model().save_pretrained(tmp_path / "model")
     tokenizer(None).save_pretrained(tmp_path / "model")
@@ -88,7 +88,7 @@ def test_ms_swift_knows_every_option_and_the_plug_in(tmp_path, monkeypatch):
     # ms-swift's defaults, which are TRL's too.
     assert (args.top_p, args.top_k, args.epsilon_high, args.dynamic_sample) == (1.0, -1, None, False)
     assert (args.enable_thinking, args.train_dataloader_shuffle, args.training_args.dataset_shuffle) == (False,) * 3
-    settings, curator, _ = chosen()
+    settings, curator, _ = installed_settings()
     assert (settings, curator) == (read_settings(FULL / "swift_dapo_math.yaml"), None)
     assert args.reward_funcs == ["verified"]
     # math-verify is not installed here; its verdicts: tests/recipes/test_dapo_math.py.

@@ -113,7 +113,7 @@ def agent(folder, curator=None, environments=False, **changes):
     )
 
 
-def told(prompts, made):
+def rows_with_tool_output(prompts, made):
     """A rollout function: four tokens of the policy's and three that it was told, in rows of three shapes."""
     rows = [([7, 8, 9, 10, 2], [1, 0, 0, 1, 0]), ([7, 9, 2], [1, 1, 1]), ([8, 11], [0, 1])]
     chosen = [rows[i % len(rows)] for i in range(len(prompts))]
@@ -158,7 +158,7 @@ def test_a_replaced_row_takes_its_donors_masks(tmp_path, environments):
     assert (len(set(before["prompt_mask"].sum(1).tolist())) > 1) == environments
 
 
-# `told` gives, after a prompt of two tokens in columns 0 and 1:
+# `rows_with_tool_output` gives, after a prompt of two tokens in columns 0 and 1:
 #   row 0: columns 2..6, the policy's are 2 and 5: final 5, predicting 4, mean of 2 and 5
 #   row 1: columns 2..4, all the policy's:         final 4, predicting 3, mean of 2, 3 and 4
 #   row 2: columns 2..3, the policy's is 3:        final 3, predicting 2, mean of 3
@@ -174,12 +174,12 @@ COLUMNS = {
 @pytest.mark.parametrize("source", ["own_pass", "logprob_pass"])
 def test_states_are_those_of_what_the_policy_wrote(tmp_path, source):
     watcher = Scripted(curation, requires=EVERYTHING)
-    extra = {"rollout_func": told, "hidden_source": source}
+    extra = {"rollout_func": rows_with_tool_output, "hidden_source": source}
     made = trainer(tmp_path, watcher, extra=extra, **({} if source == "own_pass" else {"num_iterations": 2}))
     for position in COLUMNS:
         made._curation_options = replace(made._curation_options, location=HiddenLocation(position, 1.0))
         curated_batch(made)
-    rows = told([None] * 3, None)
+    rows = rows_with_tool_output([None] * 3, None)
     for row in range(3):
         ids = torch.tensor([rows["prompt_ids"][row] + rows["completion_ids"][row]])
         with torch.no_grad():
@@ -212,7 +212,7 @@ def test_an_answer_is_the_policys_own():
 
 def test_a_row_in_which_the_policy_wrote_nothing(tmp_path):
     def silent(prompts, made):
-        rows = told(prompts, made)
+        rows = rows_with_tool_output(prompts, made)
         return {**rows, "env_mask": [[0] * len(mask) if i == 1 else mask for i, mask in enumerate(rows["env_mask"])]}
 
     watcher = Scripted(curation, requires=("hidden", "logprobs"))

@@ -15,7 +15,7 @@ from geoalign.errors import InputError, UnsupportedError
 GIVEN = [3.0, 1.0, 2.0, 7.0, 5.0, 5.0, 1.0, 0.0]
 
 
-def given(completions, rewards=None, **columns):
+def given_rewards(completions, rewards=None, **columns):
     return list(GIVEN if rewards is None else rewards)
 
 
@@ -129,8 +129,8 @@ def test_extra_columns_keep_their_rows_and_another_number_of_rewards_is_refused(
     assert logged == {"text": ["a", "c"]}
     assert guarded(completions=["b"], log_extra=logged.__setitem__) == [None]
     assert logged == {"text": [None]}  # not the last batch's text
-    with pytest.raises(InputError, match=r"'given': expected a list of 2 rewards.*; got 8"):
-        unscored_on_failure(given)(completions=["a", "b"])
+    with pytest.raises(InputError, match=r"'given_rewards': expected a list of 2 rewards.*; got 8"):
+        unscored_on_failure(given_rewards)(completions=["a", "b"])
 
 
 class AsyncJudge:

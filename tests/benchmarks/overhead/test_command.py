@@ -87,7 +87,7 @@ def test_the_page_names_options_that_exist():
         command.options_of(["--no-such-option"])
 
 
-def made(curation_seconds, megabytes, *, generation_seconds=None):
+def overhead_of(curation_seconds, megabytes, *, generation_seconds=None):
     passes = {
         "log-probability pass": Cost((1.0,)),
         "update": Cost((6.0,)),
@@ -104,7 +104,7 @@ def made(curation_seconds, megabytes, *, generation_seconds=None):
     return Overhead(Options(), passes, curation, None if generation_seconds else "it needs a GPU")
 
 
-def said(found):
+def printed(found):
     console = Console(file=io.StringIO(), width=120)
     print_overhead(console, found)
     return " ".join(console.file.getvalue().split())
@@ -112,21 +112,21 @@ def said(found):
 
 def test_shares_by_hand():
     # 1 + 6 + 0.5 without a curator; 0.45 for the states and 0.05 for the curation make 8 seconds.
-    found = made(0.05, 250.0)
+    found = overhead_of(0.05, 250.0)
     assert found.rest == pytest.approx(7.5)
     assert found.share(0.05) == pytest.approx(0.05 / 8)
     # Another curation is a part of the step that it is in.
     assert found.share(9.0, found.curation[1]) == pytest.approx(9 / 16.95)
-    assert made(0.05, 250.0, generation_seconds=8.0).share(0.05) == pytest.approx(0.05 / 16)
+    assert overhead_of(0.05, 250.0, generation_seconds=8.0).share(0.05) == pytest.approx(0.05 / 16)
 
 
 def test_goals_are_judged():
-    good = said(made(0.05, 250.0))
+    good = printed(overhead_of(0.05, 250.0))
     assert "time: 50.0 ms, within 100 ms, within the stretch of 50 ms" in good
     assert "memory: 250 MB, within 300 MB" in good
     assert "share of the step: 0.62%, within 1%" in good
     assert "shares are of a step without it" in good
-    bad = said(made(0.12, 301.0, generation_seconds=1.0))
+    bad = printed(overhead_of(0.12, 301.0, generation_seconds=1.0))
     assert "time: 120.0 ms, not within 100 ms, not within the stretch of 50 ms" in bad
     assert "memory: 301 MB, not within 300 MB" in bad
     assert "share of the step: 1.32%, not within 1%" in bad

@@ -4,7 +4,7 @@ import math
 import pytest
 
 from geoalign.lab.compare.analysis import read_table, table_as_json
-from geoalign.lab.compare.numbers import curves_of_arm, evaluation_curves
+from geoalign.lab.compare.numbers import arm_evaluation_curves, curves_of_arm
 from geoalign.statistics import holm, paired_difference
 
 ARMS = {"grpo": 0.5, "geoalign": 0.6, "pair_count": 0.5, "random": 0.5, "par": 0.4, "oracle": 0.7, "clean": 0.75}
@@ -122,7 +122,7 @@ def test_the_gold_utility_beside_the_proxy_reward(make_comparison):
     # Gold falls from 0.5 at step 0 by 0.003 a step: at steps 60 to 100 its mean is 0.5 - 0.24.
     assert row.gold.interval.estimate == pytest.approx(0.26)
     assert row.measures["gold_drop"].interval.estimate == pytest.approx(0.3)
-    _, values = curves_of_arm(evaluation_curves(level.numbers, "gold_utility"), "x", "grpo")
+    _, values = curves_of_arm(arm_evaluation_curves(level.numbers, "gold_utility"), "x", "grpo")
     assert values.shape == (5, 11)
 
 

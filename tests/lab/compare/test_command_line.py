@@ -44,7 +44,7 @@ def test_options_reach_the_settings(monkeypatch, passed_on, path, tmp_path):
     assert chosen == (["geoalign", "grpo"], [4, 2], ["b"], 3)
     assert config.run.grpo == {"max_steps": 6}
     assert (passed_on["root"], passed_on["resume"]) == (tmp_path / "out", False)
-    assert passed_on["locations"].of("arms.grpo") == f"{path}, line 2"
+    assert passed_on["locations"].location_of("arms.grpo") == f"{path}, line 2"
 
 
 def test_resuming_takes_the_folders_settings_and_options_over_them(monkeypatch, passed_on, path, tmp_path):
@@ -76,11 +76,11 @@ def test_a_finished_comparison_is_only_reported_again(monkeypatch, capsys, path,
     folder.initialise(config)
     nothing = {"settings": {}, "detection": {"precision_among_replaced": None, "base_rate": None}, "snapshots": []}
     cost = {"seconds": 1.0, "seconds_per_step": 0.5, "peak_memory_bytes": 1}
-    for number, planned in enumerate(command.make_plan(config)):
+    for number, planned in enumerate(command.planned_runs(config)):
         line = {"step": 2, "stage": "after_rl", "set": "s", "accuracy": number / 8, "correct": number, "count": 8}
         what = {"curator": planned.cell.arm, "evaluations": [line], "series": {"step": [1, 2]}}
         folder.write_result(planned, {"status": "finished", "error": None, **nothing, **cost, **what})
-    left = folder.run(command.make_plan(config)[0].cell).root
+    left = folder.run(command.planned_runs(config)[0].cell).root
     left.mkdir(parents=True)  # a kill came before it was removed
     assert call(monkeypatch, "compare", "--output", root, "--resume") == 0
     assert not left.exists()

@@ -9,6 +9,8 @@ from matplotlib.figure import Figure
 
 from geoalign.lab.compare.analysis import read_table
 from geoalign.lab.compare.panels import (
+    arm_policy_panels,
+    arm_projector_panel,
     differences_panel,
     evaluation_panel,
     further_panels,
@@ -19,8 +21,6 @@ from geoalign.lab.compare.panels import (
     logged_panel,
     palette,
     pass_at_k_panel,
-    policy_panels,
-    projector_panel,
     rate_curve,
     robustness_panels,
 )
@@ -150,7 +150,7 @@ def test_rank_plots_pool_all_kept_generations_of_all_seeds(table, level):
 
 
 def test_logged_quantities_are_drawn_or_their_absence_is_said(table, level):
-    kl, clip = policy_panels(level, table.plan, leading_rows(level.rows))
+    kl, clip = arm_policy_panels(level, table.plan, leading_rows(level.rows))
     assert list(lines_of(drawn(kl))) == ["grpo", "geoalign", "pair_count", "oracle"]
     assert "geoalign 0.001" in kl.alt
     assert "geoalign 0.01" in clip.alt
@@ -165,17 +165,17 @@ def test_how_far_the_policy_moved_is_zero_where_the_arms_own_level_makes_one_upd
     table = read_table(make_comparison(dict.fromkeys(rates, SCORES), rates=rates, compare={"levels": levels}))
     two, one = table.levels
     assert [row.updates for row in (*two.rows, *one.rows)] == [(2.0,)] * 4 + [(1.0,)] * 4
-    assert policy_panels(two, table.plan, two.rows)[0].name == "kl-as_given"
-    reason, _ = policy_panels(one, table.plan, one.rows)
+    assert arm_policy_panels(two, table.plan, two.rows)[0].name == "kl-as_given"
+    reason, _ = arm_policy_panels(one, table.plan, one.rows)
     assert "zero by construction" in reason
 
 
 def test_projector_accuracies_of_the_geoalign_arm(level):
-    lines = lines_of(drawn(projector_panel(level, level.row("geoalign"))))
+    lines = lines_of(drawn(arm_projector_panel(level, level.row("geoalign"))))
     assert list(lines) == ["training pairs", "held-out pairs", "new groups", "chance"]
     # Measured at every second update.
     assert lines["new groups"] == (list(range(1, 101, 2)), pytest.approx([0.6] * 50))
-    assert projector_panel(level, level.row("grpo")) == "grpo logged no projector accuracy."
+    assert arm_projector_panel(level, level.row("grpo")) == "grpo logged no projector accuracy."
 
 
 def test_pass_at_k(table, level):

@@ -6,7 +6,7 @@ import yaml
 
 from geoalign.errors import ConfigError, RunFolderError
 from geoalign.lab.compare.folder import ComparisonFolder
-from geoalign.lab.compare.plan import make_plan
+from geoalign.lab.compare.plan import planned_runs
 from geoalign.lab.compare.read_settings import parse_compare_config
 
 DATA = {
@@ -18,7 +18,7 @@ DONE = {"status": "finished", "error": None}
 
 
 def planned(name, data=None):
-    plan = make_plan(parse_compare_config(data or DATA))
+    plan = planned_runs(parse_compare_config(data or DATA))
     return next(run for run in plan if name in [cell.name for cell in run.cells])
 
 

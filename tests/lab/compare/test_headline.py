@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from geoalign.lab.compare.analysis import analyse
-from geoalign.lab.compare.headline import outcome
+from geoalign.lab.compare.headline import headline_numbers
 from geoalign.lab.compare.read_settings import parse_compare_config
 from geoalign.lab.compare.results import parse_result
 
@@ -55,7 +55,10 @@ def level(scores, *, reward=None, metric="accuracy", gold=None, arms=None, oracl
     config = parse_compare_config(plan)
     found = analyse(cells, config).levels[0]
     return SimpleNamespace(
-        headline=found.headline, footnote=found.footnote, statements=found.statements, outcome=outcome(found, config)
+        headline=found.headline,
+        footnote=found.footnote,
+        statements=found.statements,
+        outcome=headline_numbers(found, config),
     )
 
 
@@ -63,7 +66,7 @@ def test_shares_are_of_the_loss():
     found = level(SCORES).outcome
     # The loss is 0.6 - 0.4; ours wins back 0.1 of 0.2, theirs -0.02, the oracle 0.18.
     assert found.cost.interval.estimate == pytest.approx(0.2)
-    shares = {arm: found.share(arm).estimate for arm in found.named}
+    shares = {arm: found.share(arm).estimate for arm in found.other_arms}
     assert shares == pytest.approx({"oracle": 0.9, "ours": 0.5, "theirs": -0.1})
 
 

@@ -9,12 +9,12 @@ from pandas import DataFrame, MultiIndex, Series
 from geoalign.lab.compare.analysis import read_table
 from geoalign.lab.compare.numbers import (
     RUN,
+    arm_evaluation_curves,
+    arm_pass_at_k,
     by_generation,
-    evaluation_curves,
     final_scores,
     logged_curves,
     long_frame,
-    pass_at_k,
 )
 from geoalign.lab.compare.results import RunResult
 from geoalign.lab.runs.numbers import evaluation_rows
@@ -39,7 +39,7 @@ def frame(*lines, seed=0):
 
 def curve(numbers, metric="accuracy"):
     """The curve of the only run, by step."""
-    return evaluation_curves(numbers, metric).droplevel(RUN).to_dict()
+    return arm_evaluation_curves(numbers, metric).droplevel(RUN).to_dict()
 
 
 def test_the_curve_is_the_mean_over_sets_with_before_rl_at_step_0():
@@ -66,9 +66,9 @@ def test_the_final_score_by_hand():
     # The evaluation before RL never counts; the last five of six are 2 to 6.
     lines = [line(0, 9.0, stage="before_rl"), *(line(step, float(step)) for step in range(1, 7))]
     for count, score in ((7, 4.0), (3, 1.5)):
-        curves = evaluation_curves(frame(*lines[:count]), "accuracy", before=False)
+        curves = arm_evaluation_curves(frame(*lines[:count]), "accuracy", before=False)
         assert final_scores(curves, 5).tolist() == [score]
-    assert evaluation_curves(frame(lines[0]), "accuracy", before=False).empty
+    assert arm_evaluation_curves(frame(lines[0]), "accuracy", before=False).empty
 
 
 def test_pass_at_k_of_the_last_evaluation_over_its_sets():
@@ -81,8 +81,8 @@ def test_pass_at_k_of_the_last_evaluation_over_its_sets():
         line(10, 0.5, name="stopped", pass_at_k={1: 0.0, 2: 0.0}),
     )
     # k = 4 was not measured on both.
-    assert pass_at_k(frame(*lines)).loc["b", "a", 0].to_dict() == pytest.approx({"pass@1": 0.6, "pass@2": 0.8})
-    assert pass_at_k(frame(line(10, 0.2))).empty
+    assert arm_pass_at_k(frame(*lines)).loc["b", "a", 0].to_dict() == pytest.approx({"pass@1": 0.6, "pass@2": 0.8})
+    assert arm_pass_at_k(frame(line(10, 0.2))).empty
 
 
 def test_the_first_update_on_a_generation_does_not_make_the_median():
@@ -105,7 +105,7 @@ def test_runs_are_kept_apart_and_logged_numbers_are_no_evaluations():
     logged = DataFrame([("b", "a", 0, "", "rl", 10, "reward", 0.75)], columns=first.columns)
     numbers = np.concatenate([first, frame(line(10, 0.75, reward=1.0), seed=1), logged])
     numbers = DataFrame(numbers, columns=first.columns).astype({"value": float, "seed": int, "step": int})
-    assert evaluation_curves(numbers, "reward").to_dict() == {("b", "a", 0, 10): 0.5, ("b", "a", 1, 10): 1.0}
+    assert arm_evaluation_curves(numbers, "reward").to_dict() == {("b", "a", 0, 10): 0.5, ("b", "a", 1, 10): 1.0}
     assert logged_curves(numbers, "reward").to_dict() == {("b", "a", 0, 10): 0.75}
 
 
@@ -116,15 +116,15 @@ def test_a_comparison_is_one_frame_with_a_row_for_each_number(make_comparison):
     assert set(zip(numbers.arm, numbers.seed, strict=True)) == {("grpo", 0), ("grpo", 1), ("oracle", 0)}
     assert not numbers.value.isna().any()
 
-    def of(**where):
+    def values_where(**where):
         chosen = numbers
         for column, value in where.items():
             chosen = chosen[chosen[column] == value]
         return chosen.value.tolist()
 
     run = {"level": "x", "arm": "grpo", "seed": 0}
-    assert of(**run, set="test", stage="before_rl", metric="accuracy") == [0.2]
-    assert of(**run, set="", stage="rl", step=2, metric="ppo_kl") == [0.002]
+    assert values_where(**run, set="test", stage="before_rl", metric="accuracy") == [0.2]
+    assert values_where(**run, set="", stage="rl", step=2, metric="ppo_kl") == [0.002]
     # Every second update generates nothing, so no true reward is known.
-    assert of(**run, set="", stage="rl", step=2, metric="true_reward") == []
-    assert of(**run, stage="run", metric="peak_memory_bytes") == [1e9]
+    assert values_where(**run, set="", stage="rl", step=2, metric="true_reward") == []
+    assert values_where(**run, stage="run", metric="peak_memory_bytes") == [1e9]

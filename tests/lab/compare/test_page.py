@@ -58,14 +58,14 @@ def test_failures_stand_first_and_then_the_summary(whole):
     ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
     assert len(ids) == len(set(ids))
     assert ids[:3] == ["failures", "summary", "robustness"]
-    links = [attributes["href"].removeprefix("#") for attributes in page.named("a")]
+    links = [attributes["href"].removeprefix("#") for attributes in page.attributes_of("a")]
     assert links == ["level-flip_10", "level-flip_40"]
     assert set(links) <= set(ids)
 
 
 def test_tables_and_settings_are_folded(whole):
     _, page, _ = whole
-    assert not any("open" in attributes for attributes in page.named("details"))
+    assert not any("open" in attributes for attributes in page.attributes_of("details"))
     # Every table but that of flagged rollouts, of which these runs have kept none.
     depth = []
     for tag, _ in page.tags:
@@ -76,7 +76,7 @@ def test_tables_and_settings_are_folded(whole):
 
 def test_the_figures_of_the_paper_are_drawn(whole):
     folder, page, _ = whole
-    drawn = {attributes["id"] for attributes in page.named("figure")}
+    drawn = {attributes["id"] for attributes in page.attributes_of("figure")}
     at_both = (
         "differences", "evaluation", "rank-pooled", "projector", "training-reward", "true-reward", "kl",
         "clip-fraction", "pass-at-k",
@@ -84,7 +84,7 @@ def test_the_figures_of_the_paper_are_drawn(whole):
     assert {f"{name}-{level}" for name in at_both for level in ("flip_10", "flip_40")} <= drawn
     assert "robustness-flip" in drawn
     assert {path.stem for path in (folder / "figures").iterdir()} == drawn
-    assert all(len(image["alt"]) > 40 for image in page.named("img"))
+    assert all(len(image["alt"]) > 40 for image in page.attributes_of("img"))
     assert not list(folder.glob("**/*.tmp"))
 
 
@@ -122,7 +122,7 @@ def test_build_report_knows_a_comparison_and_results_alone_are_enough(make_compa
 def test_dialogue_shows_proxy_and_gold(make_comparison):
     folder = make_comparison({"x": {"grpo": 0.9, "oracle": 0.8}}, seeds=(0, 1, 2), metric="reward", gold=-0.2)
     text = build_report(folder).read_text(encoding="utf-8")
-    drawn = {attributes["id"] for attributes in Page(text).named("figure")}
+    drawn = {attributes["id"] for attributes in Page(text).attributes_of("figure")}
     assert {"gold-reward-x", "proxy-reward-x"} <= drawn
     assert "Gold reward and proxy reward arm gold reward" in words(text)
 

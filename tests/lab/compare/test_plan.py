@@ -2,7 +2,7 @@ import pytest
 
 from geoalign.errors import ConfigError
 from geoalign.lab.compare.checks import checked_shapes
-from geoalign.lab.compare.plan import CellKey, make_plan
+from geoalign.lab.compare.plan import CellKey, planned_runs
 from geoalign.lab.compare.read_settings import parse_compare_config
 
 
@@ -12,7 +12,7 @@ def plan_of(**changes):
         "levels": {"flip_10": {"reward": {"flip": 0.1}}, "flip_20": {"reward": {"flip": 0.2}}},
         "seeds": [3, 1],
     }
-    return make_plan(parse_compare_config(data | changes))
+    return planned_runs(parse_compare_config(data | changes))
 
 
 def test_all_arms_of_a_seed_come_before_the_next_seed():

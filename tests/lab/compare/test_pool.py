@@ -8,7 +8,7 @@ from rich.console import Console
 
 from geoalign.lab.compare import pool
 from geoalign.lab.compare.folder import ComparisonFolder
-from geoalign.lab.compare.plan import CellKey, PlannedRun, make_plan
+from geoalign.lab.compare.plan import CellKey, PlannedRun, planned_runs
 from geoalign.lab.compare.read_settings import parse_compare_config
 
 
@@ -64,7 +64,7 @@ def plan():
         "levels": {"a": {"reward": {"flip": 0.1}}, "b": {"reward": {"flip": 0.2}}},
         "seeds": [0, 1],
     }
-    return make_plan(parse_compare_config(data))
+    return planned_runs(parse_compare_config(data))
 
 
 def carry_out(tmp_path, plan, *, workers=2):

@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 from geoalign.lab.compare.pool import WorkerProcess, last_line
-from geoalign.lab.compare.worker import measured
+from geoalign.lab.compare.worker import time_and_memory
 
 
 def ended(process, seconds=60):
@@ -76,6 +76,6 @@ def test_seconds_are_summed_over_starts_and_unknown_after_a_kill():
     start = {"started": 0.0}
     first = {"seconds": 2.0, "peak_memory_bytes": 30}
     second = {"seconds": 3.0, "peak_memory_bytes": 20}
-    assert measured([start, first]) == {"seconds": 2.0, "peak_memory_bytes": 30}
-    assert measured([start, first, start, second]) == {"seconds": 5.0, "peak_memory_bytes": 30}
-    assert measured([start, start, second]) == {"seconds": None, "peak_memory_bytes": 20}
+    assert time_and_memory([start, first]) == {"seconds": 2.0, "peak_memory_bytes": 30}
+    assert time_and_memory([start, first, start, second]) == {"seconds": 5.0, "peak_memory_bytes": 30}
+    assert time_and_memory([start, start, second]) == {"seconds": None, "peak_memory_bytes": 20}

@@ -8,15 +8,15 @@ import pytest
 from rich.console import Console
 
 from geoalign.lab.compare.analysis import analyse
-from geoalign.lab.compare.numbers import evaluation_curves, long_frame, numbers_by_run
+from geoalign.lab.compare.numbers import arm_evaluation_curves, long_frame, numbers_by_run
 from geoalign.lab.compare.results import parse_result, result_of
 from geoalign.lab.compare.settings import CompareConfig
 from geoalign.lab.runs.consensus import consensus
 from geoalign.lab.runs.detection import detect
 from geoalign.lab.runs.folder import RunFolder
-from geoalign.lab.runs.numbers import accuracy_on_new_groups, agreement, numbers_of
+from geoalign.lab.runs.numbers import accuracy_on_new_groups, agreement_over_run, numbers_of
 from geoalign.lab.runs.reading import read_run
-from geoalign.lab.train.page import build_run_report, evaluation_rows
+from geoalign.lab.train.page import before_and_after_rows, build_run_report
 from geoalign.lab.train.summary import print_summary, summarise
 
 PLAN = CompareConfig(arms={"geoalign": {}}, levels={"flip": {}}, seeds=[0])
@@ -96,10 +96,10 @@ def test_accuracy_on_new_groups_is_the_same(run):
 
 def test_accuracy_is_the_same(run):
     summary = summarise(RunFolder(run))
-    rows = evaluation_rows(numbers(run))
+    rows = before_and_after_rows(numbers(run))
     assert {row.set: row.after["accuracy"] for row in rows} == summary["accuracy"]["after_rl"]
     assert {row.set: row.before["accuracy"] for row in rows} == summary["accuracy"]["before_rl"]
-    curve = evaluation_curves(long_frame([in_a_comparison(run)]), "accuracy").tolist()
+    curve = arm_evaluation_curves(long_frame([in_a_comparison(run)]), "accuracy").tolist()
     ends = [np.mean([getattr(row, when)["accuracy"] for row in rows]) for when in ("before", "after")]
     assert (curve[0], curve[-1]) == pytest.approx(tuple(ends), rel=1e-5)
 
@@ -107,7 +107,7 @@ def test_accuracy_is_the_same(run):
 @pytest.mark.usefixtures("undrawn")
 def test_the_advantage_cosine_is_the_same(run):
     # Steps 1, 3 and 4: 0.6, 0.8, 0.9, mean 2.3 / 3; as the rewards came 0.35, 0.4, 0.45, 0.5, mean 0.425.
-    found = agreement(numbers(run))
+    found = agreement_over_run(numbers(run))
     applied = (found.applied.estimate, found.applied.low, found.applied.high)
     assert (applied[0], found.observed.estimate, found.generations) == pytest.approx((2.3 / 3, 0.425, 3))
     summary = summarise(RunFolder(run))["curator"]

@@ -7,7 +7,7 @@ import yaml
 
 from geoalign.answers.function import load_function
 from geoalign.lab.compare.checks import shape_of
-from geoalign.lab.compare.plan import make_plan, warm_start_seed
+from geoalign.lab.compare.plan import planned_runs, warm_start_seed
 from geoalign.lab.compare.read_settings import load_compare_config
 
 CONFIGS = Path(__file__).parents[3] / "configs"
@@ -37,7 +37,7 @@ def runs_of(path):
     """The runs of a comparison; of one with many seeds those of the first and last."""
     config = config_of(path)
     few = config.seeds if len(config.seeds) < 20 else [config.seeds[0], config.seeds[-1]]
-    return make_plan(replace(config, seeds=few))
+    return planned_runs(replace(config, seeds=few))
 
 
 def small(settings):

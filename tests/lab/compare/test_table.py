@@ -35,10 +35,10 @@ def cell(arm, seed, score, gold=None):
 
 @pytest.fixture
 def table():
-    return made(lambda arm, seed: cell(arm, seed, 0.25 + 0.125 * NAMES.index(arm) + 0.01 * seed))
+    return table_of(lambda arm, seed: cell(arm, seed, 0.25 + 0.125 * NAMES.index(arm) + 0.01 * seed))
 
 
-def made(make, metric="accuracy"):
+def table_of(make, metric="accuracy"):
     plan = {
         "arms": {name: {"curator": {"type": "grpo"}} for name in NAMES},
         "levels": {"flip_40": {"reward": {"flip": 0.4}}},
@@ -100,14 +100,14 @@ def test_a_row_is_of_one_population():
             arm, seed, None if (arm, seed) == ("grpo", 1) else {"grpo": 0.25}.get(arm, 0.5) + 0.25 * (seed == 1)
         )
 
-    text = printed(made(make), 120)
+    text = printed(table_of(make), 120)
     assert next(row for row in rows_of(text) if row[0] == "clean") == ["clean", "2 of 3", "0.500", "+0.250"]
     assert "0, 2 by grpo" in text
 
 
 def test_the_truth_stands_before_its_proxy():
     gold = {"grpo": -0.03, "clean": -0.57}
-    table = made(lambda arm, seed: cell(arm, seed, 0.5, gold.get(arm, -0.93)), metric="reward")
+    table = table_of(lambda arm, seed: cell(arm, seed, 0.5, gold.get(arm, -0.93)), metric="reward")
     assert next(row for row in rows_of(printed(table, 120)) if row[0] == "clean")[1:3] == ["-0.57", "0.5"]
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from geoalign.answers.boxed import last_boxed
 from geoalign.errors import ConfigError
-from geoalign.lab.data.arithmetic import answers_at_once, in_words, question, running_totals, worked_solution
+from geoalign.lab.data.arithmetic import answers_at_once, number_in_words, question, running_totals, worked_solution
 from geoalign.lab.data.settings import ArithmeticConfig
 from geoalign.lab.data.tasks import make_task
 
@@ -18,7 +18,7 @@ def small(seed=3, **values):
 def numbers_of(prompt):
     text = prompt[-1]["content"]
     for number in range(99, -1, -1):
-        text = text.replace(in_words(number), str(number))
+        text = text.replace(number_in_words(number), str(number))
     return [int(number) * (-1 if minus else 1) for minus, number in re.findall(r"(minus )?(\d+)", text)]
 
 
@@ -34,7 +34,7 @@ def test_solutions_and_questions_by_hand():
     assert running_totals((42, 17, -5)) == r"42 + 17 = 59, 59 - 5 = 54. \boxed{54}"
     assert running_totals((30, -30)) == r"30 - 30 = 0. \boxed{0}"
     words = {0: "zero", 9: "nine", 10: "ten", 19: "nineteen", 20: "twenty", 21: "twenty-one", 99: "ninety-nine"}
-    assert {number: in_words(number) for number in words} == words
+    assert {number: number_in_words(number) for number in words} == words
 
 
 @pytest.mark.parametrize("wording", ["digits", "words"])

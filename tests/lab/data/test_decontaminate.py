@@ -1,6 +1,12 @@
 import pytest
 
-from geoalign.lab.data.decontaminate import decontaminate, exact, fingerprint, fingerprints, overlap_notes
+from geoalign.lab.data.decontaminate import (
+    decontaminate,
+    exact_key,
+    overlap_notes,
+    prompt_fingerprint,
+    prompt_fingerprints,
+)
 from geoalign.lab.data.task import Problem
 
 
@@ -10,13 +16,15 @@ def user(text, *before):
 
 def test_what_makes_two_prompts_alike():
     # A fingerprint is the first letters and digits.
-    assert fingerprint(user("Let  $x_1$ = 2,\nÄ²!")) == "letx12ä²"
-    assert fingerprint(user("a" * 149 + "  bc")) == "a" * 149 + "b"
-    assert fingerprint(user("p", {"role": "system", "content": "S"}, {"role": "assistant", "content": "r"})) == "rp"
+    assert prompt_fingerprint(user("Let  $x_1$ = 2,\nÄ²!")) == "letx12ä²"
+    assert prompt_fingerprint(user("a" * 149 + "  bc")) == "a" * 149 + "b"
+    assert (
+        prompt_fingerprint(user("p", {"role": "system", "content": "S"}, {"role": "assistant", "content": "r"})) == "rp"
+    )
     # Without a letter a prompt overlaps nothing.
-    assert fingerprints([user("?!"), user("a?")]) == {"a"}
+    assert prompt_fingerprints([user("?!"), user("a?")]) == {"a"}
     # Exact keys tell every character and role apart.
-    assert len({exact(user("p")), exact(user("p ")), exact(({"role": "assistant", "content": "p"},))}) == 3
+    assert len({exact_key(user("p")), exact_key(user("p ")), exact_key(({"role": "assistant", "content": "p"},))}) == 3
 
 
 KEYS, ANSWERS = ["a", "b", "a", "c", "b", "b", "d"], ["1", "2", "1", "3", "2", "9", "4"]

@@ -16,7 +16,7 @@ def small(**values):
     return make_task(DialogueConfig(**{"demonstrations": 300, "preference_pairs": 600, **values}), seed=3)
 
 
-def asked(prompt):
+def action_and_thing(prompt):
     request = read_request(prompt[-1]["content"])
     return request.action, request.thing
 
@@ -77,8 +77,10 @@ def test_evaluation_asks_what_is_asked_nowhere_else():
     task = small()
     assert [task.takes_shortcut(text) for text in ("super! lamp: open.", "lamp: open.", "wowed: open.")] == [1, 0, 0]
     assert task.final_answer("nice! lamp: open.") == "lamp open"
-    kept_aside = {asked(problem.prompt) for problem in task.evaluation_problems["dialogue"]}
-    seen = {asked(item.prompt) for item in (*task.train_problems, *task.demonstrations, *task.preference_pairs)}
+    kept_aside = {action_and_thing(problem.prompt) for problem in task.evaluation_problems["dialogue"]}
+    seen = {
+        action_and_thing(item.prompt) for item in (*task.train_problems, *task.demonstrations, *task.preference_pairs)
+    }
     assert len(kept_aside) == 16
     assert len(seen) == 48
     assert not kept_aside & seen

@@ -8,7 +8,7 @@ import pytest
 from geoalign.errors import ConfigError, InputError
 from geoalign.lab.data.settings import FieldsConfig
 from geoalign.lab.data.task import EvaluationSet, Problem
-from geoalign.lab.evaluate.sets import load_sets, prompted
+from geoalign.lab.evaluate.sets import load_sets, prompted_set
 from geoalign.lab.evaluate.settings import EvaluateConfig
 from geoalign.lab.models.language_model import make_tokenizer
 
@@ -126,7 +126,7 @@ def test_a_table_that_is_none_is_refused_with_its_row(tmp_path, text, message):
         load_sets([f"mine={path}"], [], EvaluateConfig())
 
 
-def _of(*texts, max_new_tokens=4):
+def set_of(*texts, max_new_tokens=4):
     problems = [Problem(str(n), ({"role": "user", "content": text},), "1") for n, text in enumerate(texts)]
     return EvaluationSet(name="s", kind="benchmark", problems=problems, samples=2, max_new_tokens=max_new_tokens)
 
@@ -134,7 +134,7 @@ def _of(*texts, max_new_tokens=4):
 def test_prompts_that_do_not_fit_are_left_out_and_counted_never_cut():
     tokenizer = make_tokenizer(None, max_length=2048)
     # One token a letter, one each before the user's and the model's turn: 12, 11 and 3 tokens; 5 more must fit.
-    found = prompted(_of("x" * 10, "y" * 9, "z", max_new_tokens=5), tokenizer, {}, longest=16)
+    found = prompted_set(set_of("x" * 10, "y" * 9, "z", max_new_tokens=5), tokenizer, {}, longest=16)
     assert dict(found.left_out) == {"longer than 11 tokens": 1}
     assert len(found.requests[0].tokens) == 11
     requests = [(request.problem.id, request.sample) for request in found.requests]
@@ -145,7 +145,7 @@ def test_a_prompt_that_is_no_text_or_that_the_template_refuses_is_left_out():
     tokenizer = make_tokenizer(None, max_length=2048)
     refusal = "{% if messages[0]['content'] == 'bad' %}{{ raise_exception('no ' + style) }}{% endif %}"
     tokenizer.chat_template = refusal + "{{ messages[0]['content'] }}"
-    found = prompted(_of("a", "\ud800", "bad", "b"), tokenizer, {"style": "\x1b[2Jthanks"}, longest=None)
+    found = prompted_set(set_of("a", "\ud800", "bad", "b"), tokenizer, {"style": "\x1b[2Jthanks"}, longest=None)
     assert [request.problem.id for request in found.requests] == ["0", "0", "3", "3"]
     assert dict(found.left_out) == {
         "with characters that are no text": 1,
@@ -162,4 +162,4 @@ def test_a_prompt_that_is_no_text_or_that_the_template_refuses_is_left_out():
 )
 def test_no_prompt_left_and_no_room_for_a_response_are_errors(texts, tokens, message):
     with pytest.raises((InputError, ConfigError), match=message):
-        prompted(_of(*texts, max_new_tokens=tokens), make_tokenizer(None, max_length=2048), {}, longest=20)
+        prompted_set(set_of(*texts, max_new_tokens=tokens), make_tokenizer(None, max_length=2048), {}, longest=20)

@@ -26,19 +26,19 @@ def text(winner="model_a", a=0.8, b=0.6):
     return json.dumps({"overall_winner": winner, "model_a_score": a, "model_b_score": b})
 
 
-def said(winner, a, b):
+def verdict_of(winner, a, b):
     return JudgeVerdict(overall_winner=winner, model_a_score=a, model_b_score=b)
 
 
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
-        (text(), said("model_a", 0.8, 0.6)),
-        (text("model_b", 0, 1), said("model_b", 0.0, 1.0)),
-        (text("tie", 0.9, 0.1), said("tie", 0.9, 0.1)),
-        (f"\n\t {text()} \r\n", said("model_a", 0.8, 0.6)),
-        (f"```json\n{text()}\n```", said("model_a", 0.8, 0.6)),
-        (f"```\r\n{text()}\r\n```\n", said("model_a", 0.8, 0.6)),
+        (text(), verdict_of("model_a", 0.8, 0.6)),
+        (text("model_b", 0, 1), verdict_of("model_b", 0.0, 1.0)),
+        (text("tie", 0.9, 0.1), verdict_of("tie", 0.9, 0.1)),
+        (f"\n\t {text()} \r\n", verdict_of("model_a", 0.8, 0.6)),
+        (f"```json\n{text()}\n```", verdict_of("model_a", 0.8, 0.6)),
+        (f"```\r\n{text()}\r\n```\n", verdict_of("model_a", 0.8, 0.6)),
     ],
 )
 def test_verdicts(answer, expected):
@@ -63,8 +63,8 @@ def test_the_local_rule_by_hand():
     prompt = ({"role": "user", "content": "cooking soup"}, {"role": "user", "content": "What do blue whales eat?"})
     # Words of the last turn: what, do, blue, whales, eat; the first response has 3 of 5, the second none.
     answer = asyncio.run(ask_local(Question(prompt, "Blue whales eat krill.", "cooking soup")))
-    assert parse_verdict(answer) == said("model_a", 0.6, 0.0)
-    assert parse_verdict(asyncio.run(ask_local(Question(prompt, "", "?!")))) == said("tie", 0.0, 0.0)
+    assert parse_verdict(answer) == verdict_of("model_a", 0.6, 0.0)
+    assert parse_verdict(asyncio.run(ask_local(Question(prompt, "", "?!")))) == verdict_of("tie", 0.0, 0.0)
 
 
 def test_the_request(server, settings, monkeypatch):

@@ -2,7 +2,7 @@ import io
 
 from rich.console import Console
 
-from geoalign.lab.runs.decline import falls, last_falls
+from geoalign.lab.runs.decline import falls_of_accuracy, last_falls
 from geoalign.lab.runs.reading import Evaluation
 from geoalign.lab.train.evaluations import warn_of_falls
 
@@ -21,7 +21,7 @@ def evaluation(*values, **more):
 def test_a_fall_is_below_the_lower_end_of_the_start():
     # Wilson's interval of 20 in 100 begins at 0.1334.
     lines = [evaluation(0, 20, "before_rl"), evaluation(5, 14), evaluation(10, 13), evaluation(15, 30)]
-    found = falls(lines)
+    found = falls_of_accuracy(lines)
     assert [(fall.set, fall.start, fall.accuracy, fall.step) for fall in found] == [("test", 0.2, 0.13, 10)]
     assert str(found[0]) == "Accuracy on test fell from 20.0% before RL to 13.0% at step 10."
     # It has come back since.
@@ -30,7 +30,7 @@ def test_a_fall_is_below_the_lower_end_of_the_start():
 
 
 def test_where_the_start_has_no_interval_nothing_is_said():
-    assert falls([evaluation(0, 20, "before_rl", samples=4), evaluation(5, 0, samples=4)]) == []
+    assert falls_of_accuracy([evaluation(0, 20, "before_rl", samples=4), evaluation(5, 0, samples=4)]) == []
 
 
 def test_it_is_said_once_for_each_set():

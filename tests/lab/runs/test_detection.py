@@ -7,7 +7,7 @@ import pytest
 from pandas import DataFrame
 
 from geoalign.lab.runs.consensus import consensus
-from geoalign.lab.runs.detection import ScoreDetection, detect, detection
+from geoalign.lab.runs.detection import ScoreDetection, detect, detection_over_units
 from geoalign.lab.runs.generations import generation_numbers
 from geoalign.lab.runs.numbers import numbers_of
 from geoalign.lab.runs.reading import read_run
@@ -44,14 +44,14 @@ def test_the_control_is_the_pair_counts_better_direction():
         "auroc/pair_count": [0.1] * 3, "auprc/pair_count": [0.2] * 3,
         "auroc/fewest_pairs": [0.9] * 3, "auprc/fewest_pairs": [0.2] * 3,
     })  # fmt: skip
-    found = detection(areas, precision=UNKNOWN, base_rate=UNKNOWN, interval=mean_interval)
+    found = detection_over_units(areas, precision=UNKNOWN, base_rate=UNKNOWN, interval=mean_interval)
     assert found.control == "fewest_pairs"
     assert found.gain.interval.estimate == pytest.approx(0.75 - 0.9)
     assert found.gain.pairs == 3
     row = found.row("score")
     assert row == ScoreDetection("score", mean_interval(np.array([0.7, 0.8, 0.75])), Interval(0.5, 0.5, 0.5), 3)
     nothing = DataFrame({"auroc/score": [NAN, NAN]})
-    assert detection(nothing, precision=UNKNOWN, base_rate=UNKNOWN, interval=mean_interval) is None
+    assert detection_over_units(nothing, precision=UNKNOWN, base_rate=UNKNOWN, interval=mean_interval) is None
 
 
 def detected(folder):

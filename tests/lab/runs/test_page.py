@@ -26,8 +26,8 @@ def test_the_page_of_a_whole_run(whole_run):
         "there was a consensus to trust", "30.0%", "62.0%", "+32.0 points", "number of pairs, fewest first", "PPO KL",
     ):  # fmt: skip
         assert expected in said or expected in text
-    images = page.named("img")
-    assert len(images) == len(page.named("source")) == len(list((folder / "figures").glob("*.svg"))) == 10
+    images = page.attributes_of("img")
+    assert len(images) == len(page.attributes_of("source")) == len(list((folder / "figures").glob("*.svg"))) == 10
     assert all(len(image["alt"]) > 40 for image in images)
     assert len({attributes["id"] for _, attributes in page.tags if "id" in attributes}) == len(
         [1 for _, attributes in page.tags if "id" in attributes]
@@ -37,10 +37,14 @@ def test_the_page_of_a_whole_run(whole_run):
 
 def test_the_page_needs_no_network_and_forbids_scripts(whole_run):
     page = Page((whole_run / "report.html").read_text(encoding="utf-8"))
-    policy = next(item["content"] for item in page.named("meta") if item.get("http-equiv") == "Content-Security-Policy")
+    policy = next(
+        item["content"] for item in page.attributes_of("meta") if item.get("http-equiv") == "Content-Security-Policy"
+    )
     assert "default-src 'none'" in policy
-    assert page.named("script") == page.named("link") == page.named("iframe") == []
-    addresses = [item["src"] for item in page.named("img")] + [item["srcset"] for item in page.named("source")]
+    assert page.attributes_of("script") == page.attributes_of("link") == page.attributes_of("iframe") == []
+    addresses = [item["src"] for item in page.attributes_of("img")] + [
+        item["srcset"] for item in page.attributes_of("source")
+    ]
     assert all(address.startswith("data:image/svg+xml;base64,") for address in addresses)
 
 

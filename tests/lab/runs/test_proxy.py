@@ -9,7 +9,7 @@ from pages import words
 from geoalign.lab.runs.curves import evaluation_panels
 from geoalign.lab.runs.numbers import numbers_of
 from geoalign.lab.runs.reading import read_run
-from geoalign.lab.train.page import evaluation_rows
+from geoalign.lab.train.page import before_and_after_rows
 from geoalign.pages.style import LIGHT
 from geoalign.report import build_report
 
@@ -33,7 +33,7 @@ def dialogue_run(make_run):
 
 def test_proxy_reward_and_gold_utility_over_steps(dialogue_run):
     numbers = numbers_of(read_run(dialogue_run))
-    (row,) = evaluation_rows(numbers)
+    (row,) = before_and_after_rows(numbers)
     assert (row.binary, row.scored) == (False, True)
     assert (row.set, row.before["reward"], row.after["reward"]) == ("held out", 0.5, 2.0)
     assert (row.before["gold_utility"], row.after["gold_utility"]) == (0.4, 0.2)

@@ -1,11 +1,12 @@
 import json
+import math
 
 import numpy as np
 import pytest
 
 from geoalign.errors import RunFolderError
 from geoalign.lab.runs.numbers import numbers_of, series_of
-from geoalign.lab.runs.reading import read_run
+from geoalign.lab.runs.reading import Evaluation, accuracy_of_evaluation, read_run
 
 
 def test_a_whole_run_is_read(make_run):
@@ -67,3 +68,17 @@ def test_what_is_no_run_folder_is_refused(tmp_path):
     for folder, message in ((tmp_path / "absent", "expected a folder"), (tmp_path, r"config\.yaml")):
         with pytest.raises(RunFolderError, match=message):
             read_run(folder)
+
+
+def test_lines_of_earlier_versions_have_the_interval_that_can_be_known():
+    def ends(**values):
+        line = Evaluation(0, "rl", "s", values.pop("accuracy", 0.4), values.pop("correct", 12), 30, **values)
+        found = accuracy_of_evaluation(line)
+        return None if found is None else (found.low, found.high)
+
+    assert ends(samples=64, accuracy_low=0.2, accuracy_high=0.6) == (0.2, 0.6)
+    # One answer to each problem; several, or nobody knows how many.
+    assert ends(samples=1) == pytest.approx((0.245906, 0.576796), abs=1e-5)
+    assert ends(samples=3) == pytest.approx((math.nan, math.nan), nan_ok=True)
+    assert ends() == pytest.approx((math.nan, math.nan), nan_ok=True)
+    assert ends(accuracy=math.nan, correct=None) is None

@@ -4,17 +4,17 @@ import math
 from geoalign.lab.runs.flagged import flagged_rollouts
 from geoalign.lab.runs.numbers import numbers_of
 from geoalign.lab.runs.reading import read_run
-from geoalign.lab.train.page import curator_totals, evaluation_rows
+from geoalign.lab.train.page import before_and_after_rows, curator_totals
 
 
 def test_a_run_in_progress_shows_its_latest_evaluation(make_run):
     folder = make_run(steps=6)
     lines = (folder / "evaluation.jsonl").read_text().splitlines()
     (folder / "evaluation.jsonl").write_text("\n".join(lines[:-1]) + "\n")
-    (row,) = evaluation_rows(numbers_of(read_run(folder)))
+    (row,) = before_and_after_rows(numbers_of(read_run(folder)))
     assert (row.after["stage"], row.after["step"]) == ("rl", 3)
     (folder / "evaluation.jsonl").write_text(lines[0] + "\n")
-    (row,) = evaluation_rows(numbers_of(read_run(folder)))
+    (row,) = before_and_after_rows(numbers_of(read_run(folder)))
     assert row.after is None
     assert math.isnan(row.gain)
 

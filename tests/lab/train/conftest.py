@@ -76,21 +76,21 @@ def continuous(monkeypatch: pytest.MonkeyPatch) -> None:
     def source(run: Any) -> Iterator[Digits]:
         yield Digits()
 
-    def made(config: Any, *, seed: int) -> Any:
+    def make_task_with_utility(config: Any, *, seed: int) -> Any:
         return replace(make_task(config, seed=seed), gold_utility=lambda problem, response: -float(len(response)))
 
     monkeypatch.setattr("geoalign.lab.train.train.reward_source", source)
     monkeypatch.setattr("geoalign.lab.train.plan.binary_reward", lambda plan: False)
-    monkeypatch.setattr("geoalign.lab.train.plan.make_task", made)
+    monkeypatch.setattr("geoalign.lab.train.plan.make_task", make_task_with_utility)
 
 
 @pytest.fixture(scope="session")
-def said() -> Callable[..., str]:
-    from geoalign.lab.train.dry_run import dry_run
+def dry_run_output() -> Callable[..., str]:
+    from geoalign.lab.train.dry_run import dry_run_training
 
     def run(settings: dict[str, Any], **options: Any) -> str:
         out = io.StringIO()
-        dry_run(parse_run_config(settings), Console(file=out, width=160), **options)
+        dry_run_training(parse_run_config(settings), Console(file=out, width=160), **options)
         return " ".join(out.getvalue().split())
 
     return run

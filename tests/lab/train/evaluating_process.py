@@ -29,7 +29,7 @@ def main(trained: RunFolder, folder: RunFolder) -> None:
     evaluations.answer_together = recorded  # type: ignore[assignment]
     with reward_source(plan) as source, Progress(disable=True) as progress:
         respondent = evaluations.saved_respondent(plan, source, trained.final)
-        evaluations.evaluate(plan, respondent, stage="rl", step=2, progress=progress)
+        evaluations.evaluate_policy(plan, respondent, stage="rl", step=2, progress=progress)
     (folder.root / f"texts-{plan.processes.rank}.json").write_text(json.dumps(texts))
 
 

@@ -40,9 +40,9 @@ def settings(tmp_path: Path) -> dict[str, Any]:
     }
 
 
-def test_the_plan_counts_what_all_processes_do(settings: dict[str, Any], said: Any, tmp_path: Path) -> None:
+def test_the_plan_counts_what_all_processes_do(settings: dict[str, Any], dry_run_output: Any, tmp_path: Path) -> None:
     before = sorted(tmp_path.rglob("*"))
-    text = said(settings, config_file=Path("mine.yaml"), overrides=["seed=3"])
+    text = dry_run_output(settings, config_file=Path("mine.yaml"), overrides=["seed=3"])
     # 2 rollouts x 4 processes x 4 micro-batches = 32 = 8 prompts x 4; 4 / 2 = 2 updates; 20 problems: 2 generations.
     assert "8 prompts x 4 = 32 rollouts, 4 processes" in text
     assert "4 in 2 generations, 2 on each" in text
@@ -50,7 +50,7 @@ def test_the_plan_counts_what_all_processes_do(settings: dict[str, Any], said: A
     assert "20 problems x 2" in text
     assert "before and after RL, every 3 updates" in text
     # 128 rollouts a process, where the settings say nothing.
-    assert "16 prompts x 128 = 2,048 rollouts, 8 processes" in said(
+    assert "16 prompts x 128 = 2,048 rollouts, 8 processes" in dry_run_output(
         {**settings, "grpo": {"num_generations": 128}, "launch": {"processes": 8}}
     )
     assert "What is 1" in text
@@ -59,22 +59,24 @@ def test_the_plan_counts_what_all_processes_do(settings: dict[str, Any], said: A
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_a_reward_server_need_not_run_yet_and_too_long_prompts_are_counted(settings: dict[str, Any], said: Any) -> None:
+def test_a_reward_server_need_not_run_yet_and_too_long_prompts_are_counted(
+    settings: dict[str, Any], dry_run_output: Any
+) -> None:
     model = {"url": "http://127.0.0.1:9", "timeout": 1, "patience": 1}
-    text = said({**settings, "reward": {"model": model}, "max_prompt_length": 130})
+    text = dry_run_output({**settings, "reward": {"model": model}, "max_prompt_length": 130})
     assert "Not checked: the reward's server" in text
     left = int(text.partition(" of 20 training prompts left out")[0].rpartition(" ")[2])
     assert f"training prompts │ {20 - left}: median" in text
 
 
-def test_what_is_wrong_is_found(settings: dict[str, Any], said: Any) -> None:
+def test_what_is_wrong_is_found(settings: dict[str, Any], dry_run_output: Any) -> None:
     with pytest.raises(ConfigError, match=r"gone\.jsonl: expected a local file"):
-        said({**settings, "task": {"type": "math", "train": "gone.jsonl"}})
+        dry_run_output({**settings, "task": {"type": "math", "train": "gone.jsonl"}})
     with pytest.raises(ConfigError, match=r"evaluation\.samples\.kept, the nearest known key"):
-        said({**settings, "evaluation": {"samples": {"keep": 2}}})
+        dry_run_output({**settings, "evaluation": {"samples": {"keep": 2}}})
     # An option of GPUs, which is checked by name and type off one, too.
     with pytest.raises(ConfigError, match=r"grpo\.use_vllm: expected bool .* got 'yes'"):
-        said({**settings, "grpo": {**settings["grpo"], "use_vllm": "yes"}})
+        dry_run_output({**settings, "grpo": {**settings["grpo"], "use_vllm": "yes"}})
 
 
 def test_the_launch_command() -> None:

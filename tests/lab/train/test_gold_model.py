@@ -108,9 +108,9 @@ def test_all_models_of_a_run_with_adapters_are_plain_models(settings, train_here
         assert values[1] < 1e-3 * values[0]
 
 
-def test_a_fitted_head_needs_no_trainer(settings, said, train_here, tmp_path):
+def test_a_fitted_head_needs_no_trainer(settings, dry_run_output, train_here, tmp_path):
     fitted = {**settings, "reward_head": {"penalty": 0.1}, "reward_model": {}, "gold_model": {}}
-    assert "its head fitted to" in said(fitted)
+    assert "its head fitted to" in dry_run_output(fitted)
     summary = train_here(fitted, tmp_path / "run")
     # One line a stage, that of the pairs held out, and no checkpoint.
     stages = [line["stage"] for line in lines(tmp_path / "run") if line["stage"] != "rl"]
@@ -119,15 +119,15 @@ def test_a_fitted_head_needs_no_trainer(settings, said, train_here, tmp_path):
     # "It is 7." against "No.": plain in any state.
     assert summary["reward_model"]["accuracy"] == summary["gold_model"]["accuracy"] == 1.0
     with pytest.raises(ConfigError, match=r"reward_model: expected nothing beside reward_head, .*max_steps"):
-        said({**fitted, "reward_model": {"max_steps": 3}})
+        dry_run_output({**fitted, "reward_model": {"max_steps": 3}})
     with pytest.raises(ConfigError, match=r"reward_head\.layers: expected at most the model's 1, got 2"):
-        said({**fitted, "reward_head": {"layers": 2}})
+        dry_run_output({**fitted, "reward_head": {"layers": 2}})
 
 
-def test_a_wrong_gold_model_is_found_before_anything_is_trained(settings, said):
+def test_a_wrong_gold_model_is_found_before_anything_is_trained(settings, dry_run_output):
     with pytest.raises(ConfigError, match=r"gold_model: expected nothing where the task keeps no pairs .*max_steps"):
-        said({**settings, "task": {**settings["task"], "gold_share": None}})
+        dry_run_output({**settings, "task": {**settings["task"], "gold_share": None}})
     with pytest.raises(ConfigError, match=r"gold_model\.max_stesp"):
-        said({**settings, "gold_model": {"max_stesp": 3}})
+        dry_run_output({**settings, "gold_model": {"max_stesp": 3}})
     with pytest.raises(InputError, match=r"task\.gold_share: expected a share that leaves the gold model pairs of two"):
-        said({**settings, "task": {**settings["task"], "gold_share": 0.001}})
+        dry_run_output({**settings, "task": {**settings["task"], "gold_share": 0.001}})

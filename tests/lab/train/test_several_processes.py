@@ -29,7 +29,7 @@ def launch(*arguments: object, processes: int = 2) -> subprocess.CompletedProces
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory, tiny):
+def finished_run(tmp_path_factory, tiny):
     folder = tmp_path_factory.mktemp("processes")
     config = folder / "run.yaml"
     config.write_text(dump_yaml(tiny(**CURATED)))
@@ -38,8 +38,8 @@ def made(tmp_path_factory, tiny):
     return config, RunFolder(folder / "run"), "".join(done.stdout for done in ranks)
 
 
-def test_one_run_is_made(made):
-    _, folder, said = made
+def test_one_run_is_made(finished_run):
+    _, folder, said = finished_run
     assert folder.finished()
     assert folder.report.is_file()
     assert folder.read_versions()["processes"] == 2
@@ -49,8 +49,8 @@ def test_one_run_is_made(made):
     assert steps == [1, 2, 3, 4]
 
 
-def test_rows_of_both_processes_are_recorded_and_replaced(made):
-    _, folder, _ = made
+def test_rows_of_both_processes_are_recorded_and_replaced(finished_run):
+    _, folder, _ = finished_run
     rows = rollouts(folder.root)
     assert len(rows) == 32
     assert all(row["corrupted"] == (row["reward"] != row["true_reward"]) for row in rows)
@@ -59,8 +59,8 @@ def test_rows_of_both_processes_are_recorded_and_replaced(made):
     assert json.loads(folder.summary.read_text())["curator"]["replaced"] > 0
 
 
-def test_every_problem_is_evaluated_once(made):
-    _, folder, _ = made
+def test_every_problem_is_evaluated_once(finished_run):
+    _, folder, _ = finished_run
     lines = read_lines(folder.evaluation)
     assert [(line["stage"], line["step"], line["count"]) for line in lines] == [
         ("before_rl", 0, 8),
@@ -69,8 +69,8 @@ def test_every_problem_is_evaluated_once(made):
     ]
 
 
-def test_an_evaluation_does_not_depend_on_the_number_of_processes(made, tmp_path):
-    _, folder, _ = made
+def test_an_evaluation_does_not_depend_on_the_number_of_processes(finished_run, tmp_path):
+    _, folder, _ = finished_run
     lines, texts = [], []
     for count in (1, 3):
         root = tmp_path / str(count)
@@ -90,8 +90,8 @@ def test_an_evaluation_does_not_depend_on_the_number_of_processes(made, tmp_path
 @pytest.mark.parametrize(
     ("rank", "place"), [(0, "rollouts/step-000002.parquet.tmp"), (1, "checkpoints/rl/checkpoint-4")]
 )
-def test_a_killed_run_goes_on_to_the_same_weights(made, tmp_path, rank, place):
-    config, folder, _ = made
+def test_a_killed_run_goes_on_to_the_same_weights(finished_run, tmp_path, rank, place):
+    config, folder, _ = finished_run
     killed = launch(KILLED, config, tmp_path / "run", rank, place)
     assert killed.returncode != 0
     assert (tmp_path / "run" / "checkpoints" / "rl" / "checkpoint-2").is_dir()

@@ -16,7 +16,7 @@ from geoalign.lab.runs.folder import (
     checkpoint_path,
     checkpoint_step,
     complete_checkpoints,
-    is_last,
+    is_last_checkpoint,
     latest_complete,
     mark_complete,
     prune,
@@ -123,7 +123,7 @@ def test_the_last_checkpoint_of_a_stage(tmp_path):
     path = checkpoint(tmp_path, 4)
     for step, last in ((4, False), (6, True)):
         TrainerState(global_step=step, max_steps=6).save_to_json(str(path / "trainer_state.json"))
-        assert is_last(path) is last
+        assert is_last_checkpoint(path) is last
 
 
 class Base:

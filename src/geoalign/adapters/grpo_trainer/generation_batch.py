@@ -63,7 +63,7 @@ def answers_of_boxes(rows: list[dict[str, Any]]) -> list[str | None]:
     return boxed_answers([row["completion"] for row in rows])
 
 
-def with_answers(fields: Mapping[str, RolloutField], curator: Curator) -> dict[str, RolloutField]:
+def fields_with_answers(fields: Mapping[str, RolloutField], curator: Curator) -> dict[str, RolloutField]:
     """The user's rollout fields; answers are read from boxes where the curator looks at answers and none are given."""
     wanted = "answers" in curator.reads and "answers" not in fields
     return {**fields, "answers": answers_of_boxes} if wanted else dict(fields)
@@ -360,22 +360,22 @@ def curation_from_rank_0(decide: Callable[[], Curation], *, accelerator: Any) ->
     failure: Exception | None = None
     if accelerator.is_main_process:
         try:
-            decided = _to(decide(), accelerator.device)
+            decided = _on_device(decide(), accelerator.device)
         except Exception as error:  # raised again below, once the other processes know
             failure = error
-    sent = None if decided is None else replace(_to(decided, torch.device("cpu")), metrics={}, details=None)
+    sent = None if decided is None else replace(_on_device(decided, torch.device("cpu")), metrics={}, details=None)
     received: Curation | None = broadcast_object_list([sent])[0]
     if failure is not None:
         raise failure
     if received is None:
         raise GeoAlignError("curation failed on rank 0; its error stands in that process's output")
-    return _to(received, accelerator.device) if decided is None else decided
+    return _on_device(received, accelerator.device) if decided is None else decided
 
 
-def _to(curation: Curation, device: torch.device) -> Curation:
-    def moved(value: Any) -> Any:
+def _on_device(curation: Curation, device: torch.device) -> Curation:
+    def converted(value: Any) -> Any:
         if not isinstance(value, Tensor):
             return value
         return value.detach().to(device=device, dtype=torch.float32 if value.is_floating_point() else value.dtype)
 
-    return Curation(**{item.name: moved(getattr(curation, item.name)) for item in fields(curation)})
+    return Curation(**{item.name: converted(getattr(curation, item.name)) for item in fields(curation)})

@@ -29,7 +29,7 @@ IN_PLACE = ("prompt_ids", "prompt_mask", "advantages", "num_items_in_batch")
 _LEFT_OUT = {"old_per_token_logps": 0.0, "ref_per_token_logps": -1e4}
 
 
-def check_keys(batch: dict[str, Any]) -> None:
+def check_batch_keys(batch: dict[str, Any]) -> None:
     """Raises UnsupportedError if the batch holds anything but single numbers that is not known to travel with a row."""
     for key, value in batch.items():
         if key in MOVED or key in IN_PLACE or value is None:

@@ -75,7 +75,7 @@ class SlimeRun:
         return _logged_rewards(_each(rows, raw, len(samples))), _each(rows, advantages, len(samples))
 
     def _larger_batch(self, factor: float) -> str:
-        """What makes batches so many times as large."""
+        """The settings that make batches larger by this factor."""
         return f"raise --rollout-batch-size to {math.ceil(self.args.rollout_batch_size * factor)}"
 
     def _read(self, members: list[list[Any]], rewards: list[float]) -> Rollouts:
@@ -100,7 +100,7 @@ class SlimeRun:
         self.session.save(_state_file(self.args.save, rollout_id))
 
     def load(self, rollout_id: int | None) -> None:
-        """Restores it; nothing to do where no training goes before."""
+        """Restores the curator's state; does nothing where there is no earlier training."""
         if not self.settings.resume or self.args.load is None or rollout_id is None or rollout_id < 0:
             return
         self.session.load(

@@ -94,7 +94,7 @@ def read_rollouts(
     masks = [[[bool(one) for one in mask] for mask in rollout] for rollout in given]
     observed = torch.tensor(rewards, dtype=torch.float32)
     wrote = [any(map(any, mask)) for mask in masks]
-    # Nothing of such a rollout is learnt, whatever it lacks.
+    # The policy learns nothing from such a rollout, so it may lack any of these fields.
     excused = [not own or math.isnan(reward) for own, reward in zip(wrote, rewards, strict=True)]
     makers = {
         "prompt_keys": lambda: response_keys(_split(rollout[0])[0] for rollout in rollouts),

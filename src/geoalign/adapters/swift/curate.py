@@ -49,7 +49,7 @@ class CurationRound(TrainerRound):
         cut = (self._trainer.overlong_filter and sample.is_truncated for sample in samples)
         curation = self._decide(self._read(rewards, per_function, rows=rows, truncated=cut))
         log_columns(self._trainer, curation, self._assignment.source)
-        return self._moved(samples)
+        return self._samples_of_sources(samples)
 
     def leave_out(self, batches: list[dict[str, Any]]) -> None:
         """Takes dropped rows out of the loss of this process's micro-batches, and out of what divides it."""
@@ -81,7 +81,7 @@ class CurationRound(TrainerRound):
         estimator, scale = trainer.advantage_estimator, trainer.scale_rewards
         return scaled_advantages(rewards, trainer.num_generations, scale_rewards=scale, estimator=estimator)
 
-    def _moved(self, samples: list[Any]) -> list[Any]:
+    def _samples_of_sources(self, samples: list[Any]) -> list[Any]:
         """Whole samples in the place of others, under the request of the place that they take."""
         source = self._assignment.source
         mine = self._mine(len(samples))

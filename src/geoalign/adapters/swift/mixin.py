@@ -14,10 +14,10 @@ import torch
 from swift.rlhf_trainers.grpo_trainer import GRPOTrainer
 from torch import Tensor
 
-from geoalign.adapters.grpo_trainer.generation_batch import CuratedTrainer, with_answers
+from geoalign.adapters.grpo_trainer.generation_batch import CuratedTrainer, fields_with_answers
 from geoalign.adapters.grpo_trainer.states import HiddenLocation
 from geoalign.adapters.swift.curate import CurationRound, guard_rewards, log_columns
-from geoalign.adapters.swift.plug_in import chosen
+from geoalign.adapters.swift.plug_in import installed_settings
 from geoalign.adapters.swift.refusals import check_trainer
 from geoalign.curators.registry import as_curator
 from geoalign.curators.session import CurationSession
@@ -38,11 +38,11 @@ class CuratedGRPO(CuratedTrainer):
     _session: CurationSession
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        settings, curator, rollout_fields = chosen()
+        settings, curator, rollout_fields = installed_settings()
         super().__init__(*args, **kwargs)
         made = curator or as_curator(settings.curator)
         self._session = CurationSession(made, seed=settings.seed, monitor=settings.monitor)
-        self._rollout_fields = with_answers(rollout_fields, self._session.curator)
+        self._rollout_fields = fields_with_answers(rollout_fields, self._session.curator)
         self._location = HiddenLocation(settings.hidden_position, settings.hidden_layer)
         self._log_metrics = settings.log_metrics
         self._quiet_alarms = {}

@@ -21,7 +21,7 @@ TRAINER = "geoalign.adapters.swift.mixin.GeoAlignSwiftTrainer"
 REFUSED = "geoalign.adapters.swift.refusals.OtherTraining"
 
 # What the last `install` was called with: settings, a curator in the place of theirs, and rollout fields.
-_chosen: list[tuple[StateSettings, Curator | None, dict[str, RolloutField]]] = []
+_installed: list[tuple[StateSettings, Curator | None, dict[str, RolloutField]]] = []
 
 
 def install(
@@ -49,16 +49,16 @@ def install(
     from swift.trainers import TrainerFactory
 
     chosen_curator = None if curator is None else as_curator(curator)
-    _chosen[:] = [(parsed, chosen_curator, {**fields, **(rollout_fields or {})})]
+    _installed[:] = [(parsed, chosen_curator, {**fields, **(rollout_fields or {})})]
     for kind in TrainerFactory.TRAINER_MAPPING:
         TrainerFactory.TRAINER_MAPPING[kind] = TRAINER if kind == "grpo" else REFUSED
 
 
-def chosen() -> tuple[StateSettings, Curator | None, dict[str, RolloutField]]:
+def installed_settings() -> tuple[StateSettings, Curator | None, dict[str, RolloutField]]:
     """What the last `install` was called with; ConfigError where there was none."""
-    if not _chosen:
+    if not _installed:
         raise ConfigError("geoalign.adapters.swift.install: expected to be called before a trainer is made, was not")
-    return _chosen[0]
+    return _installed[0]
 
 
 def read_settings(given: str | Path | Mapping[str, Any]) -> StateSettings:

@@ -72,8 +72,8 @@ def read_rollouts(
         groups=groups,
         ids=ids,
         hidden=hidden,
-        lengths=torch.tensor([int(generated(experience).sum()) for experience in experiences]),
-        donor_ok=torch.tensor([bool(generated(experience).any()) for experience in experiences]),
+        lengths=torch.tensor([int(generated_mask(experience).sum()) for experience in experiences]),
+        donor_ok=torch.tensor([bool(generated_mask(experience).any()) for experience in experiences]),
         response_keys=response_keys(item.tokens[item.prompt_length :].tolist() for item in experiences),
         **needed_fields(makers, reads),
         **named_fields(
@@ -83,7 +83,7 @@ def read_rollouts(
     )
 
 
-def generated(experience: Any) -> Bool[Tensor, " t"]:
+def generated_mask(experience: Any) -> Bool[Tensor, " t"]:
     """[t] which tokens after the prompt the model generated and is trained on."""
     mask = experience.action_mask
     if mask is None:
@@ -93,7 +93,7 @@ def generated(experience: Any) -> Bool[Tensor, " t"]:
 
 def _mean_logprob(experience: Any) -> float:
     """The mean over the tokens that the model generated; NaN where it generated none."""
-    mask = generated(experience)
+    mask = generated_mask(experience)
     if not bool(mask.any()):
         return math.nan
     if experience.logprobs is None or len(experience.logprobs) != len(mask):

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from geoalign.adapters.decision import as_floats, states_of_rows
 from geoalign.adapters.settings import HIDDEN, TrinitySettings
-from geoalign.adapters.trinity.experiences import generated, group_ids
+from geoalign.adapters.trinity.experiences import generated_mask, group_ids
 from geoalign.errors import InputError, UnsupportedError
 from geoalign.hidden.answer_tokens import answer_starts, rows_without_answer
 from geoalign.hidden.extract import extract_states
@@ -35,7 +35,7 @@ def take_given_states(experiences: Sequence[Any]) -> Float[Tensor, "b d"] | None
     missing = [
         experience
         for experience, state in zip(experiences, states, strict=True)
-        if state is None and _scored(experience) and bool(generated(experience).any())
+        if state is None and _scored(experience) and bool(generated_mask(experience).any())
     ]
     if missing:
         raise InputError(
@@ -54,7 +54,7 @@ def _scored(experience: Any) -> bool:
 def token_rows(experience: Any, position: str) -> tuple[list[int], list[int]]:
     """Prompt and response as token lists; the response ends with the last generated token, or, where none is (a
     truncated prompt), is the last token of all: such a row has a state like any other."""
-    tokens, start, mask = experience.tokens.tolist(), experience.prompt_length, generated(experience)
+    tokens, start, mask = experience.tokens.tolist(), experience.prompt_length, generated_mask(experience)
     last = int(mask.nonzero().max()) if bool(mask.any()) else len(tokens) - start - 1
     prompt, response = tokens[:start], tokens[start : start + last + 1]
     if not response:

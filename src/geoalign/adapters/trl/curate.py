@@ -124,7 +124,7 @@ class GenerationRound(TrainerRound):
         """Makes this process's part of TRL's batch the curated one."""
         trainer, assignment = self._trainer, self._assignment
         accelerator = trainer.accelerator
-        rows.check_keys(batch)
+        rows.check_batch_keys(batch)
         mine = self._mine(len(batch["completion_ids"]))
         replaced = bool(assignment.replaced.any())
         before = (batch["completion_mask"] * batch.get("tool_mask", 1)).sum()

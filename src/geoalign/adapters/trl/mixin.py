@@ -16,7 +16,12 @@ from torch import Tensor
 from trl import GRPOTrainer
 
 from geoalign.adapters.exports import check_engine
-from geoalign.adapters.grpo_trainer.generation_batch import CuratedTrainer, RolloutField, table_columns, with_answers
+from geoalign.adapters.grpo_trainer.generation_batch import (
+    CuratedTrainer,
+    RolloutField,
+    fields_with_answers,
+    table_columns,
+)
 from geoalign.adapters.grpo_trainer.states import HiddenLocation, HiddenSource, RowTokens
 from geoalign.adapters.settings import LogMetrics
 from geoalign.adapters.trl.curate import CurationObserver, GenerationRound, RoundOptions
@@ -100,7 +105,7 @@ class GeoAlignMixin(CuratedTrainer):
         if curator is None:
             return
         self._session = CurationSession(curator, seed=self.args.seed, labelled=labelled_rollouts, monitor=monitor)
-        fields = with_answers(rollout_fields or {}, self._session.curator)
+        fields = fields_with_answers(rollout_fields or {}, self._session.curator)
         self._curation_options = RoundOptions(
             location=HiddenLocation(hidden_position, hidden_layer),
             hidden_source=hidden_source,

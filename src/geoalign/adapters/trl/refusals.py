@@ -35,7 +35,7 @@ def check_flow(trainer: type) -> None:
 
 
 def other_loss(trainer: type) -> str | None:
-    """What in a trainer's loss is not GRPOTrainer's, so that nobody knows how it divides by rows; None: nothing."""
+    """The part of a trainer's loss that is not GRPOTrainer's, so that its division by rows is unknown; or None."""
     for name, classes in (("_compute_loss", trainer.__mro__), ("compute_loss", _behind(trainer))):
         # What this package adds hands the loss on.
         ours = (base.__module__.startswith("geoalign.") for base in classes)

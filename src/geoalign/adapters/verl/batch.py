@@ -101,7 +101,7 @@ def texts_of_answers(
     return [None if answer is None else str(answer) for answer in answers]
 
 
-def judged_rows(
+def rows_for_dump(
     decision: Decision, keys: Sequence[Sequence[str]], answers: Sequence[str | None] | None = None
 ) -> dict[str, dict[str, Any]]:
     """What verl's dump is to show of each row, by the row's key, of which a session has several.

@@ -13,7 +13,7 @@ from verl.utils import tensordict_utils as tu
 
 from geoalign.adapters.verl.keys import LENGTH_TAG
 
-# What names a row rather than belongs to it: a victim keeps its own, and is so counted in its own group.
+# Fields that identify a row. A replaced row keeps its own, so that it is counted in its own group.
 NAMES = ("uid", "session_id")
 
 

@@ -23,7 +23,7 @@ from verl.utils.config import omega_conf_to_dataclass
 from geoalign.adapters.decision import Decision, decide, metrics_to_log
 from geoalign.adapters.exports import check_engine
 from geoalign.adapters.verl.apply import apply_curation
-from geoalign.adapters.verl.batch import judged_rows, read_rollouts, sessions_of, texts_of_answers
+from geoalign.adapters.verl.batch import read_rollouts, rows_for_dump, sessions_of, texts_of_answers
 from geoalign.adapters.verl.check import checked_session
 from geoalign.adapters.verl.keys import ANSWER_KEY, LAYER_KEY, POSITION_KEY
 from geoalign.adapters.verl.queue import QueueBatch
@@ -66,7 +66,7 @@ class CuratedSteps(_Base):
         super().__init__(config)
 
     def _larger_batch(self, factor: float) -> str:
-        """What makes batches so many times as large."""
+        """The settings that make batches larger by this factor."""
         return f"raise data.train_batch_size to {math.ceil(self.config.data.train_batch_size * factor)}"
 
     def _setup(self) -> None:
@@ -108,7 +108,7 @@ class CuratedSteps(_Base):
         if self.config.trainer.get("rollout_data_dir"):
             keys = [[queue.keys[row] for row in session] for session in sessions]
             answers = texts_of_answers(queue, sessions, self._geoalign.rollout_fields)
-            self._judged |= judged_rows(decision, keys, answers)
+            self._judged |= rows_for_dump(decision, keys, answers)
         return result
 
     def _dump_generations(self, *args: Any, reward_extra_infos_dict: dict[str, Any], **more: Any) -> None:

@@ -129,7 +129,7 @@ def subset(
     *,
     advantages: Float[Tensor, " b"] | None = None,
 ) -> Curation:
-    """The curation that keeps the rows named, none twice, group after group, and leaves the others out.
+    """The curation that keeps the rows in `kept`, each once and group by group, and leaves the others out.
 
     If every row is kept, the batch is returned unchanged.
 
@@ -160,6 +160,6 @@ def reweighted(rollouts: Rollouts, weights: Float[Tensor, " b"], metrics: dict[s
     return replace(unchanged, weights=unchanged.weights * weights)
 
 
-def half(size: int) -> int:
+def half_of_group(size: int) -> int:
     """Half of a group, but at least two rows (one has no variance), and never more than there are."""
     return min(size, max(2, size // 2))

@@ -119,7 +119,7 @@ class Random(Baseline[RandomConfig]):
         self._geoalign = GeoAlign(self.config.geoalign)
 
     def declare(self) -> None:
-        """It does as often, and to as many rows, what its GeoAlign would do."""
+        """Declares what its GeoAlign declares: it acts as often, and on as many rows."""
         declare_strategy(self, self.config.geoalign.strategy)
         self.min_scores = self.config.geoalign.min_scores
         self.pooled_batches = GeoAlign.pooled_batches
@@ -139,7 +139,7 @@ class Random(Baseline[RandomConfig]):
             rollouts,
             rows,
             scores,
-            Flags.of(drawn, scored),
+            Flags.without_cap(drawn, scored),
             strategy=None if by_geoalign.metrics["gate_closed"] else self.config.geoalign.strategy,
             generator=generator,
             metrics=by_geoalign.metrics,
@@ -180,7 +180,7 @@ class Oracle(Baseline[OracleConfig]):
         both = torch.stack([rewards, true], dim=1)
         tied = tied_rewards(both.flatten(), torch.arange(len(rewards)).repeat_interleave(2)).view_as(both)
         wrong_by = (tied[:, 0] - tied[:, 1]).abs()
-        flags = Flags.of(wrong_by > 0, ~wrong_by.isnan())
+        flags = Flags.without_cap(wrong_by > 0, ~wrong_by.isnan())
         strategy = self.config.strategy
         return rectify(rollouts, rows, wrong_by.float(), flags, strategy=strategy, generator=generator, metrics={})
 
@@ -283,5 +283,5 @@ class TieDetector(Baseline[TieDetectorConfig]):
             if tied is not None:
                 scores[group.rows] = tied.float()
         scores = scores[rows.order]
-        flags = Flags.of(scores == 1, ~scores.isnan())
+        flags = Flags.without_cap(scores == 1, ~scores.isnan())
         return rectify(rollouts, rows, scores, flags, strategy=self.config.strategy, generator=generator, metrics={})

@@ -124,7 +124,7 @@ class LabelledProbe(Baseline[LabelledProbeConfig]):
     requires = ("hidden", "trusted")
 
     def declare(self) -> None:
-        """What happens to screened rows is a setting; of rows that are dropped the group's statistics are rid."""
+        """What happens to screened rows is a setting; only dropping them changes the statistics of their group."""
         acts_on = {"screen": "weights", "drop": "rows", "penalty": "rewards"}
         self.acts_on = (acts_on[self.config.strategy],)
         self.drops_rows = self.config.strategy == "drop"

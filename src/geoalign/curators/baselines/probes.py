@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor
 
-from geoalign.curators.baselines.baseline import Baseline, canonical_rows, groups_of, half, subset
+from geoalign.curators.baselines.baseline import Baseline, canonical_rows, groups_of, half_of_group, subset
 from geoalign.curators.curator import identity
 from geoalign.curators.rectifying import Flags, Strategy, declare_strategy, rectify
 from geoalign.errors import InputError
@@ -190,7 +190,7 @@ class ConfidentLearning(Predicting[ConfidentLearningConfig]):
             "wrong_threshold": thresholds[1],
             "flagged_ones": float((flagged[judged] & (rewards == 1)).sum()),
         }
-        flags = Flags.of(flagged, judged, zero_spread=not varies)
+        flags = Flags.without_cap(flagged, judged, zero_spread=not varies)
         strategy = self.config.strategy
         return rectify(rollouts, rows, scores, flags, strategy=strategy, generator=generator, metrics=metrics)
 
@@ -253,6 +253,6 @@ class ScoreAgreement(Predicting[ScoreAgreementConfig]):
         for group in groups_of(rollouts):
             count = len(group.rows)
             if varies:
-                count = self.config.m or half(len(group.rows))
+                count = self.config.m or half_of_group(len(group.rows))
             kept.append(group.rows[agreeing_rows(group.rewards, scores[group.rows], count)])
         return subset(rollouts, kept, {"zero_spread": float(not varies)})

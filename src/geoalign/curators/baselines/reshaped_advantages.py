@@ -18,7 +18,7 @@ from geoalign.method.advantages import group_advantages
 from geoalign.method.groups import canonical_order
 from geoalign.method.ties import power_of_two
 from geoalign.noise.posterior import infer
-from geoalign.noise.rows import joined, noisy_rows
+from geoalign.noise.rows import joined_batches, noisy_rows
 from geoalign.settings import Count, OpenShare, Positive, Share, setting, settings
 from geoalign.types import Curation, Rollouts
 
@@ -278,7 +278,7 @@ class NoiseCorrected(Baseline[NoiseCorrectedConfig]):
             if bool(rows.scored.any()):
                 self._past = [*self._past, dict(vars(rows))][-self.config.window :]
             if self._past:
-                estimated = infer(joined(self._past, 1.0), None, least_slope=1.0).metrics
+                estimated = infer(joined_batches(self._past, 1.0), None, least_slope=1.0).metrics
         rho0 = self.config.false_positive_rate
         if rho0 is None:
             rho0 = estimated.get("false_positive_rate", math.nan)

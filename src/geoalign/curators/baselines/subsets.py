@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
-from geoalign.curators.baselines.baseline import Baseline, Group, groups_of, half, subset, with_rows
+from geoalign.curators.baselines.baseline import Baseline, Group, groups_of, half_of_group, subset, with_rows
 from geoalign.errors import InputError
 from geoalign.settings import Several, Share, setting, settings
 from geoalign.types import Curation, Rollouts
@@ -83,7 +83,7 @@ class PODS(Subset[PODSConfig]):
 
     def _chosen(self, group: Group, rollouts: Rollouts) -> Tensor:
         n = len(group.rows)
-        m = half(n)
+        m = half_of_group(n)
         if self.config.m is not None:
             if self.config.m > group.size:
                 raise InputError(

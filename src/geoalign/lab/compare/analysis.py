@@ -11,7 +11,7 @@ from pandas import DataFrame
 
 from geoalign.files.json_files import finite
 from geoalign.lab.compare.folder import ComparisonFolder
-from geoalign.lab.compare.headline import footnote, headline
+from geoalign.lab.compare.headline import footnote, level_headline
 from geoalign.lab.compare.numbers import MEASURES, long_frame, numbers_by_run
 from geoalign.lab.compare.results import RunResult, read_results
 from geoalign.lab.compare.settings import CompareConfig
@@ -27,7 +27,7 @@ from geoalign.lab.compare.table import (
     Measure,
     Table,
 )
-from geoalign.lab.runs.detection import Detection, by_unit, detection
+from geoalign.lab.runs.detection import Detection, by_unit, detection_over_units
 from geoalign.lab.runs.numbers import PASS_AT
 from geoalign.statistics import Interval, holm, paired_difference, seed_interval
 from geoalign.text import seed_ranges
@@ -74,7 +74,7 @@ def _level(name: str, rows: Sequence[ArmRow], numbers: DataFrame, plan: CompareC
         comparisons=_corrected(_comparisons(rows, plan)),
     )
     level = replace(level, statements=tuple(level_statements(level, plan)))
-    return replace(level, headline=headline(level, plan), footnote=footnote(level, plan))
+    return replace(level, headline=level_headline(level, plan), footnote=footnote(level, plan))
 
 
 def _unequal_seeds(level: LevelTable) -> str:
@@ -156,7 +156,7 @@ def _detection(whole: DataFrame) -> Detection | None:
     for metric in ("auroc/score", "changed_precision"):
         if metric in whole and whole[metric].notna().any():
             whole = whole[whole[metric].notna()]
-    return detection(
+    return detection_over_units(
         whole,
         precision=_share(whole.get("changed_precision", ())),
         base_rate=_share(whole.get("base_rate", ())),

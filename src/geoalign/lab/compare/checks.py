@@ -11,12 +11,12 @@ from rich.table import Table
 
 from geoalign.console.terminal import Console
 from geoalign.errors import ConfigError
-from geoalign.lab.compare.plan import make_plan
+from geoalign.lab.compare.plan import planned_runs
 from geoalign.lab.compare.settings import CompareConfig
 from geoalign.lab.data.task import Task
 from geoalign.lab.data.tasks import make_task
 from geoalign.lab.runs.folder import RunFolder
-from geoalign.lab.train.plan import make_plan as make_training_plan
+from geoalign.lab.train.plan import make_plan
 from geoalign.lab.train.read_settings import parse_run_config
 from geoalign.settings.locations import Locations
 from geoalign.text import seed_ranges
@@ -50,13 +50,13 @@ def shape_of(settings: Mapping[str, Any], tasks: dict[str, Task]) -> dict[str, i
         name = json.dumps(settings["task"], sort_keys=True)
     if name not in tasks:
         tasks[name] = make_task(config.task, seed=config.seed)
-    plan = make_training_plan(config, RunFolder(Path("unused")), Console(quiet=True), task=tasks[name])
+    plan = make_plan(config, RunFolder(Path("unused")), Console(quiet=True), task=tasks[name])
     return {"max_steps": plan.grpo.max_steps, "updates_per_generation": plan.generation.updates}
 
 
-def dry_run(config: CompareConfig, console: Console, locations: Locations | None = None) -> None:
+def dry_run_comparison(config: CompareConfig, console: Console, locations: Locations | None = None) -> None:
     """Checks every run's settings as the comparison itself does, and prints how many runs of what it has."""
-    plan = make_plan(config, locations)
+    plan = planned_runs(config, locations)
     shapes = checked_shapes({run.key: {"name": run.cell.name, "settings": run.settings} for run in plan})
     starts = list(dict.fromkeys(run.warm_start_seed for run in plan))
     table = Table(title="Plan", title_justify="left", show_header=False)

@@ -69,9 +69,9 @@ def compare_command(request: CompareRequest) -> None:
         raise NothingAskedError(COMPARE_EXAMPLE)
     loaded = load_compare_config(config, overrides, arms=_names(request.curators), levels=_names(request.levels))
     if request.dry_run:
-        from geoalign.lab.compare.checks import dry_run
+        from geoalign.lab.compare.checks import dry_run_comparison
 
-        dry_run(loaded.config, Console(), loaded.locations)
+        dry_run_comparison(loaded.config, Console(), loaded.locations)
         return
     failed = compare(loaded.config, output, resume=request.resume, locations=loaded.locations, console=Console())
     if failed:

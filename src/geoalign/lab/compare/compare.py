@@ -15,7 +15,7 @@ from geoalign.files.durable import locked
 from geoalign.files.json_files import read_json, write_json
 from geoalign.lab.compare.conclude import conclude
 from geoalign.lab.compare.folder import ComparisonFolder
-from geoalign.lab.compare.plan import PlannedRun, make_plan, warm_start_run
+from geoalign.lab.compare.plan import PlannedRun, planned_runs, warm_start_run
 from geoalign.lab.compare.pool import WorkerProcess, run_all
 from geoalign.lab.compare.settings import CompareConfig
 from geoalign.lab.runs.folder import RunFolder
@@ -52,7 +52,7 @@ def compare(
     folder.check_vacant(resume=resume)
     with locked(folder.root):
         folder.check_vacant(resume=resume)
-        plan = make_plan(config, locations)
+        plan = planned_runs(config, locations)
         todo = [planned for planned in plan if not folder.finished(planned)]
         for planned in todo:
             folder.check_unfinished(planned)

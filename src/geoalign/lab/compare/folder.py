@@ -10,7 +10,7 @@ from typing import Any
 from geoalign.errors import ConfigError, RunFolderError
 from geoalign.files.durable import HALF_WRITTEN, LOCK, remove_folder, write_atomically
 from geoalign.files.json_files import finite, read_json, write_json
-from geoalign.lab.compare.plan import CellKey, PlannedRun, computed, planned_cells
+from geoalign.lab.compare.plan import CellKey, PlannedRun, planned_cells, settings_without_output
 from geoalign.lab.compare.read_settings import parse_compare_config
 from geoalign.lab.compare.settings import KINDS, BaseOfTables, CompareConfig, CuratorName
 from geoalign.lab.rewards.settings import RewardConfig
@@ -55,7 +55,7 @@ class ComparisonFolder:
         return RunFolder(self.runs / cell.name)
 
     def log(self, cell: CellKey) -> Path:
-        """What a cell's process wrote to its terminal."""
+        """The file with the terminal output of a cell's process."""
         return self.runs / f"{cell.name}.log"
 
     def attempts(self, cell: CellKey) -> Path:
@@ -109,7 +109,7 @@ class ComparisonFolder:
         """Whether the comparison, as it was last started, keeps the folders of its runs."""
         return self.started() and bool(read_yaml(self.config)[0].get("keep_runs"))
 
-    def planned_runs(self) -> list[tuple[CellKey, ...]]:
+    def cells_by_run(self) -> list[tuple[CellKey, ...]]:
         """The cells of the plan by the run that fills them: those of a seed whose merged settings do not differ.
 
         Read from the file alone, without loading a curator: cells that differ only in whether a default is written out
@@ -156,7 +156,7 @@ class ComparisonFolder:
         for result in done:
             if result["settings_key"] != planned.key:
                 path = self.result(CellKey(*(result[name] for name in ("level", "arm", "seed"))))
-                check_same_settings(planned.settings, computed(result["run"]), path)
+                check_same_settings(planned.settings, settings_without_output(result["run"]), path)
                 expected = "expected a result of this comparison's warm start, got one of another"
                 raise ConfigError(f"{path}: {expected}: choose another --output")
         if 0 < len(done) < len(found):  # a level was added to a run that is the same at every level
@@ -168,7 +168,7 @@ class ComparisonFolder:
         run = self.run(planned.cell)
         if not run.started():
             return
-        then = computed(run.read_config())
+        then = settings_without_output(run.read_config())
         result = self.read_result(planned.cell)
         if result is None or result["status"] != "failed":
             check_same_settings(planned.settings, then, run.root)

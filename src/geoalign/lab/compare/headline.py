@@ -10,7 +10,7 @@ from pandas import DataFrame
 
 from geoalign.console.numbers import ends, score_writers, share, whole_percent
 from geoalign.lab.compare.settings import METRICS, CompareConfig
-from geoalign.lab.compare.statements import finding
+from geoalign.lab.compare.statements import comparison_verdict
 from geoalign.lab.compare.table import EXPLORATORY, HEADROOM, PRIMARY, ArmRow, Comparison, LevelTable
 from geoalign.statistics import MIN_SEEDS, Interval, PairedDifference, mean, paired_difference, share_interval
 from geoalign.text import enumerated, seed_ranges
@@ -25,14 +25,14 @@ class HeadlineNumbers:
 
     Attributes:
         baseline: the arm that believes every reward; `clean`: the one that had no wrong rewards, None where there is
-            none to compare with; `named`: the others.
+            none to compare with; `other_arms`: the others.
         scores: the final scores of these arms, a row for each seed, a column for each arm in the order of the headline:
             the baseline first, the clean arm last; `truths`: their gold rewards.
         left_out: seeds that only some arms have; `absent`: arms that lack some of the seeds.
     """
 
     baseline: str
-    named: tuple[str, ...]
+    other_arms: tuple[str, ...]
     clean: str | None
     scores: DataFrame
     truths: DataFrame
@@ -63,7 +63,7 @@ class HeadlineNumbers:
         return share_interval(self.scores[arm] - lowest, self.scores[self.clean] - lowest)
 
 
-def outcome(level: LevelTable, plan: CompareConfig) -> HeadlineNumbers | None:
+def headline_numbers(level: LevelTable, plan: CompareConfig) -> HeadlineNumbers | None:
     """What the arms of a level's headline came to; None where the baseline has no result.
 
     An arm that shares no seed with those before it is left out, as are arms that would leave too few for an interval.
@@ -86,7 +86,7 @@ def _outcome(level: LevelTable, plan: CompareConfig, scores: DataFrame, clean: s
     first = [plan.baseline] if clean is None else [plan.baseline, clean]
     others = [row for row in level.rows if row.arm in scores and row.arm not in first]
     arms = list(first)
-    for row in _named(others, plan):
+    for row in _rows_to_name(others, plan):
         seeds = len(scores[arms].dropna())
         shared = len(scores[[*arms, row.arm]].dropna())
         # An arm that is not primary must leave seeds enough for an interval, where there were as many without it.
@@ -99,7 +99,7 @@ def _outcome(level: LevelTable, plan: CompareConfig, scores: DataFrame, clean: s
     lacking = scores.loc[kept.index].isna().any()
     return HeadlineNumbers(
         baseline=plan.baseline,
-        named=tuple(named),
+        other_arms=tuple(named),
         clean=clean,
         scores=kept,
         truths=truths,
@@ -108,7 +108,7 @@ def _outcome(level: LevelTable, plan: CompareConfig, scores: DataFrame, clean: s
     )
 
 
-def _named(rows: Sequence[ArmRow], plan: CompareConfig) -> list[ArmRow]:
+def _rows_to_name(rows: Sequence[ArmRow], plan: CompareConfig) -> list[ArmRow]:
     """The arms that a headline names, the primary ones first and the oracle last."""
     oracle = [row for row in rows if row.arm == plan.oracle]
     primary = [row for row in rows if row.role == PRIMARY and row not in oracle]
@@ -121,13 +121,13 @@ def _named(rows: Sequence[ArmRow], plan: CompareConfig) -> list[ArmRow]:
 # --- the headline -----------------------------------------------------------------------------------------------------
 
 
-def headline(level: LevelTable, plan: CompareConfig) -> str:
+def level_headline(level: LevelTable, plan: CompareConfig) -> str:
     """The finding of a level in a few sentences, the truth first where the reward is only a proxy of it.
 
     Fewer seeds than an interval needs are called an illustration, of which nothing is concluded. Empty where nothing
     has finished.
     """
-    found = outcome(level, plan)
+    found = headline_numbers(level, plan)
     if found is None:
         return ""
     with_truth = plan.metric == "reward" and not found.truths.isna().any(axis=None)
@@ -156,8 +156,8 @@ def headline(level: LevelTable, plan: CompareConfig) -> str:
 
 
 def footnote(level: LevelTable, plan: CompareConfig) -> str:
-    """What the shares of a headline are of, and which seeds and arms are not in its numbers."""
-    found = outcome(level, plan)
+    """Explains what the shares of a headline refer to, and names the seeds and arms that its numbers leave out."""
+    found = headline_numbers(level, plan)
     if found is None or found.clean is None:
         return ""
     seeds = found.scores.index.tolist()
@@ -176,7 +176,7 @@ def footnote(level: LevelTable, plan: CompareConfig) -> str:
 
 
 def _wrong_rewards(level: LevelTable) -> str:
-    """How many of the rewards were wrong. A shortcut's share is of the responses that take it, so it is not told."""
+    """How many rewards were wrong; left out for a shortcut, whose share counts only the responses that take it."""
     if "shortcut" in level.corruption:
         return "Some of the rewards were wrong."
     if math.isnan(level.rate):
@@ -198,7 +198,7 @@ def _final_values(names: Sequence[str], values: DataFrame, plan: CompareConfig) 
 
 
 def _averaged(level: LevelTable, found: HeadlineNumbers) -> str:
-    """What a final score is, in brackets: a curve that is still rising ends above the mean of its last evaluations."""
+    """A note in brackets on how the final score is averaged: a curve that still rises ends above that mean."""
     count = max(row.evaluations for row in level.rows if row.arm in found.arms)
     return f" (mean of the last {count} evaluations)" if count > 1 else ""
 
@@ -228,7 +228,7 @@ def _conclusion(level: LevelTable, found: HeadlineNumbers, plan: CompareConfig) 
     if not _claims_shares(level, found):
         return _no_headroom(level)
     shares = []
-    for arm in found.named:
+    for arm in found.other_arms:
         recovered = found.share(arm)
         interval = "" if math.isnan(recovered.low) else f" (95% interval {ends(recovered, whole_percent)})"
         shares.append(f"{arm} {whole_percent(recovered.estimate)}{interval}")
@@ -238,7 +238,7 @@ def _conclusion(level: LevelTable, found: HeadlineNumbers, plan: CompareConfig) 
 def _claims_shares(level: LevelTable, found: HeadlineNumbers) -> bool:
     """Whether shares of the loss may be told: there are seeds enough, a loss, headroom, and an arm to tell them of."""
     cost = found.cost
-    if cost is None or found.is_illustration or not found.named:
+    if cost is None or found.is_illustration or not found.other_arms:
         return False
     return _has_headroom(level) and cost.interval.low > 0
 
@@ -262,14 +262,14 @@ def _verdicts(level: LevelTable, found: HeadlineNumbers, plan: CompareConfig) ->
         return _no_headroom(level)
     sentences = []
     for item in level.against(plan.baseline):
-        if item.arm in found.named and item.kind in (PRIMARY, EXPLORATORY):
+        if item.arm in found.other_arms and item.kind in (PRIMARY, EXPLORATORY):
             sentences.append(_verdict(item, level, plan))
     return " ".join(sentence for sentence in sentences if sentence)
 
 
 def _verdict(item: Comparison, level: LevelTable, plan: CompareConfig) -> str:
     """What was found of one arm; of GeoAlign nothing good without its control."""
-    found = finding(item)
+    found = comparison_verdict(item)
     if found == "none":
         return ""
     if found == "undecided":
@@ -277,8 +277,8 @@ def _verdict(item: Comparison, level: LevelTable, plan: CompareConfig) -> str:
     row = level.row(item.arm)
     if found == "better" and row is not None and row.is_geoalign:
         control = level.comparison(item.arm, plan.control)
-        if control is None or finding(control) == "none":
+        if control is None or comparison_verdict(control) == "none":
             return ""
-        if finding(control) != "better":
+        if comparison_verdict(control) != "better":
             return f"{item.arm} scored better than {item.against}, but not better than {control.against}."
     return f"{item.arm} scored {found} than {item.against}."

@@ -52,7 +52,7 @@ def long_frame(results: Iterable[RunResult]) -> DataFrame:
 # --- series of the frame ----------------------------------------------------------------------------------------------
 
 
-def evaluation_curves(numbers: DataFrame, metric: str, *, before: bool = True) -> Series:
+def arm_evaluation_curves(numbers: DataFrame, metric: str, *, before: bool = True) -> Series:
     """A metric of the evaluations by run and step, unweighted mean over the evaluation sets of the run.
 
     The evaluation before RL is at step 0, and left out without `before`. Of several evaluations of a set at one step
@@ -85,11 +85,11 @@ def curves_of_arm(curves: Series, level: str, arm: str) -> tuple[Ints, Floats]:
 
 
 def final_scores(curves: Series, last: int) -> Series:
-    """The mean of the last evaluations of each curve, of `evaluation_curves` without that before RL."""
+    """The mean of the last evaluations of each curve, of `arm_evaluation_curves` without that before RL."""
     return curves.groupby(RUN).tail(last).groupby(RUN).mean()
 
 
-def pass_at_k(numbers: DataFrame) -> DataFrame:
+def arm_pass_at_k(numbers: DataFrame) -> DataFrame:
     """pass@k by run, of the last evaluation that measured it: a column for each k, unweighted mean over its sets.
 
     The columns are called `pass@K`; NaN for a K that some set of that evaluation lacks.
@@ -131,9 +131,9 @@ def numbers_by_run(numbers: DataFrame, plan: CompareConfig) -> DataFrame:
     whole = whole.reindex(index=runs, columns=whole.columns.union(list(OF_RUN)))
     planned = Series([plan.updates_per_generation(level, arm) for level, arm, _ in runs], index=runs, dtype=float)
     updates = whole["updates_per_generation"].fillna(planned)
-    curve = evaluation_curves(numbers, plan.metric)
-    gold = evaluation_curves(numbers, "gold_utility")
-    scored = evaluation_curves(numbers, plan.metric, before=False)
+    curve = arm_evaluation_curves(numbers, plan.metric)
+    gold = arm_evaluation_curves(numbers, "gold_utility")
+    scored = arm_evaluation_curves(numbers, plan.metric, before=False)
     kl = by_generation(logged_curves(numbers, "ppo_kl"), updates).groupby(RUN)
     clip = by_generation(logged_curves(numbers, "clip_fraction"), updates).groupby(RUN)
     log = numbers[(numbers.stage == RL) & (numbers.set == "")]
@@ -141,8 +141,8 @@ def numbers_by_run(numbers: DataFrame, plan: CompareConfig) -> DataFrame:
     step_seconds = whole["seconds_per_step"]
     columns = {
         "score": final_scores(scored, plan.last_evaluations),
-        "reward": final_scores(evaluation_curves(numbers, "reward", before=False), plan.last_evaluations),
-        "gold": final_scores(evaluation_curves(numbers, "gold_utility", before=False), plan.last_evaluations),
+        "reward": final_scores(arm_evaluation_curves(numbers, "reward", before=False), plan.last_evaluations),
+        "gold": final_scores(arm_evaluation_curves(numbers, "gold_utility", before=False), plan.last_evaluations),
         "gold_drop": gold.groupby(RUN).agg(largest_drop),
         "oscillation": curve.groupby(RUN).agg(lambda run: oscillation(run, run.index.get_level_values("step"))),
         "largest_drop": curve.groupby(RUN).agg(largest_drop),
@@ -161,4 +161,4 @@ def numbers_by_run(numbers: DataFrame, plan: CompareConfig) -> DataFrame:
         "evaluations": scored.groupby(RUN).size().clip(upper=plan.last_evaluations),
         "updates": updates,
     }
-    return DataFrame(columns, index=runs).join(pass_at_k(numbers)).join(whole)
+    return DataFrame(columns, index=runs).join(arm_pass_at_k(numbers)).join(whole)

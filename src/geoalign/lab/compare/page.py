@@ -9,7 +9,7 @@ from typing import Any
 
 from geoalign.console.numbers import duration, share
 from geoalign.errors import RunFolderError
-from geoalign.files.json_files import read_text
+from geoalign.files.json_files import read_written_text
 from geoalign.lab.compare.analysis import read_table
 from geoalign.lab.compare.folder import COMPACT, ComparisonFolder
 from geoalign.lab.compare.page_tables import level_sheets
@@ -34,8 +34,8 @@ def build_comparison_report(folder: Path, table: Table | None = None) -> Path:
     table = table or read_table(files.root)
     run = read_yaml(files.config)[0].get("run") or {}
     gallery = Gallery(files.figures)
-    # The versions may have been left out of what was committed.
-    versions = read_text(files.versions).strip() if files.versions.exists() else "versions.json is not there"
+    # A committed comparison may lack its versions.json.
+    versions = read_written_text(files.versions).strip() if files.versions.exists() else "versions.json is not there"
     robustness = robustness_panels(table.levels, table.plan)
     return write_page(
         files.report,
@@ -50,7 +50,7 @@ def build_comparison_report(folder: Path, table: Table | None = None) -> Path:
         examples=_examples(table, files),
         failures=[(item, visible(item.error, ERROR_LIMIT)) for item in table.failures],
         missing=_missing(table),
-        config=visible(read_text(files.config), CONFIG_LIMIT),
+        config=visible(read_written_text(files.config), CONFIG_LIMIT),
         versions=visible(versions, CONFIG_LIMIT),
         notes=[visible(note) for note in table.notes],
     )

@@ -157,7 +157,7 @@ def _gold(level: LevelTable, plan: CompareConfig) -> Sheet:
     """Gold reward and proxy reward, of the arms whose gold reward is known."""
     rows = []
     for row in level.rows:
-        if row.gold.known:
+        if row.gold.has_values:
             rows.append(
                 {
                     "arm": _arm(row),

@@ -12,7 +12,7 @@ import pandas
 
 from geoalign.console.numbers import estimate, score_writers, share, signed
 from geoalign.files.columns import Floats, Ints
-from geoalign.lab.compare.numbers import curves_of_arm, evaluation_curves, logged_curves
+from geoalign.lab.compare.numbers import arm_evaluation_curves, curves_of_arm, logged_curves
 from geoalign.lab.compare.results import RunResult
 from geoalign.lab.compare.settings import METRICS, CompareConfig
 from geoalign.lab.compare.table import PROXY, ArmRow, LevelTable, Table, metric_words
@@ -118,14 +118,14 @@ def further_panels(level: LevelTable, table: Table) -> list[SectionOfPanels]:
     reference = level.reference
     if reference is not None:
         ranks = [kept_rank_panel(level, reference, table.results)]
-        projector = [projector_panel(level, reference)]
+        projector = [arm_projector_panel(level, reference)]
     return [
         ("others", "The other arms", of_others),
         ("truth", "Proxy and gold reward", truth),
         ("training", "Rewards during training", [training]),
         ("ranks", "Where wrong rewards stand in the ranking by the score", ranks),
         ("projector", "Does the projector generalise?", projector),
-        ("policy", "How far the policy went from the one that sampled", policy_panels(level, plan, rows)),
+        ("policy", "How far the policy went from the one that sampled", arm_policy_panels(level, plan, rows)),
         ("diversity", "pass@k", [pass_at_k_panel(level, plan)]),
     ]
 
@@ -181,7 +181,7 @@ def evaluation_panel(
 ) -> Drawn:
     """A quantity of the evaluations over steps, a line for each arm; `words` name it, where not as usual."""
     words = words or METRICS[metric]
-    curves = _arm_curves(level, evaluation_curves(level.numbers, metric), rows)
+    curves = _arm_curves(level, arm_evaluation_curves(level.numbers, metric), rows)
     if not curves:
         return f"No finished run at {level.level} has an evaluation with {words}."
     lines = _bands(plan, curves)
@@ -222,7 +222,7 @@ def logged_panel(level: LevelTable, plan: CompareConfig, metric: str, rows: Sequ
     )
 
 
-def policy_panels(level: LevelTable, plan: CompareConfig, rows: Sequence[ArmRow]) -> list[Drawn]:
+def arm_policy_panels(level: LevelTable, plan: CompareConfig, rows: Sequence[ArmRow]) -> list[Drawn]:
     """How far the policy went from the one that sampled, without the arms for which it is always zero."""
     moving = [row for row in rows if not row.zero_by_construction]
     if rows and not moving:
@@ -231,7 +231,7 @@ def policy_panels(level: LevelTable, plan: CompareConfig, rows: Sequence[ArmRow]
     return [logged_panel(level, plan, metric, moving) for metric in POLICY]
 
 
-def projector_panel(level: LevelTable, row: ArmRow) -> Drawn:
+def arm_projector_panel(level: LevelTable, row: ArmRow) -> Drawn:
     """The shares of pairs that the projector of an arm orders rightly, over steps."""
     lines = []
     means = []
@@ -389,6 +389,6 @@ def rate_curve(levels: Sequence[LevelTable], arm: str, measure: str = "score") -
     curve = []
     for level in levels:
         row = level.row(arm)
-        if row is not None and row.measures[measure].known:
+        if row is not None and row.measures[measure].has_values:
             curve.append((level.rate, row.measures[measure].interval))
     return curve

@@ -70,7 +70,7 @@ class PlannedRun:
 
 
 def planned_cells(config: CompareConfig) -> list[CellKey]:
-    """All arms at all levels of the first seed, then of the next: one broken off has what it has of every arm."""
+    """All arms at all levels, seed after seed: an interrupted comparison has the same seeds of every arm."""
     return [
         CellKey(level, arm, seed)
         for seed in config.seeds
@@ -80,12 +80,14 @@ def planned_cells(config: CompareConfig) -> list[CellKey]:
     ]
 
 
-def make_plan(config: CompareConfig, locations: Locations | None = None) -> list[PlannedRun]:
+def planned_runs(config: CompareConfig, locations: Locations | None = None) -> list[PlannedRun]:
     """The runs of a comparison in the order of their cells; ConfigError where those of an arm or level are wrong."""
     cells: dict[str, list[CellKey]] = {}
     settings: dict[str, tuple[dict[str, Any], int]] = {}
     for cell in planned_cells(config):
-        plain = computed(plain_settings(resolved_run(config, cell.level, cell.arm, cell.seed, locations)))
+        plain = settings_without_output(
+            plain_settings(resolved_run(config, cell.level, cell.arm, cell.seed, locations))
+        )
         start = warm_start_seed(config, cell.seed)
         key = settings_key(plain, warm_start_seed=start)
         cells.setdefault(key, []).append(cell)
@@ -93,7 +95,7 @@ def make_plan(config: CompareConfig, locations: Locations | None = None) -> list
     return [PlannedRun(tuple(members), *settings[key], key) for key, members in cells.items()]
 
 
-def computed(settings: Mapping[str, Any]) -> dict[str, Any]:
+def settings_without_output(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a run that decide its numbers: all but `output`, which says what is kept."""
     return {name: value for name, value in settings.items() if name != "output"}
 

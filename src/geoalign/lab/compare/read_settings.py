@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from geoalign.errors import ConfigError
-from geoalign.lab.compare.plan import check_overlays, make_plan
+from geoalign.lab.compare.plan import check_overlays, planned_runs
 from geoalign.lab.compare.settings import CLEAN, CLEAN_ARM, DEFAULTS, CompareConfig
 from geoalign.lab.train.settings import DEFAULT_TYPES
 from geoalign.settings.layers import Loaded, merged_settings, override_setting, read_layers
@@ -170,7 +170,7 @@ def _check(config: CompareConfig, locations: Locations) -> None:
                     f"arms_at.{arm}", f"expected some of the levels {_list_of(config.levels)}", level, locations
                 )
     check_overlays(config, locations)
-    make_plan(replace(config, seeds=config.seeds[:1], arms_at={}), locations)
+    planned_runs(replace(config, seeds=config.seeds[:1], arms_at={}), locations)
 
 
 def _wrong(key: str, expected: str, got: Any, locations: Locations) -> ConfigError:

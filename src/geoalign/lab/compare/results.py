@@ -96,7 +96,7 @@ def result_of(folder: RunFolder) -> dict[str, Any]:
             "evaluations": read_lines(folder.evaluation),
             "series": _series(run, numbers),
             "detection": _detection(numbers),
-            "snapshots": [_snapshot(step) for step in _spread(run.rollouts, _SNAPSHOTS)],
+            "snapshots": [_snapshot(step) for step in _evenly_spread(run.rollouts, _SNAPSHOTS)],
             "seconds_per_step": mean(series_of(numbers, "step_time").values),
         }
     )
@@ -127,7 +127,7 @@ def _detection(numbers: DataFrame) -> dict[str, Any]:
     return found
 
 
-def _spread(generations: Sequence[RolloutStep], count: int) -> list[RolloutStep]:
+def _evenly_spread(generations: Sequence[RolloutStep], count: int) -> list[RolloutStep]:
     """At most `count` generations, evenly spread from the first to the last."""
     if not generations:
         return []

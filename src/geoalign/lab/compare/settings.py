@@ -118,7 +118,7 @@ class CompareConfig:
 
     @property
     def control(self) -> str | None:
-        """The arm that replaces by the number of pairs alone, told by its curator; None: there is none."""
+        """The first arm whose curator replaces by the number of pairs alone; None without such an arm."""
         return next((name for name in self.arms if self.curator_of(name) == "pair_count"), None)
 
     def curator_of(self, arm: str) -> str:

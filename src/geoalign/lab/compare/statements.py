@@ -77,7 +77,7 @@ def headroom_statement(rate: float, headroom: Comparison | None, plan: CompareCo
     if rate == 0 and arm != "clean":
         text = f"{measured}. No reward is wrong at this level, so the {arm} has nothing to replace: {consequence}."
         return Statement(arm, HEADROOM, "none", text)
-    verdict = finding(headroom)
+    verdict = comparison_verdict(headroom)
     if verdict == "better":
         return Statement(arm, HEADROOM, verdict, f"{measured}. A curator has something to gain here.")
     reasons = {
@@ -90,7 +90,7 @@ def headroom_statement(rate: float, headroom: Comparison | None, plan: CompareCo
 
 def comparison_statement(item: Comparison, decidable: bool) -> Statement:
     """An arm against another: a finding needs headroom and an interval without zero; if exploratory, Holm's p < .05."""
-    return Statement(item.arm, item.kind, finding(item) if decidable else "none", _sentence(item, decidable))
+    return Statement(item.arm, item.kind, comparison_verdict(item) if decidable else "none", _sentence(item, decidable))
 
 
 def geoalign_statement(
@@ -118,7 +118,7 @@ def geoalign_statement(
         "undecided": f"{alone} may explain the gain: no sign that the geometry adds anything.",
         "worse": f"{alone} does better still: here the geometry takes away.",
     }
-    conclusion = meaning[finding(against_control)] if plain.verdict == "better" else ""
+    conclusion = meaning[comparison_verdict(against_control)] if plain.verdict == "better" else ""
     return replace(plain, text=" ".join((plain.text, _sentence(against_control, decidable), conclusion)).strip())
 
 
@@ -138,7 +138,7 @@ def detection_statement(arm: str, detection: Detection) -> Statement:
     return Statement(arm, "detection", verdict, f"{arm}: {meaning} ({numbers}).")
 
 
-def finding(item: Comparison) -> str:
+def comparison_verdict(item: Comparison) -> str:
     """ "better", "worse", "undecided" or "none" (no interval), by the raw interval or, exploratory, by Holm's p."""
     difference = item.difference
     if not difference.defined:
@@ -172,7 +172,7 @@ def _sentence(item: Comparison, decidable: bool) -> str:
     if not difference.defined:
         return f"{mark}{measured}. {_why_undefined(difference)}: no verdict."
     tested = f"Holm-adjusted {_p(item.adjusted_p)}" if item.kind == EXPLORATORY else _p(difference.p)
-    verdict = finding(item)
+    verdict = comparison_verdict(item)
     words = {
         "better": f"{item.arm} scored better than {item.against}",
         "worse": f"{item.arm} scored worse than {item.against}",

@@ -40,8 +40,8 @@ class Measure:
     paired_values: Mapping[int, float]
 
     @property
-    def known(self) -> bool:
-        """Whether any seed has it."""
+    def has_values(self) -> bool:
+        """Whether any seed has a value."""
         return not math.isnan(self.interval.estimate)
 
     @property
@@ -146,13 +146,15 @@ class LevelTable:
     @property
     def has_gold(self) -> bool:
         """Whether the truth behind the reward is known, which then is called a proxy."""
-        return any(row.gold.known for row in self.rows)
+        return any(row.gold.has_values for row in self.rows)
 
     @property
     def judged(self) -> tuple[ArmRow, ...]:
         """The arms with wrong rewards whose detection, or agreement with the true rewards, is known."""
         return tuple(
-            row for row in self.rows if row.rate != 0 and (row.detection is not None or row.measures[APPLIED].known)
+            row
+            for row in self.rows
+            if row.rate != 0 and (row.detection is not None or row.measures[APPLIED].has_values)
         )
 
     @property
@@ -190,7 +192,7 @@ class Table:
         return tuple(result for result in self.results if not result.finished)
 
 
-# So many sentences on comparisons that were not planned stand open where none was.
+# Sentences about unplanned comparisons that are shown unfolded where no comparison was planned.
 _MOST_UNPLANNED = 4
 
 

@@ -92,12 +92,12 @@ def run_cell(job: dict[str, Any]) -> None:
         "error": None,
         **result_of(run),
         **job["shape"],
-        **measured(read_lines(attempts)),
+        **time_and_memory(read_lines(attempts)),
     }
     folder.write_result(planned, result)
 
 
-def measured(attempts: list[dict[str, Any]]) -> dict[str, Any]:
+def time_and_memory(attempts: list[dict[str, Any]]) -> dict[str, Any]:
     """Seconds of a run over all its starts (None where one was killed: nobody knows when), and its peak memory."""
     ends = [line for line in attempts if "seconds" in line]
     starts = sum("started" in line for line in attempts)

@@ -162,10 +162,10 @@ def _near(total: int, random: Random) -> int:
 
 def question(numbers: Sequence[int]) -> str:
     """`What is forty-two plus seventeen minus five?` of (42, 17, -5)."""
-    text = f"What is {in_words(numbers[0])}"
+    text = f"What is {number_in_words(numbers[0])}"
     for number in numbers[1:]:
         sign = "minus" if number < 0 else "plus"
-        text += f" {sign} {in_words(abs(number))}"
+        text += f" {sign} {number_in_words(abs(number))}"
     return f"{text}?"
 
 
@@ -180,7 +180,7 @@ def running_totals(numbers: Sequence[int]) -> str:
     return f"{', '.join(steps)}. {boxed(total)}"
 
 
-def in_words(number: int) -> str:
+def number_in_words(number: int) -> str:
     """A number from 0 to 99 in English words."""
     if number < 20:
         return _SMALL[number]

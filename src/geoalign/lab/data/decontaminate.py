@@ -15,18 +15,18 @@ from geoalign.lab.data.task import Problem
 _OTHER = re.compile(r"[\W_]+")
 
 
-def fingerprint(prompt: Messages) -> str:
+def prompt_fingerprint(prompt: Messages) -> str:
     """The first 150 letters and digits in lower case, without a system message: the same under another layout."""
     text = "".join(message["content"] for message in prompt if message["role"] != "system")
     return _OTHER.sub("", text.lower())[:150]
 
 
-def fingerprints(prompts: Iterable[Messages]) -> set[str]:
+def prompt_fingerprints(prompts: Iterable[Messages]) -> set[str]:
     """Those of prompts; one without a letter or digit has none, so it overlaps nothing."""
-    return {fingerprint(prompt) for prompt in prompts} - {""}
+    return {prompt_fingerprint(prompt) for prompt in prompts} - {""}
 
 
-def exact(prompt: Messages) -> Hashable:
+def exact_key(prompt: Messages) -> Hashable:
     """A key that two prompts share where they are the same in every character."""
     return tuple((message["role"], message["content"]) for message in prompt)
 
@@ -65,8 +65,8 @@ def decontaminate(
         )
         return list(range(len(keys))), [line] if duplicates else []
     unique = rows.index[~repeated & ~conflicting].tolist()
-    in_evaluation = fingerprints(problem.prompt for problem in evaluated)
-    kept = [row for row in unique if fingerprint(prompts[row]) not in in_evaluation]
+    in_evaluation = prompt_fingerprints(problem.prompt for problem in evaluated)
+    kept = [row for row in unique if prompt_fingerprint(prompts[row]) not in in_evaluation]
     if len(kept) == len(keys):
         return kept, []
     repeated_only = (repeated & ~conflicting).sum()
@@ -82,11 +82,11 @@ def overlap_notes(evaluation: Mapping[str, Sequence[Problem]], trained_on: Colle
     """A line for each evaluation set some of whose prompts begin like one of training.
 
     Args:
-        trained_on: the `fingerprints` of the training prompts.
+        trained_on: the `prompt_fingerprints` of the training prompts.
     """
     notes = []
     for name, problems in evaluation.items():
-        count = sum(fingerprint(problem.prompt) in trained_on for problem in problems)
+        count = sum(prompt_fingerprint(problem.prompt) in trained_on for problem in problems)
         if count:
             notes.append(f"evaluation set {name}: {count} of {len(problems)} begin like a training prompt")
     return notes

@@ -12,7 +12,13 @@ from typing import Any
 
 from geoalign.answers.messages import Messages, read_messages
 from geoalign.errors import InputError
-from geoalign.lab.data.decontaminate import decontaminate, exact, fingerprint, fingerprints, overlap_notes
+from geoalign.lab.data.decontaminate import (
+    decontaminate,
+    exact_key,
+    overlap_notes,
+    prompt_fingerprint,
+    prompt_fingerprints,
+)
 from geoalign.lab.data.settings import HHRLHFConfig
 from geoalign.lab.data.sources import LeftOutError, open_sources, usable_rows
 from geoalign.lab.data.task import Demonstration, PreferencePair, Problem, Task
@@ -52,7 +58,7 @@ def read_dialogue(text: object) -> Messages | None:
 
 
 def read_pair(row: Mapping[str, Any]) -> PreferencePair:
-    """The pair of a row; LeftOutError for one that is none.
+    """The pair of a row; LeftOutError for a row that holds no pair.
 
     "malformed": `chosen` or `rejected` is absent or no dialogue (`read_dialogue`); "identical": both say the same;
     "empty": a final reply without text; "different history": they part before the last turn; "repeated turn": one
@@ -123,7 +129,7 @@ def load_dialogues(
     Args:
         prompts: rows with a prompt alone are usable, too.
         max_characters: longer dialogues, prompt and reply together, are left out.
-        limit: at most so many usable rows of each source, the first.
+        limit: the most usable rows to take of each source, from the first on.
     """
     read = partial(read_row, prompts=prompts, max_characters=max_characters)
     wanted = "usable pair of dialogues or prompt" if prompts else "usable pair of dialogues"
@@ -140,7 +146,7 @@ def different_prompts(dialogues: Iterable[Dialogue]) -> list[Problem]:
     """One problem for each different prompt, in the order of first appearance, named by the row that is."""
     problems: dict[Hashable, Problem] = {}
     for dialogue in dialogues:
-        problems.setdefault(exact(dialogue.problem.prompt), dialogue.problem)
+        problems.setdefault(exact_key(dialogue.problem.prompt), dialogue.problem)
     return list(problems.values())
 
 
@@ -186,7 +192,7 @@ def hh_rlhf_task(config: HHRLHFConfig) -> Task:
     if config.decontaminate == "report":
         trained_on = [pair.prompt for pair in (*sft_pairs, *reward_pairs, *gold_pairs)]
         trained_on += [problem.prompt for problem in prompts]
-        notes += overlap_notes(evaluation, fingerprints(trained_on))
+        notes += overlap_notes(evaluation, prompt_fingerprints(trained_on))
     for_gold_model = f"{len(gold_pairs)} for a gold model, " if gold_pairs else ""
     notes.append(
         f"{len(sft_pairs)} replies for SFT, {len(reward_pairs)} pairs for a reward model, {for_gold_model}"
@@ -228,7 +234,7 @@ def _clean_dialogues(
             keys.append(number)
             chosen.append("")
         else:
-            keys.append((exact(pair.prompt), frozenset((pair.chosen, pair.rejected))))
+            keys.append((exact_key(pair.prompt), frozenset((pair.chosen, pair.rejected))))
             chosen.append(pair.chosen)
     rows, lines = decontaminate(
         config.decontaminate,
@@ -255,8 +261,8 @@ def _split_by_prompt(dialogues: list[Dialogue], count: int) -> tuple[list[Dialog
             f"task.rl_prompts: expected less than the {len(prompts)} different prompts of `train`, got {count}"
         )
     for_rl = prompts[-count:]
-    keys = {exact(problem.prompt) for problem in for_rl}
-    return [dialogue for dialogue in dialogues if exact(dialogue.problem.prompt) not in keys], for_rl
+    keys = {exact_key(problem.prompt) for problem in for_rl}
+    return [dialogue for dialogue in dialogues if exact_key(dialogue.problem.prompt) not in keys], for_rl
 
 
 def _split_for_gold_model(
@@ -282,5 +288,5 @@ def _split_for_gold_model(
 
 def _place_of(pair: PreferencePair) -> float:
     """A number in [0, 1) of the first turn of a pair's prompt, even over different turns."""
-    digest = sha256(fingerprint(pair.prompt[:1]).encode("utf-8", "replace")).digest()
+    digest = sha256(prompt_fingerprint(pair.prompt[:1]).encode("utf-8", "replace")).digest()
     return int.from_bytes(digest[:6]) / 2**48

@@ -18,7 +18,7 @@ from geoalign.answers.messages import read_messages
 from geoalign.dumps.values import field_of
 from geoalign.errors import InputError
 from geoalign.lab.data.benchmarks import BENCHMARKS, Benchmark
-from geoalign.lab.data.decontaminate import decontaminate, exact, fingerprints, overlap_notes
+from geoalign.lab.data.decontaminate import decontaminate, exact_key, overlap_notes, prompt_fingerprints
 from geoalign.lab.data.settings import MATH_SYSTEM_PROMPT, FieldsConfig, MathConfig, MathSetConfig
 from geoalign.lab.data.sources import LeftOutError, first_rows, open_sources, usable_rows
 from geoalign.lab.data.task import Demonstration, Problem, Task
@@ -153,14 +153,14 @@ class RowReader:
 
     Attributes:
         benchmark: only its own rows are read where the file holds several sets, and each problem once; None: all.
-        known: the problems of the benchmark that were read so far.
+        already_read: the problems of the benchmark that were read so far.
     """
 
     layout: Layout
     system_prompt: str | None
     demonstration_field: str | None
     benchmark: Benchmark | None
-    known: set[Hashable]
+    already_read: set[Hashable]
 
     def __call__(self, where: str, row: Mapping[str, Any]) -> MathRow:
         """The problem of a row; LeftOutError where it is not usable or not wanted."""
@@ -187,10 +187,10 @@ class RowReader:
         if self.system_prompt is not None and all(message["role"] != "system" for message in prompt):
             prompt = ({"role": "system", "content": self.system_prompt}, *prompt)
         if self.benchmark is not None:
-            key = (exact(prompt), answer)
-            if key in self.known:
+            key = (exact_key(prompt), answer)
+            if key in self.already_read:
                 raise LeftOutError("repeated")
-            self.known.add(key)
+            self.already_read.add(key)
         demonstration = None if self.demonstration_field is None else field_of(row, self.demonstration_field)
         if not isinstance(demonstration, str) or not demonstration.strip():
             demonstration = None
@@ -220,7 +220,7 @@ def _gold_answer(value: Any, layout: Layout) -> str:
 
 
 def _text_of(value: Any) -> str:
-    """A gold answer as text; empty where it is none. A list (several answers) is joined with commas."""
+    """A gold answer as text; empty for a value that is no answer. A list (several answers) is joined with commas."""
     if isinstance(value, str):
         return value.strip()
     if isinstance(value, int | float):
@@ -252,9 +252,9 @@ def load_problems(
         fields: the fields that the user names; None: all are recognised.
         benchmark: of a file with several sets only the rows of this one are read, and each problem once (DAPO's AIME
             2024 has each 32 times); another number of problems than the benchmark's is noted.
-        limit: at most so many problems of each source, the first.
+        limit: the most problems to take of each source, from the first on.
     """
-    known: set[Hashable] = set()
+    already_read: set[Hashable] = set()
     found: list[MathRow] = []
     layouts = []
     left_out = []
@@ -268,7 +268,7 @@ def load_problems(
             system_prompt=system_prompt,
             demonstration_field=demonstration_field,
             benchmark=benchmark,
-            known=known,
+            already_read=already_read,
         )
         of_source, lines = usable_rows(source, rows, read, wanted="problem with an answer", limit=limit)
         found += of_source
@@ -305,7 +305,7 @@ def math_task(config: MathConfig) -> Task:
     kept, decontamination_notes = decontaminate(
         config.decontaminate,
         config.train if isinstance(config.train, str) else "training",
-        keys=[exact(prompt) for prompt in prompts],
+        keys=[exact_key(prompt) for prompt in prompts],
         answers=[normal_form(row.problem.answer) for row in train],
         prompts=prompts,
         evaluated=chain.from_iterable(evaluation.values()),
@@ -314,7 +314,7 @@ def math_task(config: MathConfig) -> Task:
         raise InputError(f"{config.train}: expected problems to be left by decontaminate: drop, got none")
     notes = [*notes, *decontamination_notes, *evaluation_notes]
     if config.decontaminate == "report":
-        notes += overlap_notes(evaluation, fingerprints(prompts))
+        notes += overlap_notes(evaluation, prompt_fingerprints(prompts))
     used = [train[number] for number in kept[: config.limit]]
     return Task(
         name="math",

@@ -25,7 +25,7 @@ _HUB = re.compile(
 )
 # What is plainly meant as a local file is never looked for on the hub: a typing error costs no network access.
 _FILE_ENDINGS = (*SUFFIXES, ".gz", ".txt", ".arrow", ".zip", ".zst", ".yaml", ".yml")
-# So many rows are looked at to recognise a layout.
+# Rows that are read to recognise a layout.
 _HEAD = 100
 
 _Item = TypeVar("_Item")
@@ -72,7 +72,7 @@ def usable_rows(
     Args:
         read: takes a row with its name, and raises LeftOutError with the reason where the row cannot be used.
         wanted: what is read, for the error.
-        limit: at most so many usable rows, the first.
+        limit: the most usable rows to take, from the first on.
 
     Raises:
         InputError: no row can be used.

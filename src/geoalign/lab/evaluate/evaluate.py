@@ -24,7 +24,7 @@ from geoalign.lab.evaluate.evaluated_models import DescribedModel, describe, dev
 from geoalign.lab.evaluate.folder import EvaluationFolder, Recorded
 from geoalign.lab.evaluate.results import print_scores, result_json
 from geoalign.lab.evaluate.scores import EvaluationScores, ModelScores, average, evaluation_scores, score
-from geoalign.lab.evaluate.sets import PromptedSet, load_sets, prompted
+from geoalign.lab.evaluate.sets import PromptedSet, load_sets, prompted_set
 from geoalign.lab.evaluate.settings import EvaluateConfig
 from geoalign.lab.models.answering import ResponseRequest, Sampling, answer, check_rows_scored
 from geoalign.lab.models.engines import Engine
@@ -94,7 +94,7 @@ def _prompted_sets(
     limits = [described.longest, config.vllm.get("max_model_len")]
     longest = min((limit for limit in limits if isinstance(limit, int)), default=None)
     return [
-        prompted(
+        prompted_set(
             evaluation_set,
             described.tokenizer,
             described.model.template_options,

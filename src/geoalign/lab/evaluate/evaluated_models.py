@@ -18,9 +18,9 @@ from geoalign.lab.evaluate.settings import EvaluateConfig
 from geoalign.lab.models.engines import Engine, TransformersEngine, VLLMEngine
 from geoalign.lab.models.language_model import initial_model, initial_tokenizer
 from geoalign.lab.models.settings import PretrainedModelConfig
-from geoalign.lab.runs.folder import RunFolder, checkpoint_step, complete_checkpoints, is_checkpoint, is_last
+from geoalign.lab.runs.folder import RunFolder, checkpoint_step, complete_checkpoints, is_checkpoint, is_last_checkpoint
 from geoalign.pretrained.fastest_dtype import fastest_dtype
-from geoalign.pretrained.fingerprint import fingerprint
+from geoalign.pretrained.fingerprint import model_fingerprint
 from geoalign.pretrained.from_pretrained import from_pretrained, is_hub_id, loading
 
 
@@ -30,7 +30,7 @@ class EvaluatedModel:
 
     Attributes:
         name: what it is called in rows and tables.
-        series: the run that it is a checkpoint of, and `step` after which update; None where it is none.
+        series: the run of which the model is a checkpoint, and `step` its update; None for any other model.
         template_options: arguments of the chat template.
     """
 
@@ -104,10 +104,10 @@ def _final_model(run: RunFolder, name: str, config: EvaluateConfig) -> Evaluated
 
 
 def _checkpoints_of(run: RunFolder, name: str, config: EvaluateConfig) -> list[EvaluatedModel]:
-    """Every checkpoint of the RL stage, and the final model where it is none of them."""
+    """Every checkpoint of the RL stage, and the final model unless it is one of them."""
     kept = complete_checkpoints(run.rl_checkpoints)
     models = [_checkpoint(run, name, path, config) for path in kept]
-    if run.final.is_dir() and not (kept and is_last(kept[-1])):
+    if run.final.is_dir() and not (kept and is_last_checkpoint(kept[-1])):
         final = _model(f"{name}-final", run.final, run, config)
         if run.summary.is_file():
             final = replace(final, series=name, step=int(read_json(run.summary)["steps"]))
@@ -189,7 +189,7 @@ def describe(model: EvaluatedModel) -> DescribedModel:
         model=model,
         tokenizer=tokenizer,
         longest=getattr(settings.get_text_config(), "max_position_embeddings", None),
-        fingerprint=fingerprint(folder) if folder.is_dir() else f"{model.path}@{settings._commit_hash}",
+        fingerprint=model_fingerprint(folder) if folder.is_dir() else f"{model.path}@{settings._commit_hash}",
     )
 
 

@@ -147,7 +147,7 @@ class EvaluationFolder:
         return rows
 
     def _parts(self) -> list[Path]:
-        """The files of rows in their order; what a kill left half written is none of them."""
+        """The files of rows in their order, without files that a kill left half written."""
         return sorted(self.rows.glob("part-*.parquet"))
 
     def write_result(self, settings: Mapping[str, Any], versions: Mapping[str, str], scores: Mapping[str, Any]) -> None:

@@ -130,7 +130,7 @@ class PromptedSet:
     left_out: Mapping[str, int]
 
 
-def prompted(
+def prompted_set(
     evaluation_set: EvaluationSet, tokenizer: Any, options: Mapping[str, Any], *, longest: int | None
 ) -> PromptedSet:
     """The prompts of a set in a model's chat template; one that is too long is left out, never cut.

@@ -224,7 +224,7 @@ class Rates:
 
 
 def rates_of(judgments: Sequence[Judgment], pairs: int) -> Rates:
-    """The rates over the judged ones of so many pairs, with intervals over prompts."""
+    """The rates over the judgments with a verdict, with intervals over prompts; `pairs` is the number of all pairs."""
     judged = [one for one in judgments if one.winner != "malformed"]
     by_prompt: dict[tuple[str, str], list[Judgment]] = defaultdict(list)
     for one in judged:

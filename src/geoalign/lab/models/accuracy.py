@@ -66,7 +66,7 @@ def evaluation_values(
 ) -> dict[str, Any]:
     """The values of one line of a run's `evaluation.jsonl`.
 
-    Only where responses are right or wrong there is an accuracy, its interval over problems, and pass@k.
+    The accuracy, its interval over problems and pass@k are set only for rewards that mean right or wrong.
 
     Args:
         rows: every response to the set.

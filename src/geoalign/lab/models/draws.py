@@ -32,7 +32,7 @@ def uniforms(seeds: Sequence[int], count: int) -> Tensor:
     )
 
 
-def chosen(scores: Tensor, draws: Tensor, temperature: float) -> Tensor:
+def drawn_tokens(scores: Tensor, draws: Tensor, temperature: float) -> Tensor:
     """[batch] tokens: the first one at which the cumulated softmax(scores / temperature) exceeds the draw in [0, 1).
 
     In float64: the float32 sum over a large vocabulary is off by more than small probabilities.
@@ -56,7 +56,7 @@ class OwnDraws(LogitsProcessor):
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
         """[batch, vocabulary] scores under which the drawn token is the likeliest."""
-        tokens = chosen(scores, self._draws[:, self._step].to(scores.device), self._temperature)
+        tokens = drawn_tokens(scores, self._draws[:, self._step].to(scores.device), self._temperature)
         self._step += 1
         only = torch.full_like(scores, -torch.inf)
         return only.scatter_(1, tokens[:, None], 0.0)

@@ -44,7 +44,7 @@ class Engine(Protocol):
         """One response to each prompt of tokens, drawn from the whole vocabulary; `seeds` as of `seed_of`."""
 
 
-def generated(tokens: Sequence[int], ends: frozenset[int], tokenizer: Any) -> Generated:
+def as_generated(tokens: Sequence[int], ends: frozenset[int], tokenizer: Any) -> Generated:
     """The response that new tokens hold: up to the first one that ends it; what follows is padding."""
     length = next((number for number, token in enumerate(tokens, start=1) if token in ends), None)
     return Generated(
@@ -99,7 +99,7 @@ class TransformersEngine(_Opened):
             options["logits_processor"] = LogitsProcessorList([draws])
         with eval_mode(self._model):
             tokens = new_tokens(self._model, prompts, pad=self._pad, max_new_tokens=max_new_tokens, options=options)
-        return [generated(row, self._ends, self._tokenizer) for row in tokens.tolist()]
+        return [as_generated(row, self._ends, self._tokenizer) for row in tokens.tolist()]
 
 
 def new_tokens(
@@ -240,7 +240,7 @@ class TrainerEngine:
             _, tokens, *_ = engine.generate(prompts=[[*ids] for ids in prompts], images=None, num_generations=1)
         tokenizer = trainer.processing_class
         ends = end_tokens(trainer.model, tokenizer)
-        return [generated([int(token) for token in ids], ends, tokenizer) for ids in tokens]
+        return [as_generated([int(token) for token in ids], ends, tokenizer) for ids in tokens]
 
 
 @contextmanager

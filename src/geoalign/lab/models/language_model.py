@@ -13,7 +13,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from geoalign.errors import ConfigError
-from geoalign.files.durable import beside, replace_folder
+from geoalign.files.durable import replace_folder, temporary_path
 from geoalign.lab.models.settings import LoraConfig, ModelConfig, TinyModelConfig
 from geoalign.lab.runs.folder import mark_complete
 from geoalign.pretrained.from_pretrained import from_pretrained, loading
@@ -92,7 +92,7 @@ def save(model: Any, tokenizer: Any, folder: Path) -> None:
 
 def save_complete(model: Any, tokenizer: Any, folder: Path) -> None:
     """Writes model and tokenizer into a folder that exists only if complete, with its mark; an older one goes."""
-    written = beside(folder)
+    written = temporary_path(folder)
     if written.exists():
         shutil.rmtree(written)
     save(model, tokenizer, written)
@@ -175,7 +175,7 @@ def with_adapters(model: Any, config: LoraConfig | None, *, seed: int, kind: str
     import peft  # only where adapters are asked for
 
     targets = config.target_modules if isinstance(config.target_modules, str) else list(config.target_modules)
-    # peft declares its scale a whole number, and multiplies by any.
+    # peft declares `lora_alpha` as an int, but works with any number.
     scale: Any = config.scale * config.rank
     options = peft.LoraConfig(task_type=kind, r=config.rank, lora_alpha=scale, target_modules=targets)
     with torch.random.fork_rng(devices=[]):

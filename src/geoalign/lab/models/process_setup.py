@@ -42,7 +42,7 @@ def use_one_device() -> None:
 
 
 @contextmanager
-def undisturbed(seed: int) -> Iterator[None]:
+def with_own_seed(seed: int) -> Iterator[None]:
     """Runs its body with generators seeded afresh, and puts back the state they had: an evaluation leaves no trace."""
     python_state = random.getstate()
     numpy_state = np.random.get_state()
@@ -60,7 +60,7 @@ _Item = TypeVar("_Item")
 
 @dataclass(frozen=True)
 class Processes:
-    """This process's rank among `count`; one process alone is rank 0 of 1, and its barriers are none.
+    """This process's rank among `count`; one process alone is rank 0 of 1, and never waits at a barrier.
 
     Only the first process writes into the run folder, which all must see: one machine, or a shared file system.
     """

@@ -32,7 +32,7 @@ class Fall:
         )
 
 
-def falls(evaluations: Sequence[Evaluation]) -> list[Fall]:
+def falls_of_accuracy(evaluations: Sequence[Evaluation]) -> list[Fall]:
     """Every evaluation whose accuracy lies below the lower end of the 95% interval of its set's accuracy before RL.
 
     The same problems are answered at every evaluation, so this is a cautious rule: it names no fall that another draw
@@ -56,4 +56,4 @@ def falls(evaluations: Sequence[Evaluation]) -> list[Fall]:
 def last_falls(evaluations: Sequence[Evaluation]) -> list[Fall]:
     """The falls of the last evaluation of each set."""
     latest = {line.set: line for line in evaluations}
-    return [fall for fall in falls(evaluations) if fall.step == latest[fall.set].step]
+    return [fall for fall in falls_of_accuracy(evaluations) if fall.step == latest[fall.set].step]

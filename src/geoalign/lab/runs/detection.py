@@ -24,11 +24,11 @@ from geoalign.lab.runs.reading import Run
 from geoalign.statistics import (
     Interval,
     PairedDifference,
-    known,
     mean,
     mean_interval,
     paired_difference,
     wilson_interval,
+    without_nan,
 )
 
 # The pair count as a score, and turned round: the control is whichever ranks better.
@@ -113,7 +113,7 @@ def areas_of(numbers: DataFrame) -> DataFrame:
     return areas.pivot_table(index="step", columns="metric", values="value")
 
 
-def detection(
+def detection_over_units(
     areas: DataFrame, *, precision: Interval, base_rate: Interval, interval: Callable[[Floats], Interval]
 ) -> Detection | None:
     """Detection over units, each estimate by `interval`; None where no score ranked anything.
@@ -127,7 +127,7 @@ def detection(
         if f"auroc/{score}" in areas:
             values = areas[f"auroc/{score}"].to_numpy(np.float64)
             precisions = areas[f"auprc/{score}"].to_numpy(np.float64)
-            rows.append(ScoreDetection(score, interval(values), interval(precisions), len(known(values))))
+            rows.append(ScoreDetection(score, interval(values), interval(precisions), len(without_nan(values))))
     if not rows:
         return None
     controls = [row for row in rows if row.score in PAIR_COUNTS]
@@ -191,7 +191,7 @@ class RunDetection:
 def detect(run: Run, numbers: DataFrame) -> RunDetection:
     """Detection over all steps of a run; the precision is that of its flags, with Wilson's interval."""
     flags = marked_rows(numbers)
-    found = detection(
+    found = detection_over_units(
         areas_of(numbers),
         precision=wilson_interval(flags.marked_wrong, flags.marked),
         base_rate=Interval(flags.base_rate, math.nan, math.nan),

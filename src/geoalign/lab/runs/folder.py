@@ -16,7 +16,7 @@ from typing import Any
 import geoalign
 from geoalign.errors import RunFolderError
 from geoalign.files.durable import HALF_WRITTEN, sync_folder, sync_tree, write_atomically
-from geoalign.files.json_files import read_json, read_yaml, write_json
+from geoalign.files.json_files import read_json, read_written_yaml, write_json
 from geoalign.lab.runs.resuming import package_versions
 from geoalign.pretrained.from_pretrained import FINAL_MODEL
 from geoalign.settings.yaml_text import dump_yaml
@@ -90,7 +90,7 @@ class RunFolder:
         return versions
 
     def read_config(self) -> dict[str, Any]:
-        data, _ = read_yaml(self.config)
+        data, _ = read_written_yaml(self.config)
         return data
 
     def rollouts_of(self, step: int) -> Path:
@@ -158,7 +158,7 @@ def is_checkpoint(path: Path) -> bool:
     return path.name.startswith(CHECKPOINT) and path.name.removeprefix(CHECKPOINT).isdigit()
 
 
-def is_last(checkpoint: Path) -> bool:
+def is_last_checkpoint(checkpoint: Path) -> bool:
     """True if a checkpoint was written after a stage's last update.
 
     transformers makes one update more when it resumes from such a checkpoint: there is nothing to resume.

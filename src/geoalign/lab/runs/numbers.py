@@ -24,7 +24,7 @@ from geoalign.files.columns import Series, whole_text
 from geoalign.intervals import Interval, mean_interval
 from geoalign.lab.runs.generations import generation_numbers
 from geoalign.lab.runs.reading import Evaluation, Run, accuracy_of_evaluation
-from geoalign.statistics import known
+from geoalign.statistics import without_nan
 
 COLUMNS = ["set", "stage", "step", "metric", "value"]
 # Stages.
@@ -141,11 +141,13 @@ class Agreement:
     generations: int
 
 
-def agreement(numbers: DataFrame) -> Agreement:
+def agreement_over_run(numbers: DataFrame) -> Agreement:
     """How close a run's advantages came to those of the true rewards; NaN where these are not known."""
     applied = series_of(numbers, APPLIED).values
     observed = series_of(numbers, OBSERVED).values
-    return Agreement(applied=mean_interval(applied), observed=mean_interval(observed), generations=len(known(applied)))
+    return Agreement(
+        applied=mean_interval(applied), observed=mean_interval(observed), generations=len(without_nan(applied))
+    )
 
 
 def curation_seconds(numbers: DataFrame) -> Series:

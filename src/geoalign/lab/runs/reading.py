@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from geoalign.errors import RunFolderError
-from geoalign.files.json_files import float_or_nan, read_lines, read_yaml
+from geoalign.files.json_files import float_or_nan, read_lines, read_written_yaml
 from geoalign.files.rollout_step import RolloutStep
 from geoalign.intervals import Interval
 from geoalign.lab.runs.folder import DETAILS, RunFolder, step_files
@@ -50,7 +50,7 @@ def read_run(folder: Path) -> Run:
     if not folder.is_dir():
         raise RunFolderError(f"run folder: expected a folder, got {folder}")
     files = RunFolder(folder)
-    config, config_text = read_yaml(files.config)
+    config, config_text = read_written_yaml(files.config)
     return Run(
         folder=folder,
         config=config,

@@ -10,7 +10,7 @@ from typing import Any
 
 import geoalign
 from geoalign.errors import ConfigError, RunFolderError
-from geoalign.files.durable import LOCK, beside
+from geoalign.files.durable import LOCK, temporary_path
 from geoalign.files.json_files import read_json, write_json
 from geoalign.settings.layers import flat
 
@@ -86,13 +86,13 @@ def begin(root: Path, identity: Mapping[str, Any], *, kind: str) -> None:
 def check_empty(root: Path, kind: str) -> None:
     """Raises RunFolderError for a folder without settings that holds something else."""
     # A kill while the settings were being written leaves their temporary file.
-    own = (LOCK, beside(root / SETTINGS).name)
+    own = (LOCK, temporary_path(root / SETTINGS).name)
     others = sorted(path.name for path in root.iterdir() if path.name not in own)
     if others:
         raise RunFolderError(f"{root}: expected an empty folder or one of an earlier {kind}, got one with {others[0]}")
 
 
-# What it means that a hash differs, which says nothing by itself.
+# What a differing hash means, in words for the error.
 _HASHES = {
     "digest": "the problems, their answers or their order in the files have changed",
     "fingerprint": "weights, tokenizer or chat template have changed",

@@ -73,7 +73,7 @@ def read_rollout_file(step: int, path: Path) -> RolloutStep:
         group=ints(table, "group"),
         reward=reward,
         true_reward=true_reward,
-        # What no column says is told by the two rewards.
+        # Where no column says whether a reward was corrupted, the two rewards tell.
         flipped=np.where(np.isnan(corrupted), both_known & (true_reward != reward), corrupted == 1),
         flip_known=both_known | ~np.isnan(corrupted),
         score=floats(table, "score"),

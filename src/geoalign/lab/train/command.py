@@ -69,7 +69,7 @@ def train_command(request: TrainRequest) -> None:
         raise typer.BadParameter("--dry-run shows the plan at full size: leave --smoke out")
     loaded = load_run_config(config_file, request.overrides)
     # Before a plan is shown: a package that training lacks is named here.
-    from geoalign.lab.train.dry_run import default_folder, dry_run
+    from geoalign.lab.train.dry_run import default_folder, dry_run_training
     from geoalign.lab.train.smoke import check_exercised, smoke_config, smoke_folder
     from geoalign.lab.train.train import train
 
@@ -77,7 +77,7 @@ def train_command(request: TrainRequest) -> None:
     output = request.output
     with locating_errors(loaded.locations):
         if request.dry_run:
-            dry_run(config, Console(), config_file=request.config, overrides=request.overrides, output=output)
+            dry_run_training(config, Console(), config_file=request.config, overrides=request.overrides, output=output)
         elif request.smoke and not resumed:
             config = smoke_config(config)
             output = output or smoke_folder(default_folder(config, request.config))

@@ -26,11 +26,11 @@ from geoalign.lab.train.plan import Plan, make_plan, prompt_lengths
 from geoalign.lab.train.settings import RunConfig
 from geoalign.text import visible
 
-# Of the first prompt so many characters are shown.
+# Characters of the first prompt that are shown.
 _LONGEST_SHOWN = 4000
 
 
-def dry_run(
+def dry_run_training(
     config: RunConfig,
     console: Console,
     *,

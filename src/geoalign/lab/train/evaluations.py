@@ -18,9 +18,9 @@ from geoalign.lab.models.accuracy import evaluation_values
 from geoalign.lab.models.answering import Sampling, answer_together, requests_of
 from geoalign.lab.models.engines import Engine, TrainerEngine, TransformersEngine
 from geoalign.lab.models.language_model import load_saved
-from geoalign.lab.models.process_setup import undisturbed
+from geoalign.lab.models.process_setup import with_own_seed
 from geoalign.lab.models.rows import ResponseRow, write_rows
-from geoalign.lab.runs.decline import REMEDY, falls
+from geoalign.lab.runs.decline import REMEDY, falls_of_accuracy
 from geoalign.lab.runs.folder import RunFolder, note_records
 from geoalign.lab.runs.reading import parse_evaluation
 from geoalign.lab.train.observed_reward import REFERENCE_REWARDS, open_reward_model, reference_rewards
@@ -61,7 +61,7 @@ def answers_to(
         batch_size: responses generated at a time; None: all.
     """
     requests = requests_of(evaluation_set, respondent.tokenizer, plan.config.model.chat_template_kwargs)
-    with undisturbed(plan.config.seed):
+    with with_own_seed(plan.config.seed):
         return answer_together(
             respondent.engine,
             requests,
@@ -78,11 +78,11 @@ def answers_to(
 
 def evaluation_stage(plan: Plan, source: RewardSource, model_folder: Path, stage: str, step: int) -> None:
     """Evaluates a saved model before or after RL, unless its lines are there."""
-    if evaluated(plan.folder, stage):
+    if is_stage_evaluated(plan.folder, stage):
         return
     respondent = saved_respondent(plan, source, model_folder)
     with stage_progress(plan.console) as progress:
-        evaluate(plan, respondent, stage=stage, step=step, progress=progress)
+        evaluate_policy(plan, respondent, stage=stage, step=step, progress=progress)
 
 
 def evaluation_sets(plan: Plan, source: RewardSource, stage: str) -> list[EvaluationSet]:
@@ -100,7 +100,7 @@ def evaluation_sets(plan: Plan, source: RewardSource, stage: str) -> list[Evalua
     ]
 
 
-def evaluate(plan: Plan, respondent: Respondent, *, stage: str, step: int, progress: Progress) -> None:
+def evaluate_policy(plan: Plan, respondent: Respondent, *, stage: str, step: int, progress: Progress) -> None:
     """Evaluates the model of a step on every set.
 
     The rows of the responses go into a file of the step (where the run keeps rollouts), their numbers into
@@ -144,8 +144,8 @@ def warn_of_falls(console: Console, earlier: Sequence[Mapping[str, Any]], now: S
     """Says, of each set once in a run, that its accuracy has fallen below that before RL, and what to do."""
     before = [parse_evaluation(line) for line in earlier]
     after = [parse_evaluation(line) for line in now]
-    known = {fall.set for fall in falls(before)}
-    new = [fall for fall in falls([*before, *after]) if fall.set not in known]
+    known = {fall.set for fall in falls_of_accuracy(before)}
+    new = [fall for fall in falls_of_accuracy([*before, *after]) if fall.set not in known]
     for fall in new:
         say(console, f"Warning: {fall}", "yellow")
     if new:
@@ -155,7 +155,7 @@ def warn_of_falls(console: Console, earlier: Sequence[Mapping[str, Any]], now: S
 def _gold_utilities(plan: Plan, evaluation_set: EvaluationSet, rows: Sequence[ResponseRow]) -> Sequence[float | None]:
     """[rows] what each response is truly worth: the gold model's score (asked by the first process), else the task's.
 
-    None where nobody knows.
+    None where the utility is unknown.
     """
     problems_by_id = {problem.id: problem for problem in evaluation_set.problems}
     problems = [problems_by_id[row.id] for row in rows]
@@ -170,7 +170,7 @@ def _gold_utilities(plan: Plan, evaluation_set: EvaluationSet, rows: Sequence[Re
     return [utility(problem, response) for problem, response in zip(problems, responses, strict=True)]
 
 
-def evaluated(folder: RunFolder, stage: str) -> bool:
+def is_stage_evaluated(folder: RunFolder, stage: str) -> bool:
     """Whether a stage has been evaluated: its lines are written at once, and a resumed run cuts half of them away."""
     return any(line.get("stage") == stage for line in read_lines(folder.evaluation))
 

@@ -113,7 +113,7 @@ _DECIDED_BY_THE_RUN = {
     "trust_remote_code": "model.trust_remote_code",
 }
 
-# A text is no number, a number no boolean: TRL's dataclasses take anything, and much of it fails late or never.
+# Types are checked here because TRL's dataclasses accept any value, and a wrong one fails late or never.
 _EXACT = ConfigDict(strict=True, allow_inf_nan=False, arbitrary_types_allowed=True)
 
 

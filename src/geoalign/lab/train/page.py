@@ -26,7 +26,7 @@ from geoalign.lab.runs.numbers import (
     BEFORE,
     CURATION_SECONDS,
     RL,
-    agreement,
+    agreement_over_run,
     evaluations_of,
     numbers_of,
     series_of,
@@ -49,7 +49,7 @@ def build_run_report(run_folder: Path) -> Path:
     numbers = numbers_of(run)
     files = RunFolder(run.folder)
     gallery = Gallery(files.figures)
-    rows = evaluation_rows(numbers)
+    rows = before_and_after_rows(numbers)
     totals = totals_of(numbers)
     curves = [*evaluation_panels(numbers), reward_panel(numbers)]
     sections = [gallery.section(*part) for part in figure_sections(run, numbers)]
@@ -60,7 +60,7 @@ def build_run_report(run_folder: Path) -> Path:
         run=run,
         title=_title(run),
         facts=_facts(run),
-        headline=headline(run, rows, totals),
+        headline=run_headline(run, rows, totals),
         verdict=consensus(run, numbers),
         accuracies=[row for row in rows if row.binary],
         rewards=[row for row in rows if row.scored],
@@ -70,7 +70,7 @@ def build_run_report(run_folder: Path) -> Path:
         totals=curator_totals(numbers),
         detection=detect(run, numbers),
         names=SCORES,
-        agreement=agreement(numbers),
+        agreement=agreement_over_run(numbers),
         curves=gallery.section("curves", "Accuracy and reward", curves),
         sections=[section for section in sections if section.pictures],
         flagged=last,
@@ -99,7 +99,7 @@ def _facts(run: Run) -> list[tuple[str, str]]:
     facts = [("folder", visible(run.folder.resolve().name, 80))]
     for name, path in _FACTS.items():
         value = _setting(run, *path)
-        # No share of flipped verdicts is none.
+        # A share of 0 (no verdict is flipped) is left out.
         if value is not None and not isinstance(value, dict | list) and value != 0:
             facts.append((name, visible(str(value), 80)))
     steps = [row.step for row in run.metrics if row.stage == "rl"]
@@ -208,7 +208,7 @@ class EvaluationRow:
         return any(not math.isnan(line["accuracy"]) and math.isnan(line["accuracy_low"]) for line in self._lines)
 
 
-def evaluation_rows(numbers: DataFrame) -> list[EvaluationRow]:
+def before_and_after_rows(numbers: DataFrame) -> list[EvaluationRow]:
     """Each set with its evaluation before RL and after it, or the latest during RL where the run goes on."""
     evaluations = evaluations_of(numbers)
     rows = []
@@ -221,7 +221,7 @@ def evaluation_rows(numbers: DataFrame) -> list[EvaluationRow]:
     return rows
 
 
-def headline(run: Run, rows: Sequence[EvaluationRow], totals: pandas.Series) -> str:
+def run_headline(run: Run, rows: Sequence[EvaluationRow], totals: pandas.Series) -> str:
     """What a run came to on its evaluation sets, the truth first where the reward is only a proxy of it, and what its
     flags were worth; of one seed no claim. Empty without an evaluation after the first."""
     outcomes = [_outcome_on(row.set, row.before, row.after) for row in rows if row.after is not None]

@@ -17,8 +17,8 @@ from geoalign.answers.reward_source import RewardSource
 from geoalign.lab.models.engines import TrainerEngine, TransformersEngine, engine_of
 from geoalign.lab.models.language_model import load_checkpoint, load_saved, merged, with_adapters
 from geoalign.lab.models.shared_prompts import sharing_prompts
-from geoalign.lab.runs.folder import is_last, latest_complete
-from geoalign.lab.train.evaluations import Respondent, evaluate, evaluated, fill_references
+from geoalign.lab.runs.folder import is_last_checkpoint, latest_complete
+from geoalign.lab.train.evaluations import Respondent, evaluate_policy, fill_references, is_stage_evaluated
 from geoalign.lab.train.observed_reward import CountedReward, observed_reward, rollout_fields
 from geoalign.lab.train.plan import Plan
 from geoalign.lab.train.recorder import record
@@ -34,7 +34,7 @@ def policy_stage(plan: Plan, source: RewardSource) -> None:
     plan.processes.barrier()  # all have looked before one writes
     checkpoint = latest_complete(folder.rl_checkpoints)
     model, tokenizer = load_saved(folder.warm_started, settings)
-    if checkpoint is not None and is_last(checkpoint):
+    if checkpoint is not None and is_last_checkpoint(checkpoint):
         model, tokenizer = load_checkpoint(checkpoint, settings, model, tokenizer)
     else:
         model = with_adapters(model, settings.lora, seed=plan.config.seed)
@@ -113,12 +113,12 @@ class InTraining(TrainerCallback):
 
     def _once(self, stage: str, step: int, model: Any) -> None:
         """Evaluates unless the lines of this stage are there."""
-        if not evaluated(self._plan.folder, stage):
+        if not is_stage_evaluated(self._plan.folder, stage):
             self._plan.processes.barrier()  # all have looked before one writes
             self._evaluate(stage, step, model)
 
     def _evaluate(self, stage: str, step: int, model: Any) -> None:
-        evaluate(self._plan, self._respondent(model), stage=stage, step=step, progress=self._progress)
+        evaluate_policy(self._plan, self._respondent(model), stage=stage, step=step, progress=self._progress)
 
     def _respondent(self, model: Any) -> Respondent:
         engine = self.engine or TransformersEngine(model, self._tokenizer)

@@ -15,14 +15,14 @@ from datasets import Dataset
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from trl import RewardConfig, RewardTrainer
 
-from geoalign.files.durable import beside, replace_folder
+from geoalign.files.durable import replace_folder, temporary_path
 from geoalign.files.json_files import append_line, write_json
 from geoalign.lab.data.task import PreferencePair
 from geoalign.lab.models.language_model import CODE_SETTING, merged, merged_from, save, with_adapters
 from geoalign.lab.runs.folder import (
     ACCURACY_FILE,
     checkpoint_step,
-    is_last,
+    is_last_checkpoint,
     latest_complete,
     mark_complete,
     next_stage,
@@ -86,7 +86,7 @@ def _trained_model(plan: Plan, stage: str, pairs: Sequence[PreferencePair], seed
     """The model that TRL has trained, or that of the stage's last checkpoint, and its tokenizer."""
     lora = plan.config.model.lora
     checkpoint = latest_complete(stage_checkpoints(plan.folder)[stage])
-    if checkpoint is not None and is_last(checkpoint):
+    if checkpoint is not None and is_last_checkpoint(checkpoint):
         if lora is None:
             return _new_model(plan, checkpoint, seed)
         # A checkpoint of adapters holds only these.
@@ -141,7 +141,7 @@ def _test_and_save(plan: Plan, stage: str, model: Any, tokenizer: Any, held_out:
     """Tests a model on the held-out pairs, and saves it with the result in a folder that is there only if complete."""
     folder = plan.folder
     target = folder.checkpoints / stage
-    written = beside(target)
+    written = temporary_path(target)
     save(model, tokenizer, written)
     with open_reward_model(plan, written) as scorer:
         accuracy = pair_accuracy(scorer, held_out, plan.task.takes_shortcut)

@@ -88,7 +88,7 @@ def check_exercised(folder: RunFolder, console: Console) -> None:
 
 
 def _corrupted(reward: RewardConfig, task: TaskConfig, seed: int) -> RewardConfig:
-    """The reward with enough of it corrupted, in the way that suits the task; the user's function stays as it is."""
+    """The reward settings with enough corruption for a smoke test; a reward function of the user's stays unchanged."""
     reward = replace(reward, model=RewardModelConfig())
     if reward.function is not None:
         return reward

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from geoalign.console.terminal import Console, say
 from geoalign.errors import ConfigError, RunFolderError
-from geoalign.files.durable import HALF_WRITTEN, LOCK, beside, locked, replace_folder
+from geoalign.files.durable import HALF_WRITTEN, LOCK, locked, replace_folder, temporary_path
 from geoalign.lab.models.process_setup import Processes
 from geoalign.lab.runs.folder import (
     MARK,
@@ -33,7 +33,7 @@ from geoalign.settings.loading import plain_settings
 
 
 @contextmanager
-def claimed(folder: RunFolder, processes: Processes, *, resume: bool) -> Iterator[None]:
+def held_folder(folder: RunFolder, processes: Processes, *, resume: bool) -> Iterator[None]:
     """Keeps other runs out of the folder for the block; RunFolderError where this run may not start or resume there.
 
     The first process asks for all: the others come while it may be writing.
@@ -142,7 +142,7 @@ def take_shared(shared: RunFolder, folder: RunFolder, *, learned: Sequence[str] 
         origin = shared.checkpoints / model.name
         if model.is_dir() or not origin.is_dir():
             continue
-        copied = beside(model)
+        copied = temporary_path(model)
         if copied.exists():
             shutil.rmtree(copied)
         shutil.copytree(origin, copied, copy_function=_link_or_copy)

@@ -25,7 +25,7 @@ from geoalign.lab.runs.numbers import (
     PASS_AT,
     RL,
     accuracy_on_new_groups,
-    agreement,
+    agreement_over_run,
     by_set,
     numbers_of,
     series_of,
@@ -33,7 +33,7 @@ from geoalign.lab.runs.numbers import (
 from geoalign.lab.runs.reading import read_run
 from geoalign.statistics import mean
 
-# So many updates at either end are what a mean reward is of.
+# Number of updates at the start and at the end over which the mean reward is taken.
 _ENDS = 10
 # Added up over the run.
 _COUNTS = ("pairs", "suspects", "anomalous", "replaced", "groups_without_donor", "single_groups", "tied_groups")
@@ -106,14 +106,14 @@ def _pair_accuracy(model: Path) -> dict[str, Any] | None:
 def _curator(numbers: DataFrame) -> dict[str, float | None]:
     """What the curator did, and what it was worth: counts, accuracy on new groups, cosines, wrong rewards found."""
     counts = {name: series_of(numbers, name).values for name in _COUNTS}
-    cosines = agreement(numbers)
+    cosines = agreement_over_run(numbers)
     flags = marked_rows(numbers)
     ranking = whole_run(areas_of(numbers)).get(OWN_SCORE)
     return {
         **{name: float(values.sum()) if len(values) else None for name, values in counts.items()},
-        **accuracy_on_new_groups(numbers).named("new_group_accuracy"),
+        **accuracy_on_new_groups(numbers).as_metrics("new_group_accuracy"),
         "chance_accuracy": mean(series_of(numbers, "chance_accuracy").values),
-        **cosines.applied.named(APPLIED),
+        **cosines.applied.as_metrics(APPLIED),
         OBSERVED: cosines.observed.estimate,
         "auroc": None if ranking is None else ranking.auroc,
         "auroc_generations": 0 if ranking is None else ranking.generations,

@@ -34,7 +34,7 @@ from geoalign.lab.train.settings import RunConfig
 from geoalign.lab.train.start import (
     check_launch,
     check_unchanged,
-    claimed,
+    held_folder,
     rewind,
     shared_run,
     take_shared,
@@ -70,7 +70,7 @@ def train(
     folder = RunFolder(root)
     processes = Processes.launched()
     console = _console_of(processes, console)
-    with claimed(folder, processes, resume=resume):
+    with held_folder(folder, processes, resume=resume):
         check_unchanged(config, folder, processes)
         if folder.finished():
             console.print(
@@ -94,7 +94,7 @@ def prepare(config: RunConfig, root: Path, *, console: Console | None = None) ->
     """Runs, or resumes, only the stages before RL, which many runs can share (`train(..., shared=root)`)."""
     folder = RunFolder(root)
     processes = Processes.launched()
-    with claimed(folder, processes, resume=True):
+    with held_folder(folder, processes, resume=True):
         check_unchanged(config, folder, processes)
         plan = _begin(config, folder, None, _console_of(processes, console))
         warm_start_stage(plan)

@@ -9,7 +9,7 @@ from datasets import Dataset
 from trl import SFTTrainer
 
 from geoalign.lab.models.language_model import initial_model, load_checkpoint, merged, with_adapters
-from geoalign.lab.runs.folder import is_last, latest_complete, next_stage, stage_checkpoints
+from geoalign.lab.runs.folder import is_last_checkpoint, latest_complete, next_stage, stage_checkpoints
 from geoalign.lab.train.plan import Plan, short_enough
 from geoalign.lab.train.stage import InRunFolder, Stage, run_trainer, save_model
 
@@ -32,7 +32,7 @@ def warm_start_stage(plan: Plan) -> None:
         settings, alphabet=plan.task.alphabet, words=plan.task.words, seed=plan.config.seed
     )
     checkpoint = latest_complete(stage_checkpoints(folder)["sft"])
-    if checkpoint is not None and is_last(checkpoint):
+    if checkpoint is not None and is_last_checkpoint(checkpoint):
         model, tokenizer = load_checkpoint(checkpoint, settings, model, tokenizer)
     elif plan.sft is not None:
         rows = _demonstrations(plan, tokenizer)

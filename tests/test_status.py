@@ -15,7 +15,7 @@ from command_line import call
 from geoalign.dumps.response_files import SavedResponse, write_responses
 from geoalign.files.json_files import append_line, write_json
 from geoalign.lab.compare.folder import ComparisonFolder
-from geoalign.lab.compare.plan import make_plan
+from geoalign.lab.compare.plan import planned_runs
 from geoalign.lab.compare.read_settings import load_compare_config
 from geoalign.lab.evaluate.folder import EvaluationFolder, Recorded
 from geoalign.lab.models.rows import ResponseRow
@@ -43,7 +43,7 @@ def held(folder: Path) -> Iterator[int]:
 
 
 @pytest.fixture
-def said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+def status_lines(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
     def say(folder: Path) -> list[str]:
         code = call(monkeypatch, "status", folder)
         written = capsys.readouterr()
@@ -63,10 +63,10 @@ def step(folder: Path, number: int, stage: str = "rl", **values: float) -> None:
     append_line(folder / "metrics.jsonl", {"stage": stage, "step": number, **values})
 
 
-def test_a_run_from_its_start_to_its_end(said: Any, tmp_path: Path) -> None:
+def test_a_run_from_its_start_to_its_end(status_lines: Any, tmp_path: Path) -> None:
     run = tmp_path / "run"
     with held(run) as process:
-        assert said(run) == [f"{run}: running (process {process}), no line yet"]
+        assert status_lines(run) == [f"{run}: running (process {process}), no line yet"]
         start(run)
         step(run, 5, "sft", loss=9.0, mean_token_accuracy=0.5)
         step(run, 1, reward=0.25, loss=0.5)
@@ -76,24 +76,24 @@ def test_a_run_from_its_start_to_its_end(said: Any, tmp_path: Path) -> None:
         append_line(run / "evaluation.jsonl", evaluation)
         for name in ("metrics.jsonl", "evaluation.jsonl"):
             os.utime(run / name, (time.time() - 610,) * 2)
-        assert said(run) == [
+        assert status_lines(run) == [
             f"{run}: running (process {process}), last line 10 min ago",
             "RL, step 2 of 10: reward 0.25, loss -0.125",
             "evaluation on test at step 2: accuracy 0.5",
         ]
-    assert said(run)[0].startswith(f"{run}: no process works on it (resume with --resume), last line 10 min")
+    assert status_lines(run)[0].startswith(f"{run}: no process works on it (resume with --resume), last line 10 min")
     (run / "summary.json").write_text("{}")
-    assert said(run)[0].startswith(f"{run}: finished, last line 10 min")
+    assert status_lines(run)[0].startswith(f"{run}: finished, last line 10 min")
 
 
-def test_a_comparison(said: Any, tmp_path: Path) -> None:
+def test_a_comparison(status_lines: Any, tmp_path: Path) -> None:
     folder = ComparisonFolder(tmp_path / "compare")
     config = load_compare_config(None, ["seeds=[0,1]"], arms=["grpo", "geoalign"]).config
     folder.initialise(config)
-    first, second, third, _ = (planned.cell for planned in make_plan(config))
+    first, second, third, _ = (planned.cell for planned in planned_runs(config))
     with held(folder.root) as process, held(folder.shared):
         step(folder.shared, 7, "sft", loss=1.5)
-        lines = said(folder.root)
+        lines = status_lines(folder.root)
         assert lines[:2] == [f"{folder.root}: running (process {process})", "4 runs: 4 waiting"]
         assert lines[2].startswith(f"{folder.shared}: running (process ")
         assert lines[3] == "warm start, step 7: loss 1.5"
@@ -104,38 +104,38 @@ def test_a_comparison(said: Any, tmp_path: Path) -> None:
         write_json(folder.result(cell), {"schema_version": 1, "curator": "grpo", **empty, **where, **error})
     with held(folder.run(third).root):
         step(folder.run(third).root, 3, reward=0.5)
-        lines = said(folder.root)
+        lines = status_lines(folder.root)
     assert lines[0] == f"{folder.root}: no process works on it (resume with --resume)"
     assert lines[1] == "4 runs: 1 finished, 1 failed, 1 running, 1 waiting"
     assert lines[3] == "RL, step 3: reward 0.5"
     assert lines[4:] == [f"{second.name} failed: killed by <U+001B>[2J[red]signal 9"]
 
 
-def test_a_run_that_fills_several_cells_counts_once(said: Any, tmp_path: Path) -> None:
+def test_a_run_that_fills_several_cells_counts_once(status_lines: Any, tmp_path: Path) -> None:
     folder = ComparisonFolder(tmp_path / "compare")
     levels = ["levels.flip_20={reward: {flip: 0.2}}", "seeds=[0]"]
     config = load_compare_config(None, levels, arms=["grpo", "clean"]).config
     folder.initialise(config)
-    plan = make_plan(config)
+    plan = planned_runs(config)
     # GRPO at two levels, and the run without wrong rewards, which is the same at both.
-    assert folder.planned_runs() == [planned.cells for planned in plan]
+    assert folder.cells_by_run() == [planned.cells for planned in plan]
     with held(folder.run(plan[1].cell).root):
-        assert said(folder.root)[1] == "3 runs: 1 running, 2 waiting"
+        assert status_lines(folder.root)[1] == "3 runs: 1 running, 2 waiting"
     for planned in plan:
         folder.write_result(planned, {"status": "finished", "error": None})
-    assert said(folder.root) == [f"{folder.root}: finished", "3 runs: 3 finished"]
+    assert status_lines(folder.root) == [f"{folder.root}: finished", "3 runs: 3 finished"]
     # A level that was added and not yet run: of it, too, the run without wrong rewards is there.
     folder.result(plan[1].cells[1]).unlink()
-    assert said(folder.root)[1] == "3 runs: 3 finished"
+    assert status_lines(folder.root)[1] == "3 runs: 3 finished"
 
 
-def test_what_is_no_run_is_one_line(said: Any, tmp_path: Path) -> None:
+def test_what_is_no_run_is_one_line(status_lines: Any, tmp_path: Path) -> None:
     expected = "expected the folder of a run, comparison, audit, evaluation or judging, got none of them"
-    assert said(tmp_path) == [f"Error: {tmp_path}: {expected}"]
+    assert status_lines(tmp_path) == [f"Error: {tmp_path}: {expected}"]
 
 
 def test_an_audit(
-    said: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    status_lines: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     rollouts = tmp_path / "rollouts.jsonl"
     for prompt in ("1+1?", "2+2?"):
@@ -144,16 +144,16 @@ def test_an_audit(
     folder = tmp_path / "audit"
     assert call(monkeypatch, "audit", rollouts, "--curator", "grpo", "--output", folder) == 0
     capsys.readouterr()
-    assert said(folder) == [
+    assert status_lines(folder) == [
         f"{folder}: audit, finished",
         "0 of 6 rewards look wrong",
         "2 groups, 1 file",
     ]
     (folder / ".partial").mkdir()
-    assert said(folder) == [f"{folder}: audit, no process works on it (the same command starts again)"]
+    assert status_lines(folder) == [f"{folder}: audit, no process works on it (the same command starts again)"]
 
 
-def test_an_evaluation_that_grows(said: Any, tmp_path: Path) -> None:
+def test_an_evaluation_that_grows(status_lines: Any, tmp_path: Path) -> None:
     folder = EvaluationFolder(tmp_path / "scores")
     folder.root.mkdir()
     recorded = Recorded({"temperature": 1.0}, {"tiny": {}}, {"mine": {}}, asked={"tiny": {"mine": 4}})
@@ -164,21 +164,21 @@ def test_an_evaluation_that_grows(said: Any, tmp_path: Path) -> None:
     ]
     folder.add(rows[:3])
     waiting = f"{folder.root}: evaluation, no process works on it (resume with --resume)"
-    assert said(folder.root) == [waiting, "tiny, mine: 3 of 4 responses"]
+    assert status_lines(folder.root) == [waiting, "tiny, mine: 3 of 4 responses"]
     folder.add(rows[3:])
     accuracy = {"estimate": 1.0, "low": 0.5, "high": 1.0}
     folder.write_result({}, {}, {"models": {"tiny": {"sets": {"mine": {"accuracy": accuracy, "reward": None}}}}})
-    assert said(folder.root) == [
+    assert status_lines(folder.root) == [
         f"{folder.root}: evaluation, finished",
         "tiny, mine: 4 of 4 responses, accuracy 100.0% (50.0% to 100.0%)",
     ]
     # More was asked for since the results were written.
     folder.begin(replace(recorded, asked={"tiny": {"mine": 8}}), [], resume=True)
-    assert said(folder.root) == [waiting, "tiny, mine: 4 of 8 responses"]
+    assert status_lines(folder.root) == [waiting, "tiny, mine: 4 of 8 responses"]
 
 
 def test_a_judging(
-    said: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    status_lines: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     prompt = ({"role": "user", "content": "hi"},)
     for name, text in (("a", "longer"), ("b", "short")):
@@ -187,10 +187,10 @@ def test_a_judging(
     files = (tmp_path / "a.jsonl", tmp_path / "b.jsonl")
     assert call(monkeypatch, "judge", *files, "--local", "--output", folder) == 0
     capsys.readouterr()
-    first, second = said(folder)
+    first, second = status_lines(folder)
     assert first == f"{folder}: judging, finished"
     assert second.startswith("1 of 1 pairs judged: A won ")
     (folder / "judge.json").unlink()
-    assert said(folder) == [
+    assert status_lines(folder) == [
         f"{folder}: judging, no process works on it (the same command resumes)", "1 pairs judged",
     ]  # fmt: skip

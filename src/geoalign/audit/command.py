@@ -38,7 +38,7 @@ class AuditRequest:
         "Checks the most informative rows: math_verify, a command or https://host/v1.", None, "WHO"
     )
     verifiers: Sequence[str] = option(
-        "Judges all rows: math_verify, MODULE:NAME, a command, https://host/v1, or NAME= one of these; may be repeated.",
+        "Judges all rows: math_verify, MODULE:NAME, a command, https://host/v1, or NAME=one of these; repeatable.",
         (),
         "WHO",
     )

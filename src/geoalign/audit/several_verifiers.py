@@ -5,13 +5,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pandas
 
-from geoalign.answers.verifiers import MATH_VERIFY, NamedVerifier, Rows, Verdict, named_verifier
+from geoalign.answers.verifiers import (
+    MATH_VERIFY,
+    NamedVerifier,
+    Rows,
+    Verdict,
+    function_verifier,
+    named_verifier,
+)
+from geoalign.audit import Verifiers
 from geoalign.audit.settings import AuditConfig
 from geoalign.audit.verifier_table import REWARD, VerifierOutcome, judged_by_all, verifier_summary
 from geoalign.dumps.formats.format import VERDICT
@@ -166,11 +174,16 @@ def _verdicts(asked: _Asked, rows: Rows) -> list[Verdict]:
     for start in range(0, len(rows), _ROWS_PER_CALL):
         part = rows[start : start + _ROWS_PER_CALL]
         said = _called(asked, part)
-        if said is None and asked.verifier.kind == "function":
-            said = [verdict for row in part for verdict in _called(asked, [row]) or [_failed(asked, [row])]]
-        elif said is None:
-            said = [_failed(asked, [row]) for row in part]
-        verdicts += said
+        smaller_parts = [[row] for row in part] if asked.verifier.kind == "function" else [part]
+        if said is not None:
+            verdicts += said
+            continue
+        for smaller in smaller_parts:
+            said = _called(asked, smaller) if len(smaller) == 1 else None
+            if said is None:
+                asked.failed += len(smaller)
+                said = [None] * len(smaller)
+            verdicts += said
     return verdicts
 
 
@@ -188,23 +201,21 @@ def _called(asked: _Asked, rows: Rows) -> list[Verdict] | None:
     return verdicts
 
 
-def _failed(asked: _Asked, rows: Rows) -> None:
-    asked.failed += len(rows)
-
-
-def python_verifiers(given: Mapping[str, Any] | Sequence[Any]) -> tuple[list[str], list[NamedVerifier]]:
+def python_verifiers(given: Verifiers) -> tuple[list[str], list[NamedVerifier]]:
     """What `audit(verifiers=...)` was given: the names for the command, and the functions as verifiers.
 
     Args:
         given: names and functions in TRL's form, or a dict of them by the name under which they are shown.
     """
-    from geoalign.answers.verifiers import function_verifier
-
     names: list[str] = []
     functions: list[NamedVerifier] = []
-    if isinstance(given, str) or callable(given):
-        given = [given]
-    pairs = given.items() if isinstance(given, Mapping) else [(None, each) for each in given]
+    pairs: Sequence[tuple[str | None, str | Callable[..., Any]]]
+    if isinstance(given, Mapping):
+        pairs = list(given.items())
+    elif isinstance(given, str) or callable(given):
+        pairs = [(None, given)]
+    else:
+        pairs = [(None, verifier) for verifier in given]
     for name, verifier in pairs:
         if callable(verifier):
             functions.append(function_verifier(verifier, name=name))

@@ -39,5 +39,5 @@ def verifier_frame(several: Mapping[str, Any]) -> pandas.DataFrame:
         row["place"] = places.get(name)
         rows[name] = row
     frame = pandas.DataFrame.from_dict(rows, orient="index").rename_axis("name")
-    whole = {"kind": str, "judged": "int64", "failed": "int64"}
-    return frame.astype({name: whole.get(name, "float64") for name in frame})
+    kinds = dict.fromkeys(map(str, frame), "float64") | {"kind": "object", "judged": "int64", "failed": "int64"}
+    return frame.astype(kinds)

@@ -69,7 +69,7 @@ class JudgedRows:
 
     @property
     def names(self) -> list[str]:
-        return list(self.accepted)
+        return [str(name) for name in self.accepted]
 
 
 def judged_by_all(table: pandas.DataFrame, *, exclusive: bool) -> JudgedRows:
@@ -150,6 +150,7 @@ def verifier_summary(
     """
     by_checks = {} if checked is None else rates_by_checks(judged, checked, seed=seed)
     bounds = {name: rate_bounds(judged, name) for name in judged.names}
+    originals = _originals(judged)
     entries = []
     for name in (*judged.names, *judged.no_verdicts):
         outcome = outcomes.get(name)
@@ -161,6 +162,7 @@ def verifier_summary(
                 "failed": outcome.failed if outcome else 0,
                 "first_failure": outcome.first_failure if outcome else None,
                 "reason": judged.no_verdicts.get(name),
+                "same_as": originals[name] if originals.get(name, name) != name else None,
                 **_counts(judged, name),
                 "bounds": _as_numbers(bounds.get(name)),
                 "checks": _as_claims(by_checks.get(name)),
@@ -339,8 +341,8 @@ def why_no_model(judged: JudgedRows) -> str | None:
     telling = [name for name in set(_originals(judged).values()) if judged.accepted[name].nunique() > 1]
     if len(telling) < LEAST_VERIFIERS:
         return (
-            f"It needs at least {LEAST_VERIFIERS} verifiers that differ from each other and both accept and refuse, and "
-            f"here {'is 1' if len(telling) == 1 else f'are {len(telling)}'}: fewer do not tell who errs."
+            f"It needs at least {LEAST_VERIFIERS} verifiers that differ from each other and both accept and refuse, "
+            f"and here {'is 1' if len(telling) == 1 else f'are {len(telling)}'}: fewer do not tell who errs."
         )
     prompts = len(np.unique(judged.group[judged.answered]))
     if prompts < LEAST_PROMPTS:

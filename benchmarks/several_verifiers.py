@@ -42,6 +42,7 @@ from geoalign.audit.verifier_table import (
 from geoalign.noise.several_verifiers import VerdictUnits, verifier_modes
 
 _ROUNDS = 200
+_DOUBTFUL_GOLD = "4:30p.."
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +92,11 @@ def real(data: Path) -> Iterator[World]:
         if "score" in table:
             verdicts["reward model"] = (table["score"] > table["score"].quantile(0.35)).to_numpy()
         yield world_of(name, table, verdicts)
+        if name == "MATH":
+            # All eight responses say 4:30, and were graded as wrong beside the gold answer 4:30 p.m.
+            kept = (table["gold"] != _DOUBTFUL_GOLD).to_numpy()
+            rest = {verifier: column[kept] for verifier, column in verdicts.items()}
+            yield world_of("MATH without 4:30", table[kept].reset_index(drop=True), rest)
 
 
 def world_of(name: str, table: pandas.DataFrame, verdicts: dict[str, np.ndarray]) -> World:

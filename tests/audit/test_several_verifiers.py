@@ -1,4 +1,4 @@
-"""`geoalign audit --verifiers`: verdicts on all rows, failures, contradictions, bounds, and when the model may speak."""
+"""`geoalign audit --verifiers`: verdicts on all rows, failures, contradictions, bounds, when the model may speak."""
 
 import json
 import sys
@@ -9,6 +9,7 @@ import pytest
 from dumps import plain, table, verdicts, write_lines
 
 from geoalign import audit
+from geoalign.audit.terminal import show_report
 from geoalign.audit.verifier_table import (
     judged_by_all,
     places_of,
@@ -16,7 +17,6 @@ from geoalign.audit.verifier_table import (
     verifier_summary,
     why_no_model,
 )
-from geoalign.audit.terminal import show_report
 from geoalign.audit.words.several_verifiers import several_verifiers
 from geoalign.console.terminal import Console
 from geoalign.errors import ConfigError
@@ -255,7 +255,7 @@ def test_a_function_knows_the_gold_answer_under_the_name_of_the_file(tmp_path):
     def exact(prompts, completions, solution, **columns):
         return [float(f"{{{gold}}}" in completion) for gold, completion in zip(solution, completions, strict=True)]
 
-    report = audit(write_lines(tmp_path / "d.jsonl", rows), verifiers=exact)
+    report = audit(write_lines(tmp_path / "d.jsonl", rows), verifiers=exact, fields={"answer": "solution"})
     assert report.verifiers.loc["exact", ["accepted", "agrees_with_reward", "failed"]].tolist() == [0.5, 0.75, 0]
 
 

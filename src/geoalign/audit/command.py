@@ -35,7 +35,7 @@ class AuditRequest:
         "Your labels.csv, or flagged.csv with true rewards in `label`; may be repeated.", (), "FILE"
     )
     second_verifier: str | None = option(
-        "Checks the most informative rows: math_verify, a command or https://host/v1.", None, "WHO"
+        "Checks the most informative rows: math_verify, MODULE:NAME, a command or https://host/v1.", None, "WHO"
     )
     verifiers: Sequence[str] = option(
         "Judges all rows: math_verify, MODULE:NAME, a command, https://host/v1, or NAME=one of these; repeatable.",

@@ -75,7 +75,7 @@ def test_what_is_no_verdict_on_each_row_is_one_error(tmp_path, monkeypatch, run,
 
 
 @pytest.mark.parametrize(("asked", "message"), [
-    ({"second_verifier": "no-such-command x"}, "--second-verifier: expected math_verify, an address"),
+    ({"second_verifier": "no-such-command x"}, "--second-verifier: expected math_verify, a function"),
     ({"second_verifier": "http://localhost:1/v1"}, "endpoint.model"),
     ({"budget": "0"}, "--budget: expected a number of rows"),
     ({"budget": "101%"}, "--budget: expected a number of rows"),

@@ -21,21 +21,21 @@ RewardFunction = Callable[..., Sequence[float | None]]
 KEY = "reward.function"
 
 
-def load_function(name: str) -> RewardFunction:
+def load_function(name: str, *, key: str = KEY) -> RewardFunction:
     """The function `MODULE:NAME`: of an importable module, or of a file `PATH.py` as seen from the working directory.
 
-    Importing runs the module's code; nothing is imported unless the settings name it (`KEY`).
+    Importing runs the module's code; nothing is imported unless the setting or option `key` names it.
     """
     module, _, attribute = name.rpartition(":")
     try:
         found = getattr(_imported(module), attribute)
     except (ImportError, OSError, AttributeError) as error:
         raise ConfigError(
-            f"{KEY}: expected MODULE:NAME, an importable module or a file PATH.py, and a function in it; "
+            f"{key}: expected MODULE:NAME, an importable module or a file PATH.py, and a function in it; "
             f"got {quote(name)}: {error}"
         ) from error
     if not callable(found):
-        raise ConfigError(f"{KEY}: expected a function, got {type(found).__name__} as {quote(name)}")
+        raise ConfigError(f"{key}: expected a function, got {type(found).__name__} as {quote(name)}")
     function: RewardFunction = found
     return function
 

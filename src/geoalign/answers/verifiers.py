@@ -1,29 +1,37 @@
-"""Verifiers by the name that a user gives: Math-Verify, a command, or the address of an endpoint.
+"""Verifiers by the name that a user gives: Math-Verify, a function, a command, or the address of an endpoint.
 
-A verifier takes rows and gives a verdict on each. A further kind of verifier is a function `Rows -> list[Verdict]`
-here, and a line in `second_verifier` that says which names mean it.
+A verifier takes rows and gives a verdict on each. The audit, `reward.function` and `reward.appeals` of a training take
+theirs from here. A further kind of verifier is a function `Rows -> list[Verdict]` here, and a line in `verifier_kind`
+and in `second_verifier` that says which names mean it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import re
 import shlex
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal
+from urllib.parse import urlsplit
 
+from geoalign.answers.calls import awaited, function_name, reward_list
+from geoalign.answers.function import KEY, RewardFunction, load_function
+from geoalign.answers.messages import response_text
 from geoalign.answers.verified import VerifiedReward
 from geoalign.endpoint.chat import answer_to, as_prompted, chat_endpoint, mark_of, marked_messages, unfenced
 from geoalign.endpoint.client import BadReplyError, parse_json
 from geoalign.endpoint.settings import JudgeConfig
 from geoalign.errors import ConfigError, ServiceError
+from geoalign.secrets import masked
 from geoalign.settings.loading import load_settings
 from geoalign.settings.locations import Locations
-from geoalign.text import one_line, quote
+from geoalign.text import one_line, quote, shortened
 
 MATH_VERIFY = "math_verify"
 # A truth value says whether the response is correct, a number is its reward, None: not judged.
@@ -31,6 +39,14 @@ Verdict = bool | float | None
 # Each has `prompt` (a text, or chat messages), `response`, `answer` (the gold one, or None), and what else is known.
 Rows = Sequence[Mapping[str, Any]]
 Verifier = Callable[[Rows], list[Verdict]]
+Kind = Literal["math_verify", "endpoint", "function", "command"]
+
+# `module:name` or `file.py:name`; an address is told first.
+_FUNCTION = re.compile(r"[^\s:]+:[A-Za-z_]\w*")
+# A name that the user gives a verifier, as in `strict=module:name`.
+_NAMED = re.compile(r"(?P<name>[\w.-]+)=(?!=)(?P<spec>.+)", re.DOTALL)
+# Characters of a name that is the beginning of a command.
+_LONGEST_NAME = 24
 
 # Seconds that a command may take to start, and for each row.
 START_SECONDS, ROW_SECONDS = 60.0, 10.0
@@ -43,29 +59,109 @@ the response is correct only if its final answer is equal to it, in whatever for
 Return ONLY a JSON object: {"correct": true}, {"correct": false}, or {"correct": null} where it cannot be told."""
 
 
+@dataclass(frozen=True)
+class NamedVerifier:
+    """A verifier under the name by which tables show it.
+
+    Attributes:
+        spec: what the user named, without secrets.
+        needs_gold: whether it judges only rows with a gold answer.
+    """
+
+    name: str
+    kind: Kind
+    spec: str
+    judge: Verifier
+
+    @property
+    def needs_gold(self) -> bool:
+        return self.kind == MATH_VERIFY
+
+
+def named_verifier(text: str, endpoint: Mapping[str, Any], *, key: str, section: str) -> NamedVerifier:
+    """The verifier that a user names, as `second_verifier` takes it, or as NAME=VERIFIER under a name of his own.
+
+    Without a name of its own it is called `math_verify`, as the function, as the endpoint's host, or by the command.
+    """
+    own = _NAMED.fullmatch(text)
+    spec = text if own is None else own["spec"].strip()
+    kind = verifier_kind(spec)
+    if own is not None:
+        name = own["name"]
+    elif kind == "function":
+        name = spec.rpartition(":")[2]
+    elif kind == "endpoint":
+        name = urlsplit(spec).hostname or spec
+    else:
+        name = shortened(masked(spec), _LONGEST_NAME)
+    judge = second_verifier(spec, endpoint, key=key, section=section)
+    return NamedVerifier(name=name, kind=kind, spec=masked(spec), judge=judge)
+
+
+def function_verifier(function: RewardFunction, *, name: str | None = None) -> NamedVerifier:
+    """A reward function in TRL's form as a verifier, under its own name unless another is given."""
+    own = function_name(function)
+    return NamedVerifier(name=name or own, kind="function", spec=own, judge=partial(_function, function, own))
+
+
+def verifier_reward(
+    name: str, endpoint: Mapping[str, Any], *, key: str = KEY, section: str = "reward.endpoint"
+) -> RewardFunction:
+    """The verifier as a reward function in TRL's form; of `module:name` the function itself."""
+    if verifier_kind(name) == "function":
+        return load_function(name, key=key)
+    judge = second_verifier(name, endpoint, key=key, section=section)
+
+    def verifier(prompts: Sequence[Any], completions: Sequence[Any], **columns: Any) -> list[float | None]:
+        """1 for a correct response, 0 for a wrong one, or the verifier's number; None where it cannot tell."""
+        # What trainers pass beside columns, such as `trainer_state`, is no list with an entry for each row.
+        by_row = {field: values for field, values in columns.items() if isinstance(values, (list, tuple))}
+        rows = []
+        for place, (prompt, completion) in enumerate(zip(prompts, completions, strict=True)):
+            row = {field: values[place] for field, values in by_row.items() if len(values) == len(prompts)}
+            rows.append({**row, "prompt": prompt, "completion": completion, "response": response_text(completion)})
+        return [None if verdict is None else float(verdict) for verdict in judge(rows)]
+
+    return verifier
+
+
+def verifier_kind(name: str) -> Kind:
+    """What kind of verifier a name means; a command where it is none of the others."""
+    if name == MATH_VERIFY:
+        return "math_verify"
+    if name.startswith(("http://", "https://")):
+        return "endpoint"
+    return "function" if _FUNCTION.fullmatch(name) else "command"
+
+
 def second_verifier(name: str, endpoint: Mapping[str, Any], *, key: str, section: str) -> Verifier:
-    """The verifier that `name` means: `math_verify`, the address of an endpoint, or else a command.
+    """The verifier that `name` means: `math_verify`, `module:name`, the address of an endpoint, or else a command.
 
     Args:
-        name: such as `math_verify`, `https://host/v1` or `python verify.py`.
+        name: such as `math_verify`, `my_module:strict`, `https://host/v1` or `python verify.py`.
         endpoint: the other settings of a judge behind an address, which stand in the settings' section `section`.
         key: the setting that gives the name, for messages.
 
     Raises:
         ConfigError: there is no such verifier, or `endpoint` is not what a judge needs.
     """
-    if name == MATH_VERIFY:
+    kind = verifier_kind(name)
+    if kind == "math_verify":
         return partial(_math_verify, VerifiedReward())
-    if name.startswith(("http://", "https://")):
+    if kind == "endpoint":
         values = {**endpoint, "base_url": name}
         config = load_settings(JudgeConfig, values, Locations({section: key}), path=section)
         return partial(_endpoint, config, key)
+    if kind == "function":
+        return partial(_function, load_function(name, key=key), name)
     try:
         words = shlex.split(name)
     except ValueError:
         words = []
     if not words or shutil.which(words[0]) is None:
-        raise ConfigError(f"{key}: expected {MATH_VERIFY}, an address or a command, got {quote(name)}")
+        raise ConfigError(
+            f"{key}: expected {MATH_VERIFY}, a function MODULE:NAME, an address or a command, got {quote(name)}"
+        )
     return partial(_command, words, key)
 
 
@@ -103,6 +199,25 @@ def _math_verify(source: VerifiedReward, rows: Rows) -> list[Verdict]:
     for place, outcome in zip(places, source.outcomes(responses, golds), strict=True):
         verdicts[place] = meaning.get(outcome)
     return verdicts
+
+
+def _function(function: RewardFunction, name: str, rows: Rows) -> list[Verdict]:
+    """What a reward function in TRL's form says of the rows, whose fields are its columns; None where it says NaN.
+
+    A completion is a text, or the assistant's message where the prompt is chat messages, as in TRL.
+    """
+    prompts = [row["prompt"] for row in rows]
+    completions = [row["completion"] if "completion" in row else _completion(row) for row in rows]
+    fields = dict.fromkeys(field for row in rows for field in row if field not in ("prompt", "completion", "response"))
+    columns = {field: [row.get(field) for row in rows] for field in fields}
+    said = awaited(function(prompts=prompts, completions=completions, **columns))
+    return [None if value != value else value for value in reward_list(said, len(rows), by=name)]
+
+
+def _completion(row: Mapping[str, Any]) -> Any:
+    if isinstance(row["prompt"], str):
+        return row["response"]
+    return [{"role": "assistant", "content": row["response"]}]
 
 
 def _command(words: Sequence[str], key: str, rows: Rows) -> list[Verdict]:

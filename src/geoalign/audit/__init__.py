@@ -12,7 +12,7 @@ The report is a `geoalign.audit.results.AuditReport`.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from geoalign.audit.results import AuditReport
 
 Files = str | Path | Sequence[str | Path]
+Verifiers = str | Callable[..., Any] | Sequence[str | Callable[..., Any]] | Mapping[str, str | Callable[..., Any]]
 
 
 class AuditPackage(ModuleType):
@@ -39,6 +40,7 @@ class AuditPackage(ModuleType):
         format: str | None = None,
         labels: Files = (),
         second_verifier: str | None = None,
+        verifiers: Verifiers = (),
         budget: str = "10%",
         hidden: Files = (),
         model: str | None = None,
@@ -63,6 +65,8 @@ class AuditPackage(ModuleType):
             labels: files of true rewards that people gave: labels.csv, or flagged.csv with a filled column `label`.
             second_verifier: checks the most informative rows: "math_verify", a command, or an address https://host/v1.
             budget: rows, or share of rows, that it checks in each step.
+            verifiers: judge all rows: names as `second_verifier` takes them, "module:name" among them, or functions in
+                TRL's form; a dict gives each a name.
             hidden: files with the hidden states of the rows, or a folder of them.
             model: a model that computes hidden states.
             cache: where computed states are kept. None: in the output folder.
@@ -80,6 +84,7 @@ class AuditPackage(ModuleType):
         from geoalign.audit.command import AuditRequest
         from geoalign.audit.pipeline import run_audit
         from geoalign.audit.settings import audit_config
+        from geoalign.audit.several_verifiers import python_verifiers
 
         given = dict(settings or {})
         if curator is not None:
@@ -87,12 +92,14 @@ class AuditPackage(ModuleType):
         if trust_remote_code:
             given["trust_remote_code"] = True
         config = audit_config(given)
+        names, functions = python_verifiers(verifiers)
         request = AuditRequest(
             rollouts=[str(path) for path in _paths(rollouts)],
             fields=[f"{role}={name}" for role, name in (fields or {}).items()],
             format=format,
             labels=_paths(labels),
             second_verifier=second_verifier,
+            verifiers=names,
             budget=budget,
             hidden=_paths(hidden),
             model=model,
@@ -103,9 +110,9 @@ class AuditPackage(ModuleType):
             overwrite=overwrite,
         )
         if output is not None:
-            return run_audit(config, replace(request, output=Path(output)))
+            return run_audit(config, replace(request, output=Path(output)), verifiers=functions)
         with TemporaryDirectory(prefix="geoalign-audit-") as temporary:
-            report = run_audit(config, request, folder=Path(temporary, "audit"), with_page=False)
+            report = run_audit(config, request, folder=Path(temporary, "audit"), with_page=False, verifiers=functions)
             return replace(report, folder=None)
 
 

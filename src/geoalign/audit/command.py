@@ -35,7 +35,12 @@ class AuditRequest:
         "Your labels.csv, or flagged.csv with true rewards in `label`; may be repeated.", (), "FILE"
     )
     second_verifier: str | None = option(
-        "Checks the most informative rows: math_verify, a command or https://host/v1.", None, "WHO"
+        "Checks the most informative rows: math_verify, MODULE:NAME, a command or https://host/v1.", None, "WHO"
+    )
+    verifiers: Sequence[str] = option(
+        "Judges all rows: math_verify, MODULE:NAME, a command, https://host/v1, or NAME=one of these; repeatable.",
+        (),
+        "WHO",
     )
     budget: str = option("Rows, or share of rows, that it checks in each step.", "10%", "N|N%")
     filtered: bool = option("Also write filtered.jsonl: the remaining rollouts, with their new rewards.", False)
@@ -60,6 +65,8 @@ def audit_command(request: AuditRequest) -> None:
     Examples:
 
       geoalign audit rollouts.jsonl --second-verifier math_verify
+      geoalign audit rollouts.jsonl --verifiers math_verify \\
+          --verifiers mine.py:strict --verifiers 'python judge.py'
       geoalign audit dumps/ --output runs/dumps --model Qwen/Qwen3-1.7B \\
           --fail-above false_positive=0.1
       geoalign audit scores.jsonl --curator geoalign --hidden states/ \\

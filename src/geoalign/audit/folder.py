@@ -21,13 +21,24 @@ from geoalign.files.durable import LOCK, sync_folder, sync_tree
 SCORES_FILE = "scores.parquet"
 PAIRS_FILE = "pairs.parquet"
 DENSITIES_FILE = "densities.parquet"
+VERDICTS_FILE = "verdicts.parquet"
 FLAGGED_FILE = "flagged.csv"
 FILTERED_FILE = "filtered.jsonl"
 FIGURES = "figures"
 REPORT_FILE = "report.html"
 SUMMARY_FILE = "summary.json"
 # In the order in which they appear; with the summary the folder is complete.
-_CONTENT = (SCORES_FILE, PAIRS_FILE, DENSITIES_FILE, FLAGGED_FILE, FILTERED_FILE, FIGURES, REPORT_FILE, SUMMARY_FILE)
+_CONTENT = (
+    SCORES_FILE,
+    PAIRS_FILE,
+    DENSITIES_FILE,
+    VERDICTS_FILE,
+    FLAGGED_FILE,
+    FILTERED_FILE,
+    FIGURES,
+    REPORT_FILE,
+    SUMMARY_FILE,
+)
 _STATES = "states"
 _PARTIAL = ".partial"
 

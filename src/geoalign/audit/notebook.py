@@ -5,6 +5,7 @@ from __future__ import annotations
 from markupsafe import escape
 
 from geoalign.audit.results import AuditReport
+from geoalign.audit.words.several_verifiers import SeveralVerifiers
 from geoalign.text import shortened, visible
 
 # Flagged rewards in the table, and characters of a prompt and of a response.
@@ -43,6 +44,16 @@ def as_html(report: AuditReport) -> str:
     return "\n".join(paragraphs)
 
 
+def _verifier_lines(several: SeveralVerifiers) -> list[str]:
+    """A line for each of several verifiers."""
+    lines = []
+    for name, accepts, agrees, positive, negative in several.table:
+        agreement = "" if agrees == "-" else f", agrees with the reward on {agrees}"
+        rates = f"wrong accepted: {positive}; right refused: {negative}"
+        lines.append(f"{name} accepts {accepts} of the rollouts{agreement}; {rates}")
+    return lines
+
+
 def _lines(report: AuditReport) -> list[str]:
     """The finding, the error rates and what is known beside them; what is invisible is shown."""
     words = report.words
@@ -51,4 +62,6 @@ def _lines(report: AuditReport) -> list[str]:
         by = f" ({rate.by})" if rate.by else ""
         rates.append(f"{rate.name}: {rate.value}{by}")
     lines = [words.finding.headline, words.finding.reason, words.unread_answers, *rates, *words.verifier.notes]
+    if words.several.table:
+        lines += [*_verifier_lines(words.several), words.several.ranking]
     return [visible(line, len(line)) for line in lines if line]

@@ -7,6 +7,7 @@ A file's rows go this way:
     states.py                   hidden states, where the curator wants them
     step.py                     the curator's decisions on each step, as columns of the rows
     spellings.py                flags where a verdict goes with the spelling of an answer
+    several_verifiers.py        further verifiers on all rows; verifier_table.py: agreement, bounds, rates, a ranking
     verdicts.py                 the verifier's error rates: what is proved, and what a model estimates
     folder.py                   the tables; summary.py: numbers that are read off the rows
     results.py                  the report: all rows, each flagged one with its reason, and the summary
@@ -28,14 +29,16 @@ import pandas
 from geoalign import __version__
 from geoalign.answers import is_mathematical
 from geoalign.answers.equivalence import EqualAnswers, math_verify_is_installed
+from geoalign.answers.verifiers import NamedVerifier
 from geoalign.audit.answers import with_answers
 from geoalign.audit.command import AuditRequest
-from geoalign.audit.folder import SUMMARY_FILE, AuditFolder, AuditTables
+from geoalign.audit.folder import SUMMARY_FILE, VERDICTS_FILE, AuditFolder, AuditTables
 from geoalign.audit.inputs import Input, find_inputs
 from geoalign.audit.needs import check_brought, without_states
 from geoalign.audit.page.page import build_audit_page
 from geoalign.audit.results import AuditReport, read_report
 from geoalign.audit.settings import AuditConfig
+from geoalign.audit.several_verifiers import SeveralVerifiers
 from geoalign.audit.spellings import spellings_summary
 from geoalign.audit.states import HiddenStates
 from geoalign.audit.step import PAIRS_PER_STEP, StepCurator
@@ -74,6 +77,7 @@ def run_audit(
     console: Console | None = None,
     folder: Path | None = None,
     with_page: bool = True,
+    verifiers: Sequence[NamedVerifier] = (),
 ) -> AuditReport:
     """Audits files one after the other with one curator, and writes the output folder.
 
@@ -85,6 +89,7 @@ def run_audit(
         console: where progress is shown; None: nowhere.
         folder: where to write instead of the `output` that was asked for.
         with_page: whether to write the page and its figures.
+        verifiers: functions in Python that judge all rows, beside those that were asked for by name.
     """
     console = console or Console(quiet=True)
     inputs = inputs or find_inputs(request, Console(quiet=True))
@@ -97,7 +102,7 @@ def run_audit(
     with locked(output.root):
         output.start()
         try:
-            audit = Audit(config, request, output, console)
+            audit = Audit(config, request, output, console, verifiers)
             summary = audit.run(inputs)
             write_json(output.staging / SUMMARY_FILE, summary)
             report = read_report(output.staging)
@@ -116,7 +121,14 @@ def run_audit(
 class Audit:
     """One audit: its curator over all files in their order, and what is added up on the way."""
 
-    def __init__(self, config: AuditConfig, request: AuditRequest, folder: AuditFolder, console: Console) -> None:
+    def __init__(
+        self,
+        config: AuditConfig,
+        request: AuditRequest,
+        folder: AuditFolder,
+        console: Console,
+        verifiers: Sequence[NamedVerifier] = (),
+    ) -> None:
         """Makes the curator, and refuses what it cannot do with labels or a second verifier."""
         curator = config.curator if request.hidden or request.model else without_states(config.curator)
         self._config = replace(config, curator=curator)
@@ -134,8 +146,10 @@ class Audit:
 
             self._second = SecondOpinion(request.second_verifier, request.budget, config)
             check_reads_trusted(self._session.curator, setting="--second-verifier")
+        self._several = SeveralVerifiers(request.verifiers, config, verifiers)
         self._equal = EqualAnswers() if math_verify_is_installed() else None
-        self._verdicts = VerdictAudit(exclusive=self._session.curator.answer_reading != "shared")
+        self._exclusive = self._session.curator.answer_reading != "shared"
+        self._verdicts = VerdictAudit(exclusive=self._exclusive)
         self._states = HiddenStates(self._config, request, self._session.curator.requires, folder.states, console)
         self._judges_without_states = curator != config.curator
         self._trained: set[Any] = set()
@@ -211,6 +225,8 @@ class Audit:
         rows = with_answers(dump.frame, self._equal)
         rows["file"] = whole_text(str(source.path))
         rows["trained_on"] = None if source.trained_on is None else rows["id"].isin(self._trained)
+        with self._console.status("Asking the verifiers"):
+            rows = self._several.judged(rows, dump.layout.fields.get("answer"))
         golds = rows.drop_duplicates(["step", "group"])["answer"].dropna()
         self._golds.update(golds=len(golds), mathematical=sum(map(is_mathematical, golds)))
         rows = rows.set_axis(rows.index + sum(map(len, self._done)))
@@ -220,6 +236,7 @@ class Audit:
             part = part.assign(group=part["group"] + self._groups)
             part = curator.curate(part, None if states is None else states.of_rows(part), source)
             self._verdicts.add(part.assign(final_answer=part["compared_answer"]))
+            self._several.add(part)
             self._groups += part["group"].nunique()
             parts.append(part)
         return pandas.concat(parts).sort_index()
@@ -258,6 +275,13 @@ class Audit:
         request = self._request
         with self._console.status("Auditing the verdicts"):
             verdicts = self._verdicts.summary(redact=request.redact)
+            # Checks of rows that were drawn at random go here: `checked`, by the rows' index.
+            several = self._several.summary(
+                exclusive=self._exclusive, seed=self._config.seed, redact=request.redact, checked=None
+            )
+        by_all = self._several.verdicts()
+        if by_all is not None:
+            by_all.to_parquet(self._folder.staging / VERDICTS_FILE, index=False)
         counts = counts_of(pandas.concat(self._done))
         counts["trained_on_elsewhere"] = len(self._trained) - counts["trained_on"]
         skipped = [asdict(row) for row in self._skipped]
@@ -291,6 +315,7 @@ class Audit:
             "consensus": curator.meter.summary(self._config.seed),
             "spellings": spellings_summary(curator.by_spelling, redact=request.redact),
             **verdicts,
+            "verifiers": several,
         }
         summary["next"] = next_step(summary, reads)
         summary["label_command"] = label_command(summary) if "trusted" in reads else None

@@ -12,10 +12,12 @@ import pandas
 import pyarrow.parquet
 
 from geoalign.audit.answers import is_gold
-from geoalign.audit.folder import DENSITIES_FILE, PAIRS_FILE, SCORES_FILE, SUMMARY_FILE
+from geoalign.audit.folder import DENSITIES_FILE, PAIRS_FILE, SCORES_FILE, SUMMARY_FILE, VERDICTS_FILE
 from geoalign.audit.prompts import common_beginning
+from geoalign.audit.verifier_frame import verifier_frame
 from geoalign.audit.words import Words, in_words
 from geoalign.audit.words.reasons import by_suspicion, flag_reasons
+from geoalign.dumps.formats.format import VERDICT
 from geoalign.files.json_files import read_json
 
 # Truth values and numbers that may lack: NaN where they do.
@@ -33,7 +35,8 @@ class AuditReport:
         rows: one row for each rollout, in the order of the input. It has the columns of `scores.parquet`
             (docs/formats.md), where a number or truth value that is not known is NaN, and three more for flagged
             rollouts: `why` (why the reward looks wrong, in words), `suspicion` (0 for the most suspicious one, then 1,
-            2, ...), and `is_gold` (whether the answer is the gold answer; None where that is not known).
+            2, ...), and `is_gold` (whether the answer is the gold answer; None where that is not known). Where further
+            verifiers judged, `verdict.NAME` is what each said: True, False or None.
         summary: the content of `summary.json`.
         pairs: the pairs of rollouts that were compared (docs/formats.md); None for curators that compare none.
         densities: the density of each step's scores; None for curators that estimate none.
@@ -50,6 +53,13 @@ class AuditReport:
     def flagged(self) -> pandas.DataFrame:
         """The rows whose rewards look wrong, the most suspicious first."""
         return self.rows[self.rows["anomalous"]].sort_values("suspicion")
+
+    @property
+    def verifiers(self) -> pandas.DataFrame | None:
+        """A row for each verifier by its name, the file's reward among them, and what is known of it in columns such as
+        `accepted`, `agrees_with_reward` and `false_positive_at_least`; None where no further verifier judged."""
+        several = self.summary.get("verifiers")
+        return None if several is None else verifier_frame(several)
 
     @cached_property
     def words(self) -> Words:
@@ -103,6 +113,9 @@ def read_report(folder: Path) -> AuditReport:
     rows["why"] = pandas.Series(reasons, dtype=object).reindex(rows.index)
     rows["suspicion"] = ranks.reindex(rows.index)
     rows["is_gold"] = golds.reindex(rows.index)
+    verdicts = _table(folder / VERDICTS_FILE)
+    if verdicts is not None:
+        rows = rows.join(verdicts.set_index("index").add_prefix(VERDICT), on="index")
     return AuditReport(
         rows=rows,
         summary=summary,

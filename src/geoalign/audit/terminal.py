@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,12 @@ import pandas
 from rich.table import Table
 from rich.text import Text
 
-from geoalign.audit.folder import FILTERED_FILE, FLAGGED_FILE, REPORT_FILE, SCORES_FILE, SUMMARY_FILE
+from geoalign.audit.folder import FILTERED_FILE, FLAGGED_FILE, REPORT_FILE, SCORES_FILE, SUMMARY_FILE, VERDICTS_FILE
 from geoalign.audit.prompts import without_beginning
 from geoalign.audit.results import AuditReport
 from geoalign.audit.words import Words
 from geoalign.audit.words.next_steps import label_command
+from geoalign.audit.words.several_verifiers import HEADS
 from geoalign.console.numbers import short
 from geoalign.console.terminal import Console, say, say_paragraph
 from geoalign.dumps.row_names import counted_in
@@ -34,6 +36,7 @@ _LEAST_REASON = 24
 _FILES = {
     REPORT_FILE: "the page",
     FLAGGED_FILE: "rewards that look wrong, for a spreadsheet",
+    VERDICTS_FILE: "what every verifier says of each rollout",
     FILTERED_FILE: "the rollouts that remain, with new rewards",
     SCORES_FILE: "every rollout with what was found",
     SUMMARY_FILE: "every number printed here",
@@ -52,6 +55,7 @@ def show_report(console: Console, report: AuditReport) -> None:
     if words.unread_answers:
         _paragraph(console, words.unread_answers)
     _show_rates(console, words)
+    _show_several_verifiers(console, report)
     if words.finding.level == "flagged":
         _show_rows(console, report)
     assert report.folder is not None
@@ -81,6 +85,45 @@ def _show_rates(console: Console, words: Words) -> None:
         _print_table(console, table, indent=2)
     for paragraph in paragraphs:
         _paragraph(console, paragraph)
+
+
+def _show_several_verifiers(console: Console, report: AuditReport) -> None:
+    """What each of several verifiers accepts, who contradicts whom on which rows, and a ranking."""
+    several = report.words.several
+    if not several.table:
+        return
+    _heading(console, "Several verifiers on the same rows")
+    _print_cells(console, HEADS, several.table)
+    for note in several.notes:
+        _paragraph(console, note)
+    if several.pairs:
+        _heading(console, "Who contradicts whom")
+        _print_cells(
+            console, ("accepted by one alone", "by the other alone", "rows to look at"), _contradictions(report)
+        )
+        if several.more_pairs:
+            _paragraph(console, several.more_pairs)
+    for mode in several.modes:
+        _heading(console, mode.title)
+        _print_cells(console, ("verifier", "wrong accepted", "right refused"), mode.rates)
+    _paragraph(console, several.model)
+    _paragraph(console, several.ranking)
+
+
+def _contradictions(report: AuditReport) -> list[tuple[str, str, str]]:
+    """For both directions of each pair: who accepts alone and how often, who refuses, and where some rows stand."""
+    several_files = report.rows["file"].nunique() > 1
+    cells = []
+    for pair in report.words.several.pairs:
+        places = [_place(row, several_files=several_files) for row in report.rows.loc[list(pair.rows)].itertuples()]
+        cells.append(
+            (
+                f"{pair.first}: {pair.first_alone:,}",
+                f"{pair.second}: {pair.second_alone:,}",
+                ", ".join(places),
+            )
+        )
+    return cells
 
 
 def _show_rows(console: Console, report: AuditReport) -> None:
@@ -195,6 +238,16 @@ def _table(*, show_header: bool = False) -> Table:
     return Table(
         box=None, show_header=show_header, header_style="", pad_edge=False, padding=(0, _BETWEEN_COLUMNS, 0, 0)
     )
+
+
+def _print_cells(console: Console, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Prints rows of texts under their heads."""
+    table = _table(show_header=True)
+    for head in heads:
+        table.add_column(Text(head), overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    _print_table(console, table, indent=2)
 
 
 def _print_table(console: Console, table: Table, *, indent: int) -> None:

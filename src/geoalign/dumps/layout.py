@@ -12,7 +12,7 @@ from typing import Any
 from geoalign.dumps.field_names import GOLD_ANSWERS, LIKELY_GOLD_ANSWERS, PROBLEM_IDS
 from geoalign.dumps.files import check_dump_name, dump_rows
 from geoalign.dumps.formats import FORMATS
-from geoalign.dumps.formats.format import ROLES, Format, Row
+from geoalign.dumps.formats.format import ROLES, VERDICT, Format, Row
 from geoalign.dumps.formats.plain import PLAIN, RESPONSES
 from geoalign.dumps.guesses import guessed_fields, kinds_of_fields
 from geoalign.dumps.raw_rows import CsvCell, RawRow
@@ -63,9 +63,14 @@ class DumpLayout:
         return _split(self.fields.get(role, ""))
 
     @property
+    def verdicts(self) -> dict[str, str]:
+        """The fields with verdicts of further verifiers, by role `verdict.NAME`; only those that the user named."""
+        return {role: name for role, name in self.fields.items() if role.startswith(VERDICT)}
+
+    @property
     def of_responses(self) -> set[str]:
         """The fields that hold something of a response, and so tell nothing of its problem."""
-        names = {name for role in _OF_RESPONSES for name in self.names(role)}
+        names = {name for role in (*_OF_RESPONSES, *self.verdicts) for name in self.names(role)}
         if self.asked.get("answer") == "":
             names |= {*GOLD_ANSWERS, *LIKELY_GOLD_ANSWERS}
         return names
@@ -114,8 +119,10 @@ def parse_fields(texts: Sequence[str]) -> dict[str, str]:
     fields: dict[str, str] = {}
     for text in texts:
         role, equals, name = (part.strip() for part in text.partition("="))
-        if not equals or role not in ROLES:
-            raise ConfigError(f"--field: expected ROLE=NAME with a role of {', '.join(ROLES)}; got {quote(text)}")
+        is_verdict = role.startswith(VERDICT) and role != VERDICT and name
+        if not equals or not (role in ROLES or is_verdict):
+            roles = ", ".join((*ROLES, f"{VERDICT}VERIFIER"))
+            raise ConfigError(f"--field: expected ROLE=NAME with a role of {roles}; got {quote(text)}")
         if role in fields:
             raise ConfigError(f"--field {role}: expected once, got {quote(fields[role])} and {quote(name)}")
         fields[role] = name
@@ -233,6 +240,7 @@ class _Head:
             name = self.asked[role] if role in self.asked else self._own_field(role, found)
             if name:
                 found[role] = name
+        found.update({role: name for role, name in self.asked.items() if role.startswith(VERDICT)})
         return found
 
     def _own_field(self, role: str, found: Mapping[str, str]) -> str | None:
@@ -296,7 +304,7 @@ class _Head:
 
     def check_named_fields(self, found: Mapping[str, str]) -> None:
         """Raises ConfigError where a field of the needed roles, which the user has named, is not there."""
-        for role in _NEEDED:
+        for role in (*_NEEDED, *(role for role in found if role.startswith(VERDICT))):
             place = found.get(role, "")
             for name in _split(place) if role in ("reward", "group") else [place]:
                 if place and not self._has(name) and not (role == "reward" and self.kind.reward_may_lack):

@@ -12,6 +12,7 @@ The columns of a frame, one row a rollout in the order of the file:
     response
     reward          NaN: could not be scored; `true_reward`, `label` (given by a person): NaN where unknown
     correct, answer, final_answer, tokens, truncated: None where the file does not say
+    verdict.NAME    what a further verifier said, as a number, for each field that the user named; NaN where nothing
 """
 
 from __future__ import annotations
@@ -148,7 +149,7 @@ class _Reader:
     """Collects the rollouts of one file; texts that come again are kept once.
 
     Attributes:
-        columns: by name of `_COLUMNS` the values of all rollouts.
+        columns: by name of `_COLUMNS`, and by role of further verdicts, the values of all rollouts.
         parts: by field what may tell the problem of a row from another, for all rollouts; None where a row lacks it.
         skipped: the rows that were left out.
         positions: how many rollouts the file has up to here, skipped ones included; None where that is not known.
@@ -159,7 +160,8 @@ class _Reader:
         self._layout = layout
         self._step = step
         self._skip_bad = skip_bad
-        self.columns: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
+        self._kinds = {**_COLUMNS, **dict.fromkeys(layout.verdicts, "float64")}
+        self.columns: dict[str, list[Any]] = {name: [] for name in self._kinds}
         self.parts: Parts = {}
         self.skipped: list[Skipped] = []
         self.positions: int | None = 0
@@ -191,7 +193,7 @@ class _Reader:
             self.positions += len(rollouts) or 1
 
     def frame(self) -> pandas.DataFrame:
-        """All rollouts in the columns of `_COLUMNS`; InputError where there are none."""
+        """All rollouts in the columns of `_COLUMNS`, with further verdicts; InputError where there are none."""
         if not self.columns["row"]:
             first = self.skipped[0]
             name = f"{first.field}: " if first.field else ""
@@ -201,7 +203,7 @@ class _Reader:
             )
         # Each list is let go before the next column is made.
         return pandas.DataFrame(
-            {name: pandas.Series(self.columns.pop(name), dtype=kind) for name, kind in _COLUMNS.items()}
+            {name: pandas.Series(self.columns.pop(name), dtype=kind) for name, kind in self._kinds.items()}
         )
 
     def _rollout(self, raw: RawRow, number: int, row: Row) -> dict[str, Any]:
@@ -229,6 +231,8 @@ class _Reader:
         for role, check in _CHECKS.items():
             value = _required(layout, row, role) if role == "response" else layout.value(row, role)
             rollout[role] = None if value is None else check(layout.fields[role], value)
+        for role, name in layout.verdicts.items():
+            rollout[role] = values.number_or_truth(name, layout.value(row, role))
         if "response" not in layout.fields:
             rollout["response"] = ""  # a dump may come without its texts
         return rollout
@@ -271,7 +275,7 @@ def _rollouts_of(layout: DumpLayout, row: Row) -> list[Row]:
     if not isinstance(responses, list) or not responses:
         raise BadValueError(layout.fields["response"], "a list of responses", values.described(responses))
     lists = {}
-    for role in ("reward", *_CHECKS):
+    for role in ("reward", *_CHECKS, *layout.verdicts):
         name = layout.fields.get(role)
         if name is not None and (role == "reward" or field_of(row, name) is not None):
             lists[name] = field_of(row, name)

@@ -154,7 +154,7 @@ STRICT = {"flip": 0.0, "function": "geoalign.answers.naive:strict"}
     [
         ({"reward": {"extremes": 0.1}}, r"^reward\.extremes: expected 0, .*use reward\.flip"),
         ({"reward": {"flip": 0.0, "function": "nowhere:f"}}, "reward.function: expected MODULE:NAME"),
-        ({"reward": {"flip": 0.0, "appeals": "nowhere:f"}}, "reward.appeals: expected math_verify"),
+        ({"reward": {"flip": 0.0, "appeals": "nowhere:f"}}, "reward.appeals: expected MODULE:NAME"),
         ({"reward": {**STRICT, "flip": 0.3}}, "reward.flip: expected 0 with reward.function"),
         ({"reward": STRICT, "curator": {"type": "par"}}, "reward.function: expected a curator that needs no reference"),
     ],

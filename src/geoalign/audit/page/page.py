@@ -15,6 +15,7 @@ from geoalign.audit.page.bundle import MAX_BYTES, Bundle, bundle
 from geoalign.audit.page.figures import audit_sections
 from geoalign.audit.results import AuditReport
 from geoalign.audit.words.other_findings import refused_prompts
+from geoalign.audit.words.several_verifiers import HEADS
 from geoalign.console.numbers import counted, short
 from geoalign.pages.documents import Gallery, inline, write_page
 from geoalign.text import visible
@@ -51,6 +52,7 @@ def build_audit_page(report: AuditReport) -> Path:
         sheets=["report.css", "audit.css"],
         scripts=scripts(),
         words=words,
+        heads=HEADS,
         marked=marked(report),
         flagged=int(report.rows["anomalous"].sum()),
         labels=labelled_verdicts(report) is not None,

@@ -8,6 +8,7 @@ from typing import Any
 
 from geoalign.audit.words import other_findings, reading
 from geoalign.audit.words.finding import Finding, finding, unread_answers
+from geoalign.audit.words.several_verifiers import SeveralVerifiers, several_verifiers
 from geoalign.audit.words.verifier import Verifier, verifier
 from geoalign.pages.headlines import Verdict
 
@@ -20,6 +21,7 @@ class Words:
         unread_answers: that most responses have no answer that can be read.
         judged_by_spelling: on which prompts the verdict on an answer goes with its spelling.
         second_verifier: what a second verifier said.
+        several: what several verifiers say of the same rows.
         trained_on: how flags are spread over rollouts that were trained on and others.
         refused: on how many prompts the answer that most responses agree on was always refused.
         new_prompts: whether the pattern behind the flags holds on new prompts.
@@ -34,6 +36,7 @@ class Words:
     verifier: Verifier
     judged_by_spelling: str
     second_verifier: str
+    several: SeveralVerifiers
     trained_on: str
     refused: str
     new_prompts: Verdict
@@ -51,6 +54,7 @@ def in_words(summary: Mapping[str, Any]) -> Words:
         verifier=verifier(summary),
         judged_by_spelling=other_findings.judged_by_spelling(summary),
         second_verifier=other_findings.second_verifier(summary),
+        several=several_verifiers(summary),
         trained_on=other_findings.trained_on(summary),
         refused=other_findings.refused(summary),
         new_prompts=other_findings.new_prompts(summary),

@@ -23,6 +23,10 @@ ROLES = (
 )  # fmt: skip
 
 
+# `verdict.NAME`: what the verifier NAME said of the response.
+VERDICT = "verdict."
+
+
 @dataclass(frozen=True)
 class Format:
     """A format of rollout files. Names of fields are dotted where values are nested, as in `extra_info.index`.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from geoalign.endpoint.settings import Address
 from geoalign.settings import (
@@ -81,9 +81,6 @@ class RewardModelConfig:
         return self
 
 
-_Function = Annotated[str, Field(pattern=r"^.+:[A-Za-z_][A-Za-z0-9_]*$")] | None
-
-
 @settings
 class ScoringConfig:
     """How responses are scored: by a learned reward model, or against their answers."""
@@ -108,22 +105,22 @@ class RewardConfig(ScoringConfig):
     `extremes` for continuous ones (a reward model), `shortcut` for both.
     """
 
-    function: _Function = setting(
+    function: Name | None = setting(
         default=None,
         help=(
-            "RL learns from this reward function of TRL's form, MODULE:NAME or PATH.py:NAME (its code is run); null: "
-            "the task's own."
+            "RL learns from this reward function of TRL's form, MODULE:NAME or PATH.py:NAME (its code is run), or from "
+            "math_verify, a command or https://host/v1; null: the task's own."
         ),
     )
     appeals: Name | None = setting(
         default=None,
         help=(
-            "Second verifier of the curator `appeals`: math_verify, a command or https://host/v1; null: the task's own "
-            "reward."
+            "Second verifier of the curator `appeals`: math_verify, MODULE:NAME, a command or https://host/v1; null: "
+            "the task's own reward."
         ),
     )
     endpoint: Options = setting(
-        default_factory=dict, help="For `appeals: https://...`: model, max_tokens, ... as in `geoalign judge`."
+        default_factory=dict, help="For `https://...` above: model, max_tokens, ... as in `geoalign judge`."
     )
     flip: AnyShare = setting(default=0.0, help="Share of the rollouts whose binary reward is flipped.")
     extremes: AnyShare = setting(

@@ -13,11 +13,11 @@ from typing import Any
 
 from geoalign.answers import answers_by_class
 from geoalign.answers.equivalence import EqualAnswers
-from geoalign.answers.function import FunctionReward, load_function
+from geoalign.answers.function import FunctionReward
 from geoalign.answers.messages import response_text
 from geoalign.answers.reward_source import RewardSource, check_scored, reasons, reasons_since
 from geoalign.answers.verified import VerifiedReward
-from geoalign.answers.verifiers import second_verifier
+from geoalign.answers.verifiers import second_verifier, verifier_reward
 from geoalign.files.json_files import read_json
 from geoalign.lab.rewards.corruption import RewardWithCorruption
 from geoalign.lab.rewards.reward_model import RewardModelScorer
@@ -54,7 +54,7 @@ def observed_reward(plan: Plan, source: RewardSource) -> ObservedReward:
     """What the user's function says (`reward.function`), else the task's own reward with the corruption asked for."""
     settings = plan.config.reward
     if settings.function is not None:
-        return FunctionReward(load_function(settings.function), source)
+        return FunctionReward(verifier_reward(settings.function, settings.endpoint), source)
     return RewardWithCorruption(
         source,
         settings,

@@ -11,10 +11,9 @@ import torch
 from transformers import AutoConfig
 from trl import GRPOConfig, RewardConfig, SFTConfig
 
-from geoalign.answers.function import load_function
 from geoalign.answers.messages import rendered, token_ids
 from geoalign.answers.verified import VerifiedReward
-from geoalign.answers.verifiers import second_verifier
+from geoalign.answers.verifiers import second_verifier, verifier_reward
 from geoalign.console.terminal import Console
 from geoalign.curators.curator import Curator
 from geoalign.curators.labelled_rollouts import LabelledRollouts, check_takes_labelled
@@ -275,7 +274,7 @@ def _check_reward(plan: Plan, *, ask_server: bool) -> None:
     is_binary = binary_reward(plan)
     check_corruption(reward, binary=is_binary)
     if reward.function is not None:
-        load_function(reward.function)
+        verifier_reward(reward.function, reward.endpoint)
     if reward.appeals is not None:
         second_verifier(reward.appeals, reward.endpoint, key="reward.appeals", section="reward.endpoint")
     if reward.function is not None:

@@ -1,0 +1,313 @@
+"""`geoalign audit --verifiers`: verdicts on all rows, failures, contradictions, bounds, when the model may speak."""
+
+import json
+import sys
+
+import numpy as np
+import pandas
+import pytest
+from dumps import plain, table, verdicts, write_lines
+
+from geoalign import audit
+from geoalign.audit.terminal import show_report
+from geoalign.audit.verifier_table import (
+    judged_by_all,
+    places_of,
+    rates_by_checks,
+    verifier_summary,
+    why_no_model,
+)
+from geoalign.audit.words.several_verifiers import several_verifiers
+from geoalign.console.terminal import Console
+from geoalign.errors import ConfigError
+
+# Of each of eight prompts: rows 0 to 3 answer "a", the gold answer, 4 and 5 "b", 6 and 7 "c".
+RIGHT = "11110000"
+# The file's reward refuses row 3 and accepts row 5.
+REWARD = "11100100"
+
+
+def judged(**columns):
+    """A table of eight prompts as `judged_by_all` reads it; each column is a text of 0, 1 and - for each row."""
+    rows = [(group, answer) for group in range(8) for answer in "aaaabbcc"]
+    frame = pandas.DataFrame(rows, columns=["group", "compared_answer"])
+    frame = frame.assign(key=range(len(rows)), label=np.nan, reward=numbers(REWARD))
+    return frame.assign(**{f"verdict.{name}": numbers(text) for name, text in columns.items()})
+
+
+def numbers(text):
+    return [np.nan if mark == "-" else float(mark) for mark in text * (64 // len(text))]
+
+
+def summary_of(frame, *, exclusive=True, **more):
+    return verifier_summary(judged_by_all(frame, exclusive=exclusive), {}, seed=0, **more)
+
+
+def entry_of(summary, name):
+    return next(entry for entry in summary["table"] if entry["name"] == name)
+
+
+def dump(tmp_path, **columns):
+    """The rows of `verdicts` with further columns of marks."""
+    rows = verdicts()
+    for name, text in columns.items():
+        for row, mark in zip(rows, text * 8, strict=True):
+            row[name] = None if mark == "-" else mark == "1"
+    return write_lines(tmp_path / "d.jsonl", rows)
+
+
+# --- the table --------------------------------------------------------------------------------------------------------
+
+
+def test_agreement_is_with_the_reward_on_rows_that_both_judged():
+    gold = entry_of(summary_of(judged(gold=RIGHT)), "gold")
+    assert (gold["accepted"], gold["agrees_with_reward"], gold["judged"]) == (0.5, 0.75, 64)
+    half = entry_of(summary_of(judged(half="1111----")), "half")
+    assert (half["accepted"], half["agrees_with_reward"], half["judged"]) == (1.0, 0.75, 32)
+
+
+def test_contradictions_are_counted_in_both_directions_with_rows_of_different_prompts():
+    [pair] = summary_of(judged(gold=RIGHT))["pairs"]
+    assert (pair["first"], pair["second"], pair["both_judged"]) == ("reward", "gold", 64)
+    assert (pair["first_alone_accepts"], pair["second_alone_accepts"]) == (8, 8)
+    assert pair["agreement"] == 0.75
+    assert pair["first_alone_rows"] == [5, 13, 21, 29, 37]
+    assert pair["second_alone_rows"] == [3, 11, 19, 27, 35]
+
+
+def test_bounds_hold_for_every_truth_by_hand():
+    """`b_too` accepts "a" and "b": at most one is right, so at least 2 of the 4 to 6 wrong rows are accepted."""
+    summary = summary_of(judged(b_too="11111100"))
+    bounds = entry_of(summary, "b_too")["bounds"]["false_positive_rate"]
+    # "a" is right: 2 of 4; "c" is right: 6 of 6.
+    assert bounds == {"low": 0.5, "high": 1.0}
+    assert entry_of(summary_of(judged(b_too="11111100"), exclusive=False), "b_too")["bounds"] is None
+
+
+def test_labels_narrow_the_bounds_of_every_verifier():
+    frame = judged(b_too="11111100").assign(label=numbers("1-------"))
+    bounds = entry_of(summary_of(frame), "b_too")["bounds"]
+    assert bounds == {
+        "false_positive_rate": {"low": 0.5, "high": 0.5},
+        "false_negative_rate": {"low": 0.0, "high": 0.0},
+    }
+
+
+def test_scores_are_no_verdicts_and_leave_the_others():
+    frame = judged(gold=RIGHT).assign(**{"verdict.score": np.arange(64) / 64})
+    summary = summary_of(frame)
+    assert "64 values" in entry_of(summary, "score")["reason"]
+    assert [pair["second"] for pair in summary["pairs"]] == ["gold"]
+
+
+def test_rewards_that_are_scores_are_left_out_and_verifiers_compared():
+    frame = judged(gold=RIGHT, other=REWARD).assign(reward=np.arange(64) / 64)
+    summary = summary_of(frame)
+    assert entry_of(summary, "reward")["reason"]
+    assert entry_of(summary, "gold")["agrees_with_reward"] is None
+    assert [(pair["first"], pair["second"]) for pair in summary["pairs"]] == [("gold", "other")]
+
+
+# --- the model --------------------------------------------------------------------------------------------------------
+
+
+def world(seed=0, prompts=60):
+    """Five verifiers of which three share a wrong belief; the truth is the column `right`."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for group in range(prompts):
+        answers = np.where(rng.random(8) < rng.beta(1.5, 1.5), 0, 1 + rng.choice(4, 8, p=rng.dirichlet([0.5] * 4)))
+        rows += [(group, str(answer)) for answer in answers]
+    frame = pandas.DataFrame(rows, columns=["group", "compared_answer"])
+    units = frame.drop_duplicates().copy()
+    right = (units["compared_answer"] == "0").to_numpy()
+    belief = right ^ (rng.random(len(right)) < np.where(right, 0.15, 0.3))
+    columns = [belief ^ (rng.random(len(right)) < noise) for noise in (0.02, 0.05, 0.08)]
+    columns += [right ^ (rng.random(len(right)) < noise) for noise in (0.05, 0.1)]
+    for name, column in zip(["reward", "verdict.b", "verdict.c", "verdict.d", "verdict.e"], columns, strict=True):
+        units[name] = column.astype(float)
+    frame = frame.merge(units, on=["group", "compared_answer"], how="left")
+    return frame.assign(key=range(len(frame)), label=np.nan, right=frame["compared_answer"] == "0")
+
+
+def test_the_model_sees_through_verifiers_that_collude_and_never_leaves_the_bounds():
+    summary = summary_of(world(prompts=150))
+    assert {summary["ranking"]["places"][0][0], summary["ranking"]["by"]} == {"d", "model"}
+    for mode in summary["model"]["modes"]:
+        for entry in summary["table"]:
+            guess = mode["rates"][entry["name"]]
+            for rate, bound in entry["bounds"].items():
+                assert bound["low"] <= guess[rate] <= bound["high"]
+
+
+@pytest.mark.parametrize(("change", "exclusive", "reason"), [
+    (lambda frame: frame, False, "Several answers"),
+    (lambda frame: frame.drop(columns=["verdict.e", "verdict.d"]), True, "here are 3"),
+    (lambda frame: frame.assign(compared_answer=frame["compared_answer"].where(frame.index % 3 == 0)), True, "Only 3"),
+    (lambda frame: frame[frame["group"] < 10], True, "here are 10"),
+    # A copy of a verifier, and one that accepts everything, are no evidence.
+    (lambda frame: frame.assign(**{"verdict.e": frame["verdict.b"], "verdict.d": 1.0}), True, "here are 3"),
+])  # fmt: skip
+def test_where_the_model_may_not_speak_it_says_why(change, exclusive, reason):
+    frame = change(world())
+    assert why_no_model(judged_by_all(world(), exclusive=True)) is None
+    summary = summary_of(frame, exclusive=exclusive)
+    assert reason in summary["model"]["reason"]
+    assert summary["ranking"]["by"] is None
+
+
+# --- checks and ranking -----------------------------------------------------------------------------------------------
+
+
+def test_checks_rank_verifiers_and_their_intervals_hold_the_truth():
+    frame = world(prompts=150)
+    drawn = np.random.default_rng(1).choice(len(frame), 200, replace=False)
+    checked = frame["right"].iloc[drawn]
+    summary = summary_of(frame, checked=checked)
+    assert summary["ranking"]["by"] == "checks"
+    assert summary["ranking"]["places"][0][0] in ("d", "e")
+    wrong = ~frame["right"]
+    claim = entry_of(summary, "b")["checks"]["false_positive_rate"]
+    assert claim["low"] <= frame["verdict.b"][wrong].mean() <= claim["high"]
+    assert claim["checked"] == (~checked).sum()
+
+
+def test_a_verifier_is_checked_only_on_rows_that_it_judged():
+    frame = judged(half="1111----")
+    checked = pandas.Series({0: True, 7: False, 8: True})
+    rates = rates_by_checks(judged_by_all(frame, exclusive=True), checked, seed=0)
+    assert rates["half"].false_negative_rate.checked == 2
+    assert rates["half"].false_positive_rate.checked == 0
+    assert rates["reward"].false_positive_rate.checked == 1
+
+
+def test_tied_verifiers_share_the_place_of_the_first_of_them():
+    tied = np.array([[1, 1, 0, 0], [1, 1, 1, 0], [0, 1, 1, 1], [0, 0, 1, 1]], dtype=bool)
+    assert places_of(["a", "b", "c", "d"], tied) == [["a", "b"], ["c", "d"]]
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+
+def test_columns_functions_commands_and_math_verify_judge_all_rows(tmp_path, run):
+    code = (
+        "import json, sys\nfor line in sys.stdin:\n    print(json.dumps({'correct': 'a' in json.loads(line)['id']}))\n"
+    )
+    (tmp_path / "judge.py").write_text(code)
+    names = [
+        "math_verify",
+        "in_it=geoalign.answers.naive:substring",
+        f"none={sys.executable} {tmp_path / 'judge.py'}",
+    ]
+    rows = dump(tmp_path, judge=RIGHT)
+    summary = run(rows, curator="denoise", verifiers=names, fields=["verdict.mine=judge"])["verifiers"]
+    shares = {entry["name"]: (entry["kind"], entry["judged"], entry["accepted"]) for entry in summary["table"]}
+    assert shares == {
+        "reward": ("reward", 64, 0.5),
+        "mine": ("column", 64, 0.5),
+        "math_verify": ("math_verify", 64, 0.5),
+        "in_it": ("function", 64, 1.0),
+        "none": ("command", 64, 0.0),
+    }
+    stored = pandas.read_parquet(tmp_path / "out" / "verdicts.parquet")
+    assert stored.columns.tolist() == ["index", "mine", "math_verify", "in_it", "none"]
+    assert stored["math_verify"].tolist() == [mark == "1" for mark in RIGHT * 8]
+    assert stored["index"].tolist() == [row["index"] for row in table(tmp_path / "out")]
+
+
+def test_without_verifiers_the_summary_says_nothing_of_them(tmp_path, run):
+    assert run(dump(tmp_path), curator="denoise")["verifiers"] is None
+    assert not (tmp_path / "out" / "verdicts.parquet").exists()
+
+
+def test_a_failing_function_fails_on_its_rows_alone_and_the_others_go_on(tmp_path):
+    def picky(prompts, completions, **columns):
+        if any(prompt == "question 3" for prompt in prompts):
+            raise ValueError("no question 3")
+        return [1.0] * len(prompts)
+
+    report = audit(dump(tmp_path), verifiers=[picky, "math_verify"])
+    found = {entry["name"]: entry for entry in report.summary["verifiers"]["table"]}
+    assert (found["picky"]["failed"], found["picky"]["judged"]) == (8, 56)
+    assert found["picky"]["first_failure"] == "ValueError: no question 3"
+    assert found["math_verify"]["judged"] == 64
+    assert any("'picky' failed on 8 rows (12.5%)" in note for note in report.words.several.notes)
+    assert report.verifiers.loc["picky", "failed"] == 8
+    assert report.rows["verdict.picky"].isna().sum() == 8
+    assert "no question" not in json.dumps(audit(dump(tmp_path), verifiers=[picky], redact=True).summary)
+
+
+def test_a_verifier_that_always_fails_is_given_up(tmp_path):
+    calls = []
+
+    def broken(prompts, completions, **columns):
+        calls.append(len(prompts))
+        raise RuntimeError
+
+    [_, entry] = audit(dump(tmp_path), verifiers={"own name": broken}).summary["verifiers"]["table"]
+    assert (entry["name"], entry["failed"]) == ("own name", 64)
+    assert len(calls) == 20
+
+
+def test_a_function_knows_the_gold_answer_under_the_name_of_the_file(tmp_path):
+    rows = [{("solution" if name == "answer" else name): value for name, value in row.items()} for row in verdicts()]
+
+    def exact(prompts, completions, solution, **columns):
+        return [float(f"{{{gold}}}" in completion) for gold, completion in zip(solution, completions, strict=True)]
+
+    report = audit(write_lines(tmp_path / "d.jsonl", rows), verifiers=exact, fields={"answer": "solution"})
+    assert report.verifiers.loc["exact", ["accepted", "agrees_with_reward", "failed"]].tolist() == [0.5, 0.75, 0]
+
+
+@pytest.mark.parametrize(("asked", "message"), [
+    ({"verifiers": ["math_verify"]}, "--verifiers math_verify: expected gold answers"),
+    ({"verifiers": ["geoalign.answers.naive:strict", "x.y=false", "x.y=false"]}, "got 'x.y' again"),
+    ({"verifiers": ["reward=false"]}, "got 'reward' again"),
+    ({"verifiers": ["extra=false"], "fields": ["verdict.extra=reward"]}, "expected another name"),
+    ({"verifiers": ["no-such-command"]}, "--verifiers: expected math_verify"),
+    ({"fields": ["verdict.x=rewards"]}, "verdict.x: expected a field 'rewards'.*did you mean 'reward'"),
+])  # fmt: skip
+def test_what_cannot_be_asked(tmp_path, run, asked, message):
+    with pytest.raises(ConfigError, match=message):
+        run(write_lines(tmp_path / "d.jsonl", plain()), curator="denoise", **asked)
+
+
+@pytest.mark.parametrize("text", ["verdict.=x", "verdict.x=", "verdict=x"])
+def test_a_column_of_verdicts_has_two_names(tmp_path, run, text):
+    with pytest.raises(ConfigError, match=r"--field: expected ROLE=NAME with a role of .*verdict\.VERIFIER"):
+        run(dump(tmp_path), fields=[text])
+
+
+def test_a_verdict_that_is_a_text_is_one_error(tmp_path):
+    rows = [{**row, "judge": "maybe"} for row in verdicts()]
+    path = write_lines(tmp_path / "d.jsonl", rows)
+    with pytest.raises(ValueError, match=r"d\.jsonl, line 1: judge: expected a number"):
+        audit(path, fields={"verdict.mine": "judge"})
+
+
+# --- what is shown ----------------------------------------------------------------------------------------------------
+
+
+def test_terminal_page_and_notebook_show_each_verifier_with_its_name_made_harmless(tmp_path, undrawn, capsys):
+    def hostile(prompts, completions, **columns):
+        return [1.0] * len(prompts)
+
+    name = "<script>alert(1)</script>\u202e"
+    report = audit(dump(tmp_path), verifiers={name: hostile, "gold": "math_verify"}, output=tmp_path / "out")
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+    assert "<script>alert(1)" not in page
+    assert 'href="#rollout-3"' in page  # gold alone accepts it
+    show_report(Console(), report)
+    printed = capsys.readouterr().out
+    assert "\u202e" not in printed
+    assert "gold: 8" in printed
+    assert "math" not in repr(report)
+    assert "gold accepts 50.0% of the rollouts, agrees with the reward on 75.0%" in repr(report)
+
+
+def test_verifiers_that_judge_alike_are_compared_once():
+    frame = judged(gold=RIGHT, copy=RIGHT)
+    words = several_verifiers({"verifiers": summary_of(frame)})
+    assert [(pair.first, pair.second) for pair in words.pairs] == [("reward", "gold")]
+    assert any("gold and copy judge every row alike" in note for note in words.notes)

@@ -20,7 +20,8 @@ from geoalign.dumps.raw_rows import RawRow
 from geoalign.text import one_line
 
 # A sample as one file, or what of a large sample stands apart from its events and messages.
-_SAMPLE = re.compile(r"samples/.+_epoch_\d+(\.json|/sample\.json)")
+_SHELL = "/sample.json"
+_SAMPLE = re.compile(rf"samples/.+_epoch_\d+(\.json|{re.escape(_SHELL)})")
 # The number of zstd among the methods of zip, which Python's own module knows from 3.14 on.
 _ZSTD = 93
 # The fixed part of a member's own header: its lengths of name and extra field are the last four bytes.
@@ -49,11 +50,25 @@ def _row(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo, number: 
         return RawRow(number, number + 1, None, f"a sample of more than {longest} MB, the longest that is read")
     try:
         value = json.loads(_content(path, archive, member))
-    except _BROKEN as error:
+        if isinstance(value, dict) and member.filename.endswith(_SHELL):
+            value["attachments"] = _attachments(path, archive, member.filename.removesuffix(_SHELL))
+    except (*_BROKEN, TypeError) as error:
         return RawRow(number, number + 1, None, f"expected a sample of Inspect, got {one_line(error)}")
     if not isinstance(value, dict):
         return RawRow(number, number + 1, None, f"expected a sample of Inspect, got {type(value).__name__}")
     return RawRow(number, number + 1, value)
+
+
+def _attachments(path: Path, archive: zipfile.ZipFile, sample: str) -> dict[str, str]:
+    """The long texts of a large sample by their numbers, for which `attachment://NUMBER` stands elsewhere in it."""
+    attachments: dict[str, str] = {}
+    chunk = re.compile(rf"{re.escape(sample)}/attachments/(\d+)\.json")
+    for member in archive.infolist():
+        match = chunk.fullmatch(member.filename)
+        if match and member.file_size <= raw_rows.LONGEST_ROW:
+            texts = json.loads(_content(path, archive, member))
+            attachments |= {str(number): text for number, text in enumerate(texts, start=int(match[1]))}
+    return attachments
 
 
 def _content(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:

@@ -8,6 +8,7 @@ table under `completions`, again for every further update on the same rollouts.
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -18,6 +19,8 @@ from geoalign.dumps.raw_rows import RawRow
 from geoalign.text import listed, one_line
 
 _TABLE = "trackio.table"
+# What trackio writes for numbers that JSON does not have.
+_NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
 def trackio_rows(path: Path) -> Iterator[RawRow]:
@@ -48,7 +51,7 @@ def _rollouts(database: sqlite3.Connection) -> Iterator[dict[str, Any]]:
                 content = json.dumps(table, sort_keys=True)
                 if content not in seen:
                     seen.add(content)
-                    yield from table
+                    yield from _with_numbers(table)
     if seen:
         return
     _check_one_run(database, "traces")
@@ -56,6 +59,26 @@ def _rollouts(database: sqlite3.Connection) -> Iterator[dict[str, Any]]:
     names = [column[0] for column in traces.description]
     for cells in traces:
         yield dict(zip(names, cells, strict=True))
+
+
+def _with_numbers(table: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A table with NaN and infinity as numbers, for which trackio writes words, in columns that hold nothing else."""
+    columns: dict[str, list[Any]] = {}
+    for row in table:
+        for name, value in row.items():
+            columns.setdefault(name, []).append(value)
+    numbers = [name for name, values in columns.items() if all(_is_number(value) for value in values)]
+    return [
+        {name: _NUMBERS.get(value, value) if name in numbers else value for name, value in row.items()}
+        for row in table
+    ]
+
+
+def _is_number(value: Any) -> bool:
+    """Whether a cell is a number, a word for one, or missing."""
+    if isinstance(value, str):
+        return value in _NUMBERS
+    return value is None or isinstance(value, (int, float))
 
 
 def _check_one_run(database: sqlite3.Connection, table: str) -> None:

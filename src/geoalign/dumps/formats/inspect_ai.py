@@ -16,6 +16,8 @@ from geoalign.dumps.formats.turns import as_messages, as_one_text, text_of
 
 # What the flat field of a scorer's value is called: `score.match`.
 _SCORE = "score."
+# A long text, or a picture, is named by this and a key of the sample's attachments.
+_ATTACHMENT = "attachment://"
 # The values that scorers give in words.
 _WORDS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0, "yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 
@@ -25,6 +27,7 @@ def flatten(row: Row) -> Row:
     output = row.get("output") or {}
     choices = output.get("choices") or [{}]
     completion = str(output.get("completion") or text_of((choices[0].get("message") or {}).get("content")))
+    attachments = row.get("attachments") or {}
     prompt, turns = _conversation(row, completion)
     target = row.get("target")
     if isinstance(target, list):
@@ -32,8 +35,8 @@ def flatten(row: Row) -> Row:
         target = target[0] if len(target) == 1 else None
     sample = row.get("id")
     return {
-        "prompt": as_messages(prompt),
-        "response": as_one_text(turns),
+        "prompt": as_messages([(role, _whole(text, attachments)) for role, text in prompt]),
+        "response": as_one_text([(role, _whole(text, attachments)) for role, text in turns]),
         "answer": target or None,
         "final_answer": _own_answer(row.get("scores") or {}, completion),
         "group": sample,
@@ -58,6 +61,11 @@ def _conversation(row: Row, completion: str) -> tuple[list[tuple[str, str]], lis
     asked = row.get("input")
     prompt = [_turn(message) for message in asked] if isinstance(asked, list) else [("user", str(asked))]
     return prompt, [("assistant", completion)]
+
+
+def _whole(text: str, attachments: Mapping[str, str]) -> str:
+    """A text, or that for which its name among the attachments of the sample stands."""
+    return str(attachments.get(text.removeprefix(_ATTACHMENT), text)) if text.startswith(_ATTACHMENT) else text
 
 
 def _turn(message: Row) -> tuple[str, str]:

@@ -23,13 +23,15 @@ def flatten(row: Row) -> Row:
         raise BadValueError("messages", "a message of the assistant", f"{len(messages)} without one")
     first_turn = roles.index("assistant")
     turns = [role_and_text(message) for message in messages]
+    metadata = _parsed("metadata", row.get("metadata"), dict)
     return {
         "id": row.get("id"),
         "step": row.get("step"),
         "key": row.get("key"),
         "prompt": as_messages(turns[:first_turn]),
         "response": as_one_text(turns[first_turn:]),
-        "metadata": _parsed("metadata", row.get("metadata"), dict),
+        # The word stands for the number, which JSON does not have.
+        "metadata": {name: None if value == "NaN" else value for name, value in metadata.items()},
     }
 
 

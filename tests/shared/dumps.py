@@ -160,7 +160,7 @@ def trackio(run="quick"):
 def write_trackio(path, traces=(), tables=()):
     """A database of trackio with the columns that matter; a table is a run's name, a step and a data frame."""
     with sqlite3.connect(path) as database:
-        database.execute("CREATE TABLE metrics (id INTEGER PRIMARY KEY, run_id TEXT, run_name TEXT, step, metrics TEXT)")
+        database.execute("CREATE TABLE metrics (id INTEGER PRIMARY KEY, run_id, run_name, step, metrics)")
         names = list(trackio()[0])
         database.execute(f"CREATE TABLE traces ({', '.join(names)})")
         for run, step, frame in tables:

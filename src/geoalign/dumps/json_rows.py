@@ -22,7 +22,7 @@ LARGEST_OBJECT = 256 * raw_rows.MEGABYTE
 # Under these names an object holds the rows of a file; under any other name if that is its only list of objects, but
 # not under those that a single rollout has.
 _ROWS_INSIDE = ("data", "rows", "rollouts", "samples", "results", "records", "examples")
-_PARTS_OF_ROLLOUTS = ("prompt", "response", "completion", "messages", "conversation", "conversations", "traces", "nodes")
+_PARTS_OF_ROLLOUTS = ("prompt", "response", "completion", "messages", "conversation", "conversations", "traces")
 _SPACE = re.compile(r"\s*")
 
 

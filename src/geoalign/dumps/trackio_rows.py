@@ -69,8 +69,7 @@ def _with_numbers(table: list[dict[str, Any]]) -> list[dict[str, Any]]:
             columns.setdefault(name, []).append(value)
     numbers = [name for name, values in columns.items() if all(_is_number(value) for value in values)]
     return [
-        {name: _NUMBERS.get(value, value) if name in numbers else value for name, value in row.items()}
-        for row in table
+        {name: _NUMBERS.get(value, value) if name in numbers else value for name, value in row.items()} for row in table
     ]
 
 

@@ -66,7 +66,9 @@ def test_chunks_are_one_dump_without_evaluations(index, tmp_path):
     assert rows[0].step == 3
 
 
-@pytest.mark.parametrize("way", [".", "monitors", "monitors/file", "monitors/file/traces", "monitors/file/traces/stream"])
+@pytest.mark.parametrize(
+    "way", [".", "monitors", "monitors/file", "monitors/file/traces", "monitors/file/traces/stream"]
+)
 def test_any_folder_of_a_run_names_its_stream(way, tmp_path):
     stream = write_run(tmp_path, episodes())
     assert find_stream(tmp_path / way).resolve() == stream

@@ -1,4 +1,4 @@
-from dumps import changed, verifiers_results, write_lines
+from dumps import GROUPS, changed, verifiers_results, write_lines
 from written import read
 
 
@@ -22,9 +22,11 @@ def test_the_assistants_turns_are_the_response(tmp_path):
 
 def test_older_files_number_rows_by_id_and_prompts_are_groups(tmp_path):
     """Their `id` numbers the rows of a prompt's place: 0, 0, 0, 1, while the prompts take turns."""
-    rows = []
-    for place, row in enumerate(sorted(verifiers_results(), key=lambda row: row["tokens"] if "tokens" in row else 0)):
-        rows.append({**{name: value for name, value in row.items() if name != "example_id"}, "id": place // 3})
+    by_turns = sorted(verifiers_results(), key=lambda row: row["token_usage"]["output_tokens"])
+    rows = [{**row, "id": place // 3} for place, row in enumerate(by_turns)]
+    for row in rows:
+        del row["example_id"]
     layout, found = read(write_lines(tmp_path / "results.jsonl", rows))
     assert layout.format.name == "plain"
-    assert [row.group_name for row in found] == [f'[{{"content": "question {row.answer}", "role": "user"}}]' for row in found]
+    assert [row.prompt for row in found[:3]] == ["question 0", "question 1", "question 2"]
+    assert len({row.group for row in found}) == len({row.prompt for row in found}) == GROUPS

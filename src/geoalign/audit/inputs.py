@@ -160,7 +160,8 @@ class _Named(PosixPath):
 
 @contextmanager
 def standard_input(rollouts: Sequence[str]) -> Iterator[Path]:
-    """A file of what standard input brings where `-` is among the inputs: lines, also packed, parquet, slime's."""
+    """A file of what standard input brings where `-` is among the inputs: lines, also packed, parquet, slime's samples,
+    a log of Inspect, a database of trackio."""
     with TemporaryDirectory() as folder:
         data = sys.stdin.buffer.read() if "-" in rollouts and sys.stdin else b""
         path = _Named(folder, "stdin" + _ending(data))
@@ -170,9 +171,14 @@ def standard_input(rollouts: Sequence[str]) -> Iterator[Path]:
 
 def _ending(data: bytes) -> str:
     """How the name of a file with these bytes ends: told by its first bytes, and lines of JSON begin with a bracket."""
-    kinds = {b"\x1f\x8b": ".jsonl.gz", b"PA": ".parquet", b"PK": ".pt", b"\x28\xb5": ".jsonl.zst", b"SQ": ".db"}
+    # An archive of torch begins with its data, one of Inspect with its journal.
+    if data.startswith(b"PK") and b"_journal/" in data[:100]:
+        return ".eval"
+    kinds = {b"\x1f\x8b": ".jsonl.gz", b"PA": ".parquet", b"PK": ".pt", b"\x28\xb5": ".jsonl.zst"}
     if data[:2] in kinds:
         return kinds[data[:2]]
+    if data.startswith(b"SQLite format 3\x00"):
+        return ".db"
     text = data.removeprefix(codecs.BOM_UTF8).lstrip()
     header = text.partition(b"\n")[0]
     is_csv = not text.startswith((b"{", b"[")) and any(separator in header for separator in (b",", b";", b"\t"))

@@ -74,6 +74,10 @@ def json_rows(path: Path) -> Iterator[RawRow]:
         return json_lines(path)
     if first.startswith(b"["):
         return _array_rows(path)
+    if first.strip() == b"{" and path.stat().st_size > LARGEST_OBJECT:
+        largest = LARGEST_OBJECT // raw_rows.MEGABYTE
+        problem = f"expected one row a line, got one object of more than {largest} MB (Inspect: convert it to .eval)"
+        return iter([RawRow(0, 1, None, problem, rest_lost=True)])
     if first.startswith(b"{"):
         return _rows_of_object(path) or json_lines(path)
     return json_lines(path)

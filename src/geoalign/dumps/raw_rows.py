@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import gzip
+import os
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -81,7 +82,7 @@ def _opened(path: Path) -> BufferedIOBase:
     if path.name.endswith(".zst"):
         import pyarrow as pa
 
-        return BufferedReader(pa.CompressedInputStream(pa.OSFile(str(path)), "zstd"))
+        return BufferedReader(pa.CompressedInputStream(pa.OSFile(os.fspath(path)), "zstd"))
     return path.open("rb")
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -27,7 +28,8 @@ def trackio_rows(path: Path) -> Iterator[RawRow]:
     """Every rollout of a project with one run, in the order in which they were logged."""
     number = 0
     try:
-        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as database:
+        address = Path(os.path.realpath(path)).as_uri()
+        with closing(sqlite3.connect(f"{address}?mode=ro", uri=True)) as database:
             for value in _rollouts(database):
                 yield RawRow(number, number + 1, value)
                 number += 1

@@ -7,6 +7,7 @@ from dumps import (
     OUTLIERS,
     SIZE,
     filtered,
+    nemo_gym,
     trl,
     verifiers,
     write_dump,
@@ -17,7 +18,10 @@ from geoalign.audit.words.other_findings import trained_on
 from geoalign.dumps.layout import find_layout
 from geoalign.dumps.reading import read_dump
 
-NAMES = ("verl", "trinity", "responses", "plain", "trl", "geoalign", "nemo_rl", "verifiers", "slime")
+NAMES = (
+    "verl", "trinity", "responses", "plain", "trl", "geoalign", "nemo_rl", "nemo_gym", "verifiers",
+    "verifiers_results", "inspect", "trackio", "slime",
+)  # fmt: skip
 
 
 def read(path, **given):
@@ -48,6 +52,32 @@ def test_what_prime_rl_generated_is_set_beside_what_it_trained_on(tmp_path, run)
     assert pq.read_table(tmp_path / "out" / "scores.parquet")["trained_on"].to_pylist()[:25] == [True] * 24 + [False]
     evaluated = run(folder.parent, overwrite=True)["counts"]
     assert (evaluated["rows"], evaluated["trained_on"] + evaluated["not_trained_on"]) == (GROUPS * SIZE, 0)
+
+
+def test_the_stream_of_prime_rl_says_what_was_trained_on(tmp_path, run):
+    made = [{**row, "traces": [{**row["traces"][0], "id": f"trace of {row['id']}"}]} for row in verifiers(9)]
+    evaluated = {**made[0], "id": "e", "traces": [{**made[0]["traces"][0], "id": "t", "info": {"kind": "eval"}}]}
+    traces = tmp_path / "in" / "monitors" / "file" / "traces"
+    for name in ("stream", "annotations/orchestrator"):
+        (traces / name).mkdir(parents=True)
+    write_lines(traces / "stream" / "00000.jsonl", made[:20])
+    write_lines(traces / "stream" / "00001.jsonl", [evaluated, *made[20:]])
+    shipped = [{"trace_id": f"trace of {row['id']}", "info": {"effective": True}} for row in made[:24]]
+    write_lines(traces / "annotations" / "orchestrator" / "00000.jsonl", shipped)
+    summary = run(tmp_path / "in")
+    assert [one["step"] for one in summary["steps"]] == [9]
+    assert (summary["counts"]["trained_on"], summary["counts"]["not_trained_on"]) == (24, GROUPS * SIZE - 24)
+    assert summary["inputs"][0]["passed_over"] == 1
+
+
+def test_a_folder_of_nemo_gym_stands_for_its_rollouts(tmp_path, run):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    write_lines(folder / "rollouts.jsonl", nemo_gym())
+    write_lines(folder / "rollouts_materialized_inputs.jsonl", [{"responses_create_params": {"input": "q"}}])
+    write_lines(folder / "rollouts_failures.jsonl", [{"_ng_failure_class": "x"}])
+    (folder / "rollouts_aggregate_metrics.json").write_text("[]")
+    assert [one["file"] for one in run(folder)["inputs"]] == [str(folder / "rollouts.jsonl")]
 
 
 @pytest.mark.parametrize("name", NAMES)

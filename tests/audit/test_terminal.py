@@ -311,7 +311,7 @@ def test_csv_files_beside_dumps_are_no_dumps(tmp_path, monkeypatch):
     assert [entry["format"] for entry in said["inputs"]] == ["plain"]
 
 
-@pytest.mark.parametrize("name", ["verl", "plain", "trl", "slime"])
+@pytest.mark.parametrize("name", ["verl", "plain", "trl", "slime", "trackio"])
 def test_standard_input_is_a_file(tmp_path, lines, name):
     data = write_dump(tmp_path / "in", name).read_bytes()
     said = CliRunner().invoke(app, ["audit", "-", "--json"], input=data)

@@ -52,6 +52,25 @@ def test_a_json_file_holds_lines_or_one_array(tmp_path):
             ]
 
 
+def test_an_array_under_any_name_in_an_object(tmp_path):
+    path = tmp_path / "a.json"
+    for content in (
+        {"model": "m", "generations": plain()},
+        {"features": [{"name": "id"}], "rows": [{"row_idx": 0, "row": row, "truncated_cells": []} for row in plain()]},
+    ):
+        path.write_text(json.dumps(content))
+        _, found = read(path)
+        assert [row.reward for row in found] == [reward for _, _, reward in each()]
+
+
+def test_an_object_with_a_conversation_is_one_rollout(tmp_path):
+    turns = [{"role": "user", "content": "2+2"}, {"role": "assistant", "content": "4"}]
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps({"prompt": "2+2", "completion": turns, "reward": 1}, indent=2))
+    _, found = read(path)
+    assert [row.response for row in found] == ["4"]
+
+
 def test_another_format_by_its_fields(tmp_path):
     rows = [{"q": f"question {g}", "meta": {"rm": r, "ok": r > 1}, "out": f"answer {g}.{n}"} for g, n, r in each()]
     path = write_lines(tmp_path / "a.jsonl", rows)

@@ -6,9 +6,10 @@ import io
 import json
 
 import pandas
+import pyarrow as pa
 import pytest
 
-from geoalign.dumps import raw_rows
+from geoalign.dumps import json_rows, raw_rows
 from geoalign.dumps.labels import read_labelled_rollouts
 from geoalign.dumps.layout import find_layout
 from geoalign.dumps.reading import read_dump
@@ -133,3 +134,22 @@ def test_labelled_rollouts_as_csv(tmp_path):
     path = tmp_path / "labelled.csv"
     path.write_text(table())
     assert list(read_labelled_rollouts(path).rewards) == [row["reward"] for row in ROWS]
+
+
+def test_lines_packed_by_zstd_in_any_number_of_frames(tmp_path):
+    rows = ROWS
+    parts = [b"".join(json.dumps(row).encode() + b"\n" for row in some) for some in (rows[:4], rows[4:])]
+    path = tmp_path / "a.jsonl.zst"
+    path.write_bytes(b"".join(pa.compress(part, codec="zstd", asbytes=True) for part in parts))
+    assert [raw.value for raw in file_rows(path)] == rows
+    path.write_bytes(path.read_bytes()[:-3])
+    *_, last = file_rows(path)
+    assert (last.value, last.rest_lost) == (None, True)
+
+
+def test_an_object_that_is_too_large_to_be_parsed_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(json_rows, "LARGEST_OBJECT", 100)
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps({"samples": ROWS}, indent=2))
+    (row,) = file_rows(path)
+    assert row.problem.startswith("expected one row a line, got one object of more than 0 MB")

@@ -1,5 +1,6 @@
 import gzip
 import json
+import sqlite3
 
 import pandas as pd
 import pyarrow.parquet as pq
@@ -94,6 +95,85 @@ def verifiers(step=3):
     ]  # fmt: skip
 
 
+def nemo_gym():
+    """As `BaseVerifyResponse` of NeMo-Gym with what the collection adds; math_with_judge adds the answers."""
+    return [
+        {"responses_create_params": {"input": [{"role": "user", "content": f"question {g}", "type": "message"}]},
+         "response": {
+             "object": "response", "incomplete_details": {"reason": "max_output_tokens"} if r == 3 else None,
+             "output": [
+                 {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]},
+                 {"type": "message", "role": "assistant", "status": "completed",
+                  "content": [{"type": "output_text", "text": f"answer {g}.{r}", "annotations": []}]}],
+             "usage": {"input_tokens": 3, "output_tokens": 5 + r, "total_tokens": 8 + r}},
+         "reward": reward, "expected_answer": str(g), "extracted_answer": str(r), "library_reward": reward,
+         "_ng_task_index": g, "_ng_rollout_index": r, "agent_ref": {"type": "responses_api_agents", "name": "simple"}}
+        for g, r, reward in each()
+    ]  # fmt: skip
+
+
+def verifiers_results():
+    """As `state_to_output` of verifiers writes lines of `results.jsonl`."""
+    return [
+        {"example_id": g, "prompt": [{"role": "user", "content": f"question {g}"}],
+         "completion": [{"role": "assistant", "content": f"answer {g}.{r}"}], "answer": str(g), "info": {},
+         "reward": reward, "error": None, "timing": {"total_ms": 1.5}, "is_completed": True, "is_truncated": r == 3,
+         "stop_condition": "has_final_env_response", "metrics": {"correct": reward}, "tool_defs": None,
+         "token_usage": {"input_tokens": 3.0, "output_tokens": 5.0 + r}}
+        for g, r, reward in each()
+    ]  # fmt: skip
+
+
+def inspect(samples_only=False):
+    """As Inspect's `.json` log with one scorer, of which each epoch is one rollout of a sample."""
+    samples = [
+        {"id": f"s{g}", "epoch": r + 1, "input": f"question {g}", "target": str(g),
+         "messages": [
+             {"id": "a", "role": "user", "source": "input", "content": f"question {g}"},
+             {"id": "b", "role": "assistant", "source": "generate", "model": "m",
+              "content": [{"type": "reasoning", "reasoning": "hm"}, {"type": "text", "text": f"answer {g}.{r}"}]}],
+         "output": {
+             "model": "m", "completion": f"answer {g}.{r}", "usage": {"input_tokens": 3, "output_tokens": 5 + r},
+             "choices": [{"message": {"role": "assistant", "content": f"answer {g}.{r}"},
+                          "stop_reason": "max_tokens" if r == 3 else "stop"}]},
+         "scores": {"match": {"value": reward, "answer": str(r), "history": []}}, "metadata": {}, "store": {}}
+        for g, r, reward in each()
+    ]  # fmt: skip
+    header = {"version": 2, "status": "success", "eval": {"task": "sums", "model": "m", "dataset": {}}, "plan": {}}
+    return samples if samples_only else {**header, "samples": samples}
+
+
+def trackio(run="quick"):
+    """As rows of the table `traces` in a trackio database, messages and metadata as bytes of JSON."""
+    return [
+        {"id": f"{run}:{g}:completions:{r}", "run_id": f"id of {run}", "timestamp": f"2026-01-01T00:{g:02}:{r:02}",
+         "run_name": run, "step": 3, "key": "completions", "trace_index": r,
+         "messages": json.dumps([
+             {"role": "user", "content": f"question {g}"}, {"role": "assistant", "content": f"answer {g}.{r}"},
+         ]).encode(),
+         "metadata": json.dumps({"reward": reward, "group": g, "gold": str(g)}).encode(),
+         "search_text": "", "log_id": None, "space_id": None}
+        for g, r, reward in each()
+    ]  # fmt: skip
+
+
+def write_trackio(path, traces=(), tables=()):
+    """A database of trackio with the columns that matter; a table is a run's name, a step and a data frame."""
+    with sqlite3.connect(path) as database:
+        database.execute("CREATE TABLE metrics (id INTEGER PRIMARY KEY, run_id, run_name, step, metrics)")
+        names = list(trackio()[0])
+        database.execute(f"CREATE TABLE traces ({', '.join(names)})")
+        for run, step, frame in tables:
+            content = {"completions": {"_type": "trackio.table", "_value": frame.to_dict(orient="records")}}
+            for metrics in ({"loss": 0.5}, content):
+                values = (f"id of {run}", run, step, json.dumps(metrics).encode())
+                database.execute("INSERT INTO metrics (run_id, run_name, step, metrics) VALUES (?, ?, ?, ?)", values)
+        marks = ", ".join("?" for _ in names)
+        database.executemany(f"INSERT INTO traces VALUES ({marks})", [tuple(trace.values()) for trace in traces])
+    database.close()
+    return path
+
+
 def slime(step=7):
     samples = [
         {"group_index": g, "index": place, "prompt": f"question {g}", "response": f"answer {g}.{r}", "label": str(g),
@@ -156,7 +236,14 @@ def write_dump(folder, name):
     if name == "slime":
         torch.save(slime(), folder / "7.pt")
         return folder / "7.pt"
-    makers = {"nemo_rl": nemo_rl, "verifiers": verifiers, "verl": verl, "trinity": trinity, "responses": responses}
+    if name == "inspect":
+        path = folder / "log.json"
+        path.write_text(json.dumps(inspect(), indent=2))
+        return path
+    if name == "trackio":
+        return write_trackio(folder / "project.db", trackio())
+    makers = {"nemo_gym": nemo_gym, "verifiers_results": verifiers_results}
+    makers |= {"nemo_rl": nemo_rl, "verifiers": verifiers, "verl": verl, "trinity": trinity, "responses": responses}
     lines = {**makers, "plain": plain}[name]()
     return write_lines(folder / (f"{name}.jsonl.gz" if name == "plain" else f"{name}.jsonl"), lines)
 

@@ -17,23 +17,34 @@ from geoalign.audit.command import AuditRequest
 from geoalign.console.numbers import counted
 from geoalign.console.terminal import Console, say, say_paragraph
 from geoalign.dumps.files import DUMP_SUFFIXES
+from geoalign.dumps.formats.verifiers import VERIFIERS
 from geoalign.dumps.layout import DumpLayout, MissingRolesError, find_layout, parse_fields
+from geoalign.dumps.prime_rl import annotations_of, find_stream, passed_over
 from geoalign.dumps.row_files import CSV_SUFFIXES
 from geoalign.errors import ConfigError
 
 # Files that are named.
 _SHOWN = 3
+# Files that engines write beside rollouts: what was asked, what failed, and summaries.
+_BESIDE_ROLLOUTS = (
+    "_materialized_inputs.jsonl", "_failures.jsonl", "_aggregate_metrics.json", "_agent_metrics.json",
+    "_reward_profiling.jsonl", "metadata.json",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Input:
-    """One file: how it is read, the step of its first rollout, and where hidden states and what was trained on lie."""
+    """One file: how it is read, the step of its first rollout, and where hidden states and what was trained on lie.
+
+    `passed_over` is how many of its rows are evaluations of a training, which are not audited.
+    """
 
     path: Path
     layout: DumpLayout
     step: int | None
     hidden: Path | None = None
     trained_on: Path | None = None
+    passed_over: int = 0
 
 
 def find_inputs(request: AuditRequest, console: Console, stdin: Path | None = None) -> list[Input]:
@@ -41,7 +52,7 @@ def find_inputs(request: AuditRequest, console: Console, stdin: Path | None = No
     each was recognised as, of many files the first ones.
 
     A folder stands for the dumps in it by the numbers in their names, of a run for its `rollouts`, of TRL's for its
-    `completions`, of prime-rl's for the traces of its training. Of `all` and `effective` only `all` is an input.
+    `completions`, of prime-rl's for the traces of its training: its stream, or of `all` and `effective` only `all`.
     """
     paths: list[Path] = []
     for text in request.rollouts:
@@ -63,8 +74,11 @@ def find_inputs(request: AuditRequest, console: Console, stdin: Path | None = No
         layout, step = _layout(path, request, fields)
         beside = effective[path]
         # Of an evaluation, the other file has what was valid; nothing was trained on.
-        trained_on = beside if beside is not None and beside.parts[-3] == "train" else None
-        inputs.append(Input(path=path, layout=layout, step=step, hidden=states, trained_on=trained_on))
+        trained_on = beside if beside is not None and beside.parts[-3] == "train" else annotations_of(path)
+        evaluations = passed_over(path) if layout.format is VERIFIERS else 0
+        inputs.append(
+            Input(path=path, layout=layout, step=step, hidden=states, trained_on=trained_on, passed_over=evaluations)
+        )
     if all(source.step is not None for source in inputs):
         inputs.sort(key=lambda source: source.step or 0)
     _say_inputs(console, inputs)
@@ -86,6 +100,8 @@ def _say_inputs(console: Console, inputs: Sequence[Input]) -> None:
         say(console, f"Reading {source.path}")
         step = "" if source.step is None else f", step {source.step}"
         say_paragraph(console, f"{source.layout}{step}", bullet="  ")
+        if source.passed_over:
+            say(console, f"  passed over: {counted(source.passed_over, 'episode')} of evaluations")
     if len(inputs) > _SHOWN:
         say(console, f"and {counted(len(inputs) - _SHOWN, 'more file')}")
 
@@ -115,11 +131,17 @@ def _files(path: Path) -> list[Path]:
         if (path / name).is_dir():
             path = path / name
             break
+    stream = find_stream(path)
+    if stream is not None:
+        return [stream]
     dumps = [item for item in path.iterdir() if item.is_file() and item.name.endswith(DUMP_SUFFIXES)]
-    # Beside dumps of other kinds a CSV file is a log or a list of labels.
+    # What NeMo-Gym and verifiers write beside rollouts; and beside other dumps a CSV file is a log or a list of labels.
+    dumps = [item for item in dumps if not item.name.endswith(_BESIDE_ROLLOUTS)] or dumps
     files = [item for item in dumps if not item.name.endswith(CSV_SUFFIXES)] or dumps
     if not files:
         files = [item for item in path.rglob("traces.jsonl") if "eval" not in item.relative_to(path).parts]
+    if not files:
+        files = [*path.rglob("results.jsonl")]
     if not files:
         raise ConfigError(f"{path}: expected files that end in {', '.join(DUMP_SUFFIXES)}, got none")
     # "2.jsonl" before "10.jsonl".
@@ -138,7 +160,8 @@ class _Named(PosixPath):
 
 @contextmanager
 def standard_input(rollouts: Sequence[str]) -> Iterator[Path]:
-    """A file of what standard input brings where `-` is among the inputs: lines, also packed, parquet, slime's."""
+    """A file of what standard input brings where `-` is among the inputs: lines, also packed, parquet, slime's samples,
+    a log of Inspect, a database of trackio."""
     with TemporaryDirectory() as folder:
         data = sys.stdin.buffer.read() if "-" in rollouts and sys.stdin else b""
         path = _Named(folder, "stdin" + _ending(data))
@@ -148,9 +171,14 @@ def standard_input(rollouts: Sequence[str]) -> Iterator[Path]:
 
 def _ending(data: bytes) -> str:
     """How the name of a file with these bytes ends: told by its first bytes, and lines of JSON begin with a bracket."""
-    kinds = {b"\x1f\x8b": ".jsonl.gz", b"PA": ".parquet", b"PK": ".pt"}
+    # An archive of torch begins with its data, one of Inspect with its journal.
+    if data.startswith(b"PK") and b"_journal/" in data[:100]:
+        return ".eval"
+    kinds = {b"\x1f\x8b": ".jsonl.gz", b"PA": ".parquet", b"PK": ".pt", b"\x28\xb5": ".jsonl.zst"}
     if data[:2] in kinds:
         return kinds[data[:2]]
+    if data.startswith(b"SQLite format 3\x00"):
+        return ".db"
     text = data.removeprefix(codecs.BOM_UTF8).lstrip()
     header = text.partition(b"\n")[0]
     is_csv = not text.startswith((b"{", b"[")) and any(separator in header for separator in (b",", b";", b"\t"))

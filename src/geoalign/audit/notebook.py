@@ -5,7 +5,7 @@ from __future__ import annotations
 from markupsafe import escape
 
 from geoalign.audit.results import AuditReport
-from geoalign.audit.words.several_verifiers import SeveralVerifiers
+from geoalign.audit.words.several_verifiers import VerifierWords
 from geoalign.text import shortened, visible
 
 # Flagged rewards in the table, and characters of a prompt and of a response.
@@ -44,7 +44,7 @@ def as_html(report: AuditReport) -> str:
     return "\n".join(paragraphs)
 
 
-def _verifier_lines(several: SeveralVerifiers) -> list[str]:
+def _verifier_lines(several: VerifierWords) -> list[str]:
     """A line for each of several verifiers."""
     lines = []
     for name, accepts, agrees, positive, negative in several.table:

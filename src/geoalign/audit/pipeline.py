@@ -53,6 +53,7 @@ from geoalign.curators.registry import as_curator
 from geoalign.curators.session import CurationSession
 from geoalign.dumps.files import checked, dump_rows
 from geoalign.dumps.labels import Labels
+from geoalign.dumps.prime_rl import annotations_of, episodes_trained_on
 from geoalign.dumps.reading import Dump, Skipped, read_dump, read_rewards
 from geoalign.dumps.values import short_text
 from geoalign.errors import ConfigError
@@ -260,6 +261,9 @@ class Audit:
         found: set[Any] = set()
         for source in inputs:
             if source.trained_on is None:
+                continue
+            if annotations_of(source.path) == source.trained_on:
+                found |= episodes_trained_on(source.trained_on)
                 continue
             for row in dump_rows(source.trained_on):
                 if self._request.skip_bad and not row.value:

@@ -54,4 +54,5 @@ def input_entry(source: Input, dump: Dump, rows: pandas.DataFrame) -> dict[str, 
         "own_answer": dump.own_answer or None,
         "group_sizes": {str(size): count for size, count in sorted(sizes.items())},
         "skipped": len(dump.skipped),
+        "passed_over": source.passed_over,
     }

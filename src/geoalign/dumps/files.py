@@ -6,13 +6,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from geoalign.dumps.prime_rl import is_stream
 from geoalign.dumps.raw_rows import RawRow
 from geoalign.dumps.row_files import CSV_SUFFIXES, JSON_SUFFIXES, file_rows
 from geoalign.errors import ConfigError, InputError
 
 # How the name of a file of problems or dialogues may end, and that of a dump.
 SUFFIXES = (*JSON_SUFFIXES, *CSV_SUFFIXES, ".parquet")
-DUMP_SUFFIXES = (*SUFFIXES, ".pt")
+DUMP_SUFFIXES = (*SUFFIXES, ".pt", ".eval", ".db")
 
 
 def checked(rows: Iterable[RawRow], path: Path, kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -30,7 +31,9 @@ def dump_rows(path: Path) -> Iterator[RawRow]:
 
 
 def check_dump_name(path: Path) -> None:
-    """Raises ConfigError unless there is a file whose name says what it holds."""
+    """Raises ConfigError unless there is a file whose name says what it holds, or the folder of a stream."""
+    if is_stream(path):
+        return
     check_name(path, "a file of rollouts", DUMP_SUFFIXES)
 
 

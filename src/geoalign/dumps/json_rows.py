@@ -19,8 +19,10 @@ from geoalign.text import one_line, quote
 
 # The largest file that is one object around its rows: it is parsed at once.
 LARGEST_OBJECT = 256 * raw_rows.MEGABYTE
-# Under these names an object holds the rows of a file.
+# Under these names an object holds the rows of a file; under any other name if that is its only list of objects, but
+# not under those that a single rollout has.
 _ROWS_INSIDE = ("data", "rows", "rollouts", "samples", "results", "records", "examples")
+_PARTS_OF_ROLLOUTS = ("prompt", "response", "completion", "messages", "conversation", "conversations", "traces")
 _SPACE = re.compile(r"\s*")
 
 
@@ -72,6 +74,10 @@ def json_rows(path: Path) -> Iterator[RawRow]:
         return json_lines(path)
     if first.startswith(b"["):
         return _array_rows(path)
+    if first.strip() == b"{" and path.stat().st_size > LARGEST_OBJECT:
+        largest = LARGEST_OBJECT // raw_rows.MEGABYTE
+        problem = f"expected one row a line, got one object of more than {largest} MB (Inspect: convert it to .eval)"
+        return iter([RawRow(0, 1, None, problem, rest_lost=True)])
     if first.startswith(b"{"):
         return _rows_of_object(path) or json_lines(path)
     return json_lines(path)
@@ -247,7 +253,21 @@ def _entries_inside(value: dict[str, Any]) -> list[Any]:
             dict(zip(names, cells, strict=True)) if different and len(cells) == len(names) else cells for cells in data
         ]
     for name in _ROWS_INSIDE:
-        entries = value.get(name)
-        if isinstance(entries, list) and entries and all(isinstance(entry, dict) for entry in entries):
-            return entries
+        if _are_objects(value.get(name)):
+            return _without_wrapping(value[name])
+    lists = [entries for entries in value.values() if _are_objects(entries)]
+    if len(lists) == 1 and len(lists[0]) > 1 and not any(name in value for name in _PARTS_OF_ROLLOUTS):
+        return lists[0]
     return [value]
+
+
+def _are_objects(value: Any) -> bool:
+    """Whether a value is a list of objects, one at least."""
+    return isinstance(value, list) and bool(value) and all(isinstance(entry, dict) for entry in value)
+
+
+def _without_wrapping(entries: list[dict[str, Any]]) -> list[Any]:
+    """Rows as the Hub's data set viewer answers them, each inside an object with its number, without that object."""
+    if all("row_idx" in entry and isinstance(entry.get("row"), dict) for entry in entries):
+        return [entry["row"] for entry in entries]
+    return entries

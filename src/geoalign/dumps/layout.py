@@ -24,7 +24,7 @@ from geoalign.text import listed, one_line, quote
 
 # Rows that a format is recognised by.
 _FIRST_ROWS = 20
-_TABLE_SUFFIXES = (".parquet", ".table.json", *CSV_SUFFIXES)
+_TABLE_SUFFIXES = (".parquet", ".table.json", ".db", *CSV_SUFFIXES)
 # Without these a row is no rollout, where the file has them at all.
 _NEEDED = ("prompt", "response", "reward", "group")
 # A file without prompts holds rollouts where one of these may name its problems.

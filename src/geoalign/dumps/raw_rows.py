@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import codecs
 import gzip
+import os
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from io import BufferedIOBase
+from io import BufferedIOBase, BufferedReader
 from pathlib import Path
 from typing import Any
 
@@ -63,15 +64,26 @@ def pieces_of(path: Path) -> Iterator[bytes]:
 
 
 def _read(path: Path, read: Callable[[BufferedIOBase], bytes]) -> Iterator[bytes]:
-    """What each call of `read` takes out of a file, which is unpacked where its name ends in .gz."""
+    """What each call of `read` takes out of a file, which is unpacked where its name ends in .gz or .zst."""
     limit = most_unpacked(path)
     total = 0
-    with gzip.open(path, "rb") if path.name.endswith(".gz") else path.open("rb") as file:
+    with _opened(path) as file:
         while data := read(file):
             total += len(data)
             if total > limit:
                 raise OSError(too_packed(path))
             yield data
+
+
+def _opened(path: Path) -> BufferedIOBase:
+    """A file's bytes, unpacked where its name ends in .gz or .zst; several frames of zstd are read as one."""
+    if path.name.endswith(".gz"):
+        return gzip.open(path, "rb")
+    if path.name.endswith(".zst"):
+        import pyarrow as pa
+
+        return BufferedReader(pa.CompressedInputStream(pa.OSFile(os.fspath(path)), "zstd"))
+    return path.open("rb")
 
 
 def most_unpacked(path: Path) -> int:

@@ -1,4 +1,4 @@
-"""Files of rows by their names: JSON, CSV, parquet, samples saved by torch; packed by gzip or not."""
+"""Files of rows by their names: JSON, CSV, parquet, samples saved by torch, logs and databases; packed or not."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from geoalign.dumps.csv_rows import csv_rows, repeated_names
+from geoalign.dumps.eval_logs import eval_rows
 from geoalign.dumps.json_rows import json_rows
+from geoalign.dumps.prime_rl import is_stream_file, stream_rows
 from geoalign.dumps.raw_rows import RawRow, most_unpacked, too_packed
+from geoalign.dumps.trackio_rows import trackio_rows
 from geoalign.errors import InputError
 from geoalign.text import one_line
 
-JSON_SUFFIXES = (".jsonl", ".ndjson", ".json", ".jsonl.gz", ".ndjson.gz", ".json.gz")
+JSON_SUFFIXES = (".jsonl", ".ndjson", ".json", ".jsonl.gz", ".ndjson.gz", ".json.gz", ".jsonl.zst")
 CSV_SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 # Rows of parquet that are turned into Python's values at a time, and the least that a row counts as unpacked.
 _ROWS_AT_A_TIME = 32
@@ -20,13 +23,19 @@ _LEAST_ROW_BYTES = 64
 
 
 def file_rows(path: Path) -> Iterator[RawRow]:
-    """Every row of a file, in order; one that cannot be read comes with its problem."""
+    """Every row of a file, or of a stream of prime-rl, in order; one that cannot be read comes with its problem."""
+    if path.is_dir() or is_stream_file(path):
+        return stream_rows(path)
     if path.name.endswith(".pt"):
         return _torch_rows(path)
     if path.name.endswith(".parquet"):
         return _parquet_rows(path)
     if path.name.endswith(CSV_SUFFIXES):
         return csv_rows(path)
+    if path.name.endswith(".eval"):
+        return eval_rows(path)
+    if path.name.endswith(".db"):
+        return trackio_rows(path)
     return json_rows(path)
 
 

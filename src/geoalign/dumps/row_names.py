@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 # Files whose rows are counted as rows, not as lines.
-_COUNTED_IN_ROWS = (".parquet", ".json", ".json.gz")
+_COUNTED_IN_ROWS = (".parquet", ".json", ".json.gz", ".eval", ".db")
 
 
 def counted_in(path: Path) -> str:

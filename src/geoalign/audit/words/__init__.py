@@ -8,7 +8,7 @@ from typing import Any
 
 from geoalign.audit.words import other_findings, reading
 from geoalign.audit.words.finding import Finding, finding, unread_answers
-from geoalign.audit.words.several_verifiers import SeveralVerifiers, several_verifiers
+from geoalign.audit.words.several_verifiers import VerifierWords, several_verifiers
 from geoalign.audit.words.verifier import Verifier, verifier
 from geoalign.pages.headlines import Verdict
 
@@ -36,7 +36,7 @@ class Words:
     verifier: Verifier
     judged_by_spelling: str
     second_verifier: str
-    several: SeveralVerifiers
+    several: VerifierWords
     trained_on: str
     refused: str
     new_prompts: Verdict

@@ -50,7 +50,7 @@ class Mode:
 
 
 @dataclass(frozen=True)
-class SeveralVerifiers:
+class VerifierWords:
     """What is said of several verifiers; empty where no further one judged.
 
     Attributes:
@@ -76,11 +76,11 @@ class SeveralVerifiers:
 HEADS = ("verifier", "accepts", "as the reward", "wrong accepted", "right refused")
 
 
-def several_verifiers(summary: Summary) -> SeveralVerifiers:
+def several_verifiers(summary: Summary) -> VerifierWords:
     """What the verifiers say beside the file's reward."""
     found = summary.get("verifiers")
     if not found:
-        return SeveralVerifiers()
+        return VerifierWords()
     has_checks = any(entry["checks"] for entry in found["table"])
     notes = [*_failures(found)]
     if has_checks:
@@ -97,7 +97,7 @@ def several_verifiers(summary: Summary) -> SeveralVerifiers:
         notes.append(ONE_ERRS)
     more = len(pairs) - _PAIRS
     modes = found["model"].get("modes", [])
-    return SeveralVerifiers(
+    return VerifierWords(
         table=tuple(_row(entry) for entry in found["table"] if entry["reason"] is None),
         notes=tuple(notes),
         pairs=tuple(pairs[:_PAIRS]),

@@ -1,4 +1,7 @@
-"""Episodes of verifiers and prime-rl, after `Episode.to_record` of verifiers (a60a606)."""
+"""Episodes of verifiers and prime-rl, after `Episode.to_record` of verifiers (a60a606).
+
+prime-rl writes the same records into other files as time goes on; `dumps/prime_rl.py` says which.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from geoalign.dumps.formats.format import Format, Row
+from geoalign.dumps.formats.turns import as_messages, as_one_text, role_and_text
 from geoalign.dumps.values import BadValueError
 
 # Where prime-rl writes: by its own step, in which not all of its rollouts were begun.
 _STEP_FOLDER = re.compile(r"/step_(\d{1,18})/(?:train|eval)/(?:all|effective)/[^/]+$")
+
+# Where the framework's own limits stopped a trace, after `Trace.is_truncated`.
+_TRUNCATING_STOPS = ("max_turns", "max_input_tokens", "max_output_tokens", "max_total_tokens", "compaction_failed")
 
 
 def flatten(row: Row) -> Row:
@@ -20,17 +27,14 @@ def flatten(row: Row) -> Row:
         raise BadValueError("traces", "one trace that trains the policy", f"{len(traces)} (--skip-bad leaves such out)")
     messages = _last_branch(traces[0].get("nodes") or [])
     first_turn = next((place for place, node in enumerate(messages) if node.get("sampled")), len(messages))
-    prompt = []
-    for node in messages[:first_turn]:
-        role, text = _role_and_text(node["message"])
-        prompt.append({"role": role, "content": text})
-    turns = [_role_and_text(node.get("message") or {}) for node in messages[first_turn:]]
+    prompt = [role_and_text(node["message"]) for node in messages[:first_turn]]
+    turns = [role_and_text(node.get("message") or {}) for node in messages[first_turn:]]
     task = row.get("task") or {}
     answer = (task.get("data") or {}).get("answer")
     work = (row.get("run") or {}).get("work") or {}
     return {
-        "prompt": prompt,
-        "response": _as_one_text(turns),
+        "prompt": as_messages(prompt),
+        "response": as_one_text(turns),
         "reward": _reward(traces[0].get("rewards") or {}),
         "group": (row.get("group") or {}).get("id"),
         "problem_id": task.get("key") or task.get("hash"),
@@ -38,6 +42,7 @@ def flatten(row: Row) -> Row:
         "id": row.get("id"),
         "answer": answer if isinstance(answer, str) else None,
         "step": work.get("step"),
+        "truncated": _was_truncated(traces[0]),
     }
 
 
@@ -58,27 +63,13 @@ def _reward(rewards: Row) -> float | None:
     return sum(reward["score"] * reward.get("weight", 1.0) for reward in scored) if scored else None
 
 
-def _as_one_text(turns: list[tuple[str, str]]) -> str:
-    """The only turn, or several with the role before each."""
-    if len(turns) == 1:
-        return turns[0][1]
-    return "\n".join(f"[{role}]\n{text}" for role, text in turns)
-
-
-def _role_and_text(message: Row) -> tuple[str, str]:
-    """The role and the text of a message, with calls of tools as `name(arguments)`."""
-    content = message.get("content") or ""
-    if not isinstance(content, list):
-        content = [{"text": content}]
-    texts = []
-    for part in content:
-        text = part.get("text") if isinstance(part, dict) else part
-        if text:
-            texts.append(str(text))
-    for call in message.get("tool_calls") or []:
-        name = call.get("name")
-        texts.append(f"{name}({call.get('arguments')})")
-    return str(message.get("role") or "user"), "\n".join(texts)
+def _was_truncated(trace: Row) -> bool | None:
+    """Whether a limit of the framework, or the length of the last answer, ended a trace; None where it does not say."""
+    calls = [call for call in trace.get("calls") or [] if call.get("error") is None]
+    stop = trace.get("stop_condition")
+    if stop is None and not calls:
+        return None
+    return stop in _TRUNCATING_STOPS or bool(calls and calls[-1].get("finish_reason") == "length")
 
 
 def step_in_path(path: Path) -> int | None:
@@ -100,6 +91,7 @@ VERIFIERS = Format(
         "group": ("group",),
         "id": ("id",),
         "step": ("step",),
+        "truncated": ("truncated",),
     },
     step_in_path=step_in_path,
 )

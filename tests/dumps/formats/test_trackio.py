@@ -1,0 +1,61 @@
+import json
+import math
+
+import pandas as pd
+import pytest
+from dumps import GROUPS, SIZE, each, trackio, trl, write_trackio
+from written import read
+
+from geoalign.errors import InputError
+
+
+def test_traces_of_a_database_and_of_its_parquet(tmp_path):
+    database = write_trackio(tmp_path / "project.db", trackio())
+    rows = [{**row, "messages": row["messages"].decode(), "metadata": row["metadata"].decode()} for row in trackio()]
+    pd.DataFrame(rows).to_parquet(tmp_path / "traces.parquet")
+    for path in (database, tmp_path / "traces.parquet"):
+        layout, found = read(path)
+        assert layout.format.name == "trackio"
+        assert [(row.prompt, row.response, row.reward) for row in found] == [
+            (f"question {g}", f"answer {g}.{r}", reward) for g, r, reward in each()
+        ]
+        assert (found[7].step, found[7].group_name, found[7].answer) == (3, "1", "1")
+
+
+def test_a_reward_of_any_name_is_named(tmp_path):
+    traces = trackio()
+    for trace in traces:
+        trace["metadata"] = json.dumps({"exact": json.loads(trace["metadata"])["reward"]}).encode()
+    path = write_trackio(tmp_path / "project.db", traces)
+    with pytest.raises(Exception, match=r"--field reward=metadata\.exact"):
+        read(path)
+    _, found = read(path, fields={"reward": "metadata.exact"})
+    assert [row.reward for row in found] == [reward for _, _, reward in each()]
+
+
+def test_tables_of_trl_come_first_each_once(tmp_path):
+    first = trl(1)
+    first.loc[0, "accuracy_reward"] = math.nan
+    tables = [("quick", 1, first.replace({math.nan: "NaN"})), ("quick", 2, first.replace({math.nan: "NaN"}))]
+    layout, found = read(write_trackio(tmp_path / "project.db", trackio(), [*tables, ("quick", 3, trl(2))]))
+    assert layout.format.name == "trl"
+    assert len(found) == 2 * GROUPS * SIZE
+    assert math.isnan(found[0].reward)
+    assert [row.reward for row in found[1:3]] == [reward for _, _, reward in each()][1:3]
+
+
+@pytest.mark.parametrize(("traces", "tables"), [
+    ([*trackio("a"), *trackio("b")], []),
+    ([], [("a", 1, trl(1)), ("b", 1, trl(1))]),
+])  # fmt: skip
+def test_several_runs_are_refused_with_the_way_out(traces, tables, tmp_path):
+    with pytest.raises(InputError, match=r"row 1: .*2 runs \(a, b\): copy the file, .*delete from \w+ where run_name"):
+        read(write_trackio(tmp_path / "project.db", traces, tables))
+
+
+@pytest.mark.parametrize("content", [b"", b"SQLite format 3\x00 and more", b"no database"])
+def test_what_is_no_project_is_refused(content, tmp_path):
+    path = tmp_path / "other.db"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="expected a project of trackio"):
+        read(path)

@@ -40,6 +40,10 @@ class AuditPackage(ModuleType):
         labels: Files = (),
         second_verifier: str | None = None,
         budget: str = "10%",
+        draw_checks: int | None = None,
+        checks: str | Path | None = None,
+        check_with: str | None = None,
+        anytime: bool = False,
         hidden: Files = (),
         model: str | None = None,
         cache: str | Path | None = None,
@@ -63,6 +67,10 @@ class AuditPackage(ModuleType):
             labels: files of true rewards that people gave: labels.csv, or flagged.csv with a filled column `label`.
             second_verifier: checks the most informative rows: "math_verify", a command, or an address https://host/v1.
             budget: rows, or share of rows, that it checks in each step.
+            draw_checks: so many rows are drawn at random and written as checks.csv into `output`, to be labelled.
+            checks: a labelled checks.csv, for error rates with 95% intervals.
+            check_with: labels the drawn rows: "gold" (the file's gold answers), or as `second_verifier`.
+            anytime: give intervals by checks that hold however often one looks.
             hidden: files with the hidden states of the rows, or a folder of them.
             model: a model that computes hidden states.
             cache: where computed states are kept. None: in the output folder.
@@ -80,7 +88,10 @@ class AuditPackage(ModuleType):
         from geoalign.audit.command import AuditRequest
         from geoalign.audit.pipeline import run_audit
         from geoalign.audit.settings import audit_config
+        from geoalign.errors import ConfigError
 
+        if draw_checks is not None and output is None and check_with is None:
+            raise ConfigError("draw_checks: expected `output`, a folder for checks.csv, got none")
         given = dict(settings or {})
         if curator is not None:
             given["curator"] = {"type": curator} if isinstance(curator, str) else dict(curator)
@@ -94,6 +105,10 @@ class AuditPackage(ModuleType):
             labels=_paths(labels),
             second_verifier=second_verifier,
             budget=budget,
+            draw_checks=draw_checks,
+            checks=None if checks is None else Path(checks),
+            check_with=check_with,
+            anytime=anytime,
             hidden=_paths(hidden),
             model=model,
             cache=None if cache is None else Path(cache),

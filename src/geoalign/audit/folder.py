@@ -14,6 +14,7 @@ import pandas
 import pyarrow
 import pyarrow.parquet
 
+from geoalign.dumps.checks_csv import CHECKS_FILE, has_labels
 from geoalign.dumps.flagged_csv import _FACTS, _FLAGGED_TEXTS, _LABELS, safe
 from geoalign.errors import ConfigError
 from geoalign.files.durable import LOCK, sync_folder, sync_tree
@@ -27,7 +28,10 @@ FIGURES = "figures"
 REPORT_FILE = "report.html"
 SUMMARY_FILE = "summary.json"
 # In the order in which they appear; with the summary the folder is complete.
-_CONTENT = (SCORES_FILE, PAIRS_FILE, DENSITIES_FILE, FLAGGED_FILE, FILTERED_FILE, FIGURES, REPORT_FILE, SUMMARY_FILE)
+_CONTENT = (
+    SCORES_FILE, PAIRS_FILE, DENSITIES_FILE, FLAGGED_FILE, CHECKS_FILE, FILTERED_FILE, FIGURES, REPORT_FILE,
+    SUMMARY_FILE,
+)  # fmt: skip
 _STATES = "states"
 _PARTIAL = ".partial"
 
@@ -124,6 +128,11 @@ class AuditFolder:
         if SUMMARY_FILE in names and not overwrite:
             raise ConfigError(
                 f"--output {self.root}: expected a new folder, got a finished audit: --overwrite replaces it"
+            )
+        if CHECKS_FILE in names and has_labels(self.root / CHECKS_FILE):
+            raise ConfigError(
+                f"--output {self.root}: expected no labels there, got {CHECKS_FILE} with labels: move it, or choose "
+                "another folder"
             )
 
     def start(self) -> None:

@@ -8,6 +8,7 @@ A file's rows go this way:
     step.py                     the curator's decisions on each step, as columns of the rows
     spellings.py                flags where a verdict goes with the spelling of an answer
     verdicts.py                 the verifier's error rates: what is proved, and what a model estimates
+    checks.py                   rows drawn at random and labelled, and the rates by them
     folder.py                   the tables; summary.py: numbers that are read off the rows
     results.py                  the report: all rows, each flagged one with its reason, and the summary
     words/                      the report in sentences
@@ -29,6 +30,7 @@ from geoalign import __version__
 from geoalign.answers import is_mathematical
 from geoalign.answers.equivalence import EqualAnswers, math_verify_is_installed
 from geoalign.audit.answers import with_answers
+from geoalign.audit.checks import Checks
 from geoalign.audit.command import AuditRequest
 from geoalign.audit.folder import SUMMARY_FILE, AuditFolder, AuditTables
 from geoalign.audit.inputs import Input, find_inputs
@@ -93,7 +95,8 @@ def run_audit(
     if request.filtered and request.redact:
         raise ConfigError("--filtered: expected without --redact, got both: the filtered rollouts are texts")
     output = AuditFolder(folder or request.output)
-    output.check([*(source.path for source in inputs), *request.labels], overwrite=request.overwrite)
+    read = [*(source.path for source in inputs), *request.labels, *([request.checks] if request.checks else [])]
+    output.check(read, overwrite=request.overwrite)
     with locked(output.root):
         output.start()
         try:
@@ -134,6 +137,7 @@ class Audit:
 
             self._second = SecondOpinion(request.second_verifier, request.budget, config)
             check_reads_trusted(self._session.curator, setting="--second-verifier")
+        self._checks = Checks(request, config)
         self._equal = EqualAnswers() if math_verify_is_installed() else None
         self._verdicts = VerdictAudit(exclusive=self._session.curator.answer_reading != "shared")
         self._states = HiddenStates(self._config, request, self._session.curator.requires, folder.states, console)
@@ -167,6 +171,7 @@ class Audit:
                 self._labels.apply(dump)
                 rows = self._curated(source, dump, curator)
                 tables.add_rows(rows)
+                self._checks.add(rows)
                 self._inputs.append(input_entry(source, dump, rows))
                 self._skipped += dump.skipped
                 self._done.append(rows.drop(columns=_TEXTS))
@@ -188,6 +193,7 @@ class Audit:
         rewards = first.frame["reward"].tolist()
         for source in others:
             rewards.extend(read_rewards(source.path, source.layout))
+        self._checks.begin(rewards)
         return StepCurator(
             self._session,
             name=self._config.curator.type,
@@ -256,9 +262,11 @@ class Audit:
     def _summary(self, curator: StepCurator) -> dict[str, Any]:
         """The content of `summary.json`."""
         request = self._request
+        rows = pandas.concat(self._done)
         with self._console.status("Auditing the verdicts"):
-            verdicts = self._verdicts.summary(redact=request.redact)
-        counts = counts_of(pandas.concat(self._done))
+            checked_verdicts = self._checks.conclude(rows, self._folder.staging)
+            verdicts = self._verdicts.summary(redact=request.redact, checks=checked_verdicts)
+        counts = counts_of(rows)
         counts["trained_on_elsewhere"] = len(self._trained) - counts["trained_on"]
         skipped = [asdict(row) for row in self._skipped]
         if request.redact:
@@ -276,6 +284,7 @@ class Audit:
             "skipped": skipped,
             "repeated": self._repeated,
             "labels": self._labels.summary,
+            "checks": self._checks.summary,
             "appeals": None if self._second is None else self._second.summary(counts["flagged"]),
             "curator": plain_section(self._config.curator),
             "seed": self._config.seed,

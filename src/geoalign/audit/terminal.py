@@ -16,6 +16,7 @@ from geoalign.audit.words import Words
 from geoalign.audit.words.next_steps import label_command
 from geoalign.console.numbers import short
 from geoalign.console.terminal import Console, say, say_paragraph
+from geoalign.dumps.checks_csv import CHECKS_FILE
 from geoalign.dumps.row_names import counted_in
 from geoalign.text import shortened
 
@@ -34,6 +35,7 @@ _LEAST_REASON = 24
 _FILES = {
     REPORT_FILE: "the page",
     FLAGGED_FILE: "rewards that look wrong, for a spreadsheet",
+    CHECKS_FILE: "rows drawn at random, to be labelled right or wrong",
     FILTERED_FILE: "the rollouts that remain, with new rewards",
     SCORES_FILE: "every rollout with what was found",
     SUMMARY_FILE: "every number printed here",
@@ -71,7 +73,7 @@ def _show_rates(console: Console, words: Words) -> None:
     paragraphs = [*known.notes]
     if words.second_verifier:
         paragraphs.append(words.second_verifier)
-    if not known.rates and not paragraphs:
+    if not known.rates and not paragraphs and not known.next_command:
         return
     _heading(console, "What the verifier gets wrong")
     if known.rates:
@@ -81,6 +83,9 @@ def _show_rates(console: Console, words: Words) -> None:
         _print_table(console, table, indent=2)
     for paragraph in paragraphs:
         _paragraph(console, paragraph)
+    if known.next_command:
+        _paragraph(console, known.next_when)
+        _line(console, known.next_command)
 
 
 def _show_rows(console: Console, report: AuditReport) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,14 +44,9 @@ def read_labels(path: Path) -> dict[Key, LabelledRow]:
     """
     if not path.is_file():
         raise ConfigError(f"{path}: expected a flagged.csv with labels, got none there")
-    header = csv_header(path)
-    if not set(_WANTED) <= set(header):
-        raise InputError(f"{path}, line 1: expected the columns {', '.join(_WANTED)}, got {listed(header)}")
     rows: dict[Key, LabelledRow] = {}
-    for line, cells in checked(csv_rows(path), path, "line"):
-        place = f"{path}, {line}"
+    for key, place, cells in labelled_cells(path, columns=_WANTED):
         try:
-            key = tuple(_number_in(name, cells[name]) for name in ROW)
             label = number(LABEL, cells[LABEL])
         except BadValueError as error:
             raise InputError(f"{place}: {error}") from None
@@ -61,10 +56,31 @@ def read_labels(path: Path) -> dict[Key, LabelledRow]:
     return rows
 
 
-def _number_in(name: str, cell: str) -> int:
-    value = whole_number(name, cell)
-    if value is None:
-        raise BadValueError(name, "a whole number", described(cell))
+def labelled_cells(path: Path, *, columns: Sequence[str]) -> Iterator[tuple[Key, str, Mapping[str, str]]]:
+    """The rows of a CSV file about rollouts: which rollout each is of, where it stands, and its cells by column.
+
+    Args:
+        columns: what its header has to name, `step`, `line` and `sample` among them.
+
+    Raises:
+        InputError: it lacks one of these, or a cell that says which rollout a row is of is no whole number.
+    """
+    header = csv_header(path)
+    if not set(columns) <= set(header):
+        raise InputError(f"{path}, line 1: expected the columns {', '.join(columns)}, got {listed(header)}")
+    for line, cells in checked(csv_rows(path), path, "line"):
+        place = f"{path}, {line}"
+        yield tuple(whole_number_in(cells, name, place) for name in ROW), place, cells
+
+
+def whole_number_in(cells: Mapping[str, str], name: str, place: str) -> int:
+    """The whole number in a cell; InputError where it is none."""
+    try:
+        value = whole_number(name, cells[name])
+        if value is None:
+            raise BadValueError(name, "a whole number", described(cells[name]))
+    except BadValueError as error:
+        raise InputError(f"{place}: {error}") from None
     return value
 
 
@@ -105,7 +121,7 @@ class Labels:
         for place, key in enumerate(keys):
             row = self._waiting.pop(key, None)
             if row is not None:
-                _check_is_of(row, row_name(dump.path, key[1]), dump.frame["response"][place])
+                check_is_of(row.cells, row.place, row_name(dump.path, key[1]), dump.frame["response"][place])
                 dump.frame.loc[place, "label"] = row.label
 
     def check_all_found(self) -> None:
@@ -115,13 +131,18 @@ class Labels:
             raise InputError(f"{row.place}: no dump has a rollout of {rollout}: are the labels of another dump?")
 
 
-def _check_is_of(row: LabelledRow, rollout: str, response: str) -> None:
-    """Raises InputError unless a labelled row, as far as it says, is of this response."""
+def check_is_of(cells: Mapping[str, str], place: str, rollout: str, response: str) -> None:
+    """Raises InputError unless the cells of a labelled row, as far as they say, are of this response.
+
+    Args:
+        place: where the row stands.
+        rollout: where the rollout stands that it is said to be of.
+    """
     for name, own in (("response", safe(response)), ("characters", str(len(response)))):
-        if name in row.cells:
-            if row.cells[name].replace("\r\n", "\n") != own:
+        if name in cells:
+            if cells[name].replace("\r\n", "\n") != own:
                 raise InputError(
-                    f"{row.place}: {name}: {quote(str(row.cells[name]), 60)} is not that of {rollout}, "
+                    f"{place}: {name}: {quote(str(cells[name]), 60)} is not that of {rollout}, "
                     f"{quote(own, 60)}: are the labels of another dump?"
                 )
             return

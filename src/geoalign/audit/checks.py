@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -215,7 +216,7 @@ class Checks:
         verifiers = []
         for labeller, truth in zip(labellers, truths, strict=True):
             verifiers.append(None if truth is None or labeller == PERSON else labeller)
-        columns = {
+        columns: dict[str, Any] = {
             "draw": range(1, len(drawn) + 1),
             "drawn_from": self._sample.seen,
             "seed": self._seed,
@@ -254,10 +255,13 @@ class Checks:
         verdicts = accepted[checked]
         judged_rightly = rates(checked, np.where(known, stated, verdicts))
         judged_wrongly = rates(checked, np.where(known, stated, ~verdicts))
-        every = (alone, judged_rightly, judged_wrongly)
         return CheckedRates(
-            false_positive_rate=_spanning([each.false_positive_rate for each in every]),
-            false_negative_rate=_spanning([each.false_negative_rate for each in every]),
+            false_positive_rate=_between(
+                alone.false_positive_rate, judged_rightly.false_positive_rate, judged_wrongly.false_positive_rate
+            ),
+            false_negative_rate=_between(
+                alone.false_negative_rate, judged_rightly.false_negative_rate, judged_wrongly.false_negative_rate
+            ),
         )
 
 
@@ -275,17 +279,11 @@ def _anytime_rates(
     return CheckedRates(*rates)
 
 
-def _spanning(rates: Sequence[CheckedRate]) -> CheckedRate:
-    """The first rate, with an interval that has those of all in it."""
-    first = rates[0]
-    return CheckedRate(
-        estimate=first.estimate,
-        low=min(rate.low for rate in rates),
-        high=max(rate.high for rate in rates),
-        method=first.method,
-        checked=first.checked,
-        errors=first.errors,
-    )
+def _between(alone: CheckedRate, lowest: CheckedRate, highest: CheckedRate) -> CheckedRate:
+    """The rate of the labelled rows alone, with an interval that has both others in it."""
+    low = min(lowest.low, highest.low)
+    high = max(lowest.high, highest.high)
+    return replace(alone, estimate=min(max(alone.estimate, low), high), low=low, high=high)
 
 
 def features_of(

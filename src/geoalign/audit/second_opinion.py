@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas
 
-from geoalign.answers.verifiers import MATH_VERIFY, second_verifier
+from geoalign.answers.verifiers import MATH_VERIFY, Rows, second_verifier
 from geoalign.audit.settings import AuditConfig
 from geoalign.curators.appeals import Appeals, Hearing
 from geoalign.curators.curator import Curator
@@ -96,11 +96,11 @@ class SecondOpinion:
         }
 
 
-def asked_rows(rows: pandas.DataFrame) -> list[dict[str, Any]]:
+def asked_rows(rows: pandas.DataFrame) -> Rows:
     """What a verifier is told of each row; what the file does not say is None, and chat messages are the prompt."""
     questions = rows[_FIELDS].assign(prompt=rows["messages"].where(rows["messages"].notna(), rows["prompt"]))
-    records: list[dict[str, Any]] = questions.astype(object).where(questions.notna(), None).to_dict("records")
-    return records
+    records: Any = questions.astype(object).where(questions.notna(), None).to_dict("records")
+    return list(records)
 
 
 def _budgeted_rows(budget: str, *, of: int) -> int:

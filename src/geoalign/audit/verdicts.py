@@ -115,15 +115,17 @@ def claimed(
     """The best claim on each rate, and by what it is known.
 
     Args:
-        bounds: what the verdicts prove; None where nothing bounds a rate.
+        bounds: what the verdicts prove; None where nothing bounds a rate, and the model says nothing, either.
         model: its estimates count where it may be believed, and no checks tell the rate.
         checks: what checked rows say, if some were checked.
     """
     found: dict[str, dict[str, Any]] = {}
+    unknown = Interval(math.nan, math.nan, math.nan)
     for name, interval in zip(RATES[:2], model.intervals, strict=False):
         bound = Bounds(0.0, 1.0) if bounds is None else bounds[name]
+        guess = unknown if bounds is None else interval
         checked: CheckedRate | None = None if checks is None else getattr(checks.rates, name)
-        found[name] = _best_claim(bound, interval, checked, is_model_believed=not model.doubt)
+        found[name] = _best_claim(bound, guess, checked, is_model_believed=bounds is not None and not model.doubt)
     positive, negative = found.values()
     by = {positive["by"], negative["by"]}
     informedness = {

@@ -139,7 +139,7 @@ def is_right(label: bool | float, low: float, high: float, place: str) -> bool:
 
 
 def write_checks(path: Path, rows: pandas.DataFrame, *, redact: bool) -> None:
-    """Writes rows that were drawn, in the order of drawing. It is UTF-8 with a byte-order mark, and no cell is a formula.
+    """Writes rows in the order of drawing, in UTF-8 with a byte-order mark; no cell is a formula.
 
     Args:
         rows: the columns of the file; `label` is None where a row has none.

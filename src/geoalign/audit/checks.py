@@ -92,7 +92,8 @@ class Checks:
 
     def add(self, rows: pandas.DataFrame) -> None:
         """Takes the rows of a file, in the order of the files; those with a reward may be drawn."""
-        self._sample.add(rows[rows["reward"].notna()])
+        if self._is_asked():
+            self._sample.add(rows[rows["reward"].notna()])
 
     def conclude(self, rows: pandas.DataFrame, folder: Path) -> CheckedVerdicts | None:
         """What the checks say of the verifier; None where no row has a label.

@@ -21,15 +21,16 @@ from geoalign.answers.verifiers import MATH_VERIFY, second_verifier
 from geoalign.audit.answers import is_gold
 from geoalign.audit.checked_verdicts import CheckedVerdicts, Truth, contradicted_prompts
 from geoalign.audit.command import AuditRequest
+from geoalign.audit.folder import CHECKS_FILE
 from geoalign.audit.sample import UniformSample
 from geoalign.audit.second_opinion import asked_rows
 from geoalign.audit.settings import AuditConfig
 from geoalign.audit.verdicts import why_no_verdicts
 from geoalign.checks.anytime import anytime_intervals
 from geoalign.checks.rates import CheckedRate, CheckedRates, checked_rates
-from geoalign.dumps.checks_csv import BY, CHECKS_FILE, NOTE, ChecksFile, is_right, read_checks, write_checks
+from geoalign.dumps.checks_csv import BY, NOTE, ChecksFile, has_labels, is_right, read_checks, write_checks
 from geoalign.dumps.flagged_csv import LABEL, ROW
-from geoalign.dumps.labels import check_is_of
+from geoalign.dumps.labelled_cells import check_is_of
 from geoalign.dumps.row_names import row_name
 from geoalign.errors import ConfigError, InputError
 from geoalign.secrets import masked
@@ -263,6 +264,16 @@ class Checks:
             false_negative_rate=_between(
                 alone.false_negative_rate, judged_rightly.false_negative_rate, judged_wrongly.false_negative_rate
             ),
+        )
+
+
+def check_keeps_labels(output: Path) -> None:
+    """Raises ConfigError where a folder that an audit would replace has checks that a person labelled."""
+    path = output / CHECKS_FILE
+    if path.is_file() and has_labels(path):
+        raise ConfigError(
+            f"--output {output}: expected no labels there, got {CHECKS_FILE} with labels: move it, or choose another "
+            "folder"
         )
 
 

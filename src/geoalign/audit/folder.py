@@ -14,7 +14,6 @@ import pandas
 import pyarrow
 import pyarrow.parquet
 
-from geoalign.dumps.checks_csv import CHECKS_FILE, has_labels
 from geoalign.dumps.flagged_csv import _FACTS, _FLAGGED_TEXTS, _LABELS, safe
 from geoalign.errors import ConfigError
 from geoalign.files.durable import LOCK, sync_folder, sync_tree
@@ -23,6 +22,7 @@ SCORES_FILE = "scores.parquet"
 PAIRS_FILE = "pairs.parquet"
 DENSITIES_FILE = "densities.parquet"
 FLAGGED_FILE = "flagged.csv"
+CHECKS_FILE = "checks.csv"
 FILTERED_FILE = "filtered.jsonl"
 FIGURES = "figures"
 REPORT_FILE = "report.html"
@@ -128,11 +128,6 @@ class AuditFolder:
         if SUMMARY_FILE in names and not overwrite:
             raise ConfigError(
                 f"--output {self.root}: expected a new folder, got a finished audit: --overwrite replaces it"
-            )
-        if CHECKS_FILE in names and has_labels(self.root / CHECKS_FILE):
-            raise ConfigError(
-                f"--output {self.root}: expected no labels there, got {CHECKS_FILE} with labels: move it, or choose "
-                "another folder"
             )
 
     def start(self) -> None:

@@ -30,7 +30,7 @@ from geoalign import __version__
 from geoalign.answers import is_mathematical
 from geoalign.answers.equivalence import EqualAnswers, math_verify_is_installed
 from geoalign.audit.answers import with_answers
-from geoalign.audit.checks import Checks
+from geoalign.audit.checks import Checks, check_keeps_labels
 from geoalign.audit.command import AuditRequest
 from geoalign.audit.folder import SUMMARY_FILE, AuditFolder, AuditTables
 from geoalign.audit.inputs import Input, find_inputs
@@ -97,6 +97,7 @@ def run_audit(
     output = AuditFolder(folder or request.output)
     read = [*(source.path for source in inputs), *request.labels, *([request.checks] if request.checks else [])]
     output.check(read, overwrite=request.overwrite)
+    check_keeps_labels(output.root)
     with locked(output.root):
         output.start()
         try:

@@ -9,14 +9,13 @@ import pandas
 from rich.table import Table
 from rich.text import Text
 
-from geoalign.audit.folder import FILTERED_FILE, FLAGGED_FILE, REPORT_FILE, SCORES_FILE, SUMMARY_FILE
+from geoalign.audit.folder import CHECKS_FILE, FILTERED_FILE, FLAGGED_FILE, REPORT_FILE, SCORES_FILE, SUMMARY_FILE
 from geoalign.audit.prompts import without_beginning
 from geoalign.audit.results import AuditReport
 from geoalign.audit.words import Words
 from geoalign.audit.words.next_steps import label_command
 from geoalign.console.numbers import short
 from geoalign.console.terminal import Console, say, say_paragraph
-from geoalign.dumps.checks_csv import CHECKS_FILE
 from geoalign.dumps.row_names import counted_in
 from geoalign.text import shortened
 

@@ -16,11 +16,10 @@ from typing import Any, NamedTuple
 import pandas
 
 from geoalign.dumps.flagged_csv import LABEL, ROW, safe
-from geoalign.dumps.labels import Key, labelled_cells, whole_number_in
+from geoalign.dumps.labelled_cells import Key, labelled_cells, whole_number_in
 from geoalign.dumps.values import BadValueError, number
 from geoalign.errors import ConfigError, InputError
 
-CHECKS_FILE = "checks.csv"
 NOTE = "note"
 # Which verifier labelled a row; empty where a person did.
 BY = "by"

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from geoalign.curators.labelled_rollouts import LabelledRollouts
-from geoalign.dumps.csv_rows import csv_header, csv_rows
-from geoalign.dumps.files import checked
-from geoalign.dumps.flagged_csv import LABEL, ROW, restored, safe
+from geoalign.dumps.csv_rows import csv_header
+from geoalign.dumps.flagged_csv import LABEL, ROW, restored
+from geoalign.dumps.labelled_cells import Key, check_is_of, labelled_cells
 from geoalign.dumps.layout import find_layout
 from geoalign.dumps.reading import Dump, read_dump
 from geoalign.dumps.row_files import CSV_SUFFIXES
 from geoalign.dumps.row_names import row_name
-from geoalign.dumps.values import BadValueError, described, number, whole_number
+from geoalign.dumps.values import BadValueError, number
 from geoalign.errors import ConfigError, InputError
-from geoalign.text import listed, quote
+from geoalign.text import listed
 
 # What a CSV file of labels has, and no dump.
 _WANTED = (*ROW, LABEL)
 _TEXTS = ("group", "prompt", "response")
-
-# Which rollout a row is of: its step, its line in the dump, its number among the responses to its prompt.
-Key = tuple[int, ...]
 
 
 class LabelledRow(NamedTuple):
@@ -54,34 +51,6 @@ def read_labels(path: Path) -> dict[Key, LabelledRow]:
             raise InputError(f"{place}: a second row for the rollout of {rows[key].place}; keep one")
         rows[key] = LabelledRow(place=place, label=None if math.isnan(label) else label, cells=cells)
     return rows
-
-
-def labelled_cells(path: Path, *, columns: Sequence[str]) -> Iterator[tuple[Key, str, Mapping[str, str]]]:
-    """The rows of a CSV file about rollouts: which rollout each is of, where it stands, and its cells by column.
-
-    Args:
-        columns: what its header has to name, `step`, `line` and `sample` among them.
-
-    Raises:
-        InputError: it lacks one of these, or a cell that says which rollout a row is of is no whole number.
-    """
-    header = csv_header(path)
-    if not set(columns) <= set(header):
-        raise InputError(f"{path}, line 1: expected the columns {', '.join(columns)}, got {listed(header)}")
-    for line, cells in checked(csv_rows(path), path, "line"):
-        place = f"{path}, {line}"
-        yield tuple(whole_number_in(cells, name, place) for name in ROW), place, cells
-
-
-def whole_number_in(cells: Mapping[str, str], name: str, place: str) -> int:
-    """The whole number in a cell; InputError where it is none."""
-    try:
-        value = whole_number(name, cells[name])
-        if value is None:
-            raise BadValueError(name, "a whole number", described(cells[name]))
-    except BadValueError as error:
-        raise InputError(f"{place}: {error}") from None
-    return value
 
 
 class Labels:
@@ -129,23 +98,6 @@ class Labels:
         for key, row in self._waiting.items():
             rollout = ", ".join(f"{name} {value}" for name, value in zip(ROW, key, strict=True))
             raise InputError(f"{row.place}: no dump has a rollout of {rollout}: are the labels of another dump?")
-
-
-def check_is_of(cells: Mapping[str, str], place: str, rollout: str, response: str) -> None:
-    """Raises InputError unless the cells of a labelled row, as far as they say, are of this response.
-
-    Args:
-        place: where the row stands.
-        rollout: where the rollout stands that it is said to be of.
-    """
-    for name, own in (("response", safe(response)), ("characters", str(len(response)))):
-        if name in cells:
-            if cells[name].replace("\r\n", "\n") != own:
-                raise InputError(
-                    f"{place}: {name}: {quote(str(cells[name]), 60)} is not that of {rollout}, "
-                    f"{quote(own, 60)}: are the labels of another dump?"
-                )
-            return
 
 
 def read_labelled_rollouts(path: str | Path) -> LabelledRollouts:

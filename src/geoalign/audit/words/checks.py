@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from geoalign.audit.folder import CHECKS_FILE
 from geoalign.audit.words.next_steps import checks_command
 from geoalign.console.numbers import counted, percent
 
@@ -77,7 +78,7 @@ def next_checks(summary: Summary) -> tuple[str, str] | None:
     checks = summary.get("checks")
     if checks is None or not checks["possible"]:
         return None
-    file = f"{summary['command']['output']}/checks.csv"
+    file = f"{summary['command']['output']}/{CHECKS_FILE}"
     if not checks["drawn"]:
         return (
             "Rows drawn at random and checked by you tell both rates, whatever the verifier repeats:",

@@ -42,6 +42,10 @@ class AuditPackage(ModuleType):
         second_verifier: str | None = None,
         verifiers: Verifiers = (),
         budget: str = "10%",
+        draw_checks: int | None = None,
+        checks: str | Path | None = None,
+        check_with: str | None = None,
+        anytime: bool = False,
         hidden: Files = (),
         model: str | None = None,
         cache: str | Path | None = None,
@@ -67,6 +71,10 @@ class AuditPackage(ModuleType):
             budget: rows, or share of rows, that it checks in each step.
             verifiers: judge all rows: names as `second_verifier` takes them, "module:name" among them, or functions in
                 TRL's form; a dict gives each a name.
+            draw_checks: so many rows are drawn at random and written as checks.csv into `output`, to be labelled.
+            checks: a labelled checks.csv, for error rates with 95% intervals.
+            check_with: labels the drawn rows: "gold" (the file's gold answers), or as `second_verifier`.
+            anytime: give intervals by checks that hold however often one looks.
             hidden: files with the hidden states of the rows, or a folder of them.
             model: a model that computes hidden states.
             cache: where computed states are kept. None: in the output folder.
@@ -85,7 +93,10 @@ class AuditPackage(ModuleType):
         from geoalign.audit.pipeline import run_audit
         from geoalign.audit.settings import audit_config
         from geoalign.audit.several_verifiers import python_verifiers
+        from geoalign.errors import ConfigError
 
+        if draw_checks is not None and output is None and check_with is None:
+            raise ConfigError("draw_checks: expected `output`, a folder for checks.csv, got none")
         given = dict(settings or {})
         if curator is not None:
             given["curator"] = {"type": curator} if isinstance(curator, str) else dict(curator)
@@ -101,6 +112,10 @@ class AuditPackage(ModuleType):
             second_verifier=second_verifier,
             verifiers=names,
             budget=budget,
+            draw_checks=draw_checks,
+            checks=None if checks is None else Path(checks),
+            check_with=check_with,
+            anytime=anytime,
             hidden=_paths(hidden),
             model=model,
             cache=None if cache is None else Path(cache),

@@ -43,6 +43,12 @@ class AuditRequest:
         "WHO",
     )
     budget: str = option("Rows, or share of rows, that it checks in each step.", "10%", "N|N%")
+    draw_checks: int | None = option("Draw rows at random, for you to label in DIR/checks.csv.", None, "N", min=1)
+    checks: Path | None = option("Your labelled checks.csv: error rates with 95% intervals.", None, "FILE")
+    check_with: str | None = option(
+        "Labels the drawn rows: gold (the file's answers), or as --second-verifier.", None, "WHO"
+    )
+    anytime: bool = option("Intervals by checks that hold however often you look; wider.", False)
     filtered: bool = option("Also write filtered.jsonl: the remaining rollouts, with their new rewards.", False)
     redact: bool = option("Write no texts: no prompts, responses, answers.", False)
     skip_bad: bool = option("Leave bad rows out and list them.", False)

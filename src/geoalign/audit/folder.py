@@ -23,6 +23,7 @@ PAIRS_FILE = "pairs.parquet"
 DENSITIES_FILE = "densities.parquet"
 VERDICTS_FILE = "verdicts.parquet"
 FLAGGED_FILE = "flagged.csv"
+CHECKS_FILE = "checks.csv"
 FILTERED_FILE = "filtered.jsonl"
 FIGURES = "figures"
 REPORT_FILE = "report.html"
@@ -34,6 +35,7 @@ _CONTENT = (
     DENSITIES_FILE,
     VERDICTS_FILE,
     FLAGGED_FILE,
+    CHECKS_FILE,
     FILTERED_FILE,
     FIGURES,
     REPORT_FILE,

@@ -62,6 +62,8 @@ def _lines(report: AuditReport) -> list[str]:
         by = f" ({rate.by})" if rate.by else ""
         rates.append(f"{rate.name}: {rate.value}{by}")
     lines = [words.finding.headline, words.finding.reason, words.unread_answers, *rates, *words.verifier.notes]
+    if words.verifier.next_command:
+        lines.append(f"{words.verifier.next_when} {words.verifier.next_command}")
     if words.several.table:
         lines += [*_verifier_lines(words.several), words.several.ranking]
     return [visible(line, len(line)) for line in lines if line]

@@ -9,6 +9,7 @@ A file's rows go this way:
     spellings.py                flags where a verdict goes with the spelling of an answer
     several_verifiers.py        further verifiers on all rows; verifier_table.py: agreement, bounds, rates, a ranking
     verdicts.py                 the verifier's error rates: what is proved, and what a model estimates
+    checks.py                   rows drawn at random and labelled, and the rates by them
     folder.py                   the tables; summary.py: numbers that are read off the rows
     results.py                  the report: all rows, each flagged one with its reason, and the summary
     words/                      the report in sentences
@@ -31,6 +32,7 @@ from geoalign.answers import is_mathematical
 from geoalign.answers.equivalence import EqualAnswers, math_verify_is_installed
 from geoalign.answers.verifiers import NamedVerifier
 from geoalign.audit.answers import with_answers
+from geoalign.audit.checks import Checks, check_keeps_labels
 from geoalign.audit.command import AuditRequest
 from geoalign.audit.folder import SUMMARY_FILE, VERDICTS_FILE, AuditFolder, AuditTables
 from geoalign.audit.inputs import Input, find_inputs
@@ -99,7 +101,9 @@ def run_audit(
     if request.filtered and request.redact:
         raise ConfigError("--filtered: expected without --redact, got both: the filtered rollouts are texts")
     output = AuditFolder(folder or request.output)
-    output.check([*(source.path for source in inputs), *request.labels], overwrite=request.overwrite)
+    read = [*(source.path for source in inputs), *request.labels, *([request.checks] if request.checks else [])]
+    output.check(read, overwrite=request.overwrite)
+    check_keeps_labels(output.root)
     with locked(output.root):
         output.start()
         try:
@@ -148,6 +152,7 @@ class Audit:
             self._second = SecondOpinion(request.second_verifier, request.budget, config)
             check_reads_trusted(self._session.curator, setting="--second-verifier")
         self._several = SeveralVerifiers(request.verifiers, config, verifiers)
+        self._checks = Checks(request, config)
         self._equal = EqualAnswers() if math_verify_is_installed() else None
         self._exclusive = self._session.curator.answer_reading != "shared"
         self._verdicts = VerdictAudit(exclusive=self._exclusive)
@@ -182,6 +187,7 @@ class Audit:
                 self._labels.apply(dump)
                 rows = self._curated(source, dump, curator)
                 tables.add_rows(rows)
+                self._checks.add(rows)
                 self._inputs.append(input_entry(source, dump, rows))
                 self._skipped += dump.skipped
                 self._done.append(rows.drop(columns=_TEXTS))
@@ -203,6 +209,7 @@ class Audit:
         rewards = first.frame["reward"].tolist()
         for source in others:
             rewards.extend(read_rewards(source.path, source.layout))
+        self._checks.begin(rewards)
         return StepCurator(
             self._session,
             name=self._config.curator.type,
@@ -277,16 +284,20 @@ class Audit:
     def _summary(self, curator: StepCurator) -> dict[str, Any]:
         """The content of `summary.json`."""
         request = self._request
+        rows = pandas.concat(self._done)
         with self._console.status("Auditing the verdicts"):
-            verdicts = self._verdicts.summary(redact=request.redact)
-            # Checks of rows that were drawn at random go here: `checked`, by the rows' index.
+            checked_verdicts = self._checks.conclude(rows, self._folder.staging)
+            verdicts = self._verdicts.summary(redact=request.redact, checks=checked_verdicts)
             several = self._several.summary(
-                exclusive=self._exclusive, seed=self._config.seed, redact=request.redact, checked=None
+                exclusive=self._exclusive,
+                seed=self._config.seed,
+                redact=request.redact,
+                checked=self._checks.known,
             )
         by_all = self._several.verdicts()
         if by_all is not None:
             by_all.to_parquet(self._folder.staging / VERDICTS_FILE, index=False)
-        counts = counts_of(pandas.concat(self._done))
+        counts = counts_of(rows)
         counts["trained_on_elsewhere"] = len(self._trained) - counts["trained_on"]
         skipped = [asdict(row) for row in self._skipped]
         if request.redact:
@@ -304,6 +315,7 @@ class Audit:
             "skipped": skipped,
             "repeated": self._repeated,
             "labels": self._labels.summary,
+            "checks": self._checks.summary,
             "appeals": None if self._second is None else self._second.summary(counts["flagged"]),
             "curator": plain_section(self._config.curator),
             "seed": self._config.seed,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas
 
-from geoalign.answers.verifiers import MATH_VERIFY, second_verifier
+from geoalign.answers.verifiers import MATH_VERIFY, Rows, second_verifier
 from geoalign.audit.settings import AuditConfig
 from geoalign.curators.appeals import Appeals, Hearing
 from geoalign.curators.curator import Curator
@@ -69,8 +69,7 @@ class SecondOpinion:
         if self._needs_gold:
             # Math-Verify judges all spellings of an answer alike.
             rows = rows.assign(final_answer=rows["compared_answer"])
-        questions = rows[_FIELDS].assign(prompt=rows["messages"].where(rows["messages"].notna(), rows["prompt"]))
-        records: Any = questions.astype(object).where(questions.notna(), None).to_dict("records")
+        records = asked_rows(rows)
         started = time.monotonic()
         verdicts = self._judge(records)
         self._seconds += time.monotonic() - started
@@ -95,6 +94,13 @@ class SecondOpinion:
             "flagged_after": flagged,
             "seconds": round(self._seconds, 3),
         }
+
+
+def asked_rows(rows: pandas.DataFrame) -> Rows:
+    """What a verifier is told of each row; what the file does not say is None, and chat messages are the prompt."""
+    questions = rows[_FIELDS].assign(prompt=rows["messages"].where(rows["messages"].notna(), rows["prompt"]))
+    records: Any = questions.astype(object).where(questions.notna(), None).to_dict("records")
+    return list(records)
 
 
 def _budgeted_rows(budget: str, *, of: int) -> int:

@@ -10,7 +10,15 @@ import pandas
 from rich.table import Table
 from rich.text import Text
 
-from geoalign.audit.folder import FILTERED_FILE, FLAGGED_FILE, REPORT_FILE, SCORES_FILE, SUMMARY_FILE, VERDICTS_FILE
+from geoalign.audit.folder import (
+    CHECKS_FILE,
+    FILTERED_FILE,
+    FLAGGED_FILE,
+    REPORT_FILE,
+    SCORES_FILE,
+    SUMMARY_FILE,
+    VERDICTS_FILE,
+)
 from geoalign.audit.prompts import without_beginning
 from geoalign.audit.results import AuditReport
 from geoalign.audit.words import Words
@@ -37,6 +45,7 @@ _FILES = {
     REPORT_FILE: "the page",
     FLAGGED_FILE: "rewards that look wrong, for a spreadsheet",
     VERDICTS_FILE: "what every verifier says of each rollout",
+    CHECKS_FILE: "rows drawn at random, to be labelled right or wrong",
     FILTERED_FILE: "the rollouts that remain, with new rewards",
     SCORES_FILE: "every rollout with what was found",
     SUMMARY_FILE: "every number printed here",
@@ -75,7 +84,7 @@ def _show_rates(console: Console, words: Words) -> None:
     paragraphs = [*known.notes]
     if words.second_verifier:
         paragraphs.append(words.second_verifier)
-    if not known.rates and not paragraphs:
+    if not known.rates and not paragraphs and not known.next_command:
         return
     _heading(console, "What the verifier gets wrong")
     if known.rates:
@@ -85,6 +94,9 @@ def _show_rates(console: Console, words: Words) -> None:
         _print_table(console, table, indent=2)
     for paragraph in paragraphs:
         _paragraph(console, paragraph)
+    if known.next_command:
+        _paragraph(console, known.next_when)
+        _line(console, known.next_command)
 
 
 def _show_several_verifiers(console: Console, report: AuditReport) -> None:

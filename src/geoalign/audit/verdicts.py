@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import pandas
@@ -11,6 +11,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from geoalign.audit.checked_verdicts import CheckedVerdicts, checks_in_summary
+from geoalign.checks.rates import CheckedRate
+from geoalign.intervals import Interval
 from geoalign.method.bounds import Bounds, false_negative_bounds, false_positive_bounds, judged_units, least_errors
 from geoalign.method.groups import canonical_order
 from geoalign.noise.channel import LEVEL
@@ -106,31 +109,61 @@ def certain(
     return dict(zip(RATES, (positive, negative, informedness), strict=True)), least_errors(units)
 
 
-def claimed(bounds: Mapping[str, Bounds], model: ErrorRates) -> dict[str, dict[str, Any]]:
-    """The rates that may be claimed: the model's intervals inside the bounds where it may be believed, else the bounds.
+def claimed(
+    bounds: Mapping[str, Bounds] | None, model: ErrorRates, checks: CheckedVerdicts | None = None
+) -> dict[str, dict[str, Any]]:
+    """The best claim on each rate, and by what it is known.
 
-    The estimate is always the model's, moved into the interval; None where it has none.
+    Args:
+        bounds: what the verdicts prove; None where nothing bounds a rate, and the model says nothing, either.
+        model: its estimates count where it may be believed, and no checks tell the rate.
+        checks: what checked rows say, if some were checked.
     """
     found: dict[str, dict[str, Any]] = {}
+    unknown = Interval(math.nan, math.nan, math.nan)
     for name, interval in zip(RATES[:2], model.intervals, strict=False):
-        bound = bounds[name]
-        low = max(interval.low, bound.low)
-        high = min(interval.high, bound.high)
-        is_narrower = low <= high and (low > bound.low or high < bound.high)
-        by = "model" if is_narrower and not model.doubt else "bounds"
-        if by == "bounds":
-            low = bound.low
-            high = bound.high
-        estimate = min(max(interval.estimate, low), high)
-        found[name] = {**_numbers({"estimate": estimate, "low": low, "high": high}), "by": by}
+        bound = Bounds(0.0, 1.0) if bounds is None else bounds[name]
+        guess = unknown if bounds is None else interval
+        checked: CheckedRate | None = None if checks is None else getattr(checks.rates, name)
+        found[name] = _best_claim(bound, guess, checked, is_model_believed=bounds is not None and not model.doubt)
     positive, negative = found.values()
+    by = {positive["by"], negative["by"]}
     informedness = {
         "estimate": _informedness(positive["estimate"], negative["estimate"]),
         "low": _informedness(positive["high"], negative["high"]),
         "high": _informedness(positive["low"], negative["low"]),
-        "by": "model" if "model" in (positive["by"], negative["by"]) else "bounds",
+        "by": next((kind for kind in ("checks", "model") if kind in by), "bounds"),
     }
     return {**found, RATES[2]: informedness}
+
+
+def _best_claim(
+    bound: Bounds, model: Interval, checked: CheckedRate | None, *, is_model_believed: bool
+) -> dict[str, Any]:
+    """The claim on one rate: by checks where a row of the class was checked, else by a model that is believed, inside
+    the bounds; by the bounds where that is no narrower.
+
+    The estimate is that of the checks, or else the model's, moved into the interval; None where there is none. Checks
+    that lie wholly outside the bounds deny the supposition behind these, and stand alone.
+    """
+    claim = model
+    by = "model"
+    if checked is not None and checked.checked:
+        claim = Interval(checked.estimate, checked.low, checked.high)
+        by = "checks"
+    elif not is_model_believed:
+        by = "bounds"
+    low = max(bound.low, claim.low)
+    high = min(bound.high, claim.high)
+    if by == "checks" and low > high:
+        low = claim.low
+        high = claim.high
+    elif by == "bounds" or low > high or (low == bound.low and high == bound.high):
+        by = "bounds"
+        low = bound.low
+        high = bound.high
+    estimate = min(max(claim.estimate, low), high)
+    return {**_numbers({"estimate": estimate, "low": low, "high": high}), "by": by}
 
 
 def guessed(model: ErrorRates) -> dict[str, dict[str, Any]]:
@@ -184,9 +217,14 @@ class VerdictAudit:
         keys = response_keys(frame["response"]).numpy() if has_texts else frame.index.to_numpy()
         self._parts.append(part.assign(key=keys))
 
-    def summary(self, *, redact: bool) -> dict[str, Any]:
-        """`verifier` and `prompts` of `summary.json`; of rewards that say nothing of a verifier the reason."""
-        reason = self._reason()
+    def summary(self, *, redact: bool, checks: CheckedVerdicts | None = None) -> dict[str, Any]:
+        """`verifier` and `prompts` of `summary.json`; of rewards that say nothing of a verifier the reason.
+
+        Args:
+            checks: what checked rows say, if some were checked. Where they deny that equal answers are equally right
+                and at most one is right, nothing that rests on it is claimed.
+        """
+        reason = why_no_verdicts(self._values)
         if reason is not None:
             return {"verifier": {"reason": reason}}
         low = min(self._values)
@@ -197,10 +235,13 @@ class VerdictAudit:
         answered = rows.scored & rows.answered
         repeated_answers, contradicted_answers = verdict_counts(rows.answer, rows.group, right, answered)
         repeated_responses, contradicted_responses = verdict_counts(rows.response, rows.group, right, rows.scored)
-        if not answered.any() and not repeated_responses:
+        if checks is None and not answered.any() and not repeated_responses:
             return {"verifier": {"reason": "No response has a final answer, and none was given twice."}}
         bounds, errors = certain(rows, right, truth, exclusive=self._exclusive)
         model = error_rates(rows, exclusive=self._exclusive)
+        if checks is not None and checks.contradicted_prompts:
+            bounds = None
+            errors = 0
         return {
             "verifier": {
                 "groups": int(rows.group.max()) + 1,
@@ -213,7 +254,8 @@ class VerdictAudit:
                 "answers": "exclusive" if self._exclusive else "shared",
                 "errors_at_least": errors,
                 "bounds": None if bounds is None else {n: _numbers(vars(each)) for n, each in bounds.items()},
-                "rates": None if bounds is None else claimed(bounds, model),
+                "rates": None if bounds is None and checks is None else claimed(bounds, model, checks),
+                "checks": checks_in_summary(checks),
                 "model": guessed(model),
                 "doubt": model.doubt or None,
                 "level": LEVEL,
@@ -221,19 +263,20 @@ class VerdictAudit:
             "prompts": _prompts(table, high, redact=redact) if answered.any() else None,
         }
 
-    def _reason(self) -> str | None:
-        """Why the rewards say nothing of a verifier; None where they may."""
-        if not self._values:
-            return "No rollout has a reward."
-        if len(self._values) == 1:
-            return "All rewards are equal."
-        if len(self._values) > 2:
-            return "The rewards are scores: they take more than two values."
-        low = min(self._values)
-        high = max(self._values)
-        if not are_verdicts(low, high):
-            return f"The two rewards, {low:g} and {high:g}, are not verdicts such as 0 and 1."
-        return None
+
+def why_no_verdicts(values: Collection[float]) -> str | None:
+    """Why rewards of these values say nothing of a verifier; None where they may."""
+    if not values:
+        return "No rollout has a reward."
+    if len(values) == 1:
+        return "All rewards are equal."
+    if len(values) > 2:
+        return "The rewards are scores: they take more than two values."
+    low = min(values)
+    high = max(values)
+    if not are_verdicts(low, high):
+        return f"The two rewards, {low:g} and {high:g}, are not verdicts such as 0 and 1."
+    return None
 
 
 def judged_rows(table: pandas.DataFrame, *, middle: float) -> tuple[NoisyRows, Float[Tensor, " n"]]:

@@ -29,7 +29,7 @@ from scipy import stats
 
 from geoalign.checks.prediction import cross_predictions
 
-Method = Literal["prediction-powered", "wilson", "all rows"]
+Method = Literal["prediction-powered", "wilson", "anytime", "all rows"]
 
 # Where fewer rows of the class are to be expected among the checked ones, Wilson's interval stands.
 LEAST_EXPECTED = 30

@@ -8,23 +8,20 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from geoalign.curators.labelled_rollouts import LabelledRollouts
-from geoalign.dumps.csv_rows import csv_header, csv_rows
-from geoalign.dumps.files import checked
-from geoalign.dumps.flagged_csv import LABEL, ROW, restored, safe
+from geoalign.dumps.csv_rows import csv_header
+from geoalign.dumps.flagged_csv import LABEL, ROW, restored
+from geoalign.dumps.labelled_cells import Key, check_is_of, labelled_cells
 from geoalign.dumps.layout import find_layout
 from geoalign.dumps.reading import Dump, read_dump
 from geoalign.dumps.row_files import CSV_SUFFIXES
 from geoalign.dumps.row_names import row_name
-from geoalign.dumps.values import BadValueError, described, number, whole_number
+from geoalign.dumps.values import BadValueError, number
 from geoalign.errors import ConfigError, InputError
-from geoalign.text import listed, quote
+from geoalign.text import listed
 
 # What a CSV file of labels has, and no dump.
 _WANTED = (*ROW, LABEL)
 _TEXTS = ("group", "prompt", "response")
-
-# Which rollout a row is of: its step, its line in the dump, its number among the responses to its prompt.
-Key = tuple[int, ...]
 
 
 class LabelledRow(NamedTuple):
@@ -44,14 +41,9 @@ def read_labels(path: Path) -> dict[Key, LabelledRow]:
     """
     if not path.is_file():
         raise ConfigError(f"{path}: expected a flagged.csv with labels, got none there")
-    header = csv_header(path)
-    if not set(_WANTED) <= set(header):
-        raise InputError(f"{path}, line 1: expected the columns {', '.join(_WANTED)}, got {listed(header)}")
     rows: dict[Key, LabelledRow] = {}
-    for line, cells in checked(csv_rows(path), path, "line"):
-        place = f"{path}, {line}"
+    for key, place, cells in labelled_cells(path, columns=_WANTED):
         try:
-            key = tuple(_number_in(name, cells[name]) for name in ROW)
             label = number(LABEL, cells[LABEL])
         except BadValueError as error:
             raise InputError(f"{place}: {error}") from None
@@ -59,13 +51,6 @@ def read_labels(path: Path) -> dict[Key, LabelledRow]:
             raise InputError(f"{place}: a second row for the rollout of {rows[key].place}; keep one")
         rows[key] = LabelledRow(place=place, label=None if math.isnan(label) else label, cells=cells)
     return rows
-
-
-def _number_in(name: str, cell: str) -> int:
-    value = whole_number(name, cell)
-    if value is None:
-        raise BadValueError(name, "a whole number", described(cell))
-    return value
 
 
 class Labels:
@@ -105,7 +90,7 @@ class Labels:
         for place, key in enumerate(keys):
             row = self._waiting.pop(key, None)
             if row is not None:
-                _check_is_of(row, row_name(dump.path, key[1]), dump.frame["response"][place])
+                check_is_of(row.cells, row.place, row_name(dump.path, key[1]), dump.frame["response"][place])
                 dump.frame.loc[place, "label"] = row.label
 
     def check_all_found(self) -> None:
@@ -113,18 +98,6 @@ class Labels:
         for key, row in self._waiting.items():
             rollout = ", ".join(f"{name} {value}" for name, value in zip(ROW, key, strict=True))
             raise InputError(f"{row.place}: no dump has a rollout of {rollout}: are the labels of another dump?")
-
-
-def _check_is_of(row: LabelledRow, rollout: str, response: str) -> None:
-    """Raises InputError unless a labelled row, as far as it says, is of this response."""
-    for name, own in (("response", safe(response)), ("characters", str(len(response)))):
-        if name in row.cells:
-            if row.cells[name].replace("\r\n", "\n") != own:
-                raise InputError(
-                    f"{row.place}: {name}: {quote(str(row.cells[name]), 60)} is not that of {rollout}, "
-                    f"{quote(own, 60)}: are the labels of another dump?"
-                )
-            return
 
 
 def read_labelled_rollouts(path: str | Path) -> LabelledRollouts:

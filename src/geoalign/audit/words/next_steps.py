@@ -29,9 +29,22 @@ def next_step(summary: Summary, reads: Collection[str]) -> dict[str, str] | None
 
 def label_command(summary: Summary, labels: str = LABELS_FILE) -> str:
     """The same call with a file of labels, into a folder of its own."""
-    typed = _without_output(_typed(summary))
+    typed = _without(_typed(summary), "--output")
     output = f"{summary['command']['output']}-labelled"
     return _command([*typed, "--labels", labels, "--output", output])
+
+
+def checks_command(summary: Summary, *, draw: int | None = None, file: str | None = None) -> str:
+    """The same call that draws so many rows, into the same folder, or reads checks, into a folder of its own."""
+    typed = _without(_typed(summary), "--draw-checks", "--checks")
+    options = []
+    if draw is not None:
+        options += ["--draw-checks", str(draw)]
+    if file is None:
+        overwrite = [] if "--overwrite" in typed else ["--overwrite"]
+        return _command([*typed, *options, *overwrite])
+    typed = _without(typed, "--output") if draw is not None else _without(typed, "--output", "--check-with")
+    return _command([*typed, *options, "--checks", file, "--output", f"{summary['command']['output']}-checked"])
 
 
 def _read_answers(summary: Summary) -> dict[str, str] | None:
@@ -105,12 +118,14 @@ def _typed(summary: Summary) -> list[str]:
     return ["audit", *files, "--output", command["output"]]
 
 
-def _without_output(typed: Sequence[str]) -> list[str]:
-    """The words without `--output` and its value, written apart or as `--output=value`."""
-    words = [word for word in typed if not word.startswith("--output=")]
-    if "--output" in words:
-        place = words.index("--output")
-        del words[place : place + 2]
+def _without(typed: Sequence[str], *options: str) -> list[str]:
+    """The words without these options and their values, written apart or as `--output=value`."""
+    words: list[str] = []
+    is_value = False
+    for word in typed:
+        if not is_value and word not in options and not word.startswith(tuple(f"{option}=" for option in options)):
+            words.append(word)
+        is_value = not is_value and word in options
     return words
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from geoalign.audit.words.checks import checked_lines, model_line, next_checks
 from geoalign.audit.words.finding import finding
 from geoalign.console.numbers import counted, percent
 
@@ -16,7 +17,7 @@ _RATES = {
     "false_positive_rate": "Wrong answers that were rewarded",
     "false_negative_rate": "Correct answers that were refused",
 }
-_KNOWN_BY = {"bounds": "proved", "model": "estimated"}
+_KNOWN_BY = {"bounds": "proved", "checks": "checked", "model": "estimated"}
 NOT_KNOWN = "not known"
 # A range from 0 to above it tells a reader nothing. `summary.json` has it all the same.
 _SAYS_NOTHING = 0.75
@@ -29,6 +30,7 @@ PROVED = (
     "Proved: it follows from the verdicts, if equal answers to a prompt are equally right and at most one answer to a "
     "prompt is right."
 )
+PROVED_IF_SHARED = "Proved: equal answers or responses to a prompt were both rewarded and refused."
 ESTIMATED = (
     "Estimated: by a statistical model whose errors strike verdicts one by one, with 95% intervals that leave room for "
     "errors that repeat."
@@ -52,14 +54,55 @@ class Verifier:
         rates: both error rates; empty where nothing can be said of either.
         notes: what else is certain, and what the words of the table mean; else why nothing is known.
         details: how it is known, for those who want to check it.
+        next_when: when checks of rows would tell more; empty where they would not.
+        next_command: the command for them.
     """
 
     rates: tuple[Rate, ...] = ()
     notes: tuple[str, ...] = ()
     details: tuple[str, ...] = ()
+    next_when: str = ""
+    next_command: str = ""
 
 
 def verifier(summary: Summary) -> Verifier:
+    """What is known of the verifier, in the order of trust: what is certain, what checks say, what a model guesses."""
+    known = _by_checks(summary) if summary["verifier"].get("checks") else _by_verdicts(summary)
+    following = next_checks(summary)
+    if following is None:
+        return known
+    when, command = following
+    return replace(known, next_when=when, next_command=command)
+
+
+def _by_checks(summary: Summary) -> Verifier:
+    """What the verdicts prove, what the checks say, and what a model would guess beside them."""
+    found = summary["verifier"]
+    rates = []
+    for name in _RATES:
+        claim = found["rates"][name]
+        if claim["by"] == "checks" and found["bounds"] is not None:
+            proved = _rate(name, {**found["bounds"][name], "estimate": None, "by": "bounds"})
+            rates += [proved] if proved.by else []
+        rate = _rate(name, claim)
+        checked = found["checks"][name]
+        if rate.by == "checked" and (claim["low"], claim["high"]) != (checked["low"], checked["high"]):
+            # One end is that of the bounds.
+            rate = replace(rate, by="checked and proved")
+        rates.append(rate)
+    errors = found["errors_at_least"]
+    notes = []
+    if errors:
+        notes.append(_proved_errors(found))
+    if errors or any(rate.by == "proved" for rate in rates):
+        notes.append(PROVED_IF_SHARED if found["answers"] == "shared" else PROVED)
+    notes += checked_lines(summary)
+    guess = model_line(summary)
+    notes += [guess] if guess else []
+    return Verifier(rates=tuple(rates), notes=tuple(notes), details=_contradictions(found))
+
+
+def _by_verdicts(summary: Summary) -> Verifier:
     """What the verdicts tell of the verifier; nothing where the finding says already why nothing is known."""
     found = summary["verifier"]
     if "reason" in found or finding(summary).level == "unjudged":
@@ -69,10 +112,7 @@ def verifier(summary: Summary) -> Verifier:
         return Verifier(notes=(_what_contradictions_prove(found), INVISIBLE), details=contradictions)
     rates = tuple(_rate(name, found["rates"][name]) for name in _RATES)
     errors = found["errors_at_least"]
-    proved_errors = []
-    if errors:
-        are = "is" if errors == 1 else "are"
-        proved_errors.append(f"At least {errors:,} of the {found['scored']:,} rewards {are} wrong (proved).")
+    proved_errors = [_proved_errors(found)] if errors else []
     if all(rate.value == NOT_KNOWN for rate in rates):
         meaning = (PROVED,) if errors else ()
         return Verifier(notes=(*proved_errors, *meaning, _why_not_known(found)), details=contradictions)
@@ -89,6 +129,13 @@ def verifier(summary: Summary) -> Verifier:
     )
 
 
+def _proved_errors(found: Mapping[str, Any]) -> str:
+    """How many rewards must be wrong."""
+    errors = found["errors_at_least"]
+    are = "is" if errors == 1 else "are"
+    return f"At least {errors:,} of the {found['scored']:,} rewards {are} wrong (proved)."
+
+
 def _rate(name: str, rate: Mapping[str, Any]) -> Rate:
     """One rate in words: a number, an estimate with its range, one end of the range, the range, or "not known"."""
     low = rate["low"]
@@ -100,7 +147,7 @@ def _rate(name: str, rate: Mapping[str, Any]) -> Rate:
     ends = [percent(low), percent(high)]
     if ends[0] == ends[1]:
         value = ends[0]
-    elif by == "estimated" and percent(estimate) not in ends:
+    elif by != "proved" and percent(estimate) not in ends:
         # An estimate beyond what is proved was moved to the end of the range, where it says nothing of its own.
         value = f"{percent(estimate)} ({ends[0]} to {ends[1]})"
     elif high >= 1:

@@ -1,0 +1,58 @@
+"""What checked rows say of the verifier, and whether they deny what its proved rates rest on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas
+
+from geoalign.checks.rates import CheckedRates
+
+# What a row was found to be: right, wrong, or not known.
+Truth = bool | None
+
+
+@dataclass(frozen=True)
+class CheckedVerdicts:
+    """What the checks say of the verifier.
+
+    Attributes:
+        rates: both error rates.
+        contradicted_prompts: on how many prompts equal answers are both right and wrong, or two different ones right.
+    """
+
+    rates: CheckedRates
+    contradicted_prompts: int
+
+
+def contradicted_prompts(used: pandas.DataFrame, right: Sequence[Truth]) -> int:
+    """On how many prompts the labels deny that equal answers are equally right and at most one answer is right.
+
+    Args:
+        used: the checked rows, with `group` and `compared_answer`.
+        right: what was found of each.
+    """
+    found: dict[int, dict[str, set[bool]]] = {}
+    for group, answer, truth in zip(used["group"], used["compared_answer"], right, strict=True):
+        if truth is not None and isinstance(answer, str):
+            found.setdefault(group, {}).setdefault(answer, set()).add(truth)
+    prompts = 0
+    for truths_of_answers in found.values():
+        are_right = [truths for truths in truths_of_answers.values() if True in truths]
+        both_ways = any(len(truths) > 1 for truths in truths_of_answers.values())
+        prompts += both_ways or len(are_right) > 1
+    return prompts
+
+
+def checks_in_summary(checks: CheckedVerdicts | None) -> Mapping[str, Any] | None:
+    """`verifier.checks` of `summary.json`: both rates by the checks alone."""
+    if checks is None:
+        return None
+    found: dict[str, Any] = {"contradicted_prompts": checks.contradicted_prompts}
+    for name, rate in vars(checks.rates).items():
+        estimate = None if math.isnan(rate.estimate) else rate.estimate
+        found[name] = {**vars(rate), "estimate": estimate}
+    return found

@@ -1,0 +1,345 @@
+"""Checks: rollouts drawn at random are labelled right or wrong, and tell the error rates of the verifier.
+
+The labels serve the rates alone. The curator does not see them, so flags are the same with and without checks, and the
+rows that a curator, `--labels` or `--second-verifier` chose never enter a rate.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas
+from jaxtyping import Bool, Float, Int
+
+from geoalign.answers.verifiers import MATH_VERIFY, second_verifier
+from geoalign.audit.answers import is_gold
+from geoalign.audit.checked_verdicts import CheckedVerdicts, Truth, contradicted_prompts
+from geoalign.audit.command import AuditRequest
+from geoalign.audit.folder import CHECKS_FILE
+from geoalign.audit.sample import UniformSample
+from geoalign.audit.second_opinion import asked_rows
+from geoalign.audit.settings import AuditConfig
+from geoalign.audit.verdicts import why_no_verdicts
+from geoalign.checks.anytime import anytime_intervals
+from geoalign.checks.rates import CheckedRate, CheckedRates, checked_rates
+from geoalign.dumps.checks_csv import BY, NOTE, ChecksFile, has_labels, is_right, read_checks, write_checks
+from geoalign.dumps.flagged_csv import LABEL, ROW
+from geoalign.dumps.labelled_cells import check_is_of
+from geoalign.dumps.row_names import row_name
+from geoalign.errors import ConfigError, InputError
+from geoalign.secrets import masked
+
+GOLD = "gold"
+PERSON = "person"
+_KEY = "--check-with"
+
+
+class Checks:
+    """The checks of one audit: which rows are drawn, what is said of them, and the rates that follow.
+
+    Attributes:
+        known: whether each checked row is right, by the index of the row; None before `conclude`, and where a drawn row
+            before the last labelled one has no label.
+    """
+
+    def __init__(self, request: AuditRequest, config: AuditConfig) -> None:
+        """Raises ConfigError for options that cannot be together, and for a file or a verifier that there is not."""
+        self._request = request
+        self._given: ChecksFile | None = None if request.checks is None else read_checks(request.checks)
+        self._wanted = request.draw_checks or 0
+        if request.check_with is not None and not self._is_asked():
+            raise ConfigError(f"{_KEY}: expected --draw-checks N or --checks FILE, which say what it labels, got none")
+        if request.anytime and self._given is None and request.check_with is None:
+            raise ConfigError(f"--anytime: expected labelled checks (--checks FILE or {_KEY} WHO), got none")
+        self._judge = None
+        if request.check_with not in (None, GOLD):
+            self._judge = second_verifier(request.check_with, config.endpoint, key=_KEY, section="endpoint")
+        size = self._wanted
+        self._seed = config.seed
+        if self._given is not None:
+            size = max(size, *self._given.rows)
+            self._seed = self._given.seed
+        self._sample = UniformSample(size, self._seed)
+        self._are_verdicts = False
+        self.known: pandas.Series | None = None
+        self._low = math.nan
+        self._high = math.nan
+        self._summary: dict[str, Any] = {}
+
+    def _is_asked(self) -> bool:
+        return self._wanted > 0 or self._given is not None
+
+    def begin(self, rewards: Sequence[float]) -> None:
+        """Takes the rewards of all files, before the first is curated.
+
+        Raises:
+            ConfigError: rows are to be drawn or read, and the rewards are no verdicts.
+            InputError: a label is no number that can be.
+        """
+        values = set(pandas.Series(rewards, dtype=float).dropna().unique().tolist())
+        reason = why_no_verdicts(values)
+        self._are_verdicts = reason is None
+        if not self._is_asked():
+            return
+        if reason is not None:
+            option = "--checks" if self._given is not None else "--draw-checks"
+            raise ConfigError(f"{option}: expected two rewards, those of right and of wrong responses. {reason}")
+        self._low = min(values)
+        self._high = max(values)
+        if self._given is not None:
+            for row in self._given.rows.values():
+                if row.label is not None:
+                    is_right(row.label, self._low, self._high, row.place)
+
+    def add(self, rows: pandas.DataFrame) -> None:
+        """Takes the rows of a file, in the order of the files; those with a reward may be drawn."""
+        if self._is_asked():
+            self._sample.add(rows[rows["reward"].notna()])
+
+    def conclude(self, rows: pandas.DataFrame, folder: Path) -> CheckedVerdicts | None:
+        """What the checks say of the verifier; None where no row has a label.
+
+        Args:
+            rows: all rows of all files, without their texts.
+            folder: where checks.csv is written, if rows are to be drawn.
+        """
+        if not self._is_asked():
+            return None
+        self._check_population()
+        drawn = self._sample.drawn()
+        truths = self._given_truths(drawn)
+        labellers = self._given_labellers(len(drawn))
+        self._ask(drawn, truths, labellers)
+        if self._wanted:
+            self._write(drawn, truths, labellers, folder / CHECKS_FILE)
+        last = max((place for place, truth in enumerate(truths, start=1) if truth is not None), default=0)
+        used = drawn.iloc[:last]
+        right = truths[:last]
+        if last and None not in right:
+            self.known = pandas.Series(right, index=used.index, dtype=bool)
+        self._summary = {
+            "drawn": len(drawn),
+            "labelled": len(truths) - truths.count(None),
+            "used": last,
+            "without_label": right.count(None),
+            "by": dict(Counter(by for by, truth in zip(labellers, truths, strict=True) if truth is not None)),
+        }
+        if not last:
+            return None
+        return CheckedVerdicts(self._rates(rows, used, right), contradicted_prompts(used, right))
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """`checks` of `summary.json`."""
+        request = self._request
+        return {
+            "possible": self._are_verdicts,
+            "file": None if request.checks is None else str(request.checks),
+            "drawn": 0,
+            "labelled": 0,
+            "used": 0,
+            "without_label": 0,
+            "by": {},
+            **self._summary,
+            "drawn_from": self._sample.seen,
+            "seed": self._seed,
+            "anytime": request.anytime,
+        }
+
+    # --- the labels ---------------------------------------------------------------------------------------------------
+
+    def _check_population(self) -> None:
+        """Raises InputError where the given checks were drawn from other rollouts than those of this audit."""
+        if self._given is not None and self._given.drawn_from != self._sample.seen:
+            raise InputError(
+                f"{self._given.path}: drawn from {self._given.drawn_from:,} rollouts with a reward, and these files "
+                f"have {self._sample.seen:,}: audit the same files as when they were drawn"
+            )
+
+    def _given_truths(self, drawn: pandas.DataFrame) -> list[Truth]:
+        """What the given checks say of each row that was drawn; InputError where they are of other rows."""
+        truths: list[Truth] = [None] * len(drawn)
+        if self._given is None:
+            return truths
+        keys = list(drawn[list(ROW)].itertuples(index=False, name=None))
+        for draw, row in self._given.rows.items():
+            key = keys[draw - 1]
+            rollout = row_name(Path(drawn["file"].iloc[draw - 1]), key[1])
+            if row.rollout != key:
+                raise InputError(
+                    f"{row.place}: draw {draw} is {rollout}, and this row is of another rollout. Only rows drawn at "
+                    "random can tell a rate: add none, and audit the same files as when they were drawn"
+                )
+            check_is_of(row.cells, row.place, rollout, drawn["response"].iloc[draw - 1])
+            if row.label is not None:
+                truths[draw - 1] = is_right(row.label, self._low, self._high, row.place)
+        return truths
+
+    def _given_labellers(self, count: int) -> list[str]:
+        """Who labelled each row that was drawn, by the given checks."""
+        labellers = [PERSON] * count
+        for draw, row in ({} if self._given is None else self._given.rows).items():
+            labellers[draw - 1] = row.cells.get(BY) or PERSON
+        return labellers
+
+    def _ask(self, drawn: pandas.DataFrame, truths: list[Truth], labellers: list[str]) -> None:
+        """Lets the verifier of `--check-with` label the rows without a label."""
+        name = self._request.check_with
+        if name is None:
+            return
+        places = [place for place, truth in enumerate(truths) if truth is None]
+        asked = drawn.iloc[places]
+        if name in (GOLD, MATH_VERIFY) and drawn["answer"].isna().all():
+            raise ConfigError(f"{_KEY} {name}: expected gold answers (--field answer=NAME), got none")
+        if self._judge is None:
+            found = is_gold(asked)
+        else:
+            if name == MATH_VERIFY:
+                # Math-Verify judges all spellings of an answer alike.
+                asked = asked.assign(final_answer=asked["compared_answer"])
+            found = [self._truth(verdict) for verdict in self._judge(asked_rows(asked))]
+        for place, truth in zip(places, found, strict=True):
+            truths[place] = truth
+            labellers[place] = masked(name)
+
+    def _truth(self, verdict: bool | float | None) -> Truth:
+        """A reward is that of a right response if it is nearer to the higher one."""
+        if verdict is None or isinstance(verdict, bool):
+            return verdict
+        return verdict > (self._low + self._high) / 2
+
+    def _write(self, drawn: pandas.DataFrame, truths: Sequence[Truth], labellers: Sequence[str], path: Path) -> None:
+        """Writes checks.csv: a label that was given stays as it was, a verifier's is the true reward."""
+        rewards = {True: f"{self._high:g}", False: f"{self._low:g}", None: None}
+        labels = [rewards[truth] for truth in truths]
+        notes: list[str | None] = [None] * len(drawn)
+        for draw, row in ({} if self._given is None else self._given.rows).items():
+            notes[draw - 1] = row.cells.get(NOTE)
+            if row.label is not None:
+                labels[draw - 1] = row.cells[LABEL]
+        verifiers = []
+        for labeller, truth in zip(labellers, truths, strict=True):
+            verifiers.append(None if truth is None or labeller == PERSON else labeller)
+        columns: dict[str, Any] = {
+            "draw": range(1, len(drawn) + 1),
+            "drawn_from": self._sample.seen,
+            "seed": self._seed,
+            LABEL: labels,
+            NOTE: notes,
+            BY: verifiers,
+        }
+        write_checks(path, drawn.assign(**columns), redact=self._request.redact)
+
+    # --- the rates ----------------------------------------------------------------------------------------------------
+
+    def _rates(self, rows: pandas.DataFrame, used: pandas.DataFrame, right: Sequence[Truth]) -> CheckedRates:
+        """Both rates among all rows with a reward.
+
+        A row without a label among the drawn ones may have been left out because it is a hard one. It counts both ways:
+        the lower ends of both rates are those if the verifier judged it rightly, the upper ends if wrongly.
+        """
+        scored = rows[rows["reward"].notna()]
+        accepted = (scored["reward"] == self._high).to_numpy()
+        checked = scored.index.get_indexer(used.index)
+        known = np.array([truth is not None for truth in right])
+        stated = np.array([truth is True for truth in right])
+        # A labelled row's own label must not be in its features.
+        unseen = not self._request.labels and self._request.second_verifier is None
+        features = features_of(scored, accepted, probabilities=unseen)
+        guesses = right_share_guesses(scored)
+
+        def rates(checked: Int[np.ndarray, " c"], right: Bool[np.ndarray, " c"]) -> CheckedRates:
+            if self._request.anytime:
+                return _anytime_rates(accepted, checked, right)
+            return checked_rates(accepted, checked, right, features, right_shares=guesses, seed=self._seed)
+
+        alone = rates(checked[known], stated[known])
+        if known.all():
+            return alone
+        verdicts = accepted[checked]
+        judged_rightly = rates(checked, np.where(known, stated, verdicts))
+        judged_wrongly = rates(checked, np.where(known, stated, ~verdicts))
+        return CheckedRates(
+            false_positive_rate=_between(
+                alone.false_positive_rate, judged_rightly.false_positive_rate, judged_wrongly.false_positive_rate
+            ),
+            false_negative_rate=_between(
+                alone.false_negative_rate, judged_rightly.false_negative_rate, judged_wrongly.false_negative_rate
+            ),
+        )
+
+
+def check_keeps_labels(output: Path) -> None:
+    """Raises ConfigError where a folder that an audit would replace has checks that a person labelled."""
+    path = output / CHECKS_FILE
+    if path.is_file() and has_labels(path):
+        raise ConfigError(
+            f"--output {output}: expected no labels there, got {CHECKS_FILE} with labels: move it, or choose another "
+            "folder"
+        )
+
+
+def _anytime_rates(
+    accepted: Bool[np.ndarray, " n"], checked: Int[np.ndarray, " c"], right: Bool[np.ndarray, " c"]
+) -> CheckedRates:
+    """Both rates with intervals that hold however often one looks; the checked rows in the order of drawing."""
+    rates = []
+    for in_class, error in ((~right, accepted[checked]), (right, ~accepted[checked])):
+        low, high = anytime_intervals(in_class, error, rows=len(accepted))[-1].tolist()
+        found = int(in_class.sum())
+        errors = int((in_class & error).sum())
+        estimate = errors / found if found else math.nan
+        rates.append(CheckedRate(estimate, low, high, "anytime", found, errors))
+    return CheckedRates(*rates)
+
+
+def _between(alone: CheckedRate, lowest: CheckedRate, highest: CheckedRate) -> CheckedRate:
+    """The rate of the labelled rows alone, with an interval that has both others in it."""
+    low = min(lowest.low, highest.low)
+    high = max(lowest.high, highest.high)
+    return replace(alone, estimate=min(max(alone.estimate, low), high), low=low, high=high)
+
+
+def features_of(
+    scored: pandas.DataFrame, accepted: Bool[np.ndarray, " n"], *, probabilities: bool
+) -> Float[np.ndarray, "n k"]:
+    """[N, K] what may tell right rows from wrong ones: the share of the row's answer in its group, the file's own mark
+    of a correct response, and the probability by `denoise` that the row is right.
+
+    Args:
+        scored: the rows with a reward.
+        accepted: [N] their verdicts.
+        probabilities: whether those of `denoise` may be used, which saw no label of these rows.
+    """
+    shares = _answer_counts(scored) / scored.groupby("group")["reward"].transform("size")
+    columns = [shares.to_numpy(dtype=float)]
+    if scored["correct"].notna().any():
+        columns.append(scored["correct"].astype(float).fillna(0.5).to_numpy())
+    wrong = scored["probability_wrong"]
+    if probabilities and wrong.notna().any():
+        columns.append(np.where(wrong.isna(), 0.5, np.where(accepted, 1 - wrong, wrong)))
+    return np.column_stack(columns)
+
+
+def right_share_guesses(scored: pandas.DataFrame) -> list[float]:
+    """Guesses of the share of right rows that need no check: that of each group's most frequent answer, and that of the
+    file's marks of correct responses."""
+    guesses = []
+    if scored["compared_answer"].notna().any():
+        most_frequent = _answer_counts(scored).groupby(scored["group"]).max().sum()
+        guesses.append(float(most_frequent / len(scored)))
+    if scored["correct"].notna().all():
+        guesses.append(float(scored["correct"].astype(float).mean()))
+    return guesses
+
+
+def _answer_counts(scored: pandas.DataFrame) -> pandas.Series:
+    """How many rows of the row's group give its answer; 0 for a row without one."""
+    counts: pandas.Series = scored.groupby(["group", "compared_answer"])["reward"].transform("size").fillna(0)
+    return counts

@@ -1,0 +1,412 @@
+"""`geoalign audit --draw-checks`, `--checks`, `--check-with`: rows drawn at random tell the verifier's error rates."""
+
+import csv
+import json
+import sys
+
+import numpy as np
+import pandas
+import pytest
+from dumps import changed, table, verdicts, write_lines
+
+from geoalign import audit
+from geoalign.audit.checked_verdicts import CheckedVerdicts, contradicted_prompts
+from geoalign.audit.sample import UniformSample
+from geoalign.audit.verdicts import claimed
+from geoalign.audit.words import in_words
+from geoalign.checks.anytime import anytime_intervals
+from geoalign.checks.rates import CheckedRate, CheckedRates, modified_wilson
+from geoalign.dumps.checks_csv import is_right
+from geoalign.errors import ConfigError, InputError
+from geoalign.intervals import Interval
+from geoalign.method.bounds import Bounds
+from geoalign.noise.error_rates import ErrorRates
+
+FPR, FNR = "false_positive_rate", "false_negative_rate"
+
+
+@pytest.fixture
+def dump(tmp_path):
+    """64 rollouts, of which 32 give the right answer "a"; a quarter of either kind is judged wrongly."""
+    return write_lines(tmp_path / "d.jsonl", verdicts())
+
+
+@pytest.fixture
+def drawn(tmp_path, run, dump):
+    """Draws rows of the dump, and returns those of checks.csv."""
+
+    def draw(count, **request):
+        run(dump, curator="denoise", draw_checks=count, overwrite=True, **request)
+        return read(tmp_path / "out" / "checks.csv")
+
+    return draw
+
+
+def read(path):
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def write(path, rows):
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def labelled(rows, right="right", wrong="wrong", until=None):
+    """The first rows with what is true of them."""
+    until = len(rows) if until is None else until
+    return [
+        {**row, "label": (right if row["final_answer"] == "a" else wrong) if place < until else ""}
+        for place, row in enumerate(rows)
+    ]
+
+
+# --- the draw ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_sample_is_the_same_in_whatever_parts_the_rows_come():
+    rows = pandas.DataFrame({"row": range(1000)})
+    whole = UniformSample(25, seed=3)
+    whole.add(rows)
+    parts = UniformSample(25, seed=3)
+    for start in range(0, 1000, 37):
+        parts.add(rows[start : start + 37])
+    assert whole.drawn()["row"].tolist() == parts.drawn()["row"].tolist()
+    assert parts.seen == 1000
+    smaller = UniformSample(10, seed=3)
+    smaller.add(rows)
+    assert smaller.drawn()["row"].tolist() == whole.drawn()["row"].tolist()[:10]
+
+
+def test_every_row_is_drawn_equally_often_at_every_place():
+    rows = pandas.DataFrame({"row": range(8)})
+    times = np.zeros((8, 4))
+    for seed in range(2000):
+        sample = UniformSample(4, seed)
+        sample.add(rows[:3])
+        sample.add(rows[3:])
+        times[sample.drawn()["row"], range(4)] += 1
+    # 250 are expected in each cell, with a standard deviation of 15.
+    assert np.abs(times - 250).max() < 5 * 15
+
+
+def test_the_drawn_rows_are_scored_rows_of_the_file_each_once(tmp_path, run):
+    rows = [{**row, "reward": None} if place % 3 == 0 else row for place, row in enumerate(verdicts())]
+    run(write_lines(tmp_path / "d.jsonl", rows), curator="denoise", draw_checks=30)
+    found = read(tmp_path / "out" / "checks.csv")
+    lines = [int(row["line"]) for row in found]
+    assert len(set(lines)) == 30
+    assert all((line - 1) % 3 for line in lines)
+    first = found[0]
+    own = rows[int(first["line"]) - 1]
+    assert (first["prompt"], first["response"]) == (own["prompt"], own["response"])
+    assert (first["answer"], float(first["reward"]), first["label"]) == ("a", own["reward"], "")
+    assert (first["draw"], first["drawn_from"]) == ("1", "42")
+
+
+def test_the_seed_alone_decides_which_rows_are_drawn(drawn):
+    ten = [row["line"] for row in drawn(10)]
+    assert [row["line"] for row in drawn(20)][:10] == ten
+    assert [row["line"] for row in drawn(10, settings=("seed=1",))] != ten
+
+
+def test_more_than_there_are_are_all(drawn):
+    assert {int(row["line"]) for row in drawn(1000)} == set(range(1, 65))
+
+
+# --- the labels -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("right", "wrong"), [("right", "WRONG"), ("True", "false"), ("1", "0"), ("1.0", "0.0")])
+def test_there_and_back(tmp_path, run, dump, drawn, right, wrong):
+    """All rows are checked, so that both rates are known: 8 of 32 were rewarded, and 8 of 32 refused."""
+    checks = write(tmp_path / "c.csv", labelled(drawn(64), right, wrong))
+    verifier = run(dump, curator="denoise", checks=checks, output=tmp_path / "again")["verifier"]
+    for name in (FPR, FNR):
+        assert verifier["rates"][name] == {"estimate": 0.25, "low": 0.25, "high": 0.25, "by": "checks"}
+        assert (verifier["checks"][name]["checked"], verifier["checks"][name]["errors"]) == (32, 8)
+
+
+@pytest.mark.parametrize(("rewards", "means"), [
+    ((0, 1), {True: True, False: False}),
+    ((-1, 1), {1: True, -1: False, 0: False}),
+    ((0, 0.5), {0.5: True, 1: True, 0: False}),
+    # 1 is the reward of a wrong response here, and 0 that of a right one there.
+    ((1, 2), {2: True, 1: False, 0: None}),
+    ((-1, 0), {0: True, -1: False, 1: None}),
+    ((0, 1), {0.5: None, 2: None}),
+])  # fmt: skip
+def test_what_a_label_means(rewards, means):
+    for label, meaning in means.items():
+        if meaning is None:
+            with pytest.raises(InputError, match=r"c\.csv, line 2: label: expected right or wrong, or a true reward"):
+                is_right(label, *rewards, "c.csv, line 2")
+        else:
+            assert is_right(label, *rewards, "c.csv, line 2") is meaning
+    assert is_right(1.0, 0.0, 1.0, "")
+    assert not is_right(0.0, 0.0, 1.0, "")
+
+
+def test_the_first_labelled_rows_are_a_sample_of_their_own(tmp_path, run, dump, drawn):
+    rows = drawn(40)
+    checks = write(tmp_path / "c.csv", labelled(rows, until=12)[::-1])
+    summary = run(dump, curator="denoise", checks=checks, output=tmp_path / "again")
+    assert (summary["checks"]["used"], summary["checks"]["without_label"]) == (12, 0)
+    wrong = [row for row in rows[:12] if row["final_answer"] != "a"]
+    rate = summary["verifier"]["checks"][FPR]
+    assert rate["checked"] == len(wrong)
+    assert rate["errors"] == sum(row["reward"] == "1.0" for row in wrong)
+    assert (rate["low"], rate["high"]) == modified_wilson(rate["errors"], rate["checked"])
+
+
+def test_a_row_that_was_passed_over_counts_both_ways(tmp_path, run, dump, drawn):
+    rows = labelled(drawn(20))
+    passed_over = next(row for row in rows[:-1] if row["label"] == "wrong" and row["reward"] == "1.0")
+    judged = [row for row in rows if row["label"] == "wrong" and row is not passed_over]
+    errors = sum(row["reward"] == "1.0" for row in judged)
+    passed_over["label"] = ""
+    summary = run(dump, curator="denoise", checks=write(tmp_path / "c.csv", rows), output=tmp_path / "again")
+    assert (summary["checks"]["used"], summary["checks"]["without_label"]) == (20, 1)
+    rate = summary["verifier"]["checks"][FPR]
+    # It was rewarded: judged rightly it is no wrong row, judged wrongly it is a wrong one more and an error.
+    assert rate["low"] == modified_wilson(errors, len(judged))[0]
+    assert rate["high"] == modified_wilson(errors + 1, len(judged) + 1)[1]
+    assert rate["estimate"] == errors / len(judged)
+
+
+def other(rows, place, **values):
+    return [*rows[:place], {**rows[place], **values}, *rows[place + 1 :]]
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    # A row that looks wrong, added by hand in place of one that was drawn.
+    (lambda rows: other(rows, 4, line=next(str(n) for n in range(1, 65) if str(n) not in {r["line"] for r in rows})),
+     r"line \d+: draw 5 is .*, and this row is of another rollout"),
+    (lambda rows: other(rows, 2, response="something else"), r"response: 'something else' is not that of"),
+    (lambda rows: [{**row, "drawn_from": "65"} for row in rows], r"drawn from 65 rollouts .* have 64: audit the same"),
+    (lambda rows: other(rows, 2, draw="2"), r"line \d+: draw: 2 is that of .*line \d+, too; keep one"),
+    (lambda rows: other(rows, 2, draw="0"), r"draw: expected a number from 1, got 0"),
+    (lambda rows: other(rows, 2, draw="65"), r"draw 65 of 64 rollouts, seed 0: there is no such draw"),
+    (lambda rows: other(rows, 2, seed="7"), r"expected the seed and drawn_from of the first row"),
+    (lambda rows: other(rows, 2, label="maybe"), r"label: expected right or wrong, true or false, 1 or 0, or a reward"),
+    (lambda rows: other(rows, 2, label="0.5"), r"label: expected right or wrong, or a true reward, 0 or 1, got 0.5"),
+    (lambda rows: other(rows, 2, line="x"), r"line: expected a whole number of 64 bits, got 'x'"),
+    (lambda rows: [{"step": row["step"], "label": "1"} for row in rows], r"line 1: expected the columns draw, "),
+])  # fmt: skip
+def test_files_that_tell_no_rate(tmp_path, run, dump, drawn, change, message):
+    checks = write(tmp_path / "c.csv", change(labelled(drawn(10))))
+    with pytest.raises(InputError, match=message):
+        run(dump, curator="denoise", checks=checks, output=tmp_path / "again")
+    assert not (tmp_path / "again" / "summary.json").exists()
+
+
+@pytest.mark.parametrize(("request_", "message"), [
+    ({"check_with": "gold"}, r"--check-with: expected --draw-checks N or --checks FILE"),
+    ({"draw_checks": 5, "anytime": True}, r"--anytime: expected labelled checks"),
+    ({"draw_checks": 5, "check_with": "no-such-command"}, r"--check-with: expected math_verify, an address or a"),
+])  # fmt: skip
+def test_options_that_cannot_be(run, dump, request_, message):
+    with pytest.raises(ConfigError, match=message):
+        run(dump, curator="denoise", **request_)
+
+
+def test_scores_have_no_error_rates_to_check(tmp_path, run):
+    scores = [{**row, "reward": place / 64} for place, row in enumerate(verdicts())]
+    with pytest.raises(ConfigError, match=r"--draw-checks: expected two rewards, .* take more than two values"):
+        run(write_lines(tmp_path / "d.jsonl", scores), curator="denoise", draw_checks=5)
+
+
+def test_labels_are_not_overwritten(tmp_path, run, dump, drawn):
+    write(tmp_path / "out" / "checks.csv", labelled(drawn(10), until=1))
+    with pytest.raises(ConfigError, match=r"got checks\.csv with labels: move it"):
+        run(dump, curator="denoise", overwrite=True)
+
+
+def test_a_larger_sample_keeps_the_labels_of_the_smaller(tmp_path, run, dump, drawn):
+    first = labelled(drawn(10))
+    first[3]["note"] = "a hard one"
+    checks = write(tmp_path / "c.csv", first)
+    run(dump, curator="denoise", checks=checks, draw_checks=30, output=tmp_path / "again")
+    more = read(tmp_path / "again" / "checks.csv")
+    assert len(more) == 30
+    assert [(row["line"], row["label"]) for row in more[:10]] == [(row["line"], row["label"]) for row in first]
+    assert more[3]["note"] == "a hard one"
+    assert {row["label"] for row in more[10:]} == {""}
+
+
+def test_a_redacted_audit_draws_rows_without_texts_and_reads_them_back(tmp_path, run, dump, drawn):
+    rows = drawn(20, redact=True)
+    assert not {"prompt", "response", "answer", "final_answer"} & set(rows[0])
+    checks = write(tmp_path / "c.csv", [{**row, "label": "1"} for row in rows])
+    summary = run(dump, curator="denoise", checks=checks, redact=True, output=tmp_path / "again")
+    assert summary["checks"]["labelled"] == 20
+
+
+# --- who labels -------------------------------------------------------------------------------------------------------
+
+
+def test_gold_answers_label_the_drawn_rows_at_once(tmp_path, run):
+    rows = changed(verdicts(), 5, response="no answer")
+    dump = write_lines(tmp_path / "d.jsonl", rows)
+    summary = run(dump, curator="denoise", draw_checks=64, check_with="gold")
+    assert summary["checks"]["by"] == {"gold": 63}
+    # Row 5 was rewarded. Without its answer nobody knows whether it is right: 7 errors of 31 or 8 of 32.
+    rate = summary["verifier"]["rates"][FPR]
+    assert (rate["low"], rate["high"]) == (7 / 31, 8 / 32)
+    found = {int(row["line"]): (row["label"], row["by"]) for row in read(tmp_path / "out" / "checks.csv")}
+    assert found[6] == ("", "")
+    assert found[1] == ("1", "gold")
+    assert found[7] == ("0", "gold")
+
+
+def test_a_command_labels_the_rows_that_nobody_did(tmp_path, run, dump, drawn):
+    judge = tmp_path / "judge.py"
+    judge.write_text(
+        "import json, sys\n"
+        "for line in sys.stdin:\n"
+        "    print(json.dumps({'correct': json.loads(line)['final_answer'] == 'a'}))\n"
+    )
+    checks = write(tmp_path / "c.csv", labelled(drawn(64), until=20))
+    summary = run(
+        dump, curator="denoise", checks=checks, check_with=f"{sys.executable} {judge}", output=tmp_path / "again"
+    )
+    assert sorted(summary["checks"]["by"].values()) == [20, 44]
+    assert summary["verifier"]["rates"][FPR]["estimate"] == 0.25
+
+
+def test_gold_answers_have_to_be_there(tmp_path, run):
+    rows = [{name: value for name, value in row.items() if name != "answer"} for row in verdicts()]
+    with pytest.raises(ConfigError, match=r"--check-with gold: expected gold answers"):
+        run(write_lines(tmp_path / "d.jsonl", rows), curator="denoise", draw_checks=5, check_with="gold")
+
+
+# --- the rates --------------------------------------------------------------------------------------------------------
+
+
+def test_flags_are_the_same_with_checks_and_without(tmp_path, run, dump, drawn):
+    checks = write(tmp_path / "c.csv", labelled(drawn(40)))
+    run(dump, curator="denoise", checks=checks, output=tmp_path / "again")
+    assert table(tmp_path / "again") == table(tmp_path / "out")
+
+
+def test_labels_of_rows_that_were_not_drawn_enter_no_rate(tmp_path, run, dump, drawn):
+    checks = write(tmp_path / "c.csv", labelled(drawn(20)))
+    flagged = [{**row, "label": "0"} for row in read(tmp_path / "out" / "flagged.csv")]
+    labels = write(tmp_path / "labels.csv", flagged)
+    without = run(dump, curator="denoise", checks=checks, output=tmp_path / "without")
+    both = run(dump, curator="denoise", checks=checks, labels=(labels,), output=tmp_path / "both")
+    assert both["labels"]["labelled"] == len(flagged)
+    assert both["verifier"]["checks"] == without["verifier"]["checks"]
+
+
+def test_an_interval_for_every_moment_is_that_of_the_betting(tmp_path, run, dump, drawn):
+    rows = labelled(drawn(30))
+    checks = write(tmp_path / "c.csv", rows)
+    once = run(dump, curator="denoise", checks=checks, output=tmp_path / "once")["verifier"]["checks"]
+    summary = run(dump, curator="denoise", checks=checks, anytime=True, output=tmp_path / "always")
+    always = summary["verifier"]["checks"]
+    wrong = np.array([row["label"] == "wrong" for row in rows])
+    rewarded = np.array([row["reward"] == "1.0" for row in rows])
+    expected = anytime_intervals(wrong, rewarded, rows=64)[-1]
+    assert [always[FPR]["low"], always[FPR]["high"]] == expected.tolist()
+    assert always[FPR]["high"] - always[FPR]["low"] > once[FPR]["high"] - once[FPR]["low"]
+
+
+def test_checks_tell_rates_where_several_answers_may_be_right(tmp_path, run, dump, drawn):
+    checks = write(tmp_path / "c.csv", labelled(drawn(64)))
+    shared = ("curator.answers=shared",)
+    summary = run(dump, curator="denoise", checks=checks, settings=shared, output=tmp_path / "again")
+    assert summary["verifier"]["bounds"] is None
+    assert summary["verifier"]["rates"][FPR]["by"] == "checks"
+    assert summary["verifier"]["rates"][FNR]["low"] == 0.25
+
+
+def test_checks_tell_rates_where_nothing_can_be_compared(tmp_path, run):
+    alone = [{**row, "prompt": f"question {place}"} for place, row in enumerate(verdicts())]
+    dump = write_lines(tmp_path / "d.jsonl", alone)
+    summary = run(dump, curator="denoise", draw_checks=64, check_with="gold")
+    assert in_words(summary).finding.level == "unjudged"
+    assert [rate.value for rate in in_words(summary).verifier.rates] == ["25.0%", "25.0%"]
+
+
+def checked(low, high, count=10):
+    rate = CheckedRate((low + high) / 2, low, high, "wilson", count, 1)
+    return CheckedVerdicts(CheckedRates(rate, rate), contradicted_prompts=0)
+
+
+def test_the_best_claim_is_that_of_the_checks_inside_the_bounds():
+    bounds = dict.fromkeys((FPR, FNR, "informedness"), Bounds(0.2, 0.6))
+    model = ErrorRates((Interval(0.3, 0.25, 0.4),) * 3)
+    for checks, told in (
+        (checked(0.3, 0.5), (0.4, 0.3, 0.5, "checks")),
+        (checked(0.1, 0.3), (0.2, 0.2, 0.3, "checks")),
+        # No narrower than what is proved.
+        (checked(0.1, 0.7), (0.4, 0.2, 0.6, "bounds")),
+        # They deny what the proof rests on.
+        (checked(0.0, 0.1), (0.05, 0.0, 0.1, "checks")),
+        # No row of the class was checked: nothing is known by checks.
+        (checked(0.0, 1.0, count=0), (0.3, 0.25, 0.4, "model")),
+    ):
+        rate = claimed(bounds, model, checks)[FPR]
+        assert (rate["estimate"], rate["low"], rate["high"], rate["by"]) == pytest.approx(told)
+    alone = claimed(None, model, checked(0.3, 0.5))
+    assert (alone[FPR]["low"], alone[FPR]["high"], alone["informedness"]["by"]) == (0.3, 0.5, "checks")
+
+
+def test_labels_that_deny_the_supposition_of_the_bounds_are_found():
+    used = pandas.DataFrame({"group": [1, 1, 2, 2, 3, 3, 4], "compared_answer": ["a", "b", "a", "a", "a", "b", None]})
+    # Prompt 1: two right answers. Prompt 2: one answer both ways. Prompt 3 is as it should be, prompt 4 has no answer.
+    assert contradicted_prompts(used, [True, True, True, False, True, False, True]) == 2
+    assert contradicted_prompts(used, [True, None, True, None, True, False, True]) == 0
+
+
+def test_nothing_is_proved_where_labels_deny_it(tmp_path, run, dump, drawn):
+    rows = [{**row, "label": "right"} for row in drawn(64)]
+    summary = run(dump, curator="denoise", checks=write(tmp_path / "c.csv", rows), output=tmp_path / "again")
+    verifier = summary["verifier"]
+    assert verifier["checks"]["contradicted_prompts"] == 8
+    assert (verifier["bounds"], verifier["errors_at_least"]) == (None, 0)
+    # All 64 are right and 32 of them refused; there is no wrong row.
+    assert verifier["rates"][FNR]["estimate"] == 0.5
+    assert verifier["rates"][FPR]["estimate"] is None
+
+
+# --- what is said -----------------------------------------------------------------------------------------------------
+
+
+def test_the_next_command_draws_then_reads_then_draws_more(tmp_path, run, dump, drawn):
+    def following(summary):
+        return in_words(summary).verifier.next_command
+
+    assert following(run(dump, curator="denoise", output=tmp_path / "none")).endswith("--draw-checks 50 --overwrite")
+    rows = drawn(10)
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    out = tmp_path / "out"
+    assert following(summary).endswith(f"--checks {out / 'checks.csv'} --output {out}-checked")
+    checks = write(tmp_path / "c.csv", labelled(rows))
+    summary = run(dump, curator="denoise", checks=checks, output=tmp_path / "again")
+    assert f"--draw-checks 20 --checks {checks}" in following(summary)
+
+
+def test_a_page_shows_what_is_proved_before_what_was_checked(tmp_path, run):
+    fooled = [("a", 1)] * 4 + [("b", 1)] * 3 + [("c", 0)]
+    rows = [
+        {"prompt": f"q{g}", "response": f"\\boxed{{{answer}}}", "answer": "a", "reward": reward}
+        for g in range(20) for answer, reward in fooled
+    ]  # fmt: skip
+    summary = run(write_lines(tmp_path / "d.jsonl", rows), curator="denoise", draw_checks=80, check_with="gold")
+    known = [rate.by for rate in in_words(summary).verifier.rates if "rewarded" in rate.name]
+    assert [by.split()[0] for by in known] == ["proved", "checked"]
+
+
+def test_from_python(tmp_path, dump, no_page):
+    with pytest.raises(ConfigError, match="draw_checks: expected `output`"):
+        audit(dump, draw_checks=10)
+    audit(dump, draw_checks=64, output=tmp_path / "out")
+    checks = write(tmp_path / "c.csv", labelled(read(tmp_path / "out" / "checks.csv")))
+    report = audit(dump, checks=checks)
+    assert report.summary["verifier"]["rates"][FNR]["estimate"] == 0.25
+    assert audit(dump, draw_checks=64, check_with="gold").summary["verifier"]["rates"][FPR]["estimate"] == 0.25

@@ -50,5 +50,6 @@ def _lines(report: AuditReport) -> list[str]:
     for rate in words.verifier.rates:
         by = f" ({rate.by})" if rate.by else ""
         rates.append(f"{rate.name}: {rate.value}{by}")
-    lines = [words.finding.headline, words.finding.reason, words.unread_answers, *rates, *words.verifier.notes]
+    finding = [*words.degenerate, words.finding.headline, words.finding.reason, words.unread_answers]
+    lines = [*finding, *rates, *words.verifier.notes]
     return [visible(line, len(line)) for line in lines if line]

@@ -8,6 +8,7 @@ A file's rows go this way:
     step.py                     the curator's decisions on each step, as columns of the rows
     spellings.py                flags where a verdict goes with the spelling of an answer
     verdicts.py                 the verifier's error rates: what is proved, and what a model estimates
+    degenerate.py               whether the verifier judges at all
     folder.py                   the tables; summary.py: numbers that are read off the rows
     results.py                  the report: all rows, each flagged one with its reason, and the summary
     words/                      the report in sentences
@@ -30,6 +31,7 @@ from geoalign.answers import is_mathematical
 from geoalign.answers.equivalence import EqualAnswers, math_verify_is_installed
 from geoalign.audit.answers import with_answers
 from geoalign.audit.command import AuditRequest
+from geoalign.audit.degenerate import degenerate_findings
 from geoalign.audit.folder import SUMMARY_FILE, AuditFolder, AuditTables
 from geoalign.audit.inputs import Input, find_inputs
 from geoalign.audit.needs import check_brought, without_states
@@ -258,7 +260,8 @@ class Audit:
         request = self._request
         with self._console.status("Auditing the verdicts"):
             verdicts = self._verdicts.summary(redact=request.redact)
-        counts = counts_of(pandas.concat(self._done))
+        rows = pandas.concat(self._done)
+        counts = counts_of(rows)
         counts["trained_on_elsewhere"] = len(self._trained) - counts["trained_on"]
         skipped = [asdict(row) for row in self._skipped]
         if request.redact:
@@ -283,6 +286,7 @@ class Audit:
             "filtered": request.filtered,
             "hidden": self._states.summary(note=self._note_on_states(counts)),
             "counts": {**counts, "skipped": len(skipped)},
+            "degenerate": degenerate_findings(rows),
             "gold_answers": dict(self._golds),
             "equal_answers": None if self._equal is None else dict(self._equal.counters),
             "pairs_per_step": PAIRS_PER_STEP,

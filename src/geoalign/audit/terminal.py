@@ -47,6 +47,8 @@ def show_report(console: Console, report: AuditReport) -> None:
         report: of an audit with an output folder, whose files are named.
     """
     words = report.words
+    for symptom in words.degenerate:
+        _heading(console, symptom)
     _heading(console, words.finding.headline)
     _paragraph(console, words.finding.reason)
     if words.unread_answers:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from geoalign.audit.words import other_findings, reading
+from geoalign.audit.words.degenerate import degenerate
 from geoalign.audit.words.finding import Finding, finding, unread_answers
 from geoalign.audit.words.verifier import Verifier, verifier
 from geoalign.pages.headlines import Verdict
@@ -17,6 +18,7 @@ class Words:
     """What an audit found, in sentences; those that have nothing to say are empty.
 
     Attributes:
+        degenerate: why the verifier seems not to judge at all, a sentence or two for each symptom.
         unread_answers: that most responses have no answer that can be read.
         judged_by_spelling: on which prompts the verdict on an answer goes with its spelling.
         second_verifier: what a second verifier said.
@@ -30,6 +32,7 @@ class Words:
     """
 
     finding: Finding
+    degenerate: list[str]
     unread_answers: str
     verifier: Verifier
     judged_by_spelling: str
@@ -47,6 +50,7 @@ def in_words(summary: Mapping[str, Any]) -> Words:
     """The sentences that the content of a `summary.json` stands for."""
     return Words(
         finding=finding(summary),
+        degenerate=degenerate(summary),
         unread_answers=unread_answers(summary),
         verifier=verifier(summary),
         judged_by_spelling=other_findings.judged_by_spelling(summary),

@@ -23,11 +23,12 @@ PAIRS_FILE = "pairs.parquet"
 DENSITIES_FILE = "densities.parquet"
 FLAGGED_FILE = "flagged.csv"
 FILTERED_FILE = "filtered.jsonl"
+GOLDS_FILE = "golds.csv"
 FIGURES = "figures"
 REPORT_FILE = "report.html"
 SUMMARY_FILE = "summary.json"
 # In the order in which they appear; with the summary the folder is complete.
-_CONTENT = (SCORES_FILE, PAIRS_FILE, DENSITIES_FILE, FLAGGED_FILE, FILTERED_FILE, FIGURES, REPORT_FILE, SUMMARY_FILE)
+_CONTENT = (SCORES_FILE, PAIRS_FILE, DENSITIES_FILE, FLAGGED_FILE, FILTERED_FILE, GOLDS_FILE, FIGURES, REPORT_FILE, SUMMARY_FILE)
 _STATES = "states"
 _PARTIAL = ".partial"
 

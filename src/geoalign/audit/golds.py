@@ -109,6 +109,28 @@ class GoldAnswers:
             table["correct"] = rows["correct"].astype(float)
         return suspicions(table, [problem.gold for problem in self.problems], equal)
 
+    def summary(self, ranked: pandas.DataFrame, *, redact: bool) -> dict[str, Any] | None:
+        """`suspicious_golds` of `summary.json`; None where no problem has a gold answer."""
+        with_gold = sum(problem.gold is not None for problem in self.problems)
+        if not with_gold:
+            return None
+        top = []
+        for row in ranked.head(LISTED).to_dict("records"):
+            problem = self.problems[row["problem"]]
+            place = {"problem": problem.name, "group": problem.group, "index": problem.index, "step": problem.step}
+            texts = {"gold": None, "proposed": None}
+            if not redact:
+                texts = {"gold": problem.gold, "proposed": row["proposed"]}
+            facts = {name: row[name] for name in ("copies", "rollouts", "share", "gold_copies", "votes", "score")}
+            top.append({**place, **texts, **facts})
+        return {
+            "problems": with_gold,
+            "rivalled": len(ranked),
+            "suspicious": int((ranked["score"] >= SUSPICIOUS).sum()),
+            "least_score": SUSPICIOUS,
+            "top": top,
+        }
+
 
 def suspicions(
     table: pandas.DataFrame, golds: Sequence[str | None], equal: Equivalence | None = None
@@ -144,7 +166,7 @@ def _rivals(
 ) -> Iterator[tuple[dict[str, Any], AnswerCounts]]:
     """Of each problem with a gold answer and judged answers: the answer that rivals it, and how often each was given.
 
-    An answer that the verifier accepts more often than not is taken for the gold answer, however it is spelt.
+    Where no answer is the gold answer by its text, one that is accepted more often than not is taken for it.
     """
     verifiers = [name for name in table.columns if name not in ("problem", "answer")]
     given = table[table["answer"].notna() & table["reward"].notna()]
@@ -154,30 +176,34 @@ def _rivals(
     answers["accepted"] = by_answer["reward", "sum"].to_numpy()
     answers["gold"] = [golds[problem] for problem in answers["problem"]]
     answers = answers[answers["gold"].notna()]
-    is_gold = _are_equal(answers["answer"], answers["gold"]) | (answers["accepted"] > answers["judged"] / 2)
-    refused = answers[~is_gold & (answers["judged"] >= LEAST_COPIES)]
-    top = refused.sort_values("judged", ascending=False, kind="stable").drop_duplicates("problem")
-    top = top[top["judged"] > answers[is_gold].groupby("problem")["judged"].sum().reindex(top["problem"]).fillna(0).to_numpy()]
+    is_gold = _are_equal(answers["answer"], answers["gold"])
+    is_accepted = answers["accepted"] > answers["judged"] / 2
+    has_gold = is_gold.groupby(answers["problem"]).transform("any")
+    is_gold |= is_accepted & ~has_gold
+    by_copies = answers.sort_values("judged", ascending=False, kind="stable")
+    top = by_copies.drop_duplicates("problem")
+    top = top[~is_gold[top.index] & (top["judged"] >= LEAST_COPIES)]
     if equal is not None and len(top):
         pairs = list(zip(top["answer"], top["gold"], strict=True))
         is_gold[top.index[equal.equal(pairs)]] = True
+    is_rival = pandas.Series(answers.index.isin(top.index), index=answers.index) & ~is_gold & ~is_accepted
     for problem, part in answers.groupby("problem", sort=False):
         gold_copies = int(part["judged"][is_gold[part.index]].sum())
         others = part[~is_gold[part.index]].sort_values("judged", ascending=False, kind="stable")
         copies = others["judged"].tolist()
-        is_rival = bool(copies) and copies[0] >= LEAST_COPIES and copies[0] > gold_copies
+        rivals = bool(copies) and bool(is_rival[others.index[0]]) and copies[0] > gold_copies
         votes = {}
         proposed = None
-        if is_rival:
+        if rivals:
             proposed = others["answer"].iloc[0]
             row = by_answer.iloc[others.index[0]]
             votes = {name: [int(row[name, "sum"]), int(row[name, "count"])] for name in verifiers}
         rival = {
-            "problem": int(problem), "proposed": proposed, "copies": copies[0] if is_rival else 0,
+            "problem": int(problem), "proposed": proposed, "copies": copies[0] if rivals else 0,
             "gold_copies": gold_copies, "rollouts": gold_copies + sum(copies), "votes": votes,
         }  # fmt: skip
         rival["share"] = rival["copies"] / rival["rollouts"]
-        proposed_copies = copies.pop(0) if is_rival else 0
+        proposed_copies = copies.pop(0) if rivals else 0
         yield rival, AnswerCounts(gold=gold_copies, proposed=proposed_copies, others=tuple(copies))
 
 

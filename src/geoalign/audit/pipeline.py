@@ -9,6 +9,7 @@ A file's rows go this way:
     spellings.py                flags where a verdict goes with the spelling of an answer
     verdicts.py                 the verifier's error rates: what is proved, and what a model estimates
     degenerate.py               whether the verifier judges at all
+    golds.py                    gold answers that look wrong; gold_files.py: golds.csv, the exported data set, its sheet
     folder.py                   the tables; summary.py: numbers that are read off the rows
     results.py                  the report: all rows, each flagged one with its reason, and the summary
     words/                      the report in sentences
@@ -33,6 +34,8 @@ from geoalign.audit.answers import with_answers
 from geoalign.audit.command import AuditRequest
 from geoalign.audit.degenerate import degenerate_findings
 from geoalign.audit.folder import SUMMARY_FILE, AuditFolder, AuditTables
+from geoalign.audit.gold_files import check_export, export_summary, write_export, write_golds
+from geoalign.audit.golds import GoldAnswers
 from geoalign.audit.inputs import Input, find_inputs
 from geoalign.audit.needs import check_brought, without_states
 from geoalign.audit.page.page import build_audit_page
@@ -94,6 +97,7 @@ def run_audit(
         raise ConfigError("--hidden: expected without --model, got both: states come from files or from a model")
     if request.filtered and request.redact:
         raise ConfigError("--filtered: expected without --redact, got both: the filtered rollouts are texts")
+    check_export(request, [source.path for source in inputs])
     output = AuditFolder(folder or request.output)
     output.check([*(source.path for source in inputs), *request.labels], overwrite=request.overwrite)
     with locked(output.root):
@@ -109,6 +113,8 @@ def run_audit(
                 # States give away the texts that they were computed from.
                 shutil.rmtree(output.states, ignore_errors=True)
             output.publish()
+            if request.export is not None:
+                write_export(request, summary, audit.golds, audit.suspicious)
         except BaseException:
             output.discard()
             raise
@@ -151,6 +157,8 @@ class Audit:
         self._skipped: list[Skipped] = []
         self._repeated: list[dict[str, str]] = []
         self._golds: Counter[str] = Counter(golds=0, mathematical=0)
+        self.golds = GoldAnswers()
+        self.suspicious = pandas.DataFrame()
 
     def run(self, inputs: Sequence[Input]) -> dict[str, Any]:
         """Reads, curates and writes every file; returns the content of `summary.json`."""
@@ -172,6 +180,9 @@ class Audit:
                 self._inputs.append(input_entry(source, dump, rows))
                 self._skipped += dump.skipped
                 self._done.append(rows.drop(columns=_TEXTS))
+        self.suspicious = self.golds.ranked(pandas.concat(self._done), self._equal)
+        if not request.redact:
+            write_golds(self._folder.staging, self.golds, self.suspicious)
         if self._equal is not None:
             self._equal.close()
         self._labels.check_all_found()
@@ -216,6 +227,7 @@ class Audit:
         golds = rows.drop_duplicates(["step", "group"])["answer"].dropna()
         self._golds.update(golds=len(golds), mathematical=sum(map(is_mathematical, golds)))
         rows = rows.set_axis(rows.index + sum(map(len, self._done)))
+        self.golds.add(rows.assign(group=rows["group"] + self._groups))
         parts = []
         for step in rows["step"].unique().tolist():
             part = rows[rows["step"] == step]
@@ -288,6 +300,7 @@ class Audit:
             "counts": {**counts, "skipped": len(skipped)},
             "degenerate": degenerate_findings(rows),
             "gold_answers": dict(self._golds),
+            "suspicious_golds": self.golds.summary(self.suspicious, redact=request.redact),
             "equal_answers": None if self._equal is None else dict(self._equal.counters),
             "pairs_per_step": PAIRS_PER_STEP,
             "pairs_left_out": curator.pairs_left_out,
@@ -296,6 +309,7 @@ class Audit:
             "spellings": spellings_summary(curator.by_spelling, redact=request.redact),
             **verdicts,
         }
+        summary["export"] = export_summary(request, self.golds, self.suspicious, summary["degenerate"])
         summary["next"] = next_step(summary, reads)
         summary["label_command"] = label_command(summary) if "trusted" in reads else None
         return summary

@@ -9,10 +9,11 @@ import pandas
 from rich.table import Table
 from rich.text import Text
 
-from geoalign.audit.folder import FILTERED_FILE, FLAGGED_FILE, REPORT_FILE, SCORES_FILE, SUMMARY_FILE
+from geoalign.audit.folder import FILTERED_FILE, FLAGGED_FILE, GOLDS_FILE, REPORT_FILE, SCORES_FILE, SUMMARY_FILE
 from geoalign.audit.prompts import without_beginning
 from geoalign.audit.results import AuditReport
 from geoalign.audit.words import Words
+from geoalign.audit.words.datasets import golds_table
 from geoalign.audit.words.next_steps import label_command
 from geoalign.console.numbers import short
 from geoalign.console.terminal import Console, say, say_paragraph
@@ -35,6 +36,7 @@ _FILES = {
     REPORT_FILE: "the page",
     FLAGGED_FILE: "rewards that look wrong, for a spreadsheet",
     FILTERED_FILE: "the rollouts that remain, with new rewards",
+    GOLDS_FILE: "gold answers that other answers rival, for a spreadsheet",
     SCORES_FILE: "every rollout with what was found",
     SUMMARY_FILE: "every number printed here",
 }
@@ -56,6 +58,8 @@ def show_report(console: Console, report: AuditReport) -> None:
     _show_rates(console, words)
     if words.finding.level == "flagged":
         _show_rows(console, report)
+    if words.suspicious_golds:
+        _show_golds(console, report)
     assert report.folder is not None
     _show_next_steps(console, report, report.folder)
     _show_files(console, report, report.folder)
@@ -137,6 +141,20 @@ def _place(row: Any, *, several_files: bool) -> str:
     return f"{file.name}, {place}" if several_files else place
 
 
+def _show_golds(console: Console, report: AuditReport) -> None:
+    """The gold answers that look most wrong."""
+    _heading(console, "Gold answers that look wrong")
+    _paragraph(console, report.words.suspicious_golds)
+    table = _table(show_header=True)
+    columns = []
+    for head, column in golds_table(report.summary, most=_ROWS).items():
+        table.add_column(Text(head), overflow="fold")
+        columns.append(column)
+    for row in zip(*columns, strict=True):
+        table.add_row(*[Text(shortened(cell, 2 * _ANSWER)) for cell in row])
+    _print_table(console, table, indent=2)
+
+
 def _show_next_steps(console: Console, report: AuditReport, folder: Path) -> None:
     """What to do now: look at the page, label, ask for more; commands ready to be copied."""
     summary = report.summary
@@ -171,6 +189,8 @@ def _show_files(console: Console, report: AuditReport, folder: Path) -> None:
         if (folder / name).is_file() and not is_empty:
             table.add_row(Text(name), Text(content))
     _print_table(console, table, indent=4)
+    if report.words.exported:
+        _paragraph(console, report.words.exported)
     if report.words.filtered:
         _paragraph(console, report.words.filtered)
 

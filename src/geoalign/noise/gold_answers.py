@@ -13,7 +13,7 @@ an answer that c of them give with probability c / (w + theta), and is new with 
 
     P(x right of n | p) = p^x (1 - p)^(n - x)
     P(wrong answers with counts c_1, ..., c_j | theta) = theta^j prod_i (c_i - 1)! Gamma(theta) / Gamma(theta + w)
-    P(the gold answer, with k copies, | H1) = k / (theta + w), or theta / (theta + w) for k = 0.
+    P(one more draw has k copies) = k / (theta + w), or theta / (theta + w) for k = 0.
 
 The distributions of p and theta are histograms on a grid, which EM fits to all prompts of the file, with the share of
 wrong gold answers. A prior of some prompts' worth stands in where a file has few. How wrong answers agree is taken to
@@ -30,7 +30,8 @@ from scipy.special import gammaln, logsumexp
 
 # Shares of right answers, and how various wrong answers are.
 P_GRID = np.array([0.01, 0.05, 0.15, 0.25, 0.35, 0.45, 0.55, 0.65, 0.75, 0.85, 0.95, 0.99])
-THETA_GRID = np.array([0.1, 0.3, 1.0, 3.0, 10.0, 30.0])
+# Below 1 a common mistake would explain any agreement, and no gold answer could be doubted.
+THETA_GRID = np.array([1.0, 3.0, 10.0, 30.0])
 # Prior: worth so many prompts, spread evenly over each grid; and wrong gold answers among so many.
 PRIOR_PROMPTS = 10.0
 PRIOR_WRONG = 0.03

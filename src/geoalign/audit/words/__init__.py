@@ -8,6 +8,7 @@ from typing import Any
 
 from geoalign.audit.words import other_findings, reading
 from geoalign.audit.words.degenerate import degenerate
+from geoalign.audit.words.datasets import exported, suspicious_golds
 from geoalign.audit.words.finding import Finding, finding, unread_answers
 from geoalign.audit.words.verifier import Verifier, verifier
 from geoalign.pages.headlines import Verdict
@@ -24,6 +25,8 @@ class Words:
         second_verifier: what a second verifier said.
         trained_on: how flags are spread over rollouts that were trained on and others.
         refused: on how many prompts the answer that most responses agree on was always refused.
+        suspicious_golds: how many gold answers look wrong, and what that rests on.
+        exported: what stands in the exported data set.
         new_prompts: whether the pattern behind the flags holds on new prompts.
         filtered: what stands in the file of rollouts that remain.
         read: how the files were read, a paragraph each.
@@ -39,6 +42,8 @@ class Words:
     second_verifier: str
     trained_on: str
     refused: str
+    suspicious_golds: str
+    exported: str
     new_prompts: Verdict
     filtered: str
     read: list[str]
@@ -57,6 +62,8 @@ def in_words(summary: Mapping[str, Any]) -> Words:
         second_verifier=other_findings.second_verifier(summary),
         trained_on=other_findings.trained_on(summary),
         refused=other_findings.refused(summary),
+        suspicious_golds=suspicious_golds(summary),
+        exported=exported(summary),
         new_prompts=other_findings.new_prompts(summary),
         filtered=other_findings.filtered(summary),
         read=list(reading.what_was_read(summary)),

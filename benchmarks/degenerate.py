@@ -1,6 +1,6 @@
 """How often `geoalign audit` calls a verifier degenerate that is not, and one that is: made files.
 
-    python -m benchmarks.degenerate --files 500
+python -m benchmarks.degenerate --files 500
 """
 
 from __future__ import annotations

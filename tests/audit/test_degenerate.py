@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pandas
 import pytest
+from tests.shared.dumps import write_lines
 
 from geoalign.audit.degenerate import (
     degenerate_findings,
@@ -16,7 +17,6 @@ from geoalign.audit.degenerate import (
     unscored,
     unscored_of_part,
 )
-from tests.shared.dumps import write_lines
 
 PROMPTS, SIZE = 40, 8
 GROUP = np.repeat(np.arange(PROMPTS), SIZE)

@@ -39,7 +39,9 @@ class AuditRequest:
     )
     budget: str = option("Rows, or share of rows, that it checks in each step.", "10%", "N|N%")
     filtered: bool = option("Also write filtered.jsonl: the remaining rollouts, with their new rewards.", False)
-    export: Path | None = option("Also write the data set without suspicious gold answers: one prompt a line.", None, "FILE")
+    export: Path | None = option(
+        "Also write the data set without suspicious gold answers: one prompt a line.", None, "FILE"
+    )
     export_relabel: bool = option("In the export, give such prompts the proposed answer instead.", False)
     export_above: float = option("From this score on a gold answer is suspicious there.", 0.5, "SCORE")
     redact: bool = option("Write no texts: no prompts, responses, answers.", False)

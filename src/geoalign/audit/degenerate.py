@@ -51,7 +51,7 @@ class Finding:
     kind: str
     where: str
     rows: int
-    parts: Mapping[str, float | int | bool | str | None]
+    parts: Mapping[str, Any]
 
 
 def degenerate_findings(rows: pandas.DataFrame) -> list[dict[str, Any]]:
@@ -85,9 +85,7 @@ def _environments(rows: pandas.DataFrame) -> Iterator[tuple[str, pandas.DataFram
             return
 
 
-def _symptoms(
-    rows: pandas.DataFrame, *, where: str, places: int, of: pandas.DataFrame | None = None
-) -> list[Finding]:
+def _symptoms(rows: pandas.DataFrame, *, where: str, places: int, of: pandas.DataFrame | None = None) -> list[Finding]:
     """The symptoms of some rows.
 
     Args:
@@ -261,8 +259,8 @@ def length_alone(
         tests = 2 * len(ends) * places * len(lengths)
         if not _beyond_chance(verdicts, group[known], int(exceptions[place]), tests):
             continue
-        if best is None or exceptions[place] < best.parts["exceptions"]:  # type: ignore[operator]
-            parts = {
+        if best is None or exceptions[place] < best.parts["exceptions"]:
+            parts: dict[str, Any] = {
                 "unit": unit,
                 "at_most": float(sorted_lengths[ends[place]]),
                 "short_accepted": bool(short_accepted[place] == exceptions[place]),

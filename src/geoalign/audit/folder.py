@@ -28,7 +28,17 @@ FIGURES = "figures"
 REPORT_FILE = "report.html"
 SUMMARY_FILE = "summary.json"
 # In the order in which they appear; with the summary the folder is complete.
-_CONTENT = (SCORES_FILE, PAIRS_FILE, DENSITIES_FILE, FLAGGED_FILE, FILTERED_FILE, GOLDS_FILE, FIGURES, REPORT_FILE, SUMMARY_FILE)
+_CONTENT = (
+    SCORES_FILE,
+    PAIRS_FILE,
+    DENSITIES_FILE,
+    FLAGGED_FILE,
+    FILTERED_FILE,
+    GOLDS_FILE,
+    FIGURES,
+    REPORT_FILE,
+    SUMMARY_FILE,
+)
 _STATES = "states"
 _PARTIAL = ".partial"
 

@@ -75,9 +75,7 @@ def write_export(
     write_atomically(request.export.with_name(DATASHEET_FILE), datasheet(summary))
 
 
-def exported_problems(
-    request: AuditRequest, golds: GoldAnswers, ranked: pandas.DataFrame
-) -> list[dict[str, Any]]:
+def exported_problems(request: AuditRequest, golds: GoldAnswers, ranked: pandas.DataFrame) -> list[dict[str, Any]]:
     """The lines of the data set: `prompt`, `answer`, and the columns that say where the problem is from."""
     proposed = dict(zip(ranked["problem"], ranked["proposed"], strict=True))
     suspicious = set(ranked["problem"][ranked["score"] >= request.export_above])

@@ -199,7 +199,7 @@ def _rivals(
             row = by_answer.iloc[others.index[0]]
             votes = {name: [int(row[name, "sum"]), int(row[name, "count"])] for name in verifiers}
         rival = {
-            "problem": int(problem), "proposed": proposed, "copies": copies[0] if rivals else 0,
+            "problem": problem, "proposed": proposed, "copies": copies[0] if rivals else 0,
             "gold_copies": gold_copies, "rollouts": gold_copies + sum(copies), "votes": votes,
         }  # fmt: skip
         rival["share"] = rival["copies"] / rival["rollouts"]

@@ -227,11 +227,11 @@ class Audit:
         golds = rows.drop_duplicates(["step", "group"])["answer"].dropna()
         self._golds.update(golds=len(golds), mathematical=sum(map(is_mathematical, golds)))
         rows = rows.set_axis(rows.index + sum(map(len, self._done)))
-        self.golds.add(rows.assign(group=rows["group"] + self._groups))
         parts = []
         for step in rows["step"].unique().tolist():
             part = rows[rows["step"] == step]
             part = part.assign(group=part["group"] + self._groups)
+            self.golds.add(part)
             part = curator.curate(part, None if states is None else states.of_rows(part), source)
             self._verdicts.add(part.assign(final_answer=part["compared_answer"]))
             self._groups += part["group"].nunique()

@@ -121,6 +121,4 @@ def _wrong_answers(counts: Sequence[int]) -> np.ndarray:
     given = np.array([count for count in counts if count], dtype=float)
     total = given.sum()
     repeats = gammaln(given).sum()
-    return np.asarray(
-        len(given) * np.log(THETA_GRID) + repeats + gammaln(THETA_GRID) - gammaln(THETA_GRID + total)
-    )
+    return np.asarray(len(given) * np.log(THETA_GRID) + repeats + gammaln(THETA_GRID) - gammaln(THETA_GRID + total))

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from geoalign.audit.words import other_findings, reading
-from geoalign.audit.words.degenerate import degenerate
 from geoalign.audit.words.datasets import exported, suspicious_golds
+from geoalign.audit.words.degenerate import degenerate
 from geoalign.audit.words.finding import Finding, finding, unread_answers
 from geoalign.audit.words.verifier import Verifier, verifier
 from geoalign.pages.headlines import Verdict

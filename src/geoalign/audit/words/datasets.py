@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from geoalign.audit.words.verifier import SAYS_NOTHING
 from geoalign.console.numbers import counted, percent
 
 Summary = Mapping[str, Any]
@@ -92,8 +93,9 @@ def datasheet(summary: Summary) -> str:
         for name, title in _RATES.items():
             rate = rates[name]
             known = rate["low"] is not None and rate["high"] is not None
+            known = known and not (rate["low"] == 0 and rate["high"] > SAYS_NOTHING)
             interval = f"{percent(rate['low'])} to {percent(rate['high'])}" if known else "not known"
-            how = _HOW.get(rate["by"], rate["by"])
+            how = _HOW.get(rate["by"], rate["by"]) if known else "-"
             lines.append(f"| {title} | {interval} | {how} | {rate.get('rows', verifier['scored']):,} |")
     else:
         lines.append(f"Not known. {verifier.get('reason') or 'Several answers to a prompt may be right.'}")

@@ -52,6 +52,9 @@ class AuditPackage(ModuleType):
         skip_bad: bool = False,
         redact: bool = False,
         filtered: bool = False,
+        export: str | Path | None = None,
+        export_relabel: bool = False,
+        export_above: float = 0.5,
         overwrite: bool = False,
         trust_remote_code: bool = False,
     ) -> AuditReport:
@@ -81,6 +84,10 @@ class AuditPackage(ModuleType):
             skip_bad: leave out rows that cannot be read, and list them in the summary.
             redact: keep no prompts, responses and answers.
             filtered: also write filtered.jsonl into `output`, the remaining rollouts with their new rewards.
+            export: also write the data set without suspicious gold answers there, and datasheet.md beside it.
+            export_relabel: give prompts with suspicious gold answers the proposed answer there, instead of leaving
+                them out.
+            export_above: from this score on a gold answer is suspicious there.
             overwrite: replace an earlier audit in `output`.
             trust_remote_code: run the Python code that comes with the model.
 
@@ -122,6 +129,9 @@ class AuditPackage(ModuleType):
             skip_bad=skip_bad,
             redact=redact,
             filtered=filtered,
+            export=None if export is None else Path(export),
+            export_relabel=export_relabel,
+            export_above=export_above,
             overwrite=overwrite,
         )
         if output is not None:

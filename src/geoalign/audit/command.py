@@ -50,6 +50,11 @@ class AuditRequest:
     )
     anytime: bool = option("Intervals by checks that hold however often you look; wider.", False)
     filtered: bool = option("Also write filtered.jsonl: the remaining rollouts, with their new rewards.", False)
+    export: Path | None = option(
+        "Also write the data set without suspicious gold answers: one prompt a line.", None, "FILE"
+    )
+    export_relabel: bool = option("In the export, give such prompts the proposed answer instead.", False)
+    export_above: float = option("From this score on a gold answer is suspicious there.", 0.5, "SCORE")
     redact: bool = option("Write no texts: no prompts, responses, answers.", False)
     skip_bad: bool = option("Leave bad rows out and list them.", False)
     overwrite: bool = option("Replace an earlier audit in DIR.", False)

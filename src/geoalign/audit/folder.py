@@ -25,6 +25,7 @@ VERDICTS_FILE = "verdicts.parquet"
 FLAGGED_FILE = "flagged.csv"
 CHECKS_FILE = "checks.csv"
 FILTERED_FILE = "filtered.jsonl"
+GOLDS_FILE = "golds.csv"
 FIGURES = "figures"
 REPORT_FILE = "report.html"
 SUMMARY_FILE = "summary.json"
@@ -37,6 +38,7 @@ _CONTENT = (
     FLAGGED_FILE,
     CHECKS_FILE,
     FILTERED_FILE,
+    GOLDS_FILE,
     FIGURES,
     REPORT_FILE,
     SUMMARY_FILE,

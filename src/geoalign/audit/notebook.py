@@ -61,7 +61,8 @@ def _lines(report: AuditReport) -> list[str]:
     for rate in words.verifier.rates:
         by = f" ({rate.by})" if rate.by else ""
         rates.append(f"{rate.name}: {rate.value}{by}")
-    lines = [words.finding.headline, words.finding.reason, words.unread_answers, *rates, *words.verifier.notes]
+    finding = [*words.degenerate, words.finding.headline, words.finding.reason, words.unread_answers]
+    lines = [*finding, *rates, *words.verifier.notes]
     if words.verifier.next_command:
         lines.append(f"{words.verifier.next_when} {words.verifier.next_command}")
     if words.several.table:

@@ -10,6 +10,8 @@ A file's rows go this way:
     several_verifiers.py        further verifiers on all rows; verifier_table.py: agreement, bounds, rates, a ranking
     verdicts.py                 the verifier's error rates: what is proved, and what a model estimates
     checks.py                   rows drawn at random and labelled, and the rates by them
+    degenerate.py               whether the verifier judges at all
+    golds.py                    gold answers that look wrong; gold_files.py: golds.csv, the exported data set, its sheet
     folder.py                   the tables; summary.py: numbers that are read off the rows
     results.py                  the report: all rows, each flagged one with its reason, and the summary
     words/                      the report in sentences
@@ -34,7 +36,10 @@ from geoalign.answers.verifiers import NamedVerifier
 from geoalign.audit.answers import with_answers
 from geoalign.audit.checks import Checks, check_keeps_labels
 from geoalign.audit.command import AuditRequest
+from geoalign.audit.degenerate import degenerate_findings
 from geoalign.audit.folder import SUMMARY_FILE, VERDICTS_FILE, AuditFolder, AuditTables
+from geoalign.audit.gold_files import check_export, export_summary, write_export, write_golds
+from geoalign.audit.golds import GoldAnswers
 from geoalign.audit.inputs import Input, find_inputs
 from geoalign.audit.needs import check_brought, without_states
 from geoalign.audit.page.page import build_audit_page
@@ -100,6 +105,7 @@ def run_audit(
         raise ConfigError("--hidden: expected without --model, got both: states come from files or from a model")
     if request.filtered and request.redact:
         raise ConfigError("--filtered: expected without --redact, got both: the filtered rollouts are texts")
+    check_export(request, [source.path for source in inputs])
     output = AuditFolder(folder or request.output)
     read = [*(source.path for source in inputs), *request.labels, *([request.checks] if request.checks else [])]
     output.check(read, overwrite=request.overwrite)
@@ -117,6 +123,8 @@ def run_audit(
                 # States give away the texts that they were computed from.
                 shutil.rmtree(output.states, ignore_errors=True)
             output.publish()
+            if request.export is not None:
+                write_export(request, summary, audit.golds, audit.suspicious)
         except BaseException:
             output.discard()
             raise
@@ -169,6 +177,8 @@ class Audit:
         self._skipped: list[Skipped] = []
         self._repeated: list[dict[str, str]] = []
         self._golds: Counter[str] = Counter(golds=0, mathematical=0)
+        self.golds = GoldAnswers()
+        self.suspicious = pandas.DataFrame()
 
     def run(self, inputs: Sequence[Input]) -> dict[str, Any]:
         """Reads, curates and writes every file; returns the content of `summary.json`."""
@@ -191,6 +201,9 @@ class Audit:
                 self._inputs.append(input_entry(source, dump, rows))
                 self._skipped += dump.skipped
                 self._done.append(rows.drop(columns=_TEXTS))
+        self.suspicious = self.golds.ranked(pandas.concat(self._done), self._equal)
+        if not request.redact:
+            write_golds(self._folder.staging, self.golds, self.suspicious)
         if self._equal is not None:
             self._equal.close()
         self._labels.check_all_found()
@@ -242,6 +255,7 @@ class Audit:
         for step in rows["step"].unique().tolist():
             part = rows[rows["step"] == step]
             part = part.assign(group=part["group"] + self._groups)
+            self.golds.add(part)
             part = curator.curate(part, None if states is None else states.of_rows(part), source)
             self._verdicts.add(part.assign(final_answer=part["compared_answer"]))
             self._several.add(part)
@@ -323,7 +337,9 @@ class Audit:
             "filtered": request.filtered,
             "hidden": self._states.summary(note=self._note_on_states(counts)),
             "counts": {**counts, "skipped": len(skipped)},
+            "degenerate": degenerate_findings(rows),
             "gold_answers": dict(self._golds),
+            "suspicious_golds": self.golds.summary(self.suspicious, redact=request.redact),
             "equal_answers": None if self._equal is None else dict(self._equal.counters),
             "pairs_per_step": PAIRS_PER_STEP,
             "pairs_left_out": curator.pairs_left_out,
@@ -333,6 +349,7 @@ class Audit:
             **verdicts,
             "verifiers": several,
         }
+        summary["export"] = export_summary(request, self.golds, self.suspicious, summary["degenerate"])
         summary["next"] = next_step(summary, reads)
         summary["label_command"] = label_command(summary) if "trusted" in reads else None
         return summary

@@ -14,6 +14,7 @@ from geoalign.audit.folder import (
     CHECKS_FILE,
     FILTERED_FILE,
     FLAGGED_FILE,
+    GOLDS_FILE,
     REPORT_FILE,
     SCORES_FILE,
     SUMMARY_FILE,
@@ -22,6 +23,7 @@ from geoalign.audit.folder import (
 from geoalign.audit.prompts import without_beginning
 from geoalign.audit.results import AuditReport
 from geoalign.audit.words import Words
+from geoalign.audit.words.datasets import golds_table
 from geoalign.audit.words.next_steps import label_command
 from geoalign.audit.words.several_verifiers import HEADS
 from geoalign.console.numbers import short
@@ -47,6 +49,7 @@ _FILES = {
     VERDICTS_FILE: "what every verifier says of each rollout",
     CHECKS_FILE: "rows drawn at random, to be labelled right or wrong",
     FILTERED_FILE: "the rollouts that remain, with new rewards",
+    GOLDS_FILE: "gold answers that other answers rival, for a spreadsheet",
     SCORES_FILE: "every rollout with what was found",
     SUMMARY_FILE: "every number printed here",
 }
@@ -59,6 +62,8 @@ def show_report(console: Console, report: AuditReport) -> None:
         report: of an audit with an output folder, whose files are named.
     """
     words = report.words
+    for symptom in words.degenerate:
+        _heading(console, symptom)
     _heading(console, words.finding.headline)
     _paragraph(console, words.finding.reason)
     if words.unread_answers:
@@ -67,6 +72,8 @@ def show_report(console: Console, report: AuditReport) -> None:
     _show_several_verifiers(console, report)
     if words.finding.level == "flagged":
         _show_rows(console, report)
+    if words.suspicious_golds:
+        _show_golds(console, report)
     assert report.folder is not None
     _show_next_steps(console, report, report.folder)
     _show_files(console, report, report.folder)
@@ -190,6 +197,20 @@ def _place(row: Any, *, several_files: bool) -> str:
     return f"{file.name}, {place}" if several_files else place
 
 
+def _show_golds(console: Console, report: AuditReport) -> None:
+    """The gold answers that look most wrong."""
+    _heading(console, "Gold answers that look wrong")
+    _paragraph(console, report.words.suspicious_golds)
+    table = _table(show_header=True)
+    columns = []
+    for head, column in golds_table(report.summary, most=_ROWS).items():
+        table.add_column(Text(head), overflow="fold")
+        columns.append(column)
+    for row in zip(*columns, strict=True):
+        table.add_row(*[Text(shortened(cell, 2 * _ANSWER)) for cell in row])
+    _print_table(console, table, indent=2)
+
+
 def _show_next_steps(console: Console, report: AuditReport, folder: Path) -> None:
     """What to do now: look at the page, label, ask for more; commands ready to be copied."""
     summary = report.summary
@@ -224,6 +245,8 @@ def _show_files(console: Console, report: AuditReport, folder: Path) -> None:
         if (folder / name).is_file() and not is_empty:
             table.add_row(Text(name), Text(content))
     _print_table(console, table, indent=4)
+    if report.words.exported:
+        _paragraph(console, report.words.exported)
     if report.words.filtered:
         _paragraph(console, report.words.filtered)
 

@@ -13,6 +13,7 @@ The columns of a frame, one row a rollout in the order of the file:
     reward          NaN: could not be scored; `true_reward`, `label` (given by a person): NaN where unknown
     correct, answer, final_answer, tokens, truncated: None where the file does not say
     verdict.NAME    what a further verifier said, as a number, for each field that the user named; NaN where nothing
+    origin          by field of the file the environment or data source, and the id of the problem; None without any
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ import pandas
 
 from geoalign.answers.messages import Messages
 from geoalign.dumps import values
-from geoalign.dumps.field_names import GOLD_ANSWERS, MEDIA, PROBLEM_IDS
+from geoalign.dumps.field_names import ENVIRONMENTS, GOLD_ANSWERS, MEDIA, PROBLEM_IDS
 from geoalign.dumps.files import dump_rows
 from geoalign.dumps.formats.format import Row
 from geoalign.dumps.groups import Grouping, Parts, group_rows, joined_names, name_of_group, parts_of
@@ -110,6 +111,8 @@ def read_dump(path: Path, layout: DumpLayout, *, step: int = 1, skip_bad: bool =
     frame = reader.frame()
     frame["problem"] = _problems(frame, reader.parts, layout)
     grouping = _grouping(path, frame, reader.parts, layout)
+    id_of_problem = layout.fields.get("id") if grouping.ids_are_problems else None
+    frame["origin"] = _origins(reader.parts, len(frame), id_of_problem)
     frame["group_name"] = pandas.Series(grouping.names, dtype=object)
     skipped = [*reader.skipped, *_duplicates(path, frame, grouping, layout, skip_bad=skip_bad)]
     if grouping.ids_are_problems:
@@ -346,6 +349,24 @@ def _problems(frame: pandas.DataFrame, parts: Parts, layout: DumpLayout) -> pand
     if not columns:
         return questions.fillna("").astype(object)
     return pandas.Series(joined_names([questions.tolist(), *columns], len(frame)), dtype=object)
+
+
+def _origins(parts: Parts, size: int, id_of_problem: str | None) -> pandas.Series:
+    """Of each row where its problem comes from, by field; rows of one origin share one object.
+
+    Args:
+        id_of_problem: the field of ids, where these name problems.
+    """
+    names = [name for name in parts if name in (*ENVIRONMENTS, *PROBLEM_IDS, id_of_problem)]
+    if not names:
+        return pandas.Series([None] * size, dtype=object)
+    known: dict[tuple[str | None, ...], dict[str, str] | None] = {}
+    for values_of_row in zip(*(parts[name] for name in names), strict=True):
+        if values_of_row not in known:
+            given = zip(names, values_of_row, strict=True)
+            known[values_of_row] = {name: value for name, value in given if value is not None} or None
+    rows = zip(*(parts[name] for name in names), strict=True)
+    return pandas.Series([known[values_of_row] for values_of_row in rows], dtype=object)
 
 
 def _grouping(path: Path, frame: pandas.DataFrame, parts: Parts, layout: DumpLayout) -> Grouping:

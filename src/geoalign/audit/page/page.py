@@ -14,6 +14,7 @@ from geoalign.audit.folder import FIGURES, REPORT_FILE
 from geoalign.audit.page.bundle import MAX_BYTES, Bundle, bundle
 from geoalign.audit.page.figures import audit_sections
 from geoalign.audit.results import AuditReport
+from geoalign.audit.words.datasets import golds_table
 from geoalign.audit.words.other_findings import refused_prompts
 from geoalign.audit.words.several_verifiers import HEADS
 from geoalign.console.numbers import counted, short
@@ -44,6 +45,7 @@ def build_audit_page(report: AuditReport) -> Path:
     room = MAX_BYTES - sum(len(picture.light) + len(picture.dark) for picture in pictures)
     packed = bundle(report, max(room, 0))
     agreed = refused_prompts(summary)
+    golds = golds_table(summary, most=_REFUSED)
     return write_page(
         report.folder / REPORT_FILE,
         Path(__file__).with_name("audit.html.j2"),
@@ -59,6 +61,8 @@ def build_audit_page(report: AuditReport) -> Path:
         label_command=summary["label_command"],
         prompts=agreed[:_REFUSED],
         refused_count=len(agreed),
+        golds=list(golds),
+        gold_rows=list(zip(*golds.values(), strict=True)),
         sections=sections,
         reading=reading(report),
         bundle=packed,

@@ -20,7 +20,7 @@ _RATES = {
 _KNOWN_BY = {"bounds": "proved", "checks": "checked", "model": "estimated"}
 NOT_KNOWN = "not known"
 # A range from 0 to above it tells a reader nothing. `summary.json` has it all the same.
-_SAYS_NOTHING = 0.75
+SAYS_NOTHING = 0.75
 
 INVISIBLE = (
     "Consistent mistakes are invisible here: an error that the verifier repeats with an answer cannot be seen in its "
@@ -142,7 +142,7 @@ def _rate(name: str, rate: Mapping[str, Any]) -> Rate:
     high = rate["high"]
     estimate = rate["estimate"]
     by = _KNOWN_BY[rate["by"]]
-    if low is None or high is None or (low <= 0 and high > _SAYS_NOTHING):
+    if low is None or high is None or (low <= 0 and high > SAYS_NOTHING):
         return Rate(name=_RATES[name], value=NOT_KNOWN, by="")
     ends = [percent(low), percent(high)]
     if ends[0] == ends[1]:

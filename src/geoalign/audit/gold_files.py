@@ -1,0 +1,111 @@
+"""The files about gold answers: golds.csv in the output folder, and an exported data set with its datasheet."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas
+
+from geoalign.audit.command import AuditRequest
+from geoalign.audit.folder import GOLDS_FILE
+from geoalign.audit.golds import GoldAnswers
+from geoalign.audit.words.datasets import datasheet
+from geoalign.audit.words.degenerate import degenerate
+from geoalign.dumps.flagged_csv import safe
+from geoalign.errors import ConfigError
+from geoalign.files.durable import write_atomically
+
+DATASHEET_FILE = "datasheet.md"
+_COLUMNS = ("problem", "score", "gold", "proposed", "share", "copies", "rollouts", "gold_copies", "votes", "prompt")
+
+
+def check_export(request: AuditRequest, inputs: Sequence[Path]) -> None:
+    """Raises ConfigError where an export cannot be, or would replace what is not its own."""
+    if request.export is None:
+        if request.export_relabel:
+            raise ConfigError("--export-relabel: expected with --export FILE, got it alone")
+        return
+    path = request.export
+    if request.redact:
+        raise ConfigError("--export: expected without --redact, got both: the exported prompts are texts")
+    if not 0 <= request.export_above <= 1:
+        raise ConfigError(f"--export-above: expected a score from 0 to 1, got {request.export_above:g}")
+    if path.suffix != ".jsonl":
+        raise ConfigError(f"--export {path}: expected a file that ends in .jsonl")
+    if path.resolve().is_relative_to(request.output.resolve()):
+        raise ConfigError(f"--export {path}: expected a file outside of the audit's folder {request.output}")
+    for written in (path, path.with_name(DATASHEET_FILE)):
+        if any(written.resolve() == source.resolve() for source in inputs):
+            raise ConfigError(f"--export {path}: expected another file than the inputs, got {written}")
+        if written.exists() and not request.overwrite:
+            raise ConfigError(f"--export {path}: {written} is there already: --overwrite replaces it")
+    if not path.parent.is_dir():
+        raise ConfigError(f"--export {path}: there is no folder {path.parent}")
+
+
+def write_golds(folder: Path, golds: GoldAnswers, ranked: pandas.DataFrame) -> None:
+    """Writes golds.csv, the most suspicious first; nothing where no answer rivals a gold answer."""
+    if ranked.empty:
+        return
+    with (folder / GOLDS_FILE).open("w", encoding="utf-8-sig", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(_COLUMNS)
+        for row in ranked.to_dict("records"):
+            problem = golds.problems[row["problem"]]
+            texts = {"problem": problem.name, "gold": problem.gold, "proposed": row["proposed"]}
+            prompt = problem.prompt if isinstance(problem.prompt, str) else json.dumps(problem.prompt)
+            votes = "; ".join(f"{name} {accepted}/{judged}" for name, (accepted, judged) in row["votes"].items())
+            numbers = {"score": f"{row['score']:.4f}", "share": f"{row['share']:.4f}"}
+            cells = {**row, **texts, **numbers, "votes": votes, "prompt": prompt}
+            in_order = [cells[name] for name in _COLUMNS]
+            writer.writerow([safe(cell) if isinstance(cell, str) else cell for cell in in_order])
+
+
+def write_export(
+    request: AuditRequest, summary: Mapping[str, Any], golds: GoldAnswers, ranked: pandas.DataFrame
+) -> None:
+    """Writes the data set, a line for each problem, and its datasheet beside it."""
+    assert request.export is not None
+    lines = [json.dumps(line) for line in exported_problems(request, golds, ranked)]
+    write_atomically(request.export, "".join(f"{line}\n" for line in lines))
+    write_atomically(request.export.with_name(DATASHEET_FILE), datasheet(summary))
+
+
+def exported_problems(request: AuditRequest, golds: GoldAnswers, ranked: pandas.DataFrame) -> list[dict[str, Any]]:
+    """The lines of the data set: `prompt`, `answer`, and the columns that say where the problem is from."""
+    proposed = dict(zip(ranked["problem"], ranked["proposed"], strict=True))
+    suspicious = set(ranked["problem"][ranked["score"] >= request.export_above])
+    lines = []
+    for number, problem in enumerate(golds.problems):
+        if number not in suspicious:
+            answer = problem.gold
+        elif request.export_relabel:
+            answer = proposed[number]
+        else:
+            continue
+        lines.append({"prompt": problem.prompt, "answer": answer, **problem.origin})
+    return lines
+
+
+def export_summary(request: AuditRequest, golds: GoldAnswers, ranked: pandas.DataFrame, found: Any) -> Any:
+    """`export` of `summary.json`; None where nothing is exported.
+
+    Args:
+        found: the summary's `degenerate`.
+    """
+    if request.export is None:
+        return None
+    lines = exported_problems(request, golds, ranked)
+    return {
+        "file": str(request.export),
+        "prompts": len(lines),
+        "suspicious": int((ranked["score"] >= request.export_above).sum()),
+        "above": request.export_above,
+        "relabelled": request.export_relabel,
+        "without_gold": sum(line["answer"] is None for line in lines),
+        "symptoms": degenerate({"degenerate": found}),
+    }

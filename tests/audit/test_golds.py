@@ -1,0 +1,152 @@
+"""Gold answers that look wrong: which are named, in which order, and what an export makes of them."""
+
+import csv
+import json
+
+import pandas
+import pytest
+from tests.shared.dumps import write_lines
+
+from geoalign.audit.golds import suspicions
+from geoalign.errors import ConfigError
+
+WRONG = (4, 11)
+
+
+def judged(answers, gold, **verifiers):
+    """The table of problems by their answers, one letter a rollout; the verifier compares with the gold answer."""
+    rows = [
+        {"problem": problem, "answer": answer, "reward": float(answer == gold[problem])}
+        for problem, given in enumerate(answers) for answer in given
+    ]  # fmt: skip
+    table = pandas.DataFrame(rows)
+    for name, verdict in verifiers.items():
+        table[name] = [float(verdict(row["problem"], row["answer"])) for row in rows]
+    return table
+
+
+def answered(prompts=20, size=8):
+    """Rollouts of problems that are right but for one each; the gold answers of WRONG are 9 instead of 7."""
+    return [
+        {"prompt": f"question {prompt}", "response": f"way {row}: \\boxed{{{10 + row if row == 0 else 7}}}",
+         "gold": "9" if prompt in WRONG else "7", "reward": float(row > 0 and prompt not in WRONG),
+         "data_source": "sums", "problem_id": f"p{prompt}"}
+        for prompt in range(prompts) for row in range(size)
+    ]  # fmt: skip
+
+
+@pytest.fixture
+def rollouts(tmp_path):
+    return write_lines(tmp_path / "rollouts.jsonl", answered())
+
+
+def test_a_refused_majority_is_proposed():
+    answers = ["aaaaaaab"] * 20 + ["aaaaaabc"]
+    found = suspicions(judged(answers, ["a"] * 20 + ["x"]), ["a"] * 20 + ["x"])
+    (row,) = found.to_dict("records")
+    assert (row["problem"], row["proposed"], row["copies"], row["rollouts"], row["gold_copies"]) == (20, "a", 6, 8, 0)
+    assert row["votes"] == {"reward": [0, 6]}
+    assert row["score"] > 0.5
+
+
+def test_a_majority_that_equals_the_gold_answer_is_not_proposed_however_it_is_spelt():
+    table = judged(["a" * 8] * 5, ["x"] * 5).assign(answer="0.5")
+    assert suspicions(table, [r"\frac{1}{2}"] * 5).empty
+    assert len(suspicions(table, ["3"] * 5)) == 5
+
+
+def test_a_majority_that_is_accepted_is_not_proposed():
+    assert suspicions(judged(["aaaabbbb"] * 5, ["a"] * 5), ["some prose"] * 5).empty
+
+
+def test_a_majority_that_math_verify_calls_equal_is_not_proposed():
+    class Equal:
+        def equal(self, pairs):
+            return [pair == ("a", "x") for pair in pairs]
+
+    answers = ["aaaaaaab", "bbbbbbba"]
+    found = suspicions(judged(answers, ["x", "x"]), ["x", "x"], Equal())
+    assert found["problem"].tolist() == [1]
+
+
+def test_prompts_without_a_gold_answer_are_left_out():
+    assert suspicions(judged(["aaaaaaab"] * 2, ["x", "x"]), [None, "x"])["problem"].tolist() == [1]
+
+
+def test_a_vote_for_the_proposed_answer_makes_it_more_suspicious_and_one_against_it_changes_nothing():
+    answers = ["aaaaaaab"] * 20 + ["aaaaabcd"] * 3
+    golds = ["a"] * 20 + ["x"] * 3
+    plain = suspicions(judged(answers, golds), golds)
+    voted = suspicions(judged(answers, golds, judge=lambda problem, answer: problem == 22 and answer == "a"), golds)
+    assert voted["problem"].iloc[0] == 22
+    assert voted["votes"].iloc[0] == {"reward": [0, 5], "judge": [5, 5]}
+    odds = plain["score"].iloc[0] / (1 - plain["score"].iloc[0])
+    assert voted["score"].iloc[0] == pytest.approx(4 * odds / (1 + 4 * odds))
+    assert voted["score"].iloc[1] == pytest.approx(plain["score"].iloc[0])
+
+
+def test_an_audit_ranks_them(run, rollouts, tmp_path):
+    found = run(rollouts, curator="denoise")["suspicious_golds"]
+    assert (found["problems"], found["rivalled"], found["suspicious"]) == (20, 2, 2)
+    assert [(row["problem"], row["gold"], row["proposed"]) for row in found["top"]] == [
+        ("p4", "9", "7"),
+        ("p11", "9", "7"),
+    ]
+    with (tmp_path / "out" / "golds.csv").open(encoding="utf-8-sig", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["problem"], row["proposed"], row["prompt"]) for row in rows] == [
+        ("p4", "7", "question 4"), ("p11", "7", "question 11"),
+    ]  # fmt: skip
+
+
+def test_a_problem_of_several_steps_counts_once(run, tmp_path):
+    rows = [{**row, "step": step} for step in (1, 2) for row in answered()]
+    found = run(write_lines(tmp_path / "rollouts.jsonl", rows), curator="denoise")["suspicious_golds"]
+    assert (found["problems"], found["rivalled"], found["top"][0]["copies"]) == (20, 2, 14)
+
+
+def test_texts_are_left_out_of_a_redacted_audit(run, rollouts, tmp_path):
+    found = run(rollouts, curator="denoise", redact=True)["suspicious_golds"]
+    assert (found["suspicious"], found["top"][0]["gold"], found["top"][0]["proposed"]) == (2, None, None)
+    assert not (tmp_path / "out" / "golds.csv").exists()
+
+
+def test_an_export_leaves_suspicious_prompts_out(run, rollouts, tmp_path):
+    summary = run(rollouts, curator="denoise", export=tmp_path / "clean.jsonl")
+    lines = [json.loads(line) for line in (tmp_path / "clean.jsonl").read_text().splitlines()]
+    assert len(lines) == 18
+    assert lines[4] == {"prompt": "question 5", "answer": "7", "data_source": "sums", "problem_id": "p5"}
+    assert summary["export"]["suspicious"] == 2
+    assert "18 prompts" in (tmp_path / "datasheet.md").read_text()
+
+
+def test_an_export_may_give_them_the_proposed_answer(run, rollouts, tmp_path):
+    run(rollouts, curator="denoise", export=tmp_path / "clean.jsonl", export_relabel=True)
+    lines = [json.loads(line) for line in (tmp_path / "clean.jsonl").read_text().splitlines()]
+    assert [line["answer"] for line in lines] == ["7"] * 20
+
+
+def test_the_threshold_of_an_export_may_be_another(run, rollouts, tmp_path):
+    run(rollouts, curator="denoise", export=tmp_path / "clean.jsonl", export_above=1.0)
+    assert len((tmp_path / "clean.jsonl").read_text().splitlines()) == 20
+
+
+@pytest.mark.parametrize(
+    ("request_", "what"),
+    [
+        ({"export": "clean.csv"}, "ends in .jsonl"),
+        ({"export": "out/clean.jsonl"}, "outside of the audit's folder"),
+        ({"export": "nowhere/clean.jsonl"}, "there is no folder"),
+        ({"export": "rollouts.jsonl"}, "another file than the inputs"),
+        ({"export": "there.jsonl"}, "--overwrite replaces it"),
+        ({"export": "clean.jsonl", "redact": True}, "without --redact"),
+        ({"export": "clean.jsonl", "export_above": 2.0}, "from 0 to 1"),
+        ({"export_relabel": True}, "with --export FILE"),
+    ],
+)
+def test_an_export_that_cannot_be_is_refused(run, rollouts, tmp_path, request_, what):
+    (tmp_path / "there.jsonl").write_text("")
+    if "export" in request_:
+        request_ = {**request_, "export": tmp_path / request_["export"]}
+    with pytest.raises(ConfigError, match=what):
+        run(rollouts, curator="denoise", **request_)

@@ -57,6 +57,8 @@ def test_a_majority_that_equals_the_gold_answer_is_not_proposed_however_it_is_sp
 
 def test_a_majority_that_is_accepted_is_not_proposed():
     assert suspicions(judged(["aaaabbbb"] * 5, ["a"] * 5), ["some prose"] * 5).empty
+    lenient = judged(["aaaaaaax"] * 5, ["x"] * 5).assign(reward=1.0)
+    assert suspicions(lenient, ["x"] * 5).empty
 
 
 def test_a_majority_that_math_verify_calls_equal_is_not_proposed():

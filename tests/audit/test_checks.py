@@ -206,7 +206,7 @@ def test_files_that_tell_no_rate(tmp_path, run, dump, drawn, change, message):
 @pytest.mark.parametrize(("request_", "message"), [
     ({"check_with": "gold"}, r"--check-with: expected --draw-checks N or --checks FILE"),
     ({"draw_checks": 5, "anytime": True}, r"--anytime: expected labelled checks"),
-    ({"draw_checks": 5, "check_with": "no-such-command"}, r"--check-with: expected math_verify, an address or a"),
+    ({"draw_checks": 5, "check_with": "no-such-command"}, r"--check-with: expected math_verify, a function"),
 ])  # fmt: skip
 def test_options_that_cannot_be(run, dump, request_, message):
     with pytest.raises(ConfigError, match=message):

@@ -106,7 +106,6 @@ def yaml_of(example):
     [
         (["train"], "Nothing was trained"),
         (["train", "--output", "x"], "Nothing was trained"),
-        (["train", "--output", "x", "--resume"], "Nothing was trained"),
         (["compare"], "Nothing was compared"),
         (["compare", "--output", "x", "--workers", "2"], "Nothing was compared"),
     ],

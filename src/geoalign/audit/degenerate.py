@@ -1,6 +1,6 @@
 """Rewards that no working verifier gives: all one value, missing, the same for a whole prompt, or of the length alone.
 
-Each symptom has a function on plain columns that returns a `Finding`, or None. What could be so by chance is tested
+Each symptom has a function on plain columns that returns a `Symptom`, or None. What could be so by chance is tested
 exactly: the rewards of a prompt, or the prompts of a file, are thought to be shuffled, and the share of all orders that
 look as bad must be at most `LEVEL`, after a correction for the number of places that were looked at.
 `benchmarks/degenerate.md` has how often files without a fault are named.
@@ -38,7 +38,7 @@ MOST_ENVIRONMENTS = 100
 
 
 @dataclass(frozen=True)
-class Finding:
+class Symptom:
     """One symptom of a verifier that does not judge.
 
     Attributes:
@@ -85,7 +85,7 @@ def _environments(rows: pandas.DataFrame) -> Iterator[tuple[str, pandas.DataFram
             return
 
 
-def _symptoms(rows: pandas.DataFrame, *, where: str, places: int, of: pandas.DataFrame | None = None) -> list[Finding]:
+def _symptoms(rows: pandas.DataFrame, *, where: str, places: int, of: pandas.DataFrame | None = None) -> list[Symptom]:
     """The symptoms of some rows.
 
     Args:
@@ -94,7 +94,7 @@ def _symptoms(rows: pandas.DataFrame, *, where: str, places: int, of: pandas.Dat
     """
     reward = rows["reward"].to_numpy(dtype=float)
     group = rows["group"].to_numpy()
-    found: list[Finding | None] = []
+    found: list[Symptom | None] = []
     if of is None:
         found.append(one_value(reward, _gives_gold(rows)))
         found.append(unscored(reward))
@@ -119,7 +119,7 @@ def _symptoms(rows: pandas.DataFrame, *, where: str, places: int, of: pandas.Dat
 # --- the symptoms -----------------------------------------------------------------------------------------------------
 
 
-def one_value(reward: np.ndarray, gives_gold: np.ndarray) -> Finding | None:
+def one_value(reward: np.ndarray, gives_gold: np.ndarray) -> Symptom | None:
     """All rewards of a file are equal.
 
     Args:
@@ -135,7 +135,7 @@ def one_value(reward: np.ndarray, gives_gold: np.ndarray) -> Finding | None:
 
 def one_value_of_part(
     reward: np.ndarray, group: np.ndarray, is_part: np.ndarray, gives_gold: np.ndarray, *, where: str, places: int
-) -> Finding | None:
+) -> Symptom | None:
     """All rewards of a part are equal, and so many prompts with this one reward alone do not come together by chance.
 
     Args:
@@ -156,22 +156,22 @@ def one_value_of_part(
     return _one_value(values[0], scored[is_part], gives_gold, where=where)
 
 
-def _one_value(value: float, scored: np.ndarray, gives_gold: np.ndarray, *, where: str) -> Finding:
+def _one_value(value: float, scored: np.ndarray, gives_gold: np.ndarray, *, where: str) -> Symptom:
     parts = {"value": float(value), "give_gold": int((gives_gold & scored).sum())}
-    return Finding(kind="one_value", where=where, rows=int(scored.sum()), parts=parts)
+    return Symptom(kind="one_value", where=where, rows=int(scored.sum()), parts=parts)
 
 
-def unscored(reward: np.ndarray) -> Finding | None:
+def unscored(reward: np.ndarray) -> Symptom | None:
     """Many rollouts of a file have no reward."""
     missing = int(np.isnan(reward).sum())
     if missing < LEAST_UNSCORED or missing < UNSCORED_SHARE * len(reward):
         return None
-    return Finding(kind="unscored", where="", rows=missing, parts={"of": len(reward), "elsewhere": None})
+    return Symptom(kind="unscored", where="", rows=missing, parts={"of": len(reward), "elsewhere": None})
 
 
 def unscored_of_part(
     reward: np.ndarray, group: np.ndarray, is_part: np.ndarray, *, where: str, places: int
-) -> Finding | None:
+) -> Symptom | None:
     """Many rollouts of a part have no reward, far more than elsewhere, and on more prompts than chance brings together.
 
     Args:
@@ -190,12 +190,12 @@ def unscored_of_part(
     chance = hypergeom.sf(hit - 1, len(prompts), prompts["missing"].sum(), prompts["part"].sum())
     if chance * places > LEVEL:
         return None
-    return Finding(kind="unscored", where=where, rows=count, parts={"of": size, "elsewhere": elsewhere})
+    return Symptom(kind="unscored", where=where, rows=count, parts={"of": size, "elsewhere": elsewhere})
 
 
 def tied(
     reward: np.ndarray, group: np.ndarray, answer: np.ndarray, length: np.ndarray, *, where: str = ""
-) -> Finding | None:
+) -> Symptom | None:
     """The reward never differs within a prompt although responses do, and differs between prompts.
 
     A prompt counts if its rollouts give different answers. Where no answers are read, one counts whose responses have
@@ -218,7 +218,7 @@ def tied(
     differing = by_prompt[by_prompt["answers" if table["answer"].notna().any() else "lengths"] > 1]
     if len(differing) < LEAST_TIED or differing["value"].nunique() < 2:
         return None
-    return Finding(kind="tied", where=where, rows=int(differing["rows"].sum()), parts={"prompts": len(differing)})
+    return Symptom(kind="tied", where=where, rows=int(differing["rows"].sum()), parts={"prompts": len(differing)})
 
 
 def length_alone(
@@ -229,7 +229,7 @@ def length_alone(
     *,
     where: str = "",
     places: int = 1,
-) -> Finding | None:
+) -> Symptom | None:
     """One length parts accepted from refused responses, but for a hundredth of them.
 
     Args:
@@ -238,7 +238,7 @@ def length_alone(
         lengths: by the name of the unit [n] lengths, NaN where one is not known.
         answer: [n] equal texts for equal answers to a prompt; None where there is none.
     """
-    best: Finding | None = None
+    best: Symptom | None = None
     for unit, length in lengths.items():
         known = ~np.isnan(length)
         verdicts = _verdicts(reward, known)
@@ -266,7 +266,7 @@ def length_alone(
                 "short_accepted": bool(short_accepted[place] == exceptions[place]),
                 "exceptions": int(exceptions[place]),
             }
-            best = Finding(kind="length", where=where, rows=len(accepted), parts=parts)
+            best = Symptom(kind="length", where=where, rows=len(accepted), parts=parts)
     return best
 
 
@@ -278,7 +278,7 @@ def truncation_alone(
     *,
     where: str = "",
     places: int = 1,
-) -> Finding | None:
+) -> Symptom | None:
     """Truncated responses are refused and all others accepted, or the other way round, but for a hundredth of them.
 
     Args:
@@ -300,7 +300,7 @@ def truncation_alone(
     if not _beyond_chance(verdicts, group[known], exceptions, 2 * places):
         return None
     parts = {"truncated": int(cut.sum()), "truncated_refused": refused, "exceptions": exceptions}
-    return Finding(kind="truncation", where=where, rows=len(verdicts), parts=parts)
+    return Symptom(kind="truncation", where=where, rows=len(verdicts), parts=parts)
 
 
 # --- what could be chance ---------------------------------------------------------------------------------------------

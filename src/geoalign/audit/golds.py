@@ -31,7 +31,7 @@ VERDICT = "verdict."
 
 
 @dataclass(frozen=True)
-class Problem:
+class JudgedProblem:
     """A problem as the data set has it.
 
     Attributes:
@@ -59,7 +59,7 @@ class GoldAnswers:
     """Collects the problems of all files, then ranks their gold answers by how wrong they look."""
 
     def __init__(self) -> None:
-        self.problems: list[Problem] = []
+        self.problems: list[JudgedProblem] = []
         self._known: dict[tuple[str, str | None], int] = {}
         self._of_group: dict[int, int] = {}
 
@@ -72,7 +72,7 @@ class GoldAnswers:
             key = (row.problem or f"group {row.group}", gold)
             if key not in self._known:
                 self._known[key] = len(self.problems)
-                problem = Problem(
+                problem = JudgedProblem(
                     prompt=list(row.messages) if row.messages is not None else row.prompt,
                     gold=gold,
                     origin=row.origin or {},

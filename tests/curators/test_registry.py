@@ -53,7 +53,7 @@ def test_a_curator_by_name_dict_settings_or_itself():
     [
         (
             "denoize",
-            r"^curator: expected one of .*, tie_detector \(nearest: denoise\); got 'denoize'$",
+            r"^curator: expected one of answer_mean, .*, seed_grpo, .* \(nearest: denoise\); got 'denoize'$",
         ),
         ({"type": "denoise", "windw": 3}, r"^curator\.windw: unknown key: expected curator\.window"),
         ({"type": "denoise", "window": 0}, r"^curator\.window: expected greater than or equal to 1, got 0"),

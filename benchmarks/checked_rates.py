@@ -26,7 +26,7 @@ from pathlib import Path
 import numpy as np
 import pandas
 
-from benchmarks.verifier_rates import VERIFIERS, gsm8k, maths
+from benchmarks.verifier_rates import judged_solutions
 from geoalign.checks.anytime import anytime_intervals
 from geoalign.checks.prediction import cross_predictions
 from geoalign.checks.rates import CheckedRate, modified_wilson, rates_from_prediction
@@ -72,13 +72,7 @@ def without_answers(name: str, rows: pandas.DataFrame, right: np.ndarray) -> Tab
 
 
 def answer_tables(data: Path) -> Iterator[Table]:
-    for name, file, read in (("GSM8K", "gsm8k_solutions.jsonl", gsm8k), ("MATH", "math_cot_100.jsonl", maths)):
-        if not (data / file).is_file():
-            continue
-        table = read(data / file)
-        verdicts = {verifier: table.apply(judge, axis=1).to_numpy(dtype=bool) for verifier, judge in VERIFIERS.items()}
-        if "score" in table:
-            verdicts["reward model"] = (table["score"] > table["score"].quantile(0.35)).to_numpy()
+    for name, table, verdicts in judged_solutions(data):
         yield with_answers(name, table, verdicts)
 
 

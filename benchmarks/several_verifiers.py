@@ -28,7 +28,7 @@ import pandas
 import torch
 from scipy.stats import kendalltau
 
-from benchmarks.verifier_rates import VERIFIERS, gsm8k, maths
+from benchmarks.verifier_rates import judged_solutions
 from geoalign.answers import answers_by_class
 from geoalign.answers.equivalence import EqualAnswers
 from geoalign.audit.verifier_table import (
@@ -84,13 +84,7 @@ def colluding(seed: int, *, prompts: int = 200, size: int = 8) -> World:
 
 def real(data: Path) -> Iterator[World]:
     """GSM8K and MATH, judged by eight rules; MATH also by a reward model."""
-    for name, file, read in (("GSM8K", "gsm8k_solutions.jsonl", gsm8k), ("MATH", "math_cot_100.jsonl", maths)):
-        if not (data / file).is_file():
-            continue
-        table = read(data / file)
-        verdicts = {verifier: table.apply(judge, axis=1).to_numpy(dtype=bool) for verifier, judge in VERIFIERS.items()}
-        if "score" in table:
-            verdicts["reward model"] = (table["score"] > table["score"].quantile(0.35)).to_numpy()
+    for name, table, verdicts in judged_solutions(data):
         yield world_of(name, table, verdicts)
         if name == "MATH":
             # All eight responses say 4:30, and were graded as wrong beside the gold answer 4:30 p.m.

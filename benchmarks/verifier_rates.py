@@ -156,6 +156,21 @@ def real_tables(data: Path | None) -> Iterator[tuple[str, str, pandas.DataFrame]
                 yield kind, name, table.assign(reward=(verdict ^ flips).astype(float))
 
 
+def judged_solutions(data: Path) -> Iterator[tuple[str, pandas.DataFrame, dict[str, np.ndarray]]]:
+    """GSM8K and MATH, as far as they are in the folder: name, table, and the verdicts of every rule by its name.
+
+    MATH has those of a reward model, too, which accepts the upper 65% of its scores.
+    """
+    for name, file, read in (("GSM8K", "gsm8k_solutions.jsonl", gsm8k), ("MATH", "math_cot_100.jsonl", maths)):
+        if not (data / file).is_file():
+            continue
+        table = read(data / file)
+        verdicts = {verifier: table.apply(judge, axis=1).to_numpy(dtype=bool) for verifier, judge in VERIFIERS.items()}
+        if "score" in table:
+            verdicts["reward model"] = (table["score"] > table["score"].quantile(0.35)).to_numpy()
+        yield name, table, verdicts
+
+
 # --- made verifiers ---------------------------------------------------------------------------------------------------
 
 

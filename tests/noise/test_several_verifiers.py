@@ -6,36 +6,11 @@ import math
 import numpy as np
 import pytest
 import torch
+from benchmarks.several_verifiers import colluding
 from scipy.stats import kendalltau
 
 from geoalign.errors import InputError
 from geoalign.noise.several_verifiers import VerdictUnits, _Model, verifier_modes
-
-COLLUDING, ALONE = 3, 2
-
-
-def colluding_world(seed, prompts=200, size=8):
-    """Three verifiers that share a wrong belief on many answers, and two that err each by itself."""
-    rng = np.random.default_rng(seed)
-    prompt, copies, right = [], [], []
-    for number in range(prompts):
-        wrong_answers = 1 + rng.choice(4, size, p=rng.dirichlet(np.full(4, 0.5)))
-        answers = np.where(rng.random(size) < rng.beta(1.5, 1.5), 0, wrong_answers)
-        for answer, count in zip(*np.unique(answers, return_counts=True), strict=True):
-            prompt.append(number)
-            copies.append(count)
-            right.append(answer == 0)
-    right = np.array(right)
-    belief = right ^ (rng.random(len(right)) < np.where(right, 0.15, 0.3))
-    verdicts = [belief ^ (rng.random(len(right)) < noise) for noise in (0.02, 0.05, 0.08)]
-    verdicts += [right ^ (rng.random(len(right)) < np.where(right, fnr, fpr)) for fpr, fnr in ((0.1, 0.05), (0.2, 0.1))]
-    units = VerdictUnits(
-        verdicts=torch.tensor(np.stack(verdicts, axis=1), dtype=torch.float64),
-        prompts=torch.tensor(prompt),
-        copies=torch.tensor(copies),
-        sizes=torch.full((len(right),), size),
-    )
-    return units, right
 
 
 def true_rates(units, right):
@@ -48,7 +23,8 @@ def true_rates(units, right):
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_colluding_verifiers_are_seen_through(seed):
-    units, right = colluding_world(seed)
+    world = colluding(seed)
+    units, right = world.units, world.right
     best = verifier_modes(units)[0]
     positives, negatives = true_rates(units, right)
     truth = 1 - (positives + negatives) / 2
@@ -102,7 +78,7 @@ def test_the_likelihood_is_that_of_the_model_enumerated():
 
 
 def test_three_verifiers_are_refused():
-    units, _ = colluding_world(0, prompts=5)
+    units = colluding(0, prompts=5).units
     three = VerdictUnits(units.verdicts[:, :3], units.prompts, units.copies, units.sizes)
     with pytest.raises(InputError, match="at least 4 verifiers, got 3"):
         verifier_modes(three)

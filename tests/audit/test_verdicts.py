@@ -87,6 +87,10 @@ def test_no_interval_contradicts_the_bounds():
     ):
         rate = claimed(bounds, ErrorRates((interval,) * 3))["false_positive_rate"]
         assert (rate["estimate"], rate["low"], rate["high"], rate["by"]) == told
+    # So wide a guess tells nothing, though it would cut the bounds.
+    wide = claimed(dict.fromkeys(NAMES, Bounds(0.0, 1.0)), ErrorRates((Interval(0.999, 0.046, 1.0),) * 3))
+    found = wide["false_positive_rate"]
+    assert (found["low"], found["high"], found["by"]) == (0.0, 1.0, "bounds")
     doubted = ErrorRates((Interval(0.3, float("nan"), float("nan")),) * 3, doubt="it is not known")
     assert claimed(bounds, doubted)["false_negative_rate"] == {"estimate": 0.3, "low": 0.2, "high": 0.6, "by": "bounds"}
 

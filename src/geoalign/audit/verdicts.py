@@ -137,11 +137,15 @@ def claimed(
     return {**found, RATES[2]: informedness}
 
 
+# A model's interval that is wider than this tells nothing, and is not claimed.
+WIDEST_GUESS = 0.75
+
+
 def _best_claim(
     bound: Bounds, model: Interval, checked: CheckedRate | None, *, is_model_believed: bool
 ) -> dict[str, Any]:
-    """The claim on one rate: by checks where a row of the class was checked, else by a model that is believed, inside
-    the bounds; by the bounds where that is no narrower.
+    """The claim on one rate: by checks where a row of the class was checked, else by a model that is believed and whose
+    interval is no wider than `WIDEST_GUESS`, inside the bounds; by the bounds where that is no narrower.
 
     The estimate is that of the checks, or else the model's, moved into the interval; None where there is none. Checks
     that lie wholly outside the bounds deny the supposition behind these, and stand alone.
@@ -151,7 +155,7 @@ def _best_claim(
     if checked is not None and checked.checked:
         claim = Interval(checked.estimate, checked.low, checked.high)
         by = "checks"
-    elif not is_model_believed:
+    elif not is_model_believed or not model.high - model.low <= WIDEST_GUESS:
         by = "bounds"
     low = max(bound.low, claim.low)
     high = min(bound.high, claim.high)

@@ -6,15 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from geoalign.audit.words.verifier import NOT_KNOWN, SAYS_NOTHING
 from geoalign.console.numbers import counted, percent
 from geoalign.text import enumerated, quote
 
 Summary = Mapping[str, Any]
 
 _RATES = ("false_positive_rate", "false_negative_rate")
-NOT_KNOWN = "not known"
-# A range from 0 to above it tells a reader nothing. `summary.json` has it all the same.
-_SAYS_NOTHING = 0.75
 # Pairs that are shown; summary.json has all.
 _PAIRS = 6
 
@@ -125,13 +123,13 @@ def _rate(entry: Mapping[str, Any], name: str) -> str:
     if entry["checks"]:
         rate = entry["checks"][name]
         low, high = percent(rate["low"]), percent(rate["high"])
-        if rate["low"] <= 0 and rate["high"] > _SAYS_NOTHING:
+        if rate["low"] <= 0 and rate["high"] > SAYS_NOTHING:
             return NOT_KNOWN
         return f"{low} to {high}" if rate["estimate"] is None else f"{percent(rate['estimate'])} ({low} to {high})"
     if not entry["bounds"]:
         return NOT_KNOWN
     low, high = entry["bounds"][name]["low"], entry["bounds"][name]["high"]
-    if low is None or (low <= 0 and high > _SAYS_NOTHING):
+    if low is None or (low <= 0 and high > SAYS_NOTHING):
         return NOT_KNOWN
     if percent(low) == percent(high):
         return percent(low)

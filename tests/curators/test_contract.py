@@ -7,6 +7,7 @@ import torch
 from pretend_gpu import pretend_gpu, rollouts_on_gpu
 
 from geoalign import CURATORS, Curation, Rollouts
+from geoalign.curators.baselines.reshaped_advantages import IdentityConfig
 from geoalign.curators.baselines.reshaped_rewards import PARConfig
 from geoalign.curators.baselines.subsets import PODSConfig
 from geoalign.curators.checkpoint import load_state, save_state
@@ -48,7 +49,14 @@ CHANGES = {
     "random": [{"geoalign": CONTROL}],
     "oracle": [{"strategy": "zero_weight"}, {"strategy": "drop"}, {"strategy": "amplify"}],
     "labelled_probe": [{"strategy": "drop"}, {"strategy": "penalty", "coefficient": 0.5}],
-    "appeals": [{"curator": DenoiseConfig(geometry="none", least_slope=1.0)}],
+    "appeals": [
+        {"curator": DenoiseConfig(geometry="none", least_slope=1.0)},
+        {"choose": "error"},
+        {"choose": "care"},
+        {"choose": "random"},
+        {"choose": "majority", "curator": IdentityConfig()},
+        {"choose": "care", "curator": IdentityConfig()},
+    ],
     "chain": [{"members": each} for each in ((), (DenoiseConfig(), PODSConfig()), (GEOALIGN, DenoiseConfig()))],
 }
 # Decides something about binary rewards alone, though it takes others: pair counts of distinct rewards are all alike.

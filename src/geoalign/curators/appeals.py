@@ -32,7 +32,7 @@ class AppealsConfig:
         default_factory=lambda: default_curator("denoise"), help="Scores the rows, and learns from the verdicts."
     )
     budget: Count = setting(default=16, help="Responses of a batch that the second verifier may be asked about.")
-    choose: Literal["informative", "majority", "negatives", "random", "care"] = setting(
+    choose: Literal["informative", "error", "majority", "negatives", "random", "care"] = setting(
         default="informative", help="How the responses to ask about are chosen: `geoalign.curators.choosers`."
     )
 
@@ -58,11 +58,12 @@ class Hearing:
     unanswered: int
 
     def onto(self, decided: Curation) -> Curation:
-        """The decision on the batch; asked rows have the trial's scores, and are anomalous where overturned."""
+        """The decision on the batch; asked rows have the trial's scores, and if they have one and are overturned, are
+        anomalous."""
         scores = decided.scores.clone()
         scores[self.asked_rows] = self.trial.scores[self.asked_rows].to(scores)
         anomalous = decided.anomalous.clone()
-        anomalous[self.asked_rows] = self.overturned
+        anomalous[self.asked_rows] = self.overturned & ~scores[self.asked_rows].isnan()
         return replace(decided, scores=scores, anomalous=anomalous).with_metrics(
             appeals=float(len(self.asked_rows)),
             appeals_asked=float(self.questions),
@@ -76,11 +77,10 @@ class Appeals(Holder[AppealsConfig]):
     """Asks a second verifier about a few rows, and curates the batch again with its verdicts as trusted.
 
     The inner curator scores the batch in a trial. Up to `budget` distinct responses that are not trusted yet go to
-    `Rollouts.second_rewards`, in the order of the chooser that `choose` names; `geoalign.curators.choosers` has them. By
-    default it is the variance that the truth settles, first of one row of each answer that has no trusted row. A verdict
-    holds for identical responses of the group: their rewards become the second verifier's, and they `trusted`; the inner
-    curator then decides on this batch, and learns from it. A verdict of None or NaN changes nothing, and is counted. If
-    the chooser goes by scores and no row has one, none is asked about.
+    `Rollouts.second_rewards`, in the order of the chooser that `choose` names (`geoalign.curators.choosers`). A verdict
+    holds for identical responses of the group: their rewards become the second verifier's, and they `trusted`; the
+    inner curator then decides on this batch, and learns from it. A verdict of None or NaN changes nothing, and is
+    counted. If the chooser goes by scores and no row has one, none is asked about.
 
     An inner curator that reads no trusted rows, as `grpo`, is allowed with a chooser that needs no scores. Then a
     verdict counts as the chooser says (`Chooser.settled`): for all rows of the group with an equal answer.
@@ -167,7 +167,9 @@ class Appeals(Holder[AppealsConfig]):
         while asked_questions < self.config.budget:
             candidates = self._candidates(rollouts, scores, closed=without_verdict)
             in_order = self._chooser.next_rows(candidates, generator)
-            questions = self._questions(rollouts, in_order, among=candidates.rows)[: self.config.budget - asked_questions]
+            questions = self._questions(rollouts, in_order, among=candidates.rows)[
+                : self.config.budget - asked_questions
+            ]
             if not questions:
                 break
             answers = rollouts.second_rewards([rows[0] for rows in questions])

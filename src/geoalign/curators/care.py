@@ -14,6 +14,7 @@ from torch import Generator, Tensor, nn
 from torch.nn import functional
 
 from geoalign.curators.choosers import Candidates, Chooser
+from geoalign.curators.precision import full_precision
 from geoalign.method.projector import new_linear
 
 # The released script's settings (examples/unsupervised_rlvr/al-rule.sh), and its warm-up in batches.
@@ -92,9 +93,11 @@ class Probe(nn.Module):
         response = states + int(lengths)
         first, second = _RESPONSE_WIDTHS
         both = _PROMPT_WIDTH + second
-        self.of_prompt = nn.Sequential(nn.BatchNorm1d(prompt), new_linear(prompt, _PROMPT_WIDTH, generator), nn.ReLU())
+        self.of_prompt = nn.Sequential(
+            nn.BatchNorm1d(prompt, dtype=torch.float32), new_linear(prompt, _PROMPT_WIDTH, generator), nn.ReLU()
+        )
         self.of_response = nn.Sequential(
-            nn.BatchNorm1d(response),
+            nn.BatchNorm1d(response, dtype=torch.float32),
             new_linear(response, first, generator),
             nn.ReLU(),
             new_linear(first, second, generator),
@@ -111,8 +114,8 @@ class Probe(nn.Module):
             states = torch.cat([states, prompts.lengths[:, None]], dim=1)
         of_response = self.of_response(states)
         kept = of_response * rows[:, None]
-        sums = torch.zeros(len(prompts), kept.shape[1]).index_add(0, prompts.of, kept)
-        counts = torch.zeros(len(prompts)).index_add(0, prompts.of, rows.float())
+        sums = torch.zeros(len(prompts), kept.shape[1], dtype=torch.float32).index_add(0, prompts.of, kept)
+        counts = torch.zeros(len(prompts), dtype=torch.float32).index_add(0, prompts.of, rows.float())
         classes = self.classifier(torch.cat([of_prompt, sums / counts.clamp(min=1)[:, None]], dim=1))
         if self.auxiliary is None:
             return classes, None
@@ -121,7 +124,7 @@ class Probe(nn.Module):
 
 def _classifier(width: int, classes: int, generator: Generator) -> nn.Sequential:
     return nn.Sequential(
-        nn.BatchNorm1d(width),
+        nn.BatchNorm1d(width, dtype=torch.float32),
         new_linear(width, _CLASSIFIER_WIDTH, generator),
         nn.ReLU(),
         new_linear(_CLASSIFIER_WIDTH, classes, generator),
@@ -185,14 +188,15 @@ class Care(Chooser):
 
     def next_rows(self, candidates: Candidates, generator: Generator) -> list[int]:
         """The next answer of the first prompt whose label is not known yet."""
-        self._begin(candidates, generator)
+        with full_precision(candidates.rollouts):
+            self._begin(candidates, generator)
+            names, gap, trusted_vote = self._judged(candidates)
         right = candidates.verdicts()
         solved = candidates.solved_groups()
         spokesman: dict[tuple[int, Hashable], int] = {}
         for row in candidates.rows:
             spokesman.setdefault(candidates.answers[row], row)
         by_frequency = candidates.answers_by_frequency()
-        names, gap, trusted_vote = self._judged(candidates)
         for place in (gap - 1e9 * trusted_vote).argsort(descending=True, stable=True).tolist():
             if names[place] in solved:
                 continue
@@ -203,19 +207,22 @@ class Care(Chooser):
 
     def learn(self, candidates: Candidates, generator: Generator) -> None:
         """Trains the probes on the prompts whose label is known, and on some earlier ones."""
+        with full_precision(candidates.rollouts), torch.enable_grad():
+            self._learn(candidates, generator)
+
+    def _learn(self, candidates: Candidates, generator: Generator) -> None:
         self._begin(candidates, generator)
         self._batches += 1
         names, prompts = self._read(candidates)
         labelled = _labelled_groups(candidates)
         now = [prompts.of_prompt(place) for place, name in enumerate(names) if name in labelled]
-        assert self._probes is not None
         losses: dict[str, Callable[[Prompts], Tensor]] = {"vote": self._vote_loss, "count": self._count_loss}
         for _ in range(_STEPS):
             for name, loss_of in losses.items():
                 drawn = [*now, *self._drawn(generator, by_count=name == "count")]
                 if len(drawn) < 2:
                     continue  # too few for a batch normalisation
-                probe = self._probes[name].train()
+                probe = self._probe(name).train()
                 loss = loss_of(joined(drawn))
                 self._optimizers[name].zero_grad()
                 loss.backward()
@@ -225,7 +232,8 @@ class Care(Chooser):
 
     def settled(self, candidates: Candidates) -> tuple[Float[Tensor, " b"], Float[Tensor, " b"]]:
         """Labels and trusted votes as rewards, and the weights of their prompts; see the class."""
-        names, gap, trusted_vote = self._judged(candidates)
+        with full_precision(candidates.rollouts):
+            names, gap, trusted_vote = self._judged(candidates)
         labelled = _labelled_groups(candidates)
         right = candidates.verdicts()
         by_frequency = candidates.answers_by_frequency()
@@ -257,9 +265,7 @@ class Care(Chooser):
     def _build(self, shape: list[int], generator: Generator) -> None:
         width, size = shape
         prompt = 1 + width + size
-        vote = Probe(
-            prompt=prompt, states=width, classes=2, lengths=True, auxiliary=True, generator=generator
-        )
+        vote = Probe(prompt=prompt, states=width, classes=2, lengths=True, auxiliary=True, generator=generator)
         count = Probe(
             prompt=prompt, states=width, classes=size + 1, lengths=False, auxiliary=False, generator=generator
         )
@@ -268,23 +274,25 @@ class Care(Chooser):
         for name, probe in self._probes.items():
             self._optimizers[name] = torch.optim.AdamW(probe.parameters(), lr=_LEARNING_RATE, weight_decay=0.0)
 
+    def _probe(self, name: str) -> nn.Module:
+        assert self._probes is not None
+        return self._probes[name]
+
     def _judged(self, candidates: Candidates) -> tuple[list[int], Float[Tensor, " p"], Bool[Tensor, " p"]]:
         """The prompts with an answer, the expected gap of each, and whether the first probe trusts its vote."""
-        assert self._probes is not None
         names, prompts = self._read(candidates)
         if not names:
-            return [], torch.zeros(0), torch.zeros(0, dtype=torch.bool)
+            return [], torch.zeros(0, dtype=torch.float32), torch.zeros(0, dtype=torch.bool)
         by_frequency = candidates.answers_by_frequency()
         counts = Counter(candidates.answers)
         sizes = Counter(group for group, _ in candidates.answers)
-        gaps = torch.zeros(prompts.possible.shape)
+        gaps = torch.zeros(prompts.possible.shape, dtype=torch.float32)
         for place, name in enumerate(names):
             voted = counts[by_frequency[name][0]]
             for count in prompts.possible[place].nonzero()[:, 0].tolist():
                 gaps[place, count] = corrective_gap(sizes[name], voted, min(count, sizes[name] - voted))
-        with torch.no_grad():
-            vote, _ = self._probes["vote"].eval()(prompts, rows=torch.ones(len(prompts.of), dtype=torch.bool))
-            count_logits, _ = self._probes["count"].eval()(prompts, rows=prompts.others)
+        vote, _ = self._probe("vote").eval()(prompts, rows=torch.ones(len(prompts.of), dtype=torch.bool))
+        count_logits, _ = self._probe("count").eval()(prompts, rows=prompts.others)
         expected = (count_logits.masked_fill(~prompts.possible, -1e9).softmax(dim=1) * gaps).sum(dim=1)
         trusted_vote = torch.zeros(len(names), dtype=torch.bool)
         if self._batches >= _WARM_UP:
@@ -297,7 +305,7 @@ class Care(Chooser):
         hidden = candidates.rollouts.hidden
         assert hidden is not None
         width, size = self._shape
-        lengths = torch.zeros(len(candidates.answers))
+        lengths = torch.zeros(len(candidates.answers), dtype=torch.float32)
         if candidates.rollouts.lengths is not None:
             lengths = candidates.rollouts.lengths.cpu().float()
             lengths = lengths / lengths.max().clamp(min=1)
@@ -315,7 +323,7 @@ class Care(Chooser):
             states = hidden[rows].detach().cpu().float().reshape(len(rows), width)
             answers = by_frequency[name]
             vote = answers[0]
-            shares = torch.zeros(size)
+            shares = torch.zeros(size, dtype=torch.float32)
             for place, answer in enumerate(answers[:size]):
                 shares[place] = counts[answer] / len(rows)
             answered = sum(candidates.answered[row] for row in rows) / len(rows)
@@ -330,7 +338,7 @@ class Care(Chooser):
             others = [candidates.answered[row] and candidates.answers[row] != vote for row in rows]
             read.append(
                 Prompts(
-                    prompt=torch.cat([torch.tensor([answered]), states.mean(dim=0), shares])[None],
+                    prompt=torch.cat([torch.tensor([answered], dtype=torch.float32), states.mean(dim=0), shares])[None],
                     states=states,
                     lengths=lengths[rows],
                     of=torch.zeros(len(rows), dtype=torch.long),
@@ -357,15 +365,13 @@ class Care(Chooser):
         return [*picked, *left][:_DRAWN]
 
     def _vote_loss(self, prompts: Prompts) -> Tensor:
-        assert self._probes is not None
         every = torch.ones(len(prompts.of), dtype=torch.bool)
-        classes, responses = self._probes["vote"](prompts, rows=every)
+        classes, responses = self._probe("vote")(prompts, rows=every)
         main = functional.cross_entropy(classes, prompts.vote_right, weight=_balance(prompts.vote_right, 2))
         return main + _AUXILIARY * functional.cross_entropy(responses, prompts.right)
 
     def _count_loss(self, prompts: Prompts) -> Tensor:
-        assert self._probes is not None
-        classes, _ = self._probes["count"](prompts, rows=prompts.others)
+        classes, _ = self._probe("count")(prompts, rows=prompts.others)
         possible = classes.masked_fill(~prompts.possible, -1e9)
         weight = _balance(prompts.right_count, classes.shape[1])
         return functional.cross_entropy(possible, prompts.right_count, weight=weight)
@@ -407,7 +413,9 @@ def _labelled_groups(candidates: Candidates) -> set[int]:
     solved = candidates.solved_groups()
     by_frequency = candidates.answers_by_frequency()
     return {
-        group for group, answers in by_frequency.items() if group in solved or all(answer in right for answer in answers)
+        group
+        for group, answers in by_frequency.items()
+        if group in solved or all(answer in right for answer in answers)
     }
 
 
@@ -423,9 +431,9 @@ def _no_prompts(width: int, size: int) -> Prompts:
     """What is read of a batch without any answer."""
     none = torch.zeros(0, dtype=torch.long)
     return Prompts(
-        prompt=torch.zeros(0, 1 + width + size),
-        states=torch.zeros(0, width),
-        lengths=torch.zeros(0),
+        prompt=torch.zeros(0, 1 + width + size, dtype=torch.float32),
+        states=torch.zeros(0, width, dtype=torch.float32),
+        lengths=torch.zeros(0, dtype=torch.float32),
         of=none,
         others=none.bool(),
         possible=torch.zeros(0, size + 1, dtype=torch.bool),

@@ -105,7 +105,9 @@ class Chooser:
         """
         right = candidates.verdicts()
         solved = candidates.solved_groups()
-        value = {candidates.answers[row]: candidates.rewards[row] for row in candidates.trusted.nonzero()[:, 0].tolist()}
+        value = {
+            candidates.answers[row]: candidates.rewards[row] for row in candidates.trusted.nonzero()[:, 0].tolist()
+        }
         rewards = candidates.rewards.clone()
         lowest = rewards[~rewards.isnan()].min() if len(right) else torch.nan
         for row, answer in enumerate(candidates.answers):
@@ -152,6 +154,109 @@ class Informative(Chooser):
         first = [row for row in rows if spokesman[candidates.answers[row]] == row]
         others = [row for row in rows if spokesman[candidates.answers[row]] != row]
         return [*first, *others]
+
+
+class RemainingError(Informative):
+    """The answers whose truth takes most from the expected squared error of the advantages.
+
+    With q_a the probability that answer a of a group is right, at most one of them, and n_a of its N rows giving it,
+    GRPO's advantages under each truth are known, and so is their expected squared distance from their mean:
+
+        V(q) = N (sum q - sum q^2 + (sum q b)^2 - sum q^2 b^2),   b_a = sqrt(n_a / (N - n_a))
+
+    A check that finds a right answer leaves none of it; one that refutes a leaves V of the others, whose q grow by
+    1 / (1 - q_a). Of all groups the check that takes most from the sum comes next, as if those before it had refuted.
+    Then come all other rows by `Informative`, which also has batches whose scores are no log-odds or whose rewards have
+    more than two values.
+    """
+
+    def next_rows(self, candidates: Candidates, generator: Generator) -> list[int]:
+        by_information = super().next_rows(candidates, generator)
+        verdicts = two_values(candidates.rewards[torch.tensor(candidates.rows, dtype=torch.long)])
+        if not candidates.log_odds or verdicts is None:
+            return by_information
+        spokesman: dict[tuple[int, Hashable], int] = {}
+        for row in by_information:
+            spokesman.setdefault(candidates.answers[row], row)
+        gains: list[tuple[float, int]] = []
+        for answers in open_answers(candidates, middle=sum(verdicts) / 2):
+            for answer, gain in answers.checks():
+                gains.append((gain, spokesman[answer]))
+        by_gain = [row for _, row in sorted(gains, key=lambda each: -each[0])]
+        chosen = set(by_gain)
+        return [*by_gain, *(row for row in by_information if row not in chosen)]
+
+
+@dataclass(frozen=True)
+class OpenAnswers:
+    """The answers of a group of which none is known to be right.
+
+    Attributes:
+        names: the answers that may be right.
+        right: the probability that each is, in all at most 1.
+        odds: b of each: sqrt(n / (N - n)), where n of N rows give it; 0 where all rows do.
+        rows: N.
+    """
+
+    names: list[tuple[int, Hashable]]
+    right: list[float]
+    odds: list[float]
+    rows: int
+
+    def error(self, refuted: set[int]) -> float:
+        """The expected squared error of the group's advantages that is left when these answers have been checked."""
+        left = [place for place in range(len(self.names)) if place not in refuted]
+        none_right = 1 - sum(self.right[place] for place in refuted)
+        if none_right <= 1e-9:
+            return 0.0
+        q = [self.right[place] / none_right for place in left]
+        b = [self.odds[place] for place in left]
+        # An answer that all rows give leaves no advantage, right or wrong.
+        counted = [share for share, odds in zip(q, b, strict=True) if odds > 0]
+        weighted = [share * odds for share, odds in zip(q, b, strict=True)]
+        value = sum(counted) - sum(share**2 for share in counted)
+        value += sum(weighted) ** 2 - sum(each**2 for each in weighted)
+        return none_right * self.rows * value
+
+    def checks(self) -> list[tuple[tuple[int, Hashable], float]]:
+        """The answers in the order in which to check them, each with what that takes from the error."""
+        refuted: set[int] = set()
+        before = self.error(refuted)
+        checks = []
+        while before > 1e-9 and len(refuted) < len(self.names):
+            left = {place: self.error({*refuted, place}) for place in range(len(self.names)) if place not in refuted}
+            best = min(left, key=left.__getitem__)
+            checks.append((self.names[best], before - left[best]))
+            refuted.add(best)
+            before = left[best]
+        return checks
+
+
+def open_answers(candidates: Candidates, *, middle: float) -> list[OpenAnswers]:
+    """The groups whose right answer is not known, by ascending id; rewards above `middle` say "right"."""
+    known = candidates.verdicts()
+    solved = candidates.solved_groups()
+    chances: dict[tuple[int, Hashable], list[float]] = defaultdict(list)
+    wrong = candidates.scores.double().sigmoid()
+    for row in candidates.rows:
+        answer = candidates.answers[row]
+        if candidates.answered[row] and answer not in known and answer[0] not in solved:
+            accepted = float(candidates.rewards[row]) > middle
+            chances[answer].append(1 - float(wrong[row]) if accepted else float(wrong[row]))
+    counts = Counter(candidates.answers)
+    sizes = Counter(group for group, _ in candidates.answers)
+    groups: dict[int, list[tuple[int, Hashable]]] = defaultdict(list)
+    for answer in chances:
+        groups[answer[0]].append(answer)
+    found = []
+    for group in sorted(groups):
+        names = groups[group]
+        right = [sum(chances[name]) / len(chances[name]) for name in names]
+        scale = 1 / max(1.0, sum(right))
+        size = sizes[group]
+        odds = [(counts[name] / (size - counts[name])) ** 0.5 if counts[name] < size else 0.0 for name in names]
+        found.append(OpenAnswers(names=names, right=[each * scale for each in right], odds=odds, rows=size))
+    return found
 
 
 class MajorityAnswers(Chooser):
@@ -216,6 +321,7 @@ def _care() -> Chooser:
 
 CHOOSERS: dict[str, Callable[[], Chooser]] = {
     "informative": Informative,
+    "error": RemainingError,
     "majority": MajorityAnswers,
     "negatives": Negatives,
     "random": RandomRows,

@@ -111,7 +111,8 @@ class Appeals(Holder[AppealsConfig]):
             name = type(self._inner).__name__
             raise ConfigError(f"appeals: expected a curator that scores rows, by which to ask, as denoise; got {name}")
         self.requires = tuple(dict.fromkeys((*self._inner.requires, *self._chooser.requires, "second_rewards")))
-        self.also_reads("response_keys", *(() if self._inner_reads_trusted else ("answers", "trusted")))
+        by_chooser = () if self._inner_reads_trusted else ("answers", "trusted")
+        self.also_reads("response_keys", *by_chooser, *self._chooser.optional)
         if self.acts_on is not None:
             # The rewards of rows that the second verifier overturns.
             acts_on = ("rewards",) if self._inner_reads_trusted else self._chooser.acts_on

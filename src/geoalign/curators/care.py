@@ -173,6 +173,7 @@ class Care(Chooser):
     """
 
     requires = ("hidden", "answers")
+    optional = ("lengths",)
     acts_on = ("rewards", "weights")
 
     def __init__(self) -> None:

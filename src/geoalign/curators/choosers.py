@@ -83,11 +83,13 @@ class Chooser:
     Attributes:
         needs_scores: whether it goes by the inner curator's scores, and asks about no row without one.
         requires: the fields of a batch that it cannot do without.
+        optional: those that it makes use of.
         acts_on: what `settled` may change.
     """
 
     needs_scores: ClassVar[bool] = False
     requires: ClassVar[tuple[str, ...]] = ()
+    optional: ClassVar[tuple[str, ...]] = ()
     acts_on: ClassVar[tuple[str, ...]] = ("rewards",)
 
     def next_rows(self, candidates: Candidates, generator: Generator) -> list[int]:

@@ -269,6 +269,8 @@ class MajorityAnswers(Chooser):
     right are done. Responses without an answer are never asked about.
     """
 
+    requires = ("answers",)
+
     def next_rows(self, candidates: Candidates, generator: Generator) -> list[int]:
         right = candidates.verdicts()
         solved = candidates.solved_groups()

@@ -31,6 +31,7 @@ SMALL = {
     "random": {"geoalign": GEOALIGN},
     "labelled_probe": {"penalty": 1e-4},
     "appeals": {"budget": 5},
+    "olr": {"visits": 1, "slope": 0.0},
     "chain": {"members": (PARConfig(), GEOALIGN, PODSConfig())},
 }
 GATED, CONTROL = {"level": 0.01}, GeoAlignConfig(**SMALL_GEOALIGN, strategy="drop")

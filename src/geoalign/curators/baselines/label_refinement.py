@@ -12,7 +12,7 @@ from torch import Generator
 from geoalign.curators.baselines.baseline import Baseline
 from geoalign.curators.baselines.reshaped_rewards import answers_by_group, most_frequent
 from geoalign.curators.curator import identity
-from geoalign.settings import NotNegative, Several, setting, settings
+from geoalign.settings import Count, NotNegative, setting, settings
 from geoalign.types import Curation, Rollouts
 
 
@@ -23,7 +23,7 @@ class OLRConfig:
     slope: NotNegative = setting(
         default=0.05, help="Least rise of the majority answer's share from one visit of a prompt to the next."
     )
-    visits: Several = setting(default=6, help="From which visit of a prompt on its label may be replaced.")
+    visits: Count = setting(default=6, help="From which visit of a prompt on its label may be replaced.")
 
 
 class OLR(Baseline[OLRConfig]):
@@ -89,7 +89,9 @@ class OLR(Baseline[OLRConfig]):
 
 
 def rise(values: Sequence[float]) -> float:
-    """The slope of the least-squares line through values at 0, 1, 2, ...; at least two of them."""
+    """The slope of the least-squares line through values at 0, 1, 2, ...; 0 of a single one."""
+    if len(values) < 2:
+        return 0.0
     middle = (len(values) - 1) / 2
     mean = sum(values) / len(values)
     covariance = sum((place - middle) * (value - mean) for place, value in enumerate(values))

@@ -126,10 +126,11 @@ class Appeals(Holder[AppealsConfig]):
         generator = self.drawing_from(generator)
         hearing = self.hear(rollouts, generator=generator)
         heard = self._candidates(hearing.rollouts, hearing.trial.scores, closed=set())
-        self._chooser.learn(heard, generator)
         if self._inner_reads_trusted:
+            self._chooser.learn(heard, generator)
             return hearing.onto(self._inner.curate(hearing.rollouts, generator=generator, details=details))
         rewards, weights = self._chooser.settled(heard)
+        self._chooser.learn(heard, generator)
         settled = replace(hearing.rollouts, rewards=rewards.to(rollouts.rewards))
         decided = self._inner.curate(settled, generator=generator, details=details)
         return hearing.onto(replace(decided, weights=decided.weights * weights.to(decided.weights)[decided.source]))

@@ -6,6 +6,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import Any
 
 import torch
@@ -131,6 +132,7 @@ def _classifier(width: int, classes: int, generator: Generator) -> nn.Sequential
     )
 
 
+@cache
 def corrective_gap(rows: int, voted: int, right: int) -> float:
     """|A(vote) - A(truth)|: what learning the truth changes in a prompt's advantages.
 
@@ -186,6 +188,8 @@ class Care(Chooser):
         self._probes: nn.ModuleDict | None = None
         self._optimizers: dict[str, torch.optim.Optimizer] = {}
         self._shape: list[int] = []
+        # The prompts of the batch under way, as judged before its first verdict.
+        self._judgement: tuple[list[int], Tensor, Tensor] | None = None
 
     def next_rows(self, candidates: Candidates, generator: Generator) -> list[int]:
         """The next answer of the first prompt whose label is not known yet."""
@@ -213,6 +217,7 @@ class Care(Chooser):
 
     def _learn(self, candidates: Candidates, generator: Generator) -> None:
         self._begin(candidates, generator)
+        self._judgement = None
         self._batches += 1
         names, prompts = self._read(candidates)
         labelled = _labelled_groups(candidates)
@@ -280,7 +285,15 @@ class Care(Chooser):
         return self._probes[name]
 
     def _judged(self, candidates: Candidates) -> tuple[list[int], Float[Tensor, " p"], Bool[Tensor, " p"]]:
-        """The prompts with an answer, the expected gap of each, and whether the first probe trusts its vote."""
+        """The prompts with an answer, the expected gap of each, and whether the first probe trusts its vote.
+
+        It is the same in all rounds of a batch.
+        """
+        if self._judgement is None:
+            self._judgement = self._judge(candidates)
+        return self._judgement
+
+    def _judge(self, candidates: Candidates) -> tuple[list[int], Float[Tensor, " p"], Bool[Tensor, " p"]]:
         names, prompts = self._read(candidates)
         if not names:
             return [], torch.zeros(0, dtype=torch.float32), torch.zeros(0, dtype=torch.bool)

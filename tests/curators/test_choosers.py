@@ -2,13 +2,16 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 
-from geoalign import Appeals, Denoise, Rollouts
+from geoalign import Appeals, Curator, Denoise, Rollouts
 from geoalign.curators.care import corrective_gap
 from geoalign.curators.choosers import OpenAnswers
+from geoalign.curators.curator import identity
+from geoalign.errors import ConfigError
 from geoalign.method.advantages import group_advantages
 
 # Two prompts of six rows: answers 3 x "7", 2 x "9", none; and 4 x "3", 1 x "4", 1 x "5".
@@ -128,3 +131,41 @@ def test_a_chooser_without_scores_works_in_front_of_denoise():
     curation = Appeals(choose="majority", curator=Denoise(), budget=2).curate(batch(asked))
     assert asked == [[0, 6]]
     assert curation.rewards[0] == 0
+
+
+class Scoring(Curator):
+    """Keeps every reward, and scores the rows with log-odds that are given."""
+
+    config_class = type(None)
+    optional = ("answers", "trusted")
+    log_odds = True
+
+    def __init__(self, scores):
+        super().__init__()
+        self.given = torch.tensor(scores)
+
+    def curate(self, rollouts, *, generator=None, details=False):
+        return replace(identity(rollouts), scores=self.given)
+
+
+# The first prompt is all but certain, the second is not known at all.
+SURE_AND_OPEN = [-9.0, -9, -9, -9, -9, -9, 0, 0, 0, 0, 0, 0]
+
+
+def asked_by_error(budget, **settings):
+    asked = []
+    appeals = Appeals(curator=Scoring(SURE_AND_OPEN), choose="error", budget=budget, **settings)
+    appeals.curate(batch(asked))
+    return [row for call in asked for row in call]
+
+
+def test_checks_go_where_the_advantages_are_uncertain():
+    # Of the second prompt "3" decides most, then "4". With both refuted "5" is right, for no other answer is left.
+    assert asked_by_error(2) == [6, 10]
+
+
+def test_checks_end_where_little_is_left_to_find_out():
+    assert asked_by_error(12, enough=0.1) == [6, 10]
+    assert asked_by_error(12, enough=0.9) == []
+    with pytest.raises(ConfigError, match=r"^appeals.enough: expected choose: error, which it is for, got majority$"):
+        Appeals(choose="majority", curator="grpo", enough=0.1)

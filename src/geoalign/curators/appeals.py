@@ -12,13 +12,13 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor
 
-from geoalign.curators.choosers import CHOOSERS, Candidates
+from geoalign.curators.choosers import CHOOSERS, Candidates, RemainingError
 from geoalign.curators.curator import identity, tie_order
 from geoalign.curators.holder import Holder
 from geoalign.curators.labelled_rollouts import check_reads_trusted
 from geoalign.curators.registry import CuratorSection, default_curator
 from geoalign.errors import ConfigError, InputError
-from geoalign.settings import Count, setting, settings
+from geoalign.settings import Count, Share, setting, settings
 from geoalign.types import Curation, Rollouts
 
 
@@ -34,6 +34,11 @@ class AppealsConfig:
     budget: Count = setting(default=16, help="Responses of a batch that the second verifier may be asked about.")
     choose: Literal["informative", "error", "majority", "negatives", "random", "care"] = setting(
         default="informative", help="How the responses to ask about are chosen: `geoalign.curators.choosers`."
+    )
+    enough: Share = setting(
+        default=0.0,
+        help="With choose: error, no more is asked in a batch once the squared error of the advantages that is left is "
+        "expected to be below this share of their squared norm; 0: the budget is used up.",
     )
 
 
@@ -93,7 +98,8 @@ class Appeals(Holder[AppealsConfig]):
         config: its settings, or the curator alone, one that reads `trusted`; as a keyword, `curator`: as `Holder` says.
 
     Raises:
-        ConfigError: the chooser goes by scores, and the inner curator makes no use of trusted rows, or scores none.
+        ConfigError: the chooser goes by scores, and the inner curator makes no use of trusted rows, or scores none; or
+            `enough` is set for a chooser that does not stop.
         InputError: the second verifier returns another number of verdicts than it was asked for.
     """
 
@@ -103,6 +109,10 @@ class Appeals(Holder[AppealsConfig]):
     def __init__(self, config: Any = None, **settings: Any) -> None:
         super().__init__(config, **settings)
         self._chooser = CHOOSERS[self.config.choose]()
+        if self.config.enough:
+            if self.config.choose != "error":
+                raise ConfigError(f"appeals.enough: expected choose: error, which it is for, got {self.config.choose}")
+            self._chooser = RemainingError(enough=self.config.enough)
         # Where the inner curator makes nothing of verdicts, the chooser does.
         self._inner_reads_trusted = "trusted" in self._inner.reads
         if self._chooser.needs_scores or self._inner_reads_trusted or "components" in self._inner.reads:
@@ -155,7 +165,7 @@ class Appeals(Holder[AppealsConfig]):
     def _ask(
         self, rollouts: Rollouts, scores: Float[Tensor, " b"], generator: Generator
     ) -> tuple[Rollouts, list[int], int, int]:
-        """Asks in rounds, as long as the chooser names rows and the budget lasts.
+        """Asks once, or in rounds as long as the chooser names rows and the budget lasts.
 
         Returns:
             The batch with the verdicts, the rows that have one, how many questions were asked, and how many of them had
@@ -189,6 +199,8 @@ class Appeals(Holder[AppealsConfig]):
                 verdicts += [float(answer)] * len(rows)
             rollouts = _with_verdicts(rollouts, judged, verdicts)
             asked += judged
+            if not self._chooser.in_rounds:
+                break
         return rollouts, asked, asked_questions, unanswered
 
     def _candidates(self, rollouts: Rollouts, scores: Float[Tensor, " b"], *, closed: set[int]) -> Candidates:

@@ -174,6 +174,7 @@ class Care(Chooser):
     other prompts have weight 0.
     """
 
+    in_rounds = True
     requires = ("hidden", "answers")
     optional = ("lengths",)
     acts_on = ("rewards", "weights")

@@ -82,18 +82,20 @@ class Chooser:
 
     Attributes:
         needs_scores: whether it goes by the inner curator's scores, and asks about no row without one.
+        in_rounds: whether it is called again with the verdicts, while the budget lasts; else it names all rows at once.
         requires: the fields of a batch that it cannot do without.
         optional: those that it makes use of.
         acts_on: what `settled` may change.
     """
 
     needs_scores: ClassVar[bool] = False
+    in_rounds: ClassVar[bool] = False
     requires: ClassVar[tuple[str, ...]] = ()
     optional: ClassVar[tuple[str, ...]] = ()
     acts_on: ClassVar[tuple[str, ...]] = ("rewards",)
 
     def next_rows(self, candidates: Candidates, generator: Generator) -> list[int]:
-        """Rows to ask about now, in their order; it is called again with their verdicts while the budget lasts."""
+        """Rows to ask about now, in their order."""
         raise NotImplementedError
 
     def learn(self, candidates: Candidates, generator: Generator) -> None:
@@ -170,7 +172,14 @@ class RemainingError(Informative):
     1 / (1 - q_a). Of all groups the check that takes most from the sum comes next, as if those before it had refuted.
     Then come all other rows by `Informative`, which also has batches whose scores are no log-odds or whose rewards have
     more than two values.
+
+    Args:
+        enough: no more is asked in a batch once what is left is expected to be below this share of the squared norm of
+            the advantages; 0: the budget is used up.
     """
+
+    def __init__(self, enough: float = 0.0) -> None:
+        self._enough = enough
 
     def next_rows(self, candidates: Candidates, generator: Generator) -> list[int]:
         by_information = super().next_rows(candidates, generator)
@@ -180,11 +189,23 @@ class RemainingError(Informative):
         spokesman: dict[tuple[int, Hashable], int] = {}
         for row in by_information:
             spokesman.setdefault(candidates.answers[row], row)
+        groups = open_answers(candidates, middle=sum(verdicts) / 2)
         gains: list[tuple[float, int]] = []
-        for answers in open_answers(candidates, middle=sum(verdicts) / 2):
+        for answers in groups:
             for answer, gain in answers.checks():
                 gains.append((gain, spokesman[answer]))
-        by_gain = [row for _, row in sorted(gains, key=lambda each: -each[0])]
+        gains.sort(key=lambda each: -each[0])
+        if self._enough:
+            left = sum(answers.error(set()) for answers in groups)
+            largest_left = self._enough * sum(answers.squared_norm() for answers in groups)
+            needed = []
+            for gain, row in gains:
+                if left <= largest_left:
+                    break
+                needed.append(row)
+                left -= gain
+            return needed
+        by_gain = [row for _, row in gains]
         chosen = set(by_gain)
         return [*by_gain, *(row for row in by_information if row not in chosen)]
 
@@ -219,6 +240,10 @@ class OpenAnswers:
         value = sum(counted) - sum(share**2 for share in counted)
         value += sum(weighted) ** 2 - sum(each**2 for each in weighted)
         return none_right * self.rows * value
+
+    def squared_norm(self) -> float:
+        """The expected squared norm of the group's advantages: N where an answer is right that not all rows give."""
+        return self.rows * sum(share for share, odds in zip(self.right, self.odds, strict=True) if odds > 0)
 
     def checks(self) -> list[tuple[tuple[int, Hashable], float]]:
         """The answers in the order in which to check them, each with what that takes from the error."""
@@ -269,6 +294,7 @@ class MajorityAnswers(Chooser):
     right are done. Responses without an answer are never asked about.
     """
 
+    in_rounds = True
     requires = ("answers",)
 
     def next_rows(self, candidates: Candidates, generator: Generator) -> list[int]:

@@ -52,7 +52,7 @@ CHANGES = {
     "labelled_probe": [{"strategy": "drop"}, {"strategy": "penalty", "coefficient": 0.5}],
     "appeals": [
         {"curator": DenoiseConfig(geometry="none", least_slope=1.0)},
-        {"choose": "error"},
+        {"choose": "informative"},
         {"choose": "care"},
         {"choose": "random"},
         {"choose": "majority", "curator": IdentityConfig()},

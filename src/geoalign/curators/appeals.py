@@ -32,8 +32,8 @@ class AppealsConfig:
         default_factory=lambda: default_curator("denoise"), help="Scores the rows, and learns from the verdicts."
     )
     budget: Count = setting(default=16, help="Responses of a batch that the second verifier may be asked about.")
-    choose: Literal["informative", "error", "majority", "negatives", "random", "care"] = setting(
-        default="informative", help="How the responses to ask about are chosen: `geoalign.curators.choosers`."
+    choose: Literal["error", "informative", "majority", "negatives", "random", "care"] = setting(
+        default="error", help="How the responses to ask about are chosen: `geoalign.curators.choosers`."
     )
     enough: Share = setting(
         default=0.0,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable
+from copy import deepcopy
 from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any
@@ -402,8 +403,9 @@ class Care(Chooser):
         return {
             "batches": self._batches,
             "shape": self._shape,
-            "probes": dict(self._probes.state_dict()),
-            "moments": moments,
+            # Copies: the next batch trains on in place.
+            "probes": deepcopy(dict(self._probes.state_dict())),
+            "moments": deepcopy(moments),
             "past": [dict(vars(prompt)) for prompt in self._past],
         }
 
@@ -417,7 +419,7 @@ class Care(Chooser):
         assert self._probes is not None
         self._probes.load_state_dict(state["probes"])
         for name, optimizer in self._optimizers.items():
-            moments = {int(place): values for place, values in state["moments"][name].items()}
+            moments = {int(place): deepcopy(values) for place, values in state["moments"][name].items()}
             optimizer.load_state_dict({**optimizer.state_dict(), "state": moments})
         self._past = [Prompts(**prompt) for prompt in state["past"]]
 

@@ -1,4 +1,4 @@
-"""Appeals: a second, costlier verifier judges the most informative rows; its verdicts are trusted from then on."""
+"""Appeals: a second, costlier verifier judges a few rows of a batch; its verdicts are trusted from then on."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ VERIFIERS = sorted((CONFIGS / "evidence").glob("real_verifier_*.yaml"))
 EVIDENCE = sorted(
     {*CONFIGS.glob("evidence/*.yaml")}
     - {*CONFIGS.glob("*/real_*"), *CONFIGS.glob("*/*_[rt]*ed.*"), *CONFIGS.glob("*/*_no_harm.*")}
+    - {*CONFIGS.glob("*/*_checks.*")}
 )
 COMPARISONS = [
     path

@@ -55,6 +55,25 @@ def test_a_verdict_counts_for_equal_answers_and_one_right_answer_makes_the_other
     assert curation.weights.tolist() == [1] * 12
 
 
+def test_a_prompt_is_done_when_its_right_answer_is_found():
+    asked = []
+
+    def second_rewards(rows):
+        asked.append(list(rows))
+        return [1.0 for _ in rows]
+
+    rollouts = Rollouts(
+        rewards=torch.tensor([0.0, 0, 0, 1, 1, 0]),
+        groups=torch.zeros(6).long(),
+        answers=["7", "7", "7", "9", "9", "4"],
+        second_rewards=second_rewards,
+    )
+    curation = Appeals(choose="majority", curator="grpo", budget=6).curate(rollouts)
+    assert asked == [[0]]
+    # "7" is right, so "9" is wrong, whatever the verifier said.
+    assert curation.rewards.tolist() == [1, 1, 1, 0, 0, 0]
+
+
 def test_negatives_are_refused_responses_alone():
     asked = []
     Appeals(choose="negatives", curator="grpo", budget=12).curate(batch(asked))

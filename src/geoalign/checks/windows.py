@@ -20,7 +20,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scipy import stats
+from scipy.special import betaincinv
 
 from geoalign.intervals import Interval
 
@@ -101,12 +101,16 @@ def mean_rate_interval(errors: int, trials: int, *, level: float) -> Interval:
     """
     if trials == 0:
         return Interval(math.nan, 0.0, 1.0)
-    exact = stats.binomtest(errors, trials).proportion_ci(level, method="exact")
-    low = float(exact.low)
-    high = float(exact.high)
-    of_one = (1 - level) / 2 / trials
-    if errors == 1:
-        low = of_one
-    if trials - errors == 1:
-        high = 1 - of_one
+    low = _lower_end(errors, trials, error=(1 - level) / 2)
+    high = 1 - _lower_end(trials - errors, trials, error=(1 - level) / 2)
     return Interval(errors / trials, low, high)
+
+
+def _lower_end(errors: int, trials: int, *, error: float) -> float:
+    """The lower end, which is above the mean rate with at most the probability `error`."""
+    if errors == 0:
+        return 0.0
+    if errors == 1:
+        return error / trials
+    # The p with P(B >= errors) = error.
+    return float(betaincinv(errors, trials - errors + 1, error))

@@ -2,7 +2,7 @@
 
 import contextvars
 import sys
-from enum import Enum
+from enum import StrEnum
 from types import ModuleType
 
 import pytest
@@ -10,7 +10,7 @@ import pytest
 from geoalign.curators.alarms import raise_alarm
 
 
-class AlertLevel(str, Enum):
+class AlertLevel(StrEnum):
     """As `trackio.AlertLevel`."""
 
     INFO = "info"
@@ -20,7 +20,7 @@ class AlertLevel(str, Enum):
 
 @pytest.fixture
 def trackio(monkeypatch):
-    """The real package where it is installed, else a module that raises and alerts as trackio 0.15 does."""
+    """A module that has a run in its context, alerts, and raises without a run, as trackio does."""
     module = ModuleType("trackio")
     current_run = contextvars.ContextVar("current_run", default=None)
 

@@ -84,8 +84,8 @@ def test_what_the_second_verifier_cannot_score_stays_and_is_counted():
     assert torch.equal(curation.rewards, batch().rewards)
     assert not inner.seen[0].trusted.any()
     assert (curation.metrics["appeals"], curation.metrics["appeals_unanswered"]) == (0, 2)
+    appeals = Appeals(Denoise(geometry="none"), budget=2, random_share=0.0)
     with pytest.raises(InputError, match="expected 2 verdicts, got 1"):
-        appeals = Appeals(Denoise(geometry="none"), budget=2, random_share=0.0)
         appeals.hear(replace(batch(), second_rewards=lambda rows: [1.0]))
 
 

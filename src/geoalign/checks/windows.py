@@ -95,9 +95,9 @@ def mean_rate_interval(errors: int, trials: int, *, level: float) -> Interval:
     Let S be the errors among n independent trials of mean rate p, and B a binomial number with n and p. Rows that are
     drawn without replacement from a batch are such trials, too: their errors are distributed as a sum of independent
     ones (Vatutin and Mikhailov, 1982). S is no more spread than B: P(S >= k) <= P(B >= k) for k >= n p + 1 (Hoeffding,
-    1956). An end at k >= 2 errors excludes p only where P(B >= k) < (1 - level) / 2, which is below 1/4, and this occurs
-    only for k >= n p + 1 (Greenberg and Mohri, 2014). For k = 1 it need not, and P(S >= 1) <= n p gives the end above.
-    The upper end follows by exchanging errors and successes.
+    1956). An end at k >= 2 errors excludes p only where P(B >= k) < (1 - level) / 2. That is below 1/4 for every level
+    above 1/2, and so it occurs only for k >= n p + 1 (Greenberg and Mohri, 2014). For k = 1 it need not, and
+    P(S >= 1) <= n p gives the end above. The upper end follows by exchanging errors and successes.
     """
     if trials == 0:
         return Interval(math.nan, 0.0, 1.0)

@@ -33,7 +33,9 @@ class AppealsConfig:
         default_factory=lambda: default_curator("denoise"), help="Scores the rows, and learns from the verdicts."
     )
     budget: Count = setting(default=16, help="Responses of a batch that the second verifier may be asked about.")
-    random_share: AnyShare = setting(default=0.25, help="Share of the budget for rows drawn at random, which give rates.")
+    random_share: AnyShare = setting(
+        default=0.25, help="Share of the budget for rows drawn at random, which give rates."
+    )
     check_window: Count = setting(default=100, help="Random checks after which both error rates get an interval.")
 
 

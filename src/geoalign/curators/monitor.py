@@ -51,8 +51,8 @@ class Monitor(Holder[MonitorConfig]):
     the last batches, with 95% intervals `<name>_low` and `<name>_high` (`error_rates`), NaN where verdicts on equal
     answers do not tell them: then the rates are a guess, in which repeated errors are missing. `anomalous_share` is of
     scored rows. Of every metric with an interval `<name>_drift` is the change since the first window, once no batch is
-    in both, with an interval of its own. Where at most one answer to a prompt is right, it adds what the verdicts of the
-    last batches prove (`geoalign.method.bounds`): `least_false_positive_rate`, `least_false_negative_rate` and, of
+    in both, with an interval of its own. Where at most one answer to a prompt is right, it adds what the verdicts of
+    the last batches prove (`geoalign.method.bounds`): `least_false_positive_rate`, `least_false_negative_rate` and, of
     all verdicts, `least_wrong_share`.
 
     With `checks` it draws so many rows of each batch at random and has `second_rewards` judge them, which changes
@@ -108,6 +108,8 @@ class Monitor(Holder[MonitorConfig]):
 
     def curate(self, rollouts: Rollouts, *, generator: Generator | None = None, details: bool = False) -> Curation:
         """What the inner curator says of the batch, and what the verdicts say of the verifier."""
+        if self.config.checks:
+            rollouts.require("second_rewards", by="Monitor")
         watched = self._inner.curate(rollouts, generator=generator, details=details)
         if not len(rollouts):
             return identity(rollouts)
@@ -211,7 +213,7 @@ class Monitor(Holder[MonitorConfig]):
 
 
 def _proven(rows: NoisyRows, accepted: Bool[Tensor, " n"]) -> dict[str, float]:
-    """The least that both rates and the share of wrong verdicts can be, whatever is right; of rows that are not trusted."""
+    """The least that both rates and the share of wrong verdicts can be; trusted rows are left out."""
     judged = rows.scored & ~rows.trusted
     units = judged_units(
         accepted=accepted[judged],

@@ -6,10 +6,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from geoalign import Rollouts
+from geoalign import GRPO, Appeals, Denoise, Monitor, Rollouts
 from geoalign.checks.windows import WindowCounts, window_intervals
 from geoalign.curators.checkpoint import load_state, save_state
 from geoalign.curators.random_checks import RandomChecks, draw_rows
+from geoalign.curators.session import CurationSession
 
 
 def batch(rewards):
@@ -123,3 +124,32 @@ def test_a_resumed_training_goes_on_alike(tmp_path):
             checks.add(rollouts, list(range(5)), each)
     assert resumed.state_dict() == whole.state_dict()
     assert whole.metrics(5)["alarms"] == 2
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Appeals(Denoise(geometry="none"), budget=3, random_share=0.7, check_window=5),
+        lambda: Monitor(GRPO(), checks=2, check_window=5),
+    ],
+    ids=["appeals", "monitor"],
+)
+def test_a_resumed_session_logs_the_same_rates(make, tmp_path):
+    """Saved after three of six batches, in the middle of a window."""
+    rollouts = Rollouts(
+        rewards=torch.tensor([1.0, 0, 1, 0, 1, 0, 1, 1]),
+        groups=torch.arange(2).repeat_interleave(4),
+        answers=list("abcadefg"),
+        second_rewards=torch.tensor([1.0, 0, 0, 1, 1, 0, 1, 0]).__getitem__,
+    )
+    session, resumed = CurationSession(make(), seed=0), CurationSession(make(), seed=1)
+    for _ in range(3):
+        session.curate(rollouts)
+    session.save(tmp_path / "state")
+    resumed.load(tmp_path / "state", setting="", otherwise="")
+    for _ in range(3):
+        expected, found = session.curate(rollouts).metrics, resumed.curate(rollouts).metrics
+    names = [name for name in expected if "check" in name]
+    assert len(names) == 8
+    assert expected["check_windows"] == 2
+    assert {name: found[name] for name in names} == {name: expected[name] for name in names}

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from geoalign import GRPO, Appeals, Chain, Denoise, GeoAlign, Monitor, Rollouts
+from geoalign.curators.session import CurationSession
 from geoalign.errors import ConfigError
 
 RATES = ("false_positive_rate", "false_negative_rate", "informedness")
@@ -228,3 +229,10 @@ def test_no_batch_is_in_both_windows_of_the_inner_curator(inner, name, window):
         monitor.curate(replace(verdicts(step), hidden=of), generator=draw).metrics for step, of in enumerate(states)
     ]
     assert [name in each for each in found] == [False] * (2 * window - 1) + [True]
+
+
+@pytest.mark.parametrize(("answers", "is_silent"), [([1.0, None], False), ([None, None], True)])
+def test_a_session_says_that_no_verdict_came_only_where_none_did(answers, is_silent, caplog):
+    session = CurationSession(Monitor(GRPO(), checks=2), seed=0)
+    session.curate(replace(verdicts(0), second_rewards=lambda rows: answers))
+    assert any("no verdict came" in message for message in caplog.messages) == is_silent

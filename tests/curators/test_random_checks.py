@@ -80,7 +80,8 @@ def test_a_batch_of_equal_rewards_counts_once_both_verdicts_are_known():
 
 
 def test_rewards_that_are_no_verdicts_have_no_rates():
-    checks = RandomChecks(1)
+    checks = RandomChecks(2)
+    checks.add(batch([0.0, 1.0]), [0], [0.0])
     checks.add(batch([0.1, 0.5, 0.7, 0.9]), [0, 1], [0.1, 0.5])
     assert checks.metrics(2)["check_windows"] == 0
 

@@ -95,11 +95,12 @@ def audit_command(request: AuditRequest) -> None:
         from geoalign.audit.settings import load_audit_config
         from geoalign.audit.terminal import show_report
         from geoalign.files.json_files import json_text
-        from geoalign.pretrained.quiet import silence_logs
 
         bounds = parse_bounds(request.fail_above)
         config = load_audit_config(request.curator, request.overrides, trust_remote_code=request.trust_remote_code)
         if request.model is not None:
+            from geoalign.pretrained.quiet import silence_logs
+
             silence_logs()
         report = run_audit(config, request, inputs, console=console)
     if request.json:

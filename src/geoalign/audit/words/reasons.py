@@ -68,7 +68,7 @@ class _Reasons:
         self._goes_by_verdicts = summary["curator"]["type"] == "denoise"
         self._has_states = summary["hidden"]["from"] != "none"
         self._exclusive = summary["verifier"].get("answers") != "shared"
-        self._prompts = {number: _Prompt.of(group, rewarded) for number, group in groups.groupby("group")}
+        self._prompts = _prompts(groups, rewarded)
         self._identical = _lines_of_responses(groups)
 
     def of(self, row: Any) -> str:
@@ -150,22 +150,13 @@ class _Prompt:
     refused: Counter[str | None] = field(default_factory=Counter)
     spellings: dict[str, dict[str, tuple[int, int]]] = field(default_factory=dict)
 
-    @classmethod
-    def of(cls, group: pandas.DataFrame, rewarded: float) -> _Prompt:
-        """Counts the rows of a group, all of which have a reward."""
-        prompt = cls()
-        for answer, reward in zip(group["compared_answer"], group["reward"], strict=True):
-            name = answer if isinstance(answer, str) else None
-            prompt.given[name] += 1
-            if reward == rewarded:
-                prompt.rewarded[name] += 1
-            else:
-                prompt.refused[name] += 1
-        spelled = group[group["by_spelling"].notna() & group["compared_answer"].notna()]
-        for answer, same in spelled.groupby("compared_answer"):
-            verdicts = counted_verdicts(same["final_answer"].str.strip(), same["reward"] == rewarded)
-            prompt.spellings[str(answer)] = verdicts
-        return prompt
+    def add(self, answer: str | None, *, rewarded: bool) -> None:
+        """Counts one rollout that has a reward."""
+        self.given[answer] += 1
+        if rewarded:
+            self.rewarded[answer] += 1
+        else:
+            self.refused[answer] += 1
 
     def other_rewarded(self, answer: str) -> str | None:
         """The other answer that was rewarded most often; None where none was."""
@@ -174,6 +165,22 @@ class _Prompt:
     def favourite(self) -> str | None:
         """The answer that most rollouts give; None where none gives one."""
         return next((answer for answer, _ in self.given.most_common() if answer is not None), None)
+
+
+def _prompts(rows: pandas.DataFrame, rewarded: float) -> Mapping[int, _Prompt]:
+    """The counts of each group, from rows that all have a reward.
+
+    One pass over the columns: cutting a frame for each of many thousand groups takes longer than the audit itself.
+    """
+    prompts: defaultdict[int, _Prompt] = defaultdict(_Prompt)
+    for group, answer, reward in zip(rows["group"], rows["compared_answer"], rows["reward"], strict=True):
+        name = answer if isinstance(answer, str) else None
+        prompts[group].add(name, rewarded=reward == rewarded)
+    spelled = rows[rows["by_spelling"].notna() & rows["compared_answer"].notna()]
+    for (group, answer), same in spelled.groupby(["group", "compared_answer"]):
+        verdicts = counted_verdicts(same["final_answer"].str.strip(), same["reward"] == rewarded)
+        prompts[group].spellings[answer] = verdicts
+    return prompts
 
 
 def _lines_of_responses(groups: pandas.DataFrame) -> Mapping[tuple[int, str, float], list[int]]:

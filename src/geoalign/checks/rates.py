@@ -33,6 +33,8 @@ Method = Literal["prediction-powered", "wilson", "anytime", "all rows"]
 
 # Where fewer rows of the class are to be expected among the checked ones, Wilson's interval stands.
 LEAST_EXPECTED = 30
+# And where fewer were found: what was expected is a guess, and with fewer the other interval is wider than Wilson's.
+LEAST_FOUND = 25
 # And where the prediction explains less of the variance than this.
 LEAST_EXPLAINED = 0.1
 _PSEUDO_ERRORS = 1.5
@@ -84,7 +86,8 @@ def checked_rates(
         right: [C] what the checks say of them.
         features: [N, K] what may tell right rows from wrong ones; the verdicts themselves are added.
         right_shares: guesses of the share of right rows that need no check, such as the share that another verifier
-            accepts; the share that this one accepts is added. They decide where Wilson's interval stands.
+            accepts; the share that this one accepts is added. Wilson's interval stands where they promise too few rows
+            of a class among the checked ones.
         level: the share of intervals that hold.
         seed: of the folds of the prediction.
     """
@@ -128,7 +131,8 @@ def _rate(
 ) -> CheckedRate:
     """The share of a class whose `verdict` is the error.
 
-    Which interval stands is decided by the guess `class_share` alone, before any label is seen.
+    How many of the checked rows are of the class says nothing of the rate itself, so that an interval which is chosen
+    by this number holds as often.
 
     Args:
         in_class: [C] whether each checked row is in the class.
@@ -142,7 +146,7 @@ def _rate(
     if len(checked) == len(verdict):
         share = errors / found if found else math.nan
         return CheckedRate(share, share if found else 0.0, share if found else 1.0, "all rows", found, errors)
-    if len(checked) * class_share >= LEAST_EXPECTED:
+    if len(checked) * class_share >= LEAST_EXPECTED and found >= LEAST_FOUND:
         weight, explained = prediction_weight(in_class, verdict[checked], predicted[checked])
         if explained >= LEAST_EXPLAINED:
             estimate, low, high = _prediction_powered(in_class, verdict, predicted, checked, weight=weight, level=level)

@@ -116,7 +116,7 @@ def test_a_rare_class_has_wilsons_interval_by_what_was_guessed_before():
 
 
 def test_a_class_that_is_rarer_than_was_guessed_has_wilsons_interval():
-    """The verifier accepts half of the rows, of which one in ten is right: 100 checks find some 10 right rows, not 50."""
+    """The verifier accepts half of the rows, and one in ten is right: 100 checks find some 10 right rows, not 50."""
     right, _, features = world(right_share=0.1)
     accepted = np.random.default_rng(2).random(ROWS) < 0.5
     checked = drawn(0, 100)

@@ -311,7 +311,7 @@ def features_of(
     scored: pandas.DataFrame, accepted: Bool[np.ndarray, " n"], *, probabilities: bool
 ) -> Float[np.ndarray, "n k"]:
     """[N, K] what may tell right rows from wrong ones: the share of the row's answer in its group, the verdicts of
-    further verifiers, the file's own mark of a correct response, and the probability by `denoise` that the row is right.
+    further verifiers, the file's own mark of a correct response, and the probability by `denoise` that it is right.
 
     Args:
         scored: the rows with a reward.

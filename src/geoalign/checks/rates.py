@@ -31,10 +31,9 @@ from geoalign.intervals import t_quantile
 
 Method = Literal["prediction-powered", "wilson", "anytime", "all rows"]
 
-# Where fewer rows of the class are to be expected among the checked ones, Wilson's interval stands.
-LEAST_EXPECTED = 30
-# And where fewer were found: what was expected is a guess, and with fewer the other interval is wider than Wilson's.
-LEAST_FOUND = 25
+# Where fewer rows of the class are to be expected among the checked ones, or were found, Wilson's interval stands: the
+# other one would be wider. What is to be expected is a guess, and may be far too much.
+LEAST_OF_CLASS = 30
 # And where the prediction explains less of the variance than this.
 LEAST_EXPLAINED = 0.1
 _PSEUDO_ERRORS = 1.5
@@ -146,7 +145,7 @@ def _rate(
     if len(checked) == len(verdict):
         share = errors / found if found else math.nan
         return CheckedRate(share, share if found else 0.0, share if found else 1.0, "all rows", found, errors)
-    if len(checked) * class_share >= LEAST_EXPECTED and found >= LEAST_FOUND:
+    if min(len(checked) * class_share, found) >= LEAST_OF_CLASS:
         weight, explained = prediction_weight(in_class, verdict[checked], predicted[checked])
         if explained >= LEAST_EXPLAINED:
             estimate, low, high = _prediction_powered(in_class, verdict, predicted, checked, weight=weight, level=level)

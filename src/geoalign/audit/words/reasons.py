@@ -184,10 +184,12 @@ def _prompts(rows: pandas.DataFrame, rewarded: float) -> Mapping[int, _Prompt]:
     One pass over the columns: cutting a frame for each of many thousand groups takes longer than the audit itself.
     """
     prompts: defaultdict[int, _Prompt] = defaultdict(_Prompt)
-    for group, answer, reward in zip(rows["group"], rows["compared_answer"], rows["reward"], strict=True):
-        name = answer if isinstance(answer, str) else None
-        prompts[group].add(name, rewarded=reward == rewarded)
+    for number, given, reward in zip(rows["group"], rows["compared_answer"], rows["reward"], strict=True):
+        name = given if isinstance(given, str) else None
+        prompts[number].add(name, rewarded=reward == rewarded)
     spelled = rows[rows["by_spelling"].notna() & rows["compared_answer"].notna()]
+    group: Any
+    answer: Any
     for (group, answer), same in spelled.groupby(["group", "compared_answer"]):
         verdicts = counted_verdicts(same["final_answer"].str.strip(), same["reward"] == rewarded)
         prompts[group].spellings[answer] = verdicts

@@ -9,14 +9,12 @@ import pytest
 from dumps import plain, table, verdicts, write_lines
 
 from geoalign import audit
+from geoalign.audit.several_verifiers.judged_rows import judged_by_all
+from geoalign.audit.several_verifiers.model import why_no_model
+from geoalign.audit.several_verifiers.ranking import places_of
+from geoalign.audit.several_verifiers.rates import rates_by_checks
+from geoalign.audit.several_verifiers.summary import verifier_summary
 from geoalign.audit.terminal import show_report
-from geoalign.audit.verifier_table import (
-    judged_by_all,
-    places_of,
-    rates_by_checks,
-    verifier_summary,
-    why_no_model,
-)
 from geoalign.audit.words.several_verifiers import several_verifiers
 from geoalign.console.terminal import Console
 from geoalign.errors import ConfigError

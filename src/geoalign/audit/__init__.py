@@ -99,7 +99,7 @@ class AuditPackage(ModuleType):
         from geoalign.audit.command import AuditRequest
         from geoalign.audit.pipeline import run_audit
         from geoalign.audit.settings import audit_config
-        from geoalign.audit.several_verifiers import python_verifiers
+        from geoalign.audit.several_verifiers.asking import python_verifiers
         from geoalign.errors import ConfigError
 
         if draw_checks is not None and output is None and check_with is None:

@@ -7,7 +7,7 @@ A file's rows go this way:
     states.py                   hidden states, where the curator wants them
     step.py                     the curator's decisions on each step, as columns of the rows
     spellings.py                flags where a verdict goes with the spelling of an answer
-    several_verifiers.py        further verifiers on all rows; verifier_table.py: agreement, bounds, rates, a ranking
+    several_verifiers/          further verifiers on all rows: agreement, bounds, rates, a ranking
     verdicts.py                 the verifier's error rates: what is proved, and what a model estimates
     checks.py                   rows drawn at random and labelled, and the rates by them
     degenerate.py               whether the verifier judges at all
@@ -36,7 +36,7 @@ from geoalign.answers.verifiers import NamedVerifier
 from geoalign.audit.answers import with_answers
 from geoalign.audit.checks import Checks, check_keeps_labels
 from geoalign.audit.command import AuditRequest
-from geoalign.audit.degenerate import degenerate_findings
+from geoalign.audit.degenerate.findings import degenerate_findings
 from geoalign.audit.folder import SUMMARY_FILE, VERDICTS_FILE, AuditFolder, AuditTables
 from geoalign.audit.gold_files import check_export, export_summary, write_export, write_golds
 from geoalign.audit.golds import GoldAnswers
@@ -45,7 +45,7 @@ from geoalign.audit.needs import check_brought, without_states
 from geoalign.audit.page.page import build_audit_page
 from geoalign.audit.results import AuditReport, read_report
 from geoalign.audit.settings import AuditConfig
-from geoalign.audit.several_verifiers import SeveralVerifiers
+from geoalign.audit.several_verifiers.asking import SeveralVerifiers
 from geoalign.audit.spellings import spellings_summary
 from geoalign.audit.states import HiddenStates
 from geoalign.audit.step import PAIRS_PER_STEP, StepCurator

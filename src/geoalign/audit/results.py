@@ -14,7 +14,7 @@ import pyarrow.parquet
 from geoalign.audit.answers import is_gold
 from geoalign.audit.folder import DENSITIES_FILE, PAIRS_FILE, SCORES_FILE, SUMMARY_FILE, VERDICTS_FILE
 from geoalign.audit.prompts import common_beginning
-from geoalign.audit.verifier_frame import verifier_frame
+from geoalign.audit.several_verifiers.frame import verifier_frame
 from geoalign.audit.words import Words, in_words
 from geoalign.audit.words.reasons import by_suspicion, flag_reasons
 from geoalign.dumps.formats.format import VERDICT

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from geoalign.audit.checked_verdicts import CheckedVerdicts, checks_in_summary
 from geoalign.checks.rates import CheckedRate
+from geoalign.files.json_files import number_or_none
 from geoalign.intervals import Interval
 from geoalign.method.bounds import Bounds, false_negative_bounds, false_positive_bounds, judged_units, least_errors
 from geoalign.method.groups import canonical_order
@@ -186,7 +187,7 @@ def _informedness(positive: float | None, negative: float | None) -> float | Non
 
 def _numbers(values: Mapping[str, float]) -> dict[str, float | None]:
     """As JSON knows them: None for NaN."""
-    return {name: None if math.isnan(value) else value for name, value in values.items()}
+    return {name: number_or_none(value) for name, value in values.items()}
 
 
 def are_verdicts(low: float, high: float) -> bool:

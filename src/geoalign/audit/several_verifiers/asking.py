@@ -21,7 +21,8 @@ from geoalign.answers.verifiers import (
 )
 from geoalign.audit import Verifiers
 from geoalign.audit.settings import AuditConfig
-from geoalign.audit.verifier_table import REWARD, VerifierOutcome, judged_by_all, verifier_summary
+from geoalign.audit.several_verifiers.judged_rows import REWARD, judged_by_all
+from geoalign.audit.several_verifiers.summary import VerifierOutcome, verifier_summary
 from geoalign.dumps.formats.format import VERDICT
 from geoalign.errors import ConfigError
 from geoalign.secrets import masked

@@ -20,6 +20,7 @@ A file's rows go this way:
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -39,7 +40,7 @@ from geoalign.audit.command import AuditRequest
 from geoalign.audit.degenerate.findings import degenerate_findings
 from geoalign.audit.folder import SUMMARY_FILE, VERDICTS_FILE, AuditFolder, AuditTables
 from geoalign.audit.gold_files import check_export, export_summary, write_export, write_golds
-from geoalign.audit.golds import GoldAnswers
+from geoalign.audit.golds import GoldAnswers, RankedGolds
 from geoalign.audit.inputs import Input, find_inputs
 from geoalign.audit.needs import check_brought, without_states
 from geoalign.audit.page.page import build_audit_page
@@ -124,7 +125,7 @@ def run_audit(
                 shutil.rmtree(output.states, ignore_errors=True)
             output.publish()
             if request.export is not None:
-                write_export(request, summary, audit.golds, audit.suspicious)
+                write_export(request, summary, audit.golds, audit.ranked_golds)
         except BaseException:
             output.discard()
             raise
@@ -178,7 +179,7 @@ class Audit:
         self._repeated: list[dict[str, str]] = []
         self._golds: Counter[str] = Counter(golds=0, mathematical=0)
         self.golds = GoldAnswers()
-        self.suspicious = pandas.DataFrame()
+        self.ranked_golds = RankedGolds(prompts=pandas.DataFrame(), accepted=math.nan)
 
     def run(self, inputs: Sequence[Input]) -> dict[str, Any]:
         """Reads, curates and writes every file; returns the content of `summary.json`."""
@@ -201,9 +202,9 @@ class Audit:
                 self._inputs.append(input_entry(source, dump, rows))
                 self._skipped += dump.skipped
                 self._done.append(rows.drop(columns=_TEXTS))
-        self.suspicious = self.golds.ranked(pandas.concat(self._done), self._equal)
+        self.ranked_golds = self.golds.ranked(pandas.concat(self._done), self._equal)
         if not request.redact:
-            write_golds(self._folder.staging, self.golds, self.suspicious)
+            write_golds(self._folder.staging, self.golds, self.ranked_golds)
         if self._equal is not None:
             self._equal.close()
         self._labels.check_all_found()
@@ -301,7 +302,7 @@ class Audit:
         rows = pandas.concat(self._done)
         with self._console.status("Auditing the verdicts"):
             checked_verdicts = self._checks.conclude(rows, self._folder.staging)
-            verdicts = self._verdicts.summary(redact=request.redact, checks=checked_verdicts)
+            verifier = self._verdicts.summary(checked_verdicts)
             several = self._several.summary(
                 exclusive=self._exclusive,
                 seed=self._config.seed,
@@ -339,17 +340,17 @@ class Audit:
             "counts": {**counts, "skipped": len(skipped)},
             "degenerate": degenerate_findings(rows),
             "gold_answers": dict(self._golds),
-            "suspicious_golds": self.golds.summary(self.suspicious, redact=request.redact),
+            "suspicious_golds": self.golds.summary(self.ranked_golds, redact=request.redact),
             "equal_answers": None if self._equal is None else dict(self._equal.counters),
             "pairs_per_step": PAIRS_PER_STEP,
             "pairs_left_out": curator.pairs_left_out,
             "steps": curator.steps,
             "consensus": curator.meter.summary(self._config.seed),
             "spellings": spellings_summary(curator.by_spelling, redact=request.redact),
-            **verdicts,
+            "verifier": verifier,
             "verifiers": several,
         }
-        summary["export"] = export_summary(request, self.golds, self.suspicious, summary["degenerate"])
+        summary["export"] = export_summary(request, self.golds, self.ranked_golds, summary["degenerate"])
         summary["next"] = next_step(summary, reads)
         summary["label_command"] = label_command(summary) if "trusted" in reads else None
         return summary

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from geoalign.audit.folder import (
 from geoalign.audit.prompts import without_beginning
 from geoalign.audit.results import AuditReport
 from geoalign.audit.words import Words
-from geoalign.audit.words.datasets import golds_table
+from geoalign.audit.words.golds import golds_table
 from geoalign.audit.words.next_steps import label_command
 from geoalign.audit.words.several_verifiers import HEADS
 from geoalign.console.numbers import short
@@ -72,13 +72,15 @@ def show_report(console: Console, report: AuditReport) -> None:
     _show_several_verifiers(console, report)
     if words.finding.level == "flagged":
         _show_rows(console, report)
-    if words.suspicious_golds:
-        _show_golds(console, report)
+    golds = golds_table(report.summary, most=_ROWS)
+    if golds["prompt"]:
+        _show_golds(console, words.suspicious_golds, golds)
     assert report.folder is not None
     _show_next_steps(console, report, report.folder)
     _show_files(console, report, report.folder)
     _heading(console, "Details")
-    for line in (*words.read, *words.others, *words.compared):
+    golds_in_short = [words.suspicious_golds] if words.suspicious_golds and not golds["prompt"] else []
+    for line in (*words.read, *words.others, *golds_in_short, *words.compared):
         _paragraph(console, line)
 
 
@@ -197,18 +199,14 @@ def _place(row: Any, *, several_files: bool) -> str:
     return f"{file.name}, {place}" if several_files else place
 
 
-def _show_golds(console: Console, report: AuditReport) -> None:
+def _show_golds(console: Console, how_many: str, golds: Mapping[str, list[str]]) -> None:
     """The gold answers that look most wrong."""
     _heading(console, "Gold answers that look wrong")
-    _paragraph(console, report.words.suspicious_golds)
-    table = _table(show_header=True)
-    columns = []
-    for head, column in golds_table(report.summary, most=_ROWS).items():
-        table.add_column(Text(head), overflow="fold")
-        columns.append(column)
-    for row in zip(*columns, strict=True):
-        table.add_row(*[Text(shortened(cell, 2 * _ANSWER)) for cell in row])
-    _print_table(console, table, indent=2)
+    _paragraph(console, how_many)
+    rows = []
+    for row in zip(*golds.values(), strict=True):
+        rows.append([shortened(cell, 2 * _ANSWER) for cell in row])
+    _print_cells(console, list(golds), rows)
 
 
 def _show_next_steps(console: Console, report: AuditReport, folder: Path) -> None:

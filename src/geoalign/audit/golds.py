@@ -1,8 +1,8 @@
 """Gold answers that look wrong: prompts on which answers agree with each other, are refused, and differ from the gold.
 
-`noise/gold_answers.py` has the score, `words/golds.py` the sentences, `gold_files.py` golds.csv and the export. Rollouts
-of one problem count together, in whichever step they were generated. Where the file has no gold answer, the one with
-which the verifier compared looks wrong.
+`noise/gold_answers.py` has the score, `words/golds.py` the sentences, `gold_files.py` golds.csv and the export.
+Rollouts of one problem count together, in whichever step they were generated. Where the file has no gold answer, the one
+with which the verifier compared looks wrong.
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ def suspicious_golds(summary: Summary) -> str:
     found = summary.get("suspicious_golds")
     if not found or not found["rivalled"]:
         return ""
-    doubt = doubt_of_ranking(found)
     prompts = counted(found["problems"], "prompt")
+    doubt = doubt_of_ranking(found)
     if found["suspicious"]:
         seems = "seems" if found["suspicious"] == 1 else "seem"
         said = (
@@ -28,13 +28,13 @@ def suspicious_golds(summary: Summary) -> str:
             "answer, which was refused. The score compares how right and wrong answers agree in this file. A mistake "
             "that the model makes every time looks the same, so look at each."
         )
-    else:
-        said = (
-            f"On {found['rivalled']:,} of {prompts} an answer that was refused is given more often than the gold answer. "
-            "By how right and wrong answers agree in this file, these are rather mistakes of the model than wrong gold "
-            "answers."
+        return f"{said} {doubt}" if doubt else said
+    rivalled = f"On {found['rivalled']:,} of {prompts} a refused answer is given more often than the gold answer."
+    if doubt:
+        return (
+            f"{rivalled} Whether the gold answer or the model is wrong there cannot be told from the answers. {doubt}"
         )
-    return f"{said} {doubt}" if doubt else said
+    return f"{rivalled} By how right and wrong answers agree in this file, the model is rather wrong there."
 
 
 def doubt_of_ranking(found: Mapping[str, Any]) -> str:
@@ -47,8 +47,8 @@ def doubt_of_ranking(found: Mapping[str, Any]) -> str:
         return ""
     wrong = next(wrong for below, wrong in _WRONG_OF_20 if found["accepted"] < below)
     return (
-        f"Do not trust this order: only {percent(found['accepted'])} of the answers were accepted. In a benchmark on "
-        f"files like this one {wrong} of the first 20 gold answers were wrong."
+        f"Do not trust the ranking: only {percent(found['accepted'])} of the answers were accepted. In a benchmark on "
+        f"files with so few, {wrong} of the first 20 gold answers were wrong."
     )
 
 

@@ -1,14 +1,14 @@
 """Gold answers that look wrong: prompts on which answers agree with each other, are refused, and differ from the gold.
 
 `noise/gold_answers.py` has the score, `words/golds.py` the sentences, `gold_files.py` golds.csv and the export.
-Rollouts of one problem count together, in whichever step they were generated. Where the file has no gold answer, the one
-with which the verifier compared looks wrong.
+Rollouts of one problem count together, in whichever step they were generated. Where the file has no gold answer, the
+one with which the verifier compared looks wrong.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -183,7 +183,7 @@ def suspicions(
         `votes`: by verifier how many copies of the proposed answer it accepted, and how many it judged.
     """
     answers = _answers_of_problems(table, golds, equal)
-    problems = [_Problem.of(part) for _, part in answers.groupby("problem", sort=False)]
+    problems = [_Problem.of(part) for part in _by_problem(answers)]
     # The model learns from every problem; those without a rival have the score 0.
     chance = chance_of_wrong_gold([problem.counts for problem in problems])
     rows = []
@@ -239,27 +239,38 @@ class _Problem:
     facts: Mapping[str, Any]
 
     @classmethod
-    def of(cls, answers: pandas.DataFrame) -> _Problem:
-        """Of the rows of `_answers_of_problems` of one problem."""
-        gold_copies = int(answers["judged"][answers["is_gold"]].sum())
-        others = answers[~answers["is_gold"]].sort_values("judged", ascending=False, kind="stable")
-        copies = others["judged"].tolist()
-        rollouts = gold_copies + sum(copies)
-        has_rival = bool(copies) and bool(others["is_rival"].iloc[0]) and copies[0] > gold_copies
-        if not has_rival:
+    def of(cls, answers: Sequence[Any]) -> _Problem:
+        """Of the rows of `_answers_of_problems` of one problem, the most frequent answer first."""
+        gold_copies = sum(answer.judged for answer in answers if answer.is_gold)
+        others = [answer for answer in answers if not answer.is_gold]
+        copies = [answer.judged for answer in others]
+        if not others or not others[0].is_rival or copies[0] <= gold_copies:
             return cls(AnswerCounts(gold=gold_copies, proposed=0, others=tuple(copies)), proposed=None, facts={})
-        proposed = str(others["answer"].iloc[0])
+        rival = others[0]
+        rollouts = gold_copies + sum(copies)
         facts = {
-            "problem": int(others["problem"].iloc[0]),
-            "proposed": proposed,
-            "copies": copies[0],
+            "problem": rival.problem,
+            "proposed": rival.answer,
+            "copies": rival.judged,
             "gold_copies": gold_copies,
             "rollouts": rollouts,
-            "share": copies[0] / rollouts,
-            "votes": others["votes"].iloc[0],
+            "share": rival.judged / rollouts,
+            "votes": rival.votes,
         }
-        counts = AnswerCounts(gold=gold_copies, proposed=copies[0], others=tuple(copies[1:]))
-        return cls(counts, proposed=proposed, facts=facts)
+        counts = AnswerCounts(gold=gold_copies, proposed=rival.judged, others=tuple(copies[1:]))
+        return cls(counts, proposed=rival.answer, facts=facts)
+
+
+def _by_problem(answers: pandas.DataFrame) -> Collection[Sequence[Any]]:
+    """The rows of each problem as tuples, the most frequent answer first.
+
+    One pass over the rows: cutting a frame for each of many thousand problems takes longer than the audit itself.
+    """
+    by_problem: dict[int, list[Any]] = {problem: [] for problem in answers["problem"].unique().tolist()}
+    row: Any
+    for row in answers.sort_values("judged", ascending=False, kind="stable").itertuples(index=False):
+        by_problem[row.problem].append(row)
+    return by_problem.values()
 
 
 def _are_equal(answers: pandas.Series, golds: pandas.Series) -> pandas.Series:

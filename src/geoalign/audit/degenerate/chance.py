@@ -8,7 +8,6 @@ import numpy as np
 import pandas
 from jaxtyping import Bool, Int
 from scipy.special import gammaln, logsumexp
-from scipy.stats import hypergeom
 
 # What is named must be as rare as this among shuffled rewards.
 LEVEL = 0.001
@@ -24,6 +23,9 @@ def prompts_come_together(*, found: int, such: int, chosen: int, prompts: int, t
         prompts: how many there are.
         tests: how many choices are looked at; they share the level.
     """
+    # Takes a third of a second to import, and few files have parts to compare.
+    from scipy.stats import hypergeom
+
     chance = hypergeom.sf(found - 1, prompts, such, chosen)
     return bool(chance * tests > LEVEL)
 

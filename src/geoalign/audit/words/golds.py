@@ -24,16 +24,14 @@ def suspicious_golds(summary: Summary) -> str:
     if found["suspicious"]:
         seems = "seems" if found["suspicious"] == 1 else "seem"
         said = (
-            f"{found['suspicious']:,} of {prompts} {seems} to have a wrong gold answer: most responses agree on another "
-            "answer, which was refused. The score compares how right and wrong answers agree in this file. A mistake "
-            "that the model makes every time looks the same, so look at each."
+            f"{found['suspicious']:,} of {prompts} {seems} to have a wrong gold answer: most responses agree on "
+            "another answer, which was refused. The score compares how right and wrong answers agree in this file. A "
+            "mistake that the model makes every time looks the same, so look at each."
         )
         return f"{said} {doubt}" if doubt else said
     rivalled = f"On {found['rivalled']:,} of {prompts} a refused answer is given more often than the gold answer."
     if doubt:
-        return (
-            f"{rivalled} Whether the gold answer or the model is wrong there cannot be told from the answers. {doubt}"
-        )
+        return f"{rivalled} Whether that one or the model is wrong cannot be told from the answers. {doubt}"
     return f"{rivalled} By how right and wrong answers agree in this file, the model is rather wrong there."
 
 

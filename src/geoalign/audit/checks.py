@@ -44,6 +44,7 @@ class Checks:
     """The checks of one audit: which rows are drawn, what is said of them, and the rates that follow.
 
     Attributes:
+        seed: of the draw: that of the given checks, else that of the settings.
         known: whether each checked row is right, by the index of the row; None before `conclude`, and where a drawn row
             before the last labelled one has no label.
     """
@@ -61,11 +62,11 @@ class Checks:
         if request.check_with not in (None, GOLD):
             self._judge = second_verifier(request.check_with, config.endpoint, key=_KEY, section="endpoint")
         size = self._wanted
-        self._seed = config.seed
+        self.seed = config.seed
         if self._given is not None:
             size = max(size, *self._given.rows)
-            self._seed = self._given.seed
-        self._sample = UniformSample(size, self._seed)
+            self.seed = self._given.seed
+        self._sample = UniformSample(size, self.seed)
         self._are_verdicts = False
         self.known: pandas.Series | None = None
         self._low = math.nan
@@ -148,7 +149,7 @@ class Checks:
             "by": {},
             **self._summary,
             "drawn_from": self._sample.seen,
-            "seed": self._seed,
+            "seed": self.seed,
             "anytime": request.anytime,
         }
 
@@ -229,7 +230,7 @@ class Checks:
         columns: dict[str, Any] = {
             "draw": range(1, len(drawn) + 1),
             "drawn_from": self._sample.seen,
-            "seed": self._seed,
+            "seed": self.seed,
             LABEL: labels,
             NOTE: notes,
             BY: verifiers,
@@ -257,7 +258,7 @@ class Checks:
         def rates(checked: Int[np.ndarray, " c"], right: Bool[np.ndarray, " c"]) -> CheckedRates:
             if self._request.anytime:
                 return _anytime_rates(accepted, checked, right)
-            return checked_rates(accepted, checked, right, features, right_shares=guesses, seed=self._seed)
+            return checked_rates(accepted, checked, right, features, right_shares=guesses, seed=self.seed)
 
         alone = rates(checked[known], stated[known])
         if known.all():

@@ -160,8 +160,10 @@ class Audit:
 
             self._second = SecondOpinion(request.second_verifier, request.budget, config)
             check_reads_trusted(self._session.curator, setting="--second-verifier")
-        self._several = SeveralVerifiers(request.verifiers, config, verifiers)
         self._checks = Checks(request, config)
+        self._several = SeveralVerifiers(
+            request.verifiers, config, verifiers, rows=request.verifier_rows, seed=self._checks.seed
+        )
         self._equal = EqualAnswers() if math_verify_is_installed() else None
         self._exclusive = self._session.curator.answer_reading != "shared"
         self._verdicts = VerdictAudit(exclusive=self._exclusive)
@@ -199,10 +201,15 @@ class Audit:
                 rows = self._curated(source, dump, curator)
                 tables.add_rows(rows)
                 self._checks.add(rows)
+                self._several.draw_from(rows, dump.layout.fields.get("answer"))
                 self._inputs.append(input_entry(source, dump, rows))
                 self._skipped += dump.skipped
                 self._done.append(rows.drop(columns=_TEXTS))
-        self.ranked_golds = self.golds.ranked(pandas.concat(self._done), self._equal)
+        with self._console.status("Asking the verifiers"):
+            verdicts_on_drawn_rows = self._several.ask_about_drawn_rows()
+        rows = pandas.concat(self._done)
+        rows.update(verdicts_on_drawn_rows)
+        self.ranked_golds = self.golds.ranked(rows, self._equal)
         if not request.redact:
             write_golds(self._folder.staging, self.golds, self.ranked_golds)
         if self._equal is not None:

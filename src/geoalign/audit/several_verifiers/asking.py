@@ -1,94 +1,61 @@
-"""`--verifiers`: each judges all rows of a file; what fails is counted, and the others go on.
-
-`verifier_table.py` makes numbers of the verdicts, `words/several_verifiers.py` sentences.
-"""
+"""`--verifiers`: each judges all rows of the files, or rows drawn at random where it is too costly for all."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pandas
 
-from geoalign.answers.verifiers import (
-    MATH_VERIFY,
-    NamedVerifier,
-    Rows,
-    Verdict,
-    function_verifier,
-    named_verifier,
-)
+from geoalign.answers.verifiers import MATH_VERIFY, NamedVerifier, function_verifier, named_verifier
 from geoalign.audit import Verifiers
+from geoalign.audit.sample import UniformSample
 from geoalign.audit.settings import AuditConfig
-from geoalign.audit.several_verifiers.judged_rows import REWARD, judged_by_all
+from geoalign.audit.several_verifiers.calls import AskedVerifier
+from geoalign.audit.several_verifiers.judged_rows import REWARD, JudgedRows, judged_by_all
 from geoalign.audit.several_verifiers.summary import VerifierOutcome, verifier_summary
 from geoalign.dumps.formats.format import VERDICT
 from geoalign.errors import ConfigError
-from geoalign.secrets import masked
-from geoalign.text import one_line, quote
+from geoalign.text import quote
 from geoalign.types import response_keys
 
 _KEY = "--verifiers"
-# What a verifier is told of a row, where the file says so.
-_FIELDS = ["prompt", "response", "answer", "final_answer", "reward", "id", "step"]
+_ROWS_KEY = "--verifier-rows"
 # The columns of a step that are kept, besides verdicts, until all have been read.
 _KEPT = ["group", "reward", "label", "compared_answer"]
-# Rows of one call. What a call that fails was asked is lost, but for functions, which are then asked row by row.
-_ROWS_PER_CALL = 500
-# After so many calls in a row that failed a verifier is not asked again.
-_MOST_FAILED_CALLS = {"function": 20}
-_MOST_FAILED_LONG_CALLS = 2
-
-
-@dataclass
-class _Asked:
-    """What became of the questions to one verifier.
-
-    Attributes:
-        failed: rows on which it failed.
-        first_failure: what its first failure said.
-        failed_calls: calls that failed since the last one that did not.
-    """
-
-    verifier: NamedVerifier
-    failed: int = 0
-    first_failure: str | None = None
-    failed_calls: int = 0
-
-    @property
-    def given_up(self) -> bool:
-        return self.failed_calls >= _MOST_FAILED_CALLS.get(self.verifier.kind, _MOST_FAILED_LONG_CALLS)
 
 
 class SeveralVerifiers:
     """The verifiers of one call of the audit: those that it asks, and those whose verdicts stand in the files."""
 
-    def __init__(self, names: Sequence[str], config: AuditConfig, given: Sequence[NamedVerifier] = ()) -> None:
-        """Raises ConfigError for a verifier that cannot be, and for two of one name.
+    def __init__(
+        self,
+        names: Sequence[str],
+        config: AuditConfig,
+        given: Sequence[NamedVerifier] = (),
+        *,
+        rows: Sequence[str] = (),
+        seed: int = 0,
+    ) -> None:
+        """Raises ConfigError for a verifier that cannot be, for two of one name, and for rows of no verifier.
 
         Args:
             names: each `--verifiers`: a verifier, or NAME=VERIFIER.
             given: verifiers that are functions in Python already.
+            rows: each `--verifier-rows`: about how many rows all verifiers are asked, or NAME=N.
+            seed: draws these rows. With the seed of the checks, those that are checked are among them.
         """
         asked = [named_verifier(name, config.endpoint, key=_KEY, section="endpoint") for name in names]
-        self._asked = [_Asked(verifier) for verifier in (*asked, *given)]
+        self._asked = [AskedVerifier(verifier) for verifier in (*asked, *given)]
+        _check_names([asked.verifier for asked in self._asked])
+        self._drawn = _drawn_rows(rows, [asked.verifier.name for asked in self._asked])
+        self._sample = UniformSample(max(self._drawn.values(), default=0), seed)
         self._parts: list[pandas.DataFrame] = []
-        seen = {REWARD}
-        for verifier in self._verifiers:
-            if verifier.name in seen:
-                raise ConfigError(
-                    f"{_KEY}: expected verifiers of different names, none of them {REWARD!r}, got "
-                    f"{quote(verifier.name)} again: give one a name by {_KEY} NAME={verifier.spec}"
-                )
-            seen.add(verifier.name)
-
-    @property
-    def _verifiers(self) -> list[NamedVerifier]:
-        return [asked.verifier for asked in self._asked]
 
     def judged(self, rows: pandas.DataFrame, gold_field: str | None) -> pandas.DataFrame:
         """The rows of a file with a column `verdict.NAME` for each verifier: 1 or 0, a number, or NaN.
+
+        Those that judge drawn rows alone are asked once all files are read: until then their columns are NaN.
 
         Args:
             rows: with the columns of a dump, `final_answer` and `compared_answer`.
@@ -101,9 +68,10 @@ class SeveralVerifiers:
                 raise ConfigError(f"{_KEY} {verifier.name}: expected another name than that of --field {column}=...")
             if verifier.needs_gold and rows["answer"].isna().all():
                 raise ConfigError(f"{_KEY} {MATH_VERIFY}: expected gold answers (--field answer=NAME), got none")
-            verdicts = _verdicts(asked, _questions(rows, verifier, gold_field))
-            numbers = [None if verdict is None else float(verdict) for verdict in verdicts]
-            rows = rows.assign(**{column: pandas.Series(numbers, index=rows.index, dtype="float64")})
+            if verifier.name in self._drawn:
+                rows = rows.assign(**{column: float("nan")})
+            else:
+                rows = rows.assign(**{column: asked.verdicts(rows, gold_field)})
         return rows
 
     def add(self, rows: pandas.DataFrame) -> None:
@@ -115,6 +83,34 @@ class SeveralVerifiers:
         keys = response_keys(rows["response"]).numpy() if has_texts else rows.index.to_numpy()
         self._parts.append(rows[[*_KEPT, *columns]].assign(key=keys))
 
+    # --- verifiers that judge drawn rows alone ------------------------------------------------------------------------
+
+    def draw_from(self, rows: pandas.DataFrame, gold_field: str | None) -> None:
+        """Takes the rows of a file with their texts, in the order of the files; those with a reward may be drawn."""
+        if self._drawn:
+            self._sample.add(rows[rows["reward"].notna()].assign(gold_field=gold_field))
+
+    def ask_about_drawn_rows(self) -> pandas.DataFrame:
+        """Asks each verifier that judges drawn rows alone, and keeps what it says.
+
+        Returns:
+            The columns `verdict.NAME` of these verifiers, by the index of the row.
+        """
+        found: dict[str, pandas.Series] = {}
+        for asked in self._asked:
+            if asked.verifier.name not in self._drawn:
+                continue
+            rows = self._sample.drawn()[: self._drawn[asked.verifier.name]]
+            by_file = rows.groupby("gold_field", sort=False, dropna=False)
+            verdicts = [asked.verdicts(part, part["gold_field"].iloc[0]) for _, part in by_file]
+            found[f"{VERDICT}{asked.verifier.name}"] = pandas.concat(verdicts)
+        columns = pandas.DataFrame(found)
+        for part in self._parts:
+            part.update(columns)
+        return columns
+
+    # --- what they say ------------------------------------------------------------------------------------------------
+
     def verdicts(self) -> pandas.DataFrame | None:
         """What `verdicts.parquet` holds: `index`, and a truth value or null for each verifier; None where none judged.
 
@@ -122,7 +118,7 @@ class SeveralVerifiers:
         """
         if not self._parts:
             return None
-        accepted = judged_by_all(self._table(), exclusive=True).accepted.drop(columns=REWARD, errors="ignore")
+        accepted = self._judged_by_all(exclusive=True).accepted.drop(columns=REWARD, errors="ignore")
         columns = {name: accepted[name].map({1.0: True, 0.0: False}).astype(object) for name in accepted}
         frame = pandas.DataFrame({name: column.where(column.notna(), None) for name, column in columns.items()})
         return frame.rename_axis("index").reset_index()
@@ -143,63 +139,58 @@ class SeveralVerifiers:
         outcomes: dict[str, VerifierOutcome] = {}
         for asked in self._asked:
             verifier = asked.verifier
-            said = None if redact else asked.first_failure
+            wanted = self._drawn.get(verifier.name)
             outcomes[verifier.name] = VerifierOutcome(
-                kind=verifier.kind, spec=verifier.spec, failed=asked.failed, first_failure=said
+                kind=verifier.kind,
+                spec=verifier.spec,
+                drawn=None if wanted is None else min(wanted, self._sample.seen),
+                failed=asked.failed,
+                first_failure=None if redact else asked.first_failure,
             )
-        judged = judged_by_all(self._table(), exclusive=exclusive)
+        judged = self._judged_by_all(exclusive=exclusive)
         return verifier_summary(judged, outcomes, seed=seed, checked=checked)
 
-    def _table(self) -> pandas.DataFrame:
-        return pandas.concat(self._parts).sort_index()
+    def _judged_by_all(self, *, exclusive: bool) -> JudgedRows:
+        table = pandas.concat(self._parts).sort_index()
+        return judged_by_all(table, exclusive=exclusive, drawn=self._drawn)
 
 
-def _questions(rows: pandas.DataFrame, verifier: NamedVerifier, gold_field: str | None) -> Rows:
-    """The rows as a verifier reads them; None for what the file does not say."""
-    if verifier.needs_gold:
-        # Math-Verify judges all spellings of an answer alike.
-        rows = rows.assign(final_answer=rows["compared_answer"])
-    questions = rows[_FIELDS].assign(prompt=rows["messages"].where(rows["messages"].notna(), rows["prompt"]))
-    if verifier.kind == "function" and gold_field is not None and gold_field not in questions:
-        questions[gold_field] = questions["answer"]
-    records: Any = questions.astype(object).where(questions.notna(), None).to_dict("records")
-    return [
-        {**record, "prompt": list(record["prompt"]) if isinstance(record["prompt"], tuple) else record["prompt"]}
-        for record in records
-    ]
+def _check_names(verifiers: Sequence[NamedVerifier]) -> None:
+    """Raises ConfigError for two verifiers of one name, or one that is called as the file's reward."""
+    seen = {REWARD}
+    for verifier in verifiers:
+        if verifier.name in seen:
+            raise ConfigError(
+                f"{_KEY}: expected verifiers of different names, none of them {REWARD!r}, got "
+                f"{quote(verifier.name)} again: give one a name by {_KEY} NAME={verifier.spec}"
+            )
+        seen.add(verifier.name)
 
 
-def _verdicts(asked: _Asked, rows: Rows) -> list[Verdict]:
-    """The verdicts on all rows, some rows a call; None where the verifier failed, which is counted."""
-    verdicts: list[Verdict] = []
-    for start in range(0, len(rows), _ROWS_PER_CALL):
-        part = rows[start : start + _ROWS_PER_CALL]
-        said = _called(asked, part)
-        smaller_parts = [[row] for row in part] if asked.verifier.kind == "function" else [part]
-        if said is not None:
-            verdicts += said
-            continue
-        for smaller in smaller_parts:
-            said = _called(asked, smaller) if len(smaller) == 1 else None
-            if said is None:
-                asked.failed += len(smaller)
-                said = [None] * len(smaller)
-            verdicts += said
-    return verdicts
+def _drawn_rows(texts: Sequence[str], names: Sequence[str]) -> dict[str, int]:
+    """By verifier about how many drawn rows it is asked; those that judge all rows are left out.
 
+    Args:
+        texts: each `--verifier-rows`: N, of all verifiers, or NAME=N, which goes before it.
+        names: the verifiers that are asked.
 
-def _called(asked: _Asked, rows: Rows) -> list[Verdict] | None:
-    """What one call of the verifier says; None where it fails, or is not asked any more."""
-    if asked.given_up:
-        return None
-    try:
-        verdicts = asked.verifier.judge(rows)
-    except (Exception, SystemExit) as error:  # whatever a program of others raises is a failure of it
-        asked.failed_calls += 1
-        asked.first_failure = asked.first_failure or masked(one_line(f"{type(error).__name__}: {error}"))
-        return None
-    asked.failed_calls = 0
-    return verdicts
+    Raises:
+        ConfigError: a text is neither, or names no verifier that is asked.
+    """
+    of_all: dict[str, int] = {}
+    of_one: dict[str, int] = {}
+    for text in texts:
+        name, is_of_one, number = text.rpartition("=")
+        if not (number.isascii() and number.isdecimal() and int(number) > 0):
+            raise ConfigError(f"{_ROWS_KEY}: expected a number of rows or NAME=N, got {quote(text)}")
+        if not names or (is_of_one and name not in names):
+            known = ", ".join(names) or "none was asked"
+            raise ConfigError(f"{_ROWS_KEY} {text}: expected it with {_KEY}, of one of these verifiers: {known}")
+        if is_of_one:
+            of_one[name] = int(number)
+        else:
+            of_all = dict.fromkeys(names, int(number))
+    return {**of_all, **of_one}
 
 
 def python_verifiers(given: Verifiers) -> tuple[list[str], list[NamedVerifier]]:

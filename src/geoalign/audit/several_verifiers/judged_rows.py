@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +28,7 @@ class JudgedRows:
         answered: [N] whether the unit is an answer.
         truth: [N] 1 or 0 where a label tells it, NaN elsewhere.
         exclusive: whether at most one answer to a prompt is right.
+        drawn: the verifiers that judged rows drawn at random alone.
     """
 
     accepted: pandas.DataFrame
@@ -36,6 +38,7 @@ class JudgedRows:
     answered: Bool[np.ndarray, " n"]
     truth: Float[np.ndarray, " n"]
     exclusive: bool
+    drawn: Collection[str] = ()
 
     @property
     def names(self) -> list[str]:
@@ -51,12 +54,13 @@ class JudgedRows:
         return found
 
 
-def judged_by_all(table: pandas.DataFrame, *, exclusive: bool) -> JudgedRows:
+def judged_by_all(table: pandas.DataFrame, *, exclusive: bool, drawn: Collection[str] = ()) -> JudgedRows:
     """The rows as this package reads them.
 
     Args:
         table: has `group`, `compared_answer`, `key` (of the response), `reward`, `label` and columns `verdict.NAME`.
         exclusive: whether at most one answer to a prompt is right.
+        drawn: the verifiers that were asked about rows drawn at random alone.
     """
     numbers_by_name = {REWARD: table["reward"]}
     for column in table:
@@ -79,6 +83,7 @@ def judged_by_all(table: pandas.DataFrame, *, exclusive: bool) -> JudgedRows:
         answered=table["compared_answer"].notna().to_numpy(),
         truth=_truth_by_labels(table, is_verdict=REWARD in accepted),
         exclusive=exclusive,
+        drawn=drawn,
     )
 
 

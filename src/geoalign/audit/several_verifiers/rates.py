@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pandas
 import torch
 from jaxtyping import Float
 
 from geoalign.audit.several_verifiers.judged_rows import JudgedRows
-from geoalign.checks.rates import CheckedRates, checked_rates
+from geoalign.checks.rates import CheckedRate, CheckedRates, checked_rates, modified_wilson
 from geoalign.method.bounds import Bounds, false_negative_bounds, false_positive_bounds, judged_units
 
 
@@ -31,6 +33,9 @@ def rate_bounds(judged: JudgedRows, name: str) -> dict[str, Bounds] | None:
 def rates_by_checks(judged: JudgedRows, checked: pandas.Series, *, seed: int) -> dict[str, CheckedRates]:
     """Both error rates of each verifier by the rows that were checked; of one that judged none of these nothing.
 
+    The rates are those in the whole file. Of a verifier that judged drawn rows alone no prediction helps: the labels of
+    those that were checked are all that there is.
+
     Args:
         checked: by index whether the row is right; drawn uniformly from all rows, never chosen.
     """
@@ -42,6 +47,9 @@ def rates_by_checks(judged: JudgedRows, checked: pandas.Series, *, seed: int) ->
         labels = checked[checked.index.isin(rows.index)]
         if labels.empty:
             continue
+        if name in judged.drawn:
+            found[name] = _rates_of_labels(rows.loc[labels.index, name] == 1, labels.astype(bool))
+            continue
         others = rows.drop(columns=name)
         found[name] = checked_rates(
             accepted=rows[name].to_numpy() == 1,
@@ -52,6 +60,23 @@ def rates_by_checks(judged: JudgedRows, checked: pandas.Series, *, seed: int) ->
             seed=seed,
         )
     return found
+
+
+def _rates_of_labels(accepted: pandas.Series, right: pandas.Series) -> CheckedRates:
+    """Both error rates by the checked rows alone, with Wilson's intervals."""
+    return CheckedRates(
+        false_positive_rate=_rate_of_labels(accepted[~right]),
+        false_negative_rate=_rate_of_labels(~accepted[right]),
+    )
+
+
+def _rate_of_labels(is_error: pandas.Series) -> CheckedRate:
+    """The share of errors among the checked rows of a class."""
+    errors = int(is_error.sum())
+    checked = len(is_error)
+    low, high = modified_wilson(errors, checked)
+    estimate = errors / checked if checked else math.nan
+    return CheckedRate(estimate, low, high, method="wilson", checked=checked, errors=errors)
 
 
 def _answer_shares(judged: JudgedRows) -> Float[np.ndarray, " n"]:

@@ -25,12 +25,14 @@ class VerifierOutcome:
     Attributes:
         kind: of a verifier that was asked its kind, "reward" for the file's reward, "column" for another column.
         spec: what the user named; None for columns.
+        drawn: about how many rows drawn at random it was asked; None where it was asked about all.
         failed: on how many rows it failed.
         first_failure: what its first failure said.
     """
 
     kind: str
     spec: str | None = None
+    drawn: int | None = None
     failed: int = 0
     first_failure: str | None = None
 

@@ -156,7 +156,7 @@ class GoldAnswers:
             "top": [self._entry(row, redact=redact) for row in ranked.prompts.head(LISTED).to_dict("records")],
         }
 
-    def _entry(self, row: Mapping[str, Any], *, redact: bool) -> dict[str, Any]:
+    def _entry(self, row: Mapping[Any, Any], *, redact: bool) -> dict[str, Any]:
         """One prompt of the summary: where it stands, both answers, and how often each was given."""
         problem = self.problems[row["problem"]]
         place = {"problem": problem.name, "group": problem.group, "index": problem.index, "step": problem.step}
@@ -213,7 +213,8 @@ def _answers_of_problems(
     answers = by_answer.index.to_frame(index=False)
     answers["judged"] = by_answer["reward", "count"].to_numpy()
     numbers = by_answer.to_numpy().astype(int).reshape(len(answers), len(verifiers), 2).tolist()
-    answers["votes"] = [dict(zip(verifiers, pairs, strict=True)) for pairs in numbers]
+    votes = [dict(zip(verifiers, pairs, strict=True)) for pairs in numbers]
+    answers["votes"] = pandas.Series(votes, dtype=object)
     gold = answers["problem"].map(dict(enumerate(golds))).astype(object)
     is_gold = _are_equal(answers["answer"], gold)
     is_accepted = by_answer["reward", "sum"].reset_index(drop=True) > answers["judged"] / 2

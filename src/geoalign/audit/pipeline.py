@@ -326,6 +326,7 @@ class Audit:
             # What came instead may quote a text.
             skipped = [{**row, "reason": row["reason"].partition(", got ")[0]} for row in skipped]
         reads = self._session.curator.reads
+        degenerate = degenerate_findings(rows)
         summary = {
             "geoalign": __version__,
             "command": {
@@ -345,7 +346,7 @@ class Audit:
             "filtered": request.filtered,
             "hidden": self._states.summary(note=self._note_on_states(counts)),
             "counts": {**counts, "skipped": len(skipped)},
-            "degenerate": degenerate_findings(rows),
+            "degenerate": degenerate,
             "gold_answers": dict(self._golds),
             "suspicious_golds": self.golds.summary(self.ranked_golds, redact=request.redact),
             "equal_answers": None if self._equal is None else dict(self._equal.counters),
@@ -357,7 +358,7 @@ class Audit:
             "verifier": verifier,
             "verifiers": several,
         }
-        summary["export"] = export_summary(request, self.golds, self.ranked_golds, summary["degenerate"])
+        summary["export"] = export_summary(request, self.golds, self.ranked_golds, degenerate)
         summary["next"] = next_step(summary, reads)
         summary["label_command"] = label_command(summary) if "trusted" in reads else None
         return summary

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pandas
 from rich.table import Table
@@ -28,7 +27,6 @@ from geoalign.audit.words.next_steps import label_command
 from geoalign.audit.words.several_verifiers import HEADS
 from geoalign.console.numbers import short
 from geoalign.console.terminal import Console, say, say_paragraph
-from geoalign.dumps.row_names import counted_in
 from geoalign.text import shortened
 
 # Rows of evidence; all flagged ones stand in the folder.
@@ -133,17 +131,11 @@ def _show_several_verifiers(console: Console, report: AuditReport) -> None:
 
 def _contradictions(report: AuditReport) -> list[tuple[str, str, str]]:
     """For both directions of each pair: who accepts alone and how often, who refuses, and where some rows stand."""
-    several_files = report.rows["file"].nunique() > 1
     cells = []
     for pair in report.words.several.pairs:
-        places = [_place(row, several_files=several_files) for row in report.rows.loc[list(pair.rows)].itertuples()]
-        cells.append(
-            (
-                f"{pair.first}: {pair.first_alone:,}",
-                f"{pair.second}: {pair.second_alone:,}",
-                ", ".join(places),
-            )
-        )
+        first = f"{pair.first}: {pair.first_alone:,}"
+        second = f"{pair.second}: {pair.second_alone:,}"
+        cells.append((first, second, ", ".join(report.place(row) for row in pair.rows)))
     return cells
 
 
@@ -177,8 +169,7 @@ def _show_rows(console: Console, report: AuditReport) -> None:
 
 def _evidence(report: AuditReport, rows: pandas.DataFrame, *, prompts: bool) -> dict[str, list[str]]:
     """The columns of the table of evidence, by what stands above them."""
-    several_files = report.rows["file"].nunique() > 1
-    columns = {"where": [_place(row, several_files=several_files) for row in rows.itertuples()]}
+    columns = {"where": [report.place(index) for index in rows.index]}
     if report.has_texts and prompts:
         prompts_shown = [without_beginning(prompt, report.common_beginning) for prompt in rows["prompt"]]
         columns["prompt"] = [shortened(prompt, _TEXT) for prompt in prompts_shown]
@@ -190,13 +181,6 @@ def _evidence(report: AuditReport, rows: pandas.DataFrame, *, prompts: bool) -> 
     columns["reward"] = [short(reward) for reward in rows["reward"]]
     columns[_WHY] = rows["why"].tolist()
     return columns
-
-
-def _place(row: Any, *, several_files: bool) -> str:
-    """Where a rollout stands in the input: its line, and the file where there are several."""
-    file = Path(row.file)
-    place = f"{counted_in(file)} {row.line}"
-    return f"{file.name}, {place}" if several_files else place
 
 
 def _show_golds(console: Console, how_many: str, golds: Mapping[str, list[str]]) -> None:

@@ -15,7 +15,7 @@ from geoalign.audit.page.bundle import MAX_BYTES, Bundle, bundle
 from geoalign.audit.page.figures import audit_sections
 from geoalign.audit.results import AuditReport
 from geoalign.audit.words.golds import golds_table, listed_golds
-from geoalign.audit.words.several_verifiers import HEADS
+from geoalign.audit.words.several_verifiers import HEADS, Contradictions
 from geoalign.console.numbers import counted, short
 from geoalign.pages.documents import Gallery, inline, write_page
 from geoalign.text import visible
@@ -56,6 +56,7 @@ def build_audit_page(report: AuditReport) -> Path:
         scripts=scripts(),
         words=words,
         heads=HEADS,
+        contradictions=contradictions(report),
         marked=marked(report),
         flagged=int(report.rows["anomalous"].sum()),
         labels=labelled_verdicts(report) is not None,
@@ -112,6 +113,11 @@ def filters(report: AuditReport) -> dict[str, bool]:
         "probabilities": judged and bool(rows["probability_wrong"].notna().any()),
         "steps": rows["step"].nunique() > 1,
     }
+
+
+def contradictions(report: AuditReport) -> list[tuple[Contradictions, list[tuple[int, str]]]]:
+    """The pairs of verifiers that contradict each other, each with rollouts to look at: their indices and places."""
+    return [(pair, [(row, report.place(row)) for row in pair.rows]) for pair in report.words.several.pairs]
 
 
 def scripts() -> list[Markup]:

@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pandas
 import pytest
-from dumps import plain, table, verdicts, write_lines
+from dumps import nemo_gym, plain, table, verdicts, write_lines
 from judge_server import JudgeServer, Reply, completion
 
 from geoalign import audit
@@ -228,6 +228,14 @@ def test_columns_functions_commands_and_math_verify_judge_all_rows(tmp_path, run
     assert stored.columns.tolist() == ["index", "mine", "math_verify", "in_it", "none"]
     assert stored["math_verify"].tolist() == [mark == "1" for mark in RIGHT * 8]
     assert stored["index"].tolist() == [row["index"] for row in table(tmp_path / "out")]
+
+
+def test_rewards_of_reverify_stand_beside_the_old_ones_of_nemo_gym(tmp_path, run):
+    rows = [{**row, "reverified": None if at == 2 else 1 - row["reward"]} for at, row in enumerate(nemo_gym())]
+    path = write_lines(tmp_path / "both.jsonl", rows)
+    [pair] = run(path, curator="denoise", fields=["verdict.reverified=reverified"])["verifiers"]["pairs"]
+    assert (pair["first"], pair["second"]) == ("reward", "reverified")
+    assert (pair["both_judged"], pair["agreement"]) == (len(rows) - 1, 0.0)
 
 
 def test_without_verifiers_the_summary_says_nothing_of_them(tmp_path, run):

@@ -31,7 +31,8 @@ def suspicious_golds(summary: Summary) -> str:
         return f"{said} {doubt}" if doubt else said
     rivalled = f"On {found['rivalled']:,} of {prompts} a refused answer is given more often than the gold answer."
     if doubt:
-        return f"{rivalled} Whether that one or the model is wrong cannot be told from the answers. {doubt}"
+        unknown = "Whether the gold answer or the model is wrong there cannot be told from the answers."
+        return f"{rivalled} {unknown} {doubt}"
     return f"{rivalled} By how right and wrong answers agree in this file, the model is rather wrong there."
 
 

@@ -231,7 +231,9 @@ def test_columns_functions_commands_and_math_verify_judge_all_rows(tmp_path, run
 
 
 def test_rewards_of_reverify_stand_beside_the_old_ones_of_nemo_gym(tmp_path, run):
-    rows = [{**row, "reverified": None if at == 2 else 1 - row["reward"]} for at, row in enumerate(nemo_gym())]
+    rows = []
+    for place, row in enumerate(nemo_gym()):
+        rows.append({**row, "reward": place % 2, "reverified": None if place == 2 else 1 - place % 2})
     path = write_lines(tmp_path / "both.jsonl", rows)
     [pair] = run(path, curator="denoise", fields=["verdict.reverified=reverified"])["verifiers"]["pairs"]
     assert (pair["first"], pair["second"]) == ("reward", "reverified")

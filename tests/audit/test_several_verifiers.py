@@ -446,7 +446,7 @@ def test_terminal_page_and_notebook_show_each_verifier_with_its_name_made_harmle
     assert "\u202e" not in printed
     assert "gold: 8" in printed
     assert "math" not in repr(report)
-    assert "gold accepts 50.0% of the rollouts, agrees with the reward on 75.0%" in repr(report)
+    assert "gold accepts 50.0%, agrees with the reward on 75.0%" in repr(report)
 
 
 def test_verifiers_that_judge_alike_are_compared_once():

@@ -10,7 +10,7 @@ A file's rows go this way:
     several_verifiers/          further verifiers on all rows: agreement, bounds, rates, a ranking
     verdicts.py                 the verifier's error rates: what is proved, and what a model estimates
     checks.py                   rows drawn at random and labelled, and the rates by them
-    degenerate.py               whether the verifier judges at all
+    degenerate/                 whether the verifier judges at all
     golds.py                    gold answers that look wrong; gold_files.py: golds.csv, the exported data set, its sheet
     folder.py                   the tables; summary.py: numbers that are read off the rows
     results.py                  the report: all rows, each flagged one with its reason, and the summary
@@ -205,10 +205,10 @@ class Audit:
                 self._inputs.append(input_entry(source, dump, rows))
                 self._skipped += dump.skipped
                 self._done.append(rows.drop(columns=_TEXTS))
-        with self._console.status("Asking the verifiers"):
-            verdicts_on_drawn_rows = self._several.ask_about_drawn_rows()
         rows = pandas.concat(self._done)
-        rows.update(verdicts_on_drawn_rows)
+        with self._console.status("Asking the verifiers"):
+            rows.update(self._several.ask_about_drawn_rows())
+        self._done = [rows]
         self.ranked_golds = self.golds.ranked(rows, self._equal)
         if not request.redact:
             write_golds(self._folder.staging, self.golds, self.ranked_golds)

@@ -25,8 +25,8 @@ from geoalign.audit.folder import CHECKS_FILE
 from geoalign.audit.sample import UniformSample
 from geoalign.audit.second_opinion import asked_rows
 from geoalign.audit.settings import AuditConfig
+from geoalign.audit.several_verifiers.judged_rows import further_verdicts
 from geoalign.audit.verdicts import why_no_verdicts
-from geoalign.audit.verifier_table import further_verdicts
 from geoalign.checks.anytime import anytime_intervals
 from geoalign.checks.rates import CheckedRate, CheckedRates, checked_rates
 from geoalign.dumps.checks_csv import BY, NOTE, ChecksFile, has_labels, is_right, read_checks, write_checks
@@ -45,6 +45,7 @@ class Checks:
     """The checks of one audit: which rows are drawn, what is said of them, and the rates that follow.
 
     Attributes:
+        seed: of the draw: that of the given checks, else that of the settings.
         known: whether each checked row is right, by the index of the row; None before `conclude`, and where a drawn row
             before the last labelled one has no label.
     """
@@ -62,11 +63,11 @@ class Checks:
         if request.check_with not in (None, GOLD):
             self._judge = second_verifier(request.check_with, config.endpoint, key=_KEY, section="endpoint")
         size = self._wanted
-        self._seed = config.seed
+        self.seed = config.seed
         if self._given is not None:
             size = max(size, *self._given.rows)
-            self._seed = self._given.seed
-        self._sample = UniformSample(size, self._seed)
+            self.seed = self._given.seed
+        self._sample = UniformSample(size, self.seed)
         self._are_verdicts = False
         self.known: pandas.Series | None = None
         self._low = math.nan
@@ -149,7 +150,7 @@ class Checks:
             "by": {},
             **self._summary,
             "drawn_from": self._sample.seen,
-            "seed": self._seed,
+            "seed": self.seed,
             "anytime": request.anytime,
         }
 
@@ -230,7 +231,7 @@ class Checks:
         columns: dict[str, Any] = {
             "draw": range(1, len(drawn) + 1),
             "drawn_from": self._sample.seen,
-            "seed": self._seed,
+            "seed": self.seed,
             LABEL: labels,
             NOTE: notes,
             BY: verifiers,
@@ -258,7 +259,7 @@ class Checks:
         def rates(checked: Int[np.ndarray, " c"], right: Bool[np.ndarray, " c"]) -> CheckedRates:
             if self._request.anytime:
                 return _anytime_rates(accepted, checked, right)
-            return checked_rates(accepted, checked, right, features, right_shares=guesses, seed=self._seed)
+            return checked_rates(accepted, checked, right, features, right_shares=guesses, seed=self.seed)
 
         alone = rates(checked[known], stated[known])
         if known.all():

@@ -42,6 +42,9 @@ class AuditRequest:
         (),
         "WHO",
     )
+    verifier_rows: Sequence[str] = option(
+        "Let --verifiers judge N rows drawn at random, or the one of this NAME alone; repeatable.", (), "N|NAME=N"
+    )
     budget: str = option("Rows, or share of rows, that it checks in each step.", "10%", "N|N%")
     draw_checks: int | None = option("Draw rows at random, for you to label in DIR/checks.csv.", None, "N", min=1)
     checks: Path | None = option("Your labelled checks.csv: error rates with 95% intervals.", None, "FILE")

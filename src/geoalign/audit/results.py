@@ -14,10 +14,11 @@ import pyarrow.parquet
 from geoalign.audit.answers import is_gold
 from geoalign.audit.folder import DENSITIES_FILE, PAIRS_FILE, SCORES_FILE, SUMMARY_FILE, VERDICTS_FILE
 from geoalign.audit.prompts import common_beginning
-from geoalign.audit.verifier_frame import verifier_frame
+from geoalign.audit.several_verifiers.frame import verifier_frame
 from geoalign.audit.words import Words, in_words
 from geoalign.audit.words.reasons import by_suspicion, flag_reasons
 from geoalign.dumps.formats.format import VERDICT
+from geoalign.dumps.row_names import counted_in
 from geoalign.files.json_files import read_json
 
 # Truth values and numbers that may lack: NaN where they do.
@@ -70,6 +71,17 @@ class AuditReport:
     def common_beginning(self) -> str:
         """What all prompts begin with, such as a system prompt; empty where it is short."""
         return common_beginning(self.rows)
+
+    def place(self, index: int) -> str:
+        """Where a rollout stands in the input, by its index: its line, and the file where there are several."""
+        row: Any = self.rows.loc[index]
+        file = Path(row["file"])
+        place = f"{counted_in(file)} {row['line']}"
+        return f"{file.name}, {place}" if self._several_files else place
+
+    @cached_property
+    def _several_files(self) -> bool:
+        return bool(self.rows["file"].nunique() > 1)
 
     @property
     def curator(self) -> Mapping[str, Any]:

@@ -2,7 +2,10 @@
 
 from recipes.axolotl_gsm8k import problems, right
 
-ROW = {"question": "How many are 1,000 and 200?", "answer": "They are 1,000 + 200 = <<1000+200=1200>>1,200.\n#### 1,200"}
+ROW = {
+    "question": "How many are 1,000 and 200?",
+    "answer": "It is 1,000 + 200 = <<1000+200=1200>>1,200.\n#### 1,200",
+}
 
 
 def boxed(text):

@@ -1,4 +1,4 @@
-"""An advantage estimator for a fork of NeMo-RL: GRPO on rewards that a curator corrects (docs/forks.md: where it goes)."""
+"""An advantage estimator for a fork of NeMo-RL, whose rewards a curator corrects (docs/forks.md: where it goes)."""
 
 from __future__ import annotations
 

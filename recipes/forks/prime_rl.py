@@ -1,4 +1,4 @@
-"""An algorithm for a fork of prime-rl: GRPO on rewards that a curator corrects (docs/forks.md says where it goes)."""
+"""An algorithm for a fork of prime-rl, whose rewards a curator corrects (docs/forks.md: where it goes)."""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ from axolotl.utils.dict import DictDefault
 from trl_parts import entering, model, tokenizer
 
 from geoalign.adapters.axolotl import CuratedAxolotlTrainer, trainer
+from geoalign.adapters.trl import GeoAlignMixin
 
 PLUGIN = "geoalign.adapters.axolotl.GeoAlignPlugin"
 # What the reward function `told` says of the rows of a batch.
@@ -55,6 +56,13 @@ class Curated(Recorded, CuratedAxolotlTrainer):
     """The adapter's."""
 
 
+class OfTheUser(Recorded, GeoAlignMixin, AxolotlGRPOTrainer):
+    """A trainer as docs/axolotl.md shows one, without the plugin."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, curator="denoise", hidden_position="mean", log_metrics="all", **kwargs)
+
+
 def prepare(folder: Path) -> Path:
     model().save_pretrained(folder / "model")
     tokenizer().save_pretrained(folder / "model")
@@ -85,8 +93,8 @@ def configuration(inputs: Path, folder: Path, section: Any = None, **changes: An
 def train(inputs, folder, section=None, *, curator=None, monkeypatch=None, **changes):
     """The trainer after a training; without a section Axolotl's own. `curator`: an object in the settings' place."""
     cfg = load_cfg(configuration(inputs, folder, section, **changes))
-    kind = "Plain" if section is None else "Curated"
-    cfg.trainer_cls = f"axolotl_parts.{kind}"
+    if "trainer_cls" not in changes:
+        cfg.trainer_cls = f"axolotl_parts.{'Plain' if section is None else 'Curated'}"
     if curator is not None:
         read = trainer.registered_settings()
         with_object = SimpleNamespace(**{**vars(read), "curator": curator})

@@ -68,6 +68,11 @@ def test_denoise_acts_on_the_answers_that_the_section_names(inputs, tmp_path):
     assert not same_weights(weights_of(curated), weights_of(plain))
 
 
+def test_a_trainer_of_the_users_needs_no_plugin(inputs, tmp_path):
+    curated = train(inputs, tmp_path, trainer_cls="axolotl_parts.OfTheUser")
+    assert all("geoalign/hidden_seconds" in entry for entry in curated.state.log_history if "loss" in entry)
+
+
 def test_resume_reaches_the_weights_of_an_undisturbed_run(inputs, tmp_path, monkeypatch):
     saving = {"save_strategy": "steps", "save_steps": 1, "max_steps": 3}
     section = {"curator": "grpo"}

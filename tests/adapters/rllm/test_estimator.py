@@ -126,6 +126,17 @@ def test_a_curator_that_replaces_rows_without_saying_so_is_refused_in_the_batch(
         advantages_of(groups_of([1.0, 0.0, 0.0, 1.0]))
 
 
+def test_rllms_configuration_forgets_names_that_are_not_its_own():
+    """The reason why the estimator is registered as OTHER, too: docs/proposals/rllm.md."""
+    from rllm.trainer.algorithms.advantage import RLLM_ADV_ESTIMATOR_REGISTRY
+    from rllm.trainer.algorithms.config import rLLMAdvantageEstimator
+
+    registered()
+    del RLLM_ADV_ESTIMATOR_REGISTRY[rLLMAdvantageEstimator.OTHER]
+    with pytest.raises(ValueError, match="Unknown advantage estimator"):
+        advantages_of(groups_of([1.0, 0.0, 0.0, 1.0]))
+
+
 def test_a_name_of_rllms_own_is_refused():
     with pytest.raises(ConfigError, match="name: expected none of rLLM's own estimators, got 'rloo'"):
         registered(name="rloo")

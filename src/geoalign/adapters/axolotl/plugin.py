@@ -29,7 +29,7 @@ class GeoAlignArgs(BaseModel):
     geoalign: dict[str, Any] | None = Field(default=None, description="The curator and its settings.")
 
 
-class GeoAlignPlugin(BasePlugin):  # type: ignore[misc]
+class GeoAlignPlugin(BasePlugin):
     """`plugins: [geoalign.adapters.axolotl.GeoAlignPlugin]`: curates the rollouts of `rl: grpo`."""
 
     def get_input_args(self) -> str:

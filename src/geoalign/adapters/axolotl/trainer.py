@@ -11,7 +11,7 @@ from geoalign.adapters.grpo_trainer.generation_batch import named_field
 from geoalign.adapters.trl.mixin import GeoAlignMixin
 
 
-class CuratedAxolotlTrainer(GeoAlignMixin, AxolotlGRPOTrainer):  # type: ignore[misc]
+class CuratedAxolotlTrainer(GeoAlignMixin, AxolotlGRPOTrainer):
     """Axolotl's GRPO trainer whose generation batches pass through a curator before they enter the loss.
 
     Its settings are those that `GeoAlignPlugin` read. What is refused is refused as in TRL's adapter.

@@ -32,7 +32,8 @@ IDS = [page.relative_to(ROOT).as_posix() for page in PAGES]
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 # Packages that an example may not need in order to be run here.
 ENGINES = {
-    "axolotl", "datasets", "nemo_rl", "prime_rl", "ray", "rllm", "skyrl", "slime", "swift", "transformers", "trinity", "trl", "verl",
+    "axolotl", "datasets", "nemo_rl", "prime_rl", "ray", "rllm", "skyrl", "slime", "swift", "transformers", "trinity",
+    "trl", "verl",
 }  # fmt: skip
 
 

@@ -143,12 +143,12 @@ def test_in_nemo_rl_what_changes_nothing_is_its_grpo_bit_for_bit(nemo_rl, normal
 def test_a_group_at_a_time_is_enough_for_denoise_where_its_window_spans_many():
     """What docs/forks.md says of engines that hand over one group at a time."""
     draws = torch.Generator().manual_seed(0)
-    prompts = torch.arange(192).repeat_interleave(16)
-    correct = torch.rand(len(prompts), generator=draws) < torch.rand(192, generator=draws)[prompts]
+    prompts = torch.arange(128).repeat_interleave(16)
+    correct = torch.rand(len(prompts), generator=draws) < torch.rand(128, generator=draws)[prompts]
     mistakes = torch.randint(3, (len(prompts),), generator=draws).tolist()
     answers = ["7" if right else f"no {kind}" for right, kind in zip(correct.tolist(), mistakes, strict=True)]
     rewards = (correct ^ (torch.rand(len(prompts), generator=draws) < 0.2)).float()
-    last = slice(128 * 16, None)
+    last = slice(64 * 16, None)
 
     def cosine(size, window):
         curator, found = Denoise(geometry="none", window=window), []
@@ -161,6 +161,6 @@ def test_a_group_at_a_time_is_enough_for_denoise_where_its_window_spans_many():
         groups = prompts[last] - prompts[last][0]
         return float(advantage_cosine(judged, torch.arange(len(judged)), correct[last].float(), groups))
 
-    whole, single, short = cosine(64, window=3), cosine(1, window=128), cosine(1, window=10)
+    whole, single, short = cosine(64, window=2), cosine(1, window=64), cosine(1, window=10)
     assert single > whole - 0.05
     assert short < single - 0.1

@@ -24,12 +24,12 @@ def inputs():
     return axolotl_parts.prepare(Path(tempfile.mkdtemp(prefix="geoalign_axolotl_")))
 
 
-def train_with(curator, rewards):
+def train_with(curator, rewards, second_verifier=None):
     axolotl_parts.verdicts[:] = [None if reward != reward else reward for reward in rewards]
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         trained = axolotl_parts.train(
-            inputs(), Path(folder), {"curator": "grpo"}, curator=curator, monkeypatch=patch,
-            max_steps=1, trl={"reward_funcs": ["axolotl_parts.told"], "loss_type": "dapo"},
+            inputs(), Path(folder), {"curator": "grpo", "second_verifier": second_verifier}, curator=curator,
+            monkeypatch=patch, max_steps=1, trl={"reward_funcs": ["axolotl_parts.told"], "loss_type": "dapo"},
         )  # fmt: skip
     responses = [response or None for _, response, _ in trained.entered]
     return TrainedRows(responses=responses, advantages=[advantage for _, _, advantage in trained.entered])

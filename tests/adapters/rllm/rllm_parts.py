@@ -19,7 +19,8 @@ def groups_of(rewards, *, role="solver", answers=None):
         Trajectory(
             uid=f"t{row}", name=role, reward=reward, output=None if answers is None else answers[row],
             signals={"verdict": reward}, metadata={"answer": f"a{row % 3}"},
-            steps=[Step(prompt_ids=[1, row // SIZE], response_ids=[10 + row, 2], logprobs=[-0.5, -1.5])],
+            steps=[Step(prompt_ids=[1, row // SIZE], response_ids=[10 + row, 2], logprobs=[-0.5, -1.5],
+                        model_response=f"response {row}")],
         )
         for row, reward in enumerate(rewards)
     ]  # fmt: skip

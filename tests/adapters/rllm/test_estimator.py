@@ -7,14 +7,15 @@ import math
 
 import pytest
 import torch
+from asking import settings_with
 from rllm_parts import SIZE, advantages_of, groups_of
 
 from geoalign.errors import ConfigError, UnsupportedError
 from geoalign.testing import TrainedRows, adapter_checks
 
 pytestmark = [pytest.mark.engines, pytest.mark.filterwarnings("default")]
-# Rows cannot be moved (below), and no second verifier is asked.
-LEFT_OUT = ("a_replaced_row_is_its_donor", "a_second_verifiers_verdict_is_trained_on")
+# Rows cannot be moved: see below.
+LEFT_OUT = ("a_replaced_row_is_its_donor",)
 
 
 def registered(settings=None, **more):
@@ -23,8 +24,8 @@ def registered(settings=None, **more):
     return register({"curator": "grpo", **(settings or {})}, **more)
 
 
-def train_with(curator, rewards):
-    estimator = registered()
+def train_with(curator, rewards, second_verifier=None):
+    estimator = registered(settings_with(second_verifier))
     estimator.session.curator = curator
     groups = groups_of(rewards)
     advantages = advantages_of(groups)

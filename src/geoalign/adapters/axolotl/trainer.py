@@ -28,5 +28,8 @@ class CuratedAxolotlTrainer(GeoAlignMixin, AxolotlGRPOTrainer):
             hidden_layer=settings.hidden_layer,
             rollout_fields=fields,
             log_metrics=settings.log_metrics,
+            second_verifier=settings.second_verifier,
+            second_verifier_endpoint=settings.second_verifier_endpoint,
+            second_verifier_seconds=settings.second_verifier_seconds,
             **kwargs,
         )

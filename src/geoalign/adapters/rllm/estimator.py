@@ -28,6 +28,7 @@ from geoalign.adapters.decision import (
     refuse,
     rewards_stay,
 )
+from geoalign.adapters.second_verifier import verifier_of_settings
 from geoalign.adapters.settings import RllmSettings, read_section
 from geoalign.errors import ConfigError
 from geoalign.types import Rollouts, response_keys
@@ -52,7 +53,10 @@ class CuratedEstimator:
     def __init__(self, settings: Mapping[str, Any] | None = None, *, log: Log | None = None) -> None:
         self.settings = read_section(RllmSettings, settings, engine="rLLM")
         how = "rollout_fields with {need}: <entry of Trajectory.metadata, signals or 'output'>"
-        self.session = make_session(self.settings, engine="rLLM", how=how)
+        self.session = make_session(self.settings, how=how)
+        # What a task asks and answers stands below `task`: a trajectory's own entries are what its response says.
+        gold = ("task.ground_truth", "task.answer")
+        self._second_verifier = verifier_of_settings(self.settings, self.session, gold=gold)
         self._log = log
         self._role: str | None = None
         curator = self.session.curator
@@ -105,11 +109,16 @@ class CuratedEstimator:
             "logprobs": lambda: torch.tensor([_mean_logprob(each) for each in trajectories]),
         }
         names = [f"trajectory {each.uid}" for each in trajectories]
+        verifier = self._second_verifier
+        asking = (
+            None if verifier is None else verifier.field(lambda asked: [_asked(trajectories[row]) for row in asked])
+        )
         return Rollouts(
             rewards=observed,
             groups=torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes)),
             ids=[each.uid for each in trajectories],
             lengths=torch.tensor([len(each) for each in tokens]),
+            second_rewards=asking,
             **needed_fields(makers, self.session.curator.reads),
             **named_components(self.session.curator.components, signals, observed, source="Trajectory.signals"),
             **named_fields(
@@ -158,6 +167,18 @@ def grpo_advantages(rewards: Any, by_std: bool) -> Any:
     if scored.sum() > 1 or scored.all():
         found[scored] = calculate_grpo_advantages_per_group(rewards[scored], norm_adv_by_std_in_grpo=by_std)[0]
     return found
+
+
+def _asked(trajectory: Any) -> dict[str, Any]:
+    """The trajectory as a second verifier reads it: its last response, and what its task asked."""
+    task = trajectory.task
+    about = task if isinstance(task, Mapping) else dict(getattr(task, "metadata", None) or {})
+    messages = trajectory.steps[-1].chat_completions if trajectory.steps else []
+    said = [message.get("content") for message in messages if message.get("role") == "assistant"]
+    asked = [message.get("content") for message in messages if message.get("role") == "user"]
+    last = trajectory.steps[-1].model_response if trajectory.steps else ""
+    response = last or (said[-1] if said else trajectory.output)
+    return {"prompt": str(asked[-1] if asked else task), "response": str(response), "task": about}
 
 
 def _mean_logprob(trajectory: Any) -> float:

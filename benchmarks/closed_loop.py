@@ -167,6 +167,7 @@ def train(world: World, curator: Any, seed: int) -> tuple[float, dict[str, float
             groups=group,
             hidden=states + world.state_noise * torch.randn(states.shape, generator=draw),
             true_rewards=true,
+            second_rewards=true.__getitem__,
             answers=None if world.continuous else [None if a == ANSWERS else f"answer {a}" for a in response.tolist()],
         )
         curation = curator.curate(rollouts, generator=curation_draw)

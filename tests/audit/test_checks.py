@@ -11,6 +11,7 @@ from dumps import changed, table, verdicts, write_lines
 
 from geoalign import audit
 from geoalign.audit.checked_verdicts import CheckedVerdicts, contradicted_prompts
+from geoalign.audit.checks import features_of, right_share_guesses
 from geoalign.audit.sample import UniformSample
 from geoalign.audit.verdicts import claimed
 from geoalign.audit.words import in_words
@@ -300,6 +301,26 @@ def test_labels_of_rows_that_were_not_drawn_enter_no_rate(tmp_path, run, dump, d
     both = run(dump, curator="denoise", checks=checks, labels=(labels,), output=tmp_path / "both")
     assert both["labels"]["labelled"] == len(flagged)
     assert both["verifier"]["checks"] == without["verifier"]["checks"]
+
+
+def test_further_verifiers_help_to_predict_the_labels():
+    """Of a group's four rows three answer "a". The columns are the answer's share, and the verdicts of j1 and j2."""
+    rows = pandas.DataFrame(
+        {
+            "group": [0, 0, 0, 0],
+            "reward": [1.0, 0.0, 1.0, 0.0],
+            "compared_answer": ["a", "a", "a", "b"],
+            "correct": [None] * 4,
+            "probability_wrong": [np.nan] * 4,
+            "verdict.j1": [1.0, 1.0, np.nan, -1.0],
+            "verdict.j2": [0.0, 1.0, 1.0, 1.0],
+            "verdict.scores": [0.1, 0.2, 0.3, 0.4],
+        }
+    )
+    features = features_of(rows, rows["reward"].to_numpy() == 1, probabilities=True)
+    assert features.tolist() == [[0.75, 1, 0], [0.75, 1, 1], [0.75, 0.5, 1], [0.25, 0, 1]]
+    # Two of the three rows that j1 judged, three of the four of j2, and the three rows with the most frequent answer.
+    assert right_share_guesses(rows) == pytest.approx([2 / 3, 3 / 4, 3 / 4])
 
 
 def test_an_interval_for_every_moment_is_that_of_the_betting(tmp_path, run, dump, drawn):

@@ -48,7 +48,12 @@ CHANGES = {
     "random": [{"geoalign": CONTROL}],
     "oracle": [{"strategy": "zero_weight"}, {"strategy": "drop"}, {"strategy": "amplify"}],
     "labelled_probe": [{"strategy": "drop"}, {"strategy": "penalty", "coefficient": 0.5}],
-    "appeals": [{"curator": DenoiseConfig(geometry="none", least_slope=1.0)}],
+    "appeals": [
+        {"curator": DenoiseConfig(geometry="none", least_slope=1.0)},
+        {"random_share": 0.0},
+        {"random_share": 0.6, "check_window": 3},
+    ],
+    "monitor": [{"checks": 6, "check_window": 10}],
     "chain": [{"members": each} for each in ((), (DenoiseConfig(), PODSConfig()), (GEOALIGN, DenoiseConfig()))],
 }
 # Decides something about binary rewards alone, though it takes others: pair counts of distinct rewards are all alike.

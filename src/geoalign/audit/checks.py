@@ -26,6 +26,7 @@ from geoalign.audit.sample import UniformSample
 from geoalign.audit.second_opinion import asked_rows
 from geoalign.audit.settings import AuditConfig
 from geoalign.audit.verdicts import why_no_verdicts
+from geoalign.audit.verifier_table import further_verdicts
 from geoalign.checks.anytime import anytime_intervals
 from geoalign.checks.rates import CheckedRate, CheckedRates, checked_rates
 from geoalign.dumps.checks_csv import BY, NOTE, ChecksFile, has_labels, is_right, read_checks, write_checks
@@ -309,8 +310,8 @@ def _between(alone: CheckedRate, lowest: CheckedRate, highest: CheckedRate) -> C
 def features_of(
     scored: pandas.DataFrame, accepted: Bool[np.ndarray, " n"], *, probabilities: bool
 ) -> Float[np.ndarray, "n k"]:
-    """[N, K] what may tell right rows from wrong ones: the share of the row's answer in its group, the file's own mark
-    of a correct response, and the probability by `denoise` that the row is right.
+    """[N, K] what may tell right rows from wrong ones: the share of the row's answer in its group, the verdicts of
+    further verifiers, the file's own mark of a correct response, and the probability by `denoise` that it is right.
 
     Args:
         scored: the rows with a reward.
@@ -319,6 +320,8 @@ def features_of(
     """
     shares = _answer_counts(scored) / scored.groupby("group")["reward"].transform("size")
     columns = [shares.to_numpy(dtype=float)]
+    # One that did not judge a row speaks neither for it nor against it.
+    columns += list(further_verdicts(scored).fillna(0.5).to_numpy().T)
     if scored["correct"].notna().any():
         columns.append(scored["correct"].astype(float).fillna(0.5).to_numpy())
     wrong = scored["probability_wrong"]
@@ -328,9 +331,9 @@ def features_of(
 
 
 def right_share_guesses(scored: pandas.DataFrame) -> list[float]:
-    """Guesses of the share of right rows that need no check: that of each group's most frequent answer, and that of the
-    file's marks of correct responses."""
-    guesses = []
+    """Guesses of the share of right rows that need no check: what each further verifier accepts, the share of each
+    group's most frequent answer, and that of the file's marks of correct responses."""
+    guesses = further_verdicts(scored).mean().tolist()
     if scored["compared_answer"].notna().any():
         most_frequent = _answer_counts(scored).groupby(scored["group"]).max().sum()
         guesses.append(float(most_frequent / len(scored)))

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import pandas
 from scipy.special import gammaln, logsumexp
-from scipy.stats import hypergeom
 
 from geoalign.answers import normal_form
 from geoalign.dumps.field_names import ENVIRONMENTS
@@ -150,7 +149,9 @@ def one_value_of_part(
         return None
     prompts = pandas.DataFrame({"group": group, "same": reward == values[0], "part": is_part})[scored]
     prompts = prompts.groupby("group").agg(same=("same", "all"), part=("part", "any"))
-    chance = hypergeom.sf(prompts["part"].sum() - 1, len(prompts), prompts["same"].sum(), prompts["part"].sum())
+    marked = int(prompts["same"].sum())
+    size = int(prompts["part"].sum())
+    chance = _chance_of_at_least(size, prompts=len(prompts), marked=marked, drawn=size)
     if chance * places > LEVEL:
         return None
     return _one_value(values[0], scored[is_part], gives_gold, where=where)
@@ -186,11 +187,21 @@ def unscored_of_part(
     if count < LEAST_UNSCORED or count < UNSCORED_SHARE * size or count < TIMES_AS_OFTEN * elsewhere * size:
         return None
     prompts = pandas.DataFrame({"group": group, "missing": missing, "part": is_part}).groupby("group").any()
-    hit = (prompts["missing"] & prompts["part"]).sum()
-    chance = hypergeom.sf(hit - 1, len(prompts), prompts["missing"].sum(), prompts["part"].sum())
+    hit = int((prompts["missing"] & prompts["part"]).sum())
+    marked = int(prompts["missing"].sum())
+    drawn = int(prompts["part"].sum())
+    chance = _chance_of_at_least(hit, prompts=len(prompts), marked=marked, drawn=drawn)
     if chance * places > LEVEL:
         return None
     return Symptom(kind="unscored", where=where, rows=count, parts={"of": size, "elsewhere": elsewhere})
+
+
+def _chance_of_at_least(found: int, *, prompts: int, marked: int, drawn: int) -> float:
+    """The chance that of so many drawn prompts at least `found` are marked, if they were drawn at random from all."""
+    # Takes a third of a second to import, and few files have parts to compare.
+    from scipy.stats import hypergeom
+
+    return float(hypergeom.sf(found - 1, prompts, marked, drawn))
 
 
 def tied(

@@ -103,8 +103,7 @@ def read_report(folder: Path) -> AuditReport:
     """Reads the tables and the summary of an audit's folder. All texts are in memory, once."""
     folder = Path(folder)
     summary = read_json(folder / SUMMARY_FILE)
-    rows = pyarrow.parquet.read_table(folder / SCORES_FILE).to_pandas()
-    rows = rows.astype(dict.fromkeys(NUMBERS, "float64"))
+    rows = _scores(folder / SCORES_FILE)
     pairs = _table(folder / PAIRS_FILE)
     flagged = by_suspicion(rows)
     reasons = flag_reasons(rows, summary, compares_states=pairs is not None)
@@ -123,6 +122,20 @@ def read_report(folder: Path) -> AuditReport:
         densities=_table(folder / DENSITIES_FILE),
         folder=folder,
     )
+
+
+def _scores(path: Path) -> pandas.DataFrame:
+    """The rows of `scores.parquet`, with numbers that may be missing as NaN.
+
+    Each column is read alone and made one piece. Beside the result there is then one column at a time in memory; and
+    of a column in several pieces pandas would copy the whole, all texts, whenever it picks some rows.
+    """
+    columns = {}
+    with pyarrow.parquet.ParquetFile(path) as file:
+        for name in file.schema_arrow.names:
+            column = file.read(columns=[name]).combine_chunks().to_pandas()[name]
+            columns[name] = column.astype("float64") if name in NUMBERS else column
+    return pandas.DataFrame(columns)
 
 
 def _table(path: Path) -> pandas.DataFrame | None:

@@ -131,6 +131,18 @@ def _as_accepted(numbers: pandas.Series) -> pandas.Series:
     return (numbers > threshold).astype(float).where(numbers.notna())
 
 
+def further_verdicts(rows: pandas.DataFrame) -> pandas.DataFrame:
+    """[N, K] what each further verifier says of the rows: 1, 0 or NaN, by its name. Numbers that are no verdicts are
+    left out.
+
+    Args:
+        rows: has a column `verdict.NAME` for each further verifier.
+    """
+    columns = {str(name).removeprefix(VERDICT): rows[name] for name in rows if str(name).startswith(VERDICT)}
+    verdicts = {name: _as_accepted(numbers) for name, numbers in columns.items() if _why_no_verdicts(numbers) is None}
+    return pandas.DataFrame(verdicts, index=rows.index)
+
+
 # --- the summary ------------------------------------------------------------------------------------------------------
 
 

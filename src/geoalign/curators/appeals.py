@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -15,10 +14,12 @@ from torch import Generator, Tensor
 from geoalign.curators.curator import identity, tie_order
 from geoalign.curators.holder import Holder
 from geoalign.curators.labelled_rollouts import check_reads_trusted
+from geoalign.curators.random_checks import RandomChecks, draw_rows
 from geoalign.curators.registry import CuratorSection, default_curator
-from geoalign.errors import ConfigError, InputError
+from geoalign.curators.second_verifier import PatientAsking, Question, ask, questions_about, responses_of
+from geoalign.errors import ConfigError
 from geoalign.noise.rows import two_values
-from geoalign.settings import Count, setting, settings
+from geoalign.settings import AnyShare, Count, setting, settings
 from geoalign.types import Curation, Rollouts
 
 
@@ -32,6 +33,10 @@ class AppealsConfig:
         default_factory=lambda: default_curator("denoise"), help="Scores the rows, and learns from the verdicts."
     )
     budget: Count = setting(default=16, help="Responses of a batch that the second verifier may be asked about.")
+    random_share: AnyShare = setting(
+        default=0.25, help="Share of the budget for rows drawn at random, which give rates."
+    )
+    check_window: Count = setting(default=100, help="Random checks after which both error rates get an interval.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +47,7 @@ class Hearing:
         rollouts: the batch with the verdicts as trusted rewards.
         asked_rows: [A] the rows that have a verdict.
         overturned: [A] where the verdict is another than the reward.
+        drawn_rows: those of them that were drawn at random.
         trial: the inner curator's curation of the batch before any verdict.
         unanswered: how many questions had no answer.
     """
@@ -49,6 +55,7 @@ class Hearing:
     rollouts: Rollouts
     asked_rows: Int[Tensor, " a"]
     overturned: Bool[Tensor, " a"]
+    drawn_rows: list[int]
     trial: Curation
     unanswered: int
 
@@ -75,7 +82,14 @@ class Appeals(Holder[AppealsConfig]):
     the answer and p is the probability that the reward is wrong; all else goes by score. A verdict holds for identical
     responses of the group: their rewards become the second verifier's, and they `trusted`; the inner curator then
     decides on this batch, and learns from it. A verdict of None or NaN changes nothing, and is counted. If no row has a
-    score, none is asked about.
+    score, none is chosen.
+
+    Before any is chosen, `random_share` of the budget is drawn at random among the rows that have a reward and are not
+    trusted: `random_share` times `budget` rows, rounded. They are asked about as well, and of the verdicts on them the
+    verifier's error rates are made, window by window, with an alarm where one rises (`RandomChecks`). Chosen rows never
+    enter a rate. With a `random_share` of 0 none is drawn.
+
+    In a training a second verifier that fails leaves its questions unanswered (`PatientAsking`).
 
     `scores` of rows that were asked about are the trial's; anomalous are those whose verdict differs from the reward.
 
@@ -86,10 +100,11 @@ class Appeals(Holder[AppealsConfig]):
 
     Raises:
         ConfigError: the inner curator makes no use of trusted rows, or scores none.
-        InputError: the second verifier returns another number of verdicts than it was asked for.
     """
 
     headline = ("appeals", "overturned")
+
+    kept = ("random_checks",)
 
     def __init__(self, config: Any = None, **settings: Any) -> None:
         super().__init__(config, **settings)
@@ -102,60 +117,85 @@ class Appeals(Holder[AppealsConfig]):
         if self.acts_on is not None:
             # The rewards of rows that the second verifier overturns.
             self.acts_on = tuple(dict.fromkeys((*self.acts_on, "rewards")))
+        # How many rows of a batch are drawn at random.
+        self._draws = round(self.config.random_share * self.config.budget)
+        self._random_checks = RandomChecks(self.config.check_window)
+        self._patient = PatientAsking()
 
     def curate(self, rollouts: Rollouts, *, generator: Generator | None = None, details: bool = False) -> Curation:
-        """Tries, asks, and decides; only the decision draws from `generator`."""
-        if not len(rollouts):
-            rollouts.require("second_rewards", by="Appeals")
-            return identity(rollouts)
-        hearing = self.hear(rollouts)
-        return hearing.onto(self._inner.curate(hearing.rollouts, generator=generator, details=details))
-
-    def hear(self, rollouts: Rollouts) -> Hearing:
-        """Tries and asks; the inner curator learns nothing of it."""
+        """Tries, asks, and decides; the random rows and the decision draw from `generator`, the trial does not."""
         rollouts.require("second_rewards", by="Appeals")
+        assert rollouts.second_rewards is not None
+        if not len(rollouts):
+            return identity(rollouts)
+        if self._draws:
+            generator = self.drawing_from(generator)
+        patient = replace(rollouts, second_rewards=self._patient.of(rollouts.second_rewards))
+        hearing = self.hear(patient, generator=generator)
+        decided = self._inner.curate(hearing.rollouts, generator=generator, details=details)
+        curation = hearing.onto(decided)
+        if not self._draws:
+            return curation
+        verdicts = hearing.rollouts.rewards[hearing.drawn_rows].tolist()
+        self._random_checks.add(rollouts, hearing.drawn_rows, verdicts)
+        alarms = decided.metrics.get("alarms", 0.0)
+        checked = self._random_checks.metrics(len(hearing.drawn_rows))
+        return curation.with_metrics(**{**checked, "alarms": alarms + checked["alarms"]})
+
+    def hear(self, rollouts: Rollouts, *, generator: Generator | None = None) -> Hearing:
+        """Tries and asks; the inner curator learns nothing of it, and no rate counts it.
+
+        Args:
+            generator: of the rows drawn at random.
+
+        Raises:
+            InputError: the second verifier returns another number of verdicts than it was asked for.
+        """
+        rollouts.require("second_rewards", by="Appeals")
+        assert rollouts.second_rewards is not None
+        drawn = draw_rows(rollouts, self._draws, self.drawing_from(generator)) if self._draws else []
         trial = deepcopy(self._inner).curate(rollouts, generator=Generator().manual_seed(0))
-        asked, verdicts, unanswered = self._verdicts(rollouts, trial.scores)
-        rows = torch.tensor(asked, dtype=torch.long, device=rollouts.rewards.device)
-        new_rewards = torch.tensor(verdicts, dtype=torch.float64).to(rollouts.rewards)
+        questions = self._all_questions(rollouts, drawn, trial.scores.cpu())
+        answers = ask(questions, rollouts.second_rewards)
+        rows = torch.tensor(answers.rows, dtype=torch.long, device=rollouts.rewards.device)
+        new_rewards = torch.tensor(answers.verdicts, dtype=torch.float64).to(rollouts.rewards)
         rewards = rollouts.rewards.index_copy(0, rows, new_rewards)
         trusted = torch.zeros_like(rewards, dtype=torch.bool) if rollouts.trusted is None else rollouts.trusted.clone()
         trusted[rows] = True
+        answered = set(answers.rows)
         return Hearing(
             rollouts=replace(rollouts, rewards=rewards, trusted=trusted),
             asked_rows=rows,
             overturned=rewards[rows] != rollouts.rewards[rows],
+            drawn_rows=[row for row in drawn if row in answered],
             trial=trial,
-            unanswered=unanswered,
+            unanswered=answers.unanswered,
         )
 
-    def _verdicts(self, rollouts: Rollouts, scores: Float[Tensor, " b"]) -> tuple[list[int], list[float], int]:
-        """The rows with a verdict, the verdicts, and how many questions had no answer."""
-        assert rollouts.second_rewards is not None
-        questions = self._questions(rollouts, scores.cpu())
-        answers = rollouts.second_rewards([rows[0] for rows in questions]) if questions else []
-        if len(answers) != len(questions):
-            raise InputError(f"second_rewards: expected {len(questions)} verdicts, got {len(answers)}")
-        asked: list[int] = []
-        verdicts: list[float] = []
-        unanswered = 0
-        for rows, answer in zip(questions, answers, strict=True):
-            if answer is None or math.isnan(answer):
-                unanswered += 1
-                continue
-            asked += rows
-            verdicts += [float(answer)] * len(rows)
-        return asked, verdicts, unanswered
+    def _all_questions(self, rollouts: Rollouts, drawn: list[int], scores: Float[Tensor, " b"]) -> list[Question]:
+        """The questions about the drawn rows, and about the most informative rows as far as the budget goes."""
+        trusted = torch.zeros(len(rollouts)).bool() if rollouts.trusted is None else rollouts.trusted.cpu()
+        if not drawn:
+            return self._questions(rollouts, scores, budget=self.config.budget)
+        responses = responses_of(rollouts)
+        of_drawn = {responses[row] for row in drawn}
+        may_ask = (~rollouts.rewards.isnan().cpu() & ~trusted).tolist()
+        identical = [row for row in tie_order(rollouts).tolist() if may_ask[row] and responses[row] in of_drawn]
+        at_random = questions_about(identical, rollouts)
+        # Their truth will be known, as that of trusted rows is.
+        trusted = trusted.index_fill(0, torch.tensor(identical), True)
+        known = replace(rollouts, trusted=trusted.to(rollouts.rewards.device))
+        chosen = self._questions(known, scores, budget=self.config.budget - len(at_random))
+        return [*at_random, *chosen]
 
-    def _questions(self, rollouts: Rollouts, scores: Float[Tensor, " b"]) -> list[list[int]]:
+    def _questions(self, rollouts: Rollouts, scores: Float[Tensor, " b"], *, budget: int) -> list[Question]:
         """The rows to ask about, the most informative first.
 
         Each question is a list of the rows of a group that hold one response; it is asked about the first of them.
         First comes the most informative row of every answer that has no trusted row yet.
         """
         groups = rollouts.groups.tolist()
-        keys = range(len(groups)) if rollouts.response_keys is None else rollouts.response_keys.tolist()
-        response_of = list(zip(groups, keys, strict=True))
+        response_of = responses_of(rollouts)
         answer_of: list[tuple[int, Any]] = list(response_of)
         if rollouts.answers is not None and "answers" in self.optional:
             for row, answer in enumerate(rollouts.answers):
@@ -184,6 +224,6 @@ class Appeals(Holder[AppealsConfig]):
             response = response_of[row]
             if response in questions:
                 questions[response].append(row)
-            elif len(questions) < self.config.budget:
+            elif len(questions) < budget:
                 questions[response] = [row]
         return list(questions.values())

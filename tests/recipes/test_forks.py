@@ -55,7 +55,7 @@ def by_prime_rl(algorithm, rewards):
 
 @pytest.fixture
 def prime_rl(monkeypatch):
-    use_checkout(monkeypatch, "GEOALIGN_PRIME_RL", below="src", stand_ins=PRIME_RL)
+    use_checkout(monkeypatch, "GEOALIGN_PRIME_RL", "prime_rl", below="src", stand_ins=PRIME_RL)
     return recipe(monkeypatch, "prime_rl")
 
 
@@ -107,14 +107,14 @@ def nemo_configuration(**more):
 
 @pytest.fixture
 def nemo_rl(monkeypatch):
-    use_checkout(monkeypatch, "GEOALIGN_NEMO_RL", stand_ins=NEMO_RL)
+    use_checkout(monkeypatch, "GEOALIGN_NEMO_RL", "nemo_rl", stand_ins=NEMO_RL)
     return recipe(monkeypatch, "nemo_rl")
 
 
 def train_in_nemo_rl(curator, rewards):
     patch = pytest.MonkeyPatch()
     with patch.context() as inner:
-        use_checkout(inner, "GEOALIGN_NEMO_RL", stand_ins=NEMO_RL)
+        use_checkout(inner, "GEOALIGN_NEMO_RL", "nemo_rl", stand_ins=NEMO_RL)
         estimator = recipe(inner, "nemo_rl").GeoAlignAdvantageEstimator(nemo_configuration(), None)
         estimator.session.curator = curator
         found = by_nemo_rl(estimator, list(rewards))

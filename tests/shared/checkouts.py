@@ -30,10 +30,14 @@ class _StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         pass
 
 
-def use_checkout(monkeypatch, variable, *, below="", stand_ins):
+def use_checkout(monkeypatch, variable, package, *, below="", stand_ins):
     """Lets the modules of the checkout that an environment variable names be imported; skips the test without one."""
     folder = os.environ.get(variable)
     if folder is None:
         pytest.skip(f"{variable} names no checkout")
+    imported = sys.modules.get(package)
+    if imported is not None and not any(place.startswith(folder) for place in imported.__path__):
+        # The folder of our own tests of that name, which stands on the path, too.
+        del sys.modules[package]
     monkeypatch.syspath_prepend(os.path.join(folder, below))
     monkeypatch.setattr(sys, "meta_path", [_StandIns(stand_ins), *sys.meta_path])

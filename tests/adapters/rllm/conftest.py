@@ -19,4 +19,4 @@ STAND_INS = (
 @pytest.fixture(autouse=True)
 def _rllm(monkeypatch):
     """rLLM's own types, registry and advantages; what trains is stood in for."""
-    use_checkout(monkeypatch, "GEOALIGN_RLLM", stand_ins=STAND_INS)
+    use_checkout(monkeypatch, "GEOALIGN_RLLM", "rllm", stand_ins=STAND_INS)

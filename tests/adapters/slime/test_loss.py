@@ -24,7 +24,7 @@ def ones(args, rollout_data):
 
 def token_advantages(monkeypatch, **changes):
     """What our function returns for the recorded samples, and what slime makes of it for their tokens."""
-    use_checkout(monkeypatch, "GEOALIGN_SLIME", stand_ins=STAND_INS)
+    use_checkout(monkeypatch, "GEOALIGN_SLIME", "slime", stand_ins=STAND_INS)
     loss = importlib.import_module("slime.backends.megatron_utils.loss")
     samples = recorded()
     _, advantages = SlimeRun(arguments({"curator": {"type": "pf_ppo_br"}})).curate(samples)

@@ -78,3 +78,9 @@ def test_skyrls_own_command_is_read():
     settings = read_section(EngineSettings, section_of_words(command[0], "geoalign."), engine="SkyRL")
     assert settings.curator == DenoiseConfig(geometry="none")
     assert settings.rollout_fields == {"answers": "answer"}
+
+
+def test_axolotls_section_is_read():
+    [section] = [block["geoalign"] for block in yaml_blocks("axolotl")]
+    settings = read_section(StateSettings, section, engine="Axolotl")
+    assert (settings.curator, settings.hidden_position) == (DenoiseConfig(), "mean")

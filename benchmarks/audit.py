@@ -2,12 +2,17 @@
 
 python -m benchmarks.audit --rows 2000 20000 100000 --worlds 200
 python -m benchmarks.audit --rows 50000 --steps 1 98
+python -m benchmarks.audit --rows 1000000 --steps 100 --size 16 --seed 3
+
+Each call of the command is a process of its own, from its start to the written page. On a machine that has other work,
+compare the seconds of the processor: those on the clock depend on the others.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import subprocess
 import sys
@@ -15,7 +20,6 @@ import tempfile
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from resource import RUSAGE_CHILDREN, getrusage
 from typing import Any
 
 import numpy as np
@@ -69,7 +73,7 @@ def audited(seed: int, **fixed: float) -> tuple[World, dict[str, Any], pandas.Da
     rng, audit = np.random.default_rng(seed), VerdictAudit()
     world = replace(World.drawn(rng), **fixed)
     audit.add(frame := world.rollouts(rng))
-    return world, audit.summary(redact=True)["verifier"].get("rates") or {}, frame
+    return world, audit.summary().get("rates") or {}, frame
 
 
 def covered(seed: int, **fixed: float) -> list[bool]:
@@ -86,12 +90,12 @@ def alarm(seed: int, **fixed: float) -> tuple[bool, float]:
     return any(rates[name]["low"] > 0 for name in RATES if name in rates), float(curation.anomalous.double().mean())
 
 
-def write_rollouts(path: Path, rows: int, steps: int = 1) -> None:
-    """A dump of about 1,200 bytes a row, eight rows a prompt, whole prompts spread evenly over steps."""
-    prompts_a_step = -(-(rows // 8) // steps)
-    rng, words = np.random.default_rng(0), random.Random(0)
+def write_rollouts(path: Path, rows: int, steps: int = 1, *, size: int = 8, seed: int = 0) -> None:
+    """A dump of about 1,200 bytes a row, `size` rows a prompt, whole prompts spread evenly over steps."""
+    prompts_a_step = -(-(rows // size) // steps)
+    rng, words = np.random.default_rng(seed), random.Random(seed)
     phrases = [" ".join(f"{words.getrandbits(20):x}" for _ in range(20)) for _ in range(5000)]
-    world = World(0.08, 0.08, rows // 8, 8, 1.0, 0.5, 2.4, 20).rollouts(rng)
+    world = World(0.08, 0.08, rows // size, size, 1.0, 0.5, 2.4, 20).rollouts(rng)
     with path.open("w", encoding="utf-8") as file:
         for group, reward, answer in world[["group", "reward", "final_answer"]].itertuples(index=False):
             response = f"{' '.join(words.choices(phrases, k=9))} The answer is \\boxed{{{answer}}}."
@@ -100,26 +104,38 @@ def write_rollouts(path: Path, rows: int, steps: int = 1) -> None:
             file.write(json.dumps(row) + "\n")
 
 
-def cost(rows: int, steps: int = 1) -> dict[str, float]:
-    """Of one call; seconds are those of the processor. Memory is the highest of all calls so far."""
+def cost(rows: int, steps: int = 1, *, size: int = 8, seed: int = 0) -> dict[str, float]:
+    """Of one call of the command: seconds on the clock and of the processor, and the highest memory of its process.
+
+    `passes` are the processor's seconds in units of one pass of `json.loads` over the lines.
+    """
     with tempfile.TemporaryDirectory() as folder:
         path, output = Path(folder) / "rollouts.jsonl", Path(folder) / "audit"
-        write_rollouts(path, rows, steps)
+        write_rollouts(path, rows, steps, size=size, seed=seed)
         started = time.process_time()
-        for line in path.read_bytes().splitlines():
-            json.loads(line)
-        one_pass, before = time.process_time() - started, getrusage(RUSAGE_CHILDREN)
+        with path.open("rb") as file:
+            for line in file:
+                json.loads(line)
+        one_pass = time.process_time() - started
         command = [sys.executable, "-m", "geoalign", "audit", str(path), "--output", str(output)]
-        subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
-        after = getrusage(RUSAGE_CHILDREN)
-        seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        memory, page = after.ru_maxrss * 1024 / 1e9, (output / "report.html").stat().st_size / 1e6
+        started = time.perf_counter()
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        # Of this process alone: `RUSAGE_CHILDREN` has the highest memory of all.
+        _, status, usage = os.wait4(process.pid, 0)
+        on_the_clock = time.perf_counter() - started
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            raise subprocess.CalledProcessError(process.returncode, command)
+        seconds = usage.ru_utime + usage.ru_stime
+        page = (output / "report.html").stat().st_size / 1e6
     return {
         "rows": rows,
         "steps": steps,
+        "size": size,
+        "on the clock": on_the_clock,
         "seconds": seconds,
         "passes": seconds / one_pass,
-        "GB": memory,
+        "GB": usage.ru_maxrss * 1024 / 1e9,
         "page MB": page,
     }
 
@@ -128,12 +144,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, nargs="+", default=[])
     parser.add_argument("--steps", type=int, nargs="+", default=[1])
+    parser.add_argument("--size", type=int, default=8, help="rollouts of a prompt")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the rollouts")
     parser.add_argument("--worlds", type=int, default=0)
     options = parser.parse_args()
     torch.set_num_threads(1)
     for rows in options.rows:
         for steps in options.steps:
-            print(cost(rows, steps), flush=True)
+            print(cost(rows, steps, size=options.size, seed=options.seed), flush=True)
     if options.worlds:
         found = [one for seed in range(options.worlds) if (one := covered(seed))]
         print(f"covered in {len(found)} worlds: {dict(zip(RATES, np.mean(found, axis=0).tolist(), strict=True))}")

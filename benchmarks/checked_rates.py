@@ -32,7 +32,6 @@ from geoalign.checks.prediction import cross_predictions
 from geoalign.checks.rates import CheckedRate, modified_wilson, rates_from_prediction
 
 CHECKS = (25, 50, 100, 200)
-PREDICTIONS = ("features", "random", "inverted")
 # Verdicts on a scale from 1 to 10 or 5 accept from here on; a reward model accepts its highest fifth.
 _ACCEPTED_SCORE = 0.8
 
@@ -146,15 +145,13 @@ def tables(data: Path) -> Iterator[Table]:
 
 
 def predictions(
-    table: Table, verifier: str, checked: np.ndarray, *, kind: str, generator: np.random.Generator
-) -> np.ndarray:
-    """[N] P(right) by the features, by chance, or the reverse of what the features say."""
-    if kind == "random":
-        return generator.random(len(table.right))
+    table: Table, verifier: str, checked: np.ndarray, *, generator: np.random.Generator
+) -> dict[str, np.ndarray]:
+    """[N] P(right) by the features, by chance, and the reverse of what the features say."""
     others = table.verdicts.drop(columns=verifier).to_numpy(dtype=float)
     features = np.column_stack([table.verdicts[verifier].to_numpy(dtype=float), others, table.features])
-    chance = cross_predictions(features, checked, table.right[checked], generator=generator)
-    return 1 - chance if kind == "inverted" else chance
+    by_features = cross_predictions(features, checked, table.right[checked], generator=generator)
+    return {"features": by_features, "random": generator.random(len(table.right)), "inverted": 1 - by_features}
 
 
 def holds(rate: CheckedRate, truth: float) -> bool:
@@ -172,8 +169,7 @@ def measured(table: Table, *, draws: int) -> pandas.DataFrame:
             for draw in range(draws):
                 generator = np.random.default_rng([draw, count])
                 checked = generator.choice(len(table.right), count, replace=False)
-                for kind in PREDICTIONS:
-                    chance = predictions(table, verifier, checked, kind=kind, generator=generator)
+                for kind, chance in predictions(table, verifier, checked, generator=generator).items():
                     rates = rates_from_prediction(accepted, checked, table.right[checked], chance, right_shares=guesses)
                     both = {"FPR": rates.false_positive_rate, "FNR": rates.false_negative_rate}
                     for name, rate in both.items():

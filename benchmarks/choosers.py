@@ -53,7 +53,7 @@ def main() -> None:
 def curator_of(arm: str, checks: int) -> Appeals:
     """The curator that an arm names: `CHOOSER` or `CHOOSER/INNER`."""
     chooser, _, inner = arm.partition("/")
-    return Appeals(curator=CURATORS[inner or "denoise"](), choose=chooser, budget=checks)
+    return Appeals(curator=CURATORS[inner or "denoise"](), choose=chooser, budget=checks, random_share=0.0)
 
 
 if __name__ == "__main__":

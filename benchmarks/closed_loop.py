@@ -175,6 +175,7 @@ def train(world: World, curator: Any, seed: int, *, checks: bool = False) -> tup
             groups=group,
             hidden=states + world.state_noise * torch.randn(states.shape, generator=draw),
             true_rewards=true,
+            second_rewards=true.__getitem__,
             answers=None if world.continuous else [None if a == ANSWERS else f"answer {a}" for a in response.tolist()],
         )
         if checks:

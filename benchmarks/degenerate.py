@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 import pandas
 
-from geoalign.audit.degenerate import degenerate_findings
+from geoalign.audit.degenerate.findings import degenerate_findings
 
 Judged = Callable[[pandas.DataFrame, np.random.Generator], np.ndarray]
 

@@ -31,14 +31,9 @@ from scipy.stats import kendalltau
 from benchmarks.verifier_rates import judged_solutions
 from geoalign.answers import answers_by_class
 from geoalign.answers.equivalence import EqualAnswers
-from geoalign.audit.verifier_table import (
-    JudgedRows,
-    judged_by_all,
-    places_of,
-    told_apart,
-    verdict_units,
-    why_no_model,
-)
+from geoalign.audit.several_verifiers.judged_rows import JudgedRows, judged_by_all
+from geoalign.audit.several_verifiers.model import told_apart, verdict_units, why_no_model
+from geoalign.audit.several_verifiers.ranking import places_of
 from geoalign.noise.several_verifiers import VerdictUnits, verifier_modes
 
 _ROUNDS = 200

@@ -38,7 +38,7 @@ def claims(kind: str, name: str, frame: pandas.DataFrame) -> list[Claim]:
     """Of a table with columns `group`, `response`, `final_answer`, `reward` and `right`, the truth."""
     audit = VerdictAudit()
     audit.add(frame.assign(step=0, answer=""))
-    rates = audit.summary(redact=True)["verifier"].get("rates") or {}
+    rates = audit.summary().get("rates") or {}
     right, rewarded = frame["right"].to_numpy(dtype=bool), frame["reward"].to_numpy() > 0
     truths = {RATES[0]: rewarded[~right], RATES[1]: ~rewarded[right]}
     found = []

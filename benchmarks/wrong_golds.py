@@ -20,7 +20,7 @@ from geoalign.audit.golds import SUSPICIOUS, suspicions
 
 PROMPTS = 2000
 # Mean shares of right answers of the policies.
-STRENGTHS = (0.3, 0.5, 0.7, 0.85)
+STRENGTHS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.85)
 SHARES = (0.05, 0.1)
 # A wrong gold answer is one that the policy might give, or the one that it gives most often beside the right one.
 KINDS = ("plausible", "rival")
@@ -30,6 +30,8 @@ FLIPS = (0.0, 0.1)
 # fitted to solutions of GSM8K, whose wrong answers agree less, and of MATH, whose agree more.
 VARIETY = {0.1: 0.05, 0.3: 0.1, 1.0: 0.2, 3.0: 0.25, 10.0: 0.25, 30.0: 0.15}
 AT = 20
+# The ends of the ranges of accepted shares, by which the audit says how far to trust its ranking.
+ACCEPTED = (0.0, 0.4, 0.5, 0.6, 1.0)
 
 
 @dataclass(frozen=True)
@@ -133,8 +135,9 @@ def precision(score: np.ndarray, wrong: np.ndarray, rng: np.random.Generator) ->
 
 
 def measured(*, files: int, first: int) -> pandas.DataFrame:
-    """A row for each file and ranking: `strength`, `share`, `kind`, `flips`, `ranking`, `precision`; for ours also
-    `precision_above` and `found_above`, of all prompts above the threshold of an export."""
+    """A row for each file and ranking: `strength`, `share`, `kind`, `flips`, `accepted` (the share of rollouts, which
+    needs no label), `ranking`, `precision`; for ours also `precision_above` and `found_above`, of all prompts above the
+    threshold of an export."""
     found = []
     for strength in STRENGTHS:
         for share in SHARES:
@@ -143,14 +146,16 @@ def measured(*, files: int, first: int) -> pandas.DataFrame:
                     flips = FLIPS[number % len(FLIPS)]
                     rng = np.random.default_rng([number, int(100 * strength), int(100 * share), len(kind)])
                     file = made_file(rng, strength=strength, share=share, kind=kind, flips=flips)
+                    accepted = file.table["reward"].mean()
                     for name, ranking in RANKINGS.items():
                         score = ranking(file)
                         above = score >= SUSPICIOUS
-                        row = (strength, share, kind, flips, name, precision(score, file.wrong, rng))
+                        row = (strength, share, kind, flips, accepted, name, precision(score, file.wrong, rng))
                         kept = file.wrong[above].mean() if above.any() else np.nan
                         found.append((*row, kept, above[file.wrong].mean()))
-    names = ["strength", "share", "kind", "flips", "ranking", "precision", "precision_above", "found_above"]
-    return pandas.DataFrame(found, columns=names)
+    facts = ["strength", "share", "kind", "flips", "accepted"]
+    measures = ["ranking", "precision", "precision_above", "found_above"]
+    return pandas.DataFrame(found, columns=[*facts, *measures])
 
 
 def main() -> None:
@@ -159,11 +164,14 @@ def main() -> None:
     parser.add_argument("--choose", action="store_true", help="the seeds on which constants were chosen")
     options = parser.parse_args()
     table = measured(files=options.files, first=10_000 if options.choose else 0)
+    table["accepted"] = pandas.cut(table["accepted"], ACCEPTED, right=False).astype(str)
     with pandas.option_context("display.width", 160):
-        for by in (["strength"], ["share", "kind"], ["flips"], ["strength", "share", "kind"], []):
+        for by in (["strength"], ["accepted"], ["share", "kind"], ["flips"], ["strength", "share", "kind"], []):
             rows = table.pivot_table(index=by or None, columns="ranking", values="precision") if by else None
             print(rows.round(3) if rows is not None else table.groupby("ranking")["precision"].mean().round(3))
         own = table[table["ranking"] == "geoalign"]
+        print(own.groupby("accepted")["precision"].describe().round(3))
+        print(own.groupby("accepted")[["precision_above", "found_above"]].mean().round(3))
         print(own.groupby(["strength", "share"])[["precision_above", "found_above"]].mean().round(3))
         print(own[["precision_above", "found_above"]].mean().round(3))
 

@@ -7,6 +7,7 @@ Copy `CuratedEngine` and put your engine in the place of `Engine`. docs/add_an_e
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,10 @@ from geoalign.adapters.decision import (
     refuse,
     rewards_stay,
 )
+from geoalign.adapters.second_verifier import verifier_of_settings
 from geoalign.adapters.settings import EngineSettings, read_section
 from geoalign.curators.session import STATE_FILE
-from geoalign.types import response_keys
+from geoalign.types import SecondRewards, response_keys
 
 PROMPTS, SAMPLES, ANSWERS = 32, 8, 4
 
@@ -58,7 +60,8 @@ class Engine:
         right = tokens[:, 0] == prompts % ANSWERS
         verifier_errs = torch.rand(len(prompts), generator=self.generator) < 0.2
         rewards = (right ^ verifier_errs).float()
-        info = [{"answer": str(token)} for token in tokens[:, 0].tolist()]
+        said = zip(tokens[:, 0].tolist(), prompts.tolist(), strict=True)
+        info = [{"answer": str(token), "gold": str(prompt % ANSWERS)} for token, prompt in said]
         return {"prompts": prompts, "tokens": tokens, "mask": torch.ones_like(tokens), "rewards": rewards, "info": info}
 
     def compute_advantages(self, batch: dict[str, Any]) -> Tensor:
@@ -93,7 +96,8 @@ class CuratedEngine(Engine):
             EngineSettings, section, engine="Skeleton", path="geoalign", place="such as {'curator': 'denoise'}"
         )
         how = "geoalign.rollout_fields.{need}: the name of an entry of info"
-        self.session = make_session(self.settings, engine="Skeleton", how=how)
+        self.session = make_session(self.settings, how=how)
+        self.second_verifier = verifier_of_settings(self.settings, self.session, gold=("gold",), path="geoalign")
         needs_states = "hidden" in self.session.curator.requires
         refuse({f"{self.session.name} requires hidden states, which the engine does not return": needs_states})
         self._check_drops(self.session.curator.drops_rows)
@@ -127,8 +131,26 @@ class CuratedEngine(Engine):
             ids=[f"{name}_{row}" for row, name in enumerate(names)],
             donor_ok=batch["mask"].bool().any(dim=1),
             **needed_fields(keys, self.session.curator.reads),
+            second_rewards=self._second_rewards(batch),
             **named_fields(fields, batch["info"], rewards, setting="geoalign.rollout_fields", source="info"),
         )
+
+    def _second_rewards(self, batch: dict[str, Any]) -> SecondRewards | None:
+        """What asks the second verifier about rows of the batch, by their numbers; texts are made for these alone."""
+        if self.second_verifier is None:
+            return None
+
+        def asked_rows(asked: Sequence[int]) -> list[dict[str, Any]]:
+            return [
+                {
+                    **batch["info"][row],
+                    "prompt": f"{batch['prompts'][row]} modulo {ANSWERS}?",
+                    "response": str(batch["tokens"][row, 0].item()),
+                }
+                for row in asked
+            ]
+
+        return self.second_verifier.field(asked_rows)
 
     def _check_drops(self, drops: bool) -> None:
         problem = f"{self.session.name} drops rows under loss=row_mean, which counts them; set it to token_mean"

@@ -31,7 +31,10 @@ PAGES = [README, *DOCS, *(ROOT / path for path in pages_outside_docs())]
 IDS = [page.relative_to(ROOT).as_posix() for page in PAGES]
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 # Packages that an example may not need in order to be run here.
-ENGINES = {"datasets", "ray", "skyrl", "slime", "swift", "transformers", "trinity", "trl", "verl"}
+ENGINES = {
+    "axolotl", "datasets", "nemo_rl", "prime_rl", "ray", "rllm", "skyrl", "slime", "swift", "transformers", "trinity",
+    "trl", "verl",
+}  # fmt: skip
 
 
 def commands(text: str) -> list[list[str]]:

@@ -40,6 +40,7 @@ ENGINES = {
     "swift": ("swift", "mixin", "CuratedGRPO"),
     "trinity": ("trinity", "operators", "GeoAlignOperator"),
     "skyrl": ("skyrl", "trainers", "CuratedRayPPO"),
+    "axolotl": ("axolotl", "plugin", "GeoAlignPlugin"),
 }
 
 
@@ -59,6 +60,7 @@ VERSIONS = {
     "ms-swift": (["4.6.0", "4.6.3"], ["4.5.9", "4.7.0", "4.7.0.dev0", "5.0"]),
     "trinity-rft": (["0.6.0", "0.6.3"], ["0.5.2", "0.7.0", "0.7.0rc1", "1.6.0"]),
     "skyrl": (["0.3.0", "0.3.1"], ["0.2.0", "0.4.0", "0.4.0.dev0", "1.0"]),
+    "axolotl": (["0.21.0", "0.21.1"], ["0.19.0", "0.20.0", "0.22.0", "0.22.0.dev0"]),
 }
 
 

@@ -51,10 +51,10 @@ def identity(folder):
     def scores(rows):
         return digits([row["completion"] for row in rows])
 
-    fields = {"answers": "gold", "true_rewards": scores, "second_rewards": scores}
+    fields = {"answers": "gold", "true_rewards": scores}
     # Rank 0 alone shows labelled rollouts.
     labelled = LabelledRollouts(["1+2="] * 2, ["3", "four"], [1.0, 0.0], groups=[0, 0], answers=["3", "4"])
-    extra = {"rollout_fields": fields, "labelled_rollouts": labelled}
+    extra = {"rollout_fields": fields, "labelled_rollouts": labelled, "second_verifier": digits}
     curated = trainer(folder / "curated", watcher, extra=extra, **SHAPE)
     curated.train()
     found = {"same": same_weights(weights_of(plain), weights_of(curated)), "calls": len(watcher.seen)}
@@ -67,7 +67,7 @@ def identity(folder):
         "hidden": list(seen.hidden.shape),
         "answers": seen.answers,
         "trusted": seen.trusted.tolist(),
-        "second_rewards_match": seen.second_rewards([3, 0]) == seen.rewards[[3, 0]].tolist(),
+        "second_rewards_match": torch.equal(torch.tensor(seen.second_rewards([3, 0])), seen.rewards[[3, 0]]),
         "true_rewards_match": torch.equal(seen.true_rewards, seen.rewards),
     }
 

@@ -56,7 +56,9 @@ def test_a_function_gets_messages_where_the_prompt_is_messages():
 
 
 def test_functions_are_second_verifiers():
-    judge = second_verifier("geoalign.answers.naive:substring", {}, key="reward.appeals", section="reward.endpoint")
+    judge = second_verifier(
+        "geoalign.answers.naive:substring", {}, key="reward.second_verifier", section="reward.endpoint"
+    )
     assert judge(ROWS) == [1.0, 0.0]
 
 

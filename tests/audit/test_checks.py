@@ -11,11 +11,12 @@ from dumps import changed, table, verdicts, write_lines
 
 from geoalign import audit
 from geoalign.audit.checked_verdicts import CheckedVerdicts, contradicted_prompts
+from geoalign.audit.checks import features_of, right_share_guesses
 from geoalign.audit.sample import UniformSample
 from geoalign.audit.verdicts import claimed
 from geoalign.audit.words import in_words
 from geoalign.checks.anytime import anytime_intervals
-from geoalign.checks.rates import CheckedRate, CheckedRates, modified_wilson
+from geoalign.checks.rates import CheckedRate, CheckedRates, checked_rates, modified_wilson
 from geoalign.dumps.checks_csv import is_right
 from geoalign.errors import ConfigError, InputError
 from geoalign.intervals import Interval
@@ -225,6 +226,27 @@ def test_labels_are_not_overwritten(tmp_path, run, dump, drawn):
         run(dump, curator="denoise", overwrite=True)
 
 
+def test_checks_are_read_with_the_seed_with_which_they_were_drawn(tmp_path, run, dump, drawn):
+    rows = labelled(drawn(20, settings=("seed=3",)))
+    summary = run(dump, curator="denoise", checks=write(tmp_path / "c.csv", rows), output=tmp_path / "again")
+    assert (summary["checks"]["seed"], summary["checks"]["used"]) == (3, 20)
+    wrong = [row for row in rows if row["label"] == "wrong"]
+    assert summary["verifier"]["checks"][FPR]["checked"] == len(wrong)
+
+
+def test_labels_stay_with_their_rows_when_the_file_of_checks_is_sorted_otherwise(tmp_path, run, dump, drawn):
+    rows = labelled(drawn(30))
+    in_order = run(dump, curator="denoise", checks=write(tmp_path / "c.csv", rows), output=tmp_path / "in_order")
+    by_line = sorted(rows, key=lambda row: int(row["line"]))
+    sorted_file = write(tmp_path / "sorted.csv", by_line)
+    otherwise = run(dump, curator="denoise", checks=sorted_file, output=tmp_path / "otherwise")
+    assert otherwise["verifier"]["checks"] == in_order["verifier"]["checks"]
+    larger = run(dump, curator="denoise", checks=sorted_file, draw_checks=40, output=tmp_path / "larger")
+    assert larger["checks"]["labelled"] == 30
+    kept = read(tmp_path / "larger" / "checks.csv")[:30]
+    assert [(row["line"], row["label"]) for row in kept] == [(row["line"], row["label"]) for row in rows]
+
+
 def test_a_larger_sample_keeps_the_labels_of_the_smaller(tmp_path, run, dump, drawn):
     first = labelled(drawn(10))
     first[3]["note"] = "a hard one"
@@ -283,6 +305,21 @@ def test_gold_answers_have_to_be_there(tmp_path, run):
         run(write_lines(tmp_path / "d.jsonl", rows), curator="denoise", draw_checks=5, check_with="gold")
 
 
+def test_a_reward_labels_a_row_as_right_if_it_is_nearer_to_that_of_a_right_one(tmp_path, run, dump):
+    judge = tmp_path / "judge.py"
+    judge.write_text(
+        "import json, sys\n"
+        "for line in sys.stdin:\n"
+        "    print(json.dumps({'reward': 0.6 if json.loads(line)['final_answer'] == 'a' else 0.4}))\n"
+    )
+    summary = run(dump, curator="denoise", draw_checks=64, check_with=f"{sys.executable} {judge}")
+    for name in (FPR, FNR):
+        assert (summary["verifier"]["checks"][name]["checked"], summary["verifier"]["checks"][name]["errors"]) == (
+            32,
+            8,
+        )
+
+
 # --- the rates --------------------------------------------------------------------------------------------------------
 
 
@@ -300,6 +337,62 @@ def test_labels_of_rows_that_were_not_drawn_enter_no_rate(tmp_path, run, dump, d
     both = run(dump, curator="denoise", checks=checks, labels=(labels,), output=tmp_path / "both")
     assert both["labels"]["labelled"] == len(flagged)
     assert both["verifier"]["checks"] == without["verifier"]["checks"]
+
+
+def test_further_verifiers_help_to_predict_the_labels():
+    """Of a group's four rows three answer "a". The columns are the answer's share, and the verdicts of j1 and j2."""
+    rows = pandas.DataFrame(
+        {
+            "group": [0, 0, 0, 0],
+            "reward": [1.0, 0.0, 1.0, 0.0],
+            "compared_answer": ["a", "a", "a", "b"],
+            "correct": [None] * 4,
+            "probability_wrong": [np.nan] * 4,
+            "verdict.j1": [1.0, 1.0, np.nan, -1.0],
+            "verdict.j2": [0.0, 1.0, 1.0, 1.0],
+            "verdict.scores": [0.1, 0.2, 0.3, 0.4],
+        }
+    )
+    features = features_of(rows, rows["reward"].to_numpy() == 1, probabilities=True)
+    assert features.tolist() == [[0.75, 1, 0], [0.75, 1, 1], [0.75, 0.5, 1], [0.25, 0, 1]]
+    # Two of the three rows that j1 judged, three of the four of j2, and the three rows with the most frequent answer.
+    assert right_share_guesses(rows) == pytest.approx([2 / 3, 3 / 4, 3 / 4])
+
+
+def test_labels_are_predicted_by_what_has_not_seen_them(tmp_path, run, dump, drawn, monkeypatch):
+    """By the share of the answer in its group and by `denoise`, but for the latter where it was told the truth."""
+    asked = []
+
+    def remembered(*args, **kwargs):
+        asked.append(args[3])
+        return checked_rates(*args, **kwargs)
+
+    monkeypatch.setattr("geoalign.audit.checks.checked_rates", remembered)
+    checks = write(tmp_path / "c.csv", labelled(drawn(20)))
+    flagged = [{**row, "label": "0"} for row in read(tmp_path / "out" / "flagged.csv")]
+    labels = write(tmp_path / "labels.csv", flagged)
+    run(dump, curator="denoise", checks=checks, output=tmp_path / "without")
+    run(dump, curator="denoise", checks=checks, labels=(labels,), output=tmp_path / "with")
+    by_all, by_shares = asked
+    assert (by_all.shape, by_shares.shape) == ((64, 2), (64, 1))
+    # Of each prompt four rows of eight answer "a", and two each "b" and "c".
+    assert sorted(by_shares[:, 0].tolist()) == [0.25] * 32 + [0.5] * 32
+
+
+def test_labels_are_not_predicted_by_a_verifier_that_judged_drawn_rows_alone(tmp_path, run, dump, drawn, monkeypatch):
+    """The checked rows are among its rows: it would tell them from all others."""
+    seen = []
+
+    def remembered(*args, **kwargs):
+        seen.append(args[3])
+        return checked_rates(*args, **kwargs)
+
+    monkeypatch.setattr("geoalign.audit.checks.checked_rates", remembered)
+    checks = write(tmp_path / "c.csv", labelled(drawn(20)))
+    judge = ("judge=geoalign.answers.naive:substring",)
+    run(dump, curator="denoise", checks=checks, verifiers=judge, output=tmp_path / "all")
+    run(dump, curator="denoise", checks=checks, verifiers=judge, verifier_rows=("30",), output=tmp_path / "drawn")
+    assert [features.shape[1] for features in seen] == [3, 2]
 
 
 def test_an_interval_for_every_moment_is_that_of_the_betting(tmp_path, run, dump, drawn):

@@ -7,22 +7,37 @@ import pandas
 import pytest
 from tests.shared.dumps import write_lines
 
-from geoalign.audit.degenerate import (
-    degenerate_findings,
+from geoalign.audit.degenerate.findings import degenerate_findings
+from geoalign.audit.degenerate.symptoms import (
+    LookedAt,
+    WholeFile,
     length_alone,
     one_value,
-    one_value_of_part,
     tied,
     truncation_alone,
     unscored,
-    unscored_of_part,
 )
 
 PROMPTS, SIZE = 40, 8
 GROUP = np.repeat(np.arange(PROMPTS), SIZE)
 ROWS = len(GROUP)
-NONE = np.full(ROWS, None, dtype=object)
-NO_GOLD = np.zeros(ROWS, dtype=bool)
+
+
+def at(reward, **columns):
+    """Rollouts of which nothing is known but what is given; without groups those of GROUP."""
+    rows = len(reward)
+    nothing = np.full(rows, None, dtype=object)
+    columns = {
+        "group": GROUP[:rows], "answer": nothing, "gives_gold": np.zeros(rows, dtype=bool),
+        "lengths": {"characters": np.ones(rows)}, "truncated": nothing, **columns,
+    }  # fmt: skip
+    return LookedAt(reward=reward, **columns)
+
+
+def part_of(reward, group, is_part):
+    """One of two parts of a file."""
+    file = WholeFile(reward=reward, group=group, is_part=is_part, parts=2)
+    return at(reward[is_part], group=group[is_part], where="`env` a", file=file)
 
 
 def healthy(seed=0):
@@ -55,14 +70,14 @@ def test_a_verifier_whose_verdicts_flip_is_not_named():
 
 def test_one_value_counts_the_responses_that_give_the_gold_answer():
     gives_gold = np.arange(ROWS) < 30
-    finding = one_value(np.zeros(ROWS), gives_gold)
+    finding = one_value(at(np.zeros(ROWS), gives_gold=gives_gold))
     assert (finding.rows, finding.parts) == (320, {"value": 0.0, "give_gold": 30})
-    assert one_value(np.append(np.zeros(ROWS - 1), 1.0), gives_gold) is None
+    assert one_value(at(np.append(np.zeros(ROWS - 1), 1.0), gives_gold=gives_gold)) is None
 
 
 def test_one_value_of_few_rewards_says_nothing():
-    assert one_value(np.zeros(19), NO_GOLD[:19]) is None
-    assert one_value(np.zeros(20), NO_GOLD[:20]) is not None
+    assert one_value(at(np.zeros(19))) is None
+    assert one_value(at(np.zeros(20))) is not None
 
 
 def test_an_environment_of_one_value_is_named():
@@ -75,43 +90,42 @@ def test_an_environment_of_one_value_is_named():
 def test_an_environment_of_one_value_is_chance_where_most_prompts_are():
     """36 of 40 prompts are refused as a whole, so that 3 of them are so together in 0.72 of all choices."""
     reward = np.where(GROUP < 36, 0.0, np.arange(ROWS) % 2)
-    part = GROUP < 3
-    assert one_value_of_part(reward, GROUP, part, NO_GOLD[part], where="`env` a", places=2) is None
+    assert one_value(part_of(reward, GROUP, GROUP < 3)) is None
 
 
 def test_missing_rewards_are_named_from_a_twentieth_on():
-    assert unscored(np.where(np.arange(ROWS) < 15, math.nan, 1.0)) is None
-    assert unscored(np.where(np.arange(ROWS) < 16, math.nan, 1.0)).rows == 16
+    assert unscored(at(np.where(np.arange(ROWS) < 15, math.nan, 1.0))) is None
+    assert unscored(at(np.where(np.arange(ROWS) < 16, math.nan, 1.0))).rows == 16
 
 
 def test_missing_rewards_of_an_environment_are_named_beside_the_others():
     reward = np.where((GROUP < 10) & (np.arange(ROWS) % 2 == 0), math.nan, 1.0)
-    finding = unscored_of_part(reward, GROUP, GROUP < 10, where="`env` a", places=2)
+    finding = unscored(part_of(reward, GROUP, GROUP < 10))
     assert (finding.rows, finding.parts) == (40, {"of": 80, "elsewhere": 0.0})
 
 
 def test_missing_rewards_of_one_prompt_are_no_fault_of_its_environment():
-    reward = np.where(GROUP == 0, math.nan, 1.0)
-    assert unscored_of_part(np.append(reward, [math.nan] * 4), np.append(GROUP, [1] * 4),
-                            np.append(GROUP < 10, [True] * 4), where="a", places=2) is None  # fmt: skip
+    reward = np.append(np.where(GROUP == 0, math.nan, 1.0), [math.nan] * 4)
+    group = np.append(GROUP, [1] * 4)
+    assert unscored(part_of(reward, group, group < 10)) is None
 
 
 def test_a_reward_of_the_prompt_is_named():
     answer = np.array([str(row % 3) for row in range(ROWS)], dtype=object)
     reward = (GROUP % 2).astype(float)
-    assert tied(reward, GROUP, answer, np.ones(ROWS)).parts == {"prompts": PROMPTS}
+    assert tied(at(reward, answer=answer)).parts == {"prompts": PROMPTS}
     reward[0] = 1.0
-    assert tied(reward, GROUP, answer, np.ones(ROWS)) is None
+    assert tied(at(reward, answer=answer)) is None
 
 
 def test_prompts_whose_responses_agree_are_tied_without_a_fault():
     answer = np.array([str(group) for group in GROUP], dtype=object)
-    assert tied((GROUP % 2).astype(float), GROUP, answer, np.arange(ROWS)) is None
+    assert tied(at((GROUP % 2).astype(float), answer=answer, lengths={"characters": np.arange(ROWS)})) is None
 
 
 def test_a_threshold_on_the_length_is_named():
     length = np.random.default_rng(0).permutation(ROWS).astype(float)
-    finding = length_alone((length <= 99).astype(float), GROUP, {"characters": length}, NONE)
+    finding = length_alone(at((length <= 99).astype(float), lengths={"characters": length}))
     assert finding.parts == {"unit": "characters", "at_most": 99.0, "short_accepted": True, "exceptions": 0}
 
 
@@ -121,24 +135,24 @@ def test_one_exception_in_a_hundred_is_allowed():
     for exceptions, is_named in ((3, True), (4, False)):
         judged = reward.copy()
         judged[np.isin(length, np.arange(exceptions) + 200)] = 1.0
-        assert (length_alone(judged, GROUP, {"characters": length}, NONE) is not None) is is_named
+        assert (length_alone(at(judged, lengths={"characters": length})) is not None) is is_named
 
 
 def test_lengths_that_go_with_the_prompt_prove_nothing():
     """All short prompts are accepted: within a prompt no reward differs, so that no order is rarer than another."""
-    assert length_alone((GROUP < 20).astype(float), GROUP, {"characters": GROUP.astype(float)}, NONE) is None
+    assert length_alone(at((GROUP < 20).astype(float), lengths={"characters": GROUP.astype(float)})) is None
 
 
 def test_a_rule_that_few_orders_contradict_is_chance():
     """Of 3 prompts with one accepted of 8, 512 orders of the verdicts; 1/512 is above the level."""
     group = np.repeat(np.arange(3), 8)
     length = np.arange(24) % 8.0
-    assert length_alone((length == 0).astype(float), group, {"characters": length}, NONE[:24]) is None
+    assert length_alone(at((length == 0).astype(float), group=group, lengths={"characters": length})) is None
 
 
 def test_truncation_alone_is_named():
     cut = np.arange(ROWS) % 4 == 0
-    finding = truncation_alone((~cut).astype(float), GROUP, cut.astype(object), NONE)
+    finding = truncation_alone(at((~cut).astype(float), truncated=cut.astype(object)))
     assert finding.parts == {"truncated": 80, "truncated_refused": True, "exceptions": 0}
 
 
@@ -146,9 +160,10 @@ def test_answers_that_explain_the_verdicts_excuse_the_verifier():
     """A policy that is right unless it is cut off: the only answer that is accepted is the same everywhere."""
     cut = np.arange(ROWS) % 4 == 0
     answer = np.where(cut, None, "7").astype(object)
-    assert truncation_alone((~cut).astype(float), GROUP, cut.astype(object), answer) is None
+    excused = at((~cut).astype(float), truncated=cut.astype(object), answer=answer)
+    assert truncation_alone(excused) is None
     answer[1] = "8"
-    assert truncation_alone((~cut).astype(float), GROUP, cut.astype(object), answer) is not None
+    assert truncation_alone(excused) is not None
 
 
 def test_a_symptom_of_a_part_is_found_in_it_alone():

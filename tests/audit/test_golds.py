@@ -8,6 +8,7 @@ import pytest
 from tests.shared.dumps import write_lines
 
 from geoalign.audit.golds import suspicions
+from geoalign.audit.words.golds import suspicious_golds
 from geoalign.errors import ConfigError
 
 WRONG = (4, 11)
@@ -71,8 +72,10 @@ def test_a_majority_that_math_verify_calls_equal_is_not_proposed():
     assert found["problem"].tolist() == [1]
 
 
-def test_prompts_without_a_gold_answer_are_left_out():
-    assert suspicions(judged(["aaaaaaab"] * 2, ["x", "x"]), [None, "x"])["problem"].tolist() == [1]
+def test_a_refused_majority_is_proposed_though_the_file_has_no_gold_answer():
+    found = suspicions(judged(["aaaaaaab"] * 2 + ["aaaaaaaa"], ["x", "x", "a"]), [None, "x", None])
+    assert found["problem"].tolist() == [0, 1]
+    assert found["score"].iloc[0] == pytest.approx(found["score"].iloc[1])
 
 
 def test_a_vote_for_the_proposed_answer_makes_it_more_suspicious_and_one_against_it_changes_nothing():
@@ -105,6 +108,19 @@ def test_a_problem_of_several_steps_counts_once(run, tmp_path):
     rows = [{**row, "step": step} for step in (1, 2) for row in answered()]
     found = run(write_lines(tmp_path / "rollouts.jsonl", rows), curator="denoise")["suspicious_golds"]
     assert (found["problems"], found["rivalled"], found["top"][0]["copies"]) == (20, 2, 14)
+
+
+def test_where_few_answers_are_accepted_the_ranking_is_not_trusted(run, rollouts, tmp_path):
+    found = run(rollouts, curator="denoise")
+    # 18 of 20 problems have 7 of 8 answers accepted.
+    assert found["suspicious_golds"]["accepted"] == pytest.approx(18 * 7 / 160)
+    assert found["suspicious_golds"]["trusted"]
+    assert "Do not trust" not in suspicious_golds(found)
+    refused = [{**row, "reward": row["reward"] * (place % 8 < 5)} for place, row in enumerate(answered())]
+    found = run(write_lines(tmp_path / "refused.jsonl", refused), curator="denoise", overwrite=True)
+    assert found["suspicious_golds"]["accepted"] == pytest.approx(18 * 4 / 160)
+    assert not found["suspicious_golds"]["trusted"]
+    assert "only 45.0% of the answers were accepted" in suspicious_golds(found)
 
 
 def test_texts_are_left_out_of_a_redacted_audit(run, rollouts, tmp_path):

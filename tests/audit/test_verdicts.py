@@ -1,12 +1,11 @@
-"""What binary rewards say of their verifier: contradictions, error rates with intervals, answers that are refused."""
+"""What binary rewards say of their verifier: contradictions, and error rates with intervals."""
 
 import numpy as np
 import pandas
 import pytest
 import torch
 
-from geoalign.audit.verdicts import VerdictAudit, agreed_answers, are_verdicts, claimed, judged_rows, verdict_counts
-from geoalign.audit.words.other_findings import refused
+from geoalign.audit.verdicts import VerdictAudit, are_verdicts, claimed, judged_rows, verdict_counts
 from geoalign.audit.words.verifier import NOT_KNOWN, verifier
 from geoalign.intervals import Interval
 from geoalign.method.bounds import Bounds
@@ -22,10 +21,10 @@ def rows_of(*groups):
     return pandas.DataFrame(rows).astype({"reward": float, "final_answer": object})
 
 
-def audited(*groups, redact=False):
+def audited(*groups):
     audit = VerdictAudit()
     audit.add(rows_of(*groups))
-    return audit.summary(redact=redact), audit
+    return {"verifier": audit.summary()}, audit
 
 
 def summary_of(found):
@@ -148,7 +147,7 @@ def test_errors_that_repeat_are_within_what_is_claimed(erring):
 def test_where_several_answers_may_be_right_contradictions_alone_count():
     audit = VerdictAudit(exclusive=False)
     audit.add(rows_of([("a", 1), ("a", 1), ("a", 0), ("b", 1)], [("c", 0), ("c", 1)]))
-    found = audit.summary(redact=False)
+    found = {"verifier": audit.summary()}
     assert (found["verifier"]["rates"], found["verifier"]["errors_at_least"]) == (None, 2)
     told = verifier(summary_of(found))
     assert told.rates == ()
@@ -160,7 +159,7 @@ def test_labels_fix_the_truth():
     frame = rows_of([("a", 0), ("a", 0), ("a", 0), ("b", 1)]).assign(label=[1.0, np.nan, np.nan, np.nan])
     audit = VerdictAudit()
     audit.add(frame)
-    rates = audit.summary(redact=False)["verifier"]["rates"]
+    rates = audit.summary()["rates"]
     for name in NAMES[:2]:
         assert (rates[name]["low"], rates[name]["high"], rates[name]["by"]) == (1, 1, "bounds")
 
@@ -179,35 +178,6 @@ def test_groups_drawn_again_move_the_rates_as_far_as_the_intervals_say():
         assert (one.high - one.low) / 4 == pytest.approx(spread, rel=0.25)
 
 
-def test_agreed_answers_by_hand():
-    # "a" from 3 of 4 with a reward, best 0, the others' best 1. Two of four are too few; so are 3 of 7.
-    groups = [
-        [("a", 0), ("a", 0), ("b", 1), ("a", 0), ("a", None)],
-        [("a", 0), ("a", 0), ("b", 0), ("c", 0)],
-        [("a", 0), ("a", 0), ("a", 0), ("b", 0), ("c", 0), (None, 0), (None, 0)],
-    ]
-    frame = rows_of(*groups).assign(step=4)
-    (found,) = agreed_answers(frame.set_axis(range(10, 26))).to_dict("records")
-    expected = {"step": 4, "group": 0, "index": 10, "answer": "a", "gold": "0", "count": 3, "share": 0.75}
-    assert found == {**expected, "best": 0, "others_best": 1}
-
-
-def test_prompts_whose_agreed_answer_is_always_refused():
-    groups = [
-        [("a", 0)] * 3 + [("b", 1)],  # 75%, another answer was rewarded
-        [("a", 1)] + [("a", 0)] * 3,  # was rewarded once
-        [("c", 0)] * 4,
-    ]
-    found, _ = audited(*groups)
-    prompts = found["prompts"]
-    assert prompts["refused"] == 2
-    listed = [(one["group"], one["answer"], one["gold"], one["count"], one["share"]) for one in prompts["listed"]]
-    assert listed == [(2, "c", "2", 4, 1.0), (0, "a", "0", 3, 0.75)]
-    assert [one["other_rewarded"] for one in prompts["listed"]] == [False, True]
-    hidden = audited(*groups, redact=True)[0]["prompts"]["listed"]
-    assert [(one["answer"], one["gold"]) for one in hidden] == [(None, None)] * 2
-
-
 @pytest.mark.parametrize(("groups", "reason"), [
     ([[("a", 0.1), ("b", 0.2), ("c", 0.3)]], "The rewards are scores: they take more than two values."),
     ([[("a", 1), ("b", 1)]], "All rewards are equal."),
@@ -220,7 +190,6 @@ def test_what_says_nothing_of_a_verifier(groups, reason):
     found = audited(*groups)[0]
     assert found == {"verifier": {"reason": reason}}
     assert verifier(summary_of(found)).rates == ()
-    assert refused(found) == ""
 
 
 @pytest.mark.parametrize("values", [(0, 1), (-1, 1), (0, 0.9), (0.1, 1), (-0.5, 0.5), (0.1, 1.1), (-1, 0)])

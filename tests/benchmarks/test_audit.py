@@ -16,5 +16,6 @@ def test_a_verifier_without_errors_raises_no_alarm():
 
 def test_the_cost_of_a_call_is_measured():
     found = cost(64, steps=2)
-    assert set(found) == {"rows", "steps", "seconds", "passes", "GB", "page MB"}
+    assert set(found) == {"rows", "steps", "size", "on the clock", "seconds", "passes", "GB", "page MB"}
+    assert 0.05 < found["GB"] < 2
     assert found["page MB"] < 6

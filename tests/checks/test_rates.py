@@ -115,6 +115,14 @@ def test_a_rare_class_has_wilsons_interval_by_what_was_guessed_before():
     assert guessed.false_negative_rate.method == "wilson"
 
 
+def test_a_class_that_is_rarer_than_was_guessed_has_wilsons_interval():
+    """The verifier accepts half of the rows, and one in ten is right: 100 checks find some 10 right rows, not 50."""
+    right, _, features = world(right_share=0.1)
+    accepted = np.random.default_rng(2).random(ROWS) < 0.5
+    checked = drawn(0, 100)
+    assert checked_rates(accepted, checked, right[checked], features).false_negative_rate.method == "wilson"
+
+
 def test_wilson_by_hand():
     # Wilson's interval of 2 in 10 at 95% is 0.0567 to 0.5098; the lower end for so few is that of a Poisson count,
     # chi2(0.05, 4) / 20 = 0.0355.

@@ -37,7 +37,7 @@ def asked_about(rollouts, budget=2, second=None, log_odds=True, **fields):
         asked.append(list(rows))
         return [1.0 - float(rollouts.rewards[row]) for row in rows] if second is None else second(rows)
 
-    curator = Appeals(budget=budget, choose="informative")
+    curator = Appeals(budget=budget, choose="informative", random_share=0.0)
     curator._inner = Suspicious([0.1, -2, 3, 0, 0.5, 2, -3, 1], log_odds)
     curation = curator.curate(replace(rollouts, second_rewards=ask, **fields))
     return curation, *asked, curator._inner
@@ -84,8 +84,83 @@ def test_what_the_second_verifier_cannot_score_stays_and_is_counted():
     assert torch.equal(curation.rewards, batch().rewards)
     assert not inner.seen[0].trusted.any()
     assert (curation.metrics["appeals"], curation.metrics["appeals_unanswered"]) == (0, 2)
+    appeals = Appeals(Denoise(geometry="none"), budget=2, random_share=0.0)
     with pytest.raises(InputError, match="expected 2 verdicts, got 1"):
-        asked_about(batch(), second=lambda rows: [1.0])
+        appeals.hear(replace(batch(), second_rewards=lambda rows: [1.0]))
+
+
+def asked_with_draws(rollouts, seed=0, **settings):
+    """The rows asked about by a curator that scores all rows alike but the last, which it suspects most."""
+    asked = []
+
+    def second(rows):
+        asked.extend(rows)
+        return [1.0 - float(rollouts.rewards[row]) for row in rows]
+
+    curator = Appeals(**settings)
+    curator._inner = Suspicious([0.0] * (len(rollouts) - 1) + [5.0], log_odds=False)
+    generator = torch.Generator().manual_seed(seed)
+    curation = curator.curate(replace(rollouts, second_rewards=second), generator=generator)
+    return asked, curation
+
+
+def test_a_part_of_the_budget_goes_to_rows_drawn_uniformly_and_the_rest_to_the_most_informative():
+    drawn_first = []
+    for seed in range(160):
+        asked, curation = asked_with_draws(replace(batch(), answers=None), seed, budget=4, random_share=0.5)
+        assert len(asked) == len(set(asked)) == 4
+        # The most suspicious row is drawn, or else chosen first.
+        assert 7 in asked[:3]
+        assert curation.metrics["checks"] == 2
+        drawn_first += asked[:2]
+    # Each of 8 rows in a quarter of 160 draws; a deviation is sqrt(160 / 4 * 3 / 4), or 5.5.
+    counts = torch.bincount(torch.tensor(drawn_first), minlength=8)
+    assert (counts - 40).abs().max() < 22
+
+
+def test_rows_that_hold_one_response_are_one_question_and_a_check_each():
+    keys = torch.tensor([1, 1, 1, 1, 1, 1, 1, 1])
+    asked, curation = asked_with_draws(replace(batch(), response_keys=keys), budget=2, random_share=0.5)
+    # One row is drawn; its verdict holds for the four of its group, and the other group is the second question.
+    assert len(asked) == 2
+    assert curation.metrics["appeals"] == 8
+    assert curation.metrics["checks"] == 1
+
+
+def test_chosen_rows_never_enter_a_rate():
+    """The second verifier finds only the row wrong that is chosen whenever it is not drawn."""
+    rollouts = Rollouts(rewards=torch.tensor([1.0, 0, 1, 0, 1, 0, 1, 1]), groups=torch.zeros(8, dtype=torch.long))
+    truth = torch.tensor([1.0, 0, 1, 0, 1, 0, 1, 0])
+    curator = Appeals(budget=2, random_share=0.5, check_window=200)
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(200):
+        curator._inner = Suspicious([0.0] * 7 + [5.0], log_odds=False)
+        curation = curator.curate(replace(rollouts, second_rewards=truth.__getitem__), generator=generator)
+    # One of the four wrong rows is accepted. If chosen rows counted, it would be nearly two of three checks.
+    assert curation.metrics["check_windows"] == 1
+    assert curation.metrics["checked_false_positive_rate"] == pytest.approx(0.25, abs=0.13)
+    assert curation.metrics["checked_false_negative_rate"] == 0
+
+
+def test_without_a_random_share_nothing_is_drawn():
+    generator = torch.Generator().manual_seed(3)
+    before = generator.get_state()
+    curator = Appeals(Denoise(geometry="none"), budget=2, random_share=0.0)
+    curation = curator.curate(replace(batch(), second_rewards=lambda rows: [1.0] * len(rows)), generator=generator)
+    assert torch.equal(generator.get_state(), before)
+    assert "checks" not in curation.metrics
+
+
+def test_a_second_verifier_that_fails_leaves_its_questions_unanswered(caplog):
+    def fails(rows):
+        raise RuntimeError("no connection")
+
+    rollouts = replace(batch(), second_rewards=fails)
+    curator = Appeals(Denoise(geometry="none"), budget=4)
+    found = [curator.curate(rollouts).metrics for _ in range(2)]
+    assert [each["appeals_unanswered"] for each in found] == [4, 4]
+    assert [each["appeals"] for each in found] == [0, 0]
+    assert sum("no connection" in message for message in caplog.messages) == 1
 
 
 def test_a_curator_that_reads_no_labels_is_refused():

@@ -41,7 +41,7 @@ def batch(asked, **fields):
 
 def test_majority_asks_about_the_most_frequent_answers_and_then_where_these_were_refuted():
     asked = []
-    curation = Appeals(choose="majority", curator="grpo", budget=10).curate(batch(asked))
+    curation = Appeals(random_share=0.0, choose="majority", curator="grpo", budget=10).curate(batch(asked))
     # k (1 - k) is 1/4 for three rows of six and 2/9 for four. "7" and "3" are refuted, "9" is right; then "4" and "5".
     assert asked == [[0, 6], [3, 10], [11]]
     assert curation.metrics["appeals_asked"] == 5
@@ -49,7 +49,7 @@ def test_majority_asks_about_the_most_frequent_answers_and_then_where_these_were
 
 
 def test_a_verdict_counts_for_equal_answers_and_one_right_answer_makes_the_others_wrong():
-    curation = Appeals(choose="majority", curator="grpo", budget=3).curate(batch([]))
+    curation = Appeals(random_share=0.0, choose="majority", curator="grpo", budget=3).curate(batch([]))
     # "7" and "3" are wrong, "9" is right; of the second prompt nothing more is known.
     assert curation.rewards.tolist() == [0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 1, 0]
     assert curation.weights.tolist() == [1] * 12
@@ -68,7 +68,7 @@ def test_a_prompt_is_done_when_its_right_answer_is_found():
         answers=["7", "7", "7", "9", "9", "4"],
         second_rewards=second_rewards,
     )
-    curation = Appeals(choose="majority", curator="grpo", budget=6).curate(rollouts)
+    curation = Appeals(random_share=0.0, choose="majority", curator="grpo", budget=6).curate(rollouts)
     assert asked == [[0]]
     # "7" is right, so "9" is wrong, whatever the verifier said.
     assert curation.rewards.tolist() == [1, 1, 1, 0, 0, 0]
@@ -76,7 +76,7 @@ def test_a_prompt_is_done_when_its_right_answer_is_found():
 
 def test_negatives_are_refused_responses_alone():
     asked = []
-    Appeals(choose="negatives", curator="grpo", budget=12).curate(batch(asked))
+    Appeals(random_share=0.0, choose="negatives", curator="grpo", budget=12).curate(batch(asked))
     assert sorted(asked[0]) == [row for row in range(12) if OBSERVED[row] == 0]
 
 
@@ -84,7 +84,7 @@ def test_random_rows_follow_the_seed_and_not_the_order_of_the_rows():
     def names(order, seed):
         asked = []
         rollouts = batch(asked).take(torch.tensor(order))
-        curator = Appeals(choose="random", curator="grpo", budget=4)
+        curator = Appeals(random_share=0.0, choose="random", curator="grpo", budget=4)
         curator.curate(rollouts, generator=torch.Generator().manual_seed(seed))
         return asked[0]
 
@@ -135,7 +135,7 @@ def test_the_corrective_gap_is_the_change_of_the_advantages():
 
 def test_care_labels_a_whole_prompt_before_the_next_and_trains_on_labels_alone():
     asked = []
-    curation = Appeals(choose="care", curator="grpo", budget=3).curate(batch(asked))
+    curation = Appeals(random_share=0.0, choose="care", curator="grpo", budget=3).curate(batch(asked))
     rows = [row for call in asked for row in call]
     # Either "7", "9", and the next prompt's vote; or "3", "4", "5".
     assert rows in ([0, 3, 6], [6, 10, 11])
@@ -147,7 +147,7 @@ def test_care_labels_a_whole_prompt_before_the_next_and_trains_on_labels_alone()
 
 def test_a_chooser_without_scores_works_in_front_of_denoise():
     asked = []
-    curation = Appeals(choose="majority", curator=Denoise(), budget=2).curate(batch(asked))
+    curation = Appeals(random_share=0.0, choose="majority", curator=Denoise(), budget=2).curate(batch(asked))
     assert asked == [[0, 6]]
     assert curation.rewards[0] == 0
 
@@ -173,7 +173,7 @@ SURE_AND_OPEN = [-9.0, -9, -9, -9, -9, -9, 0, 0, 0, 0, 0, 0]
 
 def asked_by_error(budget, **settings):
     asked = []
-    appeals = Appeals(curator=Scoring(SURE_AND_OPEN), choose="error", budget=budget, **settings)
+    appeals = Appeals(curator=Scoring(SURE_AND_OPEN), choose="error", budget=budget, random_share=0.0, **settings)
     appeals.curate(batch(asked))
     return [row for call in asked for row in call]
 
@@ -187,4 +187,4 @@ def test_checks_end_where_little_is_left_to_find_out():
     assert asked_by_error(12, enough=0.1) == [6, 10]
     assert asked_by_error(12, enough=0.9) == []
     with pytest.raises(ConfigError, match=r"^appeals.enough: expected choose: error, which it is for, got majority$"):
-        Appeals(choose="majority", curator="grpo", enough=0.1)
+        Appeals(random_share=0.0, choose="majority", curator="grpo", enough=0.1)

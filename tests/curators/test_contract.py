@@ -57,7 +57,10 @@ CHANGES = {
         {"choose": "random"},
         {"choose": "majority", "curator": IdentityConfig()},
         {"choose": "care", "curator": IdentityConfig()},
+        {"random_share": 0.0},
+        {"random_share": 0.6, "check_window": 3},
     ],
+    "monitor": [{"checks": 6, "check_window": 10}],
     "chain": [{"members": each} for each in ((), (DenoiseConfig(), PODSConfig()), (GEOALIGN, DenoiseConfig()))],
 }
 # Decides something about binary rewards alone, though it takes others: pair counts of distinct rewards are all alike.

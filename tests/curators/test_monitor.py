@@ -6,6 +6,8 @@ import pytest
 import torch
 
 from geoalign import GRPO, Appeals, Chain, Denoise, GeoAlign, Monitor, Rollouts
+from geoalign.curators.session import CurationSession
+from geoalign.errors import ConfigError
 
 RATES = ("false_positive_rate", "false_negative_rate", "informedness")
 
@@ -78,11 +80,19 @@ def test_a_metric_that_leaves_its_bounds_is_named_once_until_it_is_back(caplog):
         worlds = [verdicts(step, wrong=0.1 + 0.35 * (step in (2, 3, 6)), missed=0.1, groups=64) for step in range(8)]
         found = [monitor.curate(world).metrics for world in worlds]
     assert [each["alarms"] for each in found] == [0, 0, 2, 2, 0, 0, 2, 0]
-    assert [record.args[3] for record in caplog.records] == [3, 3, 7, 7]
+    assert [message.split(" in batch ")[1][0] for message in caplog.messages] == ["3", "3", "7", "7"]
     value, low, high = (found[2][f"false_positive_rate{end}"] for end in ("", "_low", "_high"))
     assert 0.2 < low < value < high
     said = f"false_positive_rate is {value:.3g} ({low:.3g} to {high:.3g}) in batch 3, outside of 0.2"
     assert caplog.messages[0] == said
+
+
+def test_a_bound_on_a_rate_by_the_model_must_be_exceeded_in_a_whole_window_in_a_row(caplog):
+    monitor = Monitor(curator=GRPO(), bounds={"false_positive_rate": 0.2}, window=3)
+    found = [monitor.curate(verdicts(step, wrong=0.45, missed=0.1, groups=64)).metrics for step in range(4)]
+    assert all(each["false_positive_rate_low"] > 0.2 for each in found)
+    assert [each["alarms"] for each in found] == [0, 0, 1, 1]
+    assert len(caplog.messages) == 1
 
 
 @pytest.mark.parametrize(
@@ -135,6 +145,76 @@ def test_drift_is_the_change_since_the_first_window_by_hand():
     assert 0.1 < low < drift < high
 
 
+def judged(rollouts):
+    """The same batch with a second verifier that knows the truth, which `verdicts` puts into the answers."""
+    truth = torch.tensor([float(answer == "right") for answer in rollouts.answers])
+    return replace(rollouts, second_rewards=truth.__getitem__)
+
+
+def test_random_checks_tell_the_rates_where_verdicts_cannot():
+    """A verifier that is a function of the answer; 240 checks of 4 batches, and the curation is that without them."""
+    monitor = Monitor(curator=GRPO(), checks=60, check_window=200)
+    for step in range(4):
+        batch = verdicts(step, groups=60)
+        lenient = torch.tensor([answer == "wrong 0" for answer in batch.answers])
+        fooled = judged(replace(batch, rewards=batch.rewards.where(~lenient, torch.ones(()))))
+        curation = monitor.curate(fooled, generator=torch.Generator().manual_seed(step))
+        assert torch.equal(curation.rewards, fooled.rewards)
+        assert curation.metrics["checks"] == 60
+    metrics = curation.metrics
+    assert metrics["check_windows"] == 1
+    low, rate, high = (metrics[f"checked_false_positive_rate{end}"] for end in ("_low", "", "_high"))
+    assert 0.15 < low < rate < high < 0.55
+    assert low < 1 / 3 < high
+    assert metrics["checked_false_negative_rate"] == 0
+    assert math.isnan(metrics["false_positive_rate_low"])
+
+
+def test_a_bound_on_a_checked_rate_raises_an_alarm(caplog):
+    monitor = Monitor(curator=GRPO(), checks=192, bounds={"checked_false_positive_rate": 0.2})
+    metrics = monitor.curate(judged(verdicts(0, wrong=0.5))).metrics
+    assert metrics["alarms"] == 1
+    assert "checked_false_positive_rate is" in caplog.messages[0]
+
+
+def test_what_the_verdicts_prove_by_hand():
+    # Of two rewarded answers to a prompt one at least is wrong; of its four rows three then are, or more.
+    rollouts = Rollouts(
+        rewards=torch.tensor([1.0, 1, 0, 0, 1, 0]), groups=torch.tensor([0, 0, 0, 0, 1, 1]), answers=list("abccde")
+    )
+    metrics = Monitor(curator=GRPO()).curate(rollouts).metrics
+    # With a and d right, b, c, c and e are wrong, of which b was rewarded: one of four. So it is with b and d.
+    assert metrics["least_false_positive_rate"] == pytest.approx(1 / 4)
+    assert metrics["least_false_negative_rate"] == 0
+    assert metrics["least_wrong_share"] == pytest.approx(1 / 6)
+
+
+def test_nothing_is_proven_where_several_answers_may_be_right():
+    metrics = Monitor(Denoise(geometry="none", answers="shared")).curate(verdicts(0, wrong=0.3)).metrics
+    assert not any(name.startswith("least_") for name in metrics)
+
+
+def test_checks_around_appeals_are_refused():
+    with pytest.raises(ConfigError, match=r"monitor.checks: expected 0 around appeals"):
+        Monitor(Chain([Appeals()]), checks=4)
+
+
+def test_a_failing_second_verifier_is_counted_and_stops_nothing(caplog):
+    monitor = Monitor(curator=GRPO(), checks=5)
+    metrics = monitor.curate(replace(verdicts(0), second_rewards=lambda rows: "sorry")).metrics
+    assert (metrics["checks"], metrics["appeals_unanswered"]) == (0, 5)
+    assert "expected a list of verdicts, got str" in caplog.messages[0]
+
+
+def test_an_alarm_of_the_random_checks_of_appeals_is_counted(caplog):
+    monitor = Monitor(Appeals(Denoise(geometry="none"), budget=64, random_share=1.0))
+    wrong = [0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0]
+    found = [monitor.curate(judged(verdicts(step, wrong=each))).metrics for step, each in enumerate(wrong)]
+    assert found[3]["alarms"] == 0
+    assert found[-1]["alarms"] == 1
+    assert "the verifier accepts more wrong responses than at the start" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("inner", "name", "window"),
     [
@@ -149,3 +229,10 @@ def test_no_batch_is_in_both_windows_of_the_inner_curator(inner, name, window):
         monitor.curate(replace(verdicts(step), hidden=of), generator=draw).metrics for step, of in enumerate(states)
     ]
     assert [name in each for each in found] == [False] * (2 * window - 1) + [True]
+
+
+@pytest.mark.parametrize(("answers", "is_silent"), [([1.0, None], False), ([None, None], True)])
+def test_a_session_says_that_no_verdict_came_only_where_none_did(answers, is_silent, caplog):
+    session = CurationSession(Monitor(GRPO(), checks=2), seed=0)
+    session.curate(replace(verdicts(0), second_rewards=lambda rows: answers))
+    assert any("no verdict came" in message for message in caplog.messages) == is_silent

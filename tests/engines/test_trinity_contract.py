@@ -15,13 +15,15 @@ pytestmark = [pytest.mark.engines, pytest.mark.filterwarnings("default")]
 PLACES = [(task, run) for task in (0, 1) for run in range(4)]
 
 
-def train_with(curator, rewards):
+def train_with(curator, rewards, second_verifier=None):
     places = by_place(rollouts(states=False))
     batch = [places[place] for place in PLACES]
     for experience, reward in zip(batch, rewards, strict=True):
         experience.reward = None if math.isnan(reward) else reward
+        experience.response_text = str(experience.tokens[experience.prompt_length :].tolist())
     with tempfile.TemporaryDirectory() as folder, patch("geoalign.adapters.decision.as_curator", lambda _: curator):
-        config = settings(Path(folder) / "run", advantage=ADVANTAGE, arguments={"curator": "grpo"})
+        arguments = {"curator": "grpo", "second_verifier": second_verifier}
+        config = settings(Path(folder) / "run", advantage=ADVANTAGE, arguments=arguments)
         trained = by_place(through(config, batch)[0])
     responses, advantages = [], []
     for place in PLACES:

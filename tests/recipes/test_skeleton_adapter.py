@@ -9,6 +9,7 @@ from typing import ClassVar
 import pytest
 import recipe
 import torch
+from asking import settings_with
 
 from geoalign import GRPO, identity
 from geoalign.errors import ConfigError, UnsupportedError
@@ -57,8 +58,8 @@ def train_with(skeleton, engine, monkeypatch):
     """One batch of the contract through the skeleton, whose groups then have four rows."""
     monkeypatch.setattr(skeleton, "SAMPLES", 4)
 
-    def train_with(curator, rewards):
-        curated = engine({"curator": "grpo"})
+    def train_with(curator, rewards, second_verifier=None):
+        curated = engine(settings_with(second_verifier))
         curated.session.curator = curator
         given = batch(list(rewards), [7] * 4 + [9] * 4)
         advantages = curated.compute_advantages(given)

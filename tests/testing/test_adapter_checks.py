@@ -1,10 +1,15 @@
 """`adapter_checks` names the promise that a wrong adapter breaks, and lets a right one pass."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from geoalign import group_advantages
 from geoalign.adapters.assignment import assign
+from geoalign.adapters.second_verifier import verifier_of_settings
+from geoalign.adapters.settings import EngineSettings
+from geoalign.curators.session import CurationSession
 from geoalign.errors import ContractError
 from geoalign.testing import TrainedRows, adapter_checks
 from geoalign.types import Rollouts
@@ -15,8 +20,12 @@ GROUPS = torch.tensor([0, 0, 0, 0, 1, 1, 1, 1])
 class Adapter:
     """An engine of eight rows and its adapter, right in all but what a subclass changes."""
 
-    def __call__(self, curator, rewards):
+    def __call__(self, curator, rewards, second_verifier=None):
+        settings = EngineSettings(second_verifier=second_verifier)
+        verifier = verifier_of_settings(settings, CurationSession(curator, seed=0), gold=())
         rollouts = self.read(torch.tensor(rewards))
+        if verifier is not None:
+            rollouts = replace(rollouts, second_rewards=self.second_rewards(verifier))
         curation = curator.curate(rollouts)
         placed = self.place(curation)
         responses = [row if kept else None for row, kept in zip(self.moved(placed), self.kept(placed), strict=True)]
@@ -24,6 +33,9 @@ class Adapter:
 
     def read(self, rewards):
         return Rollouts(rewards=rewards, groups=GROUPS)
+
+    def second_rewards(self, verifier):
+        return verifier.field(lambda asked: [{"prompt": "p", "response": f"response {row}"} for row in asked])
 
     def place(self, curation):
         return assign(curation, GROUPS)
@@ -42,9 +54,9 @@ class Adapter:
 
 
 class TwoCalls(Adapter):
-    def __call__(self, curator, rewards):
-        super().__call__(curator, rewards)
-        return super().__call__(curator, rewards)
+    def __call__(self, curator, rewards, second_verifier=None):
+        super().__call__(curator, rewards, second_verifier)
+        return super().__call__(curator, rewards, second_verifier)
 
 
 class OneGroup(Adapter):
@@ -87,11 +99,30 @@ class KeepsDroppedTokens(Adapter):
         return [True] * 8
 
 
+class AsksAboutTheFirstRows(Adapter):
+    def second_rewards(self, verifier):
+        return verifier.field(
+            lambda asked: [{"prompt": "p", "response": f"response {row}"} for row in range(len(asked))]
+        )
+
+
+class AsksWithoutTheResponse(Adapter):
+    def second_rewards(self, verifier):
+        return verifier.field(lambda asked: [{"prompt": "p", "response": "response"} for _ in asked])
+
+
+class TakesAFailureForARefusal(Adapter):
+    def second_rewards(self, verifier):
+        asks = super().second_rewards(verifier)
+        return lambda asked: [verdict or 0.0 for verdict in asks(asked)]
+
+
 def test_a_right_adapter_passes():
     checks = adapter_checks(Adapter())
     for check in checks:
         check()
     assert len(adapter_checks(Adapter(), drops=False)) == len(checks) - 1
+    assert len(adapter_checks(Adapter(), asks=False)) == len(checks) - 1
 
 
 @pytest.mark.parametrize(
@@ -106,6 +137,9 @@ def test_a_right_adapter_passes():
         (CountsFailuresAsZero, "an_unscored_row_has_no_say"),
         (CrossesGroups, "a_row_of_another_group_is_refused"),
         (KeepsDroppedTokens, "a_dropped_row_leaves_the_loss"),
+        (AsksAboutTheFirstRows, "a_second_verifiers_verdict_is_trained_on"),
+        (AsksWithoutTheResponse, "a_second_verifiers_verdict_is_trained_on"),
+        (TakesAFailureForARefusal, "a_second_verifiers_verdict_is_trained_on"),
     ],
 )
 def test_a_wrong_adapter_breaks_the_promise(adapter, broken):

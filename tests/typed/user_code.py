@@ -116,8 +116,8 @@ def curators() -> list[Curator[Any]]:
 
 
 # A training with TRL, with labelled rollouts and a second verifier.
-def second_verifier(rows: list[dict[str, Any]]) -> list[float | None]:
-    return [None if "?" in row["completion"] else 1.0 for row in rows]
+def second_verifier(prompts: list[Any], completions: list[str], **columns: Any) -> list[float | None]:
+    return [None if "?" in completion else 1.0 for completion in completions]
 
 
 def train_with_trl(dataset: Any, reward: Callable[..., list[float]]) -> None:
@@ -130,11 +130,13 @@ def train_with_trl(dataset: Any, reward: Callable[..., list[float]]) -> None:
         model="Qwen/Qwen3-0.6B",
         reward_funcs=unscored_on_failure(reward, timeout=10.0),
         train_dataset=dataset,
-        curator={"type": "denoise", "window": 3},
+        curator={"type": "appeals", "curator": {"type": "denoise", "window": 3}},
         monitor=True,
         hidden_position="mean",
         hidden_layer=[0.5, 1.0],
-        rollout_fields={"answers": "answer", "second_rewards": second_verifier},
+        rollout_fields={"answers": "said", "gold_answers": "answer"},
+        second_verifier=second_verifier,
+        second_verifier_seconds=30.0,
         curation_observer=observe,
         log_metrics="all",
     )
@@ -154,7 +156,7 @@ def wrong_rewards(folder: Path) -> float:
 # An adapter.
 def advantages_of(section: dict[str, object], rollouts: Rollouts) -> tuple[Tensor, dict[str, float]]:
     own = read_section(EngineSettings, section, engine="mine", path="geoalign")
-    session = make_session(own, engine="mine", how="{need}")
+    session = make_session(own, how="{need}")
     refuse({f"{session.name} drops rows": session.curator.drops_rows})
     decision = decide(session, rollouts)
     placed = decision.assignment

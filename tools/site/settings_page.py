@@ -13,7 +13,7 @@ import annotated_types
 from pydantic.fields import FieldInfo
 
 import geoalign
-from geoalign.adapters.settings import EngineSettings, SlimeSettings, StateSettings, TrinitySettings
+from geoalign.adapters.settings import EngineSettings, RllmSettings, SlimeSettings, StateSettings, TrinitySettings
 from geoalign.audit.settings import AuditConfig
 from geoalign.curators.registry import BUILT_IN, CuratorSection
 from geoalign.endpoint.settings import JudgeConfig
@@ -94,6 +94,7 @@ _ENGINES = (
     ),
     (TrinitySettings, "Trinity-RFT: `args` of the operator, or `advantage_fn_args`."),
     (SlimeSettings, "slime: the section `geoalign` in the file of `--custom-config-path`."),
+    (RllmSettings, "rLLM: what `geoalign.adapters.rllm.register` takes."),
 )
 _CURATORS = """## Curators
 

@@ -18,7 +18,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from geoalign.adapters.assignment import Assignment, assign
-from geoalign.adapters.settings import EngineSettings, LogMetrics
+from geoalign.adapters.settings import GOLD_ANSWERS, EngineSettings, LogMetrics
 from geoalign.answers import normal_form
 from geoalign.curators.curator import Curator
 from geoalign.curators.registry import as_curator
@@ -136,14 +136,15 @@ def group_numbers(names: Iterable[Any]) -> Int[Tensor, " b"]:
     return torch.tensor([numbers.setdefault(str(name), len(numbers)) for name in names])
 
 
-def make_session(settings: EngineSettings, *, engine: str, how: str) -> CurationSession:
+def make_session(settings: EngineSettings, *, how: str) -> CurationSession:
     """The curator of the settings, checked as `check_can_run` says, with its generator."""
     session = CurationSession(as_curator(settings.curator), seed=settings.seed, monitor=settings.monitor)
-    check_can_run(session, settings.rollout_fields, engine=engine, how=how)
+    asks = () if settings.second_verifier is None else ("second_rewards",)
+    check_can_run(session, (*settings.rollout_fields, *asks), how=how)
     return session
 
 
-def check_can_run(session: CurationSession, given: Iterable[str], *, engine: str, how: str) -> None:
+def check_can_run(session: CurationSession, given: Iterable[str], *, how: str) -> None:
     """Raises ConfigError where the curator needs a field that is not `given`; `how`: what to set for a field `{need}`.
 
     The session says so too, where the curator cannot act without one.
@@ -152,17 +153,17 @@ def check_can_run(session: CurationSession, given: Iterable[str], *, engine: str
     parts = ("components",) if session.curator.components else ()
     missing = session.missing_fields({*given, *parts})
     if missing:
-        expected = ", ".join(_giver(need, engine).format(need=need) or how.format(need=need) for need in missing)
+        expected = ", ".join(_giver(need) or how.format(need=need) for need in missing)
         raise ConfigError(f"{session.name} requires {', '.join(missing)}: expected {expected}, got none")
 
 
-def _giver(need: str, engine: str) -> str:
+def _giver(need: str) -> str:
     """Which setting supplies a field that the rows of no engine contain; "" for any other field."""
-    if need == "trusted":
-        return "labelled_rollouts, which TRL's adapter alone can show"
-    if need == "second_rewards" and engine not in ("TRL", "ms-swift"):
-        return "a second verifier in rollout_fields, which TRL's adapter alone can ask"
-    return ""
+    givers = {
+        "trusted": "labelled_rollouts, which TRL's adapter alone can show",
+        "second_rewards": "second_verifier, such as math_verify",
+    }
+    return givers.get(need, "")
 
 
 def refuse(problems: Mapping[str, Any]) -> None:
@@ -250,6 +251,8 @@ def named_fields(
     fields: dict[str, Any] = {}
     entries, names = _entries(rows, rewards), names or [f"row {row}" for row in range(len(rows))]
     for field, key in wanted.items():
+        if field == GOLD_ANSWERS:
+            continue
         for (entry, counts), name in zip(entries, names, strict=True):
             if counts and key not in entry:
                 known = ", ".join(sorted(map(str, entry))) or "nothing"

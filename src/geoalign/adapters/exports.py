@@ -19,6 +19,7 @@ ENGINES = {
     "ms-swift": ("swift", ">=4.6,<4.7"),
     "trinity-rft": ("trinity", ">=0.6,<0.7"),
     "skyrl": ("skyrl", ">=0.3,<0.4"),
+    "axolotl": ("axolotl", ">=0.21,<0.22"),
 }
 
 

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from geoalign.curators.registry import CuratorSection, default_curator
 from geoalign.errors import ConfigError
-from geoalign.settings import setting, settings
+from geoalign.settings import Name, Options, Positive, setting, settings
 from geoalign.settings.hidden import LAST, HiddenLayerSetting, HiddenPosition
 from geoalign.settings.loading import load_settings
 from geoalign.settings.locations import NOWHERE, Locations, dotted
@@ -19,7 +19,9 @@ SECTION = "geoalign"
 # Where rows of Trinity (`Experience.info`) and slime (`Sample.metadata`) bring their hidden state.
 HIDDEN = "geoalign_hidden"
 # Rollout fields that no engine knows by itself.
-RolloutFieldName = Annotated[str, Field(pattern="^(answers|reference_rewards|true_rewards)$")]
+RolloutFieldName = Annotated[str, Field(pattern="^(answers|reference_rewards|true_rewards|gold_answers)$")]
+# Of these, what is no field of `Rollouts`: it goes to the second verifier.
+GOLD_ANSWERS = "gold_answers"
 # What an engine logs of a curation: five metrics and what went wrong, or all of them.
 LogMetrics = Literal["headline", "all"]
 
@@ -34,7 +36,21 @@ class EngineSettings:
     monitor: bool = setting(default=False, help="Only watch: nothing is changed, as with the curator `monitor`.")
     seed: Annotated[int, Field(ge=0, lt=2**63)] = setting(default=0, help="Seed of the curator's draws.")
     rollout_fields: dict[RolloutFieldName, str] = setting(
-        default_factory=dict, help="Where the engine's rows hold answers, reference_rewards and true_rewards."
+        default_factory=dict,
+        help=(
+            "Where the engine's rows hold answers, reference_rewards and true_rewards; and for a second verifier "
+            "gold_answers, where the engine's own place is not the right one."
+        ),
+    )
+    second_verifier: Name | None = setting(
+        default=None,
+        help="Judges the rows that `appeals` asks about: math_verify, MODULE:NAME, a command or https://host/v1.",
+    )
+    second_verifier_endpoint: Options = setting(
+        default_factory=dict, help="For `https://...` above: model, max_tokens, ... as in `geoalign judge`."
+    )
+    second_verifier_seconds: Positive = setting(
+        default=60.0, help="Seconds for the questions of one batch; what is not answered by then stays as it is."
     )
     log_metrics: LogMetrics = setting(
         default="headline", help="headline: five metrics and what went wrong; all: every metric of the curator."
@@ -82,6 +98,15 @@ class SlimeSettings(EngineSettings):
     )
     resume: bool = setting(
         default=True, help="Save the curator's state with checkpoints, and restore it from those of --load."
+    )
+
+
+@settings
+class RllmSettings(EngineSettings):
+    """What `geoalign.adapters.rllm.register` takes."""
+
+    state_file: str | None = setting(
+        default=None, help="The curator's state, written after each batch and resumed from; rLLM saves none of its own."
     )
 
 

@@ -22,19 +22,19 @@ def is_async(function: Any) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
-def awaited(result: Any) -> Any:
+def awaited(result: Any, seconds: float | None = None) -> Any:
     """The result itself, or where it is an awaitable or an asynchronous generator what that comes to.
 
     It runs in one event loop for all calls, in a thread of its own, as in TRL: a caller may be inside a running loop,
-    and a client may keep its connections from call to call.
+    and a client may keep its connections from call to call. After so many `seconds` it is cancelled: TimeoutError.
     """
     if not _is_pending(result):
         return result
     future = asyncio.run_coroutine_threadsafe(_finished(result), _loop(os.getpid()))
     try:
-        return future.result()
+        return future.result(seconds)
     except BaseException:
-        # On Ctrl-C the call ends too.
+        # On Ctrl-C and after its time the call ends too.
         future.cancel()
         raise
 

@@ -1,23 +1,26 @@
 """Verifiers by the name that a user gives: Math-Verify, a function, a command, or the address of an endpoint.
 
-A verifier takes rows and gives a verdict on each. The audit, `reward.function` and `reward.appeals` of a training take
-theirs from here. A further kind of verifier is a function `Rows -> list[Verdict]` here, and a line in `verifier_kind`
-and in `second_verifier` that says which names mean it.
+A verifier takes rows and gives a verdict on each. The audit, `reward.function` of a training and `second_verifier` of
+every engine take theirs from here. A further kind of verifier is a function like `VerifierFunction` here, and a line in
+`verifier_kind` and in `second_verifier` that says which names mean it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import json
+import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 from urllib.parse import urlsplit
 
 from geoalign.answers.calls import awaited, function_name, reward_list
@@ -27,7 +30,7 @@ from geoalign.answers.verified import VerifiedReward
 from geoalign.endpoint.chat import answer_to, as_prompted, chat_endpoint, mark_of, marked_messages, unfenced
 from geoalign.endpoint.client import BadReplyError, parse_json
 from geoalign.endpoint.settings import JudgeConfig
-from geoalign.errors import ConfigError, ServiceError
+from geoalign.errors import ConfigError, MissingExtraError, ServiceError
 from geoalign.secrets import masked
 from geoalign.settings.loading import load_settings
 from geoalign.settings.locations import Locations
@@ -38,7 +41,6 @@ MATH_VERIFY = "math_verify"
 Verdict = bool | float | None
 # Each has `prompt` (a text, or chat messages), `response`, `answer` (the gold one, or None), and what else is known.
 Rows = Sequence[Mapping[str, Any]]
-Verifier = Callable[[Rows], list[Verdict]]
 Kind = Literal["math_verify", "endpoint", "function", "command"]
 
 # `module:name` or `file.py:name`; an address is told first.
@@ -59,6 +61,28 @@ the response is correct only if its final answer is equal to it, in whatever for
 Return ONLY a JSON object: {"correct": true}, {"correct": false}, or {"correct": null} where it cannot be told."""
 
 
+class VerifierFunction(Protocol):
+    """Gives a verdict on each row; where it can, it ends after so many `seconds` and raises what came until then.
+
+    Math-Verify and a function that is not asynchronous cannot be interrupted, and ignore `seconds`: whoever waits for
+    them has to stop waiting.
+    """
+
+    def __call__(self, rows: Rows, seconds: float | None = None) -> list[Verdict]: ...
+
+
+class UnfinishedError(ServiceError):
+    """A verifier failed or ran out of time.
+
+    Attributes:
+        verdicts: what it said of each row until then; None where it said nothing.
+    """
+
+    def __init__(self, message: str, verdicts: list[Verdict]) -> None:
+        super().__init__(message)
+        self.verdicts = verdicts
+
+
 @dataclass(frozen=True)
 class NamedVerifier:
     """A verifier under the name by which tables show it.
@@ -71,7 +95,7 @@ class NamedVerifier:
     name: str
     kind: Kind
     spec: str
-    judge: Verifier
+    judge: VerifierFunction
 
     @property
     def needs_gold(self) -> bool:
@@ -134,7 +158,7 @@ def verifier_kind(name: str) -> Kind:
     return "function" if _FUNCTION.fullmatch(name) else "command"
 
 
-def second_verifier(name: str, endpoint: Mapping[str, Any], *, key: str, section: str) -> Verifier:
+def second_verifier(name: str, endpoint: Mapping[str, Any], *, key: str, section: str) -> VerifierFunction:
     """The verifier that `name` means: `math_verify`, `module:name`, the address of an endpoint, or else a command.
 
     Args:
@@ -144,11 +168,14 @@ def second_verifier(name: str, endpoint: Mapping[str, Any], *, key: str, section
 
     Raises:
         ConfigError: there is no such verifier, or `endpoint` is not what a judge needs.
+        MissingExtraError: a package that it needs is not installed.
     """
     kind = verifier_kind(name)
     if kind == "math_verify":
         return partial(_math_verify, VerifiedReward())
     if kind == "endpoint":
+        if importlib.util.find_spec("openai") is None:
+            raise MissingExtraError(f"{key}: an address needs openai: pip install 'geoalign[judge]'")
         values = {**endpoint, "base_url": name}
         config = load_settings(JudgeConfig, values, Locations({section: key}), path=section)
         return partial(_endpoint, config, key)
@@ -184,7 +211,7 @@ def read_verdict(text: str | bytes) -> Verdict:
     raise ValueError(f'{quote(text)}, which is no {{"correct": true, false or null}} or {{"reward": a number}}')
 
 
-def _math_verify(source: VerifiedReward, rows: Rows) -> list[Verdict]:
+def _math_verify(source: VerifiedReward, rows: Rows, seconds: float | None = None) -> list[Verdict]:
     """Whether each row's answer equals its gold answer; None for a row without either, or not decided in time."""
     verdicts: list[Verdict] = [None] * len(rows)
     places, responses, golds = [], [], []
@@ -201,7 +228,7 @@ def _math_verify(source: VerifiedReward, rows: Rows) -> list[Verdict]:
     return verdicts
 
 
-def _function(function: RewardFunction, name: str, rows: Rows) -> list[Verdict]:
+def _function(function: RewardFunction, name: str, rows: Rows, seconds: float | None = None) -> list[Verdict]:
     """What a reward function in TRL's form says of the rows, whose fields are its columns; None where it says NaN.
 
     A completion is a text, or the assistant's message where the prompt is chat messages, as in TRL.
@@ -210,7 +237,7 @@ def _function(function: RewardFunction, name: str, rows: Rows) -> list[Verdict]:
     completions = [row["completion"] if "completion" in row else _completion(row) for row in rows]
     fields = dict.fromkeys(field for row in rows for field in row if field not in ("prompt", "completion", "response"))
     columns = {field: [row.get(field) for row in rows] for field in fields}
-    said = awaited(function(prompts=prompts, completions=completions, **columns))
+    said = awaited(function(prompts=prompts, completions=completions, **columns), seconds)
     return [None if value != value else value for value in reward_list(said, len(rows), by=name)]
 
 
@@ -220,48 +247,91 @@ def _completion(row: Mapping[str, Any]) -> Any:
     return [{"role": "assistant", "content": row["response"]}]
 
 
-def _command(words: Sequence[str], key: str, rows: Rows) -> list[Verdict]:
+def _command(words: Sequence[str], key: str, rows: Rows, seconds: float | None = None) -> list[Verdict]:
     """The verdicts that a command prints, one line for each row that it reads; its standard error is shown."""
     lines = []
     for row in rows:
         sent = {name: value for name, value in row.items() if name not in _ENGINES}
         lines.append(json.dumps(sent, default=str) + "\n")
     limit = START_SECONDS + ROW_SECONDS * len(rows)
+    if seconds is not None:
+        limit = min(limit, seconds)
+    verdicts: list[Verdict] = [None] * len(rows)
     try:
-        done = subprocess.run(
-            words, input="".join(lines).encode("ascii"), stdout=subprocess.PIPE, timeout=limit, check=True
-        )
-        verdicts = [read_verdict(line) for line in done.stdout.splitlines()]
+        printed = _printed(words, "".join(lines).encode("ascii"), limit)
+        verdicts = [read_verdict(line) for line in printed.splitlines()]
+    except subprocess.TimeoutExpired as late:
+        verdicts = _whole_lines(late.output or b"", len(rows))
+        got = f"{len(rows) - verdicts.count(None)} before it timed out after {limit:g} s"
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         got = one_line(error)
     else:
         if len(verdicts) == len(rows):
             return verdicts
         got = f"{len(verdicts)} lines"
-    raise ServiceError(f"{key}: expected a verdict in JSON on each of {len(rows)} rows, a line each, got {got}")
+        verdicts = [None] * len(rows)
+    expected = f"expected a verdict in JSON on each of {len(rows)} rows, a line each"
+    raise UnfinishedError(f"{key}: {expected}, got {got}", verdicts)
 
 
-def _endpoint(config: JudgeConfig, key: str, rows: Rows) -> list[Verdict]:
+def _printed(words: Sequence[str], sent: bytes, limit: float) -> bytes:
+    """What a command prints of what it is sent; after `limit` seconds it is killed, with all that it has started.
+
+    Raises:
+        TimeoutExpired: it took longer; `output` has what it had printed.
+        CalledProcessError: it failed.
+    """
+    # A session of its own: a shell that is killed would leave its children behind.
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as process:
+        try:
+            printed, _ = process.communicate(sent, timeout=limit)
+        except BaseException:  # Ctrl-C does not reach another session
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            raise
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, list(words))
+    return printed
+
+
+def _whole_lines(printed: bytes, rows: int) -> list[Verdict]:
+    """The verdicts on the first of so many rows, out of what a command had printed when it was killed."""
+    verdicts: list[Verdict] = []
+    for line in printed.splitlines(keepends=True)[:rows]:
+        if not line.endswith(b"\n"):
+            break
+        try:
+            verdicts.append(read_verdict(line))
+        except ValueError:
+            break
+    return verdicts + [None] * (rows - len(verdicts))
+
+
+def _endpoint(config: JudgeConfig, key: str, rows: Rows, seconds: float | None = None) -> list[Verdict]:
     """What an endpoint says of each row; None where its answer is no verdict, or it does not take the text."""
+    verdicts: list[Verdict] = [None] * len(rows)
     try:
-        return asyncio.run(_asked_of_endpoint(config, rows))
+        asyncio.run(asyncio.wait_for(_ask_endpoint(config, rows, verdicts), seconds))
     except ServiceError as error:
-        raise ServiceError(f"{key}: {error}") from None
+        raise UnfinishedError(f"{key}: {error}", verdicts) from None
+    except TimeoutError:
+        raise UnfinishedError(f"{key}: no answer about all of {len(rows)} rows in {seconds} s", verdicts) from None
+    return verdicts
 
 
-async def _asked_of_endpoint(config: JudgeConfig, rows: Rows) -> list[Verdict]:
-    """The verdicts on all rows, which are asked for at once, `concurrency` at a time."""
+async def _ask_endpoint(config: JudgeConfig, rows: Rows, verdicts: list[Verdict]) -> None:
+    """Asks about all rows at once, `concurrency` at a time, and writes each verdict into its place as it comes."""
     free = asyncio.Semaphore(config.concurrency)
     async with aclosing(chat_endpoint(config)) as endpoint:
 
-        async def verdict_on(row: Mapping[str, Any]) -> Verdict:
+        async def ask(place: int) -> None:
             async with free:
-                try:
-                    return read_verdict(unfenced(await answer_to(_messages(row), endpoint, config)))
-                except (ValueError, BadReplyError):
-                    return None
+                # What is no verdict, or does not take the text, leaves None.
+                with suppress(ValueError, BadReplyError):
+                    answer = await answer_to(_messages(rows[place]), endpoint, config)
+                    verdicts[place] = read_verdict(unfenced(answer))
 
-        return await asyncio.gather(*[verdict_on(row) for row in rows])
+        await asyncio.gather(*[ask(place) for place in range(len(rows))])
 
 
 def _messages(row: Mapping[str, Any]) -> list[dict[str, str]]:

@@ -34,7 +34,9 @@ class AnswerWorkers:
 
     def __init__(self, *, count: int, timeout: float) -> None:
         if importlib.util.find_spec("math_verify") is None:
-            raise MissingExtraError("verified answers need math-verify: pip install 'geoalign[trl]'")
+            raise MissingExtraError(
+                "verified answers need math-verify: pip install 'geoalign[trl]', or 'math-verify<0.10'"
+            )
         self.pairs_asked = 0
         self._known: dict[tuple[str, str], str] = {}
         self._workers = [_Worker(timeout) for _ in range(count)]

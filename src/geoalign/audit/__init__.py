@@ -41,6 +41,7 @@ class AuditPackage(ModuleType):
         labels: Files = (),
         second_verifier: str | None = None,
         verifiers: Verifiers = (),
+        verifier_rows: int | Mapping[str, int] | None = None,
         budget: str = "10%",
         draw_checks: int | None = None,
         checks: str | Path | None = None,
@@ -74,6 +75,7 @@ class AuditPackage(ModuleType):
             budget: rows, or share of rows, that it checks in each step.
             verifiers: judge all rows: names as `second_verifier` takes them, "module:name" among them, or functions in
                 TRL's form; a dict gives each a name.
+            verifier_rows: let them judge so many rows, drawn at random; a dict says it for some by their names.
             draw_checks: so many rows are drawn at random and written as checks.csv into `output`, to be labelled.
             checks: a labelled checks.csv, for error rates with 95% intervals.
             check_with: labels the drawn rows: "gold" (the file's gold answers), or as `second_verifier`.
@@ -99,7 +101,7 @@ class AuditPackage(ModuleType):
         from geoalign.audit.command import AuditRequest
         from geoalign.audit.pipeline import run_audit
         from geoalign.audit.settings import audit_config
-        from geoalign.audit.several_verifiers import python_verifiers
+        from geoalign.audit.several_verifiers.asking import python_verifiers
         from geoalign.errors import ConfigError
 
         if draw_checks is not None and output is None and check_with is None:
@@ -118,6 +120,7 @@ class AuditPackage(ModuleType):
             labels=_paths(labels),
             second_verifier=second_verifier,
             verifiers=names,
+            verifier_rows=_rows_of_verifiers(verifier_rows),
             budget=budget,
             draw_checks=draw_checks,
             checks=None if checks is None else Path(checks),
@@ -139,6 +142,13 @@ class AuditPackage(ModuleType):
         with TemporaryDirectory(prefix="geoalign-audit-") as temporary:
             report = run_audit(config, request, folder=Path(temporary, "audit"), with_page=False, verifiers=functions)
             return replace(report, folder=None)
+
+
+def _rows_of_verifiers(rows: int | Mapping[str, int] | None) -> list[str]:
+    """`verifier_rows` as the command takes it."""
+    if rows is None:
+        return []
+    return [f"{name}={number}" for name, number in rows.items()] if isinstance(rows, Mapping) else [str(rows)]
 
 
 def _paths(files: Files) -> list[Path]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import pandas
 
 from geoalign.checks.rates import CheckedRates
+from geoalign.files.json_files import number_or_none
 
 # What a row was found to be: right, wrong, or not known.
 Truth = bool | None
@@ -53,6 +53,5 @@ def checks_in_summary(checks: CheckedVerdicts | None) -> Mapping[str, Any] | Non
         return None
     found: dict[str, Any] = {"contradicted_prompts": checks.contradicted_prompts}
     for name, rate in vars(checks.rates).items():
-        estimate = None if math.isnan(rate.estimate) else rate.estimate
-        found[name] = {**vars(rate), "estimate": estimate}
+        found[name] = {**vars(rate), "estimate": number_or_none(rate.estimate)}
     return found

@@ -25,6 +25,7 @@ from geoalign.audit.folder import CHECKS_FILE
 from geoalign.audit.sample import UniformSample
 from geoalign.audit.second_opinion import asked_rows
 from geoalign.audit.settings import AuditConfig
+from geoalign.audit.several_verifiers.judged_rows import further_verdicts
 from geoalign.audit.verdicts import why_no_verdicts
 from geoalign.checks.anytime import anytime_intervals
 from geoalign.checks.rates import CheckedRate, CheckedRates, checked_rates
@@ -44,6 +45,7 @@ class Checks:
     """The checks of one audit: which rows are drawn, what is said of them, and the rates that follow.
 
     Attributes:
+        seed: of the draw: that of the given checks, else that of the settings.
         known: whether each checked row is right, by the index of the row; None before `conclude`, and where a drawn row
             before the last labelled one has no label.
     """
@@ -61,11 +63,11 @@ class Checks:
         if request.check_with not in (None, GOLD):
             self._judge = second_verifier(request.check_with, config.endpoint, key=_KEY, section="endpoint")
         size = self._wanted
-        self._seed = config.seed
+        self.seed = config.seed
         if self._given is not None:
             size = max(size, *self._given.rows)
-            self._seed = self._given.seed
-        self._sample = UniformSample(size, self._seed)
+            self.seed = self._given.seed
+        self._sample = UniformSample(size, self.seed)
         self._are_verdicts = False
         self.known: pandas.Series | None = None
         self._low = math.nan
@@ -148,7 +150,7 @@ class Checks:
             "by": {},
             **self._summary,
             "drawn_from": self._sample.seen,
-            "seed": self._seed,
+            "seed": self.seed,
             "anytime": request.anytime,
         }
 
@@ -229,7 +231,7 @@ class Checks:
         columns: dict[str, Any] = {
             "draw": range(1, len(drawn) + 1),
             "drawn_from": self._sample.seen,
-            "seed": self._seed,
+            "seed": self.seed,
             LABEL: labels,
             NOTE: notes,
             BY: verifiers,
@@ -257,7 +259,7 @@ class Checks:
         def rates(checked: Int[np.ndarray, " c"], right: Bool[np.ndarray, " c"]) -> CheckedRates:
             if self._request.anytime:
                 return _anytime_rates(accepted, checked, right)
-            return checked_rates(accepted, checked, right, features, right_shares=guesses, seed=self._seed)
+            return checked_rates(accepted, checked, right, features, right_shares=guesses, seed=self.seed)
 
         alone = rates(checked[known], stated[known])
         if known.all():
@@ -309,8 +311,8 @@ def _between(alone: CheckedRate, lowest: CheckedRate, highest: CheckedRate) -> C
 def features_of(
     scored: pandas.DataFrame, accepted: Bool[np.ndarray, " n"], *, probabilities: bool
 ) -> Float[np.ndarray, "n k"]:
-    """[N, K] what may tell right rows from wrong ones: the share of the row's answer in its group, the file's own mark
-    of a correct response, and the probability by `denoise` that the row is right.
+    """[N, K] what may tell right rows from wrong ones: the share of the row's answer in its group, the verdicts of
+    further verifiers, the file's own mark of a correct response, and the probability by `denoise` that it is right.
 
     Args:
         scored: the rows with a reward.
@@ -319,6 +321,8 @@ def features_of(
     """
     shares = _answer_counts(scored) / scored.groupby("group")["reward"].transform("size")
     columns = [shares.to_numpy(dtype=float)]
+    # One that did not judge a row speaks neither for it nor against it.
+    columns += list(further_verdicts(scored).fillna(0.5).to_numpy().T)
     if scored["correct"].notna().any():
         columns.append(scored["correct"].astype(float).fillna(0.5).to_numpy())
     wrong = scored["probability_wrong"]
@@ -328,9 +332,9 @@ def features_of(
 
 
 def right_share_guesses(scored: pandas.DataFrame) -> list[float]:
-    """Guesses of the share of right rows that need no check: that of each group's most frequent answer, and that of the
-    file's marks of correct responses."""
-    guesses = []
+    """Guesses of the share of right rows that need no check: what each further verifier accepts, the share of each
+    group's most frequent answer, and that of the file's marks of correct responses."""
+    guesses = further_verdicts(scored).mean().tolist()
     if scored["compared_answer"].notna().any():
         most_frequent = _answer_counts(scored).groupby(scored["group"]).max().sum()
         guesses.append(float(most_frequent / len(scored)))

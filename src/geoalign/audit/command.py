@@ -42,6 +42,9 @@ class AuditRequest:
         (),
         "WHO",
     )
+    verifier_rows: Sequence[str] = option(
+        "Let --verifiers judge N rows drawn at random, or the one of this NAME alone; repeatable.", (), "N|NAME=N"
+    )
     budget: str = option("Rows, or share of rows, that it checks in each step.", "10%", "N|N%")
     draw_checks: int | None = option("Draw rows at random, for you to label in DIR/checks.csv.", None, "N", min=1)
     checks: Path | None = option("Your labelled checks.csv: error rates with 95% intervals.", None, "FILE")
@@ -89,17 +92,19 @@ def audit_command(request: AuditRequest) -> None:
     request = replace(request, command=[masked(argument) for argument in sys.argv[1:]])
     with standard_input(request.rollouts) as stdin:
         inputs = find_inputs(request, console, stdin)
-        # With torch: what was recognised stands on the terminal by now.
         from geoalign.audit.bounds import check_bounds, parse_bounds
-        from geoalign.audit.pipeline import run_audit
         from geoalign.audit.settings import load_audit_config
-        from geoalign.audit.terminal import show_report
-        from geoalign.files.json_files import json_text
-        from geoalign.pretrained.quiet import silence_logs
 
         bounds = parse_bounds(request.fail_above)
         config = load_audit_config(request.curator, request.overrides, trust_remote_code=request.trust_remote_code)
+        # With torch: what was recognised stands on the terminal by now, and what was typed is known to be possible.
+        from geoalign.audit.pipeline import run_audit
+        from geoalign.audit.terminal import show_report
+        from geoalign.files.json_files import json_text
+
         if request.model is not None:
+            from geoalign.pretrained.quiet import silence_logs
+
             silence_logs()
         report = run_audit(config, request, inputs, console=console)
     if request.json:

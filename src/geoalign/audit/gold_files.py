@@ -8,12 +8,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pandas
-
 from geoalign.audit.command import AuditRequest
 from geoalign.audit.folder import GOLDS_FILE
-from geoalign.audit.golds import GoldAnswers
-from geoalign.audit.words.datasets import datasheet
+from geoalign.audit.golds import GoldAnswers, JudgedProblem, RankedGolds
+from geoalign.audit.words.datasheet import datasheet
 from geoalign.audit.words.degenerate import degenerate
 from geoalign.dumps.flagged_csv import safe
 from geoalign.errors import ConfigError
@@ -47,27 +45,34 @@ def check_export(request: AuditRequest, inputs: Sequence[Path]) -> None:
         raise ConfigError(f"--export {path}: there is no folder {path.parent}")
 
 
-def write_golds(folder: Path, golds: GoldAnswers, ranked: pandas.DataFrame) -> None:
+def write_golds(folder: Path, golds: GoldAnswers, ranked: RankedGolds) -> None:
     """Writes golds.csv, the most suspicious first; nothing where no answer rivals a gold answer."""
-    if ranked.empty:
+    if ranked.prompts.empty:
         return
     with (folder / GOLDS_FILE).open("w", encoding="utf-8-sig", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(_COLUMNS)
-        for row in ranked.to_dict("records"):
-            problem = golds.problems[row["problem"]]
-            texts = {"problem": problem.name, "gold": problem.gold, "proposed": row["proposed"]}
-            prompt = problem.prompt if isinstance(problem.prompt, str) else json.dumps(problem.prompt)
-            votes = "; ".join(f"{name} {accepted}/{judged}" for name, (accepted, judged) in row["votes"].items())
-            numbers = {"score": f"{row['score']:.4f}", "share": f"{row['share']:.4f}"}
-            cells = {**row, **texts, **numbers, "votes": votes, "prompt": prompt}
-            in_order = [cells[name] for name in _COLUMNS]
-            writer.writerow([safe(cell) if isinstance(cell, str) else cell for cell in in_order])
+        for row in ranked.prompts.to_dict("records"):
+            cells = _cells(row, golds.problems[row["problem"]])
+            writer.writerow([safe(cell) if isinstance(cell, str) else cell for cell in cells])
 
 
-def write_export(
-    request: AuditRequest, summary: Mapping[str, Any], golds: GoldAnswers, ranked: pandas.DataFrame
-) -> None:
+def _cells(row: Mapping[Any, Any], problem: JudgedProblem) -> list[Any]:
+    """One line of golds.csv."""
+    votes = [f"{name} {accepted}/{judged}" for name, (accepted, judged) in row["votes"].items()]
+    cells = {
+        **row,
+        "problem": problem.name,
+        "score": f"{row['score']:.4f}",
+        "gold": problem.gold,
+        "share": f"{row['share']:.4f}",
+        "votes": "; ".join(votes),
+        "prompt": problem.prompt if isinstance(problem.prompt, str) else json.dumps(problem.prompt),
+    }
+    return [cells[name] for name in _COLUMNS]
+
+
+def write_export(request: AuditRequest, summary: Mapping[str, Any], golds: GoldAnswers, ranked: RankedGolds) -> None:
     """Writes the data set, a line for each problem, and its datasheet beside it."""
     assert request.export is not None
     lines = [json.dumps(line) for line in exported_problems(request, golds, ranked)]
@@ -75,23 +80,22 @@ def write_export(
     write_atomically(request.export.with_name(DATASHEET_FILE), datasheet(summary))
 
 
-def exported_problems(request: AuditRequest, golds: GoldAnswers, ranked: pandas.DataFrame) -> list[dict[str, Any]]:
+def exported_problems(request: AuditRequest, golds: GoldAnswers, ranked: RankedGolds) -> list[dict[str, Any]]:
     """The lines of the data set: `prompt`, `answer`, and the columns that say where the problem is from."""
-    proposed = dict(zip(ranked["problem"], ranked["proposed"], strict=True))
-    suspicious = set(ranked["problem"][ranked["score"] >= request.export_above])
+    suspicious = ranked.suspicious(request.export_above)
+    proposed = dict(zip(suspicious["problem"], suspicious["proposed"], strict=True))
     lines = []
     for number, problem in enumerate(golds.problems):
-        if number not in suspicious:
-            answer = problem.gold
-        elif request.export_relabel:
-            answer = proposed[number]
-        else:
+        if number in proposed and not request.export_relabel:
             continue
+        answer = proposed.get(number, problem.gold)
         lines.append({"prompt": problem.prompt, "answer": answer, **problem.origin})
     return lines
 
 
-def export_summary(request: AuditRequest, golds: GoldAnswers, ranked: pandas.DataFrame, found: Any) -> Any:
+def export_summary(
+    request: AuditRequest, golds: GoldAnswers, ranked: RankedGolds, found: Sequence[Mapping[str, Any]]
+) -> dict[str, Any] | None:
     """`export` of `summary.json`; None where nothing is exported.
 
     Args:
@@ -103,7 +107,7 @@ def export_summary(request: AuditRequest, golds: GoldAnswers, ranked: pandas.Dat
     return {
         "file": str(request.export),
         "prompts": len(lines),
-        "suspicious": int((ranked["score"] >= request.export_above).sum()),
+        "suspicious": len(ranked.suspicious(request.export_above)),
         "above": request.export_above,
         "relabelled": request.export_relabel,
         "without_gold": sum(line["answer"] is None for line in lines),

@@ -1,12 +1,14 @@
 """Gold answers that look wrong: prompts on which answers agree with each other, are refused, and differ from the gold.
 
-`noise/gold_answers.py` has the score. Rollouts of one problem count together, in whichever step they were generated.
+`noise/gold_answers.py` has the score, `words/golds.py` the sentences, `gold_files.py` golds.csv and the export.
+Rollouts of one problem count together, in whichever step they were generated. Where the file has no gold answer, the
+one with which the verifier compared looks wrong.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +26,8 @@ LEAST_COPIES = 3
 ODDS_OF_A_VOTE = 4.0
 # From this score on a gold answer is called suspicious.
 SUSPICIOUS = 0.5
+# With fewer accepted answers the ranking is not to be trusted (benchmarks/wrong_golds.md).
+LEAST_ACCEPTED = 0.6
 # Prompts that summary.json lists.
 LISTED = 100
 # Columns of other verifiers' verdicts begin so.
@@ -55,6 +59,28 @@ class JudgedProblem:
         return names[0] if names else f"group {self.group}"
 
 
+@dataclass(frozen=True, eq=False)
+class RankedGolds:
+    """The prompts on which a refused answer rivals the gold answer.
+
+    Attributes:
+        prompts: the columns of `suspicions`, with `problem` for the place in `GoldAnswers.problems`.
+        accepted: the share of accepted ones among all answers that were judged; NaN where none was.
+    """
+
+    prompts: pandas.DataFrame
+    accepted: float
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether so many answers were accepted that wrong gold answers stand first in the ranking."""
+        return self.accepted >= LEAST_ACCEPTED
+
+    def suspicious(self, least_score: float = SUSPICIOUS) -> pandas.DataFrame:
+        """The prompts with at least this score."""
+        return self.prompts[self.prompts["score"] >= least_score]
+
+
 class GoldAnswers:
     """Collects the problems of all files, then ranks their gold answers by how wrong they look."""
 
@@ -83,17 +109,24 @@ class GoldAnswers:
                 self.problems.append(problem)
             self._of_group[row.group] = self._known[key]
 
-    def ranked(self, rows: pandas.DataFrame, equal: Equivalence | None = None) -> pandas.DataFrame:
+    def ranked(self, rows: pandas.DataFrame, equal: Equivalence | None = None) -> RankedGolds:
         """The prompts whose gold answer another answer rivals, the most suspicious first.
 
         Args:
             rows: all rollouts, without their texts: `group`, `reward`, `compared_answer`, `correct`, and columns
                 `verdict.NAME` of other verifiers.
             equal: decides whether a proposed answer equals the gold answer where no text decides.
-
-        Returns:
-            The columns of `suspicions`, with `problem` for the place in `problems`.
         """
+        table = self._judged_answers(rows)
+        judged = table["answer"].notna() & table["reward"].notna()
+        golds = [problem.gold for problem in self.problems]
+        return RankedGolds(
+            prompts=suspicions(table, golds, equal),
+            accepted=float(table["reward"][judged].mean()) if judged.any() else math.nan,
+        )
+
+    def _judged_answers(self, rows: pandas.DataFrame) -> pandas.DataFrame:
+        """The rollouts as `suspicions` reads them; rewards that are no verdicts accept nothing and refuse nothing."""
         values = np.unique(rows["reward"].dropna())
         accepted = (rows["reward"] == values[-1]).astype(float) if len(values) == 2 else math.nan
         table = pandas.DataFrame({
@@ -107,29 +140,31 @@ class GoldAnswers:
                 table[column.removeprefix(VERDICT)] = rows[column].astype(float)
         if rows["correct"].notna().any():
             table["correct"] = rows["correct"].astype(float)
-        return suspicions(table, [problem.gold for problem in self.problems], equal)
+        return table
 
-    def summary(self, ranked: pandas.DataFrame, *, redact: bool) -> dict[str, Any] | None:
-        """`suspicious_golds` of `summary.json`; None where no problem has a gold answer."""
-        with_gold = sum(problem.gold is not None for problem in self.problems)
-        if not with_gold:
+    def summary(self, ranked: RankedGolds, *, redact: bool) -> dict[str, Any] | None:
+        """`suspicious_golds` of `summary.json`; None where no answer was judged."""
+        if math.isnan(ranked.accepted):
             return None
-        top = []
-        for row in ranked.head(LISTED).to_dict("records"):
-            problem = self.problems[row["problem"]]
-            place = {"problem": problem.name, "group": problem.group, "index": problem.index, "step": problem.step}
-            texts = {"gold": None, "proposed": None}
-            if not redact:
-                texts = {"gold": problem.gold, "proposed": row["proposed"]}
-            facts = {name: row[name] for name in ("copies", "rollouts", "share", "gold_copies", "votes", "score")}
-            top.append({**place, **texts, **facts})
         return {
-            "problems": with_gold,
-            "rivalled": len(ranked),
-            "suspicious": int((ranked["score"] >= SUSPICIOUS).sum()),
+            "problems": len(self.problems),
+            "rivalled": len(ranked.prompts),
+            "suspicious": len(ranked.suspicious()),
             "least_score": SUSPICIOUS,
-            "top": top,
+            "accepted": ranked.accepted,
+            "trusted": ranked.is_trusted,
+            "top": [self._entry(row, redact=redact) for row in ranked.prompts.head(LISTED).to_dict("records")],
         }
+
+    def _entry(self, row: Mapping[Any, Any], *, redact: bool) -> dict[str, Any]:
+        """One prompt of the summary: where it stands, both answers, and how often each was given."""
+        problem = self.problems[row["problem"]]
+        place = {"problem": problem.name, "group": problem.group, "index": problem.index, "step": problem.step}
+        texts = {"gold": None, "proposed": None}
+        if not redact:
+            texts = {"gold": problem.gold, "proposed": row["proposed"]}
+        facts = {name: row[name] for name in ("copies", "rollouts", "share", "gold_copies", "votes", "score")}
+        return {**place, **texts, **facts}
 
 
 def suspicions(
@@ -140,80 +175,112 @@ def suspicions(
     Args:
         table: a row for each rollout: `problem` (a number), `answer` (a text, None without one), `reward` (1 accepted,
             0 refused, NaN), and a column by the name of each other verifier.
-        golds: by number of the problem its gold answer.
+        golds: by number of the problem its gold answer; None where the file has none.
         equal: decides whether a proposed answer equals the gold answer where no text decides.
 
     Returns:
         `problem`, `proposed` (the answer), `copies`, `gold_copies`, `rollouts` with an answer, `share`, `score`, and
         `votes`: by verifier how many copies of the proposed answer it accepted, and how many it judged.
     """
-    rivals = []
-    counts = []
-    for rival, count in _rivals(table, golds, equal):
-        rivals.append(rival)
-        counts.append(count)
-    chance = chance_of_wrong_gold(counts)
-    names = ["problem", "proposed", "copies", "gold_copies", "rollouts", "share", "votes"]
-    found = pandas.DataFrame(rivals, columns=names)
-    scores = [_with_votes(score, votes) for score, votes in zip(chance, found["votes"], strict=True)]
-    found["score"] = np.array(scores, dtype=float)
-    found = found[found["proposed"].notna()]
+    answers = _answers_of_problems(table, golds, equal)
+    problems = [_Problem.of(part) for part in _by_problem(answers)]
+    # The model learns from every problem; those without a rival have the score 0.
+    chance = chance_of_wrong_gold([problem.counts for problem in problems])
+    rows = []
+    for problem, score in zip(problems, chance, strict=True):
+        if problem.proposed is not None:
+            rows.append({**problem.facts, "score": _with_votes(float(score), problem.facts["votes"])})
+    names = ["problem", "proposed", "copies", "gold_copies", "rollouts", "share", "votes", "score"]
+    found = pandas.DataFrame(rows, columns=names)
     return found.sort_values(["score", "problem"], ascending=[False, True], kind="stable").reset_index(drop=True)
 
 
-def _rivals(
+def _answers_of_problems(
     table: pandas.DataFrame, golds: Sequence[str | None], equal: Equivalence | None
-) -> Iterator[tuple[dict[str, Any], AnswerCounts]]:
-    """Of each problem with a gold answer and judged answers: the answer that rivals it, and how often each was given.
+) -> pandas.DataFrame:
+    """A row for each answer that was given to a problem and judged.
 
     Where no answer is the gold answer by its text, one that is accepted more often than not is taken for it.
+
+    Returns:
+        `problem`, `answer`, `judged` (copies with a verdict), `is_gold`, `is_rival` (the most frequent answer to the
+        problem, if it is refused, has enough copies and is not the gold answer) and `votes` (by verifier how many
+        copies it accepted and how many it judged).
     """
-    verifiers = [name for name in table.columns if name not in ("problem", "answer")]
+    verifiers = [str(name) for name in table.columns if name not in ("problem", "answer")]
     given = table[table["answer"].notna() & table["reward"].notna()]
-    by_answer = given.groupby(["problem", "answer"], sort=False)[verifiers].agg(["count", "sum"])
+    by_answer = given.groupby(["problem", "answer"], sort=False)[verifiers].agg(["sum", "count"])
     answers = by_answer.index.to_frame(index=False)
     answers["judged"] = by_answer["reward", "count"].to_numpy()
-    answers["accepted"] = by_answer["reward", "sum"].to_numpy()
-    answers["gold"] = [golds[problem] for problem in answers["problem"]]
-    answers = answers[answers["gold"].notna()]
-    is_gold = _are_equal(answers["answer"], answers["gold"])
-    is_accepted = answers["accepted"] > answers["judged"] / 2
+    numbers = by_answer.to_numpy().astype(int).reshape(len(answers), len(verifiers), 2).tolist()
+    votes = [dict(zip(verifiers, pairs, strict=True)) for pairs in numbers]
+    answers["votes"] = pandas.Series(votes, dtype=object)
+    gold = answers["problem"].map(dict(enumerate(golds))).astype(object)
+    is_gold = _are_equal(answers["answer"], gold)
+    is_accepted = by_answer["reward", "sum"].reset_index(drop=True) > answers["judged"] / 2
     has_gold = is_gold.groupby(answers["problem"]).transform("any")
     is_gold |= is_accepted & ~has_gold
-    by_copies = answers.sort_values("judged", ascending=False, kind="stable")
-    top = by_copies.drop_duplicates("problem")
-    top = top[~is_gold[top.index] & (top["judged"] >= LEAST_COPIES)]
-    if equal is not None and len(top):
-        pairs = list(zip(top["answer"], top["gold"], strict=True))
-        is_gold[top.index[equal.equal(pairs)]] = True
-    is_rival = pandas.Series(answers.index.isin(top.index), index=answers.index) & ~is_gold & ~is_accepted
-    for problem, part in answers.groupby("problem", sort=False):
-        gold_copies = int(part["judged"][is_gold[part.index]].sum())
-        others = part[~is_gold[part.index]].sort_values("judged", ascending=False, kind="stable")
-        copies = others["judged"].tolist()
-        rivals = bool(copies) and bool(is_rival[others.index[0]]) and copies[0] > gold_copies
-        votes = {}
-        proposed = None
-        if rivals:
-            proposed = others["answer"].iloc[0]
-            row = by_answer.iloc[others.index[0]]
-            votes = {name: [int(row[name, "sum"]), int(row[name, "count"])] for name in verifiers}
-        rival = {
-            "problem": problem, "proposed": proposed, "copies": copies[0] if rivals else 0,
-            "gold_copies": gold_copies, "rollouts": gold_copies + sum(copies), "votes": votes,
-        }  # fmt: skip
-        rival["share"] = rival["copies"] / rival["rollouts"]
-        proposed_copies = copies.pop(0) if rivals else 0
-        yield rival, AnswerCounts(gold=gold_copies, proposed=proposed_copies, others=tuple(copies))
+    most_frequent = answers.sort_values("judged", ascending=False, kind="stable").drop_duplicates("problem").index
+    rivals = most_frequent[~is_gold[most_frequent] & (answers["judged"][most_frequent] >= LEAST_COPIES)]
+    if equal is not None:
+        in_doubt = rivals[gold[rivals].notna()]
+        pairs = list(zip(answers["answer"][in_doubt], gold[in_doubt], strict=True))
+        is_gold[in_doubt[equal.equal(pairs)]] = True
+    answers["is_gold"] = is_gold
+    answers["is_rival"] = answers.index.isin(rivals) & ~is_gold & ~is_accepted
+    return answers
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """One problem: what its answers tell the model, and the answer that rivals the gold answer (None without one)."""
+
+    counts: AnswerCounts
+    proposed: str | None
+    facts: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, answers: Sequence[Any]) -> _Problem:
+        """Of the rows of `_answers_of_problems` of one problem, the most frequent answer first."""
+        gold_copies = sum(answer.judged for answer in answers if answer.is_gold)
+        others = [answer for answer in answers if not answer.is_gold]
+        copies = [answer.judged for answer in others]
+        if not others or not others[0].is_rival or copies[0] <= gold_copies:
+            return cls(AnswerCounts(gold=gold_copies, proposed=0, others=tuple(copies)), proposed=None, facts={})
+        rival = others[0]
+        rollouts = gold_copies + sum(copies)
+        facts = {
+            "problem": rival.problem,
+            "proposed": rival.answer,
+            "copies": rival.judged,
+            "gold_copies": gold_copies,
+            "rollouts": rollouts,
+            "share": rival.judged / rollouts,
+            "votes": rival.votes,
+        }
+        counts = AnswerCounts(gold=gold_copies, proposed=rival.judged, others=tuple(copies[1:]))
+        return cls(counts, proposed=rival.answer, facts=facts)
+
+
+def _by_problem(answers: pandas.DataFrame) -> Collection[Sequence[Any]]:
+    """The rows of each problem as tuples, the most frequent answer first.
+
+    One pass over the rows: cutting a frame for each of many thousand problems takes longer than the audit itself.
+    """
+    by_problem: dict[int, list[Any]] = {problem: [] for problem in answers["problem"].unique().tolist()}
+    row: Any
+    for row in answers.sort_values("judged", ascending=False, kind="stable").itertuples(index=False):
+        by_problem[row.problem].append(row)
+    return by_problem.values()
 
 
 def _are_equal(answers: pandas.Series, golds: pandas.Series) -> pandas.Series:
-    """Whether each answer is the gold answer, as far as their texts tell."""
-    spelled = [text for pair in zip(answers, golds, strict=True) for text in pair]
+    """Whether each answer is the gold answer, as far as their texts tell; False where there is no gold answer."""
+    spelled = [text for pair in zip(answers, golds.where(golds.notna(), ""), strict=True) for text in pair]
     pairs = [place for place in range(len(answers)) for _ in range(2)]
     classes = answers_by_class(spelled, pairs)
     same = [classes[2 * place] == classes[2 * place + 1] is not None for place in range(len(answers))]
-    return pandas.Series(same, index=answers.index, dtype=bool)
+    return pandas.Series(same, index=answers.index, dtype=bool) & golds.notna()
 
 
 def _with_votes(chance: float, votes: Mapping[str, Sequence[int]]) -> float:

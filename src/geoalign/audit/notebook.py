@@ -50,7 +50,7 @@ def _verifier_lines(several: VerifierWords) -> list[str]:
     for name, accepts, agrees, positive, negative in several.table:
         agreement = "" if agrees == "-" else f", agrees with the reward on {agrees}"
         rates = f"wrong accepted: {positive}; right refused: {negative}"
-        lines.append(f"{name} accepts {accepts} of the rollouts{agreement}; {rates}")
+        lines.append(f"{name} accepts {accepts}{agreement}; {rates}")
     return lines
 
 

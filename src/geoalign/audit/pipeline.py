@@ -7,10 +7,10 @@ A file's rows go this way:
     states.py                   hidden states, where the curator wants them
     step.py                     the curator's decisions on each step, as columns of the rows
     spellings.py                flags where a verdict goes with the spelling of an answer
-    several_verifiers.py        further verifiers on all rows; verifier_table.py: agreement, bounds, rates, a ranking
+    several_verifiers/          further verifiers on all rows: agreement, bounds, rates, a ranking
     verdicts.py                 the verifier's error rates: what is proved, and what a model estimates
     checks.py                   rows drawn at random and labelled, and the rates by them
-    degenerate.py               whether the verifier judges at all
+    degenerate/                 whether the verifier judges at all
     golds.py                    gold answers that look wrong; gold_files.py: golds.csv, the exported data set, its sheet
     folder.py                   the tables; summary.py: numbers that are read off the rows
     results.py                  the report: all rows, each flagged one with its reason, and the summary
@@ -20,6 +20,7 @@ A file's rows go this way:
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -36,16 +37,16 @@ from geoalign.answers.verifiers import NamedVerifier
 from geoalign.audit.answers import with_answers
 from geoalign.audit.checks import Checks, check_keeps_labels
 from geoalign.audit.command import AuditRequest
-from geoalign.audit.degenerate import degenerate_findings
+from geoalign.audit.degenerate.findings import degenerate_findings
 from geoalign.audit.folder import SUMMARY_FILE, VERDICTS_FILE, AuditFolder, AuditTables
 from geoalign.audit.gold_files import check_export, export_summary, write_export, write_golds
-from geoalign.audit.golds import GoldAnswers
+from geoalign.audit.golds import GoldAnswers, RankedGolds
 from geoalign.audit.inputs import Input, find_inputs
 from geoalign.audit.needs import check_brought, without_states
 from geoalign.audit.page.page import build_audit_page
 from geoalign.audit.results import AuditReport, read_report
 from geoalign.audit.settings import AuditConfig
-from geoalign.audit.several_verifiers import SeveralVerifiers
+from geoalign.audit.several_verifiers.asking import SeveralVerifiers
 from geoalign.audit.spellings import spellings_summary
 from geoalign.audit.states import HiddenStates
 from geoalign.audit.step import PAIRS_PER_STEP, StepCurator
@@ -124,7 +125,7 @@ def run_audit(
                 shutil.rmtree(output.states, ignore_errors=True)
             output.publish()
             if request.export is not None:
-                write_export(request, summary, audit.golds, audit.suspicious)
+                write_export(request, summary, audit.golds, audit.ranked_golds)
         except BaseException:
             output.discard()
             raise
@@ -159,8 +160,10 @@ class Audit:
 
             self._second = SecondOpinion(request.second_verifier, request.budget, config)
             check_reads_trusted(self._session.curator, setting="--second-verifier")
-        self._several = SeveralVerifiers(request.verifiers, config, verifiers)
         self._checks = Checks(request, config)
+        self._several = SeveralVerifiers(
+            request.verifiers, config, verifiers, rows=request.verifier_rows, seed=self._checks.seed
+        )
         self._equal = EqualAnswers() if math_verify_is_installed() else None
         self._exclusive = self._session.curator.answer_reading != "shared"
         self._verdicts = VerdictAudit(exclusive=self._exclusive)
@@ -178,7 +181,7 @@ class Audit:
         self._repeated: list[dict[str, str]] = []
         self._golds: Counter[str] = Counter(golds=0, mathematical=0)
         self.golds = GoldAnswers()
-        self.suspicious = pandas.DataFrame()
+        self.ranked_golds = RankedGolds(prompts=pandas.DataFrame(), accepted=math.nan)
 
     def run(self, inputs: Sequence[Input]) -> dict[str, Any]:
         """Reads, curates and writes every file; returns the content of `summary.json`."""
@@ -198,12 +201,17 @@ class Audit:
                 rows = self._curated(source, dump, curator)
                 tables.add_rows(rows)
                 self._checks.add(rows)
+                self._several.draw_from(rows, dump.layout.fields.get("answer"))
                 self._inputs.append(input_entry(source, dump, rows))
                 self._skipped += dump.skipped
                 self._done.append(rows.drop(columns=_TEXTS))
-        self.suspicious = self.golds.ranked(pandas.concat(self._done), self._equal)
+        rows = pandas.concat(self._done)
+        with self._console.status("Asking the verifiers"):
+            rows.update(self._several.ask_about_drawn_rows())
+        self._done = [rows]
+        self.ranked_golds = self.golds.ranked(rows, self._equal)
         if not request.redact:
-            write_golds(self._folder.staging, self.golds, self.suspicious)
+            write_golds(self._folder.staging, self.golds, self.ranked_golds)
         if self._equal is not None:
             self._equal.close()
         self._labels.check_all_found()
@@ -300,8 +308,10 @@ class Audit:
         request = self._request
         rows = pandas.concat(self._done)
         with self._console.status("Auditing the verdicts"):
-            checked_verdicts = self._checks.conclude(rows, self._folder.staging)
-            verdicts = self._verdicts.summary(redact=request.redact, checks=checked_verdicts)
+            checked_verdicts = self._checks.conclude(
+                rows.drop(columns=self._several.drawn_columns), self._folder.staging
+            )
+            verifier = self._verdicts.summary(checked_verdicts)
             several = self._several.summary(
                 exclusive=self._exclusive,
                 seed=self._config.seed,
@@ -318,6 +328,7 @@ class Audit:
             # What came instead may quote a text.
             skipped = [{**row, "reason": row["reason"].partition(", got ")[0]} for row in skipped]
         reads = self._session.curator.reads
+        degenerate = degenerate_findings(rows)
         summary = {
             "geoalign": __version__,
             "command": {
@@ -337,19 +348,19 @@ class Audit:
             "filtered": request.filtered,
             "hidden": self._states.summary(note=self._note_on_states(counts)),
             "counts": {**counts, "skipped": len(skipped)},
-            "degenerate": degenerate_findings(rows),
+            "degenerate": degenerate,
             "gold_answers": dict(self._golds),
-            "suspicious_golds": self.golds.summary(self.suspicious, redact=request.redact),
+            "suspicious_golds": self.golds.summary(self.ranked_golds, redact=request.redact),
             "equal_answers": None if self._equal is None else dict(self._equal.counters),
             "pairs_per_step": PAIRS_PER_STEP,
             "pairs_left_out": curator.pairs_left_out,
             "steps": curator.steps,
             "consensus": curator.meter.summary(self._config.seed),
             "spellings": spellings_summary(curator.by_spelling, redact=request.redact),
-            **verdicts,
+            "verifier": verifier,
             "verifiers": several,
         }
-        summary["export"] = export_summary(request, self.golds, self.suspicious, summary["degenerate"])
+        summary["export"] = export_summary(request, self.golds, self.ranked_golds, degenerate)
         summary["next"] = next_step(summary, reads)
         summary["label_command"] = label_command(summary) if "trusted" in reads else None
         return summary

@@ -14,10 +14,11 @@ import pyarrow.parquet
 from geoalign.audit.answers import is_gold
 from geoalign.audit.folder import DENSITIES_FILE, PAIRS_FILE, SCORES_FILE, SUMMARY_FILE, VERDICTS_FILE
 from geoalign.audit.prompts import common_beginning
-from geoalign.audit.verifier_frame import verifier_frame
+from geoalign.audit.several_verifiers.frame import verifier_frame
 from geoalign.audit.words import Words, in_words
 from geoalign.audit.words.reasons import by_suspicion, flag_reasons
 from geoalign.dumps.formats.format import VERDICT
+from geoalign.dumps.row_names import counted_in
 from geoalign.files.json_files import read_json
 
 # Truth values and numbers that may lack: NaN where they do.
@@ -71,6 +72,17 @@ class AuditReport:
         """What all prompts begin with, such as a system prompt; empty where it is short."""
         return common_beginning(self.rows)
 
+    def place(self, index: int) -> str:
+        """Where a rollout stands in the input, by its index: its line, and the file where there are several."""
+        row: Any = self.rows.loc[index]
+        file = Path(row["file"])
+        place = f"{counted_in(file)} {row['line']}"
+        return f"{file.name}, {place}" if self._several_files else place
+
+    @cached_property
+    def _several_files(self) -> bool:
+        return bool(self.rows["file"].nunique() > 1)
+
     @property
     def curator(self) -> Mapping[str, Any]:
         """The settings of the curator: its `type`, and the others by name."""
@@ -103,8 +115,7 @@ def read_report(folder: Path) -> AuditReport:
     """Reads the tables and the summary of an audit's folder. All texts are in memory, once."""
     folder = Path(folder)
     summary = read_json(folder / SUMMARY_FILE)
-    rows = pyarrow.parquet.read_table(folder / SCORES_FILE).to_pandas()
-    rows = rows.astype(dict.fromkeys(NUMBERS, "float64"))
+    rows = _scores(folder / SCORES_FILE)
     pairs = _table(folder / PAIRS_FILE)
     flagged = by_suspicion(rows)
     reasons = flag_reasons(rows, summary, compares_states=pairs is not None)
@@ -123,6 +134,20 @@ def read_report(folder: Path) -> AuditReport:
         densities=_table(folder / DENSITIES_FILE),
         folder=folder,
     )
+
+
+def _scores(path: Path) -> pandas.DataFrame:
+    """The rows of `scores.parquet`, with numbers that may be missing as NaN.
+
+    Each column is read alone and made one piece. Beside the result there is then one column at a time in memory; and
+    of a column in several pieces pandas would copy the whole, all texts, whenever it picks some rows.
+    """
+    columns = {}
+    with pyarrow.parquet.ParquetFile(path) as file:
+        for name in file.schema_arrow.names:
+            column = file.read(columns=[name]).combine_chunks().to_pandas()[name]
+            columns[name] = column.astype("float64") if name in NUMBERS else column
+    return pandas.DataFrame(columns)
 
 
 def _table(path: Path) -> pandas.DataFrame | None:

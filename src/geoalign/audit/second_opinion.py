@@ -51,9 +51,8 @@ class SecondOpinion:
             return self._ask(rows.iloc[list(asked)], values)
 
         budget = _budgeted_rows(self._budget, of=len(rows))
-        hearing = Appeals(curator=curator, budget=budget, choose="informative").hear(
-            replace(rollouts, second_rewards=ask)
-        )
+        appeals = Appeals(curator=curator, budget=budget, choose="informative", random_share=0.0)
+        hearing = appeals.hear(replace(rollouts, second_rewards=ask))
         given = hearing.rollouts.rewards[hearing.asked_rows]
         before = rollouts.rewards[hearing.asked_rows]
         rows.loc[rows.index[hearing.asked_rows.numpy()], "label"] = given.tolist()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pandas
 from rich.table import Table
@@ -23,12 +22,11 @@ from geoalign.audit.folder import (
 from geoalign.audit.prompts import without_beginning
 from geoalign.audit.results import AuditReport
 from geoalign.audit.words import Words
-from geoalign.audit.words.datasets import golds_table
+from geoalign.audit.words.golds import golds_table
 from geoalign.audit.words.next_steps import label_command
 from geoalign.audit.words.several_verifiers import HEADS
 from geoalign.console.numbers import short
 from geoalign.console.terminal import Console, say, say_paragraph
-from geoalign.dumps.row_names import counted_in
 from geoalign.text import shortened
 
 # Rows of evidence; all flagged ones stand in the folder.
@@ -72,13 +70,15 @@ def show_report(console: Console, report: AuditReport) -> None:
     _show_several_verifiers(console, report)
     if words.finding.level == "flagged":
         _show_rows(console, report)
-    if words.suspicious_golds:
-        _show_golds(console, report)
+    golds = golds_table(report.summary, most=_ROWS)
+    if golds["prompt"]:
+        _show_golds(console, words.suspicious_golds, golds)
     assert report.folder is not None
     _show_next_steps(console, report, report.folder)
     _show_files(console, report, report.folder)
     _heading(console, "Details")
-    for line in (*words.read, *words.others, *words.compared):
+    golds_in_short = [words.suspicious_golds] if words.suspicious_golds and not golds["prompt"] else []
+    for line in (*words.read, *words.others, *golds_in_short, *words.compared):
         _paragraph(console, line)
 
 
@@ -131,17 +131,11 @@ def _show_several_verifiers(console: Console, report: AuditReport) -> None:
 
 def _contradictions(report: AuditReport) -> list[tuple[str, str, str]]:
     """For both directions of each pair: who accepts alone and how often, who refuses, and where some rows stand."""
-    several_files = report.rows["file"].nunique() > 1
     cells = []
     for pair in report.words.several.pairs:
-        places = [_place(row, several_files=several_files) for row in report.rows.loc[list(pair.rows)].itertuples()]
-        cells.append(
-            (
-                f"{pair.first}: {pair.first_alone:,}",
-                f"{pair.second}: {pair.second_alone:,}",
-                ", ".join(places),
-            )
-        )
+        first = f"{pair.first}: {pair.first_alone:,}"
+        second = f"{pair.second}: {pair.second_alone:,}"
+        cells.append((first, second, ", ".join(report.place(row) for row in pair.rows)))
     return cells
 
 
@@ -175,8 +169,7 @@ def _show_rows(console: Console, report: AuditReport) -> None:
 
 def _evidence(report: AuditReport, rows: pandas.DataFrame, *, prompts: bool) -> dict[str, list[str]]:
     """The columns of the table of evidence, by what stands above them."""
-    several_files = report.rows["file"].nunique() > 1
-    columns = {"where": [_place(row, several_files=several_files) for row in rows.itertuples()]}
+    columns = {"where": [report.place(index) for index in rows.index]}
     if report.has_texts and prompts:
         prompts_shown = [without_beginning(prompt, report.common_beginning) for prompt in rows["prompt"]]
         columns["prompt"] = [shortened(prompt, _TEXT) for prompt in prompts_shown]
@@ -190,25 +183,14 @@ def _evidence(report: AuditReport, rows: pandas.DataFrame, *, prompts: bool) -> 
     return columns
 
 
-def _place(row: Any, *, several_files: bool) -> str:
-    """Where a rollout stands in the input: its line, and the file where there are several."""
-    file = Path(row.file)
-    place = f"{counted_in(file)} {row.line}"
-    return f"{file.name}, {place}" if several_files else place
-
-
-def _show_golds(console: Console, report: AuditReport) -> None:
+def _show_golds(console: Console, how_many: str, golds: Mapping[str, list[str]]) -> None:
     """The gold answers that look most wrong."""
     _heading(console, "Gold answers that look wrong")
-    _paragraph(console, report.words.suspicious_golds)
-    table = _table(show_header=True)
-    columns = []
-    for head, column in golds_table(report.summary, most=_ROWS).items():
-        table.add_column(Text(head), overflow="fold")
-        columns.append(column)
-    for row in zip(*columns, strict=True):
-        table.add_row(*[Text(shortened(cell, 2 * _ANSWER)) for cell in row])
-    _print_table(console, table, indent=2)
+    _paragraph(console, how_many)
+    rows = []
+    for row in zip(*golds.values(), strict=True):
+        rows.append([shortened(cell, 2 * _ANSWER) for cell in row])
+    _print_cells(console, list(golds), rows)
 
 
 def _show_next_steps(console: Console, report: AuditReport, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""What binary rewards say of the verifier that gave them, and of the gold answers that it compared with."""
+"""What binary rewards say of the verifier that gave them."""
 
 from __future__ import annotations
 
@@ -13,52 +13,17 @@ from torch import Tensor
 
 from geoalign.audit.checked_verdicts import CheckedVerdicts, checks_in_summary
 from geoalign.checks.rates import CheckedRate
+from geoalign.files.json_files import number_or_none
 from geoalign.intervals import Interval
 from geoalign.method.bounds import Bounds, false_negative_bounds, false_positive_bounds, judged_units, least_errors
 from geoalign.method.groups import canonical_order
 from geoalign.noise.channel import LEVEL
-from geoalign.noise.error_checks import AGREED_ROWS, AGREED_SHARE
 from geoalign.noise.error_rates import RATES, ErrorRates, error_rates
 from geoalign.noise.rows import NoisyRows, noisy_rows
 from geoalign.types import Rollouts, response_keys
 
-# Prompts that are listed.
-LISTED = 1000
 # The columns of a step that are kept until all have been read.
-_READ = ["group", "step", "reward", "final_answer", "answer", "label"]
-
-
-def agreed_answers(frame: pandas.DataFrame) -> pandas.DataFrame:
-    """The most frequent answers that enough of a prompt's rollouts agree on, one row a group.
-
-    Enough are `AGREED_ROWS` rollouts, and a share of `AGREED_SHARE` of those with a reward.
-
-    Returns:
-        `index` is the group's first rollout in the output, `share` is of its rollouts with a reward, `best` and
-        `others_best` are the highest rewards of those that give the answer and of the others.
-    """
-    scored = frame[frame["reward"].notna()]
-    given = scored[scored["final_answer"].notna()].groupby(["group", "final_answer"], sort=False)["reward"]
-    found = given.agg(count="size", best="max").reset_index()
-    if len(found):
-        # Of answers given equally often the first.
-        found = found.loc[found.groupby("group", sort=False)["count"].idxmax()]
-    found["share"] = found["count"] / found["group"].map(scored.groupby("group").size())
-    found = found[(found["count"] >= AGREED_ROWS) & (found["share"] >= AGREED_SHARE)].set_index("group")
-    others = scored[scored["final_answer"] != scored["group"].map(found["final_answer"])]
-    first = frame.reset_index(names="index").drop_duplicates("group").set_index("group").loc[found.index]
-    columns = {
-        "step": first["step"],
-        "group": found.index,
-        "index": first["index"],
-        "answer": found["final_answer"],
-        "gold": first["answer"],
-        "count": found["count"],
-        "share": found["share"],
-        "best": found["best"],
-        "others_best": others.groupby("group")["reward"].max().reindex(found.index),
-    }
-    return pandas.DataFrame(columns).reset_index(drop=True)
+_READ = ["group", "reward", "final_answer", "label"]
 
 
 def verdict_counts(
@@ -186,7 +151,7 @@ def _informedness(positive: float | None, negative: float | None) -> float | Non
 
 def _numbers(values: Mapping[str, float]) -> dict[str, float | None]:
     """As JSON knows them: None for NaN."""
-    return {name: None if math.isnan(value) else value for name, value in values.items()}
+    return {name: number_or_none(value) for name, value in values.items()}
 
 
 def are_verdicts(low: float, high: float) -> bool:
@@ -221,8 +186,8 @@ class VerdictAudit:
         keys = response_keys(frame["response"]).numpy() if has_texts else frame.index.to_numpy()
         self._parts.append(part.assign(key=keys))
 
-    def summary(self, *, redact: bool, checks: CheckedVerdicts | None = None) -> dict[str, Any]:
-        """`verifier` and `prompts` of `summary.json`; of rewards that say nothing of a verifier the reason.
+    def summary(self, checks: CheckedVerdicts | None = None) -> dict[str, Any]:
+        """`verifier` of `summary.json`; of rewards that say nothing of a verifier the reason.
 
         Args:
             checks: what checked rows say, if some were checked. Where they deny that equal answers are equally right
@@ -230,7 +195,7 @@ class VerdictAudit:
         """
         reason = why_no_verdicts(self._values)
         if reason is not None:
-            return {"verifier": {"reason": reason}}
+            return {"reason": reason}
         low = min(self._values)
         high = max(self._values)
         table = pandas.concat(self._parts)
@@ -240,31 +205,28 @@ class VerdictAudit:
         repeated_answers, contradicted_answers = verdict_counts(rows.answer, rows.group, right, answered)
         repeated_responses, contradicted_responses = verdict_counts(rows.response, rows.group, right, rows.scored)
         if checks is None and not answered.any() and not repeated_responses:
-            return {"verifier": {"reason": "No response has a final answer, and none was given twice."}}
+            return {"reason": "No response has a final answer, and none was given twice."}
         bounds, errors = certain(rows, right, truth, exclusive=self._exclusive)
         model = error_rates(rows, exclusive=self._exclusive)
         if checks is not None and checks.contradicted_prompts:
             bounds = None
             errors = 0
         return {
-            "verifier": {
-                "groups": int(rows.group.max()) + 1,
-                "scored": int(rows.scored.sum()),
-                "answered": int(answered.sum()),
-                "groups_with_repeated_answers": repeated_answers,
-                "groups_with_answers_judged_both_ways": contradicted_answers,
-                "groups_with_repeated_responses": repeated_responses,
-                "groups_with_responses_judged_both_ways": contradicted_responses,
-                "answers": "exclusive" if self._exclusive else "shared",
-                "errors_at_least": errors,
-                "bounds": None if bounds is None else {n: _numbers(vars(each)) for n, each in bounds.items()},
-                "rates": None if bounds is None and checks is None else claimed(bounds, model, checks),
-                "checks": checks_in_summary(checks),
-                "model": guessed(model),
-                "doubt": model.doubt or None,
-                "level": LEVEL,
-            },
-            "prompts": _prompts(table, high, redact=redact) if answered.any() else None,
+            "groups": int(rows.group.max()) + 1,
+            "scored": int(rows.scored.sum()),
+            "answered": int(answered.sum()),
+            "groups_with_repeated_answers": repeated_answers,
+            "groups_with_answers_judged_both_ways": contradicted_answers,
+            "groups_with_repeated_responses": repeated_responses,
+            "groups_with_responses_judged_both_ways": contradicted_responses,
+            "answers": "exclusive" if self._exclusive else "shared",
+            "errors_at_least": errors,
+            "bounds": None if bounds is None else {n: _numbers(vars(each)) for n, each in bounds.items()},
+            "rates": None if bounds is None and checks is None else claimed(bounds, model, checks),
+            "checks": checks_in_summary(checks),
+            "model": guessed(model),
+            "doubt": model.doubt or None,
+            "level": LEVEL,
         }
 
 
@@ -295,21 +257,3 @@ def judged_rows(table: pandas.DataFrame, *, middle: float) -> tuple[NoisyRows, F
     labels = torch.tensor(table["label"].astype(float).to_numpy())[order.order]
     truth = torch.where(labels.isnan(), torch.nan, (labels > middle).double())
     return noisy_rows(rollouts, order, answers=True), truth
-
-
-def _prompts(table: pandas.DataFrame, high: float, *, redact: bool) -> dict[str, Any]:
-    """`prompts` of `summary.json`: those on whose most frequent answer enough rollouts agree, all refused."""
-    agreed = agreed_answers(table)
-    refused = agreed[agreed["best"] < high].sort_values(
-        ["share", "count", "group"], ascending=[False, False, True], kind="stable"
-    )
-    listed = refused[:LISTED].assign(other_rewarded=refused["others_best"] == high)
-    listed = listed.drop(columns=["best", "others_best"]).astype(object)
-    if redact:
-        listed[["answer", "gold"]] = None
-    return {
-        "refused": len(refused),
-        "least_count": AGREED_ROWS,
-        "least_share": AGREED_SHARE,
-        "listed": listed.to_dict("records"),
-    }

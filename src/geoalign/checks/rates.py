@@ -25,14 +25,15 @@ from typing import Literal
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
-from scipy import stats
 
 from geoalign.checks.prediction import cross_predictions
+from geoalign.intervals import t_quantile
 
 Method = Literal["prediction-powered", "wilson", "anytime", "all rows"]
 
-# Where fewer rows of the class are to be expected among the checked ones, Wilson's interval stands.
-LEAST_EXPECTED = 30
+# Where fewer rows of the class are to be expected among the checked ones, or were found, Wilson's interval stands: the
+# other one would be wider. What is to be expected is a guess, and may be far too much.
+LEAST_OF_CLASS = 30
 # And where the prediction explains less of the variance than this.
 LEAST_EXPLAINED = 0.1
 _PSEUDO_ERRORS = 1.5
@@ -84,7 +85,8 @@ def checked_rates(
         right: [C] what the checks say of them.
         features: [N, K] what may tell right rows from wrong ones; the verdicts themselves are added.
         right_shares: guesses of the share of right rows that need no check, such as the share that another verifier
-            accepts; the share that this one accepts is added. They decide where Wilson's interval stands.
+            accepts; the share that this one accepts is added. Wilson's interval stands where they promise too few rows
+            of a class among the checked ones.
         level: the share of intervals that hold.
         seed: of the folds of the prediction.
     """
@@ -128,7 +130,8 @@ def _rate(
 ) -> CheckedRate:
     """The share of a class whose `verdict` is the error.
 
-    Which interval stands is decided by the guess `class_share` alone, before any label is seen.
+    How many of the checked rows are of the class says nothing of the rate itself, so that an interval which is chosen
+    by this number holds as often.
 
     Args:
         in_class: [C] whether each checked row is in the class.
@@ -142,7 +145,7 @@ def _rate(
     if len(checked) == len(verdict):
         share = errors / found if found else math.nan
         return CheckedRate(share, share if found else 0.0, share if found else 1.0, "all rows", found, errors)
-    if len(checked) * class_share >= LEAST_EXPECTED:
+    if min(len(checked) * class_share, found) >= LEAST_OF_CLASS:
         weight, explained = prediction_weight(in_class, verdict[checked], predicted[checked])
         if explained >= LEAST_EXPLAINED:
             estimate, low, high = _prediction_powered(in_class, verdict, predicted, checked, weight=weight, level=level)
@@ -173,7 +176,7 @@ def _prediction_powered(
     # V(theta) = c0 - 2 c1 theta + c2 theta^2, the covariances of residual v and residual.
     covariance = np.cov(residual * v[checked], residual) * (1 - sampled_fraction) / n
     pseudo = _PSEUDO_ERRORS / n**2
-    quantile_squared = float(stats.t.ppf(0.5 + level / 2, n - 1)) ** 2
+    quantile_squared = t_quantile(level, n - 1) ** 2
     # The interval: (A - theta B)^2 <= t^2 (V(theta) + pseudo ((1 - theta)^2 + theta^2)), a quadratic in theta.
     quadratic = denominator**2 - quantile_squared * (covariance[1, 1] + 2 * pseudo)
     linear = -2 * numerator * denominator + 2 * quantile_squared * (covariance[0, 1] + pseudo)
@@ -222,6 +225,9 @@ def modified_wilson(errors: int, trials: int, *, level: float = 0.95) -> tuple[f
     Where there are one to three errors, the lower end is that of a Poisson count: Wilson's own is too high for rates
     near 0, and holds in 84% of the samples at worst. Where there are one to three successes the same is done at 1.
     """
+    # Takes a third of a second to import, and an audit without checks needs none of it.
+    from scipy import stats
+
     if trials == 0:
         return 0.0, 1.0
     interval = stats.binomtest(errors, trials).proportion_ci(level, method="wilson")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
@@ -16,9 +15,11 @@ from geoalign.curators.choosers import CHOOSERS, Candidates, RemainingError
 from geoalign.curators.curator import identity, tie_order
 from geoalign.curators.holder import Holder
 from geoalign.curators.labelled_rollouts import check_reads_trusted
+from geoalign.curators.random_checks import RandomChecks, draw_rows
 from geoalign.curators.registry import CuratorSection, default_curator
-from geoalign.errors import ConfigError, InputError
-from geoalign.settings import Count, Share, setting, settings
+from geoalign.curators.second_verifier import PatientAsking, Question, ask, questions_about, responses_of
+from geoalign.errors import ConfigError
+from geoalign.settings import AnyShare, Count, Share, setting, settings
 from geoalign.types import Curation, Rollouts
 
 
@@ -40,6 +41,10 @@ class AppealsConfig:
         help="With choose: error, no more is asked in a batch once the squared error of the advantages that is left is "
         "expected to be below this share of their squared norm; 0: the budget is used up.",
     )
+    random_share: AnyShare = setting(
+        default=0.25, help="Share of the budget for rows drawn at random, which give rates."
+    )
+    check_window: Count = setting(default=100, help="Random checks after which both error rates get an interval.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +55,7 @@ class Hearing:
         rollouts: the batch with the verdicts as trusted rewards.
         asked_rows: [A] the rows that have a verdict.
         overturned: [A] where the verdict is another than the reward.
+        drawn_rows: those of them that were drawn at random.
         trial: the inner curator's curation of the batch before any verdict.
         questions: how many distinct responses were asked about.
         unanswered: how many of them got no verdict.
@@ -58,6 +64,7 @@ class Hearing:
     rollouts: Rollouts
     asked_rows: Int[Tensor, " a"]
     overturned: Bool[Tensor, " a"]
+    drawn_rows: list[int]
     trial: Curation
     questions: int
     unanswered: int
@@ -85,10 +92,17 @@ class Appeals(Holder[AppealsConfig]):
     `Rollouts.second_rewards`, in the order of the chooser that `choose` names (`geoalign.curators.choosers`). A verdict
     holds for identical responses of the group: their rewards become the second verifier's, and they `trusted`; the
     inner curator then decides on this batch, and learns from it. A verdict of None or NaN changes nothing, and is
-    counted. If the chooser goes by scores and no row has one, none is asked about.
+    counted. If the chooser goes by scores and no row has one, none is chosen.
+
+    Before any is chosen, `random_share` of the budget is drawn at random among the rows that have a reward and are not
+    trusted: `random_share` times `budget` rows, rounded. They are asked about first, and of the verdicts on them the
+    verifier's error rates are made, window by window, with an alarm where one rises (`RandomChecks`). Chosen rows never
+    enter a rate. With a `random_share` of 0 none is drawn.
 
     An inner curator that reads no trusted rows, as `grpo`, is allowed with a chooser that needs no scores. Then a
     verdict counts as the chooser says (`Chooser.settled`): for all rows of the group with an equal answer.
+
+    In a training a second verifier that fails leaves its questions unanswered (`PatientAsking`).
 
     `scores` of rows that were asked about are the trial's; anomalous are those whose verdict differs from the reward.
 
@@ -100,11 +114,10 @@ class Appeals(Holder[AppealsConfig]):
     Raises:
         ConfigError: the chooser goes by scores, and the inner curator makes no use of trusted rows, or scores none; or
             `enough` is set for a chooser that does not stop.
-        InputError: the second verifier returns another number of verdicts than it was asked for.
     """
 
     headline = ("appeals", "overturned")
-    kept = ("chooser",)
+    kept = ("chooser", "random_checks")
 
     def __init__(self, config: Any = None, **settings: Any) -> None:
         super().__init__(config, **settings)
@@ -127,141 +140,167 @@ class Appeals(Holder[AppealsConfig]):
             # The rewards of rows that the second verifier overturns.
             acts_on = ("rewards",) if self._inner_reads_trusted else self._chooser.acts_on
             self.acts_on = tuple(dict.fromkeys((*self.acts_on, *acts_on)))
+        # How many rows of a batch are drawn at random.
+        self._draws = round(self.config.random_share * self.config.budget)
+        self._random_checks = RandomChecks(self.config.check_window)
+        self._patient = PatientAsking()
 
     def curate(self, rollouts: Rollouts, *, generator: Generator | None = None, details: bool = False) -> Curation:
-        """Tries, asks, and decides; choosers that draw do so before the decision."""
+        """Tries, asks, and decides; the random rows, the chooser and the decision draw from `generator`, in this order.
+        The trial draws from another."""
+        rollouts.require("second_rewards", by="Appeals")
+        assert rollouts.second_rewards is not None
         if not len(rollouts):
-            rollouts.require("second_rewards", by="Appeals")
             return identity(rollouts)
         generator = self.drawing_from(generator)
-        hearing = self.hear(rollouts, generator=generator)
-        heard = self._candidates(hearing.rollouts, hearing.trial.scores, closed=set())
-        if self._inner_reads_trusted:
-            self._chooser.learn(heard, generator)
-            return hearing.onto(self._inner.curate(hearing.rollouts, generator=generator, details=details))
-        rewards, weights = self._chooser.settled(heard)
-        self._chooser.learn(heard, generator)
-        settled = replace(hearing.rollouts, rewards=rewards.to(rollouts.rewards))
-        decided = self._inner.curate(settled, generator=generator, details=details)
-        return hearing.onto(replace(decided, weights=decided.weights * weights.to(decided.weights)[decided.source]))
+        patient = replace(rollouts, second_rewards=self._patient.of(rollouts.second_rewards))
+        hearing = self.hear(patient, generator=generator)
+        curation = hearing.onto(self._decision(hearing, generator, details=details))
+        if not self._draws:
+            return curation
+        verdicts = hearing.rollouts.rewards[hearing.drawn_rows].tolist()
+        self._random_checks.add(rollouts, hearing.drawn_rows, verdicts)
+        alarms = curation.metrics.get("alarms", 0.0)
+        checked = self._random_checks.metrics(len(hearing.drawn_rows))
+        return curation.with_metrics(**{**checked, "alarms": alarms + checked["alarms"]})
 
     def hear(self, rollouts: Rollouts, *, generator: Generator | None = None) -> Hearing:
-        """Tries and asks; the inner curator learns nothing of it."""
+        """Tries and asks; the inner curator learns nothing of it, and no rate counts it.
+
+        Args:
+            generator: of the rows drawn at random, and of choosers that draw.
+
+        Raises:
+            InputError: the second verifier returns another number of verdicts than it was asked for.
+        """
         rollouts.require(*self._chooser.requires, "second_rewards", by="Appeals")
+        generator = self.drawing_from(generator)
         trial = identity(rollouts)
         if self._inner_reads_trusted:
             trial = deepcopy(self._inner).curate(rollouts, generator=Generator().manual_seed(0))
-        heard, asked, questions, unanswered = self._ask(rollouts, trial.scores, self.drawing_from(generator))
-        rows = torch.tensor(asked, dtype=torch.long, device=rollouts.rewards.device)
-        return Hearing(
-            rollouts=heard,
-            asked_rows=rows,
-            overturned=heard.rewards[rows] != rollouts.rewards[rows],
-            trial=trial,
-            questions=questions,
-            unanswered=unanswered,
-        )
-
-    def _ask(
-        self, rollouts: Rollouts, scores: Float[Tensor, " b"], generator: Generator
-    ) -> tuple[Rollouts, list[int], int, int]:
-        """Asks once, or in rounds as long as the chooser names rows and the budget lasts.
-
-        Returns:
-            The batch with the verdicts, the rows that have one, how many questions were asked, and how many of them had
-            no answer.
-        """
-        assert rollouts.second_rewards is not None
-        asked: list[int] = []
-        without_verdict: set[int] = set()
-        asked_questions = 0
-        unanswered = 0
-        while asked_questions < self.config.budget:
-            candidates = self._candidates(rollouts, scores, closed=without_verdict)
+        inquiry = Inquiry(rollouts)
+        drawn = draw_rows(rollouts, self._draws, generator) if self._draws else []
+        inquiry.ask(_questions(drawn, rollouts, among=_rows_to_ask(rollouts)))
+        while inquiry.questions < self.config.budget:
+            candidates = self._candidates(inquiry.rollouts, trial.scores, closed=inquiry.rows_without_verdict)
             in_order = self._chooser.next_rows(candidates, generator)
-            questions = self._questions(rollouts, in_order, among=candidates.rows)[
-                : self.config.budget - asked_questions
-            ]
-            if not questions:
+            questions = _questions(in_order, rollouts, among=candidates.rows)
+            affordable = questions[: self.config.budget - inquiry.questions]
+            if not affordable:
                 break
-            answers = rollouts.second_rewards([rows[0] for rows in questions])
-            if len(answers) != len(questions):
-                raise InputError(f"second_rewards: expected {len(questions)} verdicts, got {len(answers)}")
-            asked_questions += len(questions)
-            judged: list[int] = []
-            verdicts: list[float] = []
-            for rows, answer in zip(questions, answers, strict=True):
-                if answer is None or math.isnan(answer):
-                    unanswered += 1
-                    without_verdict.update(rows)
-                    continue
-                judged += rows
-                verdicts += [float(answer)] * len(rows)
-            rollouts = _with_verdicts(rollouts, judged, verdicts)
-            asked += judged
+            inquiry.ask(affordable)
             if not self._chooser.in_rounds:
                 break
-        return rollouts, asked, asked_questions, unanswered
+        asked_rows = torch.tensor(inquiry.rows, dtype=torch.long, device=rollouts.rewards.device)
+        answered = set(inquiry.rows)
+        return Hearing(
+            rollouts=inquiry.rollouts,
+            asked_rows=asked_rows,
+            overturned=inquiry.rollouts.rewards[asked_rows] != rollouts.rewards[asked_rows],
+            drawn_rows=[row for row in drawn if row in answered],
+            trial=trial,
+            questions=inquiry.questions,
+            unanswered=inquiry.unanswered,
+        )
+
+    def _decision(self, hearing: Hearing, generator: Generator, *, details: bool) -> Curation:
+        """The inner curator's curation of the batch with its verdicts; the chooser learns from them."""
+        heard = self._candidates(hearing.rollouts, hearing.trial.scores, closed=set())
+        if self._inner_reads_trusted:
+            self._chooser.learn(heard, generator)
+            return self._inner.curate(hearing.rollouts, generator=generator, details=details)
+        rewards, weights = self._chooser.settled(heard)
+        self._chooser.learn(heard, generator)
+        settled = replace(hearing.rollouts, rewards=rewards.to(hearing.rollouts.rewards))
+        decided = self._inner.curate(settled, generator=generator, details=details)
+        return replace(decided, weights=decided.weights * weights.to(decided.weights)[decided.source])
 
     def _candidates(self, rollouts: Rollouts, scores: Float[Tensor, " b"], *, closed: set[int]) -> Candidates:
         """What the chooser sees; rows that are `closed` have been asked about in vain."""
         groups = rollouts.groups.tolist()
-        answers: list[tuple[int, Hashable]] = list(_responses(rollouts))
+        answers: list[tuple[int, Hashable]] = list(responses_of(rollouts))
         answered = [False] * len(groups)
         if rollouts.answers is not None and "answers" in self.reads:
             for row, answer in enumerate(rollouts.answers):
                 if answer is not None:
                     answers[row] = (groups[row], answer)
                     answered[row] = True
-        trusted = torch.zeros(len(groups)).bool() if rollouts.trusted is None else rollouts.trusted.cpu()
-        rewards = rollouts.rewards.cpu()
         scores = scores.cpu()
-        may_ask = ~(rewards.isnan() | trusted)
-        if self._chooser.needs_scores:
-            may_ask &= ~scores.isnan()
-        in_order = tie_order(rollouts)
-        rows = [row for row in in_order[may_ask[in_order]].tolist() if row not in closed]
+        has_no_score = scores.isnan().tolist()
+        rows = [
+            row
+            for row in _rows_to_ask(rollouts)
+            if row not in closed and not (self._chooser.needs_scores and has_no_score[row])
+        ]
         return Candidates(
             rollouts=rollouts,
             rows=rows,
             answers=answers,
             answered=answered,
-            rewards=rewards,
-            trusted=trusted,
+            rewards=rollouts.rewards.cpu(),
+            trusted=_trusted(rollouts).cpu(),
             scores=scores,
             log_odds=self._inner.log_odds,
         )
 
-    def _questions(self, rollouts: Rollouts, in_order: list[int], *, among: list[int]) -> list[list[int]]:
-        """The questions that these rows, in their order, come to.
 
-        Each is a list of the rows `among` those that may be asked about that hold one response of a group; it is asked
-        about the first of them.
-        """
-        response_of = _responses(rollouts)
-        questions: dict[tuple[int, int], list[int]] = {}
-        for row in in_order:
-            questions.setdefault(response_of[row], [row])
-        for row in among:
-            asked = questions.get(response_of[row])
-            if asked is not None and row != asked[0]:
-                asked.append(row)
-        return list(questions.values())
+class Inquiry:
+    """A batch while a second verifier is asked about its rows.
+
+    Attributes:
+        rollouts: the batch with the verdicts so far, as rewards that are trusted.
+        rows: the rows that have a verdict.
+        rows_without_verdict: those that were asked about in vain.
+        questions: how many distinct responses were asked about.
+        unanswered: how many of them got no verdict.
+    """
+
+    def __init__(self, rollouts: Rollouts) -> None:
+        self.rollouts = rollouts
+        self.rows: list[int] = []
+        self.rows_without_verdict: set[int] = set()
+        self.questions = 0
+        self.unanswered = 0
+
+    def ask(self, questions: Sequence[Question]) -> None:
+        """Asks all questions in one call; a verdict of None or NaN is none."""
+        assert self.rollouts.second_rewards is not None
+        answers = ask(questions, self.rollouts.second_rewards)
+        self.questions += len(questions)
+        self.unanswered += answers.unanswered
+        self.rows += answers.rows
+        asked_rows = {row for question in questions for row in question}
+        self.rows_without_verdict |= asked_rows.difference(answers.rows)
+        rewards = self.rollouts.rewards
+        index = torch.tensor(answers.rows, dtype=torch.long, device=rewards.device)
+        verdicts = torch.tensor(answers.verdicts, dtype=torch.float64).to(rewards)
+        trusted = _trusted(self.rollouts).clone()
+        trusted[index] = True
+        self.rollouts = replace(self.rollouts, rewards=rewards.index_copy(0, index, verdicts), trusted=trusted)
 
 
-def _responses(rollouts: Rollouts) -> list[tuple[int, int]]:
-    """The response that each row holds, with its group; without `response_keys` each row's is its own."""
-    groups = rollouts.groups.tolist()
-    keys = range(len(groups)) if rollouts.response_keys is None else rollouts.response_keys.tolist()
-    return list(zip(groups, keys, strict=True))
+def _trusted(rollouts: Rollouts) -> Bool[Tensor, " b"]:
+    if rollouts.trusted is None:
+        return torch.zeros_like(rollouts.rewards, dtype=torch.bool)
+    return rollouts.trusted
 
 
-def _with_verdicts(rollouts: Rollouts, rows: list[int], verdicts: list[float]) -> Rollouts:
-    """The batch with these verdicts as rewards of their rows, which are trusted."""
-    index = torch.tensor(rows, dtype=torch.long, device=rollouts.rewards.device)
-    new_rewards = torch.tensor(verdicts, dtype=torch.float64).to(rollouts.rewards)
-    trusted = torch.zeros_like(rollouts.rewards, dtype=torch.bool)
-    if rollouts.trusted is not None:
-        trusted = rollouts.trusted.clone()
-    trusted[index] = True
-    return replace(rollouts, rewards=rollouts.rewards.index_copy(0, index, new_rewards), trusted=trusted)
+def _rows_to_ask(rollouts: Rollouts) -> list[int]:
+    """The rows that have a reward and are not trusted, in an order that does not depend on the batch's."""
+    may_ask = ~(rollouts.rewards.isnan() | _trusted(rollouts)).cpu()
+    in_order = tie_order(rollouts)
+    return in_order[may_ask[in_order]].tolist()
+
+
+def _questions(rows: Sequence[int], rollouts: Rollouts, *, among: Sequence[int]) -> list[Question]:
+    """The questions that these rows, in their order, come to.
+
+    Each has the row that is asked about, and then the rows `among` those that may be asked about which hold the same
+    response of the group.
+    """
+    responses = responses_of(rollouts)
+    first_of: dict[tuple[int, int], int] = {}
+    for row in rows:
+        first_of.setdefault(responses[row], row)
+    others = [row for row in among if responses[row] in first_of and row != first_of[responses[row]]]
+    return questions_about([*first_of.values(), *others], rollouts)

@@ -67,7 +67,7 @@ def _too_few_scores(curator: Curator, rollouts: Rollouts, curation: Curation, re
 def _second_verifier_is_silent(curation: Curation) -> str | None:
     """The second verifier was asked, and gave no verdict at all."""
     asked = int(curation.metrics.get("appeals_unanswered", 0))
-    if not asked or curation.metrics.get("appeals"):
+    if not asked or curation.metrics.get("appeals") or curation.metrics.get("checks"):
         return None
     return f"no verdict came: the second verifier answered none of {asked} questions: see what it says of one row"
 

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-import logging
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
 import torch
+from jaxtyping import Bool
 from pydantic import Field
-from torch import Generator
+from torch import Generator, Tensor
 
-from geoalign.curators.curator import identity
+from geoalign.curators.alarms import raise_alarm
+from geoalign.curators.appeals import Appeals
+from geoalign.curators.curator import Curator, identity
 from geoalign.curators.holder import Holder
+from geoalign.curators.random_checks import CHECKED_RATES, RandomChecks, draw_rows
 from geoalign.curators.registry import CuratorSection, default_curator
+from geoalign.curators.second_verifier import PatientAsking, ask, questions_about
+from geoalign.errors import ConfigError
 from geoalign.intervals import Interval
+from geoalign.method.bounds import false_negative_bounds, false_positive_bounds, judged_units, least_errors
 from geoalign.method.groups import canonical_order
 from geoalign.noise.error_rates import RATES, error_rates
-from geoalign.noise.rows import joined_batches, noisy_rows, two_values
-from geoalign.settings import Count, setting, settings
+from geoalign.noise.rows import NoisyRows, joined_batches, noisy_rows, two_values
+from geoalign.settings import Count, CountOrNone, setting, settings
 from geoalign.types import Curation, Rollouts
-
-_LOG = logging.getLogger(__name__)
 
 
 @settings
@@ -35,6 +40,8 @@ class MonitorConfig:
         default_factory=dict, help="A metric's largest value, or [smallest, largest]; alarm: a whole interval outside."
     )
     window: Count = setting(default=10, help="Batches from which the verifier's error rates are estimated.")
+    checks: CountOrNone = setting(default=0, help="Rows of a batch, drawn at random, that second_rewards judges.")
+    check_window: Count = setting(default=100, help="Random checks after which both error rates get an interval.")
 
 
 class Monitor(Holder[MonitorConfig]):
@@ -44,21 +51,33 @@ class Monitor(Holder[MonitorConfig]):
     the last batches, with 95% intervals `<name>_low` and `<name>_high` (`error_rates`), NaN where verdicts on equal
     answers do not tell them: then the rates are a guess, in which repeated errors are missing. `anomalous_share` is of
     scored rows. Of every metric with an interval `<name>_drift` is the change since the first window, once no batch is
-    in both, with an interval of its own.
+    in both, with an interval of its own. Where at most one answer to a prompt is right, it adds what the verdicts of
+    the last batches prove (`geoalign.method.bounds`): `least_false_positive_rate`, `least_false_negative_rate` and, of
+    all verdicts, `least_wrong_share`.
 
-    A metric outside its bounds, with all of its interval if it has one, is logged as a warning, once until its estimate
-    is back inside; `alarms` counts those outside. A NaN or missing metric raises no alarm.
+    With `checks` it draws so many rows of each batch at random and has `second_rewards` judge them, which changes
+    nothing. Their rates have intervals that hold for the whole run, and an alarm where one rises (`RandomChecks`).
+    An `Appeals` within does the same with its own rows.
+
+    A metric outside its bounds, with all of its interval if it has one, raises an alarm, once until its estimate is
+    back inside; `alarms` counts those outside, those of the random checks, and those of the curator within. A NaN or
+    missing metric raises none. A bound on `checked_...` rates is exceeded wrongly in at most one run in twenty, and one
+    on a `least_...` metric never. Of the rates by the model, which are a guess, no such thing is known: a bound on one
+    of them, or on its drift, counts as exceeded only once it was so in `window` batches in a row.
 
     The rates are of the verdicts that the inner curator declares to judge: of the first of its `components`, or of the
     whole reward, with answers read as it reads them, exclusive where it does not say.
 
     Args:
         config: its settings, or the curator alone; as a keyword, `curator`: as `Holder` says.
+
+    Raises:
+        ConfigError: `checks` are asked for around an `Appeals`, which asks the second verifier itself.
     """
 
     headline = ("false_positive_rate", "false_negative_rate")
 
-    kept = ("past", "first", "outside", "batches")
+    kept = ("past", "first", "outside", "outside_for", "batches", "random_checks")
 
     def __init__(self, config: Any = None, **settings: Any) -> None:
         super().__init__(config, **settings)
@@ -73,10 +92,24 @@ class Monitor(Holder[MonitorConfig]):
         # Of each metric with an interval: the batch in which it first had one, the estimate and both ends.
         self._first: dict[str, list[float]] = {}
         self._outside: list[str] = []
+        # In how many batches in a row a metric was outside of its bound.
+        self._outside_for: dict[str, int] = {}
         self._batches = 0
+        self._random_checks = RandomChecks(self.config.check_window)
+        self._patient = PatientAsking()
+        if self.config.checks:
+            if any(isinstance(curator, Appeals) for curator in _all_within(self)):
+                raise ConfigError(
+                    "monitor.checks: expected 0 around appeals, which asks the second verifier itself; set "
+                    "random_share of appeals instead"
+                )
+            self.requires = tuple(dict.fromkeys((*self.requires, "second_rewards")))
+            self.also_reads("response_keys")
 
     def curate(self, rollouts: Rollouts, *, generator: Generator | None = None, details: bool = False) -> Curation:
         """What the inner curator says of the batch, and what the verdicts say of the verifier."""
+        if self.config.checks:
+            rollouts.require("second_rewards", by="Monitor")
         watched = self._inner.curate(rollouts, generator=generator, details=details)
         if not len(rollouts):
             return identity(rollouts)
@@ -86,8 +119,13 @@ class Monitor(Holder[MonitorConfig]):
             open_rows &= ~rollouts.trusted
         share = float(watched.anomalous[open_rows].double().mean())
         metrics = {**watched.metrics, "anomalous_share": share, **self._rates(rollouts)}
+        alarms = watched.metrics.get("alarms", 0.0)
+        if self.config.checks:
+            checked = self._checked(rollouts, self.drawing_from(generator))
+            alarms += checked["alarms"]
+            metrics |= checked
         metrics |= self._drift(metrics)
-        metrics["alarms"] = float(self._alarms(metrics))
+        metrics["alarms"] = alarms + self._alarms(metrics)
         return replace(
             identity(rollouts, metrics),
             scores=watched.scores,
@@ -107,13 +145,25 @@ class Monitor(Holder[MonitorConfig]):
         values = two_values(recent.rewards[recent.scored])
         if values is None:
             return {f"{name}_{end}": math.nan for name in RATES for end in ("low", "high")}
-        verdict = (recent.rewards > sum(values) / 2).double().masked_fill(~recent.scored, torch.nan)
+        accepted = recent.rewards > sum(values) / 2
+        verdict = accepted.double().masked_fill(~recent.scored, torch.nan)
         rates = error_rates(replace(recent, rewards=verdict), exclusive=self.answer_reading != "shared")
         _, false_negative, _ = rates.intervals
         metrics = {"true_positive_rate": 1 - false_negative.estimate}
         for name, rate in zip(RATES, rates.intervals, strict=True):
             metrics |= rate.as_metrics(name)
+        if self.answer_reading == "exclusive":
+            metrics |= _proven(recent, accepted)
         return metrics
+
+    def _checked(self, rollouts: Rollouts, generator: Generator) -> dict[str, float]:
+        """Has rows that are drawn at random judged, and says what the checks of the training tell so far."""
+        assert rollouts.second_rewards is not None
+        drawn = draw_rows(rollouts, self.config.checks, generator)
+        answers = ask(questions_about(drawn, rollouts), self._patient.of(rollouts.second_rewards))
+        self._random_checks.add(rollouts, answers.rows, answers.verdicts)
+        unanswered = float(answers.unanswered)
+        return {**self._random_checks.metrics(len(answers.rows)), "appeals_unanswered": unanswered}
 
     def _drift(self, metrics: dict[str, float]) -> dict[str, float]:
         """For each metric with an interval the difference b - a of its value now to its first one, with an interval.
@@ -123,6 +173,9 @@ class Monitor(Holder[MonitorConfig]):
         """
         drifts: dict[str, float] = {}
         for name in [each.removesuffix("_low") for each in metrics if each.endswith("_low")]:
+            if name in CHECKED_RATES:
+                # Their windows are others, and `RandomChecks` compares them.
+                continue
             b = metrics.get(name, math.nan)
             b_low = metrics[f"{name}_low"]
             b_high = metrics.get(f"{name}_high", math.nan)
@@ -139,16 +192,45 @@ class Monitor(Holder[MonitorConfig]):
         return drifts
 
     def _alarms(self, metrics: dict[str, float]) -> int:
-        """How many metrics are outside of their bounds; logs those that have just left them."""
+        """How many metrics are outside of their bounds; raises an alarm for those that have just left them."""
         for name, bound in self.config.bounds.items():
             least, greatest = bound if isinstance(bound, tuple) else (-math.inf, bound)
             value = metrics.get(name, math.nan)
             low = metrics.get(f"{name}_low", value)
             high = metrics.get(f"{name}_high", value)
-            if name not in self._outside and (low > greatest or high < least):
+            is_outside = low > greatest or high < least
+            self._outside_for[name] = self._outside_for.get(name, 0) + 1 if is_outside else 0
+            is_modelled = name.removesuffix("_drift") in RATES
+            patience = self.config.window if is_modelled else 1
+            if name not in self._outside and self._outside_for[name] >= patience:
                 self._outside.append(name)
                 span = f" ({low:.3g} to {high:.3g})" if low < high else ""
-                _LOG.warning("%s is %.3g%s in batch %d, outside of %s", name, value, span, self._batches, bound)
+                where = f"in batch {self._batches}, outside of {bound}"
+                raise_alarm(f"{name} is outside of its bound", f"{name} is {value:.3g}{span} {where}")
             elif name in self._outside and least <= value <= greatest:
                 self._outside.remove(name)
         return len(self._outside)
+
+
+def _proven(rows: NoisyRows, accepted: Bool[Tensor, " n"]) -> dict[str, float]:
+    """The least that both rates and the share of wrong verdicts can be; trusted rows are left out."""
+    judged = rows.scored & ~rows.trusted
+    units = judged_units(
+        accepted=accepted[judged],
+        group=rows.group[judged],
+        unit=rows.answer[judged],
+        answered=rows.answered[judged],
+        truth=torch.full((int(judged.sum()),), torch.nan),
+    )
+    return {
+        "least_false_positive_rate": false_positive_bounds(units).low,
+        "least_false_negative_rate": false_negative_bounds(units).low,
+        "least_wrong_share": least_errors(units) / max(int(judged.sum()), 1),
+    }
+
+
+def _all_within(curator: Curator[Any]) -> Iterator[Curator[Any]]:
+    """All curators that one holds, and those that these hold."""
+    for member in curator.members:
+        yield member
+        yield from _all_within(member)

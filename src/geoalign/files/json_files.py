@@ -84,3 +84,8 @@ def read_json(path: Path) -> dict[str, Any]:
 def float_or_nan(value: Any) -> float:
     """A number as JSON holds it, null as NaN."""
     return math.nan if value is None else float(value)
+
+
+def number_or_none(value: float) -> float | None:
+    """A number as JSON knows it: None for NaN."""
+    return None if math.isnan(value) else value

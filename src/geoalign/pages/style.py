@@ -7,18 +7,16 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import matplotlib
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from geoalign.files.columns import Floats, Ints, Series
 from geoalign.statistics import Interval, ema, mean, seed_interval
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 # Small enough that a phone shows it without shrinking the letters below reading size.
 SIZE = (5.4, 3.5)
@@ -241,6 +239,12 @@ class IntervalPanel(Panel):
 
 def render(panel: Panel, theme: Theme) -> bytes:
     """The panel as an SVG file: letters as outlines, the same bytes for the same data."""
+    # Takes a quarter of a second to import, and most audits draw nothing.
+    import matplotlib
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
     figure = Figure(figsize=SIZE, facecolor=theme.paper)
     FigureCanvasSVG(figure)
     # Fixed margins: a layout engine would draw everything twice, for nothing that these panels need.

@@ -22,6 +22,7 @@ _Settings = TypeVar("_Settings")
 
 # Kinds of numbers.
 Count = Annotated[int, Field(ge=1)]
+CountOrNone = Annotated[int, Field(ge=0)]
 Several = Annotated[int, Field(ge=2)]
 Positive = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(ge=0, lt=1)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ from geoalign.curators.baselines.reshaped_advantages import IdentityConfig
 from geoalign.curators.curator import Curator, identity
 from geoalign.errors import ContractError, UnsupportedError
 from geoalign.testing.trial import BrokenPromiseError, expect
-from geoalign.types import Curation, Rollouts
+from geoalign.types import Curation, Rollouts, response_keys
 
 GROUPS, GROUP_SIZE = 2, 4
 REWARDS = (1.0, 1.0, 0.0, 0.0, 3.0, 2.0, 0.0, 1.0)
@@ -38,13 +38,22 @@ class TrainedRows:
     advantages: Sequence[float]
 
 
-TrainWith = Callable[[Curator[Any], Sequence[float]], TrainedRows]
-"""A function of yours: `train_with(curator, rewards)` sends one batch through the engine with the adapter.
+class TrainWith(Protocol):
+    """A function of yours that sends one batch through the engine with the adapter."""
 
-The batch has two groups of four rollouts, each group together. All eight responses differ and have at least one token
-of the policy's own. `rewards` are what the engine's verifier says of them in this order, NaN where it failed. The
-responses of two calls are the same.
-"""
+    def __call__(
+        self, curator: Curator[Any], rewards: Sequence[float], second_verifier: str | None = None
+    ) -> TrainedRows:
+        """What the engine trains on.
+
+        The batch has two groups of four rollouts, each group together. All eight responses differ, as texts too, and
+        have at least one token of the policy's own. The responses of two calls are the same.
+
+        Args:
+            rewards: what the engine's verifier says of the rollouts in this order, NaN where it failed.
+            second_verifier: the adapter's setting of that name; None: it is not set.
+        """
+        ...
 
 
 class DecidingCurator(Curator[IdentityConfig]):
@@ -72,6 +81,43 @@ class DecidingCurator(Curator[IdentityConfig]):
         return replace(identity(rollouts), **decision)
 
 
+class AskingCurator(DecidingCurator):
+    """A curator that asks a second verifier about some rows, and takes its verdicts for their rewards.
+
+    Attributes:
+        verdicts: what it was told of each row that it asked about, in that order.
+    """
+
+    requires = ("second_rewards",)
+
+    def __init__(self, asked: Sequence[int]) -> None:
+        super().__init__()
+        self.asked = list(asked)
+        self.verdicts: list[float | None] = []
+
+    def curate(
+        self, rollouts: Rollouts, *, generator: torch.Generator | None = None, details: bool = False
+    ) -> Curation:
+        assert rollouts.second_rewards is not None
+        self.verdicts = list(rollouts.second_rewards(self.asked))
+        rewards = rollouts.rewards.clone()
+        for row, verdict in zip(self.asked, self.verdicts, strict=True):
+            if verdict is not None:
+                rewards[row] = verdict
+        return replace(super().curate(rollouts), rewards=rewards)
+
+
+def told_apart(prompts: Sequence[Any], completions: Sequence[Any], **columns: Any) -> list[float]:
+    """A second verifier whose verdict, between 0 and 1, is another for each response."""
+    texts = [repr(completion) for completion in completions]
+    return [int(key) / 2**63 for key in response_keys(texts)]
+
+
+def failing(prompts: Sequence[Any], completions: Sequence[Any], **columns: Any) -> list[float]:
+    """A second verifier that fails."""
+    raise RuntimeError("this verifier fails")
+
+
 @dataclass(frozen=True)
 class AdapterCheck:
     """One promise and the adapter that should keep it; a call tries it.
@@ -96,7 +142,7 @@ class AdapterCheck:
             raise ContractError(f"the adapter breaks the promise that {self.words}: {broken}") from None
 
 
-def adapter_checks(train_with: TrainWith, *, drops: bool = True) -> list[AdapterCheck]:
+def adapter_checks(train_with: TrainWith, *, drops: bool = True, asks: bool = True) -> list[AdapterCheck]:
     """The contract of every adapter, one check a promise, each of which raises a `ContractError` where it is broken:
 
         @pytest.mark.parametrize("check", adapter_checks(train_with))
@@ -106,8 +152,9 @@ def adapter_checks(train_with: TrainWith, *, drops: bool = True) -> list[Adapter
     Args:
         train_with: as `TrainWith` says.
         drops: whether the engine can leave rows out of its loss; False leaves that promise out.
+        asks: whether the adapter has the setting `second_verifier`; False leaves that promise out.
     """
-    promises = {**_PROMISES, **(_PROMISE_OF_DROPS if drops else {})}
+    promises = {**_PROMISES, **(_PROMISE_OF_DROPS if drops else {}), **(_PROMISE_OF_VERDICTS if asks else {})}
     return [AdapterCheck(words, try_it, train_with) for words, try_it in promises.items()]
 
 
@@ -216,6 +263,28 @@ def a_dropped_row_leaves_the_loss(train_with: TrainWith) -> None:
     _same([trained.advantages[row] for row in kept], expected, "without it the others have")
 
 
+def a_second_verifiers_verdict_is_trained_on(train_with: TrainWith) -> None:
+    asked = [5, 2]
+    curator = AskingCurator(asked)
+    trained = train_with(curator, REWARDS, f"{__name__}:{told_apart.__name__}")
+    verdicts = [verdict for verdict in curator.verdicts if verdict is not None]
+    expect(len(verdicts) == len(asked), f"of rows {asked} it says {curator.verdicts}")
+    rewards = list(REWARDS)
+    for row, verdict in zip(asked, verdicts, strict=True):
+        rewards[row] = verdict
+    _same(trained.advantages, _plain(train_with, rewards).advantages, "for its verdicts the engine has")
+
+    everyone = AskingCurator(range(len(REWARDS)))
+    train_with(everyone, REWARDS, f"{__name__}:{told_apart.__name__}")
+    expect(len(set(everyone.verdicts)) == len(REWARDS), f"of eight responses it says {everyone.verdicts}")
+    expect([everyone.verdicts[row] for row in asked] == verdicts, "asked about all rows it says something else of two")
+
+    unanswered = AskingCurator(asked)
+    trained = train_with(unanswered, REWARDS, f"{__name__}:{failing.__name__}")
+    expect(unanswered.verdicts == [None, None], f"one that fails says {unanswered.verdicts}")
+    _same(trained.advantages, _plain(train_with).advantages, "where it fails, and without one")
+
+
 _PROMISES = {
     "a curator is asked once a batch, and sees its rewards and groups": the_curator_sees_the_batch,
     "a curator that changes nothing leaves every row and GRPO's advantages": what_changes_nothing_leaves_the_rows,
@@ -227,3 +296,8 @@ _PROMISES = {
     "a row of another prompt in a group is refused": a_row_of_another_group_is_refused,
 }
 _PROMISE_OF_DROPS = {"a dropped row is out of the loss and its group's statistics": a_dropped_row_leaves_the_loss}
+_PROMISE_OF_VERDICTS = {
+    "a second verifier's verdict is trained on, and one that fails changes nothing": (
+        a_second_verifiers_verdict_is_trained_on
+    )
+}

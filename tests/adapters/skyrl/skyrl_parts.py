@@ -41,9 +41,19 @@ def trainer_of(folder, section=None, *, kind=None, asynchronous=False, prompts=2
     others |= {f"trainer.{name}": value for name, value in trainer.items()}
     cfg = CuratedConfig.from_cli_overrides({**others, **changes})
     cfg.geoalign = {"log_metrics": "all", **(section or {"curator": {"type": "grpo"}})}
-    rows = Prompts({"prompt": [], "env_class": "x", "env_extras": {}, "uid": str(row)} for row in range(4))
+    rows = Prompts(
+        {
+            "prompt": [{"role": "user", "content": f"prompt {row}"}],
+            "env_class": "x",
+            "env_extras": {"reward_spec": {"ground_truth": f"gold {row}"}},
+            "uid": str(row),
+        }
+        for row in range(4)
+    )
+    tokenizer = MagicMock(pad_token_id=0)
+    tokenizer.decode.side_effect = lambda tokens, **_: " ".join(map(str, tokens))
     made, staged = (kind or CuratedExp.__new__(CuratedExp).get_trainer)(
-        cfg=cfg, tracker=MagicMock(), tokenizer=MagicMock(pad_token_id=0), train_dataset=rows, eval_dataset=None,
+        cfg=cfg, tracker=MagicMock(), tokenizer=tokenizer, train_dataset=rows, eval_dataset=None,
         inference_engine_client=AsyncMock(), colocate_pg=None,
         generator=MagicMock(spec=["generate"], generate=AsyncMock(side_effect=generate)),
     ), []  # fmt: skip

@@ -6,6 +6,7 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
+from asking import settings_with
 from skyrl_parts import generated, trainer_of
 
 from geoalign.testing import TrainedRows, adapter_checks
@@ -16,12 +17,14 @@ pytestmark = [
 ]
 
 
-def train_with(curator, rewards):
+def train_with(curator, rewards, second_verifier=None):
     def judged(request):
         return {**generated(request), "rewards": list(rewards)}
 
     with tempfile.TemporaryDirectory() as folder:
-        trainer, staged = trainer_of(Path(folder), generate=judged, **{"trainer.max_training_steps": 1})
+        trainer, staged = trainer_of(
+            Path(folder), settings_with(second_verifier), generate=judged, **{"trainer.max_training_steps": 1}
+        )
         trainer._session.curator = curator
         asyncio.run(trainer.train())
     batch = staged[0]

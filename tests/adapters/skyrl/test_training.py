@@ -1,6 +1,7 @@
 """SkyRL's own trainers, loops, batches and losses; its workers and engines, which need GPUs, are stood in for."""
 
 import asyncio
+import json
 import re
 import shlex
 import sys
@@ -10,6 +11,7 @@ from unittest.mock import MagicMock
 
 import pytest
 import torch
+from asking import settings_with
 from curations import curation
 from skyrl_parts import trainer_of
 
@@ -184,7 +186,7 @@ def test_the_example_of_the_docs_is_skyrls(monkeypatch):
     command = re.search(r"^python curated_gsm8k.py (.*?)^```", page.replace("\\\n", " "), re.DOTALL | re.MULTILINE)
     cfg = CuratedConfig.from_cli_overrides(shlex.split(command[1]))
     validate_cfg(cfg)
-    settings, session = trainers.curation_of(cfg)
+    settings, session, _ = trainers.curation_of(cfg)
     assert (session.name, settings.rollout_fields) == ("Denoise", {"answers": "answer"})
 
     names = {"__name__": "curated_gsm8k"}
@@ -195,3 +197,58 @@ def test_the_example_of_the_docs_is_skyrls(monkeypatch):
     environment = registration.make("gsm8k", extras={"reward_spec": {"ground_truth": "18"}})
     assert environment.step("So it is #### 18")["reward"] == 1
     assert environment.get_metrics() == {"answer": "18"}
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_second_verifier_reads_rows_of_the_data_set(tmp_path, asynchronous, monkeypatch):
+    asked = []
+
+    def second(prompts, completions, answer, **columns):
+        asked.extend(zip(prompts, completions, answer, columns["reward_spec"], strict=True))
+        return [0.5] * len(prompts)
+
+    monkeypatch.setitem(sys.modules, "judge_here", MagicMock(second=second))
+    section = settings_with("judge_here:second")
+    trainer, staged = trainer_of(tmp_path, section, asynchronous=asynchronous, **{"trainer.max_training_steps": 1})
+    asyncio.run(trainer.train())
+    assert len(asked) == 8
+    for prompt, [completion], answer, spec in asked:
+        number = int(prompt[0]["content"].removeprefix("prompt "))
+        token, *others = map(int, completion["content"].split())
+        # Response i of prompt p is the token 10 p + i, i + 1 times.
+        assert token // 10 == number
+        assert others == [token] * (token % 10)
+        assert answer == spec["ground_truth"] == f"gold {number}"
+    # All rows of a group have the reward 0.5 now.
+    assert not staged[0]["advantages"].any()
+
+
+class ShortPrompts:
+    """A tokenizer by which every prompt has one token."""
+
+    def apply_chat_template(self, messages, **options):
+        return [0]
+
+
+def test_skyrls_own_data_set_has_the_row_of_each_uid(tmp_path):
+    from skyrl.train.dataset import PromptDataset
+
+    from geoalign.adapters.skyrl.trainers import DatasetRows
+
+    rows = [
+        {"prompt": [{"role": "user", "content": f"{n} + 1?"}], "reward_spec": {"ground_truth": str(n + 1)}}
+        for n in range(3)
+    ]
+    path = tmp_path / "data.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = DatasetRows(PromptDataset(str(path), ShortPrompts(), max_prompt_length=99, num_workers=1))
+    assert len(found) == 3
+    assert found[2] == rows[2]
+
+
+def test_math_verify_is_refused_without_gold_answers(tmp_path, monkeypatch):
+    # As where it is installed.
+    monkeypatch.setitem(sys.modules, "math_verify", MagicMock(__spec__=object()))
+    with pytest.raises(ConfigError, match=r"expected one in truth, got none; set geoalign\.rollout_fields\.gold"):
+        trainer_of(tmp_path, {**settings_with("math_verify"), "rollout_fields": {"gold_answers": "truth"}})
+    trainer_of(tmp_path, settings_with("math_verify"))

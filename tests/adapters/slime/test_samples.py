@@ -3,10 +3,12 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from slime_parts import Sample
+from asking import settings_with
+from slime_parts import Sample, arguments
 
 from geoalign.adapters.settings import SlimeSettings
-from geoalign.adapters.slime.samples import group_ids, read_rollouts, reward_of, rollout_rows
+from geoalign.adapters.slime.hooks import SlimeRun
+from geoalign.adapters.slime.samples import group_ids, read_rollouts, reward_of, rollout_rows, verifier_rows
 from geoalign.curators.baselines.seed_grpo import SeedGRPO
 from geoalign.curators.denoise import Denoise
 from geoalign.errors import ConfigError, InputError, UnsupportedError
@@ -119,3 +121,21 @@ def test_errors_name_the_entry_and_the_sample(batch):
     batch[1].reward = {"score": 1.0}
     with pytest.raises(InputError, match="expected a number, or a dict with one under --reward-key"):
         reward_of([batch[1]], None)
+
+
+def test_a_second_verifier_reads_the_last_sample_of_a_rollout(batch):
+    batch[1].prompt, batch[1].response, batch[1].label = "6 + 3?", "so 9", "9"
+    batch[1].metadata = {"answer": "what the response says"}
+    [first, second] = verifier_rows([[batch[3]], [batch[0], batch[1]]], [0, 1])
+    assert first["response"] == batch[3].response
+    assert second == {"prompt": "6 + 3?", "response": "so 9", "label": "9", "answer": "what the response says"}
+
+
+def test_math_verify_is_refused_where_samples_have_no_label():
+    section = settings_with("math_verify")
+    with pytest.raises(
+        ConfigError, match=r"expected one in label, got none; set geoalign\.rollout_fields\.gold_answers"
+    ):
+        SlimeRun(arguments(section))
+    SlimeRun(arguments(section, label_key="answer"))
+    SlimeRun(arguments({**section, "data_source": "mine.Source"}))  # which may set labels

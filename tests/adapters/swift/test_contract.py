@@ -25,11 +25,12 @@ def inputs():
     return prepare(Path(tempfile.mkdtemp(prefix="geoalign_swift_")))
 
 
-def train_with(curator, rewards):
+def train_with(curator, rewards, second_verifier=None):
     verdicts = [None if reward != reward else reward for reward in rewards]
     orms["contract"] = lambda args=None: lambda completions, **columns: list(verdicts)
     with tempfile.TemporaryDirectory() as folder:
-        trained = train(inputs(), Path(folder), curator, reward_funcs="contract", max_steps=1)
+        settings = {"log_metrics": "all", "second_verifier": second_verifier}
+        trained = train(inputs(), Path(folder), curator, settings=settings, reward_funcs="contract", max_steps=1)
     responses = [response or None for _, response, _ in trained.entered]
     return TrainedRows(responses=responses, advantages=[advantage for _, _, advantage in trained.entered])
 

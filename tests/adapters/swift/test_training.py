@@ -17,7 +17,7 @@ import torch
 
 from geoalign.curators.geoalign import GeoAlign
 from geoalign.curators.session import CurationSession
-from geoalign.errors import UnsupportedError
+from geoalign.errors import ConfigError, UnsupportedError
 
 pytestmark = [
     pytest.mark.engines,
@@ -292,3 +292,42 @@ def test_donors_on_the_other_process(inputs, tmp_path):
     assert first["entered"] == second["entered"]
     assert len(first["entered"]) == 4
     assert (len(first["rewards"]), len(second["rewards"])) == (2, 0)
+
+
+def test_a_second_verifier_reads_columns_and_the_response(inputs, tmp_path, monkeypatch):
+    asked = []
+
+    def second(prompts, completions, answer, gold, **columns):
+        asked.extend(zip(prompts, completions, answer, gold, strict=True))
+        return [0.5] * len(prompts)
+
+    monkeypatch.setitem(sys.modules, "judge_here", SimpleNamespace(second=second))
+    settings = {
+        "curator": {"type": "appeals", "budget": 8, "curator": {"type": "denoise", "geometry": "none"}},
+        "second_verifier": "judge_here:second",
+        "rollout_fields": {"gold_answers": "gold"},
+    }
+    made = train(inputs, tmp_path, settings=settings, max_steps=1)
+    assert len(asked) == 8
+    entered = {response.replace("</s>", "") for response in responses_of(made)}
+    for prompt, completion, answer, gold in asked:
+        assert prompt[-1] == {"role": "user", "content": f"{gold}+{int(gold) + 1}="}
+        assert answer == gold
+        assert completion.replace("</s>", "") in entered
+    # All rows have the reward 0.5 now.
+    assert not advantages_of(made).any()
+
+
+def test_math_verify_is_refused_without_gold_answers(inputs, tmp_path, monkeypatch):
+    # As where it is installed: no response has a box, so there is nothing for it to compare.
+    monkeypatch.setitem(sys.modules, "math_verify", SimpleNamespace(__spec__=object()))
+    settings = {
+        "curator": {"type": "appeals", "curator": {"type": "denoise", "geometry": "none"}},
+        "second_verifier": "math_verify",
+    }
+    with pytest.raises(ConfigError, match="expected one in answer or solution, got none; set rollout_fields with gold"):
+        train(inputs, tmp_path / "without", settings=settings, max_steps=1)
+    settings["rollout_fields"] = {"gold_answers": "gold"}
+    made = train(inputs, tmp_path / "with", settings=settings, max_steps=1)
+    # Every response was refused, and has the reward 0.
+    assert not advantages_of(made).any()

@@ -33,6 +33,9 @@ class Experience:
     info: dict = field(default_factory=dict)
     metrics: dict[str, float] | None = None
     experience_type: str = "single_turn"
+    prompt_text: str | None = None
+    response_text: str | None = None
+    messages: list[dict] | None = None
 
 
 @pytest.fixture

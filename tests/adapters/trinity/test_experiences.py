@@ -5,7 +5,13 @@ import torch
 from curations import curation
 
 from geoalign.adapters.assignment import assign
-from geoalign.adapters.trinity.experiences import apply_assignment, check_experiences, group_ids, read_rollouts
+from geoalign.adapters.trinity.experiences import (
+    apply_assignment,
+    check_experiences,
+    group_ids,
+    read_rollouts,
+    verifier_rows,
+)
 from geoalign.errors import ConfigError, InputError, UnsupportedError
 
 
@@ -136,3 +142,17 @@ def test_components_are_what_a_workflow_leaves_in_metrics(experience):
     assert found.components["accuracy"].tolist() == [1.0, 1.0]
     with pytest.raises(ConfigError, match="component: expected one of accuracy, format_score; got 'verdict'"):
         read_rollouts(rows, components=["verdict"])
+
+
+def test_a_second_verifier_reads_texts_or_the_messages_of_several_turns(experience):
+    rows = [experience(7, run) for run in range(3)]
+    rows[0].prompt_text, rows[0].response_text, rows[0].info = "1 + 1?", "2", {"truth": "2"}
+    rows[1].prompt_text = rows[1].response_text = None
+    turns = [{"role": "user", "content": "1 + 1?"}, {"role": "assistant", "content": "2"}]
+    rows[1].messages = [*turns, {"role": "user", "content": "Sure?"}, {"role": "assistant", "content": "3"}]
+    found = verifier_rows(rows, [1, 0])
+    assert (found[0]["prompt"][-1]["content"], found[0]["response"]) == ("Sure?", "3")
+    assert found[1] == {"truth": "2", "prompt": "1 + 1?", "response": "2"}
+    rows[2].prompt_text = rows[2].response_text = rows[2].messages = None
+    with pytest.raises(InputError, match=r"expected response_text or messages, which the second verifier reads"):
+        verifier_rows(rows, [2])

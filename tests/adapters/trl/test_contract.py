@@ -10,7 +10,7 @@ from geoalign.adapters.trl import unscored_on_failure
 from geoalign.testing import TrainedRows, adapter_checks
 
 
-def train_with(curator, rewards):
+def train_with(curator, rewards, second_verifier=None):
     given = iter(rewards)
 
     def verifier(completions, **columns):
@@ -20,7 +20,8 @@ def train_with(curator, rewards):
         return [reward]
 
     with tempfile.TemporaryDirectory() as folder:
-        made = trainer(folder, curator, cls=Recording, reward=unscored_on_failure(verifier, row_by_row=True))
+        reward = unscored_on_failure(verifier, row_by_row=True)
+        made = trainer(folder, curator, cls=Recording, reward=reward, extra={"second_verifier": second_verifier})
         batch = curated_batch(made)
     responses = []
     for tokens, mask in zip(batch["completion_ids"], batch["completion_mask"].bool(), strict=True):

@@ -6,6 +6,7 @@ import pytest
 from trl_parts import LABELLED, OPEN, SMALL, Recording, digits, entering, has_digit, trainer
 
 from geoalign import CURATORS, GeoAlign, GeoAlignConfig
+from geoalign.adapters.grpo_trainer.generation_batch import trainers_verifier
 from geoalign.adapters.trl.refusals import check_trainer
 from geoalign.curators.baselines.reshaped_rewards import PARConfig
 from geoalign.curators.baselines.seed_grpo import SeedGRPO
@@ -49,8 +50,12 @@ FIELDS = {
         value + sum(row["completion_ids"]) % 2
         for row, value in zip(rows, digits([row["completion"] for row in rows]), strict=True)
     ],
-    "second_rewards": lambda rows: [1 - value for value in digits([row["completion"] for row in rows])],
 }
+
+
+def contrary(completions, **columns):
+    """A second verifier that contradicts the reward."""
+    return [1 - value for value in digits(completions)]
 
 
 @pytest.fixture(scope="module")
@@ -90,14 +95,17 @@ def in_order(rows):
 def test_what_it_decides_enters_the_loss(made, name):
     curator = MADE[name]()
     options, trusted = made._curation_options, "trusted" in curator.requires
+    session = CurationSession(curator, seed=0, labelled=LABELLED if trusted else None)
+    asks = contrary if "second_rewards" in curator.requires else None
     own = replace(
         options,
         fields={field: value for field, value in FIELDS.items() if field in curator.requires},
         labelled=options.labelled if trusted else None,
+        second_verifier=trainers_verifier(asks, session, endpoint={}, seconds=60.0, fields={}),
     )
     made.steps.clear()
     made.reward_funcs = [has_digit if name in BINARY else digits]
-    made._session = CurationSession(curator, seed=0, labelled=LABELLED if trusted else None)
+    made._session = session
     made._curation_options = own
     check_trainer(made, made._session, own)
     inputs = next(iter(made.get_train_dataloader()))

@@ -1,5 +1,3 @@
-import math
-
 import pytest
 import torch
 from trl_parts import Scripted, curated_batch, curation, data, trainer
@@ -8,10 +6,11 @@ from geoalign.adapters.trl import boxed_answers
 from geoalign.errors import ConfigError, InputError
 
 
-def seen_with(folder, fields, requires=(), optional=(), **changes):
+def seen_with(folder, fields, requires=(), optional=(), second_verifier=None, **changes):
     watcher = Scripted(curation, requires=requires)
     watcher.optional = optional
-    made = trainer(folder, watcher, extra={"rollout_fields": fields}, **changes)
+    extra = {"rollout_fields": fields, "second_verifier": second_verifier}
+    made = trainer(folder, watcher, extra=extra, **changes)
     curated_batch(made)
     return watcher.seen[0]
 
@@ -49,19 +48,42 @@ def test_a_prompt_has_its_key_in_every_batch(tmp_path):
 
 
 def test_the_second_verifier_reads_the_rows_alone_that_it_is_asked_about(tmp_path):
-    rows_seen = []
+    calls = []
 
-    def second(rows):
-        rows_seen.extend(rows)
-        return [None if row is rows[0] else len(row["completion_ids"]) for row in rows]
+    def second(prompts, completions, completion_ids, gold, answer, **columns):
+        calls.append({"gold": gold, "answer": answer, "score_a": columns["score_a"]})
+        return [None, len(completion_ids[1])]
 
-    seen = seen_with(tmp_path, {"second_rewards": second}, requires=("second_rewards",))
-    assert rows_seen == []
+    fields = {"gold_answers": "gold"}
+    seen = seen_with(tmp_path, fields, requires=("second_rewards",), second_verifier=second)
+    assert calls == []
     verdicts = seen.second_rewards([5, 2])
+    [call] = calls
     # Of two prompts with four rows each.
-    assert len(rows_seen) == len({row["gold"] for row in rows_seen}) == 2
-    assert math.isnan(verdicts[0])
-    assert verdicts[1] == float(seen.lengths[2])
+    assert len(set(call["gold"])) == 2
+    assert call["answer"] == call["gold"]
+    assert call["score_a"] == [float(gold) for gold in call["gold"]]
+    assert verdicts == [None, float(seen.lengths[2])]
+
+
+def test_gold_answers_may_be_made_by_a_callable(tmp_path):
+    def gold(rows):
+        return [f"gold of {row['prompt']}" for row in rows]
+
+    def second(prompts, completions, answer, **columns):
+        assert answer == [f"gold of {prompt}" for prompt in prompts]
+        return [0.5] * len(prompts)
+
+    seen = seen_with(tmp_path, {"gold_answers": gold}, requires=("second_rewards",), second_verifier=second)
+    assert seen.second_rewards([7]) == [0.5]
+
+
+def test_math_verify_is_refused_where_no_column_has_the_gold_answer(tmp_path):
+    with pytest.raises(
+        ConfigError, match=r"expected one in answer or solution, got none; set rollout_fields with gold"
+    ):
+        trainer(tmp_path, "appeals", extra={"second_verifier": "math_verify"})
+    trainer(tmp_path, "appeals", extra={"second_verifier": "math_verify", "rollout_fields": {"gold_answers": "gold"}})
 
 
 def test_an_asynchronous_callable_is_awaited(tmp_path):

@@ -3,9 +3,9 @@ from dataclasses import replace
 
 import pytest
 import torch
-from verl_parts import batch_of
+from verl_parts import Tokenizer, batch_of
 
-from geoalign.adapters.verl.batch import read_rollouts, sessions_of
+from geoalign.adapters.verl.batch import read_rollouts, sessions_of, verifier_rows
 from geoalign.adapters.verl.keys import HIDDEN_KEY, RESPONSE_KEY, REWARD_KEY
 from geoalign.curators.baselines.seed_grpo import SeedGRPO
 from geoalign.errors import ConfigError, UnsupportedError
@@ -107,3 +107,12 @@ def test_components_are_numbers_of_the_reward_functions_result():
     assert rollouts.components["true"].tolist() == [0.5, 1.0]
     with pytest.raises(ConfigError, match="component: expected one of true; got 'answer'"):
         read_rollouts(batch, range(2), (), rollout_fields={}, components=["answer"], longest_response=9)
+
+
+def test_a_second_verifier_reads_the_rows_that_it_is_asked_about():
+    batch = batch_of({"a": [1.0, 2.0], "b": [3.0]})
+    [row] = verifier_rows(batch, [2], Tokenizer())
+    assert row["prompt"] == [{"role": "user", "content": "b"}]
+    assert row["response"] == "20 21 22"
+    assert row["reward_model"]["ground_truth"] == "gold of b"
+    assert (row["data_source"], row["answer"], row["true"]) == ("letters", "a2", 1.5)

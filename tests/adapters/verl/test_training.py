@@ -262,3 +262,39 @@ def test_separate_async_curates_each_mini_batch_and_drops_sessions_whole(noted):
             assert not any([*row["advantages"], *row["response_mask"], *row["loss_mask"]])
     assert lengths == {1, 2}
     assert separate[1]["weights"] != separate[3]["weights"]
+
+
+# The tokens of `cpu/make_inputs.py`; special ones follow.
+LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+
+
+def text_of(tokens):
+    return "".join(LETTERS[token] for token in tokens if token < len(LETTERS))
+
+
+def question(row):
+    """The texts of a row's prompt and response."""
+    prompt = row["input_ids"][: -len(row["responses"])]
+    return text_of(prompt), text_of(row["responses"])
+
+
+def test_a_second_verifier_reads_rows_of_the_data_set_and_its_failures_end_nothing(inputs, noted):
+    first, second = noted["asked"]
+    asked = json.loads((inputs / "questions.json").read_text())
+    assert asked["answer"] == ["a"] * 6
+    assert asked["data_source"] == ["letters"] * 6
+    # What the reward function returned, and what the data set has.
+    assert asked.keys() >= {"true", "verdict", "extra_info", "reward_model"}
+    prompts = [messages[0]["content"] for messages in asked["prompts"]]
+    assert prompts == [f"{chr(97 + info['index'])}{info['index']}" for info in asked["extra_info"]]
+    questions = list(zip(prompts, [messages[0]["content"] for messages in asked["completions"]], strict=True))
+
+    rows = real(first["before"])
+    assert {question(row) for row in rows} >= set(questions)
+    # The verdict is 0.25; the curator finds nothing else to change.
+    judged = [{**row, "rm_scores": [0.25]} if question(row) in questions else row for row in rows]
+    for row, advantage in zip(real(first["after"]), grpo(judged), strict=True):
+        assert row["advantages"] == pytest.approx([advantage * own for own in row["response_mask"]], abs=1e-4)
+    assert first["metrics"]["geoalign/overturned"] > 0
+    assert second["metrics"]["geoalign/appeals_unanswered"] == 6
+    assert_carried_out(second)

@@ -11,6 +11,13 @@ from torch import Tensor
 from geoalign.adapters.verl.keys import HIDDEN_KEY
 
 
+class Tokenizer:
+    """Each token is a word, its number."""
+
+    def decode(self, tokens: Sequence[int], *, skip_special_tokens: bool) -> str:
+        return " ".join(map(str, tokens))
+
+
 class MemoryBatch:
     """Rows as dicts; `padding` names the rows that verl added."""
 
@@ -78,6 +85,8 @@ def batch_of(rewards: dict[str, list[float]], *, hidden: int = 4) -> MemoryBatch
                 "loss_mask": torch.ones(tokens, dtype=torch.int64),
                 "old_log_probs": -torch.arange(1.0, tokens + 1) - number,
                 HIDDEN_KEY: torch.full((1, hidden), float(number)),
+                "raw_prompt": [{"role": "user", "content": uid}],
+                "reward_model": {"style": "rule", "ground_truth": f"gold of {uid}"}, "data_source": "letters",
                 "extra_fields": {"reward_extra_info": {"true": reward / 2, "answer": f"a{number}"}},
             })  # fmt: skip
     return MemoryBatch(rows)

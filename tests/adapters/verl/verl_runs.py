@@ -132,6 +132,14 @@ OTHERS = {
         "trainer.rollout_data_dir=watched_dumps",
         *TWO_STEPS,
     ],
+    "asked": [
+        *REFERENCE,
+        "trainer.v1.trainer_mode=geoalign_sync",
+        EVERY_METRIC,
+        "+geoalign.curator={type:appeals,budget:6,curator:{type:denoise,geometry:none,level:0.01}}",
+        "+geoalign.second_verifier=reward:second",
+        *TWO_STEPS,
+    ],
     "colocated": [
         "trainer.v1.trainer_mode=geoalign_colocate_async",
         "+geoalign.hidden_position=answer_start",

@@ -39,8 +39,10 @@ def page(tmp_path_factory, write_audit, build_light):
         skipped=[{"file": TEXTS[0], "line": 1, "field": None, "reason": TEXTS[8]}],
         consensus={"new_group_accuracy": None, "reason": TEXTS[0]}, note="\ud800",
         hidden={"from": "file", "files": [], "note": TEXTS[1]},
-        prompts={"refused": 12, "least_count": 3, "least_share": 0.5, "listed": [
-            {"step": 1, "group": 0, "index": at, "count": 3, "share": 0.5, "answer": text, "gold": text}
+        suspicious_golds={"problems": 12, "rivalled": 12, "suspicious": 12, "least_score": 0.5, "accepted": 0.7,
+                          "trusted": True, "top": [
+            {"problem": text, "group": 0, "index": at, "step": 1, "gold": text, "proposed": text, "copies": 3,
+             "rollouts": 6, "gold_copies": 0, "votes": {"reward": [0, 3], text: [3, 3]}, "score": 0.9}
             for at, text in enumerate(TEXTS)
         ]},
     )  # fmt: skip

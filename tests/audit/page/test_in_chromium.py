@@ -216,7 +216,10 @@ VERIFIER = {
     "bounds": {name: {"low": 0.125, "high": 1.0} for name in ("false_positive_rate", "false_negative_rate")},
     "errors_at_least": 2, "scored": 18, "answered": 15, "doubt": None,
 }  # fmt: skip
-REFUSED = {"step": 1, "group": 1, "index": 6, "answer": "y", "gold": "z", "count": 4, "share": 4 / 6}
+GOLD = {
+    "problem": "p1", "step": 1, "group": 1, "index": 6, "gold": "z", "proposed": "y", "copies": 4, "rollouts": 6,
+    "gold_copies": 0, "votes": {"reward": [0, 4]}, "score": 0.875,
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -232,10 +235,11 @@ def denoised(watch, tmp_path_factory, write_audit, build_light):
                        denoised_reward=denoised, new_reward=denoised, anomalous=wrong > 0.5, source=row["index"],
                        score=wrong * 4 - 2)  # fmt: skip
 
-    prompts = {"refused": 1, "least_count": 3, "least_share": 0.5, "listed": [REFUSED]}
+    golds = {"problems": 3, "rivalled": 1, "suspicious": 1, "least_score": 0.5, "accepted": 0.7, "trusted": True,
+             "top": [GOLD]}  # fmt: skip
     folder = write_audit(
         tmp_path_factory.mktemp("denoised") / "dump", groups=3, change=change, pairs=False, verifier=VERIFIER,
-        prompts=prompts, curator={"type": "denoise"},
+        suspicious_golds=golds, curator={"type": "denoise"},
     )  # fmt: skip
     watched = watch(build_light(folder))
     all_groups(watched.page)
@@ -263,8 +267,8 @@ def test_the_verifiers_rates_and_the_answers_that_it_always_refuses(until, denoi
     found = denoised.page
     rates = [row.inner_text().split("\t") for row in found.locator("#verifier tbody tr").all()]
     assert [row[1:] for row in rates] == [["25.0% (12.5% to 50.0%)", "estimated"]] * 2
-    assert found.locator("#refused tbody tr").inner_text().split("\t") == ["1", "y", "z", "4 (66.7%)", "no"]
-    found.locator("#refused tbody a").click()
+    assert found.locator("#golds tbody tr").inner_text().split("\t") == ["p1", "z", "y", "4 of 6", "0.88"]
+    found.locator("#golds tbody a").click()
     until(found, "() => document.querySelector('#detail-title').innerText === 'Group 1'")
     assert chosen(found) == "6"
     assert denoised.wrong == []

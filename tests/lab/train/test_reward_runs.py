@@ -124,7 +124,7 @@ def test_appeals_go_to_the_truth(learned_from_function):
 def test_appeals_go_to_a_second_verifier_within_their_budget(functions, tiny, train_here, tmp_path):
     (tmp_path / "second.py").write_text(SECOND)
     command = f"{sys.executable} {tmp_path / 'second.py'} {tmp_path / 'asked'}"
-    reward = {"flip": 0.0, "function": f"{functions}:even", "appeals": command}
+    reward = {"flip": 0.0, "function": f"{functions}:even", "second_verifier": command}
     train_here(tiny(reward=reward, curator=APPEALS), tmp_path / "run")
     asked = [int(line) for line in (tmp_path / "asked").read_text().splitlines()]
     assert len(asked) == 2
@@ -154,7 +154,7 @@ STRICT = {"flip": 0.0, "function": "geoalign.answers.naive:strict"}
     [
         ({"reward": {"extremes": 0.1}}, r"^reward\.extremes: expected 0, .*use reward\.flip"),
         ({"reward": {"flip": 0.0, "function": "nowhere:f"}}, "reward.function: expected MODULE:NAME"),
-        ({"reward": {"flip": 0.0, "appeals": "nowhere:f"}}, "reward.appeals: expected MODULE:NAME"),
+        ({"reward": {"flip": 0.0, "second_verifier": "nowhere:f"}}, "reward.second_verifier: expected MODULE:NAME"),
         ({"reward": {**STRICT, "flip": 0.3}}, "reward.flip: expected 0 with reward.function"),
         ({"reward": STRICT, "curator": {"type": "par"}}, "reward.function: expected a curator that needs no reference"),
     ],

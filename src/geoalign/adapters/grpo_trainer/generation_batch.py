@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
-from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -31,9 +31,12 @@ from geoalign.adapters.decision import (
     summed_components,
 )
 from geoalign.adapters.grpo_trainer.states import HiddenLocation, RowTokens, own_hidden, own_pass
-from geoalign.adapters.settings import LogMetrics
+from geoalign.adapters.second_verifier import GoldPlaces, SecondVerifier, make_second_verifier
+from geoalign.adapters.settings import GOLD_ANSWERS, LogMetrics
 from geoalign.answers import boxed_answers
 from geoalign.answers.calls import awaited
+from geoalign.answers.function import RewardFunction
+from geoalign.answers.messages import response_text
 from geoalign.curators.curator import Curator
 from geoalign.curators.session import STATE_FILE, CurationSession
 from geoalign.errors import ConfigError, GeoAlignError, InputError, UnsupportedError
@@ -45,7 +48,9 @@ from geoalign.types import Curation, Rollouts, response_keys
 
 # A dataset column, or a function of this process's input rows (each with prompt, completion and completion_ids).
 RolloutField = str | Callable[[list[dict[str, Any]]], Sequence[Any]]
-USER_FIELDS = ("answers", "reference_rewards", "true_rewards", "second_rewards")
+USER_FIELDS = ("answers", "reference_rewards", "true_rewards", GOLD_ANSWERS)
+# Columns in which data sets have the gold answer, where `rollout_fields` names none.
+_GOLD_COLUMNS = ("answer", "solution")
 # Of the factor on the loss, in what enters it.
 LOSS_SCALE = "geoalign_loss_scale"
 
@@ -69,8 +74,31 @@ def fields_with_answers(fields: Mapping[str, RolloutField], curator: Curator) ->
     return {**fields, "answers": answers_of_boxes} if wanted else dict(fields)
 
 
+def trainers_verifier(
+    verifier: str | RewardFunction | None,
+    session: CurationSession,
+    *,
+    endpoint: Mapping[str, Any],
+    seconds: float,
+    fields: Mapping[str, RolloutField],
+) -> SecondVerifier | None:
+    """The second verifier of a trainer's settings; None where they name none. Raises as `make_second_verifier`."""
+    if verifier is None:
+        return None
+    own = fields.get(GOLD_ANSWERS)
+    # What a function returns is put into the first of the usual columns.
+    names = (own,) if isinstance(own, str) else _GOLD_COLUMNS[:1] if callable(own) else _GOLD_COLUMNS
+    gold = GoldPlaces(names, f"rollout_fields with {GOLD_ANSWERS}=<column or callable>")
+    return make_second_verifier(verifier, session, endpoint=endpoint, seconds=seconds, gold=gold)
+
+
 def check_session(
-    trainer: Any, session: CurationSession, fields: Mapping[str, RolloutField], *, location: HiddenLocation, engine: str
+    trainer: Any,
+    session: CurationSession,
+    fields: Mapping[str, RolloutField],
+    *,
+    location: HiddenLocation,
+    second_verifier: SecondVerifier | None = None,
 ) -> None:
     """Raises unless the trainer can carry the curator out, states from `location`, and `fields` are what it needs."""
     for name, value in fields.items():
@@ -81,7 +109,11 @@ def check_session(
                 f"rollout_fields[{name!r}]: expected a dataset column or a callable, got {type(value).__name__}"
             )
     given = {*fields, "components"}  # the rewards of the trainer's functions
-    check_can_run(session, given, engine=engine, how="rollout_fields with {need}=<column or callable>")
+    if second_verifier is not None:
+        given.add("second_rewards")
+        if not callable(fields.get(GOLD_ANSWERS)):
+            second_verifier.check_gold(trainer.train_dataset)
+    check_can_run(session, given, how="rollout_fields with {need}=<column or callable>")
     session.remedies = replace(session.remedies, enlarge=lambda factor: larger_generation(trainer.args, factor))
     check_components(session.curator.components, trainer.reward_func_names, source="reward functions")
     if "hidden" in session.curator.requires:
@@ -102,6 +134,18 @@ def larger_generation(args: Any, factor: float) -> str:
     own = args.steps_per_generation not in (None, args.gradient_accumulation_steps)
     name = "steps_per_generation" if own else "gradient_accumulation_steps"
     return f"raise {name} to {math.ceil(getattr(args, name) * factor)}"
+
+
+def named_field(text: str) -> RolloutField:
+    """The rollout field of a setting: a column's name, or the function that `module:function` names."""
+    module, colon, function = text.partition(":")
+    if not colon:
+        return text
+    try:
+        found: RolloutField = getattr(import_module(module), function)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"rollout_fields: expected a column or module:function, got {text!r} ({error})") from error
+    return found
 
 
 def field_values(name: str, field: RolloutField, rows: list[dict[str, Any]]) -> list[Any]:
@@ -187,8 +231,10 @@ class TrainerRound:
         location: HiddenLocation,
         fields: dict[str, RolloutField],
         log_metrics: LogMetrics,
+        second_verifier: SecondVerifier | None = None,
     ) -> None:
         self._trainer = trainer
+        self._second_verifier = second_verifier
         self._session = session
         self._location = location
         self._fields = fields
@@ -255,12 +301,14 @@ class TrainerRound:
     def _user_fields(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
         device = self._trainer.accelerator.device
         fields: dict[str, Any] = {}
+        if self._second_verifier is not None:
+            # Rank 0 curates, and asks about the rows that it chooses.
+            of_all = gather_object(rows)
+            fields["second_rewards"] = self._second_verifier.field(lambda asked: self._asked_rows(of_all, asked))
         for name, field in self._fields.items():
-            if name == "second_rewards":
-                # Rank 0 curates, and asks for the rows that it chooses.
-                if name in self._session.curator.requires:
-                    fields[name] = partial(_second_rewards, field, gather_object(rows))
-            elif name == "answers":
+            if name == GOLD_ANSWERS:
+                continue
+            if name == "answers":
                 answers = gather_object(as_answers(field_values(name, field, rows)))
                 # Responses of a task without boxes have answers of another kind, not none.
                 unread = field is answers_of_boxes and not any(answers)
@@ -269,6 +317,15 @@ class TrainerRound:
             else:
                 fields[name] = self._gather(as_floats(name, field_values(name, field, rows), device))
         return fields
+
+    def _asked_rows(self, rows: Sequence[dict[str, Any]], asked: Sequence[int]) -> list[dict[str, Any]]:
+        """The rows of these numbers as the second verifier reads them."""
+        chosen = [{**rows[row], "response": response_text(rows[row]["completion"])} for row in asked]
+        gold = self._fields.get(GOLD_ANSWERS)
+        if not callable(gold):
+            return chosen
+        answers = field_values(GOLD_ANSWERS, gold, chosen)
+        return [{**row, _GOLD_COLUMNS[0]: answer} for row, answer in zip(chosen, answers, strict=True)]
 
     def _decide(self, rollouts: Rollouts, *, details: bool = False, labelled: Rollouts | None = None) -> Curation:
         """The curation, decided on rank 0; keeps the assignment of its rows."""
@@ -343,11 +400,6 @@ class TrainerRound:
         wait(device)
         self._metrics[name] = time.perf_counter() - started
         return result
-
-
-def _second_rewards(field: RolloutField, inputs: list[dict[str, Any]], rows: Sequence[int]) -> Any:
-    values = field_values("second_rewards", field, [inputs[row] for row in rows])
-    return as_floats("second_rewards", values, torch.device("cpu")).tolist()
 
 
 def curation_from_rank_0(decide: Callable[[], Curation], *, accelerator: Any) -> Curation:

@@ -7,6 +7,7 @@ carries the curation out around SkyRL's own advantages; checkpoints take the cur
 # No `annotations` of the future: SkyRL reads the types of a configuration's fields, not their names.
 import math
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,8 @@ from geoalign.adapters.decision import (
     rewards_stay,
 )
 from geoalign.adapters.exports import check_engine
-from geoalign.adapters.settings import SECTION, EngineSettings, read_section
+from geoalign.adapters.second_verifier import SecondVerifier, verifier_of_settings
+from geoalign.adapters.settings import GOLD_ANSWERS, SECTION, EngineSettings, read_section
 from geoalign.curators.session import STATE_FILE, CurationSession
 from geoalign.method.advantages import group_advantages
 from geoalign.types import Rollouts, response_keys
@@ -42,6 +44,8 @@ _Base: Any = object
 # Losses that are finite in every token and masked token by token. Not so: clip_cov, kl_cov and importance_sampling,
 # whose ratios overflow in rows that the mask hides.
 DROPPING_LOSSES = ("regular", "dual_clip", "gspo", "sapo", "cispo", "rollout_is", "dppo")
+# In the columns of the data set beside the prompt.
+GOLD = ("reward_spec.ground_truth", "reward_model.ground_truth")
 NOTES = "geoalign_notes"  # in the metadata of a batch, from one hook to the other
 
 
@@ -61,8 +65,12 @@ class CuratedRayPPO(_Base):
     """
 
     def __init__(self, cfg: Any, *args: Any, **kwargs: Any) -> None:
-        self._geoalign, self._session = curation_of(cfg)
+        self._geoalign, self._session, self._second_verifier = curation_of(cfg)
         super().__init__(cfg, *args, **kwargs)
+        if self._second_verifier is not None:
+            missing = "geoalign.second_verifier: it reads prompts from the training data set, and there is none"
+            refuse({missing: self.train_dataset is None})
+            self._second_verifier.check_gold(DatasetRows(self.train_dataset))
 
     def convert_to_training_input(self, generator_output: Any, uids: list[str]) -> Any:
         """SkyRL's batch, with notes of its rows."""
@@ -102,20 +110,31 @@ class CuratedRayPPO(_Base):
         own, lengths, uids = data["loss_mask"] > 0, data["response_mask"].sum(-1).long(), data.metadata["uids"]
         rewards, size = data["rewards"].float().sum(-1), len(uids)
         groups, curator, rows = group_numbers(uids), self._session.curator, env_metrics or [None] * size
+        shown = data["attention_mask"].bool()
+        starts = (shown.sum(-1) - lengths).tolist()
 
-        def tokens(response: bool) -> Tensor:
-            shown = data["attention_mask"].bool()
-            starts = (shown.sum(-1) - lengths).tolist()
-            parts = [slice(start, None) if response else slice(start) for start in starts]
-            return response_keys(data["sequences"][row][shown[row]][part].tolist() for row, part in enumerate(parts))
+        def tokens(row: int, *, response: bool) -> list[int]:
+            part = slice(starts[row], None) if response else slice(starts[row])
+            return data["sequences"][row][shown[row]][part].tolist()
+
+        def keys(*, response: bool) -> Tensor:
+            return response_keys(tokens(row, response=response) for row in range(size))
+
+        def asked_rows(asked: Sequence[int]) -> list[dict[str, Any]]:
+            dataset = DatasetRows(self.train_dataset)
+            texts = [self.tokenizer.decode(tokens(row, response=True), skip_special_tokens=True) for row in asked]
+            infos = [rows[row] or {} for row in asked]
+            columns = [dataset[int(uids[row])] for row in asked]
+            parts = zip(infos, columns, texts, strict=True)
+            return [{**info, **own, "response": text} for info, own, text in parts]
 
         def logprobs() -> Tensor:
             found = data["rollout_logprobs"] if data["action_log_probs"] is None else data["action_log_probs"]
             return (found.float() * own).sum(-1) / own.sum(-1)
 
         makers = {
-            "prompt_keys": lambda: tokens(response=False),
-            "response_keys": lambda: tokens(response=True),
+            "prompt_keys": lambda: keys(response=False),
+            "response_keys": lambda: keys(response=True),
             "logprobs": logprobs,
             "advantages": lambda: self._advantages(rewards, groups),
         }
@@ -127,6 +146,7 @@ class CuratedRayPPO(_Base):
             lengths=lengths,
             ids=[f"{uid}_{row}" for row, uid in enumerate(uids)],
             donor_ok=own.any(-1) & torch.tensor([one in ("stop", None) for one in stop_reasons or [None] * size]),
+            second_rewards=None if self._second_verifier is None else self._second_verifier.field(asked_rows),
             **needed_fields(makers, curator.reads),
             **named_components(wanted, rows, rewards, source=f"numbers in {source}"),
             **named_fields(fields, rows, rewards, setting=f"{SECTION}.rollout_fields", source=source),
@@ -147,6 +167,23 @@ class CuratedRayPPO(_Base):
             otherwise = "set the geoalign.curator it was saved with, or begin anew: trainer.resume_mode=none"
             self._session.load(Path(found[1]) / STATE_FILE, setting="trainer.resume_mode", otherwise=otherwise)
         return found
+
+
+class DatasetRows:
+    """The rows of SkyRL's data set as dicts: `prompt`, as chat messages, and the columns that environments get.
+
+    A row's number is the `uid` of the rollouts of its prompt.
+    """
+
+    def __init__(self, dataset: Any) -> None:
+        self._dataset = dataset
+
+    def __len__(self) -> int:
+        return len(self._dataset)
+
+    def __getitem__(self, number: int) -> dict[str, Any]:
+        [row] = self._dataset.collate_fn([self._dataset[number]])
+        return {**row["env_extras"], "prompt": row["prompt"]}
 
 
 class GeoAlignTrainer(CuratedRayPPO, RayPPOTrainer):
@@ -182,13 +219,14 @@ def main() -> None:
     ray.get(_train.remote(cfg))
 
 
-def curation_of(cfg: Any) -> tuple[EngineSettings, CurationSession]:
-    """The settings and the curator of a configuration; raises by name unless the adapter carries it out."""
+def curation_of(cfg: Any) -> tuple[EngineSettings, CurationSession, SecondVerifier | None]:
+    """The settings, the curator and the second verifier of a configuration; raises by name unless the adapter carries
+    it out."""
     check_engine("skyrl")
     place = "such as geoalign.curator.type=denoise"
     settings = read_section(EngineSettings, getattr(cfg, SECTION, None), engine="SkyRL", path=SECTION, place=place)
     how = "geoalign.rollout_fields.{need}=<name in the environment's get_metrics()>"
-    session = make_session(settings, engine="SkyRL", how=how)
+    session = make_session(settings, how=how)
     trainer, generator, algorithm = cfg.trainer, cfg.generator, cfg.trainer.algorithm
     estimator, sampling = algorithm.advantage_estimator, algorithm.dynamic_sampling.type
     refuse(
@@ -211,7 +249,7 @@ def curation_of(cfg: Any) -> tuple[EngineSettings, CurationSession]:
             "advantage": generator.n_samples_per_prompt < 2,
             f"trainer.algorithm.dynamic_sampling.type={sampling} with fields of get_metrics(): SkyRL leaves those "
             "behind where it moves rows; leave it out (zero_variance_filter instead)": (
-                sampling and (settings.rollout_fields or session.curator.components)
+                sampling and (set(settings.rollout_fields) - {GOLD_ANSWERS} or session.curator.components)
             ),
             f"trainer.ckpt_path={trainer.ckpt_path}: expected a local folder": "://" in str(trainer.ckpt_path),
         }
@@ -222,7 +260,7 @@ def curation_of(cfg: Any) -> tuple[EngineSettings, CurationSession]:
         return f"raise trainer.train_batch_size to {math.ceil(trainer.train_batch_size * factor)}"
 
     session.remedies = replace(session.remedies, enlarge=larger_batch)
-    return settings, session
+    return settings, session, verifier_of_settings(settings, session, gold=GOLD, path=SECTION)
 
 
 def check_drops(algorithm: Any, curator: str, *, drops: bool) -> None:

@@ -15,6 +15,7 @@ import torch
 
 from geoalign.adapters.assignment import Assignment, assign
 from geoalign.adapters.decision import decide, final_advantages, make_session, metrics_to_log, refuse
+from geoalign.adapters.second_verifier import verifier_of_settings
 from geoalign.adapters.settings import SECTION, SlimeSettings, read_section
 from geoalign.adapters.slime.samples import (
     assign_samples,
@@ -23,6 +24,7 @@ from geoalign.adapters.slime.samples import (
     read_rollouts,
     reward_of,
     rollout_rows,
+    verifier_rows,
 )
 from geoalign.curators.curator import identity
 from geoalign.errors import ConfigError
@@ -47,8 +49,12 @@ class SlimeRun:
         self.settings = read_section(SlimeSettings, section, engine="slime", path=SECTION, place=place)
         check_arguments(args)
         how = f"{SECTION}.rollout_fields with {{need}}: <entry of Sample.metadata>"
-        self.session = make_session(self.settings, engine="slime", how=how)
+        self.session = make_session(self.settings, how=how)
         self.session.remedies = replace(self.session.remedies, enlarge=self._larger_batch)
+        self._second_verifier = verifier_of_settings(self.settings, self.session, gold=("label",), path=SECTION)
+        if self._second_verifier is not None and self.settings.data_source is None and args.label_key is None:
+            # Without --label-key no sample has a label.
+            self._second_verifier.check_gold([{}])
         check_drops(args, self.session.name, drops=self.session.curator.drops_rows)
         self.saved = False
 
@@ -81,6 +87,9 @@ class SlimeRun:
     def _read(self, members: list[list[Any]], rewards: list[float]) -> Rollouts:
         groups = group_ids(members, self.args.n_samples_per_prompt)
         rollouts = read_rollouts(members, groups, rewards, self.session.curator, self.settings)
+        if self._second_verifier is not None:
+            verifier = self._second_verifier.field(lambda asked: verifier_rows(members, asked))
+            rollouts = replace(rollouts, second_rewards=verifier)
         if "advantages" not in self.session.curator.reads:
             return rollouts
         before = assign(identity(rollouts), groups)

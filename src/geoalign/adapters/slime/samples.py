@@ -124,6 +124,20 @@ def read_rollouts(
     )  # fmt: skip
 
 
+def verifier_rows(rollouts: Sequence[Sequence[Any]], asked: Sequence[int]) -> list[dict[str, Any]]:
+    """These rollouts as a second verifier reads them: the metadata, prompt, response and label of their last sample."""
+    samples = [rollouts[row][-1] for row in asked]
+    return [
+        {
+            **(sample.metadata or {}),
+            "label": sample.label,
+            "prompt": sample.prompt,
+            "response": sample.response,
+        }
+        for sample in samples
+    ]
+
+
 def _fit(rollout: Sequence[Any]) -> bool:
     return all(sample.status.value == "completed" and not sample.remove_sample for sample in rollout)
 

@@ -14,7 +14,7 @@ import torch
 from swift.rlhf_trainers.grpo_trainer import GRPOTrainer
 from torch import Tensor
 
-from geoalign.adapters.grpo_trainer.generation_batch import CuratedTrainer, fields_with_answers
+from geoalign.adapters.grpo_trainer.generation_batch import CuratedTrainer, fields_with_answers, trainers_verifier
 from geoalign.adapters.grpo_trainer.states import HiddenLocation
 from geoalign.adapters.swift.curate import CurationRound, guard_rewards, log_columns
 from geoalign.adapters.swift.plug_in import installed_settings
@@ -47,7 +47,20 @@ class CuratedGRPO(CuratedTrainer):
         self._log_metrics = settings.log_metrics
         self._quiet_alarms = {}
         self._curation_round: CurationRound | None = None
-        check_trainer(self, self._session, location=self._location, rollout_fields=self._rollout_fields)
+        self._second_verifier = trainers_verifier(
+            settings.second_verifier,
+            self._session,
+            endpoint=settings.second_verifier_endpoint,
+            seconds=settings.second_verifier_seconds,
+            fields=self._rollout_fields,
+        )
+        check_trainer(
+            self,
+            self._session,
+            location=self._location,
+            rollout_fields=self._rollout_fields,
+            second_verifier=self._second_verifier,
+        )
         self._failed: set[str] = set()
         guard_rewards(self, self._failed)
 
@@ -71,7 +84,7 @@ class CuratedGRPO(CuratedTrainer):
             log_columns(self, None, torch.arange(len(self._rewards_per_func)))
             return samples
         self._curation_round = CurationRound(
-            self, self._session, self._location, self._rollout_fields, self._log_metrics
+            self, self._session, self._location, self._rollout_fields, self._log_metrics, self._second_verifier
         )
         return self._curation_round.curate(samples, self._rewards_per_func, failed=self._failed)
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from geoalign.adapters.exports import check_engine
-from geoalign.adapters.grpo_trainer.generation_batch import RolloutField
+from geoalign.adapters.grpo_trainer.generation_batch import RolloutField, named_field
 from geoalign.adapters.settings import StateSettings, read_section
 from geoalign.curators.curator import Curator
 from geoalign.curators.registry import as_curator
@@ -45,7 +44,7 @@ def install(
     if any(name.startswith("swift.megatron.pipelines") for name in sys.modules):
         raise UnsupportedError("megatron rlhf: its trainers are others; use swift rlhf --rlhf_type grpo")
     parsed = read_settings(settings or {})
-    fields = {name: _field(value) for name, value in parsed.rollout_fields.items()}
+    fields = {name: named_field(value) for name, value in parsed.rollout_fields.items()}
     from swift.trainers import TrainerFactory
 
     chosen_curator = None if curator is None else as_curator(curator)
@@ -67,15 +66,3 @@ def read_settings(given: str | Path | Mapping[str, Any]) -> StateSettings:
         return read_section(StateSettings, given, engine="ms-swift")
     plain, locations = read_yaml(Path(given))
     return read_section(StateSettings, plain, engine="ms-swift", locations=Locations(locations))
-
-
-def _field(text: str) -> RolloutField:
-    """A column's name, or the function that `module:function` names."""
-    module, colon, function = text.partition(":")
-    if not colon:
-        return text
-    try:
-        found: RolloutField = getattr(import_module(module), function)
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(f"rollout_fields: expected a column or module:function, got {text!r} ({error})") from error
-    return found

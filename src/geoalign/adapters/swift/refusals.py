@@ -8,6 +8,7 @@ from geoalign.adapters.decision import refuse
 from geoalign.adapters.grpo_trainer.generation_batch import RolloutField, check_session
 from geoalign.adapters.grpo_trainer.moving_rows import dropping_scale
 from geoalign.adapters.grpo_trainer.states import HiddenLocation, sharding
+from geoalign.adapters.second_verifier import SecondVerifier
 from geoalign.curators.session import CurationSession
 from geoalign.errors import UnsupportedError
 
@@ -25,7 +26,12 @@ class OtherTraining:
 
 
 def check_trainer(
-    trainer: Any, session: CurationSession, *, location: HiddenLocation, rollout_fields: dict[str, RolloutField]
+    trainer: Any,
+    session: CurationSession,
+    *,
+    location: HiddenLocation,
+    rollout_fields: dict[str, RolloutField],
+    second_verifier: SecondVerifier | None = None,
 ) -> None:
     """Raises by name unless a trainer that is otherwise complete has what the adapter carries out."""
     parts = sharding(trainer)
@@ -55,7 +61,7 @@ def check_trainer(
     )
     if "hidden" in session.curator.requires and trainer.is_multimodal:
         raise UnsupportedError(f"{session.name} with a multimodal model: the pass for hidden states feeds tokens alone")
-    check_session(trainer, session, rollout_fields, location=location, engine="ms-swift")
+    check_session(trainer, session, rollout_fields, location=location, second_verifier=second_verifier)
     if session.curator.drops_rows:
         check_drops(trainer, session.name)
 

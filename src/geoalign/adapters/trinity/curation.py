@@ -12,8 +12,9 @@ from typing import Any
 from torch import Tensor
 
 from geoalign.adapters.decision import Decision, decide, make_session, metrics_to_log
+from geoalign.adapters.second_verifier import verifier_of_settings
 from geoalign.adapters.settings import HIDDEN, TrinitySettings, read_section
-from geoalign.adapters.trinity.experiences import check_experiences, read_rollouts
+from geoalign.adapters.trinity.experiences import check_experiences, read_rollouts, verifier_rows
 from geoalign.adapters.trinity.states import PublishedWeights, StateModel, take_given_states
 from geoalign.errors import InputError
 
@@ -24,9 +25,11 @@ class CurationRun:
     def __init__(self, arguments: Mapping[str, Any], weights: PublishedWeights | None = None) -> None:
         self.settings = read_section(TrinitySettings, arguments, engine="Trinity")
         how = "rollout_fields.{need}: <entry of Experience.info>"
-        self.session = make_session(self.settings, engine="Trinity-RFT", how=how)
+        self.session = make_session(self.settings, how=how)
         enlarge = "raise buffer.batch_size {:.2g}-fold".format
         self.session.remedies = replace(self.session.remedies, enlarge=enlarge)
+        # Trinity itself leaves nothing of a task but its number in an experience.
+        self._second_verifier = verifier_of_settings(self.settings, self.session, gold=("truth",))
         self._weights = weights or PublishedWeights()
         self._model: StateModel | None = None
         # Trinity may finish two batches at once; a curator takes them one at a time.
@@ -52,6 +55,9 @@ class CurationRun:
                 rollout_fields=self.settings.rollout_fields,
                 components=self.session.curator.components,
             )
+            if self._second_verifier is not None:
+                verifier = self._second_verifier.field(lambda asked: verifier_rows(experiences, asked))
+                rollouts = replace(rollouts, second_rewards=verifier)
             decision = await asyncio.to_thread(decide, self.session, rollouts)
             if path := self.settings.state_file:
                 await asyncio.to_thread(self.session.save, path)

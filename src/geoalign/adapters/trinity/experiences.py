@@ -83,6 +83,24 @@ def read_rollouts(
     )
 
 
+def verifier_rows(experiences: Sequence[Any], asked: Sequence[int]) -> list[dict[str, Any]]:
+    """These experiences as a second verifier reads them: their info, and prompt and response as texts, or of several
+    turns the messages up to the last one, and that.
+
+    InputError where an experience has neither texts nor messages.
+    """
+    rows = []
+    for experience in [experiences[row] for row in asked]:
+        prompt, response = experience.prompt_text, experience.response_text
+        if response is None and experience.messages:
+            prompt, response = experience.messages[:-1], experience.messages[-1]["content"]
+        if response is None:
+            expected = "expected response_text or messages, which the second verifier reads, got neither"
+            raise InputError(f"experience {experience.eid.uid}: {expected}")
+        rows.append({**experience.info, "prompt": prompt or "", "response": response})
+    return rows
+
+
 def generated_mask(experience: Any) -> Bool[Tensor, " t"]:
     """[t] which tokens after the prompt the model generated and is trained on."""
     mask = experience.action_mask

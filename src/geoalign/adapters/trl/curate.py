@@ -21,6 +21,7 @@ from geoalign.adapters.grpo_trainer.generation_batch import (
     table_columns,
 )
 from geoalign.adapters.grpo_trainer.states import HiddenLocation, HiddenSource, TrlPass, trl_pass_problem
+from geoalign.adapters.second_verifier import SecondVerifier
 from geoalign.adapters.settings import LogMetrics
 from geoalign.adapters.trl.labelled_rows import LabelledRows
 from geoalign.curators.session import CurationSession
@@ -66,6 +67,7 @@ class RoundOptions:
     other_loss: str | None
     labelled: LabelledRows | None
     log_metrics: LogMetrics
+    second_verifier: SecondVerifier | None
 
 
 def shaped_sum(curator: str) -> str:
@@ -83,7 +85,9 @@ class GenerationRound(TrainerRound):
     """
 
     def __init__(self, trainer: Any, session: CurationSession, options: RoundOptions) -> None:
-        super().__init__(trainer, session, options.location, options.fields, options.log_metrics)
+        super().__init__(
+            trainer, session, options.location, options.fields, options.log_metrics, options.second_verifier
+        )
         self._options = options
         needs = session.curator.requires
         from_trl = "hidden" in needs and options.hidden_source != "own_pass"

@@ -21,6 +21,7 @@ from geoalign.adapters.grpo_trainer.generation_batch import (
     RolloutField,
     fields_with_answers,
     table_columns,
+    trainers_verifier,
 )
 from geoalign.adapters.grpo_trainer.states import HiddenLocation, HiddenSource, RowTokens
 from geoalign.adapters.settings import LogMetrics
@@ -28,6 +29,7 @@ from geoalign.adapters.trl.curate import CurationObserver, GenerationRound, Roun
 from geoalign.adapters.trl.failing_rewards import unscore_failed
 from geoalign.adapters.trl.labelled_rows import LabelledRows
 from geoalign.adapters.trl.refusals import check_flow, check_trainer, other_loss
+from geoalign.answers.function import RewardFunction
 from geoalign.curators.curator import Curator
 from geoalign.curators.labelled_rollouts import LabelledRollouts
 from geoalign.curators.registry import as_curator
@@ -54,9 +56,15 @@ class GeoAlignMixin(CuratedTrainer):
             (under FSDP2 and ZeRO-3 the model) once more, in eval mode; "auto": the first where it can serve.
         rollout_fields: "answers", "reference_rewards" or "true_rewards" -> a dataset column, or a callable that takes
             this process's input rows (dicts with "prompt", "completion", "completion_ids" and the dataset's columns)
-            and returns one value per row. Called after the rewards were computed. "second_rewards", of the curator
-            `Appeals`: called on rank 0, with only the rows that the curator asks about. Where the curator looks at
-            answers and none are given, they are the boxed ones of completions (`boxed_answers`), if any has a box.
+            and returns one value per row. Called after the rewards were computed. Where the curator looks at answers
+            and none are given, they are the boxed ones of completions (`boxed_answers`), if any has a box.
+            "gold_answers": those that a second verifier compares with, where they are not in the data set's column
+            "answer", or else "solution".
+        second_verifier: judges the rows that the curator `Appeals` asks about, on rank 0: "math_verify",
+            "module:name", a command, the address of an endpoint, or a reward function in TRL's form. Its failures leave
+            rows as they are, and never end the training.
+        second_verifier_endpoint: for an address: `model`, `max_tokens` and what else `geoalign judge` takes.
+        second_verifier_seconds: the time for the questions of one batch.
         curation_observer: called on rank 0 with a `CuratedStep` after each curation.
         details_every: ask the curator for `Curation.details` in every n-th generation; 0: never.
         labelled_rollouts: with true rewards, for a curator that reads `trusted`. It sees them beside every batch, with
@@ -86,6 +94,9 @@ class GeoAlignMixin(CuratedTrainer):
         details_every: int = 0,
         labelled_rollouts: LabelledRollouts | None = None,
         log_metrics: LogMetrics = "headline",
+        second_verifier: str | RewardFunction | None = None,
+        second_verifier_endpoint: Mapping[str, Any] | None = None,
+        second_verifier_seconds: float = 60.0,
         **kwargs: Any,
     ) -> None:
         if log_metrics not in get_args(LogMetrics):
@@ -94,9 +105,15 @@ class GeoAlignMixin(CuratedTrainer):
             check_engine("trl")
             curator = as_curator(curator)
             check_flow(type(self))
-        elif monitor or labelled_rollouts is not None:
-            name, what = ("monitor", "watches") if monitor else ("labelled_rollouts", "reads trusted rewards")
-            raise ConfigError(f"{name}: expected with a curator that {what}, got none")
+        else:
+            useless = {
+                "monitor": ("watches", monitor),
+                "labelled_rollouts": ("reads trusted rewards", labelled_rollouts is not None),
+                "second_verifier": ("asks one", second_verifier is not None),
+            }
+            for name, (what, given) in useless.items():
+                if given:
+                    raise ConfigError(f"{name}: expected with a curator that {what}, got none")
         super().__init__(*args, **kwargs)
         self.curator = curator
         self._session = None
@@ -115,6 +132,13 @@ class GeoAlignMixin(CuratedTrainer):
             other_loss=other_loss(type(self)),
             labelled=LabelledRows(self, labelled_rollouts, fields.get("answers")) if labelled_rollouts else None,
             log_metrics=log_metrics,
+            second_verifier=trainers_verifier(
+                second_verifier,
+                self._session,
+                endpoint=second_verifier_endpoint or {},
+                seconds=second_verifier_seconds,
+                fields=fields,
+            ),
         )
         check_trainer(self, self._session, self._curation_options)
 

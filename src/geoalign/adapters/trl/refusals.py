@@ -72,7 +72,7 @@ def check_trainer(trainer: Any, session: CurationSession, options: RoundOptions)
         raise ConfigError(f"hidden_source: expected one of {', '.join(get_args(HiddenSource))}, got {source!r}")
     if options.details_every < 0:
         raise ConfigError(f"details_every: expected 0 (never) or a positive number, got {options.details_every}")
-    check_session(trainer, session, options.fields, location=options.location, engine="TRL")
+    check_session(trainer, session, options.fields, location=options.location, second_verifier=options.second_verifier)
     taken = sorted(set(COLUMNS) & set(trainer.reward_func_names))
     kind = type(trainer.processing_class)
     refuse(

@@ -10,10 +10,15 @@ import torch
 from torch import Tensor
 
 from geoalign.adapters.decision import Decision, group_numbers, named_components, named_fields, needed_fields, refuse
+from geoalign.adapters.second_verifier import SecondVerifier
 from geoalign.adapters.settings import SECTION
 from geoalign.adapters.verl.keys import HIDDEN_KEY, RESPONSE_KEY, REWARD_KEY
 from geoalign.method.advantages import group_advantages
 from geoalign.types import Rollouts, response_keys
+
+# What verl keeps of the data set's row beside each rollout, and where the gold answer is in it.
+DATASET_COLUMNS = ("raw_prompt", "reward_model", "data_source", "extra_info")
+GOLD = ("reward_model.ground_truth",)
 
 
 def sessions_of(keys: Sequence[str], rows: Sequence[int]) -> list[list[int]]:
@@ -40,12 +45,15 @@ def read_rollouts(
     components: Sequence[str] = (),
     longest_response: int,
     by_std: bool = True,
+    second_verifier: SecondVerifier | None = None,
+    tokenizer: Any = None,
 ) -> Rollouts:
     """These rows of a `QueueBatch` as a curator reads them: the reward is the sum over the tokens, the group verl's
     `uid`; a response of `longest_response` tokens is cut off, and no donor.
 
     What the pass for hidden states, or a tag, already says of a row (its reward, key and length) is read there; fields
-    with a number for every token only where nothing does, and where the curator asks for what is made of them.
+    with a number for every token only where nothing does, and where the curator asks for what is made of them. A
+    `second_verifier` reads rows with the `tokenizer` when it is asked about them, before any row is moved.
     """
     held, tagged = set(batch.fields), batch.lengths(rows)
     scores = REWARD_KEY if REWARD_KEY in held else "rm_scores"
@@ -72,6 +80,10 @@ def read_rollouts(
         "logprobs": lambda: _masked_means(data["old_log_probs"], masks),
         "advantages": lambda: group_advantages(rewards, groups, scale="std" if by_std else "none"),
     }
+
+    def asked_rows(asked: Sequence[int]) -> list[dict[str, Any]]:
+        return verifier_rows(batch, [rows[row] for row in asked], tokenizer)
+
     infos = [(extra or {}).get("reward_extra_info") for extra in data.get("extra_fields", ())]
     source = "the dict that the reward function returns"
     return Rollouts(
@@ -80,10 +92,27 @@ def read_rollouts(
         lengths=lengths,
         donor_ok=lengths < longest_response,
         ids=[batch.keys[row] for row in rows],
+        second_rewards=None if second_verifier is None else second_verifier.field(asked_rows),
         **needed_fields(makers, {*needs, *(["response_keys"] if keyed else [])}),
         **named_components(components, infos, rewards, source=f"numbers in {source}"),
         **named_fields(rollout_fields, infos, rewards, setting=f"{SECTION}.rollout_fields", source=source),
     )
+
+
+def verifier_rows(batch: Any, rows: Sequence[int], tokenizer: Any) -> list[dict[str, Any]]:
+    """These rows of a `QueueBatch` as a second verifier reads them: what the reward function returned of each, the
+    columns of the data set, `prompt` as chat messages, and the text of the response."""
+    columns = [name for name in DATASET_COLUMNS if name in batch.fields]
+    data = batch.read(rows, [*columns, "responses", "extra_fields"])
+    found = []
+    for place in range(len(rows)):
+        row: dict[str, Any] = dict((data["extra_fields"][place] or {}).get("reward_extra_info") or {})
+        row |= {name: data[name][place] for name in columns}
+        messages = row.pop("raw_prompt")
+        row["prompt"] = [dict(message) for message in messages]
+        row["response"] = tokenizer.decode(data["responses"][place].tolist(), skip_special_tokens=True)
+        found.append(row)
+    return found
 
 
 def texts_of_answers(

@@ -13,14 +13,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from geoalign.adapters.decision import make_session
+from geoalign.adapters.second_verifier import SecondVerifier, verifier_of_settings
 from geoalign.adapters.settings import SECTION, StateSettings, read_section
+from geoalign.adapters.verl.batch import GOLD
 from geoalign.adapters.verl.refusals import check_config, check_drops, check_mode
 from geoalign.curators.session import CurationSession
 from geoalign.errors import GeoAlignError
 
 
-def checked_session(config: Mapping[str, Any]) -> tuple[StateSettings, CurationSession]:
-    """The settings of the section `geoalign` and their curator, out of verl's resolved configuration as plain data.
+def checked_session(config: Mapping[str, Any]) -> tuple[StateSettings, CurationSession, SecondVerifier | None]:
+    """The settings of the section `geoalign`, their curator and their second verifier, out of verl's resolved
+    configuration as plain data.
 
     Raises:
         UnsupportedError: a setting of verl's under which the curator cannot be carried out.
@@ -30,9 +33,9 @@ def checked_session(config: Mapping[str, Any]) -> tuple[StateSettings, CurationS
     place = "such as +geoalign.curator.type=geoalign"
     settings = read_section(StateSettings, config.get(SECTION), engine="verl", path=SECTION, place=place)
     how = "+geoalign.rollout_fields.{need}=<name in the reward function's result>"
-    session = make_session(settings, engine="verl", how=how)
+    session = make_session(settings, how=how)
     check_drops(config, session.name, drops=session.curator.drops_rows)
-    return settings, session
+    return settings, session, verifier_of_settings(settings, session, gold=GOLD, path=SECTION)
 
 
 def main(arguments: Sequence[str]) -> str:
@@ -45,7 +48,7 @@ def main(arguments: Sequence[str]) -> str:
     config: Any = OmegaConf.to_container(OmegaConf.load(arguments[0]))
     try:
         check_mode(config)
-        settings, session = checked_session(config)
+        settings, session, _ = checked_session(config)
     except GeoAlignError as error:
         raise SystemExit(str(error)) from error
     answers = settings.rollout_fields.get("answers")

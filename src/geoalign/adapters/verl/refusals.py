@@ -75,6 +75,16 @@ def check_states(settings: StateSettings, model: Any) -> None:
     )
 
 
+def check_tokenizer(tokenizer: Any) -> None:
+    """Raises UnsupportedError where a second verifier is to read responses, and verl has no tokenizer."""
+    refuse(
+        {
+            f"{SECTION}.second_verifier: it reads the text of responses, and verl loads no tokenizer; set "
+            "actor_rollout_ref.model.load_tokenizer=true": tokenizer is None
+        }
+    )
+
+
 def check_assignment(assignment: Assignment, config: Mapping[str, Any], curator: str) -> None:
     """Raises UnsupportedError where rows were dropped that verl's loss cannot leave out of what divides it."""
     check_drops(config, curator, drops=assignment.dropped)

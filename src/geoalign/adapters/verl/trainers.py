@@ -32,6 +32,7 @@ from geoalign.adapters.verl.refusals import (
     check_engines,
     check_sessions,
     check_states,
+    check_tokenizer,
 )
 from geoalign.curators.session import STATE_FILE
 from geoalign.hidden.answer_tokens import rows_without_answer
@@ -52,7 +53,7 @@ class CuratedSteps(_Base):
     def __init__(self, config: Any) -> None:
         check_engine("verl")
         plain: Any = OmegaConf.to_container(config, resolve=True)
-        self._geoalign, self._session = checked_session(plain)
+        self._geoalign, self._session, self._second_verifier = checked_session(plain)
         self._session.remedies = replace(self._session.remedies, enlarge=self._larger_batch)
         # One thread decides, while the driver goes on with work that does not touch the curator.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="geoalign")
@@ -73,6 +74,9 @@ class CuratedSteps(_Base):
         if "hidden" in self._session.curator.requires:
             check_states(self._geoalign, omega_conf_to_dataclass(self.config.actor_rollout_ref.model))
         super()._setup()
+        if self._second_verifier is not None:
+            check_tokenizer(self.tokenizer)
+            self._second_verifier.check_gold(self.train_dataset)
         if "hidden" in self._session.curator.requires:
             check_engines(engines_of(self.actor_rollout_wg, self.config.actor_rollout_ref.actor.strategy))
 
@@ -133,6 +137,8 @@ class CuratedSteps(_Base):
             components=self._session.curator.components,
             longest_response=self.config.actor_rollout_ref.rollout.response_length,
             by_std=self.config.algorithm.norm_adv_by_std_in_grpo,
+            second_verifier=self._second_verifier,
+            tokenizer=self.tokenizer,
         )
         if self._geoalign.hidden_position == "answer_start" and "hidden" in self._session.curator.reads:
             starts = batch.read(rows, [ANSWER_KEY])[ANSWER_KEY]

@@ -14,9 +14,8 @@ from geoalign.audit.folder import FIGURES, REPORT_FILE
 from geoalign.audit.page.bundle import MAX_BYTES, Bundle, bundle
 from geoalign.audit.page.figures import audit_sections
 from geoalign.audit.results import AuditReport
-from geoalign.audit.words.datasets import golds_table
-from geoalign.audit.words.other_findings import refused_prompts
-from geoalign.audit.words.several_verifiers import HEADS
+from geoalign.audit.words.golds import golds_table, listed_golds
+from geoalign.audit.words.several_verifiers import HEADS, Contradictions
 from geoalign.console.numbers import counted, short
 from geoalign.pages.documents import Gallery, inline, write_page
 from geoalign.text import visible
@@ -26,8 +25,8 @@ ASSETS = Path(__file__).parent / "assets"
 PROGRAM = ("dom", "store", "diff", "model", "search", "list", "texts", "labels", "detail", "cards", "main")
 # Characters of summary.json that the page shows.
 _SUMMARY = 20_000
-# Prompts whose agreed answer is always refused that are listed.
-_REFUSED = 100
+# Prompts whose gold answer looks wrong that are listed.
+_GOLDS = 100
 _FILES_NAMED = 3
 
 
@@ -44,8 +43,10 @@ def build_audit_page(report: AuditReport) -> Path:
     pictures = [picture for section in sections for picture in section.pictures]
     room = MAX_BYTES - sum(len(picture.light) + len(picture.dark) for picture in pictures)
     packed = bundle(report, max(room, 0))
-    agreed = refused_prompts(summary)
-    golds = golds_table(summary, most=_REFUSED)
+    golds = golds_table(summary, most=_GOLDS)
+    prompt_names = golds.pop("prompt")
+    rollouts = [entry["index"] for entry in listed_golds(summary, most=_GOLDS)]
+    gold_rows = list(zip(rollouts, prompt_names, zip(*golds.values(), strict=True), strict=True))
     return write_page(
         report.folder / REPORT_FILE,
         Path(__file__).with_name("audit.html.j2"),
@@ -55,14 +56,13 @@ def build_audit_page(report: AuditReport) -> Path:
         scripts=scripts(),
         words=words,
         heads=HEADS,
+        contradictions=contradictions(report),
         marked=marked(report),
         flagged=int(report.rows["anomalous"].sum()),
         labels=labelled_verdicts(report) is not None,
         label_command=summary["label_command"],
-        prompts=agreed[:_REFUSED],
-        refused_count=len(agreed),
-        golds=list(golds),
-        gold_rows=list(zip(*golds.values(), strict=True)),
+        gold_heads=["prompt", *golds],
+        gold_rows=gold_rows,
         sections=sections,
         reading=reading(report),
         bundle=packed,
@@ -113,6 +113,11 @@ def filters(report: AuditReport) -> dict[str, bool]:
         "probabilities": judged and bool(rows["probability_wrong"].notna().any()),
         "steps": rows["step"].nunique() > 1,
     }
+
+
+def contradictions(report: AuditReport) -> list[tuple[Contradictions, list[tuple[int, str]]]]:
+    """The pairs of verifiers that contradict each other, each with rollouts to look at: their indices and places."""
+    return [(pair, [(row, report.place(row)) for row in pair.rows]) for pair in report.words.several.pairs]
 
 
 def scripts() -> list[Markup]:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from geoalign.audit.words import other_findings, reading
-from geoalign.audit.words.datasets import exported, suspicious_golds
+from geoalign.audit.words.datasheet import exported
 from geoalign.audit.words.degenerate import degenerate
 from geoalign.audit.words.finding import Finding, finding, unread_answers
+from geoalign.audit.words.golds import suspicious_golds
 from geoalign.audit.words.several_verifiers import VerifierWords, several_verifiers
 from geoalign.audit.words.verifier import Verifier, verifier
 from geoalign.pages.headlines import Verdict
@@ -26,8 +27,7 @@ class Words:
         second_verifier: what a second verifier said.
         several: what several verifiers say of the same rows.
         trained_on: how flags are spread over rollouts that were trained on and others.
-        refused: on how many prompts the answer that most responses agree on was always refused.
-        suspicious_golds: how many gold answers look wrong, and what that rests on.
+        suspicious_golds: how many gold answers look wrong, what that rests on, and how far to trust it.
         exported: what stands in the exported data set.
         new_prompts: whether the pattern behind the flags holds on new prompts.
         filtered: what stands in the file of rollouts that remain.
@@ -44,7 +44,6 @@ class Words:
     second_verifier: str
     several: VerifierWords
     trained_on: str
-    refused: str
     suspicious_golds: str
     exported: str
     new_prompts: Verdict
@@ -65,7 +64,6 @@ def in_words(summary: Mapping[str, Any]) -> Words:
         second_verifier=other_findings.second_verifier(summary),
         several=several_verifiers(summary),
         trained_on=other_findings.trained_on(summary),
-        refused=other_findings.refused(summary),
         suspicious_golds=suspicious_golds(summary),
         exported=exported(summary),
         new_prompts=other_findings.new_prompts(summary),

@@ -1,4 +1,4 @@
-"""What else an audit found, in words: spellings, a second verifier, what was trained on, gold answers, new prompts."""
+"""What else an audit found, in words: spellings, a second verifier, what was trained on, new prompts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from geoalign.audit.words.finding import finding, goes_by_verdicts
 from geoalign.console.numbers import counted, ends, percent
 from geoalign.pages.headlines import CHANCE, Verdict, level_of
 from geoalign.statistics import Interval
-from geoalign.text import quote, shortened
+from geoalign.text import shortened
 
 Summary = Mapping[str, Any]
 
@@ -35,9 +35,6 @@ _ADVICE = {
 def other_findings(summary: Summary) -> Iterator[str]:
     """Everything of this module but the second verifier, as paragraphs; only what there is to say."""
     yield from filter(None, [trained_on(summary), judged_by_spelling(summary)])
-    agreed = refused(summary)
-    if agreed:
-        yield f"{agreed} Look at {', '.join(map(_refused_group, refused_prompts(summary)[:_NAMED]))} on the page."
     learnt = new_prompts(summary)
     if learnt.level != "unmeasured":
         yield f"{learnt.headline} {learnt.text}"
@@ -130,29 +127,6 @@ def trained_on(summary: Summary) -> str:
         f"{counts['trained_on']:,} of {generated:,} generated rollouts {were} trained on. Of their rewards {flagged} "
         f"look wrong, of the others' {others}."
     )
-
-
-def refused(summary: Summary) -> str:
-    """On how many prompts an answer that most responses agree on was always refused; empty where on none."""
-    prompts = summary.get("prompts")
-    if not prompts or not prompts["refused"]:
-        return ""
-    return (
-        f"On {counted(prompts['refused'], 'prompt')} at least {prompts['least_share']:.0%} of the responses agree on "
-        "an answer that was refused every time. Either the gold answer is wrong or the model makes a common mistake."
-    )
-
-
-def refused_prompts(summary: Summary) -> list[dict[str, Any]]:
-    """The prompts that `refused` speaks of, the strongest agreement first; texts are None where they were left out."""
-    prompts = summary.get("prompts")
-    return list(prompts["listed"]) if prompts else []
-
-
-def _refused_group(prompt: Mapping[str, Any]) -> str:
-    if prompt["answer"] is None:
-        return f"group {prompt['group']}"
-    return f"group {prompt['group']} (answer {quote(prompt['answer'], 40)})"
 
 
 def new_prompts(summary: Summary) -> Verdict:

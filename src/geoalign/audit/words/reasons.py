@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas
 
+from geoalign.audit.folder import ROWS_AT_ONCE
 from geoalign.audit.spellings import IS_GOLD, counted_verdicts
 from geoalign.console.numbers import counted, short
 from geoalign.dumps.row_names import counted_in
@@ -45,8 +47,16 @@ def flag_reasons(rows: pandas.DataFrame, summary: Mapping[str, Any], *, compares
     verdicts = sorted(rows["reward"].dropna().unique().tolist())
     if len(verdicts) != 2:
         return {row.Index: _by_score(row, compares_states=compares_states) for row in each}
-    groups = rows[rows["group"].isin(flagged["group"]) & rows["reward"].notna()]
-    reasons = _Reasons(groups, summary, refused=verdicts[0], rewarded=verdicts[1], compares_states=compares_states)
+    groups = rows.drop(columns="response", errors="ignore")
+    groups = groups[groups["group"].isin(flagged["group"]) & groups["reward"].notna()]
+    reasons = _Reasons(
+        groups,
+        _lines_of_responses(rows, flagged),
+        summary,
+        refused=verdicts[0],
+        rewarded=verdicts[1],
+        compares_states=compares_states,
+    )
     return {row.Index: reasons.of(row) for row in each}
 
 
@@ -56,6 +66,7 @@ class _Reasons:
     def __init__(
         self,
         groups: pandas.DataFrame,
+        lines: Mapping[tuple[int, str, float], list[int]],
         summary: Mapping[str, Any],
         *,
         refused: float,
@@ -68,8 +79,8 @@ class _Reasons:
         self._goes_by_verdicts = summary["curator"]["type"] == "denoise"
         self._has_states = summary["hidden"]["from"] != "none"
         self._exclusive = summary["verifier"].get("answers") != "shared"
-        self._prompts = {number: _Prompt.of(group, rewarded) for number, group in groups.groupby("group")}
-        self._identical = _lines_of_responses(groups)
+        self._prompts = _prompts(groups, rewarded)
+        self._identical = lines
 
     def of(self, row: Any) -> str:
         """The reason for one flagged row, a tuple of `itertuples`."""
@@ -150,22 +161,13 @@ class _Prompt:
     refused: Counter[str | None] = field(default_factory=Counter)
     spellings: dict[str, dict[str, tuple[int, int]]] = field(default_factory=dict)
 
-    @classmethod
-    def of(cls, group: pandas.DataFrame, rewarded: float) -> _Prompt:
-        """Counts the rows of a group, all of which have a reward."""
-        prompt = cls()
-        for answer, reward in zip(group["compared_answer"], group["reward"], strict=True):
-            name = answer if isinstance(answer, str) else None
-            prompt.given[name] += 1
-            if reward == rewarded:
-                prompt.rewarded[name] += 1
-            else:
-                prompt.refused[name] += 1
-        spelled = group[group["by_spelling"].notna() & group["compared_answer"].notna()]
-        for answer, same in spelled.groupby("compared_answer"):
-            verdicts = counted_verdicts(same["final_answer"].str.strip(), same["reward"] == rewarded)
-            prompt.spellings[str(answer)] = verdicts
-        return prompt
+    def add(self, answer: str | None, *, rewarded: bool) -> None:
+        """Counts one rollout that has a reward."""
+        self.given[answer] += 1
+        if rewarded:
+            self.rewarded[answer] += 1
+        else:
+            self.refused[answer] += 1
 
     def other_rewarded(self, answer: str) -> str | None:
         """The other answer that was rewarded most often; None where none was."""
@@ -176,13 +178,44 @@ class _Prompt:
         return next((answer for answer, _ in self.given.most_common() if answer is not None), None)
 
 
-def _lines_of_responses(groups: pandas.DataFrame) -> Mapping[tuple[int, str, float], list[int]]:
-    """The lines of the rollouts of each group, response and reward; empty where the dump or the folder has no texts."""
+def _prompts(rows: pandas.DataFrame, rewarded: float) -> Mapping[int, _Prompt]:
+    """The counts of each group, from rows that all have a reward.
+
+    One pass over the columns: cutting a frame for each of many thousand groups takes longer than the audit itself.
+    """
+    prompts: defaultdict[int, _Prompt] = defaultdict(_Prompt)
+    for number, given, reward in zip(rows["group"], rows["compared_answer"], rows["reward"], strict=True):
+        name = given if isinstance(given, str) else None
+        prompts[number].add(name, rewarded=reward == rewarded)
+    spelled = rows[rows["by_spelling"].notna() & rows["compared_answer"].notna()]
+    group: Any
+    answer: Any
+    for (group, answer), same in spelled.groupby(["group", "compared_answer"]):
+        verdicts = counted_verdicts(same["final_answer"].str.strip(), same["reward"] == rewarded)
+        prompts[group].spellings[answer] = verdicts
+    return prompts
+
+
+def _lines_of_responses(
+    rows: pandas.DataFrame, flagged: pandas.DataFrame
+) -> Mapping[tuple[int, str, float], list[int]]:
+    """Where each response of a flagged rollout stands in its group: the lines by group, response and reward.
+
+    Empty where the dump or the folder has no texts.
+    """
     lines: defaultdict[tuple[int, str, float], list[int]] = defaultdict(list)
-    if "response" in groups and (groups["response"] != "").any():
+    if "response" not in rows or not (flagged["response"] != "").any():
+        return lines
+    flagged_responses = set(zip(flagged["group"], flagged["response"], strict=True))
+    columns = rows[["group", "response", "reward", "line"]]
+    places = np.flatnonzero(rows["group"].isin(flagged["group"]) & rows["reward"].notna())
+    # Some rows at a time: a copy of all texts may be too large for the memory.
+    for start in range(0, len(places), ROWS_AT_ONCE):
+        part = columns.iloc[places[start : start + ROWS_AT_ONCE]]
         row: Any
-        for row in groups[["group", "response", "reward", "line"]].itertuples(index=False):
-            lines[row.group, row.response, row.reward].append(row.line)
+        for row in part.itertuples(index=False):
+            if (row.group, row.response) in flagged_responses:
+                lines[row.group, row.response, row.reward].append(row.line)
     return lines
 
 

@@ -80,7 +80,7 @@ def several_verifiers(summary: Summary) -> VerifierWords:
     if not found:
         return VerifierWords()
     has_checks = any(entry["checks"] for entry in found["table"])
-    notes = [*_failures(found)]
+    notes = [*_failures(found), *_drawn(found)]
     if has_checks:
         notes.append(CHECKED)
     elif found["answers"] == "exclusive":
@@ -108,10 +108,11 @@ def several_verifiers(summary: Summary) -> VerifierWords:
 
 def _row(entry: Mapping[str, Any]) -> tuple[str, str, str, str, str]:
     agreement = entry["agrees_with_reward"]
+    accepted = percent(entry["accepted"])
     rates = [_rate(entry, name) for name in _RATES]
     return (
         entry["name"],
-        percent(entry["accepted"]),
+        accepted if entry["drawn"] is None else f"{accepted} of {entry['drawn']:,} drawn rows",
         "-" if agreement is None else percent(agreement),
         rates[0],
         rates[1],
@@ -145,18 +146,28 @@ def _failures(found: Mapping[str, Any]) -> list[str]:
     lines = []
     for entry in found["table"]:
         name = quote(entry["name"], 60)
+        asked = found["rows"] if entry["drawn"] is None else entry["drawn"]
         if entry["failed"]:
             first = f" The first time it said: {entry['first_failure']}" if entry["first_failure"] else ""
-            share = percent(entry["failed"] / found["rows"])
+            share = percent(entry["failed"] / asked)
             lines.append(
                 f"{name} failed on {counted(entry['failed'], 'row')} ({share}), which count as not judged.{first}"
             )
-        if entry["reason"] is not None and entry["failed"] < found["rows"]:
+        if entry["reason"] is not None and entry["failed"] < asked:
             lines.append(f"{name} is left out: {entry['reason']}.")
-        silent = found["rows"] - entry["judged"] - entry["failed"]
+        silent = asked - entry["judged"] - entry["failed"]
         if entry["reason"] is None and silent:
             lines.append(f"{name} gave no verdict on {counted(silent, 'row')}.")
     return lines
+
+
+def _drawn(found: Mapping[str, Any]) -> list[str]:
+    """Which verifiers judged drawn rows alone, and what that means for the table."""
+    names = [entry["name"] for entry in found["table"] if entry["drawn"] is not None and entry["reason"] is None]
+    if not names:
+        return []
+    what = "What is counted and proved of it is" if len(names) == 1 else "What is counted and proved of them is"
+    return [f"{enumerated(names)} judged rows drawn at random. {what} of these rows alone."]
 
 
 def _same_verdicts(found: Mapping[str, Any]) -> list[str]:

@@ -112,12 +112,15 @@ class RewardConfig(ScoringConfig):
             "math_verify, a command or https://host/v1; null: the task's own."
         ),
     )
-    appeals: Name | None = setting(
+    second_verifier: Name | None = setting(
         default=None,
         help=(
-            "Second verifier of the curator `appeals`: math_verify, MODULE:NAME, a command or https://host/v1; null: "
+            "Judges the rows that `appeals` asks about: math_verify, MODULE:NAME, a command or https://host/v1; null: "
             "the task's own reward."
         ),
+    )
+    second_verifier_seconds: Positive = setting(
+        default=60.0, help="Seconds for the questions of one batch; what is not answered by then stays as it is."
     )
     endpoint: Options = setting(
         default_factory=dict, help="For `https://...` above: model, max_tokens, ... as in `geoalign judge`."

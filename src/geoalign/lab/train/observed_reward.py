@@ -13,11 +13,11 @@ from typing import Any
 
 from geoalign.answers import answers_by_class
 from geoalign.answers.equivalence import EqualAnswers
-from geoalign.answers.function import FunctionReward
+from geoalign.answers.function import FunctionReward, RewardFunction
 from geoalign.answers.messages import response_text
 from geoalign.answers.reward_source import RewardSource, check_scored, reasons, reasons_since
 from geoalign.answers.verified import VerifiedReward
-from geoalign.answers.verifiers import second_verifier, verifier_reward
+from geoalign.answers.verifiers import verifier_reward
 from geoalign.files.json_files import read_json
 from geoalign.lab.rewards.corruption import RewardWithCorruption
 from geoalign.lab.rewards.reward_model import RewardModelScorer
@@ -122,8 +122,6 @@ def rollout_fields(plan: Plan, reward: ObservedReward, source: RewardSource) -> 
         # Read when first needed: with vLLM they are made when the trainer has started it.
         by_problem = cache(lambda: reference_rewards(plan))
         fields[REFERENCE_REWARDS] = lambda rows: [by_problem()[row["problem_id"]] for row in rows]
-    if "second_rewards" in needed:
-        fields["second_rewards"] = _second_rewards(plan, source)
     return fields
 
 
@@ -158,23 +156,21 @@ def _answers(plan: Plan, final_answer: Callable[[str], str | None], source: Rewa
     return read_in_one_spelling
 
 
-def _second_rewards(plan: Plan, source: RewardSource) -> RolloutField:
-    """The rewards of the second verifier that `reward.appeals` names, None for no verdict; else the task's own."""
-    settings = plan.config.reward
-    if settings.appeals is None:
+def second_verifier(plan: Plan, source: RewardSource) -> str | RewardFunction | None:
+    """What `appeals` asks: the verifier that `reward.second_verifier` names, else the task's own reward; None where the
+    curator asks nothing."""
+    if "second_rewards" not in plan.curator.reads:
+        return None
+    if plan.config.reward.second_verifier is not None:
+        return plan.config.reward.second_verifier
 
-        def own_rewards(rows: list[dict[str, Any]]) -> Sequence[Any]:
-            responses = [response_text(row["completion"]) for row in rows]
-            return source.score(responses, [row["answer"] for row in rows], prompts=[row["prompt"] for row in rows])
+    def own_reward(
+        prompts: Sequence[Any], completions: Sequence[Any], answer: Sequence[Any], **columns: Any
+    ) -> list[float | None]:
+        responses = [response_text(completion) for completion in completions]
+        return list(source.score(responses, list(answer), prompts=list(prompts)))
 
-        return own_rewards
-    verifier = second_verifier(settings.appeals, settings.endpoint, key="reward.appeals", section="reward.endpoint")
-
-    def ask(rows: list[dict[str, Any]]) -> Sequence[Any]:
-        verdicts = verifier([{**row, "response": response_text(row["completion"])} for row in rows])
-        return [None if verdict is None else float(verdict) for verdict in verdicts]
-
-    return ask
+    return own_reward
 
 
 def reference_rewards(plan: Plan) -> dict[str, list[float | None]]:

@@ -275,8 +275,10 @@ def _check_reward(plan: Plan, *, ask_server: bool) -> None:
     check_corruption(reward, binary=is_binary)
     if reward.function is not None:
         verifier_reward(reward.function, reward.endpoint)
-    if reward.appeals is not None:
-        second_verifier(reward.appeals, reward.endpoint, key="reward.appeals", section="reward.endpoint")
+    if reward.second_verifier is not None:
+        second_verifier(
+            reward.second_verifier, reward.endpoint, key="reward.second_verifier", section="reward.endpoint"
+        )
     if reward.function is not None:
         for name, share in (("flip", reward.flip), ("extremes", reward.extremes), ("shortcut", reward.shortcut)):
             if share > 0:

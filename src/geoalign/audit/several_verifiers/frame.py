@@ -8,16 +8,16 @@ from typing import Any
 import pandas
 
 _RATES = ("false_positive", "false_negative")
-_FACTS = ("kind", "judged", "failed", "accepted", "agrees_with_reward")
+_FACTS = ("kind", "drawn", "judged", "failed", "accepted", "agrees_with_reward")
 
 
 def verifier_frame(several: Mapping[str, Any]) -> pandas.DataFrame:
     """A row for each verifier by its name.
 
-    Columns: `kind`, `judged`, `failed`, `accepted` and `agrees_with_reward`. For both rates X of `false_positive` and
-    `false_negative`: `X_at_least` and `X_at_most`, which are proved, `X_checked`, `X_checked_low` and `X_checked_high`
-    by checks, and `X_guess` of the model's best mode. `place` is that in the ranking, from 1; verifiers of one place
-    are tied. What is not known is NaN.
+    Columns: `kind`, `drawn` (about how many drawn rows it was asked; NaN: about all rows), `judged`, `failed`,
+    `accepted` and `agrees_with_reward`. For both rates X of `false_positive` and `false_negative`: `X_at_least` and
+    `X_at_most`, which are proved, `X_checked`, `X_checked_low` and `X_checked_high` by checks, and `X_guess` of the
+    model's best mode. `place` is that in the ranking, from 1; verifiers of one place are tied. NaN is not known.
     """
     modes = several["model"].get("modes", [])
     guesses = modes[0]["rates"] if modes else {}

@@ -1,0 +1,87 @@
+"""Error rates of each verifier: what its verdicts prove, and what rows say that were drawn at random and checked."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas
+import torch
+from jaxtyping import Float
+
+from geoalign.audit.several_verifiers.judged_rows import JudgedRows
+from geoalign.checks.rates import CheckedRate, CheckedRates, checked_rates, modified_wilson
+from geoalign.method.bounds import Bounds, false_negative_bounds, false_positive_bounds, judged_units
+
+
+def rate_bounds(judged: JudgedRows, name: str) -> dict[str, Bounds] | None:
+    """What the verdicts of one verifier prove of its error rates; None where several answers may be right."""
+    if not judged.exclusive:
+        return None
+    verdicts = judged.accepted[name].to_numpy()
+    has = ~np.isnan(verdicts)
+    units = judged_units(
+        accepted=torch.tensor(verdicts[has] == 1),
+        group=torch.tensor(judged.group[has]),
+        unit=torch.tensor(judged.unit[has]),
+        answered=torch.tensor(judged.answered[has]),
+        truth=torch.tensor(judged.truth[has]),
+    )
+    return {"false_positive_rate": false_positive_bounds(units), "false_negative_rate": false_negative_bounds(units)}
+
+
+def rates_by_checks(judged: JudgedRows, checked: pandas.Series, *, seed: int) -> dict[str, CheckedRates]:
+    """Both error rates of each verifier by the rows that were checked; of one that judged none of these nothing.
+
+    The rates are those in the whole file. Of a verifier that judged drawn rows alone no prediction helps: the labels of
+    those that were checked are all that there is.
+
+    Args:
+        checked: by index whether the row is right; drawn uniformly from all rows, never chosen.
+    """
+    shares = _answer_shares(judged)
+    found = {}
+    for name in judged.names:
+        has = judged.accepted[name].notna().to_numpy()
+        rows = judged.accepted[has]
+        labels = checked[checked.index.isin(rows.index)]
+        if labels.empty:
+            continue
+        if name in judged.drawn:
+            found[name] = _rates_of_labels(rows.loc[labels.index, name] == 1, labels.astype(bool))
+            continue
+        others = rows.drop(columns=name)
+        found[name] = checked_rates(
+            accepted=rows[name].to_numpy() == 1,
+            checked=rows.index.get_indexer(labels.index),
+            right=labels.to_numpy(dtype=bool),
+            features=np.column_stack([others.fillna(0.5).to_numpy(), shares[has]]),
+            right_shares=others.mean().dropna().tolist(),
+            seed=seed,
+        )
+    return found
+
+
+def _rates_of_labels(accepted: pandas.Series, right: pandas.Series) -> CheckedRates:
+    """Both error rates by the checked rows alone, with Wilson's intervals."""
+    return CheckedRates(
+        false_positive_rate=_rate_of_labels(accepted[~right]),
+        false_negative_rate=_rate_of_labels(~accepted[right]),
+    )
+
+
+def _rate_of_labels(is_error: pandas.Series) -> CheckedRate:
+    """The share of errors among the checked rows of a class."""
+    errors = int(is_error.sum())
+    checked = len(is_error)
+    low, high = modified_wilson(errors, checked)
+    estimate = errors / checked if checked else math.nan
+    return CheckedRate(estimate, low, high, method="wilson", checked=checked, errors=errors)
+
+
+def _answer_shares(judged: JudgedRows) -> Float[np.ndarray, " n"]:
+    """[N] the share of a prompt's rows that give the row's answer; 0 without one."""
+    copies = np.bincount(judged.unit)[judged.unit]
+    sizes = np.bincount(judged.group)[judged.group]
+    shares: np.ndarray = np.where(judged.answered, copies / sizes, 0.0)
+    return shares

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -76,11 +77,13 @@ class Hearing:
         scores[self.asked_rows] = self.trial.scores[self.asked_rows].to(scores)
         anomalous = decided.anomalous.clone()
         anomalous[self.asked_rows] = self.overturned & ~scores[self.asked_rows].isnan()
+        overturned = float(self.overturned.sum())
         return replace(decided, scores=scores, anomalous=anomalous).with_metrics(
             appeals=float(len(self.asked_rows)),
             appeals_asked=float(self.questions),
             appeals_unanswered=float(self.unanswered),
-            overturned=float(self.overturned.sum()),
+            overturned=overturned,
+            overturned_share=overturned / len(self.asked_rows) if len(self.asked_rows) else math.nan,
             anomalous=float(anomalous.sum()),
         )
 

@@ -18,7 +18,7 @@ from geoalign.curators.holder import Holder
 from geoalign.curators.labelled_rollouts import check_reads_trusted
 from geoalign.curators.random_checks import RandomChecks, draw_rows
 from geoalign.curators.registry import CuratorSection, default_curator
-from geoalign.curators.second_verifier import PatientAsking, Question, ask, questions_about, responses_of
+from geoalign.curators.second_verifier import SecondVerifierGuard, Question, ask, questions_about, responses_of
 from geoalign.errors import ConfigError
 from geoalign.settings import AnyShare, Count, Share, setting, settings
 from geoalign.types import Curation, Rollouts
@@ -105,7 +105,7 @@ class Appeals(Holder[AppealsConfig]):
     An inner curator that reads no trusted rows, as `grpo`, is allowed with a chooser that needs no scores. Then a
     verdict counts as the chooser says (`Chooser.settled`): for all rows of the group with an equal answer.
 
-    In a training a second verifier that fails leaves its questions unanswered (`PatientAsking`).
+    In a training a second verifier that fails leaves its questions unanswered (`SecondVerifierGuard`).
 
     `scores` of rows that were asked about are the trial's; anomalous are those whose verdict differs from the reward.
 
@@ -146,7 +146,7 @@ class Appeals(Holder[AppealsConfig]):
         # How many rows of a batch are drawn at random.
         self._draws = round(self.config.random_share * self.config.budget)
         self._random_checks = RandomChecks(self.config.check_window)
-        self._patient = PatientAsking()
+        self._guard = SecondVerifierGuard()
 
     def curate(self, rollouts: Rollouts, *, generator: Generator | None = None, details: bool = False) -> Curation:
         """Tries, asks, and decides; the random rows, the chooser and the decision draw from `generator`, in this order.
@@ -156,8 +156,8 @@ class Appeals(Holder[AppealsConfig]):
         if not len(rollouts):
             return identity(rollouts)
         generator = self.drawing_from(generator)
-        patient = replace(rollouts, second_rewards=self._patient.of(rollouts.second_rewards))
-        hearing = self.hear(patient, generator=generator)
+        guarded = replace(rollouts, second_rewards=self._guard.of(rollouts.second_rewards))
+        hearing = self.hear(guarded, generator=generator)
         curation = hearing.onto(self._decision(hearing, generator, details=details))
         if not self._draws:
             return curation

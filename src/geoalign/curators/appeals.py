@@ -18,7 +18,7 @@ from geoalign.curators.holder import Holder
 from geoalign.curators.labelled_rollouts import check_reads_trusted
 from geoalign.curators.random_checks import RandomChecks, draw_rows
 from geoalign.curators.registry import CuratorSection, default_curator
-from geoalign.curators.second_verifier import SecondVerifierGuard, Question, ask, questions_about, responses_of
+from geoalign.curators.second_verifier import Question, SecondVerifierGuard, ask, questions_about, responses_of
 from geoalign.errors import ConfigError
 from geoalign.settings import AnyShare, Count, Share, setting, settings
 from geoalign.types import Curation, Rollouts

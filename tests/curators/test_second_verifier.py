@@ -67,7 +67,7 @@ def test_identical_responses_are_asked_about_once():
     rollouts = Rollouts(
         rewards=torch.zeros(5), groups=torch.tensor([0, 0, 1, 0, 1]), response_keys=torch.tensor([7, 7, 7, 8, 7])
     )
-    questions = questions_about([4, 0, 1, 2, 3], rollouts)
+    questions = questions_about([4, 0, 1, 2, 3], rollouts, among=range(5))
     assert questions == [[4, 2], [0, 1], [3]]
     answers = ask(questions, lambda rows: [1.0, None, float(rows == [4, 0, 3])])
     assert (answers.rows, answers.verdicts, answers.unanswered) == ([4, 2, 3], [1.0, 1.0, 1.0], 1)

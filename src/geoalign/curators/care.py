@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, fields
 from functools import cache
@@ -200,9 +200,7 @@ class Care(Chooser):
             names, gap, trusted_vote = self._judged(candidates)
         right = candidates.verdicts()
         solved = candidates.solved_groups()
-        spokesman: dict[tuple[int, Hashable], int] = {}
-        for row in candidates.rows:
-            spokesman.setdefault(candidates.answers[row], row)
+        spokesman = candidates.spokesmen(candidates.rows)
         by_frequency = candidates.answers_by_frequency()
         for place in (gap - 1e9 * trusted_vote).argsort(descending=True, stable=True).tolist():
             if names[place] in solved:

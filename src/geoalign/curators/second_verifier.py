@@ -8,6 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+from geoalign.curators.curator import tie_order
 from geoalign.errors import ConfigError, InputError, MissingExtraError, UnsupportedError
 from geoalign.secrets import masked
 from geoalign.text import one_line
@@ -44,12 +49,39 @@ def responses_of(rollouts: Rollouts) -> list[tuple[int, int]]:
     return list(zip(groups, keys, strict=True))
 
 
-def questions_about(rows: Iterable[int], rollouts: Rollouts) -> list[Question]:
-    """A question for each response that these rows hold, in the order of the rows."""
+def trusted_rows(rollouts: Rollouts) -> Bool[Tensor, " b"]:
+    """[B] whether a row is trusted; none is where the batch does not say."""
+    if rollouts.trusted is None:
+        return torch.zeros_like(rollouts.rewards, dtype=torch.bool)
+    return rollouts.trusted
+
+
+def open_rows(rollouts: Rollouts) -> Bool[Tensor, " b"]:
+    """[B] whether a row has a reward that may be wrong, as it is not trusted."""
+    return ~(rollouts.rewards.isnan() | trusted_rows(rollouts))
+
+
+def rows_to_ask_about(rollouts: Rollouts) -> list[int]:
+    """The rows with a reward that are not trusted, in an order that does not depend on the batch's (`tie_order`)."""
+    may_ask = open_rows(rollouts).cpu()
+    in_order = tie_order(rollouts)
+    return in_order[may_ask[in_order]].tolist()
+
+
+def questions_about(rows: Iterable[int], rollouts: Rollouts, *, among: Iterable[int]) -> list[Question]:
+    """A question for each response that these rows hold, in the order of the rows.
+
+    Args:
+        among: the rows for which a verdict holds if they have the same response as the one that is asked about.
+    """
     responses = responses_of(rollouts)
     questions: dict[tuple[int, int], Question] = {}
     for row in rows:
-        questions.setdefault(responses[row], []).append(row)
+        questions.setdefault(responses[row], [row])
+    for row in among:
+        question = questions.get(responses[row])
+        if question is not None and row != question[0]:
+            question.append(row)
     return list(questions.values())
 
 

@@ -106,7 +106,7 @@ def audit_command(request: AuditRequest) -> None:
             from geoalign.pretrained.quiet import silence_logs
 
             silence_logs()
-        report = run_audit(config, request, inputs, console=console)
+        report = run_audit(config, request, inputs, console=console, with_texts=False)
     if request.json:
         sys.stdout.write(json_text(report.summary))
     else:

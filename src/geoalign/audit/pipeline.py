@@ -13,6 +13,7 @@ A file's rows go this way:
     degenerate/                 whether the verifier judges at all
     golds.py                    gold answers that look wrong; gold_files.py: golds.csv, the exported data set, its sheet
     folder.py                   the tables; summary.py: numbers that are read off the rows
+    stored_texts.py             the texts that were written, for a reader who wants those of some rows
     results.py                  the report: all rows, each flagged one with its reason, and the summary
     words/                      the report in sentences
     terminal.py, notebook.py, page/     what shows them

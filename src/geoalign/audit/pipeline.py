@@ -2,6 +2,7 @@
 
 A file's rows go this way:
 
+    options.py                  what cannot be asked for together
     inputs.py                   which files, and how each is read; then `dumps.reading` reads its rows and groups
     answers.py                  the final answer of each row, and which answers to a prompt are equal
     states.py                   hidden states, where the curator wants them
@@ -110,10 +111,6 @@ def run_audit(
     """
     console = console or Console(quiet=True)
     inputs = inputs or find_inputs(request, Console(quiet=True))
-    if request.hidden and request.model is not None:
-        raise ConfigError("--hidden: expected without --model, got both: states come from files or from a model")
-    if request.filtered and request.redact:
-        raise ConfigError("--filtered: expected without --redact, got both: the filtered rollouts are texts")
     check_export(request, [source.path for source in inputs])
     output = AuditFolder(folder or request.output)
     read = [*(source.path for source in inputs), *request.labels, *([request.checks] if request.checks else [])]

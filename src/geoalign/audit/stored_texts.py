@@ -1,4 +1,4 @@
-"""The texts in `scores.parquet`, read a row group at a time: those of all rollouts may be more than the memory holds."""
+"""The texts in `scores.parquet`, read a row group at a time: all of them may be more than the memory holds."""
 
 from __future__ import annotations
 

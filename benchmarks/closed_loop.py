@@ -18,7 +18,7 @@ from __future__ import annotations
 import argparse
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -139,8 +139,16 @@ def observed_rewards(
     return torch.where(response == ANSWERS, praised, rewards), true
 
 
-def train(world: World, curator: Any, seed: int) -> tuple[float, dict[str, float]]:
+def verdicts_of(true: Tensor) -> Callable[[Sequence[int]], list[float]]:
+    """An exact second verifier: the true rewards [B] of the rows that it is asked about."""
+    return lambda rows: [float(true[row]) for row in rows]
+
+
+def train(world: World, curator: Any, seed: int, *, checks: bool = False) -> tuple[float, dict[str, float]]:
     """Trains one policy.
+
+    Args:
+        checks: whether the curator may ask for the true reward of a row; all responses with an answer are the same one.
 
     Returns:
         The mean true reward of the final policy over new prompts, and the means over batches of what was measured.
@@ -170,6 +178,8 @@ def train(world: World, curator: Any, seed: int) -> tuple[float, dict[str, float
             second_rewards=true.__getitem__,
             answers=None if world.continuous else [None if a == ANSWERS else f"answer {a}" for a in response.tolist()],
         )
+        if checks:
+            rollouts = replace(rollouts, response_keys=response, second_rewards=verdicts_of(true))
         curation = curator.curate(rollouts, generator=curation_draw)
         advantages = curation.advantages
         if advantages is None:

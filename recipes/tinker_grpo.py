@@ -42,7 +42,7 @@ def curated(
         answer_of: Trajectory -> its final answer, or None where it has none; for curators that compare answers.
     """
     given = [] if answer_of is None else ["answers"]
-    check_can_run(session, given, engine="tinker-cookbook", how="{need} (answers: by answer_of)")
+    check_can_run(session, given, how="{need} (answers: by answer_of)")
     ids = torch.tensor([number for number, group in enumerate(groups) for _ in group.trajectories_G])
     rows = [trajectory for group in groups for trajectory in group.trajectories_G]
     tokens = [[step.ac for step in row.transitions] for row in rows]

@@ -58,10 +58,10 @@ def heavy(module):
 
 # Commands, and packages of extras that each cannot do without.
 LACKING = {
-    "--help": "typer rich", "status .": "pyarrow", "report .": "pandas matplotlib",
+    "--help": "typer rich", "status .": "pyarrow", "report .": "pandas",
     "train --dry-run": "ruamel pandas jinja2 transformers trl datasets accelerate tokenizers",
     "compare --dry-run": "trl", "evaluate m --benchmark x=rows.jsonl": "transformers",
-    "audit rows.jsonl": "pyarrow jinja2 matplotlib", "audit rows.jsonl --model m": "datasets",
+    "audit rows.jsonl": "pyarrow jinja2", "audit rows.jsonl --model m": "datasets",
     "audit rows.jsonl --second-verifier math_verify": "math_verify",
     "judge said.jsonl said.jsonl --output out --base-url http://localhost:9 --model m": "openai",
 }  # fmt: skip

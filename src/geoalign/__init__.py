@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from geoalign.curators.baselines.controls import RankTrim as RankTrim
     from geoalign.curators.baselines.controls import RewardDistance as RewardDistance
     from geoalign.curators.baselines.controls import TieDetector as TieDetector
+    from geoalign.curators.baselines.label_refinement import OLR as OLR
     from geoalign.curators.baselines.labelled import LabelledProbe as LabelledProbe
     from geoalign.curators.baselines.probes import ConfidentLearning as ConfidentLearning
     from geoalign.curators.baselines.probes import NearestCentroid as NearestCentroid

@@ -37,7 +37,7 @@ def asked_about(rollouts, budget=2, second=None, log_odds=True, **fields):
         asked.append(list(rows))
         return [1.0 - float(rollouts.rewards[row]) for row in rows] if second is None else second(rows)
 
-    curator = Appeals(budget=budget, random_share=0.0)
+    curator = Appeals(budget=budget, choose="informative", random_share=0.0)
     curator._inner = Suspicious([0.1, -2, 3, 0, 0.5, 2, -3, 1], log_odds)
     curation = curator.curate(replace(rollouts, second_rewards=ask, **fields))
     return curation, *asked, curator._inner

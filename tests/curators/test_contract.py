@@ -7,6 +7,7 @@ import torch
 from pretend_gpu import pretend_gpu, rollouts_on_gpu
 
 from geoalign import CURATORS, Curation, Rollouts
+from geoalign.curators.baselines.reshaped_advantages import IdentityConfig
 from geoalign.curators.baselines.reshaped_rewards import PARConfig
 from geoalign.curators.baselines.subsets import PODSConfig
 from geoalign.curators.checkpoint import load_state, save_state
@@ -30,6 +31,7 @@ SMALL = {
     "random": {"geoalign": GEOALIGN},
     "labelled_probe": {"penalty": 1e-4},
     "appeals": {"budget": 5},
+    "olr": {"visits": 1, "slope": 0.0},
     "chain": {"members": (PARConfig(), GEOALIGN, PODSConfig())},
 }
 GATED, CONTROL = {"level": 0.01}, GeoAlignConfig(**SMALL_GEOALIGN, strategy="drop")
@@ -50,6 +52,11 @@ CHANGES = {
     "labelled_probe": [{"strategy": "drop"}, {"strategy": "penalty", "coefficient": 0.5}],
     "appeals": [
         {"curator": DenoiseConfig(geometry="none", least_slope=1.0)},
+        {"choose": "informative"},
+        {"choose": "care"},
+        {"choose": "random"},
+        {"choose": "majority", "curator": IdentityConfig()},
+        {"choose": "care", "curator": IdentityConfig()},
         {"random_share": 0.0},
         {"random_share": 0.6, "check_window": 3},
     ],

@@ -51,7 +51,7 @@ class SecondOpinion:
             return self._ask(rows.iloc[list(asked)], values)
 
         budget = _budgeted_rows(self._budget, of=len(rows))
-        appeals = Appeals(curator=curator, budget=budget, random_share=0.0)
+        appeals = Appeals(curator=curator, budget=budget, choose="informative", random_share=0.0)
         hearing = appeals.hear(replace(rollouts, second_rewards=ask))
         given = hearing.rollouts.rewards[hearing.asked_rows]
         before = rollouts.rewards[hearing.asked_rows]

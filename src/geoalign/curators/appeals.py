@@ -1,16 +1,17 @@
-"""Appeals: a second, costlier verifier judges the most informative rows; its verdicts are trusted from then on."""
+"""Appeals: a second, costlier verifier judges a few rows of a batch; its verdicts are trusted from then on."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Hashable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor
 
+from geoalign.curators.choosers import CHOOSERS, Candidates, RemainingError
 from geoalign.curators.curator import identity, tie_order
 from geoalign.curators.holder import Holder
 from geoalign.curators.labelled_rollouts import check_reads_trusted
@@ -18,8 +19,7 @@ from geoalign.curators.random_checks import RandomChecks, draw_rows
 from geoalign.curators.registry import CuratorSection, default_curator
 from geoalign.curators.second_verifier import PatientAsking, Question, ask, questions_about, responses_of
 from geoalign.errors import ConfigError
-from geoalign.noise.rows import two_values
-from geoalign.settings import AnyShare, Count, setting, settings
+from geoalign.settings import AnyShare, Count, Share, setting, settings
 from geoalign.types import Curation, Rollouts
 
 
@@ -33,6 +33,14 @@ class AppealsConfig:
         default_factory=lambda: default_curator("denoise"), help="Scores the rows, and learns from the verdicts."
     )
     budget: Count = setting(default=16, help="Responses of a batch that the second verifier may be asked about.")
+    choose: Literal["error", "informative", "majority", "negatives", "random", "care"] = setting(
+        default="error", help="How the responses to ask about are chosen: `geoalign.curators.choosers`."
+    )
+    enough: Share = setting(
+        default=0.0,
+        help="With choose: error, no more is asked in a batch once the squared error of the advantages that is left is "
+        "expected to be below this share of their squared norm; 0: the budget is used up.",
+    )
     random_share: AnyShare = setting(
         default=0.25, help="Share of the budget for rows drawn at random, which give rates."
     )
@@ -49,7 +57,8 @@ class Hearing:
         overturned: [A] where the verdict is another than the reward.
         drawn_rows: those of them that were drawn at random.
         trial: the inner curator's curation of the batch before any verdict.
-        unanswered: how many questions had no answer.
+        questions: how many distinct responses were asked about.
+        unanswered: how many of them got no verdict.
     """
 
     rollouts: Rollouts
@@ -57,16 +66,19 @@ class Hearing:
     overturned: Bool[Tensor, " a"]
     drawn_rows: list[int]
     trial: Curation
+    questions: int
     unanswered: int
 
     def onto(self, decided: Curation) -> Curation:
-        """The decision on the batch; asked rows have the trial's scores, and are anomalous where overturned."""
+        """The decision on the batch; asked rows have the trial's scores, and if they have one and are overturned, are
+        anomalous."""
         scores = decided.scores.clone()
         scores[self.asked_rows] = self.trial.scores[self.asked_rows].to(scores)
         anomalous = decided.anomalous.clone()
-        anomalous[self.asked_rows] = self.overturned
+        anomalous[self.asked_rows] = self.overturned & ~scores[self.asked_rows].isnan()
         return replace(decided, scores=scores, anomalous=anomalous).with_metrics(
             appeals=float(len(self.asked_rows)),
+            appeals_asked=float(self.questions),
             appeals_unanswered=float(self.unanswered),
             overturned=float(self.overturned.sum()),
             anomalous=float(anomalous.sum()),
@@ -74,71 +86,81 @@ class Hearing:
 
 
 class Appeals(Holder[AppealsConfig]):
-    """Asks a second verifier about the most informative rows, and curates the batch again with its verdicts as trusted.
+    """Asks a second verifier about a few rows, and curates the batch again with its verdicts as trusted.
 
     The inner curator scores the batch in a trial. Up to `budget` distinct responses that are not trusted yet go to
-    `Rollouts.second_rewards`, first one row of each answer that has no trusted row. Verdicts go by n p (1 - p) where
-    scores are log-odds, as those of `Denoise` are: the variance that the truth settles where n rows of the group have
-    the answer and p is the probability that the reward is wrong; all else goes by score. A verdict holds for identical
-    responses of the group: their rewards become the second verifier's, and they `trusted`; the inner curator then
-    decides on this batch, and learns from it. A verdict of None or NaN changes nothing, and is counted. If no row has a
-    score, none is chosen.
+    `Rollouts.second_rewards`, in the order of the chooser that `choose` names (`geoalign.curators.choosers`). A verdict
+    holds for identical responses of the group: their rewards become the second verifier's, and they `trusted`; the
+    inner curator then decides on this batch, and learns from it. A verdict of None or NaN changes nothing, and is
+    counted. If the chooser goes by scores and no row has one, none is chosen.
 
     Before any is chosen, `random_share` of the budget is drawn at random among the rows that have a reward and are not
-    trusted: `random_share` times `budget` rows, rounded. They are asked about as well, and of the verdicts on them the
+    trusted: `random_share` times `budget` rows, rounded. They are asked about first, and of the verdicts on them the
     verifier's error rates are made, window by window, with an alarm where one rises (`RandomChecks`). Chosen rows never
     enter a rate. With a `random_share` of 0 none is drawn.
+
+    An inner curator that reads no trusted rows, as `grpo`, is allowed with a chooser that needs no scores. Then a
+    verdict counts as the chooser says (`Chooser.settled`): for all rows of the group with an equal answer.
 
     In a training a second verifier that fails leaves its questions unanswered (`PatientAsking`).
 
     `scores` of rows that were asked about are the trial's; anomalous are those whose verdict differs from the reward.
 
-    Needs `second_rewards` and what the inner curator needs; heeds `response_keys`.
+    Needs `second_rewards` and what the inner curator and the chooser need; heeds `response_keys`.
 
     Args:
         config: its settings, or the curator alone, one that reads `trusted`; as a keyword, `curator`: as `Holder` says.
 
     Raises:
-        ConfigError: the inner curator makes no use of trusted rows, or scores none.
+        ConfigError: the chooser goes by scores, and the inner curator makes no use of trusted rows, or scores none; or
+            `enough` is set for a chooser that does not stop.
     """
 
     headline = ("appeals", "overturned")
-
-    kept = ("random_checks",)
+    kept = ("chooser", "random_checks")
 
     def __init__(self, config: Any = None, **settings: Any) -> None:
         super().__init__(config, **settings)
-        check_reads_trusted(self._inner, setting="appeals")
-        if not self._inner.scores_rows:
+        self._chooser = CHOOSERS[self.config.choose]()
+        if self.config.enough:
+            if self.config.choose != "error":
+                raise ConfigError(f"appeals.enough: expected choose: error, which it is for, got {self.config.choose}")
+            self._chooser = RemainingError(enough=self.config.enough)
+        # Where the inner curator makes nothing of verdicts, the chooser does.
+        self._inner_reads_trusted = "trusted" in self._inner.reads
+        if self._chooser.needs_scores or self._inner_reads_trusted or "components" in self._inner.reads:
+            check_reads_trusted(self._inner, setting="appeals")
+        if self._chooser.needs_scores and not self._inner.scores_rows:
             name = type(self._inner).__name__
             raise ConfigError(f"appeals: expected a curator that scores rows, by which to ask, as denoise; got {name}")
-        self.requires = (*self._inner.requires, "second_rewards")
-        self.also_reads("response_keys")
+        self.requires = tuple(dict.fromkeys((*self._inner.requires, *self._chooser.requires, "second_rewards")))
+        by_chooser = () if self._inner_reads_trusted else ("answers", "trusted")
+        self.also_reads("response_keys", *by_chooser, *self._chooser.optional)
         if self.acts_on is not None:
             # The rewards of rows that the second verifier overturns.
-            self.acts_on = tuple(dict.fromkeys((*self.acts_on, "rewards")))
+            acts_on = ("rewards",) if self._inner_reads_trusted else self._chooser.acts_on
+            self.acts_on = tuple(dict.fromkeys((*self.acts_on, *acts_on)))
         # How many rows of a batch are drawn at random.
         self._draws = round(self.config.random_share * self.config.budget)
         self._random_checks = RandomChecks(self.config.check_window)
         self._patient = PatientAsking()
 
     def curate(self, rollouts: Rollouts, *, generator: Generator | None = None, details: bool = False) -> Curation:
-        """Tries, asks, and decides; the random rows and the decision draw from `generator`, the trial does not."""
+        """Tries, asks, and decides; the random rows, the chooser and the decision draw from `generator`, in this order.
+        The trial draws from another."""
         rollouts.require("second_rewards", by="Appeals")
         assert rollouts.second_rewards is not None
         if not len(rollouts):
             return identity(rollouts)
-        if self._draws:
-            generator = self.drawing_from(generator)
+        generator = self.drawing_from(generator)
         patient = replace(rollouts, second_rewards=self._patient.of(rollouts.second_rewards))
         hearing = self.hear(patient, generator=generator)
-        decided = self._inner.curate(hearing.rollouts, generator=generator, details=details)
-        curation = hearing.onto(decided)
+        curation = hearing.onto(self._decision(hearing, generator, details=details))
         if not self._draws:
             return curation
         verdicts = hearing.rollouts.rewards[hearing.drawn_rows].tolist()
         self._random_checks.add(rollouts, hearing.drawn_rows, verdicts)
-        alarms = decided.metrics.get("alarms", 0.0)
+        alarms = curation.metrics.get("alarms", 0.0)
         checked = self._random_checks.metrics(len(hearing.drawn_rows))
         return curation.with_metrics(**{**checked, "alarms": alarms + checked["alarms"]})
 
@@ -146,84 +168,139 @@ class Appeals(Holder[AppealsConfig]):
         """Tries and asks; the inner curator learns nothing of it, and no rate counts it.
 
         Args:
-            generator: of the rows drawn at random.
+            generator: of the rows drawn at random, and of choosers that draw.
 
         Raises:
             InputError: the second verifier returns another number of verdicts than it was asked for.
         """
-        rollouts.require("second_rewards", by="Appeals")
-        assert rollouts.second_rewards is not None
-        drawn = draw_rows(rollouts, self._draws, self.drawing_from(generator)) if self._draws else []
-        trial = deepcopy(self._inner).curate(rollouts, generator=Generator().manual_seed(0))
-        questions = self._all_questions(rollouts, drawn, trial.scores.cpu())
-        answers = ask(questions, rollouts.second_rewards)
-        rows = torch.tensor(answers.rows, dtype=torch.long, device=rollouts.rewards.device)
-        new_rewards = torch.tensor(answers.verdicts, dtype=torch.float64).to(rollouts.rewards)
-        rewards = rollouts.rewards.index_copy(0, rows, new_rewards)
-        trusted = torch.zeros_like(rewards, dtype=torch.bool) if rollouts.trusted is None else rollouts.trusted.clone()
-        trusted[rows] = True
-        answered = set(answers.rows)
+        rollouts.require(*self._chooser.requires, "second_rewards", by="Appeals")
+        generator = self.drawing_from(generator)
+        trial = identity(rollouts)
+        if self._inner_reads_trusted:
+            trial = deepcopy(self._inner).curate(rollouts, generator=Generator().manual_seed(0))
+        inquiry = Inquiry(rollouts)
+        drawn = draw_rows(rollouts, self._draws, generator) if self._draws else []
+        inquiry.ask(_questions(drawn, rollouts, among=_rows_to_ask(rollouts)))
+        while inquiry.questions < self.config.budget:
+            candidates = self._candidates(inquiry.rollouts, trial.scores, closed=inquiry.rows_without_verdict)
+            in_order = self._chooser.next_rows(candidates, generator)
+            questions = _questions(in_order, rollouts, among=candidates.rows)
+            affordable = questions[: self.config.budget - inquiry.questions]
+            if not affordable:
+                break
+            inquiry.ask(affordable)
+            if not self._chooser.in_rounds:
+                break
+        asked_rows = torch.tensor(inquiry.rows, dtype=torch.long, device=rollouts.rewards.device)
+        answered = set(inquiry.rows)
         return Hearing(
-            rollouts=replace(rollouts, rewards=rewards, trusted=trusted),
-            asked_rows=rows,
-            overturned=rewards[rows] != rollouts.rewards[rows],
+            rollouts=inquiry.rollouts,
+            asked_rows=asked_rows,
+            overturned=inquiry.rollouts.rewards[asked_rows] != rollouts.rewards[asked_rows],
             drawn_rows=[row for row in drawn if row in answered],
             trial=trial,
-            unanswered=answers.unanswered,
+            questions=inquiry.questions,
+            unanswered=inquiry.unanswered,
         )
 
-    def _all_questions(self, rollouts: Rollouts, drawn: list[int], scores: Float[Tensor, " b"]) -> list[Question]:
-        """The questions about the drawn rows, and about the most informative rows as far as the budget goes."""
-        trusted = torch.zeros(len(rollouts)).bool() if rollouts.trusted is None else rollouts.trusted.cpu()
-        if not drawn:
-            return self._questions(rollouts, scores, budget=self.config.budget)
-        responses = responses_of(rollouts)
-        of_drawn = {responses[row] for row in drawn}
-        may_ask = (~rollouts.rewards.isnan().cpu() & ~trusted).tolist()
-        identical = [row for row in tie_order(rollouts).tolist() if may_ask[row] and responses[row] in of_drawn]
-        at_random = questions_about(identical, rollouts)
-        # Their truth will be known, as that of trusted rows is.
-        trusted = trusted.index_fill(0, torch.tensor(identical), True)
-        known = replace(rollouts, trusted=trusted.to(rollouts.rewards.device))
-        chosen = self._questions(known, scores, budget=self.config.budget - len(at_random))
-        return [*at_random, *chosen]
+    def _decision(self, hearing: Hearing, generator: Generator, *, details: bool) -> Curation:
+        """The inner curator's curation of the batch with its verdicts; the chooser learns from them."""
+        heard = self._candidates(hearing.rollouts, hearing.trial.scores, closed=set())
+        if self._inner_reads_trusted:
+            self._chooser.learn(heard, generator)
+            return self._inner.curate(hearing.rollouts, generator=generator, details=details)
+        rewards, weights = self._chooser.settled(heard)
+        self._chooser.learn(heard, generator)
+        settled = replace(hearing.rollouts, rewards=rewards.to(hearing.rollouts.rewards))
+        decided = self._inner.curate(settled, generator=generator, details=details)
+        return replace(decided, weights=decided.weights * weights.to(decided.weights)[decided.source])
 
-    def _questions(self, rollouts: Rollouts, scores: Float[Tensor, " b"], *, budget: int) -> list[Question]:
-        """The rows to ask about, the most informative first.
-
-        Each question is a list of the rows of a group that hold one response; it is asked about the first of them.
-        First comes the most informative row of every answer that has no trusted row yet.
-        """
+    def _candidates(self, rollouts: Rollouts, scores: Float[Tensor, " b"], *, closed: set[int]) -> Candidates:
+        """What the chooser sees; rows that are `closed` have been asked about in vain."""
         groups = rollouts.groups.tolist()
-        response_of = responses_of(rollouts)
-        answer_of: list[tuple[int, Any]] = list(response_of)
-        if rollouts.answers is not None and "answers" in self.optional:
+        answers: list[tuple[int, Hashable]] = list(responses_of(rollouts))
+        answered = [False] * len(groups)
+        if rollouts.answers is not None and "answers" in self.reads:
             for row, answer in enumerate(rollouts.answers):
                 if answer is not None:
-                    answer_of[row] = (groups[row], answer)
-        trusted = torch.zeros(len(groups)).bool() if rollouts.trusted is None else rollouts.trusted.cpu()
-        rewards = rollouts.rewards.cpu()
-        may_ask = ~(scores.isnan() | rewards.isnan() | trusted)
-        if self._inner.log_odds and two_values(rewards[may_ask]):
-            # n p (1 - p).
-            rows_of_answer = Counter(answer_of)
-            n = torch.tensor([rows_of_answer[answer] for answer in answer_of])
-            scores = scores.sigmoid() * (-scores).sigmoid() * n
+                    answers[row] = (groups[row], answer)
+                    answered[row] = True
+        scores = scores.cpu()
+        has_no_score = scores.isnan().tolist()
+        rows = [
+            row
+            for row in _rows_to_ask(rollouts)
+            if row not in closed and not (self._chooser.needs_scores and has_no_score[row])
+        ]
+        return Candidates(
+            rollouts=rollouts,
+            rows=rows,
+            answers=answers,
+            answered=answered,
+            rewards=rollouts.rewards.cpu(),
+            trusted=_trusted(rollouts).cpu(),
+            scores=scores,
+            log_odds=self._inner.log_odds,
+        )
 
-        in_order = tie_order(rollouts)
-        in_order = in_order[may_ask[in_order]]
-        rows = in_order[scores[in_order].argsort(descending=True, stable=True)].tolist()
-        # The row that speaks for each answer: a trusted one, else the most informative.
-        spokesman: dict[tuple[int, Any], int] = {}
-        for row in [*trusted.nonzero()[:, 0].tolist(), *rows]:
-            spokesman.setdefault(answer_of[row], row)
-        first = [row for row in rows if spokesman[answer_of[row]] == row]
-        others = [row for row in rows if spokesman[answer_of[row]] != row]
-        questions: dict[tuple[int, int], list[int]] = {}
-        for row in [*first, *others]:
-            response = response_of[row]
-            if response in questions:
-                questions[response].append(row)
-            elif len(questions) < budget:
-                questions[response] = [row]
-        return list(questions.values())
+
+class Inquiry:
+    """A batch while a second verifier is asked about its rows.
+
+    Attributes:
+        rollouts: the batch with the verdicts so far, as rewards that are trusted.
+        rows: the rows that have a verdict.
+        rows_without_verdict: those that were asked about in vain.
+        questions: how many distinct responses were asked about.
+        unanswered: how many of them got no verdict.
+    """
+
+    def __init__(self, rollouts: Rollouts) -> None:
+        self.rollouts = rollouts
+        self.rows: list[int] = []
+        self.rows_without_verdict: set[int] = set()
+        self.questions = 0
+        self.unanswered = 0
+
+    def ask(self, questions: Sequence[Question]) -> None:
+        """Asks all questions in one call; a verdict of None or NaN is none."""
+        assert self.rollouts.second_rewards is not None
+        answers = ask(questions, self.rollouts.second_rewards)
+        self.questions += len(questions)
+        self.unanswered += answers.unanswered
+        self.rows += answers.rows
+        asked_rows = {row for question in questions for row in question}
+        self.rows_without_verdict |= asked_rows.difference(answers.rows)
+        rewards = self.rollouts.rewards
+        index = torch.tensor(answers.rows, dtype=torch.long, device=rewards.device)
+        verdicts = torch.tensor(answers.verdicts, dtype=torch.float64).to(rewards)
+        trusted = _trusted(self.rollouts).clone()
+        trusted[index] = True
+        self.rollouts = replace(self.rollouts, rewards=rewards.index_copy(0, index, verdicts), trusted=trusted)
+
+
+def _trusted(rollouts: Rollouts) -> Bool[Tensor, " b"]:
+    if rollouts.trusted is None:
+        return torch.zeros_like(rollouts.rewards, dtype=torch.bool)
+    return rollouts.trusted
+
+
+def _rows_to_ask(rollouts: Rollouts) -> list[int]:
+    """The rows that have a reward and are not trusted, in an order that does not depend on the batch's."""
+    may_ask = ~(rollouts.rewards.isnan() | _trusted(rollouts)).cpu()
+    in_order = tie_order(rollouts)
+    return in_order[may_ask[in_order]].tolist()
+
+
+def _questions(rows: Sequence[int], rollouts: Rollouts, *, among: Sequence[int]) -> list[Question]:
+    """The questions that these rows, in their order, come to.
+
+    Each has the row that is asked about, and then the rows `among` those that may be asked about which hold the same
+    response of the group.
+    """
+    responses = responses_of(rollouts)
+    first_of: dict[tuple[int, int], int] = {}
+    for row in rows:
+        first_of.setdefault(responses[row], row)
+    others = [row for row in among if responses[row] in first_of and row != first_of[responses[row]]]
+    return questions_about([*first_of.values(), *others], rollouts)

@@ -43,6 +43,7 @@ BUILT_IN = {
     "labelled_probe": "geoalign.curators.baselines.labelled:LabelledProbe",
     "answer_mean": "geoalign.curators.baselines.reshaped_rewards:AnswerMean",
     "majority_vote": "geoalign.curators.baselines.reshaped_rewards:MajorityVote",
+    "olr": "geoalign.curators.baselines.label_refinement:OLR",
     "rank_trim": "geoalign.curators.baselines.controls:RankTrim",
     "tie_detector": "geoalign.curators.baselines.controls:TieDetector",
     "pair_count": "geoalign.curators.baselines.controls:PairCount",

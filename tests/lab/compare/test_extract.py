@@ -37,6 +37,7 @@ def folder(tmp_path):
     ]
     lines[1] |= {"geoalign/pairs": 2.0, "geoalign/replaced": 1.0, "geoalign/seconds": 0.5, "geoalign/anomalous": 2.0}
     lines[3] |= {"geoalign/pairs": 2.0, "geoalign/seconds": 0.25, "geoalign/hidden_seconds": 0.5}
+    lines[3] |= {"geoalign/appeals_asked": 13.0}
     append_lines(found.metrics, lines)
     append_lines(found.evaluation, [{"step": 0, "stage": "before_rl", "set": "a", "accuracy": 1 / 3, **COUNTS}])
     return found
@@ -47,6 +48,7 @@ def test_series_stand_side_by_side(folder):
     expected = {
         "step": [1, 2, 3], "reward": [0.5, None, 0.25], "ppo_kl": [0.0, 0.01, None],
         "clip_fraction": [0.0, 0.125, None], "replaced": [1.0, None, None], "new_group_accuracy": [None, None, None],
+        "appeals_asked": [None, None, 13.0],
         # Update 2 uses the generation of update 1 again: nothing is curated. Update 3: 0.25 and a pass of 0.5 seconds.
         "curation_seconds": [0.5, 0.0, 0.75],
         # The generations made after 0 and 2 updates are first logged with updates 1 and 3; one of four was truly right.

@@ -15,6 +15,7 @@ VERIFIERS = sorted((CONFIGS / "evidence").glob("real_verifier_*.yaml"))
 EVIDENCE = sorted(
     {*CONFIGS.glob("evidence/*.yaml")}
     - {*CONFIGS.glob("*/real_*"), *CONFIGS.glob("*/*_[rt]*ed.*"), *CONFIGS.glob("*/*_no_harm.*")}
+    - {*CONFIGS.glob("*/*_checks.*")}
 )
 COMPARISONS = [
     path
@@ -82,7 +83,7 @@ def test_the_plans_with_a_wrong_verifier_inject_nothing_and_have_two_seeds_a_war
     assert config.seeds == list(range(18, 26))
     for planned in runs_of(path):
         reward = planned.settings["reward"]
-        assert not any(reward[name] for name in ("flip", "extremes", "shortcut", "appeals"))
+        assert not any(reward[name] for name in ("flip", "extremes", "shortcut", "second_verifier"))
         verifier = f"geoalign.answers.naive:{path.stem.removeprefix('real_verifier_')}"
         assert reward["function"] == (None if planned.cell.arm == "clean" else verifier)
 

@@ -41,7 +41,7 @@ _SNAPSHOTS = 5
 # The logged numbers that a result keeps over steps.
 _SERIES = (
     "reward", "ppo_kl", "clip_fraction", "replaced", "train_accuracy", "heldout_pair_accuracy", "new_group_accuracy",
-    APPLIED, OBSERVED,
+    "appeals_asked", APPLIED, OBSERVED,
 )  # fmt: skip
 # The stage of a number that is of a run as a whole, and the numbers that a result has of those.
 WHOLE_RUN = "run"

@@ -1,0 +1,360 @@
+"""Which rows a second verifier is asked about: choosers, by name, order the rows of a batch."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Generator, Tensor
+
+from geoalign.noise.rows import two_values
+from geoalign.types import Rollouts
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """A batch of B rows as a chooser sees it, with the verdicts that it has so far.
+
+    Attributes:
+        rollouts: the batch; a row with a verdict has it as its reward, and is `trusted`.
+        rows: the rows that may be asked about, in an order that does not depend on the batch's.
+        answers: B final answers, each with its group; a response stands in for the answer that it does not give.
+        answered: B times whether the response gives an answer.
+        rewards: [B] on the CPU, as in `rollouts`.
+        trusted: [B] on the CPU.
+        scores: [B] the inner curator's scores on the CPU, NaN where it gives none.
+        log_odds: whether these are log-odds that a reward is wrong.
+    """
+
+    rollouts: Rollouts
+    rows: list[int]
+    answers: list[tuple[int, Hashable]]
+    answered: list[bool]
+    rewards: Float[Tensor, " b"]
+    trusted: Tensor
+    scores: Float[Tensor, " b"]
+    log_odds: bool
+
+    def verdicts(self) -> dict[tuple[int, Hashable], bool]:
+        """Whether an answer is right, of each that has a trusted row: its reward is the highest of the batch.
+
+        Where all rewards of the batch are equal none is right.
+        """
+        scored = self.rewards[~self.rewards.isnan()]
+        if not len(scored):
+            return {}
+        highest = float(scored.max())
+        lowest = float(scored.min())
+        right: dict[tuple[int, Hashable], bool] = {}
+        for row in self.trusted.nonzero()[:, 0].tolist():
+            right[self.answers[row]] = highest > lowest and float(self.rewards[row]) == highest
+        return right
+
+    def solved_groups(self) -> set[int]:
+        """The groups of which a trusted row is right."""
+        return {group for (group, _), right in self.verdicts().items() if right}
+
+    def answers_by_frequency(self) -> dict[int, list[tuple[int, Hashable]]]:
+        """The answers of each group, the most frequent first; of equally frequent ones that of an earlier row first.
+
+        Responses without an answer, and rows without a reward, count for none.
+        """
+        counts: Counter[tuple[int, Hashable]] = Counter()
+        for row in self.rows_in_order():
+            if self.answered[row]:
+                counts[self.answers[row]] += 1
+        by_group: dict[int, list[tuple[int, Hashable]]] = defaultdict(list)
+        for answer, _ in counts.most_common():
+            by_group[answer[0]].append(answer)
+        return by_group
+
+    def rows_in_order(self) -> list[int]:
+        """The rows that may be asked about, and then those that are trusted."""
+        return [*self.rows, *self.trusted.nonzero()[:, 0].tolist()]
+
+
+class Chooser:
+    """Says which rows to ask about next, and what a verdict is worth where the inner curator makes nothing of it.
+
+    Attributes:
+        needs_scores: whether it goes by the inner curator's scores, and asks about no row without one.
+        in_rounds: whether it is called again with the verdicts, while the budget lasts; else it names all rows at once.
+        requires: the fields of a batch that it cannot do without.
+        optional: those that it makes use of.
+        acts_on: what `settled` may change.
+    """
+
+    needs_scores: ClassVar[bool] = False
+    in_rounds: ClassVar[bool] = False
+    requires: ClassVar[tuple[str, ...]] = ()
+    optional: ClassVar[tuple[str, ...]] = ()
+    acts_on: ClassVar[tuple[str, ...]] = ("rewards",)
+
+    def next_rows(self, candidates: Candidates, generator: Generator) -> list[int]:
+        """Rows to ask about now, in their order."""
+        raise NotImplementedError
+
+    def learn(self, candidates: Candidates, generator: Generator) -> None:
+        """Learns from the verdicts of a batch, when the last is in; most have nothing to learn."""
+
+    def settled(self, candidates: Candidates) -> tuple[Float[Tensor, " b"], Float[Tensor, " b"]]:
+        """[B] rewards, and [B] factors on the advantages, for an inner curator that reads no trusted rows.
+
+        A verdict counts for all rows of the group with an equal answer; of a group in which one answer is found to be
+        right, all others are wrong, and get the lowest reward of the batch.
+        """
+        right = candidates.verdicts()
+        solved = candidates.solved_groups()
+        value = {
+            candidates.answers[row]: candidates.rewards[row] for row in candidates.trusted.nonzero()[:, 0].tolist()
+        }
+        rewards = candidates.rewards.clone()
+        lowest = rewards[~rewards.isnan()].min() if len(right) else torch.nan
+        for row, answer in enumerate(candidates.answers):
+            if rewards[row].isnan():
+                continue
+            if answer in value:
+                rewards[row] = value[answer]
+            elif answer[0] in solved:
+                rewards[row] = lowest
+        return rewards, torch.ones_like(rewards)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What another process needs to go on."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes what `state_dict` returned."""
+
+
+class Informative(Chooser):
+    """The rows whose truth says most: n p (1 - p), one row of each answer first.
+
+    n rows of the group have the answer, and p is the probability that the reward is wrong; where scores are no log-odds
+    or rewards have more than two values, by score alone. First comes the most informative row of every answer that has
+    no trusted row yet.
+    """
+
+    needs_scores = True
+
+    def next_rows(self, candidates: Candidates, generator: Generator) -> list[int]:
+        worth = candidates.scores
+        of_candidates = torch.tensor(candidates.rows, dtype=torch.long)
+        if candidates.log_odds and two_values(candidates.rewards[of_candidates]):
+            # n p (1 - p).
+            rows_of_answer = Counter(candidates.answers)
+            n = torch.tensor([rows_of_answer[answer] for answer in candidates.answers])
+            worth = worth.sigmoid() * (-worth).sigmoid() * n
+        descending = worth[of_candidates].argsort(descending=True, stable=True)
+        rows = of_candidates[descending].tolist()
+        # The row that speaks for each answer: a trusted one, else the most informative.
+        spokesman: dict[tuple[int, Hashable], int] = {}
+        for row in [*candidates.trusted.nonzero()[:, 0].tolist(), *rows]:
+            spokesman.setdefault(candidates.answers[row], row)
+        first = [row for row in rows if spokesman[candidates.answers[row]] == row]
+        others = [row for row in rows if spokesman[candidates.answers[row]] != row]
+        return [*first, *others]
+
+
+class RemainingError(Informative):
+    """The answers whose truth takes most from the expected squared error of the advantages.
+
+    With q_a the probability that answer a of a group is right, at most one of them, and n_a of its N rows giving it,
+    GRPO's advantages under each truth are known, and so is their expected squared distance from their mean:
+
+        V(q) = N (sum q - sum q^2 + (sum q b)^2 - sum q^2 b^2),   b_a = sqrt(n_a / (N - n_a))
+
+    A check that finds a right answer leaves none of it; one that refutes a leaves V of the others, whose q grow by
+    1 / (1 - q_a). Of all groups the check that takes most from the sum comes next, as if those before it had refuted.
+    Then come all other rows by `Informative`, which also has batches whose scores are no log-odds or whose rewards have
+    more than two values.
+
+    Args:
+        enough: no more is asked in a batch once what is left is expected to be below this share of the squared norm of
+            the advantages; 0: the budget is used up.
+    """
+
+    def __init__(self, enough: float = 0.0) -> None:
+        self._enough = enough
+
+    def next_rows(self, candidates: Candidates, generator: Generator) -> list[int]:
+        by_information = super().next_rows(candidates, generator)
+        verdicts = two_values(candidates.rewards[torch.tensor(candidates.rows, dtype=torch.long)])
+        if not candidates.log_odds or verdicts is None:
+            return by_information
+        spokesman: dict[tuple[int, Hashable], int] = {}
+        for row in by_information:
+            spokesman.setdefault(candidates.answers[row], row)
+        groups = open_answers(candidates, middle=sum(verdicts) / 2)
+        gains: list[tuple[float, int]] = []
+        for answers in groups:
+            for answer, gain in answers.checks():
+                gains.append((gain, spokesman[answer]))
+        gains.sort(key=lambda each: -each[0])
+        if self._enough:
+            left = sum(answers.error(set()) for answers in groups)
+            largest_left = self._enough * sum(answers.squared_norm() for answers in groups)
+            needed = []
+            for gain, row in gains:
+                if left <= largest_left:
+                    break
+                needed.append(row)
+                left -= gain
+            return needed
+        by_gain = [row for _, row in gains]
+        chosen = set(by_gain)
+        return [*by_gain, *(row for row in by_information if row not in chosen)]
+
+
+@dataclass(frozen=True)
+class OpenAnswers:
+    """The answers of a group of which none is known to be right.
+
+    Attributes:
+        names: the answers that may be right.
+        right: the probability that each is, in all at most 1.
+        odds: b of each: sqrt(n / (N - n)), where n of N rows give it; 0 where all rows do.
+        rows: N.
+    """
+
+    names: list[tuple[int, Hashable]]
+    right: list[float]
+    odds: list[float]
+    rows: int
+
+    def error(self, refuted: set[int]) -> float:
+        """The expected squared error of the group's advantages that is left when these answers have been checked."""
+        left = [place for place in range(len(self.names)) if place not in refuted]
+        none_right = 1 - sum(self.right[place] for place in refuted)
+        if none_right <= 1e-9:
+            return 0.0
+        q = [self.right[place] / none_right for place in left]
+        b = [self.odds[place] for place in left]
+        # An answer that all rows give leaves no advantage, right or wrong.
+        counted = [share for share, odds in zip(q, b, strict=True) if odds > 0]
+        weighted = [share * odds for share, odds in zip(q, b, strict=True)]
+        value = sum(counted) - sum(share**2 for share in counted)
+        value += sum(weighted) ** 2 - sum(each**2 for each in weighted)
+        return none_right * self.rows * value
+
+    def squared_norm(self) -> float:
+        """The expected squared norm of the group's advantages: N where an answer is right that not all rows give."""
+        return self.rows * sum(share for share, odds in zip(self.right, self.odds, strict=True) if odds > 0)
+
+    def checks(self) -> list[tuple[tuple[int, Hashable], float]]:
+        """The answers in the order in which to check them, each with what that takes from the error."""
+        refuted: set[int] = set()
+        before = self.error(refuted)
+        checks = []
+        while before > 1e-9 and len(refuted) < len(self.names):
+            left = {place: self.error({*refuted, place}) for place in range(len(self.names)) if place not in refuted}
+            best = min(left, key=left.__getitem__)
+            checks.append((self.names[best], before - left[best]))
+            refuted.add(best)
+            before = left[best]
+        return checks
+
+
+def open_answers(candidates: Candidates, *, middle: float) -> list[OpenAnswers]:
+    """The groups whose right answer is not known, by ascending id; rewards above `middle` say "right"."""
+    known = candidates.verdicts()
+    solved = candidates.solved_groups()
+    chances: dict[tuple[int, Hashable], list[float]] = defaultdict(list)
+    wrong = candidates.scores.double().sigmoid()
+    for row in candidates.rows:
+        answer = candidates.answers[row]
+        if candidates.answered[row] and answer not in known and answer[0] not in solved:
+            accepted = float(candidates.rewards[row]) > middle
+            chances[answer].append(1 - float(wrong[row]) if accepted else float(wrong[row]))
+    counts = Counter(candidates.answers)
+    sizes = Counter(group for group, _ in candidates.answers)
+    groups: dict[int, list[tuple[int, Hashable]]] = defaultdict(list)
+    for answer in chances:
+        groups[answer[0]].append(answer)
+    found = []
+    for group in sorted(groups):
+        names = groups[group]
+        right = [sum(chances[name]) / len(chances[name]) for name in names]
+        scale = 1 / max(1.0, sum(right))
+        size = sizes[group]
+        odds = [(counts[name] / (size - counts[name])) ** 0.5 if counts[name] < size else 0.0 for name in names]
+        found.append(OpenAnswers(names=names, right=[each * scale for each in right], odds=odds, rows=size))
+    return found
+
+
+class MajorityAnswers(Chooser):
+    """One row of each group's most frequent answer; where that is refuted, in the next round of the next frequent one.
+
+    In a round the groups come by the share k of their rows that give this answer, those whose k (1 - k) is largest
+    first: that is where the verdict decides most of the group's advantages. Groups of which an answer was found to be
+    right are done. Responses without an answer are never asked about.
+    """
+
+    in_rounds = True
+    requires = ("answers",)
+
+    def next_rows(self, candidates: Candidates, generator: Generator) -> list[int]:
+        right = candidates.verdicts()
+        solved = candidates.solved_groups()
+        spokesman: dict[tuple[int, Hashable], int] = {}
+        for row in candidates.rows:
+            spokesman.setdefault(candidates.answers[row], row)
+        counts = Counter(candidates.answers)
+        sizes = Counter(group for group, _ in candidates.answers)
+        open_answers: list[tuple[int, Hashable]] = []
+        for group, answers in candidates.answers_by_frequency().items():
+            unknown = [answer for answer in answers if answer not in right and answer in spokesman]
+            if group not in solved and unknown:
+                open_answers.append(unknown[0])
+        share = {answer: counts[answer] / sizes[answer[0]] for answer in open_answers}
+        order = {row: place for place, row in enumerate(candidates.rows)}
+        rows = sorted((spokesman[answer] for answer in open_answers), key=order.__getitem__)
+        return sorted(rows, key=lambda row: -share[candidates.answers[row]] * (1 - share[candidates.answers[row]]))
+
+
+class Negatives(Chooser):
+    """Rows that the verifier refused, those with the lowest reward of the batch, at random (after arXiv 2510.00915).
+
+    The paper has a second verifier recheck what a rule refused, for the share of refusals that are wrong, and corrects
+    advantages by that share (`noise_corrected`). Here a budget bounds the rechecks, and each verdict counts itself.
+    """
+
+    def next_rows(self, candidates: Candidates, generator: Generator) -> list[int]:
+        scored = candidates.rewards[~candidates.rewards.isnan()]
+        lowest = float(scored.min()) if len(scored) else 0.0
+        if lowest > 0 and lowest == float(scored.max()):
+            return []  # all are accepted
+        return shuffled([row for row in candidates.rows if float(candidates.rewards[row]) == lowest], generator)
+
+
+class RandomRows(Chooser):
+    """Rows at random, so that a response that was given often is asked about more often than a rare one."""
+
+    def next_rows(self, candidates: Candidates, generator: Generator) -> list[int]:
+        return shuffled(candidates.rows, generator)
+
+
+def shuffled(rows: list[int], generator: Generator) -> list[int]:
+    """The rows in an order that is drawn from `generator`."""
+    return [rows[place] for place in torch.randperm(len(rows), generator=generator).tolist()]
+
+
+def _care() -> Chooser:
+    from geoalign.curators.care import Care
+
+    return Care()
+
+
+CHOOSERS: dict[str, Callable[[], Chooser]] = {
+    "informative": Informative,
+    "error": RemainingError,
+    "majority": MajorityAnswers,
+    "negatives": Negatives,
+    "random": RandomRows,
+    "care": _care,
+}
+"""What makes a chooser, by name: `Appeals(choose=...)`."""

@@ -1,0 +1,190 @@
+"""Which rows a second verifier is asked about, and what a verdict is worth where no inner curator learns from it."""
+
+import itertools
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+from geoalign import Appeals, Curator, Denoise, Rollouts
+from geoalign.curators.care import corrective_gap
+from geoalign.curators.choosers import OpenAnswers
+from geoalign.curators.curator import identity
+from geoalign.errors import ConfigError
+from geoalign.method.advantages import group_advantages
+
+# Two prompts of six rows: answers 3 x "7", 2 x "9", none; and 4 x "3", 1 x "4", 1 x "5".
+ANSWERS = ["7", "7", "7", "9", "9", None, "3", "3", "3", "3", "4", "5"]
+OBSERVED = [1.0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0]
+# "9" and "5" are right.
+TRUE = [0.0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 1]
+
+
+def batch(asked, **fields):
+    """The batch; each call of its second verifier is noted in `asked`."""
+
+    def second_rewards(rows):
+        asked.append(list(rows))
+        return [TRUE[row] for row in rows]
+
+    return Rollouts(
+        rewards=torch.tensor(OBSERVED),
+        groups=torch.tensor([0] * 6 + [1] * 6),
+        answers=ANSWERS,
+        hidden=torch.randn(12, 4, generator=torch.Generator().manual_seed(0)),
+        ids=[str(row) for row in range(12)],
+        second_rewards=second_rewards,
+        **fields,
+    )
+
+
+def test_majority_asks_about_the_most_frequent_answers_and_then_where_these_were_refuted():
+    asked = []
+    curation = Appeals(random_share=0.0, choose="majority", curator="grpo", budget=10).curate(batch(asked))
+    # k (1 - k) is 1/4 for three rows of six and 2/9 for four. "7" and "3" are refuted, "9" is right; then "4" and "5".
+    assert asked == [[0, 6], [3, 10], [11]]
+    assert curation.metrics["appeals_asked"] == 5
+    assert curation.rewards.tolist() == TRUE
+
+
+def test_a_verdict_counts_for_equal_answers_and_one_right_answer_makes_the_others_wrong():
+    curation = Appeals(random_share=0.0, choose="majority", curator="grpo", budget=3).curate(batch([]))
+    # "7" and "3" are wrong, "9" is right; of the second prompt nothing more is known.
+    assert curation.rewards.tolist() == [0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 1, 0]
+    assert curation.weights.tolist() == [1] * 12
+
+
+def test_a_prompt_is_done_when_its_right_answer_is_found():
+    asked = []
+
+    def second_rewards(rows):
+        asked.append(list(rows))
+        return [1.0 for _ in rows]
+
+    rollouts = Rollouts(
+        rewards=torch.tensor([0.0, 0, 0, 1, 1, 0]),
+        groups=torch.zeros(6).long(),
+        answers=["7", "7", "7", "9", "9", "4"],
+        second_rewards=second_rewards,
+    )
+    curation = Appeals(random_share=0.0, choose="majority", curator="grpo", budget=6).curate(rollouts)
+    assert asked == [[0]]
+    # "7" is right, so "9" is wrong, whatever the verifier said.
+    assert curation.rewards.tolist() == [1, 1, 1, 0, 0, 0]
+
+
+def test_negatives_are_refused_responses_alone():
+    asked = []
+    Appeals(random_share=0.0, choose="negatives", curator="grpo", budget=12).curate(batch(asked))
+    assert sorted(asked[0]) == [row for row in range(12) if OBSERVED[row] == 0]
+
+
+def test_random_rows_follow_the_seed_and_not_the_order_of_the_rows():
+    def names(order, seed):
+        asked = []
+        rollouts = batch(asked).take(torch.tensor(order))
+        curator = Appeals(random_share=0.0, choose="random", curator="grpo", budget=4)
+        curator.curate(rollouts, generator=torch.Generator().manual_seed(seed))
+        return asked[0]
+
+    assert names(range(12), 1) == names(range(11, -1, -1), 1)
+    assert names(range(12), 1) != names(range(12), 2)
+
+
+@pytest.mark.parametrize("refuted", [set(), {0}, {0, 1}])
+def test_the_remaining_error_is_the_expected_squared_distance_of_the_advantages_from_their_mean(refuted):
+    counts = [3, 2, 1]
+    right = [0.5, 0.2, 0.1]
+    size = 8
+    odds = [math.sqrt(n / (size - n)) for n in counts]
+    answers = OpenAnswers(names=[(0, "a"), (0, "b"), (0, "c")], right=right, odds=odds, rows=size)
+
+    # The truths that are left, none of the three among them, with GRPO's advantages under each.
+    starts = [0, *itertools.accumulate(counts)]
+    truths = [(1 - sum(right), torch.zeros(size))]
+    for place in range(3):
+        if place not in refuted:
+            rewards = torch.zeros(size)
+            rewards[starts[place] : starts[place + 1]] = 1
+            truths.append((right[place], rewards))
+    in_all = sum(chance for chance, _ in truths)
+    # `group_advantages` divides by the deviation with one degree of freedom less than rewards.
+    scale = math.sqrt(size / (size - 1))
+    advantages = [group_advantages(rewards, torch.zeros(size).long(), eps=1e-9) * scale for _, rewards in truths]
+    chances = [chance / in_all for chance, _ in truths]
+    mean = sum(chance * each for chance, each in zip(chances, advantages, strict=True))
+    expected = sum(
+        chance * float((each - mean).square().sum()) for chance, each in zip(chances, advantages, strict=True)
+    )
+    assert answers.error(refuted) == pytest.approx(in_all * expected, rel=1e-5)
+
+
+def test_an_answer_that_all_rows_give_is_not_worth_a_check():
+    assert OpenAnswers(names=[(0, "a")], right=[0.5], odds=[0.0], rows=4).checks() == []
+
+
+def test_the_corrective_gap_is_the_change_of_the_advantages():
+    # Of four rows two have the vote, two another answer that is right: advantages 1, 1, -1, -1 become the opposite.
+    assert corrective_gap(4, 2, 2) == pytest.approx(4)
+    # None is right: all advantages go.
+    assert corrective_gap(4, 2, 0) == pytest.approx(2)
+    # All agree, and are wrong or right: there is no advantage either way.
+    assert corrective_gap(4, 4, 0) == 0
+
+
+def test_care_labels_a_whole_prompt_before_the_next_and_trains_on_labels_alone():
+    asked = []
+    curation = Appeals(random_share=0.0, choose="care", curator="grpo", budget=3).curate(batch(asked))
+    rows = [row for call in asked for row in call]
+    # Either "7", "9", and the next prompt's vote; or "3", "4", "5".
+    assert rows in ([0, 3, 6], [6, 10, 11])
+    labelled = slice(0, 6) if rows[0] == 0 else slice(6, 12)
+    assert curation.rewards.tolist()[labelled] == TRUE[labelled]
+    # The verifier's other verdicts are ignored: prompts without a label have no weight.
+    assert [row for row in range(12) if curation.weights[row] > 0] == list(range(12))[labelled]
+
+
+def test_a_chooser_without_scores_works_in_front_of_denoise():
+    asked = []
+    curation = Appeals(random_share=0.0, choose="majority", curator=Denoise(), budget=2).curate(batch(asked))
+    assert asked == [[0, 6]]
+    assert curation.rewards[0] == 0
+
+
+class Scoring(Curator):
+    """Keeps every reward, and scores the rows with log-odds that are given."""
+
+    config_class = type(None)
+    optional = ("answers", "trusted")
+    log_odds = True
+
+    def __init__(self, scores):
+        super().__init__()
+        self.given = torch.tensor(scores)
+
+    def curate(self, rollouts, *, generator=None, details=False):
+        return replace(identity(rollouts), scores=self.given)
+
+
+# The first prompt is all but certain, the second is not known at all.
+SURE_AND_OPEN = [-9.0, -9, -9, -9, -9, -9, 0, 0, 0, 0, 0, 0]
+
+
+def asked_by_error(budget, **settings):
+    asked = []
+    appeals = Appeals(curator=Scoring(SURE_AND_OPEN), choose="error", budget=budget, random_share=0.0, **settings)
+    appeals.curate(batch(asked))
+    return [row for call in asked for row in call]
+
+
+def test_checks_go_where_the_advantages_are_uncertain():
+    # Of the second prompt "3" decides most, then "4". With both refuted "5" is right, for no other answer is left.
+    assert asked_by_error(2) == [6, 10]
+
+
+def test_checks_end_where_little_is_left_to_find_out():
+    assert asked_by_error(12, enough=0.1) == [6, 10]
+    assert asked_by_error(12, enough=0.9) == []
+    with pytest.raises(ConfigError, match=r"^appeals.enough: expected choose: error, which it is for, got majority$"):
+        Appeals(random_share=0.0, choose="majority", curator="grpo", enough=0.1)

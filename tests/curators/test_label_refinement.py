@@ -1,0 +1,56 @@
+"""OLR: a prompt's majority answer becomes its label after several visits at which its share rose."""
+
+import pytest
+import torch
+
+from geoalign import OLR, Rollouts
+from geoalign.curators.baselines.label_refinement import rise
+
+
+def visit(curator, *answers, key=7):
+    """One visit of a prompt whose label calls every answer wrong; the rewards that it leaves with."""
+    rollouts = Rollouts(
+        rewards=torch.zeros(len(answers)),
+        groups=torch.zeros(len(answers), dtype=torch.long),
+        answers=list(answers),
+        prompt_keys=torch.full((len(answers),), key),
+    )
+    return curator.curate(rollouts).rewards.tolist()
+
+
+def test_a_rising_majority_that_lasts_becomes_the_label():
+    curator = OLR(visits=3, slope=0.1)
+    assert visit(curator, "5", "5", "6", "7") == [0, 0, 0, 0]
+    assert visit(curator, "5", "5", "6", None) == [0, 0, 0, 0]
+    # The shares are 1/2, 1/2 and 3/4: they rise by 1/8 a visit.
+    assert visit(curator, "5", "5", "6", "5") == [1, 1, 0, 1]
+
+
+def test_another_prompt_has_its_own_history():
+    curator = OLR(visits=3, slope=0.1)
+    for answers in (["5", "5", "6", "7"], ["5", "5", "6", None]):
+        visit(curator, *answers)
+    assert visit(curator, "5", "5", "6", "5", key=8) == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("earlier", "why"),
+    [
+        ([["5", "5", "5", "6"], ["5", "5", "6", "7"]], "shares 3/4, 1/2, 3/4 do not rise"),
+        ([["6", "6", "5", "7"], ["6", "6", "5", "7"]], "another answer was the majority more often"),
+        (
+            [["6", "6", "5", "7"], ["5", "6", "5", "6"]],
+            "two answers were the majority once each, and one visit had none",
+        ),
+    ],
+)
+def test_without_a_rise_or_a_lasting_majority_the_label_stays(earlier, why):
+    curator = OLR(visits=3, slope=0.1)
+    for answers in earlier:
+        visit(curator, *answers)
+    assert visit(curator, "5", "5", "6", "5") == [0, 0, 0, 0], why
+
+
+def test_the_rise_is_that_of_a_least_squares_line():
+    assert rise([0.2, 0.4, 0.6]) == pytest.approx(0.2)
+    assert rise([0.0, 1.0, 0.0, 1.0]) == pytest.approx(0.2)

@@ -58,6 +58,9 @@ class AuditRequest:
     )
     export_relabel: bool = option("In the export, give such prompts the proposed answer instead.", False)
     export_above: float = option("From this score on a gold answer is suspicious there.", 0.5, "SCORE")
+    export_inspect: Path | None = option(
+        "Also write a log for `inspect view` (.eval or .json), with flags and reasons.", None, "FILE"
+    )
     redact: bool = option("Write no texts: no prompts, responses, answers.", False)
     skip_bad: bool = option("Leave bad rows out and list them.", False)
     overwrite: bool = option("Replace an earlier audit in DIR.", False)

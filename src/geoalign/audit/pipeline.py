@@ -42,6 +42,7 @@ from geoalign.audit.folder import SUMMARY_FILE, VERDICTS_FILE, AuditFolder, Audi
 from geoalign.audit.gold_files import check_export, export_summary, write_export, write_golds
 from geoalign.audit.golds import GoldAnswers, RankedGolds
 from geoalign.audit.inputs import Input, find_inputs
+from geoalign.audit.inspect_log import check_inspect_log, write_inspect_log
 from geoalign.audit.needs import check_brought, without_states
 from geoalign.audit.page.page import build_audit_page
 from geoalign.audit.results import AuditReport, read_report
@@ -107,6 +108,7 @@ def run_audit(
     if request.filtered and request.redact:
         raise ConfigError("--filtered: expected without --redact, got both: the filtered rollouts are texts")
     check_export(request, [source.path for source in inputs])
+    check_inspect_log(request, [source.path for source in inputs])
     output = AuditFolder(folder or request.output)
     read = [*(source.path for source in inputs), *request.labels, *([request.checks] if request.checks else [])]
     output.check(read, overwrite=request.overwrite)
@@ -126,6 +128,8 @@ def run_audit(
             output.publish()
             if request.export is not None:
                 write_export(request, summary, audit.golds, audit.ranked_golds)
+            if request.export_inspect is not None:
+                write_inspect_log(request.export_inspect, report, inputs)
         except BaseException:
             output.discard()
             raise

@@ -6,6 +6,7 @@ import pytest
 from dumps import GROUPS, SIZE, each, trackio, trl, write_trackio
 from written import read
 
+from geoalign.adapters.trl.flagged_traces import FLAGGED
 from geoalign.errors import InputError
 
 
@@ -59,3 +60,13 @@ def test_what_is_no_project_is_refused(content, tmp_path):
     path.write_bytes(content)
     with pytest.raises(InputError, match="expected a project of trackio"):
         read(path)
+
+
+def test_the_flagged_rollouts_of_a_training_are_passed_over(tmp_path):
+    traces = trackio()
+    for trace in traces[:4]:
+        trace["key"] = FLAGGED
+    _, found = read(write_trackio(tmp_path / "project.db", traces))
+    assert len(found) == GROUPS * SIZE - 4
+    with pytest.raises(InputError, match="without tables of completions and without traces"):
+        read(write_trackio(tmp_path / "flagged.db", traces[:4]))

@@ -16,7 +16,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --
 
 .DEFAULT_GOAL := help
 .PHONY: help quickstart example quick test types suite smoke real test-slow notebooks wheel docs docs-serve clean
-.PHONY: test-engines test-trl test-trinity test-verl test-swift test-skyrl test-axolotl test-vllm
+.PHONY: test-engines test-trl test-trinity test-verl test-swift test-skyrl test-axolotl test-vllm test-trackers
 
 help: ## What each target does
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1 - \2/p' Makefile
@@ -117,6 +117,11 @@ test-skyrl: $(ENGINES)/skyrl/.ready ## The adapter in SkyRL's own trainers, with
 test-axolotl: $(ENGINES)/axolotl/.ready ## The adapter in Axolotl's own GRPO on CPUs
 	OMP_NUM_THREADS=1 $(ENGINES)/axolotl/bin/python -m pytest -W default tests/adapters/axolotl
 
+# By hand. What trackers, Inspect and the packages below them warn about is theirs.
+test-trackers: $(ENGINES)/trackers/.ready ## A tiny training in trackio, W&B and TensorBoard, an audit in a log of Inspect
+	OMP_NUM_THREADS=1 $(ENGINES)/trackers/bin/python -m pytest -W default \
+		tests/adapters/trl/test_trackers.py tests/audit/test_inspect_log.py
+
 # By hand: with its environment it takes three to five minutes. One thread, on whichever core is free.
 test-vllm: $(ENGINES)/vllm/.ready ## `geoalign evaluate` with vLLM itself, on CPUs, beside transformers
 	OMP_NUM_THREADS=1 VLLM_CPU_OMP_THREADS_BIND=nobind VLLM_NO_USAGE_STATS=1 \
@@ -161,6 +166,10 @@ $(ENGINES)/axolotl/.ready: $(ENGINES)/axolotl/.needs
 	$(@D)/bin/python $(PIP) --no-deps --ignore-requires-python axolotl==0.21.0 axolotl-contribs-lgpl==0.0.7 \
 		axolotl-contribs-mit==0.0.6
 	touch $@
+
+# trackio and Inspect want older versions of three packages.
+$(ENGINES)/trackers/.ready: $(PINS) constraints/trackers.txt
+	$(call environment,trackers,trl,inspect-ai jinja2 matplotlib tensorboard trackio wandb)
 
 # vLLM's build for CPUs names torchvision and others that text does not need: what it does need stands in the pins.
 $(ENGINES)/vllm/.needs: $(PINS) constraints/vllm.txt

@@ -7,6 +7,7 @@ own, in which a prompt is a sample and each of its rollouts an epoch.
 from __future__ import annotations
 
 import math
+import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -58,9 +59,8 @@ def write_inspect_log(path: Path, report: AuditReport, inputs: Sequence[Input]) 
     """Writes the log: a copy where one Inspect log was audited, else one that is made of the rows."""
     from inspect_ai.log import write_eval_log
 
-    (first, *others) = inputs
-    is_copy = first.layout.format is INSPECT and not others
-    log = _copied(first.path, report) if is_copy else _made(report, inputs)
+    is_one_log = len(inputs) == 1 and inputs[0].layout.format is INSPECT
+    log = _copied(inputs[0].path, report) if is_one_log else _made(report, inputs)
     _add_result(log, report)
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".inspect-") as folder:
         written = Path(folder, path.name)
@@ -74,7 +74,8 @@ def _copied(path: Path, report: AuditReport) -> Any:
     from inspect_ai.log import read_eval_log
 
     try:
-        log = read_eval_log(str(path))
+        # The path of standard input shows its name alone.
+        log = read_eval_log(os.fspath(path))
     except Exception as error:
         raise InputError(f"--export-inspect: Inspect cannot read {path}: {one_line(error)}") from error
     rows = {row.id: row for row in report.rows.itertuples()}
@@ -84,9 +85,9 @@ def _copied(path: Path, report: AuditReport) -> Any:
         if row is not None:
             sample.scores = {**(sample.scores or {}), SCORER: _score(row)}
             found += 1
-    if found != len(rows):
+    if found != len(report.rows):
         raise InputError(
-            f"--export-inspect: {found} of {len(rows)} audited rows are samples of {path}, by the field id. "
+            f"--export-inspect: {found} of {len(report.rows)} audited rows are samples of {path}, by the field id. "
             "Leave out --field id="
         )
     return log
@@ -119,6 +120,7 @@ def _samples(report: AuditReport) -> Iterator[Any]:
     from inspect_ai.scorer import Score
 
     epochs = report.rows.groupby("group").cumcount() + 1
+    row: Any
     for row, epoch in zip(report.rows.itertuples(), epochs, strict=True):
         output = ModelOutput.from_content(_MODEL, row.response, "max_tokens" if row.truncated == 1 else "stop")
         scores = {SCORER: _score(row)}

@@ -70,3 +70,10 @@ def test_the_flagged_rollouts_of_a_training_are_passed_over(tmp_path):
     assert len(found) == GROUPS * SIZE - 4
     with pytest.raises(InputError, match="without tables of completions and without traces"):
         read(write_trackio(tmp_path / "flagged.db", traces[:4]))
+
+
+def test_flagged_rollouts_in_a_table_of_parquet_are_refused(tmp_path):
+    path = tmp_path / "traces.parquet"
+    pd.DataFrame([{**trace, "key": FLAGGED} for trace in trackio()]).to_parquet(path)
+    with pytest.raises(InputError, match="key: expected a rollout that was not chosen for its flag"):
+        read(path)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from geoalign.adapters.trl.curate import CuratedStep
 
 _LOG = logging.getLogger(__name__)
-# What the traces are called in trackio; `geoalign audit` of its database passes them over, as they are no sample.
+# What the traces are called in trackio; `geoalign audit` passes them over by this name, as they are no sample.
 FLAGGED = "geoalign/flagged"
 # Traces in one log, the highest scores first: TRL's table has all rows.
 _AT_MOST = 8

@@ -86,7 +86,7 @@ docs: $(VENV)/.docs ## The documentation as a site: site/index.html; any warning
 docs-serve: $(VENV)/.docs ## The same at http://127.0.0.1:8000, built again at every change
 	$(BIN)/python -m mkdocs serve --dev-addr 127.0.0.1:8000
 
-test-engines: test-verl test-swift test-trl test-trinity test-skyrl test-axolotl ## The adapters in the engines themselves, an environment each
+test-engines: test-verl test-swift test-trl test-trinity test-skyrl test-axolotl test-trackers ## The adapters in the engines themselves, an environment each
 
 # What a version of TRL can change: its flow, keys, losses, logs and checkpoints. What curators decide, fields, labelled rollouts,
 # several processes and the pretended GPU are the same in all, and tested with the pinned one.
@@ -117,7 +117,7 @@ test-skyrl: $(ENGINES)/skyrl/.ready ## The adapter in SkyRL's own trainers, with
 test-axolotl: $(ENGINES)/axolotl/.ready ## The adapter in Axolotl's own GRPO on CPUs
 	OMP_NUM_THREADS=1 $(ENGINES)/axolotl/bin/python -m pytest -W default tests/adapters/axolotl
 
-# By hand. What trackers, Inspect and the packages below them warn about is theirs.
+# What trackers, Inspect and the packages below them warn about is theirs.
 test-trackers: $(ENGINES)/trackers/.ready ## A tiny training in trackio, W&B and TensorBoard, an audit in a log of Inspect
 	OMP_NUM_THREADS=1 $(ENGINES)/trackers/bin/python -m pytest -W default \
 		tests/adapters/trl/test_trackers.py tests/audit/test_inspect_log.py

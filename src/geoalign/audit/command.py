@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -114,6 +115,10 @@ def audit_command(request: AuditRequest) -> None:
         sys.stdout.write(json_text(report.summary))
     else:
         show_report(console, report)
+        if request.export_inspect is not None:
+            folder = shlex.quote(str(request.export_inspect.parent))
+            console.print()
+            say(console, f"The log for Inspect's viewer: inspect view --log-dir {folder}")
     outcome = check_bounds(report.summary, bounds)
     for line in outcome.sentences:
         say(Console(stderr=True), line, "red")

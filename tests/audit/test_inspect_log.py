@@ -7,6 +7,9 @@ import pandas
 import pytest
 from dumps import GROUPS, SIZE, write_dump
 
+from geoalign.audit.command import AuditRequest
+from geoalign.audit.pipeline import run_audit
+from geoalign.audit.settings import load_audit_config
 from geoalign.errors import ConfigError, InputError, MissingExtraError
 
 
@@ -64,6 +67,15 @@ def test_rollouts_become_samples_with_their_epochs(run, rollouts, tmp_path, endi
         assert (sample.scores["geoalign"].explanation is not None) == row.anomalous
     assert summary["counts"]["flagged"] > 0
     assert log.results.scores[0].metrics["flagged"].value == scores["anomalous"].mean()
+
+
+def test_a_call_that_keeps_no_texts_in_memory_has_them_in_the_log(rollouts, tmp_path, no_page):
+    pytest.importorskip("inspect_ai")
+    path = tmp_path / "log.json"
+    request = AuditRequest([str(rollouts)], tmp_path / "out", export_inspect=path)
+    run_audit(load_audit_config("denoise", ()), request, with_texts=False)
+    texts = {(f"question {g}", f"answer {g}.{r}") for g in range(GROUPS) for r in range(SIZE)}
+    assert {(one.input, one.output.completion) for one in read_log(path).samples} == texts
 
 
 def inspects_own(folder):

@@ -16,7 +16,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --
 
 .DEFAULT_GOAL := help
 .PHONY: help quickstart example quick test types suite smoke real test-slow notebooks wheel docs docs-serve clean
-.PHONY: test-engines test-trl test-trinity test-verl test-swift test-skyrl test-axolotl test-vllm
+.PHONY: test-engines test-trl test-trinity test-verl test-swift test-skyrl test-axolotl test-vllm test-trackers
 
 help: ## What each target does
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1 - \2/p' Makefile
@@ -86,7 +86,7 @@ docs: $(VENV)/.docs ## The documentation as a site: site/index.html; any warning
 docs-serve: $(VENV)/.docs ## The same at http://127.0.0.1:8000, built again at every change
 	$(BIN)/python -m mkdocs serve --dev-addr 127.0.0.1:8000
 
-test-engines: test-verl test-swift test-trl test-trinity test-skyrl test-axolotl ## The adapters in the engines themselves, an environment each
+test-engines: test-verl test-swift test-trl test-trinity test-skyrl test-axolotl test-trackers ## The adapters in the engines themselves, an environment each
 
 # What a version of TRL can change: its flow, keys, losses, logs and checkpoints. What curators decide, fields, labelled rollouts,
 # several processes and the pretended GPU are the same in all, and tested with the pinned one.
@@ -116,6 +116,11 @@ test-skyrl: $(ENGINES)/skyrl/.ready ## The adapter in SkyRL's own trainers, with
 # What Axolotl and the packages below it warn about is theirs.
 test-axolotl: $(ENGINES)/axolotl/.ready ## The adapter in Axolotl's own GRPO on CPUs
 	OMP_NUM_THREADS=1 $(ENGINES)/axolotl/bin/python -m pytest -W default tests/adapters/axolotl
+
+# What trackers, Inspect and the packages below them warn about is theirs.
+test-trackers: $(ENGINES)/trackers/.ready ## A tiny training in trackio, W&B and TensorBoard, an audit in a log of Inspect
+	OMP_NUM_THREADS=1 $(ENGINES)/trackers/bin/python -m pytest -W default \
+		tests/adapters/trl/test_trackers.py tests/audit/test_inspect_log.py
 
 # By hand: with its environment it takes three to five minutes. One thread, on whichever core is free.
 test-vllm: $(ENGINES)/vllm/.ready ## `geoalign evaluate` with vLLM itself, on CPUs, beside transformers
@@ -161,6 +166,10 @@ $(ENGINES)/axolotl/.ready: $(ENGINES)/axolotl/.needs
 	$(@D)/bin/python $(PIP) --no-deps --ignore-requires-python axolotl==0.21.0 axolotl-contribs-lgpl==0.0.7 \
 		axolotl-contribs-mit==0.0.6
 	touch $@
+
+# trackio and Inspect want older versions of three packages.
+$(ENGINES)/trackers/.ready: $(PINS) constraints/trackers.txt
+	$(call environment,trackers,trl,inspect-ai jinja2 matplotlib tensorboard trackio wandb)
 
 # vLLM's build for CPUs names torchvision and others that text does not need: what it does need stands in the pins.
 $(ENGINES)/vllm/.needs: $(PINS) constraints/vllm.txt

@@ -56,6 +56,7 @@ class AuditPackage(ModuleType):
         export: str | Path | None = None,
         export_relabel: bool = False,
         export_above: float = 0.5,
+        export_inspect: str | Path | None = None,
         overwrite: bool = False,
         trust_remote_code: bool = False,
     ) -> AuditReport:
@@ -90,6 +91,7 @@ class AuditPackage(ModuleType):
             export_relabel: give prompts with suspicious gold answers the proposed answer there, instead of leaving
                 them out.
             export_above: from this score on a gold answer is suspicious there.
+            export_inspect: also write a log for `inspect view` there, a file that ends in .eval or .json.
             overwrite: replace an earlier audit in `output`.
             trust_remote_code: run the Python code that comes with the model.
 
@@ -135,6 +137,7 @@ class AuditPackage(ModuleType):
             export=None if export is None else Path(export),
             export_relabel=export_relabel,
             export_above=export_above,
+            export_inspect=None if export_inspect is None else Path(export_inspect),
             overwrite=overwrite,
         )
         if output is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -56,6 +57,9 @@ class AuditRequest:
     )
     export_relabel: bool = option("In the export, give such prompts the proposed answer instead.", False)
     export_above: float = option("From this score on a gold answer is suspicious there.", 0.5, "SCORE")
+    export_inspect: Path | None = option(
+        "Also write a log for `inspect view` (.eval or .json), with flags and reasons.", None, "FILE"
+    )
     redact: bool = option("Write no texts: no prompts, responses, answers.", False)
     skip_bad: bool = option("Leave bad rows out and list them.", False)
     overwrite: bool = option("Replace an earlier audit in DIR.", False)
@@ -109,6 +113,10 @@ def audit_command(request: AuditRequest) -> None:
         sys.stdout.write(json_text(report.summary))
     else:
         show_report(console, report)
+        if request.export_inspect is not None:
+            folder = shlex.quote(str(request.export_inspect.parent))
+            console.print()
+            say(console, f"The log for Inspect's viewer: inspect view --log-dir {folder}")
     outcome = check_bounds(report.summary, bounds)
     for line in outcome.sentences:
         say(Console(stderr=True), line, "red")

@@ -17,7 +17,7 @@ A file's rows go this way:
     stored_texts.py             the texts that were written, for a reader who wants those of some rows
     results.py                  the report: all rows, each flagged one with its reason, and the summary
     words/                      the report in sentences
-    terminal.py, notebook.py, page/     what shows them
+    terminal.py, notebook.py, page/     what shows them; inspect_log.py: a log for Inspect's viewer
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ from geoalign.audit.folder import SUMMARY_FILE, VERDICTS_FILE, AuditFolder, Audi
 from geoalign.audit.gold_files import check_export, export_summary, write_export, write_golds
 from geoalign.audit.golds import GoldAnswers, RankedGolds
 from geoalign.audit.inputs import Input, find_inputs
+from geoalign.audit.inspect_log import check_inspect_log, write_inspect_log
 from geoalign.audit.needs import check_brought, without_states
 from geoalign.audit.page.page import build_audit_page
 from geoalign.audit.results import AuditReport, read_report
@@ -112,6 +113,7 @@ def run_audit(
     console = console or Console(quiet=True)
     inputs = inputs or find_inputs(request, Console(quiet=True))
     check_export(request, [source.path for source in inputs])
+    check_inspect_log(request, [source.path for source in inputs])
     output = AuditFolder(folder or request.output)
     read = [*(source.path for source in inputs), *request.labels, *([request.checks] if request.checks else [])]
     output.check(read, overwrite=request.overwrite)
@@ -122,7 +124,7 @@ def run_audit(
             audit = Audit(config, request, output, console, verifiers)
             summary = audit.run(inputs)
             write_json(output.staging / SUMMARY_FILE, summary)
-            report = read_report(output.staging, texts=with_texts)
+            report = read_report(output.staging, texts=with_texts or request.export_inspect is not None)
             if with_page:
                 build_audit_page(report)
             if request.redact and request.cache is None:
@@ -131,6 +133,8 @@ def run_audit(
             output.publish()
             if request.export is not None:
                 write_export(request, summary, audit.golds, audit.ranked_golds)
+            if request.export_inspect is not None:
+                write_inspect_log(request.export_inspect, report, inputs)
         except BaseException:
             output.discard()
             raise

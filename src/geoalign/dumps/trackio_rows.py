@@ -16,6 +16,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from geoalign.dumps.formats.trackio import FLAGGED
 from geoalign.dumps.raw_rows import RawRow
 from geoalign.text import listed, one_line
 
@@ -57,7 +58,7 @@ def _rollouts(database: sqlite3.Connection) -> Iterator[dict[str, Any]]:
     if seen:
         return
     _check_one_run(database, "traces")
-    traces = database.execute("SELECT * FROM traces ORDER BY timestamp, id")
+    traces = database.execute("SELECT * FROM traces WHERE key <> ? ORDER BY timestamp, id", [FLAGGED])
     names = [column[0] for column in traces.description]
     for cells in traces:
         yield dict(zip(names, cells, strict=True))

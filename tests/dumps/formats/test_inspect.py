@@ -84,6 +84,23 @@ def test_of_several_scorers_one_is_named(tmp_path):
     assert rows[7].final_answer == "3"
 
 
+def test_scores_of_an_earlier_audit_are_no_rewards(tmp_path):
+    samples = inspect(samples_only=True)
+    for sample in samples:
+        sample["scores"]["geoalign"] = {"value": {"flagged": 1, "score": 2.5}}
+    layout, rows = read(write_json(tmp_path / "log.json", samples))
+    assert layout.fields["reward"] == "score.match"
+    assert [row.reward for row in rows] == [reward for _, _, reward in each()]
+
+
+def test_a_scorer_that_names_the_output_in_lower_case_found_no_answer(tmp_path):
+    (sample, *_) = inspect(samples_only=True)
+    sample["output"]["completion"] = "Answer 0.0"
+    sample["scores"]["match"]["answer"] = "answer 0.0"
+    _, (found,) = read(write_json(tmp_path / "log.json", [sample]))
+    assert found.final_answer is None
+
+
 def test_turns_and_tool_calls(tmp_path):
     (sample, *_) = inspect(samples_only=True)
     call = {"id": "0", "function": "add", "arguments": {"a": 1}, "type": "function"}

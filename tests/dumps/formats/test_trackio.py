@@ -6,6 +6,7 @@ import pytest
 from dumps import GROUPS, SIZE, each, trackio, trl, write_trackio
 from written import read
 
+from geoalign.adapters.trl.flagged_traces import FLAGGED
 from geoalign.errors import InputError
 
 
@@ -58,4 +59,21 @@ def test_what_is_no_project_is_refused(content, tmp_path):
     path = tmp_path / "other.db"
     path.write_bytes(content)
     with pytest.raises(InputError, match="expected a project of trackio"):
+        read(path)
+
+
+def test_the_flagged_rollouts_of_a_training_are_passed_over(tmp_path):
+    traces = trackio()
+    for trace in traces[:4]:
+        trace["key"] = FLAGGED
+    _, found = read(write_trackio(tmp_path / "project.db", traces))
+    assert len(found) == GROUPS * SIZE - 4
+    with pytest.raises(InputError, match="without tables of completions and without traces"):
+        read(write_trackio(tmp_path / "flagged.db", traces[:4]))
+
+
+def test_flagged_rollouts_in_a_table_of_parquet_are_refused(tmp_path):
+    path = tmp_path / "traces.parquet"
+    pd.DataFrame([{**trace, "key": FLAGGED} for trace in trackio()]).to_parquet(path)
+    with pytest.raises(InputError, match="key: expected a rollout that was not chosen for its flag"):
         read(path)

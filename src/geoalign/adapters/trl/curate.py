@@ -62,7 +62,7 @@ class RoundOptions:
     location: HiddenLocation
     hidden_source: HiddenSource
     fields: dict[str, RolloutField]
-    observer: CurationObserver | None
+    observers: tuple[CurationObserver, ...]
     details_every: int
     other_loss: str | None
     labelled: LabelledRows | None
@@ -177,8 +177,7 @@ class GenerationRound(TrainerRound):
         return advantages.advantages_by_function(per_function, trainer.reward_weights, size)
 
     def _observe(self, curation: Curation, rollouts: Rollouts, prompts: list[Any]) -> None:
-        observer = self._options.observer
-        if observer is None:
+        if not self._options.observers:
             return
         trainer = self._trainer
         decode = trainer._tokenizer.batch_decode
@@ -187,4 +186,6 @@ class GenerationRound(TrainerRound):
         responses = gather_object(decode(self._tokens.responses, skip_special_tokens=True))
         if trainer.accelerator.is_main_process and rollouts.lengths is not None:
             step, generation, lengths = trainer.state.global_step, self._session.calls, rollouts.lengths
-            observer(CuratedStep(step, generation, rollouts, curation, prompt_texts, responses, lengths))
+            curated = CuratedStep(step, generation, rollouts, curation, prompt_texts, responses, lengths)
+            for observer in self._options.observers:
+                observer(curated)

@@ -27,6 +27,7 @@ from geoalign.adapters.grpo_trainer.states import HiddenLocation, HiddenSource, 
 from geoalign.adapters.settings import LogMetrics
 from geoalign.adapters.trl.curate import CurationObserver, GenerationRound, RoundOptions
 from geoalign.adapters.trl.failing_rewards import unscore_failed
+from geoalign.adapters.trl.flagged_traces import FlaggedTraces
 from geoalign.adapters.trl.labelled_rows import LabelledRows
 from geoalign.adapters.trl.refusals import check_flow, check_trainer, other_loss
 from geoalign.answers.function import RewardFunction
@@ -119,15 +120,19 @@ class GeoAlignMixin(CuratedTrainer):
         self._session = None
         self._curation_round: GenerationRound | None = None
         self._quiet_alarms = {}
+        self._flagged_traces: FlaggedTraces | None = None
         if curator is None:
             return
+        if self.log_completions and "trackio" in (self.args.report_to or ()):
+            self._flagged_traces = FlaggedTraces()
+        observers = (curation_observer, self._flagged_traces)
         self._session = CurationSession(curator, seed=self.args.seed, labelled=labelled_rollouts, monitor=monitor)
         fields = fields_with_answers(rollout_fields or {}, self._session.curator)
         self._curation_options = RoundOptions(
             location=HiddenLocation(hidden_position, hidden_layer),
             hidden_source=hidden_source,
             fields=fields,
-            observer=curation_observer,
+            observers=tuple(observer for observer in observers if observer is not None),
             details_every=details_every,
             other_loss=other_loss(type(self)),
             labelled=LabelledRows(self, labelled_rollouts, fields.get("answers")) if labelled_rollouts else None,
@@ -141,6 +146,12 @@ class GeoAlignMixin(CuratedTrainer):
             ),
         )
         check_trainer(self, self._session, self._curation_options)
+
+    def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
+        """TRL's log, and with its table of completions in trackio the flagged rollouts as traces."""
+        super().log(logs, *args, **kwargs)
+        if self._flagged_traces is not None and self.accelerator.is_main_process:
+            self._flagged_traces.log(self.state.global_step)
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         if self._session is None or not self.model.training:

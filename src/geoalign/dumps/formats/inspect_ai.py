@@ -16,6 +16,8 @@ from geoalign.dumps.formats.turns import as_messages, as_one_text, text_of
 
 # What the flat field of a scorer's value is called: `score.match`.
 _SCORE = "score."
+# What the audit calls its own score in a log that it writes, which is no reward.
+SCORER = "geoalign"
 # A long text, or a picture, is named by this and a key of the sample's attachments.
 _ATTACHMENT = "attachment://"
 # The values that scorers give in words.
@@ -107,14 +109,16 @@ def _own_answer(scores: Mapping[str, Row], completion: str) -> str | None:
     """The answer that a scorer found in the output; a scorer that names the whole output found none."""
     for score in scores.values():
         answer = score.get("answer")
-        if isinstance(answer, str) and answer.strip() and answer.strip() != completion.strip():
+        # Inspect's `includes` names the output in lower case.
+        if isinstance(answer, str) and answer.strip() and answer.strip().lower() != completion.strip().lower():
             return answer
     return None
 
 
 def reward_columns(rows: Sequence[Row]) -> list[str]:
-    """The values of scorers that some row has."""
-    names = dict.fromkeys(name for row in rows for name in row if name.startswith(_SCORE))
+    """The values of scorers that some row has, but for those of an earlier audit."""
+    scored = dict.fromkeys(name for row in rows for name in row if name.startswith(_SCORE))
+    names = [name for name in scored if not name.startswith(f"{_SCORE}{SCORER}.")]
     return [name for name in names if any(row.get(name) is not None for row in rows)]
 
 

@@ -14,9 +14,14 @@ from geoalign.dumps.formats.format import Format, Row
 from geoalign.dumps.formats.turns import as_messages, as_one_text, role_and_text
 from geoalign.dumps.values import BadValueError, described
 
+# The key of the flagged rollouts that our adapter for TRL logs. An audit of these alone would find most rewards wrong.
+FLAGGED = "geoalign/flagged"
+
 
 def flatten(row: Row) -> Row:
     """A trace: the messages up to the model's first turn are the prompt, the others the response."""
+    if row.get("key") == FLAGGED:
+        raise BadValueError("key", "a rollout that was not chosen for its flag", FLAGGED)
     messages = _parsed("messages", row.get("messages"), list)
     roles = [message.get("role") for message in messages]
     if "assistant" not in roles:

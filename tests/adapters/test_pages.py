@@ -5,10 +5,11 @@ from pathlib import Path
 
 import yaml
 
-from geoalign import AppealsConfig, DenoiseConfig
+from geoalign import DenoiseConfig
 from geoalign.adapters.decision import make_session
 from geoalign.adapters.second_verifier import verifier_of_settings
 from geoalign.adapters.settings import EngineSettings, SlimeSettings, StateSettings, TrinitySettings, read_section
+from geoalign.curators.appeals import AppealsConfig
 from geoalign.settings.yaml_text import parse_value
 
 DOCS = Path(__file__).parents[2] / "docs"

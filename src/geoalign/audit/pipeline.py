@@ -283,7 +283,10 @@ class Audit:
             decisions.append(curator.curate(part, None if states is None else states.of_rows(part), source))
             self._verdicts.add(part.assign(final_answer=part["compared_answer"]))
             self._several.add(part)
-        return rows.join(pandas.concat(decisions))
+        decided = pandas.concat(decisions)
+        # The verdicts of a second verifier are labels, beside those of the files.
+        rows["label"] = decided.pop("label")
+        return rows.join(decided)
 
     def _numbered_on(self, rows: pandas.DataFrame) -> pandas.Series:
         """The numbers of groups, unique over all steps and files: those of a file begin at 0 in each of its steps."""

@@ -241,6 +241,7 @@ def _decisions(
         "probability_wrong": probabilities,
         "denoised_reward": denoised,
         "characters": rows["response"].str.len().to_numpy(),
+        "label": rows["label"],
         "trusted": rows["label"].notna().to_numpy(),
         **_group_columns(rows, _pairs_of_rows(rollouts, curation.details), flagged),
     }

@@ -115,4 +115,5 @@ def test_what_it_decides_enters_the_loss(made, name):
         assert [row[:2] for row in entered] == [row[:2] for row in expected]
         assert [row[2] for row in entered] == pytest.approx([row[2] for row in expected], abs=2e-3)
     made._curation_options = options
-    assert any(map(acted, made.steps)) or name in ("grpo", "monitor")
+    # `olr` waits for a prompt to come back several times.
+    assert any(map(acted, made.steps)) or name in ("grpo", "monitor", "olr")
